@@ -1,0 +1,26 @@
+"""Configuration of the documentation; `make docs` builds it with warnings as errors."""
+
+from importlib.metadata import version as _version
+
+project = "nn_uq_dist"
+author = "The nn_uq_dist developers"
+copyright = author
+release = version = _version("nn_uq_dist")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings state types and shapes
+
+html_theme = "furo"
+html_title = project

@@ -1,0 +1,10 @@
+"""Distributions of the outputs of a neural network with a random input, for NumPyro."""
+
+from nn_uq_dist import linear_combination as linear_combination
+from nn_uq_dist._input_law import InputLaw as InputLaw
+from nn_uq_dist._linearization import Linearization as Linearization
+from nn_uq_dist._linearize import linearize as linearize
+from nn_uq_dist._monte_carlo import monte_carlo as monte_carlo
+from nn_uq_dist._monte_carlo_statistics import MonteCarloStatistics as MonteCarloStatistics
+from nn_uq_dist._streaming import monte_carlo_statistics as monte_carlo_statistics
+from nn_uq_dist.distributions import LinearizedMarginal as LinearizedMarginal

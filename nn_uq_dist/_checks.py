@@ -1,0 +1,122 @@
+"""Checks of arguments: every message has the name, what was expected, what came, and the remedy."""
+
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+
+def is_concrete(*values: object) -> bool:
+    """Return whether every array in `values` holds numbers now, outside any JAX trace."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
+    """Return `value` as an array or Python scalar of real numbers; raise ``TypeError`` otherwise.
+
+    Python scalars are kept, so that they stay weakly typed in the promotion that follows.
+    """
+    if isinstance(value, bool | int | float):
+        return value
+    if not isinstance(value, jax.Array | np.ndarray | np.generic):
+        try:
+            value = jnp.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{name} must be an array of real numbers, got {type(value).__name__} ({error}); "
+                f"pass an array of floats (integers are promoted)"
+            ) from error
+    dtype = value.dtype
+    is_real = any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
+    if not is_real:
+        raise TypeError(
+            f"{name} must be an array of real numbers, got dtype {dtype}; "
+            f"pass an array of floats (integers are promoted)"
+        )
+    return value
+
+
+def float_dtype(*values: object) -> jnp.dtype:
+    """Return the dtype that JAX promotion gives to `values`, at least JAX's default float."""
+    dtype = jnp.result_type(*values)
+    return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
+
+
+def require_finite(
+    name: str, value: object, remedy: str = "remove or replace such entries"
+) -> None:
+    """Raise ``ValueError`` if concrete `value` holds NaN or infinity."""
+    if is_concrete(value):
+        finite = np.isfinite(np.asarray(value))
+        if not finite.all():
+            bad = np.asarray(value)[~finite].ravel()[0]
+            raise ValueError(
+                f"{name} must be finite, got {bad} at index {first_index(~finite)}; {remedy}"
+            )
+
+
+def require_nonnegative(name: str, value: object, remedy: str) -> None:
+    """Raise ``ValueError`` if concrete `value` holds a negative entry."""
+    if is_concrete(value):
+        negative = np.asarray(value) < 0
+        if negative.any():
+            bad = np.asarray(value)[negative].ravel()[0]
+            raise ValueError(
+                f"{name} must not be negative, got {bad} at index {first_index(negative)}; {remedy}"
+            )
+
+
+def first_index(mask: np.ndarray) -> tuple[int, ...]:
+    """Return the index of the first true entry of `mask` as a tuple of Python integers."""
+    return tuple(int(i) for i in np.argwhere(mask)[0])
+
+
+def broadcast_shapes(expected: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Broadcast named shapes, or raise ``ValueError`` that lists them and states `expected`."""
+    try:
+        return jnp.broadcast_shapes(*shapes.values())
+    except ValueError as error:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"{expected}, got {listed}; make the leading axes agree or 1") from error
+
+
+def positive_int(name: str, value: object, maximum: int | None = None) -> int:
+    """Return `value` as a positive Python integer no larger than `maximum`."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must be a positive integer, got {type(value).__name__} {value!r}; "
+            f"pass an int such as 10_000"
+        ) from error
+    if isinstance(value, bool) or number < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}; pass at least 1")
+    if maximum is not None and number > maximum:
+        raise ValueError(
+            f"{name} must be at most {maximum}, got {number}; split the work over several keys"
+        )
+    return number
+
+
+def as_key(name: str, key: Any) -> jax.Array:
+    """Return a single JAX random key, typed; accepts typed keys and legacy ``uint32`` ones."""
+    remedy = "pass one key, such as jax.random.key(0)"
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not hasattr(key, "shape"):
+        raise TypeError(f"{name} must be a JAX random key, got {type(key).__name__}; {remedy}")
+    if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        if dtype != np.uint32 or key.ndim != 1:
+            raise TypeError(
+                f"{name} must be a JAX random key, got an array of shape {key.shape} and dtype "
+                f"{dtype}; {remedy}"
+            )
+        typed: jax.Array = jax.random.wrap_key_data(jnp.asarray(key))
+        return typed
+    if key.shape != ():
+        raise ValueError(
+            f"{name} must be one random key, got an array of keys of shape {key.shape}; {remedy}"
+        )
+    return jnp.asarray(key)

@@ -1,0 +1,242 @@
+"""The law of one output of a linearized network as a NumPyro distribution."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array, random
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import vmap_over
+from numpyro.distributions.util import promote_shapes, validate_sample
+
+from nn_uq_dist import linear_combination
+from nn_uq_dist._checks import broadcast_shapes, first_index, is_concrete
+
+
+class LinearizedMarginal(dist.Distribution):
+    r"""Law of ``loc + sum_k w_k U_k + s N``: uniforms on [-1, 1] and a standard normal.
+
+    This is the exact law of an output of a linearized network, with ``w_k`` the Jacobian entry
+    times the half-width of input ``k``.
+
+    Parameters
+    ----------
+    loc : array_like, shape (...)
+        Center.
+    weights : array_like, shape (..., n)
+        Weights of the uniforms; the last axis is summed over. Any sign, zeros allowed.
+    normal_scale : array_like, shape (...), optional
+        Standard deviation of the normal part, non-negative. Default: no normal part.
+    validate_args : bool, optional
+        As for every NumPyro distribution.
+
+    Attributes
+    ----------
+    batch_shape : tuple of int
+        ``loc``, ``weights`` without their last axis and ``normal_scale``, broadcast.
+    support
+        ``[loc - sum |w|, loc + sum |w|]`` without a normal part, the real line with one.
+
+    Raises
+    ------
+    ValueError
+        If ``weights`` has no axis to sum over or shapes do not broadcast; with validation on, if a
+        parameter is NaN or infinite, a ``normal_scale`` negative, or a law a point mass (all its
+        weights and ``normal_scale`` zero). Under ``jit`` such values give NaN.
+
+    Notes
+    -----
+    The density is the convolution of rectangles of the paper's ``eq:FINAL_PDF`` with the
+    prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.linear_combination.logpdf`.
+    Points that share a law (``loc`` or values of higher rank than ``weights``) are tabulated.
+
+    Examples
+    --------
+    >>> import nn_uq_dist as nuq
+    >>> output = nuq.LinearizedMarginal(loc=1.0, weights=[0.5, 0.5])
+    >>> float(output.cdf(1.0)), float(output.support.upper_bound)
+    (0.5, 2.0)
+    """
+
+    arg_constraints: ClassVar[dict] = {
+        "loc": constraints.real,
+        "weights": constraints.real_vector,
+        "normal_scale": constraints.nonnegative,
+    }
+    reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_scale"]
+    pytree_data_fields = ("loc", "weights", "normal_scale")
+    pytree_aux_fields = ("_has_normal_part",)
+
+    def __init__(
+        self,
+        loc: ArrayLike,
+        weights: ArrayLike,
+        normal_scale: ArrayLike | None = None,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._has_normal_part = normal_scale is not None
+        if normal_scale is None:
+            normal_scale = 0.0
+        # NumPy arrays and Python numbers stay what they are, so that bad constants raise under jit.
+        weights = weights if hasattr(weights, "shape") else np.asarray(weights)
+        if weights.ndim == 0 or weights.shape[-1] == 0:
+            msg = (
+                f"weights must have shape (..., n) with n >= 1, got {weights.shape}; "
+                "pass an array whose last axis is summed over, for one component weights=[w]"
+            )
+            raise ValueError(msg)
+        batch_shape = broadcast_shapes(
+            "loc, weights without their last axis and normal_scale must broadcast",
+            loc=jnp.shape(loc),
+            weights=weights.shape[:-1],
+            normal_scale=jnp.shape(normal_scale),
+        )
+        self.loc, self.normal_scale = (
+            promote_shapes(part, shape=batch_shape)[0] if self._has_normal_part or i == 0 else part
+            for i, part in enumerate((loc, normal_scale))
+        )
+        (self.weights,) = promote_shapes(weights, shape=(*batch_shape, weights.shape[-1]))
+        super().__init__(batch_shape, (), validate_args=validate_args)
+        if self._validate_args:
+            self._refuse_point_masses()
+
+    def _refuse_point_masses(self) -> None:
+        if not is_concrete(self.weights, self.normal_scale):
+            return
+        degenerate = np.all(np.asarray(self.weights) == 0, axis=-1)
+        degenerate = degenerate & (np.asarray(self.normal_scale) == 0)
+        if degenerate.any():
+            where = first_index(degenerate)
+            msg = (
+                f"weights must not all be zero without a normal part, got a point mass at batch "
+                f"index {where}: it has no density; give normal_scale (noise_scale in "
+                f"Linearization.marginals) a positive value or leave that output out"
+            )
+            raise ValueError(msg)
+
+    @property
+    def _scale(self) -> ArrayLike | None:
+        """``normal_scale``, or None where the type says that there is no normal part."""
+        return self.normal_scale if self._has_normal_part else None
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        if self._has_normal_part:
+            return constraints.real
+        width = jnp.sum(jnp.abs(jnp.asarray(self.weights)), axis=-1)
+        return constraints.interval(self.loc - width, self.loc + width)
+
+    def _validate_sample(self, value: ArrayLike) -> Array:
+        # NumPyro's interval compares with numpy when the value is not a jax array, which
+        # fails for traced bounds. A jax value made outside the trace works for both.
+        with jax.ensure_compile_time_eval():
+            return super()._validate_sample(jnp.asarray(value))
+
+    def sample(self, key: Array | None, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Exact draws, reparametrized: shape ``sample_shape + batch_shape``."""
+        weights = jnp.asarray(self.weights)
+        dtype = jnp.result_type(self.loc, weights, self.normal_scale, float)
+        key_uniform, key_normal = random.split(key)
+        shape = (*sample_shape, *self.batch_shape)
+        uniform = random.uniform(
+            key_uniform, (*shape, weights.shape[-1]), dtype, minval=-1.0, maxval=1.0
+        )
+        draws = self.loc + jnp.sum(weights * uniform, axis=-1)
+        if self._has_normal_part:
+            draws = draws + self.normal_scale * random.normal(key_normal, shape, dtype)
+        return draws
+
+    def _centered(self, value: ArrayLike) -> Array:
+        return jnp.asarray(value) - self.loc
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density, relative accuracy to the edge of the support, ``-inf`` beyond."""
+        return linear_combination.logpdf(self._centered(value), self.weights, self._scale)
+
+    def cdf(self, value: ArrayLike) -> Array:
+        """Distribution function; its lower tail has relative accuracy."""
+        return linear_combination.cdf(self._centered(value), self.weights, self._scale)
+
+    def log_cdf(self, value: ArrayLike) -> Array:
+        """Log distribution function, right in both tails."""
+        return linear_combination.logcdf(self._centered(value), self.weights, self._scale)
+
+    def log_sf(self, value: ArrayLike) -> Array:
+        """Log survival function ``log P(X > value)``, right in both tails."""
+        return linear_combination.logsf(self._centered(value), self.weights, self._scale)
+
+    def icdf(self, q: ArrayLike) -> Array:
+        """Quantile function; lower tail probabilities such as 1e-30 are resolved."""
+        return self.loc + linear_combination.ppf(q, self.weights, self._scale)
+
+    def normal_score(self, value: ArrayLike) -> Array:
+        """``Phi^{-1}(cdf(value))`` without going through a probability, right in both tails."""
+        return linear_combination.normal_score(self._centered(value), self.weights, self._scale)
+
+    def from_normal_score(self, z: ArrayLike) -> Array:
+        """Value whose normal score is ``z``; the inverse of `normal_score`."""
+        return self.loc + linear_combination.from_normal_score(z, self.weights, self._scale)
+
+    @property
+    def mean(self) -> Array:
+        """``loc``, by symmetry (the paper's ``mean``)."""
+        return jnp.broadcast_to(jnp.asarray(self.loc, self._dtype), self.batch_shape)
+
+    @property
+    def variance(self) -> Array:
+        """``sum w^2/3 + s^2`` (the paper's ``var``)."""
+        weights = jnp.asarray(self.weights, self._dtype)
+        scale = jnp.asarray(self.normal_scale, self._dtype)
+        return jnp.broadcast_to(jnp.sum(weights**2, axis=-1) / 3 + scale**2, self.batch_shape)
+
+    @property
+    def excess_kurtosis(self) -> Array:
+        """``-(2/15) sum w^4 / variance^2``: between -1.2 (uniform) and 0 (normal)."""
+        weights = jnp.asarray(self.weights, self._dtype)
+        fourth_cumulant = -2 / 15 * jnp.sum(weights**4, axis=-1)
+        return jnp.broadcast_to(fourth_cumulant / self.variance**2, self.batch_shape)
+
+    def entropy(self) -> Array:
+        """Differential entropy by quadrature: see `nn_uq_dist.linear_combination.entropy`."""
+        value = linear_combination.entropy(self.weights, self._scale)
+        return jnp.broadcast_to(value, self.batch_shape)
+
+    @property
+    def _dtype(self) -> jnp.dtype:
+        return jnp.result_type(self.loc, self.weights, self.normal_scale, float)
+
+    def expand(self, batch_shape: Sequence[int]) -> "LinearizedMarginal":
+        """The same law with a larger batch shape, ``cdf`` and ``icdf`` included.
+
+        NumPyro's `ExpandedDistribution` has neither, so that a plate would lose them.
+        """
+        batch_shape = tuple(batch_shape)
+        if jnp.broadcast_shapes(self.batch_shape, batch_shape) != batch_shape:
+            msg = (
+                f"batch_shape must extend {self.batch_shape}, got {batch_shape}; "
+                "add axes on the left or enlarge axes of size 1"
+            )
+            raise ValueError(msg)
+        return LinearizedMarginal(
+            jnp.broadcast_to(jnp.asarray(self.loc), batch_shape),
+            self.weights,
+            self._scale,
+            validate_args=self._validate_args,
+        )
+
+
+@vmap_over.register
+def _vmap_over_linearized_marginal(
+    d: LinearizedMarginal,
+    loc: int | None = None,
+    weights: int | None = None,
+    normal_scale: int | None = None,
+) -> LinearizedMarginal:
+    default = vmap_over.dispatch(dist.Distribution)
+    return default(d, loc=loc, weights=weights, normal_scale=normal_scale)

@@ -1,0 +1,12 @@
+"""The law of a linear combination of independent uniforms and a normal, as pure functions."""
+
+from nn_uq_dist.linear_combination._entropy import entropy as entropy
+from nn_uq_dist.linear_combination._functions import cdf as cdf
+from nn_uq_dist.linear_combination._functions import from_normal_score as from_normal_score
+from nn_uq_dist.linear_combination._functions import logcdf as logcdf
+from nn_uq_dist.linear_combination._functions import logpdf as logpdf
+from nn_uq_dist.linear_combination._functions import logsf as logsf
+from nn_uq_dist.linear_combination._functions import normal_score as normal_score
+from nn_uq_dist.linear_combination._functions import pdf as pdf
+from nn_uq_dist.linear_combination._functions import ppf as ppf
+from nn_uq_dist.linear_combination._functions import sf as sf

@@ -1,0 +1,292 @@
+r"""The contour integral behind every function of the law.
+
+With ``R`` a sum of uniform components (and a normal one), the integral
+
+.. math::
+    I_m(y) = \frac{1}{2\pi i}\int_{t - i\infty}^{t + i\infty} e^{K(z) - z y} z^{-m}\, dz
+
+is the density (``m = 0``), the survival function (``m = 1``), and its repeated integrals
+``E[(R - y)_+^(m-1)]/(m-1)!`` (``m >= 2``), which conditioning on further weights needs. On the
+vertical line through the saddlepoint the integrand is the characteristic function of the tilted
+law, so the relative accuracy does not depend on how far out ``y`` lies (H. E. Daniels,
+Annals of Mathematical Statistics 25, 1954; R. Lugannani and S. Rice, Advances in Applied
+Probability 12, 1980, for the pole).
+
+The midpoint rule with step ``h`` has no error but aliases at multiples of ``L = 2 pi/h``
+(Poisson summation): on the right they vanish, on the left ``I_m`` is a polynomial whose
+alternating sum is known in closed form.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.linear_combination._precision import NODES_PER_CHUNK, precision
+from nn_uq_dist.linear_combination._saddlepoint import solve_tilt
+from nn_uq_dist.linear_combination._uniform_component import (
+    excess_coth,
+    log_mgf_below_edge,
+    squared_envelope,
+)
+from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
+
+
+class Contour(NamedTuple):
+    """The vertical line and the nodes on it, one for each point; constants of differentiation.
+
+    Attributes
+    ----------
+    tilt, step : Array, shape (B,)
+        Real part ``t`` of the line, distance ``h`` of the nodes.
+    scale : Array, shape (B,)
+        Frequency scale of the tilted law: one over its standard deviation, or the tilt.
+    num_nodes : Array of int, shape (B,)
+        Most nodes that a point may take; zero for points that do not matter.
+    polynomial_aliases : Array of bool, shape (B,)
+        Points whose aliases lie left of the support, where ``I_m`` is a polynomial. For the
+        others the tilt alone makes the first alias negligible; the polynomial would be
+        far too large.
+    """
+
+    tilt: Array
+    step: Array
+    scale: Array
+    num_nodes: Array
+    polynomial_aliases: Array
+
+
+def choose_contour(
+    order: int,
+    y: Array,
+    distance: Array,
+    weights: Array,
+    normal_variance: Array,
+    active: Array,
+    derivatives: int = 0,
+    *,
+    last: bool = False,
+) -> tuple[Contour, Array]:
+    """Contour through the saddlepoint of each point, and whether the quadrature converges on it.
+
+    Parameters
+    ----------
+    order : int
+        Order of the pole at zero: 0 for the density, 1 for the survival function, ...
+    y, distance : Array, shape (B,)
+        Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
+    weights : Array, shape (n, B)
+    normal_variance : Array, shape (B,)
+    active : Array of bool, shape (B,)
+        Points that matter.
+    derivatives : int
+        How many derivatives must converge as well; each costs one power of the frequency.
+    last : bool
+        Whether no other method follows: points that do not converge are then summed as
+        far as allowed, otherwise not at all.
+    """
+    tilt, variance = solve_tilt(order, y, distance, weights, normal_variance, active)
+    contour = contour_at(order, tilt, variance, 2.0 * y + distance, weights, normal_variance)
+    tolerances = precision(y.dtype)
+    most = tolerances.most_nodes if last else tolerances.max_nodes
+    bound = envelope_at(order, weights, normal_variance, contour, most)
+    bound = bound * (1.0 + most * contour.step / contour.scale) ** derivatives
+    converges = (bound < tolerances.acceptable) | ~active
+    worth = active if last else active & converges
+    return contour._replace(num_nodes=jnp.where(worth, most, 0)), converges
+
+
+def contour_at(
+    order: int,
+    tilt: Array,
+    variance: Array,
+    span: Array,
+    weights: Array,
+    normal_variance: Array,
+    margin: float = 0.0,
+) -> Contour:
+    """Contour at a given tilt.
+
+    The step follows from how far apart aliases must be: beyond the support on both sides
+    (``span``, the distance from the point to the far edge), or where the tilted density has
+    decayed. Its right tail is Gaussian with the tilted variance; its left one may be exponential
+    with rate ``t``, which Bernstein's inequality covers. ``margin`` is how many standard
+    deviations the points may lie from the tilted mean.
+    """
+    exponent = precision(tilt.dtype).alias_exponent
+    deviation = jnp.sqrt(variance)
+    rate = 1.0 / tilt
+    if order == 0:
+        rate = jnp.minimum(rate, 0.45 * jnp.max(weights, axis=0, initial=0.0))
+    tail = (2.0 * exponent) ** 0.5
+    decayed = (tail + margin) * deviation + (2.0 / 3.0) * exponent * rate
+    beyond = span + 2.0 * (tilt * normal_variance + tail * jnp.sqrt(normal_variance))
+    spacing = jnp.minimum(decayed, beyond)
+    return Contour(
+        tilt=tilt,
+        step=2.0 * jnp.pi / spacing,
+        scale=jnp.maximum(1.0 / deviation, tilt),
+        num_nodes=jnp.zeros(tilt.shape, jnp.int32),
+        polynomial_aliases=beyond <= decayed,
+    )
+
+
+def envelope_at(
+    order: int,
+    weights: Array,
+    normal_variance: Array,
+    contour: Contour,
+    node: Array | int,
+) -> Array:
+    """Bound on the modulus of the normalized integrand from this node on."""
+    frequency = node * contour.step
+    squares = squared_envelope(weights, contour.tilt, frequency)
+    ratio = frequency / contour.tilt
+    return (
+        jnp.sqrt(jnp.prod(squares, axis=0))
+        * (1.0 + ratio * ratio) ** (-0.5 * order)
+        * jnp.exp(-0.5 * normal_variance * frequency * frequency)
+    )
+
+
+def log_scale(
+    order: int, distance: Array, weights: Array, normal_variance: Array, tilt: Array
+) -> Array:
+    """Exponent ``K(t) - t y - order log t`` at the tilt, written with the distance ``W - y``."""
+    value = tilt * distance + 0.5 * normal_variance * tilt * tilt
+    if order:
+        value = value - order * jnp.log(tilt)
+    return value + jnp.sum(log_mgf_below_edge(weights, tilt), axis=0)
+
+
+class Nodes(NamedTuple):
+    """A chunk of nodes ``z = t + i a``: all arrays have shape (J, B)."""
+
+    frequency: Array
+    z: Array
+    shrink: Array
+    direction: Array
+
+
+def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int = NODES_PER_CHUNK) -> Nodes:
+    """Nodes ``a = (j + 1/2) h`` of one chunk; ``t/z = shrink * direction``."""
+    index = jnp.arange(size, dtype=contour.tilt.dtype) + 0.5
+    index = index + jnp.asarray(chunk).astype(contour.tilt.dtype) * size
+    frequency = index[:, None] * contour.step
+    ratio = frequency / contour.tilt
+    shrink = lax.rsqrt(1.0 + ratio * ratio)
+    direction = lax.complex(shrink, -ratio * shrink)
+    tilt = jnp.broadcast_to(contour.tilt, frequency.shape)
+    return Nodes(frequency, lax.complex(tilt, frequency), shrink, direction)
+
+
+def product_of_factors(weights: Array, tilt: Array, nodes: Nodes) -> Array:
+    r"""Product of the factors of all components at the nodes, edge phase split off.
+
+    One factor is ``(t/z) (1 - exp(-2 w z))/(1 - exp(-2 w t))``. In real arithmetic, with
+    ``g = coth(w t) - 1``, its second part is ``1 + g sin(w a) (sin(w a) + i cos(w a))``: no
+    overflow for large ``w t`` and no cancellation for small. The moduli of ``t/z`` go
+    into each factor, so that partial products of thousands of factors stay at most one;
+    the common direction is raised to the power ``n`` at the end.
+    """
+    count = weights.shape[0]
+    excess = excess_coth(weights, tilt)
+
+    def multiply(k: Array, product: Array) -> Array:
+        sine, cosine = sine_and_cosine(weights[k] * nodes.frequency)
+        turned = excess[k] * sine
+        factor = lax.complex(nodes.shrink * (1.0 + turned * sine), nodes.shrink * (turned * cosine))
+        return product * factor
+
+    ones = jnp.ones_like(nodes.z)
+    if not count:
+        return ones
+    product = lax.fori_loop(0, count, multiply, ones)
+    return product * lax.integer_pow(nodes.direction, count)
+
+
+def integrand(
+    order: int,
+    distance: Array,
+    weights: Array,
+    normal_variance: Array,
+    contour: Contour,
+    nodes: Nodes,
+) -> Array:
+    """Normalized integrand (1 on the real axis) at a chunk of nodes, shape (J, B)."""
+    value = product_of_factors(weights, contour.tilt, nodes)
+    if order:
+        value = value * lax.integer_pow(nodes.shrink * nodes.direction, order)
+    phase = nodes.frequency * (distance + normal_variance * contour.tilt)
+    sine, cosine = sine_and_cosine(phase)
+    decay = jnp.exp(-0.5 * normal_variance * nodes.frequency * nodes.frequency)
+    return value * lax.complex(decay * cosine, decay * sine)
+
+
+def needs_more_nodes(
+    order: int,
+    weights: Array,
+    normal_variance: Array,
+    contour: Contour,
+    chunk: Array,
+    derivatives: int,
+) -> Array:
+    """Whether any point still has an integrand worth summing from this chunk on."""
+    tolerances = precision(contour.tilt.dtype)
+    node = chunk.astype(contour.tilt.dtype) * NODES_PER_CHUNK
+    envelope = envelope_at(order, weights, normal_variance, contour, node)
+    growth = (1.0 + node * contour.step / contour.scale) ** derivatives
+    allowed = chunk * NODES_PER_CHUNK < contour.num_nodes
+    return (chunk == 0) | jnp.any(allowed & (envelope * growth > tolerances.target))
+
+
+def tail_polynomial(order: int, powers: Sequence[Array], moments: tuple[Array, Array]) -> Array:
+    """``E[(R + u)^p]/p!`` with ``p = order - 1``: what ``I_order(-u)`` is left of the support.
+
+    Parameters
+    ----------
+    order : int
+        From 1 to 5.
+    powers : sequence of Array
+        ``u^0, ..., u^p``, or any linear functional of them.
+    moments : tuple of Array
+        Second and fourth moment of ``R``; the odd ones vanish by symmetry.
+    """
+    power = order - 1
+    second, fourth = moments
+    value = powers[power]
+    if power >= 2:
+        value = value + math.comb(power, 2) * second * powers[power - 2]
+    if power >= 4:
+        value = value + math.comb(power, 4) * fourth * powers[power - 4]
+    return value / math.factorial(power)
+
+
+def alias_correction(
+    order: int, y: Array, moments: tuple[Array, Array], contour: Contour
+) -> Array:
+    """Closed-form sum of the aliases left of the support, to be added to the midpoint sum.
+
+    The aliases are ``I_order(y - k L)``, ``k >= 1``, with factors ``-(-q)^k``,
+    ``q = exp(-t L)``. Sums of ``-(-q)^k k^p`` are rational in ``q`` (Eulerian polynomials).
+    """
+    if order == 0:
+        return jnp.zeros_like(y)
+    spacing = 2.0 * jnp.pi / contour.step
+    q = jnp.where(contour.polynomial_aliases, jnp.exp(-contour.tilt * spacing), 0.0)
+    eulerian = (1.0, 1.0, 1.0 - q, 1.0 + q * (q - 4.0), 1.0 + q * (q * (11.0 - q) - 11.0))
+    sums = [q * eulerian[p] / (1.0 + q) ** (p + 1) * spacing**p for p in range(order)]
+    powers = [
+        sum(math.comb(r, p) * sums[p] * (-y) ** (r - p) for p in range(r + 1))
+        for r in range(order)
+    ]
+    return tail_polynomial(order, powers, moments)
+
+
+def relative_correction(correction: Array, log_sum: Array) -> Array:
+    """``correction / exp(log_sum)``, zero where there is none even if the sum underflows."""
+    some = correction > 0
+    log_correction = jnp.log(jnp.where(some, correction, 1.0))
+    return jnp.where(some, jnp.exp(jnp.where(some, log_correction - log_sum, 0.0)), 0.0)

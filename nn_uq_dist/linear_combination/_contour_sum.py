@@ -1,0 +1,244 @@
+r"""Logarithm of the midpoint sum on a fixed contour, with exact derivatives of two orders.
+
+The sum is a smooth function of the point ``y``, the weights and the normal variance for any
+fixed tilt and step, so that its derivatives are sums of the same kind: averages of
+
+.. math::
+    e_y = -z, \qquad e_k = z L(w_k z), \qquad e_v = z^2/2
+
+under the complex weights of the integrand. Nothing is unrolled and no product of ``n`` factors
+is kept: the number of nodes may be decided at run time, which reverse-mode differentiation
+of a loop would not allow.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.linear_combination._contour import (
+    Contour,
+    Nodes,
+    integrand,
+    log_scale,
+    needs_more_nodes,
+    nodes_of_chunk,
+)
+from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
+from nn_uq_dist.linear_combination._uniform_component import langevin_ratio
+
+
+class Slopes(NamedTuple):
+    """One number for each argument: gradient, direction or Hessian times direction.
+
+    Attributes
+    ----------
+    y : Array, shape (B,)
+    weights : Array, shape (n, B)
+    normal_variance : Array, shape (B,)
+    """
+
+    y: Array
+    weights: Array
+    normal_variance: Array
+
+
+def _weight_slope(weight: Array, nodes: Nodes) -> tuple[Array, Array]:
+    """``z L(w z)`` and its derivative with respect to ``w`` at a chunk of nodes."""
+    sine, cosine = sine_and_cosine(weight * nodes.frequency)
+    zeta = weight * nodes.z
+    ratio = langevin_ratio(weight, nodes.z, sine, cosine)
+    langevin = zeta * ratio
+    # L' = 1 - coth^2 + 1/x^2, written without the two infinite terms at x = 0
+    return nodes.z * langevin, nodes.z * nodes.z * (1.0 - langevin * langevin - 2.0 * ratio)
+
+
+def _real_sum(values: Array) -> Array:
+    return jnp.sum(values.real, axis=0)
+
+
+def _slope_sums(density: Array, weights: Array, nodes: Nodes) -> Slopes:
+    def over_weight(carry: None, weight: Array) -> tuple[None, Array]:
+        return carry, _real_sum(density * _weight_slope(weight, nodes)[0])
+
+    moved = density * nodes.z
+    _, slopes = lax.scan(over_weight, None, weights)
+    return Slopes(-_real_sum(moved), slopes, 0.5 * _real_sum(moved * nodes.z))
+
+
+def _curvature_sums(density: Array, weights: Array, nodes: Nodes, direction: Slopes) -> Slopes:
+    def along_weight(k: Array, along: Array) -> Array:
+        return along + direction.weights[k] * _weight_slope(weights[k], nodes)[0]
+
+    along = -direction.y * nodes.z + 0.5 * direction.normal_variance * nodes.z * nodes.z
+    if weights.shape[0]:
+        along = lax.fori_loop(0, weights.shape[0], along_weight, along)
+
+    def over_weight(carry: None, at: tuple[Array, Array]) -> tuple[None, Array]:
+        weight, amount = at
+        first, second = _weight_slope(weight, nodes)
+        return carry, _real_sum(density * (along * first + amount * second))
+
+    moved = density * along * nodes.z
+    _, slopes = lax.scan(over_weight, None, (weights, direction.weights))
+    return Slopes(-_real_sum(moved), slopes, 0.5 * _real_sum(moved * nodes.z))
+
+
+def _accumulate(
+    order: int,
+    distance: Array,
+    weights: Array,
+    normal_variance: Array,
+    contour: Contour,
+    direction: Slopes | None,
+    derivatives: int,
+) -> tuple[Array, Slopes | None, Slopes | None]:
+    """Sums over as many chunks of nodes as the slowest point needs."""
+    zeros = Slopes(
+        jnp.zeros_like(distance), jnp.zeros_like(weights), jnp.zeros_like(normal_variance)
+    )
+    first = zeros if derivatives >= 1 else None
+    second = zeros if derivatives >= 2 else None
+
+    State = tuple[Array, Array, Slopes | None, Slopes | None]
+
+    def unfinished(state: State) -> Array:
+        return needs_more_nodes(order, weights, normal_variance, contour, state[0], derivatives)
+
+    def add_chunk(state: State) -> State:
+        chunk, total, first, second = state
+        nodes = nodes_of_chunk(contour, chunk)
+        density = integrand(order, distance, weights, normal_variance, contour, nodes)
+        total = total + _real_sum(density)
+        if first is not None:
+            first = jax.tree.map(jnp.add, first, _slope_sums(density, weights, nodes))
+        if second is not None and direction is not None:
+            curvature = _curvature_sums(density, weights, nodes, direction)
+            second = jax.tree.map(jnp.add, second, curvature)
+        return chunk + 1, total, first, second
+
+    state = (jnp.asarray(0), jnp.zeros_like(distance), first, second)
+    _, total, first, second = lax.while_loop(unfinished, add_chunk, state)
+    return total, first, second
+
+
+def _dot(a: Slopes, b: Slopes) -> Array:
+    return (
+        a.y * b.y
+        + jnp.sum(a.weights * b.weights, axis=0)
+        + a.normal_variance * b.normal_variance
+    )
+
+
+@jax.custom_jvp
+def _twice_differentiable(values: object) -> object:
+    """Identity on what a second derivative is made of; differentiating it raises."""
+    return values
+
+
+@_twice_differentiable.defjvp
+def _refuse(primals: tuple[object], tangents: tuple[object]) -> tuple[object, object]:
+    msg = (
+        "third derivatives of linear_combination functions are not implemented: "
+        "expected at most two nested differentiations; use finite differences of the second"
+    )
+    raise NotImplementedError(msg)
+
+
+def _hessian_product(order: int, arguments: tuple, direction: Slopes) -> Slopes:
+    """Hessian of the log sum times a direction, linear in the direction and self-adjoint.
+
+    A loop with a run-time number of iterations cannot be transposed. The Hessian is symmetric, so
+    its transpose is itself: ``custom_linear_solve`` is told so, and reverse-mode
+    differentiation of a gradient works.
+    """
+    arguments = _twice_differentiable(arguments)
+
+    def multiply(_: object, direction: Slopes) -> Slopes:
+        total, first, second = _accumulate(order, *arguments, direction, 2)
+        mean = jax.tree.map(lambda s: s / total, first)
+        along = _dot(mean, direction)
+        return jax.tree.map(lambda s, m: s / total - m * along, second, mean)
+
+    return lax.custom_linear_solve(
+        lambda x: x, direction, multiply, transpose_solve=multiply, symmetric=True
+    )
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _log_sum_and_gradient(
+    order: int,
+    y: Array,
+    weights: Array,
+    normal_variance: Array,
+    distance: Array,
+    contour: Contour,
+) -> tuple[Array, Slopes]:
+    total, first, _ = _accumulate(order, distance, weights, normal_variance, contour, None, 1)
+    return _finish(order, total, distance, weights, normal_variance, contour), jax.tree.map(
+        lambda s: s / total, first
+    )
+
+
+@_log_sum_and_gradient.defjvp
+def _log_sum_and_gradient_jvp(order: int, primals: tuple, tangents: tuple) -> tuple:
+    y, weights, normal_variance, distance, contour = primals
+    value, gradient = _log_sum_and_gradient(order, *primals)
+    direction = Slopes(*tangents[:3])
+    arguments = (distance, weights, normal_variance, contour)
+    product = _hessian_product(order, arguments, direction)
+    return (value, gradient), (_dot(gradient, direction), product)
+
+
+def _finish(
+    order: int,
+    total: Array,
+    distance: Array,
+    weights: Array,
+    normal_variance: Array,
+    contour: Contour,
+) -> Array:
+    exponent = log_scale(order, distance, weights, normal_variance, contour.tilt)
+    return exponent + jnp.log(total * contour.step / jnp.pi)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def log_contour_sum(
+    order: int,
+    y: Array,
+    weights: Array,
+    normal_variance: Array,
+    distance: Array,
+    contour: Contour,
+) -> Array:
+    """Log of the midpoint sum for ``I_order(y)``, aliases included.
+
+    Parameters
+    ----------
+    order : int
+        Order of the pole at zero.
+    y : Array, shape (B,)
+        Point, at or above the center; differentiated.
+    weights : Array, shape (n, B)
+        Positive weights; differentiated.
+    normal_variance : Array, shape (B,)
+        Variance of the normal part; differentiated.
+    distance : Array, shape (B,)
+        ``sum(weights) - y`` without the rounding of that difference; not differentiated.
+    contour : Contour
+        Not differentiated: the sum does not depend on it beyond its aliases.
+
+    Returns
+    -------
+    Array, shape (B,)
+    """
+    total, _, _ = _accumulate(order, distance, weights, normal_variance, contour, None, 0)
+    return _finish(order, total, distance, weights, normal_variance, contour)
+
+
+@log_contour_sum.defjvp
+def _log_contour_sum_jvp(order: int, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    value, gradient = _log_sum_and_gradient(order, *primals)
+    return value, _dot(gradient, Slopes(*tangents[:3]))

@@ -1,0 +1,60 @@
+"""From the shapes of the arguments to the regime: a law for each point, or points of one law."""
+
+import math
+
+import jax.numpy as jnp
+from jax import Array
+
+from nn_uq_dist.linear_combination._conditioning import Law
+from nn_uq_dist.linear_combination._law_per_point import in_blocks, log_tail
+from nn_uq_dist.linear_combination._shared_law import log_tail_of_laws, table_size
+
+
+def log_tail_any_shape(order: int, y: Array, weights: Array, normal_scale: Array | None) -> Array:
+    """Log density or log survival at ``y >= 0``, with NumPy broadcasting.
+
+    Parameters
+    ----------
+    order : int
+        0 for the density, 1 for the survival function.
+    y : Array, shape (...)
+    weights : Array, shape (..., n)
+    normal_scale : Array, shape (...), or None
+
+    Notes
+    -----
+    Axes along which the law (``weights`` and ``normal_scale``) broadcasts against the points
+    share a law. With enough points on them a table pays.
+    """
+    count = weights.shape[-1]
+    law_shape = weights.shape[:-1]
+    if normal_scale is not None:
+        law_shape = jnp.broadcast_shapes(law_shape, normal_scale.shape)
+    shape = jnp.broadcast_shapes(y.shape, law_shape)
+    law_shape = (1,) * (len(shape) - len(law_shape)) + law_shape
+    shared = tuple(i for i, size in enumerate(shape) if law_shape[i] == 1 and size > 1)
+    own = tuple(i for i in range(len(shape)) if i not in shared)
+    num_points = math.prod(shape[i] for i in shared)
+    num_laws = math.prod(shape[i] for i in own)
+    y = jnp.broadcast_to(y, shape)
+    if num_points and num_laws and count > 4:
+        num_tilts, _ = table_size(order, Law(weights.reshape(count, -1), normal_scale))
+        if num_points >= 2 * num_tilts:
+            law = Law(
+                jnp.broadcast_to(weights, (*law_shape, count)).reshape(num_laws, count).T,
+                None
+                if normal_scale is None
+                else jnp.broadcast_to(normal_scale, law_shape).reshape(num_laws),
+            )
+            order_of_axes = own + shared
+            points = y.transpose(order_of_axes).reshape(num_laws, num_points)
+            values = log_tail_of_laws(order, points, law)
+            values = values.reshape([shape[i] for i in order_of_axes])
+            return values.transpose(sorted(range(len(shape)), key=order_of_axes.__getitem__))
+    total = num_points * num_laws
+    law = Law(
+        jnp.broadcast_to(weights, (*shape, count)).reshape(total, count),
+        None if normal_scale is None else jnp.broadcast_to(normal_scale, shape).reshape(total),
+    )
+    values = in_blocks(lambda y, law: log_tail(order, y, law), y.reshape(total), law)
+    return values.reshape(shape)

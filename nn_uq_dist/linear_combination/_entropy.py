@@ -1,0 +1,71 @@
+"""Differential entropy by quadrature."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.linear_combination._dispatch import log_tail_any_shape
+from nn_uq_dist.linear_combination._functions import prepare
+
+_NODES = 256
+# Beyond this many standard deviations -p log p is below 1e-17.
+_REACH = 9.5
+
+
+def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
+    r"""Differential entropy ``-E[log p(X)]`` in nats.
+
+    Parameters
+    ----------
+    weights : array_like, shape (..., n)
+        Weights of the uniforms on [-1, 1].
+    normal_scale : array_like, shape (...), optional
+        Standard deviation of the normal part.
+
+    Returns
+    -------
+    Array, shape (...)
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `logpdf`.
+
+    Notes
+    -----
+    Gauss-Legendre quadrature with 256 nodes of ``-2 p log p`` on the upper half of the support, or
+    on 9.5 standard deviations where that is less. The error is below 1e-10 for a dozen comparable
+    weights and below 1e-4 where the density has kinks (two or three dominating weights).
+
+    Examples
+    --------
+    >>> import math
+    >>> from nn_uq_dist import linear_combination
+    >>> value = linear_combination.entropy([1.0])  # log 2
+    >>> abs(float(value) - math.log(2.0)) < 1e-6
+    True
+    """
+    arguments = prepare("x", 0.0, weights, normal_scale)
+    weights, scale = arguments.weights, arguments.normal_scale
+    width = jnp.sum(jnp.abs(weights), axis=-1)
+    variance = jnp.sum(weights * weights, axis=-1) / 3.0
+    edge = width
+    if scale is not None:
+        variance = variance + scale * scale
+        edge = jnp.where(scale > 0, jnp.inf, width)
+    upper = jnp.minimum(edge, _REACH * jnp.sqrt(variance))
+    nodes, rule = np.polynomial.legendre.leggauss(_NODES)
+    nodes = jnp.asarray(0.5 * (nodes + 1.0), weights.dtype)
+    rule = jnp.asarray(rule, weights.dtype)
+    log_density = log_tail_any_shape(
+        0,
+        upper[..., None] * nodes,
+        weights[..., None, :],
+        None if scale is None else scale[..., None],
+    )
+    positive = log_density > -jnp.inf
+    safe = jnp.where(positive, log_density, 0.0)
+    terms = jnp.where(positive, -jnp.exp(safe) * safe, 0.0)
+    terms = jnp.where(jnp.isnan(log_density), jnp.nan, terms)
+    return upper * jnp.sum(rule * terms, axis=-1)

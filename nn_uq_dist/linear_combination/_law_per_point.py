@@ -1,0 +1,191 @@
+"""Log density and log survival where every point has a law of its own.
+
+A ladder of methods, each tried only if a point of the block needs it: the plain contour
+integral, then conditioning on the largest weight, then on the four largest. Points are worked
+through in blocks, so that memory stays bounded and a difficult law slows its own block only.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.linear_combination._conditioning import (
+    Law,
+    Method,
+    log_tail_conditioned,
+    log_tail_integral,
+)
+
+BLOCK_SIZE = 2048
+_CLOSED_FORM_WEIGHTS = 4
+_LADDER = (1, 4)
+
+Rung = Callable[[Array, Law], tuple[Array, Array]]
+Gradient = tuple[Array, Law]
+
+
+def distance_from_edge(y: Array, weights: Array) -> Array:
+    """``sum(weights) - y`` without the rounding of the sum (two-sum, D. E. Knuth, TAOCP 2)."""
+    if not weights.shape[0]:
+        return -y
+
+    def add(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        total, error = state
+        weight = weights[k]
+        new = total + weight
+        shadow = new - total
+        return new, error + ((total - (new - shadow)) + (weight - shadow))
+
+    total, error = lax.fori_loop(0, weights.shape[0], add, (-y, jnp.zeros_like(y)))
+    return total + error
+
+
+def binary_scale(law: Law) -> Array:
+    """Power of two near the largest weight: scaling by it rounds nothing."""
+    largest = jnp.max(jnp.abs(law.weights), axis=0, initial=0.0)
+    if law.normal_scale is not None:
+        largest = jnp.maximum(largest, law.normal_scale)
+    usable = (largest > 0) & jnp.isfinite(largest)
+    _, exponent = jnp.frexp(jnp.where(usable, largest, 1.0))
+    return lax.stop_gradient(jnp.ldexp(jnp.ones_like(largest), exponent))
+
+
+def _value_only(rung: Rung, y: Array, law: Law) -> tuple[Array, Array, None]:
+    return *rung(y, law), None
+
+
+def _value_and_gradient(rung: Rung, y: Array, law: Law) -> tuple[Array, Array, Gradient]:
+    value, pull_back, converged = jax.vjp(rung, y, law, has_aux=True)
+    # Points do not interact, so that one pullback gives the gradient of each.
+    return value, converged, pull_back(jnp.ones_like(value))
+
+
+def _climb(order: int, y: Array, law: Law, *, with_gradient: bool) -> tuple[Array, Gradient | None]:
+    """Value, and gradient for each point, from the first rung of the ladder that converges."""
+    distance = lax.stop_gradient(distance_from_edge(y, law.weights))
+    evaluate = _value_and_gradient if with_gradient else _value_only
+    # A gradient may be differentiated once more.
+    derivatives = 2 if with_gradient else 0
+    everywhere = jnp.ones(y.shape, bool)
+
+    def conditioned(depth: int, active: Array, *, last: bool) -> Rung:
+        method = Method(derivatives, last)
+
+        def rung(y: Array, law: Law) -> tuple[Array, Array]:
+            descending = law._replace(weights=-jnp.sort(-law.weights, axis=0))
+            return log_tail_conditioned(
+                order, y, distance, descending, depth, active, method
+            )
+
+        return rung
+
+    count = law.weights.shape[0]
+    if count <= _CLOSED_FORM_WEIGHTS:
+        value, _, gradient = evaluate(conditioned(count, everywhere, last=True), y, law)
+        return value, gradient
+
+    def plain(y: Array, law: Law) -> tuple[Array, Array]:
+        return log_tail_integral(
+            order, y, distance, law, everywhere, Method(derivatives, last=False)
+        )
+
+    value, done, gradient = evaluate(plain, y, law)
+    for depth in _LADDER:
+        last = depth == _LADDER[-1]
+
+        def climb(
+            state: tuple[Array, Array, Gradient | None], depth: int = depth, last: bool = last
+        ) -> tuple[Array, Array, Gradient | None]:
+            value, done, gradient = state
+            better, converged, slopes = evaluate(conditioned(depth, ~done, last=last), y, law)
+            take = ~done & (converged | last)
+            pairs = ((better, value), (slopes, gradient))
+            value, gradient = (
+                jax.tree.map(lambda new, old: jnp.where(take, new, old), *pair) for pair in pairs
+            )
+            return value, done | take, gradient
+
+        state = (value, done, gradient)
+        value, done, gradient = lax.cond(jnp.all(done), lambda state: state, climb, state)
+    return value, gradient
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _log_tail_scaled(order: int, y: Array, law: Law) -> Array:
+    return _climb(order, y, law, with_gradient=False)[0]
+
+
+@_log_tail_scaled.defjvp
+def _log_tail_scaled_jvp(
+    order: int, primals: tuple[Array, Law], tangents: tuple[Array, Law]
+) -> tuple[Array, Array]:
+    # Differentiating through the ladder would keep the residuals of every rung, used or not.
+    value, gradient = _climb(order, *primals, with_gradient=True)
+    products = jax.tree.map(jnp.multiply, gradient, tangents)
+    return value, sum(
+        jnp.sum(product, axis=0) if product.ndim > value.ndim else product
+        for product in jax.tree.leaves(products)
+    )
+
+
+def log_tail(order: int, y: Array, law: Law) -> Array:
+    """Log density (order 0) or log survival (order 1) at ``y >= 0``, one law for each point.
+
+    Parameters
+    ----------
+    order : int
+    y : Array, shape (B,)
+    law : Law
+        ``weights`` of shape (n, B), any sign.
+
+    Returns
+    -------
+    Array, shape (B,)
+        ``-inf`` beyond the support, NaN for a law that is a point mass or not finite.
+    """
+    # abs with derivative one at zero: all functions are even in each weight, and the second
+    # derivative at a zero weight needs the chain rule to go through.
+    law = law._replace(weights=jnp.where(law.weights < 0, -law.weights, law.weights))
+    scale = binary_scale(law)
+    scaled = jax.tree.map(lambda part: part / scale, law)
+    value = _log_tail_scaled(order, y / scale, scaled)
+    if order == 0:
+        value = value - jnp.log(scale)
+    second = scaled.moments()[0]
+    valid = (second > 0) & jnp.isfinite(second) & ~jnp.isnan(y)
+    return jnp.where(valid, value, jnp.nan)
+
+
+def in_blocks(
+    function: Callable[[Array, Law], Array], y: Array, law: Law, size: int = BLOCK_SIZE
+) -> Array:
+    """Apply ``function`` to blocks of points.
+
+    Parameters
+    ----------
+    function
+        Maps points of shape (B,) and a law with weights of shape (n, B) to shape (B,).
+    y : Array, shape (N,)
+    law : Law
+        Weights of shape (N, n), as users order them; transposed block by block.
+    """
+    count = y.shape[0]
+    if count <= size:
+        return function(y, law._replace(weights=law.weights.T))
+    blocks = -(-count // size)
+    size = -(-count // blocks)
+
+    def cut(part: Array) -> Array:
+        # the last block repeats the last point: a law that needs nothing special
+        padding = [(0, blocks * size - count)] + [(0, 0)] * (part.ndim - 1)
+        return jnp.pad(part, padding, mode="edge").reshape(blocks, size, *part.shape[1:])
+
+    def one_block(block: tuple[Array, Law]) -> Array:
+        y, law = block
+        return function(y, law._replace(weights=law.weights.T))
+
+    values = lax.map(one_block, (cut(y), jax.tree.map(cut, law)))
+    return values.reshape(blocks * size)[:count]

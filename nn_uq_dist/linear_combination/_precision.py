@@ -1,0 +1,51 @@
+"""Tolerances of the numerics, one set for each floating-point type."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+
+class Precision(NamedTuple):
+    """What the quadrature and the root-finders aim at in one floating-point type.
+
+    Attributes
+    ----------
+    alias_exponent
+        Aliases of the trapezoidal rule are at most about ``exp(-alias_exponent)``.
+    target
+        Nodes are added until the envelope of the integrand falls below this.
+    acceptable
+        A law whose envelope stays above this at ``max_nodes`` is conditioned on more weights.
+    max_nodes, most_nodes
+        Longest quadrature on a rung of the ladder of methods that others follow, and on the last.
+    table_nodes, table_reach
+        Nodes of a tabulated law, and how many standard deviations of the tilted law a point
+        may lie from the tilt that serves it.
+    tilt_tolerance
+        How near the saddlepoint the tilt must be, in standard deviations of the tilted law.
+    root_tolerance
+        Relative accuracy of quantiles.
+    """
+
+    alias_exponent: float
+    target: float
+    acceptable: float
+    max_nodes: int
+    most_nodes: int
+    table_nodes: int
+    table_reach: float
+    tilt_tolerance: float
+    root_tolerance: float
+
+
+_PRECISIONS = {
+    "float32": Precision(17.0, 3e-8, 1e-6, 128, 256, 24, 1.25, 0.3, 3e-7),
+    "float64": Precision(31.0, 1e-13, 2e-11, 384, 1024, 40, 2.5, 0.3, 1e-14),
+}
+NODES_PER_CHUNK = 8
+
+
+def precision(dtype: DTypeLike) -> Precision:
+    """Tolerances for ``dtype`` (float32 or float64)."""
+    return _PRECISIONS[jnp.dtype(dtype).name]

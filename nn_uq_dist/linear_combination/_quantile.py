@@ -1,0 +1,104 @@
+"""Quantiles of the upper tail, solved on the log survival scale."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.linear_combination._dispatch import log_tail_any_shape
+from nn_uq_dist.linear_combination._normal_score import score_from_log_survival
+from nn_uq_dist.linear_combination._precision import precision
+
+_MAX_ITERATIONS = 100
+
+
+@jax.custom_jvp
+def upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | None) -> Array:
+    """``x >= 0`` with ``log P(X > x) = log_survival``, for ``log_survival <= log(1/2)``.
+
+    Parameters
+    ----------
+    log_survival : Array, shape (...)
+    weights : Array, shape (..., n)
+    normal_scale : Array, shape (...), or None
+
+    Notes
+    -----
+    Newton's method, safeguarded by a bracket. For a bounded law the unknown is the logarithm of the
+    distance ``d`` from the edge: there ``log P`` is nearly linear, ``n log d``, while
+    it is infinitely steep in ``x``. With a normal part it is ``x``, in which ``log P`` is concave.
+    """
+    width = jnp.sum(jnp.abs(weights), axis=-1)
+    variance = jnp.sum(weights * weights, axis=-1) / 3.0
+    bounded = jnp.ones(width.shape, bool)
+    if normal_scale is not None:
+        variance = variance + normal_scale * normal_scale
+        bounded = normal_scale == 0
+    shape = jnp.broadcast_shapes(log_survival.shape, variance.shape)
+    target, width, deviation, bounded = (
+        jnp.broadcast_to(part, shape)
+        for part in (log_survival, width, jnp.sqrt(variance), bounded)
+    )
+    tolerance = precision(log_survival.dtype).root_tolerance
+    eps = jnp.finfo(log_survival.dtype).eps
+    usable = jnp.isfinite(target) & (deviation > 0) & jnp.isfinite(width)
+    start = deviation * score_from_log_survival(jnp.where(usable, target, -1.0))
+    start = jnp.where(bounded, jnp.minimum(start, 0.9 * width), start)
+    # The normal tail is the heavier one beyond the bounded part.
+    highest = jnp.where(bounded, width, jnp.inf)
+
+    State = tuple[Array, Array, Array, Array, Array]
+
+    def step(state: State) -> State:
+        count, x, low, high, _ = state
+        value = log_tail_any_shape(1, x, weights, normal_scale)
+        density = log_tail_any_shape(0, x, weights, normal_scale)
+        excess = value - target
+        low = jnp.where(excess > 0, x, low)
+        high = jnp.where(excess < 0, x, high)
+        change = excess * jnp.exp(value - density)
+        gap = width - x
+        bent = width - gap * jnp.exp(-change / jnp.where(bounded, gap, 1.0))
+        proposal = jnp.where(bounded, bent, x + change)
+        middle = jnp.where(jnp.isinf(high), 2.0 * x + deviation, 0.5 * (low + high))
+        within = (proposal >= low) & (proposal <= high)
+        small = tolerance * jnp.where(bounded, jnp.minimum(deviation, gap) + eps * width, deviation)
+        settled = jnp.abs(change) <= small
+        # Rounding of the function near the root may put a settled proposal outside the bracket.
+        proposal = jnp.where(within | settled, proposal, middle)
+        done = settled | (high - low <= eps * high)
+        return count + 1, jnp.where(state[4], x, proposal), low, high, done | state[4]
+
+    def unfinished(state: State) -> Array:
+        return (state[0] < _MAX_ITERATIONS) & jnp.any(usable & ~state[4])
+
+    zeros = jnp.zeros(shape, log_survival.dtype)
+    state = (jnp.asarray(0), start, zeros, highest, jnp.zeros(shape, bool))
+    x = lax.while_loop(unfinished, step, state)[1]
+    beyond = jnp.where((target == -jnp.inf) & (deviation > 0), highest, jnp.nan)
+    return jnp.where(usable, x, beyond)
+
+
+@upper_quantile.defjvp
+def _upper_quantile_jvp(
+    primals: tuple[Array, Array, Array | None], tangents: tuple[Array, Array, Array | None]
+) -> tuple[Array, Array]:
+    # Implicit function theorem: log P(X > x(l, w, s); w, s) = l.
+    log_survival, weights, normal_scale = primals
+    log_survival_dot, weights_dot, scale_dot = tangents
+    x = upper_quantile(log_survival, weights, normal_scale)
+    safe = jnp.where(jnp.isfinite(x), x, 0.0)
+    if normal_scale is None:
+        value, moved = jax.jvp(
+            lambda w: log_tail_any_shape(1, safe, w, None), (weights,), (weights_dot,)
+        )
+    else:
+        value, moved = jax.jvp(
+            lambda w, s: log_tail_any_shape(1, safe, w, s),
+            (weights, normal_scale),
+            (weights_dot, scale_dot),
+        )
+    density = log_tail_any_shape(0, safe, weights, normal_scale)
+    slope = -jnp.exp(value - density)
+    inside = jnp.isfinite(slope) & jnp.isfinite(x)
+    tangent = jnp.where(inside, slope, 0.0) * (log_survival_dot - jnp.where(inside, moved, 0.0))
+    return x, tangent

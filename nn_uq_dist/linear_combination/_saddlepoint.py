@@ -1,0 +1,137 @@
+r"""Where the contour crosses the real axis: the tilt ``t`` with ``K'(t) - order/t = y``.
+
+The integral does not depend on the tilt; its conditioning does. The tilt therefore needs to be
+right within a fraction of a standard deviation of the tilted law only, and is never
+differentiated.
+"""
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.linear_combination._precision import precision
+from nn_uq_dist.linear_combination._uniform_component import distance_and_variance
+
+_MAX_ITERATIONS = 60
+
+
+def tilted_moments(
+    order: int, weights: Array, normal_variance: Array, tilt: Array
+) -> tuple[Array, Array]:
+    """Distance from the edge and variance of the tilted law, the pole ``z^-order`` included.
+
+    Parameters
+    ----------
+    order : int
+        Order of the pole at zero.
+    weights : Array, shape (n, B)
+        Non-negative weights.
+    normal_variance : Array, shape (B,)
+    tilt : Array, shape (B,)
+
+    Returns
+    -------
+    tuple of Array, shape (B,)
+        ``W - K'(t) + order/t`` and ``K''(t) + order/t^2``.
+    """
+    distance = order / tilt - normal_variance * tilt
+    variance = order / (tilt * tilt) + normal_variance
+    if weights.shape[0]:
+        # One complex sum instead of two real ones: XLA would evaluate the terms twice.
+        total = jnp.sum(lax.complex(*distance_and_variance(weights, tilt)), axis=0)
+        distance, variance = distance + total.real, variance + total.imag
+    # Rounding may leave the variance of an almost degenerate law negative.
+    return distance, jnp.maximum(variance, 1e-6 * variance_floor(order, tilt))
+
+
+def variance_floor(order: int, tilt: Array) -> Array:
+    """A scale below which a tilted variance is rounding error."""
+    return (order + 1e-6) / (tilt * tilt)
+
+
+def _initial_tilt(
+    order: int, y: Array, distance: Array, width: Array, variance: Array, normal_variance: Array
+) -> Array:
+    # Inverse Langevin function of equal weights with this width and variance (the
+    # approximation of A. Cohen, Rheologica Acta 30, 1991), then the pole's share from
+    # t sigma^2 - order/t = y.
+    box_variance = jnp.maximum(variance - normal_variance, 0.0)
+    share = jnp.clip(y / jnp.maximum(width, 1e-30), 0.0, 1.0)
+    gap = jnp.clip(distance / jnp.maximum(width, 1e-30), 1e-30, 1.0)
+    stretch = (1.0 - share * share / 3.0) / (gap * (1.0 + share))
+    bounded = y / jnp.maximum(variance, 1e-30) * jnp.where(box_variance > 0, stretch, 1.0)
+    # A normal part caps the tilt at the one that it needs by itself beyond the edge.
+    reach = jnp.sqrt(jnp.maximum(normal_variance, 1e-30))
+    cap = jnp.maximum(-distance, 0.0) / jnp.maximum(normal_variance, 1e-30) + 3.0 / reach
+    tilt = jnp.where(normal_variance > 0, jnp.minimum(bounded, cap), bounded)
+    return 0.5 * (tilt + jnp.sqrt(tilt * tilt + 4.0 * order / variance))
+
+
+def solve_tilt(
+    order: int,
+    y: Array,
+    distance: Array,
+    weights: Array,
+    normal_variance: Array,
+    active: Array,
+) -> tuple[Array, Array]:
+    """Tilt for each point, near the saddlepoint, and the variance of the tilted law there.
+
+    Parameters
+    ----------
+    order : int
+        Order of the pole at zero: 0 for the density, 1 for the survival function, ...
+    y, distance : Array, shape (B,)
+        Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
+    weights : Array, shape (n, B)
+    normal_variance : Array, shape (B,)
+    active : Array of bool, shape (B,)
+        Points that count for the termination of the iteration.
+
+    Notes
+    -----
+    Newton's method for ``1/(W - K'(t))``, which is nearly linear in ``t`` for every pattern of
+    weights, safeguarded by a bracket. ``W - K'`` is convex and decreasing, so that a plain
+    Newton step from the left of the root never overshoots: that is the fallback.
+    """
+    tolerance = precision(y.dtype).tilt_tolerance
+    width = jnp.sum(weights, axis=0)
+    variance = jnp.sum(weights * weights, axis=0) / 3.0 + normal_variance
+    # The tilt stays off zero, where the pole is and where coth(w t) is infinite.
+    lowest = 0.5 * jnp.sqrt(1.0 / variance)
+    start = jnp.maximum(
+        _initial_tilt(order, y, distance, width, variance, normal_variance), lowest
+    )
+
+    def step(
+        state: tuple[Array, Array, Array, Array, Array, Array],
+    ) -> tuple[Array, Array, Array, Array, Array, Array]:
+        count, tilt, _, left, right, _ = state
+        at_tilt, spread = tilted_moments(order, weights, normal_variance, tilt)
+        excess = at_tilt - distance
+        left = jnp.where(excess >= 0, tilt, left)
+        right = jnp.where(excess < 0, tilt, right)
+        plain = excess / spread
+        bent = (distance > 0) & (at_tilt > 0)
+        move = jnp.where(bent, plain * at_tilt / jnp.where(bent, distance, 1.0), plain)
+        proposal = tilt + move
+        inside = (proposal > left) & (proposal < right)
+        middle = jnp.where(jnp.isinf(right), tilt + plain, jnp.sqrt(left * right))
+        proposal = jnp.maximum(jnp.where(inside, proposal, middle), lowest)
+        done = (jnp.abs(plain) * jnp.sqrt(spread) < tolerance) | (
+            (excess < 0) & (tilt <= lowest)
+        )
+        return count + 1, jnp.where(done, tilt, proposal), spread, left, right, done
+
+    def unfinished(state: tuple[Array, Array, Array, Array, Array, Array]) -> Array:
+        return (state[0] < _MAX_ITERATIONS) & jnp.any(active & ~state[5])
+
+    state = (
+        jnp.asarray(0),
+        start,
+        variance,
+        lowest,
+        jnp.full_like(start, jnp.inf),
+        jnp.zeros(start.shape, bool),
+    )
+    state = lax.while_loop(unfinished, step, state)
+    return state[1], state[2]

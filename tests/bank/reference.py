@@ -1,0 +1,238 @@
+"""Reference log density and log survival of ``X = sum_k w_k U_k + s N`` in high precision.
+
+``U_k`` are Uniform(-1, 1), ``N`` is Normal(0, 1), all independent. Arguments are exact
+rationals (every double is one), so nothing is lost before the first operation.
+
+Two methods, sharing no algebra:
+
+- :func:`exact_alternating_sum`: the sum over sign patterns of truncated powers in integer
+  arithmetic. Without error, for few distinct weights and no normal part.
+- :func:`contour_integral`: the exponentially tilted inversion integral by the trapezoidal
+  rule. For many weights, or with a normal part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from mpmath import mp
+
+MAX_EXACT_TERMS = 2**14
+
+
+class LogValues(NamedTuple):
+    """Log density and log survival (mpmath floats)."""
+
+    log_density: Any
+    log_survival: Any
+
+
+def log_values(
+    x: Fraction,
+    weights: Sequence[Fraction],
+    normal_scale: Fraction = Fraction(0),
+    digits: int = 40,
+) -> LogValues:
+    """Log density and log survival at `x`, to about `digits` correct digits.
+
+    Parameters
+    ----------
+    x : Fraction
+        The point; inside the support if there is no normal part.
+    weights : sequence of Fraction
+        Weights of the uniforms; signs do not matter, zeros are dropped.
+    normal_scale : Fraction
+        Standard deviation of the normal part.
+    digits : int
+        Relative accuracy of density and survival is ``10**-digits`` or better.
+    """
+    half_widths = [abs(w) for w in weights if w != 0]
+    if normal_scale == 0 and number_of_terms(half_widths) <= MAX_EXACT_TERMS:
+        upper = exact_alternating_sum(abs(x), half_widths, digits)
+    else:
+        upper = contour_integral(abs(x), half_widths, abs(normal_scale), digits)
+    if x >= 0:
+        return upper
+    with mp.workdps(digits + 20):
+        # The upper tail of -x is the lower tail of x; log1p keeps its digits when it is tiny.
+        return LogValues(upper.log_density, mp.log1p(-mp.exp(upper.log_survival)))
+
+
+def number_of_terms(half_widths: Sequence[Fraction]) -> int:
+    """Terms of the alternating sum once equal weights are gathered."""
+    return math.prod(m + 1 for m in Counter(half_widths).values())
+
+
+def signed_sums(half_widths: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
+    """All sums ``sum_k e_k w_k``, ``e_k = +-1``, each with the sum of its ``prod_k e_k``."""
+    sums = [(1, Fraction(0))]
+    for w, m in Counter(half_widths).items():
+        steps = [((-1) ** j * math.comb(m, j), w * (m - 2 * j)) for j in range(m + 1)]
+        sums = [(c * a, y + b) for c, y in sums for a, b in steps]
+    return sums
+
+
+def exact_alternating_sum(
+    x: Fraction, half_widths: Sequence[Fraction], digits: int = 40
+) -> LogValues:
+    """Both values from ``sum_e prod(e) (e.w - x)_+^m / (m! 2^n prod(w))``.
+
+    ``m = n - 1`` gives the density and ``m = n`` the survival function. Everything is scaled
+    to integers by one power of two, so the heavy cancellation of the sum costs nothing.
+    """
+    n = len(half_widths)
+    unit = math.lcm(x.denominator, *(w.denominator for w in half_widths))
+    integers = [Fraction(int(w * unit)) for w in half_widths]
+    position = int(x * unit)
+    density = survival = 0
+    for coefficient, total in signed_sums(integers):
+        distance = total.numerator - position
+        if distance > 0:
+            power = coefficient * distance ** (n - 1)
+            density += power
+            survival += power * distance
+    scale = 2**n * math.prod(w.numerator for w in integers)
+    with mp.workdps(digits + 20):
+        return LogValues(
+            mp.log(mp.mpf(density * unit) / (scale * math.factorial(n - 1))),
+            mp.log(mp.mpf(survival) / (scale * math.factorial(n))),
+        )
+
+
+def contour_integral(
+    x: Fraction,
+    half_widths: Sequence[Fraction],
+    normal_scale: Fraction,
+    digits: int = 40,
+    tilt: float | None = None,
+) -> LogValues:
+    """Both values for ``x >= 0`` by the trapezoidal rule along ``t + i a``.
+
+    ``p(x) = exp(K(t) - t x) / pi * Int_0^inf Re exp(K(t + i a) - K(t) - i a x) da``, and the
+    survival function has the further factor ``1 / (t + i a)``. The rule is applied with a step
+    and with half of it; an ``ArithmeticError`` is raised unless the two agree.
+
+    `tilt` overrides ``t`` (any positive value gives the same integral).
+    """
+    groups = [(float(w), m) for w, m in Counter(half_widths).items()]
+    t = _tilt(float(x), groups, float(normal_scale)) if tilt is None else tilt
+    length = _alias_free_length(float(x), groups, float(normal_scale), t, digits)
+    reach = _reach(groups, float(normal_scale), t, digits)
+    count = math.ceil(reach * length / (2 * math.pi)) + 1
+    # coth(w t) sin(w a) comes from rotations of modulus one: small w t costs digits.
+    lost = max([0.0, *(-math.log10(w * t) for w, _ in groups)])
+    with mp.workdps(digits + 20 + math.ceil(lost)):
+        step = 2 * mp.pi / mp.mpf(length)
+        exact = [(_mpf(w), m) for w, m in Counter(half_widths).items()]
+        s, y, tilt_mp = _mpf(normal_scale), _mpf(x), mp.mpf(t)
+        whole = _trapezoid(y, exact, s, tilt_mp, step, count, midpoint=False)
+        halves = _trapezoid(y, exact, s, tilt_mp, step, count, midpoint=True)
+        exponent = (s * tilt_mp) ** 2 / 2 - tilt_mp * y
+        exponent += sum(m * mp.log(mp.sinh(w * tilt_mp) / (w * tilt_mp)) for w, m in exact)
+        results = []
+        for coarse, shifted in zip(whole, halves, strict=True):
+            value = (coarse + shifted) / 2
+            if abs(coarse - shifted) > mp.mpf(10) ** (-digits) * abs(value):
+                raise ArithmeticError(f"contour integral not converged at x = {float(x)!r}")
+            results.append(exponent + mp.log(value))
+        return LogValues(*results)
+
+
+def _trapezoid(
+    x: Any,
+    groups: Sequence[tuple[Any, int]],
+    s: Any,
+    t: Any,
+    step: Any,
+    count: int,
+    *,
+    midpoint: bool,
+) -> tuple[Any, Any]:
+    """The rule for both integrals over ``pi``, nodes from 0 or from half a step."""
+    n = sum(m for _, m in groups)
+    first = step / 2 if midpoint else mp.mpf(0)
+    factors = [(mp.coth(w * t), m, mp.expj(w * step)) for w, m in groups]
+    rotated = [mp.expj(w * first) for w, _ in groups]
+    drift = s * s * t - x
+    phase, phase_step = mp.expj(drift * first), mp.expj(drift * step)
+    density = survival = mp.mpf(0)
+    for j in range(count):
+        a = first + j * step
+        node = mp.mpc(t, a)
+        value = phase * (t / node) ** n
+        if s:
+            value *= mp.exp(-((s * a) ** 2) / 2)
+        for k, (coth, m, rotation) in enumerate(factors):
+            z = rotated[k]
+            factor = mp.mpc(z.real, coth * z.imag)
+            value *= factor if m == 1 else factor**m
+            rotated[k] = z * rotation
+        phase *= phase_step
+        if j == 0 and not midpoint:
+            value /= 2
+        density += value.real
+        survival += (value / node).real
+    return density * step / mp.pi, survival * step / mp.pi
+
+
+def _tilt(x: float, groups: Sequence[tuple[float, int]], s: float) -> float:
+    """A tilt near the saddlepoint ``K'(t) = x``, at least 3 / sd to stay off the pole at 0."""
+    sd = math.sqrt(sum(m * w * w for w, m in groups) / 3 + s * s)
+    low = high = 3 / sd
+    while _mean(high, groups, s) < x:
+        high *= 2
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _mean(middle, groups, s) < x else (low, middle)
+    return (low + high) / 2
+
+
+def _mean(t: float, groups: Sequence[tuple[float, int]], s: float) -> float:
+    total = s * s * t
+    for w, m in groups:
+        u = w * t
+        total += m * w * (u / 3 if u < 1e-4 else 1 / math.tanh(u) - 1 / u)
+    return total
+
+
+def _alias_free_length(
+    x: float, groups: Sequence[tuple[float, int]], s: float, t: float, digits: int
+) -> float:
+    """Period ``2 pi / step`` whose aliases, on either side, are below the wanted accuracy.
+
+    To the left the survival function is at most 1, its alias ``exp(-t length)``; compared with
+    the tail itself, whose logarithm is about ``K(t) - t x``. To the right the tilted law ends
+    at the sum of the weights, or falls off as a normal law around ``s^2 t``.
+    """
+    edge = sum(m * w for w, m in groups)
+    log_tail = (s * t) ** 2 / 2 - t * x
+    for w, m in groups:
+        u = w * t
+        log_tail += m * (u * u / 6 if u < 1e-3 else u + math.log(-math.expm1(-2 * u) / (2 * u)))
+    margin = (digits + 8) * math.log(10)
+    left = (margin + max(0.0, -log_tail)) / t
+    right = max(edge - x, 0.0) + s * s * t + s * math.sqrt(2 * margin)
+    return max(left, right)
+
+
+def _reach(groups: Sequence[tuple[float, int]], s: float, t: float, digits: int) -> float:
+    """Where an envelope of the integrand has fallen below the wanted accuracy."""
+
+    def log_envelope(a: float) -> float:
+        decay = 0.5 * math.log1p((a / t) ** 2)
+        uniform = sum(m * min(0.0, -math.log(math.tanh(w * t)) - decay) for w, m in groups)
+        return uniform - (s * a) ** 2 / 2
+
+    floor = -(digits + 8) * math.log(10)
+    high = t
+    while log_envelope(high) > floor:
+        high *= 1.1
+    return high
+
+
+def _mpf(value: Fraction) -> Any:
+    return mp.mpf(value.numerator) / value.denominator

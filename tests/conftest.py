@@ -1,0 +1,41 @@
+"""Fixtures and settings that all tests share; none of them changes JAX for other tests."""
+
+import os
+import sys
+
+import jax
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # read by Matplotlib when a test first imports it
+
+_COMMON = {
+    "deadline": None,  # the first example compiles
+    # The fixtures below hold for all examples of a test, so there is nothing to reset between them.
+    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+}
+settings.register_profile("local", **_COMMON)
+settings.register_profile("ci", derandomize=True, database=None, **_COMMON)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture
+def x64():
+    """Run the test with 64-bit types enabled."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(params=["float32", "float64"])
+def precision(request):
+    """Run the test in both precisions; its value is the name of the default dtype."""
+    with jax.enable_x64(request.param == "float64"):
+        yield request.param
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    """Close what a test has drawn: Matplotlib warns at 20 open figures."""
+    yield
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close("all")

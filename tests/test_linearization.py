@@ -1,0 +1,443 @@
+"""`linearize` and `Linearization`: Jacobians, moments, marginals, transformations, errors."""
+
+import equinox as eqx
+import jacobi
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import uncertainties
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from uncertainties import unumpy
+
+from nn_uq_dist import InputLaw, Linearization, linearize
+
+MEAN = np.array([0.3, -0.7, 1.1])
+TRIL = np.array([[0.2, 0.0, 0.0], [0.1, 0.3, 0.0], [-0.1, 0.05, 0.1]])
+LAWS = {
+    "box": lambda: InputLaw(MEAN, [0.1, 0.0, 0.4]),
+    "normal": lambda: InputLaw(MEAN, scale_tril=TRIL),
+    "mixed": lambda: InputLaw(MEAN, [0.1, 0.2, 0.0], TRIL),
+}
+
+
+def smooth(xp, x):
+    """Five outputs, in the functions of `xp`, which may be NumPy, JAX or unumpy."""
+    a, b, c = x
+    return [xp.sin(a) * b, a * b * c, xp.exp(c - a), b**2 + 3 * a, xp.log(c + 2) - b]
+
+
+def wide_net(x):
+    return jnp.stack(smooth(jnp, x))
+
+
+def narrow_net(x):
+    return wide_net(x)[:2]
+
+
+class UNumpy:
+    sin, exp, log = unumpy.sin, unumpy.exp, unumpy.log
+
+
+def assert_same_law(actual, expected, rtol=1e-6):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-7), actual, expected
+    )
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("num_outputs", [2, 5])
+def test_moments_match_uncertainties(law, num_outputs):
+    law = LAWS[law]()
+    lin = linearize(lambda x: wide_net(x)[:num_outputs], law)
+    inputs = uncertainties.correlated_values(MEAN, np.asarray(law.covariance))
+    outputs = [np.asarray(y).item() for y in smooth(UNumpy, inputs)[:num_outputs]]
+    np.testing.assert_allclose(lin.mean, [y.nominal_value for y in outputs], rtol=1e-10)
+    np.testing.assert_allclose(np.sqrt(lin.variance), [y.std_dev for y in outputs], rtol=1e-10)
+    covariance = np.array(uncertainties.covariance_matrix(outputs))
+    np.testing.assert_allclose(lin.covariance, covariance, rtol=1e-10, atol=1e-12)
+    correlation = np.array(uncertainties.correlation_matrix(outputs))
+    np.testing.assert_allclose(lin.correlation, correlation, rtol=1e-10, atol=1e-10)
+    assert (np.diagonal(lin.correlation) == 1).all()
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("law", LAWS)
+def test_moments_match_jacobi(law):
+    law = LAWS[law]()
+    lin = linearize(wide_net, law)
+    value, covariance = jacobi.propagate(
+        lambda x: np.array(smooth(np, x)), MEAN, np.asarray(law.covariance)
+    )
+    np.testing.assert_allclose(lin.mean, value, rtol=1e-10)
+    np.testing.assert_allclose(lin.covariance, covariance, rtol=1e-10, atol=1e-10)
+
+
+def nnx_module():
+    class Network(nnx.Module):
+        def __init__(self, rngs):
+            self.first = nnx.Linear(3, 8, rngs=rngs)
+            self.drop = nnx.Dropout(0.5, rngs=rngs)
+            self.last = nnx.Linear(8, 4, rngs=rngs)
+
+        def __call__(self, x):
+            return self.last(self.drop(nnx.leaky_relu(self.first(x))))
+
+    module = Network(nnx.Rngs(0))
+    module.eval()
+    kernels = [module.first.kernel[...], module.last.kernel[...]]
+    return module, kernels[0].T, module.first.bias[...], kernels[1].T
+
+
+def equinox_module():
+    module = eqx.nn.MLP(3, 4, 8, 1, activation=jax.nn.leaky_relu, key=jax.random.key(0))
+    return module, module.layers[0].weight, module.layers[0].bias, module.layers[1].weight
+
+
+@pytest.mark.parametrize(
+    ("make", "wrap"),
+    [
+        (nnx_module, lambda net: net),
+        (nnx_module, lambda net: lambda x: net(x)[:2]),
+        (nnx_module, lambda net: jax.jit(lambda x: net(x))),  # noqa: PLW0108
+        (equinox_module, lambda net: net),
+        (equinox_module, lambda net: lambda x: net(x)[:2]),
+        (equinox_module, eqx.filter_jit),
+    ],
+)
+def test_modules_have_the_jacobian_of_their_weights(make, wrap):
+    module, first, bias, last = make()
+    x = np.array([0.3, -0.7, 1.1], np.float32)
+    slope = np.where(first @ x + bias > 0, 1, 0.01)
+    lin = linearize(wrap(module), InputLaw(x, 0.1))
+    expected = (np.asarray(last) * slope) @ np.asarray(first)
+    np.testing.assert_allclose(lin.jacobian, expected[: lin.num_outputs], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(lin.mean, wrap(module)(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("net", [wide_net, narrow_net])
+@pytest.mark.parametrize("batch", [(2, 3), (1,)])
+def test_batch_is_the_stack_of_single_laws(net, batch):
+    means = np.random.default_rng(0).uniform(-1, 1, (*batch, 3)).astype(np.float32)
+    f = dist.Normal(means, 0.1).to_event(1)
+    lin = linearize(net, f)
+    num_outputs = net(means[(0,) * len(batch)]).shape[0]
+    assert lin.batch_shape == batch
+    assert lin.jacobian.shape == (*batch, num_outputs, 3)
+    assert lin.covariance.shape == lin.correlation.shape == (*batch, num_outputs, num_outputs)
+    linearize_one = jax.jit(lambda mean: linearize(net, dist.Normal(mean, 0.1).to_event(1)))
+    for index in np.ndindex(*batch):
+        single = linearize_one(means[index])
+        assert_same_law(jax.tree.map(lambda leaf, i=index: leaf[i], lin), single)
+
+
+@pytest.mark.parametrize("net", [wide_net, narrow_net])
+def test_transformations_agree_with_eager(net):
+    laws = InputLaw(np.stack([MEAN, MEAN / 2]).astype(np.float32), 0.1, TRIL.astype(np.float32))
+    eager = linearize(net, laws)
+    assert_same_law(jax.jit(lambda f: linearize(net, f))(laws), eager)
+    assert_same_law(jax.vmap(lambda f: linearize(net, f))(laws), eager)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("net", [wide_net, narrow_net])
+def test_gradient_through_linearize_matches_finite_differences(net):
+    def total(beta, shift):
+        f = dist.Uniform(MEAN + shift - beta, MEAN + shift + beta).to_event(1)
+        return jnp.sum(jnp.log(linearize(net, f).variance))
+
+    gradient = [float(g) for g in jax.jit(jax.grad(total, argnums=(0, 1)))(0.2, 0.1)]
+    # log beta^2 in every output.
+    num_outputs = net(jnp.asarray(MEAN)).shape[0]
+    assert gradient[0] == pytest.approx(2 * num_outputs / 0.2, rel=1e-10)
+    h = 1e-5
+    assert gradient[1] == pytest.approx(
+        float(total(0.2, 0.1 + h) - total(0.2, 0.1 - h)) / (2 * h), rel=1e-7
+    )
+
+
+@pytest.mark.parametrize(("num_outputs", "mode"), [(2, "reverse"), (5, "forward")])
+def test_mode_follows_the_shape(num_outputs, mode):
+    @jax.custom_vjp
+    def only_reverse(x):
+        return x
+
+    only_reverse.defvjp(lambda x: (x, None), lambda _, g: (g,))
+    law = LAWS["box"]()
+
+    def net(x):
+        return wide_net(only_reverse(x))[:num_outputs]
+
+    # A function with a reverse rule alone cannot be differentiated forwards.
+    if mode == "reverse":
+        assert linearize(net, law).jacobian.shape == (2, 3)
+    else:
+        with pytest.raises(TypeError, match="forward-mode"):
+            linearize(net, law)
+
+
+def test_sample_is_the_linear_model_of_the_sampled_inputs():
+    lin = linearize(wide_net, InputLaw(np.stack([MEAN, MEAN]), 0.1, TRIL))
+    key = jax.random.key(0)
+    draws = lin.sample(key, (50, 4))
+    assert draws.shape == (50, 4, 2, 5)
+    np.testing.assert_allclose(draws, lin(lin.input.sample(key, (50, 4))), rtol=1e-4, atol=1e-5)
+
+
+def test_sample_has_the_closed_form_moments():
+    lin = linearize(wide_net, LAWS["mixed"]())
+    draws = np.asarray(lin.sample(jax.random.key(2), (100_000,)), np.float64)
+    sd = np.sqrt(np.asarray(lin.variance, np.float64))
+    assert (np.abs(draws.mean(axis=0) - lin.mean) <= 5 * sd / np.sqrt(1e5)).all()
+    assert (np.abs(np.cov(draws.T) - lin.covariance) <= 5 * np.outer(sd, sd) * 0.0045).all()
+
+
+def test_surrogate_is_exact_for_a_linear_network():
+    matrix = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    lin = linearize(lambda x: matrix @ x + 1, InputLaw(np.zeros((2, 3)), 1.0))
+    x = np.random.default_rng(1).normal(size=(5, 2, 3)).astype(np.float32)
+    np.testing.assert_allclose(lin(x), x @ matrix.T + 1, rtol=1e-5, atol=1e-6)
+    assert lin(np.array([1, 2, 3])).shape == (2, 4)
+
+
+def test_constant_output_has_nan_correlation():
+    lin = Linearization(np.zeros(3), [[1.0, 2.0], [0.0, 0.0], [-1.0, 1.0]], InputLaw([0.0, 0.0], 1))
+    correlation = np.asarray(lin.correlation)
+    assert np.isnan(correlation[1]).all()
+    assert np.isnan(correlation[:, 1]).all()
+    np.testing.assert_allclose(correlation[0, 2], 1 / np.sqrt(10), rtol=1e-6)
+    assert lin.variance[1] == 0
+
+
+def test_correlation_survives_variances_that_underflow():
+    jacobian = np.array([[1e-30, 2e-30], [-1e-25, 1e-25]], np.float32)
+    correlation = Linearization(np.zeros(2), jacobian, InputLaw([0.0, 0.0], 1.0)).correlation
+    np.testing.assert_allclose(correlation, [[1, 0.1**0.5], [0.1**0.5, 1]], rtol=1e-6)
+
+
+@given(seed=st.integers(0, 2**31), rank=st.integers(1, 5))
+@settings(max_examples=20, deadline=None)
+def test_correlation_is_one_for_dependent_outputs(seed, rank):
+    rng = np.random.default_rng(seed)
+    jacobian = rng.normal(size=(6, rank)) @ rng.normal(size=(rank, 5))
+    jacobian[3] = -2 * jacobian[0]
+    correlation = np.asarray(
+        Linearization(np.zeros(6), jacobian, InputLaw(np.zeros(5), 1)).correlation
+    )
+    np.testing.assert_allclose(correlation[0, 3], -1, atol=1e-6)
+    assert (np.abs(correlation) <= 1).all()
+    np.testing.assert_array_equal(correlation, correlation.T)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("noise_scale", [None, 0.5, np.array([0.1, 0.2, 0.3, 0.4, 0.5])])
+def test_marginals_hold_the_variance_of_the_linearization(law, noise_scale):
+    lin = linearize(wide_net, LAWS[law]())
+    marginals = lin.marginals(noise_scale)
+    assert marginals.batch_shape == (5,)
+    noise_variance = 0 if noise_scale is None else noise_scale**2
+    box = np.sum(np.asarray(marginals.weights) ** 2, axis=-1) / 3
+    normal = 0 if marginals.normal_scale is None else np.asarray(marginals.normal_scale) ** 2
+    np.testing.assert_allclose(box + normal, lin.variance + noise_variance, rtol=1e-12)
+    np.testing.assert_array_equal(marginals.loc, lin.loc)
+    if law == "box":
+        np.testing.assert_array_equal(marginals.weights, lin.jacobian * lin.input.half_width)
+        assert (marginals.normal_scale is None) == (noise_scale is None)
+    if law == "normal":
+        assert marginals.weights.shape == (5, 1)
+
+
+def test_marginals_shapes_of_batches():
+    lin = linearize(wide_net, InputLaw(np.stack([MEAN, MEAN]), 0.1, TRIL))
+    assert lin.marginals().batch_shape == (2, 5)
+    assert lin.marginals(0.1).weights.shape == (2, 5, 3)
+    assert lin.marginals(np.full((4, 1, 1), 0.1)).batch_shape == (4, 2, 5)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_normal_scale_has_finite_gradients_at_zero(order):
+    def scale(t):
+        law = InputLaw(jnp.zeros(2), jnp.ones(2), t * jnp.eye(2))
+        return jnp.sum(Linearization(jnp.zeros(2), jnp.eye(2), law).marginals().normal_scale)
+
+    derivative = jax.grad(scale) if order == 1 else jax.grad(jax.grad(scale))
+    assert derivative(0.0) == 0
+    assert derivative(0.5) == pytest.approx(2.0 if order == 1 else 0.0, abs=1e-5)
+
+
+def test_traced_noise_that_is_negative_gives_nan():
+    lin = linearize(wide_net, LAWS["mixed"]())
+    assert np.isnan(jax.jit(lambda s: lin.marginals(s).normal_scale)(-1.0)).all()
+
+
+def test_pytree_round_trip_does_not_validate():
+    lin = linearize(wide_net, LAWS["mixed"]())
+    leaves, structure = jax.tree.flatten(lin)
+    assert_same_law(jax.tree.unflatten(structure, leaves), lin, rtol=0)
+    jax.tree.unflatten(structure, [None] * len(leaves))
+    assert len(leaves) == 5
+    with pytest.raises(AttributeError):
+        lin.loc = jnp.zeros(5)
+
+
+@pytest.mark.parametrize(
+    ("mean", "weights", "expected"),
+    [
+        (jnp.float32, jnp.float32, jnp.float32),
+        (jnp.float64, jnp.float32, jnp.float64),
+        (jnp.float32, jnp.float64, jnp.float64),
+        (jnp.bfloat16, jnp.bfloat16, jnp.bfloat16),
+    ],
+)
+@pytest.mark.parametrize("num_outputs", [2, 5])
+@pytest.mark.usefixtures("x64")
+def test_dtype_follows_law_and_network(mean, weights, expected, num_outputs):
+    matrix = jnp.ones((num_outputs, 3), weights)
+    lin = linearize(lambda x: matrix @ x, InputLaw(jnp.zeros(3, mean), 0.5))
+    assert lin.loc.dtype == lin.jacobian.dtype == lin.covariance.dtype == expected
+
+
+def failing(_):
+    raise RuntimeError("broken layer")
+
+
+BOX = InputLaw(np.zeros(3), 0.1)
+LIN = Linearization(np.zeros(2), np.eye(2, 3), BOX)
+ERRORS = {
+    "no callable": (lambda: linearize(3, BOX), TypeError, "net must be a callable .* got int"),
+    "no law": (lambda: linearize(wide_net, np.zeros(3)), TypeError, "got ndarray; pass a Uniform"),
+    "family": (
+        lambda: linearize(wide_net, dist.Gamma(1.0, np.ones(3)).to_event(1)),
+        TypeError,
+        "got Gamma; pass a Uniform",
+    ),
+    "scalar output": (
+        lambda: linearize(jnp.sum, BOX),
+        ValueError,
+        r"to a vector \(N_y,\), got output of shape \(\); .* net\(x\).reshape\(-1\)",
+    ),
+    "matrix output": (
+        lambda: linearize(lambda x: x[None], BOX),
+        ValueError,
+        r"got output of shape \(1, 3\); .* net\(x\[None\]\)\[0\]",
+    ),
+    "empty output": (lambda: linearize(lambda x: x[:0], BOX), ValueError, r"shape \(0,\)"),
+    "two outputs": (
+        lambda: linearize(lambda x: (x, x), BOX),
+        TypeError,
+        "net must return one array .* got tuple; return a single array",
+    ),
+    "integer output": (
+        lambda: linearize(lambda x: (x > 0).astype(int), BOX),
+        TypeError,
+        "net must return real floats, got dtype int32, which has no derivative",
+    ),
+    "complex output": (
+        lambda: linearize(lambda x: 1j * x, BOX),
+        TypeError,
+        "net must return real floats, got dtype complex64",
+    ),
+    "wrong width": (
+        lambda: linearize(lambda x: np.ones((2, 4)) @ x, BOX),
+        ValueError,
+        r"net must accept one input of shape \(3,\) and dtype float32, got TypeError",
+    ),
+    "failing": (
+        lambda: linearize(failing, BOX),
+        ValueError,
+        "got RuntimeError from it: broken layer; for a network of batches",
+    ),
+    "nan output": (
+        lambda: linearize(lambda x: jnp.log(x - 1), BOX),
+        ValueError,
+        r"net\(mean input\) must be finite, got nan at index \(0,\); check the weights",
+    ),
+    "infinite slope": (
+        lambda: linearize(lambda x: jnp.sqrt(jnp.abs(x)), BOX),
+        ValueError,
+        "the Jacobian of net at the mean input must be finite",
+    ),
+    "input": (
+        lambda: Linearization(np.zeros(2), np.eye(2, 3), np.zeros(3)),
+        TypeError,
+        "input must be an InputLaw, got ndarray; pass InputLaw.from_distribution",
+    ),
+    "scalar loc": (lambda: Linearization(0.0, np.eye(2, 3), BOX), ValueError, r"got shape \(\)"),
+    "jacobian": (
+        lambda: Linearization(np.zeros(2), np.eye(3), BOX),
+        ValueError,
+        r"\(N_y, N_x\) = \(2, 3\) .* got shape \(3, 3\)",
+    ),
+    "batches": (
+        lambda: Linearization(np.zeros((4, 2)), np.zeros((5, 2, 3)), BOX),
+        ValueError,
+        r"loc \(4,\), jacobian \(5,\), input \(\)",
+    ),
+    "nan jacobian": (
+        lambda: Linearization(np.zeros(2), np.full((2, 3), np.nan), BOX),
+        ValueError,
+        "jacobian must be finite, got nan",
+    ),
+    "x": (lambda: LIN(np.zeros(2)), ValueError, r"x must have shape .* N_x = 3, got shape \(2,\)"),
+    "x batch": (
+        lambda: Linearization(np.zeros((4, 2)), np.eye(2, 3), BOX)(np.zeros((5, 3))),
+        ValueError,
+        r"x \(5,\), batch_shape \(4,\)",
+    ),
+    "noise size": (
+        lambda: LIN.marginals(np.ones(3)),
+        ValueError,
+        r"noise_scale must broadcast .* noise_scale \(3,\), outputs \(2,\)",
+    ),
+    "negative noise": (
+        lambda: LIN.marginals([0.1, -0.1]),
+        ValueError,
+        r"noise_scale must not be negative, got -0.1.* at index \(1,\)",
+    ),
+    "nan noise": (lambda: LIN.marginals(np.nan), ValueError, "noise_scale must be finite"),
+    "constant": (
+        lambda: Linearization(np.zeros(2), [[1.0, 0, 0], [0, 0, 0]], BOX).marginals(),
+        ValueError,
+        "got zero sensitivity for output 1: a constant has no density; pass noise_scale > 0",
+    ),
+    "constants in a batch": (
+        lambda: Linearization(np.zeros((4, 2)), [[1.0, 0, 0], [0, 0, 0]], BOX).marginals(),
+        ValueError,
+        r"output 1 of batch entry \(0,\) and 3 more",
+    ),
+    "constant, no noise": (
+        lambda: Linearization(np.zeros(2), np.zeros((2, 3)), BOX).marginals([1.0, 0.0]),
+        ValueError,
+        "zero sensitivity for output 1:",
+    ),
+    "constant, normal": (
+        lambda: Linearization(
+            np.zeros(1), [[0.0, 1.0]], InputLaw(np.zeros(2), scale_tril=np.diag([1.0, 0.0]))
+        ).marginals(),
+        ValueError,
+        "zero sensitivity for output 0:",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(case):
+    call, kind, message = ERRORS[case]
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_failure_of_the_network_is_chained():
+    with pytest.raises(ValueError, match="broken layer") as caught:
+        linearize(failing, BOX)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_constant_output_with_noise_is_accepted():
+    marginals = Linearization(np.zeros(2), [[1.0, 0, 0], [0, 0, 0]], BOX).marginals(0.1)
+    np.testing.assert_allclose(marginals.normal_scale, [0.1, 0.1], rtol=1e-6)

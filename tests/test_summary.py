@@ -1,0 +1,331 @@
+"""Tables of diagnostics: every number against SciPy or brute force, errors by repetition."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+from nn_uq_dist.distributions import LinearizedMarginal
+
+from nn_uq_dist.diagnostics import _statistics as statistics
+from nn_uq_dist.diagnostics import summary
+
+MOMENTS = ("mean", "sd", "skewness", "excess_kurtosis")
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+SAMPLERS = {
+    "skewed": scipy.stats.beta(2, 6),
+    "two_peaks": scipy.stats.arcsine(-1, 2),
+    "normal": scipy.stats.norm(3, 0.5),
+    "uniform": scipy.stats.uniform(-1, 2),
+}
+
+
+def sample(law, shape, seed=0):
+    return np.sort(law.rvs(size=shape, random_state=np.random.default_rng(seed)), axis=-1)
+
+
+def exact_moments(law):
+    mean, variance, skewness, kurtosis = law.stats("mvsk")
+    return dict(zip(MOMENTS, (mean, np.sqrt(variance), skewness, kurtosis), strict=True))
+
+
+def moment_of(name, x):
+    functions = {
+        "mean": lambda x: np.mean(x, axis=-1),
+        "sd": lambda x: np.std(x, ddof=1, axis=-1),
+        "skewness": lambda x: scipy.stats.skew(x, axis=-1),
+        "excess_kurtosis": lambda x: scipy.stats.kurtosis(x, axis=-1),
+    }
+    return functions[name](x)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_moments_agree_with_scipy(name):
+    x = sample(SAMPLERS[name], 5_000)
+    found = statistics.sample_moments(x)
+    for moment in MOMENTS:
+        np.testing.assert_allclose(
+            found[moment].value, moment_of(moment, x), rtol=1e-10, atol=1e-13
+        )
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_standard_errors_of_moments_agree_with_the_jackknife(name):
+    x = sample(SAMPLERS[name], 2_000)
+    left_out = np.broadcast_to(x, (x.size, x.size))[~np.eye(x.size, dtype=bool)]
+    left_out = left_out.reshape(x.size, x.size - 1)
+    found = statistics.sample_moments(x)
+    for moment in MOMENTS:
+        jackknife = np.sqrt((x.size - 1) * np.var(moment_of(moment, left_out)))
+        # They differ in the order 1/n, times the largest draw's pull on the moment.
+        np.testing.assert_allclose(found[moment].standard_error, jackknife, rtol=0.03)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_standard_errors_are_calibrated(name):
+    # 1000 repetitions: the standard deviation of the scaled errors is known to 2.2%, so 10% is
+    # beyond four of its standard errors; the mean to 0.03, besides a bias of the order n^-1/2.
+    law, levels = SAMPLERS[name], np.array(QUANTILES)
+    truth = [*exact_moments(law).values(), *law.ppf(levels)]
+    errors = []
+    for x in sample(law, (1_000, 4_000), seed=1):
+        found = [*statistics.sample_moments(x).values(), *statistics.sample_quantiles(x, levels)]
+        values, standard_errors = np.array(found).T
+        errors.append((values - truth) / standard_errors)
+    errors = np.array(errors)
+    np.testing.assert_allclose(np.std(errors, axis=0), 1, atol=0.1)
+    np.testing.assert_array_less(np.abs(np.mean(errors, axis=0)), 0.25)
+
+
+def test_quantiles_agree_with_numpy_and_their_errors_with_the_density():
+    law, levels = SAMPLERS["normal"], np.array(QUANTILES)
+    x = sample(law, 200_000)
+    found = statistics.sample_quantiles(x, levels)
+    np.testing.assert_allclose([e.value for e in found], np.quantile(x, levels), rtol=1e-13)
+    textbook = np.sqrt(levels * (1 - levels) / x.size) / law.pdf(law.ppf(levels))
+    # Scatter 0.5 (n p (1 - p))^-0.25: at most 8% here.
+    np.testing.assert_allclose([e.standard_error for e in found], textbook, rtol=0.25)
+
+
+def test_quantile_error_is_unknown_where_the_sample_is_too_small():
+    found = statistics.sample_quantiles(np.arange(100.0), np.array([0.001, 0.5, 0.999]))
+    assert np.isnan([e.standard_error for e in found]).tolist() == [True, False, True]
+
+
+def test_constant_sample_has_no_shape():
+    found = statistics.sample_moments(np.full(1_000, 0.1))
+    assert found["mean"].value == pytest.approx(0.1)
+    assert found["mean"].standard_error == found["sd"].value == 0
+    assert np.isnan(found["skewness"].value)
+    assert np.isnan(found["excess_kurtosis"].standard_error)
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 100), (2_048, 2_049, 5_000), (100_000, 300_000)])
+@pytest.mark.parametrize("scale", [1.0, 1.05, 3.0])
+def test_kolmogorov_distance_is_exact(sizes, scale):
+    samples = [sample(scipy.stats.norm(0, scale), n, seed=n) for n in sizes]
+    samples.append(np.round(samples[-1], 1))  # ties
+    found = statistics.kolmogorov_distances(samples, scipy.stats.norm.cdf)
+    expected = [scipy.stats.kstest(x, "norm").statistic for x in samples]
+    np.testing.assert_allclose([e.value for e in found], expected, rtol=0, atol=1e-15)
+
+
+def test_kolmogorov_distance_looks_at_few_draws():
+    shapes = []
+
+    def cdf(x):
+        shapes.append(x.shape)
+        return scipy.stats.norm.cdf(x)
+
+    statistics.kolmogorov_distances([sample(scipy.stats.norm, 1_000_000)] * 3, cdf)
+    assert set(shapes) == {(2_048, 3)}
+    assert len(shapes) < 20
+
+
+def test_kolmogorov_distance_of_an_invalid_law_is_nan():
+    found = statistics.kolmogorov_distances([np.arange(5_000.0)], lambda x: np.nan * x)
+    assert np.isnan(found[0].value)
+    assert np.isnan(found[0].standard_error)
+
+
+def test_kolmogorov_standard_error_is_calibrated():
+    law = scipy.stats.norm(0.3, 1)  # where the distance is attained, at 0.15, is the same always
+    found = statistics.kolmogorov_distances(sample(law, (1_000, 4_000)), scipy.stats.norm.cdf)
+    values, errors = np.array(found).T
+    np.testing.assert_allclose(np.std(values) / np.mean(errors), 1, atol=0.1)
+
+
+def test_total_variation_is_half_the_summed_difference():
+    x = np.array([-2.0, -0.5, 0.1, 0.2, 3.0])
+    edges, masses = np.array([-1.0, 0.0, 1.0]), np.array([0.1, 0.2, 0.3, 0.4])
+    found, floor = statistics.total_variation(x, edges, masses)
+    assert found.value == pytest.approx(0.5 * (0.1 + 0.0 + 0.1 + 0.2))
+    deviations = [np.sqrt(p * (1 - p) / 5) * np.sqrt(2 / np.pi) for p in masses]
+    assert floor == pytest.approx(sum(deviations) / 2)
+
+
+@pytest.mark.parametrize("num_bins", [8, 40])
+def test_total_variation_noise_floor_and_standard_error_are_calibrated(num_bins):
+    levels = np.arange(1, num_bins) / num_bins
+    edges, masses = scipy.stats.norm.ppf(levels), np.full(num_bins, 1 / num_bins)
+
+    def repeat(law):
+        found = [statistics.total_variation(x, edges, masses) for x in sample(law, (1_000, 4_000))]
+        values, errors = np.array([e for e, _ in found]).T
+        return values, errors, found[0][1]
+
+    values, _, floor = repeat(scipy.stats.norm)
+    np.testing.assert_allclose(np.mean(values), floor, rtol=0.03)
+    shifted = scipy.stats.norm(0.8, 1)
+    values, errors, _ = repeat(shifted)
+    exact = 0.5 * np.abs(np.diff(shifted.cdf([-np.inf, *edges, np.inf])) - masses).sum()
+    np.testing.assert_allclose(np.std(values) / np.mean(errors), 1, atol=0.1)
+    np.testing.assert_allclose(np.mean(values), exact, rtol=0.01)
+
+
+def uniform_plus_normal(half_width, scale):
+    """Law of half_width U + scale N: the convolution integral of the normal CDF in closed form."""
+    norm = scipy.stats.norm
+
+    def cdf(x):
+        antiderivative = lambda z: z * norm.cdf(z) + norm.pdf(z)  # noqa: E731
+        upper, lower = (x + half_width) / scale, (x - half_width) / scale
+        return scale * (antiderivative(upper) - antiderivative(lower)) / (2 * half_width)
+
+    def ppf(p):
+        end = half_width + 40 * scale
+        return scipy.optimize.brentq(lambda x: cdf(x) - p, -end, end, xtol=1e-13)
+
+    variance = half_width**2 / 3 + scale**2
+    fourth = half_width**4 / 5 + 6 * half_width**2 / 3 * scale**2 + 3 * scale**4
+    return cdf, np.vectorize(ppf), np.sqrt(variance), fourth / variance**2 - 3
+
+
+def known_laws():
+    """Marginals with their CDF, quantile function, sd and excess kurtosis from elsewhere."""
+    uniform = scipy.stats.uniform(-2, 4)
+    trapezoid = scipy.stats.trapezoid(0.25, 0.75, -2, 4)  # 1.5 U_1 + 0.5 U_2
+    hall = scipy.stats.irwinhall(4, -2 * 0.7, 2 * 0.35)  # 0.35 (U_1 + ... + U_4)
+    for law, weights in (
+        (uniform, [2.0]),
+        (trapezoid, [1.5, 0.5]),
+        (hall, [0.35] * 4),
+    ):
+        yield weights, None, law.cdf, law.ppf, law.std(), float(law.stats("k"))
+    yield [1.5], 0.4, *uniform_plus_normal(1.5, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("weights", "scale", "cdf", "ppf", "sd", "kurtosis"),
+    list(known_laws()),
+    ids=["uniform", "trapezoid", "irwin_hall", "uniform_plus_normal"],
+)
+def test_summary_agrees_with_known_laws(precision, weights, scale, cdf, ppf, sd, kurtosis):
+    tolerance = 1e-9 if precision == "float64" else 3e-5
+    scales = None if scale is None else jnp.array([scale, scale])
+    law = LinearizedMarginal(jnp.array([0.0, 0.0]), jnp.array([weights, weights]), scales)
+    generator = np.random.default_rng(3)
+    shape = (20_000, 2)
+    draws = generator.uniform(-1, 1, (*shape, len(weights))) @ np.array(weights)
+    draws += generator.normal(size=shape) * (scale or 0)
+    draws[:, 1] = 0.9 * draws[:, 1] + 0.05 * draws[:, 1] ** 2  # a law of its own
+    table = summary(law, draws, num_bins=20)
+
+    assert table.index.tolist() == ["y[0]", "y[1]"]
+    expected = {"mean": 0, "sd": sd, "skewness": 0, "excess_kurtosis": kurtosis}
+    expected |= {f"q{p:g}": ppf(p) for p in QUANTILES}
+    brute = {moment: moment_of(moment, draws.T) for moment in MOMENTS}
+    brute |= {f"q{p:g}": np.quantile(draws, p, axis=0) for p in QUANTILES}
+    for name, value in expected.items():
+        part = table[name]
+        np.testing.assert_allclose(part["analytic"], value, atol=tolerance)
+        np.testing.assert_allclose(part["monte_carlo"], brute[name], rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(part["error"], part["analytic"] - part["monte_carlo"])
+        assert abs(part["error"].iloc[0]) < 4.5 * part["standard_error"].iloc[0]
+
+    distance = table["kolmogorov_smirnov", "monte_carlo"]
+    exact = [scipy.stats.kstest(x, cdf).statistic for x in draws.T]
+    np.testing.assert_allclose(distance, exact, atol=tolerance)
+    edges = np.array([-np.inf, ppf(0), *(ppf(k / 20) for k in range(1, 20)), ppf(1), np.inf])
+    if scale is None:
+        masses = np.array([0, *[1 / 20] * 20, 0])
+    else:
+        edges, masses = np.delete(edges, [1, -2]), np.full(20, 1 / 20)
+    counts = [np.histogram(x, edges)[0] for x in draws.T]
+    exact = [0.5 * np.abs(count / 20_000 - masses).sum() for count in counts]
+    # A draw or two may lie between an edge and the edge as rounded.
+    np.testing.assert_allclose(table["total_variation", "monte_carlo"], exact, atol=2e-4)
+    assert (table.loc["y[1]", distance.name] > table.loc["y[0]", distance.name]).all()
+    floor = table["kolmogorov_smirnov", "noise_floor"]
+    np.testing.assert_allclose(floor, scipy.stats.kstwobign.mean() / np.sqrt(20_000), rtol=1e-6)
+
+
+def test_total_variation_sees_draws_beyond_the_support():
+    law = LinearizedMarginal(jnp.zeros(1), jnp.ones((1, 1)))
+    draws = np.linspace(-1, 1, 1_000)[:, None]
+    draws[:100] = 1.5
+    table = summary(law, draws, num_bins=4)
+    assert table["total_variation", "monte_carlo"].item() == pytest.approx(0.1, abs=2e-3)
+
+
+def test_linearization_is_taken_by_its_marginals():
+    law = LinearizedMarginal(jnp.zeros(2), jnp.array([[1.0, 0.5], [0.2, 0.3]]))
+
+    class Standard:
+        def marginals(self):
+            return law
+
+    draws = law.sample(jax.random.key(0), (500,))
+    assert summary(Standard(), draws).equals(summary(law, draws))
+
+
+def test_one_output_without_a_batch_axis():
+    law = LinearizedMarginal(0.5, jnp.array([1.0, 0.5]))
+    draws = law.sample(jax.random.key(0), (500,))
+    table = summary(law, draws, output_names=["level"], quantiles=[0.9])
+    assert table.index.tolist() == ["level"]
+    assert "q0.9" in table.columns.get_level_values("statistic")
+    assert table.equals(summary(law, draws[:, None], output_names=["level"], quantiles=[0.9]))
+
+
+def test_draws_that_are_not_finite_are_counted_and_left_out():
+    law = LinearizedMarginal(jnp.zeros(3), jnp.ones((3, 4)))
+    draws = np.array(law.sample(jax.random.key(0), (400,)))
+    draws[:5, 1] = [np.nan, np.inf, -np.inf, np.nan, np.nan]
+    draws[:350, 2] = np.nan
+    before = draws.copy()
+    with pytest.warns(RuntimeWarning, match=r"b: 5, c: 350"):
+        table = summary(law, draws, output_names=list("abc"))
+    np.testing.assert_array_equal(draws, before)
+    assert table["draws", "non_finite"].tolist() == [0, 5, 350]
+    assert table["draws", "total"].tolist() == [400] * 3
+    assert table.loc["b", ("mean", "monte_carlo")] == pytest.approx(draws[5:, 1].mean(), rel=1e-6)
+    values = table.xs("monte_carlo", axis=1, level="value")
+    assert np.isfinite(values.loc[["a", "b"]]).all(axis=None)
+    assert values.loc["c"].isna().all()  # 50 draws say too little
+    assert np.isfinite(table.xs("analytic", axis=1, level="value")).all(axis=None)
+
+
+WRONG = [
+    ({"draws": np.zeros((200, 3))}, ValueError, r"draws must have shape .*\(n, 2\).*\(200, 3\)"),
+    ({"draws": np.zeros((2, 200))}, ValueError, r"got \(2, 200\); pass its transpose"),
+    ({"draws": np.zeros(200)}, ValueError, r"got \(200,\)"),
+    ({"draws": np.zeros((99, 2))}, ValueError, "at least 100 rows, got 99"),
+    ({"draws": np.zeros((200, 2), complex)}, TypeError, "real numbers, got dtype complex128"),
+    ({"output_names": ["a"]}, ValueError, "one name per output, 2, got 1"),
+    ({"output_names": ["a", "a"]}, ValueError, "must differ, got a more than once"),
+    ({"output_names": "ab"}, TypeError, "got the string 'ab'"),
+    ({"quantiles": [0.5, 1.0]}, ValueError, r"levels in \(0, 1\)"),
+    ({"quantiles": 0.5}, ValueError, r"levels in \(0, 1\)"),
+    ({"quantiles": [0.5, 0.5]}, ValueError, "must differ"),
+    ({"num_bins": 1}, ValueError, "at least 2, got 1"),
+    ({"num_bins": 2.5}, TypeError, "positive integer, got float 2.5"),
+    ({"marginals": np.zeros(2)}, TypeError, "a LinearizedMarginal or a Linearization, got ndarray"),
+    (
+        {"marginals": lambda: LinearizedMarginal(jnp.zeros((2, 2)), jnp.ones((2, 2, 3)))},
+        ValueError,
+        r"batch shape \(N_y,\).*got batch shape \(2, 2\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), WRONG)
+def test_wrong_arguments_are_named(wrong, error, message):
+    arguments = {
+        "marginals": LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3))),
+        "draws": np.zeros((200, 2)),
+    } | wrong
+    if callable(arguments["marginals"]) and "marginals" in wrong:
+        arguments["marginals"] = arguments["marginals"]()
+    with pytest.raises(error, match=message):
+        summary(**arguments)
+
+
+def test_missing_pandas_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    law = LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3)))
+    with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
+        summary(law, np.zeros((200, 2)))
