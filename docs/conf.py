@@ -19,6 +19,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # an attribute that is a property is described once
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings state types and shapes
 

@@ -170,7 +170,7 @@ def draw_forecast(
         mean, sd = np.asarray(lin.mean), np.sqrt(np.asarray(lin.variance))
         upper.plot(position, measured, "o--", color=GREEN, ms=3, label=f"measured {year}")
         upper.plot(position, mean, "-", color=BLUE, label=f"forecast {year + 1}")
-        upper.set_title(f"{name} error of the measured curve")
+        upper.set_title(f"{name[0].upper()}{name[1:]} error of the measured curve")
         for k, color in ((3, "#E2F2FB"), (2, "#BCE0F5"), (1, "#8CCBEE")):
             for axis, centre in ((upper, mean), (lower, 0 * mean)):
                 axis.fill_between(position, centre - k * sd, centre + k * sd, color=color,

@@ -1,6 +1,8 @@
 """Distributions of the outputs of a neural network with a random input, for NumPyro."""
 
+from nn_uq_dist import diagnostics as diagnostics
 from nn_uq_dist import linear_combination as linear_combination
+from nn_uq_dist import plots as plots
 from nn_uq_dist._input_law import InputLaw as InputLaw
 from nn_uq_dist._linearization import Linearization as Linearization
 from nn_uq_dist._linearize import linearize as linearize

@@ -242,12 +242,12 @@ def test_marginals_hold_the_variance_of_the_linearization(law, noise_scale):
     assert marginals.batch_shape == (5,)
     noise_variance = 0 if noise_scale is None else noise_scale**2
     box = np.sum(np.asarray(marginals.weights) ** 2, axis=-1) / 3
-    normal = 0 if marginals.normal_scale is None else np.asarray(marginals.normal_scale) ** 2
+    normal = np.asarray(marginals.normal_scale) ** 2
     np.testing.assert_allclose(box + normal, lin.variance + noise_variance, rtol=1e-12)
     np.testing.assert_array_equal(marginals.loc, lin.loc)
     if law == "box":
         np.testing.assert_array_equal(marginals.weights, lin.jacobian * lin.input.half_width)
-        assert (marginals.normal_scale is None) == (noise_scale is None)
+        assert (marginals.support is dist.constraints.real) == (noise_scale is not None)
     if law == "normal":
         assert marginals.weights.shape == (5, 1)
 

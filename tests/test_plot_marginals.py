@@ -11,8 +11,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import colors
-from nn_uq_dist.distributions import LinearizedMarginal
 
+from nn_uq_dist.distributions import LinearizedMarginal
 from nn_uq_dist.plots import _common, plot_marginals
 
 NAMES = ["level", "slope", "bend"]

@@ -38,8 +38,15 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
 
     Their variances need the moments up to the eighth, which are taken from the sample: no
     normality is assumed. For normal draws the last two are the textbook
-    ``sqrt(6 / n)`` and ``sqrt(24 / n)``. Heavy tails make them too small: the eighth moment of a
-    sample then lacks the rare large draws.
+    ``sqrt(6 / n)`` and ``sqrt(24 / n)``.
+
+    With heavy tails the standard error of the excess kurtosis is too small and its error skewed,
+    because the sample lacks the rare draws that make up the eighth moment. Median standard error
+    over the true one, and share of errors within two standard errors (0.954 if right), for draws of
+    Student's t: 20 degrees of freedom 0.85 and 0.92 at n = 4000, right at n = 100000; 10 degrees
+    0.57 and 0.85, 0.85 and 0.90; with 8 or fewer the eighth moment does not exist and the standard
+    error means nothing (6 degrees: 0.17 and 0.62, 0.43 and 0.74). Those of mean, sd and quantiles
+    hold there; that of the skewness needs the sixth moment.
 
     Parameters
     ----------
@@ -54,8 +61,8 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
 
     References
     ----------
-    H. Cramer, Mathematical Methods of Statistics (1946), sections 27.4 to 28.3 (the variances);
-    F. R. Hampel et al., Robust Statistics (1986), section 2.1 (influence functions).
+    H. Cramer, Mathematical Methods of Statistics (1946): variances of functions of moments;
+    R. J. Serfling, Approximation Theorems of Mathematical Statistics (1980): the delta method.
     """
     count = draws.size
     mean = draws.mean()
@@ -122,7 +129,7 @@ def sample_quantiles(draws: Array, probabilities: Array) -> list[Estimate]:
     References
     ----------
     R. S. Woodruff, Confidence intervals for medians and other position measures, J. Amer. Statist.
-    Assoc. 47 (1952); H. A. David, H. N. Nagaraja, Order Statistics (2003), section 7.1.
+    Assoc. 47 (1952).
     """
     count = draws.size
     rank = np.arange(count, dtype=np.float64)
@@ -218,9 +225,7 @@ def kolmogorov_distances(
 
 def _search_largest_gap(count: int, limit: int) -> Generator[Ranks, Array, Estimate]:
     """Yield ranks of draws (at most `limit`), be sent `F` there; return the distance when found."""
-    split = (
-        16  # points per block: with fewer the blocks need more passes, with more they waste points
-    )
+    split = 16  # points per block: fewer need more passes, more waste points
     ranks = np.unique(np.linspace(0, count - 1, min(limit, count)).round().astype(np.int64))
     values = yield ranks
     while True:

@@ -19,6 +19,7 @@ from nn_uq_dist.diagnostics._arguments import (
     finite_draws,
     require_extra,
 )
+from nn_uq_dist.diagnostics._quantiles import quantiles_of_symmetric_laws
 from nn_uq_dist.diagnostics._statistics import (
     UNKNOWN,
     Estimate,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from nn_uq_dist.distributions import LinearizedMarginal
 
 MOMENTS = ("mean", "sd", "skewness", "excess_kurtosis")
+# Points per output in one call of a law's distribution function.
+CDF_POINTS = 2048
 
 
 def summary(
@@ -94,8 +97,9 @@ def summary(
     Notes
     -----
     The standard errors assume independent draws and finite eighth moments, not normality; formulas
-    and sources are given in ``nn_uq_dist.diagnostics._statistics``. The noise floor of the
-    Kolmogorov-Smirnov distance is the mean of the Kolmogorov law,
+    and sources are given in ``nn_uq_dist.diagnostics._statistics``. Heavy tails make that of the
+    excess kurtosis too small (by 15% for Student's t with 20 degrees of freedom and 4000 draws).
+    The noise floor of the Kolmogorov-Smirnov distance is the mean of the Kolmogorov law,
     ``sqrt(pi / 2) log(2) / sqrt(n)``.
 
     Examples
@@ -116,13 +120,21 @@ def summary(
     names = as_output_names(output_names, num_outputs)
     levels = _as_levels(quantiles)
     bins = _as_num_bins(num_bins, values.shape[0])
+    law_at = _Evaluator(law, num_outputs)
 
     columns = finite_draws(values, names)
     enough = [column.size >= MINIMUM_DRAWS for column in columns]
     statistics = [*MOMENTS, *(f"q{level:g}" for level in levels)]
     table: dict[tuple[str, str], list[float] | NDArray[Any]] = {}
 
-    analytic = _analytic_values(law, levels, num_outputs)
+    quantiles_and_edges = law_at.icdf(np.concatenate([levels, np.arange(1, bins) / bins]))
+    analytic = [
+        law_at.mean,
+        law_at.sd,
+        law_at.to_numpy(0.0),
+        law_at.to_numpy(law.excess_kurtosis),
+        *quantiles_and_edges[: levels.size],
+    ]
     estimates = [
         [*sample_moments(column).values(), *sample_quantiles(column, levels)]
         if good
@@ -139,8 +151,8 @@ def summary(
     # Laws are compared together, so outputs with too few draws take part with a dummy.
     usable = [column if ok else np.zeros(1) for column, ok in zip(columns, enough, strict=True)]
     distances = {
-        "kolmogorov_smirnov": _kolmogorov_smirnov(law, usable),
-        "total_variation": _total_variation(law, usable, bins),
+        "kolmogorov_smirnov": _kolmogorov_smirnov(law_at, usable),
+        "total_variation": _total_variation(law_at, usable, quantiles_and_edges[levels.size :]),
     }
     for name, found in distances.items():
         kept = [row if ok else (UNKNOWN, np.nan) for row, ok in zip(found, enough, strict=True)]
@@ -181,64 +193,66 @@ def _as_num_bins(num_bins: int | None, num_draws: int) -> int:
 
 @jax.jit
 def _cdf(law: Any, x: jax.Array) -> jax.Array:
-    """Compile once per shape: eager evaluation of a law is several times slower."""
     values: jax.Array = law.cdf(x)
     return values
 
 
-@jax.jit
-def _icdf(law: Any, q: jax.Array) -> jax.Array:
-    values: jax.Array = law.icdf(q)
-    return values
+class _Evaluator:
+    """Distribution and quantile functions of a law at any number of points.
 
+    All calls have one shape: a new one is compiled anew, which takes longer than the whole table.
+    """
 
-def _to_numpy(value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    return np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+    def __init__(self, law: Any, num_outputs: int) -> None:
+        self.law = law
+        self.num_outputs = num_outputs
+        self.mean = self.to_numpy(law.mean)
+        self.sd = np.sqrt(self.to_numpy(law.variance))
+        self.low, self.high = (
+            self.to_numpy(getattr(law.support, name, bound))
+            for name, bound in (("lower_bound", -np.inf), ("upper_bound", np.inf))
+        )
 
+    def to_numpy(self, value: Any) -> NDArray[np.float64]:
+        """Return a value of every output, shape ``(N_y,)``."""
+        return np.broadcast_to(np.asarray(value, dtype=np.float64), (self.num_outputs,))
 
-def _icdf_of_levels(law: Any, levels: NDArray[np.float64], num: int) -> NDArray[np.float64]:
-    """Quantiles of every output, shape ``(levels, N_y)``; the levels broadcast over `N_y`."""
-    return _to_numpy(_icdf(law, jnp.asarray(levels[:, None])), (levels.size, num))
+    def cdf(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Distribution functions at points of shape ``(p, N_y)``."""
+        padded = np.pad(points, [(0, -len(points) % CDF_POINTS), (0, 0)], mode="edge")
+        portions = np.split(padded, len(padded) // CDF_POINTS)
+        values = [np.asarray(_cdf(self.law, jnp.asarray(x)), np.float64) for x in portions]
+        return np.concatenate(values)[: len(points)]
 
-
-def _analytic_values(law: Any, levels: NDArray[np.float64], num: int) -> list[NDArray[np.float64]]:
-    moments = (law.mean, np.sqrt(_to_numpy(law.variance, (num,))), 0.0, law.excess_kurtosis)
-    return [
-        *(_to_numpy(value, (num,)) for value in moments),
-        *_icdf_of_levels(law, levels, num),
-    ]
+    def icdf(self, levels: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Quantiles of every output, shape ``(levels, N_y)``."""
+        # 40 standard deviations: beyond the smallest level that a float64 holds.
+        lowest = np.maximum(self.low, self.mean - 40 * self.sd)
+        return quantiles_of_symmetric_laws(levels, self.cdf, self.mean, lowest, CDF_POINTS)
 
 
 def _kolmogorov_smirnov(
-    law: Any, columns: Sequence[NDArray[np.float64]]
+    law_at: _Evaluator, columns: Sequence[NDArray[np.float64]]
 ) -> list[tuple[Estimate, float]]:
-    def cdf(points: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(_cdf(law, jnp.asarray(points)), dtype=np.float64)
-
     mean_of_kolmogorov_law = np.sqrt(np.pi / 2) * np.log(2)
+    distances = kolmogorov_distances(columns, law_at.cdf, CDF_POINTS)
     return [
         (distance, float(mean_of_kolmogorov_law / np.sqrt(column.size)))
-        for distance, column in zip(kolmogorov_distances(columns, cdf), columns, strict=True)
+        for distance, column in zip(distances, columns, strict=True)
     ]
 
 
 def _total_variation(
-    law: Any, columns: Sequence[NDArray[np.float64]], num_bins: int
+    law_at: _Evaluator, columns: Sequence[NDArray[np.float64]], inner: NDArray[np.float64]
 ) -> list[tuple[Estimate, float]]:
     """Bins of equal mass, and two empty ones beyond the support if that is bounded.
 
     Without those, draws that the analytic law excludes would hide among those of the outer bins.
     """
-    num_outputs = len(columns)
-    inner = _icdf_of_levels(law, np.arange(1, num_bins) / num_bins, num_outputs)
-    low, high = (
-        _to_numpy(getattr(law.support, name, bound), (num_outputs,))
-        for name, bound in (("lower_bound", -np.inf), ("upper_bound", np.inf))
-    )
-    edges = np.vstack([low, inner, high])
+    edges = np.vstack([law_at.low, inner, law_at.high])
     at_edges = np.zeros_like(edges)
     at_edges[-1] = 1
-    # The masses are those between the edges as rounded, not 1 / num_bins.
-    at_edges[1:-1] = np.asarray(_cdf(law, jnp.asarray(inner)))
+    # The masses are those between the edges as rounded, not the ones asked for.
+    at_edges[1:-1] = law_at.cdf(inner)
     masses = np.diff(at_edges, axis=0, prepend=0, append=1)
     return [total_variation(column, edges[:, j], masses[:, j]) for j, column in enumerate(columns)]

@@ -1,5 +1,6 @@
 """The law of one output of a linearized network as a NumPyro distribution."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -14,7 +15,14 @@ from numpyro.distributions.batch_util import vmap_over
 from numpyro.distributions.util import promote_shapes, validate_sample
 
 from nn_uq_dist import linear_combination
-from nn_uq_dist._checks import broadcast_shapes, first_index, is_concrete
+from nn_uq_dist._checks import (
+    as_numeric,
+    broadcast_shapes,
+    first_index,
+    float_dtype,
+    is_concrete,
+    require_finite,
+)
 
 
 class LinearizedMarginal(dist.Distribution):
@@ -43,10 +51,14 @@ class LinearizedMarginal(dist.Distribution):
 
     Raises
     ------
+    TypeError
+        If a parameter or a value is not an array of real numbers.
     ValueError
         If ``weights`` has no axis to sum over or shapes do not broadcast; with validation on, if a
         parameter is NaN or infinite, a ``normal_scale`` negative, or a law a point mass (all its
-        weights and ``normal_scale`` zero). Under ``jit`` such values give NaN.
+        weights and ``normal_scale`` zero). Under ``jit`` such values give NaN (infinities may stay
+        infinite); only a
+        point mass has draws, a mean and a variance.
 
     Notes
     -----
@@ -82,27 +94,31 @@ class LinearizedMarginal(dist.Distribution):
         self._has_normal_part = normal_scale is not None
         if normal_scale is None:
             normal_scale = 0.0
-        # NumPy arrays and Python numbers stay what they are, so that bad constants raise under jit.
-        weights = weights if hasattr(weights, "shape") else np.asarray(weights)
-        if weights.ndim == 0 or weights.shape[-1] == 0:
+        loc = _as_parameter("loc", loc)
+        weights = _as_parameter("weights", weights)
+        normal_scale = _as_parameter("normal_scale", normal_scale)
+        weights_shape = jnp.shape(weights)
+        if not weights_shape or weights_shape[-1] == 0:
             msg = (
-                f"weights must have shape (..., n) with n >= 1, got {weights.shape}; "
+                f"weights must have shape (..., n) with n >= 1, got {weights_shape}; "
                 "pass an array whose last axis is summed over, for one component weights=[w]"
             )
             raise ValueError(msg)
         batch_shape = broadcast_shapes(
             "loc, weights without their last axis and normal_scale must broadcast",
             loc=jnp.shape(loc),
-            weights=weights.shape[:-1],
+            weights=weights_shape[:-1],
             normal_scale=jnp.shape(normal_scale),
         )
         self.loc, self.normal_scale = (
             promote_shapes(part, shape=batch_shape)[0] if self._has_normal_part or i == 0 else part
             for i, part in enumerate((loc, normal_scale))
         )
-        (self.weights,) = promote_shapes(weights, shape=(*batch_shape, weights.shape[-1]))
+        (self.weights,) = promote_shapes(weights, shape=(*batch_shape, weights_shape[-1]))
         super().__init__(batch_shape, (), validate_args=validate_args)
         if self._validate_args:
+            # NumPyro's constraint of a non-negative number lets infinity through.
+            require_finite("normal_scale", normal_scale, "pass a finite standard deviation")
             self._refuse_point_masses()
 
     def _refuse_point_masses(self) -> None:
@@ -111,11 +127,11 @@ class LinearizedMarginal(dist.Distribution):
         degenerate = np.all(np.asarray(self.weights) == 0, axis=-1)
         degenerate = degenerate & (np.asarray(self.normal_scale) == 0)
         if degenerate.any():
-            where = first_index(degenerate)
+            where = f" at batch index {first_index(degenerate)}" if degenerate.ndim else ""
             msg = (
-                f"weights must not all be zero without a normal part, got a point mass at batch "
-                f"index {where}: it has no density; give normal_scale (noise_scale in "
-                f"Linearization.marginals) a positive value or leave that output out"
+                f"weights must not all be zero without a normal part, got a point mass{where}: "
+                "it has no density; give normal_scale (noise_scale in Linearization.marginals) "
+                "a positive value or leave that output out"
             )
             raise ValueError(msg)
 
@@ -137,22 +153,36 @@ class LinearizedMarginal(dist.Distribution):
         with jax.ensure_compile_time_eval():
             return super()._validate_sample(jnp.asarray(value))
 
-    def sample(self, key: Array | None, sample_shape: tuple[int, ...] = ()) -> Array:
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape``."""
-        weights = jnp.asarray(self.weights)
-        dtype = jnp.result_type(self.loc, weights, self.normal_scale, float)
+        weights, dtype = jnp.asarray(self.weights), self._dtype
         key_uniform, key_normal = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         uniform = random.uniform(
             key_uniform, (*shape, weights.shape[-1]), dtype, minval=-1.0, maxval=1.0
         )
-        draws = self.loc + jnp.sum(weights * uniform, axis=-1)
+        draws = jnp.asarray(self.loc) + jnp.sum(weights * uniform, axis=-1)
         if self._has_normal_part:
-            draws = draws + self.normal_scale * random.normal(key_normal, shape, dtype)
+            draws = draws + self._valid_scale * random.normal(key_normal, shape, dtype)
         return draws
 
     def _centered(self, value: ArrayLike) -> Array:
-        return jnp.asarray(value) - self.loc
+        value = self._fitting("value", value)
+        return value.astype(jnp.result_type(value, self._dtype)) - self.loc
+
+    def _fitting(self, name: str, value: ArrayLike) -> Array:
+        """The argument of a method as an array that broadcasts against ``batch_shape``."""
+        array = jnp.asarray(as_numeric(name, value))
+        try:
+            jnp.broadcast_shapes(array.shape, self.batch_shape)
+        except ValueError as error:
+            ones = ", 1" * len(self.batch_shape)
+            msg = (
+                f"{name} must broadcast against batch_shape {self.batch_shape}, got shape "
+                f"{array.shape}; for the same points of every law use {name}.reshape(-1{ones})"
+            )
+            raise ValueError(msg) from error
+        return array
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -173,7 +203,8 @@ class LinearizedMarginal(dist.Distribution):
 
     def icdf(self, q: ArrayLike) -> Array:
         """Quantile function; lower tail probabilities such as 1e-30 are resolved."""
-        return self.loc + linear_combination.ppf(q, self.weights, self._scale)
+        q = self._fitting("q", q)
+        return jnp.asarray(self.loc) + linear_combination.ppf(q, self.weights, self._scale)
 
     def normal_score(self, value: ArrayLike) -> Array:
         """``Phi^{-1}(cdf(value))`` without going through a probability, right in both tails."""
@@ -181,7 +212,10 @@ class LinearizedMarginal(dist.Distribution):
 
     def from_normal_score(self, z: ArrayLike) -> Array:
         """Value whose normal score is ``z``; the inverse of `normal_score`."""
-        return self.loc + linear_combination.from_normal_score(z, self.weights, self._scale)
+        z = self._fitting("z", z)
+        return jnp.asarray(self.loc) + linear_combination.from_normal_score(
+            z, self.weights, self._scale
+        )
 
     @property
     def mean(self) -> Array:
@@ -192,8 +226,10 @@ class LinearizedMarginal(dist.Distribution):
     def variance(self) -> Array:
         """``sum w^2/3 + s^2`` (the paper's ``var``)."""
         weights = jnp.asarray(self.weights, self._dtype)
-        scale = jnp.asarray(self.normal_scale, self._dtype)
-        return jnp.broadcast_to(jnp.sum(weights**2, axis=-1) / 3 + scale**2, self.batch_shape)
+        normal_variance = self._valid_scale**2
+        return jnp.broadcast_to(
+            jnp.sum(weights**2, axis=-1) / 3 + normal_variance, self.batch_shape
+        )
 
     @property
     def excess_kurtosis(self) -> Array:
@@ -209,7 +245,15 @@ class LinearizedMarginal(dist.Distribution):
 
     @property
     def _dtype(self) -> jnp.dtype:
-        return jnp.result_type(self.loc, self.weights, self.normal_scale, float)
+        # As `linear_combination`, which has no half precision.
+        dtype = float_dtype(self.loc, self.weights, self.normal_scale)
+        return jnp.promote_types(dtype, jnp.float32)
+
+    @property
+    def _valid_scale(self) -> Array:
+        # A negative scale that validation could not see must not pass for its magnitude.
+        scale = jnp.asarray(self.normal_scale, self._dtype)
+        return jnp.where(scale >= 0, scale, jnp.nan)
 
     def expand(self, batch_shape: Sequence[int]) -> "LinearizedMarginal":
         """The same law with a larger batch shape, ``cdf`` and ``icdf`` included.
@@ -217,7 +261,7 @@ class LinearizedMarginal(dist.Distribution):
         NumPyro's `ExpandedDistribution` has neither, so that a plate would lose them.
         """
         batch_shape = tuple(batch_shape)
-        if jnp.broadcast_shapes(self.batch_shape, batch_shape) != batch_shape:
+        if not _extends(batch_shape, self.batch_shape):
             msg = (
                 f"batch_shape must extend {self.batch_shape}, got {batch_shape}; "
                 "add axes on the left or enlarge axes of size 1"
@@ -229,6 +273,23 @@ class LinearizedMarginal(dist.Distribution):
             self._scale,
             validate_args=self._validate_args,
         )
+
+
+def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:
+    # NumPy arrays and Python numbers stay what they are, so that bad constants raise under jit; so
+    # do lists of them. A list that holds a traced value becomes a JAX array.
+    if not hasattr(value, "shape") and not isinstance(value, int | float) and is_concrete(value):
+        # A ragged list stays a list, which `as_numeric` refuses by name.
+        with contextlib.suppress(ValueError):
+            value = np.asarray(value)
+    return as_numeric(name, value)
+
+
+def _extends(shape: tuple[int, ...], old: tuple[int, ...]) -> bool:
+    try:
+        return jnp.broadcast_shapes(old, shape) == shape
+    except ValueError:
+        return False
 
 
 @vmap_over.register

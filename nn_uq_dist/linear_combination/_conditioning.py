@@ -19,9 +19,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from nn_uq_dist.linear_combination._contour import (
+    MAX_ORDER,
     alias_correction,
-    relative_correction,
     choose_contour,
+    relative_correction,
     tail_polynomial,
 )
 from nn_uq_dist.linear_combination._contour_sum import log_contour_sum
@@ -49,14 +50,14 @@ class Law(NamedTuple):
 
     def moments(self) -> tuple[Array, Array]:
         """Second and fourth moment."""
-        squares = self.weights * self.weights
-        second = jnp.sum(squares, axis=0) / 3.0 + self.normal_variance()
-        fourth = 3.0 * second * second - 2.0 / 15.0 * jnp.sum(squares * squares, axis=0)
-        return second, fourth
+        return _moments(self.weights, self.normal_variance())
 
-    def without(self, count: int) -> "Law":
-        """The law without its first ``count`` weights."""
-        return Law(self.weights[count:], self.normal_scale)
+
+def _moments(weights: Array, normal_variance: Array) -> tuple[Array, Array]:
+    squares = weights * weights
+    second = jnp.sum(squares, axis=0) / 3.0 + normal_variance
+    fourth = 3.0 * second * second - 2.0 / 15.0 * jnp.sum(squares * squares, axis=0)
+    return second, fourth
 
 
 class Method(NamedTuple):
@@ -75,7 +76,7 @@ class Method(NamedTuple):
 
 
 def log_tail_integral(
-    order: int, y: Array, distance: Array, law: Law, active: Array, method: Method
+    order: Array, y: Array, distance: Array, law: Law, active: Array, method: Method
 ) -> tuple[Array, Array]:
     """``log I_order(y)`` for ``y >= 0`` by the contour integral, and where it converged.
 
@@ -84,68 +85,82 @@ def log_tail_integral(
     """
     weights, variance = law.weights, law.normal_variance()
     inside = active & ((distance > 0) | (variance > 0))
-    moments = law.moments()
-    inside = inside & (moments[0] > 0)
-    # Where nothing is to be computed: the center of a law with the same weights and scale one.
+    inside = inside & (law.moments()[0] > 0)
     # Zero weights become tiny ones with the derivative passed through: all is even in them, and
     # the second derivative at zero is not zero.
     smallest = jnp.finfo(y.dtype).eps ** 1.5
     lift = lax.stop_gradient(jnp.maximum(smallest - weights, 0.0))
+    # Where nothing is to be computed: the center of a law with all weights one.
     safe_weights = jnp.where(inside, weights + lift, 1.0)
     safe_variance = jnp.where(inside, variance, 1.0)
     safe_y = jnp.where(inside, y, 0.0)
     safe_distance = jnp.where(inside, distance, float(weights.shape[0]))
     constants = lax.stop_gradient((safe_y, safe_distance, safe_weights, safe_variance, inside))
-    contour, converged = choose_contour(
-        order, *constants, method.derivatives, last=method.last
-    )
-    log_sum = log_contour_sum(order, safe_y, safe_weights, safe_variance, constants[1], contour)
-    if order:
-        safe_law = Law(safe_weights, None)
-        second, fourth = safe_law.moments()
-        # the fourth moment gains 6 sigma^2 v + 3 v^2 from an independent normal part
-        fourth = fourth + 6.0 * second * safe_variance + 3.0 * safe_variance * safe_variance
-        moments = (second + safe_variance, fourth)
-        correction = alias_correction(order, safe_y, moments, contour)
-        log_sum = log_sum + jnp.log1p(relative_correction(correction, log_sum))
+    contour, converged = choose_contour(order, *constants, method.derivatives, last=method.last)
+    log_sum = log_contour_sum(safe_y, safe_weights, safe_variance, constants[1], contour)
+    moments = _moments(safe_weights, safe_variance)
+    correction = alias_correction(safe_y, moments, contour)
+    log_sum = log_sum + jnp.log1p(relative_correction(correction, log_sum))
     return jnp.where(inside, log_sum, -jnp.inf), converged
 
 
 class _Level(NamedTuple):
     """One level of the tree of conditionings: 2^level points for each point of the batch.
 
-    The levels are arrays, not nested calls, so that the program grows linearly with the depth.
+    Attributes
+    ----------
+    tail_side, distance : Array, shape (2^level, B)
+        Points mirrored to the tail side of the sum at this level, distances from its edge.
+    mirrored : Array of bool, shape (2^level, B)
+    order : Array of int, shape (B,)
+        Order of the repeated integral at this level.
+    moments : tuple of Array, shape (B,)
+        Of the sum at this level.
     """
 
     tail_side: Array
     distance: Array
     mirrored: Array
+    order: Array
+    moments: tuple[Array, Array]
 
 
-def _descend(y: Array, distance: Array, law: Law, depth: int) -> list[_Level]:
-    """Mirror to the tail side at each level, then move by plus and minus the next weight."""
-    count = law.weights.shape[0]
-    # Running sums of the smaller weights, smallest first, so that they are accurate.
-    totals = jnp.cumsum(law.weights[::-1], axis=0)[::-1]
+def _rest(law: Law, count: Array) -> Law:
+    """The law without its first ``count`` weights, which become zero."""
+    index = jnp.arange(law.weights.shape[0])[:, None]
+    return law._replace(weights=jnp.where(index < count, 0.0, law.weights))
+
+
+def _descend(
+    order: int, y: Array, distance: Array, law: Law, depth: int, number: Array
+) -> list[_Level]:
+    """Mirror to the tail side at each level, then move by plus and minus the next weight.
+
+    Points with a ``number`` of conditioned weights below ``depth`` follow the first branch
+    unchanged from there on.
+    """
     points, distance = y[None], distance[None]
     levels = []
     for level in range(depth + 1):
-        total = totals[level] if level < count else jnp.zeros_like(y)
+        count = jnp.minimum(number, level)
+        rest = _rest(law, count)
         mirrored = points < 0
         here = _Level(
-            jnp.where(mirrored, -points, points),
-            jnp.where(mirrored, total + points, distance),
-            mirrored,
+            tail_side=jnp.where(mirrored, -points, points),
+            distance=jnp.where(mirrored, jnp.sum(rest.weights, axis=0) + points, distance),
+            mirrored=mirrored,
+            order=order + count,
+            moments=rest.moments(),
         )
         levels.append(here)
         if level < depth:
-            weight = law.weights[level]
+            weight = jnp.where(level < number, law.weights[level], 0.0)
             points = jnp.concatenate([here.tail_side - weight, here.tail_side + weight])
             distance = jnp.concatenate([here.distance, here.distance - 2.0 * weight])
     return levels
 
 
-def _ascend(order: int, tail: Array, levels: list[_Level], law: Law, unit: Array) -> Array:
+def _ascend(tail: Array, levels: list[_Level], law: Law, number: Array, unit: Array) -> Array:
     """Value at the root from the tail integrals at the leaves, in units of ``unit``."""
     for level in reversed(range(len(levels))):
         here = levels[level]
@@ -154,17 +169,32 @@ def _ascend(order: int, tail: Array, levels: list[_Level], law: Law, unit: Array
             inside = here.distance > 0
             if law.normal_scale is not None:
                 inside = inside | (law.normal_scale > 0)
-            inside = inside & (weight > 0)
             near, far = jnp.split(tail, 2)
-            tail = jnp.where(inside, (near - far) / (2.0 * jnp.where(inside, weight, 1.0)), 0.0)
-        order_here = order + level
-        if order_here:
-            powers = [jnp.ones_like(here.tail_side)]
-            powers += [here.tail_side**r for r in range(1, order_here)]
-            polynomial = tail_polynomial(order_here, powers, law.without(level).moments()) / unit
-            other_side = polynomial - tail if order_here % 2 else polynomial + tail
-            tail = jnp.where(here.mirrored, other_side, tail)
+            # A conditioned weight of zero leaves a point mass, without values inside.
+            safe = jnp.where(weight > 0, weight, 1.0)
+            difference = jnp.where(weight > 0, (near - far) / (2.0 * safe), 0.0)
+            tail = jnp.where(level < number, jnp.where(inside, difference, 0.0), near)
+        powers = [jnp.ones_like(here.tail_side), here.tail_side]
+        for _ in range(MAX_ORDER - 2):
+            powers.append(powers[-1] * here.tail_side)
+        polynomial = tail_polynomial(here.order, powers, here.moments) / unit
+        other_side = jnp.where(here.order % 2 == 1, polynomial - tail, polynomial + tail)
+        tail = jnp.where(here.mirrored, other_side, tail)
     return tail[0]
+
+
+def number_of_dominating(law: Law, depth: int) -> Array:
+    """How many of the largest weights to condition on, at most ``depth``.
+
+    The last one that exceeds twice the standard deviation of all that is smaller; if none
+    does, ``depth``: then the quadrature is slow because of few comparable weights.
+    """
+    squares = law.weights * law.weights / 3.0
+    smaller = jnp.cumsum(squares[::-1], axis=0)[::-1] - squares + law.normal_variance()
+    dominates = law.weights[:depth] > 2.0 * jnp.sqrt(jnp.maximum(smaller[:depth], 0.0))
+    index = jnp.arange(1, depth + 1)[:, None]
+    last = jnp.max(jnp.where(dominates, index, 0), axis=0)
+    return jnp.where(last == 0, depth, last)
 
 
 def log_tail_conditioned(
@@ -172,11 +202,12 @@ def log_tail_conditioned(
     y: Array,
     distance: Array,
     law: Law,
+    number: Array,
     depth: int,
     active: Array,
-    method: Method,
-) -> tuple[Array, Array]:
-    """``log I_order(y)`` for ``y >= 0``, conditioned on the ``depth`` largest weights.
+    derivatives: int,
+) -> Array:
+    """``log I_order(y)`` for ``y >= 0``, conditioned on the largest weights.
 
     Parameters
     ----------
@@ -186,52 +217,51 @@ def log_tail_conditioned(
         Point, at or above the center, and its distance from the edge of the support.
     law : Law
         With weights in descending order.
+    number : Array of int, shape (B,)
+        How many weights to condition on; costs ``2^number`` contour integrals, none if
+        nothing is left.
     depth : int
-        How many weights to condition on; costs ``2^depth`` contour integrals.
+        The largest ``number``.
     active : Array of bool, shape (B,)
         Points that matter.
-    method : Method
+    derivatives : int
+        How many derivatives the quadrature must resolve.
 
     Returns
     -------
-    tuple of Array, shape (B,)
-        The value and whether all integrals converged.
+    Array, shape (B,)
     """
-    rest = law.without(depth)
-    levels = _descend(y, distance, law, depth)
-    points = levels[-1].tail_side
-    distances = lax.stop_gradient(levels[-1].distance)
-    size = points.shape[0]
-    has_rest = rest.weights.shape[0] > 0 or rest.normal_scale is not None
-    if has_rest:
-        flat = Law(
-            jnp.tile(rest.weights, (1, size)),
-            None if rest.normal_scale is None else jnp.tile(rest.normal_scale, size),
-        )
-        logs, converged = log_tail_integral(
-            order + depth,
-            points.reshape(-1),
-            distances.reshape(-1),
-            flat,
-            jnp.tile(active, size),
-            method,
-        )
-        logs, converged = logs.reshape(points.shape), jnp.all(converged.reshape(points.shape), 0)
+    levels = _descend(order, y, distance, law, depth, number)
+    leaves = levels[-1]
+    if law.normal_scale is None and law.weights.shape[0] <= depth:
+        logs = jnp.full_like(leaves.tail_side, -jnp.inf)
     else:
-        logs, converged = jnp.full_like(points, -jnp.inf), jnp.ones_like(active)
+        rest = _rest(law, number)
+        method = Method(derivatives, last=True)
+
+        def leaf(_: None, at: tuple[Array, Array, Array]) -> tuple[None, Array]:
+            index, point, gap = at
+            used = active & (index < 2**number)
+
+            def integral(rest: Law, point: Array) -> Array:
+                return log_tail_integral(leaves.order, point, gap, rest, used, method)[0]
+
+            def nothing(_: Law, point: Array) -> Array:
+                return jnp.full_like(point, -jnp.inf)
+
+            return None, lax.cond(jnp.any(used), integral, nothing, rest, point)
+
+        gaps = lax.stop_gradient(leaves.distance)
+        _, logs = lax.scan(leaf, None, (jnp.arange(2**depth), leaves.tail_side, gaps))
 
     # A common unit keeps tail values from underflowing. A mirrored leaf brings in a polynomial
     # of order one, beside which tails below one need no unit.
     finite = jnp.isfinite(logs)
     unit_log = jnp.max(jnp.where(finite, logs, -jnp.inf), axis=0)
     unit_log = jnp.where(jnp.isfinite(unit_log), unit_log, 0.0)
-    unit_log = lax.stop_gradient(
-        jnp.where(y < jnp.sum(law.weights[:depth], axis=0), jnp.maximum(unit_log, 0.0), unit_log)
-    )
+    conditioned = jnp.sum(law.weights, axis=0) - jnp.sum(_rest(law, number).weights, axis=0)
+    unit_log = lax.stop_gradient(jnp.where(y < conditioned, jnp.maximum(unit_log, 0.0), unit_log))
     values = jnp.where(finite, jnp.exp(jnp.where(finite, logs, 0.0) - unit_log), 0.0)
-    value = _ascend(order, values, levels, law, jnp.exp(unit_log))
+    value = _ascend(values, levels, law, number, jnp.exp(unit_log))
     positive = value > 0
-    return (
-        jnp.where(positive, unit_log + jnp.log(jnp.where(positive, value, 1.0)), -jnp.inf),
-        converged,
-    )
+    return jnp.where(positive, unit_log + jnp.log(jnp.where(positive, value, 1.0)), -jnp.inf)

@@ -17,7 +17,9 @@ The midpoint rule with step ``h`` has no error but aliases at multiples of ``L =
 alternating sum is known in closed form.
 """
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,12 +28,15 @@ from jax import Array, lax
 
 from nn_uq_dist.linear_combination._precision import NODES_PER_CHUNK, precision
 from nn_uq_dist.linear_combination._saddlepoint import solve_tilt
+from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
 from nn_uq_dist.linear_combination._uniform_component import (
     excess_coth,
     log_mgf_below_edge,
     squared_envelope,
 )
-from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
+
+# Survival function of a law conditioned on its four largest weights.
+MAX_ORDER = 5
 
 
 class Contour(NamedTuple):
@@ -39,6 +44,8 @@ class Contour(NamedTuple):
 
     Attributes
     ----------
+    order : Array of int, shape (B,)
+        Order ``m`` of the pole at zero.
     tilt, step : Array, shape (B,)
         Real part ``t`` of the line, distance ``h`` of the nodes.
     scale : Array, shape (B,)
@@ -51,6 +58,7 @@ class Contour(NamedTuple):
         far too large.
     """
 
+    order: Array
     tilt: Array
     step: Array
     scale: Array
@@ -59,7 +67,7 @@ class Contour(NamedTuple):
 
 
 def choose_contour(
-    order: int,
+    order: Array,
     y: Array,
     distance: Array,
     weights: Array,
@@ -73,7 +81,7 @@ def choose_contour(
 
     Parameters
     ----------
-    order : int
+    order : Array of int, shape (B,)
         Order of the pole at zero: 0 for the density, 1 for the survival function, ...
     y, distance : Array, shape (B,)
         Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
@@ -91,7 +99,7 @@ def choose_contour(
     contour = contour_at(order, tilt, variance, 2.0 * y + distance, weights, normal_variance)
     tolerances = precision(y.dtype)
     most = tolerances.most_nodes if last else tolerances.max_nodes
-    bound = envelope_at(order, weights, normal_variance, contour, most)
+    bound = envelope_at(weights, normal_variance, contour, most)
     bound = bound * (1.0 + most * contour.step / contour.scale) ** derivatives
     converges = (bound < tolerances.acceptable) | ~active
     worth = active if last else active & converges
@@ -99,7 +107,7 @@ def choose_contour(
 
 
 def contour_at(
-    order: int,
+    order: Array,
     tilt: Array,
     variance: Array,
     span: Array,
@@ -118,13 +126,14 @@ def contour_at(
     exponent = precision(tilt.dtype).alias_exponent
     deviation = jnp.sqrt(variance)
     rate = 1.0 / tilt
-    if order == 0:
-        rate = jnp.minimum(rate, 0.45 * jnp.max(weights, axis=0, initial=0.0))
+    slowest = 0.45 * jnp.max(weights, axis=0, initial=0.0)
+    rate = jnp.where(order == 0, jnp.minimum(rate, slowest), rate)
     tail = (2.0 * exponent) ** 0.5
     decayed = (tail + margin) * deviation + (2.0 / 3.0) * exponent * rate
     beyond = span + 2.0 * (tilt * normal_variance + tail * jnp.sqrt(normal_variance))
     spacing = jnp.minimum(decayed, beyond)
     return Contour(
+        order=order,
         tilt=tilt,
         step=2.0 * jnp.pi / spacing,
         scale=jnp.maximum(1.0 / deviation, tilt),
@@ -134,7 +143,6 @@ def contour_at(
 
 
 def envelope_at(
-    order: int,
     weights: Array,
     normal_variance: Array,
     contour: Contour,
@@ -146,18 +154,16 @@ def envelope_at(
     ratio = frequency / contour.tilt
     return (
         jnp.sqrt(jnp.prod(squares, axis=0))
-        * (1.0 + ratio * ratio) ** (-0.5 * order)
+        * (1.0 + ratio * ratio) ** (-0.5 * contour.order.astype(ratio.dtype))
         * jnp.exp(-0.5 * normal_variance * frequency * frequency)
     )
 
 
-def log_scale(
-    order: int, distance: Array, weights: Array, normal_variance: Array, tilt: Array
-) -> Array:
+def log_scale(distance: Array, weights: Array, normal_variance: Array, contour: Contour) -> Array:
     """Exponent ``K(t) - t y - order log t`` at the tilt, written with the distance ``W - y``."""
+    tilt = contour.tilt
     value = tilt * distance + 0.5 * normal_variance * tilt * tilt
-    if order:
-        value = value - order * jnp.log(tilt)
+    value = value - contour.order.astype(tilt.dtype) * jnp.log(tilt)
     return value + jnp.sum(log_mgf_below_edge(weights, tilt), axis=0)
 
 
@@ -207,8 +213,16 @@ def product_of_factors(weights: Array, tilt: Array, nodes: Nodes) -> Array:
     return product * lax.integer_pow(nodes.direction, count)
 
 
+def power_of(base: Array, exponent: Array) -> Array:
+    """``base ** exponent`` for an integer array from 0 to 7 that broadcasts against the base."""
+    value = jnp.ones_like(base)
+    for bit in (1, 2, 4):
+        value = jnp.where(exponent & bit, value * base, value)
+        base = base * base
+    return value
+
+
 def integrand(
-    order: int,
     distance: Array,
     weights: Array,
     normal_variance: Array,
@@ -217,8 +231,7 @@ def integrand(
 ) -> Array:
     """Normalized integrand (1 on the real axis) at a chunk of nodes, shape (J, B)."""
     value = product_of_factors(weights, contour.tilt, nodes)
-    if order:
-        value = value * lax.integer_pow(nodes.shrink * nodes.direction, order)
+    value = value * power_of(nodes.shrink * nodes.direction, contour.order)
     phase = nodes.frequency * (distance + normal_variance * contour.tilt)
     sine, cosine = sine_and_cosine(phase)
     decay = jnp.exp(-0.5 * normal_variance * nodes.frequency * nodes.frequency)
@@ -226,7 +239,6 @@ def integrand(
 
 
 def needs_more_nodes(
-    order: int,
     weights: Array,
     normal_variance: Array,
     contour: Contour,
@@ -236,53 +248,53 @@ def needs_more_nodes(
     """Whether any point still has an integrand worth summing from this chunk on."""
     tolerances = precision(contour.tilt.dtype)
     node = chunk.astype(contour.tilt.dtype) * NODES_PER_CHUNK
-    envelope = envelope_at(order, weights, normal_variance, contour, node)
+    envelope = envelope_at(weights, normal_variance, contour, node)
     growth = (1.0 + node * contour.step / contour.scale) ** derivatives
     allowed = chunk * NODES_PER_CHUNK < contour.num_nodes
     return (chunk == 0) | jnp.any(allowed & (envelope * growth > tolerances.target))
 
 
-def tail_polynomial(order: int, powers: Sequence[Array], moments: tuple[Array, Array]) -> Array:
+def tail_polynomial(order: Array, powers: Sequence[Array], moments: tuple[Array, Array]) -> Array:
     """``E[(R + u)^p]/p!`` with ``p = order - 1``: what ``I_order(-u)`` is left of the support.
 
     Parameters
     ----------
-    order : int
-        From 1 to 5.
+    order : Array of int
+        From 0 (a density: the value is zero) to 5.
     powers : sequence of Array
-        ``u^0, ..., u^p``, or any linear functional of them.
+        ``u^0, ..., u^4``, or any linear functional of them.
     moments : tuple of Array
         Second and fourth moment of ``R``; the odd ones vanish by symmetry.
     """
-    power = order - 1
     second, fourth = moments
-    value = powers[power]
-    if power >= 2:
-        value = value + math.comb(power, 2) * second * powers[power - 2]
-    if power >= 4:
-        value = value + math.comb(power, 4) * fourth * powers[power - 4]
-    return value / math.factorial(power)
+    values = [
+        powers[0],
+        powers[1],
+        (powers[2] + second * powers[0]) / 2.0,
+        (powers[3] + 3.0 * second * powers[1]) / 6.0,
+        (powers[4] + 6.0 * second * powers[2] + fourth * powers[0]) / 24.0,
+    ]
+    result = jnp.zeros_like(powers[0])
+    for power, value in enumerate(values):
+        result = jnp.where(order == power + 1, value, result)
+    return result
 
 
-def alias_correction(
-    order: int, y: Array, moments: tuple[Array, Array], contour: Contour
-) -> Array:
+def alias_correction(y: Array, moments: tuple[Array, Array], contour: Contour) -> Array:
     """Closed-form sum of the aliases left of the support, to be added to the midpoint sum.
 
-    The aliases are ``I_order(y - k L)``, ``k >= 1``, with factors ``-(-q)^k``,
+    The aliases are ``I_m(y - k L)``, ``k >= 1``, with factors ``-(-q)^k``,
     ``q = exp(-t L)``. Sums of ``-(-q)^k k^p`` are rational in ``q`` (Eulerian polynomials).
     """
-    if order == 0:
-        return jnp.zeros_like(y)
     spacing = 2.0 * jnp.pi / contour.step
     q = jnp.where(contour.polynomial_aliases, jnp.exp(-contour.tilt * spacing), 0.0)
     eulerian = (1.0, 1.0, 1.0 - q, 1.0 + q * (q - 4.0), 1.0 + q * (q * (11.0 - q) - 11.0))
-    sums = [q * eulerian[p] / (1.0 + q) ** (p + 1) * spacing**p for p in range(order)]
-    powers = [
-        sum(math.comb(r, p) * sums[p] * (-y) ** (r - p) for p in range(r + 1))
-        for r in range(order)
-    ]
-    return tail_polynomial(order, powers, moments)
+    sums = [q * eulerian[p] / (1.0 + q) ** (p + 1) * spacing**p for p in range(MAX_ORDER)]
+    powers = []
+    for r in range(MAX_ORDER):
+        terms = [math.comb(r, p) * sums[p] * (-y) ** (r - p) for p in range(r + 1)]
+        powers.append(functools.reduce(operator.add, terms))
+    return tail_polynomial(contour.order, powers, moments)
 
 
 def relative_correction(correction: Array, log_sum: Array) -> Array:

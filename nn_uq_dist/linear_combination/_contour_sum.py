@@ -11,7 +11,6 @@ is kept: the number of nodes may be decided at run time, which reverse-mode diff
 of a loop would not allow.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -27,7 +26,10 @@ from nn_uq_dist.linear_combination._contour import (
     nodes_of_chunk,
 )
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
-from nn_uq_dist.linear_combination._uniform_component import langevin_ratio
+from nn_uq_dist.linear_combination._uniform_component import langevin
+
+Law = tuple[Array, Array, Array, Contour]
+Arguments = tuple[Array, Array, Array, Array, Contour]
 
 
 class Slopes(NamedTuple):
@@ -48,11 +50,9 @@ class Slopes(NamedTuple):
 def _weight_slope(weight: Array, nodes: Nodes) -> tuple[Array, Array]:
     """``z L(w z)`` and its derivative with respect to ``w`` at a chunk of nodes."""
     sine, cosine = sine_and_cosine(weight * nodes.frequency)
-    zeta = weight * nodes.z
-    ratio = langevin_ratio(weight, nodes.z, sine, cosine)
-    langevin = zeta * ratio
+    value, ratio = langevin(weight, nodes.z, sine, cosine)
     # L' = 1 - coth^2 + 1/x^2, written without the two infinite terms at x = 0
-    return nodes.z * langevin, nodes.z * nodes.z * (1.0 - langevin * langevin - 2.0 * ratio)
+    return nodes.z * value, nodes.z * nodes.z * (1.0 - value * value - 2.0 * ratio)
 
 
 def _real_sum(values: Array) -> Array:
@@ -87,7 +87,6 @@ def _curvature_sums(density: Array, weights: Array, nodes: Nodes, direction: Slo
 
 
 def _accumulate(
-    order: int,
     distance: Array,
     weights: Array,
     normal_variance: Array,
@@ -105,12 +104,12 @@ def _accumulate(
     State = tuple[Array, Array, Slopes | None, Slopes | None]
 
     def unfinished(state: State) -> Array:
-        return needs_more_nodes(order, weights, normal_variance, contour, state[0], derivatives)
+        return needs_more_nodes(weights, normal_variance, contour, state[0], derivatives)
 
     def add_chunk(state: State) -> State:
         chunk, total, first, second = state
         nodes = nodes_of_chunk(contour, chunk)
-        density = integrand(order, distance, weights, normal_variance, contour, nodes)
+        density = integrand(distance, weights, normal_variance, contour, nodes)
         total = total + _real_sum(density)
         if first is not None:
             first = jax.tree.map(jnp.add, first, _slope_sums(density, weights, nodes))
@@ -126,20 +125,18 @@ def _accumulate(
 
 def _dot(a: Slopes, b: Slopes) -> Array:
     return (
-        a.y * b.y
-        + jnp.sum(a.weights * b.weights, axis=0)
-        + a.normal_variance * b.normal_variance
+        a.y * b.y + jnp.sum(a.weights * b.weights, axis=0) + a.normal_variance * b.normal_variance
     )
 
 
 @jax.custom_jvp
-def _twice_differentiable(values: object) -> object:
+def _twice_differentiable(values: Law) -> Law:
     """Identity on what a second derivative is made of; differentiating it raises."""
     return values
 
 
 @_twice_differentiable.defjvp
-def _refuse(primals: tuple[object], tangents: tuple[object]) -> tuple[object, object]:
+def _refuse(primals: tuple[Law], tangents: tuple[Law]) -> tuple[Law, Law]:
     msg = (
         "third derivatives of linear_combination functions are not implemented: "
         "expected at most two nested differentiations; use finite differences of the second"
@@ -147,7 +144,7 @@ def _refuse(primals: tuple[object], tangents: tuple[object]) -> tuple[object, ob
     raise NotImplementedError(msg)
 
 
-def _hessian_product(order: int, arguments: tuple, direction: Slopes) -> Slopes:
+def _hessian_product(arguments: Law, direction: Slopes) -> Slopes:
     """Hessian of the log sum times a direction, linear in the direction and self-adjoint.
 
     A loop with a run-time number of iterations cannot be transposed. The Hessian is symmetric, so
@@ -157,7 +154,7 @@ def _hessian_product(order: int, arguments: tuple, direction: Slopes) -> Slopes:
     arguments = _twice_differentiable(arguments)
 
     def multiply(_: object, direction: Slopes) -> Slopes:
-        total, first, second = _accumulate(order, *arguments, direction, 2)
+        total, first, second = _accumulate(*arguments, direction, 2)
         mean = jax.tree.map(lambda s: s / total, first)
         along = _dot(mean, direction)
         return jax.tree.map(lambda s, m: s / total - m * along, second, mean)
@@ -167,60 +164,57 @@ def _hessian_product(order: int, arguments: tuple, direction: Slopes) -> Slopes:
     )
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
+@jax.custom_jvp
 def _log_sum_and_gradient(
-    order: int,
-    y: Array,
+    _y: Array,
     weights: Array,
     normal_variance: Array,
     distance: Array,
     contour: Contour,
 ) -> tuple[Array, Slopes]:
-    total, first, _ = _accumulate(order, distance, weights, normal_variance, contour, None, 1)
-    return _finish(order, total, distance, weights, normal_variance, contour), jax.tree.map(
+    total, first, _ = _accumulate(distance, weights, normal_variance, contour, None, 1)
+    return _finish(total, distance, weights, normal_variance, contour), jax.tree.map(
         lambda s: s / total, first
     )
 
 
 @_log_sum_and_gradient.defjvp
-def _log_sum_and_gradient_jvp(order: int, primals: tuple, tangents: tuple) -> tuple:
-    y, weights, normal_variance, distance, contour = primals
-    value, gradient = _log_sum_and_gradient(order, *primals)
+def _log_sum_and_gradient_jvp(
+    primals: Arguments, tangents: Arguments
+) -> tuple[tuple[Array, Slopes], tuple[Array, Slopes]]:
+    _, weights, normal_variance, distance, contour = primals
+    value, gradient = _log_sum_and_gradient(*primals)
     direction = Slopes(*tangents[:3])
     arguments = (distance, weights, normal_variance, contour)
-    product = _hessian_product(order, arguments, direction)
+    product = _hessian_product(arguments, direction)
     return (value, gradient), (_dot(gradient, direction), product)
 
 
 def _finish(
-    order: int,
     total: Array,
     distance: Array,
     weights: Array,
     normal_variance: Array,
     contour: Contour,
 ) -> Array:
-    exponent = log_scale(order, distance, weights, normal_variance, contour.tilt)
+    exponent = log_scale(distance, weights, normal_variance, contour)
     return exponent + jnp.log(total * contour.step / jnp.pi)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
+@jax.custom_jvp
 def log_contour_sum(
-    order: int,
-    y: Array,
+    _y: Array,
     weights: Array,
     normal_variance: Array,
     distance: Array,
     contour: Contour,
 ) -> Array:
-    """Log of the midpoint sum for ``I_order(y)``, aliases included.
+    """Log of the midpoint sum for ``I_m(y)``, aliases included.
 
     Parameters
     ----------
-    order : int
-        Order of the pole at zero.
-    y : Array, shape (B,)
-        Point, at or above the center; differentiated.
+    _y : Array, shape (B,)
+        Point, at or above the center; differentiated. Its value enters through ``distance``.
     weights : Array, shape (n, B)
         Positive weights; differentiated.
     normal_variance : Array, shape (B,)
@@ -234,11 +228,11 @@ def log_contour_sum(
     -------
     Array, shape (B,)
     """
-    total, _, _ = _accumulate(order, distance, weights, normal_variance, contour, None, 0)
-    return _finish(order, total, distance, weights, normal_variance, contour)
+    total, _, _ = _accumulate(distance, weights, normal_variance, contour, None, 0)
+    return _finish(total, distance, weights, normal_variance, contour)
 
 
 @log_contour_sum.defjvp
-def _log_contour_sum_jvp(order: int, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    value, gradient = _log_sum_and_gradient(order, *primals)
+def _log_contour_sum_jvp(primals: Arguments, tangents: Arguments) -> tuple[Array, Array]:
+    value, gradient = _log_sum_and_gradient(*primals)
     return value, _dot(gradient, Slopes(*tangents[:3]))

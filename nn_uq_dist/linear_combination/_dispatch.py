@@ -1,15 +1,23 @@
 """From the shapes of the arguments to the regime: a law for each point, or points of one law."""
 
 import math
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from nn_uq_dist.linear_combination._conditioning import Law
-from nn_uq_dist.linear_combination._law_per_point import in_blocks, log_tail
+from nn_uq_dist.linear_combination._law_per_point import (
+    MOST_CONDITIONED,
+    in_blocks,
+    log_tail,
+)
 from nn_uq_dist.linear_combination._shared_law import log_tail_of_laws, table_size
 
 
+# Compiled here, so that eager calls with shapes seen before do not compile their loops anew.
+@partial(jax.jit, static_argnums=0)
 def log_tail_any_shape(order: int, y: Array, weights: Array, normal_scale: Array | None) -> Array:
     """Log density or log survival at ``y >= 0``, with NumPy broadcasting.
 
@@ -37,7 +45,7 @@ def log_tail_any_shape(order: int, y: Array, weights: Array, normal_scale: Array
     num_points = math.prod(shape[i] for i in shared)
     num_laws = math.prod(shape[i] for i in own)
     y = jnp.broadcast_to(y, shape)
-    if num_points and num_laws and count > 4:
+    if num_points and num_laws and count > MOST_CONDITIONED:
         num_tilts, _ = table_size(order, Law(weights.reshape(count, -1), normal_scale))
         if num_points >= 2 * num_tilts:
             law = Law(

@@ -55,9 +55,9 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
         variance = variance + scale * scale
         edge = jnp.where(scale > 0, jnp.inf, width)
     upper = jnp.minimum(edge, _REACH * jnp.sqrt(variance))
-    nodes, rule = np.polynomial.legendre.leggauss(_NODES)
-    nodes = jnp.asarray(0.5 * (nodes + 1.0), weights.dtype)
-    rule = jnp.asarray(rule, weights.dtype)
+    legendre = np.polynomial.legendre.leggauss(_NODES)
+    nodes = jnp.asarray(0.5 * (legendre[0] + 1.0), weights.dtype)
+    rule = jnp.asarray(legendre[1], weights.dtype)
     log_density = log_tail_any_shape(
         0,
         upper[..., None] * nodes,

@@ -1,8 +1,8 @@
 """Log density and log survival where every point has a law of its own.
 
-A ladder of methods, each tried only if a point of the block needs it: the plain contour
-integral, then conditioning on the largest weight, then on the four largest. Points are worked
-through in blocks, so that memory stays bounded and a difficult law slows its own block only.
+The plain contour integral is tried first; points for which it does not converge are
+conditioned on their largest weights, up to four. Points are worked through in blocks, so that
+memory stays bounded and a difficult law slows its own block only.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from nn_uq_dist.linear_combination._conditioning import (
     Method,
     log_tail_conditioned,
     log_tail_integral,
+    number_of_dominating,
 )
 
 BLOCK_SIZE = 2048
-_CLOSED_FORM_WEIGHTS = 4
-_LADDER = (1, 4)
+MOST_CONDITIONED = 4
 
 Rung = Callable[[Array, Law], tuple[Array, Array]]
 Gradient = tuple[Array, Law]
@@ -64,53 +64,47 @@ def _value_and_gradient(rung: Rung, y: Array, law: Law) -> tuple[Array, Array, G
 
 
 def _climb(order: int, y: Array, law: Law, *, with_gradient: bool) -> tuple[Array, Gradient | None]:
-    """Value, and gradient for each point, from the first rung of the ladder that converges."""
+    """Value, and gradient for each point, by the cheapest method that converges."""
     distance = lax.stop_gradient(distance_from_edge(y, law.weights))
     evaluate = _value_and_gradient if with_gradient else _value_only
     # A gradient may be differentiated once more.
     derivatives = 2 if with_gradient else 0
     everywhere = jnp.ones(y.shape, bool)
+    count = law.weights.shape[0]
+    depth = min(count, MOST_CONDITIONED)
+    closed_form = count == depth and law.normal_scale is None
 
-    def conditioned(depth: int, active: Array, *, last: bool) -> Rung:
-        method = Method(derivatives, last)
-
+    def conditioned(active: Array) -> Rung:
         def rung(y: Array, law: Law) -> tuple[Array, Array]:
-            descending = law._replace(weights=-jnp.sort(-law.weights, axis=0))
-            return log_tail_conditioned(
-                order, y, distance, descending, depth, active, method
+            sorted_law = law._replace(weights=-jnp.sort(-law.weights, axis=0))
+            if closed_form:
+                number = jnp.full(y.shape, count)
+            else:
+                number = lax.stop_gradient(number_of_dominating(sorted_law, depth))
+            value = log_tail_conditioned(
+                order, y, distance, sorted_law, number, depth, active, derivatives
             )
+            return value, active
 
         return rung
 
-    count = law.weights.shape[0]
-    if count <= _CLOSED_FORM_WEIGHTS:
-        value, _, gradient = evaluate(conditioned(count, everywhere, last=True), y, law)
+    if closed_form:
+        value, _, gradient = evaluate(conditioned(everywhere), y, law)
         return value, gradient
 
     def plain(y: Array, law: Law) -> tuple[Array, Array]:
-        return log_tail_integral(
-            order, y, distance, law, everywhere, Method(derivatives, last=False)
-        )
+        orders = jnp.full(y.shape, order)
+        method = Method(derivatives, last=False)
+        return log_tail_integral(orders, y, distance, law, everywhere, method)
 
     value, done, gradient = evaluate(plain, y, law)
-    for depth in _LADDER:
-        last = depth == _LADDER[-1]
 
-        def climb(
-            state: tuple[Array, Array, Gradient | None], depth: int = depth, last: bool = last
-        ) -> tuple[Array, Array, Gradient | None]:
-            value, done, gradient = state
-            better, converged, slopes = evaluate(conditioned(depth, ~done, last=last), y, law)
-            take = ~done & (converged | last)
-            pairs = ((better, value), (slopes, gradient))
-            value, gradient = (
-                jax.tree.map(lambda new, old: jnp.where(take, new, old), *pair) for pair in pairs
-            )
-            return value, done | take, gradient
+    def harder() -> tuple[Array, Gradient | None]:
+        better, _, slopes = evaluate(conditioned(~done), y, law)
+        pairs = (better, slopes), (value, gradient)
+        return jax.tree.map(lambda new, old: jnp.where(done, old, new), *pairs)
 
-        state = (value, done, gradient)
-        value, done, gradient = lax.cond(jnp.all(done), lambda state: state, climb, state)
-    return value, gradient
+    return lax.cond(jnp.all(done), lambda: (value, gradient), harder)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -122,13 +116,13 @@ def _log_tail_scaled(order: int, y: Array, law: Law) -> Array:
 def _log_tail_scaled_jvp(
     order: int, primals: tuple[Array, Law], tangents: tuple[Array, Law]
 ) -> tuple[Array, Array]:
-    # Differentiating through the ladder would keep the residuals of every rung, used or not.
+    # Differentiating through the ladder would keep the residuals of both methods, used or not.
     value, gradient = _climb(order, *primals, with_gradient=True)
-    products = jax.tree.map(jnp.multiply, gradient, tangents)
-    return value, sum(
-        jnp.sum(product, axis=0) if product.ndim > value.ndim else product
-        for product in jax.tree.leaves(products)
-    )
+    products = jax.tree.leaves(jax.tree.map(jnp.multiply, gradient, tangents))
+    tangent = jnp.zeros_like(value)
+    for product in products:
+        tangent = tangent + (jnp.sum(product, axis=0) if product.ndim > value.ndim else product)
+    return value, tangent
 
 
 def log_tail(order: int, y: Array, law: Law) -> Array:

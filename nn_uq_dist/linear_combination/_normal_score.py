@@ -15,6 +15,7 @@ def _log_normal_density(z: Array) -> Array:
 
 
 @jax.custom_jvp
+@jax.jit
 def score_from_log_survival(log_survival: Array) -> Array:
     r"""``z >= 0`` with ``log(1 - Phi(z)) = log_survival``, for ``log_survival <= log(1/2)``.
 

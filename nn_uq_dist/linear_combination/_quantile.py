@@ -12,6 +12,7 @@ _MAX_ITERATIONS = 100
 
 
 @jax.custom_jvp
+@jax.jit
 def upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | None) -> Array:
     """``x >= 0`` with ``log P(X > x) = log_survival``, for ``log_survival <= log(1/2)``.
 
@@ -35,8 +36,7 @@ def upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | No
         bounded = normal_scale == 0
     shape = jnp.broadcast_shapes(log_survival.shape, variance.shape)
     target, width, deviation, bounded = (
-        jnp.broadcast_to(part, shape)
-        for part in (log_survival, width, jnp.sqrt(variance), bounded)
+        jnp.broadcast_to(part, shape) for part in (log_survival, width, jnp.sqrt(variance), bounded)
     )
     tolerance = precision(log_survival.dtype).root_tolerance
     eps = jnp.finfo(log_survival.dtype).eps
@@ -65,7 +65,7 @@ def upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | No
         settled = jnp.abs(change) <= small
         # Rounding of the function near the root may put a settled proposal outside the bracket.
         proposal = jnp.where(within | settled, proposal, middle)
-        done = settled | (high - low <= eps * high)
+        done = settled | (jnp.isfinite(high) & (high - low <= eps * high))
         return count + 1, jnp.where(state[4], x, proposal), low, high, done | state[4]
 
     def unfinished(state: State) -> Array:

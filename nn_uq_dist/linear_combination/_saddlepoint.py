@@ -15,14 +15,14 @@ _MAX_ITERATIONS = 60
 
 
 def tilted_moments(
-    order: int, weights: Array, normal_variance: Array, tilt: Array
+    order: Array, weights: Array, normal_variance: Array, tilt: Array
 ) -> tuple[Array, Array]:
     """Distance from the edge and variance of the tilted law, the pole ``z^-order`` included.
 
     Parameters
     ----------
-    order : int
-        Order of the pole at zero.
+    order : Array, shape (B,)
+        Order of the pole at zero, in floating point.
     weights : Array, shape (n, B)
         Non-negative weights.
     normal_variance : Array, shape (B,)
@@ -43,13 +43,13 @@ def tilted_moments(
     return distance, jnp.maximum(variance, 1e-6 * variance_floor(order, tilt))
 
 
-def variance_floor(order: int, tilt: Array) -> Array:
+def variance_floor(order: Array, tilt: Array) -> Array:
     """A scale below which a tilted variance is rounding error."""
     return (order + 1e-6) / (tilt * tilt)
 
 
 def _initial_tilt(
-    order: int, y: Array, distance: Array, width: Array, variance: Array, normal_variance: Array
+    order: Array, y: Array, distance: Array, width: Array, variance: Array, normal_variance: Array
 ) -> Array:
     # Inverse Langevin function of equal weights with this width and variance (the
     # approximation of A. Cohen, Rheologica Acta 30, 1991), then the pole's share from
@@ -67,7 +67,7 @@ def _initial_tilt(
 
 
 def solve_tilt(
-    order: int,
+    order: Array,
     y: Array,
     distance: Array,
     weights: Array,
@@ -78,7 +78,7 @@ def solve_tilt(
 
     Parameters
     ----------
-    order : int
+    order : Array of int, shape (B,)
         Order of the pole at zero: 0 for the density, 1 for the survival function, ...
     y, distance : Array, shape (B,)
         Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
@@ -94,13 +94,12 @@ def solve_tilt(
     Newton step from the left of the root never overshoots: that is the fallback.
     """
     tolerance = precision(y.dtype).tilt_tolerance
+    order = order.astype(y.dtype)
     width = jnp.sum(weights, axis=0)
     variance = jnp.sum(weights * weights, axis=0) / 3.0 + normal_variance
     # The tilt stays off zero, where the pole is and where coth(w t) is infinite.
     lowest = 0.5 * jnp.sqrt(1.0 / variance)
-    start = jnp.maximum(
-        _initial_tilt(order, y, distance, width, variance, normal_variance), lowest
-    )
+    start = jnp.maximum(_initial_tilt(order, y, distance, width, variance, normal_variance), lowest)
 
     def step(
         state: tuple[Array, Array, Array, Array, Array, Array],
@@ -117,9 +116,7 @@ def solve_tilt(
         inside = (proposal > left) & (proposal < right)
         middle = jnp.where(jnp.isinf(right), tilt + plain, jnp.sqrt(left * right))
         proposal = jnp.maximum(jnp.where(inside, proposal, middle), lowest)
-        done = (jnp.abs(plain) * jnp.sqrt(spread) < tolerance) | (
-            (excess < 0) & (tilt <= lowest)
-        )
+        done = (jnp.abs(plain) * jnp.sqrt(spread) < tolerance) | ((excess < 0) & (tilt <= lowest))
         return count + 1, jnp.where(done, tilt, proposal), spread, left, right, done
 
     def unfinished(state: tuple[Array, Array, Array, Array, Array, Array]) -> Array:

@@ -22,6 +22,7 @@ from nn_uq_dist.linear_combination._contour import (
     envelope_at,
     log_scale,
     nodes_of_chunk,
+    power_of,
     product_of_factors,
     relative_correction,
 )
@@ -90,28 +91,30 @@ def _tilts(order: int, law: Law, num_tilts: int) -> tuple[Array, Array, Array]:
     """Tilts, tilted variances, and distances that separate their ranges; shape (T, L)."""
     weights, normal_variance = law.weights, law.normal_variance()
     step = _march(weights.dtype.name)
+    pole = jnp.asarray(order, weights.dtype)
     second = law.moments()[0]
     center = jnp.zeros_like(second)
     width = jnp.sum(weights, axis=0)
     everywhere = jnp.ones(center.shape, bool)
-    first, _ = solve_tilt(order, center, width, weights, normal_variance, everywhere)
-    reach = precision(weights.dtype).table_reach
-    first = jnp.maximum(first, 0.5 * reach / jnp.sqrt(second))
+    orders = jnp.full(center.shape, order)
+    lowest = 0.5 * precision(weights.dtype).table_reach / jnp.sqrt(second)
+    central, _ = solve_tilt(orders, center, width, weights, normal_variance, everywhere)
+    start = jnp.maximum(central, lowest)
 
     def advance(tilt: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
-        _, variance = tilted_moments(order, weights, normal_variance, tilt)
+        variance = tilted_moments(pole, weights, normal_variance, tilt)[1]
         following = tilt + step / jnp.sqrt(variance)
-        between, _ = tilted_moments(order, weights, normal_variance, 0.5 * (tilt + following))
+        between = tilted_moments(pole, weights, normal_variance, 0.5 * (tilt + following))[0]
         return following, (tilt, variance, between)
 
-    _, columns = lax.scan(advance, first, None, length=num_tilts)
+    columns: tuple[Array, Array, Array] = lax.scan(advance, start, None, length=num_tilts)[1]
     return columns
 
 
 def tabulate(order: int, law: Law) -> Table:
     """Table of L laws (weights of shape (n, L), positive and of order one)."""
     num_tilts, num_nodes = table_size(order, law)
-    count, num_laws = law.weights.shape
+    num_laws = law.weights.shape[1]
     tilt, variance, between = _tilts(order, law, num_tilts)
 
     def flat(column: Array) -> Array:
@@ -121,19 +124,19 @@ def tabulate(order: int, law: Law) -> Table:
     normal_variance = jnp.repeat(law.normal_variance(), num_tilts)
     span = 2.0 * jnp.sum(weights, axis=0)
     reach = precision(weights.dtype).table_reach
+    orders = jnp.full(span.shape, order)
     contour = contour_at(
-        order, flat(tilt), flat(variance), span, weights, normal_variance, margin=reach
+        orders, flat(tilt), flat(variance), span, weights, normal_variance, margin=reach
     )
-    bound = envelope_at(order, weights, normal_variance, contour, num_nodes)
+    bound = envelope_at(weights, normal_variance, contour, num_nodes)
     nodes = nodes_of_chunk(contour, 0, num_nodes)
     values = product_of_factors(weights, contour.tilt, nodes)
-    if order:
-        values = values * lax.integer_pow(nodes.shrink * nodes.direction, order)
+    values = values * power_of(nodes.shrink * nodes.direction, orders)
     phase = nodes.frequency * normal_variance * contour.tilt
     sine, cosine = sine_and_cosine(phase)
     decay = jnp.exp(-0.5 * normal_variance * nodes.frequency * nodes.frequency)
     values = values * lax.complex(decay * cosine, decay * sine)
-    constant = log_scale(order, jnp.zeros_like(contour.tilt), weights, normal_variance, contour.tilt)
+    constant = log_scale(jnp.zeros_like(contour.tilt), weights, normal_variance, contour)
     shape = (num_laws, num_tilts)
     return Table(
         thresholds=between.T[:, :-1],
@@ -191,9 +194,7 @@ def _log_tail_of_laws(order: int, y: Array, law: Law) -> Array:
     )
     table = tabulate(order, scaled)
     count = law.weights.shape[0]
-    spread = jnp.broadcast_to(
-        (magnitudes.weights / scale)[:, :, None], (count, *y.shape)
-    )
+    spread = jnp.broadcast_to((magnitudes.weights / scale)[:, :, None], (count, *y.shape))
     distance = distance_from_edge(y / scale[:, None], spread)
     value, holds = look_up(order, distance, table)
     if order == 0:
@@ -210,7 +211,7 @@ def _log_tail_of_laws(order: int, y: Array, law: Law) -> Array:
 
 def log_tail_singly(order: int, y: Array, law: Law) -> Array:
     """The same without a table, each point with its own copy of the law."""
-    num_laws, num_points = y.shape
+    num_points = y.shape[1]
     repeated = Law(
         jnp.repeat(law.weights.T, num_points, axis=0),
         None if law.normal_scale is None else jnp.repeat(law.normal_scale, num_points),

@@ -77,6 +77,15 @@ def nice_ticks(low: float, high: float, most: int = 4) -> list[float]:
     return [float(k * factor * step) for k in np.arange(first, last + 1)]
 
 
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """Return the numbers as text with the same number of decimals."""
+    texts = [f"{value:g}" for value in values]
+    if any("e" in text for text in texts):
+        return texts
+    decimals = max(len(text.partition(".")[2]) for text in texts)
+    return [f"{value:.{decimals}f}" for value in values]
+
+
 def wrap(data: Any, backend: str | None, pc_kwargs: dict[str, Any]) -> Any:
     """Make a collection with one panel per output, sized for a page."""
     plots = require_extra("arviz_plots", "a figure")

@@ -31,6 +31,7 @@ from nn_uq_dist.plots._common import (
     as_visuals,
     bottom_outputs,
     nice_ticks,
+    tick_labels,
     wrap,
 )
 
@@ -278,7 +279,7 @@ def _finish(
 
     def ticks(_: Any, target: Any, *, low: float, high: float, **style: Any) -> None:
         values = nice_ticks(low, high)
-        draw.set_xticks(None, target, values, [f"{value:g}" for value in values], **style)
+        draw.set_xticks(None, target, values, tick_labels(values), **style)
 
     def title(_: Any, target: Any, *, sel: Mapping[str, Any], **style: Any) -> Any:
         return draw.labelled_title(None, target, text=str(sel["output"]), **_artist(style))

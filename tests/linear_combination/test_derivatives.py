@@ -1,0 +1,144 @@
+"""Gradients and Hessians against finite differences of the 40-digit reference."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from nn_uq_dist import linear_combination as lc
+from tests.bank.loader import derivative_cases
+from tests.linear_combination.stacks import jit, stacked, with_gradient, with_hessian
+
+STACKS = stacked(derivative_cases(), sizes=(8, 12))
+FUNCTIONS = {"log_density": lc.logpdf, "log_survival": lc.logsf}
+
+# Second derivatives of laws with a contour integral take five to ten seconds to compile.
+WITH_HESSIAN = {
+    ("2_weights", "log_density"),
+    ("2_weights", "log_survival"),
+    ("3_weights", "log_density"),
+    ("4_weights", "log_survival"),
+    ("1_weights_normal_part", "log_survival"),
+    ("2_weights_normal_part", "log_density"),
+    ("8_weights", "log_density"),
+    ("8_weights_normal_part", "log_survival"),
+}
+
+
+def _arguments(stack):
+    x, weights, *scale = stack.law_per_point()
+    return np.concatenate([x[..., None], weights, *(s[..., None] for s in scale)], axis=-1)
+
+
+def _own(stack, case):
+    """Positions of the arguments of a case, without the zeros that pad its weights."""
+    count = stack.weights.shape[-1]
+    own = [*range(len(case.weights) + 1)]
+    return own if stack.normal_scale is None else [*own, count + 1]
+
+
+def _check(stack, values, answer, order):
+    """Errors are relative to the largest entry of each derivative."""
+    bar = {1: 1e-8, 2: 1e-6}[order]
+    suffix = {1: "gradient", 2: "hessian"}[order]
+    for case, value in stack.rows(values):
+        own = _own(stack, case)
+        value = value[:, own] if order == 1 else value[:, own][:, :, own]
+        expected = getattr(case, f"{answer}_{suffix}")
+        axes = tuple(range(1, expected.ndim))
+        error = np.abs(value - expected).max(axis=axes) / np.abs(expected).max(axis=axes)
+        assert np.all(error <= bar), (case.name, suffix, error)
+
+
+@pytest.mark.parametrize("answer", FUNCTIONS)
+@pytest.mark.parametrize("stack", STACKS, ids=str)
+def test_derivatives_of_the_bank(stack, answer, x64):
+    hessian = (stack.name, answer) in WITH_HESSIAN
+    derivative = with_hessian if hessian else with_gradient
+    function = derivative(FUNCTIONS[answer], stack.weights.shape[-1])
+    values = jit(function)(_arguments(stack))
+    for order, value in enumerate(values if hessian else (values,), start=1):
+        assert np.all(np.isfinite(value))
+        _check(stack, value, answer, order)
+
+
+def test_transformations_of_jax_agree(x64):
+    case = next(c for c in derivative_cases() if c.name == "unequal_3")
+    x, weights = case.x[1], case.weights
+    expected = case.log_density_hessian[1]
+    along_x = jit(jax.grad(jax.grad(lc.logpdf)))(x, weights)
+    np.testing.assert_allclose(along_x, expected[0, 0], rtol=1e-8)
+    hessian = jit(jax.hessian(lc.logpdf, argnums=1))(x, weights)
+    reverse_twice = jit(jax.jacrev(jax.jacrev(lc.logpdf, argnums=1), argnums=1))(x, weights)
+    forward_twice = jit(jax.jacfwd(jax.jacfwd(lc.logpdf, argnums=1), argnums=1))(x, weights)
+    for value in (hessian, reverse_twice, forward_twice):
+        np.testing.assert_allclose(value, expected[1:, 1:], atol=1e-8 * np.abs(expected).max())
+
+
+def _vanishing(weights, x, scale=None):
+    """Arguments at each point, for a law with zero weights."""
+    x = jnp.asarray(x)
+    columns = [x[:, None], jnp.broadcast_to(jnp.asarray(weights), (x.size, len(weights)))]
+    if scale is not None:
+        columns.append(jnp.asarray(scale)[:, None])
+    return jnp.concatenate(columns, axis=1)
+
+
+def _assert_even_in_zero_weights(arguments, gradient):
+    """The first derivative at a zero weight vanishes, beside the largest of the other ones."""
+    largest = np.abs(gradient).max(axis=1, keepdims=True)
+    at_zero = np.where(arguments[:, 1:] == 0, gradient[:, 1:], 0.0)
+    assert np.all(np.abs(at_zero) <= 1e-5 * largest)
+
+
+@pytest.mark.parametrize("function", [lc.logpdf, lc.logcdf], ids=lambda f: f.__name__)
+def test_finite_where_something_vanishes(function, precision):
+    # Center, kinks, the edge 1.25 itself and beyond; one weight is zero.
+    x = [-2.0, -1.25, -1.0, -0.75, 0.0, 0.3, 0.75, 1.0, 1.25, 2.0]
+    arguments = _vanishing([1.0, 0.0, -0.25], x)
+    gradient, hessian = jit(with_hessian(function, 3))(arguments)
+    assert np.all(np.isfinite(gradient))
+    assert np.all(np.isfinite(hessian))
+    _assert_even_in_zero_weights(arguments, gradient)
+    beyond = [0, -1] if function is lc.logpdf else [0]
+    assert not np.any(gradient[jnp.array(beyond)])
+    assert not np.any(hessian[jnp.array(beyond)])
+
+
+def test_finite_where_something_vanishes_with_a_normal_part(precision):
+    x = [-2.0, -1.0, -0.75, 0.0, 1.0, 2.0]
+    # The normal part may itself vanish.
+    arguments = _vanishing([1.0, 0.0], x * 2, [0.2] * 6 + [0.0] * 6)
+    gradient, hessian = jit(with_hessian(lc.logpdf, 2))(arguments)
+    assert np.all(np.isfinite(gradient))
+    assert np.all(np.isfinite(hessian))
+    _assert_even_in_zero_weights(arguments[:, :3], gradient[:, :3])
+
+
+def test_gradient_of_many_weights_is_finite_where_something_vanishes(precision):
+    edge = 1.5
+    x = [-2.0, -edge, -1.4, 0.0, 0.5, 1.499, edge, 2.0]
+    arguments = _vanishing([0.5, 0.0, -0.3, 0.2, 0.0, 0.1, 0.4], x)
+    gradient = jit(with_gradient(lc.logpdf, 7))(arguments)
+    assert np.all(np.isfinite(gradient))
+    _assert_even_in_zero_weights(arguments, gradient)
+    assert not np.any(gradient[jnp.array([0, -1])])
+    assert abs(gradient[3, 0]) < 1e-5
+
+
+def test_gradient_at_many_points_of_one_law(x64):
+    case = next(c for c in derivative_cases() if c.name == "draws_12")
+    x = np.tile(case.x, 200)
+
+    def mean(weights):
+        return jnp.mean(lc.logpdf(x, weights))
+
+    gradient = jit(jax.grad(mean))(case.weights)
+    expected = case.log_density_gradient[:, 1:].mean(axis=0)
+    np.testing.assert_allclose(gradient, expected, atol=1e-8 * np.abs(expected).max())
+
+
+def test_third_derivative_is_refused():
+    third = jax.grad(jax.grad(jax.grad(lc.logpdf)))
+    with pytest.raises(NotImplementedError, match="third derivatives.*finite differences"):
+        third(0.3, jnp.asarray([0.5]), 0.4)

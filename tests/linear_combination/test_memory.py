@@ -1,0 +1,56 @@
+"""Large problems: bounded memory for many laws, and many weights in one law."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+from nn_uq_dist import linear_combination as lc
+from tests.linear_combination.stacks import jit
+
+MANY_LAWS = """
+import resource
+import jax
+import numpy as np
+from nn_uq_dist import linear_combination as lc
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
+
+generator = np.random.default_rng(0)
+weights = generator.standard_normal((1_000_000, 31), np.float32)
+x = np.float32(0.3) * np.abs(weights).sum(-1)
+weights, x = jax.block_until_ready((jax.numpy.asarray(weights), jax.numpy.asarray(x)))
+before = peak()
+values = jax.block_until_ready(jax.jit(lc.logpdf)(x, weights))
+assert np.isfinite(values).all()
+print(peak() - before)
+""".replace("UNIT", "1" if sys.platform == "darwin" else "1024")
+
+
+def test_a_million_laws_of_31_weights_take_less_than_a_gigabyte():
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_LAWS],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    assert int(done.stdout) <= 1e9
+
+
+def test_one_law_of_3072_weights(precision):
+    weights = np.random.default_rng(1).standard_normal(3072).astype(precision)
+    deviation = np.sqrt(np.sum(weights.astype(np.float64) ** 2) / 3)
+    z = np.linspace(-2.5, 2.5, 1000)
+    values = jit(lc.logpdf)((z * deviation).astype(precision), weights)
+    assert values.shape == (1000,)
+    # The first term of the Edgeworth series is the size of the error of the normal law.
+    excess = -2 / 15 * np.sum(weights.astype(np.float64) ** 4) / deviation**4
+    normal = -0.5 * z**2 - np.log(deviation * np.sqrt(2 * np.pi))
+    corrected = normal + np.log1p(excess / 24 * (z**4 - 6 * z**2 + 3))
+    tolerance = {"float32": 3e-5, "float64": 2e-6}[precision]
+    np.testing.assert_allclose(values, corrected, rtol=0, atol=tolerance)

@@ -1,0 +1,114 @@
+"""Log density and log tail probabilities against the 40-digit answers of the bank."""
+
+import jax
+import numpy as np
+import pytest
+
+from nn_uq_dist import linear_combination as lc
+from tests.bank.loader import float32_cases, float64_cases
+from tests.linear_combination.stacks import jit, stacked
+
+DOUBLE = stacked(float64_cases(), sizes=(8, 12, 31))
+SINGLE = stacked(float32_cases(), sizes=(12, 31))
+SOME = [stack for stack in DOUBLE if stack.name in {"3_weights", "4_weights_normal_part"}]
+# A table pays from some hundred points on: the points of each case are repeated.
+REPEATS = 200
+
+
+def _both(*arguments):
+    return lc.logpdf(*arguments), lc.logsf(*arguments)
+
+
+def _errors(stack, values, answer):
+    """Pairs of a case and the errors at its points."""
+    return [(case, np.abs(row - getattr(case, answer))) for case, row in stack.rows(values)]
+
+
+def _misses(stack, values, tolerance):
+    """Worst error over tolerance of each case and function that misses its tolerance."""
+    misses = {}
+    for answer, value in zip(("log_density", "log_survival"), values, strict=True):
+        for case, error in _errors(stack, value, answer):
+            worst = np.max(error / tolerance(case, getattr(case, answer)))
+            if not worst <= 1:  # NaN misses
+                misses[case.name, answer] = float(worst)
+    return misses
+
+
+def _double(case, answer):
+    """Bar for all cases; comparable weights, inside the support, come out far better."""
+    if "comparable" in case.tags:
+        return 1e-11 * np.maximum(1.0, np.abs(answer) / 10)
+    return 1e-8 * np.maximum(1.0, np.abs(answer) / 10)
+
+
+def _single(case, answer):
+    return np.where(np.abs(case.x) <= 0.9501 * case.edge, 1e-4, 2e-3)
+
+
+def _on_repeated_points(stack):
+    """Both functions at many points of each law, and the answers at the distinct points."""
+    x = np.tile(stack.x, (1, REPEATS))
+    scale = () if stack.normal_scale is None else (stack.normal_scale[:, None],)
+    values = jit(_both)(x, stack.weights[:, None], *scale)
+    shape = (len(stack.cases), REPEATS, stack.x.shape[1])
+    return [np.asarray(value).reshape(shape) for value in values]
+
+
+@pytest.mark.parametrize("stack", DOUBLE, ids=str)
+def test_double_precision_with_a_law_per_point(stack, x64):
+    values = jax.jit(_both)(*stack.law_per_point())
+    assert all(value.dtype == np.float64 for value in values)
+    assert not _misses(stack, values, _double)
+
+
+@pytest.mark.parametrize("stack", SINGLE, ids=str)
+def test_single_precision_with_a_law_per_point(stack):
+    values = jit(_both)(*stack.law_per_point())
+    assert all(value.dtype == np.float32 for value in values)
+    assert not _misses(stack, values, _single)
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        *stacked(c for c in float64_cases("comparable", "normal_part") if len(c.weights) == 31),
+        *stacked(c for c in float64_cases("comparable") if c.name.startswith("draws_12_times")),
+        # Dominated laws leave the table for a copy of the law for each point.
+        *stacked(c for c in float64_cases("dominated") if c.name == "one_large_7_small"),
+    ],
+    ids=str,
+)
+def test_double_precision_with_many_points_of_each_law(stack, x64):
+    values = _on_repeated_points(stack)
+    for value in values:
+        np.testing.assert_array_equal(value, np.broadcast_to(value[:, :1], value.shape))
+    assert not _misses(stack, [value[:, 0] for value in values], _double)
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        *stacked(c for c in float32_cases() if c.name.startswith("draws_12_normal")),
+        *stacked(c for c in float32_cases() if c.name in {"draws_31_float32", "equal_31_float32"}),
+    ],
+    ids=str,
+)
+def test_single_precision_with_many_points_of_each_law(stack):
+    values = _on_repeated_points(stack)
+    assert not _misses(stack, [value[:, 0] for value in values], _single)
+
+
+@pytest.mark.parametrize("stack", SOME, ids=str)
+def test_probabilities_and_the_lower_tail(stack, x64):
+    x, *law = stack.law_per_point()
+    density, above, below, log_below = jit(
+        lambda x, *law: (lc.pdf(x, *law), lc.sf(x, *law), lc.cdf(-x, *law), lc.logcdf(-x, *law))
+    )(x, *law)
+    for case, values in stack.rows(density):
+        np.testing.assert_allclose(values, np.exp(case.log_density), rtol=1e-7)
+    for values in (above, below):
+        for case, row in stack.rows(values):
+            np.testing.assert_allclose(row, np.exp(case.log_survival), rtol=1e-7)
+    for case, error in _errors(stack, log_below, "log_survival"):
+        assert np.all(error <= _double(case, case.log_survival)), case.name
