@@ -1,0 +1,108 @@
+"""Time and memory of linearization and of Monte Carlo through networks.
+
+Run with ``python -m tests.benchmarks.bench_networks`` or ``make bench``.
+"""
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import nn_uq_dist as nuq
+from tests.benchmarks._timing import markdown_table, time_interleaved
+
+MANY_DRAWS = 100_000_000
+
+
+def random_network(sizes: list[int]) -> Callable[[jax.Array], jax.Array]:
+    """Leaky-ReLU network with random weights."""
+    keys = jax.random.split(jax.random.key(0), len(sizes) - 1)
+    layers = [
+        jax.random.normal(key, (wide, narrow)) / narrow**0.5
+        for key, narrow, wide in zip(keys, sizes[:-1], sizes[1:], strict=True)
+    ]
+
+    def network(x: jax.Array) -> jax.Array:
+        for weights in layers[:-1]:
+            x = jax.nn.leaky_relu(weights @ x)
+        return layers[-1] @ x
+
+    return network
+
+
+def linearization() -> None:
+    """Large outputs, and many means of one network."""
+    wide = random_network([3072, 128, 1000])
+    box = nuq.InputLaw(jnp.zeros(3072), half_width=0.1)
+    small = random_network([31, 64, 31])
+    means = jax.random.normal(jax.random.key(1), (10_000, 31))
+    batch = nuq.InputLaw(means, half_width=0.1)
+    linearize_small = jax.jit(lambda law: nuq.linearize(small, law))
+    timings = time_interleaved(
+        {
+            "linearize, 1000 outputs x 3072 inputs": lambda: nuq.linearize(wide, box).jacobian,
+            "linearize, 10,000 means of a 31-64-31 network": lambda: linearize_small(batch).loc,
+        },
+        num_rounds=5,
+    )
+    print("\n## Linearization, float32\n")
+    print(markdown_table(timings, relative_to="linearize, 10,000 means of a 31-64-31 network"))
+
+
+def draws() -> None:
+    """Reference draws, stored and streamed."""
+    network = random_network([31, *[64] * 5, 31])
+    law = nuq.InputLaw(jnp.ones(31), half_width=0.5)
+    key = jax.random.key(2)
+    timings = time_interleaved(
+        {
+            "monte_carlo, 1e5 draws": lambda: nuq.monte_carlo(
+                network, law, key, 100_000, progress=False
+            ),
+            "monte_carlo_statistics, 1e6 draws": lambda: (
+                nuq.monte_carlo_statistics(network, law, key, 1_000_000, progress=False).mean
+            ),
+        },
+        num_rounds=3,
+    )
+    print("\n## Draws through a network of 5 hidden layers of 64 neurons, 31 inputs and outputs\n")
+    print(markdown_table(timings, relative_to="monte_carlo, 1e5 draws"))
+
+
+def _stream_child() -> None:
+    network = random_network([31, 64, 31])
+    law = nuq.InputLaw(jnp.ones(31), half_width=0.5)
+    linear = nuq.linearize(network, law)
+    start = time.perf_counter()
+    statistics = nuq.monte_carlo_statistics(
+        network, law, jax.random.key(3), MANY_DRAWS, progress=False
+    )
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    worst = float(np.max(np.asarray(statistics.ks_distance(linear.marginals().cdf))))
+    print(
+        f"{MANY_DRAWS:.0e} draws of a 31-64-31 network streamed in {seconds:.0f} s, peak memory "
+        f"{peak:.0f} MB; largest Kolmogorov-Smirnov distance to the linear law {worst:.4f}"
+    )
+
+
+def stream() -> None:
+    """1e8 draws in a process of its own."""
+    print(f"\n## {MANY_DRAWS:.0e} draws\n", flush=True)
+    command = [sys.executable, "-m", __spec__.name, "stream"]
+    child = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    print(child.stdout)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["stream"]:
+        _stream_child()
+    else:
+        linearization()
+        draws()
+        stream()
