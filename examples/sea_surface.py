@@ -177,7 +177,9 @@ def draw_forecast(
                                   lw=0, zorder=0, label=f"±{k} sd")  # fmt: skip
         marginals = lin.marginals()
         grid = np.linspace(-3.4, 3.4, 201)[:, None] * sd
-        density = np.exp(np.asarray(jax.jit(marginals.log_prob)(mean + grid)))
+        density = np.asarray(
+            jax.jit(lambda law, x: jnp.exp(law.log_prob(x)))(marginals, mean + grid)
+        )
         for j in position:
             scale = 0.42 / density[:, j].max()
             edges = np.linspace(grid[0, j], grid[-1, j], 41)

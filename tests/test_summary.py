@@ -11,6 +11,7 @@ import scipy.stats
 
 from nn_uq_dist.diagnostics import _statistics as statistics
 from nn_uq_dist.diagnostics import summary
+from nn_uq_dist.diagnostics._quantiles import quantiles_of_symmetric_laws
 from nn_uq_dist.distributions import LinearizedMarginal
 
 MOMENTS = ("mean", "sd", "skewness", "excess_kurtosis")
@@ -153,6 +154,28 @@ def test_kolmogorov_standard_error_is_calibrated():
     found = statistics.kolmogorov_distances(sample(law, (1_000, 4_000)), scipy.stats.norm.cdf)
     values, errors = np.array(found).T
     np.testing.assert_allclose(np.std(values) / np.mean(errors), 1, atol=0.1)
+
+
+@pytest.mark.parametrize("points", [16, 300, 2_048])
+def test_quantiles_from_a_distribution_function(points):
+    laws = [scipy.stats.norm(3, 0.5), scipy.stats.uniform(-1, 2), scipy.stats.t(4)]
+    levels = np.array([0.9, 1e-30, 0.01, 0.5, 0.99, 0.01, *np.arange(1, 200) / 200, 1 - 1e-9])
+    calls = []
+
+    def cdf(x):
+        calls.append(len(x))
+        return np.stack([law.cdf(x[:, j]) for j, law in enumerate(laws)], axis=1)
+
+    lowest = np.array([3 - 0.5 * 40, -1, -1e9])
+    found = quantiles_of_symmetric_laws(levels, cdf, np.array([3.0, 0.0, 0.0]), lowest, points)
+    expected = [[law.ppf(p) if p < 0.6 else 2 * law.mean() - law.ppf(1 - p) for p in levels]
+                for law in laws]  # fmt: skip
+    np.testing.assert_allclose(found.T, expected, rtol=1e-12, atol=1e-14)
+    assert max(calls) <= points
+    invalid = quantiles_of_symmetric_laws(
+        levels, lambda x: x * np.array([np.nan, 1]), np.zeros(2), -np.ones(2), points
+    )
+    np.testing.assert_array_equal(np.isnan(invalid).all(axis=0), [True, False])
 
 
 def test_total_variation_is_half_the_summed_difference():

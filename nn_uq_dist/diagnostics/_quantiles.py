@@ -63,7 +63,7 @@ def _lower_quantiles(
     low, high = np.broadcast_to(lowest, shape), np.broadcast_to(center, shape)
     number = points_per_call // tails.size
     fractions = (np.arange(1, number + 1) / (number + 1))[:, None, None]
-    width = np.inf
+    width = np.full(shape, np.inf)
     for _ in range(_MAX_ROUNDS):
         inner = low + (high - low) * fractions
         values = cdf(inner.reshape(-1, center.size)).reshape(inner.shape)
@@ -73,8 +73,8 @@ def _lower_quantiles(
         low = np.take_along_axis(grid, index, 0)[0]
         high = np.take_along_axis(grid, index + 1, 0)[0]
         low = np.where(np.isnan(values).any(axis=0), np.nan, low)
-        last, width = width, np.nanmax(high - low, initial=0.0)
-        # Neighboring numbers cannot be divided; neither can a width of zero.
-        if width >= last or width == 0:
+        last, width = width, high - low
+        # Neighboring numbers cannot be divided.
+        if not np.any(width < last):
             break
     return 0.5 * (low + high)

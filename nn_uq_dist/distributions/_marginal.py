@@ -56,15 +56,14 @@ class LinearizedMarginal(dist.Distribution):
     ValueError
         If ``weights`` has no axis to sum over or shapes do not broadcast; with validation on, if a
         parameter is NaN or infinite, a ``normal_scale`` negative, or a law a point mass (all its
-        weights and ``normal_scale`` zero). Under ``jit`` such values give NaN (infinities may stay
-        infinite); only a
-        point mass has draws, a mean and a variance.
+        weights and ``normal_scale`` zero). Under ``jit`` such values give NaN or infinity; a
+        point mass keeps its draws, mean and variance.
 
     Notes
     -----
     The density is the convolution of rectangles of the paper's ``eq:FINAL_PDF`` with the
     prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.linear_combination.logpdf`.
-    Points that share a law (``loc`` or values of higher rank than ``weights``) are tabulated.
+    Many points of one law (``loc`` or values of higher rank than ``weights``) share a table.
 
     Examples
     --------
@@ -74,7 +73,7 @@ class LinearizedMarginal(dist.Distribution):
     (0.5, 2.0)
     """
 
-    arg_constraints: ClassVar[dict] = {
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "loc": constraints.real,
         "weights": constraints.real_vector,
         "normal_scale": constraints.nonnegative,

