@@ -262,8 +262,8 @@ class LinearizedMarginal(dist.Distribution):
         batch_shape = tuple(batch_shape)
         if not _extends(batch_shape, self.batch_shape):
             msg = (
-                f"batch_shape must extend {self.batch_shape}, got {batch_shape}; "
-                "add axes on the left or enlarge axes of size 1"
+                f"Cannot broadcast distribution of shape {self.batch_shape} to shape "
+                f"{batch_shape}; add axes on the left or enlarge axes of size 1"
             )
             raise ValueError(msg)
         return LinearizedMarginal(

@@ -265,7 +265,7 @@ def test_expand_keeps_validation_and_the_kind_of_support():
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
 def test_expand_to_a_wrong_shape(shape):
-    with pytest.raises(ValueError, match=r"batch_shape must extend \(2,\), got \(.*; add axes"):
+    with pytest.raises(ValueError, match=r"of shape \(2,\) to shape \(.*; add axes on the left"):
         make("weights_batch").expand(shape)
 
 

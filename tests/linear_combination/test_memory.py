@@ -59,5 +59,7 @@ def test_one_law_of_3072_weights(precision):
     excess = -2 / 15 * np.sum(weights.astype(np.float64) ** 4) / deviation**4
     normal = -0.5 * z**2 - np.log(deviation * np.sqrt(2 * np.pi))
     corrected = normal + np.log1p(excess / 24 * (z**4 - 6 * z**2 + 3))
-    tolerance = {"float32": 1e-4, "float64": 2e-6}[precision]
+    # All factors at a node share the rounding of t/z, so that errors add up to at most n eps:
+    # 3.7e-4 in float32 (measured 1.7e-4). In float64 the reference is the coarser of the two.
+    tolerance = max(2e-6, 3072 * np.finfo(precision).eps)
     np.testing.assert_allclose(values, corrected, rtol=0, atol=tolerance)
