@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -124,6 +125,18 @@ def markdown_table(
             row.insert(3, _show(t.median / units[name]) if name in units else "")
     rule = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
+
+
+def peak_megabytes() -> float:
+    """Peak resident memory of this process so far (Linux), NaN where the system does not tell.
+
+    Not ``ru_maxrss``: on Linux that starts from the peak of the parent process.
+    """
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return math.nan
 
 
 def _seconds(call: Callable[[], Any], number: int) -> float:

@@ -3,7 +3,6 @@
 Run with ``python -m tests.benchmarks.bench_linear_combination`` or ``make bench``.
 """
 
-import resource
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nn_uq_dist import linear_combination
-from tests.benchmarks._timing import markdown_table, time_interleaved
+from tests.benchmarks._timing import markdown_table, peak_megabytes, time_interleaved
 
 NUM_LAWS, NUM_POINTS, NUM_WEIGHTS = 31, 1000, 31
 NODES = 16  # of a typical law of 31 weights in float32
@@ -132,11 +131,11 @@ def _memory_child() -> None:
     x = jnp.asarray(rng.normal(size=len(weights)).astype(np.float32))
     w = jnp.asarray(weights)
     density = jax.jit(linear_combination.logpdf)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_megabytes()
     start = time.perf_counter()
     jax.block_until_ready(density(x, w))
     seconds = time.perf_counter() - start
-    growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    growth = peak_megabytes() - before
     print(f"peak memory grew by {growth:.0f} MB, {seconds:.1f} s with compilation")
 
 

@@ -3,7 +3,6 @@
 Run with ``python -m tests.benchmarks.bench_networks`` or ``make bench``.
 """
 
-import resource
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import nn_uq_dist as nuq
-from tests.benchmarks._timing import markdown_table, time_interleaved
+from tests.benchmarks._timing import markdown_table, peak_megabytes, time_interleaved
 
 MANY_DRAWS = 100_000_000
 
@@ -83,7 +82,7 @@ def _stream_child() -> None:
         network, law, jax.random.key(3), MANY_DRAWS, progress=False
     )
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_megabytes()
     worst = float(np.max(np.asarray(statistics.ks_distance(linear.marginals().cdf))))
     print(
         f"{MANY_DRAWS:.0e} draws of a 31-64-31 network streamed in {seconds:.0f} s, peak memory "

@@ -54,7 +54,7 @@ def test_nuts_with_bounds_that_are_latent():
 
 def test_nuts_learns_parameters_from_observations():
     rng = np.random.default_rng(1)
-    observed = 1.5 + 0.3 * rng.uniform(-1, 1, (200, 2)) @ WEIGHTS
+    observed = 1.5 + 0.3 * rng.uniform(-1, 1, (100, 2)) @ WEIGHTS
     observed = observed.astype(np.float32)
 
     def model(y):
