@@ -39,3 +39,13 @@ def _close_figures():
     yield
     if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
         pyplot.close("all")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _drop_compiled_programs():
+    """Free the compiled programs of a test module.
+
+    Each holds some memory maps; at the system's limit (65,530 by default on Linux) XLA crashes.
+    """
+    yield
+    jax.clear_caches()
