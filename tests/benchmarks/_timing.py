@@ -7,6 +7,8 @@ interleaved: each round times all of them, and a ratio is the median of the roun
 import gc
 import math
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -137,6 +139,14 @@ def peak_megabytes() -> float:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     return math.nan
+
+
+def run_alone(module: str, argument: str) -> str:
+    """Run a benchmark module in a process of its own, for its peak memory; what it printed."""
+    command = [sys.executable, "-m", module, argument]
+    # The command is this interpreter and a module of the repository.
+    child = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    return child.stdout
 
 
 def _seconds(call: Callable[[], Any], number: int) -> float:

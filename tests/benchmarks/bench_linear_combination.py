@@ -3,7 +3,6 @@
 Run with ``python -m tests.benchmarks.bench_linear_combination`` or ``make bench``.
 """
 
-import subprocess
 import sys
 import time
 
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nn_uq_dist import linear_combination
-from tests.benchmarks._timing import markdown_table, peak_megabytes, time_interleaved
+from tests.benchmarks._timing import markdown_table, peak_megabytes, run_alone, time_interleaved
 
 NUM_LAWS, NUM_POINTS, NUM_WEIGHTS = 31, 1000, 31
 NODES = 16  # of a typical law of 31 weights in float32
@@ -142,9 +141,7 @@ def _memory_child() -> None:
 def memory() -> None:
     """One million points, each with its own 31 weights, float32, in a process of its own."""
     print("\n## One million points, each with its own 31 weights, float32\n", flush=True)
-    command = [sys.executable, "-m", __spec__.name, "memory"]
-    child = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-    print(child.stdout)
+    print(run_alone(__spec__.name, "memory"))
 
 
 if __name__ == "__main__":

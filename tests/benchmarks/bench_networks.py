@@ -3,7 +3,6 @@
 Run with ``python -m tests.benchmarks.bench_networks`` or ``make bench``.
 """
 
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import nn_uq_dist as nuq
-from tests.benchmarks._timing import markdown_table, peak_megabytes, time_interleaved
+from tests.benchmarks._timing import markdown_table, peak_megabytes, run_alone, time_interleaved
 
 MANY_DRAWS = 100_000_000
 
@@ -93,9 +92,7 @@ def _stream_child() -> None:
 def stream() -> None:
     """1e8 draws in a process of its own."""
     print(f"\n## {MANY_DRAWS:.0e} draws\n", flush=True)
-    command = [sys.executable, "-m", __spec__.name, "stream"]
-    child = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-    print(child.stdout)
+    print(run_alone(__spec__.name, "stream"))
 
 
 if __name__ == "__main__":
