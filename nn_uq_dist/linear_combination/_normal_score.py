@@ -10,7 +10,7 @@ from jax.scipy.special import log_ndtr
 _ITERATIONS = 7
 
 
-def _log_normal_density(z: Array) -> Array:
+def log_normal_density(z: Array) -> Array:
     return -0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
 
 
@@ -29,7 +29,7 @@ def score_from_log_survival(log_survival: Array) -> Array:
 
     def step(_: int, z: Array) -> Array:
         value = log_ndtr(-z)
-        hazard = jnp.exp(_log_normal_density(z) - value)
+        hazard = jnp.exp(log_normal_density(z) - value)
         return jnp.maximum(z + (value - target) / hazard, 0.0)
 
     z = lax.fori_loop(0, _ITERATIONS, step, start)
@@ -43,5 +43,5 @@ def _score_from_log_survival_jvp(
 ) -> tuple[Array, Array]:
     z = score_from_log_survival(*primals)
     safe = jnp.where(jnp.isfinite(z), z, 0.0)
-    slope = -jnp.exp(log_ndtr(-safe) - _log_normal_density(safe))
+    slope = -jnp.exp(log_ndtr(-safe) - log_normal_density(safe))
     return z, slope * tangents[0]

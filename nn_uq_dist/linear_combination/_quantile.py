@@ -28,6 +28,13 @@ def upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | No
     distance ``d`` from the edge: there ``log P`` is nearly linear, ``n log d``, while
     it is infinitely steep in ``x``. With a normal part it is ``x``, in which ``log P`` is concave.
     """
+    return iterate_quantile(log_survival, weights, normal_scale)[0]
+
+
+def iterate_quantile(
+    log_survival: Array, weights: Array, normal_scale: Array | None
+) -> tuple[Array, Array]:
+    """`upper_quantile` and the number of steps that the slowest point took."""
     width = jnp.sum(jnp.abs(weights), axis=-1)
     variance = jnp.sum(weights * weights, axis=-1) / 3.0
     bounded = jnp.ones(width.shape, bool)
@@ -46,10 +53,12 @@ def upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | No
     # The normal tail is the heavier one beyond the bounded part.
     highest = jnp.where(bounded, width, jnp.inf)
 
-    State = tuple[Array, Array, Array, Array, Array]
+    last_inside = width * (1 - eps)
+
+    State = tuple[Array, Array, Array, Array, Array, Array]
 
     def step(state: State) -> State:
-        count, x, low, high, _ = state
+        count, x, low, high, last_change, ready = state
         value = log_tail_any_shape(1, x, weights, normal_scale)
         density = log_tail_any_shape(0, x, weights, normal_scale)
         excess = value - target
@@ -57,25 +66,36 @@ def upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | No
         high = jnp.where(excess < 0, x, high)
         change = excess * jnp.exp(value - density)
         gap = width - x
-        bent = width - gap * jnp.exp(-change / jnp.where(bounded, gap, 1.0))
+        bent = x - gap * jnp.expm1(-change / jnp.where(bounded, gap, 1.0))
+        # Nothing can be evaluated at the edge itself; one step of the type inside tells whether
+        # the quantile lies beyond what the type resolves.
+        at_edge = bounded & (bent >= last_inside)
+        bent = jnp.where(at_edge & (x < last_inside), last_inside, jnp.minimum(bent, width))
         proposal = jnp.where(bounded, bent, x + change)
         middle = jnp.where(jnp.isinf(high), 2.0 * x + deviation, 0.5 * (low + high))
         within = (proposal >= low) & (proposal <= high)
         small = tolerance * jnp.where(bounded, jnp.minimum(deviation, gap) + eps * width, deviation)
-        settled = jnp.abs(change) <= small
+        # Steps that no longer shrink are rounding of the tail function, which grows with the
+        # number of factors.
+        size = jnp.abs(change)
+        rounding = 30 * small + 4 * eps * x + 2 * eps * weights.shape[-1] * deviation
+        stalled = (size <= rounding) & (size >= 0.5 * last_change)
+        stalled = stalled | (proposal == x)
+        settled = (size <= small) | stalled | (at_edge & (x >= last_inside))
         # Rounding of the function near the root may put a settled proposal outside the bracket.
         proposal = jnp.where(within | settled, proposal, middle)
-        done = settled | (jnp.isfinite(high) & (high - low <= eps * high))
-        return count + 1, jnp.where(state[4], x, proposal), low, high, done | state[4]
+        done = settled | (jnp.isfinite(high) & (high - low <= eps * jnp.maximum(high, deviation)))
+        x = jnp.where(ready, x, proposal)
+        return count + 1, x, low, high, size, done | ready
 
     def unfinished(state: State) -> Array:
-        return (state[0] < _MAX_ITERATIONS) & jnp.any(usable & ~state[4])
+        return (state[0] < _MAX_ITERATIONS) & jnp.any(usable & ~state[-1])
 
     zeros = jnp.zeros(shape, log_survival.dtype)
-    state = (jnp.asarray(0), start, zeros, highest, jnp.zeros(shape, bool))
-    x = lax.while_loop(unfinished, step, state)[1]
+    state = (jnp.asarray(0), start, zeros, highest, zeros + jnp.inf, jnp.zeros(shape, bool))
+    count, x, *_ = lax.while_loop(unfinished, step, state)
     beyond = jnp.where((target == -jnp.inf) & (deviation > 0), highest, jnp.nan)
-    return jnp.where(usable, x, beyond)
+    return jnp.where(usable, x, beyond), count
 
 
 @upper_quantile.defjvp

@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mpmath import mp
+from scipy.special import log_ndtr
 
 from nn_uq_dist import linear_combination as lc
+from nn_uq_dist.linear_combination._quantile import iterate_quantile
 from tests.bank.reference import log_values
 from tests.linear_combination.stacks import jit
 
@@ -172,3 +174,13 @@ def test_derivative_of_scores_is_that_of_the_inverse(x64):
     there = jit(jax.vmap(jax.grad(partial(lc.normal_score, weights=weights))))(x)
     log_ratio = lc.logpdf(x, weights) + 0.5 * lc.normal_score(x, weights) ** 2
     np.testing.assert_allclose(there, np.sqrt(2 * np.pi) * np.exp(log_ratio), rtol=1e-9)
+
+
+@pytest.mark.parametrize("num_weights", [1, 3, 200])
+@pytest.mark.parametrize("normal_scale", [None, 0.1], ids=["bounded", "normal_part"])
+def test_number_of_steps(num_weights, normal_scale, precision):
+    # Not the limit of 100: rounding at the center and at the edge must not keep a point waiting.
+    weights = np.random.default_rng(num_weights).normal(size=num_weights).astype(precision)
+    tail = jnp.asarray(log_ndtr(-np.linspace(0, 10, 101)), precision)
+    scale = None if normal_scale is None else jnp.asarray(normal_scale, precision)
+    assert int(jit(iterate_quantile)(tail, jnp.asarray(weights), scale)[1]) <= 15
