@@ -2,19 +2,24 @@
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist import _checks
 from nn_uq_dist._input_law import InputLaw
+from nn_uq_dist._joint_density_grid import JointDensityGrid, joint_density_grid
+from nn_uq_dist._output_checks import checked_noise, require_spread
 from nn_uq_dist._pytree import register_frozen
+from nn_uq_dist._row_algebra import gram, matmul, matvec, norm
 
 if TYPE_CHECKING:
-    from nn_uq_dist.distributions import LinearizedMarginal
+    from nn_uq_dist._joint_correlation import JointCorrelation
+    from nn_uq_dist.distributions import GaussianCopulaJoint, LinearizedMarginal
 
 
 @register_frozen
@@ -111,7 +116,7 @@ class Linearization:
     @property
     def covariance(self) -> Array:
         """Covariance matrix, shape ``batch_shape + (N_y, N_y)``."""
-        return _gram(self._root())
+        return gram(self._root())
 
     @property
     def correlation(self) -> Array:
@@ -120,13 +125,20 @@ class Linearization:
         The row and the column of an output with zero variance are NaN, its diagonal entry
         included; all other diagonal entries are exactly 1.
         """
+        return self._correlation_with(None)
+
+    def _correlation_with(self, noise: Array | None) -> Array:
         root = self._root()
-        norm = _norm(root)[..., None]
+        full = root
+        if noise is not None:
+            root = jnp.broadcast_to(root, (*noise.shape, root.shape[-1]))
+            full = jnp.concatenate([root, noise[..., None]], axis=-1)
+        scale = norm(full)[..., None]
         # Rows are scaled before they are multiplied: a variance may underflow where the
         # correlation is well defined.
-        rows = jnp.where(norm > 0, root, jnp.nan) / jnp.where(norm > 0, norm, 1)
-        product = jnp.clip(_gram(rows), -1, 1)
-        unit = jnp.eye(self.num_outputs, dtype=bool) & (norm > 0)
+        rows = jnp.where(scale > 0, root, jnp.nan) / jnp.where(scale > 0, scale, 1)
+        product = jnp.clip(gram(rows), -1, 1)
+        unit = jnp.eye(self.num_outputs, dtype=bool) & (scale > 0)
         return jnp.where(unit, 1, product)
 
     def marginals(self, noise_scale: ArrayLike | None = None) -> "LinearizedMarginal":
@@ -160,7 +172,7 @@ class Linearization:
         """
         from nn_uq_dist.distributions import LinearizedMarginal
 
-        noise = None if noise_scale is None else self._checked_noise(noise_scale)
+        noise = None if noise_scale is None else checked_noise(noise_scale, self.loc)
         loc, box, normal = self.loc, self.input.half_width, self.input.scale_tril
         if box is None:
             weights = jnp.zeros((*loc.shape, 1), loc.dtype)
@@ -169,13 +181,134 @@ class Linearization:
         if normal is None:
             normal_scale = noise
         else:
-            columns = _matmul(self.jacobian, normal)
+            columns = matmul(self.jacobian, normal)
             if noise is not None:
                 columns = jnp.broadcast_to(columns, (*noise.shape, columns.shape[-1]))
                 columns = jnp.concatenate([columns, noise[..., None]], axis=-1)
-            normal_scale = _norm(columns)
-        _require_spread(weights, normal_scale)
+            normal_scale = norm(columns)
+        require_spread(weights, normal_scale)
         return LinearizedMarginal(loc, weights, normal_scale)
+
+    def joint_correlation(
+        self,
+        noise_scale: ArrayLike | None = None,
+        correlation: Literal["nataf", "linear"] = "nataf",
+        min_eigenvalue: ArrayLike | None = 1e-4,
+    ) -> "JointCorrelation":
+        """Return the correlation of the normal scores that `joint` uses, and what repair moved.
+
+        Parameters, errors and notes as in `joint`.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> from nn_uq_dist import InputLaw, Linearization
+        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 4.0]], InputLaw(jnp.zeros(2), 1.0))
+        >>> fit = lin.joint_correlation()  # the outputs are proportional
+        >>> print(fit.matrix[0, 1].round(4), fit.moved.round(4), fit.attainable.all())
+        0.9999 0.0001 True
+        """
+        from nn_uq_dist._joint_correlation import joint_correlation
+
+        noise = None if noise_scale is None else checked_noise(noise_scale, self.loc)
+        target = self._correlation_with(noise)
+        return joint_correlation(self.marginals(noise_scale), target, correlation, min_eigenvalue)
+
+    def joint(
+        self,
+        noise_scale: ArrayLike | None = None,
+        correlation: Literal["nataf", "linear"] = "nataf",
+        min_eigenvalue: ArrayLike | None = 1e-4,
+    ) -> "GaussianCopulaJoint":
+        """Return the joint law of the outputs: exact marginals, coupled by a Gaussian copula.
+
+        Parameters
+        ----------
+        noise_scale
+            Standard deviation of independent normal noise added to each output; broadcasts against
+            ``(..., N_y)``. ``None`` for no noise.
+        correlation
+            ``"nataf"`` matches the correlation of the outputs to that of the linear law.
+            ``"linear"`` takes the correlation of the linear law for that of the normal scores: off
+            by up to 0.02 at two inputs and 2e-4 at 31, but cheap and smooth. It is the choice
+            inside models.
+        min_eigenvalue
+            Floor under the eigenvalues of the correlation of the scores, in ``[0, 1)``. With fewer
+            inputs than outputs they are zero, and there is no density without a floor.
+            ``"nataf"`` takes the nearest correlation matrix (`nearest_correlation`), ``"linear"``
+            ``(1 - floor) R + floor I``, which is smooth. ``None`` forbids repair.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If `noise_scale` does not broadcast or is negative, an output is constant, `correlation`
+            or `min_eigenvalue` is none of the above, or repair is forbidden and needed. Under
+            ``jit`` the latter gives NaN.
+
+        Notes
+        -----
+        `joint_correlation` tells how far the repair moved the matrix, and which correlations no
+        Gaussian copula can give.
+
+        Examples
+        --------
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from nn_uq_dist import InputLaw, Linearization
+        >>> law = InputLaw(jnp.zeros(3), half_width=1.0)
+        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
+        >>> joint = lin.joint()
+        >>> joint.sample(jax.random.key(0), (1000,)).shape
+        (1000, 2)
+        >>> print(joint.covariance_matrix.round(3))
+        [[2.    1.   ]
+         [1.    0.667]]
+        """
+        from nn_uq_dist.distributions import GaussianCopulaJoint
+
+        matrix = self.joint_correlation(noise_scale, correlation, min_eigenvalue).matrix
+        return GaussianCopulaJoint(self.marginals(noise_scale), matrix)
+
+    def joint_density_grid(
+        self,
+        indices: Sequence[int] | None = None,
+        num_points: int = 256,
+        noise_scale: ArrayLike | None = None,
+    ) -> JointDensityGrid:
+        """Return the exact joint density of two or three outputs of the linear law on a grid.
+
+        It is what a copula is measured against: see
+        `nn_uq_dist.JointDensityGrid.total_variation`.
+
+        Parameters
+        ----------
+        indices
+            The two or three different outputs, in the order of the axes of the result.
+            Default: all.
+        num_points
+            Points along each output, at least 32, at most ``2**25`` in all.
+        noise_scale
+            Standard deviation of normal noise added to each output, default none.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For traced values or batch axes, too many outputs or points, dependent outputs and laws
+            too narrow for the grid.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> from nn_uq_dist import InputLaw, Linearization
+        >>> law = InputLaw(jnp.zeros(2), 1.0)
+        >>> lin = Linearization(jnp.zeros(2), [[1.0, 1.0], [1.0, -1.0]], law)
+        >>> grid = lin.joint_density_grid()  # uniform on a square of area 8
+        >>> round(float(grid.density.max()), 4)
+        0.125
+        """
+        return joint_density_grid(self, indices, num_points, noise_scale)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw from the linear model exactly, shape ``sample_shape + batch_shape + (N_y,)``.
@@ -187,7 +320,7 @@ class Linearization:
         sample_shape
             Shape of independent draws, in front of the batch shape.
         """
-        return self.loc + _matvec(self.jacobian, self.input.sample_deviation(key, sample_shape))
+        return self.loc + matvec(self.jacobian, self.input.sample_deviation(key, sample_shape))
 
     def __call__(self, x: ArrayLike) -> Array:
         r"""Evaluate the linear surrogate :math:`m + J (x - \mu)`.
@@ -213,7 +346,7 @@ class Linearization:
             x=np.shape(x)[:-1],
             batch_shape=self.batch_shape,
         )
-        return self.loc + _matvec(self.jacobian, jnp.asarray(x) - self.input.loc)
+        return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.loc)
 
     def _root(self) -> Array:
         """Return ``A`` with covariance ``A A^T``, shape ``(..., N_y, N_x)`` or twice as wide."""
@@ -221,60 +354,5 @@ class Linearization:
         if self.input.half_width is not None:
             parts.append(self.jacobian * (self.input.half_width[..., None, :] / math.sqrt(3)))
         if self.input.scale_tril is not None:
-            parts.append(_matmul(self.jacobian, self.input.scale_tril))
+            parts.append(matmul(self.jacobian, self.input.scale_tril))
         return jnp.concatenate(parts, axis=-1)
-
-    def _checked_noise(self, noise_scale: ArrayLike) -> Array:
-        noise_scale = _checks.as_numeric("noise_scale", noise_scale)
-        shape = _checks.broadcast_shapes(
-            "noise_scale must broadcast against the outputs (..., N_y)",
-            noise_scale=np.shape(noise_scale),
-            outputs=self.loc.shape,
-        )
-        _checks.require_finite("noise_scale", noise_scale)
-        _checks.require_nonnegative("noise_scale", noise_scale, "pass a standard deviation")
-        noise = jnp.asarray(noise_scale, _checks.float_dtype(noise_scale, self.loc))
-        return jnp.broadcast_to(jnp.where(noise < 0, jnp.nan, noise), shape)
-
-
-def _matmul(a: Array, b: Array) -> Array:
-    # Accelerators multiply in fewer bits unless told otherwise.
-    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
-
-
-def _matvec(a: Array, b: Array) -> Array:
-    return jnp.einsum("...jk,...k->...j", a, b, precision=lax.Precision.HIGHEST)
-
-
-def _gram(rows: Array) -> Array:
-    return _matmul(rows, jnp.swapaxes(rows, -1, -2))
-
-
-def _norm(rows: Array) -> Array:
-    """Euclidean norm over the last axis, without underflow, with gradient 0 at 0."""
-    # The result does not depend on the factor taken out, so no gradient flows through it.
-    largest = lax.stop_gradient(jnp.max(jnp.abs(rows), axis=-1, keepdims=True))
-    factor = jnp.where(largest > 0, largest, 1)
-    squared = jnp.sum((rows / factor) ** 2, axis=-1)
-    # The inner `where` keeps the infinite slope of the root at 0 out of the derivative.
-    is_zero = squared == 0
-    root = jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, squared)))
-    return factor[..., 0] * root
-
-
-def _require_spread(weights: Array, normal_scale: Array | None) -> None:
-    if not _checks.is_concrete(weights, normal_scale):
-        return
-    constant = (np.asarray(weights) == 0).all(axis=-1)
-    if normal_scale is not None:
-        constant = constant & (np.asarray(normal_scale) == 0)
-    if not constant.any():
-        return
-    *batch, output = _checks.first_index(constant)
-    where = f"output {output}" + (f" of batch entry {tuple(batch)}" if batch else "")
-    count = int(constant.sum())
-    others = f" and {count - 1} more" if count > 1 else ""
-    raise ValueError(
-        f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
-        f"constant has no density; pass noise_scale > 0 or leave the output out of the network"
-    )

@@ -1,0 +1,78 @@
+"""The correlation of normal scores for the joint law of a linearization, and its repair."""
+
+from typing import Literal, NamedTuple, get_args
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.distributions._correlation_checks import require_positive_definite
+from nn_uq_dist.distributions._nataf import nataf_correlation
+from nn_uq_dist.distributions._nearest_correlation import checked_floor, nearest_correlation
+
+Method = Literal["nataf", "linear"]
+
+
+class JointCorrelation(NamedTuple):
+    """Result of `Linearization.joint_correlation`.
+
+    Attributes
+    ----------
+    matrix : Array, shape (..., N_y, N_y)
+        Correlation of the normal scores, as `Linearization.joint` uses it.
+    target : Array, shape (..., N_y, N_y)
+        Correlation of the outputs under the linear law, noise included.
+    attainable : Array of bool, shape (..., N_y, N_y)
+        False where no Gaussian copula gives the outputs that correlation.
+    moved : Array, shape (...)
+        Largest change of an entry by the repair.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist import InputLaw, Linearization
+    >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], InputLaw(jnp.zeros(2), 1.0))
+    >>> fit = lin.joint_correlation()
+    >>> print(fit.target[0, 1].round(3), fit.matrix[0, 1].round(3), fit.moved)
+    0.8 0.802 0.0
+    """
+
+    matrix: Array
+    target: Array
+    attainable: Array
+    moved: Array
+
+
+def joint_correlation(
+    marginals: dist.Distribution,
+    target: Array,
+    method: Method,
+    min_eigenvalue: ArrayLike | None,
+) -> JointCorrelation:
+    """Match the correlation of the scores to ``target``, and put a floor under its eigenvalues."""
+    if method not in get_args(Method):
+        raise ValueError(
+            f"correlation must be 'nataf' or 'linear', got {method!r}; for a matrix of your own "
+            f"use GaussianCopulaJoint(lin.marginals(), matrix)"
+        )
+    floor = None if min_eigenvalue is None else checked_floor(min_eigenvalue, target.dtype)
+    if method == "nataf":
+        matched, attainable = nataf_correlation(marginals, target)
+    else:
+        matched, attainable = target, jnp.ones(target.shape, bool)
+    if floor is None:
+        require_positive_definite(
+            "the correlation of the outputs",
+            matched,
+            "pass min_eigenvalue > 0 to allow repair, noise_scale > 0, or fewer outputs",
+        )
+        matrix = matched
+    elif method == "nataf":
+        matrix = nearest_correlation(matched, floor)
+    else:
+        # It is positive semidefinite by construction, so that this is enough, and it is smooth.
+        diagonal = jnp.eye(target.shape[-1], dtype=bool)
+        matrix = jnp.where(diagonal, 1, (1 - floor) * matched)
+    moved = jnp.max(jnp.abs(matrix - matched), axis=(-2, -1))
+    return JointCorrelation(matrix, target, attainable, moved)

@@ -1,0 +1,241 @@
+"""What all laws have in common whose normal scores are jointly normal."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import ndtr, ndtri
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.util import validate_sample
+
+from nn_uq_dist._checks import as_numeric, broadcast_shapes, first_index, is_concrete
+from nn_uq_dist.distributions._hermite import ScoreQuadrature, covariance_of_outputs
+from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
+from nn_uq_dist.distributions._outputs import as_indices, take_outputs
+from nn_uq_dist.distributions._score_algebra import conditional_scores
+from nn_uq_dist.distributions._univariate import from_normal_score, normal_score
+from nn_uq_dist.distributions._vector_support import vector_support
+from nn_uq_dist.linear_combination._normal_score import log_normal_density
+
+
+class ScoreDistribution(dist.TransformedDistribution):
+    r"""Abstract law of outputs ``y_j = F_j^{-1}(Phi(z_j))`` with jointly normal scores ``z``.
+
+    NumPyro sees a multivariate normal base and one transform, so that `TransformReparam` works.
+    Both are made from the parameters when asked for: a stored copy would not receive gradients.
+    """
+
+    pytree_data_fields: tuple[str, ...] = ()
+    marginals: dist.Distribution
+
+    @property
+    def _score_loc(self) -> Array:
+        """Means of the scores, shape ``(..., N_y)``."""
+        raise NotImplementedError
+
+    @property
+    def _score_tril(self) -> Array:
+        """Lower Cholesky factor of the covariance of the scores, shape ``(..., N_y, N_y)``."""
+        raise NotImplementedError
+
+    @property
+    def base_dist(self) -> dist.MultivariateNormal:
+        """The law of the normal scores."""
+        loc = jnp.broadcast_to(self._score_loc, self.shape())
+        return dist.MultivariateNormal(loc, scale_tril=self._score_tril, validate_args=False)
+
+    @property
+    def transforms(self) -> list[NormalScoreTransform]:
+        """The one transform, from normal scores to outputs."""
+        return [NormalScoreTransform(self.marginals)]
+
+    @classmethod
+    def gather_pytree_data_fields(cls) -> tuple[str, ...]:
+        # NumPyro's own adds `base_dist` and `transforms`, which are not stored here.
+        return cls.pytree_data_fields
+
+    @constraints.dependent_property(is_discrete=False, event_dim=1)
+    def support(self) -> constraints.Constraint:
+        return vector_support(self.marginals.support)
+
+    def _validate_sample(self, value: ArrayLike) -> Array:
+        # As in `LinearizedMarginal`: NumPy values and traced bounds.
+        with jax.ensure_compile_time_eval():
+            return super()._validate_sample(jnp.asarray(value))
+
+    def _fitting(self, value: ArrayLike) -> Array:
+        array = jnp.asarray(as_numeric("value", value))
+        num_outputs = self.event_shape[0]
+        if array.shape[-1:] != (num_outputs,):
+            raise ValueError(
+                f"value must have shape (..., {num_outputs}), one entry per output, got shape "
+                f"{array.shape}; for some outputs use marginalize(indices)"
+            )
+        try:
+            shape = jnp.broadcast_shapes(array.shape, self.shape())
+        except ValueError as error:
+            raise ValueError(
+                f"value must broadcast against batch_shape + event_shape {self.shape()}, got shape "
+                f"{array.shape}; insert axes of size 1 in front of the last one"
+            ) from error
+        return jnp.broadcast_to(array, shape)
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike, intermediates: list[Any] | None = None) -> Array:
+        """Log density, relative accuracy to the edge of the support, ``-inf`` beyond."""
+        value = self._fitting(value)
+        entry = self.marginals.support
+        inside = jnp.broadcast_to(entry(value), value.shape)
+        # Both branches of a `where` are differentiated: what lies outside must not reach the
+        # functions of the marginals.
+        safe = jnp.where(inside, value, entry.feasible_like(value))
+        scores = (
+            normal_score(self.marginals, safe) if intermediates is None else intermediates[0][0]
+        )
+        # At the very edge of the support the score is infinite.
+        inside = inside & (jnp.isfinite(scores) | jnp.isnan(scores))
+        scores = jnp.where(inside, scores, 0)
+        terms = self.marginals.log_prob(safe) - log_normal_density(scores)
+        joint = self.base_dist.log_prob(scores) + jnp.sum(jnp.where(inside, terms, 0), axis=-1)
+        joint = jnp.where(jnp.all(inside, axis=-1), joint, -jnp.inf)
+        return jnp.where(jnp.any(jnp.isnan(value), axis=-1), jnp.nan, joint)
+
+    def marginal_cdf(self, value: ArrayLike) -> Array:
+        """Distribution functions of the single outputs, shape as ``value``."""
+        scores = normal_score(self.marginals, self._fitting(value))
+        return ndtr((scores - self._score_loc) / self._score_scale)
+
+    def marginal_icdf(self, q: ArrayLike) -> Array:
+        """Quantiles of the single outputs, the inverse of `marginal_cdf`.
+
+        Parameters
+        ----------
+        q : array_like, shape (..., N_y) or (..., 1)
+            Probabilities; ``q[:, None]`` asks for the same ones of every output.
+        """
+        scores = self._score_loc + self._score_scale * ndtri(jnp.asarray(as_numeric("q", q)))
+        return from_normal_score(self.marginals, scores)
+
+    @property
+    def covariance_matrix(self) -> Array:
+        """Covariance of the outputs (not of their scores) by the Hermite series."""
+        scale = self._score_scale
+        rows = self._score_tril / scale[..., None]
+        correlation = jnp.matmul(rows, jnp.swapaxes(rows, -1, -2), precision="highest")
+        covariance = covariance_of_outputs(self._quadrature(), correlation)
+        return jnp.broadcast_to(covariance, (*self.shape(), *self.event_shape))
+
+    @property
+    def _score_scale(self) -> Array:
+        return jnp.linalg.norm(self._score_tril, axis=-1)
+
+    def _quadrature(self) -> ScoreQuadrature:
+        """Quadrature over the law of each output."""
+        raise NotImplementedError
+
+    def _entropy_by_quadrature(self) -> Array:
+        """``h(z) + sum_j E[log dy_j/dz_j]``: only the second part is not a closed form."""
+        quadrature = self._quadrature()
+        scores = self._score_loc + self._score_scale * quadrature.nodes
+        values = quadrature.mean + quadrature.deviations
+        slopes = log_normal_density(scores) - self.marginals.log_prob(values)
+        # The rule reaches beyond what the type resolves, with weights that are negligible there.
+        expected = jnp.sum(jnp.where(jnp.isfinite(slopes), quadrature.rule * slopes, 0), axis=0)
+        log_scales = jnp.log(jnp.diagonal(self._score_tril, axis1=-2, axis2=-1))
+        terms = expected + log_scales + 0.5 * (1 + math.log(2 * math.pi))
+        return jnp.broadcast_to(jnp.sum(terms, axis=-1), self.batch_shape)
+
+    def marginalize(self, indices: int | Sequence[int]) -> Self:
+        """The joint law of some outputs, in the order of ``indices``.
+
+        Parameters
+        ----------
+        indices : int or sequence of int
+            Which outputs; negative ones count from the end.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an index is no known integer, unknown or repeated.
+        """
+        kept = as_indices(indices, self.event_shape[0])
+        return self._of_outputs(kept)
+
+    def _of_outputs(self, kept: tuple[int, ...]) -> Self:
+        """The joint law of these outputs."""
+        raise NotImplementedError
+
+    def _pass_validation[D: ScoreDistribution](self, other: D) -> D:
+        """Give a law made from this one its `validate_args`; its parameters are valid already."""
+        other._validate_args = self._validate_args  # noqa: SLF001 (the class's own)
+        return other
+
+    def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
+        shape = tuple(batch_shape)
+        try:
+            extends = jnp.broadcast_shapes(self.batch_shape, shape) == shape
+        except ValueError:
+            extends = False
+        if not extends:
+            raise ValueError(
+                f"Cannot broadcast distribution of shape {self.batch_shape} to shape {shape}; add "
+                f"axes on the left or enlarge axes of size 1"
+            )
+        return shape
+
+    def _conditioned(
+        self, indices: int | Sequence[int], values: ArrayLike
+    ) -> tuple[dist.Distribution, Array, Array]:
+        """Marginals of the outputs that remain, and mean and factor of their scores."""
+        num_outputs = self.event_shape[0]
+        observed = as_indices(indices, num_outputs)
+        remaining = tuple(index for index in range(num_outputs) if index not in observed)
+        if not remaining:
+            raise ValueError(
+                f"indices must leave an output to describe, got all {num_outputs}; "
+                f"use log_prob for the density of all outputs"
+            )
+        given = take_outputs(self.marginals, observed)
+        values = self._observed_values(given, observed, values)
+        residual = normal_score(given, values) - self._score_loc[..., observed]
+        # An infinite score, at or beyond the edge of the support, has no conditional law.
+        valid = jnp.all(jnp.isfinite(residual), axis=-1, keepdims=True)
+        shift, factor = conditional_scores(
+            self._score_tril, observed, remaining, jnp.where(valid, residual, 0)
+        )
+        loc = self._score_loc[..., remaining] + jnp.where(valid, shift, jnp.nan)
+        return take_outputs(self.marginals, remaining), loc, factor
+
+    def _observed_values(
+        self, given: dist.Distribution, observed: tuple[int, ...], values: ArrayLike
+    ) -> Array:
+        values = as_numeric("values", values)
+        shape, count = jnp.shape(values), len(observed)
+        if shape == () and count == 1:
+            values, shape = jnp.asarray(values)[None], (1,)
+        if shape[-1:] != (count,):
+            raise ValueError(
+                f"values must have shape (..., {count}), one per index, got shape {shape} for "
+                f"indices {observed}; pass as many values as indices"
+            )
+        broadcast_shapes(
+            "the leading axes of values must broadcast against batch_shape",
+            values=shape[:-1],
+            batch_shape=self.batch_shape,
+        )
+        if is_concrete(values, given.support):
+            inside = np.asarray(given.support(jnp.asarray(values)))
+            if not inside.all():
+                *_, position = where = first_index(~inside)
+                value = np.broadcast_to(values, inside.shape)[where]
+                raise ValueError(
+                    f"values must lie within the support of their outputs, got {value} for output "
+                    f"{observed[position]}; that output cannot take it: see support"
+                )
+        return jnp.asarray(values)

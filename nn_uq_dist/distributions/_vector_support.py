@@ -1,0 +1,50 @@
+"""Supports of random vectors whose bounds may depend on other latent sites."""
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import IndependentTransform, Transform, biject_to
+
+
+# NumPyro renews the bounds of a latent site at each step only where the support is, by type, an
+# interval or a half-line; `independent(interval(...), 1)` is taken as fixed, and draws leave the
+# support. Hence vectors of intervals that are intervals.
+class VectorInterval(constraints._Interval):  # noqa: SLF001 (NumPyro looks for this type)
+    """A box: every entry of the last axis within its bounds."""
+
+    event_dim = 1
+
+    def __call__(self, x: ArrayLike) -> Array:
+        return jnp.all(super().__call__(x), axis=-1)
+
+
+class VectorGreaterThan(constraints._GreaterThan):  # noqa: SLF001 (as above)
+    """Every entry of the last axis above its bound."""
+
+    event_dim = 1
+
+    def __call__(self, x: ArrayLike) -> Array:
+        return jnp.all(super().__call__(x), axis=-1)
+
+
+@biject_to.register(VectorInterval)
+def _biject_to_box(constraint: VectorInterval) -> Transform:
+    entry = constraints.interval(constraint.lower_bound, constraint.upper_bound)
+    return IndependentTransform(biject_to(entry), 1)
+
+
+@biject_to.register(VectorGreaterThan)
+def _biject_to_half_lines(constraint: VectorGreaterThan) -> Transform:
+    return IndependentTransform(biject_to(constraints.greater_than(constraint.lower_bound)), 1)
+
+
+def vector_support(entry: constraints.Constraint) -> constraints.Constraint:
+    """The support of a vector whose entries have support ``entry``."""
+    if type(entry) is type(constraints.interval(0.0, 1.0)):
+        return VectorInterval(entry.lower_bound, entry.upper_bound)
+    if type(entry) is type(constraints.greater_than(0.0)):
+        return VectorGreaterThan(entry.lower_bound)
+    if entry is constraints.real:
+        return constraints.real_vector
+    return constraints.independent(entry, 1)
