@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 
+from nn_uq_dist._checks import is_concrete
 from nn_uq_dist.distributions._correlation_checks import require_positive_definite
 from nn_uq_dist.distributions._nataf import nataf_correlation
 from nn_uq_dist.distributions._nearest_correlation import checked_floor, nearest_correlation
@@ -35,7 +36,7 @@ class JointCorrelation(NamedTuple):
     >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], InputLaw(jnp.zeros(2), 1.0))
     >>> fit = lin.joint_correlation()
     >>> print(fit.target[0, 1].round(3), fit.matrix[0, 1].round(3), fit.moved)
-    0.8 0.802 0.0
+    0.8 0.804 0.0
     """
 
     matrix: Array
@@ -47,11 +48,11 @@ class JointCorrelation(NamedTuple):
 def joint_correlation(
     marginals: dist.Distribution,
     target: Array,
-    method: Method,
+    method: object,
     min_eigenvalue: ArrayLike | None,
 ) -> JointCorrelation:
     """Match the correlation of the scores to ``target``, and put a floor under its eigenvalues."""
-    if method not in get_args(Method):
+    if str(method) not in get_args(Method):  # anything that is no string has another one
         raise ValueError(
             f"correlation must be 'nataf' or 'linear', got {method!r}; for a matrix of your own "
             f"use GaussianCopulaJoint(lin.marginals(), matrix)"
@@ -62,11 +63,6 @@ def joint_correlation(
     else:
         matched, attainable = target, jnp.ones(target.shape, bool)
     if floor is None:
-        require_positive_definite(
-            "the correlation of the outputs",
-            matched,
-            "pass min_eigenvalue > 0 to allow repair, noise_scale > 0, or fewer outputs",
-        )
         matrix = matched
     elif method == "nataf":
         matrix = nearest_correlation(matched, floor)
@@ -74,5 +70,11 @@ def joint_correlation(
         # It is positive semidefinite by construction, so that this is enough, and it is smooth.
         diagonal = jnp.eye(target.shape[-1], dtype=bool)
         matrix = jnp.where(diagonal, 1, (1 - floor) * matched)
+    if floor is None or (is_concrete(floor) and floor == 0):
+        require_positive_definite(
+            "the correlation of the outputs",
+            matrix,
+            "pass min_eigenvalue > 0 to allow repair, noise_scale > 0, or fewer outputs",
+        )
     moved = jnp.max(jnp.abs(matrix - matched), axis=(-2, -1))
     return JointCorrelation(matrix, target, attainable, moved)

@@ -21,7 +21,9 @@ from jax.scipy.stats import norm
 from nn_uq_dist.distributions._marginal import LinearizedMarginal
 from nn_uq_dist.distributions._univariate import from_normal_score, normal_score
 
-NUM_TERMS = 128
+# Odd: the last term takes the rest of the variance, and a symmetric law has odd terms only. An even
+# one would keep opposite outputs from the correlation -1.
+NUM_TERMS = 127
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
 _RANGE = 10.0
 _PANEL = 0.7
@@ -108,6 +110,11 @@ def _(marginals: LinearizedMarginal) -> Array:
     corners = jnp.stack([jnp.abs(first + a * second + b * third) for a, b in signs])
     scores = normal_score(marginals, jnp.asarray(marginals.loc) + corners)
     return jnp.concatenate([-scores, scores])
+
+
+@_kinks.register
+def _(marginals: dist.Laplace) -> Array:
+    return jnp.zeros((1, *marginals.batch_shape), jnp.result_type(marginals.mean))
 
 
 def _rule(kinks: Array, low: float) -> tuple[Array, Array]:

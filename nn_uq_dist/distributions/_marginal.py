@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import vmap_over
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes, validate_sample
 
 from nn_uq_dist import linear_combination
@@ -300,3 +300,11 @@ def _vmap_over_linearized_marginal(
 ) -> LinearizedMarginal:
     default = vmap_over.dispatch(dist.Distribution)
     return default(d, loc=loc, weights=weights, normal_scale=normal_scale)
+
+
+@promote_batch_shape.register
+def _promote_linearized_marginal(d: LinearizedMarginal) -> LinearizedMarginal:
+    # Where there is no normal part, `vmap` has made its zero a vector, whose axis is no batch axis.
+    wide = LinearizedMarginal(d.loc, d.weights, d._scale, validate_args=False)  # noqa: SLF001
+    wide._validate_args = d._validate_args  # noqa: SLF001 (both the class's own)
+    return wide

@@ -30,6 +30,18 @@ class NatafCorrelation(NamedTuple):
     attainable : Array of bool, shape (..., N_y, N_y)
         False where no correlation of the scores gives the outputs the wanted one; the entry of
         ``matrix`` is then 1 or -1, the nearest that there is.
+
+    Examples
+    --------
+    An almost normal and a log-normal output are never fully correlated:
+
+    >>> import numpyro.distributions as dist
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> marginals = dist.LogNormal(jnp.zeros(2), jnp.array([0.01, 1.5]))
+    >>> fit = nuq.nataf_correlation(marginals, [[1.0, 0.9], [0.9, 1.0]])
+    >>> print(fit.attainable[0, 1], fit.matrix[0, 1])
+    False 1.0
     """
 
     matrix: Array

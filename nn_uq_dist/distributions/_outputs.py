@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.distributions._marginal import LinearizedMarginal
+from nn_uq_dist.distributions._univariate import from_normal_score
 
 
 def as_indices(indices: int | Sequence[int], num_outputs: int) -> tuple[int, ...]:
@@ -138,6 +139,23 @@ def require_univariate(marginals: object) -> None:
             f"marginals must have batch_shape (..., N_y), got () from {name}; use "
             f".expand((N_y,)) for outputs of one law"
         )
+    missing = _missing_function(marginals)
+    if missing:
+        raise TypeError(
+            f"marginals must have cdf and icdf, got {name} without {missing}; pass a "
+            f"LinearizedMarginal or another univariate distribution with both"
+        )
+
+
+def _missing_function(marginals: dist.Distribution) -> str | None:
+    """Name of a function that normal scores need and these marginals lack."""
+    if from_normal_score.dispatch(type(marginals)) is from_normal_score.dispatch(object):
+        for name in ("cdf", "icdf"):
+            if getattr(type(marginals), name) is getattr(dist.Distribution, name):
+                return name
+    if isinstance(marginals, dist.ExpandedDistribution | dist.TransformedDistribution):
+        return _missing_function(marginals.base_dist)
+    return None
 
 
 def with_rank(marginals: dist.Distribution, rank: int) -> dist.Distribution:

@@ -69,6 +69,24 @@ class ScoreDistribution(dist.TransformedDistribution):
         with jax.ensure_compile_time_eval():
             return super()._validate_sample(jnp.asarray(value))
 
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (N_y,)``."""
+        return self.sample_with_intermediates(key, sample_shape)[0]
+
+    def rsample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """The same as `sample`."""
+        return self.sample(key, sample_shape)
+
+    def sample_with_intermediates(
+        self, key: Array, sample_shape: tuple[int, ...] = ()
+    ) -> tuple[Array, list[Any]]:
+        """Draws and their normal scores, with which `log_prob` needs no inversion."""
+        base = self.base_dist
+        # NumPyro draws normals in JAX's default type, which may be wider than the parameters'.
+        dtype = jnp.result_type(base.loc, base.scale_tril)
+        scores = base.sample(key, sample_shape).astype(dtype)
+        return from_normal_score(self.marginals, scores), [[scores, None]]
+
     def _fitting(self, value: ArrayLike) -> Array:
         array = jnp.asarray(as_numeric("value", value))
         num_outputs = self.event_shape[0]
@@ -119,7 +137,13 @@ class ScoreDistribution(dist.TransformedDistribution):
         q : array_like, shape (..., N_y) or (..., 1)
             Probabilities; ``q[:, None]`` asks for the same ones of every output.
         """
-        scores = self._score_loc + self._score_scale * ndtri(jnp.asarray(as_numeric("q", q)))
+        q = as_numeric("q", q)
+        broadcast_shapes(
+            "q must broadcast against batch_shape + event_shape",
+            q=jnp.shape(q),
+            outputs=self.shape(),
+        )
+        scores = self._score_loc + self._score_scale * ndtri(jnp.asarray(q))
         return from_normal_score(self.marginals, scores)
 
     @property
@@ -144,9 +168,15 @@ class ScoreDistribution(dist.TransformedDistribution):
         quadrature = self._quadrature()
         scores = self._score_loc + self._score_scale * quadrature.nodes
         values = quadrature.mean + quadrature.deviations
-        slopes = log_normal_density(scores) - self.marginals.log_prob(values)
         # The rule reaches beyond what the type resolves, with weights that are negligible there.
-        expected = jnp.sum(jnp.where(jnp.isfinite(slopes), quadrature.rule * slopes, 0), axis=0)
+        entry = self.marginals.support
+        inside = jnp.broadcast_to(entry(values), values.shape)
+        safe = jnp.where(inside, values, entry.feasible_like(values))
+        slopes = log_normal_density(scores) - self.marginals.log_prob(safe)
+        counted = inside & jnp.isfinite(slopes)
+        expected = jnp.sum(jnp.where(counted, quadrature.rule * slopes, 0), axis=0)
+        # Infinite outputs would leave nothing to count.
+        expected = jnp.where(jnp.isfinite(quadrature.mean), expected, jnp.nan)
         log_scales = jnp.log(jnp.diagonal(self._score_tril, axis1=-2, axis2=-1))
         terms = expected + log_scales + 0.5 * (1 + math.log(2 * math.pi))
         return jnp.broadcast_to(jnp.sum(terms, axis=-1), self.batch_shape)
@@ -203,7 +233,9 @@ class ScoreDistribution(dist.TransformedDistribution):
             )
         given = take_outputs(self.marginals, observed)
         values = self._observed_values(given, observed, values)
-        residual = normal_score(given, values) - self._score_loc[..., observed]
+        scores = normal_score(given, values)
+        self._require_finite_scores(scores, observed, values)
+        residual = scores - self._score_loc[..., observed]
         # An infinite score, at or beyond the edge of the support, has no conditional law.
         valid = jnp.all(jnp.isfinite(residual), axis=-1, keepdims=True)
         shift, factor = conditional_scores(
@@ -239,3 +271,18 @@ class ScoreDistribution(dist.TransformedDistribution):
                     f"{observed[position]}; that output cannot take it: see support"
                 )
         return jnp.asarray(values)
+
+    @staticmethod
+    def _require_finite_scores(scores: Array, observed: tuple[int, ...], values: Array) -> None:
+        """Raise where a known value is at the very edge of its support."""
+        if not is_concrete(scores, values):
+            return
+        at_edge = np.isinf(np.asarray(scores))
+        if at_edge.any():
+            *_, position = where = first_index(at_edge)
+            value = np.broadcast_to(np.asarray(values), at_edge.shape)[where]
+            raise ValueError(
+                f"values must lie inside the support of their outputs, got {value} for output "
+                f"{observed[position]}, at its edge, where the density is zero or jumps; pass a "
+                f"value further inside"
+            )

@@ -18,6 +18,10 @@ class VectorInterval(constraints._Interval):  # noqa: SLF001 (NumPyro looks for 
     def __call__(self, x: ArrayLike) -> Array:
         return jnp.all(super().__call__(x), axis=-1)
 
+    def __repr__(self) -> str:
+        # NumPyro's drops the first letter, the underscore of its own names.
+        return f"V{super().__repr__()}"
+
 
 class VectorGreaterThan(constraints._GreaterThan):  # noqa: SLF001 (as above)
     """Every entry of the last axis above its bound."""
@@ -27,6 +31,21 @@ class VectorGreaterThan(constraints._GreaterThan):  # noqa: SLF001 (as above)
     def __call__(self, x: ArrayLike) -> Array:
         return jnp.all(super().__call__(x), axis=-1)
 
+    def __repr__(self) -> str:
+        return f"V{super().__repr__()}"
+
+
+class VectorGreaterThanEq(constraints._GreaterThanEq):  # noqa: SLF001 (as above)
+    """Every entry of the last axis at or above its bound."""
+
+    event_dim = 1
+
+    def __call__(self, x: ArrayLike) -> Array:
+        return jnp.all(super().__call__(x), axis=-1)
+
+    def __repr__(self) -> str:
+        return f"V{super().__repr__()}"
+
 
 @biject_to.register(VectorInterval)
 def _biject_to_box(constraint: VectorInterval) -> Transform:
@@ -35,7 +54,8 @@ def _biject_to_box(constraint: VectorInterval) -> Transform:
 
 
 @biject_to.register(VectorGreaterThan)
-def _biject_to_half_lines(constraint: VectorGreaterThan) -> Transform:
+@biject_to.register(VectorGreaterThanEq)
+def _biject_to_half_lines(constraint: VectorGreaterThan | VectorGreaterThanEq) -> Transform:
     return IndependentTransform(biject_to(constraints.greater_than(constraint.lower_bound)), 1)
 
 
@@ -45,6 +65,8 @@ def vector_support(entry: constraints.Constraint) -> constraints.Constraint:
         return VectorInterval(entry.lower_bound, entry.upper_bound)
     if type(entry) is type(constraints.greater_than(0.0)):
         return VectorGreaterThan(entry.lower_bound)
+    if type(entry) is type(constraints.greater_than_eq(0.0)):
+        return VectorGreaterThanEq(entry.lower_bound)
     if entry is constraints.real:
         return constraints.real_vector
     return constraints.independent(entry, 1)
