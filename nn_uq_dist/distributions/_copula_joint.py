@@ -45,8 +45,8 @@ class GaussianCopulaJoint(ScoreDistribution):
 
     Attributes
     ----------
-    batch_shape, event_shape : tuple of int
-        The leading axes of the marginals and of the matrix, broadcast; ``(N_y,)``.
+    batch_shape : tuple of int
+        The leading axes of the marginals and of the matrix, broadcast.
     support
         A box for bounded marginals, the real vectors for unbounded ones. Bounds that depend on
         other latent sites are followed by NUTS and the autoguides.

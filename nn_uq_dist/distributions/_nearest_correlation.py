@@ -23,8 +23,8 @@ def nearest_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
     r"""Return the correlation matrix nearest to `matrix` with a floor under its eigenvalues.
 
     It minimizes the Frobenius norm :math:`\|X - G\|_F` over symmetric :math:`X` with unit
-    diagonal and eigenvalues :math:`\ge` `min_eigenvalue` [1]_, by Newton's method on the dual
-    [2]_ [3]_. The result is exactly symmetric, its diagonal exactly 1, and a matrix that
+    diagonal and eigenvalues :math:`\ge` `min_eigenvalue` (Higham 2002), by Newton's method on the
+    dual (Qi and Sun 2006; Borsdorf and Higham 2010). The result is exactly symmetric, its diagonal exactly 1, and a matrix that
     qualifies comes back as it is.
 
     The floor holds up to rounding. The smallest eigenvalue of a repaired matrix was short of 1e-4
@@ -62,12 +62,14 @@ def nearest_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
 
     References
     ----------
-    .. [1] N. J. Higham, "Computing the nearest correlation matrix: a problem from finance",
-       IMA J. Numer. Anal. 22 (2002), 329-343.
-    .. [2] H. Qi and D. Sun, "A quadratically convergent Newton method for computing the nearest
-       correlation matrix", SIAM J. Matrix Anal. Appl. 28 (2006), 360-385.
-    .. [3] R. Borsdorf and N. J. Higham, "A preconditioned Newton algorithm for the nearest
-       correlation matrix", IMA J. Numer. Anal. 30 (2010), 94-107.
+    N. J. Higham, "Computing the nearest correlation matrix: a problem from finance",
+    IMA J. Numer. Anal. 22 (2002), 329-343.
+
+    H. Qi and D. Sun, "A quadratically convergent Newton method for computing the nearest
+    correlation matrix", SIAM J. Matrix Anal. Appl. 28 (2006), 360-385.
+
+    R. Borsdorf and N. J. Higham, "A preconditioned Newton algorithm for the nearest
+    correlation matrix", IMA J. Numer. Anal. 30 (2010), 94-107.
 
     Examples
     --------
