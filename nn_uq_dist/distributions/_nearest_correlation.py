@@ -24,8 +24,8 @@ def nearest_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
 
     It minimizes the Frobenius norm :math:`\|X - G\|_F` over symmetric :math:`X` with unit
     diagonal and eigenvalues :math:`\ge` `min_eigenvalue` (Higham 2002), by Newton's method on the
-    dual (Qi and Sun 2006; Borsdorf and Higham 2010). The result is exactly symmetric, its diagonal exactly 1, and a matrix that
-    qualifies comes back as it is.
+    dual (Qi and Sun 2006; Borsdorf and Higham 2010). The result is exactly symmetric, its diagonal
+    exactly 1, and a matrix that qualifies comes back as it is.
 
     The floor holds up to rounding. The smallest eigenvalue of a repaired matrix was short of 1e-4
     by at most 3e-7 (31 outputs) and 7e-6 (500) in float32, 4e-15 and 7e-13 in float64. A matrix

@@ -176,7 +176,7 @@ def test_derivative_of_scores_is_that_of_the_inverse(x64):
     np.testing.assert_allclose(there, np.sqrt(2 * np.pi) * np.exp(log_ratio), rtol=1e-9)
 
 
-@pytest.mark.parametrize("num_weights", [1, 3, 200])
+@pytest.mark.parametrize("num_weights", [1, 200])
 @pytest.mark.parametrize("normal_scale", [None, 0.1], ids=["bounded", "normal_part"])
 def test_number_of_steps(num_weights, normal_scale, precision):
     # Not the limit of 100: rounding at the center and at the edge must not keep a point waiting.
