@@ -1,0 +1,167 @@
+"""First-order Sobol indices of a linearized network."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.diagnostics._arguments import as_output_names, require_extra
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from nn_uq_dist._linearization import Linearization
+
+Array = NDArray[np.float64]
+
+
+def sensitivity(
+    linearization: "Linearization",
+    *,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> "xr.DataArray":
+    r"""First-order Sobol indices of the linear law: what share of a variance each input makes.
+
+    Parameters
+    ----------
+    linearization
+        The linearized network, without batch axes.
+    input_names, output_names
+        Names of the inputs and outputs, the coordinates. Default ``f[0]``, ... and ``y[0]``, ...
+
+    Returns
+    -------
+    xarray.DataArray
+        Dimensions ``("output", "input")``, between 0 and 1. NaN for an output that does not depend
+        on the input. The attribute `additive` is 1 if the inputs are independent: the indices of an
+        output then sum to 1.
+
+    Raises
+    ------
+    ImportError
+        If xarray is missing.
+    TypeError, ValueError
+        If `linearization` is something else or has batch axes, or names do not fit.
+
+    Notes
+    -----
+    The index of input `k` is ``Var(E[y_j | f_k]) / Var(y_j)``. For independent inputs
+
+    .. math:: S_{jk} = J_{jk}^2\, \mathrm{Var}(f_k) / \mathrm{Var}(y_j),
+              \qquad \mathrm{Var}(f_k) = \beta_k^2 / 3 + C_{kk},
+
+    with the Gaussian covariance :math:`C = L L^T`. If `C` correlates inputs, ``f_k`` tells about
+    the others as well, the index counts that, and the indices of an output may sum to more or less
+    than 1: they no longer share out the variance. With
+    :math:`c = \sum_{i \ne k} J_{ji} C_{ik} / C_{kk}`,
+
+    .. math:: S_{jk} \mathrm{Var}(y_j) = J_{jk}^2 \mathrm{Var}(f_k) + 2 J_{jk} c\, C_{kk} + c^2 V_k.
+
+    Here `V_k` is the variance of the Gaussian part of ``f_k`` as estimated from ``f_k``: `C_kk`
+    itself without a box part, so that the index is the squared correlation of ``y_j`` and ``f_k``.
+    With one, the estimate is the mean of a truncated normal law, and `V_k` is a one-dimensional
+    integral, taken by quadrature.
+
+    References
+    ----------
+    I. M. Sobol, Sensitivity estimates for nonlinear mathematical models, Math. Modelling Comput.
+    Experiment 1 (1993); A. Saltelli and S. Tarantola, On the relative importance of input factors
+    in mathematical models, J. Amer. Statist. Assoc. 97 (2002), for correlated inputs.
+
+    Examples
+    --------
+    >>> import nn_uq_dist as nuq
+    >>> lin = nuq.Linearization([0.0], [[1.0, 2.0]], nuq.InputLaw([0.0, 0.0], half_width=1.0))
+    >>> print(nuq.diagnostics.sensitivity(lin, input_names=["wind", "tide"]).values)
+    [[0.2 0.8]]
+    """
+    num_inputs = unbatched(linearization).input.num_inputs
+    inputs = as_input_names(input_names, num_inputs)
+    outputs = as_output_names(output_names, linearization.num_outputs)
+    xarray = require_extra("xarray", "diagnostics.sensitivity")
+    indices, is_additive = first_order_indices(linearization)
+    array: xr.DataArray = xarray.DataArray(
+        indices,
+        coords={"output": outputs, "input": inputs},
+        dims=("output", "input"),
+        name="first_order_sobol_index",
+        attrs={"additive": int(is_additive)},
+    )
+    return array
+
+
+def unbatched(linearization: Any) -> Any:
+    """Return the linearization after a check of its type and its batch shape."""
+    from nn_uq_dist._linearization import Linearization
+
+    if not isinstance(linearization, Linearization):
+        raise TypeError(
+            f"linearization must be a Linearization, got {type(linearization).__name__}; "
+            "pass linearize(net, f)"
+        )
+    if linearization.batch_shape:
+        raise ValueError(
+            f"linearization must have no batch shape, got {linearization.batch_shape}; "
+            "linearize at one mean at a time"
+        )
+    return linearization
+
+
+def as_input_names(input_names: Sequence[str] | None, num_inputs: int) -> list[str]:
+    """Return one unique name per input: ``f[0]``, ``f[1]``, ... unless given."""
+    if input_names is None:
+        return [f"f[{k}]" for k in range(num_inputs)]
+    try:
+        return as_output_names(input_names, num_inputs)
+    except (TypeError, ValueError) as error:
+        message = str(error).replace("output", "input")
+        raise type(error)(message) from None
+
+
+def first_order_indices(linearization: Any) -> tuple[Array, bool]:
+    """Indices, shape ``(N_y, N_x)``, and whether they sum to 1."""
+    jacobian = np.asarray(linearization.jacobian, np.float64)
+    law = linearization.input
+    size = law.num_inputs
+    box = np.zeros(size) if law.half_width is None else np.asarray(law.half_width, np.float64)
+    factor = np.zeros((size, 1)) if law.scale_tril is None else law.scale_tril
+    covariance = np.asarray(factor, np.float64) @ np.asarray(factor, np.float64).T
+    normal = np.diag(covariance).copy()
+    variance = box**2 / 3 + normal
+
+    # Rows are scaled before they are squared: a variance may underflow where the shares do not.
+    largest = np.abs(jacobian * np.sqrt(variance)).max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = np.where(largest > 0, jacobian / largest, np.nan)
+    by_others = rows @ covariance - rows * normal
+    slope = by_others / np.where(normal > 0, normal, 1)
+    explained = (
+        rows**2 * variance + 2 * rows * by_others + slope**2 * _estimated_variance(box, normal)
+    )
+    total = np.sum(rows**2 * box**2 / 3, axis=1) + np.sum((rows @ covariance) * rows, axis=1)
+    correlated = np.any(covariance - np.diag(normal) != 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        indices = explained / np.where(total > 0, total, np.nan)[:, None]
+    return np.clip(indices, 0, 1), not correlated
+
+
+def _estimated_variance(box: Array, normal: Array) -> Array:
+    r"""Variance of ``E[s N | b U + s N]`` for half-widths `b` and variances ``s^2``.
+
+    Given ``b U + s N = x``, ``s N`` is normal, truncated to ``x - b < s N < x + b``.
+    """
+    from scipy.special import ndtr
+
+    sd = np.sqrt(normal)
+    ratio = box / np.where(sd > 0, sd, 1)
+    # In units of `s`, the even integrand lives within a few of them about the edge of the box.
+    wide = np.maximum(ratio, 1e-3)  # below, the differences of probabilities lose their digits
+    x = np.linspace(np.maximum(wide - 10, 0), wide + 10, 2001)
+    below, above = x - wide, x + wide
+    mass = ndtr(-below) - ndtr(-above)
+    moment = (np.exp(-(below**2) / 2) - np.exp(-(above**2) / 2)) / np.sqrt(2 * np.pi)
+    share = np.trapezoid(moment**2 / mass, x, axis=0) / wide
+    # The regression of a narrow box is linear up to the fourth power of the ratio.
+    return normal * np.where(ratio > 1e-3, share, 1 / (1 + ratio**2 / 3))

@@ -1,0 +1,87 @@
+"""A corner plot: a matrix of panels, one for each pair of outputs, with shared axes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.diagnostics._arguments import require_extra
+from nn_uq_dist.plots._contours import PAGE_INCHES, blank, figure_options, ticks
+from nn_uq_dist.plots._law_regions import Table
+from nn_uq_dist.plots._marginals import RANGE_IN_SD, TAIL, _dataset
+
+Array = NDArray[np.float64]
+
+
+def new_matrix(names: Sequence[str], backend: str | None, pc_kwargs: dict[str, Any]) -> Any:
+    """Make a matrix of panels, sized for a page."""
+    plots = require_extra("arviz_plots", "a figure")
+    side = min(PAGE_INCHES, 2.4 * len(names))
+    # The legend above needs its room.
+    backend, figure = figure_options(pc_kwargs, backend, (max(side, 5.0), max(side, 4.4) + 0.3))
+    data = _dataset(np.zeros((len(names), 1)), ["x"], names)
+    return plots.PlotMatrix(
+        data, ["__variable__", "output"], backend=backend, figure_kwargs=figure, **pc_kwargs
+    )
+
+
+def corner_limits(tables: Sequence[Table], columns: Sequence[Array]) -> tuple[Array, Array]:
+    """Four standard deviations to either side, cut at the support, and all but a few draws."""
+    ends = []
+    for k, table in enumerate(tables):
+        x, p = table.curve()
+        mass = (p[1:] + p[:-1]) / 2 * np.diff(x)
+        middle = (x[1:] + x[:-1]) / 2 - table.center
+        reach = min(table.end, RANGE_IN_SD * np.sqrt(np.sum(mass * middle**2)))
+        low, high = table.center - reach, table.center + reach
+        if columns and columns[k].size:
+            inner = np.quantile(columns[k], [TAIL, 1 - TAIL])
+            low, high = min(low, inner[0]), max(high, inner[1])
+        ends.append((low - 0.04 * (high - low), high + 0.04 * (high - low)))
+    low, high = np.array(ends).T
+    return low, high
+
+
+def draw_corner_axes(
+    matrix_plot: Any,
+    options: Mapping[str, dict[str, Any] | None],
+    names: Sequence[str],
+    limits: tuple[Array, Array],
+    unit: str | None,
+) -> None:
+    """Set equal limits along rows and columns; label the left and the lower edge."""
+    from arviz_plots import visuals as draw
+
+    marks = [ticks(a, b, 3) for a, b in zip(*limits, strict=True)]
+    texts = [name if unit is None else f"{name} ({unit})" for name in names]
+    last = len(names) - 1
+
+    def horizontal(target: Any, column: int, row: int) -> None:
+        draw.set_xlim(None, target, (limits[0][column], limits[1][column]))
+        is_lowest = row == last
+        if (style := options["ticks"]) is not None:
+            values, labels = marks[column]
+            draw.set_xticks(None, target, values, labels if is_lowest else blank(labels), **style)
+        if is_lowest and (style := options["labels"]) is not None:
+            draw.labelled_x(None, target, text=texts[column], **style)
+
+    def vertical(target: Any, column: int, row: int) -> None:
+        draw.set_ylim(None, target, (limits[0][row], limits[1][row]))
+        backend = require_extra(f"arviz_plots.backend.{matrix_plot.backend}", "a figure")
+        is_left = column == 0
+        if (style := options["ticks"]) is not None:
+            values, labels = marks[row]
+            backend.yticks(values, labels if is_left else blank(labels), target, **style)
+        if is_left and (style := options["labels"]) is not None:
+            draw.labelled_y(None, target, text=texts[row], **style)
+
+    def on_diagonal(_: Any, target: Any, *, isel: Mapping[str, int], **__: Any) -> None:
+        horizontal(target, isel["output"], isel["output"])
+
+    def below(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> None:
+        horizontal(target, isel_x["output"], isel_y["output"])
+        vertical(target, isel_x["output"], isel_y["output"])
+
+    matrix_plot.map(on_diagonal, subset_info=True, store_artist=False)
+    matrix_plot.map_lower(below, subset_info=True, store_artist=False)

@@ -1,0 +1,316 @@
+"""Correlation matrices of Monte Carlo draws and of the analytic law, and their difference."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from nn_uq_dist.diagnostics._arguments import (
+    MINIMUM_DRAWS,
+    as_draws,
+    as_output_names,
+    finite_draws,
+    require_extra,
+)
+from nn_uq_dist.diagnostics._joint_statistics import sample_correlation
+from nn_uq_dist.diagnostics._sensitivity import unbatched
+from nn_uq_dist.plots._common import LIGHT_GRAY, Visuals, as_outputs, as_visuals
+from nn_uq_dist.plots._contours import figure_options
+
+if TYPE_CHECKING:
+    from arviz_plots import PlotCollection
+
+    from nn_uq_dist._linearization import Linearization
+
+Array = NDArray[np.float64]
+
+PANELS = ("Monte Carlo", "analytic", "difference")
+LARGEST_WITH_VALUES = 8
+MOST_TICKS = 12
+MOST_LETTERS = 34  # that fit under a panel side by side
+FIGURE_INCHES = (7.0, 3.4)
+
+# Diverging maps of ColorBrewer that readers with any color vision can tell apart; the difference
+# has its own, because its scale is another.
+VISUALS: dict[str, Mapping[str, Any]] = {
+    "heatmap": {"cmap": "RdBu_r"},
+    "difference": {"cmap": "PuOr_r"},
+    "values": {},
+    "colorbar": {},
+    "title": {"size": 10},
+    "ticks": {"size": 8},
+}
+
+
+def plot_correlation(
+    linearization: "Linearization",
+    draws: ArrayLike,
+    *,
+    law: Literal["linear", "copula"] = "linear",
+    correlation: Literal["nataf", "linear"] = "nataf",
+    min_eigenvalue: ArrayLike | None = 1e-4,
+    outputs: Sequence[int | str] | None = None,
+    output_names: Sequence[str] | None = None,
+    plot_collection: "PlotCollection | None" = None,
+    backend: str | None = None,
+    visuals: Visuals | None = None,
+    **pc_kwargs: Any,
+) -> "PlotCollection":
+    """Plot the correlations of Monte Carlo draws, those of the analytic law, and the difference.
+
+    Three heat maps side by side. The first two share a scale from -1 to 1; the difference,
+    analytic minus Monte Carlo, has its own, symmetric about zero. Under it stand the largest
+    difference and the largest standard error of the draws, the size of what chance alone gives.
+    With at most eight outputs the values stand in the cells.
+
+    Parameters
+    ----------
+    linearization
+        The linearized network, without batch axes.
+    draws
+        Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``.
+    law
+        ``"linear"`` for the exact correlation of the linear model, ``"copula"`` for that of the
+        outputs under `Linearization.joint`, which differs where that was repaired.
+    correlation, min_eigenvalue
+        Of the copula, as in `Linearization.joint`.
+    outputs
+        At least two outputs to show, by position or name. Default: all.
+    output_names
+        Names of all `N_y` outputs. Default ``y[0]``, ``y[1]``, ...
+    plot_collection
+        Draw into this collection, which must be faceted by the dimension `panel` with the values
+        ``"Monte Carlo"``, ``"analytic"``, ``"difference"``. Default: a new one.
+    backend
+        ``"matplotlib"`` or ``"none"``: ArviZ has no heat maps. Default: that of `plot_collection`,
+        or ArviZ's own default.
+    visuals
+        Options of each visual, or False to leave it out. Keys: `heatmap`, `difference` (both for
+        Matplotlib's ``imshow``), `values`, `colorbar`, `title`, `ticks`.
+    **pc_kwargs
+        Passed to ``arviz_plots.PlotCollection.wrap``: `figure_kwargs` and others.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        With `savefig`, `show`, and the artists in `viz`; its `data` hold the matrices. No global
+        style is changed.
+
+    Raises
+    ------
+    ImportError
+        If ArviZ or Matplotlib is missing.
+    TypeError, ValueError
+        If shapes, names, outputs, backend or visuals do not fit, or fewer than 100 draws are
+        finite.
+
+    Warns
+    -----
+    RuntimeWarning
+        If draws are NaN or infinite; their rows are left out.
+
+    Notes
+    -----
+    An output that does not vary has no correlations; its cells are gray.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
+    >>> law = nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+    >>> lin = nuq.Linearization(jnp.zeros(2), [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
+    >>> draws = lin.sample(jax.random.key(0), (4_000,))
+    >>> figure = nuq.plots.plot_correlation(lin, draws, output_names=["a", "b"], backend="none")
+    >>> matrices = figure.data.correlation.sel(output="a", other_output="b")
+    >>> matrices.sel(panel=["Monte Carlo", "analytic"]).values.round(2)
+    array([0.87, 0.87])
+    """
+    num_outputs = unbatched(linearization).num_outputs
+    names = as_output_names(output_names, num_outputs)
+    shown = as_outputs(outputs, names)
+    if len(shown) < 2:
+        raise ValueError(
+            f"outputs must name at least 2 outputs, got {len(shown)}; one has no correlation"
+        )
+    if law not in ("linear", "copula"):
+        raise ValueError(f"law must be 'linear' or 'copula', got {law!r}")
+    options = as_visuals(visuals, VISUALS)
+    values = as_draws(draws, num_outputs)[:, shown]
+    plots = require_extra("arviz_plots", "plots.plot_correlation")
+    if plot_collection is not None:
+        backend = plot_collection.backend
+    elif backend is None:
+        backend = require_extra("arviz_base", "a figure").rcParams["plot.backend"]
+    if backend not in ("matplotlib", "none"):
+        raise ValueError(
+            f"backend must be 'matplotlib' or 'none' for heat maps, got {backend!r}; "
+            "ArviZ has no heat maps for others"
+        )
+
+    shown_names = [names[j] for j in shown]
+    found, error = _from_draws(values, shown_names)
+    if law == "linear":
+        analytic = np.asarray(linearization.correlation, np.float64)
+    else:
+        joint = linearization.joint(None, correlation, min_eigenvalue)
+        covariance = np.asarray(joint.covariance_matrix, np.float64)
+        sd = np.sqrt(np.diag(covariance))
+        analytic = covariance / np.outer(sd, sd)
+    analytic = analytic[np.ix_(shown, shown)]
+    difference = analytic - found
+
+    xarray = require_extra("xarray", "a figure")
+    data = xarray.Dataset(
+        {
+            "correlation": (
+                ("panel", "output", "other_output"),
+                np.stack([found, analytic, difference]),
+            )
+        },
+        {"panel": list(PANELS), "output": shown_names, "other_output": shown_names},
+    )
+    if plot_collection is None:
+        backend, figure = figure_options(pc_kwargs, backend, FIGURE_INCHES)
+        pc_kwargs.setdefault("cols", ["panel"])
+        plot_collection = plots.PlotCollection.wrap(
+            data, backend=backend, figure_kwargs=figure, **pc_kwargs
+        )
+    _draw(plot_collection, data, options, _titles(law, difference, error))
+    return plot_collection
+
+
+def _from_draws(values: NDArray[Any], names: Sequence[str]) -> tuple[Array, Array]:
+    finite_draws(values, names)  # warns
+    complete = values[np.isfinite(values).all(axis=1)]
+    if len(complete) < MINIMUM_DRAWS:
+        raise ValueError(
+            f"draws must hold at least {MINIMUM_DRAWS} rows that are finite in all shown outputs, "
+            f"got {len(complete)}; leave out the outputs that are not, or mend the network"
+        )
+    return sample_correlation(complete)
+
+
+def _titles(law: str, difference: Array, error: Array) -> dict[str, str]:
+    largest, chance = (
+        float(np.max(np.abs(x), where=~np.isnan(x), initial=0.0)) for x in (difference, error)
+    )
+    name = "linear law" if law == "linear" else "copula"
+    return {
+        "Monte Carlo": "Monte Carlo",
+        "analytic": f"analytic, {name}",
+        "difference": "analytic - Monte Carlo",
+        "note": f"largest {largest:.2g}, standard error {chance:.1g}",
+    }
+
+
+def _draw(
+    plot_collection: Any,
+    data: Any,
+    options: Mapping[str, dict[str, Any] | None],
+    titles: Mapping[str, str],
+) -> None:
+    from arviz_plots import visuals as draw
+
+    names = data["output"].values
+    backend = plot_collection.backend
+    last = data["correlation"].sel(panel="difference").values
+    # At least rounding: a scale needs a width.
+    limit = max(float(np.max(np.abs(last), where=~np.isnan(last), initial=0.0)), 1e-12)
+
+    def heatmap(da: Any, target: Any, *, sel: Mapping[str, Any], **_: Any) -> Any:
+        is_difference = sel["panel"] == "difference"
+        style = options["difference" if is_difference else "heatmap"]
+        if style is None:
+            return None
+        ends = (-limit, limit) if is_difference else (-1.0, 1.0)
+        if backend == "none":
+            artist = {"function": "heatmap", "values": da.values, "limits": ends, **style}
+            target.append(artist)
+            return artist
+        return _image(target, da.values, ends, style)
+
+    def axes(_: Any, target: Any, *, sel: Mapping[str, Any], **__: Any) -> None:
+        if (style := options["title"]) is not None:
+            draw.labelled_title(None, target, text=titles[sel["panel"]], **style)
+        if (style := options["ticks"]) is not None and backend == "matplotlib":
+            _label_cells(target, names, style, is_first=sel["panel"] == PANELS[0])
+
+    plot_collection.map(heatmap, "heatmap", data=data, subset_info=True)
+    if backend == "matplotlib":
+        _annotate(plot_collection, data, options, titles["note"])
+    plot_collection.map(axes, data=data, subset_info=True, store_artist=False)
+
+
+def _annotate(
+    plot_collection: Any, data: Any, options: Mapping[str, dict[str, Any] | None], note: str
+) -> None:
+    """Add the values of the cells and the color bars."""
+
+    def cells(da: Any, target: Any, **_: Any) -> None:
+        is_large = np.max(np.abs(da.values), where=~np.isnan(da.values), initial=0) >= 0.095
+        _print_values(target, da.values, 2 if is_large else 3, options["values"] or {})
+
+    def colorbar(_: Any, target: Any, *, sel: Mapping[str, Any], **__: Any) -> None:
+        text = note if sel["panel"] == "difference" else None
+        _add_colorbar(target, text, options["colorbar"] or {})
+
+    for function, name in ((cells, "values"), (colorbar, "colorbar")):
+        is_readable = name != "values" or data.sizes["output"] <= LARGEST_WITH_VALUES
+        if options[name] is not None and is_readable:
+            plot_collection.map(function, data=data, subset_info=True, store_artist=False)
+
+
+def _image(target: Any, values: Array, ends: tuple[float, float], style: dict[str, Any]) -> Any:
+    target.set_facecolor(LIGHT_GRAY)  # shows where values are NaN
+    image = target.imshow(values, vmin=ends[0], vmax=ends[1], interpolation="nearest", **style)
+    target.spines[:].set_visible(False)
+    target.tick_params(length=0)
+    return image
+
+
+def _print_values(target: Any, values: Array, digits: int, style: Mapping[str, Any]) -> None:
+    if not target.images:
+        return
+    image = target.images[0]
+    size = 9 if len(values) <= 4 else 7 if len(values) <= 6 else 5.5
+    for (row, column), value in np.ndenumerate(values):
+        if np.isnan(value):
+            continue
+        shade = image.cmap(image.norm(value))
+        luminance = 0.299 * shade[0] + 0.587 * shade[1] + 0.114 * shade[2]
+        # Without the zero before the point, which takes a fifth of the room.
+        text = f"{value:.{digits}f}".replace("0.", ".", 1)
+        if float(text) == 0:
+            text = "0"
+        target.text(
+            column, row, text,
+            **{"ha": "center", "va": "center", "fontsize": size,
+               "color": "black" if luminance > 0.5 else "white", **style},
+        )  # fmt: skip
+
+
+def _add_colorbar(target: Any, note: str | None, style: Mapping[str, Any]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    if not target.images:
+        return
+    bar = target.figure.colorbar(
+        target.images[0], ax=target, **{"location": "bottom", "shrink": 0.9, "aspect": 18, **style}
+    )
+    bar.locator = MaxNLocator(4, symmetric=note is not None)
+    bar.update_ticks()
+    bar.ax.tick_params(labelsize=7)
+    bar.set_label(note or "correlation", fontsize=8)
+    bar.outline.set_visible(False)
+
+
+def _label_cells(
+    target: Any, names: Sequence[str], style: Mapping[str, Any], *, is_first: bool
+) -> None:
+    step = -(-len(names) // MOST_TICKS)
+    ticks = np.arange(0, len(names), step)
+    labels = [str(name) for name in names[::step]]
+    is_long = sum(len(label) + 1 for label in labels) > MOST_LETTERS
+    target.set_xticks(ticks, labels, fontsize=style["size"], rotation=90 if is_long else 0)
+    target.set_yticks(ticks, labels if is_first else [""] * len(labels), fontsize=style["size"])

@@ -1,0 +1,172 @@
+"""Sample curves of a random input."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from nn_uq_dist._checks import as_key, positive_int
+from nn_uq_dist._input_law import InputLaw
+from nn_uq_dist.diagnostics._arguments import require_extra
+from nn_uq_dist.diagnostics._sensitivity import as_input_names
+from nn_uq_dist.plots._common import BLUE, SKY, Visuals, as_visuals
+from nn_uq_dist.plots._panels import (
+    FRAME_VISUALS,
+    Frame,
+    add_legend,
+    area,
+    finish,
+    panel_data,
+    single_panel,
+)
+from nn_uq_dist.plots._positions import as_positions, position_ticks
+
+if TYPE_CHECKING:
+    from arviz_plots import PlotCollection
+    from numpyro.distributions import Distribution
+
+Array = NDArray[np.float64]
+
+GRAY = "#7A7A7A"  # darker than that of the histograms: thin lines on a band
+VISUALS: dict[str, Mapping[str, Any]] = {
+    "range": {"color": SKY, "alpha": 0.35},
+    "samples": {"color": GRAY, "width": 0.5, "alpha": 0.8},
+    "mean": {"color": BLUE, "width": 1.8},
+    **{name: style for name, style in FRAME_VISUALS.items() if name != "title"},
+}
+
+
+def plot_input_samples(
+    f: "Distribution | InputLaw",
+    key: jax.Array,
+    *,
+    num_samples: int = 50,
+    x: ArrayLike | None = None,
+    input_names: Sequence[str] | None = None,
+    deviation: bool = False,
+    xlabel: str | None = "input",
+    ylabel: str | None = None,
+    plot_collection: "PlotCollection | None" = None,
+    backend: str | None = None,
+    visuals: Visuals | None = None,
+    **pc_kwargs: Any,
+) -> "PlotCollection":
+    """Plot sample curves of the random input over its mean and its range.
+
+    Parameters
+    ----------
+    f
+        Law of the input without batch axes: a NumPyro distribution over vectors or an `InputLaw`.
+    key
+        JAX random key; the curves are ``f.sample(key, (num_samples,))`` of the `InputLaw`.
+    num_samples
+        Number of curves.
+    x
+        Positions of the inputs, ascending, shape ``(N_x,)``. Default: 0, 1, ...
+    input_names
+        Names of the inputs, shown below as many of them as have room. Default: the positions.
+    deviation
+        Whether to show deviations from the mean. It helps where the range is narrow beside the
+        changes of the mean.
+    xlabel, ylabel
+        Labels of the axes with the unit; None for none.
+    plot_collection
+        Draw into this collection, which must have a single panel. Default: a new one.
+    backend, **pc_kwargs
+        As in `plot_marginals`.
+    visuals
+        Options of each visual, or False to leave it out. Keys: `range`, `samples`, `mean`, `ticks`,
+        `xlabel`, `ylabel`, `legend`.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        The range is the box, and three standard deviations of the Gaussian part on top of it.
+
+    Raises
+    ------
+    ImportError
+        If ArviZ or the backend is missing.
+    TypeError, ValueError
+        If arguments do not fit or `f` has batch axes; nothing is drawn before that is known.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
+    >>> law = nuq.InputLaw(jnp.array([1.0, 3.0, 2.0]), half_width=0.5)
+    >>> figure = nuq.plots.plot_input_samples(law, jax.random.key(0), ylabel="m/s", backend="none")
+    >>> band = figure.viz["range"]["values"].item()
+    >>> print(band["y_bottom"], band["y_top"])
+    [0.5 2.5 1.5] [1.5 3.5 2.5]
+    """
+    law = InputLaw.from_distribution(f)
+    if law.batch_shape:
+        raise ValueError(
+            f"f must have no batch shape, got {law.batch_shape}; plot one mean at a time"
+        )
+    count = positive_int("num_samples", num_samples)
+    positions = as_positions(x, law.num_inputs, "input")
+    names = None if input_names is None else as_input_names(input_names, law.num_inputs)
+    options = as_visuals(visuals, VISUALS)
+    key = as_key("key", key)
+    require_extra("arviz_plots", "plots.plot_input_samples")
+    from arviz_plots import visuals as draw
+
+    mean = np.asarray(law.mean, np.float64)
+    curves = np.asarray(law.sample(key, (count,)), np.float64)
+    if deviation:
+        mean, curves = 0 * mean, curves - mean
+    half, entry = input_range(law)
+    low = min(np.min(mean - half), curves.min())
+    high = max(np.max(mean + half), curves.max())
+    margin = 0.05 * (high - low) or 1.0
+
+    line = panel_data(np.stack([positions, mean]), ["x", "y"], None)
+    figure = single_panel(line, plot_collection, backend, pc_kwargs)
+    legend: dict[str, dict[str, Any]] = {}
+    if (style := options["range"]) is not None:
+        rows = np.stack([positions, mean - half, mean + half])
+        figure.map(area, "range", data=panel_data(rows, ["x", "y_bottom", "y_top"], None), **style)
+        legend[entry] = {"width": 8, **style}
+    if (style := options["samples"]) is not None:
+        figure.map(_curves, "samples", data=_sample_data(curves), x=positions, **style)
+        legend[f"{count} samples" if count > 1 else "sample"] = dict(style)
+    if (style := options["mean"]) is not None:
+        figure.map(draw.line_xy, "mean", data=line, **style)
+        legend["mean"] = dict(style)
+    left, right, ticks = position_ticks(positions, names)
+    frame = Frame(left, right, low - margin, high + margin)
+    finish(
+        figure, options, None, frame, labels=(xlabel, ylabel), outer=None, xticks=ticks
+    )  # fmt: skip
+    if (style := options["legend"]) is not None:
+        add_legend(figure, legend, style)
+    return figure
+
+
+def input_range(law: InputLaw) -> tuple[Array, str]:
+    """Return the half-width of the range at each input and what it is."""
+    half = np.zeros(law.num_inputs)
+    if law.half_width is not None:
+        half = half + np.asarray(law.half_width, np.float64)
+    if law.scale_tril is None:
+        return half, "range"
+    normal = np.linalg.norm(np.asarray(law.scale_tril, np.float64), axis=-1)
+    return (
+        half + 3 * normal,
+        "±3 sd" if law.half_width is None else "box ±3 sd of the Gaussian part",
+    )
+
+
+def _sample_data(curves: Array) -> Any:
+    xarray = require_extra("xarray", "plots.plot_input_samples")
+    return xarray.Dataset({"values": (["sample", "point"], curves)})
+
+
+def _curves(da: Any, target: Any, *, x: Array, **style: Any) -> Any:
+    from arviz_plots import visuals as draw
+
+    return draw.multiple_lines(da, target, x_dim="point", xvalues=x, **style)

@@ -1,0 +1,307 @@
+"""Joint densities of outputs against Monte Carlo draws, pair by pair, in a corner plot."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from nn_uq_dist._checks import positive_int
+from nn_uq_dist.diagnostics._arguments import (
+    as_draws,
+    as_output_names,
+    finite_draws,
+    require_extra,
+)
+from nn_uq_dist.diagnostics._sensitivity import unbatched
+from nn_uq_dist.plots._common import (
+    BLUE,
+    LIGHT_GRAY,
+    Visuals,
+    add_legend,
+    as_outputs,
+    as_visuals,
+)
+from nn_uq_dist.plots._contours import (
+    DARK_GRAY,
+    draw_filled,
+    draw_lines,
+    tones,
+)
+from nn_uq_dist.plots._corner import corner_limits, draw_corner_axes, new_matrix
+from nn_uq_dist.plots._law_regions import (
+    Table,
+    copula_region,
+    linear_region,
+    output_tables,
+    score_correlation,
+)
+from nn_uq_dist.plots._marginals import _dataset, _histograms
+from nn_uq_dist.plots._regions import Region, as_masses, kernel_region
+
+if TYPE_CHECKING:
+    from arviz_plots import PlotMatrix
+
+    from nn_uq_dist._linearization import Linearization
+
+Array = NDArray[np.float64]
+
+MAXIMUM_OUTPUTS = 6
+
+VISUALS: dict[str, Mapping[str, Any]] = {
+    "histogram": {"color": LIGHT_GRAY},
+    "density": {"color": BLUE, "width": 1.6},
+    "filled": {"color": DARK_GRAY},
+    "contour": {"color": BLUE, "width": 1.2},
+    "ticks": {"size": 8},
+    "labels": {"size": 9},
+    "legend": {},
+}
+
+
+def plot_joint(
+    linearization: "Linearization",
+    draws: ArrayLike | None = None,
+    *,
+    outputs: Sequence[int | str] | None = None,
+    output_names: Sequence[str] | None = None,
+    masses: Sequence[float] = (0.5, 0.9, 0.99),
+    law: Literal["copula", "linear"] = "copula",
+    correlation: Literal["nataf", "linear"] = "nataf",
+    min_eigenvalue: ArrayLike | None = 1e-4,
+    unit: str | None = None,
+    num_bins: int = 50,
+    plot_collection: "PlotMatrix | None" = None,
+    backend: str | None = None,
+    visuals: Visuals | None = None,
+    **pc_kwargs: Any,
+) -> "PlotMatrix":
+    r"""Plot the joint density of each pair of outputs as lines over filled Monte Carlo regions.
+
+    On the diagonal: the density of each output over a histogram of the draws. Below: regions of
+    highest density that hold the given masses, the same for the analytic law and for the draws.
+    Where both laws agree the lines run along the edges of the filled regions.
+
+    Parameters
+    ----------
+    linearization
+        The linearized network, without batch axes.
+    draws
+        Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Default: only the analytic law. Their
+        density is smoothed with a normal kernel of Scott's width, ``n**(-1/6)`` standard deviations
+        in any direction; the level of a region is such that it holds that fraction of the draws.
+    outputs
+        Two to six outputs, by position or name. Default: all, if they are not more.
+    output_names
+        Names of all `N_y` outputs, the labels of the axes. Default ``y[0]``, ``y[1]``, ...
+    masses
+        Probabilities of the regions, between 0 and 1.
+    law
+        ``"copula"`` for the law of `Linearization.joint`, ``"linear"`` for the exact law of the
+        linear model, `Linearization.joint_density_grid`.
+    correlation, min_eigenvalue
+        Of the copula, as in `Linearization.joint`.
+    unit
+        Unit of all outputs, for the labels of the axes, such as ``"°C"``.
+    num_bins
+        Bins of the histograms.
+    plot_collection
+        Draw into this matrix, which must be faceted by the dimension `output` with the shown names
+        as its values. Default: a new one.
+    backend
+        Plotting backend of ArviZ, such as ``"matplotlib"`` or ``"none"``. Default: that of
+        `plot_collection`, or ArviZ's own default. Backends other than Matplotlib show outlines
+        instead of filled regions.
+    visuals
+        Options of each visual, or False to leave it out. Keys: `histogram`, `density`, `filled`,
+        `contour`, `ticks`, `labels`, `legend`.
+    **pc_kwargs
+        Passed to ``arviz_plots.PlotMatrix``: `figure_kwargs` and others.
+
+    Returns
+    -------
+    arviz_plots.PlotMatrix
+        With `savefig`, `show`, and the artists in `viz`; ``viz["levels"]`` holds the levels. No
+        global style is changed.
+
+    Raises
+    ------
+    ImportError
+        If ArviZ or the backend is missing.
+    TypeError, ValueError
+        If shapes, names, outputs, masses or visuals do not fit; for ``law="linear"``, if two
+        outputs are linearly dependent, so that there is no joint density; if draws lie on a line.
+
+    Warns
+    -----
+    RuntimeWarning
+        If draws are NaN or infinite; their rows are left out of the regions.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
+    >>> law = nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+    >>> lin = nuq.Linearization(jnp.zeros(2), [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
+    >>> draws = lin.sample(jax.random.key(0), (4_000,))
+    >>> figure = nuq.plots.plot_joint(lin, draws, output_names=["a", "b"], backend="none")
+    >>> levels = figure.viz["levels"].to_dataset()
+    >>> levels.analytic.sel(pair="a, b", mass=0.5).round(2).item()
+    0.13
+    """
+    num_outputs = unbatched(linearization).num_outputs
+    names = as_output_names(output_names, num_outputs)
+    shown = as_outputs(outputs, names)
+    if not 2 <= len(shown) <= MAXIMUM_OUTPUTS:
+        raise ValueError(
+            f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {len(shown)}; "
+            f"pass some of them, such as outputs=(0, {min(num_outputs, 2) - 1})"
+        )
+    fractions = as_masses(masses)
+    if law not in ("copula", "linear"):
+        raise ValueError(f"law must be 'copula' or 'linear', got {law!r}")
+    options = as_visuals(visuals, VISUALS)
+    bins = positive_int("num_bins", num_bins)
+    values = None if draws is None else as_draws(draws, num_outputs)[:, shown]
+    require_extra("arviz_plots", "plots.plot_joint")
+
+    shown_names = [names[j] for j in shown]
+    columns = [] if values is None else finite_draws(values, shown_names)
+    pairs = [(a, b) for b in range(len(shown)) for a in range(b)]
+    found: dict[tuple[int, int], Region] = {}
+    if values is not None:
+        points = values[np.isfinite(values).all(axis=1)].astype(np.float64)
+        found = {
+            (a, b): kernel_region(points[:, [a, b]], fractions, (shown_names[a], shown_names[b]))
+            for a, b in pairs
+        }
+    tables = output_tables(linearization, shown)
+    if law == "copula":
+        matrix = score_correlation(linearization, shown, correlation, min_eigenvalue)
+        analytic = {pair: _copula_pair(tables, matrix, pair, fractions) for pair in pairs}
+    else:
+        analytic = {
+            (a, b): linear_region(
+                linearization,
+                (shown[a], shown[b]),
+                fractions,
+                (shown_names[a], shown_names[b]),
+            )
+            for a, b in pairs
+        }
+    low, high = corner_limits(tables, columns)
+    matrix_plot: Any = plot_collection
+    if matrix_plot is None:
+        matrix_plot = new_matrix(shown_names, backend, pc_kwargs)
+    legend = _draw_diagonal(matrix_plot, options, tables, columns, values, (low, high), bins)
+    legend |= _draw_pairs(matrix_plot, options, analytic, found, fractions, law)
+    draw_corner_axes(matrix_plot, options, shown_names, (low, high), unit)
+    _store_levels(matrix_plot, analytic, found, fractions, shown_names)
+    if (style := options["legend"]) is not None:
+        add_legend(matrix_plot, legend, style)
+    return matrix_plot
+
+
+def _copula_pair(
+    tables: Sequence[Table], matrix: Array, pair: tuple[int, int], masses: Sequence[float]
+) -> Region:
+    a, b = pair
+    factor = np.linalg.cholesky(matrix[np.ix_(pair, pair)])
+    return copula_region(tables[a], tables[b], np.zeros(2), factor, masses)
+
+
+def _draw_diagonal(
+    matrix_plot: Any,
+    options: Mapping[str, dict[str, Any] | None],
+    tables: Sequence[Table],
+    columns: Sequence[Array],
+    values: Any,
+    limits: tuple[Array, Array],
+    num_bins: int,
+) -> dict[str, dict[str, Any]]:
+    from arviz_plots import visuals as draw
+
+    names = matrix_plot.data["output"].values
+    top = np.array([table.curve()[1].max() for table in tables])
+    legend: dict[str, dict[str, Any]] = {}
+    if values is not None and (style := options["histogram"]) is not None:
+        # No bin straddles an end of the support.
+        margin = 0.04 / 1.08 * (limits[1] - limits[0])
+        bars = _histograms(columns, len(values), limits[0] + margin, limits[1] - margin, num_bins)
+        top = np.maximum(top, bars[:, 0].max(axis=1))
+        data = _dataset(bars, ["histogram", "left_edges", "right_edges"], names)
+        matrix_plot.map(draw.hist, "histogram", data=data, **style)
+    if (style := options["density"]) is not None:
+        # Tables of unbounded and bounded laws differ in length; NaN is not drawn.
+        curves = [table.curve() for table in tables]
+        most = max(curve.shape[1] for curve in curves)
+        padded = [np.pad(c, [(0, 0), (0, most - c.shape[1])], mode="edge") for c in curves]
+        data = _dataset(np.array(padded), ["x", "y"], names)
+        matrix_plot.map(draw.line_xy, "density", data=data, **style)
+        legend["analytic density"] = dict(style)
+
+    def frame(_: Any, target: Any, *, top: float) -> None:
+        draw.set_ylim(None, target, (0.0, top))
+
+    tops = _dataset(1.06 * top[:, None], ["x"], names).isel(plot_axis=0)
+    matrix_plot.map(frame, data=tops, top=tops, store_artist=False)
+    matrix_plot.map(draw.remove_axis, data=tops, axis="y", store_artist=False)
+    return legend
+
+
+def _draw_pairs(
+    matrix_plot: Any,
+    options: Mapping[str, dict[str, Any] | None],
+    analytic: Mapping[tuple[int, int], Region],
+    found: Mapping[tuple[int, int], Region],
+    masses: Sequence[float],
+    law: str,
+) -> dict[str, dict[str, Any]]:
+    from arviz_plots import visuals as draw
+
+    legend: dict[str, dict[str, Any]] = {}
+    shaded: dict[str, dict[str, Any]] = {}
+    if found and (style := options["filled"]) is not None:
+        shades = tones(style["color"], len(masses))
+
+        def filled(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> Any:
+            region = found[isel_x["output"], isel_y["output"]]
+            return draw_filled(target, matrix_plot.backend, region, shades)
+
+        matrix_plot.map_lower(filled, "filled", subset_info=True)
+        wide = 8 if matrix_plot.backend in ("none", "matplotlib") else 2
+        shaded = {
+            f"Monte Carlo {100 * mass:g}%": {"color": shade, "width": wide}
+            for mass, shade in zip(masses, shades, strict=True)
+        }
+    if (style := options["contour"]) is not None:
+        style = dict(style)
+        color = style.pop("color")
+
+        def contour(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> Any:
+            region = analytic[isel_x["output"], isel_y["output"]]
+            return draw_lines(target, region, [color] * len(masses), **style)
+
+        matrix_plot.map_lower(
+            contour, "contour", subset_info=True, artist_dims={"mass": len(masses)}
+        )
+        name = "copula" if law == "copula" else "linear law"
+        listed = ", ".join(f"{100 * mass:g}" for mass in masses)
+        legend[f"{name} {listed}%"] = {"color": color, **style}
+    matrix_plot.map_upper(draw.remove_matrix_axis, axis="both", store_artist=False)
+    return legend | shaded
+
+
+def _store_levels(
+    matrix_plot: Any,
+    analytic: Mapping[tuple[int, int], Region],
+    found: Mapping[tuple[int, int], Region],
+    masses: Sequence[float],
+    names: Sequence[str],
+) -> None:
+    xarray = require_extra("xarray", "a figure")
+    coords = {"pair": [f"{names[a]}, {names[b]}" for a, b in analytic], "mass": list(masses)}
+    for name, regions in (("analytic", analytic), ("monte_carlo", found)):
+        if regions:
+            values = np.array([regions[pair].levels for pair in analytic])
+            matrix_plot.viz[f"levels/{name}"] = xarray.DataArray(values, coords, ("pair", "mass"))

@@ -1,0 +1,485 @@
+"""Figures of single outputs: what they draw against independent numbers, on two backends."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import matplotlib as mpl
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nn_uq_dist as nuq
+from nn_uq_dist.plots._errors import plot_errors
+from nn_uq_dist.plots._input_samples import plot_input_samples
+from nn_uq_dist.plots._output_band import plot_output_band
+from nn_uq_dist.plots._pit import dkw_half_width, ecdf_difference, plot_pit
+from nn_uq_dist.plots._sensitivity import SHADES, class_limits, plot_sensitivity
+from nn_uq_dist.plots._tails import clopper_pearson, plot_tails
+
+NAMES = ["level", "slope", "bend"]
+KEY = jax.random.key(0)
+# Outputs with known laws: uniform on (-2, 2), and normal laws.
+KNOWN = [scipy.stats.uniform(-2, 4), scipy.stats.norm(10, 1.5), scipy.stats.norm(-5, 0.4)]
+SIZE = 4000
+
+
+def net(f):
+    return jnp.array([2 * f[0], 10 + 1.5 * f[1], 0.4 * f[2] - 5 + 0.1 * f[2] ** 2])
+
+
+@pytest.fixture(scope="module")
+def lin():
+    law = nuq.InputLaw(jnp.zeros(3), jnp.array([1.0, 0, 0]), jnp.diag(jnp.array([0.0, 1, 1])))
+    return nuq.linearize(net, law)
+
+
+@pytest.fixture(scope="module")
+def draws():
+    rng = np.random.default_rng(3)
+    return np.stack([law.rvs(SIZE, random_state=rng) for law in KNOWN], axis=1)
+
+
+@pytest.fixture(params=["none", "matplotlib"])
+def backend(request):
+    return request.param
+
+
+def artist(figure, name, output=None):
+    found = figure.viz[name]["values"]
+    return (found if output is None else found.sel(output=output)).item()
+
+
+FIGURES = {
+    "band": lambda lin, draws, **o: plot_output_band(lin, draws, output_names=NAMES, **o),
+    "input": lambda lin, draws, **o: plot_input_samples(lin.input, KEY, **o),
+    "pit": lambda lin, draws, **o: plot_pit(lin, draws, output_names=NAMES, **o),
+    "errors": lambda lin, draws, **o: plot_errors(
+        net, lin, KEY, num_draws=500, output_names=NAMES, **o
+    ),
+    "tails": lambda lin, draws, **o: plot_tails(lin, draws, output_names=NAMES, **o),
+    "sensitivity": lambda lin, draws, **o: plot_sensitivity(lin, output_names=NAMES, **o),
+}
+
+
+@pytest.fixture(params=FIGURES)
+def plot(request):
+    return FIGURES[request.param]
+
+
+def test_matplotlib_figure_is_labelled_within_its_page_and_changes_no_style(
+    lin, draws, plot, tmp_path
+):
+    before = dict(mpl.rcParams)
+    figure = plot(lin, draws, backend="matplotlib", xlabel="time (s)")
+    assert type(figure).__name__ == "PlotCollection"
+    figure.savefig(tmp_path / "figure.png")
+    assert dict(mpl.rcParams) == before
+    fig = figure.get_viz("figure")
+    assert fig.get_size_inches()[0] <= 7.3
+    axes = [axis for axis in fig.axes if axis.axison]
+    assert axes[-1].get_xlabel() == "time (s)"
+    if len(axes) > 1:
+        assert [axis.get_title() for axis in axes] == NAMES
+    boxes = [axis.get_tightbbox() for axis in axes] + [fig.legends[0].get_window_extent()]
+    for j, box in enumerate(boxes):
+        assert box.x0 >= fig.bbox.x0 - 1
+        assert box.x1 <= fig.bbox.x1 + 1
+        assert not any(shrunk(box).overlaps(shrunk(other)) for other in boxes[:j])
+
+
+def shrunk(box):
+    """Allow a pixel: tick marks at the edge of two panels may touch."""
+    return type(box).from_extents(box.x0 + 1, box.y0 + 1, box.x1 - 1, box.y1 - 1)
+
+
+@pytest.mark.parametrize("outputs", [[0], [0, 2], [0, 1, 2]])
+def test_texts_and_legends_stay_inside(lin, draws, outputs):
+    far = draws.copy()
+    far[:1234, 0] = 9.0  # beyond the support of the first output: a second line of text
+    for figure in (
+        plot_pit(lin, far, backend="matplotlib", outputs=outputs),
+        plot_errors(net, lin, KEY, num_draws=500, backend="matplotlib", outputs=outputs),
+        plot_tails(lin, far, backend="matplotlib", outputs=outputs),
+    ):
+        fig = figure.get_viz("figure")
+        fig.canvas.draw()
+        legend = fig.legends[0].get_window_extent()
+        assert fig.bbox.x0 <= legend.x0 < legend.x1 <= fig.bbox.x1
+        for axis in fig.axes:
+            for text in axis.texts:
+                frame, box = axis.get_window_extent(), text.get_window_extent()
+                assert frame.x0 <= box.x0 < box.x1 <= frame.x1
+                assert frame.y0 <= box.y0 < box.y1 <= frame.y1
+
+
+def test_draws_into_a_given_collection_and_leaves_visuals_out(lin, draws, plot):
+    kept = {"legend": False, "ticks": False}
+    first = plot(lin, draws, backend="none", visuals=kept)
+    second = plot(lin, draws, plot_collection=first, visuals=kept)
+    assert second is first
+    assert "legend" not in second.viz.children
+    with pytest.raises(ValueError, match=r"visuals must have keys from .*got lines"):
+        plot(lin, draws, backend="none", visuals={"lines": False})
+
+
+def test_every_visual_can_be_left_out(lin, draws, plot):
+    from nn_uq_dist.plots import _errors, _input_samples, _output_band, _pit, _sensitivity, _tails
+
+    modules = dict(
+        zip(
+            FIGURES,
+            (_output_band, _input_samples, _pit, _errors, _tails, _sensitivity),
+            strict=True,
+        )
+    )
+    name = next(key for key, value in FIGURES.items() if value is plot)
+    nothing = dict.fromkeys(modules[name].VISUALS, False)
+    figure = plot(lin, draws, backend="none", visuals=nothing)
+    assert not figure.viz.children
+
+
+def test_missing_arviz_names_the_extra(lin, draws, plot, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz_plots", None)
+    with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
+        plot(lin, draws)
+
+
+# -- band ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deviation", [False, True])
+def test_bands_are_standard_deviations_about_the_mean(lin, deviation):
+    x = [0.0, 2.0, 3.0]
+    figure = plot_output_band(lin, x=x, deviation=deviation, backend="none")
+    mean = np.array([law.mean() for law in KNOWN])
+    sd = np.array([law.std() for law in KNOWN])
+    shown = 0 * mean if deviation else mean
+    for k in (1, 2, 3):
+        band = artist(figure, f"band_{k}_sd")
+        np.testing.assert_allclose(band["x"], x)
+        np.testing.assert_allclose(band["y_bottom"], shown - k * sd, rtol=1e-5)
+        np.testing.assert_allclose(band["y_top"], shown + k * sd, rtol=1e-5)
+    line = artist(figure, "mean")
+    np.testing.assert_allclose(line["y"], shown, rtol=1e-6)
+    assert "histogram" not in figure.viz.children
+
+
+def test_sideways_shapes_have_the_area_of_their_laws_and_one_scale(lin, draws):
+    figure = plot_output_band(lin, draws, backend="none")
+    for j, law in enumerate(KNOWN):
+        shapes = {}
+        for name in ("density", "histogram"):
+            shape = figure.viz[name]["values"].values[j]
+            shapes[name] = shape
+            assert np.ptp(shape["y_top"]) == 0  # the way back of the outline is a straight line
+            assert shape["x"][0] == shape["x"][-1] == j
+        x, y = shapes["density"]["x"][1:-1] - j, shapes["density"]["y_bottom"][1:-1]
+        assert 0 < x.max() <= 0.42 + 1e-9
+        inside = np.abs(y - law.mean()) < 1.7 * law.std()  # off the ends of the uniform law
+        scale = x[inside] / law.pdf(y[inside])
+        np.testing.assert_allclose(scale, scale[0], rtol=1e-4)
+        # The histogram is on the other side, to the same scale, and holds nearly all draws.
+        x, y = j - shapes["histogram"]["x"][1:-1], shapes["histogram"]["y_bottom"][1:-1]
+        assert x.min() >= 0
+        assert np.trapezoid(x, y) / scale[0] == pytest.approx(1, abs=5e-3)
+
+
+def test_densities_stand_at_the_chosen_outputs(lin, draws, backend):
+    figure = plot_output_band(
+        lin, draws, output_names=NAMES, outputs=["bend", "level"], x=[0, 1, 4], backend=backend
+    )
+    shapes = figure.viz["density"]["values"].values
+    assert len(shapes) == 2
+    if backend == "none":
+        assert [shape["x"][0] for shape in shapes] == [0, 4]
+    many = nuq.LinearizedMarginal(jnp.arange(31.0), jnp.ones((31, 2)))
+    assert plot_output_band(many, backend="none").viz["density"]["values"].size == 8
+
+
+def test_filled_outline_covers_what_it_should(lin, draws):
+    """The polygon with the flat way back fills neither more nor less."""
+    figure = plot_output_band(lin, draws, backend="matplotlib")
+    shape = figure.viz["histogram"]["values"].values[1]
+    vertices = shape.get_paths()[0].vertices
+    x, y = vertices.T
+    area = abs(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y)) / 2  # shoelace formula
+    path = figure.viz["density"]["values"].values[1].get_paths()[0]
+    assert path.contains_point((1.05, 10.0))
+    assert not path.contains_point((0.95, 10.0))
+    assert not path.contains_point((1.3, 14.0))
+    outline = plot_output_band(lin, draws, backend="none").viz["histogram"]["values"].values[1]
+    expected = np.trapezoid(1 - outline["x"], outline["y_bottom"])
+    assert area == pytest.approx(expected, rel=1e-9)
+
+
+# -- input -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("law", "half", "entry"),
+    [
+        (dist.Uniform(jnp.array([0.0, 4.0]), jnp.array([1.0, 8.0])).to_event(1), [0.5, 2], "range"),
+        (dist.Normal(jnp.zeros(2), jnp.array([1.0, 2.0])).to_event(1), [3, 6], "±3 sd"),
+        (
+            nuq.InputLaw(jnp.zeros(2), jnp.ones(2), jnp.array([[3.0, 0], [3.0, 4.0]])),
+            [10, 16],
+            "box ±3 sd of the Gaussian part",
+        ),
+    ],
+)
+def test_input_range_and_samples(law, half, entry, backend):
+    figure = plot_input_samples(law, KEY, num_samples=7, x=[1.0, 3.0], backend=backend)
+    law = nuq.InputLaw.from_distribution(law)
+    if backend == "matplotlib":
+        legend = figure.get_viz("figure").legends[0].get_texts()
+        assert [text.get_text() for text in legend] == [entry, "7 samples", "mean"]
+        segments = artist(figure, "samples").get_segments()
+        np.testing.assert_allclose([s[:, 1] for s in segments], law.sample(KEY, (7,)), rtol=1e-6)
+        return
+    band = artist(figure, "range")
+    np.testing.assert_allclose(band["y_top"] - band["y_bottom"], 2 * np.array(half))
+    np.testing.assert_allclose(band["x"], [1, 3])
+    shifted = artist(
+        plot_input_samples(law, KEY, deviation=True, backend="none"), "range"
+    )  # fmt: skip
+    np.testing.assert_allclose(shifted["y_top"], half)
+
+
+# -- PIT -------------------------------------------------------------------------------------------
+
+
+def test_difference_and_band_against_scipy(lin, draws):
+    figure = plot_pit(lin, draws, output_names=NAMES, coverage=0.9, backend="none")
+    for j, (name, law) in enumerate(zip(NAMES, KNOWN, strict=True)):
+        band = artist(figure, "band", name)
+        np.testing.assert_allclose(band["y_top"], np.sqrt(np.log(20) / (2 * SIZE)), rtol=1e-12)
+        np.testing.assert_allclose(band["y_bottom"], -band["y_top"])
+        test = scipy.stats.ks_1samp(draws[:, j], law.cdf)
+        peak = artist(figure, "largest", name)
+        assert abs(peak["y"].item()) == pytest.approx(test.statistic, abs=3e-6)
+        at = law.cdf(test.statistic_location)
+        assert peak["x"].item() == pytest.approx(at, abs=3e-6)
+        line = artist(figure, "difference", name)
+        u = np.sort(law.cdf(draws[:, j]))
+        # The curve passes both ends of a jump, and float32 may round a draw past its neighbor.
+        x, y = np.asarray(line["x"]), np.asarray(line["y"])
+        expected = np.searchsorted(u, x, side="right") / SIZE - x
+        assert np.abs(y - expected).max() < 2.01 / SIZE
+
+
+def test_draws_outside_the_support_are_counted(lin, draws):
+    far = draws.copy()
+    far[:13, 0] = [-2.5, 2.5] * 6 + [1e30]
+    far[20:22, 0] = np.nan
+    with pytest.warns(RuntimeWarning, match="level: 2"):
+        figure = plot_pit(lin, far, output_names=NAMES, backend="none")
+    text = artist(figure, "text", "level")["string"]
+    assert text.endswith("\noutside the support: 13")
+    assert "outside" not in artist(figure, "text", "slope")["string"]
+
+
+def test_right_laws_leave_the_band_as_often_as_stated():
+    """500 samples of 1000: the chance to leave is 0.05 at most, and 0.048 by Kolmogorov's law."""
+    rng = np.random.default_rng(11)
+    level = dkw_half_width(1000, 0.95)
+    samples = np.sort(rng.uniform(size=(500, 1000)), axis=1)
+    left = sum(abs(ecdf_difference(u)[1][1]) > level for u in samples)
+    chance = scipy.stats.kstwo(1000).sf(level)
+    assert 0.045 < chance <= 0.05
+    # Two-sided error rate 2e-3.
+    assert scipy.stats.binom.ppf(1e-3, 500, chance) <= left
+    assert left <= scipy.stats.binom.ppf(1 - 1e-3, 500, chance)
+
+
+@given(st.integers(100, 3000), st.integers(0, 2**31))
+def test_thinned_curve_keeps_the_largest_difference(count, seed):
+    u = np.sort(np.random.default_rng(seed).beta(1.1, 0.9, count))
+    curve, peak = ecdf_difference(u)
+    exact = scipy.stats.ks_1samp(u, scipy.stats.uniform.cdf).statistic
+    assert abs(peak[1]) == pytest.approx(exact, abs=1e-12)
+    assert np.abs(curve[1]).max() == abs(peak[1])
+    assert curve.shape[1] <= 2 * 1001 + 2
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def test_errors_are_those_of_the_network(lin):
+    figure = plot_errors(net, lin, KEY, num_draws=3000, output_names=NAMES, backend="none")
+    inputs = np.asarray(lin.input.sample(KEY, (3000,)), np.float64)
+    error = 0.1 * inputs[:, 2] ** 2 / 0.4  # in sd of the linearized output
+    line = artist(figure, "mean", "bend")
+    np.testing.assert_allclose(line["x"], error.mean(), rtol=1e-4)
+    central = artist(figure, "range", "bend")
+    np.testing.assert_allclose(central["x"], np.quantile(error, [0.005, 0.995]), atol=1e-5)
+    text = artist(figure, "text", "bend")["string"]
+    assert text.startswith(f"mean {error.mean():.2f}, sd {error.std():.2f}\n99%: ")
+    bars = artist(figure, "histogram", "bend")
+    width = np.asarray(bars["r_e"]) - np.asarray(bars["l_e"])
+    assert np.sum(width * np.asarray(bars["y"])) == pytest.approx(0.998, abs=1.5e-3)
+    # Without an error there is a panel all the same.
+    assert artist(figure, "text", "level")["string"] == "mean 0.00, sd 0.00\n99%: 0.00 to 0.00"
+
+
+# -- tails -----------------------------------------------------------------------------------------
+
+
+def test_tails_against_scipy(lin, draws):
+    figure = plot_tails(lin, draws, output_names=NAMES, coverage=0.99, backend="none")
+    for j, (name, law) in enumerate(zip(NAMES, KNOWN, strict=True)):
+        line = artist(figure, "analytic", name)
+        at = law.mean() + law.std() * np.asarray(line["x"])
+        inside = np.asarray(line["x"]) < 1.73
+        np.testing.assert_allclose(
+            np.asarray(line["y"])[inside], law.logsf(at)[inside] / np.log(10), atol=2e-4
+        )
+        for side, sign in (("upper", 1), ("lower", -1)):
+            points, bars = artist(figure, side, name), artist(figure, f"{side}_interval", name)
+            x, y = np.asarray(points["x"]), np.asarray(points["y"])
+            ends = np.asarray(bars["y"]).reshape(-1, 3)
+            np.testing.assert_array_equal(np.asarray(bars["x"]).reshape(-1, 3)[:, 0], x)
+            for k in range(x.size):
+                # The points of the two tails stand a little apart; the count is between them.
+                shift = -0.006 * sign * np.max(np.asarray(line["x"]))
+                distance = (x[k] - shift) * law.std()
+                count = int(np.sum(sign * (draws[:, j] - law.mean()) > distance))
+                interval = scipy.stats.binomtest(count, SIZE).proportion_ci(0.99, "exact")
+                assert ends[k, 1] == pytest.approx(np.log10(interval.high), abs=1e-9)
+                if count == 0:
+                    assert np.isnan(y[k])
+                    continue
+                assert y[k] == pytest.approx(np.log10(count / SIZE), abs=1e-9)
+                floor = np.log10(0.3 / SIZE) - 1
+                assert ends[k, 0] == pytest.approx(max(np.log10(interval.low), floor), abs=1e-9)
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1), st.floats(0.5, 0.999))
+def test_clopper_pearson_against_scipy(total, fraction, coverage):
+    count = round(fraction * total)
+    low, high = clopper_pearson(np.array([count]), total, coverage)
+    expected = scipy.stats.binomtest(count, total).proportion_ci(coverage, "exact")
+    np.testing.assert_allclose([low[0], high[0]], expected, rtol=1e-8, atol=1e-12)
+
+
+# -- sensitivity -----------------------------------------------------------------------------------
+
+
+def test_cells_and_values_are_the_indices(backend):
+    jacobian = [[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 1.0]]
+    lin = nuq.Linearization(jnp.zeros(3), jacobian, nuq.InputLaw(jnp.zeros(3), 1.0))
+    figure = plot_sensitivity(lin, output_names=NAMES, backend=backend)
+    texts = figure.viz["values"]["values"].values
+    if backend == "matplotlib":
+        assert [text.get_text() for text in texts] == ["10", "90", "0", "90", "0", "10"]
+        axis = figure.get_viz("figure").axes[0]
+        # Row by row from the top.
+        assert [text.get_position() for text in texts][:4] == [(0, 2), (1, 2), (2, 2), (0, 0)]
+        labels = dict(zip(axis.get_yticks(), axis.get_yticklabels(), strict=True))
+        assert labels[2].get_text() == "level"
+        assert axis.get_title() == "share of the variance of each output (%)"
+        # The cells of 90% have the darkest shade, and only they.
+        path = figure.viz["cells"]["values"].values[-1].get_paths()[0]
+        assert mpl.colors.to_hex(figure.viz["cells"]["values"].values[-1].get_facecolor()[0]) == (
+            SHADES[-1].lower()
+        )
+        inside = [(c, r) for c in range(3) for r in range(3) if path.contains_point((c, r))]
+        assert inside == [(0, 0), (1, 2)]
+        return
+    assert artist(figure, "unknown")["string"] == "constant"
+
+
+def test_correlated_inputs_are_announced():
+    factor = jnp.array([[1.0, 0.0], [0.8, 0.6]])
+    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.InputLaw(jnp.zeros(2), scale_tril=factor))
+    figure = plot_sensitivity(lin, backend="matplotlib")
+    assert "need not sum to 100" in figure.get_viz("figure").axes[0].get_title()
+
+
+@pytest.mark.parametrize("size", [1, 3, 31])
+def test_every_cell_is_filled_once(size):
+    rng = np.random.default_rng(size)
+    jacobian = rng.standard_normal((size, size)) ** 3
+    lin = nuq.Linearization(jnp.zeros(size), jacobian, nuq.InputLaw(jnp.zeros(size), 1.0))
+    figure = plot_sensitivity(lin, backend="matplotlib")
+    shades = figure.viz["cells"]["values"].values
+    indices = jacobian**2 / np.sum(jacobian**2, axis=1, keepdims=True)
+    limits = class_limits(indices)
+    for c in range(size):
+        for r in range(size):
+            holders = [
+                k
+                for k, s in enumerate(shades)
+                if s.get_paths()[0].contains_point((c, size - 1 - r))
+            ]
+            assert len(holders) == 1
+    # Darker classes hold larger indices.
+    counts = np.histogram(indices, limits)[0]
+    filled = [len(s.get_paths()[0].vertices) for s in shades]
+    assert len(filled) == np.count_nonzero(counts)
+
+
+@given(st.floats(1e-3, 1.0))
+def test_class_limits_are_few_and_reach_the_largest(largest):
+    limits = class_limits(np.array([[largest]]))
+    assert limits[0] == 0
+    assert 4 <= limits.size - 1 <= len(SHADES)
+    assert limits[-2] < largest <= limits[-1] * (1 + 1e-6)
+
+
+# -- wrong arguments -------------------------------------------------------------------------------
+
+BATCHED = nuq.Linearization(jnp.zeros((2, 3)), jnp.ones((3, 3)), nuq.InputLaw(jnp.zeros(3), 1.0))
+WRONG = [
+    (plot_pit, {"coverage": 1.0}, ValueError, "coverage must lie between 0 and 1, got 1.0"),
+    (plot_pit, {"draws": np.zeros((200, 2))}, ValueError, r"\(n, 3\), got \(200, 2\)"),
+    (plot_pit, {"outputs": ["x"]}, ValueError, "must name outputs, got 'x'"),
+    (plot_tails, {"coverage": 0}, ValueError, "coverage must lie between 0 and 1"),
+    (plot_tails, {"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
+    (plot_output_band, {"x": [0, 1]}, ValueError, r"shape \(3,\), got shape \(2,\)"),
+    (plot_output_band, {"x": [0, 2, 1]}, ValueError, "finite and ascending"),
+    (plot_output_band, {"x": ["a", "b", "c"]}, TypeError, "x must be real numbers"),
+    (plot_output_band, {"num_bins": 0}, ValueError, "positive integer, got 0"),
+]
+
+
+@pytest.mark.parametrize(("plot", "wrong", "error", "message"), WRONG)
+def test_wrong_arguments_are_named(lin, draws, plot, wrong, error, message):
+    with pytest.raises(error, match=message):
+        plot(**{"marginals": lin, "draws": draws, "backend": "none"} | wrong)
+
+
+def test_wrong_laws_and_networks_are_named(lin):
+    one = nuq.LinearizedMarginal(jnp.zeros(1), jnp.ones((1, 2)))
+    with pytest.raises(ValueError, match="two or more outputs, got 1"):
+        plot_output_band(one, backend="none")
+    with pytest.raises(ValueError, match=r"no batch shape, got \(2,\)"):
+        plot_sensitivity(BATCHED, backend="none")
+    with pytest.raises(ValueError, match=r"no batch shape, got \(2,\)"):
+        plot_errors(net, BATCHED, KEY, backend="none")
+    with pytest.raises(ValueError, match=r"no batch shape, got \(2,\)"):
+        plot_input_samples(BATCHED.input.expand((2,)), KEY, backend="none")
+    with pytest.raises(ValueError, match="3 outputs of linearization, got 2"):
+        plot_errors(lambda f: f[:2], lin, KEY, backend="none")
+    with pytest.raises(ValueError, match="num_draws must be at least 100, got 99"):
+        plot_errors(net, lin, KEY, num_draws=99, backend="none")
+    with pytest.raises(TypeError, match="linearization must be a Linearization, got LinearizedM"):
+        plot_sensitivity(one, backend="none")
+    with pytest.raises(ValueError, match="one name per input, 3, got 1"):
+        plot_input_samples(lin.input, KEY, input_names=["a"], backend="none")
+    with pytest.raises(TypeError, match="key must be a JAX random key"):
+        plot_input_samples(lin.input, 0, backend="none")
+
+
+def test_too_few_finite_draws_are_named(lin, draws):
+    sparse = draws[:150].copy()
+    sparse[:60, 1] = np.inf
+    for plot in (plot_pit, plot_tails):
+        with (
+            pytest.warns(RuntimeWarning, match="slope: 60"),
+            pytest.raises(ValueError, match="100 finite draws, got slope: 90"),
+        ):
+            plot(lin, sparse, output_names=NAMES, backend="none")
