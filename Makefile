@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # every target installs into the same virtual environment
-.PHONY: environment help demo test lint typecheck bench docs wheel constraints clean
+.PHONY: environment help demo test testall lint typecheck bench docs wheel constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,6 +17,7 @@ SETUP := Makefile pyproject.toml constraints.txt
 PYTHON ?=
 DEMO_ARGS ?=
 PYTEST_ARGS ?= -n 2
+FAST := -m 'not slow'
 BENCH ?= $(sort $(basename $(notdir $(wildcard tests/benchmarks/bench_*.py))))
 
 # Everything that the tools write stays in the repository.
@@ -36,7 +37,12 @@ demo: $(STAMPS)/demo ## run the main example (DEMO_ARGS="--beta 0.5" passes argu
 # benchmarks: they time compilation.
 test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.05
-test: $(STAMPS)/tests ## run all tests, doctests and the README's code (PYTEST_ARGS="-k name")
+test: $(STAMPS)/tests ## run the tests, doctests and the README's code in 10 minutes (PYTEST_ARGS="-k name")
+	@$(BIN)/python -m pytest $(FAST) $(PYTEST_ARGS)
+
+testall: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
+testall: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.05
+testall: $(STAMPS)/tests ## run the slow tests too (3 minutes more)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint ## check style and format

@@ -7,6 +7,8 @@ import pytest
 
 from nn_uq_dist import GaussianCopulaJoint, InputLaw, JointCorrelation, Linearization
 
+pytestmark = pytest.mark.slow
+
 KEY = jax.random.key(2)
 SIZE = 31
 # Both methods and both precisions, without the cost of compiling four times.

@@ -21,6 +21,8 @@ from nn_uq_dist.plots._law_regions import (
 from nn_uq_dist.plots._regions import kernel_region
 from nn_uq_dist.plots._three_point import plot_three_point
 
+pytestmark = pytest.mark.slow
+
 MASSES = (0.5, 0.9, 0.99)
 NAMES = ["level", "slope", "bend", "twist"]
 NUM_DRAWS = 20_000

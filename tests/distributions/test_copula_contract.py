@@ -20,6 +20,8 @@ from nn_uq_dist import (
     LinearizedMarginal,
 )
 
+pytestmark = pytest.mark.slow
+
 KEY = jax.random.key(3)
 WEIGHTS = np.array([[0.7, -0.4], [0.3, 0.5]])
 LOC = np.array([0.2, -0.3])

@@ -15,6 +15,8 @@ from numpyro.infer.reparam import TransformReparam
 
 from nn_uq_dist import GaussianCopulaJoint, LinearizedMarginal, NormalScoreTransform
 
+pytestmark = pytest.mark.slow
+
 KEY = jax.random.key(0)
 WEIGHTS = np.array([[1.0, 0.5], [0.7, 0.4]], np.float32)
 REACH = np.abs(WEIGHTS).sum(-1)

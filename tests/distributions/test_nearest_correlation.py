@@ -12,6 +12,8 @@ from statsmodels.stats.correlation_tools import corr_clipped
 
 from nn_uq_dist.distributions._nearest_correlation import nearest_correlation
 
+pytestmark = pytest.mark.slow
+
 FLOOR = 1e-4
 EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
 
