@@ -158,15 +158,6 @@ def joint_density_grid(
         points, or a bad `noise_scale`; if the outputs are linearly dependent, so that there is no
         joint density; or if the law is narrower than 2 cells (standard deviation) in some
         direction: strong correlation needs more points.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp
-    >>> from nn_uq_dist import InputLaw, Linearization
-    >>> lin = Linearization(jnp.zeros(2), [[1.0, 1.0], [1.0, -1.0]], InputLaw(jnp.zeros(2), 1.0))
-    >>> grid = lin.joint_density_grid()  # uniform on a square of area 8
-    >>> round(float(grid.density.max()), 4)
-    0.125
     """
     if not _checks.is_concrete(linearization, noise_scale):
         raise TypeError(
