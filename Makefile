@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # every target installs into the same virtual environment
-.PHONY: environment help demo test testall lint typecheck bench docs wheel constraints clean
+.PHONY: environment help demo test testall lint typecheck bench docs gallery wheel constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -58,6 +58,9 @@ bench: $(STAMPS)/bench ## run the benchmarks (BENCH=bench_name for one)
 docs: $(STAMPS)/docs ## build the documentation in docs/_build
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
 	@echo "documentation: docs/_build/index.html"
+
+gallery: $(STAMPS)/demo ## make the pictures and tables of the gallery page anew
+	@$(BIN)/python docs/gallery/make_gallery.py
 
 wheel: $(STAMPS)/base ## build the wheel in dist
 	@$(PIP) wheel -qq --no-deps --no-build-isolation --wheel-dir dist .

@@ -2,18 +2,17 @@
 
 import sys
 
-import arviz_plots
-import arviz_stats
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-import xarray
 
 from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization
 from nn_uq_dist.diagnostics._datatree import to_datatree
 from nn_uq_dist.distributions import LinearizedMarginal
+
+pytestmark = pytest.mark.viz
 
 NAMES = ["level", "slope", "bend"]
 JACOBIAN = np.array([[2.0, 0.0], [1.5, 0.5], [0.3, 0.3]])
@@ -160,12 +159,17 @@ def test_analytic_draws_come_in_blocks(lin, draws, monkeypatch):
 
 
 def test_tree_survives_netcdf(tree, tmp_path):
+    import xarray
+
     tree.to_netcdf(tmp_path / "tree.nc")
     with xarray.open_datatree(tmp_path / "tree.nc") as loaded:
         xarray.testing.assert_identical(loaded.load(), tree)
 
 
 def test_arviz_accepts_the_tree(tree, draws):
+    import arviz_plots
+    import arviz_stats
+
     table = arviz_stats.summary(tree, group="monte_carlo", kind="all", round_to="none")
     np.testing.assert_allclose(table["mean"], draws[:5_000].mean(axis=0), rtol=1e-9)
     assert np.isfinite(table["r_hat"].astype(float)).all()

@@ -33,10 +33,14 @@ def public_objects():
     ]
 
 
+def needs_viz(name):
+    return name.startswith((f"{PACKAGE}.diagnostics.", f"{PACKAGE}.plots."))
+
+
 def examples():
     finder = doctest.DocTestFinder(exclude_empty=True)
     return [
-        pytest.param(test, id=test.name)
+        pytest.param(test, id=test.name, marks=pytest.mark.viz if needs_viz(test.name) else ())
         for module in modules()
         for test in finder.find(module)
         if test.examples

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.viz
+
 FOLDER = Path(__file__).parent.parent / "examples"
 
 

@@ -8,6 +8,8 @@ import pytest
 from nn_uq_dist import InputLaw, Linearization
 from nn_uq_dist.diagnostics._flags import flag_outputs, standard_deviations
 
+pytestmark = pytest.mark.viz
+
 BOX = InputLaw(np.zeros(2), 1.0)
 
 

@@ -229,6 +229,11 @@ def test_calibration_agrees_with_scipy(lin, summary_of_exact, exact_draws):
     np.testing.assert_allclose(
         table["sd"], [*white.std(axis=0, ddof=1), radius.std(ddof=1) / 3], atol=2e-3
     )
+    # The draws are exact linear ones, as those of `copula_ks`: both show the copula alone, within
+    # the sampling error of 1.6 / sqrt(n) at most (0.5%).
+    floors = table["noise_floor"] + table["copula_noise_floor"]
+    assert (abs(table["ks"] - table["copula_ks"]) < 2 * floors).all()
+    assert not (table["dominates"] == "linearization").any()
 
 
 def test_exact_linear_draws_have_no_linearization_error(summary_of_exact):
@@ -250,7 +255,7 @@ def test_verdict_names_the_linearization():
     summary = joint_summary(found, draws, jax.random.key(1), max_points=1_000)
     uncalibrated = summary.calibration["ks"]["radius"] > 0.1
     assert summary.verdict.startswith("the linearization dominates")
-    assert ("not calibrated" in summary.verdict) == uncalibrated
+    assert ("not calibrated, by the linearization" in summary.verdict) == uncalibrated
     assert summary.energy.loc[["linearization", "total"], "counts"].all()
     assert 0 < summary.outside_support < 1
 
@@ -261,6 +266,7 @@ def test_verdict_names_the_copula():
     draws = np.asarray(lin.sample(jax.random.key(0), (8_000,)))
     summary = joint_summary(lin, draws, jax.random.key(1), max_points=2_000)
     assert summary.verdict.startswith("the copula dominates")
+    assert summary.calibration.loc["radius", "dominates"] == "copula"
 
 
 def test_rows_that_are_not_finite_are_counted_and_left_out(lin, exact_draws):

@@ -4,16 +4,16 @@ import sys
 
 import jax
 import jax.numpy as jnp
-import matplotlib as mpl
 import numpy as np
 import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib import colors
 
 from nn_uq_dist.distributions import LinearizedMarginal
-from nn_uq_dist.plots import _common, plot_marginals
+from nn_uq_dist.plots import _ticks, plot_marginals
+
+pytestmark = pytest.mark.viz
 
 NAMES = ["level", "slope", "bend"]
 
@@ -30,7 +30,7 @@ def draws(law):
 
 
 def artist(figure, name, output):
-    return figure.viz[name]["marginal"].sel(output=output).item()
+    return figure.viz[name]["values"].sel(output=output).item()
 
 
 def test_density_is_that_of_the_law(law, draws):
@@ -72,12 +72,10 @@ def test_bands_are_standard_deviations_about_the_mean(law):
     sd = np.sqrt(2 * 0.3**2 / 3)
     for k in (1, 2):
         band = artist(figure, f"band_{k}_sd", "bend")
-        np.testing.assert_allclose(
-            [band["xmin"], band["xmax"]], [-5 - k * sd, -5 + k * sd], rtol=1e-5
-        )
+        np.testing.assert_allclose(band["x"], [-5 - k * sd, -5 + k * sd], rtol=1e-5)
     # Three standard deviations lie beyond the support and are cut at the panel.
     band = artist(figure, "band_3_sd", "bend")
-    assert -5 - 3 * sd < band["xmin"] < -5.6
+    assert -5 - 3 * sd < band["x"][0] < -5.6
     line = artist(figure, "mean", "slope")
     np.testing.assert_allclose(line["x"], [10, 10])
 
@@ -96,7 +94,7 @@ def test_bands_are_standard_deviations_about_the_mean(law):
 def test_any_subset_of_outputs(law, draws, backend, outputs, expected):
     figure = plot_marginals(law, draws, outputs=outputs, output_names=NAMES, backend=backend)
     assert type(figure).__name__ == "PlotCollection"
-    assert figure.viz["density"]["marginal"].output.values.tolist() == expected
+    assert figure.viz["density"]["values"].output.values.tolist() == expected
     everything = plot_marginals(law, draws, output_names=NAMES, backend="none")
     if backend == "none":
         for name in expected:
@@ -106,6 +104,8 @@ def test_any_subset_of_outputs(law, draws, backend, outputs, expected):
 
 
 def test_matplotlib_figure_is_labelled_and_changes_no_style(law, draws, tmp_path):
+    import matplotlib as mpl
+
     before = dict(mpl.rcParams)
     figure = plot_marginals(
         law, draws, output_names=NAMES, xlabel="height (m)", col_wrap=2, backend="matplotlib"
@@ -135,6 +135,16 @@ def test_nothing_overlaps_or_leaves_the_figure():
         assert not any(shrunk(box).overlaps(shrunk(other)) for other in boxes[:j])
 
 
+def test_rows_are_equally_far_apart_though_the_last_is_not_full():
+    law = LinearizedMarginal(20 + jnp.arange(12.0), 0.1 * jnp.ones((12, 5)))
+    figure = plot_marginals(law, xlabel="height (m)", outputs=range(10), backend="matplotlib")
+    fig = figure.get_viz("figure")
+    fig.canvas.draw()
+    bottoms = sorted({round(axis.get_position().y0, 6) for axis in fig.axes})
+    assert len(bottoms) == 4
+    np.testing.assert_allclose(np.diff(bottoms), np.diff(bottoms)[0], atol=1e-5)
+
+
 def shrunk(box):
     """Allow a pixel: tick marks at the edge of two panels may touch."""
     return type(box).from_extents(box.x0 + 1, box.y0 + 1, box.x1 - 1, box.y1 - 1)
@@ -149,6 +159,8 @@ def test_visuals_are_switched_off_and_styled(law, draws):
     )
     assert "band_1_sd" not in figure.viz.children
     assert not figure.get_viz("figure").legends
+    from matplotlib import colors
+
     assert colors.to_hex(artist(figure, "density", "y[0]").get_color()) == "#000000"
     assert "mean" in figure.viz.children
 
@@ -196,7 +208,14 @@ def test_missing_arviz_names_the_extra(law, monkeypatch):
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_ticks_are_few_round_and_inside(low, width):
-    ticks = _common.nice_ticks(low, low + width)
+    ticks = _ticks.nice_ticks(low, low + width)
     assert 1 <= len(ticks) <= 4
     slack = 1e-9 * (abs(low) + width)
     assert low - slack <= ticks[0] <= ticks[-1] <= low + width + slack
+    assert not any(np.signbit(tick) for tick in ticks if tick == 0)
+
+
+def test_zero_has_no_sign():
+    values, labels = _ticks.ticks(-0.3, 0.9)
+    assert labels[values.index(0)] == "0.00"[: len(labels[0])]
+    assert _ticks.tick_labels([-0.0, 0.25]) == ["0.00", "0.25"]

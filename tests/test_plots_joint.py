@@ -2,11 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-import matplotlib as mpl
 import numpy as np
 import pytest
 import scipy.stats
-from matplotlib.path import Path
 
 from nn_uq_dist import InputLaw, Linearization
 from nn_uq_dist.plots._correlation import plot_correlation
@@ -21,7 +19,7 @@ from nn_uq_dist.plots._law_regions import (
 from nn_uq_dist.plots._regions import kernel_region
 from nn_uq_dist.plots._three_point import plot_three_point
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
 MASSES = (0.5, 0.9, 0.99)
 NAMES = ["level", "slope", "bend", "twist"]
@@ -49,6 +47,8 @@ def normal(correlation, sd=(1.0, 1.0, 1.0)):
 
 def inside(points, lines):
     """Fraction of the points within closed lines, given as NaN-separated x and y."""
+    from matplotlib.path import Path
+
     x, y = lines
     pieces = np.split(np.stack([x, y], axis=1), np.flatnonzero(np.isnan(x)))
     crossings = [Path(p[~np.isnan(p[:, 0])]).contains_points(points) for p in pieces]
@@ -193,6 +193,8 @@ def test_diagonal_shows_the_marginals(boxed, draws):
 
 @pytest.mark.parametrize("law", ["copula", "linear"])
 def test_corner_in_matplotlib_is_labelled_and_changes_no_style(boxed, draws, law, tmp_path):
+    import matplotlib as mpl
+
     before = dict(mpl.rcParams)
     figure = plot_joint(
         boxed, draws, outputs=["bend", 0, 1], output_names=NAMES, law=law, unit="m",
@@ -265,6 +267,8 @@ def test_correlation_cells(boxed, draws, law):
 
 
 def test_correlation_in_matplotlib(boxed, draws, tmp_path):
+    import matplotlib as mpl
+
     before = dict(mpl.rcParams)
     figure = plot_correlation(boxed, draws, output_names=NAMES, backend="matplotlib")
     figure.savefig(tmp_path / "correlation.png")
@@ -295,6 +299,8 @@ def test_many_outputs_and_constant_ones():
 
 @pytest.mark.parametrize("law", ["copula", "linear"])
 def test_three_points(boxed, draws, law, tmp_path):
+    import matplotlib as mpl
+
     before = dict(mpl.rcParams)
     figure = plot_three_point(
         boxed, draws, ["slope", 0, "bend"], output_names=NAMES, law=law, unit="m",
@@ -458,7 +464,7 @@ def test_dependent_outputs_have_a_copula_figure():
     ("arguments", "error", "message"),
     [
         ({"outputs": [0]}, ValueError, "outputs must name at least 2 outputs, got 1"),
-        ({"law": "nataf"}, ValueError, "law must be 'linear' or 'copula', got 'nataf'"),
+        ({"law": "nataf"}, ValueError, "law must be 'copula' or 'linear', got 'nataf'"),
         ({"backend": "plotly"}, ValueError, "backend must be 'matplotlib' or 'none' for heat maps"),
         ({"draws": np.zeros((99, 4))}, ValueError, "draws must hold at least 100 rows, got 99"),
         ({"output_names": ["a"]}, ValueError, "output_names must hold one name per output, 4"),

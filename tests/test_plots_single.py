@@ -4,7 +4,6 @@ import sys
 
 import jax
 import jax.numpy as jnp
-import matplotlib as mpl
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -19,6 +18,8 @@ from nn_uq_dist.plots._output_band import plot_output_band
 from nn_uq_dist.plots._pit import dkw_half_width, ecdf_difference, plot_pit
 from nn_uq_dist.plots._sensitivity import SHADES, class_limits, plot_sensitivity
 from nn_uq_dist.plots._tails import clopper_pearson, plot_tails
+
+pytestmark = pytest.mark.viz
 
 NAMES = ["level", "slope", "bend"]
 KEY = jax.random.key(0)
@@ -73,6 +74,8 @@ def plot(request):
 def test_matplotlib_figure_is_labelled_within_its_page_and_changes_no_style(
     lin, draws, plot, tmp_path
 ):
+    import matplotlib as mpl
+
     before = dict(mpl.rcParams)
     figure = plot(lin, draws, backend="matplotlib", xlabel="time (s)")
     assert type(figure).__name__ == "PlotCollection"
@@ -382,8 +385,10 @@ def test_cells_and_values_are_the_indices(backend):
         assert labels[2].get_text() == "level"
         assert axis.get_title() == "share of the variance of each output (%)"
         # The cells of 90% have the darkest shade, and only they.
+        from matplotlib import colors
+
         path = figure.viz["cells"]["values"].values[-1].get_paths()[0]
-        assert mpl.colors.to_hex(figure.viz["cells"]["values"].values[-1].get_facecolor()[0]) == (
+        assert colors.to_hex(figure.viz["cells"]["values"].values[-1].get_facecolor()[0]) == (
             SHADES[-1].lower()
         )
         inside = [(c, r) for c in range(3) for r in range(3) if path.contains_point((c, r))]

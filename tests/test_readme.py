@@ -1,9 +1,15 @@
-"""The Python code in the README runs as it stands, block after block, without a warning."""
+"""The Python code in the README and the docs runs as it stands, without a warning."""
 
 import re
 from pathlib import Path
 
-README = Path(__file__).parents[1] / "README.md"
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = sorted(
+    path for path in (ROOT / "docs").glob("*.md") if "```python\n" in path.read_text("utf-8")
+)
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -18,10 +24,22 @@ def test_python_blocks_are_found_with_their_line_numbers():
     assert list(python_blocks(text)) == ["\n\na = 1\n", "\n" * 8 + "b = 2\n"]
 
 
-def test_readme_code_runs(tmp_path, monkeypatch):
-    blocks = list(python_blocks(README.read_text(encoding="utf-8")))
-    assert blocks, "README.md has no ```python block"
-    monkeypatch.chdir(tmp_path)  # figures that the README saves
+def run_blocks(page, folder, monkeypatch):
+    blocks = list(python_blocks(page.read_text(encoding="utf-8")))
+    assert blocks, f"{page.name} has no ```python block"
+    monkeypatch.chdir(folder)  # figures that the page saves
     namespace = {"__name__": "__main__"}
     for block in blocks:
-        exec(compile(block, str(README), "exec"), namespace)  # noqa: S102
+        exec(compile(block, str(page), "exec"), namespace)  # noqa: S102
+
+
+@pytest.mark.viz
+def test_readme_code_runs(tmp_path, monkeypatch):
+    run_blocks(README, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.viz
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_of_the_docs_runs(page, tmp_path, monkeypatch):
+    run_blocks(page, tmp_path, monkeypatch)

@@ -9,6 +9,8 @@ import scipy.stats
 from nn_uq_dist import InputLaw, Linearization
 from nn_uq_dist.diagnostics._sensitivity import _estimated_variance, sensitivity
 
+pytestmark = pytest.mark.viz
+
 JACOBIAN = np.array([[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]])
 TRIL = np.array([[0.5, 0.0, 0.0], [0.4, 0.3, 0.0], [-0.3, 0.2, 0.6]])
 LAWS = {

@@ -5,14 +5,18 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.optimize
 import scipy.stats
 
+from nn_uq_dist.diagnostics import JointSummary, summary
 from nn_uq_dist.diagnostics import _statistics as statistics
-from nn_uq_dist.diagnostics import summary
 from nn_uq_dist.diagnostics._quantiles import quantiles_of_symmetric_laws
 from nn_uq_dist.distributions import LinearizedMarginal
+from nn_uq_dist.plots._pit import dkw_half_width
+
+pytestmark = pytest.mark.viz
 
 MOMENTS = ("mean", "sd", "skewness", "excess_kurtosis")
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -119,41 +123,6 @@ def test_constant_sample_has_no_shape():
     assert found["mean"].standard_error == found["sd"].value == 0
     assert np.isnan(found["skewness"].value)
     assert np.isnan(found["excess_kurtosis"].standard_error)
-
-
-@pytest.mark.parametrize("sizes", [(1, 2, 100), (2_048, 2_049, 5_000), (100_000, 300_000)])
-@pytest.mark.parametrize("scale", [1.0, 1.05, 3.0])
-def test_kolmogorov_distance_is_exact(sizes, scale):
-    samples = [sample(scipy.stats.norm(0, scale), n, seed=n) for n in sizes]
-    samples.append(np.round(samples[-1], 1))  # ties
-    found = statistics.kolmogorov_distances(samples, scipy.stats.norm.cdf)
-    expected = [scipy.stats.kstest(x, "norm").statistic for x in samples]
-    np.testing.assert_allclose([e.value for e in found], expected, rtol=0, atol=1e-15)
-
-
-def test_kolmogorov_distance_looks_at_few_draws():
-    shapes = []
-
-    def cdf(x):
-        shapes.append(x.shape)
-        return scipy.stats.norm.cdf(x)
-
-    statistics.kolmogorov_distances([sample(scipy.stats.norm, 1_000_000)] * 3, cdf)
-    assert set(shapes) == {(2_048, 3)}
-    assert len(shapes) < 20
-
-
-def test_kolmogorov_distance_of_an_invalid_law_is_nan():
-    found = statistics.kolmogorov_distances([np.arange(5_000.0)], lambda x: np.nan * x)
-    assert np.isnan(found[0].value)
-    assert np.isnan(found[0].standard_error)
-
-
-def test_kolmogorov_standard_error_is_calibrated():
-    law = scipy.stats.norm(0.3, 1)  # where the distance is attained, at 0.15, is the same always
-    found = statistics.kolmogorov_distances(sample(law, (1_000, 4_000)), scipy.stats.norm.cdf)
-    values, errors = np.array(found).T
-    np.testing.assert_allclose(np.std(values) / np.mean(errors), 1, atol=0.1)
 
 
 @pytest.mark.parametrize("points", [16, 300, 2_048])
@@ -279,6 +248,24 @@ def test_summary_agrees_with_known_laws(precision, weights, scale, cdf, ppf, sd,
     # A draw or two may lie between an edge and the edge as rounded.
     np.testing.assert_allclose(table["total_variation", "monte_carlo"], exact, atol=2e-4)
     assert (table.loc["y[1]", distance.name] > table.loc["y[0]", distance.name]).all()
+    grid = np.linspace(*np.quantile(draws, [0, 1]) * 1.2, 5_001)
+    at_grid = cdf(grid)
+    gaps = [np.searchsorted(np.sort(x), grid) / 20_000 - at_grid for x in draws.T]
+    exact = [np.trapezoid(np.abs(gap), grid) for gap in gaps]
+    np.testing.assert_allclose(table["wasserstein", "monte_carlo"], exact, atol=2e-4)
+    for level in (0.01, 0.001):
+        for side, sign in (("lower", 1), ("upper", -1)):
+            part = table[f"{side}_tail_{level:g}"]
+            np.testing.assert_allclose(part["analytic"], level, rtol=1e4 * tolerance)
+            beyond = (sign * draws < sign * (ppf(level) if sign > 0 else -ppf(level))).mean(axis=0)
+            np.testing.assert_allclose(part["monte_carlo"], beyond, atol=1.01 / 20_000)
+    middles = (np.arange(20_000) + 0.5) / 20_000
+    misplaced = [scipy.stats.wasserstein_distance(cdf(x), middles) for x in draws.T]
+    np.testing.assert_allclose(table["pit", "distance"], misplaced, atol=2e-4)
+    outside = [((x < ppf(0)) | (x > ppf(1))).mean() if scale is None else 0 for x in draws.T]
+    np.testing.assert_allclose(table["draws", "outside_support"], outside, atol=1 / 20_000)
+    assert table["verdict", "dominates"].tolist() == ["noise", "linearization"]
+    assert "too wide" in table.loc["y[1]", ("verdict", "words")]
     floor = table["kolmogorov_smirnov", "noise_floor"]
     np.testing.assert_allclose(floor, scipy.stats.kstwobign.mean() / np.sqrt(20_000), rtol=1e-6)
 
@@ -289,6 +276,80 @@ def test_total_variation_sees_draws_beyond_the_support():
     draws[:100] = 1.5
     table = summary(law, draws, num_bins=4)
     assert table["total_variation", "monte_carlo"].item() == pytest.approx(0.1, abs=2e-3)
+
+
+def test_log_score_agrees_with_scipy():
+    law = LinearizedMarginal(jnp.zeros(2), jnp.full((2, 3), 0.4), jnp.full(2, 0.3))
+    draws = np.random.default_rng(0).normal(size=(1_500, 2)) * [0.5, 0.8]
+    table = summary(law, draws)["log_score"]
+    density = scipy.stats.irwinhall(3, -1.2, 0.8)
+    step = np.linspace(-1.2, 1.2, 4_001)
+    for j, x in enumerate(draws.T):
+        smooth = scipy.stats.norm.pdf(x[:, None] - step, scale=0.3) @ density.pdf(step)
+        own = np.log(smooth * (step[1] - step[0]))
+        assert table["analytic"].iloc[j] == pytest.approx(own.mean(), abs=2e-5)
+    assert (table["error"] - (table["analytic"] - table["monte_carlo"])).abs().max() < 1e-12
+
+
+@pytest.mark.slow
+def test_p_values_are_calibrated_on_draws_of_the_law_itself():
+    # 500 repetitions in one table: 25 +- 4.9 rejections at 5%, so 10 to 40 is beyond three.
+    law = LinearizedMarginal(jnp.zeros(500), jnp.broadcast_to(jnp.array([0.5, 0.3, 0.2]), (500, 3)))
+    draws = law.sample(jax.random.key(5), (1_000,))
+    table = summary(law, draws, quantiles=[0.5], tails=[])
+    assert 10 <= (table["pit", "p_value"] < 0.05).sum() <= 40
+    band = dkw_half_width(1_000, 0.95)
+    assert 10 <= (table["kolmogorov_smirnov", "monte_carlo"] > band).sum() <= 40
+    # By the rule: 0.5% by the distance, 2 x 0.27% by mean and sd.
+    assert (table["verdict", "dominates"] != "noise").mean() < 0.03
+    for statistic in ("kolmogorov_smirnov", "wasserstein", "total_variation"):
+        part = table[statistic]
+        np.testing.assert_allclose(
+            part["monte_carlo"].mean(), part["noise_floor"].iloc[0], rtol=0.06
+        )
+    part = table["pit"]
+    np.testing.assert_allclose(part["distance"].mean(), part["noise_floor"].iloc[0], rtol=0.06)
+    errors = table["log_score", "error"]
+    assert 0 < errors.mean() < 0.02  # the kernel density is the worse one
+
+
+def test_verdict_names_what_differs():
+    law = LinearizedMarginal(jnp.zeros(5), jnp.full((5, 3), 0.5))
+    draws = np.random.default_rng(0).uniform(-0.5, 0.5, (20_000, 5, 3)).sum(axis=-1)
+    draws[:, 1] *= 1.3
+    draws[:, 2] += 0.2
+    draws[:, 3] = draws[:, 3] + 0.3 * draws[:, 3] ** 2 - 0.3 * draws[:, 3].var()
+    draws[:, 4] = np.nan
+    with pytest.warns(RuntimeWarning, match=r"y\[4\]: 20000"):
+        table = summary(law, draws)
+    words = table["verdict", "words"].tolist()
+    assert words[0] == "noise: no difference beyond chance"
+    assert words[1].startswith("linearization, moderate: sd 2")
+    assert "% too narrow, " in words[1]
+    assert words[1].endswith("of the draws beyond the support")
+    assert "draws shifted by +0.39 sd" in words[2]
+    assert "draws skewed (+" in words[3]
+    assert words[4] == "too few finite draws"
+    assert table.loc["y[1]", ("log_score", "analytic")] == -np.inf
+    assert np.isnan(table.loc["y[1]", ("log_score", "standard_error")])
+    names = ["noise", *["linearization"] * 3, "unknown"]
+    assert table["verdict", "dominates"].tolist() == names
+
+
+def test_verdict_of_a_joint_summary():
+    law = LinearizedMarginal(jnp.zeros(2), jnp.full((2, 3), 0.5))
+    draws = law.sample(jax.random.key(0), (1_000,))
+    calibration = pd.DataFrame(
+        {"dominates": ["noise", "copula", "copula"]}, index=["a", "b", "radius"]
+    )
+    joint = JointSummary("", None, calibration, None, 0.0, 1_000, 0, 0.0)
+    table = summary(law, draws, output_names=["a", "b"], joint=joint)["verdict"]
+    assert table["dominates"].tolist() == ["noise", "copula"]
+    assert table["words"].iloc[1].startswith("copula: alone within the noise")
+    with pytest.raises(ValueError, match=r"joint must have the outputs.*y\[0\], y\[1\], got a, b"):
+        summary(law, draws, joint=joint)
+    with pytest.raises(TypeError, match="joint must be a JointSummary, got DataFrame"):
+        summary(law, draws, joint=calibration)
 
 
 def test_linearization_is_taken_by_its_marginals():
@@ -326,7 +387,8 @@ def test_draws_that_are_not_finite_are_counted_and_left_out():
     values = table.xs("monte_carlo", axis=1, level="value")
     assert np.isfinite(values.loc[["a", "b"]]).all(axis=None)
     assert values.loc["c"].isna().all()  # 50 draws say too little
-    assert np.isfinite(table.xs("analytic", axis=1, level="value")).all(axis=None)
+    analytic = table.xs("analytic", axis=1, level="value").drop(columns="log_score")
+    assert np.isfinite(analytic).all(axis=None)
 
 
 WRONG = [
@@ -341,6 +403,7 @@ WRONG = [
     ({"quantiles": [0.5, 1.0]}, ValueError, r"levels in \(0, 1\)"),
     ({"quantiles": 0.5}, ValueError, r"levels in \(0, 1\)"),
     ({"quantiles": [0.5, 0.5]}, ValueError, "must differ"),
+    ({"tails": [0.5]}, ValueError, r"tails must be a sequence of levels in \(0, 0.5\)"),
     ({"num_bins": 1}, ValueError, "at least 2, got 1"),
     ({"num_bins": 2.5}, TypeError, "positive integer, got float 2.5"),
     ({"marginals": np.zeros(2)}, TypeError, "a LinearizedMarginal or a Linearization, got ndarray"),

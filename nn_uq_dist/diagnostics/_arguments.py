@@ -72,23 +72,44 @@ def as_draws(draws: ArrayLike, num_outputs: int) -> NDArray[Any]:
 
 def as_output_names(output_names: Sequence[str] | None, num_outputs: int) -> list[str]:
     """Return one unique name per output: ``y[0]``, ``y[1]``, ... unless given."""
-    if output_names is None:
-        return [f"y[{j}]" for j in range(num_outputs)]
-    if isinstance(output_names, str):
+    return as_names(output_names, num_outputs, "output", "y")
+
+
+def as_input_names(input_names: Sequence[str] | None, num_inputs: int) -> list[str]:
+    """Return one unique name per input: ``f[0]``, ``f[1]``, ... unless given."""
+    return as_names(input_names, num_inputs, "input", "f")
+
+
+def as_names(names: Sequence[str] | None, count: int, kind: str, letter: str) -> list[str]:
+    """Return one unique name for each of `count` things, as the argument `<kind>_names` has them.
+
+    Parameters
+    ----------
+    names
+        As given. Default: `letter` with the position in brackets.
+    count
+        How many there must be.
+    kind
+        ``"output"`` or ``"input"``, for the messages.
+    letter
+        Of the default names.
+    """
+    if names is None:
+        return [f"{letter}[{j}]" for j in range(count)]
+    if isinstance(names, str):
         raise TypeError(
-            f"output_names must be a sequence of names, got the string {output_names!r}; "
-            "pass a list"
+            f"{kind}_names must be a sequence of names, got the string {names!r}; pass a list"
         )
-    names = [str(name) for name in output_names]
-    if len(names) != num_outputs:
+    texts = [str(name) for name in names]
+    if len(texts) != count:
         raise ValueError(
-            f"output_names must hold one name per output, {num_outputs}, got {len(names)}; "
-            "name every output, also those that are not shown"
+            f"{kind}_names must hold one name per {kind}, {count}, got {len(texts)}; "
+            f"name every {kind}, also those that are not shown"
         )
-    if len(set(names)) != len(names):
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        raise ValueError(f"output_names must differ, got {', '.join(repeated)} more than once")
-    return names
+    if len(set(texts)) != count:
+        repeated = sorted({text for text in texts if texts.count(text) > 1})
+        raise ValueError(f"{kind}_names must differ, got {', '.join(repeated)} more than once")
+    return texts
 
 
 def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[NDArray[np.float64]]:

@@ -20,7 +20,7 @@ from nn_uq_dist.diagnostics._arguments import (
 )
 from nn_uq_dist.diagnostics._joint_statistics import sample_correlation
 from nn_uq_dist.diagnostics._statistics import UNKNOWN, sample_moments
-from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.diagnostics._tails import Tails, upper_tails_and_densities
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,7 +33,6 @@ NUM_CHAINS = 4
 RANGE_IN_SD = 6.0
 # Random numbers that one call draws: bounds the memory.
 BLOCK_NUMBERS = 2**23
-GRID_POINTS_PER_CALL = 32
 SAMPLE_DIMS = ("chain", "draw", "output")
 
 
@@ -45,6 +44,7 @@ def to_datatree(
     key: jax.Array | None = None,
     num_analytic_draws: int = 10_000,
     num_grid_points: int = 401,
+    progress: bool = True,
 ) -> "xr.DataTree":
     r"""Collect Monte Carlo draws and their analytic law in a tree that ArviZ takes.
 
@@ -63,6 +63,8 @@ def to_datatree(
         Number of analytic draws, rounded up to a multiple of four.
     num_grid_points
         Points of the grid of each output, at least 2.
+    progress
+        Whether a progress bar may appear, which it does after two seconds of work.
 
     Returns
     -------
@@ -130,7 +132,7 @@ def to_datatree(
     xarray = require_extra("xarray", "diagnostics.to_datatree")
 
     columns = finite_draws(values, names)
-    tails = Tails(marginals, values)
+    tails = Tails(marginals, values, progress=progress)
     drawn = _analytic(law, joint, marginals, num_outputs)
     per_chain = -(-num_analytic // NUM_CHAINS)
     analytic = _sample(drawn, key, NUM_CHAINS * per_chain, num_outputs)
@@ -227,20 +229,6 @@ def _in_chains(draws: NDArray[Any]) -> NDArray[Any]:
     return draws[: NUM_CHAINS * per_chain].reshape(NUM_CHAINS, per_chain, -1)
 
 
-@jax.jit
-def _log_prob(law: Any, x: jax.Array) -> jax.Array:
-    values: jax.Array = law.log_prob(x)
-    return values
-
-
-def _log_densities(law: Any, points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log densities at some points at a time: few of them take half the time to compile."""
-    padded = np.pad(points, [(0, -len(points) % GRID_POINTS_PER_CALL), (0, 0)], mode="edge")
-    parts = np.split(padded, len(padded) // GRID_POINTS_PER_CALL)
-    values = [np.asarray(_log_prob(law, jnp.asarray(part)), np.float64) for part in parts]
-    return np.concatenate(values)[: len(points)]
-
-
 def _grid(law: Any, num_outputs: int, num_points: int) -> dict[str, NDArray[np.float64]]:
     """Values on the grids, shape ``(N_y, points)``: by symmetry from those of the upper half."""
     mean, sd, half_width = (
@@ -249,9 +237,8 @@ def _grid(law: Any, num_outputs: int, num_points: int) -> dict[str, NDArray[np.f
     )
     fractions = np.linspace(-1, 1, num_points)[num_points // 2 :]
     upper = np.minimum(RANGE_IN_SD * sd, half_width) * fractions
-    density = np.exp(_log_densities(law, (mean + upper).T).T)
-    log_sf = Tails(law, (mean + upper).T).log_tail.T
-    tail = np.exp(log_sf)
+    log_sf, log_density = (part.T for part in upper_tails_and_densities(law, (mean + upper).T))
+    tail, density = np.exp(log_sf), np.exp(log_density)
 
     def mirrored(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values[:, num_points % 2 :][:, ::-1]  # the center of an odd grid is there once

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_output_names, require_extra
-from nn_uq_dist.diagnostics._sensitivity import as_input_names, first_order_indices, unbatched
+from nn_uq_dist.diagnostics._arguments import as_input_names, as_output_names, require_extra
+from nn_uq_dist.diagnostics._sensitivity import first_order_indices, unbatched
 
 if TYPE_CHECKING:
     import pandas as pd

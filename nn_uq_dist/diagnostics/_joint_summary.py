@@ -17,13 +17,14 @@ from nn_uq_dist.diagnostics._arguments import (
     finite_draws,
     require_extra,
 )
-from nn_uq_dist.diagnostics._joint_statistics import (
-    energy_distance,
-    energy_of_random_halves,
-    sample_correlation,
-    uniform_distance,
-    whitened,
+from nn_uq_dist.diagnostics._joint_parts import (
+    ENERGY_COLUMNS,
+    calibration_columns,
+    correlation_matrices,
+    energies,
+    energy_verdict,
 )
+from nn_uq_dist.diagnostics._joint_statistics import whitened
 from nn_uq_dist.diagnostics._sensitivity import unbatched
 from nn_uq_dist.diagnostics._tails import Tails
 
@@ -35,14 +36,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-ENERGY_COLUMNS = ("energy", "standard_error", "distance", "coefficient", "counts")
-NUM_SPLITS = 100
-# A part counts if its energy distance exceeds this many standard deviations of the noise.
-NOISE_FACTOR = 3.0
-# The larger part dominates if it is at least this many times the other, as distances.
-DOMINANCE = 2.0
 # Energy distances hardly see directions of small variance; the radius does.
 UNCALIBRATED = 0.1
+# Exact linear draws whose calibration shows what is the copula's.
+CALIBRATION_DRAWS = 20_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,6 +116,7 @@ def joint_summary(
     min_eigenvalue: ArrayLike | None = 1e-4,
     output_names: Sequence[str] | None = None,
     max_points: int = 2000,
+    progress: bool = True,
 ) -> JointSummary:
     r"""Compare the joint law of the outputs with Monte Carlo draws, and split its error.
 
@@ -142,6 +140,8 @@ def joint_summary(
     max_points
         Rows of each sample in the energy distances, at least 50; fewer if `draws` has not twice as
         many. The time grows like the square.
+    progress
+        Whether a progress bar may appear, which it does after two seconds of work.
 
     Returns
     -------
@@ -169,6 +169,10 @@ def joint_summary(
 
         - `ks`: Kolmogorov-Smirnov distance from uniform, and its `noise_floor`, the mean for draws
           of the copula itself;
+        - `copula_ks`, `copula_noise_floor`: the same of up to 20,000 exact linear draws, in which
+          nothing but the copula can be wrong;
+        - `dominates`: ``"noise"`` if neither distance exceeds twice its noise floor, ``"copula"``
+          if `copula_ks` does and is more than half of the larger one, else ``"linearization"``;
         - `p_value`: for comparison only. It measures the number of draws as much as the law: at
           1e5 draws every approximation is rejected; judge by `ks`;
         - `mean`, `sd`: of ``w_j``, 0 and 1 if right; an `sd` below 1 says that the copula is too
@@ -197,7 +201,7 @@ def joint_summary(
     floor; equal laws do so in 5%, 2% and 1% of the cases with 1, 3 and 31 outputs. If both count,
     the larger dominates if its `distance` is at least twice the other's. Energy distances hardly
     see directions of little variance, in which a joint law of low rank can be far off: if the
-    `ks` of the radius exceeds 0.1, the verdict says so.
+    `ks` of the radius exceeds 0.1, the verdict says so and what dominates there.
 
     References
     ----------
@@ -211,8 +215,9 @@ def joint_summary(
     >>> net = lambda f: jnp.array([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])
     >>> draws = nuq.monte_carlo(net, law, jax.random.key(0), 4_000)
     >>> found = nuq.diagnostics.joint_summary(nuq.linearize(net, law), draws, jax.random.key(1))
-    >>> print(found.verdict)
-    the linearization dominates; the joint density is not calibrated (see radius)
+    >>> print(*found.verdict.split("; "), sep="\n")
+    the linearization dominates
+    the joint density is not calibrated, by the linearization (see radius)
     """
     size = unbatched(linearization).num_outputs
     values = as_draws(draws, size)
@@ -237,17 +242,24 @@ def joint_summary(
     points = min(most, len(complete) // 2)
     # Halves first, so that the noise floor is that of samples of this size.
     chosen = np.asarray(jax.random.permutation(keys[0], len(complete))[: 2 * points])
-    linear_draws = np.asarray(linearization.sample(keys[1], (points,)), np.float64)
+    linear_draws = np.asarray(
+        linearization.sample(keys[1], (max(points, min(CALIBRATION_DRAWS, len(complete))),)),
+        np.float64,
+    )
     copula_draws = np.asarray(joint.sample(keys[2], (points,)), np.float64)
     seed = int(jax.random.randint(keys[3], (), 0, np.iinfo(np.int32).max))
-    rows = _energies(complete, complete[chosen], linear_draws, copula_draws, seed)
+    rows = energies(complete, complete[chosen], linear_draws[:points], copula_draws, seed)
 
-    tails = Tails(marginals, complete)
-    white = whitened(tails.normal_scores(), np.asarray(fit.matrix, np.float64))
-    calibration = _calibration(white)
-    verdict = _verdict(rows)
+    matrix = np.asarray(fit.matrix, np.float64)
+    tails = Tails(marginals, complete, progress=progress)
+    of_linear = Tails(marginals, linear_draws, progress=progress)
+    calibration = calibration_columns(
+        whitened(tails.normal_scores(), matrix), whitened(of_linear.normal_scores(), matrix)
+    )
+    verdict = energy_verdict(rows)
     if calibration["ks"][-1] > UNCALIBRATED:
-        verdict += "; the joint density is not calibrated (see radius)"
+        cause = calibration["dominates"][-1]
+        verdict += f"; the joint density is not calibrated, by the {cause} (see radius)"
     return JointSummary(
         verdict=verdict,
         energy=pandas.DataFrame(rows, index=ENERGY_COLUMNS).T.infer_objects(),
@@ -257,7 +269,7 @@ def joint_summary(
         correlation=xarray.Dataset(
             {
                 name: (("output", "other_output"), matrix)
-                for name, matrix in _correlations(complete, linearization, joint).items()
+                for name, matrix in correlation_matrices(complete, linearization, joint).items()
             },
             coords={"output": names, "other_output": names},
         ),
@@ -279,71 +291,3 @@ def _complete(values: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
             f"{is_complete.sum()}; leave out the outputs that are not, or mend the network"
         )
     return values[is_complete]
-
-
-def _energies(
-    draws: NDArray[Any], chosen: NDArray[Any], linear: Array, copula: Array, seed: int
-) -> dict[str, tuple[float, float, float, float, bool]]:
-    scale = draws.std(axis=0, dtype=np.float64)
-    scale = np.where(scale > 0, scale, linear.std(axis=0))
-    center = draws.mean(axis=0, dtype=np.float64)
-    network, linear, copula = ((x - center) / scale for x in (chosen, linear, copula))
-    halves = energy_of_random_halves(network, NUM_SPLITS, seed)
-    spread = float(np.std(halves, ddof=1))
-    first = network[: len(network) // 2]
-    rows = {}
-    for name, x, y in (
-        ("linearization", first, linear),
-        ("copula", linear, copula),
-        ("total", first, copula),
-    ):
-        value, error, coefficient = energy_distance(x, y)
-        counts = value > NOISE_FACTOR * spread
-        rows[name] = (value, error, np.sqrt(max(value, 0.0)), coefficient, counts)
-    floor = float(np.mean(halves))
-    rows["noise_floor"] = (floor, spread, np.sqrt(max(floor, 0.0)), np.nan, False)
-    return rows
-
-
-def _verdict(rows: dict[str, tuple[float, float, float, float, bool]]) -> str:
-    parts = {name: rows[name] for name in ("linearization", "copula") if rows[name][-1]}
-    if not parts:
-        if rows["total"][-1]:
-            return "linearization and copula together exceed the noise, neither of them alone"
-        return "no error exceeds the noise of the draws"
-    larger = max(parts, key=lambda name: parts[name][2])
-    if len(parts) == 2 and parts[larger][2] < DOMINANCE * min(row[2] for row in parts.values()):
-        return "linearization and copula contribute alike"
-    return f"the {larger} dominates"
-
-
-def _calibration(white: Array) -> dict[str, Array]:
-    from scipy.special import gammainc, ndtr
-
-    size = white.shape[1]
-    radius = np.sum(white**2, axis=1, keepdims=True)
-    distance, p_value = uniform_distance(np.hstack([ndtr(white), gammainc(size / 2, radius / 2)]))
-    described = np.hstack([white, radius / size])
-    return {
-        "ks": distance,
-        "noise_floor": np.full(size + 1, np.sqrt(np.pi / 2) * np.log(2) / np.sqrt(len(white))),
-        "p_value": p_value,
-        "mean": described.mean(axis=0),
-        "sd": described.std(axis=0, ddof=1),
-    }
-
-
-def _correlations(draws: NDArray[Any], linearization: Any, joint: Any) -> dict[str, Array]:
-    found, error = sample_correlation(draws)
-    linear = np.asarray(linearization.correlation, np.float64)
-    covariance = np.asarray(joint.covariance_matrix, np.float64)
-    sd = np.sqrt(np.diag(covariance))
-    copula = covariance / np.outer(sd, sd)
-    return {
-        "monte_carlo": found,
-        "standard_error": error,
-        "linear": linear,
-        "copula": copula,
-        "linearization_error": linear - found,
-        "copula_error": copula - linear,
-    }

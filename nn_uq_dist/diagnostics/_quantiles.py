@@ -64,6 +64,8 @@ def _lower_quantiles(
     number = points_per_call // tails.size
     fractions = (np.arange(1, number + 1) / (number + 1))[:, None, None]
     width = np.full(shape, np.inf)
+    # `lowest` may be a billion times as far away as any quantile asked for.
+    smallest = 1e-9 * np.finfo(np.float64).eps * (center - lowest)
     for _ in range(_MAX_ROUNDS):
         inner = low + (high - low) * fractions
         values = cdf(inner.reshape(-1, center.size)).reshape(inner.shape)
@@ -74,7 +76,7 @@ def _lower_quantiles(
         high = np.take_along_axis(grid, index + 1, 0)[0]
         low = np.where(np.isnan(values).any(axis=0), np.nan, low)
         last, width = width, high - low
-        # Neighboring numbers cannot be divided.
-        if not np.any(width < last):
+        # Neighboring numbers cannot be divided; those at a center of 0 could be for long.
+        if not np.any((width < last) & (width > smallest)):
             break
     return 0.5 * (low + high)

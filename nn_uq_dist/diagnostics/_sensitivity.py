@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_output_names, require_extra
+from nn_uq_dist.diagnostics._arguments import as_input_names, as_output_names, require_extra
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -107,17 +107,6 @@ def unbatched(linearization: Any) -> Any:
             "linearize at one mean at a time"
         )
     return linearization
-
-
-def as_input_names(input_names: Sequence[str] | None, num_inputs: int) -> list[str]:
-    """Return one unique name per input: ``f[0]``, ``f[1]``, ... unless given."""
-    if input_names is None:
-        return [f"f[{k}]" for k in range(num_inputs)]
-    try:
-        return as_output_names(input_names, num_inputs)
-    except (TypeError, ValueError) as error:
-        message = str(error).replace("output", "input")
-        raise type(error)(message) from None
 
 
 def first_order_indices(linearization: Any) -> tuple[Array, bool]:

@@ -4,14 +4,12 @@ Every function takes a sorted one-dimensional float64 array of finite draws, ind
 one law about which nothing else is assumed.
 """
 
-from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Ranks = NDArray[np.int64]
 
 
 class Estimate(NamedTuple):
@@ -174,79 +172,3 @@ def total_variation(draws: Array, edges: Array, masses: Array) -> tuple[Estimate
     error = np.sqrt(max(1 - tilt**2, 0.0) / (4 * count))
     floor = np.sqrt(np.clip(masses * (1 - masses), 0, None) / (2 * np.pi * count)).sum()
     return Estimate(float(distance), float(error)), float(floor)
-
-
-def kolmogorov_distances(
-    samples: Sequence[Array],
-    cdf: Callable[[Array], Array],
-    points_per_call: int = 2048,
-) -> list[Estimate]:
-    """Kolmogorov-Smirnov distance ``sup |F_n - F|`` of several samples, each from its own law.
-
-    Exact, though `F` is evaluated at a small part of the draws. Both functions increase, so between
-    two draws of ranks ``a < b`` at which `F` is known the distance is at most
-    ``max(b / n - F(x_a), F(x_b) - (a + 1) / n)``. A block of draws whose bound is below a distance
-    already found is never looked into; the others are split, the most promising ones first.
-
-    Parameters
-    ----------
-    samples
-        One array of shape ``(n_j,)`` per law; the sizes may differ.
-    cdf
-        Takes points ``(points_per_call, len(samples))``, column `j` for law `j`, and returns the
-        distribution functions there. It always gets this one shape, so that it compiles once.
-    points_per_call
-        Points per law and call, at least 16.
-
-    Returns
-    -------
-    list of Estimate
-        Distances. The standard error is that of `F_n` where the distance is attained,
-        ``sqrt(F_n (1 - F_n) / n)``, valid when the laws differ. Draws of the law itself have
-        distances of mean ``0.869 / sqrt(n)`` and standard deviation ``0.260 / sqrt(n)``.
-    """
-    results = [UNKNOWN] * len(samples)
-    searches = {j: _search_largest_gap(x.size, points_per_call) for j, x in enumerate(samples)}
-    asked = {j: next(search) for j, search in searches.items()}
-    while asked:
-        points = np.zeros((points_per_call, len(samples)))
-        for j, draws in enumerate(samples):
-            ranks = asked.get(j, np.zeros(1, dtype=np.int64))
-            points[:, j] = draws[np.resize(ranks, points_per_call)]
-        values = cdf(points)
-        answered, asked = asked, {}
-        for j, ranks in answered.items():
-            try:
-                asked[j] = searches[j].send(values[: ranks.size, j])
-            except StopIteration as stop:
-                results[j] = stop.value
-    return results
-
-
-def _search_largest_gap(count: int, limit: int) -> Generator[Ranks, Array, Estimate]:
-    """Yield ranks of draws (at most `limit`), be sent `F` there; return the distance when found."""
-    split = 16  # points per block: fewer need more passes, more waste points
-    ranks = np.unique(np.linspace(0, count - 1, min(limit, count)).round().astype(np.int64))
-    values = yield ranks
-    while True:
-        above, below = (ranks + 1) / count - values, values - ranks / count
-        gaps = np.maximum(above, below)
-        widest = int(np.argmax(gaps))
-        bound = np.maximum(ranks[1:] / count - values[:-1], values[1:] - (ranks[:-1] + 1) / count)
-        open_blocks = np.flatnonzero((np.diff(ranks) > 1) & (bound > gaps[widest]))
-        if np.isnan(gaps[widest]):  # a law with an invalid parameter: argmax stops at the first NaN
-            return UNKNOWN
-        if open_blocks.size == 0:
-            level = (ranks[widest] + (above[widest] > below[widest])) / count
-            return Estimate(float(gaps[widest]), float(np.sqrt(level * (1 - level) / count)))
-        chosen = open_blocks[np.argsort(-bound[open_blocks])][: limit // split]
-        inner = np.concatenate(
-            [
-                np.unique(np.linspace(a + 1, b - 1, min(split, b - a - 1)).astype(np.int64))
-                for a, b in zip(ranks[chosen], ranks[chosen + 1], strict=True)
-            ]
-        )
-        new_values = yield inner
-        order = np.argsort(np.concatenate([ranks, inner]))
-        ranks = np.concatenate([ranks, inner])[order]
-        values = np.concatenate([values, new_values])[order]

@@ -1,33 +1,26 @@
 """The table that sets the linearized law of every output against Monte Carlo draws."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import (
-    MINIMUM_DRAWS,
     as_draws,
     as_marginals,
     as_output_names,
     finite_draws,
     require_extra,
 )
-from nn_uq_dist.diagnostics._quantiles import quantiles_of_symmetric_laws
-from nn_uq_dist.diagnostics._statistics import (
-    UNKNOWN,
-    Estimate,
-    kolmogorov_distances,
-    sample_moments,
-    sample_quantiles,
-    total_variation,
-)
+from nn_uq_dist.diagnostics._joint_summary import JointSummary
+from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._output_row import Analytic, Sampled, output_row
+from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.diagnostics._verdict import dependence_verdict, marginal_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,9 +28,7 @@ if TYPE_CHECKING:
     from nn_uq_dist._linearization import Linearization
     from nn_uq_dist.distributions import LinearizedMarginal
 
-MOMENTS = ("mean", "sd", "skewness", "excess_kurtosis")
-# Points per output in one call of a law's distribution function.
-CDF_POINTS = 2048
+Array = NDArray[np.float64]
 
 
 def summary(
@@ -46,7 +37,10 @@ def summary(
     *,
     output_names: Sequence[str] | None = None,
     quantiles: Sequence[float] = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99),
+    tails: Sequence[float] = (0.01, 0.001),
     num_bins: int | None = None,
+    joint: JointSummary | None = None,
+    progress: bool = True,
 ) -> "pd.DataFrame":
     r"""Compare the analytic law of every output with Monte Carlo draws of it.
 
@@ -64,25 +58,43 @@ def summary(
         Names of the outputs, the index of the table. Default ``y[0]``, ``y[1]``, ...
     quantiles
         Levels in (0, 1), each becomes a statistic named ``q0.05`` and so on.
+    tails
+        Probabilities in (0, 0.5), each becomes two statistics, ``lower_tail_0.01`` and
+        ``upper_tail_0.01``: the probabilities beyond the analytic quantiles of that level.
     num_bins
         Bins of the total-variation distance, of equal analytic probability. Default
         ``n^(1/3)``, at least 8: what a bin hides of a smooth difference falls like the square of
         its width, while the noise floor ``sqrt(num_bins / (2 pi n))`` falls with `n` as well.
+    joint
+        The `joint_summary` of the same outputs. With it the verdict can name the copula.
+    progress
+        Whether a progress bar may appear, which it does after two seconds of work.
 
     Returns
     -------
     pandas.DataFrame
         One row per output. Columns have two levels, `statistic` and `value`:
 
-        - `mean`, `sd`, `skewness`, `excess_kurtosis` and each quantile have the values
+        - `mean`, `sd`, `skewness`, `excess_kurtosis`, each quantile and each tail have the values
           `analytic`, `monte_carlo`, `error` (analytic minus Monte Carlo) and `standard_error`
           (of the Monte Carlo value, hence of the error). The analytic skewness is 0: the law of a
           linear map of symmetric inputs is symmetric.
-        - `kolmogorov_smirnov` (largest difference of the distribution functions) and
-          `total_variation` (half the summed difference of bin masses) have `monte_carlo`,
-          `standard_error` (for laws that differ) and `noise_floor`: the expected value if the
-          analytic law were exactly that of the draws. Read nothing into a distance near it.
-        - `draws` has `total` and `non_finite`.
+        - `kolmogorov_smirnov` (largest difference of the distribution functions), `wasserstein`
+          (area between them, in units of the output) and `total_variation` (half the summed
+          difference of bin masses) have `monte_carlo`, `standard_error` (for laws that differ) and
+          `noise_floor`: the expected value if the analytic law were exactly that of the draws. Read
+          nothing into a distance near it.
+        - `log_score`, the mean log density at the draws: `analytic`; `monte_carlo`, that of a
+          kernel density of the draws, each left out in turn; `error` and `standard_error` (of the
+          error). `analytic` is ``-inf`` if a draw lies beyond the support.
+        - `pit`, the probability integral transforms ``F(draw)``, uniform if the law is right:
+          `p_value` of ArviZ's uniformity test ``pot_c``, calibrated, on the first 10,000 draws; as
+          effect size `distance`, the mean probability by which draws are misplaced (Wasserstein
+          distance from uniform, at most 1/2), with `standard_error` and `noise_floor`. At many
+          draws every approximation is rejected: judge by the distance.
+        - `draws` has `total`, `non_finite` and `outside_support`, the fraction of the finite draws
+          at or beyond an end of the analytic support.
+        - `verdict` has `dominates` and `words`, see the notes.
 
         ``table["mean"]`` selects a statistic, ``table.xs("error", axis=1, level="value")`` a value,
         ``table.stack("statistic")`` gives the long form.
@@ -90,17 +102,27 @@ def summary(
     Raises
     ------
     ImportError
-        If pandas is missing.
+        If pandas or arviz_stats is missing.
     TypeError, ValueError
         If shapes, names or levels do not fit; nothing is computed before that is known.
 
     Notes
     -----
+    The verdict. An output is dominated by ``"noise"`` if its Kolmogorov-Smirnov distance is at most
+    twice the noise floor (chance exceeds that in 0.5% of the cases), its mean and sd are within
+    three standard errors, and no draw lies beyond the support; ``"linearization"`` otherwise,
+    since the law of a single output is exact for the linearized network and no copula is involved.
+    The words grade the Kolmogorov-Smirnov distance (small up to 0.02, moderate up to 0.1, large
+    beyond) and list what differs by more than three standard errors: sd, mean in units of the sd,
+    skewness beyond 0.1, draws beyond the support. With `joint`, an output whose own law is within
+    the noise is dominated by ``"copula"`` or ``"linearization"`` if the column `dominates` of
+    ``joint.calibration`` says so of its dependence on the outputs before it. An output with too few
+    finite draws is ``"unknown"``.
+
     The standard errors assume independent draws and finite eighth moments, not normality; formulas
-    and sources are given in ``nn_uq_dist.diagnostics._statistics``. Heavy tails make that of the
-    excess kurtosis too small (by 15% for Student's t with 20 degrees of freedom and 4000 draws).
-    The noise floor of the Kolmogorov-Smirnov distance is the mean of the Kolmogorov law,
-    ``sqrt(pi / 2) log(2) / sqrt(n)``.
+    and sources are given in ``nn_uq_dist.diagnostics._statistics`` and ``_distances``. Heavy tails
+    make that of the excess kurtosis too small (by 15% for Student's t with 20 degrees of freedom
+    and 4000 draws).
 
     Examples
     --------
@@ -113,73 +135,88 @@ def summary(
     np.float64(0.342)
     >>> bool((abs(table["mean", "error"]) < 4 * table["mean", "standard_error"]).all())
     True
+    >>> table["verdict", "words"].tolist()
+    ['noise: no difference beyond chance', 'noise: no difference beyond chance']
     """
     pandas = require_extra("pandas", "diagnostics.summary")
+    require_extra("arviz_stats", "diagnostics.summary")
     law, num_outputs = as_marginals(marginals)
     values = as_draws(draws, num_outputs)
     names = as_output_names(output_names, num_outputs)
-    levels = _as_levels(quantiles)
+    levels = _as_levels("quantiles", quantiles, 1.0)
+    tail_levels = _as_levels("tails", tails, 0.5)
     bins = _as_num_bins(num_bins, values.shape[0])
-    law_at = _Evaluator(law, num_outputs)
+    _check_joint(joint, names)
 
-    columns = finite_draws(values, names)
-    enough = [column.size >= MINIMUM_DRAWS for column in columns]
-    statistics = [*MOMENTS, *(f"q{level:g}" for level in levels)]
-    table: dict[tuple[str, str], list[float] | NDArray[Any]] = {}
-
-    quantiles_and_edges = law_at.icdf(np.concatenate([levels, np.arange(1, bins) / bins]))
-    analytic = [
-        law_at.mean,
-        law_at.sd,
-        law_at.to_numpy(0.0),
-        law_at.to_numpy(law.excess_kurtosis),
-        *quantiles_and_edges[: levels.size],
-    ]
-    estimates = [
-        [*sample_moments(column).values(), *sample_quantiles(column, levels)]
-        if good
-        else [UNKNOWN] * len(statistics)
-        for column, good in zip(columns, enough, strict=True)
-    ]
-    for k, statistic in enumerate(statistics):
-        monte_carlo = np.array([row[k].value for row in estimates])
-        table[statistic, "analytic"] = analytic[k]
-        table[statistic, "monte_carlo"] = monte_carlo
-        table[statistic, "error"] = analytic[k] - monte_carlo
-        table[statistic, "standard_error"] = [row[k].standard_error for row in estimates]
-
-    # Laws are compared together, so outputs with too few draws take part with a dummy.
-    usable = [column if ok else np.zeros(1) for column, ok in zip(columns, enough, strict=True)]
-    distances = {
-        "kolmogorov_smirnov": _kolmogorov_smirnov(law_at, usable),
-        "total_variation": _total_variation(law_at, usable, quantiles_and_edges[levels.size :]),
-    }
-    for name, found in distances.items():
-        kept = [row if ok else (UNKNOWN, np.nan) for row, ok in zip(found, enough, strict=True)]
-        table[name, "monte_carlo"] = [estimate.value for estimate, _ in kept]
-        table[name, "standard_error"] = [estimate.standard_error for estimate, _ in kept]
-        table[name, "noise_floor"] = [floor for _, floor in kept]
-
-    table["draws", "total"] = np.full(num_outputs, values.shape[0])
-    table["draws", "non_finite"] = np.array([values.shape[0] - c.size for c in columns])
-    frame = pandas.DataFrame(table, index=pandas.Index(names, name="output"))
-    frame.columns = pandas.MultiIndex.from_tuples(table, names=["statistic", "value"])
+    finite_draws(values, names)  # warns
+    sampled = _sampled(law, values, progress=progress)
+    analytic = _analytic(LawFunctions(law, num_outputs), levels, tail_levels, bins)
+    rows: list[dict[tuple[str, str], Any]] = []
+    for j, name in enumerate(names):
+        row = output_row(analytic(j), sampled(j), levels, tail_levels)
+        dominates, words = marginal_verdict(row)
+        if dominates == "noise" and joint is not None:
+            dominates, words = dependence_verdict(str(joint.calibration.loc[name, "dominates"]))
+        row["verdict", "dominates"] = dominates
+        row["verdict", "words"] = words
+        rows.append(row)
+    frame = pandas.DataFrame(
+        {column: [row[column] for row in rows] for column in rows[0]},
+        index=pandas.Index(names, name="output"),
+    )
+    frame.columns = pandas.MultiIndex.from_tuples(rows[0], names=["statistic", "value"])
     return frame
 
 
-def _as_levels(quantiles: Sequence[float]) -> NDArray[np.float64]:
-    levels = np.asarray(quantiles, dtype=np.float64)
-    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
+def _sampled(law: Any, values: NDArray[Any], *, progress: bool) -> Callable[[int], Sampled]:
+    places = Tails(law, values, progress=progress)
+    probabilities, is_outside = places.probabilities(), places.is_outside
+
+    def of_output(j: int) -> Sampled:
+        draws = values[:, j].astype(np.float64)
+        return Sampled(draws, probabilities[:, j], places.log_density[:, j], is_outside[:, j])
+
+    return of_output
+
+
+def _analytic(
+    functions: LawFunctions, levels: Array, tails: Array, num_bins: int
+) -> Callable[[int], Analytic]:
+    moments = np.stack(
+        [functions.mean, functions.sd, np.zeros(functions.mean.size), functions.excess_kurtosis]
+    )
+    asked = [levels, tails, 1 - tails, np.arange(1, num_bins) / num_bins]
+    ends = np.cumsum([part.size for part in asked])[:-1]
+    quantiles, lower, upper, inner = np.split(functions.quantiles(np.concatenate(asked)), ends)
+    # The masses are those between the points as rounded, not the ones asked for.
+    below, not_above, at_inner = np.split(
+        functions.cdf(np.concatenate([lower, upper, inner])), [tails.size, 2 * tails.size]
+    )
+    # Empty bins beyond a bounded support: else draws that the law excludes would hide among those
+    # of the outer bins.
+    edges = np.vstack([functions.low, inner, functions.high])
+    below_all = np.zeros(functions.mean.size)
+    at_edges = np.vstack([below_all, at_inner, below_all + 1])
+    masses = np.diff(at_edges, axis=0, prepend=0, append=1)
+    grid, cdf = functions.grid()
+    tail_points, tail_masses = np.vstack([lower, upper]), np.vstack([below, 1 - not_above])
+    parts = (moments, quantiles, tail_points, tail_masses, edges, masses, grid, cdf)
+    return lambda j: Analytic(*(part[:, j] for part in parts))
+
+
+def _as_levels(name: str, levels: Sequence[float], most: float) -> Array:
+    values = np.asarray(levels, dtype=np.float64)
+    if values.ndim != 1 or not np.all((values > 0) & (values < most)):
         raise ValueError(
-            f"quantiles must be a sequence of levels in (0, 1), got {quantiles!r}; "
-            "pass fractions such as (0.05, 0.5, 0.95)"
+            f"{name} must be a sequence of levels in (0, {most:g}), got {levels!r}; "
+            "pass fractions such as (0.01, 0.05)"
         )
-    if len({f"{level:g}" for level in levels}) != levels.size:
+    if len({f"{value:g}" for value in values}) != values.size:
         raise ValueError(
-            f"quantiles must differ in their first six digits, got {quantiles!r}; "
+            f"{name} must differ in their first six digits, got {levels!r}; "
             "their names would coincide"
         )
-    return levels
+    return values
 
 
 def _as_num_bins(num_bins: int | None, num_draws: int) -> int:
@@ -191,68 +228,17 @@ def _as_num_bins(num_bins: int | None, num_draws: int) -> int:
     return number
 
 
-@jax.jit
-def _cdf(law: Any, x: jax.Array) -> jax.Array:
-    values: jax.Array = law.cdf(x)
-    return values
-
-
-class _Evaluator:
-    """Distribution and quantile functions of a law at any number of points.
-
-    All calls have one shape: a new one is compiled anew, which takes longer than the whole table.
-    """
-
-    def __init__(self, law: Any, num_outputs: int) -> None:
-        self.law = law
-        self.num_outputs = num_outputs
-        self.mean = self.to_numpy(law.mean)
-        self.sd = np.sqrt(self.to_numpy(law.variance))
-        self.low, self.high = (
-            self.to_numpy(getattr(law.support, name, bound))
-            for name, bound in (("lower_bound", -np.inf), ("upper_bound", np.inf))
+def _check_joint(joint: Any, names: Sequence[str]) -> None:
+    if joint is None:
+        return
+    if not isinstance(joint, JointSummary):
+        raise TypeError(
+            f"joint must be a JointSummary, got {type(joint).__name__}; pass what "
+            "joint_summary(linearization, draws, key) returns"
         )
-
-    def to_numpy(self, value: Any) -> NDArray[np.float64]:
-        """Return a value of every output, shape ``(N_y,)``."""
-        return np.broadcast_to(np.asarray(value, dtype=np.float64), (self.num_outputs,))
-
-    def cdf(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Distribution functions at points of shape ``(p, N_y)``."""
-        padded = np.pad(points, [(0, -len(points) % CDF_POINTS), (0, 0)], mode="edge")
-        portions = np.split(padded, len(padded) // CDF_POINTS)
-        values = [np.asarray(_cdf(self.law, jnp.asarray(x)), np.float64) for x in portions]
-        return np.concatenate(values)[: len(points)]
-
-    def icdf(self, levels: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Quantiles of every output, shape ``(levels, N_y)``."""
-        # 40 standard deviations: beyond the smallest level that a float64 holds.
-        lowest = np.maximum(self.low, self.mean - 40 * self.sd)
-        return quantiles_of_symmetric_laws(levels, self.cdf, self.mean, lowest, CDF_POINTS)
-
-
-def _kolmogorov_smirnov(
-    law_at: _Evaluator, columns: Sequence[NDArray[np.float64]]
-) -> list[tuple[Estimate, float]]:
-    mean_of_kolmogorov_law = np.sqrt(np.pi / 2) * np.log(2)
-    distances = kolmogorov_distances(columns, law_at.cdf, CDF_POINTS)
-    return [
-        (distance, float(mean_of_kolmogorov_law / np.sqrt(column.size)))
-        for distance, column in zip(distances, columns, strict=True)
-    ]
-
-
-def _total_variation(
-    law_at: _Evaluator, columns: Sequence[NDArray[np.float64]], inner: NDArray[np.float64]
-) -> list[tuple[Estimate, float]]:
-    """Bins of equal mass, and two empty ones beyond the support if that is bounded.
-
-    Without those, draws that the analytic law excludes would hide among those of the outer bins.
-    """
-    edges = np.vstack([law_at.low, inner, law_at.high])
-    at_edges = np.zeros_like(edges)
-    at_edges[-1] = 1
-    # The masses are those between the edges as rounded, not the ones asked for.
-    at_edges[1:-1] = law_at.cdf(inner)
-    masses = np.diff(at_edges, axis=0, prepend=0, append=1)
-    return [total_variation(column, edges[:, j], masses[:, j]) for j, column in enumerate(columns)]
+    known = [name for name in joint.calibration.index if name != "radius"]
+    if known != list(names):
+        raise ValueError(
+            f"joint must have the outputs of the table, {', '.join(names)}, got "
+            f"{', '.join(known)}; pass the same output_names to both"
+        )

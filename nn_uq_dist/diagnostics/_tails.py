@@ -1,4 +1,4 @@
-"""Probabilities and normal scores of draws under symmetric laws, right in both tails."""
+"""Probabilities, densities and normal scores under symmetric laws, right in both tails."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 Array = NDArray[np.float64]
 
@@ -15,6 +16,8 @@ POINTS_PER_CALL = 2048
 CLIP = float(np.finfo(np.float64).eps)
 # The normal score of the smallest positive float64.
 LARGEST_SCORE = 38.0
+# Seconds of work before a progress bar appears.
+PROGRESS_DELAY = 2.0
 
 
 class Tails:
@@ -30,31 +33,38 @@ class Tails:
         A `LinearizedMarginal` with batch shape ``(N_y,)``, or ``()`` for one output.
     draws
         Shape ``(n, N_y)``.
+    progress
+        Whether a progress bar may appear, which it does after two seconds of work.
 
     Attributes
     ----------
     log_tail
         ``log P(X > m + |x - m|)`` with the center `m`, shape ``(n, N_y)``: ``-inf`` at and beyond
         the end of the support, NaN for draws that are not finite.
+    log_density
+        Log density at the draws, ``-inf`` beyond the support, NaN for draws that are not finite.
     is_above
         Whether the draw is above the center.
     """
 
-    def __init__(self, law: Any, draws: NDArray[Any]) -> None:
+    def __init__(self, law: Any, draws: NDArray[Any], *, progress: bool = True) -> None:
         count, num_outputs = draws.shape
         self.log_tail = np.empty((count, num_outputs))
+        self.log_density = np.empty((count, num_outputs))
         self.is_above = np.empty((count, num_outputs), dtype=bool)
-        center = np.broadcast_to(np.asarray(law.mean, dtype=np.float64), (num_outputs,))
-        for start in range(0, count, POINTS_PER_CALL):
+        center = centers(law, num_outputs)
+        starts = range(0, count, POINTS_PER_CALL)
+        hidden = not progress or len(starts) < 2  # one portion is over before a bar can move
+        for start in tqdm(
+            starts, "analytic laws", delay=PROGRESS_DELAY, disable=hidden, leave=False
+        ):
             rows = slice(start, start + POINTS_PER_CALL)
             part = draws[rows].astype(np.float64)
             finite = np.isfinite(part)
             points = center + np.abs(np.where(finite, part - center, 0))
-            padded = np.pad(points, [(0, POINTS_PER_CALL - len(part)), (0, 0)], mode="edge")
-            log_tail = np.asarray(_log_sf(law, jnp.asarray(padded)), np.float64)[: len(part)]
-            # At the center rounding may exceed one half.
-            log_tail = np.minimum(log_tail, -np.log(2))
+            log_tail, log_density = upper_tails_and_densities(law, points)
             self.log_tail[rows] = np.where(finite, log_tail, np.nan)
+            self.log_density[rows] = np.where(finite, log_density, np.nan)
             self.is_above[rows] = part > center
 
     @property
@@ -76,7 +86,53 @@ class Tails:
         return np.where(self.is_above, -below, below)
 
 
+def centers(law: Any, num_outputs: int) -> Array:
+    """Centers of symmetry of the laws, shape ``(N_y,)``."""
+    return np.broadcast_to(np.asarray(law.mean, dtype=np.float64), (num_outputs,))
+
+
+def upper_tails_and_densities(law: Any, points: Array) -> tuple[Array, Array]:
+    """Log survival functions and log densities at points in the upper halves of the laws.
+
+    Every table and figure asks here, in portions of one shape: the two functions in one program
+    compile in two thirds of the time that they take apart, and each number of outputs once.
+
+    Parameters
+    ----------
+    law
+        As of `Tails`.
+    points
+        At or above the centers, shape ``(p, N_y)``.
+
+    Returns
+    -------
+    (Array, Array)
+        Both of the shape of `points`.
+    """
+    padded = np.pad(points, [(0, -len(points) % POINTS_PER_CALL), (0, 0)], mode="edge")
+    portions = np.split(padded, len(padded) // POINTS_PER_CALL)
+    values = [_log_sf_and_log_prob(law, jnp.asarray(portion)) for portion in portions]
+    log_tail, log_density = (
+        np.concatenate([np.asarray(part, np.float64) for part in parts])[: len(points)]
+        for parts in zip(*values, strict=True)
+    )
+    # At the center rounding may exceed one half.
+    return np.minimum(log_tail, -np.log(2)), log_density
+
+
+def log_densities(law: Any, points: Array) -> Array:
+    """Log densities at points of shape ``(p, N_y)``, by symmetry from the upper halves."""
+    center = centers(law, points.shape[1])
+    return upper_tails_and_densities(law, center + np.abs(points - center))[1]
+
+
+def distribution_functions(law: Any, points: Array) -> Array:
+    """``F_j`` at points of shape ``(p, N_y)``, by symmetry from the upper halves."""
+    center = centers(law, points.shape[1])
+    tail = np.exp(upper_tails_and_densities(law, center + np.abs(points - center))[0])
+    return np.where(points > center, 1 - tail, tail)
+
+
 @jax.jit
-def _log_sf(law: Any, x: jax.Array) -> jax.Array:
-    values: jax.Array = law.log_sf(x)
-    return values
+def _log_sf_and_log_prob(law: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return law.log_sf(x), law.log_prob(x)

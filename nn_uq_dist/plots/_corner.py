@@ -7,20 +7,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import require_extra
-from nn_uq_dist.plots._contours import PAGE_INCHES, blank, figure_options, ticks
+from nn_uq_dist.plots._arguments import Options
+from nn_uq_dist.plots._backends import figure_options
+from nn_uq_dist.plots._frame import put_ticks
 from nn_uq_dist.plots._law_regions import Table
-from nn_uq_dist.plots._marginals import RANGE_IN_SD, TAIL, _dataset
+from nn_uq_dist.plots._marginals import RANGE_IN_SD, TAIL
+from nn_uq_dist.plots._output_curves import cover_draws
+from nn_uq_dist.plots._panels import PAGE_INCHES, panel_data
+from nn_uq_dist.plots._ticks import blank, ticks
 
 Array = NDArray[np.float64]
 
 
-def new_matrix(names: Sequence[str], backend: str | None, pc_kwargs: dict[str, Any]) -> Any:
+def new_matrix(names: Sequence[str], backend: str, pc_kwargs: dict[str, Any]) -> Any:
     """Make a matrix of panels, sized for a page."""
     plots = require_extra("arviz_plots", "a figure")
     side = min(PAGE_INCHES, 2.4 * len(names))
     # The legend above needs its room.
-    backend, figure = figure_options(pc_kwargs, backend, (max(side, 5.0), max(side, 4.4) + 0.3))
-    data = _dataset(np.zeros((len(names), 1)), ["x"], names)
+    figure = figure_options(backend, (max(side, 5.0), max(side, 4.4) + 0.3), pc_kwargs, len(names))
+    data = panel_data(np.zeros(len(names)), None, names)
     return plots.PlotMatrix(
         data, ["__variable__", "output"], backend=backend, figure_kwargs=figure, **pc_kwargs
     )
@@ -28,24 +33,24 @@ def new_matrix(names: Sequence[str], backend: str | None, pc_kwargs: dict[str, A
 
 def corner_limits(tables: Sequence[Table], columns: Sequence[Array]) -> tuple[Array, Array]:
     """Four standard deviations to either side, cut at the support, and all but a few draws."""
-    ends = []
-    for k, table in enumerate(tables):
-        x, p = table.curve()
-        mass = (p[1:] + p[:-1]) / 2 * np.diff(x)
-        middle = (x[1:] + x[:-1]) / 2 - table.center
-        reach = min(table.end, RANGE_IN_SD * np.sqrt(np.sum(mass * middle**2)))
-        low, high = table.center - reach, table.center + reach
-        if columns and columns[k].size:
-            inner = np.quantile(columns[k], [TAIL, 1 - TAIL])
-            low, high = min(low, inner[0]), max(high, inner[1])
-        ends.append((low - 0.04 * (high - low), high + 0.04 * (high - low)))
-    low, high = np.array(ends).T
-    return low, high
+    center = np.array([table.center for table in tables])
+    reach = np.array([min(table.end, RANGE_IN_SD * _sd(table)) for table in tables])
+    low, high = center - reach, center + reach
+    cover_draws(low, high, columns, TAIL)
+    margin = 0.04 * (high - low)
+    return low - margin, high + margin
+
+
+def _sd(table: Table) -> float:
+    x, p = table.curve()
+    mass = (p[1:] + p[:-1]) / 2 * np.diff(x)
+    middle = (x[1:] + x[:-1]) / 2 - table.center
+    return float(np.sqrt(np.sum(mass * middle**2)))
 
 
 def draw_corner_axes(
     matrix_plot: Any,
-    options: Mapping[str, dict[str, Any] | None],
+    options: Options,
     names: Sequence[str],
     limits: tuple[Array, Array],
     unit: str | None,
@@ -62,17 +67,16 @@ def draw_corner_axes(
         is_lowest = row == last
         if (style := options["ticks"]) is not None:
             values, labels = marks[column]
-            draw.set_xticks(None, target, values, labels if is_lowest else blank(labels), **style)
+            put_ticks(target, "x", (values, labels if is_lowest else blank(labels)), style)
         if is_lowest and (style := options["labels"]) is not None:
             draw.labelled_x(None, target, text=texts[column], **style)
 
     def vertical(target: Any, column: int, row: int) -> None:
         draw.set_ylim(None, target, (limits[0][row], limits[1][row]))
-        backend = require_extra(f"arviz_plots.backend.{matrix_plot.backend}", "a figure")
         is_left = column == 0
         if (style := options["ticks"]) is not None:
             values, labels = marks[row]
-            backend.yticks(values, labels if is_left else blank(labels), target, **style)
+            put_ticks(target, "y", (values, labels if is_left else blank(labels)), style)
         if is_left and (style := options["labels"]) is not None:
             draw.labelled_y(None, target, text=texts[row], **style)
 

@@ -10,14 +10,21 @@ from numpy.typing import NDArray
 from nn_uq_dist.diagnostics._arguments import (
     MINIMUM_DRAWS,
     as_draws,
-    as_output_names,
     finite_draws,
     require_extra,
 )
 from nn_uq_dist.diagnostics._joint_statistics import sample_correlation
 from nn_uq_dist.diagnostics._sensitivity import unbatched
-from nn_uq_dist.plots._common import LIGHT_GRAY, Visuals, as_outputs, as_visuals
-from nn_uq_dist.plots._contours import figure_options
+from nn_uq_dist.plots._arguments import (
+    Options,
+    Visuals,
+    as_law,
+    as_visuals,
+    choose_outputs,
+    law_name,
+)
+from nn_uq_dist.plots._backends import as_backend, figure_options
+from nn_uq_dist.plots._heat_map import add_colorbar, draw_image, label_cells, print_values
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -28,8 +35,6 @@ Array = NDArray[np.float64]
 
 PANELS = ("Monte Carlo", "analytic", "difference")
 LARGEST_WITH_VALUES = 8
-MOST_TICKS = 12
-MOST_LETTERS = 34  # that fit under a panel side by side
 FIGURE_INCHES = (7.0, 3.4)
 
 # Diverging maps of ColorBrewer that readers with any color vision can tell apart; the difference
@@ -127,29 +132,22 @@ def plot_correlation(
     array([0.87, 0.87])
     """
     num_outputs = unbatched(linearization).num_outputs
-    names = as_output_names(output_names, num_outputs)
-    shown = as_outputs(outputs, names)
+    shown, names = choose_outputs(outputs, output_names, num_outputs)
     if len(shown) < 2:
         raise ValueError(
             f"outputs must name at least 2 outputs, got {len(shown)}; one has no correlation"
         )
-    if law not in ("linear", "copula"):
-        raise ValueError(f"law must be 'linear' or 'copula', got {law!r}")
-    options = as_visuals(visuals, VISUALS)
+    as_law(law)
     values = as_draws(draws, num_outputs)[:, shown]
-    plots = require_extra("arviz_plots", "plots.plot_correlation")
-    if plot_collection is not None:
-        backend = plot_collection.backend
-    elif backend is None:
-        backend = require_extra("arviz_base", "a figure").rcParams["plot.backend"]
-    if backend not in ("matplotlib", "none"):
+    backend = as_backend(backend, plot_collection, "plots.plot_correlation")
+    if backend not in {"matplotlib", "none"}:
         raise ValueError(
             f"backend must be 'matplotlib' or 'none' for heat maps, got {backend!r}; "
             "ArviZ has no heat maps for others"
         )
+    options = as_visuals(visuals, VISUALS, backend)
 
-    shown_names = [names[j] for j in shown]
-    found, error = _from_draws(values, shown_names)
+    found, error = _from_draws(values, names)
     if law == "linear":
         analytic = np.asarray(linearization.correlation, np.float64)
     else:
@@ -168,11 +166,12 @@ def plot_correlation(
                 np.stack([found, analytic, difference]),
             )
         },
-        {"panel": list(PANELS), "output": shown_names, "other_output": shown_names},
+        {"panel": list(PANELS), "output": names, "other_output": names},
     )
     if plot_collection is None:
-        backend, figure = figure_options(pc_kwargs, backend, FIGURE_INCHES)
+        figure = figure_options(backend, FIGURE_INCHES, pc_kwargs)
         pc_kwargs.setdefault("cols", ["panel"])
+        plots = require_extra("arviz_plots", "plots.plot_correlation")
         plot_collection = plots.PlotCollection.wrap(
             data, backend=backend, figure_kwargs=figure, **pc_kwargs
         )
@@ -195,10 +194,9 @@ def _titles(law: str, difference: Array, error: Array) -> dict[str, str]:
     largest, chance = (
         float(np.max(np.abs(x), where=~np.isnan(x), initial=0.0)) for x in (difference, error)
     )
-    name = "linear law" if law == "linear" else "copula"
     return {
         "Monte Carlo": "Monte Carlo",
-        "analytic": f"analytic, {name}",
+        "analytic": f"analytic, {law_name(law)}",
         "difference": "analytic - Monte Carlo",
         "note": f"largest {largest:.2g}, standard error {chance:.1g}",
     }
@@ -207,7 +205,7 @@ def _titles(law: str, difference: Array, error: Array) -> dict[str, str]:
 def _draw(
     plot_collection: Any,
     data: Any,
-    options: Mapping[str, dict[str, Any] | None],
+    options: Options,
     titles: Mapping[str, str],
 ) -> None:
     from arviz_plots import visuals as draw
@@ -228,13 +226,13 @@ def _draw(
             artist = {"function": "heatmap", "values": da.values, "limits": ends, **style}
             target.append(artist)
             return artist
-        return _image(target, da.values, ends, style)
+        return draw_image(target, da.values, ends, style)
 
     def axes(_: Any, target: Any, *, sel: Mapping[str, Any], **__: Any) -> None:
         if (style := options["title"]) is not None:
             draw.labelled_title(None, target, text=titles[sel["panel"]], **style)
         if (style := options["ticks"]) is not None and backend == "matplotlib":
-            _label_cells(target, names, style, is_first=sel["panel"] == PANELS[0])
+            label_cells(target, names, style, is_first=sel["panel"] == PANELS[0])
 
     plot_collection.map(heatmap, "heatmap", data=data, subset_info=True)
     if backend == "matplotlib":
@@ -242,75 +240,18 @@ def _draw(
     plot_collection.map(axes, data=data, subset_info=True, store_artist=False)
 
 
-def _annotate(
-    plot_collection: Any, data: Any, options: Mapping[str, dict[str, Any] | None], note: str
-) -> None:
+def _annotate(plot_collection: Any, data: Any, options: Options, note: str) -> None:
     """Add the values of the cells and the color bars."""
 
     def cells(da: Any, target: Any, **_: Any) -> None:
         is_large = np.max(np.abs(da.values), where=~np.isnan(da.values), initial=0) >= 0.095
-        _print_values(target, da.values, 2 if is_large else 3, options["values"] or {})
+        print_values(target, da.values, 2 if is_large else 3, options["values"] or {})
 
     def colorbar(_: Any, target: Any, *, sel: Mapping[str, Any], **__: Any) -> None:
         text = note if sel["panel"] == "difference" else None
-        _add_colorbar(target, text, options["colorbar"] or {})
+        add_colorbar(target, text, options["colorbar"] or {})
 
     for function, name in ((cells, "values"), (colorbar, "colorbar")):
         is_readable = name != "values" or data.sizes["output"] <= LARGEST_WITH_VALUES
         if options[name] is not None and is_readable:
             plot_collection.map(function, data=data, subset_info=True, store_artist=False)
-
-
-def _image(target: Any, values: Array, ends: tuple[float, float], style: dict[str, Any]) -> Any:
-    target.set_facecolor(LIGHT_GRAY)  # shows where values are NaN
-    image = target.imshow(values, vmin=ends[0], vmax=ends[1], interpolation="nearest", **style)
-    target.spines[:].set_visible(False)
-    target.tick_params(length=0)
-    return image
-
-
-def _print_values(target: Any, values: Array, digits: int, style: Mapping[str, Any]) -> None:
-    if not target.images:
-        return
-    image = target.images[0]
-    size = 9 if len(values) <= 4 else 7 if len(values) <= 6 else 5.5
-    for (row, column), value in np.ndenumerate(values):
-        if np.isnan(value):
-            continue
-        shade = image.cmap(image.norm(value))
-        luminance = 0.299 * shade[0] + 0.587 * shade[1] + 0.114 * shade[2]
-        # Without the zero before the point, which takes a fifth of the room.
-        text = f"{value:.{digits}f}".replace("0.", ".", 1)
-        if float(text) == 0:
-            text = "0"
-        target.text(
-            column, row, text,
-            **{"ha": "center", "va": "center", "fontsize": size,
-               "color": "black" if luminance > 0.5 else "white", **style},
-        )  # fmt: skip
-
-
-def _add_colorbar(target: Any, note: str | None, style: Mapping[str, Any]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    if not target.images:
-        return
-    bar = target.figure.colorbar(
-        target.images[0], ax=target, **{"location": "bottom", "shrink": 0.9, "aspect": 18, **style}
-    )
-    bar.locator = MaxNLocator(4, symmetric=note is not None)
-    bar.update_ticks()
-    bar.ax.tick_params(labelsize=7)
-    bar.set_label(note or "correlation", fontsize=8)
-    bar.outline.set_visible(False)
-
-
-def _label_cells(
-    target: Any, names: Sequence[str], style: Mapping[str, Any], *, is_first: bool
-) -> None:
-    step = -(-len(names) // MOST_TICKS)
-    ticks = np.arange(0, len(names), step)
-    labels = [str(name) for name in names[::step]]
-    is_long = sum(len(label) + 1 for label in labels) > MOST_LETTERS
-    target.set_xticks(ticks, labels, fontsize=style["size"], rotation=90 if is_long else 0)
-    target.set_yticks(ticks, labels if is_first else [""] * len(labels), fontsize=style["size"])

@@ -10,35 +10,16 @@ from numpy.typing import NDArray
 
 from nn_uq_dist._checks import as_key, positive_int
 from nn_uq_dist._linearize import check_network
-from nn_uq_dist.diagnostics._arguments import (
-    MINIMUM_DRAWS,
-    as_output_names,
-    finite_draws,
-    require_extra,
-)
+from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, finite_draws
 from nn_uq_dist.diagnostics._sensitivity import unbatched
-from nn_uq_dist.plots._common import (
-    LIGHT_GRAY,
-    SKY,
-    VERMILION,
-    Visuals,
-    as_outputs,
-    as_visuals,
-)
-from nn_uq_dist.plots._panels import (
-    DASHED,
-    DOTTED,
-    FRAME_VISUALS,
-    Frame,
-    add_legend,
-    area,
-    finish,
-    outer_panels,
-    output_panels,
-    panel_data,
-    write,
-)
-from nn_uq_dist.plots._pit import require_enough
+from nn_uq_dist.plots._arguments import Visuals, as_visuals, choose_outputs, require_enough
+from nn_uq_dist.plots._backends import as_backend, in_front
+from nn_uq_dist.plots._frame import Frame, finish, frame_visuals, write
+from nn_uq_dist.plots._legend import Entries, add_legend, area_entry, line_entry
+from nn_uq_dist.plots._output_curves import histograms
+from nn_uq_dist.plots._palette import DASHED, DOTTED, LIGHT_GRAY, SKY, VERMILION
+from nn_uq_dist.plots._panels import outer_panels, output_panels, panel_data
+from nn_uq_dist.plots._shapes import area, upright, vertical_lines
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -58,7 +39,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
     "zero": {"color": "black", "linestyle": DOTTED, "width": 1.0},
     "mean": {"color": VERMILION, "linestyle": DASHED, "width": 1.2},
     "text": {"size": 7},
-    **{name: style for name, style in FRAME_VISUALS.items() if name != "ylabel"},
+    **frame_visuals(without="ylabel"),
 }
 
 
@@ -137,57 +118,58 @@ def plot_errors(
     99%: -0.53 to 0.54
     """
     sd = _checked_sd(net, linearization)
-    num_outputs = sd.size
-    names = as_output_names(output_names, num_outputs)
-    shown = as_outputs(outputs, names)
-    shown_names = [names[j] for j in shown]
-    options = as_visuals(visuals, VISUALS)
+    shown, names = choose_outputs(outputs, output_names, sd.size)
     key = as_key("key", key)
     count = positive_int("num_draws", num_draws)
     if count < MINIMUM_DRAWS:
         raise ValueError(f"num_draws must be at least {MINIMUM_DRAWS}, got {count}")
     bins = positive_int("num_bins", num_bins)
-    require_extra("arviz_plots", "plots.plot_errors")
+    backend = as_backend(backend, plot_collection, "plots.plot_errors")
+    options = as_visuals(visuals, VISUALS, backend)
     from arviz_plots import visuals as draw
 
     errors = linearization_errors(net, linearization, key, count)[:, shown] / sd[shown]
-    columns = finite_draws(errors, shown_names)
-    require_enough([column.size for column in columns], shown_names)
-    bars, central, limits = _histograms(columns, bins)
+    columns = finite_draws(errors, names)
+    require_enough([column.size for column in columns], names)
+    low, high = _ranges(columns)
+    bars = histograms(columns, [column.size for column in columns], low, high, bins)
+    central = np.array([np.quantile(column, CENTRAL) for column in columns])
     mean = np.array([column.mean() for column in columns])
     top = HEADROOM * bars[:, 0].max(axis=1)
-    left, right = limits.T
-    frame = Frame(left, right, 0 * top, top)
+    # The zero is always in sight: an error may be all of one sign.
+    margin = 0.04 * (high - low)
+    frame = Frame(np.minimum(low, 0) - margin, np.maximum(high, 0) + margin, 0 * top, top)
 
-    data = panel_data(bars, ["histogram", "left_edges", "right_edges"], shown_names)
+    data = panel_data(bars, ["histogram", "left_edges", "right_edges"], names)
     is_own = plot_collection is None
     figure = output_panels(data, plot_collection, backend, pc_kwargs)
-    legend: dict[str, dict[str, Any]] = {}
+    legend: Entries = {}
     if (style := options["range"]) is not None:
-        heights = [[[0.0, 0.0], [t, t]] for t in top / HEADROOM]
-        sides = np.concatenate([central[:, None], heights], axis=1)
-        rows = panel_data(sides, ["x", "y_bottom", "y_top"], shown_names)
+        sides = upright(central[:, 0], central[:, 1], top / HEADROOM)
+        rows = panel_data(sides, ["x", "y_bottom", "y_top"], names)
         figure.map(area, "range", data=rows, **style)
-        legend["central 99%"] = {"width": 8, **style}
+        legend["central 99%"] = area_entry(style)
     if (style := options["histogram"]) is not None:
-        figure.map(draw.hist, "histogram", data=data, **style)
-        legend["network - linear model"] = {"width": 8, **style}
+        figure.map(draw.hist, "histogram", data=data, **in_front(backend, 1) | style)
+        legend["network - linear model"] = area_entry(style)
     for name, at, entry in (("zero", 0 * mean, "no error"), ("mean", mean, "mean")):
         if (style := options[name]) is not None:
-            # Lines of their own: the vertical lines of ArviZ lie behind the histogram.
-            ends = np.stack(
-                [np.stack([at, at], -1), np.stack([0 * top, top / HEADROOM], -1)], axis=1
-            )
-            rows = panel_data(ends, ["x", "y"], shown_names)
-            figure.map(draw.line_xy, name, data=rows, **style)
-            legend[entry] = dict(style)
+            rows = panel_data(vertical_lines(at, top / HEADROOM), ["x", "y"], names)
+            figure.map(draw.line_xy, name, data=rows, **in_front(backend, 2) | style)
+            legend[entry] = line_entry(style)
     if (style := options["text"]) is not None:
         texts = [_text(column, ends) for column, ends in zip(columns, central, strict=True)]
-        write(figure, "text", shown_names, frame, texts, style)
-    outer = outer_panels(figure, is_own)
-    finish(figure, options, shown_names, frame, labels=(xlabel, None), outer=outer, hide_y=True)
-    if (style := options["legend"]) is not None:
-        add_legend(figure, legend, style)
+        write(figure, "text", names, frame, texts, style)
+    finish(
+        figure,
+        options,
+        names,
+        frame,
+        labels=(xlabel, None),
+        outer=outer_panels(figure, is_own),
+        removed={"axis": "y"},
+    )
+    add_legend(figure, legend, options["legend"])
     return figure
 
 
@@ -205,20 +187,11 @@ def _checked_sd(net: Callable[[jax.Array], jax.Array], linearization: Any) -> Ar
     return sd
 
 
-def _histograms(columns: Sequence[Array], num_bins: int) -> tuple[Array, Array, Array]:
-    """Return heights and edges ``(n, 3, bins)``, central ranges and limits ``(n, 2)``."""
-    bars, central, limits = [], [], []
-    for column in columns:
-        low, high = np.quantile(column, [TAIL, 1 - TAIL])
-        wide = max(high - low, SMALLEST_RANGE)
-        middle = (low + high) / 2
-        edges = np.linspace(middle - wide / 2, middle + wide / 2, num_bins + 1)
-        heights = np.histogram(column, edges)[0] / (column.size * np.diff(edges))
-        bars.append([heights, edges[:-1], edges[1:]])
-        central.append(np.quantile(column, CENTRAL))
-        # The zero is always in sight: an error may be all of one sign.
-        limits.append([min(edges[0], 0) - 0.04 * wide, max(edges[-1], 0) + 0.04 * wide])
-    return np.array(bars), np.array(central), np.array(limits)
+def _ranges(columns: Sequence[Array]) -> tuple[Array, Array]:
+    """Return the ends of the ranges that hold all but the tails of the errors."""
+    low, high = np.array([np.quantile(column, [TAIL, 1 - TAIL]) for column in columns]).T
+    middle, half = (low + high) / 2, np.maximum(high - low, SMALLEST_RANGE) / 2
+    return middle - half, middle + half
 
 
 def linearization_errors(

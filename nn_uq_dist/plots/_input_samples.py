@@ -10,19 +10,15 @@ from numpy.typing import NDArray
 
 from nn_uq_dist._checks import as_key, positive_int
 from nn_uq_dist._input_law import InputLaw
-from nn_uq_dist.diagnostics._arguments import require_extra
-from nn_uq_dist.diagnostics._sensitivity import as_input_names
-from nn_uq_dist.plots._common import BLUE, SKY, Visuals, as_visuals
-from nn_uq_dist.plots._panels import (
-    FRAME_VISUALS,
-    Frame,
-    add_legend,
-    area,
-    finish,
-    panel_data,
-    single_panel,
-)
+from nn_uq_dist.diagnostics._arguments import as_input_names, require_extra
+from nn_uq_dist.plots._arguments import Visuals, as_visuals
+from nn_uq_dist.plots._backends import as_backend
+from nn_uq_dist.plots._frame import Frame, finish, frame_visuals
+from nn_uq_dist.plots._legend import Entries, add_legend, area_entry, line_entry
+from nn_uq_dist.plots._palette import BLUE, GRAY, SKY
+from nn_uq_dist.plots._panels import panel_data, single_panel
 from nn_uq_dist.plots._positions import as_positions, position_ticks
+from nn_uq_dist.plots._shapes import area
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -30,12 +26,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-GRAY = "#7A7A7A"  # darker than that of the histograms: thin lines on a band
 VISUALS: dict[str, Mapping[str, Any]] = {
     "range": {"color": SKY, "alpha": 0.35},
     "samples": {"color": GRAY, "width": 0.5, "alpha": 0.8},
     "mean": {"color": BLUE, "width": 1.8},
-    **{name: style for name, style in FRAME_VISUALS.items() if name != "title"},
+    **frame_visuals(without="title"),
 }
 
 
@@ -110,9 +105,9 @@ def plot_input_samples(
     count = positive_int("num_samples", num_samples)
     positions = as_positions(x, law.num_inputs, "input")
     names = None if input_names is None else as_input_names(input_names, law.num_inputs)
-    options = as_visuals(visuals, VISUALS)
     key = as_key("key", key)
-    require_extra("arviz_plots", "plots.plot_input_samples")
+    backend = as_backend(backend, plot_collection, "plots.plot_input_samples")
+    options = as_visuals(visuals, VISUALS, backend)
     from arviz_plots import visuals as draw
 
     mean = np.asarray(law.mean, np.float64)
@@ -126,24 +121,21 @@ def plot_input_samples(
 
     line = panel_data(np.stack([positions, mean]), ["x", "y"], None)
     figure = single_panel(line, plot_collection, backend, pc_kwargs)
-    legend: dict[str, dict[str, Any]] = {}
+    legend: Entries = {}
     if (style := options["range"]) is not None:
         rows = np.stack([positions, mean - half, mean + half])
         figure.map(area, "range", data=panel_data(rows, ["x", "y_bottom", "y_top"], None), **style)
-        legend[entry] = {"width": 8, **style}
+        legend[entry] = area_entry(style)
     if (style := options["samples"]) is not None:
         figure.map(_curves, "samples", data=_sample_data(curves), x=positions, **style)
-        legend[f"{count} samples" if count > 1 else "sample"] = dict(style)
+        legend[f"{count} samples" if count > 1 else "sample"] = line_entry(style)
     if (style := options["mean"]) is not None:
         figure.map(draw.line_xy, "mean", data=line, **style)
-        legend["mean"] = dict(style)
+        legend["mean"] = line_entry(style)
     left, right, ticks = position_ticks(positions, names)
     frame = Frame(left, right, low - margin, high + margin)
-    finish(
-        figure, options, None, frame, labels=(xlabel, ylabel), outer=None, xticks=ticks
-    )  # fmt: skip
-    if (style := options["legend"]) is not None:
-        add_legend(figure, legend, style)
+    finish(figure, options, None, frame, labels=(xlabel, ylabel), outer=None, xticks=ticks)
+    add_legend(figure, legend, options["legend"])
     return figure
 
 

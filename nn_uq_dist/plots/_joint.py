@@ -8,27 +8,18 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import (
-    as_draws,
-    as_output_names,
-    finite_draws,
-    require_extra,
-)
+from nn_uq_dist.diagnostics._arguments import as_draws, finite_draws, require_extra
 from nn_uq_dist.diagnostics._sensitivity import unbatched
-from nn_uq_dist.plots._common import (
-    BLUE,
-    LIGHT_GRAY,
+from nn_uq_dist.plots._arguments import (
+    Options,
     Visuals,
-    add_legend,
-    as_outputs,
+    as_law,
     as_visuals,
+    choose_outputs,
+    law_name,
 )
-from nn_uq_dist.plots._contours import (
-    DARK_GRAY,
-    draw_filled,
-    draw_lines,
-    tones,
-)
+from nn_uq_dist.plots._backends import as_backend
+from nn_uq_dist.plots._contours import draw_filled, draw_outlines, shade_entries
 from nn_uq_dist.plots._corner import corner_limits, draw_corner_axes, new_matrix
 from nn_uq_dist.plots._law_regions import (
     Table,
@@ -37,7 +28,10 @@ from nn_uq_dist.plots._law_regions import (
     output_tables,
     score_correlation,
 )
-from nn_uq_dist.plots._marginals import _dataset, _histograms
+from nn_uq_dist.plots._legend import Entries, add_legend, line_entry
+from nn_uq_dist.plots._output_curves import histograms
+from nn_uq_dist.plots._palette import BLUE, DARK_GRAY, LIGHT_GRAY, tones
+from nn_uq_dist.plots._panels import panel_data
 from nn_uq_dist.plots._regions import Region, as_masses, kernel_region
 
 if TYPE_CHECKING:
@@ -110,9 +104,7 @@ def plot_joint(
         Draw into this matrix, which must be faceted by the dimension `output` with the shown names
         as its values. Default: a new one.
     backend
-        Plotting backend of ArviZ, such as ``"matplotlib"`` or ``"none"``. Default: that of
-        `plot_collection`, or ArviZ's own default. Backends other than Matplotlib show outlines
-        instead of filled regions.
+        As in `plot_marginals`. Plotly and Bokeh show outlines instead of filled regions.
     visuals
         Options of each visual, or False to leave it out. Keys: `histogram`, `density`, `filled`,
         `contour`, `ticks`, `labels`, `legend`.
@@ -150,29 +142,26 @@ def plot_joint(
     0.13
     """
     num_outputs = unbatched(linearization).num_outputs
-    names = as_output_names(output_names, num_outputs)
-    shown = as_outputs(outputs, names)
+    shown, names = choose_outputs(outputs, output_names, num_outputs)
     if not 2 <= len(shown) <= MAXIMUM_OUTPUTS:
         raise ValueError(
             f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {len(shown)}; "
             f"pass some of them, such as outputs=(0, {min(num_outputs, 2) - 1})"
         )
     fractions = as_masses(masses)
-    if law not in ("copula", "linear"):
-        raise ValueError(f"law must be 'copula' or 'linear', got {law!r}")
-    options = as_visuals(visuals, VISUALS)
+    as_law(law)
     bins = positive_int("num_bins", num_bins)
     values = None if draws is None else as_draws(draws, num_outputs)[:, shown]
-    require_extra("arviz_plots", "plots.plot_joint")
+    backend = as_backend(backend, plot_collection, "plots.plot_joint")
+    options = as_visuals(visuals, VISUALS, backend)
 
-    shown_names = [names[j] for j in shown]
-    columns = [] if values is None else finite_draws(values, shown_names)
+    columns = [] if values is None else finite_draws(values, names)
     pairs = [(a, b) for b in range(len(shown)) for a in range(b)]
     found: dict[tuple[int, int], Region] = {}
     if values is not None:
         points = values[np.isfinite(values).all(axis=1)].astype(np.float64)
         found = {
-            (a, b): kernel_region(points[:, [a, b]], fractions, (shown_names[a], shown_names[b]))
+            (a, b): kernel_region(points[:, [a, b]], fractions, (names[a], names[b]))
             for a, b in pairs
         }
     tables = output_tables(linearization, shown)
@@ -185,20 +174,19 @@ def plot_joint(
                 linearization,
                 (shown[a], shown[b]),
                 fractions,
-                (shown_names[a], shown_names[b]),
+                (names[a], names[b]),
             )
             for a, b in pairs
         }
     low, high = corner_limits(tables, columns)
     matrix_plot: Any = plot_collection
     if matrix_plot is None:
-        matrix_plot = new_matrix(shown_names, backend, pc_kwargs)
+        matrix_plot = new_matrix(names, backend, pc_kwargs)
     legend = _draw_diagonal(matrix_plot, options, tables, columns, values, (low, high), bins)
     legend |= _draw_pairs(matrix_plot, options, analytic, found, fractions, law)
-    draw_corner_axes(matrix_plot, options, shown_names, (low, high), unit)
-    _store_levels(matrix_plot, analytic, found, fractions, shown_names)
-    if (style := options["legend"]) is not None:
-        add_legend(matrix_plot, legend, style)
+    draw_corner_axes(matrix_plot, options, names, (low, high), unit)
+    _store_levels(matrix_plot, analytic, found, fractions, names)
+    add_legend(matrix_plot, legend, options["legend"])
     return matrix_plot
 
 
@@ -212,55 +200,55 @@ def _copula_pair(
 
 def _draw_diagonal(
     matrix_plot: Any,
-    options: Mapping[str, dict[str, Any] | None],
+    options: Options,
     tables: Sequence[Table],
     columns: Sequence[Array],
     values: Any,
     limits: tuple[Array, Array],
     num_bins: int,
-) -> dict[str, dict[str, Any]]:
+) -> Entries:
     from arviz_plots import visuals as draw
 
     names = matrix_plot.data["output"].values
     top = np.array([table.curve()[1].max() for table in tables])
-    legend: dict[str, dict[str, Any]] = {}
+    legend: Entries = {}
     if values is not None and (style := options["histogram"]) is not None:
         # No bin straddles an end of the support.
         margin = 0.04 / 1.08 * (limits[1] - limits[0])
-        bars = _histograms(columns, len(values), limits[0] + margin, limits[1] - margin, num_bins)
+        bars = histograms(columns, len(values), limits[0] + margin, limits[1] - margin, num_bins)
         top = np.maximum(top, bars[:, 0].max(axis=1))
-        data = _dataset(bars, ["histogram", "left_edges", "right_edges"], names)
+        data = panel_data(bars, ["histogram", "left_edges", "right_edges"], names)
         matrix_plot.map(draw.hist, "histogram", data=data, **style)
     if (style := options["density"]) is not None:
         # Tables of unbounded and bounded laws differ in length; NaN is not drawn.
         curves = [table.curve() for table in tables]
         most = max(curve.shape[1] for curve in curves)
         padded = [np.pad(c, [(0, 0), (0, most - c.shape[1])], mode="edge") for c in curves]
-        data = _dataset(np.array(padded), ["x", "y"], names)
+        data = panel_data(np.array(padded), ["x", "y"], names)
         matrix_plot.map(draw.line_xy, "density", data=data, **style)
-        legend["analytic density"] = dict(style)
+        legend["analytic density"] = line_entry(style)
 
     def frame(_: Any, target: Any, *, top: float) -> None:
-        draw.set_ylim(None, target, (0.0, top))
+        draw.set_ylim(None, target, (0.0, float(top)))
 
-    tops = _dataset(1.06 * top[:, None], ["x"], names).isel(plot_axis=0)
-    matrix_plot.map(frame, data=tops, top=tops, store_artist=False)
+    tops = panel_data(1.06 * top, None, names)
+    matrix_plot.map(frame, data=tops, top=tops["values"], store_artist=False)
     matrix_plot.map(draw.remove_axis, data=tops, axis="y", store_artist=False)
     return legend
 
 
 def _draw_pairs(
     matrix_plot: Any,
-    options: Mapping[str, dict[str, Any] | None],
+    options: Options,
     analytic: Mapping[tuple[int, int], Region],
     found: Mapping[tuple[int, int], Region],
     masses: Sequence[float],
     law: str,
-) -> dict[str, dict[str, Any]]:
+) -> Entries:
     from arviz_plots import visuals as draw
 
-    legend: dict[str, dict[str, Any]] = {}
-    shaded: dict[str, dict[str, Any]] = {}
+    legend: Entries = {}
+    shaded: Entries = {}
     if found and (style := options["filled"]) is not None:
         shades = tones(style["color"], len(masses))
 
@@ -269,25 +257,20 @@ def _draw_pairs(
             return draw_filled(target, matrix_plot.backend, region, shades)
 
         matrix_plot.map_lower(filled, "filled", subset_info=True)
-        wide = 8 if matrix_plot.backend in ("none", "matplotlib") else 2
-        shaded = {
-            f"Monte Carlo {100 * mass:g}%": {"color": shade, "width": wide}
-            for mass, shade in zip(masses, shades, strict=True)
-        }
+        texts = [f"Monte Carlo {100 * mass:g}%" for mass in masses]
+        shaded = shade_entries(texts, style["color"], matrix_plot.backend)
     if (style := options["contour"]) is not None:
-        style = dict(style)
-        color = style.pop("color")
+        outline = dict(style)
 
         def contour(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> Any:
             region = analytic[isel_x["output"], isel_y["output"]]
-            return draw_lines(target, region, [color] * len(masses), **style)
+            return draw_outlines(target, region, outline)
 
         matrix_plot.map_lower(
             contour, "contour", subset_info=True, artist_dims={"mass": len(masses)}
         )
-        name = "copula" if law == "copula" else "linear law"
         listed = ", ".join(f"{100 * mass:g}" for mass in masses)
-        legend[f"{name} {listed}%"] = {"color": color, **style}
+        legend[f"{law_name(law)} {listed}%"] = line_entry(style)
     matrix_plot.map_upper(draw.remove_matrix_axis, axis="both", store_artist=False)
     return legend | shaded
 

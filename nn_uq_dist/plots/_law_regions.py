@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 TABLE_POINTS = 256  # of the upper half
-POINTS_PER_CALL = 32
 TABLE_REACH = 8.0  # standard deviations
 SCORE_REACH = 5.0
 SCORE_POINTS = 161
@@ -74,11 +72,8 @@ def output_tables(linearization: "Linearization", shown: Sequence[int]) -> list[
     end = np.where(end <= TABLE_REACH * sd, end, np.inf)
     fractions = 1 - (1 - np.arange(TABLE_POINTS) / TABLE_POINTS) ** 2
     upper = np.minimum(TABLE_REACH * sd, end) * fractions[:, None]
-    # Few points at a time take half the time to compile.
-    parts = np.split(upper, TABLE_POINTS // POINTS_PER_CALL)
-    log_density = np.concatenate([np.asarray(_log_prob(law, jnp.asarray(x))) for x in parts])
-    log_density = log_density.astype(np.float64)
-    scores = Tails(law, upper).normal_scores()
+    places = Tails(law, upper, progress=False)
+    scores, log_density = places.normal_scores(), places.log_density
     scores[0] = 0.0  # the center belongs to neither side
 
     return [
@@ -91,12 +86,6 @@ def output_tables(linearization: "Linearization", shown: Sequence[int]) -> list[
         )
         for k, j in enumerate(shown)
     ]
-
-
-@jax.jit
-def _log_prob(law: Any, x: jax.Array) -> jax.Array:
-    values: jax.Array = law.log_prob(x)
-    return values
 
 
 def _both_sides(upper: Array, sign: int) -> Array:

@@ -1,6 +1,5 @@
 """The mean curve of the outputs with bands, and densities at single outputs, drawn sideways."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,29 +15,15 @@ from nn_uq_dist.diagnostics._arguments import (
     finite_draws,
     require_extra,
 )
-from nn_uq_dist.diagnostics._datatree import _log_densities
-from nn_uq_dist.plots._common import (
-    BAND_ALPHAS,
-    BLUE,
-    SKY,
-    VERMILION,
-    Visuals,
-    as_outputs,
-    as_visuals,
-)
-from nn_uq_dist.plots._panels import (
-    DASHED,
-    FRAME_VISUALS,
-    Frame,
-    add_legend,
-    area,
-    finish,
-    panel_data,
-    sideways,
-    single_panel,
-    staircase,
-)
+from nn_uq_dist.plots._arguments import Visuals, as_outputs, as_visuals
+from nn_uq_dist.plots._backends import as_backend
+from nn_uq_dist.plots._frame import Frame, finish, frame_visuals
+from nn_uq_dist.plots._legend import Entries, add_legend, area_entry, band_entries, line_entry
+from nn_uq_dist.plots._output_curves import cover_draws, density_curves, histograms, mean_and_sd
+from nn_uq_dist.plots._palette import BAND_ALPHAS, BLUE, DASHED, GRAY, SKY, VERMILION
+from nn_uq_dist.plots._panels import panel_data, single_panel
 from nn_uq_dist.plots._positions import as_positions, position_ticks
+from nn_uq_dist.plots._shapes import area, sideways, staircase
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -48,7 +33,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-GRAY = "#7A7A7A"  # darker than that of the other figures: it lies on the bands
 RANGE_IN_SD = 3.6
 GRID_POINTS = 320
 MOST_DENSITIES = 12
@@ -59,7 +43,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
     "mean": {"color": VERMILION, "linestyle": DASHED, "width": 1.2},
     "histogram": {"color": GRAY},
     "density": {"color": BLUE},
-    **{name: style for name, style in FRAME_VISUALS.items() if name != "title"},
+    **frame_visuals(without="title"),
 }
 
 
@@ -144,27 +128,19 @@ def plot_output_band(
     names = as_output_names(output_names, num_outputs)
     few = None if num_outputs <= MOST_DENSITIES else _spread_out(num_outputs)
     shown = sorted(as_outputs(few if outputs is None else outputs, names))
-    options = as_visuals(visuals, VISUALS)
     values = None if draws is None else as_draws(draws, num_outputs)[:, shown]
     bins = positive_int("num_bins", num_bins)
-    require_extra("arviz_plots", "plots.plot_output_band")
+    backend = as_backend(backend, plot_collection, "plots.plot_output_band")
+    options = as_visuals(visuals, VISUALS, backend)
     from arviz_plots import visuals as draw
 
-    mean, sd = (
-        np.broadcast_to(np.asarray(value, np.float64), (num_outputs,))
-        for value in (law.mean, np.sqrt(law.variance))
-    )
+    mean, sd = mean_and_sd(law, num_outputs)
     origin = mean if deviation else np.zeros_like(mean)
     columns = [] if values is None else finite_draws(values, [names[j] for j in shown])
-    low, high = _ranges(mean[shown], sd[shown], columns)
-    points = np.tile(mean, (GRID_POINTS, 1))
-    points[:, shown] = np.linspace(low, high, GRID_POINTS)
-    grid, density = points[:, shown].T, np.exp(_log_densities(law, points)[:, shown]).T
-    count = 0 if values is None else len(values)
-    steps = [
-        _histogram(column, a, b, bins, count)
-        for column, a, b in zip(columns, low, high, strict=False)
-    ]
+    low, high = (mean[shown] + side * RANGE_IN_SD * sd[shown] for side in (-1, 1))
+    cover_draws(low, high, columns, TAIL)
+    grid, density = density_curves(law, low, high, shown, num_outputs, GRID_POINTS)
+    steps = [] if values is None else _outlines(columns, len(values), low, high, bins)
     tallest = density.max(axis=1)
     for k, (_, heights) in enumerate(steps):
         tallest[k] = max(tallest[k], heights.max())
@@ -175,12 +151,13 @@ def plot_output_band(
 
     line = panel_data(np.stack([positions, mean - origin]), ["x", "y"], None)
     figure = single_panel(line, plot_collection, backend, pc_kwargs)
-    legend: dict[str, dict[str, Any]] = {}
+    legend: Entries = {}
     if (style := options["bands"]) is not None:
-        legend |= _draw_bands(figure, positions, mean - origin, sd, style)
+        _draw_bands(figure, positions, mean - origin, sd, style)
+        legend |= band_entries(style)
     if (style := options["mean"]) is not None:
         figure.map(draw.line_xy, "mean", data=line, **style)
-        legend["mean"] = dict(style)
+        legend["mean"] = line_entry(style)
     shapes = [
         ("density", "analytic density", 1.0, list(zip(grid, density, strict=True))),
         ("histogram", "Monte Carlo", -1.0, steps),
@@ -192,7 +169,7 @@ def plot_output_band(
                 for place, s, (at, heights), b in zip(places, scale, outlines, base, strict=True)
             ]
             _fill(figure, name, np.array(outline), style)
-            legend[entry] = {"width": 8, **style}
+            legend[entry] = area_entry(style)
 
     bottom = min(np.min(mean - origin - 3 * sd), np.min(low - base))
     top = max(np.max(mean - origin + 3 * sd), np.max(high - base))
@@ -201,8 +178,7 @@ def plot_output_band(
     left, right = min(left, places[0] - 0.5 * room), max(right, places[-1] + 0.5 * room)
     frame = Frame(left, right, bottom - margin, top + margin)
     finish(figure, options, None, frame, labels=(xlabel, ylabel), outer=None, xticks=ticks)
-    if (style := options["legend"]) is not None:
-        add_legend(figure, legend, style)
+    add_legend(figure, legend, options["legend"])
     return figure
 
 
@@ -210,40 +186,22 @@ def _spread_out(num_outputs: int) -> list[int]:
     return [int(j) for j in np.linspace(0, num_outputs - 1, 8).round()]
 
 
-def _ranges(mean: Array, sd: Array, columns: Sequence[Array]) -> tuple[Array, Array]:
-    low, high = mean - RANGE_IN_SD * sd, mean + RANGE_IN_SD * sd
-    for k, column in enumerate(columns):
-        if column.size:
-            inner = np.quantile(column, [TAIL, 1 - TAIL])
-            low[k], high[k] = min(low[k], inner[0]), max(high[k], inner[1])
-    return low, high
-
-
-def _histogram(
-    column: Array, low: float, high: float, num_bins: int, num_draws: int
-) -> tuple[Array, Array]:
-    """Return the outline of the histogram, normalized by all draws."""
-    edges = np.linspace(low, high, num_bins + 1)
-    counts = np.diff(np.searchsorted(column, edges))
-    return staircase(edges, counts / (num_draws * np.diff(edges)))
+def _outlines(
+    columns: Sequence[Array], num_draws: int, low: Array, high: Array, num_bins: int
+) -> list[tuple[Array, Array]]:
+    """Return the outlines of the histograms, positions and heights."""
+    bars = histograms(columns, num_draws, low, high, num_bins)
+    return [staircase(np.append(left, right[-1]), heights) for heights, left, right in bars]
 
 
 def _draw_bands(
     figure: Any, positions: Array, mean: Array, sd: Array, style: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Draw the bands, the widest first, and return their entries in the legend."""
+) -> None:
+    """Draw the bands, the widest first."""
     for k, alpha in reversed(list(enumerate(BAND_ALPHAS, start=1))):
         rows = np.stack([positions, mean - k * sd, mean + k * sd])
         data = panel_data(rows, ["x", "y_bottom", "y_top"], None)
         figure.map(area, f"band_{k}_sd", data=data, **{"alpha": alpha, **style})
-    return {
-        f"±{k} sd": {
-            "alpha": 1 - math.prod(1 - a for a in BAND_ALPHAS[k - 1 :]),
-            "width": 8,
-            **style,
-        }
-        for k in (1, 2, 3)
-    }
 
 
 def _fill(figure: Any, label: str, rows: Array, style: Mapping[str, Any]) -> None:

@@ -8,28 +8,21 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import (
-    as_draws,
-    as_marginals,
-    as_output_names,
-    finite_draws,
-    require_extra,
-)
+from nn_uq_dist.diagnostics._arguments import as_draws, as_marginals, finite_draws
 from nn_uq_dist.diagnostics._tails import Tails
-from nn_uq_dist.plots._common import BLUE, SKY, VERMILION, Visuals, as_outputs
-from nn_uq_dist.plots._common import as_visuals as merge_visuals
-from nn_uq_dist.plots._panels import (
-    DOTTED,
-    FRAME_VISUALS,
-    Frame,
-    add_legend,
-    area,
-    finish,
-    outer_panels,
-    output_panels,
-    panel_data,
-    write,
+from nn_uq_dist.plots._arguments import (
+    Visuals,
+    as_coverage,
+    as_visuals,
+    choose_outputs,
+    require_enough,
 )
+from nn_uq_dist.plots._backends import as_backend
+from nn_uq_dist.plots._frame import FRAME_VISUALS, Frame, finish, write
+from nn_uq_dist.plots._legend import Entries, add_legend, area_entry, line_entry
+from nn_uq_dist.plots._palette import BLUE, DOTTED, SKY, VERMILION
+from nn_uq_dist.plots._panels import outer_panels, output_panels, panel_data
+from nn_uq_dist.plots._shapes import area
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -44,7 +37,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
     "band": {"color": SKY, "alpha": 0.35},
     "zero": {"color": "black", "linestyle": DOTTED, "width": 0.8},
     "difference": {"color": BLUE, "width": 1.3},
-    "largest": {"color": VERMILION, "size": 22},
+    "largest": {"color": VERMILION, "diameter": 4.7},
     "text": {"size": 7},
     **FRAME_VISUALS,
 }
@@ -59,6 +52,7 @@ def plot_pit(
     output_names: Sequence[str] | None = None,
     xlabel: str | None = "analytic F(draw)",
     ylabel: str | None = "ECDF - uniform",
+    progress: bool = True,
     plot_collection: "PlotCollection | None" = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
@@ -88,6 +82,8 @@ def plot_pit(
         Names of all `N_y` outputs, the titles of the panels. Default ``y[0]``, ``y[1]``, ...
     xlabel, ylabel
         Labels of the axes; None for none. Neither axis has a unit.
+    progress
+        Whether a progress bar may appear.
     plot_collection, backend, **pc_kwargs
         As in `plot_marginals`.
     visuals
@@ -127,19 +123,17 @@ def plot_pit(
     max |Δ| 0.013, band ±0.030
     """
     law, num_outputs = as_marginals(marginals)
-    names = as_output_names(output_names, num_outputs)
-    shown = as_outputs(outputs, names)
-    shown_names = [names[j] for j in shown]
-    options = merge_visuals(visuals, VISUALS)
+    shown, names = choose_outputs(outputs, output_names, num_outputs)
     values = as_draws(draws, num_outputs)
     level = as_coverage(coverage)
-    require_extra("arviz_plots", "plots.plot_pit")
+    backend = as_backend(backend, plot_collection, "plots.plot_pit")
+    options = as_visuals(visuals, VISUALS, backend)
     from arviz_plots import visuals as draw
 
-    counts = [column.size for column in finite_draws(values[:, shown], shown_names)]
-    require_enough(counts, shown_names)
+    counts = [column.size for column in finite_draws(values[:, shown], names)]
+    require_enough(counts, names)
     # The law has all outputs, so the draws of all are needed.
-    tails = Tails(law, values)
+    tails = Tails(law, values, progress=progress)
     transforms = np.sort(tails.probabilities()[:, shown], axis=0)  # NaN last
     outside = tails.is_outside[:, shown].sum(axis=0)
     band = np.array([dkw_half_width(count, level) for count in counts])
@@ -149,45 +143,44 @@ def plot_pit(
     size = max(np.abs(peaks[:, 1]).max(), band.max())
     ends = np.ones(len(shown))
     frame = Frame(-0.02 * ends, 1.02 * ends, -1.15 * size * ends, 1.75 * size * ends)
-    data = panel_data(_stacked([curve for curve, _ in found]), ["x", "y"], shown_names)
+    data = panel_data(_stacked([curve for curve, _ in found]), ["x", "y"], names)
     is_own = plot_collection is None
     figure = output_panels(data, plot_collection, backend, pc_kwargs)
 
-    legend: dict[str, dict[str, Any]] = {}
+    legend: Entries = {}
     if (style := options["band"]) is not None:
         sides = [[[0.0, 1.0], [-e, -e], [e, e]] for e in band]
-        rows = panel_data(sides, ["x", "y_bottom", "y_top"], shown_names)
+        rows = panel_data(sides, ["x", "y_bottom", "y_top"], names)
         figure.map(area, "band", data=rows, **style)
-        legend[f"{100 * level:g}% band (Dvoretzky-Kiefer-Wolfowitz)"] = {"width": 8, **style}
+        legend[f"{100 * level:g}% band (Dvoretzky-Kiefer-Wolfowitz)"] = area_entry(style)
     if (style := options["zero"]) is not None:
-        line = panel_data([[[0.0, 1.0], [0.0, 0.0]]] * len(shown), ["x", "y"], shown_names)
+        line = panel_data([[[0.0, 1.0], [0.0, 0.0]]] * len(shown), ["x", "y"], names)
         figure.map(draw.line_xy, "zero", data=line, **style)
     if (style := options["difference"]) is not None:
         figure.map(draw.line_xy, "difference", data=data, **style)
-        legend["Monte Carlo - analytic"] = dict(style)
+        legend["Monte Carlo - analytic"] = line_entry(style)
     if (style := options["largest"]) is not None:
-        rows = panel_data(peaks[:, :, None], ["x", "y"], shown_names)
+        rows = panel_data(peaks[:, :, None], ["x", "y"], names)
         figure.map(draw.scatter_xy, "largest", data=rows, **style)
         marker = {"linestyle": "none", "marker": "o"} if figure.backend == "matplotlib" else {}
-        legend["largest"] = {"color": style.get("color", VERMILION), **marker}
+        legend["largest"] = {**line_entry(style), **marker}
     if (style := options["text"]) is not None:
         texts = [
             f"max |Δ| {abs(peak):.3f}, band ±{e:.3f}"
             + (f"\noutside the support: {gone}" if gone else "")
             for peak, e, gone in zip(peaks[:, 1], band, outside, strict=True)
         ]
-        write(figure, "text", shown_names, frame, texts, style)
+        write(figure, "text", names, frame, texts, style)
     finish(
         figure,
         options,
-        shown_names,
+        names,
         frame,
         labels=(xlabel, ylabel),
         outer=outer_panels(figure, is_own),
         xticks=([0.0, 0.5, 1.0], ["0", "0.5", "1"]),
     )
-    if (style := options["legend"]) is not None:
-        add_legend(figure, legend, style)
+    add_legend(figure, legend, options["legend"])
     return figure
 
 
@@ -196,24 +189,6 @@ def _stacked(curves: Sequence[Array]) -> Array:
     longest = max(curve.shape[1] for curve in curves)
     padded = [np.pad(c, [(0, 0), (0, longest - c.shape[1])], mode="edge") for c in curves]
     return np.stack(padded)
-
-
-def as_coverage(coverage: float) -> float:
-    """Return a probability strictly between 0 and 1."""
-    level = float(coverage)
-    if not 0 < level < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; pass such as 0.95")
-    return level
-
-
-def require_enough(counts: Sequence[int], names: Sequence[str], minimum: int = 100) -> None:
-    """Raise if an output has too few finite draws."""
-    few = [f"{n}: {c}" for n, c in zip(names, counts, strict=True) if c < minimum]
-    if few:
-        raise ValueError(
-            f"every shown output must have at least {minimum} finite draws, got {', '.join(few)}; "
-            "leave such outputs out by outputs="
-        )
 
 
 def dkw_half_width(count: int, coverage: float) -> float:

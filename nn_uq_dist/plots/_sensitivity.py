@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_output_names, require_extra
-from nn_uq_dist.diagnostics._sensitivity import as_input_names, first_order_indices, unbatched
-from nn_uq_dist.plots._common import Visuals, as_outputs, as_visuals
-from nn_uq_dist.plots._panels import (
-    Frame,
-    add_legend,
-    area,
-    finish,
-    panel_data,
-    single_panel,
-)
+from nn_uq_dist.diagnostics._arguments import as_input_names
+from nn_uq_dist.diagnostics._sensitivity import first_order_indices, unbatched
+from nn_uq_dist.plots._arguments import Visuals, as_visuals, choose_outputs
+from nn_uq_dist.plots._backends import as_backend, in_backend_units
+from nn_uq_dist.plots._frame import Frame, finish
+from nn_uq_dist.plots._legend import Entries, add_legend, area_entry
+from nn_uq_dist.plots._palette import GRAY
+from nn_uq_dist.plots._panels import panel_data, single_panel
+from nn_uq_dist.plots._shapes import area
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -32,7 +30,7 @@ MOST_TEXTS = 200
 VISUALS: dict[str, Mapping[str, Any]] = {
     "cells": {},
     "values": {},
-    "unknown": {"color": "#7A7A7A"},
+    "unknown": {"color": GRAY},
     "ticks": {},
     "title": {"size": 10},
     "xlabel": {"size": 9},
@@ -105,10 +103,9 @@ def plot_sensitivity(
     """
     num_inputs = unbatched(linearization).input.num_inputs
     columns = as_input_names(input_names, num_inputs)
-    names = as_output_names(output_names, linearization.num_outputs)
-    shown = as_outputs(outputs, names)
-    options = as_visuals(visuals, VISUALS)
-    require_extra("arviz_plots", "plots.plot_sensitivity")
+    shown, names = choose_outputs(outputs, output_names, linearization.num_outputs)
+    backend = as_backend(backend, plot_collection, "plots.plot_sensitivity")
+    options = as_visuals(visuals, VISUALS, backend)
 
     indices, is_additive = first_order_indices(linearization)
     indices = indices[shown]
@@ -131,35 +128,33 @@ def plot_sensitivity(
     frame = Frame(-0.6, num_inputs - 0.4, -0.6, num_rows - 0.4)
     data = panel_data(np.zeros(()), None, None)
     figure = single_panel(data, plot_collection, backend, pc_kwargs, inches)
-    legend: dict[str, dict[str, Any]] = {}
+    legend: Entries = {}
     if (style := options["cells"]) is not None:
         rows = [cell_rows(classes == k, heights) for k in range(len(shades))]
         used = [k for k, row in enumerate(rows) if row.size]
         _fill_cells(figure, [rows[k] for k in used], [shades[k] for k in used], style)
         legend = {
-            f"{percent(limits[k])} to {percent(limits[k + 1])}%": {
-                "width": 8,
-                "color": shades[k],
-                **style,
-            }
+            f"{percent(limits[k])} to {percent(limits[k + 1])}%": area_entry(
+                {"color": shades[k], **style}
+            )
             for k in range(len(shades))
         }
     if (style := options["values"]) is not None and indices.size <= MOST_TEXTS:
         cells = [(r, c) for r in np.flatnonzero(~unknown) for c in range(num_inputs)]
         texts = [f"{100 * indices[cell]:.0f}" for cell in cells]
         colors = ["white" if shades[classes[cell]] in SHADES[5:] else "black" for cell in cells]
-        size = 8 if num_inputs <= 16 else 6
+        size = in_backend_units({"size": 8 if num_inputs <= 16 else 6}, backend)
         at = [(float(c), float(heights[r])) for r, c in cells]
-        _write(figure, "values", at, texts, colors, {"size": size, **style})
+        _write(figure, "values", at, texts, colors, size | style)
     if (style := options["unknown"]) is not None and unknown.any():
         at = [((num_inputs - 1) / 2, float(heights[r])) for r in np.flatnonzero(unknown)]
-        style = {"size": 8, **style}
+        style = in_backend_units({"size": 8}, backend) | style
         color = style.pop("color")
         _write(figure, "unknown", at, ["constant"] * len(at), [color] * len(at), style)
-    size = 8 if max(num_rows, num_inputs) <= 16 else 7
     ticks = options["ticks"]
     if ticks is not None:
-        ticks = {"size": size, **({"rotation": 90} if upright else {}), **ticks}
+        size = in_backend_units({"size": 8 if max(num_rows, num_inputs) <= 16 else 7}, backend)
+        ticks = size | ({"rotation": 90} if upright else {}) | ticks
     if (style := options["title"]) is not None:
         _title(figure, "share of the variance of each output (%)" if is_additive else
                "first-order index (%); inputs are correlated, rows need not sum to 100",
@@ -172,10 +167,9 @@ def plot_sensitivity(
         labels=(xlabel, ylabel),
         outer=None,
         xticks=(list(map(float, range(num_inputs))), columns),
-        yticks=(heights.tolist(), [names[j] for j in shown]),
+        yticks=(heights.tolist(), names),
     )
-    if (style := options["legend"]) is not None and legend:
-        add_legend(figure, legend, style)
+    add_legend(figure, legend, options["legend"])
     return figure
 
 

@@ -7,10 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, require_extra
+from nn_uq_dist.plots._backends import figure_options
+from nn_uq_dist.plots._panels import PAGE_INCHES
 from nn_uq_dist.plots._regions import Region
 
 Array = NDArray[np.float64]
 
+ROW_INCHES = 2.5
 ROWS = ("analytic", "Monte Carlo")
 
 
@@ -80,3 +83,21 @@ def levels_as_data(
         {"level": (("law", "quantile", "region"), np.array(values))},
         {"law": list(ROWS), "quantile": list(probabilities), "region": list(asked)},
     )
+
+
+def new_grid(data: Any, backend: str, pc_kwargs: dict[str, Any]) -> Any:
+    """Make panels for two laws, one column for each quantile."""
+    plots = require_extra("arviz_plots", "a figure")
+    width = min(PAGE_INCHES, max(5.0, ROW_INCHES * data.sizes["quantile"]))
+    figure = figure_options(backend, (width, 2 * ROW_INCHES + 0.3), pc_kwargs, tight_rows=2)
+    return plots.PlotCollection.grid(
+        data, rows=["law"], cols=["quantile"], backend=backend, figure_kwargs=figure, **pc_kwargs
+    )
+
+
+def slice_panels(plot_collection: Any, regions: Sequence[Sequence[Region | None]]) -> Any:
+    """Return positions of the panels, in a form that ArviZ's `map` does not skip for being NaN."""
+    xarray = require_extra("xarray", "a figure")
+    shape = (len(regions), len(regions[0]))
+    coords = {name: plot_collection.data[name].values for name in ("law", "quantile")}
+    return xarray.Dataset({"level": (("law", "quantile"), np.zeros(shape))}, coords)

@@ -4,32 +4,26 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import (
-    as_draws,
-    as_marginals,
-    as_output_names,
-    finite_draws,
-    require_extra,
-)
+from nn_uq_dist.diagnostics._arguments import as_draws, as_marginals, finite_draws
 from nn_uq_dist.diagnostics._tails import Tails
-from nn_uq_dist.plots._common import BLUE, SKY, VERMILION, Visuals, as_outputs
-from nn_uq_dist.plots._common import as_visuals as merge_visuals
-from nn_uq_dist.plots._panels import (
-    FRAME_VISUALS,
-    Frame,
-    add_legend,
-    finish,
-    outer_panels,
-    output_panels,
-    panel_data,
-    segments,
+from nn_uq_dist.plots._arguments import (
+    Visuals,
+    as_coverage,
+    as_visuals,
+    choose_outputs,
+    require_enough,
 )
-from nn_uq_dist.plots._pit import as_coverage, require_enough
+from nn_uq_dist.plots._backends import as_backend
+from nn_uq_dist.plots._frame import FRAME_VISUALS, Frame, finish
+from nn_uq_dist.plots._legend import Entries, add_legend, line_entry
+from nn_uq_dist.plots._output_curves import mean_and_sd
+from nn_uq_dist.plots._palette import BLUE, SKY, VERMILION
+from nn_uq_dist.plots._panels import outer_panels, output_panels, panel_data
+from nn_uq_dist.plots._shapes import segments
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -43,8 +37,8 @@ GRID_POINTS = 256
 POINTS_PER_TAIL = 13
 VISUALS: dict[str, Mapping[str, Any]] = {
     "analytic": {"color": BLUE, "width": 1.6},
-    "upper": {"color": VERMILION, "size": 14},
-    "lower": {"color": SKY, "size": 14},
+    "upper": {"color": VERMILION, "diameter": 3.7},
+    "lower": {"color": SKY, "diameter": 3.7},
     "upper_interval": {"color": VERMILION, "width": 1.0},
     "lower_interval": {"color": SKY, "width": 1.0},
     **FRAME_VISUALS,
@@ -122,21 +116,16 @@ def plot_tails(
     0.5
     """
     law, num_outputs = as_marginals(marginals)
-    names = as_output_names(output_names, num_outputs)
-    shown = as_outputs(outputs, names)
-    shown_names = [names[j] for j in shown]
-    options = merge_visuals(visuals, VISUALS)
+    shown, names = choose_outputs(outputs, output_names, num_outputs)
     values = as_draws(draws, num_outputs)[:, shown]
     level = as_coverage(coverage)
-    require_extra("arviz_plots", "plots.plot_tails")
+    backend = as_backend(backend, plot_collection, "plots.plot_tails")
+    options = as_visuals(visuals, VISUALS, backend)
     from arviz_plots import visuals as draw
 
-    columns = finite_draws(values, shown_names)
-    require_enough([column.size for column in columns], shown_names)
-    mean, sd = (
-        np.broadcast_to(np.asarray(value, np.float64), (num_outputs,))
-        for value in (law.mean, jnp.sqrt(law.variance))
-    )
+    columns = finite_draws(values, names)
+    require_enough([column.size for column in columns], names)
+    mean, sd = mean_and_sd(law, num_outputs)
     scores = [(column - mean[j]) / sd[j] for column, j in zip(columns, shown, strict=True)]
     farthest = np.array([max(-z[0], z[-1]) for z in scores])
     reach = np.maximum(1.08 * farthest, 2.0)
@@ -144,42 +133,41 @@ def plot_tails(
 
     distance = np.ones((GRID_POINTS, num_outputs))
     distance[:, shown] = np.linspace(0, reach, GRID_POINTS)
-    log_tail = Tails(law, mean + sd * distance).log_tail
+    log_tail = Tails(law, mean + sd * distance, progress=False).log_tail
     curve = np.stack([distance[:, shown].T, log_tail[:, shown].T / np.log(10)], axis=1)
     # Matplotlib breaks a line at -inf. Far below the panel it is drawn as the drop that it is.
     curve[:, 1] = np.maximum(curve[:, 1], 10 * floor[:, None])
 
-    data = panel_data(curve, ["x", "y"], shown_names)
+    data = panel_data(curve, ["x", "y"], names)
     is_own = plot_collection is None
     figure = output_panels(data, plot_collection, backend, pc_kwargs)
-    legend: dict[str, dict[str, Any]] = {}
+    legend: Entries = {}
     if (style := options["analytic"]) is not None:
         figure.map(draw.line_xy, "analytic", data=data, **style)
-        legend["analytic, both tails"] = dict(style)
+        legend["analytic, both tails"] = line_entry(style)
     for side, sign, shift in (("upper", 1, -0.006), ("lower", -1, 0.006)):
         rows = [
             _tail(z, far, low, sign, shift * far, level)
             for z, far, low in zip(scores, reach, floor, strict=True)
         ]
         if (style := options[f"{side}_interval"]) is not None:
-            bars = panel_data([bar for _, bar in rows], ["x", "y"], shown_names)
+            bars = panel_data([bar for _, bar in rows], ["x", "y"], names)
             figure.map(draw.line_xy, f"{side}_interval", data=bars, **style)
-            legend[f"{side} tail, {100 * level:g}% interval"] = dict(style)
+            legend[f"{side} tail, {100 * level:g}% interval"] = line_entry(style)
         if (style := options[side]) is not None:
-            points = panel_data([point for point, _ in rows], ["x", "y"], shown_names)
+            points = panel_data([point for point, _ in rows], ["x", "y"], names)
             figure.map(draw.scatter_xy, side, data=points, **style)
     zeros = np.zeros(len(shown))
     finish(
         figure,
         options,
-        shown_names,
+        names,
         Frame(zeros, reach, floor, zeros),
         labels=(xlabel, ylabel),
         outer=outer_panels(figure, is_own),
         yticks=_decades(floor.min()),
     )
-    if (style := options["legend"]) is not None:
-        add_legend(figure, legend, style)
+    add_legend(figure, legend, options["legend"])
     return figure
 
 

@@ -7,44 +7,37 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import (
-    as_draws,
-    as_output_names,
-    finite_draws,
-    require_extra,
-)
+from nn_uq_dist.diagnostics._arguments import as_draws, finite_draws
 from nn_uq_dist.diagnostics._sensitivity import unbatched
-from nn_uq_dist.plots._common import (
-    BLUE,
+from nn_uq_dist.plots._arguments import (
+    Options,
     Visuals,
-    add_legend,
-    as_outputs,
+    as_law,
     as_visuals,
+    choose_outputs,
+    law_name,
 )
-from nn_uq_dist.plots._contours import (
-    DARK_GRAY,
-    PAGE_INCHES,
-    blank,
-    draw_filled,
-    draw_lines,
-    extent,
-    figure_options,
-    ticks,
-    tones,
-)
+from nn_uq_dist.plots._backends import as_backend
+from nn_uq_dist.plots._contours import draw_filled, draw_outlines, extent, shade_entries
+from nn_uq_dist.plots._frame import put_ticks
 from nn_uq_dist.plots._law_regions import (
     copula_slice,
     linear_slices,
     output_tables,
     score_correlation,
 )
+from nn_uq_dist.plots._legend import Entries, add_legend, line_entry
+from nn_uq_dist.plots._palette import BLUE, DARK_GRAY, tones
 from nn_uq_dist.plots._regions import Region, as_masses, kernel_region
 from nn_uq_dist.plots._slices import (
     as_levels,
     as_probabilities,
     draws_near_quantile,
     levels_as_data,
+    new_grid,
+    slice_panels,
 )
+from nn_uq_dist.plots._ticks import blank, ticks
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -53,8 +46,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Slice = tuple[Region, float] | None
-
-ROW_INCHES = 2.5
 
 VISUALS: dict[str, Mapping[str, Any]] = {
     "analytic": {"color": BLUE},
@@ -126,9 +117,7 @@ def plot_three_point(
         Draw into this collection, which must be faceted in rows by the dimension `law` (values
         ``"analytic"``, ``"Monte Carlo"``) and in columns by `quantile`. Default: a new one.
     backend
-        Plotting backend of ArviZ, such as ``"matplotlib"`` or ``"none"``. Default: that of
-        `plot_collection`, or ArviZ's own default. Backends other than Matplotlib show outlines
-        instead of filled regions.
+        As in `plot_marginals`. Plotly and Bokeh show outlines instead of filled regions.
     visuals
         Options of each visual, or False to leave it out. Keys: `analytic`, `monte_carlo` (filled),
         `contour`, `title`, `ticks`, `labels`, `legend`.
@@ -166,8 +155,7 @@ def plot_three_point(
     {'law': 2, 'quantile': 3, 'region': 3}
     """
     num_outputs = unbatched(linearization).num_outputs
-    names = as_output_names(output_names, num_outputs)
-    shown = as_outputs(outputs, names)
+    shown, names = choose_outputs(outputs, output_names, num_outputs)
     if len(shown) != 3:
         raise ValueError(
             f"outputs must name 3 outputs, got {len(shown)}; pass (horizontal, vertical, fixed)"
@@ -176,39 +164,37 @@ def plot_three_point(
         raise ValueError("masses and levels exclude each other, got both; pass one of them")
     fractions = as_masses((0.5, 0.9, 0.99) if masses is None else masses)
     given = None if levels is None else as_levels(levels)
-    if law not in ("copula", "linear"):
-        raise ValueError(f"law must be 'copula' or 'linear', got {law!r}")
+    as_law(law)
     if not 0 < window <= 1:
         raise ValueError(f"window must lie between 0 and 1, got {window}; pass 0.1")
     probabilities = as_probabilities(quantiles)
-    options = as_visuals(visuals, VISUALS)
     values = as_draws(draws, num_outputs)[:, shown]
-    require_extra("arviz_plots", "plots.plot_three_point")
+    backend = as_backend(backend, plot_collection, "plots.plot_three_point")
+    options = as_visuals(visuals, VISUALS, backend)
 
-    shown_names = [names[j] for j in shown]
-    finite_draws(values, shown_names)  # warns
+    finite_draws(values, names)  # warns
     complete = values[np.isfinite(values).all(axis=1)].astype(np.float64)
     windows = [draws_near_quantile(complete, probability, window) for probability in probabilities]
     at = [part.value for part in windows]
     if law == "linear":
         linearization.marginals()  # an output that is constant
-        analytic = linear_slices(linearization, shown, at, fractions, shown_names)
+        analytic = linear_slices(linearization, shown, at, fractions, names)
     else:
         tables = output_tables(linearization, shown)
         matrix = score_correlation(linearization, shown, correlation, min_eigenvalue)
         analytic = [copula_slice(tables, matrix, value, fractions) for value in at]
     found: list[Slice] = [
-        (kernel_region(part.points, fractions, shown_names[:2]), part.density) for part in windows
+        (kernel_region(part.points, fractions, names[:2]), part.density) for part in windows
     ]
     regions = [[_with_levels(x, given) for x in row] for row in (analytic, found)]
 
     data = levels_as_data(regions, probabilities, fractions if given is None else given)
     if plot_collection is None:
-        plot_collection = _new_grid(data, backend, pc_kwargs)
+        plot_collection = new_grid(data, backend, pc_kwargs)
     _draw_regions(plot_collection, options, regions)
-    _draw_axes(plot_collection, options, regions, at, shown_names, unit, law)
-    if (style := options["legend"]) is not None:
-        add_legend(plot_collection, _legend(options, fractions, given), style)
+    _draw_axes(plot_collection, options, regions, at, names, unit, law)
+    entries = _legend(options, fractions, given, backend)
+    add_legend(plot_collection, entries, options["legend"])
     return plot_collection
 
 
@@ -219,26 +205,9 @@ def _with_levels(found: Slice, levels: Sequence[float] | None) -> Region | None:
     return region if levels is None else region.scaled(density, levels)
 
 
-def _new_grid(data: Any, backend: str | None, pc_kwargs: dict[str, Any]) -> Any:
-    plots = require_extra("arviz_plots", "a figure")
-    width = min(PAGE_INCHES, max(5.0, ROW_INCHES * data.sizes["quantile"]))
-    backend, figure = figure_options(pc_kwargs, backend, (width, 2 * ROW_INCHES + 0.3))
-    return plots.PlotCollection.grid(
-        data, rows=["law"], cols=["quantile"], backend=backend, figure_kwargs=figure, **pc_kwargs
-    )
-
-
-def _panels(plot_collection: Any, regions: Sequence[Sequence[Region | None]]) -> Any:
-    """Positions of the panels, in a form that ArviZ's `map` does not skip for being NaN."""
-    xarray = require_extra("xarray", "a figure")
-    shape = (len(regions), len(regions[0]))
-    coords = {name: plot_collection.data[name].values for name in ("law", "quantile")}
-    return xarray.Dataset({"level": (("law", "quantile"), np.zeros(shape))}, coords)
-
-
 def _draw_regions(
     plot_collection: Any,
-    options: Mapping[str, dict[str, Any] | None],
+    options: Options,
     regions: Sequence[Sequence[Region | None]],
 ) -> None:
     from arviz_plots import visuals as draw
@@ -265,11 +234,9 @@ def _draw_regions(
         count = plot_collection.data.sizes["region"]
         if region is None or style is None:
             return np.full(count, None)
-        color = style["color"]
-        others = {key: value for key, value in style.items() if key != "color"}
-        return draw_lines(target, region, [color] * count, **others)
+        return draw_outlines(target, region, style)
 
-    panels = _panels(plot_collection, regions)
+    panels = slice_panels(plot_collection, regions)
     plot_collection.map(filled, "filled", data=panels, subset_info=True)
     plot_collection.map(
         contour,
@@ -282,7 +249,7 @@ def _draw_regions(
 
 def _draw_axes(
     plot_collection: Any,
-    options: Mapping[str, dict[str, Any] | None],
+    options: Options,
     regions: Sequence[Sequence[Region | None]],
     at: Sequence[float],
     names: Sequence[str],
@@ -291,9 +258,8 @@ def _draw_axes(
 ) -> None:
     from arviz_plots import visuals as draw
 
-    backend = require_extra(f"arviz_plots.backend.{plot_collection.backend}", "a figure")
     suffix = "" if unit is None else f" ({unit})"
-    rows = ("copula" if law == "copula" else "linear law", "Monte Carlo")
+    rows = (law_name(law), "Monte Carlo")
     boxes = []
     for column in zip(*regions, strict=True):
         box = extent([region for region in column if region is not None])
@@ -306,9 +272,9 @@ def _draw_axes(
         draw.set_xlim(None, target, (low[0], high[0]))
         draw.set_ylim(None, target, (low[1], high[1]))
         if (style := options["ticks"]) is not None:
-            values, labels = ticks(low[0], high[0], 4)
-            draw.set_xticks(None, target, values, labels if row == 1 else blank(labels), **style)
-            backend.yticks(*ticks(low[1], high[1], 4), target, **style)
+            values, labels = ticks(low[0], high[0])
+            put_ticks(target, "x", (values, labels if row == 1 else blank(labels)), style)
+            put_ticks(target, "y", ticks(low[1], high[1]), style)
         if (style := options["labels"]) is not None:
             if row == 1:
                 draw.labelled_x(None, target, text=f"{names[0]}{suffix}", **style)
@@ -322,24 +288,21 @@ def _draw_axes(
             )
 
     plot_collection.map(
-        axes, data=_panels(plot_collection, regions), subset_info=True, store_artist=False
+        axes, data=slice_panels(plot_collection, regions), subset_info=True, store_artist=False
     )
 
 
 def _legend(
-    options: Mapping[str, dict[str, Any] | None],
-    masses: Sequence[float],
-    levels: Sequence[float] | None,
-) -> dict[str, dict[str, Any]]:
+    options: Options, masses: Sequence[float], levels: Sequence[float] | None, backend: str
+) -> Entries:
     texts = (
         [f"{100 * m:g}%" for m in masses]
         if levels is None
         else [f"density {v:.2g}" for v in levels]
     )
-    legend: dict[str, dict[str, Any]] = {}
+    legend: Entries = {}
     if (style := options["contour"]) is not None:
-        legend["analytic"] = dict(style)
+        legend["analytic"] = line_entry(style)
     if (style := options["monte_carlo"]) is not None:
-        for text, shade in zip(texts, tones(style["color"], len(texts)), strict=True):
-            legend[text] = {"color": shade, "width": 8}
+        legend |= shade_entries(texts, style["color"], backend)
     return legend

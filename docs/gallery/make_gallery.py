@@ -1,0 +1,72 @@
+"""Write the pictures and tables of the gallery page; `make gallery` runs it (about two minutes)."""
+
+import argparse
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import matplotlib.pyplot as plt
+import pandas as pd
+from cases import Case, sea_surface, untrained
+from figures import FIGURES
+from tqdm import tqdm
+
+import nn_uq_dist as nuq
+
+FOLDER = Path(__file__).parents[1] / "_static" / "gallery"
+DOTS_PER_INCH = 110
+
+
+def words(case: Case) -> str:
+    """Return the verdicts and the main columns of the tables as text."""
+    joint = nuq.diagnostics.joint_summary(
+        case.lin, case.draws, jax.random.key(5), output_names=case.output_names, progress=False
+    )
+    table = nuq.diagnostics.summary(
+        case.lin, case.draws, output_names=case.output_names, joint=joint, progress=False
+    )
+    shown = pd.DataFrame(
+        {
+            "sd": table["sd", "analytic"],
+            "sd MC": table["sd", "monte_carlo"],
+            "+-": table["sd", "standard_error"],
+            "KS": table["kolmogorov_smirnov", "monte_carlo"],
+            "chance": table["kolmogorov_smirnov", "noise_floor"],
+            "log score": table["log_score", "error"],
+        }
+    ).map("{:.3g}".format)
+    shown["verdict"] = table["verdict", "words"]
+    shown = shown.rename_axis(None)
+    with pd.option_context("display.max_colwidth", None, "display.width", None):
+        return f"{shown.to_string(justify='left')}\n\n{joint}\n"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Draw every figure of both cases."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder of pictures and tables")
+    parser.add_argument("--num-draws", type=int, default=100_000, help="Monte Carlo draws")
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bar")
+    arguments = parser.parse_args(argv)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    seconds = {}
+    cases = [make(arguments.num_draws) for make in (sea_surface, untrained)]
+    work = [(case, draw) for case in cases for draw in FIGURES]
+    for case, draw in tqdm(work, "figures", disable=arguments.no_progress):
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            figure = draw(case)
+            file = arguments.out / f"{case.name}_{draw.__name__}.png"
+            figure.savefig(file, dpi=DOTS_PER_INCH)
+        plt.close("all")
+        seconds[file.stem] = time.perf_counter() - start
+    for case in cases:
+        (arguments.out / f"{case.name}.txt").write_text(words(case))
+    print("\n".join(f"{name:28} {value:5.1f} s" for name, value in seconds.items()))
+
+
+if __name__ == "__main__":
+    main()

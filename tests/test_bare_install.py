@@ -1,0 +1,68 @@
+"""Without the extra `viz` the core works, and the rest says which extra it needs.
+
+These tests run with the extra hidden; CI runs them again where it is not installed.
+"""
+
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import nn_uq_dist as nuq
+
+HIDDEN = ("arviz_base", "arviz_stats", "arviz_plots", "matplotlib", "pandas", "xarray", "h5netcdf")
+LINEARIZATION = nuq.Linearization(
+    np.zeros(3), np.eye(3) + 0.5, nuq.InputLaw(np.zeros(3), half_width=1.0)
+)
+DRAWS = np.random.default_rng(0).standard_normal((200, 3))
+KEY = jax.random.key(0)
+
+CALLS = {
+    "diagnostics.flag_outputs": (LINEARIZATION,),
+    "diagnostics.joint_summary": (LINEARIZATION, DRAWS, KEY),
+    "diagnostics.sensitivity": (LINEARIZATION,),
+    "diagnostics.summary": (LINEARIZATION, DRAWS),
+    "diagnostics.to_datatree": (LINEARIZATION, DRAWS),
+    "plots.plot_correlation": (LINEARIZATION, DRAWS),
+    "plots.plot_errors": (lambda f: 1.5 * f, LINEARIZATION, KEY),
+    "plots.plot_input_samples": (LINEARIZATION.input, KEY),
+    "plots.plot_joint": (LINEARIZATION, DRAWS),
+    "plots.plot_marginals": (LINEARIZATION, DRAWS),
+    "plots.plot_output_band": (LINEARIZATION, DRAWS),
+    "plots.plot_pit": (LINEARIZATION, DRAWS),
+    "plots.plot_sensitivity": (LINEARIZATION,),
+    "plots.plot_tails": (LINEARIZATION, DRAWS),
+    "plots.plot_three_point": (LINEARIZATION, DRAWS, (0, 1, 2)),
+}
+
+
+@pytest.fixture
+def _without_extra(monkeypatch):
+    for name in HIDDEN:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_every_function_of_diagnostics_and_plots_is_checked():
+    modules = {"diagnostics": nuq.diagnostics, "plots": nuq.plots}
+    functions = {
+        f"{label}.{name}"
+        for label, module in modules.items()
+        for name in module.__all__
+        if not isinstance(getattr(module, name), type)
+    }
+    assert functions == set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.usefixtures("_without_extra")
+def test_missing_extra_is_named(name):
+    module, function = name.split(".")
+    with pytest.raises(ImportError, match=rf"{name} needs .*pip install 'nn_uq_dist\[viz\]'"):
+        getattr(getattr(nuq, module), function)(*CALLS[name])
+
+
+def test_import_loads_nothing_of_the_extra():
+    code = f"import nn_uq_dist, sys; assert not set(sys.modules) & set({HIDDEN!r})"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)  # noqa: S603
