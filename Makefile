@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # every target installs into the same virtual environment
-.PHONY: environment help demo test testall lint typecheck bench docs gallery wheel constraints clean
+.PHONY: environment help demo test testall lint typecheck bench docs gallery paper wheel constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -61,6 +61,9 @@ docs: $(STAMPS)/docs ## build the documentation in docs/_build
 
 gallery: $(STAMPS)/demo ## make the pictures and tables of the gallery page anew
 	@$(BIN)/python docs/gallery/make_gallery.py
+
+paper: $(STAMPS)/demo ## redo the paper's figures and tables for the documentation
+	@$(BIN)/python examples/operators/reproduce.py --out docs/_static/paper
 
 wheel: $(STAMPS)/base ## build the wheel in dist
 	@$(PIP) wheel -qq --no-deps --no-build-isolation --wheel-dir dist .

@@ -1,11 +1,13 @@
 """Distributions of the outputs of a neural network with a random input, for NumPyro."""
 
 from nn_uq_dist import diagnostics as diagnostics
+from nn_uq_dist import error_analysis as error_analysis
 from nn_uq_dist import linear_combination as linear_combination
 from nn_uq_dist import plots as plots
 from nn_uq_dist._input_law import InputLaw as InputLaw
 from nn_uq_dist._joint_correlation import JointCorrelation as JointCorrelation
 from nn_uq_dist._joint_density_grid import JointDensityGrid as JointDensityGrid
+from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork as LeakyReLUNetwork
 from nn_uq_dist._linearization import Linearization as Linearization
 from nn_uq_dist._linearize import linearize as linearize
 from nn_uq_dist._monte_carlo import monte_carlo as monte_carlo

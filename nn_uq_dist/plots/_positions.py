@@ -40,5 +40,9 @@ def position_ticks(
         else:
             return float(left), float(right), None
     longest = max(len(name) for name in names) + 2
-    every = -(-len(names) * longest // MOST_CHARACTERS)
-    return float(left), float(right), (positions[::every].tolist(), list(names[::every]))
+    apart = 0.999 * longest / MOST_CHARACTERS * (width if len(names) > 1 else 0.0)
+    kept = [0]
+    for k in range(1, len(names)):  # positions may crowd at the ends, as those of quadratures do
+        if positions[k] - positions[kept[-1]] >= apart:
+            kept.append(k)
+    return float(left), float(right), (positions[kept].tolist(), [names[k] for k in kept])

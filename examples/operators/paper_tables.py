@@ -1,0 +1,144 @@
+"""The tables of the paper's results section, and what it leaves out, as Markdown."""
+
+import itertools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import networks
+import numpy as np
+import pandas as pd
+from integro_differential import OPERATORS, SIZE
+from study import AMPLITUDES, DEPTHS, NAMES, NONZERO, Study, comparison, study, title
+from table_text import as_markdown
+from tqdm import tqdm
+
+import nn_uq_dist as nuq
+
+CORRELATED = ("g1", "g6", "g11", "g16", "g21")
+ERROR_DRAWS = 20_000
+DEPTH_NAMES = [f"{depth} layer{'s' if depth > 1 else ''}" for depth in DEPTHS]
+
+
+def training_errors(key: jax.Array, num_inputs: int) -> str:
+    """Relative L2 errors of all networks on fresh normal inputs."""
+    bars = {
+        "nonlinear_1": 0.05, "nonlinear_5": 0.01, "nonlinear_20": 0.02, "linear_1": 0.001,
+        "linear_5": 0.002, "linear_20": 0.002, "nonlinear_resnet": None,
+    }  # fmt: skip
+    authors = {"nonlinear_1": 0.056, "nonlinear_5": 0.0096, "nonlinear_20": 0.036}
+    rows = []
+    for name, bar in bars.items():
+        operator = OPERATORS[name.partition("_")[0]]
+        error = networks.relative_error(networks.load(name), operator, SIZE, key, num_inputs)
+        known = authors.get(name)
+        rows.append([title(name), f"{error:.2g}", bar or "-", known or "-"])
+    heading = ["network", "relative L2 error", "target", "authors' network"]
+    return as_markdown(heading, rows)
+
+
+def correlations(cases: Sequence[Study]) -> str:
+    """The paper's correlation table, one for each network: linear model (Monte Carlo)."""
+    index = [NAMES.index(name) for name in CORRELATED]
+    parts = []
+    for case in cases:
+        linear = np.asarray(case.lin.correlation, np.float64)
+        # The operator itself has an output that is exactly zero: no correlation.
+        with np.errstate(invalid="ignore"):
+            found = np.corrcoef(case.draws.astype(np.float64), rowvar=False)
+        rows = []
+        for a, i in enumerate(index[:-1]):
+            cells = [
+                f"{linear[i, j]:.2f} ({found[i, j]:.2f})" if np.isfinite(found[i, j]) else "none"
+                for j in index[a + 1 :]
+            ]
+            rows.append([NAMES[i], *[""] * a, *cells])
+        parts += [
+            f"{case.title[0].upper()}{case.title[1:]}:\n",
+            as_markdown(["", *CORRELATED[1:]], rows),
+        ]
+    return "\n".join(parts)
+
+
+def agreement(operator: str, key: jax.Array, num_draws: int, *, progress: bool) -> str:
+    """Variance ratios and distances by amplitude, networks beside the operator itself."""
+    columns = [f"{operator}_{depth}" for depth in DEPTHS] + [operator]
+    work = list(itertools.product(AMPLITUDES, columns))
+
+    def table(item: tuple[float, str]) -> pd.DataFrame:
+        amplitude, name = item
+        return comparison(study(name, amplitude, key, num_draws))
+
+    # Two at a time: JAX and NumPy release the interpreter while they work.
+    with ThreadPoolExecutor(2) as pool:
+        found = list(tqdm(pool.map(table, work), operator, len(work), disable=not progress))
+    cells: dict[str, list[list[str]]] = {"ratio": [], "ks": [], "tv": []}
+    for k, amplitude in enumerate(AMPLITUDES):
+        tables = found[k * len(columns) : (k + 1) * len(columns)]
+        ratios = [(t["sd", "analytic"] / t["sd", "monte_carlo"]) ** 2 for t in tables]
+        cells["ratio"].append([f"{amplitude:g}", *(f"{r.mean():.2f}" for r in ratios)])
+        for key_name, statistic in (("ks", "kolmogorov_smirnov"), ("tv", "total_variation")):
+            values = [t[statistic, "monte_carlo"].mean() for t in tables]
+            cells[key_name].append([f"{amplitude:g}", *(f"{v:.3f}" for v in values)])
+    chance = found[0].xs("noise_floor", axis=1, level="value").mean()
+    floors = chance[["kolmogorov_smirnov", "total_variation"]].tolist()
+    heading = ["amplitude", *DEPTH_NAMES, "operator itself"]
+    return "\n".join(
+        [
+            "Variance of the linear model over that of the draws, mean of 30 outputs:\n",
+            as_markdown(heading, cells["ratio"]),
+            f"Kolmogorov-Smirnov distance, mean of 30 outputs (by chance {floors[0]:.3f}):\n",
+            as_markdown(heading, cells["ks"]),
+            f"Total variation distance, mean of 30 outputs (by chance {floors[1]:.3f}):\n",
+            as_markdown(heading, cells["tv"]),
+        ]
+    )
+
+
+def linearization_errors(key: jax.Array) -> str:
+    """Mean absolute errors of the linearization by depth and amplitude: total and last layer's.
+
+    The mean is over 30 outputs and 20,000 draws; that of the operator is of its own linearization.
+    """
+    total, residual = [], []
+    f = study("nonlinear", 1.0, key, 100).f
+    nets = [networks.load(f"nonlinear_{depth}") for depth in DEPTHS]
+    operator = nuq.linearize(OPERATORS["nonlinear"], f)
+    unit = jax.random.uniform(key, (ERROR_DRAWS, SIZE), minval=-1.0, maxval=1.0)
+    for amplitude in AMPLITUDES:
+        z = amplitude * unit
+        own = jax.vmap(OPERATORS["nonlinear"])(f.loc + z) - jax.vmap(operator)(f.loc + z)
+        errors = [nuq.error_analysis.total_error(net, f.loc, z) for net in nets]
+        last = [nuq.error_analysis.last_layer_residual(net, f.loc, z) for net in nets]
+        total.append([f"{amplitude:g}", *map(_mean_size, [*errors, own])])
+        residual.append([f"{amplitude:g}", *map(_mean_size, last)])
+    heading = ["amplitude", *DEPTH_NAMES]
+    return "\n".join(
+        [
+            "Total error of the linearization, mean absolute value:\n",
+            as_markdown([*heading, "operator itself"], total),
+            "The paper's residual `eq:error` (the last layer's share alone):\n",
+            as_markdown(heading, residual),
+        ]
+    )
+
+
+def moments(case: Study) -> str:
+    """Means, standard deviations and distances of some outputs."""
+    table = comparison(case).loc[["g1", "g6", "g13", "g21", "g25", "g31"]]
+    rows = [
+        [
+            str(name),
+            f"{row['mean', 'analytic']:.3f} ({row['mean', 'monte_carlo']:.3f})",
+            f"{row['sd', 'analytic']:.3f} ({row['sd', 'monte_carlo']:.3f})",
+            f"{row['kolmogorov_smirnov', 'monte_carlo']:.3f}",
+        ]
+        for name, row in table.iterrows()
+    ]
+    return as_markdown(["output", "mean", "sd", "Kolmogorov-Smirnov"], rows)
+
+
+def _mean_size(error: jax.Array) -> str:
+    shown = error[:, jnp.array([NAMES.index(name) for name in NONZERO])]
+    return f"{float(jnp.mean(jnp.abs(shown))):.3g}"

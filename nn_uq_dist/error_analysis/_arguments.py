@@ -1,0 +1,61 @@
+"""Checks of the arguments that the functions of the error analysis share."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist import _checks
+from nn_uq_dist._input_law import InputLaw
+from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
+
+
+def require_network(net: LeakyReLUNetwork) -> None:
+    """Raise ``TypeError`` if `net` is another callable: its layers could not be told apart."""
+    if not isinstance(net, LeakyReLUNetwork):
+        raise TypeError(
+            f"net must be a LeakyReLUNetwork, got {type(net).__name__}; convert it by "
+            f"LeakyReLUNetwork.from_flax or LeakyReLUNetwork.from_equinox"
+        )
+
+
+def as_law(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> InputLaw:
+    """Return the law of the input of `net`, or say why `f` is none."""
+    require_network(net)
+    law = InputLaw.from_distribution(f)
+    if law.num_inputs != net.num_inputs:
+        raise ValueError(
+            f"f must have N_x = {net.num_inputs} inputs as net, got {law.num_inputs}; pass one "
+            f"coordinate per input of the network"
+        )
+    return law
+
+
+def as_concrete_law(
+    function: str, net: LeakyReLUNetwork, f: "Distribution | InputLaw"
+) -> tuple[InputLaw, bool]:
+    """Return the law, and whether it has a Gaussian part; raise ``TypeError`` for traced values."""
+    law = as_law(net, f)
+    if not _checks.is_concrete(net, law):
+        raise TypeError(
+            f"{function} must get known numbers, got traced values in net or f; call it outside "
+            f"of jit, grad and vmap, and give f a batch shape for many boxes"
+        )
+    return law, law.scale_tril is not None and bool(np.any(np.asarray(law.scale_tril)))
+
+
+def box_half_width(law: InputLaw) -> NDArray[np.float64]:
+    """Half-widths of the box part in float64, shape ``batch_shape + (N_x,)``, zero if absent."""
+    if law.half_width is None:
+        return np.zeros(law.loc.shape)
+    return np.asarray(law.half_width, np.float64)
+
+
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise ``ValueError`` if `value` is not among `choices`."""
+    if value not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}; pass one of them")

@@ -1,0 +1,215 @@
+"""Bounds of the linearization error on a box: certain ones, and ones that hold with probability."""
+
+from typing import TYPE_CHECKING, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nn_uq_dist import _checks
+from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
+from nn_uq_dist.error_analysis._arguments import as_concrete_law, box_half_width, require_choice
+from nn_uq_dist.error_analysis._float64_network import (
+    Array,
+    Float64Network,
+    as_float64,
+    norm,
+    pre_activations,
+    slopes_at,
+)
+from nn_uq_dist.error_analysis._norm_factors import corrected_factor, printed_factor
+from nn_uq_dist.error_analysis._squared_norm import corrected_squared_norm, printed_squared_norm
+from nn_uq_dist.error_analysis._tightened import tightened_bound
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
+
+    from nn_uq_dist._input_law import InputLaw
+
+_FORMS = ("tightened", "corrected", "printed")
+
+
+def deterministic_bound(
+    net: LeakyReLUNetwork,
+    f: "Distribution | InputLaw",
+    *,
+    of: Literal["total", "last_layer"] = "total",
+    form: Literal["tightened", "corrected", "printed"] = "tightened",
+) -> jax.Array:
+    r"""Bound the error of the linearization on a box, per output.
+
+    Parameters
+    ----------
+    net
+        The network. Stacked networks (leading axes on every leaf) broadcast against the batch
+        shape of `f`.
+    f
+        A box: ``Uniform`` of NumPyro or an `InputLaw` without Gaussian part. The network is
+        linearized at its center :math:`\mu`; :math:`b` are its half-widths.
+    of
+        ``"total"``: of the magnitude of `total_error`; ``"last_layer"``: of `last_layer_residual`.
+    form
+        ``"tightened"``, never above ``"corrected"``; or ``"printed"``, as in the paper. See the
+        notes.
+
+    Returns
+    -------
+    Array
+        Shape ``batch_shape + (N_y,)``. Computed in float64, rounded upwards.
+
+    Raises
+    ------
+    TypeError
+        If `net` is no `LeakyReLUNetwork`, `f` not of a supported family, or either is traced.
+    ValueError
+        If `f` has a Gaussian part, which no bound of this kind covers, or another number of
+        inputs; if `of` or `form` is unknown; if a weight is NaN or infinite.
+
+    Notes
+    -----
+    ``"corrected"``: the activation has slopes of at most 1, so :math:`z` moves the pre-activations
+    of layer n by :math:`\|\delta_n\| \le \prod_{k \le n} \|W_k\| \|b\|`; where a sign flips,
+    :math:`|h + \delta| \le |\delta|`, hence :math:`\|\Delta\phi_n\| \le (1-\alpha) \|\delta_n\|`.
+    In the sum of `total_error`, with :math:`d_k` the largest slope in layer k at :math:`\mu` and
+    :math:`q_i` the row of the Jacobian (without a skip connection, which is affine):
+
+    .. math::
+
+        |A_i \Delta\phi_L| &\le (1-\alpha) \|A_i\| \prod_n \|W_n\| \|b\| \\
+        |\text{total}_i| &\le \min\Bigl\{ (1-\alpha) \|A_i\| \prod_n \|W_n\|
+        \sum_{n=1}^{L} \prod_{k>n} d_k,\ \|A_i\| \prod_n \|W_n\| + \|q_i\| \Bigr\} \|b\|
+
+    ``"tightened"`` follows, layer by layer, how far each pre-activation can get on the box: exactly
+    as far as its linear model, as long as no neuron before it can flip. Neurons that cannot flip
+    contribute nothing, those that can at most :math:`1 - \alpha` times the distance that they get
+    beyond zero, always with a positive sign. These limits go to the output through the positive and
+    the negative part of :math:`A \prod_{k>n} D_k W_k`, whose rows also replace the products of
+    norms. A second model, with a chord in place of each activation that can flip, bounds the total
+    where much flips; the least of all counts. The result is zero where `is_exact_on_support` is
+    true. Deep networks that flip in every layer still get bounds far above the truth. Cost: in each
+    layer, products with a column per neuron before it.
+
+    ``"printed"``: the paper's ``boundL``, :math:`(1-\alpha) \|A_i\| \|W_L\| \prod_{n<L} \lambda_n
+    \|b\|` with :math:`\lambda_n = (d_n + 1 - \alpha) \|W_n\|`, the same for either `of`. It holds
+    for the last layer, where the :math:`\lambda_n` are not needed, and not for the total.
+
+    Examples
+    --------
+    >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
+    >>> net = LeakyReLUNetwork([[[3.0], [1.0]]], [[0.0, 5.0]], [[1.0, 1.0]], 0.0)
+    >>> box = InputLaw([0.5], half_width=1.0)
+    >>> for form in ("tightened", "corrected"):  # the first neuron reaches -1.5
+    ...     bound = error_analysis.deterministic_bound(net, box, form=form)
+    ...     print(form, f"{bound[0]:.3f}")
+    tightened 1.500
+    corrected 4.472
+    """
+    network, mu, half_width = _prepared("deterministic_bound", net, f, of, form)
+    bound = _bound(network, mu, half_width, norm(half_width), of, form)
+    return _rounded_up(bound, network, net)
+
+
+def probabilistic_bound(
+    net: LeakyReLUNetwork,
+    f: "Distribution | InputLaw",
+    delta: float,
+    *,
+    of: Literal["total", "last_layer"] = "total",
+    form: Literal["tightened", "corrected", "printed"] = "tightened",
+) -> jax.Array:
+    r"""Bound that the error exceeds with probability at most `delta`, per output.
+
+    Parameters
+    ----------
+    net, f, of, form
+        As in `deterministic_bound`.
+    delta
+        Probability in ``(0, 1)``. It covers all outputs together, since all bounds hold where
+        :math:`\|z\|` is small.
+
+    Returns
+    -------
+    Array
+        Shape ``batch_shape + (N_y,)``: a bound of the magnitude, not of its square.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `deterministic_bound`; if `delta` is no number in ``(0, 1)``.
+
+    Notes
+    -----
+    The bounds of `deterministic_bound` with :math:`\|b\|` replaced by a bound r of :math:`\|z\|`,
+
+    .. math::
+
+        r^2 = \tfrac13 \sum_k b_k^2 + \tfrac{c l}{2} + \sqrt{\tfrac{c^2 l^2}{4} + 2 v l}, \qquad
+        l = \log\tfrac1\delta,\ c = \tfrac49 \max_k b_k^2,\ v = \tfrac{4}{45} \sum_k b_k^4,
+
+    from Bernstein's inequality for the independent :math:`z_k^2`, at most :math:`\|b\|^2`.
+    ``"tightened"`` keeps its elementwise limits, which hold on the whole box. ``"printed"`` has
+    the factor of ``boundL`` and the paper's ``eq:z1_bound``, in which :math:`N_x` stands where
+    the largest term of the sum belongs: it may exceed the certain bound.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
+    >>> net = LeakyReLUNetwork([jnp.ones((1, 31)) / 31**0.5], [[0.0]], [[1.0]], 0.0)
+    >>> box = InputLaw(jnp.zeros(31), half_width=1.0)
+    >>> for form in ("corrected", "printed"):
+    ...     bound = error_analysis.probabilistic_bound(net, box, 0.5, form=form)
+    ...     print(form, f"{bound[0] ** 2:.2f}")
+    corrected 12.45
+    printed 35.54
+    """
+    if isinstance(delta, bool) or not isinstance(delta, int | float | np.floating):
+        raise TypeError(
+            f"delta must be a number in (0, 1), got {type(delta).__name__}; pass a float"
+        )
+    if not 0 < delta < 1:
+        raise ValueError(
+            f"delta must lie in (0, 1), got {delta}; pass the probability that the bound may fail, "
+            f"and for none use deterministic_bound"
+        )
+    network, mu, half_width = _prepared("probabilistic_bound", net, f, of, form)
+    squared = printed_squared_norm if form == "printed" else corrected_squared_norm
+    radius = np.sqrt(squared(half_width, float(delta)))
+    bound = _bound(network, mu, half_width, radius, of, form)
+    return _rounded_up(bound, network, net)
+
+
+def _prepared(
+    function: str, net: LeakyReLUNetwork, f: "Distribution | InputLaw", of: str, form: str
+) -> tuple[Float64Network, Array, Array]:
+    """Checked network, center and half-widths in float64."""
+    require_choice("of", of, ("total", "last_layer"))
+    require_choice("form", form, _FORMS)
+    law, has_gaussian_part = as_concrete_law(function, net, f)
+    if has_gaussian_part:
+        raise ValueError(
+            "f must be a box for bounds of the error, got a law with a Gaussian part, on whose "
+            "unbounded support there is none; pass a Uniform, or look at flip_probabilities"
+        )
+    return as_float64(net), np.asarray(law.loc, np.float64), box_half_width(law)
+
+
+def _bound(
+    network: Float64Network, mu: Array, half_width: Array, radius: Array, of: str, form: str
+) -> Array:
+    if form == "tightened":
+        return tightened_bound(network, mu, half_width, radius, of)
+    slopes = slopes_at(network, pre_activations(network, mu))
+    if form == "printed":
+        return printed_factor(network, slopes) * radius[..., None]
+    return corrected_factor(network, slopes, of) * radius[..., None]
+
+
+def _rounded_up(bound: Array, network: Float64Network, net: LeakyReLUNetwork) -> jax.Array:
+    # Products and norms of these sizes keep their relative error below it.
+    operations = 8 * sum(sum(weights.shape[-2:]) for weights in network.hidden_weights)
+    bound = bound * (1 + operations * np.finfo(np.float64).eps)
+    dtype = _checks.float_dtype(net.output_matrix)
+    rounded = bound.astype(dtype)
+    next_above = np.nextafter(rounded, np.asarray(np.inf, dtype))
+    return jnp.asarray(np.where(rounded < bound, next_above, rounded))

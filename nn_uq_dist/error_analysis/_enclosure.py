@@ -1,0 +1,134 @@
+"""What the pre-activations can do on a box: which can flip, and how far beyond zero they get."""
+
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.error_analysis._affine_model import AffineModel, joined
+from nn_uq_dist.error_analysis._float64_network import (
+    Array,
+    Float64Network,
+    apply,
+    norm,
+    pre_activations,
+    slopes_at,
+    spectral_norm,
+)
+
+# Twice the unit roundoff.
+EPS = float(np.finfo(np.float64).eps)
+
+
+class Enclosure(NamedTuple):
+    """Lists over the layers, entries of shape ``(..., N_n)``, and models of the last layer.
+
+    Attributes
+    ----------
+    slopes
+        Slopes of the activations at the center.
+    can_flip
+        Whether the pre-activation may have another sign somewhere in the box.
+    largest_residual
+        Upper bounds of the entries of `Delta phi_n`, which are not negative; zero without a flip.
+    lipschitz
+        ``n = 0, ..., L``, shapes ``(...)``: a Lipschitz constant on the box, in the Euclidean norm,
+        of the map from the input to the output of layer n; 1 for n = 0.
+    tangents, chords
+        What the perturbation adds to the output of layer L, activations modeled by the one and the
+        other.
+    rounding
+        Rounding errors that belong to the generators of both models, shape ``(..., R)``.
+    """
+
+    slopes: list[Array]
+    can_flip: list[NDArray[np.bool_]]
+    largest_residual: list[Array]
+    lipschitz: list[Array]
+    tangents: AffineModel
+    chords: AffineModel
+    rounding: Array
+
+
+def enclose(network: Float64Network, mu: Array, half_width: Array) -> Enclosure:
+    r"""Enclose the pre-activations on the box ``|z| <= half_width`` around `mu`.
+
+    Three ranges of what `z` adds to a pre-activation, :math:`\delta_n`, are intersected:
+
+    - tangents: :math:`\phi(h + \delta) - \phi(h) = \phi'(h)\,\delta + \Delta\phi` with
+      :math:`0 \le \Delta\phi \le u`, carried along by an `AffineModel`. While nothing can flip,
+      :math:`u = 0` and the range is attained at a corner of the box;
+    - chords: over a range :math:`[l, r]` around zero, :math:`\phi(y) = s y + [0, (1 - s) r]` with
+      :math:`s = (r - \alpha l)/(r - l)`, by convexity: smaller remainders where much flips;
+    - :math:`|\delta_{nj}| \le \|W_{nj}\| \Lambda_{n-1} \|b\|` with the Lipschitz constant
+      :math:`\Lambda` of the layers before, slopes of neurons that cannot flip being known.
+
+    How far the range reaches beyond zero, times :math:`1 - \alpha`, is :math:`u_n`.
+
+    Notes
+    -----
+    Rounding: evaluating layer n perturbs a pre-activation by at most
+    :math:`r_n = c\,\epsilon\,(|W_n| s_{n-1} + |b_n| + \ldots)`, with :math:`s` the largest signals
+    on the box and c the number of operations. To first order it reaches later layers through the
+    generators G of the models, so that :math:`r_n + |G| r` is added to the range. :math:`\epsilon`
+    is twice the unit roundoff, which leaves as much room again for products of errors; where they
+    would not fit, the margin exceeds the pre-activations and nothing is certified.
+    """
+    hidden = pre_activations(network, mu)
+    slopes = slopes_at(network, hidden)
+    alpha = network.alpha
+    radius = norm(half_width)
+    tangents = chords = AffineModel.of_input(mu.shape[-1])
+    rounding = np.zeros(0)
+    largest_signal = np.abs(mu) + half_width
+    moves = half_width != 0
+    lipschitz = [np.ones(radius.shape)]
+    flips, residuals = [], []
+    for weights, bias, h, slope in zip(
+        network.hidden_weights, network.biases, hidden, slopes, strict=True
+    ):
+        tangents, chords = tangents.through_weights(weights), chords.through_weights(weights)
+        ball = norm(weights) * (lipschitz[-1] * radius)[..., None]
+        ranges = ((ball, ball), tangents.reach(half_width), chords.reach(half_width))
+        down, up = (reduce(np.minimum, ends) for ends in zip(*ranges, strict=True))
+        magnitudes = np.abs(weights)
+        columns = tangents.linear.shape[-1] + tangents.generators.shape[-1]
+        terms = apply(magnitudes, largest_signal) + np.abs(bias) + np.maximum(down, up)
+        own_rounding = (weights.shape[-1] + columns + 8) * EPS * terms
+        carried = np.abs(tangents.generators) + np.abs(chords.generators)
+        margin = own_rounding + apply(carried, rounding)
+        down, up = down + margin, up + margin
+        # A neuron that no input reaches stays where it is, on the boundary, too.
+        moves = apply(magnitudes, moves.astype(float)) != 0
+        beyond = np.where(h >= 0, down, up) - np.abs(h)
+        can_flip = moves & ~(beyond < 0)
+        flips.append(can_flip)
+        residuals.append(np.where(can_flip, (1 - alpha) * beyond, 0.0))
+
+        steepest = np.where(can_flip, 1.0, slope)
+        lipschitz.append(lipschitz[-1] * spectral_norm(steepest[..., None] * weights))
+        moves = moves & (steepest != 0)
+        largest_signal = np.abs(h) + np.maximum(down, up)
+        rounding = joined(rounding, own_rounding)
+        nothing = np.zeros_like(residuals[-1])
+        tangents = tangents.through_activation(slope, nothing, residuals[-1])
+        chord, low, high = _chord(h, h - down, h + up, alpha)
+        chords = chords.through_activation(
+            np.where(can_flip, chord, slope),
+            np.where(can_flip, low, 0.0),
+            np.where(can_flip, high, 0.0),
+        )
+    return Enclosure(slopes, flips, residuals, lipschitz, tangents, chords, rounding)
+
+
+def _chord(h: Array, left: Array, right: Array, alpha: Array) -> tuple[Array, Array, Array]:
+    r"""Slope s and limits of :math:`\phi(y) - \phi(h) - s (y - h)` for y from `left` to `right`.
+
+    Meant for ``left <= 0 <= right``; a range of width 0 gets slope 1.
+    """
+    width = right - left
+    is_point = width == 0
+    slope = np.where(is_point, 1.0, (right - alpha * left) / np.where(is_point, 1.0, width))
+    low = slope * h - np.where(h >= 0, h, alpha * h)
+    return slope, low, low + (1 - slope) * right

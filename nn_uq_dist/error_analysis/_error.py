@@ -1,0 +1,162 @@
+"""The error of a linearized network at given perturbations, layer by layer and exact."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist import _checks
+from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
+from nn_uq_dist._row_algebra import matmul, matvec
+from nn_uq_dist.error_analysis._arguments import require_network
+
+
+def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
+    r"""Return :math:`g(\mu + z) - (g(\mu) + J(\mu) z)`, the error of the linearization.
+
+    With :math:`h_n` the pre-activations at :math:`\mu`, :math:`\delta_n` what :math:`z` adds to
+    them in the network itself, and :math:`D_n = \mathrm{diag}(\phi'(h_n))`,
+
+    .. math::
+
+        g(\mu + z) - g(\mu) - J z = A \sum_{n=1}^{L} \Bigl(\prod_{k=n+1}^{L} D_k W_k\Bigr)
+        \Delta\phi_n, \qquad
+        \Delta\phi_n = \phi(h_n + \delta_n) - \phi(h_n) - D_n \delta_n .
+
+    An entry of :math:`\Delta\phi_n` is :math:`(1 - \alpha) |h_n + \delta_n|` where the sign of the
+    pre-activation flips, and zero elsewhere. So the result is exactly zero where no sign flips,
+    and small errors keep their digits, which the difference of the two sides would lose.
+
+    Parameters
+    ----------
+    net
+        The network. A skip connection or an output bias is affine and adds no error.
+    mu
+        Where the network is linearized, shape ``(N_x,)``.
+    z
+        Perturbations, shape ``(..., N_x)``.
+
+    Returns
+    -------
+    Array
+        Shape ``(..., N_y)``.
+
+    Raises
+    ------
+    TypeError
+        If `net` is no `LeakyReLUNetwork`, or `mu` or `z` no array of real numbers.
+    ValueError
+        If the shapes do not fit.
+
+    Notes
+    -----
+    The slope at ``h = 0`` is 1, as of ``jax.nn.leaky_relu``. The identity: what the activations
+    change, :math:`\psi_n = D_n \delta_n + \Delta\phi_n` with :math:`\delta_n = W_n \psi_{n-1}`,
+    differs from its linear model by :math:`e_n = D_n W_n e_{n-1} + \Delta\phi_n`, and the error is
+    :math:`A e_L`. The paper's ``eq:error`` keeps the last term only: `last_layer_residual`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist import LeakyReLUNetwork, error_analysis
+    >>> net = LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.0, 0.0]], [[1.0, 1.0]], 0.0)  # |x|
+    >>> z = jnp.array([[0.5], [-0.5], [-3.0]])
+    >>> error_analysis.total_error(net, [1.0], z)[:, 0]
+    Array([0., 0., 4.], dtype=float32)
+    """
+    slopes, residuals = _slopes_and_residuals(net, mu, z)
+    error = residuals[0]
+    for weights, slope, residual in zip(
+        net.hidden_weights[1:], slopes[1:], residuals[1:], strict=True
+    ):
+        error = slope * matvec(weights, error) + residual
+    return matvec(net.output_matrix, error)
+
+
+def last_layer_residual(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
+    r"""Return :math:`A \Delta\phi_L`, the share of the last hidden layer in `total_error`.
+
+    Its magnitude is the paper's ``eq:error``, there taken for the whole error: that holds with one
+    hidden layer. Arguments and errors as in `total_error`.
+
+    Returns
+    -------
+    Array
+        Shape ``(..., N_y)``, with its sign.
+
+    Examples
+    --------
+    >>> from nn_uq_dist import LeakyReLUNetwork, error_analysis
+    >>> one = [[1.0]]
+    >>> net = LeakyReLUNetwork([one, one], [[-1.0], [0.02]], one)
+    >>> print(error_analysis.last_layer_residual(net, [0.0], [2.0]))  # the first layer flips
+    [0.]
+    >>> print(error_analysis.total_error(net, [0.0], [2.0]))
+    [0.99]
+    """
+    _, residuals = _slopes_and_residuals(net, mu, z)
+    return matvec(net.output_matrix, residuals[-1])
+
+
+def layer_contributions(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
+    r"""Return the terms of the sum in `total_error`, one per hidden layer.
+
+    Arguments and errors as in `total_error`. The terms add up to it and may cancel.
+
+    Returns
+    -------
+    Array
+        :math:`A (\prod_{k>n} D_k W_k) \Delta\phi_n`, shape ``(..., L, N_y)``; the last one along
+        ``L`` is `last_layer_residual`.
+
+    Examples
+    --------
+    >>> from nn_uq_dist import LeakyReLUNetwork, error_analysis
+    >>> one = [[1.0]]
+    >>> net = LeakyReLUNetwork([one, one], [[-1.0], [-0.5]], one)
+    >>> print(error_analysis.layer_contributions(net, [0.0], [2.0])[:, 0])
+    [0.0099 0.495 ]
+    """
+    slopes, residuals = _slopes_and_residuals(net, mu, z)
+    to_output = net.output_matrix
+    terms = [matvec(to_output, residuals[-1])]
+    for n in range(net.num_layers - 1, 0, -1):
+        to_output = matmul(to_output * slopes[n], net.hidden_weights[n])
+        terms.append(matvec(to_output, residuals[n - 1]))
+    return jnp.stack(terms[::-1], axis=-2)
+
+
+def _slopes_and_residuals(
+    net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike
+) -> tuple[list[Array], list[Array]]:
+    r"""Slopes :math:`\phi'(h_n)`, shapes ``(N_n,)``, and :math:`\Delta\phi_n`, ``(..., N_n)``."""
+    require_network(net)
+    mu, z = (_checks.as_numeric(name, value) for name, value in (("mu", mu), ("z", z)))
+    if np.shape(mu) != (net.num_inputs,):
+        raise ValueError(
+            f"mu must have shape ({net.num_inputs},), got {np.shape(mu)}; pass one input of net, "
+            f"and use jax.vmap over several"
+        )
+    if np.shape(z)[-1:] != (net.num_inputs,):
+        raise ValueError(
+            f"z must have shape (..., {net.num_inputs}), got {np.shape(z)}; pass perturbations of "
+            f"the inputs along the last axis"
+        )
+    dtype = _checks.float_dtype(mu, z, net.output_matrix)
+    signal = jnp.asarray(z, dtype)
+    alpha = net.negative_slope.astype(dtype)
+    slopes, residuals = [], []
+    for weights, h in zip(
+        net.hidden_weights, net.pre_activations(jnp.asarray(mu, dtype)), strict=True
+    ):
+        change = matvec(weights, signal)
+        perturbed = h + change
+        slope = jnp.where(h >= 0, 1, alpha)
+        flips = (h >= 0) != (perturbed >= 0)
+        # Convexity makes it positive in both directions.
+        residual = jnp.where(flips, (1 - alpha) * jnp.abs(perturbed), 0)
+        slopes.append(slope)
+        residuals.append(residual)
+        # Not `activation(perturbed) - activation(h)`, which loses the digits of small changes.
+        signal = slope * change + residual
+    return slopes, residuals

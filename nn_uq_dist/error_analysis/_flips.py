@@ -1,0 +1,149 @@
+"""Which neurons can flip, how probably, and whether none can."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from nn_uq_dist import linear_combination
+from nn_uq_dist._input_law import InputLaw
+from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
+from nn_uq_dist._row_algebra import matmul, norm
+from nn_uq_dist.error_analysis._arguments import as_concrete_law, as_law, box_half_width
+from nn_uq_dist.error_analysis._enclosure import enclose
+from nn_uq_dist.error_analysis._float64_network import as_float64
+
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
+
+
+def flip_probabilities(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> tuple[Array, ...]:
+    r"""Return the probability of each neuron's pre-activation to change its sign, without sampling.
+
+    Linearized at :math:`\mu`, pre-activations are :math:`h_n + M_n z` with
+    :math:`M_n = W_n D_{n-1} W_{n-1} \cdots W_1`: like the outputs, linear combinations of
+    independent variables, whose law is known. It is symmetric, so that
+    :math:`P(\text{flip}) = P((M_n z)_j > |h_{nj}|)`. The linearization is trusted where these
+    probabilities are small, and exact where all are zero.
+
+    Parameters
+    ----------
+    net
+        The network.
+    f
+        Law of its input, as in `nn_uq_dist.linearize`: a box, a Gaussian, or both.
+
+    Returns
+    -------
+    tuple of Array
+        One array per hidden layer, shape ``batch_shape + (N_n,)``. Relative accuracy in the tails;
+        0 for a neuron that does not depend on the input.
+
+    Raises
+    ------
+    TypeError
+        If `net` is no `LeakyReLUNetwork` or `f` not of a supported family.
+    ValueError
+        If `f` has another number of inputs than `net`.
+
+    Notes
+    -----
+    In the first layer this is the law of the network itself. In later ones the true probability
+    differs as far as earlier neurons flip.
+
+    Examples
+    --------
+    >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
+    >>> net = LeakyReLUNetwork([[[1.0], [2.0], [0.5]]], [[-0.5, 0.0, 1.0]], [[1.0, 1.0, 1.0]])
+    >>> (layer,) = error_analysis.flip_probabilities(net, InputLaw([0.0], half_width=1.0))
+    >>> print(layer)
+    [0.25 0.5  0.  ]
+    """
+    law = as_law(net, f)
+    at: Callable[[Array], tuple[Array, Array]] = partial(_linear_model, net)
+    for _ in law.batch_shape:
+        at = jax.vmap(at)
+    hidden, rows = at(law.loc)
+    if law.half_width is None:
+        weights = jnp.zeros((*rows.shape[:-1], 1), rows.dtype)
+    else:
+        weights = rows * law.half_width[..., None, :]
+    scale = None if law.scale_tril is None else norm(matmul(rows, law.scale_tril))
+    moves = jnp.any(weights != 0, axis=-1)
+    if scale is not None:
+        moves |= scale > 0
+    # A point mass has no survival function here: another law stands in for it.
+    weights = jnp.where(moves[..., None], weights, 1)
+    # All layers in one call, since each shape is compiled anew.
+    probability = linear_combination.sf(jnp.abs(hidden), weights, scale)
+    probability = jnp.where(moves, probability, 0)
+    sizes = [weight.shape[-2] for weight in net.hidden_weights]
+    return tuple(jnp.split(probability, list(accumulate(sizes))[:-1], axis=-1))
+
+
+def is_exact_on_support(
+    net: LeakyReLUNetwork, f: "Distribution | InputLaw"
+) -> bool | NDArray[np.bool_]:
+    r"""Return whether no neuron can flip on the box, so that the linearization is exact there.
+
+    If the layers before layer n do not flip, its pre-activations are affine on the box: they range
+    over :math:`h_n \pm |M_n| b`, and get to both ends. So the answer is not only safe, it is true
+    whenever the network is affine around :math:`\mu` with room for rounding errors.
+
+    Parameters
+    ----------
+    net
+        The network. Stacked networks (leading axes on every leaf) broadcast against the batch
+        shape of `f`.
+    f
+        Law of its input. With a Gaussian part that is not zero the answer is False.
+
+    Returns
+    -------
+    bool or array of bool
+        An array of shape ``batch_shape`` if `f` has one.
+
+    Raises
+    ------
+    TypeError
+        If `net` is no `LeakyReLUNetwork`, `f` not of a supported family, or either is traced.
+    ValueError
+        If `f` has another number of inputs than `net`; if a weight is NaN or infinite.
+
+    Notes
+    -----
+    The statement is about the network in exact arithmetic. It is computed in float64, with bounds
+    of the rounding errors added to the ranges: to first order, with a factor of two for the rest.
+
+    Examples
+    --------
+    >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
+    >>> net = LeakyReLUNetwork([[[1.0, -1.0]]], [[0.5]], [[1.0]])
+    >>> for half_width in (0.2, 0.3):
+    ...     print(error_analysis.is_exact_on_support(net, InputLaw([0.0, 0.0], half_width)))
+    True
+    False
+    """
+    law, has_gaussian_part = as_concrete_law("is_exact_on_support", net, f)
+    network = as_float64(net)
+    box = enclose(network, np.asarray(law.loc, np.float64), box_half_width(law))
+    flips = np.concatenate([layer.any(axis=-1)[..., None] for layer in box.can_flip], axis=-1)
+    is_affine = network.alpha[..., 0] == 1
+    exact: NDArray[np.bool_] = (is_affine | ~flips.any(axis=-1)) & (not has_gaussian_part)
+    return bool(exact) if np.ndim(exact) == 0 else exact
+
+
+def _linear_model(net: LeakyReLUNetwork, mu: Array) -> tuple[Array, Array]:
+    """Pre-activations of all layers at `mu`, shape ``(sum N_n,)``, and their Jacobian."""
+    hidden = net.pre_activations(mu)
+    rows = [net.hidden_weights[0]]
+    for weights, h in zip(net.hidden_weights[1:], hidden[:-1], strict=True):
+        slope = jnp.where(h >= 0, 1, net.negative_slope)
+        rows.append(matmul(weights, slope[:, None] * rows[-1]))
+    return jnp.concatenate(hidden), jnp.concatenate(rows)

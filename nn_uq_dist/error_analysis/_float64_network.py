@@ -1,0 +1,83 @@
+r"""A network in NumPy's float64, which the bounds are computed in.
+
+In float32 a rigorous account of rounding would make many neurons of a deep network seem to flip
+that do not, and JAX has no float64 unless it is switched on for the whole program. Vectors have
+shape ``(..., N)`` and matrices ``(..., N, M)``: leading axes of networks and inputs broadcast.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist import _checks
+from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
+
+Array = NDArray[np.float64]
+
+
+class Float64Network(NamedTuple):
+    """Parameters of a `LeakyReLUNetwork`, without what is affine around its hidden layers."""
+
+    hidden_weights: list[Array]
+    biases: list[Array]
+    output_matrix: Array
+    alpha: Array  # shape (..., 1)
+
+
+def as_float64(net: LeakyReLUNetwork) -> Float64Network:
+    """Convert; raise ``ValueError`` if a parameter is NaN or infinite."""
+    # The constructor has checked this, but a transformation may have rebuilt the network since.
+    _checks.require_finite("negative_slope", net.negative_slope, "pass a number in [0, 1]")
+    for part in (*net.hidden_weights, *net.biases, net.output_matrix):
+        _checks.require_finite("every weight and bias of net", part)
+    return Float64Network(
+        [np.asarray(part, np.float64) for part in net.hidden_weights],
+        [np.asarray(part, np.float64) for part in net.biases],
+        np.asarray(net.output_matrix, np.float64),
+        np.asarray(net.negative_slope, np.float64)[..., None],
+    )
+
+
+def pre_activations(network: Float64Network, mu: Array) -> list[Array]:
+    """Pre-activations ``h_1, ..., h_L`` at `mu`, shapes ``(..., N_n)``."""
+    hidden: list[Array] = []
+    signal = mu
+    for weights, bias in zip(network.hidden_weights, network.biases, strict=True):
+        hidden.append(apply(weights, signal) + bias)
+        signal = np.where(hidden[-1] >= 0, hidden[-1], network.alpha * hidden[-1])
+    return hidden
+
+
+def slopes_at(network: Float64Network, hidden: list[Array]) -> list[Array]:
+    r"""Slopes :math:`\phi'(h_n)`, 1 at zero, shapes ``(..., N_n)``."""
+    return [np.where(h >= 0, 1.0, network.alpha) for h in hidden]
+
+
+def maps_to_output(network: Float64Network, slopes: list[Array]) -> list[Array]:
+    r"""Matrices :math:`G_n = A \prod_{k>n} D_k W_k`, shapes ``(..., N_y, N_n)``, n = 0, ..., L.
+
+    The first, :math:`G_0`, is the Jacobian without the identity of a skip connection.
+    """
+    maps = [network.output_matrix]
+    for weights, slope in zip(network.hidden_weights[::-1], slopes[::-1], strict=True):
+        maps.append((maps[-1] * slope[..., None, :]) @ weights)
+    return maps[::-1]
+
+
+def apply(matrix: Array, vector: Array) -> Array:
+    """Matrix times vector, batched."""
+    product: Array = (matrix @ vector[..., None])[..., 0]
+    return product
+
+
+def spectral_norm(matrix: Array) -> Array:
+    """Largest singular value, shape ``(...)``."""
+    value: Array = np.linalg.norm(matrix, 2, axis=(-2, -1))
+    return value
+
+
+def norm(vector: Array) -> Array:
+    """Euclidean norm over the last axis."""
+    value: Array = np.linalg.norm(vector, axis=-1)
+    return value

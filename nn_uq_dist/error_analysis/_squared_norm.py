@@ -1,0 +1,32 @@
+"""Upper quantiles of the squared length of a uniform random vector, by Bernstein's inequality."""
+
+import numpy as np
+
+from nn_uq_dist.error_analysis._float64_network import Array
+
+
+def corrected_squared_norm(half_width: Array, delta: float) -> Array:
+    r"""Exceeded by :math:`|z|^2 = \sum_k b_k^2 U_k^2` with probability at most `delta`.
+
+    The terms are independent with mean :math:`b_k^2/3`, variance :math:`4 b_k^4/45`, and exceed
+    their mean by at most :math:`2 b_k^2/3`. Bernstein: with v the sum of the variances and M the
+    largest excess, :math:`P(|z|^2 - \sum_k b_k^2/3 \ge t) \le \exp(-t^2/(2 (v + M t/3)))`, which is
+    `delta` at :math:`t = M l/3 + \sqrt{M^2 l^2/9 + 2 v l}`, :math:`l = \log(1/\delta)`. No more
+    than the certain bound :math:`\sum_k b_k^2`.
+
+    Shape ``(..., N_x)`` to ``(...)``.
+    """
+    squares = half_width**2
+    certain = squares.sum(axis=-1)
+    log_odds = -np.log(delta)
+    variance = 4 / 45 * (squares**2).sum(axis=-1)
+    linear = 2 / 9 * squares.max(axis=-1) * log_odds
+    excess = linear + np.sqrt(linear**2 + 2 * variance * log_odds)
+    return np.minimum(certain / 3 + excess, certain)
+
+
+def printed_squared_norm(half_width: Array, delta: float) -> Array:
+    r"""The paper's ``eq:z1_bound``, with :math:`\sum_k b_k^2` for :math:`N_x \beta^2`."""
+    log_odds = -np.log(delta)
+    certain = (half_width**2).sum(axis=-1)
+    return certain * (1 / 3 + np.sqrt(8 / 45 * log_odds) + 2 / 3 * log_odds)
