@@ -172,8 +172,8 @@ def draw_forecast(
         upper.plot(position, mean, "-", color=BLUE, label=f"forecast {year + 1}")
         upper.set_title(f"{name[0].upper()}{name[1:]} error of the measured curve")
         for k, color in ((3, "#E2F2FB"), (2, "#BCE0F5"), (1, "#8CCBEE")):
-            for axis, centre in ((upper, mean), (lower, 0 * mean)):
-                axis.fill_between(position, centre - k * sd, centre + k * sd, color=color,
+            for axis, center in ((upper, mean), (lower, 0 * mean)):
+                axis.fill_between(position, center - k * sd, center + k * sd, color=color,
                                   lw=0, zorder=0, label=f"±{k} sd")  # fmt: skip
         marginals = lin.marginals()
         grid = np.linspace(-3.4, 3.4, 201)[:, None] * sd

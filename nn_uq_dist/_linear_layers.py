@@ -1,6 +1,6 @@
 """The linear layers of Flax NNX and Equinox modules; neither library is imported."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -20,6 +20,12 @@ _PROBES = (-1e3, -2.0, -1.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 1e3)
 
 def flax_layers(layers: "Sequence[nnx.Linear]") -> list[Layer]:
     """Return weights and biases of ``nnx.Linear`` layers, whose kernels multiply from the right."""
+    if not isinstance(layers, Iterable):
+        raise TypeError(
+            f"layers must be a sequence of nnx.Linear layers, got {type(layers).__name__}; pass a "
+            f"list, from the input to the output"
+        )
+    layers = list(layers)
     for index, layer in enumerate(layers):
         if not hasattr(layer, "kernel"):
             raise TypeError(
@@ -69,7 +75,7 @@ def _slope(name: str, function: Callable[[Array], Array]) -> float:
     with jax.ensure_compile_time_eval():  # numbers also where the conversion itself is traced
         values = np.array([function(jnp.asarray(point)) for point in _PROBES])
     # The shortest decimal that gives the value: 0.01 also where it was rounded to float32.
-    slope = float(str(-values[_PROBES.index(-1.0)]))
+    slope = float(str(-values[_PROBES.index(-1.0)])) + 0.0  # no -0.0 for the ReLU
     expected = [point if point >= 0 else slope * point for point in _PROBES]
     if not (0 <= slope <= 1 and np.allclose(values, expected, rtol=1e-6, atol=0)):
         raise ValueError(

@@ -112,7 +112,7 @@ def test_uniformity_test_sees_a_wrong_law():
 def test_kernel_density_leaves_each_draw_out(name):
     law = LAWS[name]
     x = sample(law, 800)
-    x[-1] += 20 * law.std()  # far from its neighbors
+    x[-1] += 3 * law.std()  # far from its neighbors
     found = distances.log_scores(x, law.logpdf(x))
     _, _, bandwidth = array_stats.kde(
         x, grid_len=distances.KERNEL_GRID, bound_correction=False, extend=True, extend_fct=0.5
@@ -132,6 +132,16 @@ def test_kernel_density_leaves_each_draw_out(name):
     else:
         assert found.law == -np.inf
         assert np.isnan(found.standard_error)
+
+
+@pytest.mark.parametrize("lonely", [True, False])
+def test_kernel_density_of_single_draws_is_unknown(lonely):
+    x = sample(LAWS["normal"], 800)
+    x[-1 if lonely else slice(0, 200)] = 1e4 if lonely else x[0]
+    x.sort()
+    found = distances.log_scores(x, LAWS["normal"].logpdf(np.minimum(x, 5)))
+    assert np.isfinite(found.law)
+    assert np.isnan([found.kernel, found.difference, found.standard_error]).all()
 
 
 def test_exceedances_are_counted_and_never_certain():

@@ -148,3 +148,26 @@ def test_unknown_options_are_refused():
 
 def test_module_is_reached_from_the_package():
     assert nuq.error_analysis is ea
+
+
+@pytest.mark.parametrize("function", ["total_error", "last_layer_residual"])
+def test_values_that_are_no_numbers_give_nan(function):
+    net = LeakyReLUNetwork([[[1.0], [2.0]]], [[-1.0, -1.0]], [[1.0, 1.0]])
+    error = getattr(ea, function)
+    assert np.isnan(error(net, [0.0], [np.nan])).all()
+    assert np.isnan(error(net, [np.nan], [1.0])).all()
+    traced = jax.jit(lambda slope: error(
+        LeakyReLUNetwork([[[1.0]]], [[-1.0]], [[1.0]], slope), [0.0], [0.1]
+    ))  # fmt: skip
+    assert np.isnan(traced(-0.5)).all()
+
+
+def test_stacked_networks_are_refused():
+    net = LeakyReLUNetwork([[[1.0], [2.0]]], [[-1.0, -1.0]], [[1.0, 1.0]])
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), net)
+    with pytest.raises(
+        ValueError, match=r"one network, got stacked ones.*\(2, 1, 2\); use jax.vmap"
+    ):
+        ea.total_error(stacked, [0.0], [1.0])
+    with pytest.raises(ValueError, match=r"use jax\.vmap"):
+        ea.flip_probabilities(stacked, InputLaw([0.0], half_width=1.0))

@@ -336,6 +336,28 @@ def test_verdict_names_what_differs():
     assert table["verdict", "dominates"].tolist() == names
 
 
+def test_draws_that_rounding_puts_on_the_edge_are_not_beyond_it():
+    # One uniform input, float32: some draws of 10 + 0.01 U round to the end of the support.
+    law = LinearizedMarginal(jnp.full(1, 10.0), jnp.full((1, 1), 0.01))
+    draws = np.float32(10) + np.float32(0.01) * np.random.default_rng(0).uniform(
+        -1, 1, (50_000, 1)
+    ).astype(np.float32)
+    draws[:3] = np.float32(10.01)
+    table = summary(law, draws)
+    assert table["draws", "outside_support"].item() == 0
+    assert table["verdict", "dominates"].item() == "noise"
+    # The density is that of the uniform law, log 50.
+    assert table["log_score", "analytic"].item() == pytest.approx(np.log(50), abs=1e-3)
+    draws[:3] = np.float32(10.0101)
+    assert summary(law, draws)["draws", "outside_support"].item() == pytest.approx(6e-5)
+
+
+def test_verdict_on_constant_draws():
+    law = LinearizedMarginal(jnp.zeros(1), jnp.full((1, 3), 0.5))
+    table = summary(law, np.full((200, 1), 0.1))
+    assert table["verdict", "words"].item() == "linearization, large: all draws are equal"
+
+
 def test_verdict_of_a_joint_summary():
     law = LinearizedMarginal(jnp.zeros(2), jnp.full((2, 3), 0.5))
     draws = law.sample(jax.random.key(0), (1_000,))

@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 # Draws of the uniformity test: beyond, it takes seconds and rejects every approximation.
 UNIFORMITY_DRAWS = 10_000
 KERNEL_GRID = 2048
+# Log density, over the peak of one kernel, of a draw 30 bandwidths from the next; share of ties.
+SINGLE_DRAW_EXPONENT, TIES = -450.0, 0.1
 # Draws with at most this many others around have their kernel density summed term by term.
 SPARSE = 64
 # p-values of the uniformity test as ArviZ gives them, and how often uniform samples are below:
@@ -171,16 +173,21 @@ def log_scores(draws: Array, log_density: Array) -> LogScores:
         noise and win. Gaussian kernels, with ArviZ's bandwidth. The standard error is that of a
         mean of paired differences, without the error of the kernel density: for equal laws with
         edges it is too small by a third, else by 13% at most (1000 and 10,000 draws). It is NaN if
-        a draw is beyond the support of the law, whose score is then ``-inf``.
+        a draw is beyond the support of the law, whose score is then ``-inf``. The score of the
+        kernel density, and the difference, are NaN where it describes single draws instead of a
+        law: if a draw is more than 30 bandwidths from the next, or a tenth of them are ties.
     """
-    kernel = _log_kernel_density(draws)
+    kernel, is_law = _log_kernel_density(draws)
+    if not is_law:
+        kernel = np.full_like(kernel, np.nan)
     difference = log_density - kernel
     mean = float(log_density.mean())
     error = float(difference.std(ddof=1) / np.sqrt(draws.size)) if np.isfinite(mean) else np.nan
     return LogScores(mean, float(kernel.mean()), float(difference.mean()), error)
 
 
-def _log_kernel_density(draws: Array) -> Array:
+def _log_kernel_density(draws: Array) -> tuple[Array, bool]:
+    """Log density at each draw of the others' kernels, and whether it describes a law."""
     from scipy.special import logsumexp
 
     array_stats = require_extra("arviz_stats.base", "diagnostics.summary").array_stats
@@ -204,7 +211,9 @@ def _log_kernel_density(draws: Array) -> Array:
         (neighbors >= 0) & (neighbors < count), -0.5 * (gaps / bandwidth) ** 2, -np.inf
     )
     result[sparse] = logsumexp(exponents, axis=1) + np.log(peak / (count - 1))
-    return result
+    loneliest = exponents.max(axis=1, initial=SINGLE_DRAW_EXPONENT).min(initial=0)
+    is_law = loneliest > SINGLE_DRAW_EXPONENT and np.mean(np.diff(draws) == 0) <= TIES
+    return result, bool(is_law)
 
 
 def exceedances(draws: Array, points: Array, *, above: bool) -> list[Estimate]:

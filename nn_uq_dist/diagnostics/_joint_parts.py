@@ -39,7 +39,9 @@ def energies(
         Of the random halves.
     """
     scale = draws.std(axis=0, dtype=np.float64)
-    scale = np.where(scale > 0, scale, linear.std(axis=0))
+    # A constant output has a spread of rounding errors only, which is no unit.
+    rounding = 4 * np.finfo(np.float64).eps * np.abs(draws).max(axis=0).astype(np.float64)
+    scale = np.where(scale > rounding, scale, linear.std(axis=0))
     center = draws.mean(axis=0, dtype=np.float64)
     network, linear, copula = ((x - center) / scale for x in (chosen, linear, copula))
     halves = energy_of_random_halves(network, NUM_SPLITS, seed)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Energy distances hardly see directions of small variance; the radius does.
+# Energy distances hardly see directions of small variance; the calibration does.
 UNCALIBRATED = 0.1
 # Exact linear draws whose calibration shows what is the copula's.
 CALIBRATION_DRAWS = 20_000
@@ -93,7 +93,7 @@ class JointSummary:
         lines = (
             f"Joint law of {self.correlation.sizes['output']} outputs: {self.verdict}\n",
             f"{self.num_draws} draws, {self.num_non_finite} of them not finite",
-            f"outside the analytic support: {self.outside_support:.2%}",
+            f"outside the analytic support: {100 * self.outside_support:.2g}%",
             f"repair moved the correlation of the scores by at most {self.moved:.1e}\n",
             "Energy distances of the standardized outputs:",
             self.energy.to_string(float_format="{:.3g}".format),
@@ -157,7 +157,7 @@ def joint_summary(
           equal laws and then also negative;
         - `standard_error`: its standard error; of the noise floor, the spread over 100 splits;
         - `distance`: its square root (0 if negative), which obeys the triangle inequality;
-        - `coefficient`: `energy` over ``2 E|X - Y|``, between 0 and 1;
+        - `coefficient`: `energy` over ``2 E|X - Y|``, about 0 for equal laws and at most 1;
         - `counts`: whether `energy` exceeds three times the spread of the noise floor.
 
         `calibration`, the Rosenblatt transforms of the draws under the copula,
@@ -201,7 +201,7 @@ def joint_summary(
     floor; equal laws do so in 5%, 2% and 1% of the cases with 1, 3 and 31 outputs. If both count,
     the larger dominates if its `distance` is at least twice the other's. Energy distances hardly
     see directions of little variance, in which a joint law of low rank can be far off: if the
-    `ks` of the radius exceeds 0.1, the verdict says so and what dominates there.
+    largest `ks` of the calibration exceeds 0.1, the verdict says so, where, and what dominates.
 
     References
     ----------
@@ -257,9 +257,11 @@ def joint_summary(
         whitened(tails.normal_scores(), matrix), whitened(of_linear.normal_scores(), matrix)
     )
     verdict = energy_verdict(rows)
-    if calibration["ks"][-1] > UNCALIBRATED:
-        cause = calibration["dominates"][-1]
-        verdict += f"; the joint density is not calibrated, by the {cause} (see radius)"
+    worst = int(np.argmax(calibration["ks"]))
+    if calibration["ks"][worst] > UNCALIBRATED:
+        cause = calibration["dominates"][worst]
+        where = [*names, "radius"][worst]
+        verdict += f"; the joint density is not calibrated, by the {cause} (see {where})"
     return JointSummary(
         verdict=verdict,
         energy=pandas.DataFrame(rows, index=ENERGY_COLUMNS).T.infer_objects(),

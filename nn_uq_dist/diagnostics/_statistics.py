@@ -64,8 +64,8 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
     """
     count = draws.size
     mean = draws.mean()
-    centred = draws - mean
-    spread = np.sqrt(np.mean(centred**2))
+    centered = draws - mean
+    spread = np.sqrt(np.mean(centered**2))
     # A constant sample has a spread of rounding errors only, and they have no shape to report.
     if not spread > 4 * np.finfo(np.float64).eps * np.abs(draws[[0, -1]]).max():
         zero = Estimate(0.0, 0.0)
@@ -75,7 +75,7 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
             "skewness": UNKNOWN,
             "excess_kurtosis": UNKNOWN,
         }
-    z = centred / spread
+    z = centered / spread
     moments = [1.0]
     power = np.ones_like(z)
     for _ in range(8):

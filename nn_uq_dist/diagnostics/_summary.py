@@ -93,7 +93,7 @@ def summary(
           distance from uniform, at most 1/2), with `standard_error` and `noise_floor`. At many
           draws every approximation is rejected: judge by the distance.
         - `draws` has `total`, `non_finite` and `outside_support`, the fraction of the finite draws
-          at or beyond an end of the analytic support.
+          beyond an end of the analytic support by more than rounding.
         - `verdict` has `dominates` and `words`, see the notes.
 
         ``table["mean"]`` selects a statistic, ``table.xs("error", axis=1, level="value")`` a value,
@@ -109,9 +109,10 @@ def summary(
     Notes
     -----
     The verdict. An output is dominated by ``"noise"`` if its Kolmogorov-Smirnov distance is at most
-    twice the noise floor (chance exceeds that in 0.5% of the cases), its mean and sd are within
-    three standard errors, and no draw lies beyond the support; ``"linearization"`` otherwise,
-    since the law of a single output is exact for the linearized network and no copula is involved.
+    twice the noise floor (chance exceeds that in 0.5% of the cases), its mean and sd, and a
+    skewness beyond 0.1, are within three standard errors, and no draw lies beyond the support;
+    ``"linearization"`` otherwise, since the law of a single output is exact for the linearized
+    network and no copula is involved.
     The words grade the Kolmogorov-Smirnov distance (small up to 0.02, moderate up to 0.1, large
     beyond) and list what differs by more than three standard errors: sd, mean in units of the sd,
     skewness beyond 0.1, draws beyond the support. With `joint`, an output whose own law is within

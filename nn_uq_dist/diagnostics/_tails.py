@@ -41,6 +41,9 @@ class Tails:
     log_tail
         ``log P(X > m + |x - m|)`` with the center `m`, shape ``(n, N_y)``: ``-inf`` at and beyond
         the end of the support, NaN for draws that are not finite.
+    is_outside
+        Whether a draw lies beyond an end of the support by more than rounding. Draws that rounding
+        has put at or beyond it are taken as just inside.
     log_density
         Log density at the draws, ``-inf`` beyond the support, NaN for draws that are not finite.
     is_above
@@ -52,7 +55,9 @@ class Tails:
         self.log_tail = np.empty((count, num_outputs))
         self.log_density = np.empty((count, num_outputs))
         self.is_above = np.empty((count, num_outputs), dtype=bool)
+        self.is_outside = np.empty((count, num_outputs), dtype=bool)
         center = centers(law, num_outputs)
+        end, rounding = _ends(law, draws, center)
         starts = range(0, count, POINTS_PER_CALL)
         hidden = not progress or len(starts) < 2  # one portion is over before a bar can move
         for start in tqdm(
@@ -61,17 +66,15 @@ class Tails:
             rows = slice(start, start + POINTS_PER_CALL)
             part = draws[rows].astype(np.float64)
             finite = np.isfinite(part)
-            points = center + np.abs(np.where(finite, part - center, 0))
+            distance = np.abs(np.where(finite, part - center, 0))
+            outside = distance > end + rounding
+            distance = np.where(outside, distance, np.minimum(distance, end - rounding))
+            points = center + np.maximum(distance, 0)
             log_tail, log_density = upper_tails_and_densities(law, points)
             self.log_tail[rows] = np.where(finite, log_tail, np.nan)
             self.log_density[rows] = np.where(finite, log_density, np.nan)
             self.is_above[rows] = part > center
-
-    @property
-    def is_outside(self) -> NDArray[np.bool_]:
-        """Whether a draw lies at or beyond an end of the support."""
-        outside: NDArray[np.bool_] = np.isneginf(self.log_tail)
-        return outside
+            self.is_outside[rows] = outside
 
     def probabilities(self) -> Array:
         """``F(x)``, held within 2.2e-16 of 0 and 1: the probability integral transform."""
@@ -84,6 +87,19 @@ class Tails:
 
         below = np.maximum(ndtri_exp(self.log_tail), -LARGEST_SCORE)
         return np.where(self.is_above, -below, below)
+
+
+def _ends(law: Any, draws: NDArray[Any], center: Array) -> tuple[Array, Array]:
+    """Distances of the ends of the support from the centers, and the rounding errors there."""
+    # Not from the support, which is the real line for all outputs if one has a normal part.
+    width = np.abs(np.asarray(law.weights, np.float64)).sum(axis=-1)
+    if law.normal_scale is not None:
+        width = np.where(np.asarray(law.normal_scale) > 0, np.inf, width)
+    end = np.broadcast_to(width, center.shape)
+    eps = max(float(jnp.finfo(dtype).eps) for dtype in (law.mean.dtype, draws.dtype)
+              if jnp.issubdtype(dtype, jnp.floating))  # fmt: skip
+    reach = np.where(np.isfinite(end), end, 0)
+    return end, 8 * eps * (np.abs(center) + reach)
 
 
 def centers(law: Any, num_outputs: int) -> Array:

@@ -34,6 +34,8 @@ def marginal_verdict(row: Mapping[tuple[str, str], float]) -> Verdict:
         return Verdict("unknown", "too few finite draws")
     if not np.isfinite(row["kolmogorov_smirnov", "monte_carlo"]):
         return Verdict("unknown", "the analytic law is not defined")
+    if row["sd", "monte_carlo"] == 0:
+        return Verdict("linearization", "linearization, large: all draws are equal")
     distance = row["kolmogorov_smirnov", "monte_carlo"]
     features = [*_features(row)]
     seen = distance > NOISE_FACTOR * row["kolmogorov_smirnov", "noise_floor"]
@@ -70,6 +72,8 @@ def dominating_part(distance: float, floor: float, copula: float, copula_floor: 
 
 def dependence_verdict(dominates: str) -> Verdict:
     """Verdict on an output whose own law is within the noise, from its joint calibration."""
+    if dominates == "unknown":
+        return Verdict("noise", "noise: no difference beyond chance; jointly unknown")
     if dominates == "noise":
         return Verdict("noise", "noise: no difference beyond chance, alone and jointly")
     words = f"{dominates}: alone within the noise, misplaced given the outputs before it"
@@ -85,12 +89,11 @@ def _features(row: Mapping[tuple[str, str], float]) -> list[str]:
         return abs(row[statistic, "error"]) > STANDARD_ERRORS * row[statistic, "standard_error"]
 
     if counts("sd"):
-        ratio = row["sd", "analytic"] / sd if sd > 0 else np.inf
+        ratio = row["sd", "analytic"] / sd
         side = "wide" if ratio > 1 else "narrow"
         found.append(f"sd {_percent(abs(ratio - 1))} too {side}")
     if counts("mean"):
-        shift = -row["mean", "error"] / sd if sd > 0 else np.inf
-        found.append(f"draws shifted by {shift:+.2g} sd")
+        found.append(f"draws shifted by {-row['mean', 'error'] / sd:+.2g} sd")
     if counts("skewness") and abs(row["skewness", "monte_carlo"]) > 0.1:
         found.append(f"draws skewed ({row['skewness', 'monte_carlo']:+.2g})")
     outside = row["draws", "outside_support"]

@@ -22,6 +22,15 @@ def require_network(net: LeakyReLUNetwork) -> None:
         )
 
 
+def require_single(net: LeakyReLUNetwork) -> None:
+    """Raise ``ValueError`` for stacked networks, which are one pytree with batched leaves."""
+    if np.ndim(net.output_matrix) != 2:
+        raise ValueError(
+            f"net must be one network, got stacked ones with output_matrix of shape "
+            f"{np.shape(net.output_matrix)}; use jax.vmap over them"
+        )
+
+
 def as_law(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> InputLaw:
     """Return the law of the input of `net`, or say why `f` is none."""
     require_network(net)
@@ -36,15 +45,17 @@ def as_law(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> InputLaw:
 
 def as_concrete_law(
     function: str, net: LeakyReLUNetwork, f: "Distribution | InputLaw"
-) -> tuple[InputLaw, bool]:
-    """Return the law, and whether it has a Gaussian part; raise ``TypeError`` for traced values."""
+) -> tuple[InputLaw, NDArray[np.bool_]]:
+    """Return the law, and where it has a Gaussian part; raise ``TypeError`` for traced values."""
     law = as_law(net, f)
     if not _checks.is_concrete(net, law):
         raise TypeError(
             f"{function} must get known numbers, got traced values in net or f; call it outside "
             f"of jit, grad and vmap, and give f a batch shape for many boxes"
         )
-    return law, law.scale_tril is not None and bool(np.any(np.asarray(law.scale_tril)))
+    if law.scale_tril is None:
+        return law, np.zeros((), bool)
+    return law, np.any(np.asarray(law.scale_tril), axis=(-2, -1))
 
 
 def box_half_width(law: InputLaw) -> NDArray[np.float64]:

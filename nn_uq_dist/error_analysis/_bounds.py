@@ -163,7 +163,9 @@ def probabilistic_bound(
     corrected 12.45
     printed 35.54
     """
-    if isinstance(delta, bool) or not isinstance(delta, int | float | np.floating):
+    numbers = (int, float, np.number, np.ndarray, jax.Array)
+    given: object = delta
+    if not isinstance(given, numbers) or np.ndim(given) != 0 or np.asarray(given).dtype == bool:
         raise TypeError(
             f"delta must be a number in (0, 1), got {type(delta).__name__}; pass a float"
         )
@@ -186,7 +188,7 @@ def _prepared(
     require_choice("of", of, ("total", "last_layer"))
     require_choice("form", form, _FORMS)
     law, has_gaussian_part = as_concrete_law(function, net, f)
-    if has_gaussian_part:
+    if np.any(has_gaussian_part):
         raise ValueError(
             "f must be a box for bounds of the error, got a law with a Gaussian part, on whose "
             "unbounded support there is none; pass a Uniform, or look at flip_probabilities"
@@ -197,19 +199,27 @@ def _prepared(
 def _bound(
     network: Float64Network, mu: Array, half_width: Array, radius: Array, of: str, form: str
 ) -> Array:
-    if form == "tightened":
-        return tightened_bound(network, mu, half_width, radius, of)
-    slopes = slopes_at(network, pre_activations(network, mu))
-    if form == "printed":
-        return printed_factor(network, slopes) * radius[..., None]
-    return corrected_factor(network, slopes, of) * radius[..., None]
+    # Norms of deep networks may exceed the largest number: infinity is then the bound.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if form == "tightened":
+            bound = tightened_bound(network, mu, half_width, radius, of)
+        else:
+            slopes = slopes_at(network, pre_activations(network, mu))
+            factor = (
+                printed_factor(network, slopes)
+                if form == "printed"
+                else corrected_factor(network, slopes, of)
+            )
+            bound = factor * radius[..., None]
+        return np.where(np.isnan(bound), np.inf, bound)
 
 
 def _rounded_up(bound: Array, network: Float64Network, net: LeakyReLUNetwork) -> jax.Array:
     # Products and norms of these sizes keep their relative error below it.
     operations = 8 * sum(sum(weights.shape[-2:]) for weights in network.hidden_weights)
-    bound = bound * (1 + operations * np.finfo(np.float64).eps)
     dtype = _checks.float_dtype(net.output_matrix)
-    rounded = bound.astype(dtype)
+    with np.errstate(over="ignore"):
+        bound = bound * (1 + operations * np.finfo(np.float64).eps)
+        rounded = bound.astype(dtype)
     next_above = np.nextafter(rounded, np.asarray(np.inf, dtype))
     return jnp.asarray(np.where(rounded < bound, next_above, rounded))

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist import _checks
 from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist._row_algebra import matmul, matvec
-from nn_uq_dist.error_analysis._arguments import require_network
+from nn_uq_dist.error_analysis._arguments import require_network, require_single
 
 
 def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
@@ -131,6 +131,7 @@ def _slopes_and_residuals(
 ) -> tuple[list[Array], list[Array]]:
     r"""Slopes :math:`\phi'(h_n)`, shapes ``(N_n,)``, and :math:`\Delta\phi_n`, ``(..., N_n)``."""
     require_network(net)
+    require_single(net)
     mu, z = (_checks.as_numeric(name, value) for name, value in (("mu", mu), ("z", z)))
     if np.shape(mu) != (net.num_inputs,):
         raise ValueError(
@@ -153,8 +154,10 @@ def _slopes_and_residuals(
         perturbed = h + change
         slope = jnp.where(h >= 0, 1, alpha)
         flips = (h >= 0) != (perturbed >= 0)
+        # NaN and infinity compare as if nothing flipped, and must not come out as no error.
+        nothing = 0 * (perturbed + alpha)
         # Convexity makes it positive in both directions.
-        residual = jnp.where(flips, (1 - alpha) * jnp.abs(perturbed), 0)
+        residual = jnp.where(flips, (1 - alpha) * jnp.abs(perturbed), nothing)
         slopes.append(slope)
         residuals.append(residual)
         # Not `activation(perturbed) - activation(h)`, which loses the digits of small changes.

@@ -15,7 +15,12 @@ from nn_uq_dist import linear_combination
 from nn_uq_dist._input_law import InputLaw
 from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist._row_algebra import matmul, norm
-from nn_uq_dist.error_analysis._arguments import as_concrete_law, as_law, box_half_width
+from nn_uq_dist.error_analysis._arguments import (
+    as_concrete_law,
+    as_law,
+    box_half_width,
+    require_single,
+)
 from nn_uq_dist.error_analysis._enclosure import enclose
 from nn_uq_dist.error_analysis._float64_network import as_float64
 
@@ -66,6 +71,7 @@ def flip_probabilities(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> t
     [0.25 0.5  0.  ]
     """
     law = as_law(net, f)
+    require_single(net)
     at: Callable[[Array], tuple[Array, Array]] = partial(_linear_model, net)
     for _ in law.batch_shape:
         at = jax.vmap(at)
@@ -120,6 +126,8 @@ def is_exact_on_support(
     -----
     The statement is about the network in exact arithmetic. It is computed in float64, with bounds
     of the rounding errors added to the ranges: to first order, with a factor of two for the rest.
+    A pre-activation within the rounding of the network's own type from 0 may have another sign
+    there, and `linearize` then another slope.
 
     Examples
     --------
@@ -135,7 +143,7 @@ def is_exact_on_support(
     box = enclose(network, np.asarray(law.loc, np.float64), box_half_width(law))
     flips = np.concatenate([layer.any(axis=-1)[..., None] for layer in box.can_flip], axis=-1)
     is_affine = network.alpha[..., 0] == 1
-    exact: NDArray[np.bool_] = (is_affine | ~flips.any(axis=-1)) & (not has_gaussian_part)
+    exact: NDArray[np.bool_] = (is_affine | ~flips.any(axis=-1)) & ~has_gaussian_part
     return bool(exact) if np.ndim(exact) == 0 else exact
 
 
