@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # every target installs into the same virtual environment
-.PHONY: environment help demo test testall lint typecheck bench docs gallery paper wheel constraints clean
+.PHONY: environment help demo test testall lint typecheck bench sbc docs gallery paper wheel constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,6 +16,7 @@ SETUP := Makefile pyproject.toml constraints.txt
 
 PYTHON ?=
 DEMO_ARGS ?=
+SBC_ARGS ?=
 PYTEST_ARGS ?= -n 2
 FAST := -m 'not slow'
 BENCH ?= $(sort $(basename $(notdir $(wildcard tests/benchmarks/bench_*.py))))
@@ -42,7 +43,7 @@ test: $(STAMPS)/tests ## run the tests, doctests and the README's code in 10 min
 
 testall: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
 testall: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.05
-testall: $(STAMPS)/tests ## run the slow tests too (3 minutes more)
+testall: $(STAMPS)/tests ## run the slow tests too (5 minutes more)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint ## check style and format
@@ -54,6 +55,9 @@ typecheck: $(STAMPS)/lint ## check types (mypy strict)
 bench: $(STAMPS)/bench ## run the benchmarks (BENCH=bench_name for one)
 	@test -n "$(BENCH)" || { echo "no benchmark: tests/benchmarks holds no bench_*.py" >&2; exit 1; }
 	@set -e; for name in $(BENCH); do $(BIN)/python -m tests.benchmarks.$$name; done
+
+sbc: $(STAMPS)/demo ## simulation-based calibration, 200 data sets (SBC_ARGS="--num-datasets 50")
+	@$(BIN)/python -m tests.sbc.run_sbc --progress $(SBC_ARGS)
 
 docs: $(STAMPS)/docs ## build the documentation in docs/_build
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

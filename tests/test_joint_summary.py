@@ -15,7 +15,7 @@ from nn_uq_dist.diagnostics._joint_summary import joint_summary
 from nn_uq_dist.diagnostics._tails import Tails
 from nn_uq_dist.distributions import LinearizedMarginal
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
 JACOBIAN = np.array([[1.0, 0.5, 0.2, 0.0], [0.3, -0.7, 0.5, 0.1], [0.2, 0.4, 0.1, 0.9]])
 NAMES = ["level", "slope", "bend"]

@@ -1,0 +1,324 @@
+"""Infer how uncertain a network's inputs are, from noisy observations of its outputs.
+
+Errors-in-variables regression through a fixed network: the true inputs of each observation are
+within +-beta of the measured ones (a box, or normal with standard deviation beta), the outputs
+carry normal noise of standard deviation sigma, and both are unknown. Two models of the same data,
+both sampled by NUTS:
+
+- marginalized: the network is linearized once; the joint law of the outputs of an observation has
+  its input error integrated out. Two latent variables remain.
+- latent: every true input is a latent variable, and the network runs in each step.
+
+The outputs of one observation share its input error. So the marginalized likelihood is their joint
+law; a product of their marginals would count the shared error once for each output. With a single
+output they are the same, and nothing but the linearization is approximated.
+
+Run `python examples/errors_in_variables.py --help` for the arguments.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import sea_surface
+from jax import Array
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+from numpyro.infer import NUTS, init_to_sample
+from tqdm import tqdm
+
+import nn_uq_dist as nuq
+
+INPUTS, HIDDEN, LAYERS = 12, 128, 5  # of the synthetic network
+PARAMETERS = {"beta": "half-width of the input error", "sigma": "noise of the outputs"}
+BLOCK = 25  # draws between two updates of the progress bar
+BLUE, VERMILION, GRAY = "#0072B2", "#D55E00", "#8C8C8C"
+
+Network = Callable[[Array], Array]
+Model = Callable[..., None]
+
+
+class Experiment(NamedTuple):
+    """Measured inputs, shape (T, N_x), observed outputs, shape (T, N_y), and the network."""
+
+    name: str
+    net: Network
+    x: Array
+    y: Array
+    medians: tuple[float, float]  # of the priors of beta and sigma
+    truth: tuple[float, float] | None
+
+
+class Posterior(NamedTuple):
+    """Draws of beta and sigma, shape (chains, draws) each, and what they cost."""
+
+    draws: dict[str, np.ndarray]
+    seconds: float  # of sampling, all chains, without warm-up and compilation
+    steps: float  # mean number of gradients per draw
+    divergences: int
+
+
+def input_law(x: Array, beta: Array | float, error: str) -> nuq.InputLaw:
+    """Return the law of the true inputs: a box of half-width beta, or normal with sd beta."""
+    if error == "box":
+        return nuq.InputLaw(x, half_width=beta)
+    return nuq.InputLaw(x, scale_tril=beta * jnp.eye(x.shape[-1], dtype=x.dtype))
+
+
+def sample_prior(medians: Array) -> tuple[Array, Array]:
+    """Sample beta and sigma, with log-normal priors of scale 1 about their medians."""
+    beta = numpyro.sample("beta", dist.LogNormal(jnp.log(medians[0]), 1.0))
+    sigma = numpyro.sample("sigma", dist.LogNormal(jnp.log(medians[1]), 1.0))
+    return beta, sigma
+
+
+def marginalized_model(error: str) -> Model:
+    """Return the model with the input error integrated out.
+
+    It takes the values and Jacobians of the network at the measured inputs: they depend on neither
+    beta nor sigma, so the network is not evaluated while sampling.
+    """
+
+    def model(medians: Array, x: Array, y: Array, value: Array, jacobian: Array) -> None:
+        beta, sigma = sample_prior(medians)
+        linear = nuq.Linearization(value, jacobian, input_law(x, beta, error))
+        if y.shape[1] == 1:
+            outputs = linear.marginals(noise_scale=sigma).to_event(1)
+        else:
+            outputs = linear.joint(noise_scale=sigma, correlation="linear")
+        with numpyro.plate("observations", len(y)):
+            numpyro.sample("y", outputs, obs=y)
+
+    return model
+
+
+def latent_model(net: Network, error: str) -> Model:
+    """Return the model that samples the true input of each observation."""
+
+    def model(medians: Array, x: Array, y: Array) -> None:
+        beta, sigma = sample_prior(medians)
+        unit = dist.Uniform(-1.0, 1.0) if error == "box" else dist.Normal(0.0, 1.0)
+        with numpyro.plate("observations", len(y)):
+            deviation = numpyro.sample("deviation", unit.expand([x.shape[1]]).to_event(1))
+            outputs = jax.vmap(net)(x + beta * deviation)
+            numpyro.sample("y", dist.Normal(outputs, sigma).to_event(1), obs=y)
+
+    return model
+
+
+def run_nuts(
+    key: Array, model: Model, data: tuple[Array, ...], arguments: argparse.Namespace, label: str
+) -> Posterior:
+    """Sample by NUTS, one chain after the other, each started at a draw from the prior.
+
+    It does what `numpyro.infer.MCMC` does, in blocks, so that the time of the draws alone can be
+    told from that of warm-up and compilation.
+    """
+    kernel = NUTS(model, init_strategy=init_to_sample, dense_mass=[("beta", "sigma")])
+    num_warmup, num_chains = arguments.num_warmup, arguments.num_chains
+
+    @jax.jit
+    def block(state: Any, data: tuple[Array, ...]) -> tuple[Any, dict[str, Array]]:
+        def step(state: Any, _: None) -> tuple[Any, dict[str, Array]]:
+            state = kernel.sample(state, data, {})
+            # NUTS works with the logarithms of positive variables.
+            kept = {name: jnp.exp(state.z[name]) for name in PARAMETERS}
+            return state, {**kept, "diverging": state.diverging, "steps": state.num_steps}
+
+        return jax.lax.scan(step, state, length=BLOCK)
+
+    blocks, seconds = [], 0.0
+    warmup, total = num_warmup // BLOCK, (num_warmup + arguments.num_draws) // BLOCK
+    with tqdm(total=num_chains * total * BLOCK, desc=label, leave=False,
+              disable=arguments.no_progress) as bar:  # fmt: skip
+        for chain_key in jax.random.split(key, num_chains):
+            state = kernel.init(chain_key, num_warmup, None, data, {})
+            for i in range(total):
+                start = time.perf_counter()
+                state, out = jax.block_until_ready(block(state, data))
+                if i >= warmup:
+                    seconds += time.perf_counter() - start
+                    blocks.append(out)
+                bar.update(BLOCK)
+    joined = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
+    draws = {name: joined[name].reshape(num_chains, -1) for name in PARAMETERS}
+    return Posterior(draws, seconds, float(joined["steps"].mean()), int(joined["diverging"].sum()))
+
+
+def synthetic(
+    key: Array, name: str, beta: float, sigma: float, arguments: argparse.Namespace
+) -> Experiment:
+    """Simulate observations of a network with random weights."""
+    *layer_keys, bias_key, x_key, f_key, noise_key = jax.random.split(key, LAYERS + 5)
+    sizes = [INPUTS, *[HIDDEN] * LAYERS, arguments.num_outputs]
+    weights = [
+        jax.random.normal(k, (rows, columns)) * (2 / columns) ** 0.5
+        for k, columns, rows in zip(layer_keys, sizes[:-1], sizes[1:], strict=True)
+    ]
+    biases = 0.5 * jax.random.normal(bias_key, (LAYERS, HIDDEN))
+    net = nuq.LeakyReLUNetwork(weights[:-1], list(biases), weights[-1])
+    x = jax.random.normal(x_key, (arguments.num_observations, INPUTS))
+    f = input_law(x, beta, arguments.error)
+    flips = np.concatenate(nuq.error_analysis.flip_probabilities(net, f), axis=-1)
+    print(f"{name}: a neuron changes its sign with probability {flips.mean():.2g}")
+    outputs = jax.vmap(net)(f.sample(f_key))
+    y = outputs + sigma * jax.random.normal(noise_key, outputs.shape)
+    return Experiment(name, net, x, y, (beta, sigma), (beta, sigma))
+
+
+def forecasts(key: Array, *, progress: bool) -> Experiment:
+    """Return the yearly pairs of sea-surface curves and the trained network."""
+    years, curves = sea_surface.load_curves()
+    net = sea_surface.fit_forecast(key, years, curves, progress=progress)
+    x, y = jnp.asarray(curves[:-1]), jnp.asarray(curves[1:])
+    return Experiment("sea surface", net, x, y, (0.3, 0.7), None)
+
+
+def infer(
+    key: Array, experiment: Experiment, arguments: argparse.Namespace
+) -> dict[str, Posterior]:
+    """Return the posteriors of both models, by name."""
+    _, net, x, y, medians, _ = experiment
+    linear = nuq.linearize(net, nuq.InputLaw(x, half_width=1.0))
+    data = (jnp.asarray(medians), x, y)
+    models = {
+        "marginalized": (
+            marginalized_model(arguments.error), (*data, linear.loc, linear.jacobian)
+        ),
+        "latent": (latent_model(net, arguments.error), data),
+    }  # fmt: skip
+    return {
+        name: run_nuts(key, model, args, arguments, f"{experiment.name}, {name}")
+        for name, (model, args) in models.items()
+    }
+
+
+def tabulate(posteriors: dict[str, Posterior]) -> pd.DataFrame:
+    """Return a row for each model and parameter; mc error: of the posterior mean."""
+    rows = {}
+    for model, found in posteriors.items():
+        for name, draws in found.draws.items():
+            size = float(effective_sample_size(draws))
+            rows[model, name] = {
+                "mean": draws.mean(),
+                "sd": draws.std(),
+                "mc error": draws.std() / size**0.5,
+                "r_hat": float(split_gelman_rubin(draws)),
+                "divergences": found.divergences,
+                "gradients": found.steps,
+                "ess": size,
+                "ess/s": size / found.seconds,
+            }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def print_table(table: pd.DataFrame, truth: tuple[float, float] | None) -> None:
+    """Print the table and what the two models say of each other."""
+    digits = {"mean": 4, "sd": 4, "mc error": 5, "r_hat": 3, "divergences": 0, "gradients": 1,
+              "ess": 0, "ess/s": 1}  # fmt: skip
+    shown = {name: table[name].map(f"{{:.{places}f}}".format) for name, places in digits.items()}
+    print(pd.DataFrame(shown).to_string())
+    for i, name in enumerate(PARAMETERS):
+        ours, latent = table.loc[("marginalized", name)], table.loc[("latent", name)]
+        error = math.hypot(ours["mc error"], latent["mc error"])
+        difference = ours["mean"] - latent["mean"]
+        print(
+            f"{name}{'' if truth is None else f' (truth {truth[i]:g})'}: means differ by "
+            f"{difference / error:+.1f} Monte Carlo errors, {difference / latent['sd']:+.2f} sd; "
+            f"ess/s: {ours['ess/s'] / latent['ess/s']:.1f} times"
+        )
+
+
+def draw(results: dict[str, dict[str, Posterior]], experiments: list[Experiment]) -> plt.Figure:
+    """Draw the posterior densities of both models over each other, a row for each experiment."""
+    figure, axes = plt.subplots(len(results), 2, figsize=(8, 2.3 * len(results)), squeeze=False,
+                                layout="constrained")  # fmt: skip
+    for row, experiment in zip(axes, experiments, strict=True):
+        for i, (axis, name) in enumerate(zip(row, PARAMETERS, strict=True)):
+            both = results[experiment.name]
+            pooled = np.concatenate([found.draws[name].ravel() for found in both.values()])
+            edges = np.linspace(*np.quantile(pooled, [0.001, 0.999]), 41)
+            for model, fill, color in (("latent", True, GRAY), ("marginalized", False, BLUE)):
+                density, _ = np.histogram(both[model].draws[name], edges, density=True)
+                axis.stairs(density, edges, fill=fill, color=color, lw=1.5,
+                            alpha=0.5 if fill else 1, label=model)  # fmt: skip
+            if experiment.truth is not None:
+                axis.axvline(experiment.truth[i], color=VERMILION, ls="--", label="truth")
+            axis.set(yticks=[], xlabel=f"{name}: {PARAMETERS[name]}", title=experiment.name)
+            axis.title.set_fontsize("medium")
+            axis.spines[["top", "right", "left"]].set_visible(False)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read and check the command line."""
+    parser = argparse.ArgumentParser(description="Errors-in-variables regression, two models.")
+    parser.add_argument("--error", choices=("box", "normal"), default="box", help="of the inputs")
+    parser.add_argument("--num-observations", type=int, default=60, help="of synthetic data")
+    parser.add_argument("--num-outputs", type=int, default=3, help="of the synthetic network")
+    parser.add_argument("--num-warmup", type=int, default=200, help="of each chain")
+    parser.add_argument("--num-draws", type=int, default=300, help="of each chain")
+    parser.add_argument("--num-chains", type=int, default=4)
+    parser.add_argument("--only", nargs="+", choices=("narrow", "wide", "sea"), help="experiments",
+                        default=["narrow"])  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of data, training and chains")
+    parser.add_argument(
+        "--out", type=Path, default=Path("errors_in_variables_output"), help="folder"
+    )
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    arguments = parser.parse_args(argv)
+    for name in ("num_warmup", "num_draws"):
+        if (number := getattr(arguments, name)) < BLOCK or number % BLOCK:
+            option = "--" + name.replace("_", "-")
+            parser.error(f"{option} must be a positive multiple of {BLOCK}, got {number}")
+    for name in ("num_observations", "num_outputs", "num_chains"):
+        if (number := getattr(arguments, name)) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1, got {number}")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the experiments, print a table of each, write the figure."""
+    arguments = parse_arguments(argv)
+    data_key, training_key, chain_key = jax.random.split(jax.random.key(arguments.seed), 3)
+    makers: dict[str, Callable[[], Experiment]] = {
+        "narrow": lambda: synthetic(data_key, "narrow", 0.01, 0.005, arguments),
+        "wide": lambda: synthetic(data_key, "wide", 0.3, 0.1, arguments),
+        "sea": lambda: forecasts(training_key, progress=not arguments.no_progress),
+    }
+    experiments, results = [], {}
+    for name in arguments.only:
+        start = time.perf_counter()
+        experiment = makers[name]()
+        experiments.append(experiment)
+        results[experiment.name] = infer(chain_key, experiment, arguments)
+        print_table(tabulate(results[experiment.name]), experiment.truth)
+        print(f"time, with compilation: {time.perf_counter() - start:.1f} s\n")
+    if "sea" in arguments.only:
+        print(
+            "Sea surface: most of these years trained the network. The models have no other place"
+        )
+        print(
+            "for errors of the forecast that months share, so they may count as input errors; and"
+        )
+        print("where beta is large, the two models need not agree.\n")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    file = arguments.out / "posteriors.png"
+    draw(results, experiments).savefig(file, dpi=150)
+    plt.close("all")
+    print(f"figure: {file.resolve()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Simulation-based calibration: `make sbc` runs `run_sbc.py`."""

@@ -1,0 +1,219 @@
+"""Simulation-based calibration of errors-in-variables regression.
+
+For each of many data sets, beta (half-width of the input error) and sigma (noise of the outputs)
+are drawn from the prior, data are simulated, and the posterior is sampled by NUTS. If the posterior
+is right, the rank of the truth among independent posterior draws is uniform (Talts et al. 2018,
+arXiv:1804.06788). Two regimes share the likelihood `Linearization.marginals(noise_scale=sigma)`:
+
+- exact: data from the linear model, one output for each observation, so that nothing is
+  approximated: with several outputs the copula would be;
+- network: data from a network some of whose neurons change their sign within the box.
+
+Run with ``python -m tests.sbc.run_sbc`` or ``make sbc``.
+"""
+# ruff: noqa: T201 (the result goes to standard output)
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import scipy.stats
+from jax import Array
+from numpyro.infer import NUTS, init_to_sample
+from tqdm import tqdm
+
+import nn_uq_dist as nuq
+
+OBSERVATIONS, INPUTS, HIDDEN = 40, 8, 16
+BETA, SIGMA = 0.3, 0.1  # prior medians
+WARMUP, DRAWS, THINNING = 200, 100, 4  # thinned draws of NUTS are nearly independent
+PARAMETERS = ("beta", "sigma")
+REGIMES = ("exact", "network")
+BLUE, VERMILION, GRAY = "#0072B2", "#D55E00", "#D9D9D9"
+
+
+def prior() -> dict[str, dist.Distribution]:
+    """The laws of beta and sigma."""
+    return {
+        "beta": dist.LogNormal(jnp.log(BETA), 0.7),
+        "sigma": dist.LogNormal(jnp.log(SIGMA), 0.7),
+    }
+
+
+def make_network() -> nuq.LeakyReLUNetwork:
+    """One hidden layer, one output."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    return nuq.LeakyReLUNetwork(
+        [jax.random.normal(keys[0], (HIDDEN, INPUTS)) * (2 / INPUTS) ** 0.5],
+        [0.5 * jax.random.normal(keys[1], (HIDDEN,))],
+        jax.random.normal(keys[2], (1, HIDDEN)) * (2 / HIDDEN) ** 0.5,
+    )
+
+
+def model(linear: nuq.Linearization, y: Array) -> None:
+    """Errors-in-variables regression, the input error integrated out."""
+    beta, sigma = (numpyro.sample(name, law) for name, law in prior().items())
+    law = nuq.Linearization(
+        linear.loc, linear.jacobian, nuq.InputLaw(linear.input.loc, half_width=beta)
+    )
+    with numpyro.plate("observations", OBSERVATIONS):
+        numpyro.sample("y", law.marginals(noise_scale=sigma).to_event(1), obs=y)
+
+
+def simulate(key: Array, regime: str) -> tuple[dict[str, Array], nuq.Linearization, Array]:
+    """Draw the truth, measured inputs and outputs of one data set."""
+    net = make_network()
+    keys = jax.random.split(key, 5)
+    truth = {name: law.sample(k) for (name, law), k in zip(prior().items(), keys[:2], strict=True)}
+    x = jax.random.normal(keys[2], (OBSERVATIONS, INPUTS))
+    linear = nuq.linearize(net, nuq.InputLaw(x, half_width=truth["beta"]))
+    if regime == "exact":
+        outputs = linear.sample(keys[3])
+    else:
+        outputs = jax.vmap(net)(linear.input.sample(keys[3]))
+    return truth, linear, outputs + truth["sigma"] * jax.random.normal(keys[4], outputs.shape)
+
+
+def rank(key: Array, regime: str) -> dict[str, Array]:
+    """Simulate one data set, sample its posterior, and return the ranks of the truth in it."""
+    data_key, chain_key = jax.random.split(key)
+    truth, linear, y = simulate(data_key, regime)
+    kernel = NUTS(model, init_strategy=init_to_sample, dense_mass=True, target_accept_prob=0.9)
+    state = kernel.init(chain_key, WARMUP, None, (linear, y), {})
+
+    def step(state, _):
+        state = kernel.sample(state, (linear, y), {})
+        return state, (state.z, state.diverging)
+
+    _, (draws, diverging) = jax.lax.scan(step, state, length=WARMUP + THINNING * DRAWS)
+    # NUTS works with the logarithms of positive variables, which have the same ranks.
+    ranks = {
+        name: jnp.sum(draws[name][WARMUP::THINNING] < jnp.log(truth[name])) for name in PARAMETERS
+    }
+    return {**ranks, "divergences": jnp.sum(diverging[WARMUP:])}
+
+
+def run(key: Array, regime: str, num_datasets: int, *, progress: bool) -> dict[str, np.ndarray]:
+    """Ranks and numbers of divergences of all data sets.
+
+    One after the other: under ``vmap`` each would pay for the methods that any law might need.
+    """
+    compiled = jax.jit(rank, static_argnums=1)
+    keys = jax.random.split(key, num_datasets)
+    found = [
+        jax.block_until_ready(compiled(k, regime))
+        for k in tqdm(keys, desc=regime, disable=not progress)
+    ]
+    return {name: np.array([one[name] for one in found]) for name in found[0]}
+
+
+def smallest_tail(counts: np.ndarray, num_datasets: int) -> np.ndarray:
+    """How improbable the empirical distribution function is at its most improbable point.
+
+    At each point the number of data sets of a lower rank is binomial; the smallest two-sided tail
+    probability over the points is the statistic (T. Sailynoja, P.-C. Buerkner and A. Vehtari 2022,
+    Statistics and Computing 32:32).
+
+    Parameters
+    ----------
+    counts
+        Number of data sets of rank below 1, 2, ..., `DRAWS`, shape ``(..., DRAWS)``.
+    num_datasets
+        Number of data sets.
+    """
+    law = scipy.stats.binom(num_datasets, np.arange(1, DRAWS + 1) / (DRAWS + 1))
+    tails = 2 * np.minimum(law.cdf(counts), law.sf(counts - 1))
+    return np.minimum(tails.min(axis=-1), 1)
+
+
+def counts_below(ranks: np.ndarray) -> np.ndarray:
+    """Number of ranks below 1, 2, ..., `DRAWS`; ranks along the last axis."""
+    return (ranks[..., None, :] < np.arange(1, DRAWS + 1)[:, None]).sum(axis=-1)
+
+
+def simulated_statistics(num_datasets: int, num_simulations: int = 2000) -> np.ndarray:
+    """`smallest_tail` of ranks that are uniform."""
+    ranks = np.random.default_rng(0).integers(0, DRAWS + 1, (num_simulations, num_datasets))
+    counts = np.stack([counts_below(one) for one in ranks])
+    return smallest_tail(counts, num_datasets)
+
+
+def uniformity(ranks: np.ndarray) -> float:
+    """P-value of the hypothesis that ranks 0, ..., `DRAWS` are uniform, by simulation."""
+    simulated = simulated_statistics(len(ranks))
+    observed = smallest_tail(counts_below(ranks), len(ranks))
+    return (1 + (simulated <= observed).sum()) / (1 + len(simulated))
+
+
+def draw(results: dict[str, dict[str, np.ndarray]]) -> Any:
+    """Draw the differences between the distribution functions of the ranks and the uniform one."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        1, len(results), figsize=(4.5 * len(results), 3.2), sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    points = np.arange(1, DRAWS + 1) / (DRAWS + 1)
+    for axis, (regime, found) in zip(axes[0], results.items(), strict=True):
+        number = len(found["beta"])
+        level = np.quantile(simulated_statistics(number), 0.05)
+        law = scipy.stats.binom(number, points)
+        low, high = law.ppf(level / 2) / number, law.isf(level / 2) / number
+        axis.fill_between(points, low - points, high - points, step="mid", color=GRAY, lw=0,
+                          label="95% of uniform ranks")  # fmt: skip
+        for name, color in zip(PARAMETERS, (BLUE, VERMILION), strict=True):
+            difference = counts_below(found[name]) / number - points
+            axis.step(points, difference, where="mid", color=color, label=name)
+        axis.axhline(0, color="black", lw=0.6)
+        axis.set(title=regime, xlabel="rank of the truth / number of draws")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].set_ylabel("distribution function\nless the uniform one")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run both regimes, print p-values, write the figure."""
+    parser = argparse.ArgumentParser(description="Simulation-based calibration.")
+    parser.add_argument("--num-datasets", type=int, default=200)
+    parser.add_argument("--regimes", nargs="+", choices=REGIMES, default=list(REGIMES))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--progress", action="store_true", help="show a progress bar")
+    parser.add_argument("--out", type=Path, default=Path("sbc_output"), help="folder")
+    arguments = parser.parse_args(argv)
+    if arguments.num_datasets < 1:
+        parser.error(f"--num-datasets must be at least 1, got {arguments.num_datasets}")
+    results = {}
+    for regime in arguments.regimes:
+        start = time.perf_counter()
+        key = jax.random.key(arguments.seed)
+        found = run(key, regime, arguments.num_datasets, progress=arguments.progress)
+        results[regime] = found
+        print(
+            f"{regime}: {arguments.num_datasets} data sets in {time.perf_counter() - start:.0f} s, "
+            f"{found['divergences'].sum()} divergences; ranks uniform with "
+            + ", ".join(f"p = {uniformity(found[name]):.3g} ({name})" for name in PARAMETERS)
+            + "; mean rank / draws "
+            + ", ".join(f"{found[name].mean() / DRAWS:.3f} ({name})" for name in PARAMETERS),
+            flush=True,
+        )
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    np.savez(
+        arguments.out / "ranks.npz",
+        **{f"{regime}_{name}": values for regime, found in results.items()
+           for name, values in found.items()},
+    )  # fmt: skip
+    draw(results).savefig(arguments.out / "ranks.png", dpi=150)
+    print(f"figure: {(arguments.out / 'ranks.png').resolve()}")
+
+
+if __name__ == "__main__":
+    main()
