@@ -209,6 +209,12 @@ class LinearizedMarginal(dist.Distribution):
         """``Phi^{-1}(cdf(value))`` without going through a probability, right in both tails."""
         return linear_combination.normal_score(self._centered(value), self.weights, self._scale)
 
+    def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
+        """`normal_score` and `log_prob` at once, in little more time than one of them."""
+        return linear_combination.normal_score_and_logpdf(
+            self._centered(value), self.weights, self._scale
+        )
+
     def from_normal_score(self, z: ArrayLike) -> Array:
         """Value whose normal score is ``z``; the inverse of `normal_score`."""
         z = self._fitting("z", z)

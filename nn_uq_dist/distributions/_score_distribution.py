@@ -19,7 +19,11 @@ from nn_uq_dist.distributions._hermite import ScoreQuadrature, covariance_of_out
 from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
 from nn_uq_dist.distributions._outputs import as_indices, take_outputs
 from nn_uq_dist.distributions._score_algebra import conditional_scores
-from nn_uq_dist.distributions._univariate import from_normal_score, normal_score
+from nn_uq_dist.distributions._univariate import (
+    from_normal_score,
+    normal_score,
+    normal_score_and_log_prob,
+)
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
@@ -113,13 +117,14 @@ class ScoreDistribution(dist.TransformedDistribution):
         # Both branches of a `where` are differentiated: what lies outside must not reach the
         # functions of the marginals.
         safe = jnp.where(inside, value, entry.feasible_like(value))
-        scores = (
-            normal_score(self.marginals, safe) if intermediates is None else intermediates[0][0]
-        )
+        if intermediates is None:
+            scores, logs = normal_score_and_log_prob(self.marginals, safe)
+        else:
+            scores, logs = intermediates[0][0], self.marginals.log_prob(safe)
         # At the very edge of the support the score is infinite.
         inside = inside & (jnp.isfinite(scores) | jnp.isnan(scores))
         scores = jnp.where(inside, scores, 0)
-        terms = self.marginals.log_prob(safe) - log_normal_density(scores)
+        terms = logs - log_normal_density(scores)
         joint = self.base_dist.log_prob(scores) + jnp.sum(jnp.where(inside, terms, 0), axis=-1)
         joint = jnp.where(jnp.all(inside, axis=-1), joint, -jnp.inf)
         return jnp.where(jnp.any(jnp.isnan(value), axis=-1), jnp.nan, joint)

@@ -35,9 +35,20 @@ def from_normal_score(marginal: dist.Distribution, z: Array) -> Array:
     return marginal.icdf(jnp.clip(norm.cdf(z), info.tiny, 1.0 - info.eps))
 
 
+@singledispatch
+def normal_score_and_log_prob(marginal: dist.Distribution, value: Array) -> tuple[Array, Array]:
+    """`normal_score` and the log density, which some laws have in one pass."""
+    return normal_score(marginal, value), marginal.log_prob(value)
+
+
 @normal_score.register
 def _(marginal: LinearizedMarginal, value: Array) -> Array:
     return marginal.normal_score(value)
+
+
+@normal_score_and_log_prob.register
+def _(marginal: LinearizedMarginal, value: Array) -> tuple[Array, Array]:
+    return marginal.normal_score_and_log_prob(value)
 
 
 @from_normal_score.register

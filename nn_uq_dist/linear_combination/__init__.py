@@ -5,8 +5,12 @@ from nn_uq_dist.linear_combination._functions import cdf as cdf
 from nn_uq_dist.linear_combination._functions import from_normal_score as from_normal_score
 from nn_uq_dist.linear_combination._functions import logcdf as logcdf
 from nn_uq_dist.linear_combination._functions import logpdf as logpdf
+from nn_uq_dist.linear_combination._functions import logpdf_and_logsf as logpdf_and_logsf
 from nn_uq_dist.linear_combination._functions import logsf as logsf
 from nn_uq_dist.linear_combination._functions import normal_score as normal_score
+from nn_uq_dist.linear_combination._functions import (
+    normal_score_and_logpdf as normal_score_and_logpdf,
+)
 from nn_uq_dist.linear_combination._functions import pdf as pdf
 from nn_uq_dist.linear_combination._functions import ppf as ppf
 from nn_uq_dist.linear_combination._functions import sf as sf

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._contour import (
     MAX_ORDER,
     alias_correction,
@@ -78,10 +79,11 @@ class Method(NamedTuple):
 def log_tail_integral(
     order: Array, y: Array, distance: Array, law: Law, active: Array, method: Method
 ) -> tuple[Array, Array]:
-    """``log I_order(y)`` for ``y >= 0`` by the contour integral, and where it converged.
+    """``log I_order(y)`` for ``y >= 0`` by the contour integral, and where all orders converged.
 
-    ``active`` marks the points that matter; elsewhere the value is arbitrary but finite. Points
-    without density (at or beyond the edge of a bounded law) give ``-inf``.
+    ``order`` has shape (M, B), ascending by one; so has the value. ``active`` marks the points that
+    matter; elsewhere the value is arbitrary but finite. Points without density (at or beyond the
+    edge of a bounded law) give ``-inf``.
     """
     weights, variance = law.weights, law.normal_variance()
     inside = active & ((distance > 0) | (variance > 0))
@@ -112,8 +114,8 @@ class _Level(NamedTuple):
     tail_side, distance : Array, shape (2^level, B)
         Points mirrored to the tail side of the sum at this level, distances from its edge.
     mirrored : Array of bool, shape (2^level, B)
-    order : Array of int, shape (B,)
-        Order of the repeated integral at this level.
+    order : Array of int, shape (M, B)
+        Orders of the repeated integrals at this level.
     moments : tuple of Array, shape (B,)
         Of the sum at this level.
     """
@@ -132,7 +134,7 @@ def _rest(law: Law, count: Array) -> Law:
 
 
 def _descend(
-    order: int, y: Array, distance: Array, law: Law, depth: int, number: Array
+    orders: Array, y: Array, distance: Array, law: Law, depth: int, number: Array
 ) -> list[_Level]:
     """Mirror to the tail side at each level, then move by plus and minus the next weight.
 
@@ -149,7 +151,7 @@ def _descend(
             tail_side=jnp.where(mirrored, -points, points),
             distance=jnp.where(mirrored, jnp.sum(rest.weights, axis=0) + points, distance),
             mirrored=mirrored,
-            order=order + count,
+            order=orders + count,
             moments=rest.moments(),
         )
         levels.append(here)
@@ -161,12 +163,15 @@ def _descend(
 
 
 def _ascend(tail: Array, levels: list[_Level], law: Law, number: Array, unit: Array) -> Array:
-    """Value at the root from the tail integrals at the leaves, in units of ``unit``."""
+    """Values at the root from the tail integrals at the leaves, in units of ``unit``.
+
+    Tails have shape (2^level, M, B); the axis of the orders is put into all else.
+    """
     for level in reversed(range(len(levels))):
         here = levels[level]
         if level < len(levels) - 1:
             weight = law.weights[level]
-            inside = here.distance > 0
+            inside = here.distance[:, None] > 0
             if law.normal_scale is not None:
                 inside = inside | (law.normal_scale > 0)
             near, far = jnp.split(tail, 2)
@@ -174,12 +179,13 @@ def _ascend(tail: Array, levels: list[_Level], law: Law, number: Array, unit: Ar
             safe = jnp.where(weight > 0, weight, 1.0)
             difference = jnp.where(weight > 0, (near - far) / (2.0 * safe), 0.0)
             tail = jnp.where(level < number, jnp.where(inside, difference, 0.0), near)
-        powers = [jnp.ones_like(here.tail_side), here.tail_side]
+        point = here.tail_side[:, None]
+        powers = [jnp.ones_like(point), point]
         for _ in range(MAX_ORDER - 2):
-            powers.append(powers[-1] * here.tail_side)
+            powers.append(powers[-1] * point)
         polynomial = tail_polynomial(here.order, powers, here.moments) / unit
         other_side = jnp.where(here.order % 2 == 1, polynomial - tail, polynomial + tail)
-        tail = jnp.where(here.mirrored, other_side, tail)
+        tail = jnp.where(here.mirrored[:, None], other_side, tail)
     return tail[0]
 
 
@@ -198,7 +204,7 @@ def number_of_dominating(law: Law, depth: int) -> Array:
 
 
 def log_tail_conditioned(
-    order: int,
+    orders: tuple[int, ...],
     y: Array,
     distance: Array,
     law: Law,
@@ -211,8 +217,8 @@ def log_tail_conditioned(
 
     Parameters
     ----------
-    order : int
-        0 for the density, 1 for the survival function.
+    orders : tuple of int
+        Of 0 for the density and 1 for the survival function, ascending.
     y, distance : Array, shape (B,)
         Point, at or above the center, and its distance from the edge of the support.
     law : Law
@@ -229,12 +235,14 @@ def log_tail_conditioned(
 
     Returns
     -------
-    Array, shape (B,)
+    Array, shape (M, B)
+        A row for each order.
     """
-    levels = _descend(order, y, distance, law, depth, number)
+    column = jnp.broadcast_to(jnp.asarray(orders)[:, None], (len(orders), *y.shape))
+    levels = _descend(column, y, distance, law, depth, number)
     leaves = levels[-1]
     if law.normal_scale is None and law.weights.shape[0] <= depth:
-        logs = jnp.full_like(leaves.tail_side, -jnp.inf)
+        logs = jnp.full((2**depth, *column.shape), -jnp.inf, y.dtype)
     else:
         rest = _rest(law, number)
         method = Method(derivatives, last=True)
@@ -247,9 +255,9 @@ def log_tail_conditioned(
                 return log_tail_integral(leaves.order, point, gap, rest, used, method)[0]
 
             def nothing(_: Law, point: Array) -> Array:
-                return jnp.full_like(point, -jnp.inf)
+                return jnp.full(column.shape, -jnp.inf, point.dtype)
 
-            return None, lax.cond(jnp.any(used), integral, nothing, rest, point)
+            return None, lax.cond(any_point(used), integral, nothing, rest, point)
 
         gaps = lax.stop_gradient(leaves.distance)
         _, logs = lax.scan(leaf, None, (jnp.arange(2**depth), leaves.tail_side, gaps))

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._precision import NODES_PER_CHUNK, precision
 from nn_uq_dist.linear_combination._saddlepoint import solve_tilt
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
@@ -44,8 +45,9 @@ class Contour(NamedTuple):
 
     Attributes
     ----------
-    order : Array of int, shape (B,)
-        Order ``m`` of the pole at zero.
+    order : Array of int, shape (M, B)
+        Orders ``m`` of the pole at zero, ascending by one: M integrals share the line and the
+        product of the factors of all components, which is nearly all of the work.
     tilt, step : Array, shape (B,)
         Real part ``t`` of the line, distance ``h`` of the nodes.
     scale : Array, shape (B,)
@@ -81,8 +83,8 @@ def choose_contour(
 
     Parameters
     ----------
-    order : Array of int, shape (B,)
-        Order of the pole at zero: 0 for the density, 1 for the survival function, ...
+    order : Array of int, shape (M, B)
+        Orders of the pole at zero: 0 for the density, 1 for the survival function, ...
     y, distance : Array, shape (B,)
         Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
     weights : Array, shape (n, B)
@@ -95,7 +97,8 @@ def choose_contour(
         Whether no other method follows: points that do not converge are then summed as
         far as allowed, otherwise not at all.
     """
-    tilt, variance = solve_tilt(order, y, distance, weights, normal_variance, active)
+    # The highest order keeps farthest off the pole, which a lower one does not mind.
+    tilt, variance = solve_tilt(order[-1], y, distance, weights, normal_variance, active)
     contour = contour_at(order, tilt, variance, 2.0 * y + distance, weights, normal_variance)
     tolerances = precision(y.dtype)
     most = tolerances.most_nodes if last else tolerances.max_nodes
@@ -127,7 +130,7 @@ def contour_at(
     deviation = jnp.sqrt(variance)
     rate = 1.0 / tilt
     slowest = 0.45 * jnp.max(weights, axis=0, initial=0.0)
-    rate = jnp.where(order == 0, jnp.minimum(rate, slowest), rate)
+    rate = jnp.where(order[-1] == 0, jnp.minimum(rate, slowest), rate)
     tail = (2.0 * exponent) ** 0.5
     decayed = (tail + margin) * deviation + (2.0 / 3.0) * exponent * rate
     beyond = span + 2.0 * (tilt * normal_variance + tail * jnp.sqrt(normal_variance))
@@ -148,19 +151,19 @@ def envelope_at(
     contour: Contour,
     node: Array | int,
 ) -> Array:
-    """Bound on the modulus of the normalized integrand from this node on."""
+    """Bound on the modulus of the normalized integrand, of the lowest order, from this node on."""
     frequency = node * contour.step
     squares = squared_envelope(weights, contour.tilt, frequency)
     ratio = frequency / contour.tilt
     return (
         jnp.sqrt(jnp.prod(squares, axis=0))
-        * (1.0 + ratio * ratio) ** (-0.5 * contour.order.astype(ratio.dtype))
+        * (1.0 + ratio * ratio) ** (-0.5 * contour.order[0].astype(ratio.dtype))
         * jnp.exp(-0.5 * normal_variance * frequency * frequency)
     )
 
 
 def log_scale(distance: Array, weights: Array, normal_variance: Array, contour: Contour) -> Array:
-    """Exponent ``K(t) - t y - order log t`` at the tilt, written with the distance ``W - y``."""
+    """Exponents ``K(t) - t y - order log t`` at the tilt, written with the distance ``W - y``."""
     tilt = contour.tilt
     value = tilt * distance + 0.5 * normal_variance * tilt * tilt
     value = value - contour.order.astype(tilt.dtype) * jnp.log(tilt)
@@ -240,13 +243,18 @@ def integrand(
     contour: Contour,
     nodes: Nodes,
 ) -> Array:
-    """Normalized integrand (1 on the real axis) at a chunk of nodes, shape (J, B)."""
+    """Normalized integrands (1 on the real axis) at a chunk of nodes, shape (J, M, B)."""
+    pole = nodes.shrink * nodes.direction
     value = product_of_factors(weights, contour.tilt, nodes)
-    value = value * power_of(nodes.shrink * nodes.direction, contour.order)
+    value = value * power_of(pole, contour.order[0])
     phase = nodes.frequency * (distance + normal_variance * contour.tilt)
     sine, cosine = sine_and_cosine(phase)
     decay = jnp.exp(-0.5 * normal_variance * nodes.frequency * nodes.frequency)
-    return value * lax.complex(decay * cosine, decay * sine)
+    value = value * lax.complex(decay * cosine, decay * sine)
+    values = [value]
+    for _ in contour.order[1:]:
+        values.append(values[-1] * pole)
+    return jnp.stack(values, axis=1)
 
 
 def needs_more_nodes(
@@ -262,7 +270,7 @@ def needs_more_nodes(
     envelope = envelope_at(weights, normal_variance, contour, node)
     growth = (1.0 + node * contour.step / contour.scale) ** derivatives
     allowed = chunk * NODES_PER_CHUNK < contour.num_nodes
-    return (chunk == 0) | jnp.any(allowed & (envelope * growth > tolerances.target))
+    return (chunk == 0) | any_point(allowed & (envelope * growth > tolerances.target))
 
 
 def tail_polynomial(order: Array, powers: Sequence[Array], moments: tuple[Array, Array]) -> Array:
@@ -270,7 +278,7 @@ def tail_polynomial(order: Array, powers: Sequence[Array], moments: tuple[Array,
 
     Parameters
     ----------
-    order : Array of int
+    order : Array of int, shape (M, B) or (B,)
         From 0 (a density: the value is zero) to 5.
     powers : sequence of Array
         ``u^0, ..., u^4``, or any linear functional of them.
@@ -285,7 +293,7 @@ def tail_polynomial(order: Array, powers: Sequence[Array], moments: tuple[Array,
         (powers[3] + 3.0 * second * powers[1]) / 6.0,
         (powers[4] + 6.0 * second * powers[2] + fourth * powers[0]) / 24.0,
     ]
-    result = jnp.zeros_like(powers[0])
+    result = jnp.zeros(jnp.broadcast_shapes(order.shape, powers[0].shape), powers[0].dtype)
     for power, value in enumerate(values):
         result = jnp.where(order == power + 1, value, result)
     return result

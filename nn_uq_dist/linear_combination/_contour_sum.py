@@ -34,11 +34,13 @@ Arguments = tuple[Array, Array, Array, Array, Contour]
 class Slopes(NamedTuple):
     """One number for each argument: gradient, direction or Hessian times direction.
 
+    A direction that is common to all M integrals has M = 1.
+
     Attributes
     ----------
-    y : Array, shape (B,)
-    weights : Array, shape (n, B)
-    normal_variance : Array, shape (B,)
+    y : Array, shape (M, B)
+    weights : Array, shape (n, M, B)
+    normal_variance : Array, shape (M, B)
     """
 
     y: Array
@@ -58,31 +60,43 @@ def _real_sum(values: Array) -> Array:
     return jnp.sum(values.real, axis=0)
 
 
+def _for_each_order(values: Array, num_orders: int) -> Array:
+    """Values at the nodes, shape (J, B), beside densities of shape (J, M, B)."""
+    # Without the barrier the compiler evaluates the values once for each order.
+    once = lax.optimization_barrier(values) if num_orders > 1 else values
+    return once[:, None, :]
+
+
 def _slope_sums(density: Array, weights: Array, nodes: Nodes) -> Slopes:
     def over_weight(carry: None, weight: Array) -> tuple[None, Array]:
-        return carry, _real_sum(density * _weight_slope(weight, nodes)[0])
+        slope = _weight_slope(weight, nodes)[0]
+        return carry, _real_sum(density * _for_each_order(slope, density.shape[1]))
 
-    moved = density * nodes.z
+    z = nodes.z[:, None, :]
+    moved = density * z
     _, slopes = lax.scan(over_weight, None, weights)
-    return Slopes(-_real_sum(moved), slopes, 0.5 * _real_sum(moved * nodes.z))
+    return Slopes(-_real_sum(moved), slopes, 0.5 * _real_sum(moved * z))
 
 
 def _curvature_sums(density: Array, weights: Array, nodes: Nodes, direction: Slopes) -> Slopes:
     def along_weight(k: Array, along: Array) -> Array:
-        return along + direction.weights[k] * _weight_slope(weights[k], nodes)[0]
+        slope = _weight_slope(weights[k], nodes)[0]
+        return along + direction.weights[k] * _for_each_order(slope, density.shape[1])
 
-    along = -direction.y * nodes.z + 0.5 * direction.normal_variance * nodes.z * nodes.z
+    z = nodes.z[:, None, :]
+    along = -direction.y * z + 0.5 * direction.normal_variance * z * z
     if weights.shape[0]:
         along = lax.fori_loop(0, weights.shape[0], along_weight, along)
 
     def over_weight(carry: None, at: tuple[Array, Array]) -> tuple[None, Array]:
         weight, amount = at
-        first, second = _weight_slope(weight, nodes)
+        parts = _weight_slope(weight, nodes)
+        first, second = (_for_each_order(part, density.shape[1]) for part in parts)
         return carry, _real_sum(density * (along * first + amount * second))
 
-    moved = density * along * nodes.z
+    moved = density * along * z
     _, slopes = lax.scan(over_weight, None, (weights, direction.weights))
-    return Slopes(-_real_sum(moved), slopes, 0.5 * _real_sum(moved * nodes.z))
+    return Slopes(-_real_sum(moved), slopes, 0.5 * _real_sum(moved * z))
 
 
 def _accumulate(
@@ -94,9 +108,8 @@ def _accumulate(
     derivatives: int,
 ) -> tuple[Array, Slopes | None, Slopes | None]:
     """Sums over as many chunks of nodes as the slowest point needs."""
-    zeros = Slopes(
-        jnp.zeros_like(distance), jnp.zeros_like(weights), jnp.zeros_like(normal_variance)
-    )
+    nothing = jnp.zeros(contour.order.shape, distance.dtype)
+    zeros = Slopes(nothing, jnp.zeros((len(weights), *nothing.shape), distance.dtype), nothing)
     first = zeros if derivatives >= 1 else None
     second = zeros if derivatives >= 2 else None
 
@@ -117,7 +130,7 @@ def _accumulate(
             second = jax.tree.map(jnp.add, second, curvature)
         return chunk + 1, total, first, second
 
-    state = (jnp.asarray(0), jnp.zeros_like(distance), first, second)
+    state = (jnp.asarray(0), nothing, first, second)
     _, total, first, second = lax.while_loop(unfinished, add_chunk, state)
     return total, first, second
 
@@ -167,6 +180,11 @@ def _hessian_product(arguments: Arguments, direction: Slopes) -> Slopes:
     return _unpack(product)
 
 
+def _common(tangents: tuple[Array, Array, Array]) -> Slopes:
+    """Direction of the arguments, with an axis for the orders."""
+    return Slopes(*(tangent[..., None, :] for tangent in tangents))
+
+
 def _pack(slopes: Slopes) -> Array:
     return jnp.concatenate([slopes.y[None], slopes.weights, slopes.normal_variance[None]])
 
@@ -194,8 +212,10 @@ def _log_sum_and_gradient_jvp(
     primals: Arguments, tangents: Arguments
 ) -> tuple[tuple[Array, Slopes], tuple[Array, Slopes]]:
     value, gradient = _log_sum_and_gradient(*primals)
-    direction = Slopes(*tangents[:3])
-    product = _hessian_product(primals, direction)
+    direction = _common(tangents[:3])
+    # Each order has a Hessian of its own: together a symmetric matrix of blocks.
+    each = jax.tree.map(lambda part, like: jnp.broadcast_to(part, like.shape), direction, gradient)
+    product = _hessian_product(primals, each)
     return (value, gradient), (_dot(gradient, direction), product)
 
 
@@ -218,7 +238,7 @@ def log_contour_sum(
     distance: Array,
     contour: Contour,
 ) -> Array:
-    """Log of the midpoint sum for ``I_m(y)``, aliases included.
+    """Logs of the midpoint sums for ``I_m(y)``, aliases included.
 
     Parameters
     ----------
@@ -235,7 +255,7 @@ def log_contour_sum(
 
     Returns
     -------
-    Array, shape (B,)
+    Array, shape (M, B)
     """
     total, _, _ = _accumulate(distance, weights, normal_variance, contour, None, 0)
     return _finish(total, distance, weights, normal_variance, contour)
@@ -244,4 +264,4 @@ def log_contour_sum(
 @log_contour_sum.defjvp
 def _log_contour_sum_jvp(primals: Arguments, tangents: Arguments) -> tuple[Array, Array]:
     value, gradient = _log_sum_and_gradient(*primals)
-    return value, _dot(gradient, Slopes(*tangents[:3]))
+    return value, _dot(gradient, _common(tangents[:3]))

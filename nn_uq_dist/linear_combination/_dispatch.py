@@ -9,25 +9,36 @@ from jax import Array
 
 from nn_uq_dist.linear_combination._conditioning import Law
 from nn_uq_dist.linear_combination._law_per_point import (
+    BOTH,
+    DENSITY,
     MOST_CONDITIONED,
+    SURVIVAL,
+    Orders,
     in_blocks,
-    log_tail,
+    log_tails,
 )
-from nn_uq_dist.linear_combination._shared_law import log_tail_of_laws, table_size
+from nn_uq_dist.linear_combination._shared_law import log_tails_of_laws, table_size
 
 
 # Compiled here, so that eager calls with shapes seen before do not compile their loops anew.
 @partial(jax.jit, static_argnums=0)
-def log_tail_any_shape(order: int, y: Array, weights: Array, normal_scale: Array | None) -> Array:
-    """Log density or log survival at ``y >= 0``, with NumPy broadcasting.
+def _log_tails(
+    orders: Orders, y: Array, weights: Array, normal_scale: Array | None
+) -> tuple[Array, ...]:
+    """Log density, log survival or both at ``y >= 0``, with NumPy broadcasting.
 
     Parameters
     ----------
-    order : int
+    orders : tuple of int
         0 for the density, 1 for the survival function.
     y : Array, shape (...)
     weights : Array, shape (..., n)
     normal_scale : Array, shape (...), or None
+
+    Returns
+    -------
+    tuple of Array, shape (...)
+        One for each order.
 
     Notes
     -----
@@ -46,7 +57,7 @@ def log_tail_any_shape(order: int, y: Array, weights: Array, normal_scale: Array
     num_laws = math.prod(shape[i] for i in own)
     y = jnp.broadcast_to(y, shape)
     if num_points and num_laws and count > MOST_CONDITIONED:
-        num_tilts, _ = table_size(order, Law(weights.reshape(count, -1), normal_scale))
+        num_tilts, _ = table_size(max(orders), Law(weights.reshape(count, -1), normal_scale))
         if num_points >= 2 * num_tilts:
             law = Law(
                 jnp.broadcast_to(weights, (*law_shape, count)).reshape(num_laws, count).T,
@@ -56,13 +67,40 @@ def log_tail_any_shape(order: int, y: Array, weights: Array, normal_scale: Array
             )
             order_of_axes = own + shared
             points = y.transpose(order_of_axes).reshape(num_laws, num_points)
-            values = log_tail_of_laws(order, points, law)
-            values = values.reshape([shape[i] for i in order_of_axes])
-            return values.transpose(sorted(range(len(shape)), key=order_of_axes.__getitem__))
+            as_given = sorted(range(len(shape)), key=order_of_axes.__getitem__)
+            return tuple(
+                values.reshape([shape[i] for i in order_of_axes]).transpose(as_given)
+                for values in log_tails_of_laws(orders, points, law)
+            )
     total = num_points * num_laws
     law = Law(
         jnp.broadcast_to(weights, (*shape, count)).reshape(total, count),
         None if normal_scale is None else jnp.broadcast_to(normal_scale, shape).reshape(total),
     )
-    values = in_blocks(lambda y, law: log_tail(order, y, law), y.reshape(total), law)
-    return values.reshape(shape)
+    rows = in_blocks(partial(log_tails, orders), y.reshape(total), law)
+    return tuple(row.reshape(shape) for row in rows)
+
+
+def log_density(y: Array, weights: Array, normal_scale: Array | None) -> Array:
+    """Log density at ``y >= 0``; shapes as those of `log_density_and_survival`."""
+    return _log_tails(DENSITY, y, weights, normal_scale)[0]
+
+
+def log_survival(y: Array, weights: Array, normal_scale: Array | None) -> Array:
+    """Log survival at ``y >= 0``; shapes as those of `log_density_and_survival`."""
+    return _log_tails(SURVIVAL, y, weights, normal_scale)[0]
+
+
+def log_density_and_survival(
+    y: Array, weights: Array, normal_scale: Array | None
+) -> tuple[Array, Array]:
+    """Both at ``y >= 0``, for little more than the price of one.
+
+    Parameters
+    ----------
+    y : Array, shape (...)
+    weights : Array, shape (..., n)
+    normal_scale : Array, shape (...), or None
+    """
+    density, survival = _log_tails(BOTH, y, weights, normal_scale)
+    return density, survival

@@ -5,7 +5,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from nn_uq_dist.linear_combination._dispatch import log_tail_any_shape
+from nn_uq_dist.linear_combination._dispatch import log_density
 from nn_uq_dist.linear_combination._functions import prepare
 
 _NODES = 256
@@ -62,14 +62,13 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     legendre = np.polynomial.legendre.leggauss(_NODES)
     nodes = jnp.asarray(0.5 * (legendre[0] + 1.0), weights.dtype)
     rule = jnp.asarray(legendre[1], weights.dtype)
-    log_density = log_tail_any_shape(
-        0,
+    logs = log_density(
         upper[..., None] * nodes,
         weights[..., None, :],
         None if scale is None else scale[..., None],
     )
-    positive = log_density > -jnp.inf
-    safe = jnp.where(positive, log_density, 0.0)
+    positive = logs > -jnp.inf
+    safe = jnp.where(positive, logs, 0.0)
     terms = jnp.where(positive, -jnp.exp(safe) * safe, 0.0)
-    terms = jnp.where(jnp.isnan(log_density), jnp.nan, terms)
+    terms = jnp.where(jnp.isnan(logs), jnp.nan, terms)
     return upper * jnp.sum(rule * terms, axis=-1) + jnp.log(unit)

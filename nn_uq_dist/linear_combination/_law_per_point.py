@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._conditioning import (
     Law,
     Method,
@@ -25,6 +26,11 @@ MOST_CONDITIONED = 4
 
 Rung = Callable[[Array, Law], tuple[Array, Array]]
 Gradient = tuple[Array, Law]
+Orders = tuple[int, ...]
+
+DENSITY: Orders = (0,)
+SURVIVAL: Orders = (1,)
+BOTH: Orders = (0, 1)
 
 
 def distance_from_edge(y: Array, weights: Array) -> Array:
@@ -59,12 +65,18 @@ def _value_only(rung: Rung, y: Array, law: Law) -> tuple[Array, Array, None]:
 
 def _value_and_gradient(rung: Rung, y: Array, law: Law) -> tuple[Array, Array, Gradient]:
     value, pull_back, converged = jax.vjp(rung, y, law, has_aux=True)
-    # Points do not interact, so that one pullback gives the gradient of each.
-    return value, converged, pull_back(jnp.ones_like(value))
+    # Points do not interact, so that one pullback gives the gradient of each. It is cheap: the
+    # sums that it multiplies were made with the value.
+    rows = range(len(value))
+    gradients = [pull_back(jnp.zeros_like(value).at[row].set(1.0)) for row in rows]
+    stacked = jax.tree.map(lambda *parts: jnp.stack(parts, axis=-2), *gradients)
+    return value, converged, stacked
 
 
-def _climb(order: int, y: Array, law: Law, *, with_gradient: bool) -> tuple[Array, Gradient | None]:
-    """Value, and gradient for each point, by the cheapest method that converges."""
+def _climb(
+    orders: Orders, y: Array, law: Law, *, with_gradient: bool
+) -> tuple[Array, Gradient | None]:
+    """Values (M, B), and gradients for each, by the cheapest method that converges for all."""
     distance = lax.stop_gradient(distance_from_edge(y, law.weights))
     evaluate = _value_and_gradient if with_gradient else _value_only
     # A gradient may be differentiated once more.
@@ -82,7 +94,7 @@ def _climb(order: int, y: Array, law: Law, *, with_gradient: bool) -> tuple[Arra
             else:
                 number = lax.stop_gradient(number_of_dominating(sorted_law, depth))
             value = log_tail_conditioned(
-                order, y, distance, sorted_law, number, depth, active, derivatives
+                orders, y, distance, sorted_law, number, depth, active, derivatives
             )
             return value, active
 
@@ -93,9 +105,9 @@ def _climb(order: int, y: Array, law: Law, *, with_gradient: bool) -> tuple[Arra
         return value, gradient
 
     def plain(y: Array, law: Law) -> tuple[Array, Array]:
-        orders = jnp.full(y.shape, order)
+        column = jnp.broadcast_to(jnp.asarray(orders)[:, None], (len(orders), *y.shape))
         method = Method(derivatives, last=False)
-        return log_tail_integral(orders, y, distance, law, everywhere, method)
+        return log_tail_integral(column, y, distance, law, everywhere, method)
 
     value, done, gradient = evaluate(plain, y, law)
 
@@ -104,50 +116,53 @@ def _climb(order: int, y: Array, law: Law, *, with_gradient: bool) -> tuple[Arra
         pairs = (better, slopes), (value, gradient)
         return jax.tree.map(lambda new, old: jnp.where(done, old, new), *pairs)
 
-    return lax.cond(jnp.all(done), lambda: (value, gradient), harder)
+    return lax.cond(any_point(~done), harder, lambda: (value, gradient))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _log_tail_scaled(order: int, y: Array, law: Law) -> Array:
-    return _climb(order, y, law, with_gradient=False)[0]
+def _log_tails_scaled(orders: Orders, y: Array, law: Law) -> Array:
+    return _climb(orders, y, law, with_gradient=False)[0]
 
 
-@_log_tail_scaled.defjvp
-def _log_tail_scaled_jvp(
-    order: int, primals: tuple[Array, Law], tangents: tuple[Array, Law]
+@_log_tails_scaled.defjvp
+def _log_tails_scaled_jvp(
+    orders: Orders, primals: tuple[Array, Law], tangents: tuple[Array, Law]
 ) -> tuple[Array, Array]:
     # Differentiating through the ladder would keep the residuals of both methods, used or not.
-    value, gradient = _climb(order, *primals, with_gradient=True)
-    products = jax.tree.leaves(jax.tree.map(jnp.multiply, gradient, tangents))
+    value, gradient = _climb(orders, *primals, with_gradient=True)
+    moved = jax.tree.map(lambda slope, move: slope * move[..., None, :], gradient, tangents)
+    products = jax.tree.leaves(moved)
     tangent = jnp.zeros_like(value)
     for product in products:
         tangent = tangent + (jnp.sum(product, axis=0) if product.ndim > value.ndim else product)
     return value, tangent
 
 
-def log_tail(order: int, y: Array, law: Law) -> Array:
-    """Log density (order 0) or log survival (order 1) at ``y >= 0``, one law for each point.
+def log_tails(orders: Orders, y: Array, law: Law) -> Array:
+    """Log density (order 0), log survival (order 1) or both at ``y >= 0``, a law for each point.
 
     Parameters
     ----------
-    order : int
+    orders : tuple of int
+        ``DENSITY``, ``SURVIVAL`` or ``BOTH``, which costs little more than one of them.
     y : Array, shape (B,)
     law : Law
         ``weights`` of shape (n, B), any sign.
 
     Returns
     -------
-    Array, shape (B,)
-        ``-inf`` beyond the support, NaN for a law that is a point mass or not finite.
+    Array, shape (M, B)
+        A row for each order: ``-inf`` beyond the support, NaN for a law that is a point mass or
+        not finite.
     """
     # abs with derivative one at zero: all functions are even in each weight, and the second
     # derivative at a zero weight needs the chain rule to go through.
     law = law._replace(weights=jnp.where(law.weights < 0, -law.weights, law.weights))
     scale = binary_scale(law)
     scaled = jax.tree.map(lambda part: part / scale, law)
-    value = _log_tail_scaled(order, y / scale, scaled)
-    if order == 0:
-        value = value - jnp.log(scale)
+    value = _log_tails_scaled(orders, y / scale, scaled)
+    is_density = jnp.asarray(orders)[:, None] == 0
+    value = value - jnp.where(is_density, jnp.log(scale), 0.0)
     second = scaled.moments()[0]
     valid = (second > 0) & jnp.isfinite(second) & ~jnp.isnan(y)
     return jnp.where(valid, value, jnp.nan)
@@ -161,7 +176,7 @@ def in_blocks(
     Parameters
     ----------
     function
-        Maps points of shape (B,) and a law with weights of shape (n, B) to shape (B,).
+        Maps points of shape (B,) and a law with weights of shape (n, B) to shape (M, B).
     y : Array, shape (N,)
     law : Law
         Weights of shape (N, n), as users order them; transposed block by block.
@@ -182,4 +197,4 @@ def in_blocks(
         return function(y, law._replace(weights=law.weights.T))
 
     values = lax.map(one_block, (cut(y), jax.tree.map(cut, law)))
-    return values.reshape(blocks * size)[:count]
+    return jnp.moveaxis(values, 0, 1).reshape(-1, blocks * size)[:, :count]

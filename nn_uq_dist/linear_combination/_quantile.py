@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._dispatch import log_tail_any_shape
+from nn_uq_dist.linear_combination._any_point import any_point
+from nn_uq_dist.linear_combination._dispatch import log_density_and_survival
 from nn_uq_dist.linear_combination._normal_score import score_from_log_survival
 from nn_uq_dist.linear_combination._precision import precision
 
@@ -59,8 +60,7 @@ def iterate_quantile(
 
     def step(state: State) -> State:
         count, x, low, high, last_change, ready = state
-        value = log_tail_any_shape(1, x, weights, normal_scale)
-        density = log_tail_any_shape(0, x, weights, normal_scale)
+        density, value = log_density_and_survival(x, weights, normal_scale)
         excess = value - target
         low = jnp.where(excess > 0, x, low)
         high = jnp.where(excess < 0, x, high)
@@ -89,7 +89,7 @@ def iterate_quantile(
         return count + 1, x, low, high, size, done | ready
 
     def unfinished(state: State) -> Array:
-        return (state[0] < _MAX_ITERATIONS) & jnp.any(usable & ~state[-1])
+        return (state[0] < _MAX_ITERATIONS) & any_point(usable & ~state[-1])
 
     zeros = jnp.zeros(shape, log_survival.dtype)
     state = (jnp.asarray(0), start, zeros, highest, zeros + jnp.inf, jnp.zeros(shape, bool))
@@ -108,16 +108,15 @@ def _upper_quantile_jvp(
     x = upper_quantile(log_survival, weights, normal_scale)
     safe = jnp.where(jnp.isfinite(x), x, 0.0)
     if normal_scale is None:
-        value, moved = jax.jvp(
-            lambda w: log_tail_any_shape(1, safe, w, None), (weights,), (weights_dot,)
+        (density, value), (_, moved) = jax.jvp(
+            lambda w: log_density_and_survival(safe, w, None), (weights,), (weights_dot,)
         )
     else:
-        value, moved = jax.jvp(
-            lambda w, s: log_tail_any_shape(1, safe, w, s),
+        (density, value), (_, moved) = jax.jvp(
+            lambda w, s: log_density_and_survival(safe, w, s),
             (weights, normal_scale),
             (weights_dot, scale_dot),
         )
-    density = log_tail_any_shape(0, safe, weights, normal_scale)
     slope = -jnp.exp(value - density)
     inside = jnp.isfinite(slope) & jnp.isfinite(x)
     tangent = jnp.where(inside, slope, 0.0) * (log_survival_dot - jnp.where(inside, moved, 0.0))

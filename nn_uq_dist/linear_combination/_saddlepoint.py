@@ -8,6 +8,7 @@ differentiated.
 import jax.numpy as jnp
 from jax import Array, lax
 
+from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._uniform_component import distance_and_variance
 
@@ -120,7 +121,7 @@ def solve_tilt(
         return count + 1, jnp.where(done, tilt, proposal), spread, left, right, done
 
     def unfinished(state: tuple[Array, Array, Array, Array, Array, Array]) -> Array:
-        return (state[0] < _MAX_ITERATIONS) & jnp.any(active & ~state[5])
+        return (state[0] < _MAX_ITERATIONS) & any_point(active & ~state[5])
 
     state = (
         jnp.asarray(0),

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._conditioning import Law
 from nn_uq_dist.linear_combination._contour import (
     Contour,
@@ -27,10 +28,11 @@ from nn_uq_dist.linear_combination._contour import (
     relative_correction,
 )
 from nn_uq_dist.linear_combination._law_per_point import (
+    Orders,
     binary_scale,
     distance_from_edge,
     in_blocks,
-    log_tail,
+    log_tails,
 )
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._saddlepoint import solve_tilt, tilted_moments
@@ -124,14 +126,14 @@ def tabulate(order: int, law: Law) -> Table:
     normal_variance = jnp.repeat(law.normal_variance(), num_tilts)
     span = 2.0 * jnp.sum(weights, axis=0)
     reach = precision(weights.dtype).table_reach
-    orders = jnp.full(span.shape, order)
+    orders = jnp.full((1, *span.shape), order)
     contour = contour_at(
         orders, flat(tilt), flat(variance), span, weights, normal_variance, margin=reach
     )
     bound = envelope_at(weights, normal_variance, contour, num_nodes)
     nodes = nodes_of_chunk(contour, 0, num_nodes)
     values = product_of_factors(weights, contour.tilt, nodes)
-    values = values * power_of(nodes.shrink * nodes.direction, orders)
+    values = values * power_of(nodes.shrink * nodes.direction, orders[0])
     phase = nodes.frequency * normal_variance * contour.tilt
     sine, cosine = sine_and_cosine(phase)
     decay = jnp.exp(-0.5 * normal_variance * nodes.frequency * nodes.frequency)
@@ -204,34 +206,42 @@ def _log_tail_of_laws(order: int, y: Array, law: Law) -> Array:
     value = jnp.where(outside, -jnp.inf, value)
 
     def singly(_: None) -> Array:
-        return log_tail_singly(order, y, law)
+        return log_tails_singly((order,), y, law)[0]
 
-    return lax.cond(jnp.all(holds | outside), lambda _: value, singly, None)
+    return lax.cond(any_point(~(holds | outside)), singly, lambda _: value, None)
 
 
-def log_tail_singly(order: int, y: Array, law: Law) -> Array:
-    """The same without a table, each point with its own copy of the law."""
+def log_tails_singly(orders: Orders, y: Array, law: Law) -> Array:
+    """The same without a table, each point with its own copy of the law; shape (M, L, P)."""
     num_points = y.shape[1]
     repeated = Law(
         jnp.repeat(law.weights.T, num_points, axis=0),
         None if law.normal_scale is None else jnp.repeat(law.normal_scale, num_points),
     )
-    values = in_blocks(lambda y, law: log_tail(order, y, law), y.reshape(-1), repeated)
-    return values.reshape(y.shape)
+    values = in_blocks(partial(log_tails, orders), y.reshape(-1), repeated)
+    return values.reshape(len(orders), *y.shape)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def log_tail_of_laws(order: int, y: Array, law: Law) -> Array:
-    """Log density (order 0) or log survival (order 1) of P points under each of L laws.
+def log_tails_of_laws(orders: Orders, y: Array, law: Law) -> Array:
+    """Log density (order 0), log survival (order 1) or both of P points under each of L laws.
 
     Parameters
     ----------
-    order : int
+    orders : tuple of int
     y : Array, shape (L, P)
         Points at or above the center.
     law : Law
         Weights of shape (n, L), any sign.
+
+    Returns
+    -------
+    Array, shape (M, L, P)
     """
+    return jnp.stack([_in_portions(order, y, law) for order in orders])
+
+
+def _in_portions(order: int, y: Array, law: Law) -> Array:
     num_laws = y.shape[0]
     if num_laws <= _LAWS_AT_ONCE:
         return _log_tail_of_laws(order, y, law)
@@ -250,9 +260,9 @@ def _row(scale: Array | None) -> Array | None:
     return None if scale is None else scale[None]
 
 
-@log_tail_of_laws.defjvp
-def _log_tail_of_laws_jvp(
-    order: int, primals: tuple[Array, Law], tangents: tuple[Array, Law]
+@log_tails_of_laws.defjvp
+def _log_tails_of_laws_jvp(
+    orders: Orders, primals: tuple[Array, Law], tangents: tuple[Array, Law]
 ) -> tuple[Array, Array]:
     # Derivatives with respect to weights need the factor n for each point in any case.
-    return jax.jvp(partial(log_tail_singly, order), primals, tangents)
+    return jax.jvp(partial(log_tails_singly, orders), primals, tangents)

@@ -1,5 +1,7 @@
 """Gradients and Hessians against finite differences of the 40-digit reference."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +21,14 @@ PAIRS = [
     not in {("1_weights_normal_part", "log_density"), ("12_weights", "log_density")}
 ]
 FUNCTIONS = {"log_density": lc.logpdf, "log_survival": lc.logsf}
+
+# A combination of both, so that the derivatives of each reach the answer.
+PART_OF_DENSITY, PART_OF_SURVIVAL = 0.6, -1.7
+BOTH = [
+    (stack, order)
+    for stack, order in itertools.product(STACKS, (1, 2))
+    if (stack.name, order) in {("3_weights", 2), ("12_weights", 1), ("8_weights_normal_part", 2)}
+]
 
 # Second derivatives of laws with a contour integral take five to ten seconds to compile.
 WITH_HESSIAN = {
@@ -66,6 +76,25 @@ def test_derivatives_of_the_bank(stack, answer, x64):
     for order, value in enumerate(values if hessian else (values,), start=1):
         assert np.all(np.isfinite(value))
         _check(stack, value, answer, order)
+
+
+def _combined(*arguments):
+    density, survival = lc.logpdf_and_logsf(*arguments)
+    return PART_OF_DENSITY * density + PART_OF_SURVIVAL * survival
+
+
+@pytest.mark.parametrize(("stack", "order"), BOTH, ids=str)
+def test_derivatives_of_both_at_once(stack, order, x64):
+    derivative = {1: with_gradient, 2: with_hessian}[order]
+    values = jit(derivative(_combined, stack.weights.shape[-1]))(_arguments(stack))
+    for case, padded in stack.rows(values if order == 1 else values[1]):
+        own = _own(stack, case)
+        row = padded[:, own] if order == 1 else padded[:, own][:, :, own]
+        suffix = {1: "gradient", 2: "hessian"}[order]
+        parts = [getattr(case, f"{answer}_{suffix}") for answer in ("log_density", "log_survival")]
+        expected = PART_OF_DENSITY * parts[0] + PART_OF_SURVIVAL * parts[1]
+        largest = max(np.abs(part).max() for part in parts)
+        assert np.abs(row - expected).max() <= {1: 1e-8, 2: 1e-6}[order] * largest, case.name
 
 
 def test_transformations_of_jax_agree(x64):

@@ -15,8 +15,11 @@ SOME = [stack for stack in DOUBLE if stack.name in {"3_weights", "4_weights_norm
 REPEATS = 200
 
 
-def _both(*arguments):
+def _apart(*arguments):
     return lc.logpdf(*arguments), lc.logsf(*arguments)
+
+
+BOTH_WAYS = pytest.mark.parametrize("both", [_apart, lc.logpdf_and_logsf])
 
 
 def _errors(stack, values, answer):
@@ -50,21 +53,23 @@ def _on_repeated_points(stack):
     """Both functions at many points of each law, and the answers at the distinct points."""
     x = np.tile(stack.x, (1, REPEATS))
     scale = () if stack.normal_scale is None else (stack.normal_scale[:, None],)
-    values = jit(_both)(x, stack.weights[:, None], *scale)
+    values = jit(_apart)(x, stack.weights[:, None], *scale)
     shape = (len(stack.cases), REPEATS, stack.x.shape[1])
     return [np.asarray(value).reshape(shape) for value in values]
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("stack", DOUBLE, ids=str)
-def test_double_precision_with_a_law_per_point(stack, x64):
-    values = jax.jit(_both)(*stack.law_per_point())
+def test_double_precision_with_a_law_per_point(stack, both, x64):
+    values = jax.jit(both)(*stack.law_per_point())
     assert all(value.dtype == np.float64 for value in values)
     assert not _misses(stack, values, _double)
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("stack", SINGLE, ids=str)
-def test_single_precision_with_a_law_per_point(stack):
-    values = jit(_both)(*stack.law_per_point())
+def test_single_precision_with_a_law_per_point(stack, both):
+    values = jit(both)(*stack.law_per_point())
     assert all(value.dtype == np.float32 for value in values)
     assert not _misses(stack, values, _single)
 
