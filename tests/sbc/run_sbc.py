@@ -85,7 +85,7 @@ def rank(key: Array, regime: str) -> dict[str, Array]:
     """Simulate one data set, sample its posterior, and return the ranks of the truth in it."""
     data_key, chain_key = jax.random.split(key)
     truth, linear, y = simulate(data_key, regime)
-    kernel = NUTS(model, init_strategy=init_to_sample, dense_mass=True, target_accept_prob=0.9)
+    kernel = NUTS(model, init_strategy=init_to_sample, dense_mass=True, target_accept_prob=0.98)
     state = kernel.init(chain_key, WARMUP, None, (linear, y), {})
 
     def step(state, _):
