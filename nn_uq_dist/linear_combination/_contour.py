@@ -55,9 +55,8 @@ class Contour(NamedTuple):
     num_nodes : Array of int, shape (B,)
         Most nodes that a point may take; zero for points that do not matter.
     polynomial_aliases : Array of bool, shape (B,)
-        Points whose aliases lie left of the support, where ``I_m`` is a polynomial. For the
-        others the tilt alone makes the first alias negligible; the polynomial would be
-        far too large.
+        Points whose aliases lie left of the center, where ``I_m`` is a polynomial but for the
+        tail beyond. Those of the others are negligible, and far below the polynomial.
     """
 
     order: Array
@@ -99,7 +98,7 @@ def choose_contour(
     """
     # The highest order keeps farthest off the pole, which a lower one does not mind.
     tilt, variance = solve_tilt(order[-1], y, distance, weights, normal_variance, active)
-    contour = contour_at(order, tilt, variance, 2.0 * y + distance, weights, normal_variance)
+    contour = contour_at(order, tilt, variance, y, 2.0 * y + distance, weights, normal_variance)
     tolerances = precision(y.dtype)
     most = tolerances.most_nodes if last else tolerances.max_nodes
     bound = envelope_at(weights, normal_variance, contour, most)
@@ -113,18 +112,25 @@ def contour_at(
     order: Array,
     tilt: Array,
     variance: Array,
+    y: Array,
     span: Array,
     weights: Array,
     normal_variance: Array,
     margin: float = 0.0,
 ) -> Contour:
-    """Contour at a given tilt.
+    r"""Contour at a given tilt.
 
-    The step follows from how far apart aliases must be: beyond the support on both sides
-    (``span``, the distance from the point to the far edge), or where the tilted density has
-    decayed. Its right tail is Gaussian with the tilted variance; its left one may be exponential
-    with rate ``t``, which Bernstein's inequality covers. ``margin`` is how many standard
-    deviations the points may lie from the tilted mean.
+    The step follows from how far apart aliases must be, which is the least of three distances:
+
+    - beyond the support on both sides (``span``, the distance from ``y`` to the far edge);
+    - where the tilted density has decayed. Its right tail is Gaussian with the tilted variance; its
+      left one may be exponential with rate ``t``, which Bernstein's inequality covers;
+    - where the law itself has. Since ``K''`` is largest at zero, Chernoff's bound on what an
+      alias at distance ``L`` leaves, be it right of the center or less its polynomial, is
+      ``K(t - r) - K(t) + r K'(t) - r L <= r^2 K''(0)/2 - r L`` for each ``r``, at best
+      ``-L^2/(2 K''(0))``.
+
+    ``margin`` is how many tilted standard deviations the points may lie from the tilted mean.
     """
     exponent = precision(tilt.dtype).alias_exponent
     deviation = jnp.sqrt(variance)
@@ -132,16 +138,17 @@ def contour_at(
     slowest = 0.45 * jnp.max(weights, axis=0, initial=0.0)
     rate = jnp.where(order[-1] == 0, jnp.minimum(rate, slowest), rate)
     tail = (2.0 * exponent) ** 0.5
-    decayed = (tail + margin) * deviation + (2.0 / 3.0) * exponent * rate
+    decayed = tail * deviation + (2.0 / 3.0) * exponent * rate
+    untilted = tail * jnp.sqrt(jnp.sum(weights * weights, axis=0) / 3.0 + normal_variance)
     beyond = span + 2.0 * (tilt * normal_variance + tail * jnp.sqrt(normal_variance))
-    spacing = jnp.minimum(decayed, beyond)
+    spacing = jnp.minimum(jnp.minimum(decayed, untilted) + margin * deviation, beyond)
     return Contour(
         order=order,
         tilt=tilt,
         step=2.0 * jnp.pi / spacing,
         scale=jnp.maximum(1.0 / deviation, tilt),
         num_nodes=jnp.zeros(tilt.shape, jnp.int32),
-        polynomial_aliases=beyond <= decayed,
+        polynomial_aliases=y < spacing,
     )
 
 
@@ -223,7 +230,8 @@ def product_of_factors(weights: Array, tilt: Array, nodes: Nodes) -> Array:
     ones = jnp.ones_like(nodes.z)
     if not count:
         return ones
-    product = lax.fori_loop(0, count, multiply, ones)
+    # Four at a time: fewer kernels, which write the product less often.
+    product = lax.fori_loop(0, count, multiply, ones, unroll=4)
     return product * lax.integer_pow(nodes.direction, count)
 
 
@@ -300,7 +308,7 @@ def tail_polynomial(order: Array, powers: Sequence[Array], moments: tuple[Array,
 
 
 def alias_correction(y: Array, moments: tuple[Array, Array], contour: Contour) -> Array:
-    """Closed-form sum of the aliases left of the support, to be added to the midpoint sum.
+    """Closed-form sum of the aliases left of the center, to be added to the midpoint sum.
 
     The aliases are ``I_m(y - k L)``, ``k >= 1``, with factors ``-(-q)^k``,
     ``q = exp(-t L)``. Sums of ``-(-q)^k k^p`` are rational in ``q`` (Eulerian polynomials).

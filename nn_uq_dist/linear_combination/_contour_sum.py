@@ -25,8 +25,7 @@ from nn_uq_dist.linear_combination._contour import (
     needs_more_nodes,
     nodes_of_chunk,
 )
-from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
-from nn_uq_dist.linear_combination._uniform_component import langevin
+from nn_uq_dist.linear_combination._uniform_component import weight_slope
 
 Arguments = tuple[Array, Array, Array, Array, Contour]
 
@@ -48,14 +47,6 @@ class Slopes(NamedTuple):
     normal_variance: Array
 
 
-def _weight_slope(weight: Array, nodes: Nodes) -> tuple[Array, Array]:
-    """``z L(w z)`` and its derivative with respect to ``w`` at a chunk of nodes."""
-    sine, cosine = sine_and_cosine(weight * nodes.frequency)
-    value, ratio = langevin(weight, nodes.z, sine, cosine)
-    # L' = 1 - coth^2 + 1/x^2, written without the two infinite terms at x = 0
-    return nodes.z * value, nodes.z * nodes.z * (1.0 - value * value - 2.0 * ratio)
-
-
 def _real_sum(values: Array) -> Array:
     return jnp.sum(values.real, axis=0)
 
@@ -67,20 +58,26 @@ def _for_each_order(values: Array, num_orders: int) -> Array:
     return once[:, None, :]
 
 
-def _slope_sums(density: Array, weights: Array, nodes: Nodes) -> Slopes:
+def _slope_sums(density: Array, weights: Array, tilt: Array, nodes: Nodes) -> Slopes:
+    square = nodes.z * nodes.z
+
     def over_weight(carry: None, weight: Array) -> tuple[None, Array]:
-        slope = _weight_slope(weight, nodes)[0]
+        slope = weight_slope(weight, tilt, nodes.z, square)[0]
         return carry, _real_sum(density * _for_each_order(slope, density.shape[1]))
 
     z = nodes.z[:, None, :]
     moved = density * z
-    _, slopes = lax.scan(over_weight, None, weights)
+    _, slopes = lax.scan(over_weight, None, weights, unroll=2)
     return Slopes(-_real_sum(moved), slopes, 0.5 * _real_sum(moved * z))
 
 
-def _curvature_sums(density: Array, weights: Array, nodes: Nodes, direction: Slopes) -> Slopes:
+def _curvature_sums(
+    density: Array, weights: Array, tilt: Array, nodes: Nodes, direction: Slopes
+) -> Slopes:
+    square = nodes.z * nodes.z
+
     def along_weight(k: Array, along: Array) -> Array:
-        slope = _weight_slope(weights[k], nodes)[0]
+        slope = weight_slope(weights[k], tilt, nodes.z, square)[0]
         return along + direction.weights[k] * _for_each_order(slope, density.shape[1])
 
     z = nodes.z[:, None, :]
@@ -90,7 +87,7 @@ def _curvature_sums(density: Array, weights: Array, nodes: Nodes, direction: Slo
 
     def over_weight(carry: None, at: tuple[Array, Array]) -> tuple[None, Array]:
         weight, amount = at
-        parts = _weight_slope(weight, nodes)
+        parts = weight_slope(weight, tilt, nodes.z, square)
         first, second = (_for_each_order(part, density.shape[1]) for part in parts)
         return carry, _real_sum(density * (along * first + amount * second))
 
@@ -124,9 +121,9 @@ def _accumulate(
         density = integrand(distance, weights, normal_variance, contour, nodes)
         total = total + _real_sum(density)
         if first is not None:
-            first = jax.tree.map(jnp.add, first, _slope_sums(density, weights, nodes))
+            first = jax.tree.map(jnp.add, first, _slope_sums(density, weights, contour.tilt, nodes))
         if second is not None and direction is not None:
-            curvature = _curvature_sums(density, weights, nodes, direction)
+            curvature = _curvature_sums(density, weights, contour.tilt, nodes, direction)
             second = jax.tree.map(jnp.add, second, curvature)
         return chunk + 1, total, first, second
 

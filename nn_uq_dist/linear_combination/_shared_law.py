@@ -89,8 +89,8 @@ def _march(dtype_name: str) -> float:
     return 1.6 * precision(dtype_name).table_reach
 
 
-def _tilts(order: int, law: Law, num_tilts: int) -> tuple[Array, Array, Array]:
-    """Tilts, tilted variances, and distances that separate their ranges; shape (T, L)."""
+def _tilts(order: int, law: Law, num_tilts: int) -> tuple[Array, Array, Array, Array]:
+    """Tilts, tilted distances from the edge, variances, and what separates the ranges; (T, L)."""
     weights, normal_variance = law.weights, law.normal_variance()
     step = _march(weights.dtype.name)
     pole = jnp.asarray(order, weights.dtype)
@@ -103,13 +103,13 @@ def _tilts(order: int, law: Law, num_tilts: int) -> tuple[Array, Array, Array]:
     central, _ = solve_tilt(orders, center, width, weights, normal_variance, everywhere)
     start = jnp.maximum(central, lowest)
 
-    def advance(tilt: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
-        variance = tilted_moments(pole, weights, normal_variance, tilt)[1]
+    def advance(tilt: Array, _: None) -> tuple[Array, tuple[Array, Array, Array, Array]]:
+        distance, variance = tilted_moments(pole, weights, normal_variance, tilt)
         following = tilt + step / jnp.sqrt(variance)
         between = tilted_moments(pole, weights, normal_variance, 0.5 * (tilt + following))[0]
-        return following, (tilt, variance, between)
+        return following, (tilt, distance, variance, between)
 
-    columns: tuple[Array, Array, Array] = lax.scan(advance, start, None, length=num_tilts)[1]
+    columns: tuple[Array, Array, Array, Array] = lax.scan(advance, start, None, length=num_tilts)[1]
     return columns
 
 
@@ -117,18 +117,26 @@ def tabulate(order: int, law: Law) -> Table:
     """Table of L laws (weights of shape (n, L), positive and of order one)."""
     num_tilts, num_nodes = table_size(order, law)
     num_laws = law.weights.shape[1]
-    tilt, variance, between = _tilts(order, law, num_tilts)
+    tilt, distance, variance, between = _tilts(order, law, num_tilts)
 
     def flat(column: Array) -> Array:
         return column.T.reshape(-1)
 
     weights = jnp.repeat(law.weights, num_tilts, axis=1)
     normal_variance = jnp.repeat(law.normal_variance(), num_tilts)
-    span = 2.0 * jnp.sum(weights, axis=0)
+    width = jnp.sum(weights, axis=0)
+    span = 2.0 * width
     reach = precision(weights.dtype).table_reach
     orders = jnp.full((1, *span.shape), order)
     contour = contour_at(
-        orders, flat(tilt), flat(variance), span, weights, normal_variance, margin=reach
+        orders,
+        flat(tilt),
+        flat(variance),
+        width - flat(distance),
+        span,
+        weights,
+        normal_variance,
+        margin=reach,
     )
     bound = envelope_at(weights, normal_variance, contour, num_nodes)
     nodes = nodes_of_chunk(contour, 0, num_nodes)

@@ -14,6 +14,8 @@ cancellation between ``t W`` and ``t x``.
 import jax.numpy as jnp
 from jax import Array, lax
 
+from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
+
 # Taylor coefficients of L(x)/x in powers of x^2: 2^(2k) B_2k / (2k)!.
 _LANGEVIN_SERIES = (
     1 / 3,
@@ -69,39 +71,42 @@ def squared_envelope(weights: Array, tilt: Array, frequency: Array) -> Array:
     return jnp.minimum(numerator / (1.0 + ratio * ratio), 1.0)
 
 
-def langevin(weights: Array, z: Array, sine: Array, cosine: Array) -> tuple[Array, Array]:
-    """``L(w z)`` and ``L(w z)/(w z)`` for complex ``z``, given sine and cosine of ``w Im(z)``.
+def weight_slope(weight: Array, tilt: Array, z: Array, square: Array) -> tuple[Array, Array]:
+    r"""Derivative ``z L(w z)`` of the cumulant generating function in the weight, and the next one.
 
-    Written in real arithmetic: a complex division would not vectorize.
+    With ``x = w z = u + i v``, ``L(x) = coth x - 1/x``: the first is ``z coth x - 1/w``, the second
+    ``1/w^2 - z^2/sinh^2 x``, and
+
+    .. math:: \coth x = \frac{\coth u - i q \sin v \cos v}{1 + q \sin^2 v},
+              \qquad q = \coth^2 u - 1,
+
+    where all that depends on ``u`` is the same at every node. For small ``x`` both are differences
+    of large numbers, and a series of ``L(x)/x`` takes their place.
+
+    Parameters
+    ----------
+    weight, tilt : Array, shape (B,)
+    z, square : Array, shape (J, B)
+        Nodes ``t + i a`` and their squares, complex.
+
+    Notes
+    -----
+    In real arithmetic but for products: a complex division would not vectorize.
     """
-    real, imaginary = weights * z.real, weights * z.imag
-    square_real = real * real - imaginary * imaginary
-    square_imaginary = 2.0 * real * imaginary
-    modulus = real * real + imaginary * imaginary
-    # Above the bound coth x - 1/x loses less than two digits, below it the series is exact.
-    terms, bound = (4, 0.15) if weights.dtype == jnp.float32 else (8, 0.06)
-    small = modulus < bound
-
-    series_real = jnp.full_like(modulus, _LANGEVIN_SERIES[terms - 1])
-    series_imaginary = jnp.zeros_like(modulus)
+    excess = excess_coth(weight, tilt)
+    steep = excess * (excess + 2.0)
+    sine, cosine = sine_and_cosine(weight * z.imag)
+    turned = steep * sine
+    inverse = 1.0 / (1.0 + turned * sine)
+    coth = lax.complex((1.0 + excess) * inverse, -turned * cosine * inverse)
+    # Above the bound `coth x - 1/x` loses less than two digits, below it the series is exact.
+    terms, bound = (4, 0.15) if weight.dtype == jnp.float32 else (8, 0.06)
+    scale = weight * weight
+    small = scale * (z.real * z.real + z.imag * z.imag) < bound
+    argument = scale * square
+    series = jnp.full_like(argument, _LANGEVIN_SERIES[terms - 1])
     for coefficient in _LANGEVIN_SERIES[terms - 2 :: -1]:
-        series_real, series_imaginary = (
-            series_real * square_real - series_imaginary * square_imaginary + coefficient,
-            series_real * square_imaginary + series_imaginary * square_real,
-        )
-    tanh = jnp.tanh(real)
-    tiny = jnp.finfo(weights.dtype).tiny
-    denominator = jnp.maximum(tanh * tanh * cosine * cosine + sine * sine, tiny)
-    inverse = 1.0 / jnp.where(small, 1.0, modulus)
-    direct_real = tanh / denominator - real * inverse
-    direct_imaginary = imaginary * inverse - (1.0 - tanh * tanh) * sine * cosine / denominator
-    # L(x)/x = L(x) conj(x)/|x|^2
-    ratio_real = (direct_real * real + direct_imaginary * imaginary) * inverse
-    ratio_imaginary = (direct_imaginary * real - direct_real * imaginary) * inverse
-    ratio_real = jnp.where(small, series_real, ratio_real)
-    ratio_imaginary = jnp.where(small, series_imaginary, ratio_imaginary)
-    value_real = jnp.where(small, real * series_real - imaginary * series_imaginary, direct_real)
-    value_imaginary = jnp.where(
-        small, real * series_imaginary + imaginary * series_real, direct_imaginary
-    )
-    return lax.complex(value_real, value_imaginary), lax.complex(ratio_real, ratio_imaginary)
+        series = series * argument + coefficient
+    first = jnp.where(small, weight * square * series, z * coth - 1.0 / weight)
+    near = square * (1.0 - argument * series * series - 2.0 * series)
+    return first, jnp.where(small, near, square * (1.0 - coth * coth) + 1.0 / scale)

@@ -1,0 +1,327 @@
+"""Uses in NumPyro models beyond latent and observed sites: loops, chains, samplers, plates, guides.
+
+The references are SciPy's: two weights make a trapezoid, one weight and a normal part a difference
+of normal distribution functions, and posteriors of few dimensions are sums over grids.
+"""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+from numpyro import infer as mc
+from numpyro.contrib.control_flow import scan
+from numpyro.distributions import constraints
+from numpyro.infer.inspect import get_dependencies
+from numpyro.infer.reparam import TransformReparam
+from numpyro.infer.util import log_density
+from scipy import stats
+
+from nn_uq_dist import InputLaw, Linearization, LinearizedMarginal, linearize
+
+KEY = jax.random.key(0)
+WEIGHTS = np.array([1.0, 0.5], np.float32)
+JACOBIAN = np.array([[1.0, 0.5], [0.7, -0.2]], np.float32)
+ROWS = np.array([[0.2, 0.1], [-0.9, 0.3], [0.5, -0.4], [1.1, 0.6]], np.float32)
+
+
+def trapezoid(loc=0.0, weights=WEIGHTS):
+    """SciPy's law of ``loc + w_1 U_1 + w_2 U_2``."""
+    reach, flat = np.abs(weights).sum(), abs(abs(weights[0]) - abs(weights[1]))
+    rise = (reach - flat) / (2 * reach)
+    return stats.trapezoid(rise, 1 - rise, loc=loc - reach, scale=2 * reach)
+
+
+def joint_law(width=1.0, noise_scale=None):
+    linear = Linearization(np.zeros(2), JACOBIAN, InputLaw(np.zeros(2), half_width=width))
+    return linear.joint(noise_scale, "linear", None)
+
+
+def joint_reference(rows):
+    """Log density of `joint_law` at rows, by SciPy."""
+    marginals = [trapezoid(weights=weights) for weights in JACOBIAN]
+    gram = JACOBIAN @ JACOBIAN.T
+    matrix = gram / np.sqrt(np.outer(gram.diagonal(), gram.diagonal()))
+    z = stats.norm.ppf([m.cdf(y) for m, y in zip(marginals, rows.T, strict=True)]).T
+    logs = sum(m.logpdf(y) for m, y in zip(marginals, rows.T, strict=True))
+    return stats.multivariate_normal(cov=matrix).logpdf(z) + logs - stats.norm.logpdf(z).sum(-1)
+
+
+def run_mcmc(kernel, num_warmup, num_samples, *args, **kwargs):
+    mcmc = mc.MCMC(
+        kernel, num_warmup=num_warmup, num_samples=num_samples, progress_bar=False, **kwargs
+    )
+    mcmc.run(KEY, *args)
+    return mcmc.get_samples()
+
+
+# A state-space model: its prior is a law whose bounds depend on the state before.
+OBSERVED = np.array([0.4, 1.6, -0.3], np.float32)
+
+
+def state_space(y=None):
+    def step(state, y):
+        state = numpyro.sample("x", LinearizedMarginal(0.8 * state, WEIGHTS))
+        numpyro.sample("y", dist.Normal(state, 0.5), obs=y)
+        return state, None
+
+    scan(step, 0.0, y, length=3)
+
+
+def test_scan_prior_and_density():
+    states = np.asarray(mc.Predictive(state_space, num_samples=50)(KEY)["x"])
+    before = 0.8 * np.pad(states, ((0, 0), (1, 0)))[:, :-1]
+    assert (np.abs(states - before) <= 1.5 + 1e-6).all()
+    assert np.abs(states[:, 2]).max() > 1.5
+    path = np.array([0.9, -0.4, 1.0], np.float32)
+    value, _ = log_density(state_space, (OBSERVED,), {}, {"x": jnp.asarray(path)})
+    steps = path - 0.8 * np.array([0.0, 0.9, -0.4])
+    expected = trapezoid().logpdf(steps) + stats.norm(path, 0.5).logpdf(OBSERVED)
+    np.testing.assert_allclose(value, expected.sum(), rtol=1e-5)
+
+
+def test_scan_under_nuts():
+    samples = np.asarray(run_mcmc(mc.NUTS(state_space), 100, 200, OBSERVED)["x"])
+    # The posterior on a grid of the steps, which are independent before there are data.
+    grid = (np.arange(60) + 0.5) / 20 - 1.5
+    steps = np.stack(np.meshgrid(grid, grid, grid, indexing="ij"), axis=-1).reshape(-1, 3)
+    states = steps @ np.array([[1.0, 0.8, 0.64], [0.0, 1.0, 0.8], [0.0, 0.0, 1.0]])
+    weights = trapezoid().pdf(steps).prod(-1) * stats.norm(states, 0.5).pdf(OBSERVED).prod(-1)
+    mean = np.average(states, axis=0, weights=weights)
+    deviation = np.sqrt(np.average((states - mean) ** 2, axis=0, weights=weights))
+    # 200 draws hold at least 80 independent ones here: five standard errors of those.
+    assert (np.abs(samples.mean(0) - mean) < 5 * deviation / np.sqrt(80)).all()
+    np.testing.assert_allclose(samples.std(0), deviation, rtol=0.4)
+
+
+@pytest.mark.slow
+def test_scan_of_a_network():
+    """Each state is the output of a network at the uncertain state before: its joint law."""
+
+    def model(y):
+        def step(state, y):
+            f = InputLaw(state, half_width=0.5)
+            outputs = linearize(lambda x: jnp.stack([x[0] + 0.1 * jnp.tanh(x[1]), 0.9 * x[1]]), f)
+            state = numpyro.sample("x", outputs.joint(correlation="linear"))
+            numpyro.sample("y", dist.Normal(state, 0.1).to_event(1), obs=y)
+            return state, None
+
+        scan(step, jnp.zeros(2), y, length=3)
+
+    truth = np.array([[0.3, 0.2], [0.5, 0.4], [0.2, 0.5]], np.float32)
+    samples = np.asarray(run_mcmc(mc.NUTS(model), 100, 100, truth)["x"])
+    before = np.pad(samples, ((0, 0), (1, 0), (0, 0)))[:, :-1]
+    means = np.stack([before[..., 0] + 0.1 * np.tanh(before[..., 1]), 0.9 * before[..., 1]], -1)
+    slopes = np.stack([1 + 0.1 / np.cosh(before[..., 1]) ** 2, np.full(before.shape[:2], 0.9)], -1)
+    assert (np.abs(samples - means) <= 0.5 * slopes + 1e-5).all()
+    assert (np.abs(samples.mean(0) - truth) < 0.1).all()
+
+
+def noisy_reading():
+    x = numpyro.sample("x", LinearizedMarginal(0.0, WEIGHTS))
+    numpyro.sample("y", dist.Normal(x, 0.5), obs=1.2)
+
+
+def joint_with_latent_width():
+    width = numpyro.sample("width", dist.HalfNormal(1.0))
+    numpyro.sample("y", joint_law(width, noise_scale=0.3), obs=ROWS[0])
+
+
+FIXED = {"step_size": 0.3, "adapt_step_size": False, "adapt_mass_matrix": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("x", mc.HMC(noisy_reading, num_steps=3, trajectory_length=None, **FIXED)),
+        pytest.param(
+            "width",
+            mc.NUTS(joint_with_latent_width, max_tree_depth=3, **FIXED),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_vectorized_chains_are_the_sequential_ones(name, kernel):
+    one_by_one, side_by_side = (
+        run_mcmc(kernel, 1, 15, num_chains=4, chain_method=method)[name]
+        for method in ("sequential", "vectorized")
+    )
+    assert np.unique(one_by_one).size > 30
+    np.testing.assert_allclose(side_by_side, one_by_one, rtol=1e-3, atol=1e-4)
+
+
+def reading_in_a_plate(size=4):
+    x = numpyro.sample("x", dist.Normal(0.0, 1.0))
+    with numpyro.plate("data", 4, subsample_size=size):
+        y = numpyro.subsample(ROWS[:, 0], event_dim=0)
+        numpyro.sample("y", LinearizedMarginal(x, 2 * WEIGHTS), obs=y)
+
+
+def unknown_component():
+    k = numpyro.sample("x", dist.Categorical(jnp.array([0.3, 0.7])))
+    numpyro.sample("u", dist.Normal(0.0, 1.0))  # the inner kernel wants a continuous site
+    numpyro.sample("y", LinearizedMarginal(jnp.array([-1.0, 2.0])[k], 2 * WEIGHTS), obs=0.4)
+
+
+X_GRID = np.linspace(-4, 4, 4001)
+X_PRIOR, Y_LAW = trapezoid(), trapezoid(weights=2 * WEIGHTS)
+POSTERIORS = {
+    noisy_reading: (X_GRID, X_PRIOR.pdf(X_GRID) * stats.norm(X_GRID, 0.5).pdf(1.2)),
+    reading_in_a_plate: (
+        X_GRID,
+        stats.norm.pdf(X_GRID) * Y_LAW.pdf(ROWS[:, 0] - X_GRID[:, None]).prod(-1),
+    ),
+    unknown_component: (np.arange(2), np.array([0.3, 0.7]) * Y_LAW.pdf([1.4, -1.6])),
+}
+SIDE_BY_SIDE = {"num_chains": 20, "chain_method": "vectorized"}
+SAMPLERS = {
+    "AIES": (noisy_reading, mc.AIES, (200, 200), SIDE_BY_SIDE),
+    "ESS": (noisy_reading, mc.ESS, (200, 100), SIDE_BY_SIDE),
+    "BarkerMH": (noisy_reading, mc.BarkerMH, (500, 2000), {}),
+    "SA": (noisy_reading, mc.SA, (2000, 4000), {}),
+    "HMCECS": (reading_in_a_plate, lambda m: mc.HMCECS(mc.NUTS(lambda: m(2))), (100, 600), {}),
+    "Gibbs": (unknown_component, lambda m: mc.DiscreteHMCGibbs(mc.NUTS(m)), (50, 500), {}),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "AIES")) for name in SAMPLERS]
+)
+def test_other_samplers(name):
+    model, kernel, lengths, chains = SAMPLERS[name]
+    samples = np.asarray(run_mcmc(kernel(model), *lengths, **chains)["x"])
+    values, weights = POSTERIORS[model]
+    mean = np.average(values, weights=weights)
+    deviation = np.sqrt(np.average((values - mean) ** 2, weights=weights))
+    # Each run holds at least 100 independent draws: five standard errors of those.
+    assert abs(samples.mean() - mean) < 5 * deviation / np.sqrt(100)
+    assert 0.7 < samples.std() / deviation < 1.3
+
+
+def rows_of_the_joint(size=4):
+    with numpyro.plate("data", 4, subsample_size=size):
+        numpyro.sample("y", joint_law(), obs=numpyro.subsample(ROWS, event_dim=1))
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "expected"),
+    [
+        (
+            reading_in_a_plate,
+            {"x": jnp.array(0.2)},
+            stats.norm.logpdf(0.2) + Y_LAW.logpdf(ROWS[:, 0] - 0.2).sum(),
+        ),
+        pytest.param(rows_of_the_joint, {}, joint_reference(ROWS).sum(), marks=pytest.mark.slow),
+    ],
+)
+def test_subsampled_plate_is_unbiased(model, values, expected):
+    def density(indices):
+        chosen = handlers.substitute(lambda: model(2), data={"data": indices})
+        return log_density(chosen, (), {}, values)[0]
+
+    subsets = jnp.array(list(itertools.combinations(range(4), 2)))
+    densities = jax.vmap(density)(subsets)
+    assert np.ptp(densities) > 0.1
+    np.testing.assert_allclose(densities.mean(), expected, rtol=1e-5)
+
+
+def test_as_an_svi_guide():
+    """The family holds the posterior, Normal(0.8, sqrt(0.2)), as the law with no weights."""
+
+    def model():
+        x = numpyro.sample("x", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(x, 0.5), obs=1.0)
+
+    def guide():
+        loc = numpyro.param("loc", 0.0)
+        weights = numpyro.param("weights", jnp.array([0.8]))
+        scale = numpyro.param("scale", 1.0, constraint=constraints.positive)
+        numpyro.sample("x", LinearizedMarginal(loc, weights, scale))
+
+    svi = mc.SVI(
+        model, guide, numpyro.optim.Adam(lambda i: 0.05 * 0.99**i), mc.Trace_ELBO(num_particles=8)
+    )
+    result = svi.run(KEY, 300, progress_bar=False)
+    evidence = stats.norm(0.0, np.sqrt(1.25)).logpdf(1.0)
+    np.testing.assert_allclose(-result.losses[-50:].mean(), evidence, atol=0.02)
+    found = LinearizedMarginal(
+        **{
+            "normal_scale" if name == "scale" else name: value
+            for name, value in result.params.items()
+        }
+    )
+    np.testing.assert_allclose(found.mean, 0.8, atol=0.05)
+    np.testing.assert_allclose(found.variance, 0.2, rtol=0.2)
+
+
+def test_reparametrized_joint_in_a_plate():
+    def model():
+        width = numpyro.sample("width", dist.HalfNormal(1.0))
+        with numpyro.plate("rows", 3):
+            numpyro.sample("y", joint_law(width))
+
+    reparametrized = handlers.reparam(model, config={"y": TransformReparam()})
+    scores = np.array([[0.3, -1.0], [2.0, 0.5], [-0.4, 0.1]], np.float32)
+    values = {"width": jnp.array(0.5), "y_base": scores}
+    density, trace = log_density(reparametrized, (), {}, values)
+    expected = np.stack(
+        [trapezoid(weights=0.5 * w).ppf(stats.norm.cdf(z)) for w, z in zip(JACOBIAN, scores.T)],  # noqa: B905
+        axis=-1,
+    )
+    np.testing.assert_allclose(trace["y"]["value"], expected, rtol=1e-4)
+    matrix = JACOBIAN @ JACOBIAN.T
+    matrix = matrix / np.sqrt(np.outer(matrix.diagonal(), matrix.diagonal()))
+    base = stats.multivariate_normal(cov=matrix).logpdf(scores).sum()
+    np.testing.assert_allclose(density, base + stats.halfnorm.logpdf(0.5), rtol=1e-5)
+
+
+def chain_of_laws(width):
+    x = numpyro.sample("x", joint_law(width))
+    y = numpyro.sample("y", LinearizedMarginal(x[0], WEIGHTS))
+    numpyro.sample("z", dist.Normal(y, 0.1), obs=0.3)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param(mc.init_to_median(num_samples=5), marks=pytest.mark.slow),
+        mc.init_to_mean,
+        mc.init_to_sample,
+        mc.init_to_uniform,
+        mc.init_to_feasible,
+    ],
+)
+def test_initial_values(strategy):
+    def start(key, width):
+        model = handlers.substitute(handlers.seed(chain_of_laws, key), substitute_fn=strategy)
+        trace = handlers.trace(model).get_trace(width)
+        values = {name: trace[name]["value"] for name in ("x", "y")}
+        return values["x"], log_density(chain_of_laws, (width,), {}, values)[0]
+
+    widths = jnp.repeat(jnp.array([1e-4, 0.1, 1.0, 30.0]), 8)
+    x, densities = jax.vmap(start)(jax.random.split(KEY, 32), widths)
+    assert np.isfinite(densities).all()
+    assert (np.abs(x) <= widths[:, None] * np.abs(JACOBIAN).sum(-1) * (1 + 1e-6)).all()
+
+
+def test_parallel_prediction_likelihood_and_dependencies():
+    widths = jnp.array([0.5, 1.0, 2.0])
+
+    def model(y=None):
+        width = numpyro.sample("width", dist.HalfNormal(1.0))
+        x = numpyro.sample("x", joint_law(width))
+        numpyro.sample("y", LinearizedMarginal(x, 2 * WEIGHTS).to_event(1), obs=y)
+
+    draws = mc.Predictive(model, {"width": widths}, parallel=True)(KEY)
+    assert (np.abs(draws["x"]) <= widths[:, None] * np.abs(JACOBIAN).sum(-1)).all()
+    assert draws["y"].shape == (3, 2)
+    posterior = {"width": widths, "x": draws["x"]}
+    for parallel in (False, True):
+        found = mc.log_likelihood(model, posterior, ROWS[0], parallel=parallel)["y"]
+        expected = Y_LAW.logpdf(ROWS[0] - np.asarray(draws["x"])).sum(-1)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert set(get_dependencies(model, (ROWS[0],))["prior_dependencies"]["y"]) == {"x", "y"}
