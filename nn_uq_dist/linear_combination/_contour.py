@@ -128,11 +128,13 @@ def contour_at(
     - where the law itself has. Since ``K''`` is largest at zero, Chernoff's bound on what an
       alias at distance ``L`` leaves, be it right of the center or less its polynomial, is
       ``K(t - r) - K(t) + r K'(t) - r L <= r^2 K''(0)/2 - r L`` for each ``r``, at best
-      ``-L^2/(2 K''(0))``.
+      ``-L^2/(2 K''(0))``. Aliases on the right are nearer to the tilted mean, by as much as that
+      lies beyond ``y``: ``order/t``, and what the root-finding leaves.
 
     ``margin`` is how many tilted standard deviations the points may lie from the tilted mean.
     """
-    exponent = precision(tilt.dtype).alias_exponent
+    tolerances = precision(tilt.dtype)
+    exponent = tolerances.alias_exponent
     deviation = jnp.sqrt(variance)
     rate = 1.0 / tilt
     slowest = 0.45 * jnp.max(weights, axis=0, initial=0.0)
@@ -140,8 +142,10 @@ def contour_at(
     tail = (2.0 * exponent) ** 0.5
     decayed = tail * deviation + (2.0 / 3.0) * exponent * rate
     untilted = tail * jnp.sqrt(jnp.sum(weights * weights, axis=0) / 3.0 + normal_variance)
+    ahead = order[-1].astype(tilt.dtype) / tilt + tolerances.tilt_tolerance * deviation
     beyond = span + 2.0 * (tilt * normal_variance + tail * jnp.sqrt(normal_variance))
-    spacing = jnp.minimum(jnp.minimum(decayed, untilted) + margin * deviation, beyond)
+    spacing = jnp.minimum(decayed, untilted + ahead) + margin * deviation
+    spacing = jnp.minimum(spacing, beyond)
     return Contour(
         order=order,
         tilt=tilt,

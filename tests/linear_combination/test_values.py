@@ -1,10 +1,13 @@
 """Log density and log tail probabilities against the 40-digit answers of the bank."""
 
+from fractions import Fraction
+
 import jax
 import numpy as np
 import pytest
 
 from nn_uq_dist import linear_combination as lc
+from tests.bank import reference
 from tests.bank.loader import float32_cases, float64_cases
 from tests.linear_combination.stacks import jit, stacked
 
@@ -117,3 +120,19 @@ def test_probabilities_and_the_lower_tail(stack, x64):
             np.testing.assert_allclose(row, np.exp(case.log_survival), rtol=1e-7)
     for case, error in _errors(stack, log_below, "log_survival"):
         assert np.all(error <= _double(case, case.log_survival)), case.name
+
+
+def test_nearly_normal_laws(x64):
+    """The nodes are spaced most widely here, as the untilted variance allows."""
+    rng = np.random.default_rng(1)
+    weights = np.exp(rng.normal(size=(6, 5)))
+    scale = np.sqrt((weights**2).sum(-1) / 3) * np.array([3.0, 5.0, 8.0, 10.0, 2.0, 1.0])
+    x = rng.uniform([0.0, 0.3, 2.0, 6.0], [0.1, 1.0, 5.0, 12.0], (6, 4)) * scale[:, None]
+    values = jit(lc.logpdf_and_logsf)(x, weights[:, None], scale[:, None])
+    for row, law, sd, *found in zip(x, weights, scale, *values, strict=True):
+        exact = [
+            reference.log_values(Fraction(point), [Fraction(w) for w in law], Fraction(sd), 20)
+            for point in row
+        ]
+        for value, answer in zip(found, np.array(exact, float).T, strict=True):
+            np.testing.assert_allclose(value, answer, rtol=1e-13, atol=1e-12)
