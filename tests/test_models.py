@@ -269,7 +269,10 @@ def test_reparametrized_joint_in_a_plate():
     values = {"width": jnp.array(0.5), "y_base": scores}
     density, trace = log_density(reparametrized, (), {}, values)
     expected = np.stack(
-        [trapezoid(weights=0.5 * w).ppf(stats.norm.cdf(z)) for w, z in zip(JACOBIAN, scores.T)],  # noqa: B905
+        [
+            trapezoid(weights=0.5 * row).ppf(stats.norm.cdf(z))
+            for row, z in zip(JACOBIAN, scores.T, strict=True)
+        ],
         axis=-1,
     )
     np.testing.assert_allclose(trace["y"]["value"], expected, rtol=1e-4)
