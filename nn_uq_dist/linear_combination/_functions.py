@@ -173,6 +173,11 @@ def logpdf_and_logsf(
 
     Parameters and errors as in `logpdf`. The integrands differ by the factor ``1/z`` only.
 
+    Returns
+    -------
+    tuple of Array, shape (...)
+        Log density and log survival.
+
     Examples
     --------
     >>> import math
@@ -295,6 +300,11 @@ def normal_score_and_logpdf(
     """`normal_score` and `logpdf` at once, for little more than the price of one.
 
     Parameters and errors as in `logpdf`. The density of a copula needs both.
+
+    Returns
+    -------
+    tuple of Array, shape (...)
+        Normal score and log density.
 
     Examples
     --------

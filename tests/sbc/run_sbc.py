@@ -11,7 +11,6 @@ arXiv:1804.06788). Two regimes share the likelihood `Linearization.marginals(noi
 
 Run with ``python -m tests.sbc.run_sbc`` or ``make sbc``.
 """
-# ruff: noqa: T201 (the result goes to standard output)
 
 import argparse
 import time
