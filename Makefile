@@ -17,7 +17,9 @@ SETUP := Makefile pyproject.toml constraints.txt
 PYTHON ?=
 DEMO_ARGS ?=
 SBC_ARGS ?=
-PYTEST_ARGS ?= -n 2
+BENCH_ARGS ?=
+# Tests of a file share their programs.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 FAST := -m 'not slow'
 BENCH ?= $(sort $(basename $(notdir $(wildcard tests/benchmarks/bench_*.py))))
 
@@ -34,16 +36,17 @@ help: ## show this list
 demo: $(STAMPS)/demo ## run the main example (DEMO_ARGS="--beta 0.5" passes arguments)
 	@$(BIN)/python examples/sea_surface.py $(DEMO_ARGS)
 
-# Compiled programs are kept, so that a second run takes about half the processor time. Not for the
-# benchmarks: they time compilation.
-test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.05
-test: $(STAMPS)/tests ## run the tests, doctests and the README's code in 10 minutes (PYTEST_ARGS="-k name")
+# Compiling is most of the work. So programs are kept, for the other worker and for the next run,
+# small ones too: there are thousands of them. And XLA optimizes less, which halves the time; the
+# accuracy of the bank is tested as users compile. Not for the benchmarks: they time compilation.
+test testall: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
+test testall: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+test testall: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
+
+test: $(STAMPS)/tests ## run the tests, doctests and the README's code in 11 minutes (PYTEST_ARGS="-k name")
 	@$(BIN)/python -m pytest $(FAST) $(PYTEST_ARGS)
 
-testall: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
-testall: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.05
-testall: $(STAMPS)/tests ## run the slow tests too (5 minutes more)
+testall: $(STAMPS)/tests ## run the slow tests too (15 minutes more with cold caches)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint ## check style and format
@@ -54,7 +57,7 @@ typecheck: $(STAMPS)/lint ## check types (mypy strict)
 
 bench: $(STAMPS)/bench ## run the benchmarks (BENCH=bench_name for one)
 	@test -n "$(BENCH)" || { echo "no benchmark: tests/benchmarks holds no bench_*.py" >&2; exit 1; }
-	@set -e; for name in $(BENCH); do $(BIN)/python -m tests.benchmarks.$$name; done
+	@set -e; for name in $(BENCH); do $(BIN)/python -m tests.benchmarks.$$name $(BENCH_ARGS); done
 
 sbc: $(STAMPS)/demo ## simulation-based calibration, 200 data sets (SBC_ARGS="--num-datasets 50")
 	@$(BIN)/python -m tests.sbc.run_sbc --progress $(SBC_ARGS)

@@ -1,11 +1,19 @@
-"""Tables that say how far a linearized law is from the network's own."""
+"""Tables that say how far the laws of outputs are from a network's own.
 
-from nn_uq_dist.diagnostics._datatree import to_datatree as to_datatree
+By question, a module each: single outputs (`_outputs`, a row in `_output_row`), their joint law
+(`_joint`, `_joint_tables`), which input matters (`_sensitivity`), which outputs need a second look
+(`_flags`), export to ArviZ (`_export`). They share what statistics are (`_estimates`, `_distances`,
+`_log_scores`, `_energy`) and when a difference counts (`_verdict`). Laws are asked for numbers in
+`_law_functions`, `_quantiles` and `_tails` only, by the contract `nn_uq_dist.laws.OutputLaw`;
+`_prepared` holds the draws, sorted and placed under the laws once.
+"""
+
+from nn_uq_dist.diagnostics._export import to_datatree as to_datatree
 from nn_uq_dist.diagnostics._flags import flag_outputs as flag_outputs
-from nn_uq_dist.diagnostics._joint_summary import JointSummary as JointSummary
-from nn_uq_dist.diagnostics._joint_summary import joint_summary as joint_summary
+from nn_uq_dist.diagnostics._joint import JointSummary as JointSummary
+from nn_uq_dist.diagnostics._joint import joint_summary as joint_summary
+from nn_uq_dist.diagnostics._outputs import summary as summary
 from nn_uq_dist.diagnostics._sensitivity import sensitivity as sensitivity
-from nn_uq_dist.diagnostics._summary import summary as summary
 
 __all__ = [
     "JointSummary",

@@ -1,21 +1,33 @@
 """Arguments that tables and figures share: the laws, the draws, and the names of the outputs."""
 
 import importlib
-import warnings
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
-if TYPE_CHECKING:
-    from nn_uq_dist._linearization import Linearization
-    from nn_uq_dist.distributions import LinearizedMarginal
+from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.sampling._statistics import MonteCarloStatistics
 
 MINIMUM_DRAWS = 100
+
+
+class HasMarginals(Protocol):
+    """What gives the laws of its outputs, such as a `Linearization`."""
+
+    def marginals(self) -> Distribution:
+        """The laws of the outputs."""
+
+
+# What tables and figures of single outputs take.
+type Marginals = Distribution | HasMarginals
 
 
 def require_extra(module: str, purpose: str) -> ModuleType:
@@ -28,26 +40,95 @@ def require_extra(module: str, purpose: str) -> ModuleType:
         ) from error
 
 
-def as_marginals(marginals: "LinearizedMarginal | Linearization") -> tuple[Any, int]:
-    """Return the laws of the outputs, batch shape ``(N_y,)`` or ``()``, and their number."""
+def as_marginals(marginals: Marginals) -> tuple[OutputLaw, int]:
+    """Return the laws of the outputs, batch shape ``(N_y,)`` or ``()``, and their number.
+
+    Parameters
+    ----------
+    marginals
+        An `OutputLaw`, any univariate NumPyro distribution with ``cdf`` and ``icdf``, a joint law,
+        or what gives its laws by a method ``marginals()``, as a `Linearization` does.
+    """
     law: Any = marginals
-    if not isinstance(law, Distribution) and callable(getattr(law, "marginals", None)):
+    if isinstance(law, JointLaw):
+        law = as_joint_law("marginals", law).marginals
+    elif not isinstance(law, Distribution) and callable(getattr(law, "marginals", None)):
         law = law.marginals()
-    if not isinstance(law, Distribution) or not hasattr(law, "excess_kurtosis"):
+    if not isinstance(law, Distribution):
         raise TypeError(
             "marginals must be a LinearizedMarginal or a Linearization, got "
-            f"{type(marginals).__name__}; pass linearize(net, f) or its marginals()"
+            f"{type(marginals).__name__}; pass linearize(net, f), its marginals() or another "
+            "univariate NumPyro distribution"
         )
     if law.event_shape or len(law.batch_shape) > 1:
         raise ValueError(
             "marginals must have batch shape (N_y,) and no event shape, got batch shape "
             f"{law.batch_shape} and event shape {law.event_shape}; linearize at one mean at a time"
         )
-    return law, (law.batch_shape or (1,))[0]
+    return as_output_law(law), (law.batch_shape or (1,))[0]
+
+
+def as_joint_law(name: str, law: object, num_outputs: int | None = None) -> JointLaw:
+    """Return a joint law of outputs after a check of its type, its shapes and its marginals.
+
+    Parameters
+    ----------
+    name
+        Of the argument, for the messages.
+    law
+        What must be a `JointLaw` without a batch shape.
+    num_outputs
+        How many outputs it must have. Default: any number.
+    """
+    if not isinstance(law, JointLaw):
+        raise TypeError(
+            f"{name} must be a JointLaw, got {type(law).__name__}; pass linearization.joint()"
+        )
+    if law.batch_shape:
+        raise ValueError(
+            f"{name} must have no batch shape, got {law.batch_shape}; linearize at one mean at a "
+            "time"
+        )
+    if num_outputs is not None and law.event_shape != (num_outputs,):
+        raise ValueError(
+            f"{name} must have event shape (N_y,) = ({num_outputs},), got {law.event_shape}; pass "
+            "a joint law of all outputs"
+        )
+    # A law whose normal scores have another mean than 0 keeps its marginals as they were before.
+    mean, found, sd = (
+        np.asarray(part, np.float64) for part in (law.mean, law.marginals.mean, law.variance**0.5)
+    )
+    if np.any(np.abs(mean - found) > 1e-3 * sd):
+        raise ValueError(
+            f"{name} must have the laws of its single outputs as marginals, got "
+            f"{type(law).__name__}, whose marginals have other means; compare its draws instead"
+        )
+    return law
+
+
+def unbatched(linearization: object) -> Linearization:
+    """Return the linearization after a check of its type and its batch shape."""
+    if not isinstance(linearization, Linearization):
+        raise TypeError(
+            f"linearization must be a Linearization, got {type(linearization).__name__}; "
+            "pass linearize(net, f)"
+        )
+    if linearization.batch_shape:
+        raise ValueError(
+            f"linearization must have no batch shape, got {linearization.batch_shape}; "
+            "linearize at one mean at a time"
+        )
+    return linearization
 
 
 def as_draws(draws: ArrayLike, num_outputs: int) -> NDArray[Any]:
-    """Return the draws as a floating-point NumPy array of shape ``(n, N_y)``."""
+    """Return the draws as a NumPy array of real numbers, shape ``(n, N_y)``."""
+    if isinstance(draws, MonteCarloStatistics):
+        raise TypeError(
+            "draws must be an array of shape (n, N_y), got MonteCarloStatistics, which keeps no "
+            "draws; pass what monte_carlo returns, or use its own mean, variance, quantile, "
+            "ks_distance and tv_distance"
+        )
     values = np.asarray(draws)
     if values.ndim == 1 and num_outputs == 1:
         values = values[:, None]
@@ -110,24 +191,3 @@ def as_names(names: Sequence[str] | None, count: int, kind: str, letter: str) ->
         repeated = sorted({text for text in texts if texts.count(text) > 1})
         raise ValueError(f"{kind}_names must differ, got {', '.join(repeated)} more than once")
     return texts
-
-
-def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[NDArray[np.float64]]:
-    """Return the sorted finite draws of each output in float64, and warn if others are left out."""
-    columns = []
-    left_out = {}
-    for name, column in zip(names, draws.T, strict=True):
-        values = column.astype(np.float64)
-        finite = values[np.isfinite(values)]
-        if finite.size < values.size:
-            left_out[name] = values.size - finite.size
-        finite.sort()
-        columns.append(finite)
-    if left_out:
-        listed = ", ".join(f"{name}: {count}" for name, count in left_out.items())
-        warnings.warn(
-            f"of {draws.shape[0]} draws some are NaN or infinite and are left out ({listed})",
-            RuntimeWarning,  # as monte_carlo
-            stacklevel=3,
-        )
-    return columns

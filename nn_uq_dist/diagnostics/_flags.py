@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_input_names, as_output_names, require_extra
-from nn_uq_dist.diagnostics._sensitivity import first_order_indices, unbatched
+from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.diagnostics._arguments import (
+    as_input_names,
+    as_output_names,
+    require_extra,
+    unbatched,
+)
+from nn_uq_dist.diagnostics._sensitivity import first_order_indices
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nn_uq_dist._linearization import Linearization
+    from nn_uq_dist.linearization._linearization import Linearization
 
 Array = NDArray[np.float64]
 
@@ -112,18 +118,7 @@ def flag_outputs(
 
 def standard_deviations(linearization: "Linearization") -> Array:
     """Standard deviations of the outputs, which do not underflow where variances would."""
-    jacobian = np.asarray(linearization.jacobian, np.float64)
-    law = linearization.input
-    parts = [np.zeros((linearization.num_outputs, 1))]
-    if law.half_width is not None:
-        parts.append(jacobian * np.asarray(law.half_width, np.float64) / np.sqrt(3))
-    if law.scale_tril is not None:
-        parts.append(jacobian @ np.asarray(law.scale_tril, np.float64))
-    columns = np.hstack(parts)
-    largest = np.abs(columns).max(axis=1)
-    scaled = columns / np.where(largest > 0, largest, 1)[:, None]
-    deviations: Array = largest * np.sqrt(np.sum(scaled**2, axis=1))
-    return deviations
+    return np.asarray(in_float64(linearization).image().standard_deviation)
 
 
 def _sd_beside(sd: Array) -> Array:

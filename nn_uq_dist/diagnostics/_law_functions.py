@@ -1,61 +1,119 @@
-"""Distribution functions, quantiles and grids of the symmetric laws of several outputs."""
+"""Scores, probabilities, quantiles, moments and grids of the laws of several outputs, in NumPy.
 
-from typing import Any
+The one place where tables and figures ask a law for numbers. They ask for normal scores and log
+densities, which are one pass of the law and right in both of its tails, in portions of one shape:
+each number of outputs is compiled once.
+"""
 
+from functools import cached_property
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._quantiles import quantiles_of_symmetric_laws
-from nn_uq_dist.diagnostics._tails import (
-    POINTS_PER_CALL,
-    distribution_functions,
-    upper_tails_and_densities,
-)
+from nn_uq_dist.diagnostics._quantiles import values_at_scores
+from nn_uq_dist.laws._output_law import OutputLaw
 
 Array = NDArray[np.float64]
 
-# Half of the range of a grid: beyond, 1e-17 of a normal law are left, and of all others less.
-GRID_IN_SD = 8.5
+# Points per output in one call: a call of another shape would be compiled anew.
+POINTS_PER_CALL = 2048
+# Scores between which a grid lies: beyond, 1e-17 of a law are left on either side.
+GRID_SCORE = 8.5
+# A grid is linear between values of so many scores, which suits laws with one long tail as well.
+_PANELS, _POINTS_PER_PANEL = 63, 65
 
 
 class LawFunctions:
-    """Functions and constants of the laws, in float64, one row or column per output.
+    """Functions and constants of the laws, in float64, one column or entry per output.
 
     Parameters
     ----------
     law
-        A `LinearizedMarginal` with batch shape ``(N_y,)``, or ``()`` for one output.
+        An `OutputLaw` with batch shape ``(N_y,)``, or ``()`` for one output.
     num_outputs
         The number of outputs.
+    points_per_call
+        Points per output in one call; one size for all uses of a law saves compiling.
 
     Attributes
     ----------
-    mean, sd, excess_kurtosis
+    mean, sd, skewness, excess_kurtosis
         Moments, shape ``(N_y,)``.
     low, high
-        Ends of the support, infinite with a normal part, shape ``(N_y,)``.
+        Ends of the supports, infinite where there are none, shape ``(N_y,)``.
     """
 
-    def __init__(self, law: Any, num_outputs: int) -> None:
-        def each(value: Any) -> Array:
-            return np.broadcast_to(np.asarray(value, dtype=np.float64), (num_outputs,))
+    def __init__(
+        self, law: OutputLaw, num_outputs: int, *, points_per_call: int = POINTS_PER_CALL
+    ) -> None:
+        self.law = law
+        self._points_per_call = points_per_call
+        self.num_outputs = num_outputs
+        self.mean, self.sd, self.low, self.high = (self._each(part) for part in _constants(law))
 
-        self._law = law
-        self.mean = each(law.mean)
-        self.sd = np.sqrt(each(law.variance))
-        self.excess_kurtosis = each(law.excess_kurtosis)
-        self.low = each(getattr(law.support, "lower_bound", -np.inf))
-        self.high = each(getattr(law.support, "upper_bound", np.inf))
+    def _each(self, value: jax.Array) -> Array:
+        return np.broadcast_to(np.asarray(value, np.float64), (self.num_outputs,))
 
-    def cdf(self, points: Array) -> Array:
-        """Distribution functions at points of shape ``(p, N_y)``."""
-        return distribution_functions(self._law, points)
+    @cached_property
+    def _shape(self) -> tuple[Array, Array]:
+        skewness, excess_kurtosis = (self._each(part) for part in _shape_moments(self.law))
+        return skewness, excess_kurtosis
 
-    def quantiles(self, levels: Array) -> Array:
-        """Quantiles at levels of shape ``(q,)``, shape ``(q, N_y)``."""
-        # 40 standard deviations: beyond the smallest level that a float64 holds.
-        lowest = np.maximum(self.low, self.mean - 40 * self.sd)
-        return quantiles_of_symmetric_laws(levels, self.cdf, self.mean, lowest, POINTS_PER_CALL)
+    @property
+    def skewness(self) -> Array:
+        """Third standardized moments."""
+        return self._shape[0]
+
+    @property
+    def excess_kurtosis(self) -> Array:
+        """Fourth standardized moments less 3."""
+        return self._shape[1]
+
+    def scores_and_log_densities(self, points: Array) -> tuple[Array, Array]:
+        """Normal scores and log densities at points of shape ``(p, N_y)``, of the same shape.
+
+        Beyond the support the scores are infinite and the log densities ``-inf``.
+        """
+        size = self._points_per_call
+        padded = np.pad(points, [(0, -len(points) % size), (0, 0)], mode="edge")
+        portions = np.split(padded, len(padded) // size)
+        values = [_scores_and_log_densities(self.law, jnp.asarray(x)) for x in portions]
+        scores, log_densities = (
+            np.concatenate([np.asarray(part, np.float64) for part in parts])[: len(points)]
+            for parts in zip(*values, strict=True)
+        )
+        return scores, log_densities
+
+    def scores(self, points: Array) -> Array:
+        """Normal scores at points of shape ``(p, N_y)``."""
+        return self.scores_and_log_densities(points)[0]
+
+    def log_densities(self, points: Array) -> Array:
+        """Log densities at points of shape ``(p, N_y)``."""
+        return self.scores_and_log_densities(points)[1]
+
+    def values(self, scores: Array, *, error_in_sd: float = 0.0) -> Array:
+        """Values at normal scores of shape ``(q,)``, shape ``(q, N_y)``.
+
+        Parameters
+        ----------
+        scores
+            Finite.
+        error_in_sd
+            Error that will do, in standard deviations. Default: all digits of JAX's type.
+        """
+        eps = float(jnp.finfo(jnp.result_type(float)).eps)
+        tolerance = (0.5 * eps, max(error_in_sd, 1e-3 * eps) * self.sd)
+        # 40 standard deviations: a normal law has scores up to 38 in float64.
+        start = (
+            np.maximum(self.low, self.mean - 40 * self.sd),
+            np.minimum(self.high, self.mean + 40 * self.sd),
+        )
+        ends = (self.low, self.high)
+        return values_at_scores(scores, self.scores, start, ends, tolerance, self._points_per_call)
 
     def grid(self) -> tuple[Array, Array]:
         """Points over all of each law that matters and the distribution functions there.
@@ -63,10 +121,28 @@ class LawFunctions:
         Returns
         -------
         (Array, Array)
-            Both ``(4095, N_y)``, ascending.
+            Both ``(4096, N_y)``, ascending, between the scores -8.5 and 8.5.
         """
-        half_width = np.minimum(GRID_IN_SD * self.sd, (self.high - self.low) / 2)
-        distance = np.linspace(0, 1, POINTS_PER_CALL)[:, None] * half_width
-        tail = np.exp(upper_tails_and_densities(self._law, self.mean + distance)[0])
-        points = np.concatenate([self.mean - distance[:0:-1], self.mean + distance])
-        return points, np.concatenate([tail[:0:-1], 1 - tail])
+        from scipy.special import ndtr
+
+        knots = self.values(np.linspace(-GRID_SCORE, GRID_SCORE, _PANELS + 1), error_in_sd=1e-3)
+        knots = np.maximum.accumulate(knots, axis=0)
+        fractions = np.arange(_POINTS_PER_PANEL)[:, None] / _POINTS_PER_PANEL
+        panels = [a + (b - a) * fractions for a, b in pairwise(knots)]
+        points = np.concatenate([*panels, knots[-1:]])
+        return points, ndtr(self.scores(points))
+
+
+@jax.jit
+def _scores_and_log_densities(law: OutputLaw, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return law.normal_score_and_log_prob(x)
+
+
+@jax.jit
+def _constants(law: OutputLaw) -> tuple[jax.Array, ...]:
+    return law.mean, jnp.sqrt(law.variance), *law.bounds
+
+
+@jax.jit
+def _shape_moments(law: OutputLaw) -> tuple[jax.Array, jax.Array]:
+    return law.skewness, law.excess_kurtosis

@@ -9,21 +9,20 @@ from numpy.typing import NDArray
 from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS
 from nn_uq_dist.diagnostics._distances import (
     Distance,
-    LogScores,
-    exceedances,
     kolmogorov_smirnov,
-    log_scores,
+    total_variation,
     uniformity_p_value,
     wasserstein,
     wasserstein_of_probabilities,
 )
-from nn_uq_dist.diagnostics._statistics import (
+from nn_uq_dist.diagnostics._estimates import (
     UNKNOWN,
     Estimate,
+    exceedances,
     sample_moments,
     sample_quantiles,
-    total_variation,
 )
+from nn_uq_dist.diagnostics._log_scores import LogScores, log_scores
 
 Array = NDArray[np.float64]
 Row = dict[tuple[str, str], Any]
@@ -47,17 +46,13 @@ class Analytic(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """The draws of one output and where they lie under its law; those that are not finite too."""
+    """The draws of one output and where they lie under its law."""
 
-    draws: Array
-    probabilities: Array
-    log_density: Array
-    is_outside: NDArray[np.bool_]
-
-    def take(self, index: NDArray[Any]) -> "Sampled":
-        """Some of the draws, or all in another order."""
-        draws, probabilities, log_density, is_outside = self
-        return Sampled(draws[index], probabilities[index], log_density[index], is_outside[index])
+    total: int  # draws, those that are not finite too
+    draws: Array  # the finite ones, ascending
+    log_density: Array  # at these
+    probabilities: Array  # of the finite draws, in the order in which they came
+    outside_support: float  # fraction of the finite draws
 
 
 def output_row(analytic: Analytic, sampled: Sampled, levels: Array, tails: Array) -> Row:
@@ -76,12 +71,9 @@ def output_row(analytic: Analytic, sampled: Sampled, levels: Array, tails: Array
         Keys are pairs of statistic and value, as the columns of the table. What needs draws is NaN
         if fewer than 100 are finite.
     """
-    is_finite = np.isfinite(sampled.draws)
-    count = int(is_finite.sum())
+    count = sampled.draws.size
     is_enough = count >= MINIMUM_DRAWS
-    finite = sampled.take(is_finite)
-    ordered = finite.take(np.argsort(finite.draws, kind="stable"))
-    statistics = _statistics(analytic, ordered.draws, levels, tails) if is_enough else {}
+    statistics = _statistics(analytic, sampled.draws, levels, tails) if is_enough else {}
     row: Row = {}
     for name, value in _analytic_values(analytic, levels, tails).items():
         estimate = statistics.get(name, UNKNOWN)
@@ -89,14 +81,14 @@ def output_row(analytic: Analytic, sampled: Sampled, levels: Array, tails: Array
         row[name, "monte_carlo"] = estimate.value
         row[name, "error"] = value - estimate.value
         row[name, "standard_error"] = estimate.standard_error
-    if is_enough and not np.isnan(finite.probabilities).any():
-        row |= _comparisons(analytic, ordered, finite.probabilities)
+    if is_enough and not np.isnan(sampled.probabilities).any():
+        row |= _comparisons(analytic, sampled)
     else:  # too few draws, or a law with an invalid parameter
         unknown = [UNKNOWN_DISTANCE] * 3
         row |= _comparison_columns(unknown, UNKNOWN_SCORES, np.nan, UNKNOWN_DISTANCE)
-    row["draws", "total"] = sampled.draws.size
-    row["draws", "non_finite"] = sampled.draws.size - count
-    row["draws", "outside_support"] = finite.is_outside.mean() if count else np.nan
+    row["draws", "total"] = sampled.total
+    row["draws", "non_finite"] = sampled.total - count
+    row["draws", "outside_support"] = sampled.outside_support
     return row
 
 
@@ -123,9 +115,9 @@ def _statistics(
     }
 
 
-def _comparisons(analytic: Analytic, ordered: Sampled, unordered: Array) -> Row:
-    draws = ordered.draws
-    probabilities = np.sort(ordered.probabilities)  # rounding may order them otherwise
+def _comparisons(analytic: Analytic, sampled: Sampled) -> Row:
+    draws = sampled.draws
+    probabilities = np.sort(sampled.probabilities)
     binned, floor = total_variation(draws, analytic.edges, analytic.masses)
     is_constant = draws[0] == draws[-1]  # has no kernel density
     return _comparison_columns(
@@ -134,8 +126,8 @@ def _comparisons(analytic: Analytic, ordered: Sampled, unordered: Array) -> Row:
             wasserstein(draws, analytic.grid, analytic.cdf),
             Distance(*binned, floor),
         ],
-        UNKNOWN_SCORES if is_constant else log_scores(draws, ordered.log_density),
-        uniformity_p_value(unordered),
+        UNKNOWN_SCORES if is_constant else log_scores(draws, sampled.log_density),
+        uniformity_p_value(sampled.probabilities),
         wasserstein_of_probabilities(probabilities),
     )
 

@@ -1,7 +1,7 @@
-"""Quantiles from a distribution function alone, NumPy only.
+"""Values at given normal scores, from the scores alone: NumPy only.
 
-A distribution function of one shape is compiled once, and the distances need it in any case;
-compiling the quantile function as well would take longer than the whole table.
+The program for the scores is compiled in any case, for the draws. Compiling the quantile function
+of the laws as well would double the time of a first call.
 """
 
 from collections.abc import Callable
@@ -11,72 +11,127 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+# A call holds at least this many points of each bracket.
+FEWEST_POINTS = 16
 _MAX_ROUNDS = 60
+# Distances from the expected value, in widths of the bracket, at which the finer points lie.
+_NARROWEST = 1e-7
 
 
-def quantiles_of_symmetric_laws(
-    levels: Array,
-    cdf: Callable[[Array], Array],
-    center: Array,
-    lowest: Array,
+def values_at_scores(
+    targets: Array,
+    scores: Callable[[Array], Array],
+    start: tuple[Array, Array],
+    ends: tuple[Array, Array],
+    tolerance: tuple[float, Array],
     points_per_call: int,
 ) -> Array:
-    """Quantiles of several symmetric laws, by brackets that shrink in every call.
-
-    Upper quantiles are mirrored lower ones, since the distribution function resolves only its lower
-    tail. Each call divides the brackets of all levels into equal parts, so that nine calls or so
-    reach the last digit.
+    """Solve ``scores(x) = target`` for several laws at once.
 
     Parameters
     ----------
-    levels
-        In (0, 1), shape ``(q,)``.
-    cdf
-        Takes points ``(p, N_y)`` with ``p`` at most `points_per_call`, column `j` for law `j`.
-    center, lowest
-        Centers of symmetry and points with no mass to speak of below them, shape ``(N_y,)``.
+    targets
+        Normal scores, finite, shape ``(q,)``.
+    scores
+        Takes points ``(p, N_y)`` with ``p`` at most `points_per_call`, column `j` for law `j`, and
+        returns their normal scores, which rise along each column.
+    start
+        A range that holds most of each law; it is widened where a value lies beyond.
+    ends
+        Ends of the supports, where known: values lie between them. Shape ``(N_y,)`` each, as those
+        of `start`.
+    tolerance
+        Width at which a bracket need not shrink any more: relative to its place, or if that is
+        less, absolute, shape ``(N_y,)``.
     points_per_call
-        Points per law and call, at least 16.
+        At least 16.
 
     Returns
     -------
     Array, shape ``(q, N_y)``
-        NaN where the distribution function is NaN.
+        Where a law holds its scores below the target, as `AdaptedLaw` may, the first value with the
+        largest score; NaN where all scores are NaN.
     """
-    tails, position = np.unique(np.minimum(levels, 1 - levels), return_inverse=True)
-    most = max(1, points_per_call // 16)
-    parts = [tails[k : k + most] for k in range(0, tails.size, most)]
-    lower = np.concatenate(
-        [_lower_quantiles(part, cdf, center, lowest, points_per_call) for part in parts]
-    )[position]
-    return np.where((levels > 0.5)[:, None], 2 * center - lower, lower)
+    distinct, position = np.unique(targets, return_inverse=True)
+    most = points_per_call // FEWEST_POINTS
+    parts = [
+        _solve(distinct[k : k + most], scores, start, ends, tolerance, points_per_call)
+        for k in range(0, distinct.size, most)
+    ]
+    return np.concatenate(parts)[position]
 
 
-def _lower_quantiles(
-    tails: Array,
-    cdf: Callable[[Array], Array],
-    center: Array,
-    lowest: Array,
+def _solve(
+    targets: Array,
+    scores: Callable[[Array], Array],
+    start: tuple[Array, Array],
+    ends: tuple[Array, Array],
+    tolerance: tuple[float, Array],
     points_per_call: int,
 ) -> Array:
-    shape = (tails.size, center.size)
-    low, high = np.broadcast_to(lowest, shape), np.broadcast_to(center, shape)
-    number = points_per_call // tails.size
-    fractions = (np.arange(1, number + 1) / (number + 1))[:, None, None]
-    width = np.full(shape, np.inf)
-    # `lowest` may be a billion times as far away as any quantile asked for.
-    smallest = 1e-9 * np.finfo(np.float64).eps * (center - lowest)
+    """Shrink a bracket for each target and law, all of them in every call."""
+    num_laws = start[0].size
+    shape = (targets.size, num_laws)
+    low, high = (np.broadcast_to(side, shape) for side in start)
+    lowest, highest = (np.broadcast_to(side, shape) for side in ends)
+    relative, absolute = tolerance
+    goal = np.broadcast_to(targets[:, None], shape)
+    regular, around = _fractions(points_per_call // targets.size)
+    expected = np.full(shape, 0.5)
+    # Infinite where nothing is known yet. Ends of a support are never asked: a law has no quick way
+    # to evaluate itself there.
+    at_low, at_high = np.full(shape, -np.inf), np.full(shape, np.inf)
+    is_invalid = np.zeros(shape, bool)
     for _ in range(_MAX_ROUNDS):
-        inner = low + (high - low) * fractions
-        values = cdf(inner.reshape(-1, center.size)).reshape(inner.shape)
-        grid = np.concatenate([low[None], inner, high[None]])
-        # The first inner point that is not below the level; rounding may order them differently.
-        index = np.sum(values < tails[:, None], axis=0)[None]
-        low = np.take_along_axis(grid, index, 0)[0]
-        high = np.take_along_axis(grid, index + 1, 0)[0]
-        low = np.where(np.isnan(values).any(axis=0), np.nan, low)
-        last, width = width, high - low
-        # Neighboring numbers cannot be divided; those at a center of 0 could be for long.
-        if not np.any((width < last) & (width > smallest)):
+        width = high - low
+        fine = np.clip(expected + around, regular[0], regular[-1])
+        inner = np.sort(np.concatenate([np.broadcast_to(regular, (len(regular), *shape)), fine]), 0)
+        points = low + width * inner
+        found = scores(points.reshape(-1, num_laws)).reshape(points.shape)
+        is_invalid = is_invalid | np.isnan(found).all(axis=0)
+        # Scores that a law holds in its upper tail never reach the target: the first one that is
+        # held must do.
+        is_held = (found[-1] < goal) & (found[len(found) // 2] == found[-1])
+        is_held = is_held & np.isinf(at_high) & (high < highest)
+        goal = np.where(is_held, found[-1], goal)
+        grid = np.concatenate([low[None], points, high[None]])
+        at_grid = np.concatenate([at_low[None], found, at_high[None]])
+        index = np.clip(np.sum(at_grid < goal, axis=0), 1, len(grid) - 1)[None]
+        low, high, at_low, at_high = (
+            np.take_along_axis(x, index + k, 0)[0] for x in (grid, at_grid) for k in (-1, 0)
+        )
+        # The value may lie beyond the range of the first round.
+        low = np.where(np.isinf(at_low), np.maximum(low - 16 * width, lowest), low)
+        high = np.where(np.isinf(at_high), np.minimum(high + 16 * width, highest), high)
+        expected = _expected(goal, at_low, at_high)
+        enough = np.maximum(relative * np.maximum(np.abs(low), np.abs(high)), absolute)
+        is_known = (np.isfinite(at_low) | (low == lowest)) & (
+            np.isfinite(at_high) | (high == highest)
+        )
+        is_narrow = is_known & ((high - low <= enough) | (high - low >= width))
+        if np.all(is_narrow | is_invalid):
             break
-    return 0.5 * (low + high)
+    return np.where(is_invalid, np.nan, low + expected * (high - low))
+
+
+def _fractions(number: int) -> tuple[Array, Array]:
+    """Places of the points of a round within a bracket, and about the value expected in it.
+
+    The first kind shrinks every bracket; the second one shrinks it much faster once the scores are
+    nearly linear in it.
+    """
+    side = number // 4
+    distances = np.geomspace(_NARROWEST, 0.3, side)
+    return (
+        (np.arange(1, number - 2 * side + 1) / (number - 2 * side + 1))[:, None, None],
+        np.concatenate([-distances, distances])[:, None, None],
+    )
+
+
+def _expected(goal: Array, left: Array, right: Array) -> Array:
+    """Place of a score between those of the ends of its bracket; the middle if one is infinite."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        place = (goal - left) / (right - left)
+    return np.where(np.isfinite(place) & np.isfinite(left) & np.isfinite(right), place, 0.5).clip(
+        0, 1
+    )

@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_input_names, as_output_names, require_extra
+from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.diagnostics._arguments import (
+    as_input_names,
+    as_output_names,
+    require_extra,
+    unbatched,
+)
+from nn_uq_dist.inputs import AbstractInputLaw, InputLaw
+from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from nn_uq_dist._linearization import Linearization
+    from nn_uq_dist.linearization._linearization import Linearization
 
 Array = NDArray[np.float64]
 
@@ -43,7 +51,8 @@ def sensitivity(
     ImportError
         If xarray is missing.
     TypeError, ValueError
-        If `linearization` is something else or has batch axes, or names do not fit.
+        If `linearization` is something else or has batch axes, or names do not fit; if the input
+        is no `InputLaw` and its entries depend on each other.
 
     Notes
     -----
@@ -52,9 +61,9 @@ def sensitivity(
     .. math:: S_{jk} = J_{jk}^2\, \mathrm{Var}(f_k) / \mathrm{Var}(y_j),
               \qquad \mathrm{Var}(f_k) = \beta_k^2 / 3 + C_{kk},
 
-    with the Gaussian covariance :math:`C = L L^T`. If `C` correlates inputs, ``f_k`` tells about
-    the others as well, the index counts that, and the indices of an output may sum to more or less
-    than 1: they no longer share out the variance. With
+    the latter for an `InputLaw` with the Gaussian covariance :math:`C = L L^T`. If `C` correlates
+    inputs, ``f_k`` tells about the others as well, the index counts that, and the indices of an
+    output may sum to more or less than 1: they no longer share out the variance. With
     :math:`c = \sum_{i \ne k} J_{ji} C_{ik} / C_{kk}`,
 
     .. math:: S_{jk} \mathrm{Var}(y_j) = J_{jk}^2 \mathrm{Var}(f_k) + 2 J_{jk} c\, C_{kk} + c^2 V_k.
@@ -92,48 +101,40 @@ def sensitivity(
     return array
 
 
-def unbatched(linearization: Any) -> Any:
-    """Return the linearization after a check of its type and its batch shape."""
-    from nn_uq_dist._linearization import Linearization
-
-    if not isinstance(linearization, Linearization):
-        raise TypeError(
-            f"linearization must be a Linearization, got {type(linearization).__name__}; "
-            "pass linearize(net, f)"
-        )
-    if linearization.batch_shape:
-        raise ValueError(
-            f"linearization must have no batch shape, got {linearization.batch_shape}; "
-            "linearize at one mean at a time"
-        )
-    return linearization
-
-
 def first_order_indices(linearization: Any) -> tuple[Array, bool]:
     """Indices, shape ``(N_y, N_x)``, and whether they sum to 1."""
-    jacobian = np.asarray(linearization.jacobian, np.float64)
-    law = linearization.input
-    size = law.num_inputs
-    box = np.zeros(size) if law.half_width is None else np.asarray(law.half_width, np.float64)
-    factor = np.zeros((size, 1)) if law.scale_tril is None else law.scale_tril
-    covariance = np.asarray(factor, np.float64) @ np.asarray(factor, np.float64).T
-    normal = np.diag(covariance).copy()
-    variance = box**2 / 3 + normal
+    exact = in_float64(linearization)
+    jacobian, law = exact.jacobian, exact.input
+    variance = np.asarray(law.variance, np.float64)
 
     # Rows are scaled before they are squared: a variance may underflow where the shares do not.
     largest = np.abs(jacobian * np.sqrt(variance)).max(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         rows = np.where(largest > 0, jacobian / largest, np.nan)
-    by_others = rows @ covariance - rows * normal
-    slope = by_others / np.where(normal > 0, normal, 1)
-    explained = (
-        rows**2 * variance + 2 * rows * by_others + slope**2 * _estimated_variance(box, normal)
-    )
-    total = np.sum(rows**2 * box**2 / 3, axis=1) + np.sum((rows @ covariance) * rows, axis=1)
-    correlated = np.any(covariance - np.diag(normal) != 0)
+    explained = rows**2 * variance
+    independent = law.has_independent_entries
+    if not independent:
+        explained += _explained_by_others(law, rows)
+    total = np.asarray(law.image(rows).variance, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         indices = explained / np.where(total > 0, total, np.nan)[:, None]
-    return np.clip(indices, 0, 1), not correlated
+    return np.clip(indices, 0, 1), independent
+
+
+def _explained_by_others(law: AbstractInputLaw, rows: Array) -> Array:
+    """Variance of each output that each input explains by what it tells about the others."""
+    if not isinstance(law, InputLaw) or law.scale_tril is None:
+        raise ValueError(
+            f"first-order indices need independent inputs, or an InputLaw, got a "
+            f"{type(law).__name__} whose inputs depend on each other; use independent inputs"
+        )
+    covariance = np.asarray(law.scale_tril) @ np.asarray(law.scale_tril).T
+    normal = np.diag(covariance)
+    by_others = rows @ (covariance - np.diag(normal))
+    slope = by_others / np.where(normal > 0, normal, 1)
+    box = np.zeros(law.num_inputs) if law.half_width is None else np.asarray(law.half_width)
+    explained: Array = 2 * rows * by_others + slope**2 * _estimated_variance(box, normal)
+    return explained
 
 
 def _estimated_variance(box: Array, normal: Array) -> Array:
@@ -153,4 +154,4 @@ def _estimated_variance(box: Array, normal: Array) -> Array:
     moment = (np.exp(-(below**2) / 2) - np.exp(-(above**2) / 2)) / np.sqrt(2 * np.pi)
     share = np.trapezoid(moment**2 / mass, x, axis=0) / wide
     # The regression of a narrow box is linear up to the fourth power of the ratio.
-    return normal * np.where(ratio > 1e-3, share, 1 / (1 + ratio**2 / 3))
+    return normal * np.where(ratio > 1e-3, share, 1 / (1 + UNIFORM_VARIANCE * ratio**2))

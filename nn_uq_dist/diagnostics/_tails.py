@@ -1,19 +1,15 @@
-"""Probabilities, densities and normal scores under symmetric laws, right in both tails."""
+"""Where draws lie under the laws of their outputs, right in both tails."""
 
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from nn_uq_dist import linear_combination
+from nn_uq_dist.diagnostics._law_functions import POINTS_PER_CALL, LawFunctions
+from nn_uq_dist.laws._output_law import OutputLaw
 
 Array = NDArray[np.float64]
 
-# Points per output in one call: a call of another shape would be compiled anew.
-POINTS_PER_CALL = 2048
 # Draws beyond the support have the probability 0 or 1, which no logit, score or logarithm bears.
 CLIP = float(np.finfo(np.float64).eps)
 # The normal score of the smallest positive float64.
@@ -25,14 +21,13 @@ PROGRESS_DELAY = 2.0
 class Tails:
     """Where draws lie under the laws of the outputs.
 
-    The laws are symmetric, so that a draw is described by its side and by the log probability of
-    the tail beyond it. That resolves the upper tail as well, where a distribution function rounds
-    to 1: in float32 from five standard deviations on.
+    A draw is placed by its normal score. That resolves the upper tail as well as the lower one,
+    where a distribution function rounds to 1: in float32 from five standard deviations on.
 
     Parameters
     ----------
     law
-        A `LinearizedMarginal` with batch shape ``(N_y,)``, or ``()`` for one output.
+        An `OutputLaw` with batch shape ``(N_y,)``, or ``()`` for one output.
     draws
         Shape ``(n, N_y)``.
     progress
@@ -40,26 +35,30 @@ class Tails:
 
     Attributes
     ----------
-    log_tail
-        ``log P(X > m + |x - m|)`` with the center `m`, shape ``(n, N_y)``: ``-inf`` at and beyond
-        the end of the support, NaN for draws that are not finite.
-    is_outside
-        Whether a draw lies beyond an end of the support by more than rounding. Draws that rounding
-        has put at or beyond it are taken as just inside.
+    points
+        The draws in float64. Those that rounding has put at or beyond an end of the support are
+        just inside; those that are not finite are at the mean.
+    scores
+        Normal scores, infinite beyond the support, NaN for draws that are not finite.
     log_density
         Log density at the draws, ``-inf`` beyond the support, NaN for draws that are not finite.
-    is_above
-        Whether the draw is above the center.
+    is_outside
+        Whether a draw lies beyond an end of the support by more than rounding.
     """
 
-    def __init__(self, law: Any, draws: NDArray[Any], *, progress: bool = True) -> None:
+    def __init__(
+        self, law: OutputLaw, draws: NDArray[np.generic], *, progress: bool = True
+    ) -> None:
         count, num_outputs = draws.shape
-        self.log_tail = np.empty((count, num_outputs))
-        self.log_density = np.empty((count, num_outputs))
-        self.is_above = np.empty((count, num_outputs), dtype=bool)
+        functions = LawFunctions(law, num_outputs)
+        self.points, self.scores, self.log_density = np.empty((3, count, num_outputs))
         self.is_outside = np.empty((count, num_outputs), dtype=bool)
-        center = centers(law, num_outputs)
-        end, rounding = _ends(law, draws, center)
+        rounding = _rounding(functions, draws)
+        # A law narrower than the rounding is at its mean.
+        innermost = (
+            np.minimum(functions.low + rounding, functions.mean),
+            np.maximum(functions.high - rounding, functions.mean),
+        )
         starts = range(0, count, POINTS_PER_CALL)
         hidden = not progress or len(starts) < 2  # one portion is over before a bar can move
         for start in tqdm(
@@ -68,91 +67,44 @@ class Tails:
             rows = slice(start, start + POINTS_PER_CALL)
             part = draws[rows].astype(np.float64)
             finite = np.isfinite(part)
-            distance = np.abs(np.where(finite, part - center, 0))
-            outside = distance > end + rounding
-            distance = np.where(outside, distance, np.minimum(distance, end - rounding))
-            points = center + np.maximum(distance, 0)
-            log_tail, log_density = upper_tails_and_densities(law, points)
-            self.log_tail[rows] = np.where(finite, log_tail, np.nan)
+            part = np.where(finite, part, functions.mean)
+            outside = (part < functions.low - rounding) | (part > functions.high + rounding)
+            points = np.where(outside, part, np.clip(part, *innermost))
+            scores, log_density = functions.scores_and_log_densities(points)
+            self.points[rows] = points
+            self.scores[rows] = np.where(finite, scores, np.nan)
             self.log_density[rows] = np.where(finite, log_density, np.nan)
-            self.is_above[rows] = part > center
             self.is_outside[rows] = outside
+
+    @property
+    def is_above(self) -> NDArray[np.bool_]:
+        """Whether a draw is above the median."""
+        above: NDArray[np.bool_] = self.scores > 0
+        return above
+
+    @property
+    def log_tail(self) -> Array:
+        """Log probability of the smaller tail, the one beyond the draw: ``log Phi(-|score|)``."""
+        from scipy.special import log_ndtr
+
+        log_tail: Array = log_ndtr(-np.abs(self.scores))
+        return log_tail
 
     def probabilities(self) -> Array:
         """``F(x)``, held within 2.2e-16 of 0 and 1: the probability integral transform."""
-        tail = np.maximum(np.exp(self.log_tail), CLIP)
+        from scipy.special import ndtr
+
+        tail = np.maximum(ndtr(-np.abs(self.scores)), CLIP)
         return np.where(self.is_above, 1 - tail, tail)
 
     def normal_scores(self) -> Array:
         """``Phi^-1(F(x))``, held between -38 and 38; draws beyond the support have those."""
-        from scipy.special import ndtri_exp
-
-        below = np.maximum(ndtri_exp(self.log_tail), -LARGEST_SCORE)
-        return np.where(self.is_above, -below, below)
+        return np.clip(self.scores, -LARGEST_SCORE, LARGEST_SCORE)
 
 
-def _ends(law: Any, draws: NDArray[Any], center: Array) -> tuple[Array, Array]:
-    """Distances of the ends of the support from the centers, and the rounding errors there."""
-    # Not from the support, which is the real line for all outputs if one has a normal part.
-    width = np.abs(np.asarray(law.weights, np.float64)).sum(axis=-1)
-    if law.normal_scale is not None:
-        width = np.where(np.asarray(law.normal_scale) > 0, np.inf, width)
-    end = np.broadcast_to(width, center.shape)
-    eps = max(float(jnp.finfo(dtype).eps) for dtype in (law.mean.dtype, draws.dtype)
-              if jnp.issubdtype(dtype, jnp.floating))  # fmt: skip
-    reach = np.where(np.isfinite(end), end, 0)
-    return end, 8 * eps * (np.abs(center) + reach)
-
-
-def centers(law: Any, num_outputs: int) -> Array:
-    """Centers of symmetry of the laws, shape ``(N_y,)``."""
-    return np.broadcast_to(np.asarray(law.mean, dtype=np.float64), (num_outputs,))
-
-
-def upper_tails_and_densities(law: Any, points: Array) -> tuple[Array, Array]:
-    """Log survival functions and log densities at points in the upper halves of the laws.
-
-    Every table and figure asks here, in portions of one shape: the two functions are one
-    pass, and each number of outputs is compiled once.
-
-    Parameters
-    ----------
-    law
-        As of `Tails`.
-    points
-        At or above the centers, shape ``(p, N_y)``.
-
-    Returns
-    -------
-    (Array, Array)
-        Both of the shape of `points`.
-    """
-    padded = np.pad(points, [(0, -len(points) % POINTS_PER_CALL), (0, 0)], mode="edge")
-    portions = np.split(padded, len(padded) // POINTS_PER_CALL)
-    values = [_log_sf_and_log_prob(law, jnp.asarray(portion)) for portion in portions]
-    log_tail, log_density = (
-        np.concatenate([np.asarray(part, np.float64) for part in parts])[: len(points)]
-        for parts in zip(*values, strict=True)
-    )
-    # At the center rounding may exceed one half.
-    return np.minimum(log_tail, -np.log(2)), log_density
-
-
-def log_densities(law: Any, points: Array) -> Array:
-    """Log densities at points of shape ``(p, N_y)``, by symmetry from the upper halves."""
-    center = centers(law, points.shape[1])
-    return upper_tails_and_densities(law, center + np.abs(points - center))[1]
-
-
-def distribution_functions(law: Any, points: Array) -> Array:
-    """``F_j`` at points of shape ``(p, N_y)``, by symmetry from the upper halves."""
-    center = centers(law, points.shape[1])
-    tail = np.exp(upper_tails_and_densities(law, center + np.abs(points - center))[0])
-    return np.where(points > center, 1 - tail, tail)
-
-
-@jax.jit
-def _log_sf_and_log_prob(law: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    scale = law._scale  # noqa: SLF001 (None where the type has no normal part)
-    log_density, log_tail = linear_combination.logpdf_and_logsf(x - law.loc, law.weights, scale)
-    return log_tail, log_density
+def _rounding(functions: LawFunctions, draws: NDArray[np.generic]) -> Array:
+    """How far rounding may have moved a draw near an end of its support, shape ``(N_y,)``."""
+    types = [functions.law.mean.dtype, draws.dtype]
+    eps = max(float(jnp.finfo(t).eps) for t in types if jnp.issubdtype(t, jnp.floating))
+    ends = np.abs([functions.low, functions.high])
+    return 8 * eps * np.max(ends, axis=0, where=np.isfinite(ends), initial=0)

@@ -1,20 +1,33 @@
-"""Words for what a table says: which part of the error dominates an output, and how it shows."""
+"""Verdicts: what part of the error dominates, and how it shows, in words. All thresholds are here.
 
-from collections.abc import Mapping
+Statistics are compared with what chance gives; how much more than that counts depends on how a
+statistic scatters, so that each kind has a threshold of its own.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-# A difference counts beyond this many standard errors: by chance once in 370 cases.
-STANDARD_ERRORS = 3.0
-# A Kolmogorov-Smirnov distance counts beyond this many times its mean: by chance in 0.5%.
-NOISE_FACTOR = 2.0
+# Moments: a difference counts beyond this many standard errors, by chance once in 370 cases.
+MOMENT_STANDARD_ERRORS = 3.0
+# A skewness that small is no feature of a law, however many draws show it.
+NEGLIGIBLE_SKEWNESS = 0.1
+# Kolmogorov-Smirnov distances count beyond this many times their mean: by chance in 0.5%.
+KS_NOISE_FACTOR = 2.0
 # Kolmogorov-Smirnov distances up to which an error is called small, and moderate. The density of a
 # normal law that is 5% (25%) too wide is 0.012 (0.056) away, one shifted by a tenth of its standard
 # deviation 0.04.
-SMALL, MODERATE = 0.02, 0.1
-# The copula dominates if it alone makes more than this share of the whole distance.
-DOMINANCE = 0.5
+KS_SMALL, KS_MODERATE = 0.02, 0.1
+# The joint law dominates if draws of the linear law show more than this share of the distance.
+JOINT_LAW_SHARE = 0.5
+# A joint density is called not calibrated beyond this distance of a Rosenblatt transform. Energy
+# distances hardly see directions of small variance; the calibration does.
+KS_UNCALIBRATED = 0.1
+# Energy distances count beyond this many standard deviations of the noise: by chance in 1% to 5%.
+ENERGY_NOISE_FACTOR = 3.0
+# The larger energy distance dominates if its root is at least this many times that of the other.
+ENERGY_RATIO = 2.0
 
 
 class Verdict(NamedTuple):
@@ -38,36 +51,69 @@ def marginal_verdict(row: Mapping[tuple[str, str], float]) -> Verdict:
         return Verdict("linearization", "linearization, large: all draws are equal")
     distance = row["kolmogorov_smirnov", "monte_carlo"]
     features = [*_features(row)]
-    seen = distance > NOISE_FACTOR * row["kolmogorov_smirnov", "noise_floor"]
-    if not seen and not features:
+    is_seen = distance > KS_NOISE_FACTOR * row["kolmogorov_smirnov", "noise_floor"]
+    if not is_seen and not features:
         return Verdict("noise", "noise: no difference beyond chance")
-    size = "small" if distance <= SMALL else "moderate" if distance <= MODERATE else "large"
+    size = "small" if distance <= KS_SMALL else "moderate" if distance <= KS_MODERATE else "large"
     described = ", ".join(features) or "no single moment stands out"
     return Verdict("linearization", f"linearization, {size}: {described}")
 
 
-def dominating_part(distance: float, floor: float, copula: float, copula_floor: float) -> str:
+def _features(row: Mapping[tuple[str, str], float]) -> list[str]:
+    """What differs by more than chance, in words."""
+    found = []
+    sd = row["sd", "monte_carlo"]
+
+    def counts(statistic: str) -> bool:
+        errors = MOMENT_STANDARD_ERRORS * row[statistic, "standard_error"]
+        return abs(row[statistic, "error"]) > errors
+
+    if counts("sd"):
+        ratio = row["sd", "analytic"] / sd
+        side = "wide" if ratio > 1 else "narrow"
+        found.append(f"sd {_percent(abs(ratio - 1))} too {side}")
+    if counts("mean"):
+        found.append(f"draws shifted by {-row['mean', 'error'] / sd:+.2g} sd")
+    skewness = row["skewness", "analytic"]
+    if counts("skewness") and abs(row["skewness", "error"]) > NEGLIGIBLE_SKEWNESS:
+        instead = f" instead of {skewness:+.2g}" if abs(skewness) > NEGLIGIBLE_SKEWNESS else ""
+        found.append(f"draws skewed ({row['skewness', 'monte_carlo']:+.2g}{instead})")
+    outside = row["draws", "outside_support"]
+    if outside > 0:
+        found.append(f"{_percent(outside)} of the draws beyond the support")
+    return found
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.095 else f"{100 * share:.2g}%"
+
+
+def dominating_part(
+    distance: float, floor: float, joint: float, joint_floor: float, kind: str = "copula"
+) -> str:
     """What dominates the joint calibration of one output given the ones before it.
 
     Parameters
     ----------
     distance, floor
-        Kolmogorov-Smirnov distance from uniform of the network's draws under the copula, and its
-        expected value if the copula is right.
-    copula, copula_floor
-        The same of draws of the linear law, which the copula alone can misplace.
+        Kolmogorov-Smirnov distance from uniform of the network's draws under the joint law, and
+        its expected value if that is right.
+    joint, joint_floor
+        The same of draws of the linear law, which the joint law alone can misplace.
+    kind
+        What the joint law is called.
 
     Returns
     -------
     str
-        ``"noise"``, ``"copula"`` or ``"linearization"``.
+        ``"noise"``, `kind`, ``"linearization"`` or ``"unknown"``.
     """
-    if not np.isfinite(distance + copula):
+    if not np.isfinite(distance + joint):
         return "unknown"
-    is_seen = copula > NOISE_FACTOR * copula_floor
-    if not is_seen and distance <= NOISE_FACTOR * floor:
+    is_seen = joint > KS_NOISE_FACTOR * joint_floor
+    if not is_seen and distance <= KS_NOISE_FACTOR * floor:
         return "noise"
-    return "copula" if is_seen and copula > DOMINANCE * distance else "linearization"
+    return kind if is_seen and joint > JOINT_LAW_SHARE * distance else "linearization"
 
 
 def dependence_verdict(dominates: str) -> Verdict:
@@ -80,27 +126,49 @@ def dependence_verdict(dominates: str) -> Verdict:
     return Verdict(dominates, words)
 
 
-def _features(row: Mapping[tuple[str, str], float]) -> list[str]:
-    """What differs by more than chance, in words."""
-    found = []
-    sd = row["sd", "monte_carlo"]
-
-    def counts(statistic: str) -> bool:
-        return abs(row[statistic, "error"]) > STANDARD_ERRORS * row[statistic, "standard_error"]
-
-    if counts("sd"):
-        ratio = row["sd", "analytic"] / sd
-        side = "wide" if ratio > 1 else "narrow"
-        found.append(f"sd {_percent(abs(ratio - 1))} too {side}")
-    if counts("mean"):
-        found.append(f"draws shifted by {-row['mean', 'error'] / sd:+.2g} sd")
-    if counts("skewness") and abs(row["skewness", "monte_carlo"]) > 0.1:
-        found.append(f"draws skewed ({row['skewness', 'monte_carlo']:+.2g})")
-    outside = row["draws", "outside_support"]
-    if outside > 0:
-        found.append(f"{_percent(outside)} of the draws beyond the support")
-    return found
+def is_energy_seen(energy: float, spread: float) -> bool:
+    """Whether an energy distance exceeds the noise, of which `spread` is the standard deviation."""
+    return bool(energy > ENERGY_NOISE_FACTOR * spread)
 
 
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.095 else f"{100 * share:.2g}%"
+def energy_verdict(distances: Mapping[str, float], counts: Mapping[str, bool]) -> str:
+    """What dominates the error of a joint law, by energy distances.
+
+    Parameters
+    ----------
+    distances
+        Roots of the energy distances: of the linearization, of the joint law, and ``"total"``.
+    counts
+        Which of them exceed the noise.
+    """
+    names = [name for name in distances if name != "total"]
+    seen = {name: distances[name] for name in names if counts[name]}
+    if not seen:
+        if counts["total"]:
+            return f"{' and '.join(names)} together exceed the noise, neither of them alone"
+        return "no error exceeds the noise of the draws"
+    larger = max(seen, key=seen.__getitem__)
+    if len(seen) == 2 and seen[larger] < ENERGY_RATIO * min(seen.values()):
+        return f"{' and '.join(names)} contribute alike"
+    return f"the {larger} dominates"
+
+
+def calibration_remark(
+    names: Sequence[str], distances: Sequence[float], dominates: Sequence[str]
+) -> str:
+    """What to add to the verdict if the joint density is not calibrated, else an empty string.
+
+    Parameters
+    ----------
+    names
+        Of the outputs, and ``"radius"``.
+    distances
+        Kolmogorov-Smirnov distances of their Rosenblatt transforms from uniform.
+    dominates
+        What dominates each of them.
+    """
+    worst = int(np.argmax(distances))
+    if not distances[worst] > KS_UNCALIBRATED:
+        return ""
+    cause, where = dominates[worst], names[worst]
+    return f"; the joint density is not calibrated, by the {cause} (see {where})"

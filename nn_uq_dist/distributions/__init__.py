@@ -1,13 +1,17 @@
 """NumPyro distributions of the outputs of a network."""
 
-from nn_uq_dist.distributions._copula_conditional import (
+from nn_uq_dist.distributions._gaussian_copula_conditional import (
     GaussianCopulaConditional as GaussianCopulaConditional,
 )
-from nn_uq_dist.distributions._copula_joint import GaussianCopulaJoint as GaussianCopulaJoint
-from nn_uq_dist.distributions._marginal import LinearizedMarginal as LinearizedMarginal
-from nn_uq_dist.distributions._nataf import NatafCorrelation as NatafCorrelation
-from nn_uq_dist.distributions._nataf import nataf_correlation as nataf_correlation
-from nn_uq_dist.distributions._nearest_correlation import nearest_correlation as nearest_correlation
+from nn_uq_dist.distributions._gaussian_copula_joint import (
+    GaussianCopulaJoint as GaussianCopulaJoint,
+)
+from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal as LinearizedMarginal
 from nn_uq_dist.distributions._normal_score_transform import (
     NormalScoreTransform as NormalScoreTransform,
+)
+from nn_uq_dist.gaussian_copula._nataf import NatafCorrelation as NatafCorrelation
+from nn_uq_dist.gaussian_copula._nataf import nataf_correlation as nataf_correlation
+from nn_uq_dist.gaussian_copula._nearest_correlation import (
+    nearest_correlation as nearest_correlation,
 )

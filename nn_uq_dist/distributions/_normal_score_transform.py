@@ -12,8 +12,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
-from nn_uq_dist.distributions._univariate import from_normal_score, normal_score
 from nn_uq_dist.distributions._vector_support import vector_support
+from nn_uq_dist.laws._normal_scores import from_normal_score, normal_score
 from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
 

@@ -1,5 +1,6 @@
 """What all laws have in common whose normal scores are jointly normal."""
 
+import abc
 import math
 from collections.abc import Sequence
 from typing import Any, Self
@@ -14,39 +15,60 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
-from nn_uq_dist._checks import as_numeric, broadcast_shapes, first_index, is_concrete
-from nn_uq_dist.distributions._hermite import ScoreQuadrature, covariance_of_outputs
+from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, first_index, is_concrete
+from nn_uq_dist.basics._indices import as_indices
 from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
-from nn_uq_dist.distributions._outputs import as_indices, take_outputs
-from nn_uq_dist.distributions._score_algebra import conditional_scores
-from nn_uq_dist.distributions._univariate import (
+from nn_uq_dist.distributions._vector_support import vector_support
+from nn_uq_dist.gaussian_copula._hermite import covariance_of_outputs
+from nn_uq_dist.gaussian_copula._score_algebra import (
+    conditional_scores,
+    log_density_of_outputs,
+    whitened,
+)
+from nn_uq_dist.laws._choose_outputs import take_outputs
+from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.laws._normal_scores import (
     from_normal_score,
     normal_score,
     normal_score_and_log_prob,
 )
-from nn_uq_dist.distributions._vector_support import vector_support
+from nn_uq_dist.laws._score_quadrature import ScoreQuadrature
+from nn_uq_dist.laws._score_rule import ScoreRule
 from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
 
-class ScoreDistribution(dist.TransformedDistribution):
+class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     r"""Abstract law of outputs ``y_j = F_j^{-1}(Phi(z_j))`` with jointly normal scores ``z``.
 
     NumPyro sees a multivariate normal base and one transform, so that `TransformReparam` works.
     Both are made from the parameters when asked for: a stored copy would not receive gradients.
+
+    A subclass is final. Its constructor sets ``marginals`` and its own parameters, names all of
+    them in ``pytree_data_fields``, and ends with ``dist.Distribution.__init__(self, batch_shape,
+    (N_y,), validate_args=...)``: that of `TransformedDistribution` would store base and transform.
+    It defines
+
+    - ``_score_loc``, ``_score_tril``: the normal law of the scores;
+    - ``_quadrature()``: quantiles of each output at nodes over its scores;
+    - ``_of_outputs(kept)``: the law of some outputs.
+
+    It may override ``_hermite_rule`` where the scores are standard normal, ``mean`` and
+    ``variance`` where the marginals' are not its own, and gets density, draws, distribution
+    functions, quantiles, covariance, `marginalize` and `rosenblatt` from here.
     """
 
     pytree_data_fields: tuple[str, ...] = ()
     marginals: dist.Distribution
 
     @property
+    @abc.abstractmethod
     def _score_loc(self) -> Array:
         """Means of the scores, shape ``(..., N_y)``."""
-        raise NotImplementedError
 
     @property
+    @abc.abstractmethod
     def _score_tril(self) -> Array:
         """Lower Cholesky factor of the covariance of the scores, shape ``(..., N_y, N_y)``."""
-        raise NotImplementedError
 
     @property
     def base_dist(self) -> dist.MultivariateNormal:
@@ -121,13 +143,19 @@ class ScoreDistribution(dist.TransformedDistribution):
             scores, logs = normal_score_and_log_prob(self.marginals, safe)
         else:
             scores, logs = intermediates[0][0], self.marginals.log_prob(safe)
-        # At the very edge of the support the score is infinite.
-        inside = inside & (jnp.isfinite(scores) | jnp.isnan(scores))
-        scores = jnp.where(inside, scores, 0)
-        terms = logs - log_normal_density(scores)
-        joint = self.base_dist.log_prob(scores) + jnp.sum(jnp.where(inside, terms, 0), axis=-1)
-        joint = jnp.where(jnp.all(inside, axis=-1), joint, -jnp.inf)
-        return jnp.where(jnp.any(jnp.isnan(value), axis=-1), jnp.nan, joint)
+        return log_density_of_outputs(
+            value, inside, scores, logs, self._score_loc, self._score_tril
+        )
+
+    def rosenblatt(self, value: ArrayLike) -> Array:
+        """``L^-1`` times the residuals of the scores, with their Cholesky factor `L`."""
+        value = self._fitting(value)
+        return self.rosenblatt_from_scores(value, normal_score(self.marginals, value))
+
+    def rosenblatt_from_scores(self, value: ArrayLike, scores: ArrayLike) -> Array:
+        """The same without an inversion of the marginals; the values are not looked at."""
+        del value
+        return whitened(self._score_tril, jnp.asarray(scores) - self._score_loc)
 
     def marginal_cdf(self, value: ArrayLike) -> Array:
         """Distribution functions of the single outputs, shape as ``value``."""
@@ -157,16 +185,20 @@ class ScoreDistribution(dist.TransformedDistribution):
         scale = self._score_scale
         rows = self._score_tril / scale[..., None]
         correlation = jnp.matmul(rows, jnp.swapaxes(rows, -1, -2), precision="highest")
-        covariance = covariance_of_outputs(self._quadrature(), correlation)
+        covariance = covariance_of_outputs(self._hermite_rule(), correlation)
         return jnp.broadcast_to(covariance, (*self.shape(), *self.event_shape))
 
     @property
     def _score_scale(self) -> Array:
         return jnp.linalg.norm(self._score_tril, axis=-1)
 
+    @abc.abstractmethod
     def _quadrature(self) -> ScoreQuadrature:
         """Quadrature over the law of each output."""
-        raise NotImplementedError
+
+    def _hermite_rule(self) -> ScoreQuadrature | ScoreRule:
+        """Rule for the Hermite series of each output in its standardized score."""
+        return self._quadrature()
 
     def _entropy_by_quadrature(self) -> Array:
         """``h(z) + sum_j E[log dy_j/dz_j]``: only the second part is not a closed form."""
@@ -202,9 +234,9 @@ class ScoreDistribution(dist.TransformedDistribution):
         kept = as_indices(indices, self.event_shape[0])
         return self._of_outputs(kept)
 
+    @abc.abstractmethod
     def _of_outputs(self, kept: tuple[int, ...]) -> Self:
         """The joint law of these outputs."""
-        raise NotImplementedError
 
     def _pass_validation[D: ScoreDistribution](self, other: D) -> D:
         """Give a law made from this one its `validate_args`; its parameters are valid already."""

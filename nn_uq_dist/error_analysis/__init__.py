@@ -1,4 +1,10 @@
-"""How far a leaky-ReLU network is from its linearization: exact errors, bounds, flips."""
+"""How far a leaky-ReLU network is from its linearization: exact errors, bounds, flips.
+
+Read `_leaky_relu_network.py` and `_error.py` first: the network, and the identity for its error
+that all else rests on. `_bounds.py` bounds that error on a box, in NumPy's float64
+(`_float64_network.py`) and with neurons that cannot flip ruled out (`_enclosure.py`).
+`_flips.py` asks which neurons can.
+"""
 
 from nn_uq_dist.error_analysis._bounds import deterministic_bound as deterministic_bound
 from nn_uq_dist.error_analysis._bounds import probabilistic_bound as probabilistic_bound
@@ -7,8 +13,10 @@ from nn_uq_dist.error_analysis._error import layer_contributions as layer_contri
 from nn_uq_dist.error_analysis._error import total_error as total_error
 from nn_uq_dist.error_analysis._flips import flip_probabilities as flip_probabilities
 from nn_uq_dist.error_analysis._flips import is_exact_on_support as is_exact_on_support
+from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork as LeakyReLUNetwork
 
 __all__ = [
+    "LeakyReLUNetwork",
     "deterministic_bound",
     "flip_probabilities",
     "is_exact_on_support",

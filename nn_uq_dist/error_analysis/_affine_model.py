@@ -4,7 +4,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from nn_uq_dist.error_analysis._float64_network import Array, apply
+from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.error_analysis._float64_network import apply
 
 
 class AffineModel(NamedTuple):
@@ -24,10 +25,10 @@ class AffineModel(NamedTuple):
         :math:`r_- \le r_+`, shapes ``(..., R)``.
     """
 
-    linear: Array
-    generators: Array
-    low: Array
-    high: Array
+    linear: FloatArray
+    generators: FloatArray
+    low: FloatArray
+    high: FloatArray
 
     @classmethod
     def of_input(cls, num_inputs: int) -> Self:
@@ -35,11 +36,11 @@ class AffineModel(NamedTuple):
         none = np.zeros(0)
         return cls(np.eye(num_inputs), np.zeros((num_inputs, 0)), none, none)
 
-    def through_weights(self, weights: Array) -> Self:
+    def through_weights(self, weights: FloatArray) -> Self:
         """Apply a linear map."""
         return self._replace(linear=weights @ self.linear, generators=weights @ self.generators)
 
-    def through_activation(self, slope: Array, low: Array, high: Array) -> Self:
+    def through_activation(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> Self:
         """Apply ``slope * (.) + r`` with ``low <= r <= high``, a new remainder per neuron."""
         old = slope[..., None] * self.generators
         size = old.shape[-2]
@@ -51,7 +52,7 @@ class AffineModel(NamedTuple):
             joined(self.high, high),
         )
 
-    def reach(self, half_width: Array) -> tuple[Array, Array]:
+    def reach(self, half_width: FloatArray) -> tuple[FloatArray, FloatArray]:
         """How far the entries get below and above zero, shapes ``(..., N)``."""
         straight = apply(np.abs(self.linear), half_width)
         positive = np.maximum(self.generators, 0)
@@ -61,7 +62,7 @@ class AffineModel(NamedTuple):
         return down, up
 
 
-def joined(first: Array, second: Array) -> Array:
+def joined(first: FloatArray, second: FloatArray) -> FloatArray:
     """Concatenate along the last axis and broadcast the others."""
     batch = np.broadcast_shapes(first.shape[:-1], second.shape[:-1])
     parts = [np.broadcast_to(part, (*batch, part.shape[-1])) for part in (first, second)]

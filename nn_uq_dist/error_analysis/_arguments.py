@@ -1,16 +1,12 @@
 """Checks of the arguments that the functions of the error analysis share."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
+from numpyro.distributions import Distribution
 
-from nn_uq_dist import _checks
-from nn_uq_dist._input_law import InputLaw
-from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
-
-if TYPE_CHECKING:
-    from numpyro.distributions import Distribution
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
+from nn_uq_dist.inputs import AbstractInputLaw, InputLaw, as_input_law
 
 
 def require_network(net: LeakyReLUNetwork) -> None:
@@ -31,10 +27,10 @@ def require_single(net: LeakyReLUNetwork) -> None:
         )
 
 
-def as_law(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> InputLaw:
+def input_law_of(net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) -> AbstractInputLaw:
     """Return the law of the input of `net`, or say why `f` is none."""
     require_network(net)
-    law = InputLaw.from_distribution(f)
+    law = as_input_law(f)
     if law.num_inputs != net.num_inputs:
         raise ValueError(
             f"f must have N_x = {net.num_inputs} inputs as net, got {law.num_inputs}; pass one "
@@ -44,18 +40,20 @@ def as_law(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> InputLaw:
 
 
 def as_concrete_law(
-    function: str, net: LeakyReLUNetwork, f: "Distribution | InputLaw"
+    function: str, net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
 ) -> tuple[InputLaw, NDArray[np.bool_]]:
     """Return the law, and where it has a Gaussian part; raise ``TypeError`` for traced values."""
-    law = as_law(net, f)
+    given = input_law_of(net, f)
+    # Bounds start from the box itself: they hold for no other columns of uniform variables.
+    law = InputLaw.from_distribution(given)
     if not _checks.is_concrete(net, law):
         raise TypeError(
             f"{function} must get known numbers, got traced values in net or f; call it outside "
             f"of jit, grad and vmap, and give f a batch shape for many boxes"
         )
-    if law.scale_tril is None:
+    if law.normal_scale is None:
         return law, np.zeros((), bool)
-    return law, np.any(np.asarray(law.scale_tril), axis=(-2, -1))
+    return law, np.any(np.asarray(law.normal_scale), axis=-1)
 
 
 def box_half_width(law: InputLaw) -> NDArray[np.float64]:

@@ -1,37 +1,37 @@
 """Bounds of the linearization error on a box: certain ones, and ones that hold with probability."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions import Distribution
 
-from nn_uq_dist import _checks
-from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._float64 import FloatArray
 from nn_uq_dist.error_analysis._arguments import as_concrete_law, box_half_width, require_choice
 from nn_uq_dist.error_analysis._float64_network import (
-    Array,
     Float64Network,
     as_float64,
     norm,
     pre_activations,
     slopes_at,
 )
+from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.error_analysis._norm_factors import corrected_factor, printed_factor
-from nn_uq_dist.error_analysis._squared_norm import corrected_squared_norm, printed_squared_norm
+from nn_uq_dist.error_analysis._squared_norm import (
+    bernstein_squared_norm,
+    printed_squared_norm,
+)
 from nn_uq_dist.error_analysis._tightened import tightened_bound
-
-if TYPE_CHECKING:
-    from numpyro.distributions import Distribution
-
-    from nn_uq_dist._input_law import InputLaw
+from nn_uq_dist.inputs import AbstractInputLaw
 
 _FORMS = ("tightened", "corrected", "printed")
 
 
 def deterministic_bound(
     net: LeakyReLUNetwork,
-    f: "Distribution | InputLaw",
+    f: Distribution | AbstractInputLaw,
     *,
     of: Literal["total", "last_layer"] = "total",
     form: Literal["tightened", "corrected", "printed"] = "tightened",
@@ -111,7 +111,7 @@ def deterministic_bound(
 
 def probabilistic_bound(
     net: LeakyReLUNetwork,
-    f: "Distribution | InputLaw",
+    f: Distribution | AbstractInputLaw,
     delta: float,
     *,
     of: Literal["total", "last_layer"] = "total",
@@ -175,15 +175,15 @@ def probabilistic_bound(
             f"and for none use deterministic_bound"
         )
     network, mu, half_width = _prepared("probabilistic_bound", net, f, of, form)
-    squared = printed_squared_norm if form == "printed" else corrected_squared_norm
+    squared = printed_squared_norm if form == "printed" else bernstein_squared_norm
     radius = np.sqrt(squared(half_width, float(delta)))
     bound = _bound(network, mu, half_width, radius, of, form)
     return _rounded_up(bound, network, net)
 
 
 def _prepared(
-    function: str, net: LeakyReLUNetwork, f: "Distribution | InputLaw", of: str, form: str
-) -> tuple[Float64Network, Array, Array]:
+    function: str, net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw, of: str, form: str
+) -> tuple[Float64Network, FloatArray, FloatArray]:
     """Checked network, center and half-widths in float64."""
     require_choice("of", of, ("total", "last_layer"))
     require_choice("form", form, _FORMS)
@@ -197,8 +197,13 @@ def _prepared(
 
 
 def _bound(
-    network: Float64Network, mu: Array, half_width: Array, radius: Array, of: str, form: str
-) -> Array:
+    network: Float64Network,
+    mu: FloatArray,
+    half_width: FloatArray,
+    radius: FloatArray,
+    of: str,
+    form: str,
+) -> FloatArray:
     # Norms of deep networks may exceed the largest number: infinity is then the bound.
     with np.errstate(over="ignore", invalid="ignore"):
         if form == "tightened":
@@ -214,7 +219,7 @@ def _bound(
         return np.where(np.isnan(bound), np.inf, bound)
 
 
-def _rounded_up(bound: Array, network: Float64Network, net: LeakyReLUNetwork) -> jax.Array:
+def _rounded_up(bound: FloatArray, network: Float64Network, net: LeakyReLUNetwork) -> jax.Array:
     # Products and norms of these sizes keep their relative error below it.
     operations = 8 * sum(sum(weights.shape[-2:]) for weights in network.hidden_weights)
     dtype = _checks.float_dtype(net.output_matrix)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics._float64 import FloatArray
 from nn_uq_dist.error_analysis._affine_model import AffineModel, joined
 from nn_uq_dist.error_analysis._float64_network import (
-    Array,
     Float64Network,
     apply,
     norm,
@@ -42,16 +42,16 @@ class Enclosure(NamedTuple):
         Rounding errors that belong to the generators of both models, shape ``(..., R)``.
     """
 
-    slopes: list[Array]
+    slopes: list[FloatArray]
     can_flip: list[NDArray[np.bool_]]
-    largest_residual: list[Array]
-    lipschitz: list[Array]
+    largest_residual: list[FloatArray]
+    lipschitz: list[FloatArray]
     tangents: AffineModel
     chords: AffineModel
-    rounding: Array
+    rounding: FloatArray
 
 
-def enclose(network: Float64Network, mu: Array, half_width: Array) -> Enclosure:
+def enclose(network: Float64Network, mu: FloatArray, half_width: FloatArray) -> Enclosure:
     r"""Enclose the pre-activations on the box ``|z| <= half_width`` around `mu`.
 
     Three ranges of what `z` adds to a pre-activation, :math:`\delta_n`, are intersected:
@@ -122,7 +122,9 @@ def enclose(network: Float64Network, mu: Array, half_width: Array) -> Enclosure:
     return Enclosure(slopes, flips, residuals, lipschitz, tangents, chords, rounding)
 
 
-def _chord(h: Array, left: Array, right: Array, alpha: Array) -> tuple[Array, Array, Array]:
+def _chord(
+    h: FloatArray, left: FloatArray, right: FloatArray, alpha: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     r"""Slope s and limits of :math:`\phi(y) - \phi(h) - s (y - h)` for y from `left` to `right`.
 
     Meant for ``left <= 0 <= right``; a range of width 0 gets slope 1.

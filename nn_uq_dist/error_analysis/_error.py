@@ -5,10 +5,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist import _checks
-from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist._row_algebra import matmul, matvec
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.error_analysis._arguments import require_network, require_single
+from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 
 
 def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:

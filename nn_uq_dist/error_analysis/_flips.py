@@ -3,32 +3,31 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
+from numpyro.distributions import Distribution
 
 from nn_uq_dist import linear_combination
-from nn_uq_dist._input_law import InputLaw
-from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist._row_algebra import matmul, norm
+from nn_uq_dist.basics._row_algebra import matmul
 from nn_uq_dist.error_analysis._arguments import (
     as_concrete_law,
-    as_law,
     box_half_width,
+    input_law_of,
     require_single,
 )
 from nn_uq_dist.error_analysis._enclosure import enclose
 from nn_uq_dist.error_analysis._float64_network import as_float64
+from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
+from nn_uq_dist.inputs import AbstractInputLaw
 
-if TYPE_CHECKING:
-    from numpyro.distributions import Distribution
 
-
-def flip_probabilities(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> tuple[Array, ...]:
+def flip_probabilities(
+    net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
+) -> tuple[Array, ...]:
     r"""Return the probability of each neuron's pre-activation to change its sign, without sampling.
 
     Linearized at :math:`\mu`, pre-activations are :math:`h_n + M_n z` with
@@ -42,7 +41,8 @@ def flip_probabilities(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> t
     net
         The network.
     f
-        Law of its input, as in `nn_uq_dist.linearize`: a box, a Gaussian, or both.
+        Law of its input, as in `nn_uq_dist.linearize`: a box, a Gaussian, both, or another
+        `nn_uq_dist.inputs.AbstractInputLaw`.
 
     Returns
     -------
@@ -70,31 +70,25 @@ def flip_probabilities(net: LeakyReLUNetwork, f: "Distribution | InputLaw") -> t
     >>> print(layer)
     [0.25 0.5  0.  ]
     """
-    law = as_law(net, f)
+    law = input_law_of(net, f)
     require_single(net)
     at: Callable[[Array], tuple[Array, Array]] = partial(_linear_model, net)
     for _ in law.batch_shape:
         at = jax.vmap(at)
     hidden, rows = at(law.loc)
-    if law.half_width is None:
-        weights = jnp.zeros((*rows.shape[:-1], 1), rows.dtype)
-    else:
-        weights = rows * law.half_width[..., None, :]
-    scale = None if law.scale_tril is None else norm(matmul(rows, law.scale_tril))
-    moves = jnp.any(weights != 0, axis=-1)
-    if scale is not None:
-        moves |= scale > 0
+    image = law.image(rows)
+    moves = ~image.is_constant
     # A point mass has no survival function here: another law stands in for it.
-    weights = jnp.where(moves[..., None], weights, 1)
+    weights = jnp.where(moves[..., None], image.weights, 1)
     # All layers in one call, since each shape is compiled anew.
-    probability = linear_combination.sf(jnp.abs(hidden), weights, scale)
+    probability = linear_combination.sf(jnp.abs(hidden), weights, image.normal_scale)
     probability = jnp.where(moves, probability, 0)
     sizes = [weight.shape[-2] for weight in net.hidden_weights]
     return tuple(jnp.split(probability, list(accumulate(sizes))[:-1], axis=-1))
 
 
 def is_exact_on_support(
-    net: LeakyReLUNetwork, f: "Distribution | InputLaw"
+    net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
 ) -> bool | NDArray[np.bool_]:
     r"""Return whether no neuron can flip on the box, so that the linearization is exact there.
 

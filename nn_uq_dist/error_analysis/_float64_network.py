@@ -8,21 +8,19 @@ shape ``(..., N)`` and matrices ``(..., N, M)``: leading axes of networks and in
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nn_uq_dist import _checks
-from nn_uq_dist._leaky_relu_network import LeakyReLUNetwork
-
-Array = NDArray[np.float64]
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 
 
 class Float64Network(NamedTuple):
     """Parameters of a `LeakyReLUNetwork`, without what is affine around its hidden layers."""
 
-    hidden_weights: list[Array]
-    biases: list[Array]
-    output_matrix: Array
-    alpha: Array  # shape (..., 1)
+    hidden_weights: list[FloatArray]
+    biases: list[FloatArray]
+    output_matrix: FloatArray
+    alpha: FloatArray  # shape (..., 1)
 
 
 def as_float64(net: LeakyReLUNetwork) -> Float64Network:
@@ -39,9 +37,9 @@ def as_float64(net: LeakyReLUNetwork) -> Float64Network:
     )
 
 
-def pre_activations(network: Float64Network, mu: Array) -> list[Array]:
+def pre_activations(network: Float64Network, mu: FloatArray) -> list[FloatArray]:
     """Pre-activations ``h_1, ..., h_L`` at `mu`, shapes ``(..., N_n)``."""
-    hidden: list[Array] = []
+    hidden: list[FloatArray] = []
     signal = mu
     for weights, bias in zip(network.hidden_weights, network.biases, strict=True):
         hidden.append(apply(weights, signal) + bias)
@@ -49,12 +47,12 @@ def pre_activations(network: Float64Network, mu: Array) -> list[Array]:
     return hidden
 
 
-def slopes_at(network: Float64Network, hidden: list[Array]) -> list[Array]:
+def slopes_at(network: Float64Network, hidden: list[FloatArray]) -> list[FloatArray]:
     r"""Slopes :math:`\phi'(h_n)`, 1 at zero, shapes ``(..., N_n)``."""
     return [np.where(h >= 0, 1.0, network.alpha) for h in hidden]
 
 
-def maps_to_output(network: Float64Network, slopes: list[Array]) -> list[Array]:
+def maps_to_output(network: Float64Network, slopes: list[FloatArray]) -> list[FloatArray]:
     r"""Matrices :math:`G_n = A \prod_{k>n} D_k W_k`, shapes ``(..., N_y, N_n)``, n = 0, ..., L.
 
     The first, :math:`G_0`, is the Jacobian without the identity of a skip connection.
@@ -65,19 +63,19 @@ def maps_to_output(network: Float64Network, slopes: list[Array]) -> list[Array]:
     return maps[::-1]
 
 
-def apply(matrix: Array, vector: Array) -> Array:
+def apply(matrix: FloatArray, vector: FloatArray) -> FloatArray:
     """Matrix times vector, batched."""
-    product: Array = (matrix @ vector[..., None])[..., 0]
+    product: FloatArray = (matrix @ vector[..., None])[..., 0]
     return product
 
 
-def spectral_norm(matrix: Array) -> Array:
+def spectral_norm(matrix: FloatArray) -> FloatArray:
     """Largest singular value, shape ``(...)``."""
-    value: Array = np.linalg.norm(matrix, 2, axis=(-2, -1))
+    value: FloatArray = np.linalg.norm(matrix, 2, axis=(-2, -1))
     return value
 
 
-def norm(vector: Array) -> Array:
+def norm(vector: FloatArray) -> FloatArray:
     """Euclidean norm over the last axis."""
-    value: Array = np.linalg.norm(vector, axis=-1)
+    value: FloatArray = np.linalg.norm(vector, axis=-1)
     return value

@@ -2,8 +2,8 @@ r"""Factors :math:`K_i` of bounds :math:`K_i \|z\|_2` on the error of output i."
 
 import numpy as np
 
+from nn_uq_dist.basics._float64 import FloatArray
 from nn_uq_dist.error_analysis._float64_network import (
-    Array,
     Float64Network,
     maps_to_output,
     norm,
@@ -11,7 +11,7 @@ from nn_uq_dist.error_analysis._float64_network import (
 )
 
 
-def printed_factor(network: Float64Network, slopes: list[Array]) -> Array:
+def printed_factor(network: Float64Network, slopes: list[FloatArray]) -> FloatArray:
     r"""The paper's ``eq:prob_Kbound``: the factors :math:`\lambda_n` in front of the last layer."""
     factor = 1 - network.alpha[..., 0]
     for n, weights in enumerate(network.hidden_weights):
@@ -21,7 +21,7 @@ def printed_factor(network: Float64Network, slopes: list[Array]) -> Array:
     return factor[..., None] * norm(network.output_matrix)
 
 
-def corrected_factor(network: Float64Network, slopes: list[Array], of: str) -> Array:
+def corrected_factor(network: Float64Network, slopes: list[FloatArray], of: str) -> FloatArray:
     r"""Norms of the layers alone; see `deterministic_bound` for the derivation.
 
     The last-layer factor is :math:`(1-\alpha) \|A_i\| \prod \|W_n\|`.

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from nn_uq_dist.error_analysis._float64_network import Array
+from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
 
 
-def corrected_squared_norm(half_width: Array, delta: float) -> Array:
+def bernstein_squared_norm(half_width: FloatArray, delta: float) -> FloatArray:
     r"""Exceeded by :math:`|z|^2 = \sum_k b_k^2 U_k^2` with probability at most `delta`.
 
     The terms are independent with mean :math:`b_k^2/3`, variance :math:`4 b_k^4/45`, and exceed
@@ -22,11 +23,11 @@ def corrected_squared_norm(half_width: Array, delta: float) -> Array:
     variance = 4 / 45 * (squares**2).sum(axis=-1)
     linear = 2 / 9 * squares.max(axis=-1) * log_odds
     excess = linear + np.sqrt(linear**2 + 2 * variance * log_odds)
-    return np.minimum(certain / 3 + excess, certain)
+    return np.minimum(UNIFORM_VARIANCE * certain + excess, certain)
 
 
-def printed_squared_norm(half_width: Array, delta: float) -> Array:
+def printed_squared_norm(half_width: FloatArray, delta: float) -> FloatArray:
     r"""The paper's ``eq:z1_bound``, with :math:`\sum_k b_k^2` for :math:`N_x \beta^2`."""
     log_odds = -np.log(delta)
     certain = (half_width**2).sum(axis=-1)
-    return certain * (1 / 3 + np.sqrt(8 / 45 * log_odds) + 2 / 3 * log_odds)
+    return certain * (UNIFORM_VARIANCE + np.sqrt(8 / 45 * log_odds) + 2 / 3 * log_odds)

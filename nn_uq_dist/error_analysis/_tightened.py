@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from nn_uq_dist.basics._float64 import FloatArray
 from nn_uq_dist.error_analysis._enclosure import EPS, Enclosure, enclose
 from nn_uq_dist.error_analysis._float64_network import (
-    Array,
     Float64Network,
     apply,
     maps_to_output,
@@ -14,8 +14,8 @@ from nn_uq_dist.error_analysis._float64_network import (
 
 
 def tightened_bound(
-    network: Float64Network, mu: Array, half_width: Array, radius: Array, of: str
-) -> Array:
+    network: Float64Network, mu: FloatArray, half_width: FloatArray, radius: FloatArray, of: str
+) -> FloatArray:
     r"""Bound the error at the points of a box with :math:`\|z\| \le` `radius`.
 
     With :math:`G_n` the map from layer n to the output, :math:`F_n` the projection on its neurons
@@ -43,7 +43,7 @@ def tightened_bound(
 
     Returns
     -------
-    Array
+    FloatArray
         Shape ``(..., N_y)``.
     """
     box = enclose(network, mu, half_width)
@@ -70,7 +70,7 @@ def tightened_bound(
     return np.minimum(np.minimum(bound, _by_chords(network, half_width, box)), growth + linear)
 
 
-def _by_chords(network: Float64Network, half_width: Array, box: Enclosure) -> Array:
+def _by_chords(network: Float64Network, half_width: FloatArray, box: Enclosure) -> FloatArray:
     """What is left of the model by chords when that by tangents, the linear map, is subtracted."""
     tangents, chords = (
         model.through_weights(network.output_matrix) for model in (box.tangents, box.chords)

@@ -9,8 +9,11 @@ With ``R_i`` the sum without the ``i`` largest weights and
 (conditioning on ``U_{i+1}`` and integrating over it). Each level is evaluated on the tail side
 only, the other side being a polynomial plus or minus the tail, and only inside the support of
 ``R_i``: arguments stay at the scale of ``R_i``, so that a spread of many orders of magnitude
-between the weights costs no digits. When no weight and no normal part is left this is the
-closed form of the density as a piecewise polynomial.
+between the weights costs no digits.
+
+Unrolled, ``I_m(y)`` is a sum over the ``2^i`` leaves of a tree: a coefficient times a tail integral
+of ``R_i``, plus polynomials. One leaf is one path from the root, and is made here. When no weight
+and no normal part is left, the polynomials are the closed form of a piecewise polynomial density.
 """
 
 from typing import NamedTuple
@@ -18,258 +21,128 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._any_point import any_point
-from nn_uq_dist.linear_combination._contour import (
-    MAX_ORDER,
-    alias_correction,
-    choose_contour,
-    relative_correction,
-    tail_polynomial,
-)
-from nn_uq_dist.linear_combination._contour_sum import log_contour_sum
+from nn_uq_dist.linear_combination._aliases import powers, tail_polynomial
+from nn_uq_dist.linear_combination._law import Law
+
+# The most weights that are conditioned on.
+MOST_CONDITIONED = 4
 
 
-class Law(NamedTuple):
-    """A batch of laws, weights first: one law for each point.
-
-    Attributes
-    ----------
-    weights : Array, shape (n, B)
-        Positive; descending where weights are conditioned on.
-    normal_scale : Array, shape (B,), or None
-        None means no normal part, known from the types.
-    """
-
-    weights: Array
-    normal_scale: Array | None
-
-    def normal_variance(self) -> Array:
-        """Variance of the normal part, zero without one."""
-        if self.normal_scale is None:
-            return jnp.zeros(self.weights.shape[1:], self.weights.dtype)
-        return self.normal_scale * self.normal_scale
-
-    def moments(self) -> tuple[Array, Array]:
-        """Second and fourth moment."""
-        return _moments(self.weights, self.normal_variance())
+def ranks_of_largest(weights: Array, depth: int) -> Array:
+    """Ranks 0, 1, ... of the ``depth`` largest weights of each law, ``depth`` for the others."""
+    index = jnp.arange(weights.shape[0])[:, None]
+    ranks = jnp.full(weights.shape, depth)
+    for rank in range(min(depth, weights.shape[0])):
+        left = jnp.where(ranks < depth, -1.0, weights)
+        ranks = jnp.where(index == jnp.argmax(left, axis=0), rank, ranks)
+    return ranks
 
 
-def _moments(weights: Array, normal_variance: Array) -> tuple[Array, Array]:
-    squares = weights * weights
-    second = jnp.sum(squares, axis=0) / 3.0 + normal_variance
-    fourth = 3.0 * second * second - 2.0 / 15.0 * jnp.sum(squares * squares, axis=0)
-    return second, fourth
-
-
-class Method(NamedTuple):
-    """What is asked of a contour integral.
-
-    Attributes
-    ----------
-    derivatives : int
-        How many derivatives must have converged as well.
-    last : bool
-        Whether no other method follows.
-    """
-
-    derivatives: int
-    last: bool
-
-
-def log_tail_integral(
-    order: Array, y: Array, distance: Array, law: Law, active: Array, method: Method
-) -> tuple[Array, Array]:
-    """``log I_order(y)`` for ``y >= 0`` by the contour integral, and where all orders converged.
-
-    ``order`` has shape (M, B), ascending by one; so has the value. ``active`` marks the points that
-    matter; elsewhere the value is arbitrary but finite. Points without density (at or beyond the
-    edge of a bounded law) give ``-inf``.
-    """
-    weights, variance = law.weights, law.normal_variance()
-    inside = active & ((distance > 0) | (variance > 0))
-    inside = inside & (law.moments()[0] > 0)
-    # Zero weights become tiny ones with the derivative passed through: all is even in them, and
-    # the second derivative at zero is not zero.
-    smallest = jnp.finfo(y.dtype).eps ** 1.5
-    lift = lax.stop_gradient(jnp.maximum(smallest - weights, 0.0))
-    # Where nothing is to be computed: the center of a law with all weights one.
-    safe_weights = jnp.where(inside, weights + lift, 1.0)
-    safe_variance = jnp.where(inside, variance, 1.0)
-    safe_y = jnp.where(inside, y, 0.0)
-    safe_distance = jnp.where(inside, distance, float(weights.shape[0]))
-    constants = lax.stop_gradient((safe_y, safe_distance, safe_weights, safe_variance, inside))
-    contour, converged = choose_contour(order, *constants, method.derivatives, last=method.last)
-    log_sum = log_contour_sum(safe_y, safe_weights, safe_variance, constants[1], contour)
-    moments = _moments(safe_weights, safe_variance)
-    correction = alias_correction(safe_y, moments, contour)
-    log_sum = log_sum + jnp.log1p(relative_correction(correction, log_sum))
-    return jnp.where(inside, log_sum, -jnp.inf), converged
-
-
-class _Level(NamedTuple):
-    """One level of the tree of conditionings: 2^level points for each point of the batch.
-
-    Attributes
-    ----------
-    tail_side, distance : Array, shape (2^level, B)
-        Points mirrored to the tail side of the sum at this level, distances from its edge.
-    mirrored : Array of bool, shape (2^level, B)
-    order : Array of int, shape (M, B)
-        Orders of the repeated integrals at this level.
-    moments : tuple of Array, shape (B,)
-        Of the sum at this level.
-    """
-
-    tail_side: Array
-    distance: Array
-    mirrored: Array
-    order: Array
-    moments: tuple[Array, Array]
-
-
-def _rest(law: Law, count: Array) -> Law:
-    """The law without its first ``count`` weights, which become zero."""
-    index = jnp.arange(law.weights.shape[0])[:, None]
-    return law._replace(weights=jnp.where(index < count, 0.0, law.weights))
-
-
-def _descend(
-    orders: Array, y: Array, distance: Array, law: Law, depth: int, number: Array
-) -> list[_Level]:
-    """Mirror to the tail side at each level, then move by plus and minus the next weight.
-
-    Points with a ``number`` of conditioned weights below ``depth`` follow the first branch
-    unchanged from there on.
-    """
-    points, distance = y[None], distance[None]
-    levels = []
-    for level in range(depth + 1):
-        count = jnp.minimum(number, level)
-        rest = _rest(law, count)
-        mirrored = points < 0
-        here = _Level(
-            tail_side=jnp.where(mirrored, -points, points),
-            distance=jnp.where(mirrored, jnp.sum(rest.weights, axis=0) + points, distance),
-            mirrored=mirrored,
-            order=orders + count,
-            moments=rest.moments(),
-        )
-        levels.append(here)
-        if level < depth:
-            weight = jnp.where(level < number, law.weights[level], 0.0)
-            points = jnp.concatenate([here.tail_side - weight, here.tail_side + weight])
-            distance = jnp.concatenate([here.distance, here.distance - 2.0 * weight])
-    return levels
-
-
-def _ascend(tail: Array, levels: list[_Level], law: Law, number: Array, unit: Array) -> Array:
-    """Values at the root from the tail integrals at the leaves, in units of ``unit``.
-
-    Tails have shape (2^level, M, B); the axis of the orders is put into all else.
-    """
-    for level in reversed(range(len(levels))):
-        here = levels[level]
-        if level < len(levels) - 1:
-            weight = law.weights[level]
-            inside = here.distance[:, None] > 0
-            if law.normal_scale is not None:
-                inside = inside | (law.normal_scale > 0)
-            near, far = jnp.split(tail, 2)
-            # A conditioned weight of zero leaves a point mass, without values inside.
-            safe = jnp.where(weight > 0, weight, 1.0)
-            difference = jnp.where(weight > 0, (near - far) / (2.0 * safe), 0.0)
-            tail = jnp.where(level < number, jnp.where(inside, difference, 0.0), near)
-        point = here.tail_side[:, None]
-        powers = [jnp.ones_like(point), point]
-        for _ in range(MAX_ORDER - 2):
-            powers.append(powers[-1] * point)
-        polynomial = tail_polynomial(here.order, powers, here.moments) / unit
-        other_side = jnp.where(here.order % 2 == 1, polynomial - tail, polynomial + tail)
-        tail = jnp.where(here.mirrored[:, None], other_side, tail)
-    return tail[0]
-
-
-def number_of_dominating(law: Law, depth: int) -> Array:
+def number_of_dominating(law: Law, ranks: Array, depth: int) -> Array:
     """How many of the largest weights to condition on, at most ``depth``.
 
     The last one that exceeds twice the standard deviation of all that is smaller; if none
     does, ``depth``: then the quadrature is slow because of few comparable weights.
     """
-    squares = law.weights * law.weights / 3.0
-    smaller = jnp.cumsum(squares[::-1], axis=0)[::-1] - squares + law.normal_variance()
-    dominates = law.weights[:depth] > 2.0 * jnp.sqrt(jnp.maximum(smaller[:depth], 0.0))
-    index = jnp.arange(1, depth + 1)[:, None]
-    last = jnp.max(jnp.where(dominates, index, 0), axis=0)
+    last = jnp.zeros(ranks.shape[1:], ranks.dtype)
+    for rank in range(depth):
+        weight = jnp.sum(jnp.where(ranks == rank, law.weights, 0.0), axis=0)
+        smaller = jnp.where(ranks > rank, law.weights, 0.0)
+        variance = jnp.sum(smaller * smaller, axis=0) / 3.0 + law.normal_variance
+        last = jnp.where(weight > 2.0 * jnp.sqrt(variance), rank + 1, last)
     return jnp.where(last == 0, depth, last)
 
 
-def log_tail_conditioned(
-    orders: tuple[int, ...],
-    y: Array,
-    distance: Array,
-    law: Law,
-    number: Array,
-    depth: int,
-    active: Array,
-    derivatives: int,
-) -> Array:
-    """``log I_order(y)`` for ``y >= 0``, conditioned on the largest weights.
+class Leaf(NamedTuple):
+    """One leaf of the tree: where its tail integral is taken and how it enters at the root.
+
+    Attributes
+    ----------
+    order : Array of int, shape (M, B)
+    point, distance : Array, shape (B,)
+        Point on the tail side of the rest, and its distance from the edge.
+    rest : Law
+        The law without the weights conditioned on.
+    coefficient, polynomial : Array, shape (M, B)
+        The leaf adds ``coefficient * I_order(point) + polynomial``.
+    """
+
+    order: Array
+    point: Array
+    distance: Array
+    rest: Law
+    coefficient: Array
+    polynomial: Array
+
+
+def whole_law(order: Array, y: Array, distance: Array, law: Law) -> Leaf:
+    """The root itself: nothing is conditioned on."""
+    ones = jnp.ones(order.shape, y.dtype)
+    return Leaf(order, y, distance, law, ones, jnp.zeros_like(ones))
+
+
+def leaf_of(
+    index: Array, order: Array, y: Array, distance: Array, law: Law, ranks: Array, number: Array
+) -> Leaf:
+    """The leaf with the steps that the bits of ``index`` say: 0 to ``y - w``, 1 to ``y + w``.
 
     Parameters
     ----------
-    orders : tuple of int
-        Of 0 for the density and 1 for the survival function, ascending.
+    index : Array of int, shape ()
+        Below ``2^number``; polynomials at a node count for the first leaf below it.
+    order : Array of int, shape (M, B)
+        0 for the density and 1 for the survival function.
     y, distance : Array, shape (B,)
-        Point, at or above the center, and its distance from the edge of the support.
     law : Law
-        With weights in descending order.
+    ranks : Array of int, shape (n, B)
     number : Array of int, shape (B,)
-        How many weights to condition on; costs ``2^number`` contour integrals, none if
-        nothing is left.
-    depth : int
-        The largest ``number``.
-    active : Array of bool, shape (B,)
-        Points that matter.
-    derivatives : int
-        How many derivatives the quadrature must resolve.
-
-    Returns
-    -------
-    Array, shape (M, B)
-        A row for each order.
+        How many weights are conditioned on; zero gives the integral itself.
     """
-    column = jnp.broadcast_to(jnp.asarray(orders)[:, None], (len(orders), *y.shape))
-    levels = _descend(column, y, distance, law, depth, number)
-    leaves = levels[-1]
-    if law.normal_scale is None and law.weights.shape[0] <= depth:
-        logs = jnp.full((2**depth, *column.shape), -jnp.inf, y.dtype)
-    else:
-        rest = _rest(law, number)
-        method = Method(derivatives, last=True)
+    State = tuple[Array, Array, Array, Array]
 
-        def leaf(_: None, at: tuple[Array, Array, Array]) -> tuple[None, Array]:
-            index, point, gap = at
-            used = active & (index < 2**number)
+    def rest_at(level: Array) -> Law:
+        left_out = ranks < jnp.minimum(number, level)
+        return law._replace(weights=jnp.where(left_out, 0.0, law.weights))
 
-            def integral(rest: Law, point: Array) -> Array:
-                return log_tail_integral(leaves.order, point, gap, rest, used, method)[0]
+    def node(state: State, level: Array) -> State:
+        """Mirror to the tail side of the sum at this level."""
+        point, distance, coefficient, polynomial = state
+        rest = rest_at(level)
+        here = order + jnp.minimum(number, level)
+        mirrored = point < 0
+        point = jnp.where(mirrored, -point, point)
+        distance = jnp.where(mirrored, rest.width - point, distance)
+        other = tail_polynomial(here, powers(point), rest.moments())
+        counts = mirrored & (level <= number) & (index >> level == 0)
+        polynomial = polynomial + jnp.where(counts, coefficient * other, 0.0)
+        flipped = mirrored & (here % 2 == 1)
+        return point, distance, jnp.where(flipped, -coefficient, coefficient), polynomial
 
-            def nothing(_: Law, point: Array) -> Array:
-                return jnp.full(column.shape, -jnp.inf, point.dtype)
+    def step(state: State, level: Array) -> tuple[State, None]:
+        point, distance, coefficient, polynomial = node(state, level)
+        conditions = level < number
+        weight = jnp.sum(jnp.where(ranks == level, law.weights, 0.0), axis=0)
+        # Beyond the support, and at a weight of zero, which leaves a point mass, nothing is left.
+        inside = weight > 0
+        if law.normal_scale is None:
+            inside = inside & (distance > 0)
+        else:
+            inside = inside & ((distance > 0) | (law.normal_scale > 0))
+        weight = jnp.where(conditions & inside, weight, 0.0)
+        share = 0.5 / jnp.where(weight > 0, weight, 1.0)
+        is_far = (index >> level) & 1 == 1
+        share = jnp.where(is_far, -share, share)
+        share = jnp.where(inside, share, 0.0)
+        coefficient = jnp.where(conditions, coefficient * share, coefficient)
+        point = jnp.where(is_far, point + weight, point - weight)
+        distance = jnp.where(is_far, distance - 2.0 * weight, distance)
+        return (point, distance, coefficient, polynomial), None
 
-            return None, lax.cond(any_point(used), integral, nothing, rest, point)
-
-        gaps = lax.stop_gradient(leaves.distance)
-        _, logs = lax.scan(leaf, None, (jnp.arange(2**depth), leaves.tail_side, gaps))
-
-    # A common unit keeps tail values from underflowing. A mirrored leaf brings in a polynomial
-    # of order one, beside which tails below one need no unit.
-    finite = jnp.isfinite(logs)
-    unit_log = jnp.max(jnp.where(finite, logs, -jnp.inf), axis=0)
-    unit_log = jnp.where(jnp.isfinite(unit_log), unit_log, 0.0)
-    conditioned = jnp.sum(law.weights, axis=0) - jnp.sum(_rest(law, number).weights, axis=0)
-    unit_log = lax.stop_gradient(jnp.where(y < conditioned, jnp.maximum(unit_log, 0.0), unit_log))
-    values = jnp.where(finite, jnp.exp(jnp.where(finite, logs, 0.0) - unit_log), 0.0)
-    value = _ascend(values, levels, law, number, jnp.exp(unit_log))
-    positive = value > 0
-    return jnp.where(positive, unit_log + jnp.log(jnp.where(positive, value, 1.0)), -jnp.inf)
+    ones = jnp.ones(order.shape, y.dtype)
+    state = (y, distance, ones, jnp.zeros_like(ones))
+    depth = MOST_CONDITIONED
+    state, _ = lax.scan(step, state, jnp.arange(depth))
+    point, distance, coefficient, polynomial = node(state, jnp.asarray(depth))
+    return Leaf(
+        order + number, point, distance, rest_at(jnp.asarray(depth)), coefficient, polynomial
+    )

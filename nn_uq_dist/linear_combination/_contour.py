@@ -1,9 +1,10 @@
-r"""The contour integral behind every function of the law.
+r"""The contour integral behind every function of the law: where it runs, and how finely.
 
 With ``R`` a sum of uniform components (and a normal one), the integral
 
 .. math::
-    I_m(y) = \frac{1}{2\pi i}\int_{t - i\infty}^{t + i\infty} e^{K(z) - z y} z^{-m}\, dz
+    I_m(y) = \frac{1}{2\pi i}\int_{t - i\infty}^{t + i\infty} e^{K(z) - z y} z^{-m}\, dz,
+    \qquad t > 0,
 
 is the density (``m = 0``), the survival function (``m = 1``), and its repeated integrals
 ``E[(R - y)_+^(m-1)]/(m-1)!`` (``m >= 2``), which conditioning on further weights needs. On the
@@ -14,30 +15,22 @@ Probability 12, 1980, for the pole).
 
 The midpoint rule with step ``h`` has no error but aliases at multiples of ``L = 2 pi/h``
 (Poisson summation): on the right they vanish, on the left ``I_m`` is a polynomial whose
-alternating sum is known in closed form.
+alternating sum is known in closed form (`_aliases`).
 """
 
-import functools
-import math
-import operator
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._any_point import any_point
-from nn_uq_dist.linear_combination._precision import NODES_PER_CHUNK, precision
+from nn_uq_dist.linear_combination._law import Law
+from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._saddlepoint import solve_tilt
-from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
 from nn_uq_dist.linear_combination._uniform_component import (
     excess_coth,
     log_mgf_below_edge,
     squared_envelope,
 )
-
-# Survival function of a law conditioned on its four largest weights.
-MAX_ORDER = 5
 
 
 class Contour(NamedTuple):
@@ -66,17 +59,25 @@ class Contour(NamedTuple):
     num_nodes: Array
     polynomial_aliases: Array
 
+    @property
+    def spacing(self) -> Array:
+        """Distance ``L`` of the aliases."""
+        return 2.0 * jnp.pi / self.step
+
+    @property
+    def alias_decay(self) -> Array:
+        """``exp(-t L)`` where the aliases are polynomials, else zero."""
+        return jnp.where(self.polynomial_aliases, jnp.exp(-self.tilt * self.spacing), 0.0)
+
 
 def choose_contour(
     order: Array,
     y: Array,
     distance: Array,
-    weights: Array,
-    normal_variance: Array,
+    law: Law,
     active: Array,
+    last: Array,
     derivatives: int = 0,
-    *,
-    last: bool = False,
 ) -> tuple[Contour, Array]:
     """Contour through the saddlepoint of each point, and whether the quadrature converges on it.
 
@@ -86,25 +87,25 @@ def choose_contour(
         Orders of the pole at zero: 0 for the density, 1 for the survival function, ...
     y, distance : Array, shape (B,)
         Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
-    weights : Array, shape (n, B)
-    normal_variance : Array, shape (B,)
+    law : Law
+        With positive weights.
     active : Array of bool, shape (B,)
         Points that matter.
-    derivatives : int
-        How many derivatives must converge as well; each costs one power of the frequency.
-    last : bool
+    last : Array of bool, shape ()
         Whether no other method follows: points that do not converge are then summed as
         far as allowed, otherwise not at all.
+    derivatives : int
+        How many derivatives must converge as well; each costs one power of the frequency.
     """
     # The highest order keeps farthest off the pole, which a lower one does not mind.
-    tilt, variance = solve_tilt(order[-1], y, distance, weights, normal_variance, active)
-    contour = contour_at(order, tilt, variance, y, 2.0 * y + distance, weights, normal_variance)
+    tilt, variance = solve_tilt(order[-1], y, distance, law, active)
+    contour = contour_at(order, tilt, variance, y, 2.0 * y + distance, law)
     tolerances = precision(y.dtype)
-    most = tolerances.most_nodes if last else tolerances.max_nodes
-    bound = envelope_at(weights, normal_variance, contour, most)
-    bound = bound * (1.0 + most * contour.step / contour.scale) ** derivatives
+    most = jnp.where(last, tolerances.most_nodes, tolerances.max_nodes)
+    excess = excess_coth(law.weights, tilt)
+    bound = envelope_at(law, excess, contour, most) * growth_at(contour, most, derivatives)
     converges = (bound < tolerances.acceptable) | ~active
-    worth = active if last else active & converges
+    worth = active & (converges | last)
     return contour._replace(num_nodes=jnp.where(worth, most, 0)), converges
 
 
@@ -114,8 +115,7 @@ def contour_at(
     variance: Array,
     y: Array,
     span: Array,
-    weights: Array,
-    normal_variance: Array,
+    law: Law,
     margin: float = 0.0,
 ) -> Contour:
     r"""Contour at a given tilt.
@@ -125,15 +125,16 @@ def contour_at(
     - beyond the support on both sides (``span``, the distance from ``y`` to the far edge);
     - where the tilted density has decayed. Its right tail is Gaussian with the tilted variance; its
       left one may be exponential with rate ``t``, which Bernstein's inequality covers;
-    - where the law itself has. Since ``K''`` is largest at zero, Chernoff's bound on what an
-      alias at distance ``L`` leaves, be it right of the center or less its polynomial, is
-      ``K(t - r) - K(t) + r K'(t) - r L <= r^2 K''(0)/2 - r L`` for each ``r``, at best
-      ``-L^2/(2 K''(0))``. Aliases on the right are nearer to the tilted mean, by as much as that
-      lies beyond ``y``: ``order/t``, and what the root-finding leaves.
+    - where the law itself has. ``K''`` is largest at zero. By Chernoff's bound an alias at distance
+      ``L``, on the left after its polynomial is taken off, leaves at most
+      ``exp(r^2 K''(0)/2 - r L)`` for each ``r``, at best ``exp(-L^2/(2 K''(0)))``. Aliases on the
+      right are nearer to the tilted mean by as much as that lies beyond ``y``: ``order/t``, and
+      what the root-finding leaves.
 
     ``margin`` is how many tilted standard deviations the points may lie from the tilted mean.
     """
     tolerances = precision(tilt.dtype)
+    weights, normal_variance = law.weights, law.normal_variance
     exponent = tolerances.alias_exponent
     deviation = jnp.sqrt(variance)
     rate = 1.0 / tilt
@@ -156,29 +157,34 @@ def contour_at(
     )
 
 
-def envelope_at(
-    weights: Array,
-    normal_variance: Array,
-    contour: Contour,
-    node: Array | int,
-) -> Array:
-    """Bound on the modulus of the normalized integrand, of the lowest order, from this node on."""
+def envelope_at(law: Law, excess: Array, contour: Contour, node: Array | int) -> Array:
+    """Bound on the modulus of the normalized integrand, of the lowest order, from this node on.
+
+    ``excess`` is ``coth(w t) - 1``, shape (n, B).
+    """
     frequency = node * contour.step
-    squares = squared_envelope(weights, contour.tilt, frequency)
+    squares = squared_envelope(law.weights, excess, contour.tilt, frequency)
     ratio = frequency / contour.tilt
     return (
         jnp.sqrt(jnp.prod(squares, axis=0))
         * (1.0 + ratio * ratio) ** (-0.5 * contour.order[0].astype(ratio.dtype))
-        * jnp.exp(-0.5 * normal_variance * frequency * frequency)
+        * jnp.exp(-0.5 * law.normal_variance * frequency * frequency)
     )
 
 
-def log_scale(distance: Array, weights: Array, normal_variance: Array, contour: Contour) -> Array:
+def growth_at(contour: Contour, node: Array | int, derivatives: int) -> Array:
+    """By how much the integrands of derivatives exceed the integrand at a node."""
+    if not derivatives:
+        return jnp.ones_like(contour.step)
+    return (1.0 + node * contour.step / contour.scale) ** derivatives
+
+
+def log_scale(distance: Array, law: Law, contour: Contour) -> Array:
     """Exponents ``K(t) - t y - order log t`` at the tilt, written with the distance ``W - y``."""
     tilt = contour.tilt
-    value = tilt * distance + 0.5 * normal_variance * tilt * tilt
+    value = tilt * distance + 0.5 * law.normal_variance * tilt * tilt
     value = value - contour.order.astype(tilt.dtype) * jnp.log(tilt)
-    return value + _sum_in_blocks(log_mgf_below_edge(weights, tilt))
+    return value + _sum_in_blocks(log_mgf_below_edge(law.weights, tilt))
 
 
 def _sum_in_blocks(terms: Array, size: int = 64) -> Array:
@@ -190,146 +196,3 @@ def _sum_in_blocks(terms: Array, size: int = 64) -> Array:
     blocks = jnp.pad(terms, padding).reshape(-1, size, *terms.shape[1:])
     # The barrier keeps the compiler from merging the two sums into one again.
     return jnp.sum(lax.optimization_barrier(jnp.sum(blocks, axis=1)), axis=0)
-
-
-class Nodes(NamedTuple):
-    """A chunk of nodes ``z = t + i a``: all arrays have shape (J, B)."""
-
-    frequency: Array
-    z: Array
-    shrink: Array
-    direction: Array
-
-
-def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int = NODES_PER_CHUNK) -> Nodes:
-    """Nodes ``a = (j + 1/2) h`` of one chunk; ``t/z = shrink * direction``."""
-    index = jnp.arange(size, dtype=contour.tilt.dtype) + 0.5
-    index = index + jnp.asarray(chunk).astype(contour.tilt.dtype) * size
-    frequency = index[:, None] * contour.step
-    ratio = frequency / contour.tilt
-    shrink = lax.rsqrt(1.0 + ratio * ratio)
-    direction = lax.complex(shrink, -ratio * shrink)
-    tilt = jnp.broadcast_to(contour.tilt, frequency.shape)
-    return Nodes(frequency, lax.complex(tilt, frequency), shrink, direction)
-
-
-def product_of_factors(weights: Array, tilt: Array, nodes: Nodes) -> Array:
-    r"""Product of the factors of all components at the nodes, edge phase split off.
-
-    One factor is ``(t/z) (1 - exp(-2 w z))/(1 - exp(-2 w t))``. In real arithmetic, with
-    ``g = coth(w t) - 1``, its second part is ``1 + g sin(w a) (sin(w a) + i cos(w a))``: no
-    overflow for large ``w t`` and no cancellation for small. The moduli of ``t/z`` go
-    into each factor, so that partial products of thousands of factors stay at most one;
-    the common direction is raised to the power ``n`` at the end.
-    """
-    count = weights.shape[0]
-    excess = excess_coth(weights, tilt)
-
-    def multiply(k: Array, product: Array) -> Array:
-        sine, cosine = sine_and_cosine(weights[k] * nodes.frequency)
-        turned = excess[k] * sine
-        factor = lax.complex(nodes.shrink * (1.0 + turned * sine), nodes.shrink * (turned * cosine))
-        return product * factor
-
-    ones = jnp.ones_like(nodes.z)
-    if not count:
-        return ones
-    # Four at a time: fewer kernels, which write the product less often.
-    product = lax.fori_loop(0, count, multiply, ones, unroll=4)
-    return product * lax.integer_pow(nodes.direction, count)
-
-
-def power_of(base: Array, exponent: Array) -> Array:
-    """``base ** exponent`` for an integer array from 0 to 7 that broadcasts against the base."""
-    value = jnp.ones_like(base)
-    for bit in (1, 2, 4):
-        value = jnp.where(exponent & bit, value * base, value)
-        base = base * base
-    return value
-
-
-def integrand(
-    distance: Array,
-    weights: Array,
-    normal_variance: Array,
-    contour: Contour,
-    nodes: Nodes,
-) -> Array:
-    """Normalized integrands (1 on the real axis) at a chunk of nodes, shape (J, M, B)."""
-    pole = nodes.shrink * nodes.direction
-    value = product_of_factors(weights, contour.tilt, nodes)
-    value = value * power_of(pole, contour.order[0])
-    phase = nodes.frequency * (distance + normal_variance * contour.tilt)
-    sine, cosine = sine_and_cosine(phase)
-    decay = jnp.exp(-0.5 * normal_variance * nodes.frequency * nodes.frequency)
-    value = value * lax.complex(decay * cosine, decay * sine)
-    values = [value]
-    for _ in contour.order[1:]:
-        values.append(values[-1] * pole)
-    return jnp.stack(values, axis=1)
-
-
-def needs_more_nodes(
-    weights: Array,
-    normal_variance: Array,
-    contour: Contour,
-    chunk: Array,
-    derivatives: int,
-) -> Array:
-    """Whether any point still has an integrand worth summing from this chunk on."""
-    tolerances = precision(contour.tilt.dtype)
-    node = chunk.astype(contour.tilt.dtype) * NODES_PER_CHUNK
-    envelope = envelope_at(weights, normal_variance, contour, node)
-    growth = (1.0 + node * contour.step / contour.scale) ** derivatives
-    allowed = chunk * NODES_PER_CHUNK < contour.num_nodes
-    return (chunk == 0) | any_point(allowed & (envelope * growth > tolerances.target))
-
-
-def tail_polynomial(order: Array, powers: Sequence[Array], moments: tuple[Array, Array]) -> Array:
-    """``E[(R + u)^p]/p!`` with ``p = order - 1``: what ``I_order(-u)`` is left of the support.
-
-    Parameters
-    ----------
-    order : Array of int, shape (M, B) or (B,)
-        From 0 (a density: the value is zero) to 5.
-    powers : sequence of Array
-        ``u^0, ..., u^4``, or any linear functional of them.
-    moments : tuple of Array
-        Second and fourth moment of ``R``; the odd ones vanish by symmetry.
-    """
-    second, fourth = moments
-    values = [
-        powers[0],
-        powers[1],
-        (powers[2] + second * powers[0]) / 2.0,
-        (powers[3] + 3.0 * second * powers[1]) / 6.0,
-        (powers[4] + 6.0 * second * powers[2] + fourth * powers[0]) / 24.0,
-    ]
-    result = jnp.zeros(jnp.broadcast_shapes(order.shape, powers[0].shape), powers[0].dtype)
-    for power, value in enumerate(values):
-        result = jnp.where(order == power + 1, value, result)
-    return result
-
-
-def alias_correction(y: Array, moments: tuple[Array, Array], contour: Contour) -> Array:
-    """Closed-form sum of the aliases left of the center, to be added to the midpoint sum.
-
-    The aliases are ``I_m(y - k L)``, ``k >= 1``, with factors ``-(-q)^k``,
-    ``q = exp(-t L)``. Sums of ``-(-q)^k k^p`` are rational in ``q`` (Eulerian polynomials).
-    """
-    spacing = 2.0 * jnp.pi / contour.step
-    q = jnp.where(contour.polynomial_aliases, jnp.exp(-contour.tilt * spacing), 0.0)
-    eulerian = (1.0, 1.0, 1.0 - q, 1.0 + q * (q - 4.0), 1.0 + q * (q * (11.0 - q) - 11.0))
-    sums = [q * eulerian[p] / (1.0 + q) ** (p + 1) * spacing**p for p in range(MAX_ORDER)]
-    powers = []
-    for r in range(MAX_ORDER):
-        terms = [math.comb(r, p) * sums[p] * (-y) ** (r - p) for p in range(r + 1)]
-        powers.append(functools.reduce(operator.add, terms))
-    return tail_polynomial(contour.order, powers, moments)
-
-
-def relative_correction(correction: Array, log_sum: Array) -> Array:
-    """``correction / exp(log_sum)``, zero where there is none even if the sum underflows."""
-    some = correction > 0
-    log_correction = jnp.log(jnp.where(some, correction, 1.0))
-    return jnp.where(some, jnp.exp(jnp.where(some, log_correction - log_sum, 0.0)), 0.0)

@@ -1,39 +1,37 @@
-r"""Logarithm of the midpoint sum on a fixed contour, with exact derivatives of two orders.
+r"""The midpoint sum on a fixed contour, and its derivatives on the same nodes.
 
-The sum is a smooth function of the point ``y``, the weights and the normal variance for any
-fixed tilt and step, so that its derivatives are sums of the same kind: averages of
+The sum is a smooth function of the point ``y``, the weights and the normal variance ``v`` for any
+fixed tilt and step, so that the derivatives of its logarithm are sums of the same kind: averages of
 
 .. math::
-    e_y = -z, \qquad e_k = z L(w_k z), \qquad e_v = z^2/2
+    e_y = -z, \qquad e_k = z L(w_k z), \qquad e_v = z^2/2, \qquad L(x) = \coth x - 1/x,
 
-under the complex weights of the integrand. Nothing is unrolled and no product of ``n`` factors
-is kept: the number of nodes may be decided at run time, which reverse-mode differentiation
-of a loop would not allow.
+under the complex weights of the integrand. Nodes are added in chunks until all points have
+converged. A second derivative is the forward-mode derivative of these averages.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._contour import (
-    Contour,
-    Nodes,
-    integrand,
-    log_scale,
-    needs_more_nodes,
-    nodes_of_chunk,
+from nn_uq_dist.linear_combination._any_point import any_point
+from nn_uq_dist.linear_combination._contour import Contour, envelope_at, growth_at, log_scale
+from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law
+from nn_uq_dist.linear_combination._precision import precision
+from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
+from nn_uq_dist.linear_combination._uniform_component import (
+    TiltedComponent,
+    excess_coth,
+    langevin,
+    tilted_component,
 )
-from nn_uq_dist.linear_combination._uniform_component import weight_slope
-
-Arguments = tuple[Array, Array, Array, Array, Contour]
 
 
 class Slopes(NamedTuple):
-    """One number for each argument: gradient, direction or Hessian times direction.
-
-    A direction that is common to all M integrals has M = 1.
+    """Derivatives of M integrals.
 
     Attributes
     ----------
@@ -47,218 +45,229 @@ class Slopes(NamedTuple):
     normal_variance: Array
 
 
-def _real_sum(values: Array) -> Array:
-    return jnp.sum(values.real, axis=0)
+class Nodes(NamedTuple):
+    """A chunk of nodes ``z = t + i a``, and ``t/z``: all arrays have shape (J, B)."""
+
+    frequency: Array
+    z: Array
+    pole: Array
 
 
-def _for_each_order(values: Array, num_orders: int) -> Array:
-    """Values at the nodes, shape (J, B), beside densities of shape (J, M, B)."""
-    # Without the barrier the compiler evaluates the values once for each order.
-    once = lax.optimization_barrier(values) if num_orders > 1 else values
-    return once[:, None, :]
+def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int) -> Nodes:
+    """Nodes ``a = (j + 1/2) h`` of one chunk."""
+    index = jnp.arange(size, dtype=contour.tilt.dtype) + 0.5
+    index = index + jnp.asarray(chunk).astype(contour.tilt.dtype) * size
+    frequency = index[:, None] * contour.step
+    ratio = frequency / contour.tilt
+    shrink = 1.0 / (1.0 + ratio * ratio)
+    tilt = jnp.broadcast_to(contour.tilt, frequency.shape)
+    return Nodes(frequency, lax.complex(tilt, frequency), lax.complex(shrink, -ratio * shrink))
 
 
-def _slope_sums(density: Array, weights: Array, tilt: Array, nodes: Nodes) -> Slopes:
-    square = nodes.z * nodes.z
+def product_of_factors(law: Law, excess: Array, nodes: Nodes) -> Array:
+    r"""Product of the factors of all components at the nodes, edge phase split off.
 
-    def over_weight(carry: None, weight: Array) -> tuple[None, Array]:
-        slope = weight_slope(weight, tilt, nodes.z, square)[0]
-        return carry, _real_sum(density * _for_each_order(slope, density.shape[1]))
-
-    z = nodes.z[:, None, :]
-    moved = density * z
-    _, slopes = lax.scan(over_weight, None, weights, unroll=2)
-    return Slopes(-_real_sum(moved), slopes, 0.5 * _real_sum(moved * z))
-
-
-def _curvature_sums(
-    density: Array, weights: Array, tilt: Array, nodes: Nodes, direction: Slopes
-) -> Slopes:
-    square = nodes.z * nodes.z
-
-    def along_weight(k: Array, along: Array) -> Array:
-        slope = weight_slope(weights[k], tilt, nodes.z, square)[0]
-        return along + direction.weights[k] * _for_each_order(slope, density.shape[1])
-
-    z = nodes.z[:, None, :]
-    along = -direction.y * z + 0.5 * direction.normal_variance * z * z
-    if weights.shape[0]:
-        along = lax.fori_loop(0, weights.shape[0], along_weight, along)
-
-    def over_weight(carry: None, at: tuple[Array, Array]) -> tuple[None, Array]:
-        weight, amount = at
-        parts = weight_slope(weight, tilt, nodes.z, square)
-        first, second = (_for_each_order(part, density.shape[1]) for part in parts)
-        return carry, _real_sum(density * (along * first + amount * second))
-
-    moved = density * along * z
-    _, slopes = lax.scan(over_weight, None, (weights, direction.weights))
-    return Slopes(-_real_sum(moved), slopes, 0.5 * _real_sum(moved * z))
-
-
-def _accumulate(
-    distance: Array,
-    weights: Array,
-    normal_variance: Array,
-    contour: Contour,
-    direction: Slopes | None,
-    derivatives: int,
-) -> tuple[Array, Slopes | None, Slopes | None]:
-    """Sums over as many chunks of nodes as the slowest point needs."""
-    nothing = jnp.zeros(contour.order.shape, distance.dtype)
-    zeros = Slopes(nothing, jnp.zeros((len(weights), *nothing.shape), distance.dtype), nothing)
-    first = zeros if derivatives >= 1 else None
-    second = zeros if derivatives >= 2 else None
-
-    State = tuple[Array, Array, Slopes | None, Slopes | None]
-
-    def unfinished(state: State) -> Array:
-        return needs_more_nodes(weights, normal_variance, contour, state[0], derivatives)
-
-    def add_chunk(state: State) -> State:
-        chunk, total, first, second = state
-        nodes = nodes_of_chunk(contour, chunk)
-        density = integrand(distance, weights, normal_variance, contour, nodes)
-        total = total + _real_sum(density)
-        if first is not None:
-            first = jax.tree.map(jnp.add, first, _slope_sums(density, weights, contour.tilt, nodes))
-        if second is not None and direction is not None:
-            curvature = _curvature_sums(density, weights, contour.tilt, nodes, direction)
-            second = jax.tree.map(jnp.add, second, curvature)
-        return chunk + 1, total, first, second
-
-    state = (jnp.asarray(0), nothing, first, second)
-    _, total, first, second = lax.while_loop(unfinished, add_chunk, state)
-    return total, first, second
-
-
-def _dot(a: Slopes, b: Slopes) -> Array:
-    return (
-        a.y * b.y + jnp.sum(a.weights * b.weights, axis=0) + a.normal_variance * b.normal_variance
-    )
-
-
-@jax.custom_jvp
-def _twice_differentiable(values: Arguments) -> Arguments:
-    """Identity on what a second derivative is made of; differentiating it raises."""
-    return values
-
-
-@_twice_differentiable.defjvp
-def _refuse(primals: tuple[Arguments], tangents: tuple[Arguments]) -> tuple[Arguments, Arguments]:
-    msg = (
-        "third derivatives of linear_combination functions are not implemented: "
-        "expected at most two nested differentiations; use finite differences of the second"
-    )
-    raise NotImplementedError(msg)
-
-
-def _hessian_product(arguments: Arguments, direction: Slopes) -> Slopes:
-    """Hessian of the log sum times a direction, linear in the direction and self-adjoint.
-
-    A loop with a run-time number of iterations cannot be transposed. The Hessian is symmetric, so
-    its transpose is itself: ``custom_linear_solve`` is told so, and reverse-mode
-    differentiation of a gradient works.
-    """
-    _, weights, normal_variance, distance, contour = _twice_differentiable(arguments)
-    law = (distance, weights, normal_variance, contour)
-
-    def multiply(_: object, packed: Array) -> Array:
-        direction = _unpack(packed)
-        total, first, second = _accumulate(*law, direction, 2)
-        mean = jax.tree.map(lambda s: s / total, first)
-        along = _dot(mean, direction)
-        return _pack(jax.tree.map(lambda s, m: s / total - m * along, second, mean))
-
-    # One array, not three: transposition takes operands that are linear as a whole only.
-    product = lax.custom_linear_solve(
-        lambda x: x, _pack(direction), multiply, transpose_solve=multiply, symmetric=True
-    )
-    return _unpack(product)
-
-
-def _common(tangents: tuple[Array, Array, Array]) -> Slopes:
-    """Direction of the arguments, with an axis for the orders."""
-    return Slopes(*(tangent[..., None, :] for tangent in tangents))
-
-
-def _pack(slopes: Slopes) -> Array:
-    return jnp.concatenate([slopes.y[None], slopes.weights, slopes.normal_variance[None]])
-
-
-def _unpack(packed: Array) -> Slopes:
-    return Slopes(packed[0], packed[1:-1], packed[-1])
-
-
-@jax.custom_jvp
-def _log_sum_and_gradient(
-    _y: Array,
-    weights: Array,
-    normal_variance: Array,
-    distance: Array,
-    contour: Contour,
-) -> tuple[Array, Slopes]:
-    total, first, _ = _accumulate(distance, weights, normal_variance, contour, None, 1)
-    return _finish(total, distance, weights, normal_variance, contour), jax.tree.map(
-        lambda s: s / total, first
-    )
-
-
-@_log_sum_and_gradient.defjvp
-def _log_sum_and_gradient_jvp(
-    primals: Arguments, tangents: Arguments
-) -> tuple[tuple[Array, Slopes], tuple[Array, Slopes]]:
-    value, gradient = _log_sum_and_gradient(*primals)
-    direction = _common(tangents[:3])
-    # Each order has a Hessian of its own: together a symmetric matrix of blocks.
-    each = jax.tree.map(lambda part, like: jnp.broadcast_to(part, like.shape), direction, gradient)
-    product = _hessian_product(primals, each)
-    return (value, gradient), (_dot(gradient, direction), product)
-
-
-def _finish(
-    total: Array,
-    distance: Array,
-    weights: Array,
-    normal_variance: Array,
-    contour: Contour,
-) -> Array:
-    exponent = log_scale(distance, weights, normal_variance, contour)
-    return exponent + jnp.log(total * contour.step / jnp.pi)
-
-
-@jax.custom_jvp
-def log_contour_sum(
-    _y: Array,
-    weights: Array,
-    normal_variance: Array,
-    distance: Array,
-    contour: Contour,
-) -> Array:
-    """Logs of the midpoint sums for ``I_m(y)``, aliases included.
+    One factor is ``(t/z) (1 - exp(-2 w z))/(1 - exp(-2 w t))``. In real arithmetic, with
+    ``g = coth(w t) - 1``, its second part is ``1 + g sin(w a) (sin(w a) + i cos(w a))``: no
+    overflow for large ``w t`` and no cancellation for small. ``(t/z)^4`` goes into each group of
+    four factors, so that partial products of thousands of them stay at most one.
 
     Parameters
     ----------
-    _y : Array, shape (B,)
-        Point, at or above the center; differentiated. Its value enters through ``distance``.
-    weights : Array, shape (n, B)
-        Positive weights; differentiated.
-    normal_variance : Array, shape (B,)
-        Variance of the normal part; differentiated.
+    law : Law
+    excess : Array, shape (n, B)
+        ``g`` of each weight.
+    nodes : Nodes
+    """
+    pole_of_group = nodes.pole * nodes.pole
+    pole_of_group = pole_of_group * pole_of_group
+
+    def factors(weights: Array, excess: Array) -> Array:
+        sine, cosine = sine_and_cosine(weights[:, None] * nodes.frequency)
+        turned = excess[:, None] * sine
+        return lax.complex(1.0 + turned * sine, turned * cosine)
+
+    def multiply(_: Array, product: Array, *rows: Array) -> Array:
+        a, b, c, d = factors(*rows)
+        return product * (((a * b) * (c * d)) * pole_of_group)
+
+    def multiply_rest(_: int, product: Array, *rows: Array) -> Array:
+        for factor in factors(*rows):
+            product = product * (factor * nodes.pole)
+        return product
+
+    rows = (law.weights, excess)
+    return _fold_rows(law, rows, multiply, multiply_rest, jnp.ones_like(nodes.z))
+
+
+def _fold_rows[State](
+    law: Law,
+    rows: tuple[Array, ...],
+    of_group: Callable[..., State],
+    of_rest: Callable[..., State],
+    state: State,
+) -> State:
+    """Fold over the rows in use: functions of first row, state and the rows of a group."""
+    whole = law.weights.shape[0] // ROWS_PER_GROUP
+    count = whole if law.num_rows is None else law.num_rows // ROWS_PER_GROUP
+
+    def one_group(g: Array, state: State) -> State:
+        start = g * ROWS_PER_GROUP
+        group = (lax.dynamic_slice_in_dim(row, start, ROWS_PER_GROUP) for row in rows)
+        return of_group(start, state, *group)
+
+    if whole:
+        state = lax.fori_loop(0, count, one_group, state)
+    rest = ROWS_PER_GROUP * whole
+    if rest < law.weights.shape[0]:
+        state = of_rest(rest, state, *(row[rest:] for row in rows))
+    return state
+
+
+@jax.custom_jvp
+def integrand(distance: Array, law: Law, excess: Array, contour: Contour, nodes: Nodes) -> Array:
+    """Normalized integrands (1 on the real axis) at a chunk of nodes, shape (J, M, B)."""
+    value = product_of_factors(law, excess, nodes)
+    value = value * power_of(nodes.pole, contour.order[0])
+    value = value * edge_phase(distance, law, contour, nodes)
+    values = [value]
+    for _ in contour.order[1:]:
+        values.append(values[-1] * nodes.pole)
+    return jnp.stack(values, axis=1)
+
+
+@integrand.defjvp
+def _integrand_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    """For second derivatives: the integrand times the sum of its slopes at each node.
+
+    Differentiating the factors instead would take the difference of numbers of order ``1/w`` and
+    ``1/w^2``. The unit of the integrand is taken as fixed.
+    """
+    _, law, excess, _, nodes = primals
+    distance_dot, law_dot = tangents[:2]
+    z, square = nodes.z, nodes.z * nodes.z
+
+    component = tilted_component(law.weights, nodes.z.real[0], excess)
+    ratio = nodes.z.imag / nodes.z.real
+
+    def add(along: Array, row: tuple[Array, TiltedComponent, Array]) -> tuple[Array, None]:
+        weight, component, moved = row
+        slope = lax.complex(*langevin(weight, component, nodes.frequency, ratio))
+        return along + (moved * slope) * z, None
+
+    along = z * (distance_dot - jnp.sum(law_dot.weights, axis=0))
+    along, _ = lax.scan(add, along, (law.weights, component, law_dot.weights))
+    if law.normal_scale is not None:
+        along = along + square * (law.normal_scale * law_dot.normal_scale)
+    density = integrand(*primals)
+    return density, density * along[:, None]
+
+
+def edge_phase(distance: Array, law: Law, contour: Contour, nodes: Nodes) -> Array:
+    """``exp(i a d + v (z^2 - t^2)/2)``, with the distance ``d`` from the edge."""
+    if law.normal_scale is None:
+        sine, cosine = sine_and_cosine(nodes.frequency * distance)
+        return lax.complex(cosine, sine)
+    variance = law.normal_variance
+    sine, cosine = sine_and_cosine(nodes.frequency * (distance + variance * contour.tilt))
+    decay = jnp.exp(-0.5 * variance * nodes.frequency * nodes.frequency)
+    return lax.complex(decay * cosine, decay * sine)
+
+
+def power_of(base: Array, exponent: Array) -> Array:
+    """``base ** exponent`` for an integer array from 0 to 7 that broadcasts against the base."""
+    value = jnp.ones_like(base)
+    for bit in (1, 2, 4):
+        value = jnp.where(exponent & bit, value * base, value)
+        base = base * base
+    return value
+
+
+def _slopes_of_chunk(density: Array, law: Law, component: TiltedComponent, nodes: Nodes) -> Slopes:
+    """Sums of ``e_y``, ``e_k`` and ``e_v`` under densities of shape (J, M, B)."""
+    z = nodes.z[:, None]
+    moved = lax.optimization_barrier(density * z)
+    ratio = nodes.z.imag / nodes.z.real
+
+    def of_rows(weights: Array, *constants: Array) -> Array:
+        rows = TiltedComponent(*(part[:, None] for part in constants))
+        real, imaginary = langevin(weights[:, None], rows, nodes.frequency, ratio)
+        terms = real[:, :, None] * moved.real - imaginary[:, :, None] * moved.imag
+        # The barrier keeps the compiler from evaluating the terms inside of the sum, in which
+        # they are not vectorized.
+        return jnp.sum(lax.optimization_barrier(terms), axis=1)
+
+    def put(start: Array | int, sums: Array, *rows: Array) -> Array:
+        return lax.dynamic_update_slice_in_dim(sums, of_rows(*rows), start, axis=0)
+
+    zeros = jnp.zeros((len(law.weights), *density.shape[1:]), moved.real.dtype)
+    by_weight = _fold_rows(law, (law.weights, *component), put, put, zeros)
+    along = jnp.sum(moved.real, axis=0)
+    return Slopes(-along, by_weight, 0.5 * jnp.sum((moved * z).real, axis=0))
+
+
+def contour_sum(
+    distance: Array, law: Law, contour: Contour, derivatives: int
+) -> tuple[Array, Slopes | None]:
+    """Logs of the midpoint sums for ``I_m(y)``, aliases included, and their derivatives.
+
+    Parameters
+    ----------
     distance : Array, shape (B,)
-        ``sum(weights) - y`` without the rounding of that difference; not differentiated.
+        ``sum(weights) - y`` without the rounding of that difference.
+    law : Law
+        With positive weights.
     contour : Contour
-        Not differentiated: the sum does not depend on it beyond its aliases.
+    derivatives : int
+        How many derivatives the nodes must resolve; with 0 there are no slopes.
 
     Returns
     -------
-    Array, shape (M, B)
+    tuple
+        Array of shape (M, B); `Slopes` of it, or None.
     """
-    total, _, _ = _accumulate(distance, weights, normal_variance, contour, None, 0)
-    return _finish(total, distance, weights, normal_variance, contour)
+    tolerances = precision(distance.dtype)
+    size = tolerances.nodes_per_chunk
+    excess = excess_coth(law.weights, contour.tilt)
+    component = tilted_component(law.weights, contour.tilt, excess)
+    constants = lax.stop_gradient((law, excess, contour))
+    nothing = jnp.zeros(contour.order.shape, distance.dtype)
+    slopes = None
+    if derivatives:
+        slopes = Slopes(
+            nothing, jnp.zeros((len(law.weights), *nothing.shape), nothing.dtype), nothing
+        )
 
+    State = tuple[Array, Array, Array, Slopes | None]
 
-@log_contour_sum.defjvp
-def _log_contour_sum_jvp(primals: Arguments, tangents: Arguments) -> tuple[Array, Array]:
-    value, gradient = _log_sum_and_gradient(*primals)
-    return value, _dot(gradient, _common(tangents[:3]))
+    def unfinished(state: State) -> Array:
+        chunk, largest, _, _ = state
+        law, excess, contour = constants
+        node = chunk * size
+        bound = envelope_at(law, excess, contour, node.astype(distance.dtype))
+        growth = growth_at(contour, node.astype(distance.dtype), derivatives)
+        seen = (largest * growth > tolerances.seen) | (bound * growth > tolerances.unseen)
+        more = seen & (bound * growth > tolerances.target) & (node < contour.num_nodes)
+        return (chunk == 0) | any_point(more)
+
+    def add_chunk(state: State) -> State:
+        chunk, _, total, slopes = state
+        nodes = nodes_of_chunk(contour, chunk, size)
+        density = integrand(distance, law, excess, contour, nodes)
+        density = lax.optimization_barrier(density)
+        total = total + jnp.sum(density.real, axis=0)
+        end = lax.stop_gradient(density[-2:, 0])
+        largest = jnp.max(jnp.abs(end.real) + jnp.abs(end.imag), axis=0)
+        if slopes is not None:
+            added = _slopes_of_chunk(density, law, component, nodes)
+            slopes = Slopes(*(old + new for old, new in zip(slopes, added, strict=True)))
+        return chunk + 1, largest, total, slopes
+
+    state = (jnp.asarray(0), jnp.zeros_like(distance), nothing, slopes)
+    _, _, total, slopes = lax.while_loop(unfinished, add_chunk, state)
+    # The derivatives of the integrand are those with its unit.
+    unit = log_scale(*lax.stop_gradient((distance, law, contour)))
+    value = unit + jnp.log(total * contour.step / jnp.pi)
+    if slopes is not None:
+        slopes = Slopes(*(part / total for part in slopes))
+    return value, slopes

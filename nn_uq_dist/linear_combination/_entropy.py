@@ -5,7 +5,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from nn_uq_dist.linear_combination._dispatch import log_density
+from nn_uq_dist.linear_combination._evaluate import log_density
 from nn_uq_dist.linear_combination._functions import prepare
 
 _NODES = 256
@@ -47,7 +47,8 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     True
     """
     arguments = prepare("x", 0.0, weights, normal_scale)
-    weights, scale = arguments.weights, arguments.normal_scale
+    weights = jnp.asarray(arguments.weights)
+    scale = None if arguments.normal_scale is None else jnp.asarray(arguments.normal_scale)
     # In units of the standard deviation: errors of the quadrature's mass would otherwise be
     # multiplied by the logarithm of the unit.
     variance = jnp.sum(weights * weights, axis=-1) / 3.0

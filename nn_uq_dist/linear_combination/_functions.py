@@ -6,15 +6,19 @@ broadcast against ``x`` and ``normal_scale``.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.scipy.special import log_ndtr
 from jax.typing import ArrayLike
 
-from nn_uq_dist._checks import as_numeric, float_dtype
-from nn_uq_dist.linear_combination._dispatch import (
+from nn_uq_dist.basics._checks import as_numeric, float_dtype
+from nn_uq_dist.basics._known_values import as_jax, is_local
+from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.linear_combination._evaluate import (
     log_density,
     log_density_and_survival,
     log_survival,
@@ -24,9 +28,19 @@ from nn_uq_dist.linear_combination._quantile import upper_quantile
 
 
 class Arguments(NamedTuple):
-    x: Array
-    weights: Array
-    normal_scale: Array | None
+    """Checked arguments of one floating-point type: NumPy arrays if all are known, else JAX ones.
+
+    Arithmetic with NumPy compiles nothing, whatever the shapes are.
+    """
+
+    x: Any
+    weights: Any
+    normal_scale: Any
+
+    @property
+    def numpy(self) -> Any:
+        """The module whose arrays these are."""
+        return np if isinstance(self.x, np.ndarray) else jnp
 
 
 def prepare(
@@ -36,7 +50,8 @@ def prepare(
     given = {name: x, "weights": weights, "normal_scale": normal_scale}
     parts = [as_numeric(label, part) for label, part in given.items() if part is not None]
     dtype = jnp.promote_types(float_dtype(*parts), jnp.float32)
-    arrays = [jnp.asarray(part, dtype) for part in parts]
+    xp: Any = np if is_local(*parts) else jnp
+    arrays = [xp.asarray(part, dtype) for part in parts]
     x_array, weights_array = arrays[:2]
     scale_array = arrays[2] if len(arrays) > 2 else None
     if weights_array.ndim == 0 or weights_array.shape[-1] == 0:
@@ -56,34 +71,52 @@ def prepare(
         )
         raise ValueError(msg) from error
     if scale_array is not None:
-        scale_array = jnp.where(scale_array >= 0, scale_array, jnp.nan)
+        with np.errstate(invalid="ignore"):
+            scale_array = xp.where(scale_array >= 0, scale_array, xp.asarray(np.nan, dtype))
     return Arguments(x_array, weights_array, scale_array)
 
 
-def _magnitude(x: Array) -> Array:
+def _as_result(values: Any, *given: object) -> Any:
+    """NumPy results become JAX arrays, on the device that an argument was put on."""
+
+    def one(value: Any) -> Any:
+        if namespace(value) is not np:
+            return value
+        for part in given:
+            if isinstance(part, jax.Array) and part.committed:
+                return as_jax(value, part.device)
+        return as_jax(value)
+
+    return jax.tree.map(one, values)
+
+
+def _magnitude(x: Any) -> Any:
+    if namespace(x) is np:
+        return np.abs(x)
     return jnp.where(x < 0, -x, x)
 
 
-def _log_complement(log_tail: Array) -> Array:
-    """``log(1 - exp(log_tail))`` for ``log_tail <= log(1/2)``."""
-    return jnp.log1p(-jnp.exp(log_tail))
+def _at_most_half(x: Any, log_tail: Any) -> Any:
+    """The tail beyond ``|x|``: ``log(1/2)`` at the center, at most that elsewhere.
+
+    Rounding may miss or exceed it. The derivative is passed.
+    """
+    xp = namespace(log_tail)
+    excess = log_tail - math.log(0.5)
+    kept = (excess > 0) | ((x == 0) & xp.isfinite(excess))
+    excess = xp.where(kept, excess, 0.0).astype(log_tail.dtype)
+    return log_tail - (excess if xp is np else lax.stop_gradient(excess))
 
 
-def _at_most_half(log_tail: Array) -> Array:
-    """Clamp to ``log(1/2)``, which rounding may exceed at the center, and pass the derivative."""
-    excess = jnp.maximum(log_tail - math.log(0.5), 0.0)
-    return log_tail - lax.stop_gradient(excess)
+def _log_survival(a: Arguments) -> Any:
+    return _from_upper_half(a.x, log_survival(_magnitude(a.x), a.weights, a.normal_scale))
 
 
-def _log_survival(arguments: Arguments) -> Array:
-    x = arguments.x
-    tail = log_survival(_magnitude(x), arguments.weights, arguments.normal_scale)
-    return _from_upper_half(x, tail)
-
-
-def _from_upper_half(x: Array, log_tail: Array) -> Array:
-    log_tail = _at_most_half(log_tail)
-    return jnp.where(x < 0, _log_complement(log_tail), log_tail)
+def _from_upper_half(x: Any, log_tail: Any) -> Any:
+    log_tail = _at_most_half(x, log_tail)
+    xp = namespace(log_tail)
+    # log(1 - exp(log_tail)) for log_tail <= log(1/2)
+    return xp.where(x < 0, xp.log1p(-xp.exp(log_tail)), log_tail)
 
 
 def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -129,7 +162,8 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     0.5
     """
     a = prepare("x", x, weights, normal_scale)
-    return log_density(_magnitude(a.x), a.weights, a.normal_scale)
+    logs = log_density(_magnitude(a.x), a.weights, a.normal_scale)
+    return _as_result(logs, x, weights, normal_scale)
 
 
 def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -141,7 +175,9 @@ def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     >>> float(linear_combination.pdf(0.25, [0.5]))
     1.0
     """
-    return jnp.exp(logpdf(x, weights, normal_scale))
+    a = prepare("x", x, weights, normal_scale)
+    logs = log_density(_magnitude(a.x), a.weights, a.normal_scale)
+    return _as_result(a.numpy.exp(logs), x, weights, normal_scale)
 
 
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -163,7 +199,8 @@ def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = Non
     >>> round(math.exp(float(value)), 6)
     0.125
     """
-    return _log_survival(prepare("x", x, weights, normal_scale))
+    logs = _log_survival(prepare("x", x, weights, normal_scale))
+    return _as_result(logs, x, weights, normal_scale)
 
 
 def logpdf_and_logsf(
@@ -188,7 +225,7 @@ def logpdf_and_logsf(
     """
     a = prepare("x", x, weights, normal_scale)
     logs, tail = log_density_and_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return logs, _from_upper_half(a.x, tail)
+    return _as_result((logs, _from_upper_half(a.x, tail)), x, weights, normal_scale)
 
 
 def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -201,7 +238,7 @@ def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     -0.693147
     """
     a = prepare("x", x, weights, normal_scale)
-    return _log_survival(a._replace(x=-a.x))
+    return _as_result(_log_survival(a._replace(x=-a.x)), x, weights, normal_scale)
 
 
 def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -213,7 +250,8 @@ def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) 
     >>> float(linear_combination.sf(0.0, [3.0, 0.2, 1.0], 0.5))
     0.5
     """
-    return jnp.exp(logsf(x, weights, normal_scale))
+    a = prepare("x", x, weights, normal_scale)
+    return _as_result(a.numpy.exp(_log_survival(a)), x, weights, normal_scale)
 
 
 def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -225,7 +263,9 @@ def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     >>> float(linear_combination.cdf(-0.5, [1.0]))
     0.25
     """
-    return jnp.exp(logcdf(x, weights, normal_scale))
+    a = prepare("x", x, weights, normal_scale)
+    tail = _log_survival(a._replace(x=-a.x))
+    return _as_result(a.numpy.exp(tail), x, weights, normal_scale)
 
 
 def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -257,15 +297,15 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     -1.0
     """
     a = prepare("q", q, weights, normal_scale)
-    q_array = a.x
+    q_array, xp = a.x, a.numpy
     lower = q_array < 0.5
     inside = (q_array > 0) & (q_array < 1)
-    safe = jnp.where(inside, q_array, 0.25)
-    log_tail = jnp.where(lower, jnp.log(jnp.where(lower, safe, 0.25)), jnp.log1p(-safe))
+    safe = xp.where(inside, q_array, 0.25)
+    log_tail = xp.where(lower, xp.log(xp.where(lower, safe, 0.25)), xp.log1p(-safe))
     valid = (q_array >= 0) & (q_array <= 1)
-    log_tail = jnp.where(inside, log_tail, jnp.where(valid, -jnp.inf, jnp.nan))
+    log_tail = xp.where(inside, log_tail, xp.where(valid, -xp.inf, xp.nan)).astype(q_array.dtype)
     x = upper_quantile(log_tail, a.weights, a.normal_scale)
-    return jnp.where(lower, -x, x)
+    return _as_result(xp.where(lower, -x, x), q, weights, normal_scale)
 
 
 def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -286,11 +326,19 @@ def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | Non
     """
     a = prepare("x", x, weights, normal_scale)
     tail = log_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return _score(a.x, tail)
+    return _as_result(_score(a.x, tail), x, weights, normal_scale)
 
 
-def _score(x: Array, log_tail: Array) -> Array:
-    score = score_from_log_survival(_at_most_half(log_tail))
+def _score(x: Any, log_tail: Any) -> Any:
+    log_tail = _at_most_half(x, log_tail)
+    if namespace(x) is np:
+        from scipy.special import ndtri_exp
+
+        score = -ndtri_exp(log_tail.astype(np.float64)).astype(log_tail.dtype)
+        # The rounding of log(1/2) would show.
+        score = np.where((x == 0) & np.isfinite(score), score.dtype.type(0.0), score)
+        return np.where(x < 0, -score, score)
+    score = score_from_log_survival(log_tail)
     return jnp.where(x < 0, -score, score)
 
 
@@ -315,7 +363,7 @@ def normal_score_and_logpdf(
     """
     a = prepare("x", x, weights, normal_scale)
     logs, tail = log_density_and_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return _score(a.x, tail), logs
+    return _as_result((_score(a.x, tail), logs), x, weights, normal_scale)
 
 
 def from_normal_score(
@@ -331,5 +379,11 @@ def from_normal_score(
     0.9
     """
     a = prepare("z", z, weights, normal_scale)
-    x = upper_quantile(log_ndtr(-_magnitude(a.x)), a.weights, a.normal_scale)
-    return jnp.where(a.x < 0, -x, x)
+    if a.numpy is np:
+        from scipy.special import log_ndtr as log_ndtr_now
+
+        log_tail = log_ndtr_now(-_magnitude(a.x))
+    else:
+        log_tail = log_ndtr(-_magnitude(a.x))
+    x = upper_quantile(log_tail, a.weights, a.normal_scale)
+    return _as_result(a.numpy.where(a.x < 0, -x, x), z, weights, normal_scale)

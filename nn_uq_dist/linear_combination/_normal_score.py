@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import log_ndtr
 
-_ITERATIONS = 7
+_ITERATIONS = 2
 
 
 def log_normal_density(z: Array) -> Array:
@@ -19,13 +19,15 @@ def log_normal_density(z: Array) -> Array:
 def score_from_log_survival(log_survival: Array) -> Array:
     r"""``z >= 0`` with ``log(1 - Phi(z)) = log_survival``, for ``log_survival <= log(1/2)``.
 
-    ``log(1 - Phi)`` is concave, and ``1 - Phi(z) <= exp(-z^2/2)/2`` starts Newton's method on the
-    side from which it converges monotonically.
+    Newton's method from a start that is right to 4.5e-4 everywhere (M. Abramowitz and I. A. Stegun,
+    Handbook of Mathematical Functions (1964), 26.2.23): one step leaves 7e-8, two nothing.
     """
-    start = jnp.sqrt(jnp.maximum(-2.0 * (log_survival + math.log(2.0)), 0.0))
-    finite = jnp.isfinite(start)
-    start = jnp.where(finite, start, 1.0)
+    finite = jnp.isfinite(log_survival)
     target = jnp.where(finite, log_survival, -1.0)
+    t = jnp.sqrt(jnp.maximum(-2.0 * target, 0.0))
+    above = 2.515517 + t * (0.802853 + t * 0.010328)
+    below = 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
+    start = jnp.maximum(t - above / below, 0.0)
 
     def step(_: int, z: Array) -> Array:
         value = log_ndtr(-z)
@@ -45,3 +47,12 @@ def _score_from_log_survival_jvp(
     safe = jnp.where(jnp.isfinite(z), z, 0.0)
     slope = -jnp.exp(log_ndtr(-safe) - log_normal_density(safe))
     return z, slope * tangents[0]
+
+
+def score_from_log_tails(log_lower: Array, log_upper: Array) -> Array:
+    """Normal score from the logs of both tail probabilities, of which the smaller one is used."""
+    below = log_lower < log_upper
+    smaller = jnp.where(below, log_lower, log_upper)
+    excess = jnp.maximum(smaller - math.log(0.5), 0.0)
+    score = score_from_log_survival(smaller - lax.stop_gradient(excess))
+    return jnp.where(below, -score, score)

@@ -13,10 +13,15 @@ class Precision(NamedTuple):
     ----------
     alias_exponent
         Aliases of the trapezoidal rule are at most about ``exp(-alias_exponent)``.
-    target
-        Nodes are added until the envelope of the integrand falls below this.
+    nodes_per_chunk
+        Nodes that are evaluated at a time.
+    target, seen, unseen
+        Nodes are added until the bound on all that follows falls below ``target``; or below
+        ``unseen``, where the integrand at the last two nodes is below ``seen``. The bound is that
+        of a product of sines with all of them one; the integrand itself is smaller by about two to
+        the number of weights.
     acceptable
-        A law whose envelope stays above this at ``max_nodes`` is conditioned on more weights.
+        A law whose bound stays above this at ``max_nodes`` is conditioned on more weights.
     max_nodes, most_nodes
         Longest quadrature on a rung of the ladder of methods that others follow, and on the last.
     table_nodes, table_reach
@@ -29,7 +34,10 @@ class Precision(NamedTuple):
     """
 
     alias_exponent: float
+    nodes_per_chunk: int
     target: float
+    seen: float
+    unseen: float
     acceptable: float
     max_nodes: int
     most_nodes: int
@@ -40,10 +48,9 @@ class Precision(NamedTuple):
 
 
 _PRECISIONS = {
-    "float32": Precision(17.0, 3e-8, 1e-6, 128, 256, 24, 1.25, 0.3, 3e-7),
-    "float64": Precision(31.0, 1e-13, 2e-11, 384, 1024, 40, 2.5, 0.3, 1e-14),
+    "float32": Precision(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 1.25, 0.3, 3e-7),
+    "float64": Precision(31.0, 8, 1e-13, 1e-14, 1e-9, 2e-11, 384, 1024, 40, 2.5, 0.3, 1e-14),
 }
-NODES_PER_CHUNK = 8
 
 
 def precision(dtype: DTypeLike) -> Precision:

@@ -1,20 +1,28 @@
 """Quantiles of the upper tail, solved on the log survival scale."""
 
+import math
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
+from nn_uq_dist.basics._known_values import as_jax
+from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._any_point import any_point
-from nn_uq_dist.linear_combination._dispatch import log_density_and_survival
+from nn_uq_dist.linear_combination._eager import MOST_POINTS, HostArray
+from nn_uq_dist.linear_combination._evaluate import log_density_and_survival
+from nn_uq_dist.linear_combination._law import distance_from_edge
 from nn_uq_dist.linear_combination._normal_score import score_from_log_survival
 from nn_uq_dist.linear_combination._precision import precision
+from nn_uq_dist.linear_combination._saddlepoint_quantile import saddlepoint_quantile
 
-_MAX_ITERATIONS = 100
+_MAX_STEPS = 20
+_MOST_NUMBERS = 2**15
 
 
-@jax.custom_jvp
-@jax.jit
-def upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | None) -> Array:
+def upper_quantile(log_survival: Any, weights: Any, normal_scale: Any) -> Any:
     """``x >= 0`` with ``log P(X > x) = log_survival``, for ``log_survival <= log(1/2)``.
 
     Parameters
@@ -25,87 +33,237 @@ def upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | No
 
     Notes
     -----
-    Newton's method, safeguarded by a bracket. For a bounded law the unknown is the logarithm of the
-    distance ``d`` from the edge: there ``log P`` is nearly linear, ``n log d``, while
-    it is infinitely steep in ``x``. With a normal part it is ``x``, in which ``log P`` is concave.
+    From the saddlepoint approximation at most four steps, mostly two (`iterate_quantile`); NaN
+    where 20 do not suffice. NumPy arrays give NumPy arrays.
     """
+    if namespace(log_survival) is np:
+        return _quantile_now(log_survival, weights, normal_scale)
+    return _upper_quantile(log_survival, weights, normal_scale)
+
+
+@jax.custom_jvp
+@jax.jit
+def _upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | None) -> Array:
     return iterate_quantile(log_survival, weights, normal_scale)[0]
+
+
+class _Search(NamedTuple):
+    """What does not change from step to step; all of the shape of the result.
+
+    Attributes
+    ----------
+    log_survival, target : Array
+        As given; and where there is something to be solved.
+    usable, proper, bounded : Array of bool
+        Points to be solved, laws that have a quantile function, laws without a normal part.
+    width, edge, last : Array
+        Half-width of the support, a bound of the quantile, and the last point inside.
+    small, rate : Array
+        Step that ends the search, and the rate at which the density falls.
+    is_center : Array of bool
+        Levels of one half.
+    """
+
+    log_survival: Any
+    target: Any
+    usable: Any
+    proper: Any
+    bounded: Any
+    width: Any
+    edge: Any
+    last: Any
+    small: Any
+    rate: Any
+    is_center: Any
+
+
+class _State(NamedTuple):
+    """Points, the bracket around each, and which are found."""
+
+    x: Any
+    low: Any
+    high: Any
+    ready: Any
 
 
 def iterate_quantile(
     log_survival: Array, weights: Array, normal_scale: Array | None
 ) -> tuple[Array, Array]:
-    """`upper_quantile` and the number of steps that the slowest point took."""
-    width = jnp.sum(jnp.abs(weights), axis=-1)
-    variance = jnp.sum(weights * weights, axis=-1) / 3.0
-    bounded = jnp.ones(width.shape, bool)
-    if normal_scale is not None:
-        variance = variance + normal_scale * normal_scale
-        bounded = normal_scale == 0
-    shape = jnp.broadcast_shapes(log_survival.shape, variance.shape)
-    target, width, deviation, bounded = (
-        jnp.broadcast_to(part, shape) for part in (log_survival, width, jnp.sqrt(variance), bounded)
-    )
-    tolerance = precision(log_survival.dtype).root_tolerance
-    eps = jnp.finfo(log_survival.dtype).eps
-    usable = jnp.isfinite(target) & (deviation > 0) & jnp.isfinite(width)
-    start = deviation * score_from_log_survival(jnp.where(usable, target, -1.0))
-    start = jnp.where(bounded, jnp.minimum(start, 0.9 * width), start)
-    # The normal tail is the heavier one beyond the bounded part.
-    highest = jnp.where(bounded, width, jnp.inf)
+    """`upper_quantile` and the number of steps that the slowest point took.
 
-    last_inside = width * (1 - eps)
+    Notes
+    -----
+    A step solves for the quantile as if the density went on to decay at the rate that the
+    saddlepoint approximation has found. With exact rates that is right to third order, and with
+    any other between zero and the hazard ``p/P`` to second order, as Newton's method for the
+    probability or for its logarithm, which are the two ends. A bracket guards the steps.
+    """
+    scale = jnp.zeros((), log_survival.dtype) if normal_scale is None else normal_scale
+    search, start = _begin(log_survival, weights, scale)
 
-    State = tuple[Array, Array, Array, Array, Array, Array]
+    def step(state: tuple[Array, _State]) -> tuple[Array, _State]:
+        count, at = state
+        return count + 1, _step(
+            jnp, search, at, *log_density_and_survival(at.x, weights, normal_scale)
+        )
 
-    def step(state: State) -> State:
-        count, x, low, high, last_change, ready = state
-        density, value = log_density_and_survival(x, weights, normal_scale)
-        excess = value - target
-        low = jnp.where(excess > 0, x, low)
-        high = jnp.where(excess < 0, x, high)
-        change = excess * jnp.exp(value - density)
-        gap = width - x
-        bent = x - gap * jnp.expm1(-change / jnp.where(bounded, gap, 1.0))
-        # Nothing can be evaluated at the edge itself; one step of the type inside tells whether
-        # the quantile lies beyond what the type resolves.
-        at_edge = bounded & (bent >= last_inside)
-        bent = jnp.where(at_edge & (x < last_inside), last_inside, jnp.minimum(bent, width))
-        proposal = jnp.where(bounded, bent, x + change)
-        middle = jnp.where(jnp.isinf(high), 2.0 * x + deviation, 0.5 * (low + high))
-        within = (proposal >= low) & (proposal <= high)
-        small = tolerance * jnp.where(bounded, jnp.minimum(deviation, gap) + eps * width, deviation)
-        # Steps that no longer shrink are rounding of the tail function, which grows with the
-        # number of factors.
-        size = jnp.abs(change)
-        rounding = 30 * small + 4 * eps * x + 2 * eps * weights.shape[-1] * deviation
-        stalled = (size <= rounding) & (size >= 0.5 * last_change)
-        stalled = stalled | (proposal == x)
-        settled = (size <= small) | stalled | (at_edge & (x >= last_inside))
-        # Rounding of the function near the root may put a settled proposal outside the bracket.
-        proposal = jnp.where(within | settled, proposal, middle)
-        done = settled | (jnp.isfinite(high) & (high - low <= eps * jnp.maximum(high, deviation)))
-        x = jnp.where(ready, x, proposal)
-        return count + 1, x, low, high, size, done | ready
+    def unfinished(state: tuple[Array, _State]) -> Array:
+        return (state[0] < _MAX_STEPS) & any_point(~state[1].ready)
 
-    def unfinished(state: State) -> Array:
-        return (state[0] < _MAX_ITERATIONS) & any_point(usable & ~state[-1])
-
-    zeros = jnp.zeros(shape, log_survival.dtype)
-    state = (jnp.asarray(0), start, zeros, highest, zeros + jnp.inf, jnp.zeros(shape, bool))
-    count, x, *_ = lax.while_loop(unfinished, step, state)
-    beyond = jnp.where((target == -jnp.inf) & (deviation > 0), highest, jnp.nan)
-    return jnp.where(usable, x, beyond), count
+    count, found = lax.while_loop(unfinished, step, (jnp.asarray(0), start))
+    return _end(jnp, search, found), count
 
 
-@upper_quantile.defjvp
+def _quantile_now(log_survival: HostArray, weights: Any, normal_scale: Any) -> Any:
+    """The same steps in NumPy: the loop needs no program but those of the start and the tails."""
+    scale = np.zeros((), weights.dtype) if normal_scale is None else normal_scale
+    shape = np.broadcast_shapes(log_survival.shape, weights.shape[:-1], scale.shape)
+    if math.prod(shape) > MOST_POINTS:
+        return _in_portions(log_survival, weights, normal_scale, shape)
+    # A start takes some thirty functions of each weight, in NumPy only where these are few.
+    is_small = math.prod(shape) * weights.shape[-1] <= _MOST_NUMBERS
+    with np.errstate(all="ignore"):
+        begun = (_begin if is_small else _begin_program)(log_survival, weights, scale)
+    search, state = jax.tree.map(np.asarray, begun)
+    with np.errstate(all="ignore"):
+        for _ in range(_MAX_STEPS):
+            if state.ready.all():
+                break
+            state = _step(
+                np, search, state, *log_density_and_survival(state.x, weights, normal_scale)
+            )
+        return _end(np, search, state)
+
+
+def _in_portions(
+    log_survival: HostArray, weights: Any, normal_scale: Any, shape: tuple[int, ...]
+) -> Any:
+    """Many points: a part of the first axis at a time, so that hard laws slow their own part."""
+    rows = MOST_POINTS // max(math.prod(shape[1:]), 1)
+    if rows == 0:
+        result = _upper_quantile(*map(_on_device, (log_survival, weights, normal_scale)))
+        return np.asarray(result)
+
+    def part(array: Any, start: int, rank: int) -> Any:
+        if array is None or array.ndim < rank or array.shape[0] == 1:
+            return array
+        return array[start : start + rows]
+
+    rank = len(shape)
+    parts = [
+        _quantile_now(
+            part(log_survival, start, rank),
+            part(weights, start, rank + 1),
+            part(normal_scale, start, rank),
+        )
+        for start in range(0, shape[0], rows)
+    ]
+    return np.concatenate([np.broadcast_to(p, (*p.shape[:1], *shape[1:])) for p in parts])
+
+
+def _on_device(array: Any) -> Any:
+    return None if array is None else as_jax(array)
+
+
+def _begin(log_survival: Any, weights: Any, normal_scale: Any) -> tuple[_Search, _State]:
+    """The saddlepoint approximation, and what bounds the quantile."""
+    xp = namespace(log_survival)
+    eps = float(jnp.finfo(log_survival.dtype).eps)
+    width, scale = xp.broadcast_arrays(_width(weights), normal_scale)
+    proper = (width + scale > 0) & xp.isfinite(width + scale)
+    usable = xp.isfinite(log_survival) & proper
+    target = xp.where(usable, log_survival, -1.0).astype(log_survival.dtype)
+    score = _score_now(target) if xp is np else score_from_log_survival(target)
+    approximate = saddlepoint_quantile(score, weights, scale)
+    bounded = scale == 0
+    # P(X > width + s z) <= P(s N > s z)
+    edge = width + scale * score
+    # Nothing can be evaluated at the edge of the support itself. One step of the type inside tells
+    # whether the quantile lies beyond what the type resolves.
+    last = xp.where(bounded, width * (1 - eps), edge)
+    # What an accepted step still lacks is about its square over the deviation.
+    small = approximate.deviation * precision(log_survival.dtype).root_tolerance ** 0.5
+    start = xp.clip(approximate.x, 0.0, last)
+    # Where a normal part is finer than the type, the next number may already be too far out.
+    resolved = bounded | (approximate.deviation > eps * start)
+    constants = (log_survival, target, usable, proper, bounded, width, edge, last, small)
+    search = _Search(*xp.broadcast_arrays(*constants, approximate.rate, score == 0))
+    state = _State(start, xp.zeros_like(start), search.last, ~(usable & resolved))
+    return search, state
+
+
+def _width(weights: Any) -> Any:
+    """Half-width of the support, as exact as distances from it.
+
+    Rounding must not put the last point inside beyond the edge.
+    """
+    if namespace(weights) is np:
+        return np.abs(weights).sum(axis=-1, dtype=np.longdouble).astype(weights.dtype)
+    sizes = jnp.moveaxis(jnp.abs(weights), -1, 0)
+    return distance_from_edge(jnp.zeros(sizes.shape[1:], sizes.dtype), sizes)
+
+
+def _score_now(log_survival: HostArray) -> HostArray:
+    from scipy.special import ndtri_exp
+
+    # No tail probability exceeds one half but by rounding.
+    score = np.maximum(-ndtri_exp(log_survival.astype(np.float64)), 0.0)
+    return score.astype(log_survival.dtype)
+
+
+_begin_program = jax.jit(_begin)
+
+
+def _step(xp: Any, search: _Search, state: _State, log_density: Any, log_survival: Any) -> _State:
+    """The next points from density and survival at the present ones; ``xp`` is NumPy or JAX's."""
+    x, low, high, ready = state
+    eps = float(jnp.finfo(x.dtype).eps)
+    excess = log_survival - search.target
+    low = xp.where(excess > 0, x, low)
+    high = xp.where(excess < 0, x, high)
+    log_hazard = log_density - log_survival
+    change = _step_in_exponential_tail(xp, excess, log_hazard, search.rate)
+    proposal = x + change
+    done = xp.abs(change) <= xp.maximum(search.small, 4 * eps * x)
+    done = done | (search.bounded & (x >= search.last) & (excess > 0))
+    within = (proposal > low) & (proposal < high)
+    # Rounding of the function near the root may put a last step outside the bracket.
+    inside = xp.clip(proposal, 0.0, search.edge)
+    proposal = xp.where(within | done, inside, 0.5 * (low + high))
+    return _State(xp.where(ready, x, proposal), low, high, done | ready)
+
+
+def _step_in_exponential_tail(xp: Any, excess: Any, log_hazard: Any, rate: Any) -> Any:
+    """How much farther out the log survival is less by ``excess``.
+
+    ``P(x + d) = P(x) - p(x) (1 - exp(-rate d))/rate`` where the density decays with this rate. As
+    the densities of these laws are log-concave, the true rate is at most the hazard ``p/P``.
+    """
+    hazard = xp.exp(log_hazard)
+    rate = xp.clip(rate, 1e-6 * hazard, hazard)
+    # Newton's step for the logarithm where exponentials would overflow.
+    moderate = xp.clip(excess, -10.0, 10.0)
+    step = -xp.log1p(rate / hazard * xp.expm1(-moderate)) / rate
+    return step + (excess - moderate) / hazard
+
+
+def _end(xp: Any, search: _Search, state: _State) -> Any:
+    """Zero at the center, the edge where nothing is left beyond, NaN where nothing was found."""
+    x = xp.where(search.is_center, 0.0, state.x).astype(state.x.dtype)
+    x = xp.where(search.usable & state.ready, x, xp.nan)
+    beyond = (search.log_survival == -xp.inf) & search.proper
+    end = xp.where(search.bounded, search.width, xp.inf)
+    return xp.where(beyond, end, x).astype(state.x.dtype)
+
+
+@_upper_quantile.defjvp
 def _upper_quantile_jvp(
     primals: tuple[Array, Array, Array | None], tangents: tuple[Array, Array, Array | None]
 ) -> tuple[Array, Array]:
     # Implicit function theorem: log P(X > x(l, w, s); w, s) = l.
     log_survival, weights, normal_scale = primals
     log_survival_dot, weights_dot, scale_dot = tangents
-    x = upper_quantile(log_survival, weights, normal_scale)
+    x = _upper_quantile(log_survival, weights, normal_scale)
     safe = jnp.where(jnp.isfinite(x), x, 0.0)
     if normal_scale is None:
         (density, value), (_, moved) = jax.jvp(

@@ -9,24 +9,21 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from nn_uq_dist.linear_combination._any_point import any_point
+from nn_uq_dist.linear_combination._law import Law
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._uniform_component import distance_and_variance
 
 _MAX_ITERATIONS = 60
 
 
-def tilted_moments(
-    order: Array, weights: Array, normal_variance: Array, tilt: Array
-) -> tuple[Array, Array]:
+def tilted_moments(order: Array, law: Law, tilt: Array) -> tuple[Array, Array]:
     """Distance from the edge and variance of the tilted law, the pole ``z^-order`` included.
 
     Parameters
     ----------
     order : Array, shape (B,)
         Order of the pole at zero, in floating point.
-    weights : Array, shape (n, B)
-        Non-negative weights.
-    normal_variance : Array, shape (B,)
+    law : Law
     tilt : Array, shape (B,)
 
     Returns
@@ -34,11 +31,11 @@ def tilted_moments(
     tuple of Array, shape (B,)
         ``W - K'(t) + order/t`` and ``K''(t) + order/t^2``.
     """
-    distance = order / tilt - normal_variance * tilt
-    variance = order / (tilt * tilt) + normal_variance
-    if weights.shape[0]:
+    distance = order / tilt - law.normal_variance * tilt
+    variance = order / (tilt * tilt) + law.normal_variance
+    if law.weights.shape[0]:
         # One complex sum instead of two real ones: XLA would evaluate the terms twice.
-        total = jnp.sum(lax.complex(*distance_and_variance(weights, tilt)), axis=0)
+        total = jnp.sum(lax.complex(*distance_and_variance(law.weights, tilt)), axis=0)
         distance, variance = distance + total.real, variance + total.imag
     # Rounding may leave the variance of an almost degenerate law negative.
     return distance, jnp.maximum(variance, 1e-6 * variance_floor(order, tilt))
@@ -68,12 +65,7 @@ def _initial_tilt(
 
 
 def solve_tilt(
-    order: Array,
-    y: Array,
-    distance: Array,
-    weights: Array,
-    normal_variance: Array,
-    active: Array,
+    order: Array, y: Array, distance: Array, law: Law, active: Array
 ) -> tuple[Array, Array]:
     """Tilt for each point, near the saddlepoint, and the variance of the tilted law there.
 
@@ -83,8 +75,7 @@ def solve_tilt(
         Order of the pole at zero: 0 for the density, 1 for the survival function, ...
     y, distance : Array, shape (B,)
         Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
-    weights : Array, shape (n, B)
-    normal_variance : Array, shape (B,)
+    law : Law
     active : Array of bool, shape (B,)
         Points that count for the termination of the iteration.
 
@@ -96,8 +87,8 @@ def solve_tilt(
     """
     tolerance = precision(y.dtype).tilt_tolerance
     order = order.astype(y.dtype)
-    width = jnp.sum(weights, axis=0)
-    variance = jnp.sum(weights * weights, axis=0) / 3.0 + normal_variance
+    width, normal_variance = law.width, law.normal_variance
+    variance = jnp.sum(law.weights * law.weights, axis=0) / 3.0 + normal_variance
     # The tilt stays off zero, where the pole is and where coth(w t) is infinite.
     lowest = 0.5 * jnp.sqrt(1.0 / variance)
     start = jnp.maximum(_initial_tilt(order, y, distance, width, variance, normal_variance), lowest)
@@ -106,7 +97,7 @@ def solve_tilt(
         state: tuple[Array, Array, Array, Array, Array, Array],
     ) -> tuple[Array, Array, Array, Array, Array, Array]:
         count, tilt, _, left, right, _ = state
-        at_tilt, spread = tilted_moments(order, weights, normal_variance, tilt)
+        at_tilt, spread = tilted_moments(order, law, tilt)
         excess = at_tilt - distance
         left = jnp.where(excess >= 0, tilt, left)
         right = jnp.where(excess < 0, tilt, right)

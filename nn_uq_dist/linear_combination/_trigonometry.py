@@ -45,14 +45,37 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 def sine_and_cosine(angle: Array) -> tuple[Array, Array]:
     """Sine and cosine of moderate angles (up to about 1e5), in one vectorizable expression."""
-    name = angle.dtype.name
+    turns, reduced, square = _reduced(angle)
+    sine = reduced + reduced * square * _polynomial(_SINE[angle.dtype.name], square)
+    cosine = 1.0 - 0.5 * square + square * square * _polynomial(_COSINE[angle.dtype.name], square)
+    return _turned(turns, sine, cosine)
+
+
+def sine_cosine_and_deficits(angle: Array, inverse: Array) -> tuple[Array, Array, Array, Array]:
+    """Sine, cosine, ``(1 - sin(v)/v)/v`` and ``(1 - cos v)/v``, exact for small ``v >= 0``.
+
+    ``inverse`` is ``1/v``, which callers have without a division at each node.
+    """
+    turns, reduced, square = _reduced(angle)
+    bend = _polynomial(_SINE[angle.dtype.name], square)
+    fall = 0.5 - square * _polynomial(_COSINE[angle.dtype.name], square)
+    sine, cosine = _turned(turns, reduced + reduced * square * bend, 1.0 - square * fall)
+    small = turns == 0
+    of_sine = jnp.where(small, -reduced * bend, (1.0 - sine * inverse) * inverse)
+    of_cosine = jnp.where(small, reduced * fall, (1.0 - cosine) * inverse)
+    return sine, cosine, of_sine, of_cosine
+
+
+def _reduced(angle: Array) -> tuple[Array, Array, Array]:
+    """Number of quarter turns, what is left of the angle, and its square."""
     turns = jnp.round(angle * (2.0 / math.pi))
     reduced = angle
-    for part in _HALF_PI[name]:
+    for part in _HALF_PI[angle.dtype.name]:
         reduced = reduced - turns * part
-    square = reduced * reduced
-    sine = reduced + reduced * square * _polynomial(_SINE[name], square)
-    cosine = 1.0 - 0.5 * square + square * square * _polynomial(_COSINE[name], square)
+    return turns, reduced, reduced * reduced
+
+
+def _turned(turns: Array, sine: Array, cosine: Array) -> tuple[Array, Array]:
     quadrant = turns.astype(jnp.int32)
     odd = (quadrant & 1) == 1
     new_sine = jnp.where(odd, cosine, sine)

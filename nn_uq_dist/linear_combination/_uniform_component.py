@@ -5,19 +5,22 @@ function that remains when the edge of the support is split off,
 
 .. math:: \log\frac{\sinh(wz)}{wz} = wz + \log\frac{1 - e^{-2wz}}{2wz},
 
-its first two derivatives, its factor of the tilted characteristic function, and the Langevin
-function ``L(x) = coth x - 1/x`` that derivatives with respect to a weight need. The split is
-what keeps relative accuracy near the edge: ``K(t) - t x = t (W - |x|) + ...`` has no
+its first two derivatives, a bound on its factor of the tilted characteristic function, and the
+Langevin function ``L(x) = coth x - 1/x`` that derivatives with respect to a weight need. The split
+is what keeps relative accuracy near the edge: ``K(t) - t x = t (W - |x|) + ...`` has no
 cancellation between ``t W`` and ``t x``.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
-from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
+from nn_uq_dist.linear_combination._trigonometry import sine_cosine_and_deficits
 
-# Taylor coefficients of L(x)/x in powers of x^2: 2^(2k) B_2k / (2k)!.
-_LANGEVIN_SERIES = (
+# Taylor coefficients of L(x)/x in powers of x^2: 2^(2k) B_2k / (2k)!, of alternating sign, which
+# tend to 2/pi^(2k).
+LANGEVIN_SERIES = (
     1 / 3,
     -1 / 45,
     2 / 945,
@@ -26,6 +29,10 @@ _LANGEVIN_SERIES = (
     -1382 / 638512875,
     4 / 18243225,
     -3617 / 162820783125,
+    87734 / 38979295480125,
+    -349222 / 1531329465290625,
+    310732 / 13447856940643125,
+    -472728182 / 201919571963756521875,
 )
 
 
@@ -39,7 +46,7 @@ def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
     square = at * at
     series = jnp.zeros_like(square)
     for k in reversed(range(6)):
-        series = series * square + _LANGEVIN_SERIES[k] / (2 * k + 2)
+        series = series * square + LANGEVIN_SERIES[k] / (2 * k + 2)
     double = 2.0 * jnp.where(small, 1.0, product)
     return jnp.where(small, series * square - at, jnp.log(-jnp.expm1(-double) / double))
 
@@ -61,52 +68,84 @@ def excess_coth(weights: Array, tilt: Array) -> Array:
     return 2.0 / jnp.expm1(2.0 * weights * tilt)
 
 
-def squared_envelope(weights: Array, tilt: Array, frequency: Array) -> Array:
-    """Bound on the squared modulus of the factor at this and all larger frequencies."""
-    excess = excess_coth(weights, tilt)
-    angle = jnp.minimum(weights * frequency, 1.0)
-    # |cos + i coth(wt) sin|^2 = 1 + (coth^2 - 1) sin^2, with sin^2 replaced by its bound
-    numerator = 1.0 + excess * (excess + 2.0) * angle * angle
-    ratio = frequency / tilt
-    return jnp.minimum(numerator / (1.0 + ratio * ratio), 1.0)
+def squared_envelope(weights: Array, excess: Array, tilt: Array, frequency: Array) -> Array:
+    """Largest squared modulus of the factor at this and all larger frequencies.
 
-
-def weight_slope(weight: Array, tilt: Array, z: Array, square: Array) -> tuple[Array, Array]:
-    r"""Derivative ``z L(w z)`` of the cumulant generating function in the weight, and the next one.
-
-    With ``x = w z = u + i v``, ``L(x) = coth x - 1/x``: the first is ``z coth x - 1/w``, the second
-    ``1/w^2 - z^2/sinh^2 x``, and
-
-    .. math:: \coth x = \frac{\coth u - i q \sin v \cos v}{1 + q \sin^2 v},
-              \qquad q = \coth^2 u - 1,
-
-    where all that depends on ``u`` is the same at every node. For small ``x`` both are differences
-    of large numbers, and a series of ``L(x)/x`` takes their place.
-
-    Parameters
-    ----------
-    weight, tilt : Array, shape (B,)
-    z, square : Array, shape (J, B)
-        Nodes ``t + i a`` and their squares, complex.
-
-    Notes
-    -----
-    In real arithmetic but for products: a complex division would not vectorize.
+    ``|cos v + i coth u sin v|^2 = 1 + (coth^2 u - 1) sin^2 v`` over ``1 + (v/u)^2`` decreases for
+    ``v`` in (0, pi), as ``v cos v <= sin v`` there. Hence the bound of ``sin^2`` by its Taylor
+    series up to where that is one, and by one beyond.
     """
-    excess = excess_coth(weight, tilt)
-    steep = excess * (excess + 2.0)
-    sine, cosine = sine_and_cosine(weight * z.imag)
-    turned = steep * sine
-    inverse = 1.0 / (1.0 + turned * sine)
-    coth = lax.complex((1.0 + excess) * inverse, -turned * cosine * inverse)
-    # Above the bound `coth x - 1/x` loses less than two digits, below it the series is exact.
-    terms, bound = (4, 0.15) if weight.dtype == jnp.float32 else (8, 0.06)
-    scale = weight * weight
-    small = scale * (z.real * z.real + z.imag * z.imag) < bound
-    argument = scale * square
-    series = jnp.full_like(argument, _LANGEVIN_SERIES[terms - 1])
-    for coefficient in _LANGEVIN_SERIES[terms - 2 :: -1]:
-        series = series * argument + coefficient
-    first = jnp.where(small, weight * square * series, z * coth - 1.0 / weight)
-    near = square * (1.0 - argument * series * series - 2.0 * series)
-    return first, jnp.where(small, near, square * (1.0 - coth * coth) + 1.0 / scale)
+    square = (weights * frequency) ** 2
+    sine = jnp.minimum(square * (1.0 + square * (square * (2.0 / 45.0) - 1.0 / 3.0)), 1.0)
+    ratio = frequency / tilt
+    bound = (1.0 + excess * (excess + 2.0) * sine) / (1.0 + ratio * ratio)
+    return jnp.minimum(bound, 1.0)
+
+
+class TiltedComponent(NamedTuple):
+    """What `langevin` needs of each component at the tilt, with ``u = w t``; shape (n, B).
+
+    Attributes
+    ----------
+    inverse : Array
+        ``1/u``.
+    langevin : Array
+        ``coth u - 1/u``.
+    curvature : Array
+        ``1/sinh^2 u - 1/u^2``.
+    """
+
+    inverse: Array
+    langevin: Array
+    curvature: Array
+
+
+def tilted_component(weights: Array, tilt: Array, excess: Array) -> TiltedComponent:
+    """The constants of each component; ``excess`` is ``coth u - 1``."""
+    u = weights * tilt
+    inverse = 1.0 / u
+    small = u < 0.6
+    square = jnp.where(small, u * u, 0.0)
+    first, second = jnp.zeros_like(u), jnp.zeros_like(u)
+    for k in reversed(range(len(LANGEVIN_SERIES))):
+        first = first * square + LANGEVIN_SERIES[k]
+        second = second * square - (2 * k + 1) * LANGEVIN_SERIES[k]
+    langevin = jnp.where(small, u * first, 1.0 + excess - inverse)
+    curvature = jnp.where(small, second, excess * (excess + 2.0) - inverse * inverse)
+    return TiltedComponent(inverse, langevin, curvature)
+
+
+def langevin(
+    weight: Array, component: TiltedComponent, frequency: Array, ratio: Array
+) -> tuple[Array, Array]:
+    r"""Real and imaginary part of ``L(u + i v) = coth(u + i v) - 1/(u + i v)``, ``v = w a``.
+
+    With ``r = v/u``, which is ``a/t`` for every component, ``l = L(u)``,
+    ``k = 1/sinh^2 u - 1/u^2`` and ``s, c`` sine and cosine of ``v``,
+
+    .. math::
+        \delta = k s^2 + r^2 (s^2/v^2 - 1), \qquad D = 1 + r^2 + \delta, \\
+        \operatorname{Re} L = \frac{1}{D}\Bigl(l - \frac{\delta/u}{1 + r^2}\Bigr), \qquad
+        \operatorname{Im} L = \frac{1}{D}\Bigl(r^2 \frac{v - s c}{v^2} - k s c
+            + \frac{r\,\delta/u}{1 + r^2}\Bigr).
+
+    Each difference is a polynomial where it would cancel, so that no digit is lost at small
+    arguments, where ``coth x`` and ``1/x`` are nearly equal. In real arithmetic: a complex
+    division would not vectorize.
+    """
+    angle = weight * frequency
+    # 1/v = (1/u)/r, with one division for each node and not for each weight.
+    inverse = component.inverse * (1.0 / ratio)
+    sine, cosine, of_sine, of_cosine = sine_cosine_and_deficits(angle, inverse)
+    square = ratio * ratio
+    whole = 1.0 + square
+    # s^2/v^2 - 1 = -(1 - s/v)(1 + s/v), with 1 - s/v = v of_sine
+    flat = 1.0 - angle * of_sine
+    delta = component.curvature * sine * sine - square * (angle * of_sine) * (1.0 + flat)
+    inverse = 1.0 / (whole + delta)
+    shift = delta * component.inverse / whole
+    real = inverse * (component.langevin - shift)
+    # (v - s c)/v^2 = ((1 - c) + c (1 - s/v))/v
+    bend = square * (of_cosine + cosine * of_sine)
+    imaginary = inverse * (bend - component.curvature * sine * cosine + ratio * shift)
+    return real, imaginary

@@ -7,29 +7,23 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import (
+from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.plots.parts._arguments import Options, Visuals, choose_outputs
+from nn_uq_dist.plots.parts._backends import figure_options
+from nn_uq_dist.plots.parts._figure import Figure
+from nn_uq_dist.plots.parts._from_diagnostics import (
     MINIMUM_DRAWS,
     as_draws,
-    finite_draws,
+    complete_rows,
     require_extra,
+    sample_correlation,
+    unbatched,
 )
-from nn_uq_dist.diagnostics._joint_statistics import sample_correlation
-from nn_uq_dist.diagnostics._sensitivity import unbatched
-from nn_uq_dist.plots._arguments import (
-    Options,
-    Visuals,
-    as_law,
-    as_visuals,
-    choose_outputs,
-    law_name,
-)
-from nn_uq_dist.plots._backends import as_backend, figure_options
-from nn_uq_dist.plots._heat_map import add_colorbar, draw_image, label_cells, print_values
+from nn_uq_dist.plots.parts._heat_map import add_colorbar, draw_image, label_cells, print_values
+from nn_uq_dist.plots.parts._joint_argument import Law, check_law, drawn_law
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
-
-    from nn_uq_dist._linearization import Linearization
 
 Array = NDArray[np.float64]
 
@@ -50,10 +44,10 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_correlation(
-    linearization: "Linearization",
+    linearization: Linearization,
     draws: ArrayLike,
     *,
-    law: Literal["linear", "copula"] = "linear",
+    law: Law = "linear",
     correlation: Literal["nataf", "linear"] = "nataf",
     min_eigenvalue: ArrayLike | None = 1e-4,
     outputs: Sequence[int | str] | None = None,
@@ -78,7 +72,8 @@ def plot_correlation(
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``.
     law
         ``"linear"`` for the exact correlation of the linear model, ``"copula"`` for that of the
-        outputs under `Linearization.joint`, which differs where that was repaired.
+        outputs under `Linearization.joint`, which differs where that was repaired, or any
+        `nn_uq_dist.laws.JointLaw` of the `N_y` outputs; the title has its `kind`.
     correlation, min_eigenvalue
         Of the copula, as in `Linearization.joint`.
     outputs
@@ -137,51 +132,44 @@ def plot_correlation(
         raise ValueError(
             f"outputs must name at least 2 outputs, got {len(shown)}; one has no correlation"
         )
-    as_law(law)
+    check_law(law, num_outputs)
     values = as_draws(draws, num_outputs)[:, shown]
-    backend = as_backend(backend, plot_collection, "plots.plot_correlation")
-    if backend not in {"matplotlib", "none"}:
+    figure = Figure(
+        "plot_correlation", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
+    if figure.backend not in {"matplotlib", "none"}:
         raise ValueError(
-            f"backend must be 'matplotlib' or 'none' for heat maps, got {backend!r}; "
+            f"backend must be 'matplotlib' or 'none' for heat maps, got {figure.backend!r}; "
             "ArviZ has no heat maps for others"
         )
-    options = as_visuals(visuals, VISUALS, backend)
 
     found, error = _from_draws(values, names)
-    if law == "linear":
-        analytic = np.asarray(linearization.correlation, np.float64)
-    else:
-        joint = linearization.joint(None, correlation, min_eigenvalue)
-        covariance = np.asarray(joint.covariance_matrix, np.float64)
-        sd = np.sqrt(np.diag(covariance))
-        analytic = covariance / np.outer(sd, sd)
-    analytic = analytic[np.ix_(shown, shown)]
+    drawn = drawn_law(law, linearization, shown, names, correlation, min_eigenvalue)
+    analytic = drawn.correlation()
     difference = analytic - found
 
     xarray = require_extra("xarray", "a figure")
+    dims = ("panel", "output", "other_output")
     data = xarray.Dataset(
-        {
-            "correlation": (
-                ("panel", "output", "other_output"),
-                np.stack([found, analytic, difference]),
-            )
-        },
+        {"correlation": (dims, np.stack([found, analytic, difference]))},
         {"panel": list(PANELS), "output": names, "other_output": names},
     )
-    if plot_collection is None:
-        figure = figure_options(backend, FIGURE_INCHES, pc_kwargs)
-        pc_kwargs.setdefault("cols", ["panel"])
-        plots = require_extra("arviz_plots", "plots.plot_correlation")
-        plot_collection = plots.PlotCollection.wrap(
-            data, backend=backend, figure_kwargs=figure, **pc_kwargs
-        )
-    _draw(plot_collection, data, options, _titles(law, difference, error))
-    return plot_collection
+    figure.new_collection(lambda backend, kwargs: _new_panels(data, backend, kwargs))
+    _draw(figure.collection, data, figure.options, _titles(drawn.kind, difference, error))
+    return figure.collection
+
+
+def _new_panels(data: Any, backend: str, pc_kwargs: dict[str, Any]) -> Any:
+    figure = figure_options(backend, FIGURE_INCHES, pc_kwargs)
+    pc_kwargs.setdefault("cols", ["panel"])
+    plots = require_extra("arviz_plots", "plots.plot_correlation")
+    return plots.PlotCollection.wrap(data, backend=backend, figure_kwargs=figure, **pc_kwargs)
 
 
 def _from_draws(values: NDArray[Any], names: Sequence[str]) -> tuple[Array, Array]:
-    finite_draws(values, names)  # warns
-    complete = values[np.isfinite(values).all(axis=1)]
+    # One layout in memory, as rounding errors of sums depend on it.
+    complete = np.ascontiguousarray(complete_rows(values, names))
     if len(complete) < MINIMUM_DRAWS:
         raise ValueError(
             f"draws must hold at least {MINIMUM_DRAWS} rows that are finite in all shown outputs, "
@@ -190,13 +178,13 @@ def _from_draws(values: NDArray[Any], names: Sequence[str]) -> tuple[Array, Arra
     return sample_correlation(complete)
 
 
-def _titles(law: str, difference: Array, error: Array) -> dict[str, str]:
+def _titles(kind: str, difference: Array, error: Array) -> dict[str, str]:
     largest, chance = (
         float(np.max(np.abs(x), where=~np.isnan(x), initial=0.0)) for x in (difference, error)
     )
     return {
         "Monte Carlo": "Monte Carlo",
-        "analytic": f"analytic, {law_name(law)}",
+        "analytic": f"analytic, {kind}",
         "difference": "analytic - Monte Carlo",
         "note": f"largest {largest:.2g}, standard error {chance:.1g}",
     }

@@ -8,23 +8,20 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist._checks import as_key, positive_int
-from nn_uq_dist._linearize import check_network
-from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, finite_draws
-from nn_uq_dist.diagnostics._sensitivity import unbatched
-from nn_uq_dist.plots._arguments import Visuals, as_visuals, choose_outputs, require_enough
-from nn_uq_dist.plots._backends import as_backend, in_front
-from nn_uq_dist.plots._frame import Frame, finish, frame_visuals, write
-from nn_uq_dist.plots._legend import Entries, add_legend, area_entry, line_entry
-from nn_uq_dist.plots._output_curves import histograms
-from nn_uq_dist.plots._palette import DASHED, DOTTED, LIGHT_GRAY, SKY, VERMILION
-from nn_uq_dist.plots._panels import outer_panels, output_panels, panel_data
-from nn_uq_dist.plots._shapes import area, upright, vertical_lines
+from nn_uq_dist.basics._checks import as_key, positive_int
+from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.linearization._linearize import check_network
+from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
+from nn_uq_dist.plots.parts._figure import HISTOGRAM, Figure
+from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
+from nn_uq_dist.plots.parts._from_diagnostics import MINIMUM_DRAWS, finite_draws, unbatched
+from nn_uq_dist.plots.parts._output_curves import histograms
+from nn_uq_dist.plots.parts._outputs import require_enough
+from nn_uq_dist.plots.parts._palette import DASHED, DOTTED, LIGHT_GRAY, SKY, VERMILION
+from nn_uq_dist.plots.parts._shapes import upright, vertical_lines
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
-
-    from nn_uq_dist._linearization import Linearization
 
 Array = NDArray[np.float64]
 
@@ -45,7 +42,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 def plot_errors(
     net: Callable[[jax.Array], jax.Array],
-    linearization: "Linearization",
+    linearization: Linearization,
     key: jax.Array,
     *,
     num_draws: int = 10_000,
@@ -124,53 +121,33 @@ def plot_errors(
     if count < MINIMUM_DRAWS:
         raise ValueError(f"num_draws must be at least {MINIMUM_DRAWS}, got {count}")
     bins = positive_int("num_bins", num_bins)
-    backend = as_backend(backend, plot_collection, "plots.plot_errors")
-    options = as_visuals(visuals, VISUALS, backend)
-    from arviz_plots import visuals as draw
+    figure = Figure(
+        "plot_errors", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
 
     errors = linearization_errors(net, linearization, key, count)[:, shown] / sd[shown]
     columns = finite_draws(errors, names)
-    require_enough([column.size for column in columns], names)
+    counts = [column.size for column in columns]
+    require_enough(counts, names)
     low, high = _ranges(columns)
-    bars = histograms(columns, [column.size for column in columns], low, high, bins)
+    bars = histograms(columns, counts, low, high, bins)
     central = np.array([np.quantile(column, CENTRAL) for column in columns])
     mean = np.array([column.mean() for column in columns])
-    top = HEADROOM * bars[:, 0].max(axis=1)
+    height = bars[:, 0].max(axis=1)
     # The zero is always in sight: an error may be all of one sign.
     margin = 0.04 * (high - low)
-    frame = Frame(np.minimum(low, 0) - margin, np.maximum(high, 0) + margin, 0 * top, top)
+    left, right = np.minimum(low, 0) - margin, np.maximum(high, 0) + margin
+    frame = Frame(left, right, 0 * height, HEADROOM * height)
 
-    data = panel_data(bars, ["histogram", "left_edges", "right_edges"], names)
-    is_own = plot_collection is None
-    figure = output_panels(data, plot_collection, backend, pc_kwargs)
-    legend: Entries = {}
-    if (style := options["range"]) is not None:
-        sides = upright(central[:, 0], central[:, 1], top / HEADROOM)
-        rows = panel_data(sides, ["x", "y_bottom", "y_top"], names)
-        figure.map(area, "range", data=rows, **style)
-        legend["central 99%"] = area_entry(style)
-    if (style := options["histogram"]) is not None:
-        figure.map(draw.hist, "histogram", data=data, **in_front(backend, 1) | style)
-        legend["network - linear model"] = area_entry(style)
-    for name, at, entry in (("zero", 0 * mean, "no error"), ("mean", mean, "mean")):
-        if (style := options[name]) is not None:
-            rows = panel_data(vertical_lines(at, top / HEADROOM), ["x", "y"], names)
-            figure.map(draw.line_xy, name, data=rows, **in_front(backend, 2) | style)
-            legend[entry] = line_entry(style)
-    if (style := options["text"]) is not None:
-        texts = [_text(column, ends) for column, ends in zip(columns, central, strict=True)]
-        write(figure, "text", names, frame, texts, style)
-    finish(
-        figure,
-        options,
-        names,
-        frame,
-        labels=(xlabel, None),
-        outer=outer_panels(figure, is_own),
-        removed={"axis": "y"},
-    )
-    add_legend(figure, legend, options["legend"])
-    return figure
+    figure.one_panel_per_output(bars, HISTOGRAM, names)
+    figure.area("range", upright(central.T, height), "central 99%")
+    figure.bars("histogram", bars, "network - linear model")
+    figure.line("zero", vertical_lines(0 * mean, height), "no error", layer=2)
+    figure.line("mean", vertical_lines(mean, height), "mean", layer=2)
+    texts = [_text(column, ends) for column, ends in zip(columns, central, strict=True)]
+    figure.texts("text", frame, texts)
+    return figure.finish(frame, xlabel=xlabel, removed={"axis": "y"})
 
 
 def _checked_sd(net: Callable[[jax.Array], jax.Array], linearization: Any) -> Array:

@@ -8,17 +8,16 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist._checks import as_key, positive_int
-from nn_uq_dist._input_law import InputLaw
-from nn_uq_dist.diagnostics._arguments import as_input_names, require_extra
-from nn_uq_dist.plots._arguments import Visuals, as_visuals
-from nn_uq_dist.plots._backends import as_backend
-from nn_uq_dist.plots._frame import Frame, finish, frame_visuals
-from nn_uq_dist.plots._legend import Entries, add_legend, area_entry, line_entry
-from nn_uq_dist.plots._palette import BLUE, GRAY, SKY
-from nn_uq_dist.plots._panels import panel_data, single_panel
-from nn_uq_dist.plots._positions import as_positions, position_ticks
-from nn_uq_dist.plots._shapes import area
+from nn_uq_dist.basics._checks import as_key, positive_int
+from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.plots.parts._arguments import Visuals
+from nn_uq_dist.plots.parts._figure import LINE, Figure
+from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
+from nn_uq_dist.plots.parts._from_diagnostics import as_input_names, require_extra
+from nn_uq_dist.plots.parts._legend import line_entry
+from nn_uq_dist.plots.parts._palette import BLUE, GRAY, SKY
+from nn_uq_dist.plots.parts._positions import as_positions, position_ticks
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -35,7 +34,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_input_samples(
-    f: "Distribution | InputLaw",
+    f: "Distribution | AbstractInputLaw",
     key: jax.Array,
     *,
     num_samples: int = 50,
@@ -54,9 +53,10 @@ def plot_input_samples(
     Parameters
     ----------
     f
-        Law of the input without batch axes: a NumPyro distribution over vectors or an `InputLaw`.
+        Law of the input without batch axes: a NumPyro distribution over vectors, an `InputLaw` or
+        another `nn_uq_dist.inputs.AbstractInputLaw`.
     key
-        JAX random key; the curves are ``f.sample(key, (num_samples,))`` of the `InputLaw`.
+        JAX random key; the curves are ``f.sample(key, (num_samples,))`` of the input law.
     num_samples
         Number of curves.
     x
@@ -79,7 +79,8 @@ def plot_input_samples(
     Returns
     -------
     arviz_plots.PlotCollection
-        The range is the box, and three standard deviations of the Gaussian part on top of it.
+        The range is the box (the support of the uniform part), and three standard deviations of the
+        Gaussian part on top of it.
 
     Raises
     ------
@@ -97,7 +98,7 @@ def plot_input_samples(
     >>> print(band["y_bottom"], band["y_top"])
     [0.5 2.5 1.5] [1.5 3.5 2.5]
     """
-    law = InputLaw.from_distribution(f)
+    law = as_input_law(f)
     if law.batch_shape:
         raise ValueError(
             f"f must have no batch shape, got {law.batch_shape}; plot one mean at a time"
@@ -106,9 +107,10 @@ def plot_input_samples(
     positions = as_positions(x, law.num_inputs, "input")
     names = None if input_names is None else as_input_names(input_names, law.num_inputs)
     key = as_key("key", key)
-    backend = as_backend(backend, plot_collection, "plots.plot_input_samples")
-    options = as_visuals(visuals, VISUALS, backend)
-    from arviz_plots import visuals as draw
+    figure = Figure(
+        "plot_input_samples", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
 
     mean = np.asarray(law.mean, np.float64)
     curves = np.asarray(law.sample(key, (count,)), np.float64)
@@ -119,38 +121,27 @@ def plot_input_samples(
     high = max(np.max(mean + half), curves.max())
     margin = 0.05 * (high - low) or 1.0
 
-    line = panel_data(np.stack([positions, mean]), ["x", "y"], None)
-    figure = single_panel(line, plot_collection, backend, pc_kwargs)
-    legend: Entries = {}
-    if (style := options["range"]) is not None:
-        rows = np.stack([positions, mean - half, mean + half])
-        figure.map(area, "range", data=panel_data(rows, ["x", "y_bottom", "y_top"], None), **style)
-        legend[entry] = area_entry(style)
-    if (style := options["samples"]) is not None:
-        figure.map(_curves, "samples", data=_sample_data(curves), x=positions, **style)
-        legend[f"{count} samples" if count > 1 else "sample"] = line_entry(style)
-    if (style := options["mean"]) is not None:
-        figure.map(draw.line_xy, "mean", data=line, **style)
-        legend["mean"] = line_entry(style)
+    line = np.stack([positions, mean])
+    figure.one_panel(line, LINE)
+    figure.area("range", np.stack([positions, mean - half, mean + half]), entry)
+    if (style := figure.options["samples"]) is not None:
+        data = _sample_data(curves)
+        figure.collection.map(_curves, "samples", data=data, x=positions, **style)
+        figure.legend[f"{count} samples" if count > 1 else "sample"] = line_entry(style)
+    figure.line("mean", line, "mean")
     left, right, ticks = position_ticks(positions, names)
     frame = Frame(left, right, low - margin, high + margin)
-    finish(figure, options, None, frame, labels=(xlabel, ylabel), outer=None, xticks=ticks)
-    add_legend(figure, legend, options["legend"])
-    return figure
+    return figure.finish(frame, xlabel=xlabel, ylabel=ylabel, xticks=ticks)
 
 
-def input_range(law: InputLaw) -> tuple[Array, str]:
+def input_range(law: AbstractInputLaw) -> tuple[Array, str]:
     """Return the half-width of the range at each input and what it is."""
-    half = np.zeros(law.num_inputs)
-    if law.half_width is not None:
-        half = half + np.asarray(law.half_width, np.float64)
-    if law.scale_tril is None:
+    exact = in_float64(law)
+    box, normal = exact.half_range, exact.normal_scale
+    half = np.zeros(law.num_inputs) if box is None else np.asarray(box, np.float64)
+    if normal is None:
         return half, "range"
-    normal = np.linalg.norm(np.asarray(law.scale_tril, np.float64), axis=-1)
-    return (
-        half + 3 * normal,
-        "±3 sd" if law.half_width is None else "box ±3 sd of the Gaussian part",
-    )
+    return half + 3 * normal, "±3 sd" if box is None else "box ±3 sd of the Gaussian part"
 
 
 def _sample_data(curves: Array) -> Any:

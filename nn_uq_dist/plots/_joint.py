@@ -7,37 +7,28 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import as_draws, finite_draws, require_extra
-from nn_uq_dist.diagnostics._sensitivity import unbatched
-from nn_uq_dist.plots._arguments import (
-    Options,
-    Visuals,
-    as_law,
-    as_visuals,
-    choose_outputs,
-    law_name,
+from nn_uq_dist.basics._checks import positive_int
+from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
+from nn_uq_dist.plots.parts._contours import draw_filled, draw_outlines, shade_entries
+from nn_uq_dist.plots.parts._corner import corner_limits, draw_corner_axes, new_matrix
+from nn_uq_dist.plots.parts._figure import HISTOGRAM, LINE, Figure
+from nn_uq_dist.plots.parts._from_diagnostics import (
+    as_draws,
+    finite_draws,
+    require_extra,
+    unbatched,
 )
-from nn_uq_dist.plots._backends import as_backend
-from nn_uq_dist.plots._contours import draw_filled, draw_outlines, shade_entries
-from nn_uq_dist.plots._corner import corner_limits, draw_corner_axes, new_matrix
-from nn_uq_dist.plots._law_regions import (
-    Table,
-    copula_region,
-    linear_region,
-    output_tables,
-    score_correlation,
-)
-from nn_uq_dist.plots._legend import Entries, add_legend, line_entry
-from nn_uq_dist.plots._output_curves import histograms
-from nn_uq_dist.plots._palette import BLUE, DARK_GRAY, LIGHT_GRAY, tones
-from nn_uq_dist.plots._panels import panel_data
-from nn_uq_dist.plots._regions import Region, as_masses, kernel_region
+from nn_uq_dist.plots.parts._joint_argument import Law, check_law, drawn_law
+from nn_uq_dist.plots.parts._legend import Entries, line_entry
+from nn_uq_dist.plots.parts._output_curves import histograms
+from nn_uq_dist.plots.parts._output_table import OutputTable
+from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, LIGHT_GRAY, tones
+from nn_uq_dist.plots.parts._panels import panel_data
+from nn_uq_dist.plots.parts._regions import Region, as_masses, kernel_region
 
 if TYPE_CHECKING:
     from arviz_plots import PlotMatrix
-
-    from nn_uq_dist._linearization import Linearization
 
 Array = NDArray[np.float64]
 
@@ -55,13 +46,13 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_joint(
-    linearization: "Linearization",
+    linearization: Linearization,
     draws: ArrayLike | None = None,
     *,
     outputs: Sequence[int | str] | None = None,
     output_names: Sequence[str] | None = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
-    law: Literal["copula", "linear"] = "copula",
+    law: Law = "copula",
     correlation: Literal["nataf", "linear"] = "nataf",
     min_eigenvalue: ArrayLike | None = 1e-4,
     unit: str | None = None,
@@ -93,7 +84,8 @@ def plot_joint(
         Probabilities of the regions, between 0 and 1.
     law
         ``"copula"`` for the law of `Linearization.joint`, ``"linear"`` for the exact law of the
-        linear model, `Linearization.joint_density_grid`.
+        linear model, `Linearization.joint_density_grid`, or any `nn_uq_dist.laws.JointLaw` of the
+        `N_y` outputs; the legend has its `kind`.
     correlation, min_eigenvalue
         Of the copula, as in `Linearization.joint`.
     unit
@@ -149,11 +141,13 @@ def plot_joint(
             f"pass some of them, such as outputs=(0, {min(num_outputs, 2) - 1})"
         )
     fractions = as_masses(masses)
-    as_law(law)
+    check_law(law, num_outputs)
     bins = positive_int("num_bins", num_bins)
     values = None if draws is None else as_draws(draws, num_outputs)[:, shown]
-    backend = as_backend(backend, plot_collection, "plots.plot_joint")
-    options = as_visuals(visuals, VISUALS, backend)
+    figure = Figure(
+        "plot_joint", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
 
     columns = [] if values is None else finite_draws(values, names)
     pairs = [(a, b) for b in range(len(shown)) for a in range(b)]
@@ -164,69 +158,46 @@ def plot_joint(
             (a, b): kernel_region(points[:, [a, b]], fractions, (names[a], names[b]))
             for a, b in pairs
         }
-    tables = output_tables(linearization, shown)
-    if law == "copula":
-        matrix = score_correlation(linearization, shown, correlation, min_eigenvalue)
-        analytic = {pair: _copula_pair(tables, matrix, pair, fractions) for pair in pairs}
-    else:
-        analytic = {
-            (a, b): linear_region(
-                linearization,
-                (shown[a], shown[b]),
-                fractions,
-                (names[a], names[b]),
-            )
-            for a, b in pairs
-        }
-    low, high = corner_limits(tables, columns)
-    matrix_plot: Any = plot_collection
-    if matrix_plot is None:
-        matrix_plot = new_matrix(names, backend, pc_kwargs)
-    legend = _draw_diagonal(matrix_plot, options, tables, columns, values, (low, high), bins)
-    legend |= _draw_pairs(matrix_plot, options, analytic, found, fractions, law)
-    draw_corner_axes(matrix_plot, options, names, (low, high), unit)
-    _store_levels(matrix_plot, analytic, found, fractions, names)
-    add_legend(matrix_plot, legend, options["legend"])
-    return matrix_plot
+    drawn = drawn_law(law, linearization, shown, names, correlation, min_eigenvalue)
+    limits = corner_limits(drawn.tables, columns)
+    analytic = {pair: drawn.region(pair, fractions) for pair in pairs}
 
-
-def _copula_pair(
-    tables: Sequence[Table], matrix: Array, pair: tuple[int, int], masses: Sequence[float]
-) -> Region:
-    a, b = pair
-    factor = np.linalg.cholesky(matrix[np.ix_(pair, pair)])
-    return copula_region(tables[a], tables[b], np.zeros(2), factor, masses)
+    figure.new_collection(lambda backend, kwargs: new_matrix(names, backend, kwargs))
+    num_draws = None if values is None else len(values)
+    _draw_diagonal(figure, drawn.tables, columns, num_draws, limits, bins)
+    _draw_pairs(figure, analytic, found, fractions, drawn.kind)
+    draw_corner_axes(figure.collection, figure.options, names, limits, unit)
+    _store_levels(figure.collection, analytic, found, fractions, names)
+    return figure.with_legend()
 
 
 def _draw_diagonal(
-    matrix_plot: Any,
-    options: Options,
-    tables: Sequence[Table],
+    figure: Figure,
+    tables: Sequence[OutputTable],
     columns: Sequence[Array],
-    values: Any,
+    num_draws: int | None,
     limits: tuple[Array, Array],
     num_bins: int,
-) -> Entries:
+) -> None:
     from arviz_plots import visuals as draw
 
+    matrix_plot = figure.collection
     names = matrix_plot.data["output"].values
-    top = np.array([table.curve()[1].max() for table in tables])
-    legend: Entries = {}
-    if values is not None and (style := options["histogram"]) is not None:
+    # Tables of unbounded and bounded laws differ in length; repeats of the last point draw nothing.
+    curves = [table.curve() for table in tables]
+    most = max(curve.shape[1] for curve in curves)
+    padded = [np.pad(c, [(0, 0), (0, most - c.shape[1])], mode="edge") for c in curves]
+    top = np.array([curve[1].max() for curve in curves])
+    if num_draws is not None and (style := figure.options["histogram"]) is not None:
         # No bin straddles an end of the support.
         margin = 0.04 / 1.08 * (limits[1] - limits[0])
-        bars = histograms(columns, len(values), limits[0] + margin, limits[1] - margin, num_bins)
+        bars = histograms(columns, num_draws, limits[0] + margin, limits[1] - margin, num_bins)
         top = np.maximum(top, bars[:, 0].max(axis=1))
-        data = panel_data(bars, ["histogram", "left_edges", "right_edges"], names)
-        matrix_plot.map(draw.hist, "histogram", data=data, **style)
-    if (style := options["density"]) is not None:
-        # Tables of unbounded and bounded laws differ in length; NaN is not drawn.
-        curves = [table.curve() for table in tables]
-        most = max(curve.shape[1] for curve in curves)
-        padded = [np.pad(c, [(0, 0), (0, most - c.shape[1])], mode="edge") for c in curves]
-        data = panel_data(np.array(padded), ["x", "y"], names)
+        matrix_plot.map(draw.hist, "histogram", data=panel_data(bars, HISTOGRAM, names), **style)
+    if (style := figure.options["density"]) is not None:
+        data = panel_data(np.array(padded), LINE, names)
         matrix_plot.map(draw.line_xy, "density", data=data, **style)
-        legend["analytic density"] = line_entry(style)
+        figure.legend["analytic density"] = line_entry(style)
 
     def frame(_: Any, target: Any, *, top: float) -> None:
         draw.set_ylim(None, target, (0.0, float(top)))
@@ -234,32 +205,30 @@ def _draw_diagonal(
     tops = panel_data(1.06 * top, None, names)
     matrix_plot.map(frame, data=tops, top=tops["values"], store_artist=False)
     matrix_plot.map(draw.remove_axis, data=tops, axis="y", store_artist=False)
-    return legend
 
 
 def _draw_pairs(
-    matrix_plot: Any,
-    options: Options,
+    figure: Figure,
     analytic: Mapping[tuple[int, int], Region],
     found: Mapping[tuple[int, int], Region],
     masses: Sequence[float],
-    law: str,
-) -> Entries:
+    kind: str,
+) -> None:
     from arviz_plots import visuals as draw
 
-    legend: Entries = {}
+    matrix_plot = figure.collection
     shaded: Entries = {}
-    if found and (style := options["filled"]) is not None:
+    if found and (style := figure.options["filled"]) is not None:
         shades = tones(style["color"], len(masses))
 
         def filled(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> Any:
             region = found[isel_x["output"], isel_y["output"]]
-            return draw_filled(target, matrix_plot.backend, region, shades)
+            return draw_filled(target, figure.backend, region, shades)
 
         matrix_plot.map_lower(filled, "filled", subset_info=True)
         texts = [f"Monte Carlo {100 * mass:g}%" for mass in masses]
-        shaded = shade_entries(texts, style["color"], matrix_plot.backend)
-    if (style := options["contour"]) is not None:
+        shaded = shade_entries(texts, style["color"], figure.backend)
+    if (style := figure.options["contour"]) is not None:
         outline = dict(style)
 
         def contour(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> Any:
@@ -270,9 +239,9 @@ def _draw_pairs(
             contour, "contour", subset_info=True, artist_dims={"mass": len(masses)}
         )
         listed = ", ".join(f"{100 * mass:g}" for mass in masses)
-        legend[f"{law_name(law)} {listed}%"] = line_entry(style)
+        figure.legend[f"{kind} {listed}%"] = line_entry(style)
     matrix_plot.map_upper(draw.remove_matrix_axis, axis="both", store_artist=False)
-    return legend | shaded
+    figure.legend |= shaded
 
 
 def _store_levels(

@@ -7,34 +7,22 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import as_draws, as_marginals, finite_draws
-from nn_uq_dist.plots._arguments import Visuals, as_visuals, choose_outputs
-from nn_uq_dist.plots._backends import as_backend, in_front
-from nn_uq_dist.plots._frame import Frame, finish, frame_visuals
-from nn_uq_dist.plots._legend import Entries, add_legend, area_entry, band_entries, line_entry
-from nn_uq_dist.plots._output_curves import (
-    cover_draws,
-    density_curves,
-    histograms,
-    mean_and_sd,
-    per_output,
-)
-from nn_uq_dist.plots._palette import BAND_ALPHAS, BLUE, DASHED, LIGHT_GRAY, SKY, VERMILION
-from nn_uq_dist.plots._panels import outer_panels, output_panels, panel_data
-from nn_uq_dist.plots._shapes import area, upright, vertical_lines
+from nn_uq_dist.basics._checks import positive_int
+from nn_uq_dist.plots.parts._arguments import Visuals
+from nn_uq_dist.plots.parts._figure import LINE, Figure
+from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
+from nn_uq_dist.plots.parts._from_diagnostics import Marginals
+from nn_uq_dist.plots.parts._output_curves import RANGE_IN_SD, TAIL, cover_draws, histograms
+from nn_uq_dist.plots.parts._outputs import Outputs, prepare_outputs
+from nn_uq_dist.plots.parts._palette import BLUE, DASHED, LIGHT_GRAY, SKY, VERMILION
+from nn_uq_dist.plots.parts._shapes import upright, vertical_lines
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
 
-    from nn_uq_dist._linearization import Linearization
-    from nn_uq_dist.distributions import LinearizedMarginal
-
 Array = NDArray[np.float64]
 
 GRID_POINTS = 401
-RANGE_IN_SD = 4.0
-TAIL = 1e-4  # of the draws on either side may lie outside the panel
 
 VISUALS: dict[str, Mapping[str, Any]] = {
     "bands": {"color": SKY},
@@ -47,7 +35,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_marginals(
-    marginals: "LinearizedMarginal | Linearization",
+    marginals: Marginals,
     draws: ArrayLike | None = None,
     *,
     outputs: Sequence[int | str] | None = None,
@@ -68,8 +56,9 @@ def plot_marginals(
     Parameters
     ----------
     marginals
-        Laws of the `N_y` outputs: a `LinearizedMarginal` with batch shape ``(N_y,)`` or a
-        `Linearization`.
+        Laws of the `N_y` outputs: a `Linearization`, a `LinearizedMarginal` with batch shape
+        ``(N_y,)``, or any other univariate continuous distribution (`nn_uq_dist.laws.OutputLaw`, or
+        what `nn_uq_dist.laws.as_output_law` adapts).
     draws
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Default: no histogram. Draws that are
         NaN or infinite are warned about and count as lying outside the panel.
@@ -118,78 +107,41 @@ def plot_marginals(
     >>> list(figure.viz["density"]["values"].output.values)
     [np.str_('level'), np.str_('slope')]
     """
-    law, num_outputs = as_marginals(marginals)
-    shown, names = choose_outputs(outputs, output_names, num_outputs)
-    values = None if draws is None else as_draws(draws, num_outputs)[:, shown]
+    laws = prepare_outputs(marginals, draws, outputs, output_names)
     bins = positive_int("num_bins", num_bins)
-    backend = as_backend(backend, plot_collection, "plots.plot_marginals")
-    options = as_visuals(visuals, VISUALS, backend)
-    from arviz_plots import visuals as draw
+    figure = Figure(
+        "plot_marginals", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
 
-    columns = [] if values is None else finite_draws(values, names)
-    mean, sd = (x[shown] for x in mean_and_sd(law, num_outputs))
-    inner = _ranges(law, mean, sd, columns, shown)
+    mean, sd = laws.mean, laws.sd
+    inner = _ranges(laws)
     margin = 0.04 * (inner[1] - inner[0])
     low, high = inner[0] - margin, inner[1] + margin
-    grid, density = density_curves(law, low, high, shown, num_outputs, GRID_POINTS)
+    grid, density = laws.density_curves(low, high, GRID_POINTS)
     top = density.max(axis=1)
     bars = None
-    if values is not None and options["histogram"] is not None:
+    if laws.draws is not None and figure.options["histogram"] is not None:
         # Without the margin, so that no bin straddles the end of a bounded support.
-        bars = histograms(columns, len(values), *inner, bins)
+        bars = histograms(laws.columns, laws.num_draws, *inner, bins)
         top = np.maximum(top, bars[:, 0].max(axis=1))
     frame = Frame(low, high, 0 * top, 1.06 * top)
 
-    curve = panel_data(np.stack([grid, density], axis=1), ["x", "y"], names)
-    is_own = plot_collection is None
-    figure = output_panels(curve, plot_collection, backend, pc_kwargs)
-    legend: Entries = {}
-    if (style := options["bands"]) is not None:
-        _draw_bands(figure, names, frame, mean, sd, style)
-        legend |= band_entries(style)
-    if bars is not None and (style := options["histogram"]) is not None:
-        data = panel_data(bars, ["histogram", "left_edges", "right_edges"], names)
-        figure.map(draw.hist, "histogram", data=data, **in_front(backend, 1) | style)
-        legend["Monte Carlo"] = area_entry(style)
-    if (style := options["density"]) is not None:
-        figure.map(draw.line_xy, "density", data=curve, **in_front(backend, 2) | style)
-        legend["analytic density"] = line_entry(style)
-    if (style := options["mean"]) is not None:
-        height = np.array([np.interp(m, x, p) for m, x, p in zip(mean, grid, density, strict=True)])
-        data = panel_data(vertical_lines(mean, height), ["x", "y"], names)
-        figure.map(draw.line_xy, "mean", data=data, **in_front(backend, 2) | style)
-        legend["mean"] = line_entry(style)
-    finish(
-        figure,
-        options,
-        names,
-        frame,
-        labels=(xlabel, None),
-        outer=outer_panels(figure, is_own),
-        removed=options["remove_axis"],
-    )
-    add_legend(figure, legend, options["legend"])
-    return figure
+    curve = np.stack([grid, density], axis=1)
+    figure.one_panel_per_output(curve, LINE, laws.names)
+    figure.bands(lambda k: upright(np.clip([mean - k * sd, mean + k * sd], low, high), frame.top))
+    if bars is not None:
+        figure.bars("histogram", bars, "Monte Carlo")
+    figure.line("density", curve, "analytic density", layer=2)
+    height = np.array([np.interp(m, x, p) for m, x, p in zip(mean, grid, density, strict=True)])
+    figure.line("mean", vertical_lines(mean, height), "mean", layer=2)
+    return figure.finish(frame, xlabel=xlabel, removed=figure.options["remove_axis"])
 
 
-def _draw_bands(
-    figure: Any, names: Sequence[str], frame: Frame, mean: Array, sd: Array, style: dict[str, Any]
-) -> None:
-    """Draw the bands, the widest first, as areas: spans of some backends hide what they hold."""
-    for k, alpha in reversed(list(enumerate(BAND_ALPHAS, start=1))):
-        low, high = np.clip([mean - k * sd, mean + k * sd], frame.left, frame.right)
-        data = panel_data(upright(low, high, frame.top), ["x", "y_bottom", "y_top"], names)
-        figure.map(area, f"band_{k}_sd", data=data, **{"alpha": alpha, **style})
-
-
-def _ranges(
-    law: Any, mean: Array, sd: Array, columns: Sequence[Array], shown: Sequence[int]
-) -> tuple[Array, Array]:
+def _ranges(laws: Outputs) -> tuple[Array, Array]:
     """Return the ends of the panels, but for a margin."""
-    low, high = mean - RANGE_IN_SD * sd, mean + RANGE_IN_SD * sd
-    if hasattr(law.support, "lower_bound"):
-        num_outputs = (law.batch_shape or (1,))[0]
-        low = np.maximum(low, per_output(law.support.lower_bound, num_outputs)[shown])
-        high = np.minimum(high, per_output(law.support.upper_bound, num_outputs)[shown])
-    cover_draws(low, high, columns, TAIL)
+    reach = RANGE_IN_SD * laws.sd
+    low, high = laws.bounds
+    low, high = np.maximum(laws.mean - reach, low), np.minimum(laws.mean + reach, high)
+    cover_draws(low, high, laws.columns, TAIL)
     return low, high

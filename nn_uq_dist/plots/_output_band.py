@@ -7,29 +7,25 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import (
-    as_draws,
+from nn_uq_dist.basics._checks import positive_int
+from nn_uq_dist.plots.parts._arguments import Visuals, as_outputs
+from nn_uq_dist.plots.parts._figure import AREA, LINE, Figure
+from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
+from nn_uq_dist.plots.parts._from_diagnostics import (
+    Marginals,
     as_marginals,
     as_output_names,
-    finite_draws,
     require_extra,
 )
-from nn_uq_dist.plots._arguments import Visuals, as_outputs, as_visuals
-from nn_uq_dist.plots._backends import as_backend
-from nn_uq_dist.plots._frame import Frame, finish, frame_visuals
-from nn_uq_dist.plots._legend import Entries, add_legend, area_entry, band_entries, line_entry
-from nn_uq_dist.plots._output_curves import cover_draws, density_curves, histograms, mean_and_sd
-from nn_uq_dist.plots._palette import BAND_ALPHAS, BLUE, DASHED, GRAY, SKY, VERMILION
-from nn_uq_dist.plots._panels import panel_data, single_panel
-from nn_uq_dist.plots._positions import as_positions, position_ticks
-from nn_uq_dist.plots._shapes import area, sideways, staircase
+from nn_uq_dist.plots.parts._legend import area_entry
+from nn_uq_dist.plots.parts._output_curves import cover_draws, histograms
+from nn_uq_dist.plots.parts._outputs import Outputs, prepare_outputs
+from nn_uq_dist.plots.parts._palette import BLUE, DASHED, GRAY, SKY, VERMILION
+from nn_uq_dist.plots.parts._positions import as_positions, position_ticks
+from nn_uq_dist.plots.parts._shapes import area, sideways, staircase
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
-
-    from nn_uq_dist._linearization import Linearization
-    from nn_uq_dist.distributions import LinearizedMarginal
 
 Array = NDArray[np.float64]
 
@@ -48,7 +44,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_output_band(
-    marginals: "LinearizedMarginal | Linearization",
+    marginals: Marginals,
     draws: ArrayLike | None = None,
     *,
     x: ArrayLike | None = None,
@@ -72,8 +68,7 @@ def plot_output_band(
     Parameters
     ----------
     marginals
-        Laws of the `N_y` outputs, two or more: a `LinearizedMarginal` with batch shape ``(N_y,)``
-        or a `Linearization`.
+        Laws of the `N_y` outputs, two or more, as in `plot_marginals`.
     draws
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Default: no histograms. Draws that are
         NaN or infinite are warned about and count as lying outside the figure.
@@ -125,91 +120,70 @@ def plot_output_band(
     if num_outputs < 2:
         raise ValueError("marginals must hold two or more outputs, got 1; use plot_marginals")
     positions = as_positions(x, num_outputs, "output")
-    names = as_output_names(output_names, num_outputs)
     few = None if num_outputs <= MOST_DENSITIES else _spread_out(num_outputs)
-    shown = sorted(as_outputs(few if outputs is None else outputs, names))
-    values = None if draws is None else as_draws(draws, num_outputs)[:, shown]
+    all_names = as_output_names(output_names, num_outputs)
+    shown = sorted(as_outputs(few if outputs is None else outputs, all_names))
+    laws = prepare_outputs(law, draws, shown, output_names)
     bins = positive_int("num_bins", num_bins)
-    backend = as_backend(backend, plot_collection, "plots.plot_output_band")
-    options = as_visuals(visuals, VISUALS, backend)
-    from arviz_plots import visuals as draw
+    figure = Figure(
+        "plot_output_band", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
 
-    mean, sd = mean_and_sd(law, num_outputs)
+    mean, sd = laws.functions.mean, laws.functions.sd  # of all outputs
     origin = mean if deviation else np.zeros_like(mean)
-    columns = [] if values is None else finite_draws(values, [names[j] for j in shown])
-    low, high = (mean[shown] + side * RANGE_IN_SD * sd[shown] for side in (-1, 1))
-    cover_draws(low, high, columns, TAIL)
-    grid, density = density_curves(law, low, high, shown, num_outputs, GRID_POINTS)
-    steps = [] if values is None else _outlines(columns, len(values), low, high, bins)
-    tallest = density.max(axis=1)
-    for k, (_, heights) in enumerate(steps):
-        tallest[k] = max(tallest[k], heights.max())
-    places = positions[shown]
-    room = float(np.diff(places).min()) if len(shown) > 1 else 0.15 * np.ptp(positions)
+    low, high = (laws.mean + side * RANGE_IN_SD * laws.sd for side in (-1, 1))
+    cover_draws(low, high, laws.columns, TAIL)
+    densities = list(zip(*laws.density_curves(low, high, GRID_POINTS), strict=True))
+    steps = _outlines(laws, low, high, bins)
+    tallest = np.max([[heights.max() for _, heights in x] for x in (densities, steps) if x], axis=0)
+    places, base = positions[laws.shown], origin[laws.shown]
+    room = float(np.diff(places).min()) if len(places) > 1 else 0.15 * np.ptp(positions)
     scale = WIDTH * room / tallest
-    base = origin[shown]
 
-    line = panel_data(np.stack([positions, mean - origin]), ["x", "y"], None)
-    figure = single_panel(line, plot_collection, backend, pc_kwargs)
-    legend: Entries = {}
-    if (style := options["bands"]) is not None:
-        _draw_bands(figure, positions, mean - origin, sd, style)
-        legend |= band_entries(style)
-    if (style := options["mean"]) is not None:
-        figure.map(draw.line_xy, "mean", data=line, **style)
-        legend["mean"] = line_entry(style)
-    shapes = [
-        ("density", "analytic density", 1.0, list(zip(grid, density, strict=True))),
+    line = np.stack([positions, mean - origin])
+    figure.one_panel(line, LINE)
+    figure.bands(lambda k: np.stack([positions, mean - origin - k * sd, mean - origin + k * sd]))
+    figure.line("mean", line, "mean")
+    for visual, entry, side, outlines in (
+        ("density", "analytic density", 1.0, densities),
         ("histogram", "Monte Carlo", -1.0, steps),
-    ]
-    for name, entry, side, outlines in shapes:
-        if (style := options[name]) is not None and outlines:
-            outline = [
-                sideways(place, side * s * heights, at - b)
-                for place, s, (at, heights), b in zip(places, scale, outlines, base, strict=True)
-            ]
-            _fill(figure, name, np.array(outline), style)
-            legend[entry] = area_entry(style)
+    ):
+        rows = [
+            sideways(place, side * s * heights, at - b)
+            for place, s, (at, heights), b in zip(places, scale, outlines, base, strict=False)
+        ]
+        if rows:
+            _fill(figure, visual, np.array(rows), entry)
 
     bottom = min(np.min(mean - origin - 3 * sd), np.min(low - base))
     top = max(np.max(mean - origin + 3 * sd), np.max(high - base))
     margin = 0.04 * (top - bottom)
-    left, right, ticks = position_ticks(positions, None if output_names is None else names)
+    left, right, ticks = position_ticks(positions, None if output_names is None else all_names)
     left, right = min(left, places[0] - 0.5 * room), max(right, places[-1] + 0.5 * room)
     frame = Frame(left, right, bottom - margin, top + margin)
-    finish(figure, options, None, frame, labels=(xlabel, ylabel), outer=None, xticks=ticks)
-    add_legend(figure, legend, options["legend"])
-    return figure
+    return figure.finish(frame, xlabel=xlabel, ylabel=ylabel, xticks=ticks)
 
 
 def _spread_out(num_outputs: int) -> list[int]:
     return [int(j) for j in np.linspace(0, num_outputs - 1, 8).round()]
 
 
-def _outlines(
-    columns: Sequence[Array], num_draws: int, low: Array, high: Array, num_bins: int
-) -> list[tuple[Array, Array]]:
-    """Return the outlines of the histograms, positions and heights."""
-    bars = histograms(columns, num_draws, low, high, num_bins)
+def _outlines(laws: Outputs, low: Array, high: Array, num_bins: int) -> list[tuple[Array, Array]]:
+    """Return the outlines of the histograms, positions and heights; none without draws."""
+    if laws.draws is None:
+        return []
+    bars = histograms(laws.columns, laws.num_draws, low, high, num_bins)
     return [staircase(np.append(left, right[-1]), heights) for heights, left, right in bars]
 
 
-def _draw_bands(
-    figure: Any, positions: Array, mean: Array, sd: Array, style: Mapping[str, Any]
-) -> None:
-    """Draw the bands, the widest first."""
-    for k, alpha in reversed(list(enumerate(BAND_ALPHAS, start=1))):
-        rows = np.stack([positions, mean - k * sd, mean + k * sd])
-        data = panel_data(rows, ["x", "y_bottom", "y_top"], None)
-        figure.map(area, f"band_{k}_sd", data=data, **{"alpha": alpha, **style})
-
-
-def _fill(figure: Any, label: str, rows: Array, style: Mapping[str, Any]) -> None:
+def _fill(figure: Figure, visual: str, rows: Array, entry: str) -> None:
     """Fill one outline per chosen output, `rows` of shape ``(outputs, 3, points)``."""
+    if (style := figure.options[visual]) is None:
+        return
     xarray = require_extra("xarray", "plots.plot_output_band")
     dims = ["density_output", "plot_axis", "point"]
-    coords = {"plot_axis": ["x", "y_bottom", "y_top"]}
-    data = xarray.Dataset({"values": (dims, rows)}, coords=coords)
+    data = xarray.Dataset({"values": (dims, rows)}, coords={"plot_axis": list(AREA)})
 
     def fill_all(da: Any, target: Any, **style: Any) -> Any:
         artists = np.empty(da.sizes["density_output"], dtype=object)
@@ -218,4 +192,6 @@ def _fill(figure: Any, label: str, rows: Array, style: Mapping[str, Any]) -> Non
         return artists
 
     # zorder and line widths are left to the backend: what is drawn later lies on top.
-    figure.map(fill_all, label, data=data, artist_dims={"density_output": len(rows)}, **style)
+    sizes = {"density_output": len(rows)}
+    figure.collection.map(fill_all, visual, data=data, artist_dims=sizes, **style)
+    figure.legend[entry] = area_entry(style)

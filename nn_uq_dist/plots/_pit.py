@@ -8,27 +8,15 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_draws, as_marginals, finite_draws
-from nn_uq_dist.diagnostics._tails import Tails
-from nn_uq_dist.plots._arguments import (
-    Visuals,
-    as_coverage,
-    as_visuals,
-    choose_outputs,
-    require_enough,
-)
-from nn_uq_dist.plots._backends import as_backend
-from nn_uq_dist.plots._frame import FRAME_VISUALS, Frame, finish, write
-from nn_uq_dist.plots._legend import Entries, add_legend, area_entry, line_entry
-from nn_uq_dist.plots._palette import BLUE, DOTTED, SKY, VERMILION
-from nn_uq_dist.plots._panels import outer_panels, output_panels, panel_data
-from nn_uq_dist.plots._shapes import area
+from nn_uq_dist.plots.parts._arguments import Visuals, as_coverage
+from nn_uq_dist.plots.parts._figure import LINE, Figure
+from nn_uq_dist.plots.parts._frame import FRAME_VISUALS, Frame
+from nn_uq_dist.plots.parts._from_diagnostics import Marginals
+from nn_uq_dist.plots.parts._outputs import prepare_outputs
+from nn_uq_dist.plots.parts._palette import BLUE, DOTTED, SKY, VERMILION
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
-
-    from nn_uq_dist._linearization import Linearization
-    from nn_uq_dist.distributions import LinearizedMarginal
 
 Array = NDArray[np.float64]
 
@@ -44,7 +32,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_pit(
-    marginals: "LinearizedMarginal | Linearization",
+    marginals: Marginals,
     draws: ArrayLike,
     *,
     coverage: float = 0.95,
@@ -68,8 +56,7 @@ def plot_pit(
     Parameters
     ----------
     marginals
-        Laws of the `N_y` outputs: a `LinearizedMarginal` with batch shape ``(N_y,)`` or a
-        `Linearization`.
+        Laws of the `N_y` outputs, as in `plot_marginals`.
     draws
         Independent Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Draws that are NaN or
         infinite are warned about and left out.
@@ -122,66 +109,40 @@ def plot_pit(
     >>> print(figure.viz["text"]["values"].sel(output="y[0]").item()["string"])
     max |Δ| 0.013, band ±0.030
     """
-    law, num_outputs = as_marginals(marginals)
-    shown, names = choose_outputs(outputs, output_names, num_outputs)
-    values = as_draws(draws, num_outputs)
+    laws = prepare_outputs(marginals, draws, outputs, output_names)
     level = as_coverage(coverage)
-    backend = as_backend(backend, plot_collection, "plots.plot_pit")
-    options = as_visuals(visuals, VISUALS, backend)
-    from arviz_plots import visuals as draw
+    figure = Figure(
+        "plot_pit", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
+    laws.require_enough()
 
-    counts = [column.size for column in finite_draws(values[:, shown], names)]
-    require_enough(counts, names)
-    # The law has all outputs, so the draws of all are needed.
-    tails = Tails(law, values, progress=progress)
-    transforms = np.sort(tails.probabilities()[:, shown], axis=0)  # NaN last
-    outside = tails.is_outside[:, shown].sum(axis=0)
+    counts = [column.size for column in laws.columns]
+    probabilities, is_outside = laws.transforms(progress=progress)
+    transforms = np.sort(probabilities, axis=0)  # NaN last
+    outside = is_outside.sum(axis=0)
     band = np.array([dkw_half_width(count, level) for count in counts])
     found = [ecdf_difference(transforms[:count, j]) for j, count in enumerate(counts)]
     peaks = np.array([peak for _, peak in found])
 
     size = max(np.abs(peaks[:, 1]).max(), band.max())
-    ends = np.ones(len(shown))
+    ends = np.ones(len(counts))
     frame = Frame(-0.02 * ends, 1.02 * ends, -1.15 * size * ends, 1.75 * size * ends)
-    data = panel_data(_stacked([curve for curve, _ in found]), ["x", "y"], names)
-    is_own = plot_collection is None
-    figure = output_panels(data, plot_collection, backend, pc_kwargs)
-
-    legend: Entries = {}
-    if (style := options["band"]) is not None:
-        sides = [[[0.0, 1.0], [-e, -e], [e, e]] for e in band]
-        rows = panel_data(sides, ["x", "y_bottom", "y_top"], names)
-        figure.map(area, "band", data=rows, **style)
-        legend[f"{100 * level:g}% band (Dvoretzky-Kiefer-Wolfowitz)"] = area_entry(style)
-    if (style := options["zero"]) is not None:
-        line = panel_data([[[0.0, 1.0], [0.0, 0.0]]] * len(shown), ["x", "y"], names)
-        figure.map(draw.line_xy, "zero", data=line, **style)
-    if (style := options["difference"]) is not None:
-        figure.map(draw.line_xy, "difference", data=data, **style)
-        legend["Monte Carlo - analytic"] = line_entry(style)
-    if (style := options["largest"]) is not None:
-        rows = panel_data(peaks[:, :, None], ["x", "y"], names)
-        figure.map(draw.scatter_xy, "largest", data=rows, **style)
-        marker = {"linestyle": "none", "marker": "o"} if figure.backend == "matplotlib" else {}
-        legend["largest"] = {**line_entry(style), **marker}
-    if (style := options["text"]) is not None:
-        texts = [
-            f"max |Δ| {abs(peak):.3f}, band ±{e:.3f}"
-            + (f"\noutside the support: {gone}" if gone else "")
-            for peak, e, gone in zip(peaks[:, 1], band, outside, strict=True)
-        ]
-        write(figure, "text", names, frame, texts, style)
-    finish(
-        figure,
-        options,
-        names,
-        frame,
-        labels=(xlabel, ylabel),
-        outer=outer_panels(figure, is_own),
-        xticks=([0.0, 0.5, 1.0], ["0", "0.5", "1"]),
-    )
-    add_legend(figure, legend, options["legend"])
-    return figure
+    curves = _stacked([curve for curve, _ in found])
+    figure.one_panel_per_output(curves, LINE, laws.names)
+    title = f"{100 * level:g}% band (Dvoretzky-Kiefer-Wolfowitz)"
+    figure.area("band", [[[0.0, 1.0], [-e, -e], [e, e]] for e in band], title)
+    figure.line("zero", [[[0.0, 1.0], [0.0, 0.0]]] * len(counts))
+    figure.line("difference", curves, "Monte Carlo - analytic")
+    figure.points("largest", peaks[:, :, None], "largest")
+    texts = [
+        f"max |Δ| {abs(peak):.3f}, band ±{e:.3f}"
+        + (f"\noutside the support: {gone}" if gone else "")
+        for peak, e, gone in zip(peaks[:, 1], band, outside, strict=True)
+    ]
+    figure.texts("text", frame, texts)
+    ticks = ([0.0, 0.5, 1.0], ["0", "0.5", "1"])
+    return figure.finish(frame, xlabel=xlabel, ylabel=ylabel, xticks=ticks)
 
 
 def _stacked(curves: Sequence[Array]) -> Array:

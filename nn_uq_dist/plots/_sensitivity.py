@@ -6,20 +6,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_input_names
-from nn_uq_dist.diagnostics._sensitivity import first_order_indices, unbatched
-from nn_uq_dist.plots._arguments import Visuals, as_visuals, choose_outputs
-from nn_uq_dist.plots._backends import as_backend, in_backend_units
-from nn_uq_dist.plots._frame import Frame, finish
-from nn_uq_dist.plots._legend import Entries, add_legend, area_entry
-from nn_uq_dist.plots._palette import GRAY
-from nn_uq_dist.plots._panels import panel_data, single_panel
-from nn_uq_dist.plots._shapes import area
+from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
+from nn_uq_dist.plots.parts._backends import in_backend_units
+from nn_uq_dist.plots.parts._figure import AREA, Figure
+from nn_uq_dist.plots.parts._frame import Frame
+from nn_uq_dist.plots.parts._from_diagnostics import (
+    as_input_names,
+    first_order_indices,
+    unbatched,
+)
+from nn_uq_dist.plots.parts._legend import area_entry
+from nn_uq_dist.plots.parts._palette import GRAY
+from nn_uq_dist.plots.parts._panels import panel_data
+from nn_uq_dist.plots.parts._shapes import area
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
-
-    from nn_uq_dist._linearization import Linearization
 
 Array = NDArray[np.float64]
 
@@ -40,7 +43,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_sensitivity(
-    linearization: "Linearization",
+    linearization: Linearization,
     *,
     outputs: Sequence[int | str] | None = None,
     output_names: Sequence[str] | None = None,
@@ -104,13 +107,42 @@ def plot_sensitivity(
     num_inputs = unbatched(linearization).input.num_inputs
     columns = as_input_names(input_names, num_inputs)
     shown, names = choose_outputs(outputs, output_names, linearization.num_outputs)
-    backend = as_backend(backend, plot_collection, "plots.plot_sensitivity")
-    options = as_visuals(visuals, VISUALS, backend)
+    figure = Figure(
+        "plot_sensitivity", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
 
     indices, is_additive = first_order_indices(linearization)
     indices = indices[shown]
     num_rows = len(shown)
     heights = np.arange(num_rows)[::-1].astype(np.float64)  # the first output on top
+    longest = max(len(name) for name in columns)
+    upright = num_inputs * (longest + 2) > 80
+    inches = (
+        min(7.0, max(4.0, 1.9 + 0.42 * num_inputs)),
+        min(9.0, 1.5 + (0.3 if num_rows <= 16 else 0.2) * num_rows + 0.06 * longest * upright),
+    )
+    figure.one_panel(np.zeros(()), None, inches)
+    _draw_cells(figure, indices, heights)
+    if (style := figure.options["title"]) is not None:
+        _title(figure, "share of the variance of each output (%)" if is_additive else
+               "first-order index (%); inputs are correlated, rows need not sum to 100",
+               style)  # fmt: skip
+    if (ticks := figure.options["ticks"]) is not None:
+        size = _letters(figure, 8 if max(num_rows, num_inputs) <= 16 else 7)
+        figure.options["ticks"] = size | ({"rotation": 90} if upright else {}) | ticks
+    return figure.finish(
+        Frame(-0.6, num_inputs - 0.4, -0.6, num_rows - 0.4),
+        xlabel=xlabel,
+        ylabel=ylabel,
+        xticks=(list(map(float, range(num_inputs))), columns),
+        yticks=(heights.tolist(), names),
+    )
+
+
+def _draw_cells(figure: Figure, indices: Array, heights: Array) -> None:
+    """Fill the cells and write into them; a row of NaN is that of a constant output."""
+    num_inputs = indices.shape[1]
     limits = class_limits(indices)
     shades = [
         SHADES[k] for k in np.linspace(0, len(SHADES) - 1, limits.size - 1).round().astype(int)
@@ -118,59 +150,32 @@ def plot_sensitivity(
     classes = np.searchsorted(limits[1:-1], indices, side="right")  # NaN in the last one
     unknown = np.isnan(indices).all(axis=1)
     classes[unknown] = -1
-
-    longest = max(len(name) for name in columns)
-    upright = num_inputs * (longest + 2) > 80
-    inches = (
-        min(7.0, max(4.0, 1.9 + 0.42 * num_inputs)),
-        min(9.0, 1.5 + (0.3 if num_rows <= 16 else 0.2) * num_rows + 0.06 * longest * upright),
-    )
-    frame = Frame(-0.6, num_inputs - 0.4, -0.6, num_rows - 0.4)
-    data = panel_data(np.zeros(()), None, None)
-    figure = single_panel(data, plot_collection, backend, pc_kwargs, inches)
-    legend: Entries = {}
-    if (style := options["cells"]) is not None:
+    if (style := figure.options["cells"]) is not None:
         rows = [cell_rows(classes == k, heights) for k in range(len(shades))]
         used = [k for k, row in enumerate(rows) if row.size]
         _fill_cells(figure, [rows[k] for k in used], [shades[k] for k in used], style)
-        legend = {
+        figure.legend |= {
             f"{percent(limits[k])} to {percent(limits[k + 1])}%": area_entry(
                 {"color": shades[k], **style}
             )
             for k in range(len(shades))
         }
-    if (style := options["values"]) is not None and indices.size <= MOST_TEXTS:
+    if (style := figure.options["values"]) is not None and indices.size <= MOST_TEXTS:
         cells = [(r, c) for r in np.flatnonzero(~unknown) for c in range(num_inputs)]
         texts = [f"{100 * indices[cell]:.0f}" for cell in cells]
         colors = ["white" if shades[classes[cell]] in SHADES[5:] else "black" for cell in cells]
-        size = in_backend_units({"size": 8 if num_inputs <= 16 else 6}, backend)
         at = [(float(c), float(heights[r])) for r, c in cells]
+        size = _letters(figure, 8 if num_inputs <= 16 else 6)
         _write(figure, "values", at, texts, colors, size | style)
-    if (style := options["unknown"]) is not None and unknown.any():
+    if (style := figure.options["unknown"]) is not None and unknown.any():
         at = [((num_inputs - 1) / 2, float(heights[r])) for r in np.flatnonzero(unknown)]
-        style = in_backend_units({"size": 8}, backend) | style
+        style = _letters(figure, 8) | style
         color = style.pop("color")
         _write(figure, "unknown", at, ["constant"] * len(at), [color] * len(at), style)
-    ticks = options["ticks"]
-    if ticks is not None:
-        size = in_backend_units({"size": 8 if max(num_rows, num_inputs) <= 16 else 7}, backend)
-        ticks = size | ({"rotation": 90} if upright else {}) | ticks
-    if (style := options["title"]) is not None:
-        _title(figure, "share of the variance of each output (%)" if is_additive else
-               "first-order index (%); inputs are correlated, rows need not sum to 100",
-               style)  # fmt: skip
-    finish(
-        figure,
-        {**options, "ticks": ticks, "title": None},
-        None,
-        frame,
-        labels=(xlabel, ylabel),
-        outer=None,
-        xticks=(list(map(float, range(num_inputs))), columns),
-        yticks=(heights.tolist(), names),
-    )
-    add_legend(figure, legend, options["legend"])
-    return figure
+
+
+def _letters(figure: Figure, points: int) -> dict[str, Any]:
+    return in_backend_units({"size": points}, figure.backend)
 
 
 def class_limits(indices: Array) -> Array:
@@ -203,21 +208,21 @@ def cell_rows(is_in_class: NDArray[np.bool_], heights: Array) -> Array:
 
 
 def _fill_cells(
-    figure: Any, rows: Sequence[Array], colors: Sequence[str], style: Mapping[str, Any]
+    figure: Figure, rows: Sequence[Array], colors: Sequence[str], style: Mapping[str, Any]
 ) -> None:
     def fill(_: Any, target: Any, **style: Any) -> Any:
         artists = np.empty(len(rows), dtype=object)
         for k, (row, color) in enumerate(zip(rows, colors, strict=True)):
-            da = panel_data(row, ["x", "y_bottom", "y_top"], None)["values"]
+            da = panel_data(row, AREA, None)["values"]
             artists[k] = area(da, target, **{"color": color, **style})
         return artists
 
     if rows:
-        figure.map(fill, "cells", data=_one(), artist_dims={"shade": len(rows)}, **style)
+        figure.collection.map(fill, "cells", data=_one(), artist_dims={"shade": len(rows)}, **style)
 
 
 def _write(
-    figure: Any,
+    figure: Figure,
     label: str,
     at: Sequence[tuple[float, float]],
     texts: Sequence[str],
@@ -234,16 +239,18 @@ def _write(
         return artists
 
     if texts:
-        figure.map(write_all, label, data=_one(), artist_dims={"cell": len(texts)}, **style)
+        figure.collection.map(
+            write_all, label, data=_one(), artist_dims={"cell": len(texts)}, **style
+        )
 
 
-def _title(figure: Any, text: str, style: Mapping[str, Any]) -> None:
+def _title(figure: Figure, text: str, style: Mapping[str, Any]) -> None:
     from arviz_plots import visuals as draw
 
     def title(_: Any, target: Any, **style: Any) -> Any:
         return draw.labelled_title(None, target, text=text, **style)
 
-    figure.map(title, "title", data=_one(), **style)
+    figure.collection.map(title, "title", data=_one(), **style)
 
 
 def _one() -> Any:

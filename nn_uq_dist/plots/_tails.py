@@ -7,36 +7,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
+from scipy.special import betaincinv, log_ndtr
 
-from nn_uq_dist.diagnostics._arguments import as_draws, as_marginals, finite_draws
-from nn_uq_dist.diagnostics._tails import Tails
-from nn_uq_dist.plots._arguments import (
-    Visuals,
-    as_coverage,
-    as_visuals,
-    choose_outputs,
-    require_enough,
-)
-from nn_uq_dist.plots._backends import as_backend
-from nn_uq_dist.plots._frame import FRAME_VISUALS, Frame, finish
-from nn_uq_dist.plots._legend import Entries, add_legend, line_entry
-from nn_uq_dist.plots._output_curves import mean_and_sd
-from nn_uq_dist.plots._palette import BLUE, SKY, VERMILION
-from nn_uq_dist.plots._panels import outer_panels, output_panels, panel_data
-from nn_uq_dist.plots._shapes import segments
+from nn_uq_dist.plots.parts._arguments import Visuals, as_coverage
+from nn_uq_dist.plots.parts._figure import LINE, Figure
+from nn_uq_dist.plots.parts._frame import FRAME_VISUALS, Frame
+from nn_uq_dist.plots.parts._from_diagnostics import Marginals
+from nn_uq_dist.plots.parts._outputs import Outputs, prepare_outputs
+from nn_uq_dist.plots.parts._palette import BLUE, DASHED, SKY, VERMILION
+from nn_uq_dist.plots.parts._shapes import segments
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
-
-    from nn_uq_dist._linearization import Linearization
-    from nn_uq_dist.distributions import LinearizedMarginal
 
 Array = NDArray[np.float64]
 
 GRID_POINTS = 256
 POINTS_PER_TAIL = 13
+# Two curves of log10 of probabilities that differ by less are one line to any reader.
+SAME_CURVE = 0.005
 VISUALS: dict[str, Mapping[str, Any]] = {
     "analytic": {"color": BLUE, "width": 1.6},
+    "analytic_lower": {"color": BLUE, "width": 1.6, "linestyle": DASHED},
     "upper": {"color": VERMILION, "diameter": 3.7},
     "lower": {"color": SKY, "diameter": 3.7},
     "upper_interval": {"color": VERMILION, "width": 1.0},
@@ -46,7 +38,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_tails(
-    marginals: "LinearizedMarginal | Linearization",
+    marginals: Marginals,
     draws: ArrayLike,
     *,
     coverage: float = 0.95,
@@ -61,14 +53,13 @@ def plot_tails(
 ) -> "PlotCollection":
     """Plot the probability of each tail on a logarithmic scale, analytic and by Monte Carlo.
 
-    One panel per output. The analytic law is symmetric, so that one curve ``P(X > mean + d)`` is
-    that of both tails; the draws above and below the analytic mean are counted apart.
+    One panel per output: the analytic ``P(X > mean + d)`` and ``P(X < mean - d)``, one curve where
+    the laws are symmetric, against the draws above and below the analytic mean.
 
     Parameters
     ----------
     marginals
-        Laws of the `N_y` outputs: a `LinearizedMarginal` with batch shape ``(N_y,)`` or a
-        `Linearization`.
+        Laws of the `N_y` outputs, as in `plot_marginals`.
     draws
         Independent Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Draws that are NaN or
         infinite are warned about and left out.
@@ -83,8 +74,9 @@ def plot_tails(
     plot_collection, backend, **pc_kwargs
         As in `plot_marginals`.
     visuals
-        Options of each visual, or False to leave it out. Keys: `analytic`, `upper`, `lower`,
-        `upper_interval`, `lower_interval`, `title`, `ticks`, `xlabel`, `ylabel`, `legend`.
+        Options of each visual, or False to leave it out. Keys: `analytic`, `analytic_lower` (only
+        of laws that are not symmetric), `upper`, `lower`, `upper_interval`, `lower_interval`,
+        `title`, `ticks`, `xlabel`, `ylabel`, `legend`.
 
     Returns
     -------
@@ -115,60 +107,61 @@ def plot_tails(
     >>> print(round(10 ** float(line["y"][0]), 3))  # beyond the mean itself
     0.5
     """
-    law, num_outputs = as_marginals(marginals)
-    shown, names = choose_outputs(outputs, output_names, num_outputs)
-    values = as_draws(draws, num_outputs)[:, shown]
+    laws = prepare_outputs(marginals, draws, outputs, output_names)
     level = as_coverage(coverage)
-    backend = as_backend(backend, plot_collection, "plots.plot_tails")
-    options = as_visuals(visuals, VISUALS, backend)
-    from arviz_plots import visuals as draw
+    figure = Figure(
+        "plot_tails", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
+    laws.require_enough()
 
-    columns = finite_draws(values, names)
-    require_enough([column.size for column in columns], names)
-    mean, sd = mean_and_sd(law, num_outputs)
-    scores = [(column - mean[j]) / sd[j] for column, j in zip(columns, shown, strict=True)]
-    farthest = np.array([max(-z[0], z[-1]) for z in scores])
+    mean, sd = laws.mean, laws.sd
+    scaled = [(x - m) / s for x, m, s in zip(laws.columns, mean, sd, strict=True)]
+    farthest = np.array([max(-z[0], z[-1]) for z in scaled])
     reach = np.maximum(1.08 * farthest, 2.0)
-    floor = np.array([np.log10(0.3 / z.size) for z in scores])
-
-    distance = np.ones((GRID_POINTS, num_outputs))
-    distance[:, shown] = np.linspace(0, reach, GRID_POINTS)
-    log_tail = Tails(law, mean + sd * distance, progress=False).log_tail
-    curve = np.stack([distance[:, shown].T, log_tail[:, shown].T / np.log(10)], axis=1)
+    floor = np.array([np.log10(0.3 / z.size) for z in scaled])
+    distance, upper, lower = _analytic_tails(laws, reach)
     # Matplotlib breaks a line at -inf. Far below the panel it is drawn as the drop that it is.
-    curve[:, 1] = np.maximum(curve[:, 1], 10 * floor[:, None])
+    upper, lower = (np.maximum(x, 10 * floor[:, None]) for x in (upper, lower))
+    # What lies below the panel may differ.
+    seen = [np.maximum(x, floor[:, None]) for x in (upper, lower)]
+    is_symmetric = np.max(np.abs(seen[0] - seen[1])) < SAME_CURVE
 
-    data = panel_data(curve, ["x", "y"], names)
-    is_own = plot_collection is None
-    figure = output_panels(data, plot_collection, backend, pc_kwargs)
-    legend: Entries = {}
-    if (style := options["analytic"]) is not None:
-        figure.map(draw.line_xy, "analytic", data=data, **style)
-        legend["analytic, both tails"] = line_entry(style)
+    curve = np.stack([distance, upper], axis=1)
+    figure.one_panel_per_output(curve, LINE, laws.names)
+    if is_symmetric:
+        figure.line("analytic", curve, "analytic, both tails")
+    else:
+        figure.line("analytic", curve, "analytic, upper tail")
+        figure.line("analytic_lower", np.stack([distance, lower], axis=1), "analytic, lower tail")
     for side, sign, shift in (("upper", 1, -0.006), ("lower", -1, 0.006)):
         rows = [
             _tail(z, far, low, sign, shift * far, level)
-            for z, far, low in zip(scores, reach, floor, strict=True)
+            for z, far, low in zip(scaled, reach, floor, strict=True)
         ]
-        if (style := options[f"{side}_interval"]) is not None:
-            bars = panel_data([bar for _, bar in rows], ["x", "y"], names)
-            figure.map(draw.line_xy, f"{side}_interval", data=bars, **style)
-            legend[f"{side} tail, {100 * level:g}% interval"] = line_entry(style)
-        if (style := options[side]) is not None:
-            points = panel_data([point for point, _ in rows], ["x", "y"], names)
-            figure.map(draw.scatter_xy, side, data=points, **style)
-    zeros = np.zeros(len(shown))
-    finish(
-        figure,
-        options,
-        names,
+        entry = f"{side} tail, {100 * level:g}% interval"
+        figure.line(f"{side}_interval", [bar for _, bar in rows], entry)
+        figure.points(side, [point for point, _ in rows])
+    zeros = np.zeros(len(laws.names))
+    return figure.finish(
         Frame(zeros, reach, floor, zeros),
-        labels=(xlabel, ylabel),
-        outer=outer_panels(figure, is_own),
+        xlabel=xlabel,
+        ylabel=ylabel,
         yticks=_decades(floor.min()),
     )
-    add_legend(figure, legend, options["legend"])
-    return figure
+
+
+def _analytic_tails(laws: Outputs, reach: Array) -> tuple[Array, Array, Array]:
+    """Return distances from the mean in sd, and log10 of the probabilities beyond on each side.
+
+    Each of shape ``(outputs, 256)``. By normal scores, which tell the tails of both sides.
+    """
+    distance = np.linspace(0, reach, GRID_POINTS)
+    points = [laws.mean + sign * laws.sd * distance for sign in (1, -1)]
+    scores, _ = laws.values_at(np.concatenate(points))
+    upper = log_ndtr(-scores[:GRID_POINTS]) / np.log(10)
+    lower = log_ndtr(scores[GRID_POINTS:]) / np.log(10)
+    return distance.T, upper.T, lower.T
 
 
 def _tail(
@@ -201,8 +194,6 @@ def beyond(scores: Array, distances: Array, sign: int) -> NDArray[np.int64]:
 
 def clopper_pearson(count: NDArray[np.int64], total: int, coverage: float) -> tuple[Array, Array]:
     """Ends of the exact intervals of a binomial probability."""
-    from scipy.special import betaincinv
-
     tail = (1 - coverage) / 2
     low = np.where(count > 0, betaincinv(np.maximum(count, 1), total - count + 1, tail), 0.0)
     left = np.maximum(total - count, 1)

@@ -5,31 +5,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jax.typing import ArrayLike
-from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_draws, finite_draws
-from nn_uq_dist.diagnostics._sensitivity import unbatched
-from nn_uq_dist.plots._arguments import (
-    Options,
-    Visuals,
-    as_law,
-    as_visuals,
-    choose_outputs,
-    law_name,
-)
-from nn_uq_dist.plots._backends import as_backend
-from nn_uq_dist.plots._contours import draw_filled, draw_outlines, extent, shade_entries
-from nn_uq_dist.plots._frame import put_ticks
-from nn_uq_dist.plots._law_regions import (
-    copula_slice,
-    linear_slices,
-    output_tables,
-    score_correlation,
-)
-from nn_uq_dist.plots._legend import Entries, add_legend, line_entry
-from nn_uq_dist.plots._palette import BLUE, DARK_GRAY, tones
-from nn_uq_dist.plots._regions import Region, as_masses, kernel_region
-from nn_uq_dist.plots._slices import (
+from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
+from nn_uq_dist.plots.parts._contours import draw_filled, draw_outlines, extent, shade_entries
+from nn_uq_dist.plots.parts._drawn_law import Slice
+from nn_uq_dist.plots.parts._figure import Figure
+from nn_uq_dist.plots.parts._frame import put_ticks
+from nn_uq_dist.plots.parts._from_diagnostics import as_draws, complete_rows, unbatched
+from nn_uq_dist.plots.parts._joint_argument import Law, check_law, drawn_law
+from nn_uq_dist.plots.parts._legend import line_entry
+from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, tones
+from nn_uq_dist.plots.parts._regions import Region, as_masses, kernel_region
+from nn_uq_dist.plots.parts._slices import (
     as_levels,
     as_probabilities,
     draws_near_quantile,
@@ -37,15 +25,10 @@ from nn_uq_dist.plots._slices import (
     new_grid,
     slice_panels,
 )
-from nn_uq_dist.plots._ticks import blank, ticks
+from nn_uq_dist.plots.parts._ticks import blank, ticks
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
-
-    from nn_uq_dist._linearization import Linearization
-
-Array = NDArray[np.float64]
-Slice = tuple[Region, float] | None
 
 VISUALS: dict[str, Mapping[str, Any]] = {
     "analytic": {"color": BLUE},
@@ -59,7 +42,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_three_point(
-    linearization: "Linearization",
+    linearization: Linearization,
     draws: ArrayLike,
     outputs: Sequence[int | str],
     *,
@@ -68,7 +51,7 @@ def plot_three_point(
     levels: Sequence[float] | None = None,
     quantiles: Sequence[float] = (0.1, 0.5, 0.9),
     window: float = 0.1,
-    law: Literal["copula", "linear"] = "copula",
+    law: Law = "copula",
     correlation: Literal["nataf", "linear"] = "nataf",
     min_eigenvalue: ArrayLike | None = 1e-4,
     unit: str | None = None,
@@ -108,7 +91,8 @@ def plot_three_point(
         Balding 2002), and smoothed as in `plot_joint`.
     law
         ``"copula"`` for the law of `Linearization.joint`, ``"linear"`` for the exact law of the
-        linear model, `Linearization.joint_density_grid`.
+        linear model, `Linearization.joint_density_grid`, or any `nn_uq_dist.laws.JointLaw` of the
+        `N_y` outputs; the upper row has its `kind` as a label.
     correlation, min_eigenvalue
         Of the copula, as in `Linearization.joint`.
     unit
@@ -164,53 +148,53 @@ def plot_three_point(
         raise ValueError("masses and levels exclude each other, got both; pass one of them")
     fractions = as_masses((0.5, 0.9, 0.99) if masses is None else masses)
     given = None if levels is None else as_levels(levels)
-    as_law(law)
+    check_law(law, num_outputs)
     if not 0 < window <= 1:
         raise ValueError(f"window must lie between 0 and 1, got {window}; pass 0.1")
     probabilities = as_probabilities(quantiles)
     values = as_draws(draws, num_outputs)[:, shown]
-    backend = as_backend(backend, plot_collection, "plots.plot_three_point")
-    options = as_visuals(visuals, VISUALS, backend)
+    figure = Figure(
+        "plot_three_point", VISUALS, visuals=visuals, plot_collection=plot_collection,
+        backend=backend, pc_kwargs=pc_kwargs,
+    )  # fmt: skip
 
-    finite_draws(values, names)  # warns
-    complete = values[np.isfinite(values).all(axis=1)].astype(np.float64)
+    complete = complete_rows(values, names).astype(np.float64)
     windows = [draws_near_quantile(complete, probability, window) for probability in probabilities]
     at = [part.value for part in windows]
-    if law == "linear":
-        linearization.marginals()  # an output that is constant
-        analytic = linear_slices(linearization, shown, at, fractions, names)
-    else:
-        tables = output_tables(linearization, shown)
-        matrix = score_correlation(linearization, shown, correlation, min_eigenvalue)
-        analytic = [copula_slice(tables, matrix, value, fractions) for value in at]
-    found: list[Slice] = [
-        (kernel_region(part.points, fractions, names[:2]), part.density) for part in windows
+    drawn = drawn_law(law, linearization, shown, names, correlation, min_eigenvalue)
+    analytic = drawn.slices(at, fractions)
+    found = [
+        Slice(kernel_region(part.points, fractions, names[:2]), part.density) for part in windows
     ]
     regions = [[_with_levels(x, given) for x in row] for row in (analytic, found)]
 
     data = levels_as_data(regions, probabilities, fractions if given is None else given)
-    if plot_collection is None:
-        plot_collection = new_grid(data, backend, pc_kwargs)
-    _draw_regions(plot_collection, options, regions)
-    _draw_axes(plot_collection, options, regions, at, names, unit, law)
-    entries = _legend(options, fractions, given, backend)
-    add_legend(plot_collection, entries, options["legend"])
-    return plot_collection
+    figure.new_collection(lambda backend, kwargs: new_grid(data, backend, kwargs))
+    _draw_regions(figure, regions)
+    suffix = "" if unit is None else f" {unit}"
+    titles = [
+        f"{names[2]} = {value:.4g}{suffix}\n({100 * probability:g}% quantile)"
+        for value, probability in zip(at, probabilities, strict=True)
+    ]
+    labels = [name if unit is None else f"{name} ({unit})" for name in names[:2]]
+    _draw_axes(figure, regions, titles, labels, (drawn.kind, "Monte Carlo"))
+    _add_entries(figure, fractions, given)
+    return figure.with_legend()
 
 
-def _with_levels(found: Slice, levels: Sequence[float] | None) -> Region | None:
+def _with_levels(found: Slice | None, levels: Sequence[float] | None) -> Region | None:
     if found is None:
         return None
     region, density = found
     return region if levels is None else region.scaled(density, levels)
 
 
-def _draw_regions(
-    plot_collection: Any,
-    options: Options,
-    regions: Sequence[Sequence[Region | None]],
-) -> None:
+def _draw_regions(figure: Figure, regions: Sequence[Sequence[Region | None]]) -> None:
     from arviz_plots import visuals as draw
+
+    collection, options = figure.collection, figure.options
+    panels = slice_panels(collection, regions)
+    count = collection.data.sizes["region"]
 
     def filled(da: Any, target: Any, *, isel: Mapping[str, int], **_: Any) -> Any:
         region = regions[isel["law"]][isel["quantile"]]
@@ -226,40 +210,30 @@ def _draw_regions(
                 da, target, text=text, x=x, y=y, horizontal_align="center", size=9
             )
         shades = tones(style["color"], len(region.levels))
-        return draw_filled(target, plot_collection.backend, region, shades)
+        return draw_filled(target, figure.backend, region, shades)
 
     def contour(_: Any, target: Any, *, isel: Mapping[str, int], **__: Any) -> Any:
         region = regions[0][isel["quantile"]]
         style = options["contour"]
-        count = plot_collection.data.sizes["region"]
         if region is None or style is None:
             return np.full(count, None)
         return draw_outlines(target, region, style)
 
-    panels = slice_panels(plot_collection, regions)
-    plot_collection.map(filled, "filled", data=panels, subset_info=True)
-    plot_collection.map(
-        contour,
-        "contour",
-        data=panels,
-        subset_info=True,
-        artist_dims={"region": plot_collection.data.sizes["region"]},
-    )
+    collection.map(filled, "filled", data=panels, subset_info=True)
+    collection.map(contour, "contour", data=panels, subset_info=True, artist_dims={"region": count})
 
 
 def _draw_axes(
-    plot_collection: Any,
-    options: Options,
+    figure: Figure,
     regions: Sequence[Sequence[Region | None]],
-    at: Sequence[float],
-    names: Sequence[str],
-    unit: str | None,
-    law: str,
+    titles: Sequence[str],
+    labels: Sequence[str],
+    rows: Sequence[str],
 ) -> None:
+    """Set the limits of each column; label its top and bottom, and the rows at the left."""
     from arviz_plots import visuals as draw
 
-    suffix = "" if unit is None else f" ({unit})"
-    rows = (law_name(law), "Monte Carlo")
+    options = figure.options
     boxes = []
     for column in zip(*regions, strict=True):
         box = extent([region for region in column if region is not None])
@@ -272,37 +246,28 @@ def _draw_axes(
         draw.set_xlim(None, target, (low[0], high[0]))
         draw.set_ylim(None, target, (low[1], high[1]))
         if (style := options["ticks"]) is not None:
-            values, labels = ticks(low[0], high[0])
-            put_ticks(target, "x", (values, labels if row == 1 else blank(labels)), style)
+            values, texts = ticks(low[0], high[0])
+            put_ticks(target, "x", (values, texts if row == 1 else blank(texts)), style)
             put_ticks(target, "y", ticks(low[1], high[1]), style)
         if (style := options["labels"]) is not None:
             if row == 1:
-                draw.labelled_x(None, target, text=f"{names[0]}{suffix}", **style)
+                draw.labelled_x(None, target, text=labels[0], **style)
             if column == 0:
-                draw.labelled_y(None, target, text=f"{rows[row]}\n{names[1]}{suffix}", **style)
+                draw.labelled_y(None, target, text=f"{rows[row]}\n{labels[1]}", **style)
         if row == 0 and (style := options["title"]) is not None:
-            value = f"{at[column]:.4g}" + ("" if unit is None else f" {unit}")
-            percent = f"{100 * plot_collection.data['quantile'].values[column]:g}%"
-            draw.labelled_title(
-                None, target, text=f"{names[2]} = {value}\n({percent} quantile)", **style
-            )
+            draw.labelled_title(None, target, text=titles[column], **style)
 
-    plot_collection.map(
-        axes, data=slice_panels(plot_collection, regions), subset_info=True, store_artist=False
-    )
+    panels = slice_panels(figure.collection, regions)
+    figure.collection.map(axes, data=panels, subset_info=True, store_artist=False)
 
 
-def _legend(
-    options: Options, masses: Sequence[float], levels: Sequence[float] | None, backend: str
-) -> Entries:
+def _add_entries(figure: Figure, masses: Sequence[float], levels: Sequence[float] | None) -> None:
     texts = (
         [f"{100 * m:g}%" for m in masses]
         if levels is None
         else [f"density {v:.2g}" for v in levels]
     )
-    legend: Entries = {}
-    if (style := options["contour"]) is not None:
-        legend["analytic"] = line_entry(style)
-    if (style := options["monte_carlo"]) is not None:
-        legend |= shade_entries(texts, style["color"], backend)
-    return legend
+    if (style := figure.options["contour"]) is not None:
+        figure.legend["analytic"] = line_entry(style)
+    if (style := figure.options["monte_carlo"]) is not None:
+        figure.legend |= shade_entries(texts, style["color"], figure.backend)

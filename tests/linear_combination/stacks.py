@@ -9,9 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Code that is optimized less, but compiled in half of the time.
-QUICK_COMPILE = {"xla_llvm_disable_expensive_passes": True, "xla_backend_optimization_level": 0}
-
 
 @dataclass(frozen=True, eq=False)
 class Stack:
@@ -67,11 +64,6 @@ def _stack(count: int, normal: bool, cases: list[Any]) -> Stack:
     scales = np.array([case.normal_scale for case in cases], dtype) if normal else None
     name = f"{count}_weights_normal_part" if normal else f"{count}_weights"
     return Stack(name, tuple(cases), x, weights, scales)
-
-
-def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile quickly rather than well."""
-    return jax.jit(function, compiler_options=QUICK_COMPILE)
 
 
 def with_gradient(function: Callable[..., jax.Array], count: int) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nn_uq_dist import linear_combination as lc
-from tests.linear_combination.stacks import jit
+from tests.compiling import jit
 
 FUNCTIONS = {
     "x": (lc.logpdf, lc.pdf, lc.logcdf, lc.logsf, lc.cdf, lc.sf, lc.normal_score),
@@ -64,11 +64,12 @@ def test_errors_of_entropy(arguments):
 
 @pytest.mark.parametrize("function", [f for _, f in NAMED], ids=_name)
 def test_integers_are_promoted(function, precision):
-    value = jit(function)(0, np.array([2, 1]))
+    value = function(0, np.array([2, 1]))
     assert isinstance(value, jax.Array)
-    assert value.dtype == precision
-    assert value.shape == ()
-    assert value == jit(function)(0.0, np.array([2.0, 1.0]))
+    for result in (value, jax.eval_shape(function, 0, np.array([2, 1]))):  # known, traced
+        assert result.dtype == precision
+        assert result.shape == ()
+    assert value == function(0.0, np.array([2.0, 1.0]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from nn_uq_dist import linear_combination as lc
 from tests.bank.reference import exact_alternating_sum
-from tests.linear_combination.stacks import jit
+from tests.compiling import jit
 
 ENTROPY = jit(lc.entropy)
 

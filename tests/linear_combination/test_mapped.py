@@ -6,7 +6,7 @@ import numpy as np
 
 from nn_uq_dist import linear_combination as lc
 from nn_uq_dist.linear_combination._any_point import any_point
-from tests.linear_combination.stacks import jit
+from tests.compiling import jit
 
 WEIGHTS = np.array([1.0, 0.8, 0.6, 0.5, 0.3, 0.2])
 POINTS = np.array([0.0, 0.4, -1.9, 3.2])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nn_uq_dist import linear_combination as lc
-from tests.linear_combination.stacks import jit
+from tests.compiling import jit
 
 N = 6
 POINTS = 64

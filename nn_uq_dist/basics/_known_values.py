@@ -1,0 +1,40 @@
+"""Numbers that are known now: NumPy computes with them, and compiles nothing for a new shape."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from nn_uq_dist.basics._checks import is_concrete
+
+
+def is_local(*values: object) -> bool:
+    """Return whether every array holds numbers now, in the memory of a single device.
+
+    With such numbers NumPy computes without compiling anything. Not while ``jit`` traces: then the
+    results of programs are traced, even those of known numbers.
+    """
+    return (
+        is_concrete(*values)
+        and not _is_staging()
+        and all(
+            len(leaf.sharding.device_set) == 1
+            for leaf in jax.tree.leaves(values)
+            if isinstance(leaf, jax.Array)
+        )
+    )
+
+
+def _is_staging() -> bool:
+    """Return whether operations are recorded for a program, as under ``jit``, instead of done."""
+    return not is_concrete(jax.device_put(np.float32(0.0)))
+
+
+def as_jax(value: Any, device: Any = None) -> Array:
+    """Return a NumPy array as one of JAX; `jnp.asarray` compiles a copy for each shape.
+
+    It may share the array's memory: not for arrays that a caller may write to afterwards.
+    """
+    placed: Array = jax.device_put(np.asarray(value), device)
+    return placed

@@ -1,0 +1,47 @@
+"""Products and norms of the rows of a factor of a covariance, of JAX's arrays or of NumPy's."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+
+def namespace(*arrays: object) -> Any:
+    """``numpy`` if all arrays are NumPy's, as in a copy made by `in_float64`, or ``jax.numpy``."""
+    # NumPy's arithmetic turns arrays without axes into its scalars.
+    return np if all(isinstance(array, np.ndarray | np.generic) for array in arrays) else jnp
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """Matrix product in the full precision of the type."""
+    if namespace(a, b) is np:
+        return a @ b
+    # Accelerators multiply in fewer bits unless told otherwise.
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def matvec(a: Array, b: Array) -> Array:
+    """Matrix times vector, batched, in the full precision of the type."""
+    return jnp.einsum("...jk,...k->...j", a, b, precision=lax.Precision.HIGHEST)
+
+
+def gram(rows: Array) -> Array:
+    """``A A^T``, shape ``(..., N, N)`` for rows of shape ``(..., N, n)``."""
+    return matmul(rows, rows.mT)
+
+
+def norm(rows: Array) -> Array:
+    """Euclidean norm over the last axis, without underflow, with gradient 0 at 0."""
+    xp = namespace(rows)
+    largest = xp.max(xp.abs(rows), axis=-1, keepdims=True)
+    if xp is jnp:
+        # The result does not depend on the factor taken out, so no gradient flows through it.
+        largest = lax.stop_gradient(largest)
+    factor = xp.where(largest > 0, largest, 1)
+    squared = xp.sum((rows / factor) ** 2, axis=-1)
+    # The inner `where` keeps the infinite slope of the root at 0 out of the derivative.
+    is_zero = squared == 0
+    root = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, squared)))
+    scaled: Array = factor[..., 0] * root
+    return scaled

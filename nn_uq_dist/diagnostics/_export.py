@@ -1,0 +1,274 @@
+"""Draws, probabilities, densities and moments of the outputs as one labelled tree for ArviZ."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.diagnostics._arguments import (
+    MINIMUM_DRAWS,
+    Marginals,
+    as_draws,
+    as_joint_law,
+    as_marginals,
+    as_output_names,
+    require_extra,
+)
+from nn_uq_dist.diagnostics._estimates import UNKNOWN, sample_correlation, sample_moments
+from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._prepared import PreparedDraws
+from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.linearization._linearization import Linearization
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+NUM_CHAINS = 4
+# Half of the range of the grids: beyond, 2e-9 of a normal law are left.
+RANGE_IN_SD = 6.0
+# Random numbers that one call draws: bounds the memory.
+BLOCK_NUMBERS = 2**23
+SAMPLE_DIMS = ("chain", "draw", "output")
+
+
+def to_datatree(
+    law: Marginals,
+    draws: ArrayLike,
+    *,
+    output_names: Sequence[str] | None = None,
+    key: jax.Array | None = None,
+    num_analytic_draws: int = 10_000,
+    num_grid_points: int = 401,
+    progress: bool = True,
+) -> "xr.DataTree":
+    r"""Collect Monte Carlo draws and their analytic law in a tree that ArviZ takes.
+
+    Parameters
+    ----------
+    law
+        A `Linearization`, whose draws are exact; a `GaussianCopulaJoint` or any other `JointLaw`;
+        or the laws of the outputs alone, batch shape ``(N_y,)``, whose draws are independent: a
+        `LinearizedMarginal`, any other `OutputLaw`, a univariate NumPyro distribution.
+    draws
+        Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``.
+    output_names
+        Names of the outputs, the coordinate `output`. Default ``y[0]``, ``y[1]``, ...
+    key
+        JAX random key of the analytic draws. Default ``jax.random.key(0)``.
+    num_analytic_draws
+        Number of analytic draws, rounded up to a multiple of four.
+    num_grid_points
+        Points of the grid of each output, at least 2.
+    progress
+        Whether a progress bar may appear, which it does after two seconds of work.
+
+    Returns
+    -------
+    xarray.DataTree
+        With the groups
+
+        - `monte_carlo`: `y` with dimensions `chain`, `draw`, `output`. Independent draws are shown
+          as four chains of equal length, because one chain has no ``r_hat``; up to three draws at
+          the end find no place (counted in the attribute `draws_left_out`). Draws that are not
+          finite stay.
+        - `analytic`: `y`, draws of the law in the same layout; the attribute `source` says of what.
+        - `pit`: `y`, the probability integral transforms ``F(draw)`` of `monte_carlo`. Those of
+          draws beyond the support are 0 or 1; all are held within 2.2e-16 of these. NaN where the
+          draw is not finite.
+        - `analytic_grid`: `x`, `density`, `cdf` and `log_sf` (log survival) with dimensions
+          `output`, `point`; the grid reaches 6 standard deviations to either side, or to the end of
+          the support.
+        - `moments`, of all draws: `mean`, `sd`, `skewness`, `excess_kurtosis` with dimensions
+          `law` (``"analytic"``, ``"monte_carlo"``) and `output`; `correlation` with
+          `law`, `output`, `other_output`, the analytic one NaN where only marginals are given;
+          the standard errors of the Monte Carlo values as `mean_standard_error` and so on;
+          `outside_support` (fraction of the finite draws) and `non_finite` (count) of each output.
+
+    Raises
+    ------
+    ImportError
+        If xarray is missing.
+    TypeError, ValueError
+        If shapes or names do not fit, or an output is constant; nothing is computed before that is
+        known.
+
+    Warns
+    -----
+    RuntimeWarning
+        If draws are NaN or infinite. The moments leave them out, and the correlations every row
+        that holds one; with fewer than 100 left they are NaN.
+
+    Notes
+    -----
+    ``tree.to_netcdf(path)`` and ``xarray.open_datatree(path)`` keep everything; they need the
+    package h5netcdf or netCDF4. Results of NumPyro's MCMC become a tree by
+    ``arviz_base.from_numpyro``.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
+    >>> law = nuq.InputLaw(jnp.zeros(3), half_width=0.5)
+    >>> net = lambda f: jnp.array([jnp.sin(f[0]) + f[1], f[1] * jnp.exp(f[2])])
+    >>> draws = nuq.monte_carlo(net, law, jax.random.key(0), 4_000)
+    >>> tree = nuq.diagnostics.to_datatree(nuq.linearize(net, law), draws, output_names=["a", "b"])
+    >>> print(*tree.children)
+    monte_carlo analytic pit analytic_grid moments
+    >>> print(tree["moments"]["sd"].sel(output="b").values.round(2))
+    [0.29 0.31]
+    """
+    if isinstance(law, JointLaw):
+        as_joint_law("law", law)
+    marginals, num_outputs = as_marginals(law)
+    values = _as_storable(as_draws(draws, num_outputs))
+    names = as_output_names(output_names, num_outputs)
+    key = jax.random.key(0) if key is None else _checks.as_key("key", key)
+    num_analytic = _checks.positive_int("num_analytic_draws", num_analytic_draws)
+    num_points = _checks.positive_int("num_grid_points", num_grid_points)
+    if num_points < 2:
+        raise ValueError("num_grid_points must be at least 2, got 1; a grid has two ends")
+    xarray = require_extra("xarray", "diagnostics.to_datatree")
+
+    prepared = PreparedDraws(marginals, values, names, progress=progress)
+    functions = LawFunctions(marginals, num_outputs)
+    drawn = _drawn(law, marginals, num_outputs)
+    per_chain = -(-num_analytic // NUM_CHAINS)
+    analytic = _sample(drawn, key, NUM_CHAINS * per_chain, num_outputs)
+
+    coordinates = {"output": names}
+    groups = {
+        "monte_carlo": xarray.Dataset(
+            {"y": (SAMPLE_DIMS, _in_chains(values))},
+            coordinates,
+            {"draws_left_out": values.shape[0] % NUM_CHAINS},
+        ),
+        "analytic": xarray.Dataset(
+            {"y": (SAMPLE_DIMS, _in_chains(analytic))}, coordinates, {"source": drawn.source}
+        ),
+        "pit": xarray.Dataset(
+            {"y": (SAMPLE_DIMS, _in_chains(prepared.probabilities))}, coordinates
+        ),
+        "analytic_grid": xarray.Dataset(
+            {
+                name: (("output", "point"), array)
+                for name, array in _grid(functions, num_points).items()
+            },
+            coordinates,
+        ),
+        "moments": xarray.Dataset(
+            _moments(functions, drawn, prepared)
+            | {
+                "outside_support": ("output", prepared.outside_support),
+                "non_finite": ("output", prepared.non_finite),
+            },
+            coordinates | {"other_output": names, "law": ["analytic", "monte_carlo"]},
+        ),
+    }
+    for name in ("monte_carlo", "analytic", "pit"):
+        groups[name] = groups[name].assign_coords(
+            chain=np.arange(NUM_CHAINS), draw=np.arange(groups[name].sizes["draw"])
+        )
+    tree: xr.DataTree = xarray.DataTree.from_dict(groups)
+    tree.attrs["creation_library"] = "nn_uq_dist"
+    return tree
+
+
+class _CanSample(Protocol):
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...]) -> jax.Array: ...
+
+
+class _Drawn(NamedTuple):
+    """What the analytic draws come from."""
+
+    law: _CanSample
+    source: str
+    correlation: NDArray[np.float64]
+    random_numbers: int  # for one draw of all outputs
+
+
+def _as_storable(draws: NDArray[Any]) -> NDArray[Any]:
+    """Float32 and float64 stay; the types that NetCDF and ArviZ do not know are widened."""
+    if draws.dtype in {np.dtype(np.float32), np.dtype(np.float64)}:
+        return draws
+    small = draws.dtype.name in {"float16", "bfloat16"}
+    return draws.astype(np.float32 if small else np.float64)
+
+
+def _drawn(law: Marginals, marginals: OutputLaw, num_outputs: int) -> _Drawn:
+    if isinstance(law, JointLaw):
+        covariance = np.asarray(law.covariance_matrix, np.float64)
+        sd = np.sqrt(np.diag(covariance))
+        source = "Gaussian copula" if law.kind == "copula" else law.kind
+        return _Drawn(law, source, covariance / np.outer(sd, sd), num_outputs)
+    if isinstance(law, Linearization):
+        correlation = np.asarray(law.correlation, np.float64)
+        return _Drawn(law, "linear model", correlation, num_outputs + law.input.num_inputs)
+    unknown = np.where(np.eye(num_outputs, dtype=bool), 1, np.nan)
+    # A linear combination draws a number for each of its weights.
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(marginals))
+    return _Drawn(marginals, "marginals, drawn independently", unknown, max(num_outputs, size))
+
+
+def _sample(drawn: _Drawn, key: jax.Array, count: int, num_outputs: int) -> NDArray[Any]:
+    """Draw in blocks of one size, each with its own key, shape ``(count, N_y)``."""
+    block = min(count, max(1, BLOCK_NUMBERS // drawn.random_numbers))
+    keys = jax.random.split(key, -(-count // block))
+    parts = [np.asarray(drawn.law.sample(k, (block,))) for k in keys]
+    return np.concatenate(parts)[:count].reshape(count, num_outputs)
+
+
+def _in_chains(draws: NDArray[Any]) -> NDArray[Any]:
+    per_chain = len(draws) // NUM_CHAINS
+    return draws[: NUM_CHAINS * per_chain].reshape(NUM_CHAINS, per_chain, -1)
+
+
+def _grid(functions: LawFunctions, num_points: int) -> dict[str, NDArray[np.float64]]:
+    """Values on the grids, shape ``(N_y, points)``."""
+    from scipy.special import log_ndtr, ndtr
+
+    reach = RANGE_IN_SD * functions.sd
+    low = np.maximum(functions.mean - reach, functions.low)
+    high = np.minimum(functions.mean + reach, functions.high)
+    x = np.linspace(low, high, num_points)
+    scores, log_density = functions.scores_and_log_densities(x)
+    columns = {
+        "x": x,
+        "density": np.exp(log_density),
+        "cdf": ndtr(scores),
+        "log_sf": log_ndtr(-scores),
+    }
+    return {name: column.T for name, column in columns.items()}
+
+
+def _moments(functions: LawFunctions, drawn: _Drawn, prepared: PreparedDraws) -> dict[str, Any]:
+    """Moments of the law and of the draws, and the standard errors of the latter."""
+    draws, columns = prepared.values, prepared.columns
+    size = len(columns)
+    analytic = {
+        "mean": functions.mean,
+        "sd": functions.sd,
+        "skewness": functions.skewness,
+        "excess_kurtosis": functions.excess_kurtosis,
+    }
+    found = [sample_moments(c) if c.size >= MINIMUM_DRAWS else {} for c in columns]
+    variables: dict[str, Any] = {}
+    for name, value in analytic.items():
+        estimates = [moments.get(name, UNKNOWN) for moments in found]
+        both = [value, [estimate.value for estimate in estimates]]
+        variables[name] = (("law", "output"), np.array(both))
+        errors = [estimate.standard_error for estimate in estimates]
+        variables[f"{name}_standard_error"] = ("output", errors)
+
+    pairs = ("output", "other_output")
+    complete = draws[np.isfinite(draws).all(axis=1)]
+    if len(complete) >= MINIMUM_DRAWS:
+        correlation, error = sample_correlation(complete)
+    else:
+        correlation = error = np.full((size, size), np.nan)
+    variables["correlation"] = (("law", *pairs), np.stack([drawn.correlation, correlation]))
+    variables["correlation_standard_error"] = (pairs, error)
+    return variables

@@ -1,0 +1,159 @@
+"""The tables of `joint_summary`: energies, calibration, correlations."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.diagnostics._distances import kolmogorov_noise_floor, uniform_distance
+from nn_uq_dist.diagnostics._energy import energy_distance, energy_of_random_halves
+from nn_uq_dist.diagnostics._estimates import sample_correlation
+from nn_uq_dist.diagnostics._law_functions import POINTS_PER_CALL
+from nn_uq_dist.diagnostics._tails import LARGEST_SCORE, Tails
+from nn_uq_dist.diagnostics._verdict import dominating_part, is_energy_seen
+from nn_uq_dist.laws._joint_law import JointLaw
+
+Array = NDArray[np.float64]
+EnergyRow = tuple[float, float, float, float, bool]
+
+ENERGY_COLUMNS = ("energy", "standard_error", "distance", "coefficient", "counts")
+NUM_SPLITS = 100
+
+
+def energies(
+    draws: NDArray[Any], chosen: NDArray[Any], linear: Array, joint: Array, seed: int, kind: str
+) -> dict[str, EnergyRow]:
+    """Rows of the table of energy distances, the outputs standardized by the draws.
+
+    Parameters
+    ----------
+    draws, chosen
+        All draws, and an even number of them.
+    linear, joint
+        Half as many draws of the linear law and of the joint law.
+    seed
+        Of the random halves.
+    kind
+        What the joint law is called.
+    """
+    scale = draws.std(axis=0, dtype=np.float64)
+    # A constant output has a spread of rounding errors only, which is no unit.
+    rounding = 4 * np.finfo(np.float64).eps * np.abs(draws).max(axis=0).astype(np.float64)
+    scale = np.where(scale > rounding, scale, linear.std(axis=0))
+    center = draws.mean(axis=0, dtype=np.float64)
+    network, linear, joint = ((x - center) / scale for x in (chosen, linear, joint))
+    halves = energy_of_random_halves(network, NUM_SPLITS, seed)
+    spread = float(np.std(halves, ddof=1))
+    first = network[: len(network) // 2]
+    rows = {}
+    for name, x, y in (
+        ("linearization", first, linear),
+        (kind, linear, joint),
+        ("total", first, joint),
+    ):
+        value, error, coefficient = energy_distance(x, y)
+        seen = is_energy_seen(value, spread)
+        rows[name] = (value, error, np.sqrt(max(value, 0.0)), coefficient, seen)
+    floor = float(np.mean(halves))
+    rows["noise_floor"] = (floor, spread, np.sqrt(max(floor, 0.0)), np.nan, False)
+    return rows
+
+
+def rosenblatt_scores(joint: JointLaw, tails: Tails) -> Array:
+    """Normal scores of each output given those before it, shape ``(n, N_y)``.
+
+    Draws beyond the support have infinite scores, which no mean bears: they are held at 38. In
+    portions of one shape, so that each number of outputs is compiled once.
+    """
+    count = len(tails.points)
+    arrays = (tails.points, tails.normal_scores())
+    padded = [np.pad(x, [(0, -count % POINTS_PER_CALL), (0, 0)], mode="edge") for x in arrays]
+    portions = [np.split(x, len(x) // POINTS_PER_CALL) for x in padded]
+    found = [
+        np.asarray(_rosenblatt(joint, jnp.asarray(value), jnp.asarray(scores)), np.float64)
+        for value, scores in zip(*portions, strict=True)
+    ]
+    white = np.concatenate(found)[:count]
+    # Given an impossible value, the other outputs have no law.
+    is_impossible = np.isnan(white) & tails.is_outside.any(axis=1, keepdims=True)
+    white = np.where(is_impossible, np.inf, white)
+    return np.where(np.isinf(white), np.copysign(LARGEST_SCORE, white), white)
+
+
+@jax.jit
+def _rosenblatt(joint: JointLaw, value: jax.Array, scores: jax.Array) -> jax.Array:
+    return joint.rosenblatt_from_scores(value, scores)
+
+
+def calibration_columns(
+    white: Array, white_linear: Array, prefix: str, kind: str
+) -> dict[str, Any]:
+    """Columns of the table of calibration, from Rosenblatt transforms.
+
+    Parameters
+    ----------
+    white, white_linear
+        Normal scores of the network's draws and of exact linear draws, each output given those
+        before it, shapes ``(n, N_y)``: independent and standard normal if the joint law is right.
+    prefix, kind
+        What the joint law is called in names of columns, and elsewhere.
+    """
+    size = white.shape[1]
+    distance, p_value = uniform_distance(_uniform(white))
+    of_linear, _ = uniform_distance(_uniform(white_linear))
+    floor, linear_floor = (
+        np.full(size + 1, kolmogorov_noise_floor(len(scores))) for scores in (white, white_linear)
+    )
+    described = np.hstack([white, np.sum(white**2, axis=1, keepdims=True) / size])
+    return {
+        "ks": distance,
+        "noise_floor": floor,
+        f"{prefix}_ks": of_linear,
+        f"{prefix}_noise_floor": linear_floor,
+        "dominates": [
+            dominating_part(*numbers, kind)
+            for numbers in zip(distance, floor, of_linear, linear_floor, strict=True)
+        ],
+        "p_value": p_value,
+        "mean": described.mean(axis=0),
+        "sd": described.std(axis=0, ddof=1),
+    }
+
+
+def _uniform(white: Array) -> Array:
+    """Probabilities of independent normal scores, the last column of their squared radius."""
+    from scipy.special import gammainc, ndtr
+
+    radius = np.sum(white**2, axis=1, keepdims=True)
+    return np.hstack([ndtr(white), gammainc(white.shape[1] / 2, radius / 2)])
+
+
+def correlation_matrices(
+    draws: NDArray[Any], linear: Array, covariance: Array, prefix: str
+) -> dict[str, Array]:
+    """Correlation matrices of the three laws, and their differences.
+
+    Parameters
+    ----------
+    draws
+        Of the network, shape ``(n, N_y)``.
+    linear
+        Correlation of the linear law.
+    covariance
+        Of the joint law.
+    prefix
+        What the joint law is called in names of matrices.
+    """
+    found, error = sample_correlation(draws)
+    sd = np.sqrt(np.diag(covariance))
+    joint = covariance / np.outer(sd, sd)
+    return {
+        "monte_carlo": found,
+        "standard_error": error,
+        "linear": linear,
+        prefix: joint,
+        "linearization_error": linear - found,
+        f"{prefix}_error": joint - linear,
+    }

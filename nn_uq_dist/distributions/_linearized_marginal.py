@@ -1,0 +1,414 @@
+"""The law of one output of a linearized network as a NumPyro distribution."""
+
+import contextlib
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array, lax, random
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.util import promote_shapes
+
+from nn_uq_dist import linear_combination
+from nn_uq_dist.basics._checks import (
+    as_numeric,
+    broadcast_shapes,
+    first_index,
+    float_dtype,
+    is_concrete,
+    require_finite,
+)
+from nn_uq_dist.basics._known_values import as_jax, is_local
+from nn_uq_dist.laws._abstract import validate_sample
+from nn_uq_dist.laws._choose_outputs import take_entries
+from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.laws._score_rule import ScoreRule
+from nn_uq_dist.linear_combination._value_nodes import value_nodes
+
+# Up to this many weights times points, scores of points that share a law are as fast one by one as
+# from a table of the law, and compile in less than two thirds of the time.
+_FEW_FACTORS = 2**19
+
+
+class LinearizedMarginal(OutputLaw):
+    r"""Law of ``loc + sum_k w_k U_k + s N``: uniforms on [-1, 1] and a standard normal.
+
+    This is the exact law of an output of a linearized network, with ``w_k`` the Jacobian entry
+    times the half-width of input ``k``.
+
+    Parameters
+    ----------
+    loc : array_like, shape (...)
+        Center.
+    weights : array_like, shape (..., n)
+        Weights of the uniforms; the last axis is summed over. Any sign, zeros allowed.
+    normal_scale : array_like, shape (...), optional
+        Standard deviation of the normal part, non-negative. Default: no normal part.
+    validate_args : bool, optional
+        As for every NumPyro distribution.
+
+    Attributes
+    ----------
+    batch_shape : tuple of int
+        ``loc``, ``weights`` without their last axis and ``normal_scale``, broadcast.
+    support
+        ``[loc - sum |w|, loc + sum |w|]`` without a normal part, the real line with one.
+
+    Raises
+    ------
+    TypeError
+        If a parameter or a value is not an array of real numbers.
+    ValueError
+        If ``weights`` has no axis to sum over or shapes do not broadcast; with validation on, if a
+        parameter is NaN or infinite, a ``normal_scale`` negative, or a law a point mass (all its
+        weights and ``normal_scale`` zero). Under ``jit`` such values give NaN or infinity; a
+        point mass keeps its draws, mean and variance.
+
+    Notes
+    -----
+    The density is the convolution of rectangles of the paper's ``eq:FINAL_PDF`` with the
+    prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.linear_combination.logpdf`.
+    Many points of one law (``loc`` or values of higher rank than ``weights``) share a table.
+
+    Examples
+    --------
+    >>> import nn_uq_dist as nuq
+    >>> output = nuq.LinearizedMarginal(loc=1.0, weights=[0.5, 0.5])
+    >>> float(output.cdf(1.0)), float(output.support.upper_bound)
+    (0.5, 2.0)
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "loc": constraints.real,
+        "weights": constraints.real_vector,
+        "normal_scale": constraints.nonnegative,
+    }
+    reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_scale"]
+    pytree_data_fields = ("loc", "weights", "normal_scale")
+    pytree_aux_fields = ("_has_normal_part",)
+
+    def __init__(
+        self,
+        loc: ArrayLike,
+        weights: ArrayLike,
+        normal_scale: ArrayLike | None = None,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._has_normal_part = normal_scale is not None
+        if normal_scale is None:
+            normal_scale = 0.0
+        loc = _as_parameter("loc", loc)
+        weights = _as_parameter("weights", weights)
+        normal_scale = _as_parameter("normal_scale", normal_scale)
+        weights_shape = jnp.shape(weights)
+        if not weights_shape or weights_shape[-1] == 0:
+            msg = (
+                f"weights must have shape (..., n) with n >= 1, got {weights_shape}; "
+                "pass an array whose last axis is summed over, for one component weights=[w]"
+            )
+            raise ValueError(msg)
+        batch_shape = broadcast_shapes(
+            "loc, weights without their last axis and normal_scale must broadcast",
+            loc=jnp.shape(loc),
+            weights=weights_shape[:-1],
+            normal_scale=jnp.shape(normal_scale),
+        )
+        self.loc, self.normal_scale = (
+            promote_shapes(part, shape=batch_shape)[0] if self._has_normal_part or i == 0 else part
+            for i, part in enumerate((loc, normal_scale))
+        )
+        (self.weights,) = promote_shapes(weights, shape=(*batch_shape, weights_shape[-1]))
+        super().__init__(batch_shape, (), validate_args=validate_args)
+        if self._validate_args:
+            # NumPyro's constraint of a non-negative number lets infinity through.
+            require_finite("normal_scale", normal_scale, "pass a finite standard deviation")
+            self._refuse_point_masses()
+
+    def _refuse_point_masses(self) -> None:
+        if not is_concrete(self.weights, self.normal_scale):
+            return
+        degenerate = np.all(np.asarray(self.weights) == 0, axis=-1)
+        degenerate = degenerate & (np.asarray(self.normal_scale) == 0)
+        if degenerate.any():
+            where = f" at batch index {first_index(degenerate)}" if degenerate.ndim else ""
+            msg = (
+                f"weights must not all be zero without a normal part, got a point mass{where}: "
+                "it has no density; give normal_scale (noise_scale in Linearization.marginals) "
+                "a positive value or leave that output out"
+            )
+            raise ValueError(msg)
+
+    @property
+    def _scale(self) -> ArrayLike | None:
+        """``normal_scale``, or None where the type says that there is no normal part."""
+        return self.normal_scale if self._has_normal_part else None
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        if self._has_normal_part:
+            return constraints.real
+        return constraints.interval(*_ends(self.loc, self.weights))
+
+    def _validate_sample(self, value: ArrayLike) -> Array:
+        if is_local(value, self.loc, self.weights):
+            # In NumPy: JAX compiles each comparison for each shape.
+            entry = constraints.real
+            if not self._has_normal_part:
+                entry = constraints.interval(*_known_ends(self.loc, self.weights))
+            known: Any = SimpleNamespace(support=entry)
+            # NumPyro's own check, of another support.
+            return dist.Distribution._validate_sample(known, np.asarray(value))  # noqa: SLF001
+        # NumPyro's interval compares with numpy when the value is not a jax array, which
+        # fails for traced bounds. A jax value made outside the trace works for both.
+        with jax.ensure_compile_time_eval():
+            return super()._validate_sample(jnp.asarray(value))
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Exact draws, reparametrized: shape ``sample_shape + batch_shape``."""
+        weights, dtype = jnp.asarray(self.weights), self._dtype
+        key_uniform, key_normal = random.split(key)
+        shape = (*sample_shape, *self.batch_shape)
+        uniform = random.uniform(
+            key_uniform, (*shape, weights.shape[-1]), dtype, minval=-1.0, maxval=1.0
+        )
+        draws = jnp.asarray(self.loc) + jnp.sum(weights * uniform, axis=-1)
+        if self._has_normal_part:
+            draws = draws + self._valid_scale * random.normal(key_normal, shape, dtype)
+        return draws
+
+    def _centered(self, value: ArrayLike) -> Any:
+        given = self._fitting("value", value)
+        dtype = jnp.result_type(given, self._dtype)
+        if is_local(given, self.loc):
+            with np.errstate(invalid="ignore", over="ignore"):
+                return np.asarray(given, dtype) - np.asarray(self.loc, dtype)
+        return jnp.asarray(given).astype(dtype) - self.loc
+
+    def _shifted(self, deviation: Array) -> Array:
+        """``loc + deviation``."""
+        if is_local(deviation, self.loc):
+            loc = np.asarray(self.loc, jnp.result_type(self.loc, deviation))
+            return as_jax(loc + np.asarray(deviation))
+        return jnp.asarray(self.loc) + deviation
+
+    def _fitting(self, name: str, value: ArrayLike) -> Any:
+        """The argument of a method as an array that broadcasts against ``batch_shape``."""
+        given = as_numeric(name, value)
+        # NumPy compiles nothing, whatever the shapes are.
+        array: Any = given
+        # A Python number has no type of its own; NumPy's float64, which is a float, has.
+        if type(given) in {bool, int, float}:
+            array = np.asarray(given, self._dtype)
+        elif not isinstance(given, np.ndarray):
+            array = np.asarray(given) if is_local(given) else jnp.asarray(given)
+        try:
+            jnp.broadcast_shapes(array.shape, self.batch_shape)
+        except ValueError as error:
+            ones = ", 1" * len(self.batch_shape)
+            msg = (
+                f"{name} must broadcast against batch_shape {self.batch_shape}, got shape "
+                f"{array.shape}; for the same points of every law use {name}.reshape(-1{ones})"
+            )
+            raise ValueError(msg) from error
+        return array
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density, relative accuracy to the edge of the support, ``-inf`` beyond."""
+        return linear_combination.logpdf(self._centered(value), self.weights, self._scale)
+
+    def cdf(self, value: ArrayLike) -> Array:
+        """Distribution function; its lower tail has relative accuracy."""
+        return linear_combination.cdf(self._centered(value), self.weights, self._scale)
+
+    def log_cdf(self, value: ArrayLike) -> Array:
+        """Log distribution function, right in both tails."""
+        return linear_combination.logcdf(self._centered(value), self.weights, self._scale)
+
+    def log_sf(self, value: ArrayLike) -> Array:
+        """Log survival function ``log P(X > value)``, right in both tails."""
+        return linear_combination.logsf(self._centered(value), self.weights, self._scale)
+
+    def icdf(self, q: ArrayLike) -> Array:
+        """Quantile function; lower tail probabilities such as 1e-30 are resolved."""
+        q = self._fitting("q", q)
+        return self._shifted(linear_combination.ppf(q, self.weights, self._scale))
+
+    def normal_score(self, value: ArrayLike) -> Array:
+        """``Phi^{-1}(cdf(value))`` without going through a probability, right in both tails."""
+        return linear_combination.normal_score(self._centered(value), self.weights, self._scale)
+
+    def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
+        """`normal_score` and `log_prob` at once, in little more time than one of them."""
+        return linear_combination.normal_score_and_logpdf(
+            self._centered(value), self.weights, self._scale
+        )
+
+    def from_normal_score(self, z: ArrayLike) -> Array:
+        """Value whose normal score is ``z``; the inverse of `normal_score`."""
+        z = self._fitting("z", z)
+        return self._shifted(linear_combination.from_normal_score(z, self.weights, self._scale))
+
+    @property
+    def mean(self) -> Array:
+        """``loc``, by symmetry (the paper's ``mean``)."""
+        return jnp.broadcast_to(jnp.asarray(self.loc, self._dtype), self.batch_shape)
+
+    @property
+    def variance(self) -> Array:
+        """``sum w^2/3 + s^2`` (the paper's ``var``)."""
+        weights = jnp.asarray(self.weights, self._dtype)
+        normal_variance = self._valid_scale**2
+        return jnp.broadcast_to(
+            jnp.sum(weights**2, axis=-1) / 3 + normal_variance, self.batch_shape
+        )
+
+    @property
+    def skewness(self) -> Array:
+        """Zero, by symmetry."""
+        return jnp.zeros(self.batch_shape, self._dtype)
+
+    @property
+    def excess_kurtosis(self) -> Array:
+        """``-(2/15) sum w^4 / variance^2``: between -1.2 (uniform) and 0 (normal)."""
+        weights = jnp.asarray(self.weights, self._dtype)
+        fourth_cumulant = -2 / 15 * jnp.sum(weights**4, axis=-1)
+        return jnp.broadcast_to(fourth_cumulant / self.variance**2, self.batch_shape)
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """``loc -+ sum |w|``, infinite for the outputs whose normal scale is not zero."""
+        width = jnp.sum(jnp.abs(jnp.asarray(self.weights, self._dtype)), axis=-1)
+        width = jnp.where(self._valid_scale == 0, width, jnp.inf)
+        width = jnp.broadcast_to(width, self.batch_shape)
+        return self.mean - width, self.mean + width
+
+    def score_kinks(self) -> Array:
+        """Scores of the knots at the sums of the three largest weights.
+
+        The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. Those of
+        the three largest matter: from four weights on the quantile function is smooth enough.
+        """
+        weights = jnp.abs(jnp.asarray(self.weights))
+        missing = max(3 - weights.shape[-1], 0)
+        weights = jnp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
+        first, second, third = jnp.moveaxis(lax.top_k(weights, 3)[0], -1, 0)
+        signs = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
+        corners = jnp.stack([jnp.abs(first + a * second + b * third) for a, b in signs])
+        scores = self.normal_score(jnp.asarray(self.loc) + corners)
+        return jnp.concatenate([-scores, scores])
+
+    def hermite_rule(self) -> ScoreRule:
+        """Scores at nodes over the values: a quantile costs several evaluations, a score one."""
+        weights, scale = jnp.asarray(self.weights, self._dtype), self._scale
+        scale = None if scale is None else jnp.asarray(scale, self._dtype)
+        nodes = value_nodes(weights, scale)
+        if nodes.values.size * weights.shape[-1] <= _FEW_FACTORS:
+            weights = jnp.broadcast_to(weights, (*nodes.values.shape, weights.shape[-1]))
+        scores = linear_combination.normal_score(nodes.values, weights, scale)
+        return ScoreRule(scores, nodes.lengths, nodes.variance, is_half=True)
+
+    def take(self, indices: tuple[int, ...]) -> "LinearizedMarginal":
+        """The laws of some outputs: ``indices``, from 0, along the last batch axis."""
+        count, scale = self.batch_shape[-1], self._scale
+        return LinearizedMarginal(
+            take_entries(jnp.broadcast_to(self.loc, self.batch_shape), indices, 0, count),
+            take_entries(self.weights, indices, 1, count),
+            None if scale is None else take_entries(scale, indices, 0, count),
+            validate_args=False,
+        )
+
+    def entropy(self) -> Array:
+        """Differential entropy by quadrature: see `nn_uq_dist.linear_combination.entropy`."""
+        value = linear_combination.entropy(self.weights, self._scale)
+        return jnp.broadcast_to(value, self.batch_shape)
+
+    @property
+    def _dtype(self) -> jnp.dtype:
+        # As `linear_combination`, which has no half precision.
+        dtype = float_dtype(self.loc, self.weights, self.normal_scale)
+        return jnp.promote_types(dtype, jnp.float32)
+
+    @property
+    def _valid_scale(self) -> Array:
+        # A negative scale that validation could not see must not pass for its magnitude.
+        scale = jnp.asarray(self.normal_scale, self._dtype)
+        return jnp.where(scale >= 0, scale, jnp.nan)
+
+    def expand(self, batch_shape: Sequence[int]) -> "LinearizedMarginal":
+        """The same law with a larger batch shape, ``cdf`` and ``icdf`` included.
+
+        NumPyro's `ExpandedDistribution` has neither, so that a plate would lose them.
+        """
+        batch_shape = tuple(batch_shape)
+        if not _extends(batch_shape, self.batch_shape):
+            msg = (
+                f"Cannot broadcast distribution of shape {self.batch_shape} to shape "
+                f"{batch_shape}; add axes on the left or enlarge axes of size 1"
+            )
+            raise ValueError(msg)
+        return LinearizedMarginal(
+            jnp.broadcast_to(jnp.asarray(self.loc), batch_shape),
+            self.weights,
+            self._scale,
+            validate_args=self._validate_args,
+        )
+
+
+@jax.jit
+def _ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Array, Array]:
+    """Ends of the support without a normal part."""
+    center, width = jnp.asarray(loc), jnp.sum(jnp.abs(jnp.asarray(weights)), axis=-1)
+    return center - width, center + width
+
+
+def _known_ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Any, Any]:
+    """The same for known numbers, farther out by their rounding, which must not raise a warning."""
+    center, sizes = np.asarray(loc, np.float64), np.abs(np.asarray(weights, np.float64))
+    width = sizes.sum(axis=-1)
+    eps = jnp.finfo(float_dtype(loc, weights)).eps
+    width = width + 4 * eps * (np.abs(center) + width)
+    return center - width, center + width
+
+
+def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:
+    # NumPy arrays and Python numbers stay what they are, so that bad constants raise under jit; so
+    # do lists of them. A list that holds a traced value becomes a JAX array.
+    if not hasattr(value, "shape") and not isinstance(value, int | float) and is_concrete(value):
+        # A ragged list stays a list, which `as_numeric` refuses by name.
+        with contextlib.suppress(ValueError):
+            value = np.asarray(value)
+    return as_numeric(name, value)
+
+
+def _extends(shape: tuple[int, ...], old: tuple[int, ...]) -> bool:
+    try:
+        return jnp.broadcast_shapes(old, shape) == shape
+    except ValueError:
+        return False
+
+
+@vmap_over.register
+def _vmap_over_linearized_marginal(
+    d: LinearizedMarginal,
+    loc: int | None = None,
+    weights: int | None = None,
+    normal_scale: int | None = None,
+) -> LinearizedMarginal:
+    default = vmap_over.dispatch(dist.Distribution)
+    return default(d, loc=loc, weights=weights, normal_scale=normal_scale)
+
+
+@promote_batch_shape.register
+def _promote_linearized_marginal(d: LinearizedMarginal) -> LinearizedMarginal:
+    # Where there is no normal part, `vmap` has made its zero a vector, whose axis is no batch axis.
+    wide = LinearizedMarginal(d.loc, d.weights, d._scale, validate_args=False)  # noqa: SLF001
+    wide._validate_args = d._validate_args  # noqa: SLF001 (both the class's own)
+    return wide

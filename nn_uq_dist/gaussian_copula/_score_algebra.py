@@ -1,0 +1,112 @@
+"""Normal scores of some coordinates, and of some given others: algebra of Cholesky factors."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array, lax
+
+from nn_uq_dist.linear_combination._normal_score import log_normal_density
+
+
+@jax.jit
+def valid_cholesky(correlation: Array) -> Array:
+    """Lower Cholesky factor of a correlation matrix ``(..., N, N)``, NaN if it is none."""
+    size = correlation.shape[-1]
+    factor = jnp.linalg.cholesky(correlation)
+    # Rounding lets some singular matrices pass, with pivots of no correct digit.
+    pivots = jnp.diagonal(factor, axis1=-2, axis2=-1) ** 2
+    smallest = jnp.min(pivots, axis=-1)[..., None, None]
+    valid = smallest > size * jnp.finfo(correlation.dtype).eps
+    # What `jit` could not refuse. The tolerance leaves room for finite differences.
+    transposed = jnp.swapaxes(correlation, -1, -2)
+    wrong = jnp.where(jnp.eye(size, dtype=bool), correlation - 1, correlation - transposed)
+    valid = valid & (jnp.max(jnp.abs(wrong), axis=(-2, -1), keepdims=True) <= 0.01)
+    return jnp.where(valid, factor, jnp.nan)
+
+
+@jax.jit
+def log_density_of_outputs(
+    values: Array,
+    inside: Array,
+    scores: Array,
+    log_densities: Array,
+    score_loc: Array,
+    score_tril: Array,
+) -> Array:
+    """Log density ``log N(z; loc, L L^T) + sum_j [log p_j(y_j) - log phi(z_j)]``.
+
+    Parameters
+    ----------
+    values : Array, shape (..., N)
+        Outputs; NaN gives NaN.
+    inside : Array of bool, shape (..., N)
+        False for outputs beyond their support: the density is then zero.
+    scores, log_densities : Array, shape (..., N)
+        Normal scores of the outputs, and the log densities of their marginals there.
+    score_loc : Array, shape (..., N)
+    score_tril : Array, shape (..., N, N)
+    """
+    # At the very edge of the support the score is infinite.
+    inside = inside & (jnp.isfinite(scores) | jnp.isnan(scores))
+    scores = jnp.where(inside, scores, 0)
+    terms = log_densities - log_normal_density(scores)
+    base = dist.MultivariateNormal(score_loc, scale_tril=score_tril, validate_args=False)
+    joint = base.log_prob(scores) + jnp.sum(jnp.where(inside, terms, 0), axis=-1)
+    joint = jnp.where(jnp.all(inside, axis=-1), joint, -jnp.inf)
+    return jnp.where(jnp.any(jnp.isnan(values), axis=-1), jnp.nan, joint)
+
+
+def cholesky_of_rows(scale_tril: Array, rows: tuple[int, ...]) -> Array:
+    """Lower Cholesky factor of ``A A^T`` for ``A`` these rows of a factor ``(..., N, N)``."""
+    if rows == tuple(range(len(rows))):
+        return scale_tril[..., : len(rows), : len(rows)]
+    taken = scale_tril[..., np.asarray(rows), :]
+    # By a QR factorization of A^T, since A A^T would square the condition number.
+    upper = jnp.linalg.qr(jnp.swapaxes(taken, -1, -2), mode="r")
+    signs = jnp.where(jnp.diagonal(upper, axis1=-2, axis2=-1) < 0, -1, 1)
+    return jnp.swapaxes(upper * signs[..., None], -1, -2)
+
+
+def conditional_scores(
+    scale_tril: Array, observed: tuple[int, ...], remaining: tuple[int, ...], residual: Array
+) -> tuple[Array, Array]:
+    """Shift of the mean, and factor of the covariance, of scores given others.
+
+    Parameters
+    ----------
+    scale_tril : Array, shape (..., N, N)
+        Factor of the covariance of all scores.
+    observed, remaining : tuple of int
+        Coordinates; together all of them.
+    residual : Array, shape (..., len(observed))
+        Observed scores less their means.
+
+    Notes
+    -----
+    With the observed coordinates first, the blocks of the factor are the conditional law as they
+    stand. The textbook's difference of two covariances would lose a small eigenvalue.
+    """
+    factor = cholesky_of_rows(scale_tril, observed + remaining)
+    count = len(observed)
+    batch = jnp.broadcast_shapes(factor.shape[:-2], residual.shape[:-1])
+    white = lax.linalg.triangular_solve(
+        jnp.broadcast_to(factor[..., :count, :count], (*batch, count, count)),
+        jnp.broadcast_to(residual, (*batch, count))[..., None],
+        left_side=True,
+        lower=True,
+    )
+    shift = jnp.matmul(factor[..., count:, :count], white, precision=lax.Precision.HIGHEST)
+    return shift[..., 0], factor[..., count:, count:]
+
+
+def whitened(scale_tril: Array, residual: Array) -> Array:
+    """``L^-1 r`` for each residual ``(..., N)``: independent if `L` is right."""
+    shape = jnp.broadcast_shapes(scale_tril.shape[:-1], residual.shape)
+    size = shape[-1]
+    return lax.linalg.triangular_solve(
+        jnp.broadcast_to(scale_tril, (*shape, size)),
+        jnp.broadcast_to(residual, shape)[..., None],
+        left_side=True,
+        lower=True,
+    )[..., 0]

@@ -1,0 +1,244 @@
+"""What everything downstream asks of the law of a random input, as an abstract class."""
+
+import abc
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._one_program import one_program
+from nn_uq_dist.basics._row_algebra import matvec, namespace, norm
+from nn_uq_dist.inputs._linear_image import LinearImage
+
+
+class AbstractInputLaw(abc.ABC):
+    r"""Abstract law of a random input :math:`f = \mu + A U + B N`.
+
+    :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
+    ones; there may be more of them than inputs. Linearization, Monte Carlo, tables and figures ask
+    for nothing but what stands here.
+
+    A subclass is final, an immutable pytree with arrays as its leaves, each with the batch shape in
+    front, and defines
+
+    - ``loc``: the mean :math:`\mu`, shape ``batch_shape + (N_x,)``;
+    - ``columns(jacobian)``: the columns :math:`J A` and :math:`J B`. Tables and figures call it on
+      a copy with NumPy arrays in float64: written with operators, or with functions of
+      ``jacobian``'s own library, it stays in float64 there.
+
+    The rest follows from the columns of the identity matrix. Where there are very many inputs
+    override what would make that matrix: ``sample_deviation``, ``variance``, ``covariance``,
+    ``half_range``, ``normal_scale``, ``has_independent_entries``.
+
+    A family that is a sum of boxes and Gaussian parts needs no subclass: see `InputSum`.
+
+    Examples
+    --------
+    Inputs that all have the same error, uniform on ``(-width, width)``:
+
+    >>> import dataclasses
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class CommonError(nuq.inputs.AbstractInputLaw):
+    ...     loc: jax.Array
+    ...     width: jax.Array
+    ...
+    ...     def columns(self, jacobian):
+    ...         return jacobian.sum(axis=-1, keepdims=True) * self.width[..., None, None], None
+    >>> law = CommonError(jnp.array([1.0, 2.0]), jnp.array(3.0))
+    >>> print(nuq.linearize(lambda x: jnp.array([x[0] + x[1], x[0]]), law).variance)
+    [12.  3.]
+    """
+
+    loc: Array
+
+    @abc.abstractmethod
+    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
+        r"""Columns of the uniform and of the normal variables under a linear map.
+
+        Parameters
+        ----------
+        jacobian
+            Matrix :math:`J`, shape ``(..., N_y, N_x)``, already checked; leading axes broadcast
+            against the batch shape.
+
+        Returns
+        -------
+        tuple of Array or None
+            :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``. One of
+            them may be None.
+        """
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of laws: the leading axes of `loc`."""
+        return self.loc.shape[:-1]
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs ``N_x``."""
+        return self.loc.shape[-1]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Floating-point dtype of the parameters and of the draws."""
+        return self.loc.dtype
+
+    @property
+    def mean(self) -> Array:
+        """Mean, shape ``batch_shape + (N_x,)``."""
+        return self.loc
+
+    @property
+    def variance(self) -> Array:
+        """Variances, shape ``batch_shape + (N_x,)``."""
+        return self._image_of_identity.variance
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance matrix, shape ``batch_shape + (N_x, N_x)``."""
+        return self._image_of_identity.covariance
+
+    @property
+    def half_range(self) -> Array | None:
+        """Half-width of the support of the uniform part at each input, as `loc`; None without."""
+        uniform = self._image_of_identity.uniform
+        return None if uniform is None else namespace(uniform).sum(abs(uniform), axis=-1)
+
+    @property
+    def normal_scale(self) -> Array | None:
+        """Standard deviation of the Gaussian part of each input, or ``None``, as `loc` in shape."""
+        normal = self._image_of_identity.normal
+        return None if normal is None else one_program(norm, normal)
+
+    @property
+    def has_independent_entries(self) -> bool:
+        """Whether the inputs are independent of each other; of known values only."""
+        image = self._image_of_identity
+        if image.uniform is not None:
+            # Inputs that share a uniform variable depend on each other, uncorrelated ones as well.
+            moved_by_each = np.count_nonzero(image.uniform, axis=-2)
+            if np.any(moved_by_each > 1):
+                return False
+        if image.normal is None:
+            return True
+        normal = np.asarray(image.normal)
+        return not np.any((normal @ normal.mT)[..., ~np.eye(self.num_inputs, dtype=bool)])
+
+    def image(self, jacobian: ArrayLike) -> LinearImage:
+        r"""Return the law of :math:`J (f - \mu)`, the deviation of linear outputs from their mean.
+
+        Parameters
+        ----------
+        jacobian
+            Matrix :math:`J`, shape ``(..., N_y, N_x)``; leading axes broadcast against the batch
+            shape.
+
+        Returns
+        -------
+        LinearImage
+            With what `columns` returns.
+
+        Raises
+        ------
+        TypeError
+            If `jacobian` is not an array of real numbers.
+        ValueError
+            If its last axis is not ``N_x`` or its leading axes do not broadcast.
+
+        Examples
+        --------
+        >>> from nn_uq_dist import InputLaw
+        >>> law = InputLaw([0.0, 0.0], half_width=[1.0, 0.0], scale=[0.0, 2.0])
+        >>> image = law.image([[3.0, 2.0]])
+        >>> print(image.weights, image.normal_scale)
+        [[3. 0.]] [4.]
+        """
+        given = _checks.as_numeric("jacobian", jacobian)
+        shape = np.shape(given)
+        if len(shape) < 2 or shape[-1] != self.num_inputs:
+            raise ValueError(
+                f"jacobian must have shape (..., N_y, N_x) with N_x = {self.num_inputs}, got shape "
+                f"{shape}; pass one row per output"
+            )
+        _checks.broadcast_shapes(
+            "the leading axes of jacobian must broadcast against the batch shape",
+            jacobian=shape[:-2],
+            batch_shape=self.batch_shape,
+        )
+        # A NumPy array stays one: a law in float64 (`in_float64`) then gives an image in float64.
+        rows: Any = given if isinstance(given, np.ndarray) else jnp.asarray(given)
+        return LinearImage(*self.columns(rows))
+
+    def expand(self, batch_shape: tuple[int, ...]) -> Self:
+        """Return the same law with its arrays broadcast to `batch_shape`.
+
+        Raises
+        ------
+        ValueError
+            If the present batch shape does not broadcast to `batch_shape`.
+
+        Examples
+        --------
+        >>> from nn_uq_dist import InputLaw
+        >>> InputLaw([0.0, 1.0], half_width=1.0).expand((4, 3)).batch_shape
+        (4, 3)
+        """
+        batch_shape = tuple(batch_shape)
+        expected = "batch_shape must be one that the law's batch_shape broadcasts to"
+        joined = _checks.broadcast_shapes(expected, requested=batch_shape, present=self.batch_shape)
+        if joined != batch_shape:
+            raise ValueError(
+                f"{expected}, got requested {batch_shape}, present {self.batch_shape}; "
+                f"pass a batch_shape that ends in the present one"
+            )
+        present = len(self.batch_shape)
+        expanded: Self = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, batch_shape + leaf.shape[present:]), self
+        )
+        return expanded
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw inputs, shape ``sample_shape + batch_shape + (N_x,)``.
+
+        Parameters
+        ----------
+        key
+            A JAX random key.
+        sample_shape
+            Shape of independent draws, in front of the batch shape.
+
+        Examples
+        --------
+        >>> import jax
+        >>> from nn_uq_dist import InputLaw
+        >>> InputLaw([0.0, 1.0], half_width=1.0).sample(jax.random.key(0), (10,)).shape
+        (10, 2)
+        """
+        return self.loc + self.sample_deviation(key, sample_shape)
+
+    def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw ``f - loc``: `sample` without the rounding that adding a large `loc` costs."""
+        key_uniform, key_normal = jax.random.split(_checks.as_key("key", key))
+        image = self._image_of_identity
+        deviation = jnp.zeros((*sample_shape, *self.loc.shape), self.dtype)
+        if image.uniform is not None:
+            shape = (*sample_shape, *self.batch_shape, image.uniform.shape[-1])
+            uniform = jax.random.uniform(key_uniform, shape, self.dtype, minval=-1, maxval=1)
+            deviation += matvec(image.uniform, uniform)
+        if image.normal is not None:
+            shape = (*sample_shape, *self.batch_shape, image.normal.shape[-1])
+            deviation += matvec(image.normal, jax.random.normal(key_normal, shape, self.dtype))
+        return deviation
+
+    @property
+    def _image_of_identity(self) -> LinearImage:
+        """The law of the inputs themselves about their means."""
+        return self.image(namespace(self.loc).eye(self.num_inputs, dtype=self.dtype))

@@ -1,0 +1,222 @@
+"""The law of a random network input: a box part, a Gaussian part, or both."""
+
+import dataclasses
+from typing import Self
+
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.distributions import Distribution
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._one_program import broadcast, one_program
+from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._row_algebra import gram, namespace, norm
+from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
+from nn_uq_dist.inputs._families import as_input_law
+from nn_uq_dist.inputs._input_algebra import (
+    covariance_matrix,
+    draw_deviation,
+    image_columns,
+    variances,
+)
+from nn_uq_dist.inputs._parameter_checks import (
+    factor_batch,
+    nan_where_negative,
+    nan_where_no_factor,
+    require_factor,
+    split_loc_shape,
+    vector_batch,
+)
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class InputLaw(AbstractInputLaw):
+    r"""Law of a random input :math:`f = \mu + \beta \odot U + L N`.
+
+    :math:`U` has independent entries, uniform on (-1, 1), and :math:`N` independent standard
+    normal ones. Either part may be absent, and coordinates may mix both: a zero half-width or a
+    zero row of :math:`L` takes a coordinate out of that part.
+
+    The arrays are broadcast to one batch shape and promoted to one floating-point dtype. The
+    object is an immutable pytree: it goes through ``jit``, ``grad`` and ``vmap``. To use one large
+    `scale_tril` for many means without copies, map over `loc` with ``jax.vmap``.
+
+    Parameters
+    ----------
+    loc
+        Mean :math:`\mu`, shape ``(..., N_x)``.
+    half_width
+        Half-widths :math:`\beta \ge 0` of the box, broadcast against `loc`; ``None`` for no box.
+    scale_tril
+        Lower triangular factor :math:`L` of the Gaussian covariance :math:`L L^T`, shape
+        ``(..., N_x, N_x)``, its diagonal not negative; ``None`` for no Gaussian part, or for one
+        given by `scale`.
+    scale
+        Standard deviations of a Gaussian part with independent entries, broadcast against `loc`.
+        The law is that of ``scale_tril=diag(scale)``, without a matrix: everything but
+        `covariance` and the attribute `scale_tril`, which is made when it is asked for, takes
+        memory and time in proportion to ``N_x``.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers.
+    ValueError
+        If there is neither a box nor a Gaussian part, or both `scale` and `scale_tril`; if shapes
+        do not fit; if values are known (not traced) and hold NaN, infinity, a negative half-width
+        or scale, a negative diagonal or an entry above the diagonal. Under ``jit`` the last four
+        become NaN instead.
+
+    Examples
+    --------
+    >>> from nn_uq_dist import InputLaw
+    >>> law = InputLaw([1.0, 2.0, 3.0], half_width=0.3)
+    >>> law.batch_shape, law.num_inputs
+    ((), 3)
+    >>> [round(float(v), 4) for v in law.variance]
+    [0.03, 0.03, 0.03]
+    """
+
+    loc: Array
+    half_width: Array | None
+    scale: Array | None
+    _scale_tril: Array | None
+
+    def __init__(
+        self,
+        loc: ArrayLike,
+        half_width: ArrayLike | None = None,
+        scale_tril: ArrayLike | None = None,
+        *,
+        scale: ArrayLike | None = None,
+    ) -> None:
+        if half_width is None and scale_tril is None and scale is None:
+            raise ValueError(
+                "InputLaw must have a half_width or a scale_tril, got neither; pass half_width "
+                "for a box, scale or scale_tril for a Gaussian part, or both"
+            )
+        if scale is not None and scale_tril is not None:
+            raise ValueError(
+                "InputLaw must have one Gaussian part, got both scale and scale_tril; pass scale "
+                "for independent entries or scale_tril for correlated ones"
+            )
+        loc = _checks.as_numeric("loc", loc)
+        batch_shape, num_inputs = split_loc_shape(np.shape(loc))
+        parts = [loc]
+        if half_width is not None:
+            half_width = _checks.as_numeric("half_width", half_width)
+            batch_shape = vector_batch("half_width", np.shape(half_width), batch_shape, num_inputs)
+            _checks.require_finite("half_width", half_width)
+            _checks.require_nonnegative("half_width", half_width, "pass (high - low) / 2")
+            parts.append(half_width)
+        if scale is not None:
+            scale = _checks.as_numeric("scale", scale)
+            batch_shape = vector_batch("scale", np.shape(scale), batch_shape, num_inputs)
+            _checks.require_finite("scale", scale)
+            _checks.require_nonnegative("scale", scale, "pass standard deviations")
+            parts.append(scale)
+        if scale_tril is not None:
+            scale_tril = _checks.as_numeric("scale_tril", scale_tril)
+            batch_shape = factor_batch(np.shape(scale_tril), batch_shape, num_inputs)
+            require_factor(scale_tril)
+            parts.append(scale_tril)
+        _checks.require_finite("loc", loc)
+
+        dtype = _checks.float_dtype(*parts)
+        shape = (*batch_shape, num_inputs)
+        set_field = object.__setattr__
+        set_field(self, "loc", broadcast(loc, dtype, shape))
+        for name, part in (("half_width", half_width), ("scale", scale)):
+            placed = None if part is None else nan_where_negative(broadcast(part, dtype, shape))
+            set_field(self, name, placed)
+        if scale_tril is not None:
+            scale_tril = nan_where_no_factor(broadcast(scale_tril, dtype, (*shape, num_inputs)))
+        set_field(self, "_scale_tril", scale_tril)
+
+    @classmethod
+    def from_distribution(cls, distribution: "Distribution | InputLaw") -> Self:
+        """Convert a NumPyro distribution over vectors to an `InputLaw`.
+
+        Parameters
+        ----------
+        distribution
+            ``Uniform`` or ``Normal`` made a vector by ``.to_event(1)``, ``MultivariateNormal`` or
+            ``LowRankMultivariateNormal``, each also with ``.expand(...)`` and with a batch shape.
+            An `InputLaw` is returned as it is. Parameters may be traced.
+
+        Raises
+        ------
+        TypeError
+            If the family is another one; the message lists the accepted ones. If its law is no
+            `InputLaw`, as that of a registered family may be: see `nn_uq_dist.inputs.as_input_law`.
+        ValueError
+            If the distribution does not have exactly one event axis.
+
+        Examples
+        --------
+        >>> import numpyro.distributions as dist
+        >>> from nn_uq_dist import InputLaw
+        >>> InputLaw.from_distribution(dist.Uniform(-1.0, 1.0).expand([5]).to_event(1)).num_inputs
+        5
+        """
+        law = as_input_law(distribution)
+        if not isinstance(law, cls):
+            raise TypeError(
+                f"f must be a box, Gaussian or both, got the law {type(law).__name__}; "
+                f"use nn_uq_dist.inputs.as_input_law(f), or pass f itself to linearize"
+            )
+        return law
+
+    @property
+    def scale_tril(self) -> Array | None:
+        """Factor ``L``, ``batch_shape + (N_x, N_x)``, or ``None``; a new matrix from `scale`."""
+        if self.scale is None:
+            return self._scale_tril
+        factor: Array = namespace(self.scale).eye(self.num_inputs, dtype=self.dtype)
+        return factor * self.scale[..., None, :]
+
+    @property
+    def normal_scale(self) -> Array | None:
+        """Standard deviation of the Gaussian part of each input, or ``None``, as `loc` in shape."""
+        if self.scale is not None:
+            return self.scale
+        return None if self._scale_tril is None else one_program(norm, self._scale_tril)
+
+    @property
+    def half_range(self) -> Array | None:
+        """The half-widths of the box: `half_width`."""
+        return self.half_width
+
+    @property
+    def has_independent_entries(self) -> bool:
+        """Whether the Gaussian part correlates no inputs; of known values only."""
+        if self._scale_tril is None:
+            return True
+        covariance = np.asarray(gram(self._scale_tril))
+        return not np.any(covariance[..., ~np.eye(self.num_inputs, dtype=bool)])
+
+    @property
+    def variance(self) -> Array:
+        r"""Variances :math:`\beta_k^2/3 + \sum_l L_{kl}^2`, shape ``batch_shape + (N_x,)``."""
+        return one_program(variances, self.loc, *self._parts)
+
+    @property
+    def covariance(self) -> Array:
+        r"""Covariance :math:`\mathrm{diag}(\beta^2)/3 + L L^T`, ``batch_shape + (N_x, N_x)``."""
+        return one_program(covariance_matrix, self.loc, *self._parts)
+
+    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
+        r"""The columns :math:`J \mathrm{diag}(\beta)` and :math:`J L`, or ``None``."""
+        return one_program(image_columns, jacobian, *self._parts)
+
+    def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw ``f - loc``: `sample` without the rounding that adding a large `loc` costs."""
+        key = _checks.as_key("key", key)
+        shape = (*sample_shape, *self.loc.shape)
+        return draw_deviation(key, *self._parts, shape=shape, dtype=self.dtype)
+
+    @property
+    def _parts(self) -> tuple[Array | None, Array | None, Array | None]:
+        return self.half_width, self.scale, self._scale_tril

@@ -1,0 +1,63 @@
+"""Abstract classes among NumPyro's distributions."""
+
+import abc
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import constraints
+
+from nn_uq_dist.basics._checks import is_concrete
+from nn_uq_dist.basics._known_values import as_jax, is_local
+
+
+def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
+    """Decorate a ``log_prob`` as NumPyro's decorator of this name does, in NumPy for known values.
+
+    With validation on, values outside the support raise a warning and have the density zero.
+    """
+
+    @wraps(log_prob)
+    def validated(self: dist.Distribution, *args: Any, **kwargs: Any) -> Array:
+        logs = log_prob(self, *args, **kwargs)
+        if not self._validate_args:
+            return logs
+        mask = self._validate_sample(kwargs["value"] if "value" in kwargs else args[0])
+        if is_local(mask, logs):
+            known = np.asarray(logs)
+            return as_jax(np.where(mask, known, known.dtype.type(-np.inf)))
+        return jnp.where(mask, logs, -jnp.inf)
+
+    return validated
+
+
+class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignore[misc]
+    """Metaclass of the contracts: NumPyro's own, with the checks of `abc.ABC`."""
+
+
+class Law(dist.Distribution, metaclass=AbstractDistribution):
+    """What laws of outputs and joint laws have in common."""
+
+    def validate_args(self, strict: bool = True) -> None:
+        """As NumPyro's, in NumPy where the parameters are known.
+
+        NumPyro asks the constraints with JAX arrays, for which each operation of each constraint
+        is compiled by itself: dozens of programs before the first number.
+        """
+        if not is_concrete(self.get_args()):
+            super().validate_args(strict)
+            return
+        for name, value in self.get_args().items():
+            constraint = self.arg_constraints[name]
+            if constraints.is_dependent(constraint):
+                continue
+            known = np.asarray(value) if isinstance(value, jax.Array) else value
+            if not np.all(constraint(known)):
+                raise ValueError(
+                    f"{type(self).__name__} distribution got invalid {name} parameter."
+                )

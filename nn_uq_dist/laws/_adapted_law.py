@@ -1,0 +1,129 @@
+"""Any univariate NumPyro distribution as a law of outputs."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import log_ndtr
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+
+from nn_uq_dist.laws._choose_outputs import require_univariate, take_outputs
+from nn_uq_dist.laws._normal_scores import from_normal_score, normal_score
+from nn_uq_dist.laws._output_law import OutputLaw
+
+
+class AdaptedLaw(OutputLaw):
+    """Any univariate continuous NumPyro distribution with ``cdf`` and ``icdf`` as an `OutputLaw`.
+
+    Made by `as_output_law`. Its tails are those of its normal scores: right on both sides for
+    NumPyro's normal, log-normal, uniform, Student-t, Laplace, logistic and Cauchy, held at a score
+    of about 8 (float64) or 5 (float32) in the upper tail for others, where ``cdf`` rounds to one.
+
+    Parameters
+    ----------
+    base : numpyro.distributions.Distribution
+        The distribution; its batch shape is that of the law.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> law = nuq.laws.AdaptedLaw(dist.Logistic(0.0, 1.0))
+    >>> print(f"{law.log_cdf(-100.0):.1f} {law.normal_score(0.0):.1f}")
+    -100.0 0.0
+    """
+
+    pytree_data_fields = ("base",)
+
+    def __init__(self, base: dist.Distribution) -> None:
+        self.base = base
+        super().__init__(base.batch_shape, (), validate_args=False)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        return self.base.support
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws of the distribution."""
+        return self.base.sample(key, sample_shape)
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density, ``-inf`` outside the support."""
+        value = jnp.asarray(value)
+        inside = self.support(value)
+        safe = jnp.where(inside, value, self.support.feasible_like(value))
+        logs = jnp.where(inside, self.base.log_prob(safe), -jnp.inf)
+        return jnp.where(jnp.isnan(value), jnp.nan, logs)
+
+    def log_cdf(self, value: ArrayLike) -> Array:
+        """``log Phi`` of the normal score."""
+        return log_ndtr(self.normal_score(value))
+
+    def log_sf(self, value: ArrayLike) -> Array:
+        """``log Phi`` of minus the normal score."""
+        return log_ndtr(-self.normal_score(value))
+
+    def normal_score(self, value: ArrayLike) -> Array:
+        """By the best way that the distribution offers; infinite outside the support."""
+        value = jnp.asarray(value, jnp.result_type(float, value))
+        low, high = self.bounds
+        inside = self.support(value)
+        safe = jnp.where(inside, value, self.support.feasible_like(value))
+        score = normal_score(self.base, safe)
+        score = jnp.where(value <= low, -jnp.inf, jnp.where(value >= high, jnp.inf, score))
+        return jnp.where(jnp.isnan(value), jnp.nan, score)
+
+    def from_normal_score(self, z: ArrayLike) -> Array:
+        """By the best way that the distribution offers."""
+        return from_normal_score(self.base, jnp.asarray(z))
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the distribution."""
+        return jnp.broadcast_to(self.base.mean, self.batch_shape)
+
+    @property
+    def variance(self) -> Array:
+        """Variance of the distribution."""
+        return jnp.broadcast_to(self.base.variance, self.batch_shape)
+
+    def score_kinks(self) -> Array:
+        """The middle of a Laplace law; none else."""
+        base: Any = self.base
+        while isinstance(base, dist.ExpandedDistribution | dist.Independent):
+            base = base.base_dist
+        count = 1 if isinstance(base, dist.Laplace) else 0
+        return jnp.zeros((count, *self.batch_shape), jnp.result_type(self.mean))
+
+    def take(self, indices: tuple[int, ...]) -> dist.Distribution:
+        """The laws of some outputs."""
+        return AdaptedLaw(take_outputs(self.base, indices))
+
+
+def as_output_law(law: dist.Distribution) -> OutputLaw:
+    """Return an `OutputLaw` as it is, any other univariate distribution adapted.
+
+    Parameters
+    ----------
+    law : numpyro.distributions.Distribution
+        Univariate and continuous, with ``cdf`` and ``icdf``, mean and variance.
+
+    Raises
+    ------
+    TypeError
+        If `law` is no distribution, discrete, multivariate, or has no ``cdf`` and ``icdf``.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> law = nuq.laws.as_output_law(dist.Normal(0.0, 1.0))
+    >>> print(f"{law.log_sf(30.0):.1f}")
+    -454.3
+    """
+    if isinstance(law, OutputLaw):
+        return law
+    require_univariate(law, batched=False)
+    return AdaptedLaw(law)

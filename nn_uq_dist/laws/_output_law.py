@@ -1,0 +1,124 @@
+"""What everything downstream asks of the laws of single outputs, as an abstract class."""
+
+import abc
+
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import ndtri
+from jax.typing import ArrayLike
+
+from nn_uq_dist.laws._abstract import Law
+from nn_uq_dist.laws._score_quadrature import (
+    ScoreQuadrature,
+    score_quadrature,
+    standardized_moment,
+)
+from nn_uq_dist.laws._score_rule import ScoreRule
+from nn_uq_dist.linear_combination._normal_score import score_from_log_tails
+
+
+class OutputLaw(Law):
+    r"""Abstract law of outputs: univariate, continuous, one along each entry of the batch shape.
+
+    Copulas, tables and figures ask for nothing but what stands here, and assume no symmetry.
+
+    A subclass is final. It is a NumPyro distribution with ``event_shape ()`` and defines
+
+    - ``log_prob(value)``: ``-inf`` outside the support, NaN for NaN, finite gradients;
+    - ``log_cdf(value)``, ``log_sf(value)``: each with relative accuracy in its small tail, ``-inf``
+      and 0 beyond the ends of the support;
+    - ``from_normal_score(z)``: the quantile :math:`F^{-1}(\Phi(z))`, right in both tails;
+    - ``mean`` and ``variance``, shape ``batch_shape``, finite;
+    - ``support``: a constraint of scalars; its ``lower_bound`` and ``upper_bound``, where it has
+      them, broadcast against ``batch_shape``;
+    - ``sample(key, sample_shape)``;
+    - the names of its arrays in ``arg_constraints`` or ``pytree_data_fields``, as every NumPyro
+      distribution that passes through ``jit``.
+
+    Values broadcast against ``batch_shape``, as in NumPyro. The rest follows, and may be
+    overridden by what is faster or more accurate:
+
+    - ``cdf``, ``icdf``; ``normal_score`` and ``normal_score_and_log_prob`` (one pass instead of
+      two); ``skewness`` and ``excess_kurtosis``; ``bounds``;
+    - ``score_kinks``: where the quantile function bends, for quadratures over normal scores;
+    - ``hermite_rule``: where a copula evaluates the law for its Hermite series; worth overriding
+      where scores are cheaper than quantiles;
+    - ``take(indices)``: the laws of some outputs, indices from 0 along the last batch axis; without
+      it the law is made anew from the arguments of its constructor, which it must then keep.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> law = nuq.laws.as_output_law(dist.Laplace(0.0, 1.0))
+    >>> print(f"{law.normal_score(10.0):.3f} {law.excess_kurtosis:.2f}")
+    4.078 3.00
+    """
+
+    @abc.abstractmethod
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density, ``-inf`` outside the support."""
+
+    @abc.abstractmethod
+    def log_cdf(self, value: ArrayLike) -> Array:
+        """``log P(Y <= value)``, relative accuracy in the lower tail."""
+
+    @abc.abstractmethod
+    def log_sf(self, value: ArrayLike) -> Array:
+        """``log P(Y > value)``, relative accuracy in the upper tail."""
+
+    @abc.abstractmethod
+    def from_normal_score(self, z: ArrayLike) -> Array:
+        r"""Value with normal score ``z``, the quantile :math:`F^{-1}(\Phi(z))`."""
+
+    def cdf(self, value: ArrayLike) -> Array:
+        """Distribution function, the exponential of `log_cdf`."""
+        return jnp.exp(self.log_cdf(value))
+
+    def icdf(self, q: ArrayLike) -> Array:
+        """Quantile function; for upper tails beyond rounding use `from_normal_score`."""
+        return self.from_normal_score(ndtri(jnp.asarray(q)))
+
+    def normal_score(self, value: ArrayLike) -> Array:
+        r"""Normal score :math:`\Phi^{-1}(F(y))`, from the smaller of the two tails."""
+        return score_from_log_tails(self.log_cdf(value), self.log_sf(value))
+
+    def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
+        """`normal_score` and `log_prob`, which some laws have in one pass."""
+        return self.normal_score(value), self.log_prob(value)
+
+    @property
+    def skewness(self) -> Array:
+        """Third standardized moment, by quadrature over the normal scores."""
+        return standardized_moment(self, 3)
+
+    @property
+    def excess_kurtosis(self) -> Array:
+        """Fourth standardized moment less 3, by quadrature over the normal scores."""
+        return standardized_moment(self, 4) - 3
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """Ends of the support, infinite where there are none, each of shape ``batch_shape``."""
+        low = getattr(self.support, "lower_bound", -jnp.inf)
+        high = getattr(self.support, "upper_bound", jnp.inf)
+        return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
+
+    def score_kinks(self) -> Array:
+        """Normal scores at which the quantile function bends, shape ``(m,) + batch_shape``."""
+        return jnp.zeros((0, *self.batch_shape), jnp.result_type(self.mean))
+
+    def hermite_rule(self) -> ScoreQuadrature | ScoreRule:
+        r"""Rule from which the coefficients of the Hermite series follow.
+
+        With :math:`y = F^{-1}(\Phi(z))` and normalized Hermite polynomials they are either
+
+        .. math::
+            a_k = \int y(z)\, he_k(z)\, \phi(z)\, dz
+            \qquad\text{or}\qquad
+            a_k = \frac{1}{\sqrt k} \int he_{k-1}(z(y))\, \phi(z(y))\, dy,
+
+        by parts. The first takes quantiles at nodes over the scores (`ScoreQuadrature`, the
+        default), the second scores at nodes over the values (`ScoreRule`).
+        """
+        return score_quadrature(self)

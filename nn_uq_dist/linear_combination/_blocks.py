@@ -1,0 +1,84 @@
+"""Points in blocks: memory stays bounded, and a difficult law slows its own block only."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.linear_combination._each_point import (
+    Orders,
+    Values,
+    evaluate_each_point,
+)
+from nn_uq_dist.linear_combination._law import Law
+
+BLOCK_SIZE = 2048
+
+
+def evaluate_in_blocks(
+    orders: Orders,
+    y: Array,
+    law: Law,
+    *,
+    derivatives: int = 0,
+    conditioning: bool = True,
+    num_points: Array | None = None,
+    size: int = BLOCK_SIZE,
+) -> Values:
+    """`evaluate_each_point` for N points, a block at a time.
+
+    Parameters
+    ----------
+    orders, derivatives, conditioning
+        As in `evaluate_each_point`.
+    y : Array, shape (N,)
+    law : Law
+        Weights of shape (n, N).
+    num_points : Array of int, shape (), optional
+        How many points matter, from the first on; the blocks behind them cost nothing. Default:
+        all.
+    size : int
+        Points in a block.
+    """
+    count = y.shape[0]
+    evaluate = partial(
+        evaluate_each_point, orders, derivatives=derivatives, conditioning=conditioning
+    )
+    if count <= size and num_points is None:
+        return evaluate(y, law, jnp.ones(y.shape, bool))
+    blocks = -(-count // size)
+    size = -(-count // blocks)
+
+    def cut(part: Array | None) -> Array | None:
+        if part is None:
+            return None
+        # The last block repeats the last point: a law that needs nothing special.
+        padding = [(0, 0)] * (part.ndim - 1) + [(0, blocks * size - count)]
+        part = jnp.pad(part, padding, mode="edge") if blocks * size > count else part
+        return jnp.moveaxis(part.reshape(*part.shape[:-1], blocks, size), -2, 0)
+
+    def one_block(start: Array, y: Array, weights: Array, scale: Array | None) -> Values:
+        stop = count if num_points is None else num_points
+        active = start * size + jnp.arange(size) < stop
+        return evaluate(y, law._replace(weights=weights, normal_scale=scale), active)
+
+    parts = (cut(y), cut(law.weights), cut(law.normal_scale))
+    if num_points is None:
+        found = lax.map(lambda at: one_block(*at), (jnp.arange(blocks), *parts))
+    else:
+        shapes = jax.eval_shape(one_block, jnp.asarray(0), *jax.tree.map(lambda p: p[0], parts))
+        empty = jax.tree.map(lambda s: jnp.zeros((blocks, *s.shape), s.dtype), shapes)
+
+        def fill(index: Array, results: Values) -> Values:
+            found = one_block(index, *jax.tree.map(lambda part: part[index], parts))
+            return jax.tree.map(lambda all_, one: all_.at[index].set(one), results, found)
+
+        found = lax.fori_loop(0, -(-num_points // size), fill, empty)
+
+    def join(part: Array) -> Array:
+        part = jnp.moveaxis(part, 0, -2)
+        return part.reshape(*part.shape[:-2], blocks * size)[..., :count]
+
+    joined: Values = jax.tree.map(join, found)
+    return joined

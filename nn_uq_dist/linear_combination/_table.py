@@ -1,0 +1,174 @@
+"""A law tabulated: the integrand on the contour for a few dozen tilts, and its look-up at points.
+
+The integrand depends on the point only through ``exp(i a d)``, ``d`` the distance from the edge.
+The rest is tabulated once; each point takes the tilt whose tilted mean is near and sums one short
+series: no root-finding and no factor ``n``. The tilts are marched outwards in steps of a few tilted
+standard deviations, so that relative accuracy holds to the edge of the support.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import DTypeLike
+
+from nn_uq_dist.linear_combination._contour import Contour, contour_at, envelope_at, log_scale
+from nn_uq_dist.linear_combination._contour_sum import (
+    edge_phase,
+    nodes_of_chunk,
+    power_of,
+    product_of_factors,
+)
+from nn_uq_dist.linear_combination._law import Law
+from nn_uq_dist.linear_combination._plain_integral import relative_correction
+from nn_uq_dist.linear_combination._precision import precision
+from nn_uq_dist.linear_combination._saddlepoint import solve_tilt, tilted_moments
+from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
+from nn_uq_dist.linear_combination._uniform_component import excess_coth
+
+# Tables end at this fraction of the width from the edge; nearer points are evaluated singly.
+_NEAREST = {"float32": 1e-4, "float64": 1e-7}
+_MANY_WEIGHTS = 24
+
+
+class Table(NamedTuple):
+    """Tilted characteristic functions of L laws at T tilts.
+
+    Attributes
+    ----------
+    thresholds : Array, shape (L, T - 1)
+        Distances from the edge that separate the ranges of the tilts, decreasing.
+    nearest : Array, shape (L,)
+        Distance from the edge that the last tilt still serves.
+    contour : Contour
+        Fields of shape (L, T).
+    log_scale : Array, shape (L, T)
+        Exponent at distance zero from the edge.
+    values : Array, shape (J, L, T)
+        Normalized integrand without the phase of the distance, complex.
+    usable : Array of bool, shape (L, T)
+        Whether the fixed number of nodes suffices.
+    """
+
+    thresholds: Array
+    nearest: Array
+    contour: Contour
+    log_scale: Array
+    values: Array
+    usable: Array
+
+
+def table_size(
+    order: int, count: int, dtype: DTypeLike, *, has_normal_part: bool
+) -> tuple[int, int]:
+    """Number of tilts and of nodes, known from the shapes."""
+    name = jnp.dtype(dtype).name
+    # t^2 K''(t) is at most n (plus the pole), which bounds the growth of the tilt in one step.
+    growth = math.log1p(_march(name) / math.sqrt(count + order + 1))
+    span = math.log(10.0 * math.sqrt(count + 1) / _NEAREST[name])
+    num_tilts = math.ceil(span / growth) + (12 if has_normal_part else 2)
+    num_nodes = precision(name).table_nodes * (1 if count >= _MANY_WEIGHTS else 3)
+    return num_tilts, num_nodes
+
+
+def _march(dtype_name: str) -> float:
+    """Step from one tilt to the next in tilted standard deviations."""
+    return 1.6 * precision(dtype_name).table_reach
+
+
+def _tilts(order: int, law: Law, num_tilts: int) -> tuple[Array, Array, Array, Array]:
+    """Tilts, tilted distances from the edge, variances, and what separates the ranges; (T, L)."""
+    dtype = law.weights.dtype
+    step = _march(dtype.name)
+    pole = jnp.asarray(order, dtype)
+    second = law.moments()[0]
+    center = jnp.zeros_like(second)
+    everywhere = jnp.ones(center.shape, bool)
+    orders = jnp.full(center.shape, order)
+    lowest = 0.5 * precision(dtype).table_reach / jnp.sqrt(second)
+    central, _ = solve_tilt(orders, center, law.width, law, everywhere)
+    start = jnp.maximum(central, lowest)
+
+    def advance(tilt: Array, _: None) -> tuple[Array, tuple[Array, Array, Array, Array]]:
+        distance, variance = tilted_moments(pole, law, tilt)
+        following = tilt + step / jnp.sqrt(variance)
+        between = tilted_moments(pole, law, 0.5 * (tilt + following))[0]
+        return following, (tilt, distance, variance, between)
+
+    columns: tuple[Array, Array, Array, Array] = lax.scan(advance, start, None, length=num_tilts)[1]
+    return columns
+
+
+def tabulate(order: int, law: Law) -> Table:
+    """Table of L laws (weights of shape (n, L), positive and of order one)."""
+    (count, num_laws), dtype = law.weights.shape, law.weights.dtype
+    has_normal_part = law.normal_scale is not None
+    num_tilts, num_nodes = table_size(order, count, dtype, has_normal_part=has_normal_part)
+    tilt, distance, variance, between = _tilts(order, law, num_tilts)
+
+    def flat(column: Array) -> Array:
+        return column.T.reshape(-1)
+
+    scale = law.normal_scale
+    repeated = law._replace(
+        weights=jnp.repeat(law.weights, num_tilts, axis=1),
+        normal_scale=None if scale is None else jnp.repeat(scale, num_tilts),
+    )
+    width = repeated.width
+    orders = jnp.full((1, *width.shape), order)
+    point = width - flat(distance)
+    margin = precision(dtype).table_reach
+    contour = contour_at(orders, flat(tilt), flat(variance), point, 2.0 * width, repeated, margin)
+    excess = excess_coth(repeated.weights, contour.tilt)
+    bound = envelope_at(repeated, excess, contour, num_nodes)
+    nodes = nodes_of_chunk(contour, 0, num_nodes)
+    values = product_of_factors(repeated, excess, nodes) * power_of(nodes.pole, orders[0])
+    if scale is not None:
+        values = values * edge_phase(jnp.zeros_like(width), repeated, contour, nodes)
+    constant = log_scale(jnp.zeros_like(width), repeated, contour)
+    shape = (num_laws, num_tilts)
+    return Table(
+        thresholds=between.T[:, :-1],
+        nearest=between.T[:, -1],
+        contour=Contour(*(field.reshape(shape) for field in contour)),
+        log_scale=constant.reshape(shape),
+        values=values.reshape(num_nodes, *shape),
+        usable=(bound < 10.0 * precision(dtype).acceptable).reshape(shape),
+    )
+
+
+def look_up(order: int, distance: Array, table: Table) -> tuple[Array, Array]:
+    """Log tail integral at points given by their distance from the edge, and where it holds.
+
+    Parameters
+    ----------
+    order : int
+    distance : Array, shape (L, P)
+    table : Table
+    """
+    num_laws, num_tilts = table.log_scale.shape
+    index = jnp.sum(distance[:, :, None] < table.thresholds[:, None, :], axis=-1)
+    flat = index + num_tilts * jnp.arange(num_laws)[:, None]
+
+    def at(field: Array) -> Array:
+        return jnp.take(field.reshape(-1), flat)
+
+    step, tilt = at(table.contour.step), at(table.contour.tilt)
+    sine, cosine = sine_and_cosine(0.5 * step * distance)
+    half_turn = lax.complex(cosine, sine)
+    turn = half_turn * half_turn
+    num_nodes = table.values.shape[0]
+
+    def horner(j: Array, total: Array) -> Array:
+        return total * turn + at(table.values[num_nodes - 1 - j])
+
+    total = lax.fori_loop(0, num_nodes, horner, jnp.zeros_like(turn))
+    total_real = (total * half_turn).real * step / jnp.pi
+    value = at(table.log_scale) + tilt * distance
+    if order:
+        q = jnp.exp(-tilt * 2.0 * jnp.pi / step)
+        correction = jnp.where(at(table.contour.polynomial_aliases), q / (1.0 + q), 0.0)
+        total_real = total_real + relative_correction(correction, value)
+    holds = at(table.usable) & (distance >= table.nearest[:, None]) & (total_real > 0)
+    return value + jnp.log(jnp.where(holds, total_real, 1.0)), holds

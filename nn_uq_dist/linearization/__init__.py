@@ -1,0 +1,12 @@
+"""Networks linearized at the mean of a random input, and the laws of their outputs.
+
+Read `_linearization.py` first: `Linearization` holds value, Jacobian and input law, and asks its
+`image` for everything. `_linearize.py` makes one from a network, `_joint_correlation.py` couples
+its outputs by a copula. `_joint_density_grid.py` computes what the copula is measured against, from
+the functions in `_characteristic_function.py`.
+"""
+
+from nn_uq_dist.linearization._joint_correlation import JointCorrelation as JointCorrelation
+from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid as JointDensityGrid
+from nn_uq_dist.linearization._linearization import Linearization as Linearization
+from nn_uq_dist.linearization._linearize import linearize as linearize

@@ -1,0 +1,88 @@
+"""Any joint law as figures draw it: its density on a grid."""
+
+from collections.abc import Sequence
+from typing import final
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
+from nn_uq_dist.plots.parts._drawn_copula import conditional_scores, correlation_of
+from nn_uq_dist.plots.parts._drawn_law import DrawnLaw, Slice
+from nn_uq_dist.plots.parts._output_table import SCORE_REACH
+from nn_uq_dist.plots.parts._regions import Region, close_border, mass_levels
+from nn_uq_dist.plots.parts._score_grid import ScoreGrid, score_grid
+
+Array = NDArray[np.float64]
+
+POINTS_PER_CALL = 4096
+# The grid follows the correlation of the outputs up to here. It is only a guide: the scores of a
+# law that is no Gaussian copula may spread more than their correlation says.
+MOST_CORRELATION = 0.99
+
+
+@final
+class DrawnJoint(DrawnLaw):
+    """A joint law of the shown outputs, of which only the contract is known."""
+
+    def __init__(self, joint: JointLaw) -> None:
+        self.kind = joint.kind
+        self._joint = joint
+
+    def marginals(self) -> tuple[OutputLaw, Array]:
+        """Those of the joint law."""
+        return as_output_law(self._joint.marginals), np.zeros(self._joint.event_shape)
+
+    def correlation(self) -> Array:
+        """Correlation of the outputs."""
+        return correlation_of(self._joint.covariance_matrix)
+
+    def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
+        """Density of the marginal law of the pair."""
+        x, y = (self.tables[j] for j in pair)
+        factor = np.linalg.cholesky(self._guide()[np.ix_(pair, pair)])
+        grid = score_grid(x, y, np.zeros(2), factor)
+        joint = self._joint.marginalize(pair)
+        density = _density(joint, np.stack([grid.x, grid.y], axis=-1))
+        return _region(grid, density, masses)
+
+    def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Slice | None]:
+        """Joint density of the three outputs over the density of the third."""
+        return [self._slice(value, masses) for value in values]
+
+    def _slice(self, value: float, masses: Sequence[float]) -> Slice | None:
+        x, y, given = self.tables
+        (score,), (log_density,) = given.at(np.array([value]))
+        if not abs(score) <= SCORE_REACH:
+            return None
+        grid = score_grid(x, y, *conditional_scores(self._guide(), score))
+        points = np.stack([grid.x, grid.y, np.full_like(grid.x, value)], axis=-1)
+        third = float(np.exp(log_density))
+        return Slice(_region(grid, _density(self._joint, points) / third, masses), third)
+
+    def _guide(self) -> Array:
+        """A correlation of the scores that makes a good grid."""
+        matrix = self.correlation()
+        return np.where(np.eye(len(matrix), dtype=bool), 1, MOST_CORRELATION * matrix)
+
+
+def _density(joint: JointLaw, points: Array) -> Array:
+    """Density at points of shape ``(..., d)``, in portions of one shape."""
+    flat = points.reshape(-1, points.shape[-1])
+    padded = np.pad(flat, [(0, -len(flat) % POINTS_PER_CALL), (0, 0)], mode="edge")
+    portions = np.split(padded, len(padded) // POINTS_PER_CALL)
+    values = [np.asarray(joint.log_prob(jnp.asarray(part)), np.float64) for part in portions]
+    return np.exp(np.concatenate(values)[: len(flat)].reshape(points.shape[:-1]))
+
+
+def _region(grid: ScoreGrid, density: Array, masses: Sequence[float]) -> Region:
+    weights = density * _areas(grid.x, grid.y)
+    close_border(density)
+    return Region(grid.x, grid.y, density, mass_levels(density, weights, masses))
+
+
+def _areas(x: Array, y: Array) -> Array:
+    """Areas of the cells about the points of a skewed grid."""
+    # One row has one value of `x`, so that the area is a product.
+    return np.gradient(x, axis=0) * np.gradient(y, axis=1)

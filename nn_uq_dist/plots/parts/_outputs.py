@@ -1,0 +1,152 @@
+"""The laws and the draws of the outputs that a figure of single outputs shows."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from nn_uq_dist.plots.parts._arguments import as_outputs
+from nn_uq_dist.plots.parts._from_diagnostics import (
+    MINIMUM_DRAWS,
+    LawFunctions,
+    Marginals,
+    Tails,
+    as_draws,
+    as_marginals,
+    as_output_names,
+    finite_draws,
+)
+
+Array = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outputs:
+    """The shown outputs of a network: their laws by analysis, and their draws.
+
+    Attributes
+    ----------
+    functions
+        Those of the laws of all `N_y` outputs. Not only of the shown ones: any choice of outputs
+        then runs the same compiled program.
+    shown, names
+        Positions and names of the shown outputs.
+    draws
+        Monte Carlo draws of the shown outputs, shape ``(n, len(shown))``, or None.
+    columns
+        Those that are finite, sorted, for each shown output; empty without draws.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import numpyro.distributions as dist
+    >>> from nn_uq_dist.plots import parts
+    >>> laws = dist.Normal(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
+    >>> outputs = parts.prepare_outputs(laws, None, ["slope"], ["level", "slope"])
+    >>> print(outputs.mean, outputs.sd, outputs.values_at(outputs.mean[None])[0])
+    [2.] [4.] [[0.]]
+    """
+
+    functions: LawFunctions
+    shown: list[int]
+    names: list[str]
+    draws: NDArray[Any] | None
+    columns: list[Array]
+
+    @property
+    def mean(self) -> Array:
+        """Means of the shown outputs."""
+        return self.functions.mean[self.shown]
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviations of the shown outputs."""
+        return self.functions.sd[self.shown]
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """Ends of the supports of the shown outputs, infinite where there are none."""
+        return self.functions.low[self.shown], self.functions.high[self.shown]
+
+    @property
+    def num_draws(self) -> int:
+        """Number of draws, those that are not finite included."""
+        return 0 if self.draws is None else len(self.draws)
+
+    def values_at(self, points: Array) -> tuple[Array, Array]:
+        """Normal scores and log densities at points of the shown outputs, ``(p, len(shown))``."""
+        found = self.functions.scores_and_log_densities(self._with_means(points))
+        return found[0][:, self.shown], found[1][:, self.shown]
+
+    def density_curves(self, low: Array, high: Array, num_points: int) -> tuple[Array, Array]:
+        """Grids and densities between these ends, shape ``(len(shown), num_points)`` each."""
+        grid = np.linspace(low, high, num_points)
+        return grid.T, np.exp(self.values_at(grid)[1]).T
+
+    def transforms(self, *, progress: bool) -> tuple[Array, NDArray[np.bool_]]:
+        """Probability integral transforms of the draws, and whether they are beyond the support.
+
+        Both of the shape of `draws`; NaN for draws that are not finite.
+        """
+        assert self.draws is not None  # noqa: S101 (of a figure that takes no None)
+        draws = self._with_means(self.draws).astype(self.draws.dtype)
+        tails = Tails(self.functions.law, draws, progress=progress)
+        return tails.probabilities()[:, self.shown], tails.is_outside[:, self.shown]
+
+    def _with_means(self, points: NDArray[Any]) -> Array:
+        """Points of all outputs: those of the shown ones, and the means of the others."""
+        whole = np.tile(self.functions.mean, (len(points), 1))
+        whole[:, self.shown] = points
+        return whole
+
+    def require_enough(self) -> None:
+        """Raise if a shown output has too few finite draws."""
+        require_enough([column.size for column in self.columns], self.names)
+
+
+def prepare_outputs(
+    marginals: Marginals,
+    draws: ArrayLike | None,
+    outputs: Sequence[int | str] | None,
+    output_names: Sequence[str] | None,
+) -> Outputs:
+    """Check the arguments that all figures of single outputs have, and prepare what they draw.
+
+    Parameters
+    ----------
+    marginals, draws, outputs, output_names
+        As in `plot_marginals`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they do not fit.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import numpyro.distributions as dist
+    >>> from nn_uq_dist.plots import parts
+    >>> parts.prepare_outputs(dist.Normal(jnp.zeros(2), 1.0), None, None, None).names
+    ['y[0]', 'y[1]']
+    """
+    law, num_outputs = as_marginals(marginals)
+    all_names = as_output_names(output_names, num_outputs)
+    shown = as_outputs(outputs, all_names)
+    names = [all_names[j] for j in shown]
+    values = None if draws is None else as_draws(draws, num_outputs)[:, shown]
+    columns = [] if values is None else finite_draws(values, names)
+    return Outputs(LawFunctions(law, num_outputs), shown, names, values, columns)
+
+
+def require_enough(counts: Sequence[int], names: Sequence[str]) -> None:
+    """Raise if an output has too few finite draws."""
+    few = [f"{n}: {c}" for n, c in zip(names, counts, strict=True) if c < MINIMUM_DRAWS]
+    if few:
+        raise ValueError(
+            f"every shown output must have at least {MINIMUM_DRAWS} finite draws, got "
+            f"{', '.join(few)}; leave such outputs out by outputs="
+        )

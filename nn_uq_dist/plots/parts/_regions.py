@@ -1,0 +1,155 @@
+"""Densities of two outputs on a grid, and the regions of highest density that hold given masses."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.plots.parts._from_diagnostics import require_extra
+
+Array = NDArray[np.float64]
+
+# Cells of the histogram under the kernel, per standard deviation of the kernel.
+CELLS_PER_BANDWIDTH = 3
+MAXIMUM_CELLS = 400
+# Of the draws, on either side, that the grid of the kernel density may leave out.
+TAIL = 1e-4
+# Below a plateau of the density, where all levels are equal, rounding draws any line.
+ROUNDING = 1e-5
+
+
+class Region(NamedTuple):
+    """A density on a grid that may be skewed.
+
+    Attributes
+    ----------
+    x, y
+        Coordinates of the grid, shape ``(n, m)``.
+    density
+        Shape ``(n, m)``; zero along the border, so that every contour line is closed.
+    levels
+        Densities that bound the regions of the masses asked for, falling as the masses rise; 0 for
+        a region that the grid does not hold.
+    """
+
+    x: Array
+    y: Array
+    density: Array
+    levels: Array
+
+    def scaled(self, factor: float, levels: Sequence[float]) -> "Region":
+        """Multiply the density, and take given levels."""
+        return self._replace(density=factor * self.density, levels=np.array(levels))
+
+    def lines(self) -> list[Array]:
+        """Contour lines of each level as points, shape ``(2, points)``, NaN between the pieces."""
+        contourpy = require_extra("contourpy", "a contour plot")
+        generator = contourpy.contour_generator(self.x, self.y, self.density)
+        gap = np.full((1, 2), np.nan)
+        found = []
+        for level in self.levels:
+            pieces = generator.lines(level) if 0 < level < self.density.max() else []
+            parts = list(itertools.chain.from_iterable((piece, gap) for piece in pieces))
+            found.append(np.concatenate(parts[:-1] or [gap]).T)
+        return found
+
+
+def as_masses(masses: Sequence[float]) -> list[float]:
+    """Return the probability masses of regions, sorted."""
+    values = np.asarray(masses)
+    if values.ndim != 1 or not values.size or values.dtype.kind not in "fi":
+        raise TypeError(f"masses must be a sequence of numbers, got {masses!r}; pass (0.5, 0.9)")
+    if not np.all((values > 0) & (values < 1)) or len(set(values.tolist())) < values.size:
+        raise ValueError(
+            f"masses must lie between 0 and 1 and differ, got {tuple(values.tolist())}; "
+            "pass (0.5, 0.9)"
+        )
+    return sorted(float(value) for value in values)
+
+
+def mass_levels(density: Array, weights: Array, masses: Sequence[float]) -> Array:
+    """Return the levels above which the density holds the masses.
+
+    Parameters
+    ----------
+    density
+        At some points.
+    weights
+        Probabilities of the cells around the points, or ``1/n`` for points that were drawn.
+    masses
+        Between 0 and 1.
+
+    References
+    ----------
+    R. J. Hyndman, Computing and graphing highest density regions, Am. Stat. 50 (1996).
+    """
+    order = np.argsort(-density, axis=None)
+    falling = density.ravel()[order]
+    held = np.cumsum(np.broadcast_to(weights, density.shape).ravel()[order])
+    position = np.searchsorted(held, np.asarray(masses) * (1 - ROUNDING))
+    levels = np.append(falling, 0.0)[np.minimum(position, falling.size)]
+    return np.asarray(levels * (1 - ROUNDING))
+
+
+def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) -> Region:
+    r"""Estimate the density of draws, shape ``(n, 2)``, and its regions.
+
+    The kernel is normal with covariance :math:`n^{-1/3}` times that of the draws (Scott's rule,
+    :math:`n^{-1/6}` standard deviations), applied to a histogram in whitened coordinates, where
+    strong correlation needs no finer grid. A level is a quantile of the densities at the draws,
+    so that its region holds that fraction of the draws however wide the kernel.
+
+    References
+    ----------
+    D. W. Scott, Multivariate Density Estimation (1992).
+    """
+    from scipy.ndimage import gaussian_filter, map_coordinates
+
+    center = points.mean(axis=0)
+    factor = np.linalg.cholesky(_covariance(points, center, names))
+    white = np.linalg.solve(factor, (points - center).T).T
+    bandwidth = len(points) ** (-1 / 6)
+    low, high = np.quantile(white, [TAIL, 1 - TAIL], axis=0)
+    low, high = low - 5 * bandwidth, high + 5 * bandwidth
+    cells = np.ceil((high - low) / bandwidth * CELLS_PER_BANDWIDTH).astype(int)
+    cells = np.minimum(cells, MAXIMUM_CELLS)
+    edges = [np.linspace(a, b, k + 1) for a, b, k in zip(low, high, cells, strict=True)]
+    counts, _ = np.histogramdd(white, bins=edges)
+    width = (high - low) / cells
+    smooth = gaussian_filter(counts, bandwidth / width, mode="constant")
+    smooth /= len(points) * np.prod(width) * np.prod(np.diag(factor))
+    close_border(smooth)
+
+    position = ((white - low) / width - 0.5).T
+    at_draws = map_coordinates(smooth, position, order=1, mode="constant", cval=0.0)
+    levels = mass_levels(at_draws, np.array(1 / len(points)), masses)
+    middles = [(e[1:] + e[:-1]) / 2 for e in edges]
+    u, v = np.meshgrid(*middles, indexing="ij")
+    x, y = skewed(u, v, center, factor)
+    return Region(x, y, smooth, levels)
+
+
+def _covariance(points: Array, center: Array, names: Sequence[str]) -> Array:
+    covariance = (points - center).T @ (points - center) / len(points)
+    sd = np.sqrt(np.diag(covariance))
+    largest = np.abs(points).max(axis=0)
+    resolved = sd > 1e-12 * largest
+    if not resolved.all() or 1 - abs(covariance[0, 1] / sd.prod()) < 1e-12:
+        raise ValueError(
+            f"draws must have a density, got draws of outputs {' and '.join(names)} that lie on a "
+            "line; pass other outputs"
+        )
+    return np.asarray(covariance)
+
+
+def close_border(density: Array) -> None:
+    """Set the border to zero."""
+    density[[0, -1], :] = 0
+    density[:, [0, -1]] = 0
+
+
+def skewed(u: Array, v: Array, center: Any, factor: Array) -> tuple[Array, Array]:
+    """Map whitened coordinates to those of the outputs."""
+    return center[0] + factor[0, 0] * u, center[1] + factor[1, 0] * u + factor[1, 1] * v

@@ -1,0 +1,103 @@
+"""Reference draws of a network's outputs, by sampling its random input."""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from jax import Array
+from numpyro.distributions import Distribution
+
+from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.sampling._passes import DrawPlan, run_passes
+
+
+def monte_carlo(
+    net: Callable[[Array], Array],
+    f: Distribution | AbstractInputLaw,
+    key: Array,
+    num_samples: int,
+    *,
+    batch_size: int | None = None,
+    devices: Sequence[jax.Device] | None = None,
+    progress: bool = True,
+) -> np.ndarray:
+    """Draw inputs from `f` and push them through the network itself, without linearization.
+
+    Draw ``i`` depends on `key` and ``i`` alone: the inputs are the same, bit for bit, whatever
+    `batch_size`, `devices` and `num_samples` are, and so are the first draws of a longer run. The
+    network always runs on groups of one fixed size (at most 4096 draws), so its outputs agree bit
+    for bit too, unless `num_samples` or `batch_size` is smaller than that group or the devices are
+    of different kinds; then they agree to rounding.
+
+    Parameters
+    ----------
+    net
+        Any deterministic JAX callable ``(N_x,) -> (N_y,)``, as in `linearize`.
+    f
+        Law of the input: a NumPyro distribution over vectors, an `InputLaw` or another
+        `nn_uq_dist.inputs.AbstractInputLaw`.
+    key
+        A JAX random key.
+    num_samples
+        Number of draws, at most 2**31.
+    batch_size
+        Draws that each device handles at a time; bounds the memory on the device. Rounded down to
+        a multiple of the group size. Default: about 4 million numbers per array.
+    devices
+        Devices to share the draws among; all of ``jax.devices()`` by default.
+    progress
+        Whether a progress bar may appear, which it does after a second of work.
+
+    Returns
+    -------
+    numpy.ndarray
+        Draws in the memory of the host, shape ``(num_samples,) + batch_shape + (N_y,)``. If they
+        do not fit there, use `monte_carlo_statistics`.
+
+    Raises
+    ------
+    TypeError
+        If `key` is no random key, a count is no integer, `net` or `f` is not of a supported kind,
+        or the function is called under ``jit``.
+    ValueError
+        If a count is not positive, or `net` does not map ``(N_x,)`` to ``(N_y,)``.
+
+    Warns
+    -----
+    RuntimeWarning
+        If some draws are NaN or infinite. They stay in the result.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist import InputLaw, monte_carlo
+    >>> f = InputLaw(jnp.zeros(2), half_width=1.0)
+    >>> draws = monte_carlo(jnp.tanh, f, jax.random.key(0), 1000)
+    >>> draws.shape
+    (1000, 2)
+    """
+    plan = DrawPlan.make(net, f, key, num_samples, batch_size, devices)
+    draws = np.empty((plan.num_samples, *plan.output_shape), plan.output_dtype)
+    for start, count, _, outputs in run_passes(plan, _keep, None, progress=progress):
+        rows = outputs.reshape(-1, *plan.output_shape)
+        draws[start : start + count] = rows[:count]
+    warn_nonfinite(draws.size - int(np.isfinite(draws).sum()), draws.size)
+    return draws
+
+
+def warn_nonfinite(number: int, total: int) -> None:
+    """Warn that `number` of `total` outputs are NaN or infinite, if any are."""
+    if number:
+        warnings.warn(
+            f"{number} of {total} network outputs drawn are NaN or infinite; check the network "
+            f"over the range of its input",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _keep(_: None, outputs: Array, is_wanted: Array) -> tuple[None, Array]:
+    del is_wanted
+    return None, outputs

@@ -1,0 +1,216 @@
+"""The plan of a Monte Carlo run, and the loop that carries it out over all devices.
+
+A run is cut into passes; in a pass each device handles the same number of groups, one after the
+other; a group holds a fixed number of draws. The size of a group depends on the shapes of network
+and input law, not on the batch size or the devices, because the last bits of a matrix product
+depend on its size.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpyro.distributions import Distribution
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.linearization._linearize import check_network
+
+# Draws per group: large enough to keep a device busy, small enough for the processor's cache.
+_GROUP_SIZE = 4096
+# Numbers per array, in a group and in a pass.
+_GROUP_NUMBERS = 2**20
+_PASS_NUMBERS = 2**22
+# `jax.random.fold_in` takes 32 bits; one bit is left for the groups behind the last draw.
+_MAX_SAMPLES = 2**31
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DrawPlan:
+    """What to draw and in which portions.
+
+    Attributes
+    ----------
+    net, law, key
+        The network, the law of its input, and a Threefry random key.
+    num_samples
+        Number of draws.
+    output_shape, output_dtype
+        Shape ``batch_shape + (N_y,)`` and dtype of one draw.
+    group_size
+        Draws that go through the network at once.
+    groups_per_pass
+        Groups that one device handles in a pass.
+    devices
+        The devices in use.
+    """
+
+    net: Callable[[Array], Array]
+    law: AbstractInputLaw
+    key: Array
+    num_samples: int
+    output_shape: tuple[int, ...]
+    output_dtype: jnp.dtype
+    group_size: int
+    groups_per_pass: int
+    devices: tuple[jax.Device, ...]
+
+    @classmethod
+    def make(
+        cls,
+        net: Callable[[Array], Array],
+        f: Distribution | AbstractInputLaw,
+        key: Array,
+        num_samples: int,
+        batch_size: int | None,
+        devices: Sequence[jax.Device] | None,
+    ) -> Self:
+        """Check the arguments and choose the sizes."""
+        num_samples = _checks.positive_int("num_samples", num_samples, _MAX_SAMPLES)
+        if batch_size is not None:
+            batch_size = _checks.positive_int("batch_size", batch_size)
+        key = _checks.as_key("key", key)
+        law = as_input_law(f)
+        if not _checks.is_concrete(key, law):
+            raise TypeError(
+                "f and key must hold numbers, got traced values; call Monte Carlo functions "
+                "outside of jit, vmap and grad"
+            )
+        output = check_network(net, law)
+        num_outputs = output.shape[0]
+        output_shape = (*law.batch_shape, num_outputs)
+
+        width = math.prod(law.batch_shape) * max(law.num_inputs, num_outputs)
+        group_size = min(_GROUP_SIZE, max(1, _GROUP_NUMBERS // width), num_samples)
+        if batch_size is None:
+            batch_size = max(1, _PASS_NUMBERS // width)
+        group_size = min(group_size, batch_size)
+        num_groups = -(-num_samples // group_size)
+        devices = _some_devices(devices)[:num_groups]
+        groups_per_pass = min(batch_size // group_size, -(-num_groups // len(devices)))
+        return cls(
+            net=net,
+            law=law,
+            key=_threefry(key),
+            num_samples=num_samples,
+            output_shape=output_shape,
+            output_dtype=output.dtype,
+            group_size=group_size,
+            groups_per_pass=groups_per_pass,
+            devices=devices,
+        )
+
+    @property
+    def pass_size(self) -> int:
+        """Draws per pass, all devices together."""
+        return self.group_size * self.groups_per_pass * len(self.devices)
+
+
+def run_passes[Carry](
+    plan: DrawPlan,
+    step: Callable[[Carry, Array, Array], tuple[Carry, Any]],
+    initial: Carry,
+    *,
+    progress: bool,
+) -> Iterator[tuple[int, int, Any, Any]]:
+    """Run the network over all draws and yield the results of each pass.
+
+    Parameters
+    ----------
+    plan
+        The draws and their portions.
+    step
+        Pure function ``(carry, outputs, is_wanted) -> (carry, kept)`` that sees the outputs of one
+        group, shape ``(group_size,) + output_shape``, and which of its draws have an index below
+        ``num_samples``.
+    initial
+        Carry that each device starts a pass with.
+    progress
+        Whether a progress bar may appear.
+
+    Yields
+    ------
+    tuple
+        Index of the first draw; number of draws; the last carry of each device, stacked; what was
+        kept of each group, stacked in the order of the draws. The last two as NumPy arrays.
+    """
+    from tqdm import tqdm
+
+    mesh = Mesh(np.asarray(plan.devices), ("draws",))
+    over_devices, everywhere = PartitionSpec("draws"), PartitionSpec()
+
+    def on_device(key: Array, law: AbstractInputLaw, stop: Array, starts: Array) -> Any:
+        def run_group(carry: Carry, start: Array) -> tuple[Carry, Any]:
+            index = start + jnp.arange(plan.group_size, dtype=jnp.uint32)
+            inputs = jax.vmap(lambda i: law.sample(jax.random.fold_in(key, i)))(index)
+            outputs = jax.vmap(plan.net)(inputs.reshape(-1, law.num_inputs))
+            outputs = outputs.reshape(plan.group_size, *plan.output_shape)
+            return step(carry, outputs, index < stop)
+
+        def skip_group(carry: Carry, start: Array) -> tuple[Carry, Any]:
+            _, kept = jax.eval_shape(run_group, carry, start)
+            return carry, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), kept)
+
+        def one_group(carry: Carry, start: Array) -> tuple[Carry, Any]:
+            # The branch saves the work of groups behind the last draw. It also keeps the compiler
+            # from merging the network with a loop that runs only once, which changes last bits.
+            result: tuple[Carry, Any] = lax.cond(start < stop, run_group, skip_group, carry, start)
+            return result
+
+        carry, kept = lax.scan(one_group, initial, starts)
+        return jax.tree.map(lambda leaf: leaf[None], carry), kept
+
+    run = jax.jit(
+        jax.shard_map(
+            on_device,
+            mesh=mesh,
+            in_specs=(everywhere, everywhere, everywhere, over_devices),
+            out_specs=over_devices,
+            check_vma=False,
+        )
+    )
+    key, law, stop = jax.device_put(
+        (plan.key, plan.law, np.uint32(plan.num_samples)), NamedSharding(mesh, everywhere)
+    )
+    offsets = np.arange(0, plan.pass_size, plan.group_size, dtype=np.uint32)
+    with tqdm(
+        total=plan.num_samples, unit="draw", unit_scale=True, delay=1.5, disable=not progress
+    ) as bar:
+        for first in range(0, plan.num_samples, plan.pass_size):
+            starts = np.uint32(first) + offsets
+            placed = jax.device_put(starts, NamedSharding(mesh, over_devices))
+            count = min(plan.pass_size, plan.num_samples - first)
+            carry, kept = run(key, law, stop, placed)
+            num_groups = -(-count // plan.group_size)
+            kept = jax.tree.map(lambda leaf, n=num_groups: np.asarray(leaf)[:n], kept)
+            yield first, count, jax.tree.map(np.asarray, carry), kept
+            bar.update(count)
+
+
+def _some_devices(devices: Sequence[jax.Device] | None) -> tuple[jax.Device, ...]:
+    if devices is None:
+        return tuple(jax.devices())
+    try:
+        chosen = tuple(devices)
+    except TypeError:
+        chosen = ()
+    if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
+        raise TypeError(
+            f"devices must be a sequence of JAX devices, got {devices!r}; "
+            f"pass jax.devices() or a part of it"
+        )
+    return chosen
+
+
+def _threefry(key: Array) -> Array:
+    """Return a Threefry key: with others, a draw under ``vmap`` depends on its neighbors."""
+    if str(jax.random.key_impl(key)) == "threefry2x32":
+        return key
+    words = jax.random.bits(key, (2,), jnp.uint32)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")

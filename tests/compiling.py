@@ -1,0 +1,52 @@
+"""Ways to compile in tests, where compiling costs seconds and evaluating milliseconds; a count."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import jax
+import jax.monitoring
+
+# Code that is optimized less, but compiled in half of the time: what JAX's own option
+# `JAX_DISABLE_MOST_OPTIMIZATIONS` sets, under which `make test` runs.
+QUICK = {"xla_llvm_disable_expensive_passes": True, "xla_backend_optimization_level": 0}
+FULL = {"xla_llvm_disable_expensive_passes": False, "xla_backend_optimization_level": 3}
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile quickly rather than well."""
+    return jax.jit(function, compiler_options=QUICK)
+
+
+def fully_optimized_jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile as JAX does unless it is told otherwise: for accuracy as users get it, long loops."""
+    return jax.jit(function, compiler_options=FULL)
+
+
+@partial(jax.jit, static_argnums=1, compiler_options=QUICK)
+def evaluate(law: Any, name: str, *args: Any) -> Any:
+    """``law.name(*args)``, or ``law.name`` of a property, as one program.
+
+    Operation by operation it would be dozens, each compiled for its shapes. All tests share the
+    program of one class of laws, one name and one set of shapes. Not for laws of linear
+    combinations: outside of ``jit`` they have few programs for all shapes.
+    """
+    value = getattr(law, name)
+    return value(*args) if callable(value) else value
+
+
+@contextmanager
+def counted_compilations() -> Iterator[list[str]]:
+    """The programs that are compiled inside, or loaded from the compilation cache; their names."""
+    compiled: list[str] = []
+
+    def note(event: str, _: float, **details: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(str(details.get("fun_name", "a program")))
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        yield compiled
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)

@@ -1,0 +1,382 @@
+"""Tables of laws that know nothing of linearization: by the contracts alone, against SciPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from jax.scipy.special import log_ndtr, ndtr
+from numpyro.distributions import constraints
+
+from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization, monte_carlo_statistics
+from nn_uq_dist.diagnostics import joint_summary, summary, to_datatree
+from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
+
+pytestmark = pytest.mark.viz
+
+
+class Waiting(OutputLaw):
+    """The exponential law, nothing but what the contract asks for."""
+
+    arg_constraints = {"start": constraints.real, "scale": constraints.positive}
+
+    def __init__(self, start, scale):
+        self.start, self.scale = jnp.asarray(start), jnp.asarray(scale)
+        super().__init__(jnp.broadcast_shapes(self.start.shape, self.scale.shape), ())
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self):
+        return constraints.greater_than(self.start)
+
+    def _time(self, value):
+        return (value - self.start) / self.scale
+
+    def sample(self, key, sample_shape=()):
+        shape = sample_shape + self.batch_shape
+        return self.start + self.scale * jax.random.exponential(key, shape)
+
+    def log_prob(self, value):
+        time = self._time(value)
+        return jnp.where(time < 0, -jnp.inf, -time - jnp.log(self.scale))
+
+    def log_cdf(self, value):
+        return jnp.log(-jnp.expm1(-jnp.maximum(self._time(value), 0)))
+
+    def log_sf(self, value):
+        return -jnp.maximum(self._time(value), 0)
+
+    def from_normal_score(self, z):
+        return self.start - self.scale * log_ndtr(-z)
+
+    @property
+    def mean(self):
+        return self.start + self.scale
+
+    @property
+    def variance(self):
+        return self.scale**2
+
+
+class Independent(JointLaw):
+    """Outputs that know nothing of each other."""
+
+    kind = "independent outputs"
+    pytree_data_fields = ("marginals",)
+
+    def __init__(self, marginals):
+        self.marginals = marginals
+        super().__init__((), marginals.batch_shape)
+
+    @property
+    def support(self):
+        return constraints.independent(self.marginals.support, 1)
+
+    def sample(self, key, sample_shape=()):
+        return self.marginals.sample(key, sample_shape)
+
+    def log_prob(self, value):
+        return jnp.sum(self.marginals.log_prob(value), axis=-1)
+
+    @property
+    def covariance_matrix(self):
+        return jnp.diag(self.variance)
+
+    def marginalize(self, indices):
+        raise NotImplementedError
+
+    def rosenblatt(self, value):
+        return as_output_law(self.marginals).normal_score(value)
+
+
+# Two outputs each, and the same in SciPy's words.
+LAWS = {
+    "exponential": (
+        lambda: Waiting(jnp.array([2.0, -1.0]), jnp.array([0.5, 3.0])),
+        [scipy.stats.expon(2, 0.5), scipy.stats.expon(-1, 3)],
+    ),
+    "lognormal": (
+        lambda: dist.LogNormal(jnp.array([0.0, 1.0]), jnp.array([0.5, 0.3])),
+        [scipy.stats.lognorm(0.5), scipy.stats.lognorm(0.3, scale=np.e)],
+    ),
+    "gumbel": (
+        lambda: dist.Gumbel(jnp.array([0.0, 5.0]), jnp.array([1.0, 0.2])),
+        [scipy.stats.gumbel_r(0, 1), scipy.stats.gumbel_r(5, 0.2)],
+    ),
+}
+
+
+def draws_of(known, size=5_000, seed=0):
+    generator = np.random.default_rng(seed)
+    return np.stack([law.rvs(size, random_state=generator) for law in known], axis=1)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_summary_of_an_asymmetric_law_agrees_with_scipy(precision, name):
+    rtol = 1e-9 if precision == "float64" else 3e-5
+    make, known = LAWS[name]
+    draws = draws_of(known, seed=1)
+    draws[:, 1] = 1.1 * draws[:, 1]  # a law of its own
+    table = summary(make(), draws, num_bins=20)
+    for j, law in enumerate(known):
+        row, x = table.iloc[j], draws[:, j]
+        mean, variance, skewness, kurtosis = map(float, law.stats("mvsk"))
+        expected = {"mean": mean, "sd": np.sqrt(variance), "skewness": skewness,
+                    "excess_kurtosis": kurtosis}  # fmt: skip
+        expected |= {f"q{q:g}": law.ppf(q) for q in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)}
+        expected |= {f"lower_tail_{p}": p for p in (0.01, 0.001)}
+        expected |= {f"upper_tail_{p}": p for p in (0.01, 0.001)}
+        for statistic, value in expected.items():
+            loose = 100 if "tail" in statistic or "kurtosis" in statistic else 1
+            found = row[statistic, "analytic"]
+            np.testing.assert_allclose(found, value, rtol=loose * rtol, atol=rtol)
+        for level in (0.01, 0.001):
+            below, above = (x < law.ppf(level)).mean(), (x > law.isf(level)).mean()
+            assert row[f"lower_tail_{level}", "monte_carlo"] == pytest.approx(below, abs=2.1e-4)
+            assert row[f"upper_tail_{level}", "monte_carlo"] == pytest.approx(above, abs=2.1e-4)
+        distance = scipy.stats.kstest(x, law.cdf).statistic
+        assert row["kolmogorov_smirnov", "monte_carlo"] == pytest.approx(distance, abs=1e-6)
+        own = law.ppf((np.arange(10**6) + 0.5) / 10**6)
+        moved = scipy.stats.wasserstein_distance(x, own)
+        assert row["wasserstein", "monte_carlo"] == pytest.approx(moved, abs=3e-5 * law.std())
+        edges = np.array([law.support()[0], *law.ppf(np.arange(1, 20) / 20), np.inf])
+        inside = np.histogram(x, edges)[0] / x.size
+        variation = (np.abs(inside - 1 / 20).sum() + (x < edges[0]).mean()) / 2
+        assert row["total_variation", "monte_carlo"] == pytest.approx(variation, abs=5e-4)
+        if np.isfinite(law.logpdf(x)).all():
+            score = law.logpdf(x).mean()
+            assert row["log_score", "analytic"] == pytest.approx(score, abs=2e-5)
+        outside = (x < law.support()[0]).mean()
+        assert row["draws", "outside_support"] == pytest.approx(outside)
+    assert table["verdict", "dominates"].tolist() == ["noise", "linearization"]
+
+
+def test_verdict_does_not_take_the_skewness_of_a_law_for_an_error():
+    make, known = LAWS["exponential"]
+    draws = draws_of(known, 20_000)
+    draws[:, 1] = np.random.default_rng(1).normal(2, 3, 20_000)
+    words = summary(make(), draws)["verdict", "words"].tolist()
+    assert words[0] == "noise: no difference beyond chance"
+    assert "instead of +2)" in words[1]
+    assert "beyond the support" in words[1]
+
+
+@pytest.mark.parametrize("name", ["exponential", "lognormal"])
+def test_both_tails_of_an_asymmetric_law_are_resolved(precision, name):
+    make, known = LAWS[name]
+    # A small number below an end away from zero, or a distance from it, is not a float32.
+    smallest = 1e-3 if precision == "float32" and name == "exponential" else 1e-12
+    levels = np.array([smallest, 0.01, 0.3])
+    x = np.stack([[*law.ppf(levels), *law.isf(levels)] for law in known], axis=1)
+    tails = Tails(as_output_law(make()), x)
+    p = tails.probabilities()
+    rtol = 1e-3 if precision == "float32" else 1e-3 * smallest / 1e-12
+    expected = np.stack([levels, levels], axis=1)
+    np.testing.assert_allclose(p[:3], expected, rtol=rtol)
+    np.testing.assert_allclose(1 - p[3:], expected, rtol=rtol)
+    log_tail = np.log(np.tile(levels, 2))[:, None]
+    np.testing.assert_allclose(tails.log_tail, np.hstack([log_tail] * 2), rtol=rtol)
+    scores = scipy.stats.norm.ppf(levels)
+    expected = np.stack([[*scores, *-scores]] * 2, axis=1)
+    np.testing.assert_allclose(tails.normal_scores(), expected, rtol=rtol)
+    log_density = np.stack([law.logpdf(x[:, j]) for j, law in enumerate(known)], axis=1)
+    np.testing.assert_allclose(tails.log_density, log_density, rtol=1e-4)
+
+
+def test_draws_beyond_one_end_are_outside():
+    make, known = LAWS["exponential"]
+    x = draws_of(known)
+    x[:50] = [1.9, -1.5]
+    x[50:60] = [2.0, -1.0]  # at the end itself
+    tails = Tails(make(), x)
+    np.testing.assert_array_equal(tails.is_outside.sum(axis=0), [50, 50])
+    np.testing.assert_array_equal(tails.scores[:50], -np.inf)
+    np.testing.assert_array_equal(tails.normal_scores()[:50], -38)
+    assert (tails.log_density[:50] == -np.inf).all()
+    assert np.isfinite(tails.log_density[50:]).all()
+    table = summary(make(), x)
+    np.testing.assert_allclose(table["draws", "outside_support"], 0.01)
+    assert (table["total_variation", "monte_carlo"] > 0.01).all()
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_tree_of_an_asymmetric_law_agrees_with_scipy(name):
+    make, known = LAWS[name]
+    draws = draws_of(known)
+    tree = to_datatree(make(), draws, num_grid_points=101)
+    grid, moments = tree["analytic_grid"], tree["moments"]
+    for j, law in enumerate(known):
+        pit = tree["pit"]["y"].values.reshape(-1, 2)[:, j]
+        np.testing.assert_allclose(pit, law.cdf(draws[:, j]), atol=2e-6)
+        mean, variance, *shape = map(float, law.stats("mvsk"))
+        x = grid["x"].values[j]
+        reach = 6 * np.sqrt(variance)
+        ends = [max(mean - reach, law.support()[0]), mean + reach]
+        np.testing.assert_allclose(x, np.linspace(*ends, 101), rtol=1e-5, atol=1e-6)
+        for variable, values in (
+            ("density", law.pdf(x)),
+            ("cdf", law.cdf(x)),
+            ("log_sf", law.logsf(x)),
+        ):
+            found = grid[variable].values[j]
+            np.testing.assert_allclose(found[1:], values[1:], rtol=2e-4, atol=2e-6)
+        analytic = moments.sel(output=f"y[{j}]", law="analytic")
+        for variable, value in zip(("skewness", "excess_kurtosis"), shape, strict=True):
+            # In float32 NumPyro's Gumbel law ends at a score of 5.3.
+            np.testing.assert_allclose(analytic[variable], value, rtol=5e-4)
+        drawn = tree["analytic"]["y"].values.reshape(-1, 2)[:, j]
+        assert scipy.stats.kstest(drawn, law.cdf).pvalue > 1e-4
+    assert tree["analytic"].attrs["source"] == "marginals, drawn independently"
+
+
+def test_one_law_for_several_outputs_and_a_law_without_a_batch_axis():
+    draws = np.random.default_rng(0).gumbel(size=(2_000, 3))
+    table = summary(dist.Gumbel(0.0, 1.0).expand((3,)), draws)
+    single = summary(dist.Gumbel(0.0, 1.0), draws[:, 0])
+    assert (table["verdict", "dominates"] == "noise").all()
+    np.testing.assert_allclose(
+        single.drop(columns="verdict", level=0).astype(float).loc["y[0]"],
+        table.drop(columns="verdict", level=0).astype(float).loc["y[0]"],
+        rtol=1e-6,
+        atol=2e-6,
+    )
+
+
+def correlated(rows):
+    jacobian = np.array(rows)
+    return Linearization(np.zeros(len(rows)), jacobian, InputLaw(np.zeros(jacobian.shape[1]), 1.0))
+
+
+@pytest.fixture(scope="module")
+def independent():
+    """Outputs that are independent under the linear law, and draws of it."""
+    lin = correlated([[1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.7, 0.7]])
+    draws = np.asarray(lin.sample(jax.random.key(3), (4_000,)))
+    found = joint_summary(
+        lin, draws, jax.random.key(0), joint=Independent(lin.marginals()), max_points=500
+    )
+    return lin, draws, found
+
+
+def test_right_joint_law_is_not_blamed(independent):
+    _, _, found = independent
+    assert found.energy.index.tolist() == [
+        "linearization",
+        "independent outputs",
+        "total",
+        "noise_floor",
+    ]
+    assert found.verdict == "no error exceeds the noise of the draws"
+    assert (found.calibration["dominates"] == "noise").all()
+    assert np.isnan(found.moved)
+    report = str(found)
+    assert "Joint calibration of the independent outputs" in report
+    assert "repair" not in report
+
+
+def test_rosenblatt_transforms_of_a_joint_law_agree_with_scipy(independent):
+    _, draws, found = independent
+    known = [scipy.stats.trapezoid(1 / 3, 2 / 3, -1.5, 3),
+             scipy.stats.triang(0.5, -1.4, 2.8)]  # fmt: skip
+    u = np.stack([law.cdf(x) for law, x in zip(known, draws.T, strict=True)], axis=1)
+    white = scipy.stats.norm.ppf(u)
+    radius = np.sum(white**2, axis=1)
+    expected = [scipy.stats.kstest(column, "uniform").statistic for column in u.T]
+    expected.append(scipy.stats.kstest(radius, scipy.stats.chi2(2).cdf).statistic)
+    table = found.calibration
+    np.testing.assert_allclose(table["ks"], expected, atol=1e-4)
+    np.testing.assert_allclose(table["mean"], [*white.mean(axis=0), radius.mean() / 2], atol=1e-3)
+    assert {"independent_outputs_ks", "independent_outputs_noise_floor"} < set(table.columns)
+    matrices = found.correlation
+    np.testing.assert_allclose(matrices["independent_outputs"], np.eye(2), atol=1e-7)
+    np.testing.assert_allclose(
+        matrices["independent_outputs_error"], np.eye(2) - matrices["linear"], atol=1e-7
+    )
+
+
+def test_wrong_joint_law_is_blamed_by_its_name():
+    lin = correlated([[1.0, 0.5], [0.8, 0.7]])
+    draws = np.asarray(lin.sample(jax.random.key(3), (4_000,)))
+    law = Independent(lin.marginals())
+    found = joint_summary(lin, draws, jax.random.key(0), joint=law, max_points=1_000)
+    assert found.verdict.startswith("the independent outputs dominates; the joint density")
+    assert found.calibration.loc["radius", "dominates"] == "independent outputs"
+    verdict = summary(lin, draws, joint=found)["verdict"]
+    assert verdict["dominates"].tolist() == ["noise", "noise"]  # each alone is right
+
+
+def test_draws_beyond_the_support_of_a_joint_law_have_bounded_scores():
+    lin = correlated([[1.0, 0.0], [0.0, 1.0]])
+    draws = np.asarray(lin.sample(jax.random.key(3), (1_000,))).copy()
+    draws[:100, 0] = 1.5
+    law = Independent(lin.marginals())
+    found = joint_summary(lin, draws, jax.random.key(0), joint=law, max_points=100)
+    assert found.outside_support == pytest.approx(0.1)
+    assert found.calibration.loc["y[0]", "mean"] == pytest.approx(3.8, abs=0.2)
+    assert np.isfinite(found.calibration["ks"]).all()
+
+
+def test_tree_and_summary_take_a_joint_law():
+    make, known = LAWS["lognormal"]
+    draws = draws_of(known)
+    law = Independent(make())
+    tree = to_datatree(law, draws, num_analytic_draws=2_000)
+    assert tree["analytic"].attrs["source"] == "independent outputs"
+    correlation = tree["moments"]["correlation"].sel(law="analytic")
+    np.testing.assert_allclose(correlation, np.eye(2), atol=1e-6)
+    values = tree["analytic"]["y"].values.reshape(-1, 2)
+    for x, reference in zip(values.T, known, strict=True):
+        assert scipy.stats.kstest(x, reference.cdf).pvalue > 1e-4
+    assert summary(law, draws).equals(summary(make(), draws))
+
+
+def test_copula_of_asymmetric_laws_is_calibrated_under_its_own_draws():
+    make, _ = LAWS["gumbel"]
+    joint = GaussianCopulaJoint(make(), jnp.array([[1.0, 0.7], [0.7, 1.0]]))
+    draws = np.asarray(joint.sample(jax.random.key(0), (4_000,)), np.float64)
+    scores = np.asarray(joint.rosenblatt(draws), np.float64)
+    for column in scores.T:
+        assert scipy.stats.kstest(column, "norm").pvalue > 1e-4
+    assert abs(np.corrcoef(scores.T)[0, 1]) < 5 / np.sqrt(4_000)
+    np.testing.assert_allclose(
+        joint.rosenblatt_from_scores(draws, as_output_law(make()).normal_score(draws)), scores
+    )
+
+
+def test_laws_that_are_none_are_named():
+    draws = np.zeros((200, 2))
+    with pytest.raises(TypeError, match="continuous, got the discrete Poisson"):
+        summary(dist.Poisson(jnp.ones(2)), draws)
+    with pytest.raises(ValueError, match=r"got batch shape \(\) and event shape \(2,\)"):
+        summary(dist.Normal(jnp.zeros(2), 1).to_event(1), draws)
+    with pytest.raises(TypeError, match="must have cdf and icdf, got VonMises without cdf"):
+        summary(dist.VonMises(jnp.zeros(2), 1.0), draws)
+    lin = correlated([[1.0, 0.5], [0.8, 0.7]])
+    key = jax.random.key(0)
+    with pytest.raises(TypeError, match="joint must be a JointLaw, got LogNormal"):
+        joint_summary(lin, draws, key, joint=LAWS["lognormal"][0]())
+    with pytest.raises(ValueError, match=r"event shape \(N_y,\) = \(2,\), got \(3,\)"):
+        joint_summary(lin, draws, key, joint=Independent(dist.Normal(jnp.zeros(3), 1)))
+    copula = GaussianCopulaJoint(dist.Normal(jnp.zeros(3), 1), 0.5 + 0.5 * jnp.eye(3))
+    with pytest.raises(ValueError, match="whose marginals have other means"):
+        to_datatree(copula.condition(0, 1.0), draws)
+    with pytest.raises(ValueError, match=r"marginals must have no batch shape, got \(4,\)"):
+        summary(copula.expand((4,)), np.zeros((200, 3)))
+
+
+def test_statistics_without_draws_are_refused_with_what_they_offer():
+    f = InputLaw(jnp.zeros(1), half_width=1.0)
+    found = monte_carlo_statistics(lambda x: 2 * x, f, jax.random.key(0), 1_000)
+    with pytest.raises(TypeError, match="keeps no draws; pass what monte_carlo returns, or use"):
+        summary(dist.Normal(jnp.zeros(1), 1.0), found)
+
+
+def test_toy_law_keeps_its_contract():
+    law, known = LAWS["exponential"][0](), LAWS["exponential"][1]
+    z = np.array([-3.0, 0.0, 3.0])
+    for j, reference in enumerate(known):
+        expected = reference.ppf(scipy.stats.norm.cdf(z))
+        np.testing.assert_allclose(law.from_normal_score(z[:, None])[:, j], expected, rtol=1e-5)
+        np.testing.assert_allclose(ndtr(law.normal_score(expected[:, None])[:, j]),
+                                   scipy.stats.norm.cdf(z), rtol=1e-3)  # fmt: skip

@@ -1,0 +1,239 @@
+"""The tree of draws and laws: against known laws, through NetCDF, and in ArviZ's hands."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization
+from nn_uq_dist.diagnostics._export import to_datatree
+from nn_uq_dist.distributions import LinearizedMarginal
+
+pytestmark = pytest.mark.viz
+
+NAMES = ["level", "slope", "bend"]
+JACOBIAN = np.array([[2.0, 0.0], [1.5, 0.5], [0.3, 0.3]])
+LOC = np.array([0.0, 10.0, -5.0])
+KNOWN = {
+    "level": scipy.stats.uniform(-2, 4),
+    "slope": scipy.stats.trapezoid(0.25, 0.75, 8, 4),
+    "bend": scipy.stats.triang(0.5, -5.6, 1.2),
+}
+
+
+@pytest.fixture(scope="module")
+def lin():
+    return Linearization(LOC, JACOBIAN, InputLaw(jnp.zeros(2), 1.0))
+
+
+@pytest.fixture(scope="module")
+def draws():
+    inputs = np.random.default_rng(0).uniform(-1.05, 1, (5_003, 2))
+    return LOC + inputs @ JACOBIAN.T
+
+
+@pytest.fixture(scope="module")
+def tree(lin, draws):
+    return to_datatree(lin, draws, output_names=NAMES, num_analytic_draws=2_001)
+
+
+def test_draws_are_four_chains_without_the_remainder(tree, draws):
+    stored = tree["monte_carlo"]["y"]
+    assert stored.dims == ("chain", "draw", "output")
+    np.testing.assert_array_equal(stored, draws[:5_000].reshape(4, 1_250, 3))
+    assert tree["monte_carlo"].attrs["draws_left_out"] == 3
+    for group in tree.children:
+        assert tree[group]["output"].values.tolist() == NAMES
+
+
+def test_pit_is_the_distribution_function_at_the_draws(tree):
+    for name, law in KNOWN.items():
+        pit = tree["pit"]["y"].sel(output=name).values
+        x = tree["monte_carlo"]["y"].sel(output=name).values
+        np.testing.assert_allclose(pit, law.cdf(x), atol=3e-6)
+        assert pit.min() > 0
+        assert pit.max() < 1
+
+
+def test_draws_beyond_the_support_are_counted(tree, draws):
+    for j, (name, law) in enumerate(KNOWN.items()):
+        low, high = law.support()
+        outside = np.mean((draws[:, j] <= low) | (draws[:, j] >= high))
+        found = tree["moments"]["outside_support"].sel(output=name).item()
+        assert found == pytest.approx(outside, abs=1e-12)
+    assert tree["moments"]["outside_support"].sel(output="level") > 0.01
+
+
+def test_pit_resolves_both_tails():
+    law = LinearizedMarginal(jnp.zeros(1), jnp.zeros((1, 1)), jnp.ones(1))  # normal, in float32
+    x = np.resize([-7.0, -6.0, 6.0, 7.0], (100, 1))
+    pit = to_datatree(law, x)["pit"]["y"].values.ravel()[:4]
+    expected = [*scipy.stats.norm.cdf([-7, -6]), *scipy.stats.norm.sf([6, 7])]
+    np.testing.assert_allclose([*pit[:2], *(1 - pit[2:])], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("num_points", [2, 7, 50])
+def test_grid_is_that_of_the_law(precision, num_points):
+    lin = Linearization(jnp.asarray(LOC), JACOBIAN, InputLaw(jnp.zeros(2), 1.0))
+    rtol, atol = (1e-9, 1e-9) if precision == "float64" else (1e-4, 1e-5)
+    draws = np.random.default_rng(0).normal(size=(100, 3))
+    grid = to_datatree(lin, draws, output_names=NAMES, num_grid_points=num_points)["analytic_grid"]
+    for name, law in KNOWN.items():
+        part = grid.dataset.sel(output=name)
+        x = part["x"].values
+        np.testing.assert_allclose(x, np.linspace(*law.support(), num_points), rtol=1e-6, atol=1e-6)
+        inner = np.s_[1:-1]  # at the ends the density may jump
+        np.testing.assert_allclose(part["density"][inner], law.pdf(x)[inner], rtol=rtol, atol=atol)
+        np.testing.assert_allclose(part["cdf"], law.cdf(x), rtol=rtol, atol=atol)
+        np.testing.assert_allclose(
+            part["log_sf"][inner], law.logsf(x)[inner], rtol=30 * rtol, atol=30 * atol
+        )
+
+
+def test_grid_of_an_unbounded_law_ends_at_six_standard_deviations():
+    law = LinearizedMarginal(jnp.ones(1), jnp.zeros((1, 1)), 2 * jnp.ones(1))
+    grid = to_datatree(law, np.zeros((100, 1)))["analytic_grid"].dataset.isel(output=0)
+    normal = scipy.stats.norm(1, 2)
+    np.testing.assert_allclose(grid["x"][[0, -1]], [-11, 13])
+    np.testing.assert_allclose(grid["density"], normal.pdf(grid["x"]), rtol=1e-4)
+    np.testing.assert_allclose(grid["log_sf"], normal.logsf(grid["x"]), rtol=1e-4, atol=1e-12)
+
+
+def test_moments_agree_with_scipy(tree, draws):
+    moments = tree["moments"].dataset
+    for j, (name, law) in enumerate(KNOWN.items()):
+        part, x = moments.sel(output=name), draws[:, j]
+        mean, variance, skewness, kurtosis = law.stats("mvsk")
+        expected = {
+            "mean": (mean, x.mean()),
+            "sd": (np.sqrt(variance), x.std(ddof=1)),
+            "skewness": (skewness, scipy.stats.skew(x)),
+            "excess_kurtosis": (kurtosis, scipy.stats.kurtosis(x)),
+        }
+        for moment, both in expected.items():
+            np.testing.assert_allclose(part[moment], both, rtol=1e-5, atol=1e-6)
+        error = part["mean_standard_error"].item()
+        assert error == pytest.approx(scipy.stats.sem(x), rel=1e-3)
+    covariance = JACOBIAN @ JACOBIAN.T / 3
+    sd = np.sqrt(np.diag(covariance))
+    correlation = moments["correlation"]
+    np.testing.assert_allclose(
+        correlation.sel(law="analytic"), covariance / np.outer(sd, sd), atol=1e-6
+    )
+    np.testing.assert_allclose(correlation.sel(law="monte_carlo"), np.corrcoef(draws.T), atol=1e-12)
+
+
+def test_analytic_draws_are_of_the_law(lin, draws):
+    # Kolmogorov-Smirnov at 1e-4 per comparison, seven of them, fixed keys; correlations to 5
+    # standard errors of 2004 draws.
+    marginals = lin.marginals()
+    matrix = jnp.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
+    joint = GaussianCopulaJoint(marginals, matrix)
+    covariance = np.asarray(joint.covariance_matrix)
+    copula = covariance / np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
+    cases = {
+        "linear model": (lin, np.asarray(lin.correlation)),
+        "Gaussian copula": (joint, copula),
+        "marginals, drawn independently": (marginals, np.eye(3)),
+    }
+    for source, (law, correlation) in cases.items():
+        tree = to_datatree(law, draws, num_analytic_draws=2_001, key=jax.random.key(3))
+        drawn = tree["analytic"]["y"]
+        assert tree["analytic"].attrs["source"] == source
+        assert drawn.shape == (4, 501, 3)
+        values = drawn.values.reshape(-1, 3)
+        for x, reference in zip(values.T, KNOWN.values(), strict=True):
+            assert scipy.stats.kstest(x, reference.cdf).pvalue > 1e-4
+        np.testing.assert_allclose(np.corrcoef(values.T), correlation, atol=5 / np.sqrt(2_004))
+    analytic = tree["moments"]["correlation"].sel(law="analytic").values
+    np.testing.assert_array_equal(np.isnan(analytic), ~np.eye(3, dtype=bool))
+
+
+def test_analytic_draws_come_in_blocks(lin, draws, monkeypatch):
+    monkeypatch.setattr("nn_uq_dist.diagnostics._export.BLOCK_NUMBERS", 500)
+    drawn = to_datatree(lin, draws, num_analytic_draws=1_000)["analytic"]["y"].values
+    assert len(np.unique(drawn[..., 0])) > 990  # each block has its own key
+
+
+def test_tree_survives_netcdf(tree, tmp_path):
+    import xarray
+
+    tree.to_netcdf(tmp_path / "tree.nc")
+    with xarray.open_datatree(tmp_path / "tree.nc") as loaded:
+        xarray.testing.assert_identical(loaded.load(), tree)
+
+
+def test_arviz_accepts_the_tree(tree, draws):
+    import arviz_plots
+    import arviz_stats
+
+    table = arviz_stats.summary(tree, group="monte_carlo", kind="all", round_to="none")
+    np.testing.assert_allclose(table["mean"], draws[:5_000].mean(axis=0), rtol=1e-9)
+    assert np.isfinite(table["r_hat"].astype(float)).all()
+    for group in ("monte_carlo", "analytic"):
+        figure = arviz_plots.plot_dist(tree, group=group, backend="none")
+        assert figure.viz["dist"]["y"].output.values.tolist() == NAMES
+    figure = arviz_plots.plot_ecdf_pit(tree, group="pit", method="pot_c", backend="none")
+    assert figure.viz["ecdf_lines"]["y"].output.values.tolist() == NAMES
+
+
+def test_draws_that_are_not_finite_stay_and_are_counted(lin, draws):
+    draws = draws.copy()
+    draws[:5, 1] = [np.nan, np.inf, -np.inf, np.nan, np.nan]
+    draws[50:, 2] = np.nan
+    with pytest.warns(RuntimeWarning, match="slope: 5, bend: 4953"):
+        tree = to_datatree(lin, draws, output_names=NAMES)
+    np.testing.assert_array_equal(tree["monte_carlo"]["y"][0], draws[:1_250])
+    np.testing.assert_array_equal(
+        np.isnan(tree["pit"]["y"].values), ~np.isfinite(draws[:5_000].reshape(4, 1_250, 3))
+    )
+    moments = tree["moments"].dataset.sel(law="monte_carlo")
+    assert moments["non_finite"].values.tolist() == [0, 5, 4_953]
+    assert moments["mean"].sel(output="slope") == pytest.approx(draws[5:, 1].mean())
+    assert np.isnan(moments["mean"].sel(output="bend"))  # 50 draws say too little
+    assert np.isnan(moments["correlation"]).all()  # 45 complete rows
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32", "bool"])
+def test_draws_of_any_real_type(dtype, tmp_path):
+    law = LinearizedMarginal(0.5, jnp.array([1.0, 0.5]))
+    draws = np.asarray(jnp.asarray(np.resize([0.0, 1.0], 100)).astype(dtype))
+    tree = to_datatree(law, draws)
+    assert tree["monte_carlo"]["y"].dtype.name in {"float32", "float64"}
+    np.testing.assert_array_equal(np.ravel(tree["monte_carlo"]["y"]), np.resize([0, 1], 100))
+    tree.to_netcdf(tmp_path / "tree.nc")
+
+
+WRONG = [
+    ({"draws": np.zeros((200, 4))}, ValueError, r"draws must have shape .*\(n, 3\).*\(200, 4\)"),
+    ({"draws": np.zeros((99, 3))}, ValueError, "at least 100 rows, got 99"),
+    ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
+    ({"num_analytic_draws": 0}, ValueError, "num_analytic_draws must be a positive integer"),
+    ({"num_grid_points": 1}, ValueError, "num_grid_points must be at least 2, got 1"),
+    ({"key": 3}, TypeError, "key must be a JAX random key, got int"),
+    ({"law": np.zeros(3)}, TypeError, "must be a LinearizedMarginal or a Linearization"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), WRONG)
+def test_wrong_arguments_are_named(lin, wrong, error, message):
+    with pytest.raises(error, match=message):
+        to_datatree(**({"law": lin, "draws": np.zeros((200, 3))} | wrong))
+
+
+def test_batched_and_constant_laws_are_refused(lin):
+    joint = lin.joint().expand((2,))
+    with pytest.raises(ValueError, match=r"law must have no batch shape, got \(2,\)"):
+        to_datatree(joint, np.zeros((200, 3)))
+    constant = Linearization(LOC, 0 * JACOBIAN, InputLaw(jnp.zeros(2), 1.0))
+    with pytest.raises(ValueError, match="every output must vary"):
+        to_datatree(constant, np.zeros((200, 3)))
+
+
+def test_missing_xarray_names_the_extra(lin, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
+        to_datatree(lin, np.zeros((200, 3)))

@@ -1,0 +1,181 @@
+"""Distances between draws and laws: against SciPy and brute force, errors by repetition."""
+
+import numpy as np
+import pytest
+import scipy.stats
+from arviz_stats.base import array_stats
+
+from nn_uq_dist.diagnostics import _distances as distances
+from nn_uq_dist.diagnostics import _estimates as estimates
+from nn_uq_dist.diagnostics import _log_scores as scores
+from nn_uq_dist.diagnostics._verdict import dominating_part
+
+pytestmark = pytest.mark.viz
+
+LAWS = {
+    "normal": scipy.stats.norm(3, 0.5),
+    "uniform": scipy.stats.uniform(-1, 2),
+    "skewed": scipy.stats.beta(2, 6),
+}
+
+
+def sample(law, shape, seed=0):
+    return np.sort(law.rvs(size=shape, random_state=np.random.default_rng(seed)), axis=-1)
+
+
+def grid_of(law):
+    grid = np.linspace(*law.ppf([1e-16, 1 - 1e-16]), 4_095)
+    return grid, law.cdf(grid)
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1.05, 0.02), (3, -1)])
+def test_kolmogorov_smirnov_agrees_with_scipy(name, scale, shift):
+    law = LAWS[name]
+    x = shift + scale * sample(law, 2_000)
+    x[500:600] = x[500]  # ties
+    x.sort()
+    found = distances.kolmogorov_smirnov(law.cdf(x))
+    expected = scipy.stats.kstest(x, law.cdf)
+    assert found.value == pytest.approx(expected.statistic, abs=1e-15)
+    level = np.mean(x <= expected.statistic_location)
+    if expected.statistic_sign < 0:
+        level = np.mean(x < expected.statistic_location)
+    assert found.standard_error == pytest.approx(np.sqrt(level * (1 - level) / 2_000), rel=1e-12)
+    floor = scipy.stats.kstwobign.mean() / np.sqrt(2_000)
+    assert found.noise_floor == pytest.approx(floor, rel=1e-6)
+
+
+def test_kolmogorov_smirnov_of_an_invalid_law_is_nan():
+    assert np.isnan(distances.kolmogorov_smirnov(np.full(200, np.nan))).all()
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1.05, 0.02), (3, -1)])
+def test_wasserstein_agrees_with_scipy(name, scale, shift):
+    law = LAWS[name]
+    x = shift + scale * sample(law, 2_000)
+    found = distances.wasserstein(x, *grid_of(law))
+    exact = scipy.stats.wasserstein_distance(x, law.ppf((np.arange(10**6) + 0.5) / 10**6))
+    assert found.value == pytest.approx(exact, abs=2e-6 * law.std())
+
+
+def test_log_score_error_is_calibrated():
+    law = scipy.stats.norm(0, 1.3)
+    found = [scores.log_scores(x, law.logpdf(x)) for x in sample(scipy.stats.norm, (400, 2_000))]
+    differences, errors = np.array([[score.difference, score.standard_error] for score in found]).T
+    # Minus the Kullback-Leibler divergence, plus the error of the kernel density.
+    divergence = np.log(1.3) + 0.5 / 1.3**2 - 0.5
+    assert abs(differences.mean() + divergence) < 0.006
+    np.testing.assert_allclose(np.std(differences) / np.mean(errors), 1, atol=0.15)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_wasserstein_of_probabilities_agrees_with_scipy(name):
+    u = np.clip(LAWS[name].cdf(0.02 + 1.05 * sample(LAWS[name], 2_000)), 1e-16, 1)
+    found = distances.wasserstein_of_probabilities(u)
+    exact = scipy.stats.wasserstein_distance(u, (np.arange(10**6) + 0.5) / 10**6)
+    assert found.value == pytest.approx(exact, abs=1e-6)
+
+
+def test_standard_errors_and_noise_floors_are_calibrated():
+    # 1000 repetitions: standard deviations are known to 2.2%, means to 3% of them.
+    law = scipy.stats.norm(0.3, 1)  # shifted: the distances are attained at the same place
+    grid, cdf = grid_of(scipy.stats.norm)
+    for function in (
+        lambda x: distances.kolmogorov_smirnov(scipy.stats.norm.cdf(x)),
+        lambda x: distances.wasserstein(x, grid, cdf),
+        lambda x: distances.wasserstein_of_probabilities(scipy.stats.norm.cdf(x)),
+    ):
+        values, errors, _ = np.array([function(x) for x in sample(law, (1_000, 1_000))]).T
+        np.testing.assert_allclose(np.std(values) / np.mean(errors), 1, atol=0.1)
+        same = np.array([function(x) for x in sample(scipy.stats.norm, (1_000, 1_000))])
+        np.testing.assert_allclose(same[:, 0].mean(), same[:, 2].mean(), rtol=0.06)
+
+
+@pytest.mark.parametrize("count", [100, 1_000])
+def test_uniformity_test_is_calibrated(count):
+    # ArviZ's own p-value is below 0.05 for 6.5% of uniform samples. 2000 of them here: 5% +- 0.5%.
+    u = np.random.default_rng(7).random((2_000, count))
+    found = np.array([distances.uniformity_p_value(row) for row in u])
+    for level in (0.05, 0.2):
+        error = np.sqrt(level * (1 - level) / len(u))
+        assert abs((found < level).mean() - level) < 3.5 * error + 0.005
+    raw, _, _ = array_stats.uniformity_test(u[:100], method="pot_c")
+    assert (np.argsort(raw) == np.argsort(found[:100], kind="stable")).mean() > 0.9
+
+
+def test_uniformity_test_sees_a_wrong_law():
+    u = np.random.default_rng(7).random(1_000)
+    assert distances.uniformity_p_value(u**1.2) < 1e-3
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_kernel_density_leaves_each_draw_out(name):
+    law = LAWS[name]
+    x = sample(law, 800)
+    x[-1] += 3 * law.std()  # far from its neighbors
+    found = scores.log_scores(x, law.logpdf(x))
+    _, _, bandwidth = array_stats.kde(
+        x, grid_len=scores.KERNEL_GRID, bound_correction=False, extend=True, extend_fct=0.5
+    )
+    exponents = -0.5 * ((x[:, None] - x) / bandwidth) ** 2
+    np.fill_diagonal(exponents, -np.inf)
+    kernel = scipy.special.logsumexp(exponents, axis=1)
+    kernel -= np.log(799 * bandwidth * np.sqrt(2 * np.pi))
+    # The binned sum is normalized on its grid.
+    assert found.kernel == pytest.approx(kernel.mean(), abs=3e-3)
+    if np.isfinite(law.logpdf(x)).all():
+        assert found.law == pytest.approx(law.logpdf(x).mean())
+        difference = law.logpdf(x) - kernel
+        assert found.difference == pytest.approx(difference.mean(), abs=3e-3)
+        error = difference.std(ddof=1) / np.sqrt(800)
+        assert found.standard_error == pytest.approx(error, rel=0.02)
+    else:
+        assert found.law == -np.inf
+        assert np.isnan(found.standard_error)
+
+
+@pytest.mark.parametrize("lonely", [True, False])
+def test_kernel_density_of_single_draws_is_unknown(lonely):
+    x = sample(LAWS["normal"], 800)
+    x[-1 if lonely else slice(0, 200)] = 1e4 if lonely else x[0]
+    x.sort()
+    found = scores.log_scores(x, LAWS["normal"].logpdf(np.minimum(x, 5)))
+    assert np.isfinite(found.law)
+    assert np.isnan([found.kernel, found.difference, found.standard_error]).all()
+
+
+def test_exceedances_are_counted_and_never_certain():
+    x = np.arange(100.0)
+    below = estimates.exceedances(x, np.array([-1.0, 10.0]), above=False)
+    assert [e.value for e in below] == [0, 0.1]
+    above = estimates.exceedances(x, np.array([10.0, 200.0]), above=True)
+    assert [e.value for e in above] == [0.89, 0]
+    assert above[1].standard_error == pytest.approx(np.sqrt((2 / 104) * (102 / 104) / 100))
+
+
+def test_exceedance_errors_are_calibrated():
+    counts = np.random.default_rng(0).binomial(1_000, 0.02, 2_000)
+    errors = []
+    for count in counts:
+        found = estimates.exceedances(np.arange(1_000.0), np.array([count - 0.5]), above=False)[0]
+        assert found.value == count / 1_000
+        errors.append((found.value - 0.02) / found.standard_error)
+    np.testing.assert_allclose(np.std(errors), 1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0.01, 0.01, 0.01, 0.01), "noise"),
+        ((0.1, 0.01, 0.01, 0.01), "linearization"),
+        ((0.1, 0.01, 0.06, 0.01), "copula"),
+        ((0.1, 0.01, 0.04, 0.01), "linearization"),
+        ((0.01, 0.01, 0.03, 0.01), "copula"),
+        ((0.1, 0.01, 0.06, 0.05), "linearization"),  # within the noise of its own draws
+        ((np.nan, 0.01, 0.01, 0.01), "unknown"),
+    ],
+)
+def test_dominating_part_follows_its_rule(numbers, expected):
+    assert dominating_part(*numbers) == expected

@@ -1,0 +1,313 @@
+"""The summary of the joint law: each number against SciPy or brute force, errors by repetition."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.stats
+
+from nn_uq_dist import InputLaw, Linearization, linearize
+from nn_uq_dist.diagnostics import _distances as distances
+from nn_uq_dist.diagnostics import _energy as energies
+from nn_uq_dist.diagnostics import _estimates as estimates
+from nn_uq_dist.diagnostics._joint import joint_summary
+from nn_uq_dist.diagnostics._joint_tables import rosenblatt_scores
+from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.distributions import LinearizedMarginal
+from nn_uq_dist.gaussian_copula._score_algebra import whitened
+
+pytestmark = [pytest.mark.slow, pytest.mark.viz]
+
+JACOBIAN = np.array([[1.0, 0.5, 0.2, 0.0], [0.3, -0.7, 0.5, 0.1], [0.2, 0.4, 0.1, 0.9]])
+NAMES = ["level", "slope", "bend"]
+
+
+def brute_energy(x, y):
+    """The U-statistic by a loop over all pairs."""
+    distance = lambda a, b: np.sqrt(sum((p - q) ** 2 for p, q in zip(a, b, strict=True)))  # noqa: E731
+    between = np.mean([distance(a, b) for a in x for b in y])
+    within = [
+        np.mean([distance(z[i], z[j]) for i in range(len(z)) for j in range(len(z)) if i != j])
+        for z in (x, y)
+    ]
+    return 2 * between - sum(within), 2 * between
+
+
+@pytest.fixture(scope="module")
+def lin():
+    return Linearization(np.zeros(3), JACOBIAN, InputLaw(np.zeros(4), 1.0))
+
+
+@pytest.fixture(scope="module")
+def exact_draws(lin):
+    return np.asarray(lin.sample(jax.random.key(7), (20_000,)))
+
+
+@pytest.fixture(scope="module")
+def summary_of_exact(lin, exact_draws):
+    return joint_summary(lin, exact_draws, jax.random.key(0), output_names=NAMES, max_points=1_000)
+
+
+@pytest.mark.parametrize("law", ["normal", "skewed"])
+def test_correlation_and_its_standard_error_agree_with_the_jackknife(law, monkeypatch):
+    monkeypatch.setattr(estimates, "BLOCK_ROWS", 300)  # several blocks, the last one shorter
+    generator = np.random.default_rng(0)
+    x = (
+        generator.normal(size=(1_000, 3))
+        if law == "normal"
+        else generator.gamma(2, size=(1_000, 3))
+    )
+    x = x @ np.array([[1.0, 0.8, 0.1], [0.0, 1.0, -2.0], [0.0, 0.0, 1.0]]) + 5
+    found, error = estimates.sample_correlation(x)
+    np.testing.assert_allclose(found, np.corrcoef(x.T), atol=1e-12)
+    left_out = [np.corrcoef(np.delete(x, i, axis=0).T) for i in range(len(x))]
+    jackknife = np.sqrt((len(x) - 1) * np.var(left_out, axis=0))
+    np.testing.assert_allclose(error, jackknife, rtol=0.03, atol=1e-9)
+
+
+def test_constant_columns_have_no_correlation():
+    x = np.random.default_rng(0).normal(size=(200, 3))
+    x[:, 1] = 0.1
+    found, error = estimates.sample_correlation(x)
+    undefined = np.zeros((3, 3), bool)
+    undefined[1], undefined[:, 1] = True, True
+    np.testing.assert_array_equal(np.isnan(found), undefined)
+    np.testing.assert_array_equal(np.isnan(error), undefined)
+
+
+def test_energy_distance_agrees_with_scipy_in_one_dimension(monkeypatch):
+    monkeypatch.setattr(energies, "BLOCK_NUMBERS", 1_000)  # many blocks
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=300), generator.exponential(size=200)
+    found = energies.energy_distance(x[:, None], y[:, None])
+    # SciPy's is the root of the V-statistic, which counts the zero distances of the diagonals.
+    within = [np.abs(z[:, None] - z).sum() for z in (x, y)]
+    corrected = scipy.stats.energy_distance(x, y) ** 2 - sum(
+        total / (n * (n - 1)) - total / n**2
+        for total, n in zip(within, (len(x), len(y)), strict=True)
+    )
+    assert found.value == pytest.approx(corrected, rel=1e-10)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_energy_distance_agrees_with_brute_force(size):
+    generator = np.random.default_rng(size)
+    x, y = generator.normal(size=(30, size)), generator.uniform(size=(40, size))
+    value, scale = brute_energy(x, y)
+    found = energies.energy_distance(x, y)
+    assert found.value == pytest.approx(value, rel=1e-10)
+    assert found.coefficient == pytest.approx(value / scale, rel=1e-10)
+
+
+def test_energy_distance_and_its_standard_error_are_calibrated():
+    # Normal laws d apart in one dimension: E|X - Y| is the mean of a folded normal law.
+    # 1000 repetitions: the standard deviation is known to 2.2%, the mean to 0.03.
+    generator = np.random.default_rng(0)
+    shift = 0.8
+    folded = scipy.stats.foldnorm(shift / np.sqrt(2), scale=np.sqrt(2)).mean()
+    exact = 2 * folded - 4 / np.sqrt(np.pi)
+    found = [
+        energies.energy_distance(
+            generator.normal(size=(100, 1)), generator.normal(shift, 1, size=(150, 1))
+        )
+        for _ in range(1_000)
+    ]
+    values, errors, _ = np.array(found).T
+    scaled = (values - exact) / np.sqrt(np.mean(errors**2))
+    assert abs(np.mean(scaled)) < 0.15
+    assert abs(np.std(scaled) - 1) < 0.1
+
+
+def test_energy_of_random_halves_is_that_of_the_halves():
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    found = energies.energy_of_random_halves(x, 5, seed=3)
+    generator = np.random.default_rng(3)
+    signs = np.where(np.arange(40) < 20, 1, -1)
+    for value in found:
+        chosen = generator.permutation(signs) > 0
+        assert value == pytest.approx(brute_energy(x[chosen], x[~chosen])[0], rel=1e-9)
+
+
+def test_spread_of_random_halves_is_that_of_independent_samples():
+    # 200 splits and 400 pairs of samples: each spread is known to about 6% (the law is skewed).
+    generator = np.random.default_rng(0)
+    draw = lambda n: generator.normal(size=(n, 2))  # noqa: E731
+    splits = energies.energy_of_random_halves(draw(400), 200, seed=0)
+    pairs = [energies.energy_distance(draw(200), draw(200)).value for _ in range(400)]
+    assert np.std(splits) == pytest.approx(np.std(pairs), rel=0.3)
+    assert abs(np.mean(pairs)) < 4 * np.std(pairs) / np.sqrt(400)
+
+
+def test_uniform_distance_agrees_with_scipy():
+    u = np.random.default_rng(0).uniform(size=(100, 9)) ** np.linspace(1, 1.8, 9)
+    distance, p_value = distances.uniform_distance(u)
+    expected = [scipy.stats.kstest(column, "uniform") for column in u.T]
+    np.testing.assert_allclose(distance, [e.statistic for e in expected], rtol=1e-12)
+    np.testing.assert_allclose(p_value, [e.pvalue for e in expected], atol=1e-3)
+
+
+def test_whitened_scores_are_standardized_conditional_residuals(x64):
+    matrix = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
+    z = np.random.default_rng(0).normal(size=(10, 3))
+    found = whitened(jnp.linalg.cholesky(matrix), z)
+    for j in range(3):
+        slopes = np.linalg.solve(matrix[:j, :j], matrix[:j, j])
+        variance = 1 - matrix[:j, j] @ slopes
+        np.testing.assert_allclose(found[:, j], (z[:, j] - z[:, :j] @ slopes) / np.sqrt(variance))
+
+
+@pytest.mark.parametrize("scale", [None, 0.4])
+def test_tails_resolve_scores_and_probabilities(scale):
+    # A normal law, and a uniform one, in float32; far out and beyond the support.
+    weights = jnp.ones((1, 1)) * (0 if scale else 2.0)
+    law = LinearizedMarginal(jnp.ones(1), weights, None if scale is None else scale * jnp.ones(1))
+    known = scipy.stats.norm(1, scale) if scale else scipy.stats.uniform(-1, 4)
+    x = np.array([-3.0, -0.9, 0.5, 1.0, 2.9, 3.5, np.nan])
+    tails = Tails(law, x[:, None])
+    p = tails.probabilities().ravel()
+    upper, lower = known.sf(x), known.cdf(x)
+    np.testing.assert_allclose(np.where(x > 1, 1 - p, p), np.where(x > 1, upper, lower),
+                               rtol=1e-4, atol=3e-16)  # fmt: skip
+    scores = tails.normal_scores().ravel()
+    expected = np.clip(
+        np.where(x > 1, scipy.stats.norm.isf(upper), scipy.stats.norm.ppf(lower)), -38, 38
+    )
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(
+        tails.is_outside.ravel(), np.abs(x - 1) >= (np.inf if scale else 2)
+    )
+
+
+def test_draws_of_the_copula_are_calibrated(lin):
+    # 400 samples of 250 draws, four distances each: under the copula 5% are rejected. The standard
+    # error of a rate is 0.011; 0.05 +- 0.045 is four of them.
+    joint = lin.joint()
+    draws = np.asarray(jax.jit(lambda key: joint.sample(key, (400 * 250,)))(jax.random.key(1)))
+    white = rosenblatt_scores(joint, Tails(lin.marginals(), draws))
+    radius = scipy.stats.chi2(3).cdf(np.sum(white**2, axis=1))
+    u = np.column_stack([scipy.stats.norm.cdf(white), radius]).reshape(400, 250, 4)
+    rejected = [distances.uniform_distance(sample)[1] < 0.05 for sample in u]
+    np.testing.assert_allclose(np.mean(rejected, axis=0), 0.05, atol=0.045)
+    assert np.all(np.mean(rejected, axis=0) > 0)
+
+
+def test_wrong_dependence_is_seen_though_the_marginals_are_right(lin, exact_draws):
+    # The laws are symmetric, so that a change of sign turns the correlations only.
+    turned = exact_draws * np.array([1, 1, -1], np.float32)
+    found = joint_summary(lin, turned, jax.random.key(0), output_names=NAMES, max_points=500)
+    floor = found.calibration["noise_floor"].iloc[0]
+    assert (found.calibration.loc[["level", "slope"], "ks"] < 3 * floor).all()
+    assert (found.calibration.loc[["bend", "radius"], "ks"] > 5 * floor).all()
+
+
+def test_correlations_agree_with_numpy_and_the_linear_law(summary_of_exact, exact_draws):
+    tables = summary_of_exact.correlation
+    covariance = JACOBIAN @ JACOBIAN.T
+    linear = covariance / np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
+    np.testing.assert_allclose(tables["monte_carlo"], np.corrcoef(exact_draws.T), atol=1e-6)
+    np.testing.assert_allclose(tables["linear"], linear, atol=1e-6)
+    np.testing.assert_allclose(tables["copula"], linear, atol=1e-5)  # what Nataf's matrix is for
+    difference = tables["linear"] - tables["monte_carlo"]
+    np.testing.assert_allclose(tables["linearization_error"], difference)
+    np.testing.assert_allclose(tables["copula_error"], tables["copula"] - tables["linear"])
+    assert (abs(difference) <= 5 * tables["standard_error"]).all()
+    assert tables["output"].values.tolist() == NAMES
+
+
+def test_calibration_agrees_with_scipy(lin, summary_of_exact, exact_draws):
+    marginals, joint = lin.marginals(), lin.joint()
+    scores = scipy.stats.norm.ppf(np.asarray(marginals.cdf(exact_draws), np.float64))
+    factor = np.linalg.cholesky(np.asarray(joint.correlation_matrix, np.float64))
+    white = scipy.linalg.solve_triangular(factor, scores.T, lower=True).T
+    radius = np.sum(white**2, axis=1)
+    table = summary_of_exact.calibration
+    assert table.index.tolist() == [*NAMES, "radius"]
+    expected = [scipy.stats.kstest(w, "norm").statistic for w in white.T]
+    expected.append(scipy.stats.kstest(radius, scipy.stats.chi2(3).cdf).statistic)
+    np.testing.assert_allclose(table["ks"], expected, atol=1e-4)
+    np.testing.assert_allclose(table["mean"], [*white.mean(axis=0), radius.mean() / 3], atol=1e-3)
+    np.testing.assert_allclose(
+        table["sd"], [*white.std(axis=0, ddof=1), radius.std(ddof=1) / 3], atol=2e-3
+    )
+    # The draws are exact linear ones, as those of `copula_ks`: both show the copula alone, within
+    # the sampling error of 1.6 / sqrt(n) at most (0.5%).
+    floors = table["noise_floor"] + table["copula_noise_floor"]
+    assert (abs(table["ks"] - table["copula_ks"]) < 2 * floors).all()
+    assert not (table["dominates"] == "linearization").any()
+
+
+def test_exact_linear_draws_have_no_linearization_error(summary_of_exact):
+    energy = summary_of_exact.energy
+    assert energy.index.tolist() == ["linearization", "copula", "total", "noise_floor"]
+    assert not energy.loc["linearization", "counts"]
+    assert summary_of_exact.outside_support < 1e-3
+    np.testing.assert_allclose(energy["distance"], np.sqrt(np.maximum(energy["energy"], 0)))
+    report = str(summary_of_exact)
+    assert summary_of_exact.verdict in report
+    assert all(name in report for name in [*NAMES, "radius", "noise_floor", "20000 draws"])
+
+
+def test_verdict_names_the_linearization():
+    law = InputLaw(np.array([0.3, 0.1, 0.2]), 1.0)
+    found = linearize(lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])]), law)
+    f = np.asarray(law.sample(jax.random.key(0), (4_000,)))
+    draws = np.column_stack([np.sin(2 * f[:, 0]) + f[:, 1], f[:, 1] * np.exp(f[:, 2])])
+    summary = joint_summary(found, draws, jax.random.key(1), max_points=1_000)
+    uncalibrated = summary.calibration["ks"]["radius"] > 0.1
+    assert summary.verdict.startswith("the linearization dominates")
+    assert uncalibrated
+    assert "not calibrated, by the linearization" in summary.verdict
+    assert summary.energy.loc[["linearization", "total"], "counts"].all()
+    assert 0 < summary.outside_support < 1
+
+
+def test_verdict_names_the_copula():
+    # |U_1 + U_2| and |U_1 - U_2| exclude each other, which no Gaussian copula knows.
+    lin = Linearization(np.zeros(2), [[1.0, 1.0], [1.0, -1.0]], InputLaw(np.zeros(2), 1.0))
+    draws = np.asarray(lin.sample(jax.random.key(0), (8_000,)))
+    summary = joint_summary(lin, draws, jax.random.key(1), max_points=2_000)
+    assert summary.verdict.startswith("the copula dominates")
+    assert summary.calibration.loc["radius", "dominates"] == "copula"
+
+
+def test_rows_that_are_not_finite_are_counted_and_left_out(lin, exact_draws):
+    draws = exact_draws[:2_000].copy()
+    draws[:5, 1], draws[3:8, 2] = np.nan, np.inf
+    with pytest.warns(RuntimeWarning, match="slope: 5, bend: 5"):
+        found = joint_summary(lin, draws, jax.random.key(0), output_names=NAMES, max_points=100)
+    assert (found.num_draws, found.num_non_finite) == (2_000, 8)
+    np.testing.assert_allclose(
+        found.correlation["monte_carlo"], np.corrcoef(draws[8:].T), atol=1e-6
+    )
+    draws[50:, 0] = np.nan
+    with (
+        pytest.warns(RuntimeWarning, match="left out"),
+        pytest.raises(ValueError, match="at least 100 rows that are finite in all outputs, got 42"),
+    ):
+        joint_summary(lin, draws, jax.random.key(0))
+
+
+WRONG = [
+    ({"draws": np.zeros((200, 2))}, ValueError, r"draws must have shape .*\(n, 3\).*\(200, 2\)"),
+    ({"key": 3}, TypeError, "key must be a JAX random key, got int"),
+    ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
+    ({"max_points": 10}, ValueError, "max_points must be at least 50, got 10"),
+    ({"correlation": "exact"}, ValueError, "correlation must be 'nataf' or 'linear'"),
+    ({"linearization": 3}, TypeError, "linearization must be a Linearization, got int"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), WRONG)
+def test_wrong_arguments_are_named(lin, wrong, error, message):
+    arguments = {"linearization": lin, "draws": np.zeros((200, 3)), "key": jax.random.key(0)}
+    with pytest.raises(error, match=message):
+        joint_summary(**(arguments | wrong))
+
+
+def test_missing_pandas_names_the_extra(lin, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
+        joint_summary(lin, np.zeros((200, 3)), jax.random.key(0))

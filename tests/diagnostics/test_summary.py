@@ -1,0 +1,474 @@
+"""Tables of diagnostics: every number against SciPy or brute force, errors by repetition."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.optimize
+import scipy.stats
+
+from nn_uq_dist.diagnostics import JointSummary, summary
+from nn_uq_dist.diagnostics import _distances as distances
+from nn_uq_dist.diagnostics import _estimates as statistics
+from nn_uq_dist.diagnostics._quantiles import values_at_scores
+from nn_uq_dist.distributions import LinearizedMarginal
+from nn_uq_dist.plots._pit import dkw_half_width
+
+pytestmark = pytest.mark.viz
+
+MOMENTS = ("mean", "sd", "skewness", "excess_kurtosis")
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+SAMPLERS = {
+    "skewed": scipy.stats.beta(2, 6),
+    "two_peaks": scipy.stats.arcsine(-1, 2),
+    "normal": scipy.stats.norm(3, 0.5),
+    "uniform": scipy.stats.uniform(-1, 2),
+}
+
+
+def sample(law, shape, seed=0):
+    return np.sort(law.rvs(size=shape, random_state=np.random.default_rng(seed)), axis=-1)
+
+
+def exact_moments(law):
+    mean, variance, skewness, kurtosis = law.stats("mvsk")
+    return dict(zip(MOMENTS, (mean, np.sqrt(variance), skewness, kurtosis), strict=True))
+
+
+def moment_of(name, x):
+    functions = {
+        "mean": lambda x: np.mean(x, axis=-1),
+        "sd": lambda x: np.std(x, ddof=1, axis=-1),
+        "skewness": lambda x: scipy.stats.skew(x, axis=-1),
+        "excess_kurtosis": lambda x: scipy.stats.kurtosis(x, axis=-1),
+    }
+    return functions[name](x)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_moments_agree_with_scipy(name):
+    x = sample(SAMPLERS[name], 5_000)
+    found = statistics.sample_moments(x)
+    for moment in MOMENTS:
+        np.testing.assert_allclose(
+            found[moment].value, moment_of(moment, x), rtol=1e-10, atol=1e-13
+        )
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_standard_errors_of_moments_agree_with_the_jackknife(name):
+    x = sample(SAMPLERS[name], 2_000)
+    left_out = np.broadcast_to(x, (x.size, x.size))[~np.eye(x.size, dtype=bool)]
+    left_out = left_out.reshape(x.size, x.size - 1)
+    found = statistics.sample_moments(x)
+    for moment in MOMENTS:
+        jackknife = np.sqrt((x.size - 1) * np.var(moment_of(moment, left_out)))
+        # They differ in the order 1/n, times the largest draw's pull on the moment.
+        np.testing.assert_allclose(found[moment].standard_error, jackknife, rtol=0.03)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_standard_errors_are_calibrated(name):
+    # 1000 repetitions: the standard deviation of the scaled errors is known to 2.2%, so 10% is
+    # beyond four of its standard errors; the mean to 0.03, besides a bias of the order n^-1/2.
+    law, levels = SAMPLERS[name], np.array(QUANTILES)
+    truth = [*exact_moments(law).values(), *law.ppf(levels)]
+    errors = []
+    for x in sample(law, (1_000, 4_000), seed=1):
+        found = [*statistics.sample_moments(x).values(), *statistics.sample_quantiles(x, levels)]
+        values, standard_errors = np.array(found).T
+        errors.append((values - truth) / standard_errors)
+    errors = np.array(errors)
+    np.testing.assert_allclose(np.std(errors, axis=0), 1, atol=0.1)
+    np.testing.assert_array_less(np.abs(np.mean(errors, axis=0)), 0.25)
+
+
+def test_heavy_tails_shrink_the_standard_error_of_the_kurtosis_only():
+    # As the docstring says: 0.85 for Student's t with 20 degrees of freedom at n = 4000. The median
+    # and the standard deviation over 1000 repetitions are known to 3% each.
+    law, levels = scipy.stats.t(20), np.array(QUANTILES)
+    truth = [*exact_moments(law).values(), *law.ppf(levels)]
+    found = np.array([
+        [*statistics.sample_moments(x).values(), *statistics.sample_quantiles(x, levels)]
+        for x in sample(law, (1_000, 4_000), seed=1)
+    ])  # fmt: skip
+    errors = (found[:, :, 0] - truth) / found[:, :, 1]
+    kurtosis = len(MOMENTS) - 1
+    others = np.arange(errors.shape[1]) != kurtosis
+    np.testing.assert_allclose(np.std(errors, axis=0)[others], 1, atol=0.1)
+    ratio = np.median(found[:, kurtosis, 1]) / np.std(found[:, kurtosis, 0])
+    assert 0.75 < ratio < 0.95
+
+
+def test_quantiles_agree_with_numpy_and_their_errors_with_the_density():
+    law, levels = SAMPLERS["normal"], np.array(QUANTILES)
+    x = sample(law, 200_000)
+    found = statistics.sample_quantiles(x, levels)
+    np.testing.assert_allclose([e.value for e in found], np.quantile(x, levels), rtol=1e-13)
+    textbook = np.sqrt(levels * (1 - levels) / x.size) / law.pdf(law.ppf(levels))
+    # Scatter 0.5 (n p (1 - p))^-0.25: at most 8% here.
+    np.testing.assert_allclose([e.standard_error for e in found], textbook, rtol=0.25)
+
+
+def test_quantile_error_is_unknown_where_the_sample_is_too_small():
+    found = statistics.sample_quantiles(np.arange(100.0), np.array([0.001, 0.5, 0.999]))
+    assert np.isnan([e.standard_error for e in found]).tolist() == [True, False, True]
+
+
+def test_constant_sample_has_no_shape():
+    found = statistics.sample_moments(np.full(1_000, 0.1))
+    assert found["mean"].value == pytest.approx(0.1)
+    assert found["mean"].standard_error == found["sd"].value == 0
+    assert np.isnan(found["skewness"].value)
+    assert np.isnan(found["excess_kurtosis"].standard_error)
+
+
+@pytest.mark.parametrize("points", [16, 300, 2_048])
+def test_values_at_scores_agree_with_scipy(points):
+    # Symmetric and not, bounded on no side, one and two; t(4) has tails that leave any first range.
+    norm = scipy.stats.norm
+    laws = [norm(3, 0.5), scipy.stats.uniform(-1, 2), scipy.stats.t(4), scipy.stats.lognorm(0.8),
+            scipy.stats.gumbel_r(-1, 2)]  # fmt: skip
+    levels = np.array([0.9, 1e-30, 0.01, 0.5, 0.99, 0.01, *np.arange(1, 200) / 200])
+    targets = np.concatenate([norm.ppf(levels), norm.isf([1e-9, 1e-30])])
+    calls = []
+
+    def scores(x):
+        calls.append(len(x))
+        columns = []
+        for law, values in zip(laws, x.T, strict=True):
+            lower, upper = law.cdf(values), law.sf(values)
+            columns.append(np.where(lower < upper, norm.ppf(lower), norm.isf(upper)))
+        return np.stack(columns, axis=1)
+
+    mean, sd = (np.array([getattr(law, name)() for law in laws]) for name in ("mean", "std"))
+    ends = np.array([law.support() for law in laws]).T
+    start = np.maximum(mean - 40 * sd, ends[0]), np.minimum(mean + 40 * sd, ends[1])
+    tolerance = (1e-16, 1e-18 * sd)
+    found = values_at_scores(targets, scores, start, tuple(ends), tolerance, points)
+    expected = [[*law.ppf(levels), *law.isf([1e-9, 1e-30])] for law in laws]
+    # The scores resolve the uniform law's ends less than SciPy's quantiles do.
+    np.testing.assert_allclose(found.T, expected, rtol=1e-12, atol=2e-14)
+    assert max(calls) <= points
+    invalid = values_at_scores(
+        targets,
+        lambda x: x * np.array([np.nan, 1]),
+        (-np.ones(2), np.ones(2)),
+        (np.full(2, -np.inf), np.full(2, np.inf)),
+        (1e-16, np.full(2, 1e-18)),
+        points,
+    )
+    np.testing.assert_array_equal(np.isnan(invalid).all(axis=0), [True, False])
+    np.testing.assert_allclose(invalid[:, 1], targets, rtol=1e-14, atol=1e-16)
+
+
+def test_total_variation_is_half_the_summed_difference():
+    x = np.array([-2.0, -0.5, 0.1, 0.2, 3.0])
+    edges, masses = np.array([-1.0, 0.0, 1.0]), np.array([0.1, 0.2, 0.3, 0.4])
+    found, floor = distances.total_variation(x, edges, masses)
+    assert found.value == pytest.approx(0.5 * (0.1 + 0.0 + 0.1 + 0.2))
+    deviations = [np.sqrt(p * (1 - p) / 5) * np.sqrt(2 / np.pi) for p in masses]
+    assert floor == pytest.approx(sum(deviations) / 2)
+
+
+@pytest.mark.parametrize("num_bins", [8, 40])
+def test_total_variation_noise_floor_and_standard_error_are_calibrated(num_bins):
+    levels = np.arange(1, num_bins) / num_bins
+    edges, masses = scipy.stats.norm.ppf(levels), np.full(num_bins, 1 / num_bins)
+
+    def repeat(law):
+        found = [distances.total_variation(x, edges, masses) for x in sample(law, (1_000, 4_000))]
+        values, errors = np.array([e for e, _ in found]).T
+        return values, errors, found[0][1]
+
+    values, _, floor = repeat(scipy.stats.norm)
+    np.testing.assert_allclose(np.mean(values), floor, rtol=0.03)
+    shifted = scipy.stats.norm(0.8, 1)
+    values, errors, _ = repeat(shifted)
+    exact = 0.5 * np.abs(np.diff(shifted.cdf([-np.inf, *edges, np.inf])) - masses).sum()
+    np.testing.assert_allclose(np.std(values) / np.mean(errors), 1, atol=0.1)
+    np.testing.assert_allclose(np.mean(values), exact, rtol=0.01)
+
+
+def uniform_plus_normal(half_width, scale):
+    """Law of half_width U + scale N: the convolution integral of the normal CDF in closed form."""
+    norm = scipy.stats.norm
+
+    def cdf(x):
+        antiderivative = lambda z: z * norm.cdf(z) + norm.pdf(z)  # noqa: E731
+        upper, lower = (x + half_width) / scale, (x - half_width) / scale
+        return scale * (antiderivative(upper) - antiderivative(lower)) / (2 * half_width)
+
+    def ppf(p):
+        end = half_width + 40 * scale
+        return scipy.optimize.brentq(lambda x: cdf(x) - p, -end, end, xtol=1e-13)
+
+    variance = half_width**2 / 3 + scale**2
+    fourth = half_width**4 / 5 + 6 * half_width**2 / 3 * scale**2 + 3 * scale**4
+    return cdf, np.vectorize(ppf), np.sqrt(variance), fourth / variance**2 - 3
+
+
+def known_laws():
+    """Marginals with their CDF, quantile function, sd and excess kurtosis from elsewhere."""
+    uniform = scipy.stats.uniform(-2, 4)
+    trapezoid = scipy.stats.trapezoid(0.25, 0.75, -2, 4)  # 1.5 U_1 + 0.5 U_2
+    hall = scipy.stats.irwinhall(4, -2 * 0.7, 2 * 0.35)  # 0.35 (U_1 + ... + U_4)
+    for law, weights in (
+        (uniform, [2.0]),
+        (trapezoid, [1.5, 0.5]),
+        (hall, [0.35] * 4),
+    ):
+        yield weights, None, law.cdf, law.ppf, law.std(), float(law.stats("k"))
+    yield [1.5], 0.4, *uniform_plus_normal(1.5, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("weights", "scale", "cdf", "ppf", "sd", "kurtosis"),
+    list(known_laws()),
+    ids=["uniform", "trapezoid", "irwin_hall", "uniform_plus_normal"],
+)
+def test_summary_agrees_with_known_laws(precision, weights, scale, cdf, ppf, sd, kurtosis):
+    tolerance = 1e-9 if precision == "float64" else 3e-5
+    scales = None if scale is None else jnp.array([scale, scale])
+    law = LinearizedMarginal(jnp.array([0.0, 0.0]), jnp.array([weights, weights]), scales)
+    generator = np.random.default_rng(3)
+    shape = (20_000, 2)
+    draws = generator.uniform(-1, 1, (*shape, len(weights))) @ np.array(weights)
+    draws += generator.normal(size=shape) * (scale or 0)
+    draws[:, 1] = 0.9 * draws[:, 1] + 0.05 * draws[:, 1] ** 2  # a law of its own
+    table = summary(law, draws, num_bins=20)
+
+    assert table.index.tolist() == ["y[0]", "y[1]"]
+    expected = {"mean": 0, "sd": sd, "skewness": 0, "excess_kurtosis": kurtosis}
+    expected |= {f"q{p:g}": ppf(p) for p in QUANTILES}
+    brute = {moment: moment_of(moment, draws.T) for moment in MOMENTS}
+    brute |= {f"q{p:g}": np.quantile(draws, p, axis=0) for p in QUANTILES}
+    for name, value in expected.items():
+        part = table[name]
+        np.testing.assert_allclose(part["analytic"], value, atol=tolerance)
+        np.testing.assert_allclose(part["monte_carlo"], brute[name], rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(part["error"], part["analytic"] - part["monte_carlo"])
+        assert abs(part["error"].iloc[0]) < 4.5 * part["standard_error"].iloc[0]
+
+    distance = table["kolmogorov_smirnov", "monte_carlo"]
+    exact = [scipy.stats.kstest(x, cdf).statistic for x in draws.T]
+    np.testing.assert_allclose(distance, exact, atol=tolerance)
+    edges = np.array([-np.inf, ppf(0), *(ppf(k / 20) for k in range(1, 20)), ppf(1), np.inf])
+    if scale is None:
+        masses = np.array([0, *[1 / 20] * 20, 0])
+    else:
+        edges, masses = np.delete(edges, [1, -2]), np.full(20, 1 / 20)
+    counts = [np.histogram(x, edges)[0] for x in draws.T]
+    exact = [0.5 * np.abs(count / 20_000 - masses).sum() for count in counts]
+    # A draw or two may lie between an edge and the edge as rounded.
+    np.testing.assert_allclose(table["total_variation", "monte_carlo"], exact, atol=2e-4)
+    assert (table.loc["y[1]", distance.name] > table.loc["y[0]", distance.name]).all()
+    grid = np.linspace(*np.quantile(draws, [0, 1]) * 1.2, 5_001)
+    at_grid = cdf(grid)
+    gaps = [np.searchsorted(np.sort(x), grid) / 20_000 - at_grid for x in draws.T]
+    exact = [np.trapezoid(np.abs(gap), grid) for gap in gaps]
+    np.testing.assert_allclose(table["wasserstein", "monte_carlo"], exact, atol=2e-4)
+    for level in (0.01, 0.001):
+        for side, sign in (("lower", 1), ("upper", -1)):
+            part = table[f"{side}_tail_{level:g}"]
+            np.testing.assert_allclose(part["analytic"], level, rtol=1e4 * tolerance)
+            beyond = (sign * draws < sign * (ppf(level) if sign > 0 else -ppf(level))).mean(axis=0)
+            np.testing.assert_allclose(part["monte_carlo"], beyond, atol=1.01 / 20_000)
+    middles = (np.arange(20_000) + 0.5) / 20_000
+    misplaced = [scipy.stats.wasserstein_distance(cdf(x), middles) for x in draws.T]
+    np.testing.assert_allclose(table["pit", "distance"], misplaced, atol=2e-4)
+    outside = [((x < ppf(0)) | (x > ppf(1))).mean() if scale is None else 0 for x in draws.T]
+    np.testing.assert_allclose(table["draws", "outside_support"], outside, atol=1 / 20_000)
+    assert table["verdict", "dominates"].tolist() == ["noise", "linearization"]
+    assert "too wide" in table.loc["y[1]", ("verdict", "words")]
+    floor = table["kolmogorov_smirnov", "noise_floor"]
+    np.testing.assert_allclose(floor, scipy.stats.kstwobign.mean() / np.sqrt(20_000), rtol=1e-6)
+
+
+def test_total_variation_sees_draws_beyond_the_support():
+    law = LinearizedMarginal(jnp.zeros(1), jnp.ones((1, 1)))
+    draws = np.linspace(-1, 1, 1_000)[:, None]
+    draws[:100] = 1.5
+    table = summary(law, draws, num_bins=4)
+    assert table["total_variation", "monte_carlo"].item() == pytest.approx(0.1, abs=2e-3)
+
+
+def test_log_score_agrees_with_scipy():
+    law = LinearizedMarginal(jnp.zeros(2), jnp.full((2, 3), 0.4), jnp.full(2, 0.3))
+    draws = np.random.default_rng(0).normal(size=(1_500, 2)) * [0.5, 0.8]
+    table = summary(law, draws)["log_score"]
+    density = scipy.stats.irwinhall(3, -1.2, 0.8)
+    step = np.linspace(-1.2, 1.2, 4_001)
+    for j, x in enumerate(draws.T):
+        smooth = scipy.stats.norm.pdf(x[:, None] - step, scale=0.3) @ density.pdf(step)
+        own = np.log(smooth * (step[1] - step[0]))
+        assert table["analytic"].iloc[j] == pytest.approx(own.mean(), abs=2e-5)
+    assert (table["error"] - (table["analytic"] - table["monte_carlo"])).abs().max() < 1e-12
+
+
+@pytest.mark.slow
+def test_p_values_are_calibrated_on_draws_of_the_law_itself():
+    # 500 repetitions in one table: 25 +- 4.9 rejections at 5%, so 10 to 40 is beyond three.
+    law = LinearizedMarginal(jnp.zeros(500), jnp.broadcast_to(jnp.array([0.5, 0.3, 0.2]), (500, 3)))
+    draws = law.sample(jax.random.key(5), (1_000,))
+    table = summary(law, draws, quantiles=[0.5], tails=[])
+    assert 10 <= (table["pit", "p_value"] < 0.05).sum() <= 40
+    band = dkw_half_width(1_000, 0.95)
+    assert 10 <= (table["kolmogorov_smirnov", "monte_carlo"] > band).sum() <= 40
+    # By the rule: 0.5% by the distance, 2 x 0.27% by mean and sd.
+    assert (table["verdict", "dominates"] != "noise").mean() < 0.03
+    for statistic in ("kolmogorov_smirnov", "wasserstein", "total_variation"):
+        part = table[statistic]
+        np.testing.assert_allclose(
+            part["monte_carlo"].mean(), part["noise_floor"].iloc[0], rtol=0.06
+        )
+    part = table["pit"]
+    np.testing.assert_allclose(part["distance"].mean(), part["noise_floor"].iloc[0], rtol=0.06)
+    errors = table["log_score", "error"]
+    assert 0 < errors.mean() < 0.02  # the kernel density is the worse one
+
+
+def test_verdict_names_what_differs():
+    law = LinearizedMarginal(jnp.zeros(5), jnp.full((5, 3), 0.5))
+    draws = np.random.default_rng(0).uniform(-0.5, 0.5, (20_000, 5, 3)).sum(axis=-1)
+    draws[:, 1] *= 1.3
+    draws[:, 2] += 0.2
+    draws[:, 3] = draws[:, 3] + 0.3 * draws[:, 3] ** 2 - 0.3 * draws[:, 3].var()
+    draws[:, 4] = np.nan
+    with pytest.warns(RuntimeWarning, match=r"y\[4\]: 20000"):
+        table = summary(law, draws)
+    words = table["verdict", "words"].tolist()
+    assert words[0] == "noise: no difference beyond chance"
+    assert words[1].startswith("linearization, moderate: sd 2")
+    assert "% too narrow, " in words[1]
+    assert words[1].endswith("of the draws beyond the support")
+    assert "draws shifted by +0.39 sd" in words[2]
+    assert "draws skewed (+" in words[3]
+    assert words[4] == "too few finite draws"
+    assert table.loc["y[1]", ("log_score", "analytic")] == -np.inf
+    assert np.isnan(table.loc["y[1]", ("log_score", "standard_error")])
+    names = ["noise", *["linearization"] * 3, "unknown"]
+    assert table["verdict", "dominates"].tolist() == names
+
+
+def test_draws_that_rounding_puts_on_the_edge_are_not_beyond_it():
+    # One uniform input, float32: some draws of 10 + 0.01 U round to the end of the support.
+    law = LinearizedMarginal(jnp.full(1, 10.0), jnp.full((1, 1), 0.01))
+    draws = np.float32(10) + np.float32(0.01) * np.random.default_rng(0).uniform(
+        -1, 1, (50_000, 1)
+    ).astype(np.float32)
+    draws[:3] = np.float32(10.01)
+    table = summary(law, draws)
+    assert table["draws", "outside_support"].item() == 0
+    assert table["verdict", "dominates"].item() == "noise"
+    # The density is that of the uniform law, log 50.
+    assert table["log_score", "analytic"].item() == pytest.approx(np.log(50), abs=1e-3)
+    draws[:3] = np.float32(10.0101)
+    assert summary(law, draws)["draws", "outside_support"].item() == pytest.approx(6e-5)
+
+
+def test_verdict_on_constant_draws():
+    law = LinearizedMarginal(jnp.zeros(1), jnp.full((1, 3), 0.5))
+    table = summary(law, np.full((200, 1), 0.1))
+    assert table["verdict", "words"].item() == "linearization, large: all draws are equal"
+
+
+def test_verdict_of_a_joint_summary():
+    law = LinearizedMarginal(jnp.zeros(2), jnp.full((2, 3), 0.5))
+    draws = law.sample(jax.random.key(0), (1_000,))
+    calibration = pd.DataFrame(
+        {"dominates": ["noise", "copula", "copula"]}, index=["a", "b", "radius"]
+    )
+    joint = JointSummary("", None, calibration, None, 0.0, 1_000, 0, 0.0)
+    table = summary(law, draws, output_names=["a", "b"], joint=joint)["verdict"]
+    assert table["dominates"].tolist() == ["noise", "copula"]
+    assert table["words"].iloc[1].startswith("copula: alone within the noise")
+    with pytest.raises(ValueError, match=r"joint must have the outputs.*y\[0\], y\[1\], got a, b"):
+        summary(law, draws, joint=joint)
+    with pytest.raises(TypeError, match="joint must be a JointSummary, got DataFrame"):
+        summary(law, draws, joint=calibration)
+
+
+def test_linearization_is_taken_by_its_marginals():
+    law = LinearizedMarginal(jnp.zeros(2), jnp.array([[1.0, 0.5], [0.2, 0.3]]))
+
+    class Standard:
+        def marginals(self):
+            return law
+
+    draws = law.sample(jax.random.key(0), (500,))
+    assert summary(Standard(), draws).equals(summary(law, draws))
+
+
+def test_one_output_without_a_batch_axis():
+    law = LinearizedMarginal(0.5, jnp.array([1.0, 0.5]))
+    draws = law.sample(jax.random.key(0), (500,))
+    table = summary(law, draws, output_names=["level"], quantiles=[0.9])
+    assert table.index.tolist() == ["level"]
+    assert "q0.9" in table.columns.get_level_values("statistic")
+    assert table.equals(summary(law, draws[:, None], output_names=["level"], quantiles=[0.9]))
+
+
+def test_draws_that_are_not_finite_are_counted_and_left_out():
+    law = LinearizedMarginal(jnp.zeros(3), jnp.ones((3, 4)))
+    draws = np.array(law.sample(jax.random.key(0), (400,)))
+    draws[:5, 1] = [np.nan, np.inf, -np.inf, np.nan, np.nan]
+    draws[:350, 2] = np.nan
+    before = draws.copy()
+    with pytest.warns(RuntimeWarning, match=r"b: 5, c: 350"):
+        table = summary(law, draws, output_names=list("abc"))
+    np.testing.assert_array_equal(draws, before)
+    assert table["draws", "non_finite"].tolist() == [0, 5, 350]
+    assert table["draws", "total"].tolist() == [400] * 3
+    assert table.loc["b", ("mean", "monte_carlo")] == pytest.approx(draws[5:, 1].mean(), rel=1e-6)
+    values = table.xs("monte_carlo", axis=1, level="value")
+    assert np.isfinite(values.loc[["a", "b"]]).all(axis=None)
+    assert values.loc["c"].isna().all()  # 50 draws say too little
+    analytic = table.xs("analytic", axis=1, level="value").drop(columns="log_score")
+    assert np.isfinite(analytic).all(axis=None)
+
+
+WRONG = [
+    ({"draws": np.zeros((200, 3))}, ValueError, r"draws must have shape .*\(n, 2\).*\(200, 3\)"),
+    ({"draws": np.zeros((2, 200))}, ValueError, r"got \(2, 200\); pass its transpose"),
+    ({"draws": np.zeros(200)}, ValueError, r"got \(200,\)"),
+    ({"draws": np.zeros((99, 2))}, ValueError, "at least 100 rows, got 99"),
+    ({"draws": np.zeros((200, 2), complex)}, TypeError, "real numbers, got dtype complex128"),
+    ({"output_names": ["a"]}, ValueError, "one name per output, 2, got 1"),
+    ({"output_names": ["a", "a"]}, ValueError, "must differ, got a more than once"),
+    ({"output_names": "ab"}, TypeError, "got the string 'ab'"),
+    ({"quantiles": [0.5, 1.0]}, ValueError, r"levels in \(0, 1\)"),
+    ({"quantiles": 0.5}, ValueError, r"levels in \(0, 1\)"),
+    ({"quantiles": [0.5, 0.5]}, ValueError, "must differ"),
+    ({"tails": [0.5]}, ValueError, r"tails must be a sequence of levels in \(0, 0.5\)"),
+    ({"num_bins": 1}, ValueError, "at least 2, got 1"),
+    ({"num_bins": 2.5}, TypeError, "positive integer, got float 2.5"),
+    ({"marginals": np.zeros(2)}, TypeError, "a LinearizedMarginal or a Linearization, got ndarray"),
+    (
+        {"marginals": lambda: LinearizedMarginal(jnp.zeros((2, 2)), jnp.ones((2, 2, 3)))},
+        ValueError,
+        r"batch shape \(N_y,\).*got batch shape \(2, 2\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), WRONG)
+def test_wrong_arguments_are_named(wrong, error, message):
+    arguments = {
+        "marginals": LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3))),
+        "draws": np.zeros((200, 2)),
+    } | wrong
+    if callable(arguments["marginals"]) and "marginals" in wrong:
+        arguments["marginals"] = arguments["marginals"]()
+    with pytest.raises(error, match=message):
+        summary(**arguments)
+
+
+def test_missing_pandas_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    law = LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3)))
+    with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
+        summary(law, np.zeros((200, 2)))

@@ -1,0 +1,845 @@
+"""`GaussianCopulaJoint` and its conditionals: values, derivatives and errors, by other ways."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp
+from scipy.integrate import quad
+
+from nn_uq_dist import (
+    GaussianCopulaConditional,
+    GaussianCopulaJoint,
+    LinearizedMarginal,
+    nearest_correlation,
+)
+from tests.bank.reference import log_values
+from tests.compiling import evaluate, fully_optimized_jit
+
+KEY = jax.random.key(5)
+LOC = np.array([0.3, -1.2, 0.7])
+WEIGHTS = np.array([[1.0, 0.5, -0.3], [0.2, 0.9, 0.4], [0.6, 0.6, 0.1]])
+R3 = np.array([[1.0, 0.7, -0.4], [0.7, 1.0, 0.1], [-0.4, 0.1, 1.0]])
+
+
+def equicorrelated(size, rho):
+    return np.full((size, size), rho) + (1 - rho) * np.eye(size)
+
+
+def box(dtype=float):
+    return GaussianCopulaJoint(LinearizedMarginal(LOC.astype(dtype), WEIGHTS.astype(dtype)), R3)
+
+
+def normal(size=3):
+    """Normal marginals: the joint is a multivariate normal, which has closed forms."""
+    loc, scale = np.linspace(-1, 2, size), np.linspace(0.5, 2, size)
+    matrix = R3[:size, :size]
+    joint = GaussianCopulaJoint(dist.Normal(jnp.array(loc), jnp.array(scale)), matrix)
+    return joint, loc, matrix * np.outer(scale, scale)
+
+
+def correlation(draws):
+    return np.corrcoef(np.asarray(draws, float).T)
+
+
+# --- tails against exact normal scores ---------------------------------------------------------
+
+
+def rational(x):
+    return Fraction(float(x))
+
+
+def reference_score(x, weights):
+    """Normal score and log density at `x`, by Newton's method on the exact log survival."""
+    values = log_values(abs(x), weights, digits=30)
+
+    def log_survival(z):
+        return mp.log(mp.erfc(z / mp.sqrt(2)) / 2)
+
+    z = mp.sqrt(-2 * (values.log_survival + mp.log(2)))
+    for _ in range(100):
+        step = (log_survival(z) - values.log_survival) * mp.exp(log_survival(z)) / mp.npdf(z)
+        z += step
+        if abs(step) < mp.mpf(10) ** -28:
+            return (z if x >= 0 else -z), values.log_density
+    raise ArithmeticError("no convergence")
+
+
+def reference_log_density(value, loc, weights, matrices):
+    """Log density for each matrix, at exactly these floating-point numbers."""
+    with mp.workdps(40):
+        parts = [
+            reference_score(rational(y) - rational(m), [rational(a) for a in w])
+            for y, m, w in zip(value, loc, weights, strict=True)
+        ]
+        scores = mp.matrix([z for z, _ in parts])
+        separate = sum(density + z * z / 2 for z, density in parts)
+        results = []
+        for matrix in matrices:
+            exact = mp.matrix(np.asarray(matrix, float).tolist())
+            form = (scores.T * mp.inverse(exact) * scores)[0]
+            results.append(float(separate - form / 2 - mp.log(mp.det(exact)) / 2))
+    return np.array(results)
+
+
+# With three weights a score of -12 is closer to the edge of the support than the rounding of
+# `value - loc`; eight weights have longer tails.
+TAILS = {
+    "three weights": (3, 0.0, [(6, 6, 6), (8, 8, 8), (-12, 5, 0.3), (6, -6, 2)]),
+    "three weights, shifted": (3, 1.0, [(6, 6, 6), (8, 8, 8), (-8, 8, -6)]),
+    "eight weights, shifted": (8, 1.0, [(8, 8), (-12, 5), (6, -6)]),
+}
+
+
+@pytest.mark.parametrize("case", TAILS)
+def test_tails_against_exact_scores(case, precision):
+    num_weights, shift, scores = TAILS[case]
+    scores = np.array(scores, precision)
+    rng = np.random.default_rng(num_weights)
+    size = scores.shape[-1]
+    loc = (shift * rng.normal(size=size)).astype(precision)
+    weights = rng.uniform(0.3, 1.0, (size, num_weights)).astype(precision)
+    rhos = (0.0, 0.5, 0.9, -0.7 if size == 2 else -0.45)
+    matrices = np.array([equicorrelated(size, rho) for rho in rhos], precision)
+    marginals = LinearizedMarginal(loc, weights)
+    # What is stored is what is tested. Four rows in all cases, so that they share programs.
+    values = np.asarray(marginals.from_normal_score(np.resize(scores, (4, size))))
+    actual = GaussianCopulaJoint(marginals, matrices).log_prob(values[:, None])
+    assert actual.dtype == precision
+    values, actual = values[: len(scores)], actual[: len(scores)]
+    expected = [reference_log_density(y, loc, weights, matrices) for y in values]
+    # Measured: 1.4e-5 in float32 (score -12, shifted), 5e-13 in float64.
+    np.testing.assert_allclose(actual, expected, rtol={"float32": 1e-4, "float64": 1e-9}[precision])
+
+
+def test_at_and_beyond_the_edge(precision):
+    # Sums of powers of two: the edges are exact.
+    law = LinearizedMarginal(np.zeros(3, precision), np.array([[1.0, 0.5]] * 3, precision))
+    values = np.array([[2.0, 0, 0], [0, -1.5, 0], [0, 0, np.nan], [np.inf, 0, 0]], precision)
+    actual = GaussianCopulaJoint(law, R3, validate_args=False).log_prob(values)
+    np.testing.assert_array_equal(actual, [-np.inf, -np.inf, np.nan, -np.inf])
+
+
+# --- normal marginals: everything in closed form -----------------------------------------------
+
+
+@pytest.mark.usefixtures("x64")
+def test_normal_marginals_give_the_multivariate_normal():
+    joint, mean, covariance = normal()
+    law = scipy.stats.multivariate_normal(mean, covariance)
+    points = np.concatenate([law.rvs(20, random_state=1), [mean + 30, mean - 12]])
+    np.testing.assert_allclose(evaluate(joint, "log_prob", points), law.logpdf(points), rtol=1e-12)
+    np.testing.assert_allclose(evaluate(joint, "entropy"), law.entropy(), rtol=1e-12)
+    np.testing.assert_allclose(evaluate(joint, "covariance_matrix"), covariance, atol=1e-12)
+    np.testing.assert_allclose(joint.mean, mean)
+    np.testing.assert_allclose(joint.variance, np.diag(covariance))
+    part = joint.marginalize((2, 0))
+    kept = np.ix_((2, 0), (2, 0))
+    law = scipy.stats.multivariate_normal(mean[[2, 0]], covariance[kept])
+    np.testing.assert_allclose(
+        evaluate(part, "log_prob", points[:, [2, 0]]), law.logpdf(points[:, [2, 0]])
+    )
+    np.testing.assert_allclose(evaluate(part, "covariance_matrix"), covariance[kept], atol=1e-12)
+
+
+def gaussian_conditional(mean, covariance, observed, values):
+    rest = [i for i in range(len(mean)) if i not in observed]
+    gain = covariance[np.ix_(rest, observed)] @ np.linalg.inv(
+        covariance[np.ix_(observed, observed)]
+    )
+    return (
+        mean[rest] + gain @ (values - mean[observed]),
+        covariance[np.ix_(rest, rest)] - gain @ covariance[np.ix_(observed, rest)],
+    )
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("observed", [[0], [1], [2, 0], [0, 1]])
+def test_normal_conditional_is_the_textbook_formula(observed):
+    joint, mean, covariance = normal()
+    values = np.array([0.4, 9.0])[: len(observed)]
+    given_these = joint.condition(observed, values)
+    mean, covariance = gaussian_conditional(mean, covariance, observed, values)
+    np.testing.assert_allclose(given_these.mean, mean, rtol=1e-10)
+    np.testing.assert_allclose(evaluate(given_these, "covariance_matrix"), covariance, atol=1e-10)
+    np.testing.assert_allclose(given_these.variance, np.diag(covariance), rtol=1e-10)
+    law = scipy.stats.multivariate_normal(mean, covariance)
+    np.testing.assert_allclose(evaluate(given_these, "entropy"), law.entropy(), rtol=1e-10)
+    points = mean + np.array([[0.3], [-4.0]])
+    np.testing.assert_allclose(
+        evaluate(given_these, "log_prob", points), law.logpdf(points), rtol=1e-10
+    )
+    quantiles = evaluate(given_these, "marginal_icdf", jnp.array([[0.01], [0.8]]))
+    sd = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(quantiles, scipy.stats.norm(mean, sd).ppf([[0.01], [0.8]]))
+
+
+# --- other marginals ---------------------------------------------------------------------------
+
+FAMILIES = {
+    "log-normal": (
+        lambda: dist.LogNormal(jnp.array([0.1, 0.5]), 0.6),
+        [scipy.stats.lognorm(0.6, scale=np.exp(m)) for m in (0.1, 0.5)],
+    ),
+    "uniform": (
+        lambda: dist.Uniform(jnp.array([-1.0, 2.0]), jnp.array([3.0, 2.5])),
+        [scipy.stats.uniform(-1, 4), scipy.stats.uniform(2, 0.5)],
+    ),
+    "gamma": (
+        lambda: dist.Gamma(jnp.array([0.7, 4.0]), 2.0),
+        [scipy.stats.gamma(a, scale=0.5) for a in (0.7, 4.0)],
+    ),
+    "beta": (
+        lambda: dist.Beta(jnp.array([2.0, 0.6]), 3.0),
+        [scipy.stats.beta(a, 3.0) for a in (2.0, 0.6)],
+    ),
+    "Student-t": (
+        lambda: dist.StudentT(4.0, jnp.array([0.0, 1.0]), 2.0),
+        [scipy.stats.t(4.0, m, 2.0) for m in (0, 1)],
+    ),
+    "expanded": (
+        lambda: dist.Gumbel(1.0, 2.0).expand((2,)),
+        [scipy.stats.gumbel_r(1.0, 2.0)] * 2,
+    ),
+    "truncated": (
+        lambda: dist.TruncatedNormal(jnp.zeros(2), jnp.array([1.0, 2.0]), low=-1.0, high=2.0),
+        [scipy.stats.truncnorm(-1, 2), scipy.stats.truncnorm(-0.5, 1, scale=2)],
+    ),
+}
+R2 = equicorrelated(2, -0.6)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_marginals_by_the_copula_formula(family):
+    make, laws = FAMILIES[family]
+    joint = GaussianCopulaJoint(make(), R2)
+    probabilities = np.array([[0.5, 0.5], [0.01, 0.3], [0.97, 0.9], [0.2, 1e-6]])
+    points = np.stack([law.ppf(p) for law, p in zip(laws, probabilities.T, strict=True)], -1)
+    scores = scipy.stats.norm.ppf(probabilities)
+    expected = scipy.stats.multivariate_normal(cov=R2).logpdf(scores)
+    expected += sum(law.logpdf(y) for law, y in zip(laws, points.T, strict=True))
+    expected -= scipy.stats.norm.logpdf(scores).sum(axis=-1)
+    np.testing.assert_allclose(evaluate(joint, "log_prob", points), expected, rtol=1e-8)
+    # Given the first output, the score of the second is N(rho z, 1 - rho^2).
+    rest = joint.condition(0, points[0, 0])
+    below = scipy.stats.norm(-0.6 * scores[0, 0], 0.8).cdf(scores[:, 1])
+    np.testing.assert_allclose(
+        evaluate(rest, "marginal_cdf", points[:, 1:]), below[:, None], rtol=1e-8
+    )
+    entropy = sum(law.entropy() for law in laws) + 0.5 * np.log(1 - 0.36)
+    if family not in {"gamma", "beta", "Student-t"}:  # NumPyro's `icdf` of these needs TFP
+        np.testing.assert_allclose(evaluate(joint, "entropy"), entropy, rtol=1e-8)
+        np.testing.assert_allclose(evaluate(joint, "mean"), [law.mean() for law in laws], rtol=1e-8)
+        covariance = np.asarray(evaluate(joint, "covariance_matrix"))
+        np.testing.assert_allclose(np.diag(covariance), [law.var() for law in laws], rtol=1e-8)
+    else:
+        np.testing.assert_allclose(evaluate(joint, "entropy"), entropy, rtol=1e-8)
+
+
+@pytest.mark.usefixtures("x64")
+def test_log_normal_covariance_has_a_closed_form():
+    joint = GaussianCopulaJoint(FAMILIES["log-normal"][0](), R2)
+    mean = np.exp(np.array([0.1, 0.5]) + 0.18)
+    expected = np.outer(mean, mean) * np.expm1(0.36 * R2)
+    np.testing.assert_allclose(evaluate(joint, "covariance_matrix"), expected, rtol=1e-8)
+
+
+@pytest.mark.usefixtures("x64")
+def test_uniform_covariance_has_a_closed_form():
+    joint = GaussianCopulaJoint(dist.Uniform(jnp.zeros(3), 1.0), R3)
+    expected = np.arcsin(R3 / 2) / (2 * np.pi)  # Pearson 1907
+    np.testing.assert_allclose(evaluate(joint, "covariance_matrix"), expected, rtol=1e-10)
+
+
+def test_entropy_of_a_folded_law_in_single_precision(precision):
+    # NumPyro's quantile of a half-normal is infinite for the largest probability below one.
+    joint = GaussianCopulaJoint(dist.HalfNormal(jnp.full(2, 1.5)), R2)
+    law = scipy.stats.halfnorm(scale=1.5)
+    expected = 2 * law.entropy() + 0.5 * np.log(1 - 0.36)
+    np.testing.assert_allclose(evaluate(joint, "entropy"), expected, rtol=1e-5)
+    np.testing.assert_allclose(np.diag(evaluate(joint, "covariance_matrix")), law.var(), rtol=1e-5)
+
+
+# --- laws of linearized outputs ----------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("x64")
+def test_entropy_against_quadrature_of_the_marginals():
+    joint = box()
+
+    def entropy(j):
+        d = LinearizedMarginal(LOC[j], WEIGHTS[j])
+        nodes, rule = np.polynomial.legendre.leggauss(400)
+        half = np.abs(WEIGHTS[j]).sum()
+        log_density = np.asarray(d.log_prob(LOC[j] + half * nodes))
+        return -half * rule @ (np.exp(log_density) * log_density)
+
+    expected = sum(map(entropy, range(3))) + 0.5 * np.linalg.slogdet(R3)[1]
+    np.testing.assert_allclose(joint.entropy(), expected, atol=1e-4)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("observed", [(1,), (2, 0)])
+def test_density_is_that_of_the_given_times_the_conditional(observed):
+    joint = box()
+    points = np.asarray(joint.sample(KEY, (50,)))
+    rest = [i for i in range(3) if i not in observed]
+    given_these = joint.condition(observed, points[:, observed])
+    assert given_these.batch_shape == (50,)
+    actual = joint.marginalize(observed).log_prob(points[:, observed])
+    actual += given_these.log_prob(points[:, rest])
+    np.testing.assert_allclose(actual, joint.log_prob(points), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.usefixtures("x64")
+def test_conditioning_in_steps_and_in_any_order():
+    joint = GaussianCopulaJoint(
+        dist.Normal(jnp.arange(4.0), 1.0 + jnp.arange(4.0)), equicorrelated(4, 0.4)
+    )
+    at_once = joint.condition((3, 1), (5.0, 0.2))
+    for other in (
+        joint.condition((1, 3), (0.2, 5.0)),
+        joint.condition((-1, -3), (5.0, 0.2)),
+        joint.condition(3, 5.0).condition(1, 0.2),
+        joint.condition(1, 0.2).condition(2, 5.0),  # output 3 is now the last of three
+    ):
+        np.testing.assert_allclose(other.score_loc, at_once.score_loc, atol=1e-12)
+        np.testing.assert_allclose(other.score_tril, at_once.score_tril, atol=1e-12)
+        assert isinstance(other, GaussianCopulaConditional)
+
+
+@pytest.mark.usefixtures("x64")
+def test_marginalizing_commutes_with_conditioning():
+    joint = box()
+    first = joint.marginalize((2, 0)).condition(1, 0.5)
+    second = joint.condition(0, 0.5).marginalize(1)
+    points = LOC[2] + np.array([[-0.9], [0.0], [1.1]])
+    np.testing.assert_allclose(first.log_prob(points), second.log_prob(points), rtol=1e-10)
+    swapped = joint.condition(0, 0.5).marginalize((1, 0))
+    points = LOC[1:] + np.array([0.4, -0.3])
+    expected = joint.condition(0, 0.5).log_prob(points)
+    np.testing.assert_allclose(swapped.log_prob(points[::-1]), expected, rtol=1e-10)
+
+
+@pytest.mark.usefixtures("x64")
+def test_marginal_functions_invert():
+    joint = box()
+    for law in (joint, joint.condition(1, -0.4)):
+        q = jnp.array([1e-6, 0.03, 0.5, 0.9, 1 - 1e-9])[:, None]
+        y = law.marginal_icdf(q)
+        assert y.shape == (5, *law.event_shape)
+        np.testing.assert_allclose(law.marginal_cdf(y), jnp.broadcast_to(q, y.shape), rtol=1e-8)
+
+
+def test_conditional_against_weighted_draws():
+    # Draws of the joint with a known output within 1% of its standard deviation of the value: the
+    # bias of the window is O(1e-4) of a standard deviation.
+    joint = box("float32")
+    value = 1.1
+    draws = np.asarray(fully_optimized_jit(lambda key: joint.sample(key, (1_000_000,)))(KEY), float)
+    window = 0.01 * np.sqrt(float(joint.variance[0]))
+    kept = draws[np.abs(draws[:, 0] - value) < window][:, 1:]
+    count = len(kept)
+    assert count > 2000
+    given_this = joint.condition(0, value)
+    below = np.asarray(given_this.marginal_cdf(kept.astype(np.float32)), float)
+    for j in range(2):  # each fails one correct program in 10,000
+        assert scipy.stats.kstest(below[:, j], "uniform").pvalue > 1e-4
+    # 4.5 standard errors: 7e-6 for each entry.
+    covariance = np.cov(kept.T)
+    error = np.sqrt(np.diag(covariance) / count)
+    assert (np.abs(kept.mean(axis=0) - given_this.mean) < 4.5 * error).all()
+    sd = np.sqrt(np.diag(covariance))
+    difference = (covariance - np.asarray(given_this.covariance_matrix)) / np.outer(sd, sd)
+    assert (np.abs(difference) < 4.5 * np.sqrt(2 / count)).all()
+    np.testing.assert_allclose(given_this.variance, np.diag(given_this.covariance_matrix))
+
+
+def test_conditional_draws_moments_and_entropy():
+    count = 20_000
+    given_this = box("float32").condition((2,), 1.6)
+    draws = given_this.sample(KEY, (count,))
+    assert draws.shape == (count, 2)
+    below = np.asarray(given_this.marginal_cdf(draws), float)
+    for j in range(2):  # one in 10,000
+        assert scipy.stats.kstest(below[:, j], "uniform").pvalue > 1e-4
+    sd = np.asarray(given_this.variance) ** 0.5
+    assert (np.abs(draws.mean(axis=0) - given_this.mean) < 4.5 * sd / count**0.5).all()
+    information = -np.asarray(given_this.log_prob(draws), float)
+    error = information.std() / count**0.5
+    assert abs(information.mean() - float(given_this.entropy())) < 4.5 * error
+
+
+def test_draws_have_the_marginals_and_the_correlation():
+    count = 20_000
+    joint = box("float32")
+    draws = joint.sample(KEY, (count,))
+    below = np.asarray(joint.marginals.cdf(draws), float)
+    for j in range(3):  # one in 10,000
+        assert scipy.stats.kstest(below[:, j], "uniform").pvalue > 1e-4
+    scores = scipy.stats.norm.ppf(below)
+    assert np.abs(correlation(scores) - R3).max() < 4.5 / count**0.5
+    covariance = np.asarray(joint.covariance_matrix)
+    sd = np.sqrt(np.diag(covariance))
+    assert np.abs(correlation(draws) - covariance / np.outer(sd, sd)).max() < 4.5 / count**0.5
+    np.testing.assert_allclose(np.diag(covariance), joint.variance, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("x64")
+def test_conditional_moments_against_adaptive_quadrature():
+    joint = box()
+    value = 1.6
+    score = float(joint.marginals.normal_score(jnp.array([0.0, 0.0, value]))[2])
+    given_this = joint.condition(2, value)
+    nodes, rule = np.polynomial.legendre.leggauss(2000)
+    for j in range(2):
+        rho = R3[j, 2]
+        scale = np.sqrt(1 - rho**2)
+        marginal = LinearizedMarginal(LOC[j], WEIGHTS[j])
+        half = np.abs(WEIGHTS[j]).sum()
+        y = LOC[j] + half * nodes
+        z = np.asarray(marginal.normal_score(y))
+        density = np.exp(np.asarray(marginal.log_prob(y)) - scipy.stats.norm.logpdf(z))
+        density *= scipy.stats.norm(rho * score, scale).pdf(z)
+        mean = half * rule @ (y * density)
+        variance = half * rule @ ((y - mean) ** 2 * density)
+        # Gauss's rule is off by about 1e-6 at the kinks of the density.
+        np.testing.assert_allclose(given_this.mean[j], mean, atol=1e-5)
+        np.testing.assert_allclose(given_this.variance[j], variance, atol=1e-5)
+
+
+# --- derivatives -------------------------------------------------------------------------------
+
+
+def wide(size=31, count=1000):
+    """Parameters of a joint of `size` outputs, and points drawn from it."""
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(size, size + 4))
+    factor /= np.linalg.norm(factor, axis=-1, keepdims=True)
+    parameters = {
+        "loc": rng.normal(size=size),
+        "weights": rng.uniform(0.2, 1.0, (size, 3)),
+        "noise": rng.uniform(0.1, 0.4, size),
+        "matrix": factor @ factor.T,
+    }
+    draws = rng.multivariate_normal(np.zeros(size), parameters["matrix"], count)
+    spread = np.sqrt((parameters["weights"] ** 2).sum(-1) / 3 + parameters["noise"] ** 2)
+    parameters["value"] = parameters["loc"] + 0.9 * spread * draws
+    return jax.tree.map(jnp.asarray, parameters)
+
+
+def total(p):
+    marginals = LinearizedMarginal(p["loc"], p["weights"], p.get("noise"))
+    matrix = 0.5 * (p["matrix"] + p["matrix"].T)
+    return GaussianCopulaJoint(marginals, matrix).log_prob(p["value"]).sum()
+
+
+def tangents(p, name):
+    """A random direction in one argument; the diagonal of the matrix stays one."""
+    direction = np.random.default_rng(3).choice([-1.0, 1.0], p[name].shape)
+    if name == "matrix":
+        direction = np.triu(direction, 1)
+        direction += direction.T
+    return {key: jnp.asarray(direction) if key == name else jnp.zeros_like(p[key]) for key in p}
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("noise", [True, False])
+def test_gradient_of_a_thousand_points_in_31_dimensions(noise):
+    p = wide()
+    if not noise:
+        del p["noise"]
+        edge = jnp.sum(p["weights"], axis=-1)
+        p["value"] = p["loc"] + edge * jnp.tanh((p["value"] - p["loc"]) / edge)
+    value = jax.jit(total)
+    gradient = jax.jit(jax.grad(total))(p)
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradient))
+    for name in p:
+        along = tangents(p, name)
+        h = 1e-6
+        shifted = [value(jax.tree.map(lambda a, d, s=s: a + s * d, p, along)) for s in (h, -h)]
+        expected = float(shifted[0] - shifted[1]) / (2 * h)
+        actual = sum(jnp.vdot(gradient[key], along[key]) for key in p)
+        np.testing.assert_allclose(actual, expected, rtol=2e-5, err_msg=name)
+
+
+def test_gradient_of_a_thousand_points_in_single_precision():
+    p = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), wide())
+    gradient = jax.jit(jax.grad(total))(p)
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradient))
+    assert gradient["value"].dtype == jnp.float32
+
+
+def test_gradient_outside_the_support_is_zero(precision):
+    marginals = LinearizedMarginal(LOC.astype(precision), WEIGHTS.astype(precision))
+
+    def log_prob(value, loc, weights, matrix):
+        law = LinearizedMarginal(loc, weights)
+        return GaussianCopulaJoint(law, matrix, validate_args=False).log_prob(value)
+
+    value_and_gradient = jax.jit(jax.value_and_grad(log_prob, (0, 1, 2)))
+    upper = jnp.asarray(marginals.support.upper_bound)
+    for value in (upper.at[0].add(0.5), upper, jnp.full(3, 1e30), jnp.full(3, -jnp.inf)):
+        result, gradient = value_and_gradient(
+            value.astype(precision), marginals.loc, marginals.weights, jnp.asarray(R3)
+        )
+        assert result == -jnp.inf
+        assert all((leaf == 0).all() for leaf in gradient)
+
+
+@pytest.mark.usefixtures("x64")
+def test_pathwise_gradient_of_draws():
+    @jax.jit
+    def mean_square(p):
+        law = LinearizedMarginal(p["loc"], p["weights"])
+        matrix = jnp.asarray(R3) * p["rho"] + (1 - p["rho"]) * jnp.eye(3)
+        draws = GaussianCopulaJoint(law, matrix).sample(KEY, (50,))
+        return jnp.mean(jnp.prod(draws, axis=-1))
+
+    p = {"loc": jnp.array(LOC), "weights": jnp.array(WEIGHTS), "rho": jnp.array(0.8)}
+    gradient = jax.jit(jax.grad(mean_square))(p)
+    for name in p:
+        along = tangents(p, name)
+        h = 1e-6
+        high, low = (
+            mean_square(jax.tree.map(lambda a, d, s=s: a + s * d, p, along)) for s in (h, -h)
+        )
+        np.testing.assert_allclose(
+            jnp.vdot(gradient[name], along[name]), (high - low) / (2 * h), rtol=1e-6, err_msg=name
+        )
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("method", ["entropy", "mean", "covariance_matrix"])
+def test_gradient_of_conditional_moments_in_the_known_value(method):
+    @jax.jit
+    def summary(value):
+        law = GaussianCopulaJoint(dist.Uniform(jnp.zeros(3), 2.0), R3).condition(0, value)
+        return jnp.sum(law.entropy() if method == "entropy" else getattr(law, method))
+
+    h = 1e-5
+    expected = (summary(0.7 + h) - summary(0.7 - h)) / (2 * h)
+    np.testing.assert_allclose(jax.jit(jax.grad(summary))(0.7), expected, rtol=1e-6)
+
+
+# --- ill-conditioned ---------------------------------------------------------------------------
+
+
+def with_smallest_eigenvalue(size, smallest):
+    """A random correlation matrix of low rank, mixed with the identity."""
+    factor = np.random.default_rng(4).normal(size=(size, 2))
+    factor /= np.linalg.norm(factor, axis=-1, keepdims=True)
+    return (1 - smallest) * factor @ factor.T + smallest * np.eye(size)
+
+
+def test_smallest_eigenvalue_of_1e_4_in_single_precision():
+    matrix = with_smallest_eigenvalue(31, 1e-4).astype(np.float32)
+    joint = GaussianCopulaJoint(dist.Normal(jnp.zeros(31), jnp.linspace(0.1, 9, 31)), matrix)
+    draws = np.asarray(joint.sample(KEY, (200,)), float)
+    # The same float32 matrix and draws in double precision.
+    scale = np.linspace(0.1, 9, 31, dtype=np.float32).astype(float)
+    covariance = matrix.astype(float) * np.outer(scale, scale)
+    expected = scipy.stats.multivariate_normal(cov=covariance).logpdf(draws)
+    np.testing.assert_allclose(
+        evaluate(joint, "log_prob", draws.astype(np.float32)), expected, atol=0.5
+    )
+    given_this = joint.condition((4, 20), draws[0, [4, 20]])
+    mean, covariance = gaussian_conditional(np.zeros(31), covariance, [4, 20], draws[0, [4, 20]])
+    sd = np.sqrt(np.diag(covariance))
+    # The outputs that are given have smallest eigenvalue of the order of the determinant.
+    np.testing.assert_allclose((given_this.mean - mean) / sd, 0, atol=2e-2)
+    np.testing.assert_allclose(np.sqrt(given_this.variance) / sd, 1, atol=2e-2)
+
+
+def test_nearly_equal_outputs(precision):
+    joint = GaussianCopulaJoint(dist.Normal(jnp.zeros(2), 1.0), equicorrelated(2, 0.999999))
+    assert np.isfinite(joint.log_prob(jnp.array([0.5, 0.5])))
+    given_this = joint.condition(0, 1.5)
+    np.testing.assert_allclose(given_this.mean, 1.5, rtol=1e-5)
+    np.testing.assert_allclose(given_this.variance, 1 - 0.999999**2, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    "matrix", [np.ones((3, 3)), equicorrelated(3, -0.9), [[1, 1, 0], [1, 1, 0], [0, 0, 1]]]
+)
+def test_repaired_matrices_give_a_law(matrix, precision):
+    with pytest.raises(ValueError, match=r"positive definite, got smallest.*nearest_correlation"):
+        GaussianCopulaJoint(dist.Normal(jnp.zeros(3), 1.0), matrix, validate_args=True)
+    joint = GaussianCopulaJoint(box(precision).marginals, nearest_correlation(matrix))
+    draws = joint.sample(KEY, (10,))
+    assert np.isfinite(draws).all()
+    assert np.isfinite(joint.log_prob(draws)).all()
+    assert np.isfinite(joint.covariance_matrix).all()
+
+
+def test_an_invalid_matrix_under_jit_gives_nan():
+    @jax.jit
+    def log_prob(matrix):
+        return GaussianCopulaJoint(dist.Normal(jnp.zeros(2), 1.0), matrix).log_prob(jnp.zeros(2))
+
+    assert np.isnan(log_prob(jnp.array([[1.0, 1.5], [1.5, 1.0]])))
+    assert np.isfinite(log_prob(jnp.eye(2)))
+
+
+# --- properties --------------------------------------------------------------------------------
+
+RHO = st.floats(-0.9, 0.9)
+NUMBER = st.floats(-3.0, 3.0)
+
+
+@pytest.mark.usefixtures("x64")
+@settings(max_examples=20)
+@given(st.permutations(range(3)), st.lists(NUMBER, min_size=3, max_size=3))
+def test_permuted_outputs_have_the_same_density(order, scores):
+    order = list(order)
+    joint = box()
+    value = np.asarray(joint.marginals.from_normal_score(np.array(scores)))
+    law = LinearizedMarginal(LOC[order], WEIGHTS[order])
+    permuted = GaussianCopulaJoint(law, R3[np.ix_(order, order)])
+    expected = joint.log_prob(value)
+    np.testing.assert_allclose(permuted.log_prob(value[order]), expected, rtol=1e-9, atol=1e-9)
+    part = joint.marginalize(order)
+    np.testing.assert_allclose(part.log_prob(value[order]), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+@settings(max_examples=20)
+@given(NUMBER, st.floats(1e-3, 1e3), st.lists(NUMBER, min_size=3, max_size=3))
+def test_shift_and_scale_of_outputs(shift, scale, scores):
+    joint = box()
+    value = np.asarray(joint.marginals.from_normal_score(np.array(scores)))
+    moved = GaussianCopulaJoint(LinearizedMarginal(scale * LOC + shift, scale * WEIGHTS), R3)
+    expected = joint.log_prob(value) - 3 * np.log(scale)
+    np.testing.assert_allclose(
+        moved.log_prob(scale * value + shift), expected, rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.usefixtures("x64")
+@settings(max_examples=20)
+@given(st.lists(NUMBER, min_size=3, max_size=3))
+def test_without_correlation_the_outputs_are_independent(scores):
+    joint = GaussianCopulaJoint(box().marginals, np.eye(3))
+    value = joint.marginals.from_normal_score(np.array(scores))
+    expected = joint.marginals.log_prob(value).sum()
+    np.testing.assert_allclose(joint.log_prob(value), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+@settings(max_examples=10)
+@given(RHO)
+def test_density_of_two_outputs_integrates_to_the_marginal(rho):
+    joint = GaussianCopulaJoint(dist.Uniform(jnp.zeros(2), 1.0), equicorrelated(2, rho))
+    density = jax.jit(lambda y: jnp.exp(joint.log_prob(jnp.stack([jnp.asarray(0.3), y]))))
+    total_mass = quad(lambda z: density(scipy.stats.norm.cdf(z)) * scipy.stats.norm.pdf(z), -8, 8)
+    np.testing.assert_allclose(total_mass[0], 1, rtol=1e-8)
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+UNIT = np.eye(3)
+
+
+def three():
+    return dist.Normal(jnp.zeros(3), 1.0)
+
+
+def entry(row, column, value):
+    matrix = UNIT.copy()
+    matrix[row, column] = value
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("matrix", "error", "message"),
+    [
+        (np.eye(2), ValueError, r"one row per marginal, got shape \(2, 2\) for 3 .*expand"),
+        (np.ones((3, 2)), ValueError, r"a square matrix.*got shape \(3, 2\); pass one row"),
+        (np.ones(3), ValueError, r"a square matrix.*got shape \(3,\); pass one row"),
+        (1.0, ValueError, r"a square matrix.*got shape \(\); pass one row"),
+        (entry(0, 1, 0.3), ValueError, r"symmetric, got 0.3 in row 0 and column 1.*pass \(R \+"),
+        (2 * UNIT, ValueError, r"ones on its diagonal, got 2.0 in row 0; divide a covariance"),
+        (entry(2, 2, 0.9), ValueError, r"ones on its diagonal, got 0.9 in row 2; divide"),
+        (entry(1, 1, np.nan), ValueError, r"finite, got nan in row 1.*leave it out"),
+        (1j * UNIT, TypeError, r"array of real numbers, got dtype complex128; pass"),
+        ("R", TypeError, r"array of real numbers, got str.*pass"),
+        ([[1, 0], [1]], TypeError, r"array of real numbers, got list.*pass"),
+    ],
+)
+def test_bad_matrix(matrix, error, message):
+    with pytest.raises(error, match=f"correlation_matrix must .*{message}"):
+        GaussianCopulaJoint(three(), matrix)
+
+
+@pytest.mark.parametrize(
+    ("marginals", "error", "message"),
+    [
+        (lambda: dist.Poisson(jnp.ones(3)), TypeError, "continuous, got the discrete Poisson; a"),
+        (lambda: dist.DiscreteUniform(0, jnp.ones(3)), TypeError, "got the discrete Discrete"),
+        (
+            lambda: dist.MultivariateNormal(jnp.zeros(3), UNIT),
+            TypeError,
+            r"univariate, got MultivariateNormal with event_shape \(3,\); give one law",
+        ),
+        (lambda: three().to_event(1), TypeError, "univariate, got Independent.*without to_event"),
+        (lambda: 3, TypeError, "a NumPyro distribution, got int; pass a LinearizedMarginal"),
+        (lambda: [dist.Normal()] * 3, TypeError, "a NumPyro distribution, got list; pass"),
+        (dist.Normal, ValueError, r"batch_shape .*got \(\) from Normal; use .expand"),
+        (
+            lambda: dist.VonMises(jnp.zeros(3), 1.0),
+            TypeError,
+            "cdf and icdf, got VonMises without cdf; pass a LinearizedMarginal",
+        ),
+        (
+            lambda: dist.VonMises(0.0, 1.0).expand((3,)),
+            TypeError,
+            "cdf and icdf, got ExpandedDistribution without cdf; pass",
+        ),
+        (lambda: dist.Weibull(jnp.ones(3), 2.0), TypeError, "got Weibull without icdf; pass"),
+        (
+            lambda: dist.MixtureSameFamily(
+                dist.Categorical(jnp.ones((3, 2)) / 2), dist.Normal(jnp.zeros((3, 2)), 1.0)
+            ),
+            TypeError,
+            "got MixtureSameFamily without icdf; pass",
+        ),
+        (
+            lambda: dist.TransformedDistribution(
+                dist.VonMises(jnp.zeros(3), 1.0), dist.transforms.ExpTransform()
+            ),
+            TypeError,
+            "got TransformedDistribution without cdf; pass",
+        ),
+        (lambda: dist.Delta(jnp.zeros(3)), TypeError, "got Delta without cdf; pass"),
+    ],
+)
+def test_bad_marginals(marginals, error, message):
+    with pytest.raises(error, match=f"marginals must .*{message}"):
+        GaussianCopulaJoint(marginals(), UNIT)
+    with pytest.raises(error, match=f"marginals must .*{message}"):
+        GaussianCopulaConditional(marginals(), np.zeros(3), UNIT)
+
+
+def test_bad_batch_axes():
+    with pytest.raises(ValueError, match=r"broadcast, got marginals \(2,\).*\(4,\); make"):
+        GaussianCopulaJoint(dist.Normal(jnp.zeros((2, 3)), 1.0), np.stack([UNIT] * 4))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (3, 2)])
+def test_bad_value(shape):
+    joint = normal()[0]
+    for function in (joint.log_prob, joint.marginal_cdf):
+        with pytest.raises(ValueError, match=r"value must have shape \(..., 3\).*got.*marginalize"):
+            function(np.zeros(shape))
+    with pytest.raises(TypeError, match=r"value must be an array of real numbers, got str"):
+        joint.log_prob("y")
+
+
+def test_value_and_probability_that_do_not_broadcast():
+    joint = GaussianCopulaJoint(dist.Normal(jnp.zeros((2, 3)), 1.0), UNIT)
+    with pytest.raises(ValueError, match=r"value must broadcast.*\(2, 3\), got.*\(5, 3\); insert"):
+        joint.log_prob(np.zeros((5, 3)))
+    with pytest.raises(ValueError, match=r"q must broadcast.*got q \(2,\), outputs \(2, 3\); make"):
+        joint.marginal_icdf(np.full(2, 0.5))
+    with pytest.raises(TypeError, match=r"q must be an array of real numbers, got str"):
+        joint.marginal_icdf("median")
+
+
+@pytest.mark.parametrize(
+    ("indices", "error", "message"),
+    [
+        ((0, 0), ValueError, "distinct, got 0 twice; pass distinct integers from 0 to 2"),
+        ((1, -2), ValueError, "distinct, got 1 twice; pass"),
+        (3, ValueError, "name outputs of 3, got unknown index 3; pass"),
+        ((0, -4), ValueError, "name outputs of 3, got unknown index -4; pass"),
+        ((), ValueError, "name at least one output, got none; pass"),
+        (True, TypeError, r"known integers, got True \(bool\); pass"),
+        ((True, False), TypeError, r"known integers, got True \(bool\); pass"),
+        (np.array([True, False]), TypeError, r"got np.True_ \(bool\); pass"),
+        (1.0, TypeError, r"known integers, got 1.0 \(float\); pass"),
+        ("a", TypeError, r"known integers, got 'a' \(str\); pass"),
+        (None, TypeError, r"known integers, got None \(NoneType\); pass"),
+        ([[0, 1]], TypeError, r"known integers, got \[0, 1\] \(list\); pass"),
+    ],
+)
+def test_bad_indices(indices, error, message):
+    joint = normal()[0]
+    for method in (joint.marginalize, lambda indices: joint.condition(indices, 0.0)):
+        with pytest.raises(error, match=f"indices must .*{message}"):
+            method(indices)
+
+
+@pytest.mark.parametrize(
+    ("indices", "values", "error", "message"),
+    [
+        (
+            (0, 1, 2),
+            np.zeros(3),
+            ValueError,
+            "indices must leave an output.*got all 3; use log_prob",
+        ),
+        (
+            (0, 1),
+            0.1,
+            ValueError,
+            r"values must have shape \(..., 2\).*got shape \(\).*pass as many",
+        ),
+        (
+            (0, 1),
+            np.zeros(3),
+            ValueError,
+            r"values must have shape.*got shape \(3,\).*pass as many",
+        ),
+        (0, "a", TypeError, "values must be an array of real numbers, got str"),
+        (1, 1.5, ValueError, "values must lie within.*got 1.5 for output 1; .*see support"),
+        ((2, 0), (0.5, -0.25), ValueError, "values must lie within.*got -0.25 for output 0; "),
+        ((0, 1), [[0.5, 0.5], [0.5, 7]], ValueError, "values must.*got 7.* for output 1; "),
+        (1, np.nan, ValueError, "values must lie within.*got nan for output 1; "),
+        (1, 1.0, ValueError, "values must lie inside.*got 1.0 for output 1, at its edge.*; pass"),
+    ],
+)
+def test_bad_known_values(indices, values, error, message):
+    joint = GaussianCopulaJoint(dist.Uniform(jnp.zeros(3), 1.0), UNIT)
+    with pytest.raises(error, match=message):
+        joint.condition(indices, values)
+
+
+def test_known_values_that_do_not_broadcast():
+    joint = GaussianCopulaJoint(dist.Normal(jnp.zeros((2, 3)), 1.0), UNIT)
+    with pytest.raises(ValueError, match=r"got values \(3,\), batch_shape \(2,\); make"):
+        joint.condition((0, 1), np.zeros((3, 2)))
+
+
+def test_a_traced_value_out_of_range_gives_nan():
+    joint = GaussianCopulaJoint(dist.Uniform(jnp.zeros(3), 1.0), R3)
+    mean = jax.jit(lambda value: joint.condition(0, value).mean)
+    assert np.isnan(mean(1.5)).all()
+    assert np.isnan(mean(1.0)).all()
+    assert np.isfinite(mean(0.9)).all()
+
+
+@pytest.mark.parametrize(
+    ("loc", "tril", "error", "message"),
+    [
+        (np.zeros(2), UNIT, ValueError, r"score_loc must have shape \(..., 3\).*got \(2,\); pass"),
+        (np.zeros(3), np.eye(2), ValueError, r"score_tril must have.*3, 3.*got \(2, 2\); pass"),
+        (np.zeros((2, 3)), np.stack([UNIT] * 4), ValueError, r"score_loc \(2,\).*\(4,\); make"),
+    ],
+)
+def test_bad_conditional(loc, tril, error, message):
+    with pytest.raises(error, match=message):
+        GaussianCopulaConditional(three(), loc, tril)
+
+
+def test_bad_expansion():
+    joint = GaussianCopulaJoint(dist.Normal(jnp.zeros((2, 3)), 1.0), UNIT)
+    for law in (joint, joint.condition(0, 0.0)):
+        with pytest.raises(ValueError, match=r"broadcast.*\(2,\) to shape \(3,\); add axes"):
+            law.expand((3,))

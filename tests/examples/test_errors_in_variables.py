@@ -1,0 +1,72 @@
+"""The example of errors-in-variables regression runs, at a small size."""
+
+import importlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer.util import log_density
+
+pytestmark = pytest.mark.viz
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def example():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        return importlib.import_module("errors_in_variables")
+
+
+@pytest.mark.slow
+def test_errors_in_variables_runs(example, tmp_path, capsys):
+    arguments = ["--only", "narrow", "--num-observations", "10", "--num-warmup", "25"]
+    arguments += ["--num-draws", "25", "--num-chains", "2", "--no-progress"]
+    example.main([*arguments, "--num-outputs", "1", "--out", str(tmp_path / "figures")])
+    output, errors = capsys.readouterr()
+    assert errors == ""  # no progress bar
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["posteriors.png"]
+    assert str(tmp_path / "figures" / "posteriors.png") in output
+    lines = output.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("marginalized beta"))
+    assert [line.split()[-9] for line in lines[start : start + 4]] == ["beta", "sigma"] * 2
+    numbers = np.array([line.split()[-8:] for line in lines[start : start + 4]], dtype=float)
+    assert np.isfinite(numbers).all()
+    assert (numbers[:, 0] > 0).all()
+    assert max(map(len, lines[:-1])) <= 100
+
+
+@pytest.mark.parametrize("error", ["box", "normal"])
+def test_marginalized_likelihood_is_that_of_the_latent_model(example, error):
+    """A linear network with one output: integrate the latent model's likelihood by Monte Carlo."""
+    x, y = jnp.array([[0.5, -0.2]]), jnp.array([[0.4]])
+    row = jnp.array([[1.0, 2.0]])
+    medians, values = jnp.array([0.3, 0.2]), {"beta": jnp.array(0.4), "sigma": jnp.array(0.25)}
+    model = example.marginalized_model(error)
+    data = (medians, x, y, x @ row.T, row[None])
+    density, _ = log_density(model, data, {}, values)
+
+    latent = example.latent_model(lambda one: row @ one, error)
+    unit = dist.Uniform(-1.0, 1.0) if error == "box" else dist.Normal(0.0, 1.0)
+    deviations = unit.sample(jax.random.key(0), (20_000, 1, 2))
+
+    def likelihood(deviation):
+        whole, _ = log_density(latent, (medians, x, y), {}, {**values, "deviation": deviation})
+        return jnp.exp(whole - unit.log_prob(deviation).sum())
+
+    terms = np.asarray(jax.vmap(likelihood)(deviations), float)
+    # Fails once in 10^6 keys.
+    assert abs(np.exp(density) - terms.mean()) < 5 * terms.std() / len(terms) ** 0.5
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--num-draws", "30"], ["--num-warmup", "0"], ["--num-chains", "0"]]
+)
+def test_errors_in_variables_refuses_bad_numbers(example, arguments, capsys):
+    with pytest.raises(SystemExit):
+        example.main(arguments)
+    assert f"{arguments[0]} must be" in capsys.readouterr().err

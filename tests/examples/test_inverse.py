@@ -1,0 +1,102 @@
+"""The example of an inverse problem runs, at a small size, and its parts are right."""
+
+import importlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.infer.util import log_density
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+pytestmark = pytest.mark.viz
+
+
+@pytest.fixture(scope="module")
+def example():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        return importlib.import_module("inverse")
+
+
+def an_experiment(example, net, half_width, noise):
+    theta, y = jnp.array([0.1, -0.2]), jnp.zeros((1, len(example.MEASURED)))
+    return example.Experiment(net, half_width, noise, theta, y)
+
+
+def test_input_function_is_the_nominal_curve_and_a_line(example):
+    f = example.input_function(jnp.array([[0.5, 2.0], [0.0, 0.0]]))
+    x = np.asarray(example.NODES)
+    np.testing.assert_allclose(f[0], np.exp(np.sin(5 * x)) + 0.5 + 2 * x, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(f[1], np.exp(np.sin(5 * x)), rtol=1e-6)
+
+
+def test_mean_jacobian_is_that_of_the_box(example):
+    """One kinked output: its slope is 1 above the kink and 0.1 below, which is 30% of the box."""
+    kink = example.input_function(jnp.array([0.1, -0.2]))[7] - 0.4 * 0.3
+
+    def net(f):
+        above = f[7] - kink
+        return jnp.where(above > 0, above, 0.1 * above) * jnp.ones(31)
+
+    experiment = an_experiment(example, net, 0.3, 0.1)
+    found = example.mean_jacobian(jax.random.key(0), experiment, experiment.theta, 1000)
+    expected = 0.7 + 0.3 * 0.1
+    # Standard error 0.9 sqrt(0.3 0.7 / 1000) = 0.013: fails once in 10^6 keys.
+    np.testing.assert_allclose(found[:, 7], expected, rtol=0, atol=0.065)
+    assert float(jnp.abs(jnp.delete(found, 7, axis=1)).max()) == 0.0
+
+
+@pytest.mark.slow
+def test_marginalized_likelihood_is_that_of_the_latent_model(example):
+    """A linear network with independent errors: integrate the latent likelihood by Monte Carlo."""
+    matrix = np.zeros((31, 31), np.float32)
+    matrix[example.MEASURED, np.arange(6)] = [1.0, -0.5, 0.8, 0.3, 1.2, -0.7]
+    experiment = an_experiment(example, lambda f: matrix @ f, 0.3, 0.4)
+    center = experiment.measured(example.input_function(experiment.theta))
+    offsets = jnp.array([[0.2, -0.3, 0.5, 0.1, -0.4, 0.0]])
+    y = center + offsets
+    values = {"theta": experiment.theta}
+    jacobian = jnp.asarray(matrix[example.MEASURED])
+    marginalized = example.marginalized_model(experiment)
+    ours, _ = log_density(marginalized, (jacobian, y), {}, values)
+    latent = example.latent_model(experiment)
+    deviations = jax.random.uniform(jax.random.key(0), (20_000, 1, 31), minval=-1.0)
+
+    def log_terms(deviation):
+        whole, _ = log_density(latent, (y,), {}, {**values, "deviation": deviation})
+        return whole + 31 * jnp.log(2.0)  # without the density of the deviations
+
+    terms = np.exp(np.asarray(jax.vmap(log_terms)(deviations), float) - float(ours))
+    # Fails once in 10^6 keys.
+    assert abs(terms.mean() - 1) < 5 * terms.std() / len(terms) ** 0.5
+
+
+@pytest.mark.slow
+def test_inverse_runs(example, tmp_path, capsys):
+    arguments = ["--network", "nonlinear_1", "--num-runs", "3", "--num-warmup", "100"]
+    arguments += ["--num-draws", "50", "--num-chains", "2", "--num-reference", "20000"]
+    example.main([*arguments, "--no-progress", "--out", str(tmp_path / "figures")])
+    output, errors = capsys.readouterr()
+    assert errors == ""  # no progress bar
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {"posterior.png", "condition.png", "predictive.png"}
+    lines = output.splitlines()
+    table = np.array([line.split()[-9:] for line in lines[1:5]], dtype=float)
+    truth, mean, sd = table[:, 0], table[:, 1], table[:, 2]
+    assert (sd[:2] > sd[2:]).all()  # the model that ignores the input error is surer of itself
+    assert (np.abs(truth - mean)[:2] < 5 * sd[:2]).all()
+    assert (table[:, 7] == 0).all()  # divergences
+    words = next(line for line in lines if line.startswith("condition:")).split()
+    assert float(words[words.index("most") + 1]) < 0.3  # sd between copula and network
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--num-runs", "0"], ["--noise", "0"], ["--half-width", "nan"]]
+)
+def test_inverse_refuses_bad_numbers(example, arguments, capsys):
+    with pytest.raises(SystemExit):
+        example.main(arguments)
+    assert f"{arguments[0]} must be" in capsys.readouterr().err

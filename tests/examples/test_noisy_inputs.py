@@ -1,0 +1,116 @@
+"""The example of training on noisy inputs runs, at a small size."""
+
+import importlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from flax import nnx
+
+pytestmark = pytest.mark.viz
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def example():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        return importlib.import_module("noisy_inputs")
+
+
+@pytest.mark.slow
+def test_noisy_inputs_runs(example, tmp_path, capsys):
+    arguments = ["--num-new", "400", "--num-warmup", "100"]
+    arguments += ["--num-draws", "60", "--num-chains", "1", "--no-progress"]
+    example.main([*arguments, "--out", str(tmp_path / "figures")])
+    output, errors = capsys.readouterr()
+    assert errors == ""  # no progress bar
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["noisy_inputs.png"]
+    assert str(tmp_path / "figures" / "noisy_inputs.png") in output
+    lines = output.splitlines()
+    assert max(len(line) for line in lines if "figure" not in line) <= 100
+    # The rows of both tables that start with the name of a fit, the posterior first.
+    rows = [row for row in map(str.split, lines) if row and row[0] in example.COLORS]
+    assert [row[0] for row in rows] == [*example.COLORS, "calibrated", "linearized"]
+    naive, calibrated, linearized = np.array([row[1:] for row in rows[:3]], dtype=float)
+    assert naive[0] < min(calibrated[0], linearized[0])  # slopes
+    assert linearized[2] < naive[2]  # sigma
+    same, error, exact, error_exact = map(float, rows[4][1:])
+    assert same > error
+    assert exact > 5 * error_exact
+
+
+@pytest.mark.parametrize("error", ["normal", "box"])
+def test_law_of_true_inputs_given_measured_ones_is_that_of_simulated_pairs(example, error):
+    data = example.simulate(jax.random.key(1), 40_000, error, 0.7)
+    law = example.calibrate(data.x, error, 0.7).law(data.x)
+    deviation = np.ravel((data.f - law.mean) / law.variance**0.5).astype(float)
+    unit = scipy.stats.norm() if error == "normal" else scipy.stats.uniform(-(3**0.5), 12**0.5)
+    # Whatever was measured: low, middle and high. Fails for one key in 1000.
+    for part in np.array_split(deviation[np.argsort(np.ravel(data.x))], 3):
+        assert scipy.stats.kstest(part, unit.cdf).pvalue > 1e-3 / 3
+
+
+def test_law_about_the_measured_input_would_not_do(example):
+    data = example.simulate(jax.random.key(1), 40_000, "normal", 0.7)
+    deviation = np.ravel((data.f - data.x) / 0.7)
+    high = deviation[np.argsort(np.ravel(data.x))][-10_000:]
+    assert scipy.stats.kstest(high, scipy.stats.norm.cdf).pvalue < 1e-6
+
+
+def test_slope_of_the_attenuated_truth_is_the_reliability(example):
+    """E[truth(f) | x] by Gauss-Hermite quadrature."""
+    reliability = 1 / (1 + 0.5**2)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    at = np.array([-example.REACH, example.REACH])
+    f = reliability * at[:, None] + (reliability * 0.5**2) ** 0.5 * nodes
+    low, high = np.asarray(example.truth(jnp.asarray(f))) @ weights / weights.sum()
+    assert (high - low) / (2 * example.REACH) == pytest.approx(reliability, rel=1e-5)
+
+
+@pytest.mark.parametrize("fit", ["naive", "calibrated", "linearized"])
+def test_predictions_mix_the_laws_of_the_draws(example, fit):
+    """Two draws, their networks in NumPy, slopes by finite differences, densities by SciPy."""
+    generator = np.random.default_rng(0)
+    shapes = {"hidden.kernel": (1, 8), "hidden.bias": (8,), "output.kernel": (8, 1)}
+    shapes["output.bias"] = (1,)
+    draws = {f"net/{name}": generator.normal(size=(2, *shape)) for name, shape in shapes.items()}
+    draws["sigma"] = np.array([0.3, 0.5])
+    x, y = generator.normal(size=(2, 3, 1))
+    calibration = example.Calibration("normal", 0.5, 0.1, 0.8)
+
+    expected = []
+    for i, sigma in enumerate(draws["sigma"]):
+        hidden, bias, output, constant = (draws[f"net/{name}"][i] for name in shapes)
+
+        def net(f, hidden=hidden, bias=bias, output=output, constant=constant):
+            return np.tanh(f @ hidden + bias) @ output + constant
+
+        at = x if fit == "naive" else 0.1 + 0.8 * (x - 0.1)
+        slope = (net(at + 1e-5) - net(at - 1e-5)) / 2e-5
+        spread = 0.8**0.5 * 0.5 * slope if fit == "linearized" else 0.0
+        expected.append(scipy.stats.norm(net(at), np.hypot(sigma, spread)).pdf(y))
+
+    single = jax.tree.map(lambda values: jnp.asarray(values, jnp.float32), (draws, x, y))
+    draws, x, y = single
+    module, data = example.Perceptron(nnx.Rngs(0)), example.Data(x, x, y)
+    found, _ = example.predict(jax.random.key(0), module, fit, calibration, draws, data)
+    np.testing.assert_allclose(found, np.ravel(np.log(np.mean(expected, axis=0))), rtol=1e-4)
+
+
+def test_noisy_inputs_refuses_errors_larger_than_the_spread_of_the_inputs(example):
+    with pytest.raises(ValueError, match="less than the standard deviation of the measured inputs"):
+        example.calibrate(jnp.array([[0.0], [1.0]]), "normal", 0.8)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--num-draws", "5"], ["--num-chains", "0"], ["--error-sd", "-1"]]
+)
+def test_noisy_inputs_refuses_bad_numbers(example, arguments, capsys):
+    with pytest.raises(SystemExit):
+        example.main(arguments)
+    assert f"{arguments[0]} must be" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""The script that redoes the paper's figures and tables runs, and its tables say what is so."""
+
+import re
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nn_uq_dist as nuq
+
+FOLDER = Path(__file__).parents[2] / "examples" / "operators"
+
+pytestmark = [pytest.mark.viz, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def modules():
+    """The modules of the example, which import each other by their plain names."""
+    known = set(sys.modules)
+    sys.path.insert(0, str(FOLDER))
+    import error_tables
+    import paper_tables
+    import reproduce
+    import study
+
+    yield {"reproduce": reproduce, "study": study, "tables": paper_tables, "errors": error_tables}
+    sys.path.remove(str(FOLDER))
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
+            del sys.modules[name]
+
+
+def test_some_figures_and_tables_are_written(modules, tmp_path, capsys):
+    wanted = ["inputs", "errors", "correlation", "flips", "marginals_linear_2"]
+    modules["reproduce"].main(
+        ["--num-draws", "1000", "--out", str(tmp_path), "--no-progress", "--only", *wanted]
+    )
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written == {
+        "inputs.png", "errors.png", "correlation.png", "marginals_linear_2.png",
+        "errors.md", "correlation.md", "flips.md",
+    }  # fmt: skip
+    output, errors = capsys.readouterr()
+    assert errors == ""
+    assert all(str(tmp_path / name) in output for name in written)
+    assert min(path.stat().st_size for path in tmp_path.glob("*.png")) > 5_000
+
+
+def test_unknown_names_are_refused(modules, tmp_path):
+    with pytest.raises(SystemExit, match=r"must name figures or tables, got tables: .*bounds"):
+        modules["reproduce"].main(["--only", "tables", "--out", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_correlation_table_holds_those_of_the_jacobian(modules):
+    case = modules["study"].study("nonlinear_1", 1.5, jax.random.key(0), 1_000)
+    table = modules["tables"].correlations([case])
+    cells = re.findall(r"(-?\d\.\d\d) \((-?\d\.\d\d)\)", table)
+    jacobian = np.asarray(jax.jacfwd(case.net)(case.f.loc), np.float64)
+    rows = jacobian / np.linalg.norm(jacobian, axis=1, keepdims=True)
+    index = [0, 5, 10, 15, 20]
+    pairs = [(i, j) for a, i in enumerate(index) for j in index[a + 1 :]]
+    expected = [(rows[i] @ rows[j], np.corrcoef(case.draws[:, [i, j]].T)[0, 1]) for i, j in pairs]
+    np.testing.assert_allclose(np.array(cells, float), expected, atol=0.0051)
+
+
+def test_error_table_follows_from_subtraction(modules):
+    table = modules["tables"].linearization_errors(jax.random.key(0))
+    first = next(line for line in table.splitlines() if line.startswith("| 1.5 |"))
+    found = [float(cell) for cell in first.strip("| ").split(" | ")[1:]]
+    study = modules["study"]
+    shown = np.arange(31) != 15
+    expected = []
+    for name in ("nonlinear_1", "nonlinear_5", "nonlinear_20", "nonlinear"):
+        case = study.study(name, 1.5, jax.random.key(1), 1_000)
+        f = case.f.sample(jax.random.key(2), (5_000,))
+        difference = jax.vmap(case.net)(f) - jax.vmap(case.lin)(f)
+        expected.append(float(jnp.mean(jnp.abs(difference[:, shown]))))
+    # Other draws: the mean of 5000 is known to 2%.
+    np.testing.assert_allclose(found, expected, rtol=0.08)
+
+
+def test_exact_half_width_is_where_the_first_neuron_flips(modules):
+    net = nuq.LeakyReLUNetwork([[[1.0, 2.0], [1.0, 0.0]]], [[0.6, -0.5]], [[1.0, 1.0]])
+    # |h| over the sum of the row: 0.6 / 3 and 0.5 / 1.
+    found = modules["errors"]._exact_half_width(net, jnp.zeros(2))
+    assert found == pytest.approx(0.2, rel=1.1e-3)

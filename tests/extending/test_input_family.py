@@ -1,0 +1,285 @@
+"""A triangular input from outside the package: exact laws, tables, figures, and its refusals."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+import nn_uq_dist as nuq
+from nn_uq_dist.basics._float64 import in_float64
+
+pytestmark = pytest.mark.viz
+
+KEY = jax.random.key(0)
+SIZE = 100_000
+LOC, WIDTH = np.array([0.3, -0.5, 2.0]), np.array([0.4, 0.2, 1.0])
+JACOBIAN = np.array([[2.0, 0.0, 0.0], [1.0, -3.0, 0.5], [0.5, 1.0, 1.0]])
+
+
+def network(x):
+    return jnp.asarray(JACOBIAN, x.dtype) @ x
+
+
+@pytest.fixture(scope="module")
+def f(page):
+    return page.Triangular(jnp.asarray(LOC), jnp.asarray(WIDTH)).to_event(1)
+
+
+@pytest.fixture(scope="module")
+def lin(f):
+    return nuq.linearize(network, f)
+
+
+@pytest.fixture(scope="module")
+def draws(f):
+    return np.asarray(nuq.monte_carlo(network, f, KEY, SIZE), np.float64)
+
+
+def triangles(rng, size=SIZE):
+    """Draws by SciPy, independent of the package and of the page."""
+    return scipy.stats.triang(0.5, LOC - WIDTH, 2 * WIDTH).rvs((size, 3), random_state=rng)
+
+
+def test_law_of_one_output_is_the_triangle(lin):
+    # The first output is twice the first input.
+    known = scipy.stats.triang(0.5, 2 * (LOC[0] - WIDTH[0]), 4 * WIDTH[0])
+    law = nuq.laws.take_outputs(lin.marginals(), (0,))
+    x = known.ppf(np.array([1e-3, 0.01, 0.3, 0.5, 0.8, 0.99]))
+    # In float32 a value near the end of the support is off by 1e-7 of itself.
+    np.testing.assert_allclose(law.log_prob(x[:, None])[:, 0], known.logpdf(x), atol=2e-3)
+    np.testing.assert_allclose(law.cdf(x[:, None])[:, 0], known.cdf(x), rtol=1e-3)
+    assert lin.marginals().weights.shape == (3, 6)  # two uniform columns for each input
+
+
+def test_moments_are_those_of_scipy(lin):
+    covariance = JACOBIAN @ np.diag(WIDTH**2 / 6) @ JACOBIAN.T
+    np.testing.assert_allclose(lin.covariance, covariance, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(lin.mean, JACOBIAN @ LOC, rtol=1e-6)
+    np.testing.assert_allclose(lin.input.variance, WIDTH**2 / 6, rtol=1e-6)
+    np.testing.assert_allclose(lin.input.half_range, WIDTH, rtol=1e-6)
+    exact = in_float64(lin).image()  # what tables and figures ask stays in NumPy, in any precision
+    assert isinstance(exact.uniform, np.ndarray)
+    assert exact.covariance.dtype == np.float64
+
+
+@pytest.mark.parametrize("source", ["scipy", "monte_carlo", "linearization", "page"])
+def test_law_agrees_with_draws(lin, f, draws, source):
+    if source == "scipy":
+        values = triangles(np.random.default_rng(1)) @ JACOBIAN.T
+    elif source == "monte_carlo":
+        values = draws
+    elif source == "linearization":
+        values = np.asarray(lin.sample(jax.random.key(3), (SIZE,)), np.float64)
+    else:
+        values = np.asarray(f.sample(jax.random.key(4), (SIZE,)), np.float64) @ JACOBIAN.T
+    levels = np.linspace(0.01, 0.99, 99)
+    cdf = np.asarray(lin.marginals().cdf(np.quantile(values, levels, axis=0)))
+    # Three outputs, each with a chance of 1e-6 of a false alarm.
+    assert np.abs(cdf - levels[:, None]).max() < scipy.stats.kstwo(SIZE).isf(1e-6)
+    table = nuq.diagnostics.summary(lin, values[:4000], progress=False)
+    assert (table["pit", "p_value"] > 1e-4).all()
+
+
+def test_joint_density_grid_holds_the_convolution(lin):
+    grid = lin.joint_density_grid((0, 2), num_points=128)
+    mass = grid.density.sum(axis=1) * grid.spacing[1]
+    known = scipy.stats.triang(0.5, 2 * (LOC[0] - WIDTH[0]), 4 * WIDTH[0])
+    # The grid has the normal smoothing that it says: of the triangle's kinks, and of nothing else.
+    shift = np.linspace(-8, 8, 4001)[:, None]
+    smoothed = known.pdf(grid.points[0] - grid.resolution[0] * shift) * scipy.stats.norm.pdf(shift)
+    expected = np.trapezoid(smoothed, dx=0.004, axis=0)
+    np.testing.assert_allclose(mass, expected, atol=2e-4 * expected.max())
+
+
+def test_indices_share_out_the_variance(lin):
+    found = nuq.diagnostics.sensitivity(lin, input_names=["a", "b", "c"])
+    parts = JACOBIAN**2 * WIDTH**2
+    np.testing.assert_allclose(found, parts / parts.sum(axis=1, keepdims=True), atol=1e-6)
+    assert found.attrs["additive"] == 1
+    flags = nuq.diagnostics.flag_outputs(lin, input_names=["a", "b", "c"])
+    assert flags["dominated_by"].tolist()[0] == "a"
+
+
+def test_tables_find_no_error(lin, draws):
+    few = draws[:4000]
+    joint = nuq.diagnostics.joint_summary(lin, few, KEY, max_points=300, progress=False)
+    assert "linearization dominates" not in joint.verdict
+    table = nuq.diagnostics.summary(lin, few, joint=joint)
+    assert (table["verdict", "dominates"] != "linearization").all()
+    tree = nuq.diagnostics.to_datatree(lin, few, num_analytic_draws=2000, progress=False)
+    drawn = tree["analytic"]["y"].values.reshape(-1, 3)
+    reference = triangles(np.random.default_rng(5), 2000) @ JACOBIAN.T
+    for x, y in zip(drawn.T, reference.T, strict=True):
+        assert scipy.stats.ks_2samp(x, y).pvalue > 1e-4
+
+
+FIGURES = {
+    "marginals": lambda lin, few, f: nuq.plots.plot_marginals(lin, few, backend="none"),
+    "output_band": lambda lin, few, f: nuq.plots.plot_output_band(lin, few, backend="none"),
+    "input_samples": lambda lin, few, f: nuq.plots.plot_input_samples(f, KEY, backend="none"),
+    "pit": lambda lin, few, f: nuq.plots.plot_pit(lin, few, progress=False, backend="none"),
+    "tails": lambda lin, few, f: nuq.plots.plot_tails(lin, few, backend="none"),
+    "errors": lambda lin, few, f: nuq.plots.plot_errors(
+        lambda x: network(x) + 0.1 * x[0] ** 2, lin, KEY, num_draws=2000, backend="none"
+    ),
+    "joint": lambda lin, few, f: nuq.plots.plot_joint(lin, few, backend="none"),
+    "joint, exact": lambda lin, few, f: nuq.plots.plot_joint(
+        lin, few, law="linear", backend="none"
+    ),
+    "correlation": lambda lin, few, f: nuq.plots.plot_correlation(lin, few, backend="none"),
+    "three_point": lambda lin, few, f: nuq.plots.plot_three_point(
+        lin, few, (0, 1, 2), law="linear", backend="none"
+    ),
+    "sensitivity": lambda lin, few, f: nuq.plots.plot_sensitivity(lin, backend="none"),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_takes_it(name, lin, draws, f):
+    figure = FIGURES[name](lin, draws[:4000], f)
+    assert figure.viz.children
+
+
+def test_figures_are_drawn_by_matplotlib(lin, draws, f):
+    for figure in (
+        nuq.plots.plot_input_samples(f, KEY, backend="matplotlib"),
+        nuq.plots.plot_marginals(lin, draws[:4000], backend="matplotlib"),
+    ):
+        figure.get_viz("figure").canvas.draw()
+
+
+def test_range_of_inputs_is_the_support(f):
+    figure = nuq.plots.plot_input_samples(f, KEY, backend="none")
+    band = figure.viz["range"]["values"].item()
+    np.testing.assert_allclose(band["y_bottom"], LOC - WIDTH, rtol=1e-5)
+    np.testing.assert_allclose(band["y_top"], LOC + WIDTH, rtol=1e-5)
+
+
+def test_batches_expansion_and_transformations(page):
+    batch = page.Triangular(0.0, jnp.array([[0.5], [2.0]])).expand([2, 3]).to_event(1)
+    lin = nuq.linearize(network, batch)
+    assert lin.batch_shape == (2,)
+    expected = (JACOBIAN**2).sum(axis=1) * np.array([[0.5], [2.0]]) ** 2 / 6
+    np.testing.assert_allclose(lin.variance, expected, rtol=1e-5)
+
+    @jax.jit
+    def spread(width):
+        law = page.Triangular(jnp.zeros(3), width * jnp.ones(3)).to_event(1)
+        return nuq.linearize(network, law).variance.sum()
+
+    slope = jax.grad(spread)(1.5)
+    assert slope == pytest.approx((JACOBIAN**2).sum() * 2 * 1.5 / 6, rel=1e-5)
+
+
+def test_flips_have_the_law_of_the_triangle(page):
+    net = nuq.LeakyReLUNetwork([[[1.0], [1.0]]], [[-0.5, 0.25]], [[1.0, 1.0]])
+    f = page.Triangular(jnp.zeros(1), jnp.ones(1)).to_event(1)
+    (layer,) = nuq.error_analysis.flip_probabilities(net, f)
+    np.testing.assert_allclose(layer, scipy.stats.triang(0.5, -1, 2).sf([0.5, 0.25]), rtol=1e-5)
+    with pytest.raises(TypeError, match="must be a box, Gaussian or both, got the law InputSum"):
+        nuq.error_analysis.deterministic_bound(net, f)
+
+
+def test_a_sum_of_everything_has_the_moments_and_the_law_of_its_parts():
+    tril = np.array([[1.0, 0.0], [0.4, 0.5]])
+    parts = (
+        dist.Uniform(-1.0, 1.0).expand([2]).to_event(1),
+        dist.MultivariateNormal(jnp.ones(2), scale_tril=jnp.asarray(tril)),
+        nuq.InputLaw(jnp.full(2, 3.0), half_width=0.5, scale=0.25),
+    )
+    law = nuq.inputs.InputSum(*parts)
+    covariance = np.eye(2) * (1 / 3 + 0.25 / 3 + 0.0625) + tril @ tril.T
+    np.testing.assert_allclose(law.mean, 4.0)
+    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-5)
+    np.testing.assert_allclose(law.variance, np.diag(covariance), rtol=1e-5)
+    np.testing.assert_allclose(law.half_range, 1.5)
+    gaussian = np.sqrt(np.diag(tril @ tril.T) + 0.0625)
+    np.testing.assert_allclose(law.normal_scale, gaussian, rtol=1e-5)
+    image = law.image([[1.0, 2.0]])
+    assert image.variance[0] == pytest.approx(np.array([1, 2]) @ covariance @ [1, 2], rel=1e-5)
+    values = np.asarray(law.sample(KEY, (SIZE,)), np.float64)
+    error = np.sqrt(2 / SIZE) * np.diag(covariance).max()
+    np.testing.assert_allclose(np.cov(values.T), covariance, atol=5 * error)
+    np.testing.assert_allclose(values.mean(axis=0), 4.0, atol=5 * np.sqrt(2 / SIZE))
+    assert not law.has_independent_entries
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class SharedError(nuq.inputs.AbstractInputLaw):
+    """Inputs that share one triangular error, and have a normal one each."""
+
+    loc: jax.Array
+    width: jax.Array
+    scale: jax.Array
+
+    def columns(self, jacobian):
+        shared = jacobian.sum(axis=-1, keepdims=True) * self.width[..., None, None] / 2
+        return shared.repeat(2, axis=-1), jacobian * self.scale[..., None, :]
+
+
+def test_a_law_of_its_own_needs_mean_and_columns():
+    law = SharedError(jnp.array([1.0, 2.0]), jnp.array(3.0), jnp.array([0.5, 0.1]))
+    covariance = 9 / 6 * np.ones((2, 2)) + np.diag([0.25, 0.01])
+    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-5)
+    np.testing.assert_allclose(law.half_range, 3.0)
+    np.testing.assert_allclose(law.normal_scale, [0.5, 0.1], rtol=1e-6)
+    lin = nuq.linearize(lambda x: x, law)
+    values = np.asarray(nuq.monte_carlo(lambda x: x, law, KEY, SIZE), np.float64)
+    error = covariance[0, 0] * np.sqrt(2 / SIZE)
+    np.testing.assert_allclose(np.cov(values.T), lin.covariance, atol=5 * error)
+    probability = np.asarray(lin.marginals().cdf(values[:2000]), np.float64)
+    for column in probability.T:
+        assert scipy.stats.kstest(column, "uniform").pvalue > 1e-4
+    assert law.expand((4,)).covariance.shape == (4, 2, 2)
+    figure = nuq.plots.plot_input_samples(law, KEY, backend="none")
+    band = figure.viz["range"]["values"].item()
+    np.testing.assert_allclose(band["y_top"], np.array([1, 2]) + 3 + 3 * np.array([0.5, 0.1]))
+
+
+def test_shares_of_dependent_inputs_are_refused():
+    # Uncorrelated, yet dependent: a sum and a difference of the same two uniforms.
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class SumAndDifference(nuq.inputs.AbstractInputLaw):
+        loc: jax.Array
+
+        def columns(self, jacobian):
+            return jacobian @ np.array([[1.0, 1.0], [1.0, -1.0]]), None
+
+    law = SumAndDifference(jnp.zeros(2))
+    np.testing.assert_allclose(law.covariance, np.eye(2) * 2 / 3, atol=1e-6)
+    lin = nuq.Linearization(jnp.zeros(1), jnp.ones((1, 2)), law)
+    for table in (nuq.diagnostics.sensitivity, nuq.diagnostics.flag_outputs):
+        with pytest.raises(ValueError, match="got a SumAndDifference whose inputs depend on each"):
+            table(lin)
+
+
+def test_wrong_registrations_and_sums_are_named():
+    with pytest.raises(TypeError, match="family must be a class of NumPyro distributions, got 3"):
+        nuq.inputs.register_input_family(3)
+
+    class Flat(dist.Uniform):
+        pass
+
+    @nuq.inputs.register_input_family(Flat)
+    def _(base, shape):
+        return nuq.InputLaw(base.low, half_width=base.high)
+
+    with pytest.raises(ValueError, match=r"of Flat must have loc of shape \(3,\), got shape \(1,"):
+        nuq.inputs.as_input_law(Flat(jnp.zeros(1), 1.0).expand([3]).to_event(1))
+    with pytest.raises(TypeError, match=r"got Gamma; .* a registered family \(.*Flat.*\), or an I"):
+        nuq.inputs.as_input_law(dist.Gamma(jnp.ones(2), 1.0).to_event(1))
+    box = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    with pytest.raises(ValueError, match=r"the same number of inputs, got \[2, 3\]"):
+        nuq.inputs.InputSum(box, nuq.InputLaw(jnp.zeros(3), half_width=1.0))
+    with pytest.raises(ValueError, match="must have parts, got none"):
+        nuq.inputs.InputSum()
+    with pytest.raises(
+        TypeError, match=r"got the law InputSum; use nn_uq_dist.inputs.as_input_law"
+    ):
+        nuq.InputLaw.from_distribution(nuq.inputs.InputSum(box, box))

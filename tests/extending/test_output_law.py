@@ -1,0 +1,160 @@
+"""A Laplace law of outputs from outside the package, and what copulas, tables and figures make."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import nn_uq_dist as nuq
+
+pytestmark = pytest.mark.viz
+
+KEY = jax.random.key(0)
+LOC, SCALE = np.array([0.0, 10.0, -5.0]), np.array([1.0, 3.0, 0.2])
+KNOWN = [scipy.stats.laplace(a, b) for a, b in zip(LOC, SCALE, strict=True)]
+SIZE = 4000
+
+
+@pytest.fixture
+def law(page):
+    return page.LaplaceOutput(jnp.asarray(LOC), jnp.asarray(SCALE))
+
+
+@pytest.fixture(scope="module")
+def draws():
+    rng = np.random.default_rng(5)
+    return np.stack([known.rvs(SIZE, random_state=rng) for known in KNOWN], axis=1)
+
+
+def test_contract_is_kept_in_both_tails(page, x64):
+    law = page.LaplaceOutput(jnp.asarray(LOC), jnp.asarray(SCALE))
+    assert isinstance(law, nuq.laws.OutputLaw)
+    t = np.array([-300.0, -30.0, -1.0, 0.0, 0.5, 20.0, 300.0])[:, None]
+    y = LOC + SCALE * t
+    for name, reference in (
+        ("log_prob", "logpdf"),
+        ("log_cdf", "logcdf"),
+        ("log_sf", "logsf"),
+        ("cdf", "cdf"),
+    ):
+        expected = np.stack(
+            [getattr(known, reference)(x) for known, x in zip(KNOWN, y.T, strict=True)], axis=1
+        )
+        # Rounding of values that are 50 scales away from zero.
+        np.testing.assert_allclose(getattr(law, name)(y), expected, rtol=1e-11, atol=1e-15)
+    np.testing.assert_allclose(law.from_normal_score(law.normal_score(y)), y, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(law.skewness, 0, atol=1e-9)
+    np.testing.assert_allclose(law.excess_kurtosis, 3, rtol=1e-9)
+    q = np.array([[1e-9], [0.3], [0.9]])
+    expected = np.stack([known.ppf(q[:, 0]) for known in KNOWN], axis=1)
+    np.testing.assert_allclose(law.icdf(q), expected, rtol=1e-9)
+
+
+def test_table_finds_no_error(law, draws):
+    table = nuq.diagnostics.summary(law, draws, progress=False)
+    assert (table["pit", "p_value"] > 1e-4).all()
+    assert (table["verdict", "dominates"] == "noise").all()
+    for j, known in enumerate(KNOWN):
+        score = known.logpdf(draws[:, j]).mean()
+        assert table["log_score", "analytic"].iloc[j] == pytest.approx(score, abs=1e-4)
+    shifted = nuq.diagnostics.summary(law, draws + np.array([0.0, 1.5, 0.0]), progress=False)
+    assert (shifted["verdict", "dominates"] == "noise").tolist() == [True, False, True]
+
+
+def test_tree_agrees_with_scipy(law, draws):
+    tree = nuq.diagnostics.to_datatree(law, draws, num_analytic_draws=2000, progress=False)
+    grid = tree["analytic_grid"]
+    for j, known in enumerate(KNOWN):
+        x = grid["x"].values[j]
+        np.testing.assert_allclose(grid["cdf"].values[j], known.cdf(x), atol=1e-5)
+        np.testing.assert_allclose(grid["density"].values[j], known.pdf(x), rtol=1e-4)
+        drawn = tree["analytic"]["y"].values.reshape(-1, 3)[:, j]
+        assert scipy.stats.kstest(drawn, known.cdf).pvalue > 1e-4
+
+
+def test_copula_has_the_correlation_that_was_asked_for(law):
+    target = np.array([[1.0, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 1.0]])
+    fit = nuq.nataf_correlation(law, jnp.asarray(target))
+    assert fit.attainable.all()
+    # Correlation of a pair of Laplace laws by quadrature over independent normal scores.
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    weights = np.outer(weights, weights) / weights.sum() ** 2
+    a, b = np.meshgrid(nodes, nodes, indexing="ij")
+    unit = scipy.stats.laplace(scale=np.sqrt(0.5))
+
+    def quantile(z):
+        return np.where(z < 0, unit.ppf(scipy.stats.norm.cdf(z)), unit.isf(scipy.stats.norm.sf(z)))
+
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        r = float(fit.matrix[i, j])
+        found = np.sum(weights * quantile(a) * quantile(r * a + np.sqrt(1 - r**2) * b))
+        # A Gauss-Hermite rule sees the bend of the quantile function to 1e-3 or so.
+        assert found == pytest.approx(target[i, j], abs=3e-3)
+    joint = nuq.GaussianCopulaJoint(law, fit.matrix)
+    y = np.asarray(joint.sample(KEY, (200_000,)), np.float64)
+    np.testing.assert_allclose(np.corrcoef(y.T), target, atol=5 * np.sqrt(3 / 200_000))
+    # The density of a copula: that of the scores over their own, times the marginal ones.
+    value = np.array([0.4, 12.0, -5.3])
+    z = scipy.stats.norm.ppf([known.cdf(v) for known, v in zip(KNOWN, value, strict=True)])
+    expected = (
+        scipy.stats.multivariate_normal(np.zeros(3), np.asarray(fit.matrix, float)).logpdf(z)
+        - scipy.stats.norm.logpdf(z).sum()
+        + sum(known.logpdf(v) for known, v in zip(KNOWN, value, strict=True))
+    )
+    assert joint.log_prob(value) == pytest.approx(expected, abs=1e-4)
+    part = joint.marginalize((2, 0))
+    assert part.marginals.mean.tolist() == [-5.0, 0.0]
+    given = joint.condition(1, 13.0)
+    assert np.isfinite(given.log_prob(value[[0, 2]]))
+
+
+FIGURES = [
+    nuq.plots.plot_marginals,
+    nuq.plots.plot_output_band,
+    nuq.plots.plot_pit,
+    nuq.plots.plot_tails,
+]
+
+
+@pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
+@pytest.mark.parametrize("backend", ["none", "matplotlib"])
+def test_every_figure_of_outputs_takes_it(law, draws, plot, backend):
+    figure = plot(law, draws, backend=backend)
+    if backend == "matplotlib":
+        figure.get_viz("figure").canvas.draw()
+    assert figure.viz.children
+
+
+def test_density_in_a_figure_is_that_of_scipy(law):
+    figure = nuq.plots.plot_marginals(law, output_names=list("abc"), backend="none")
+    for name, known in zip("abc", KNOWN, strict=True):
+        line = figure.viz["density"]["values"].sel(output=name).item()
+        np.testing.assert_allclose(line["y"], known.pdf(line["x"]), rtol=1e-3)
+
+
+def test_own_figure_shows_normal_scores(page, law, draws):
+    figure = page.plot_quantiles(
+        law, draws, outputs=["b"], output_names=list("abc"), backend="none"
+    )
+    line = figure.viz["quantiles"]["values"].item()
+    z, y = np.asarray(line["x"]), np.asarray(line["y"])
+    shown = np.isfinite(z)
+    assert shown.sum() > 150
+    np.testing.assert_allclose(z[shown], scipy.stats.norm.ppf(KNOWN[1].cdf(y[shown])), atol=1e-4)
+    points = figure.viz["draws"]["values"].item()
+    assert points["x"].size == 21
+    middle = np.abs(points["x"]) < 0.1
+    assert points["y"][middle].item() == pytest.approx(np.median(draws[:, 1]))
+
+
+def test_own_figure_keeps_the_conventions(page, law, draws):
+    figure = page.plot_quantiles(law, draws, backend="matplotlib", visuals={"draws": False})
+    figure.get_viz("figure").canvas.draw()
+    assert "draws" not in figure.viz.children
+    again = page.plot_quantiles(law, plot_collection=figure, visuals={"quantiles": {"color": "k"}})
+    assert again is figure
+    with pytest.raises(ValueError, match="visuals must have keys from quantiles, draws"):
+        page.plot_quantiles(law, visuals={"curve": False}, backend="none")
+    with pytest.raises(ValueError, match=r"outputs must name outputs, got 'd'"):
+        page.plot_quantiles(law, outputs=["d"], output_names=list("abc"), backend="none")

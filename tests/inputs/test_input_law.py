@@ -1,0 +1,384 @@
+"""`InputLaw`: construction, moments, sampling, conversion from NumPyro, JAX transformations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from nn_uq_dist import InputLaw, linearize
+
+TRIL = np.array([[1.0, 0.0, 0.0], [0.5, 0.0, 0.0], [-0.3, 0.2, 2.0]], np.float32)
+
+
+def spread(seed, shape):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+LAWS = {
+    "box": InputLaw(spread(0, 3), [0.3, 0.0, 2.0]),
+    "normal": InputLaw(spread(1, 3), scale_tril=TRIL),
+    "mixed": InputLaw(spread(2, (4, 3)), spread(3, (2, 1, 3)) ** 2, TRIL),
+    "independent": InputLaw(spread(1, 3), scale=[0.5, 0.0, 2.0]),
+    "mixed, independent": InputLaw(spread(2, (4, 3)), 0.3, scale=spread(3, (2, 1, 3)) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_moments_match_draws(name):
+    law = LAWS[name]
+    draws = np.asarray(law.sample(jax.random.key(1), (100_000,)), np.float64)
+    assert draws.shape == (100_000, *law.batch_shape, 3)
+    centered = draws - draws.mean(axis=0)
+    covariance = np.einsum("s...i,s...j->...ij", centered, centered) / len(draws)
+    variance = np.asarray(law.variance, np.float64)
+    # Five standard errors; the fourth moments of these laws are at most normal.
+    sd = np.sqrt(variance)
+    bound = 5 * sd[..., :, None] * sd[..., None, :] * np.sqrt(2 / len(draws)) + 1e-6
+    assert (np.abs(draws.mean(axis=0) - law.mean) <= 5 * sd / np.sqrt(len(draws)) + 1e-6).all()
+    assert (np.abs(covariance - law.covariance) <= bound).all()
+    np.testing.assert_allclose(
+        np.diagonal(law.covariance, axis1=-2, axis2=-1), variance, rtol=1e-5, atol=1e-7
+    )
+
+
+def test_box_stays_within_its_half_width():
+    law = LAWS["box"]
+    deviation = np.abs(law.sample_deviation(jax.random.key(0), (10_000,)))
+    assert (deviation <= np.asarray(law.half_width)).all()
+    assert (deviation.max(axis=0) >= 0.99 * np.asarray(law.half_width)).all()
+
+
+CONVERSIONS = {
+    "uniform": lambda: dist.Uniform(jnp.array([-1.0, 0.0, 2.0]), 3.0).to_event(1),
+    "uniform, expanded scalar": lambda: dist.Uniform(0.0, 1.0).expand([3]).to_event(1),
+    "uniform, batch": lambda: dist.Uniform(np.zeros((4, 1)), np.ones(3)).to_event(1),
+    "uniform, expand inside and outside": lambda: (
+        dist.Uniform(np.zeros((4, 1)), 2.0).expand([4, 3]).to_event(1).expand([2, 4])
+    ),
+    "normal": lambda: dist.Normal(jnp.arange(3.0), jnp.array([1.0, 2.0, 3.0])).to_event(1),
+    "normal, expanded": lambda: dist.Normal(jnp.zeros((4, 3)), 2.0).to_event(1).expand([2, 4]),
+    "integers": lambda: dist.Normal(np.arange(3), 2).to_event(1),
+    "multivariate normal": lambda: dist.MultivariateNormal(
+        jnp.arange(3.0), covariance_matrix=jnp.eye(3) + 0.5
+    ),
+    "multivariate normal, expanded": lambda: dist.MultivariateNormal(
+        jnp.zeros((4, 3)), scale_tril=jnp.linalg.cholesky(jnp.eye(3) + 0.5)
+    ).expand([2, 4]),
+    "low rank": lambda: dist.LowRankMultivariateNormal(
+        jnp.arange(3.0), cov_factor=jnp.array([[1.0], [2.0], [3.0]]), cov_diag=jnp.ones(3)
+    ),
+    "low rank, batch": lambda: dist.LowRankMultivariateNormal(
+        jnp.zeros((5, 3)), cov_factor=jnp.ones((3, 2)), cov_diag=jnp.ones(3)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+@pytest.mark.usefixtures("x64")
+def test_from_distribution_keeps_shape_and_moments(name):
+    d = CONVERSIONS[name]()
+    law = InputLaw.from_distribution(d)
+    assert law.batch_shape == d.batch_shape
+    assert (law.num_inputs,) == d.event_shape
+    # Parameters that were written in float32 stay so.
+    rtol = 1e-12 if law.dtype == jnp.float64 else 1e-5
+    np.testing.assert_allclose(law.mean, d.mean, rtol=rtol)
+    np.testing.assert_allclose(law.variance, d.variance, rtol=rtol)
+    if hasattr(d, "covariance_matrix"):
+        expected = np.broadcast_to(d.covariance_matrix, law.covariance.shape)
+        np.testing.assert_allclose(law.covariance, expected, rtol=rtol, atol=rtol)
+
+
+def test_from_distribution_returns_a_law_as_it_is():
+    assert InputLaw.from_distribution(LAWS["mixed"]) is LAWS["mixed"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s: dist.Uniform(-s * jnp.ones(2), s).to_event(1),
+        lambda s: dist.Normal(jnp.zeros(2), s / jnp.sqrt(3.0)).to_event(1),
+        lambda s: dist.MultivariateNormal(jnp.zeros(2), covariance_matrix=s**2 / 3 * jnp.eye(2)),
+    ],
+)
+def test_from_distribution_of_traced_parameters_has_gradients(make):
+    def total_variance(s):
+        return InputLaw.from_distribution(make(s)).variance.sum()
+
+    # 2 s^2 / 3, so the derivative is 4 s / 3.
+    assert jax.jit(jax.grad(total_variance))(1.5) == pytest.approx(2.0, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loc", "half_width", "x64", "expected"),
+    [
+        ([1, 2], 1, False, jnp.float32),
+        (np.arange(2), 1, True, jnp.float64),
+        (np.ones(2), 0.5, False, jnp.float32),
+        (np.ones(2), 0.5, True, jnp.float64),
+        (np.ones(2, np.float32), 0.5, True, jnp.float32),
+        (np.ones(2, np.float32), np.ones(2), True, jnp.float64),
+        (jnp.ones(2, jnp.bfloat16), 0.5, False, jnp.bfloat16),
+        (np.ones(2, np.float16), 1, True, jnp.float16),
+    ],
+)
+def test_dtype_is_promoted_as_in_jax(loc, half_width, x64, expected):
+    with jax.enable_x64(x64):
+        law = InputLaw(loc, half_width)
+        for part in (law.loc, law.half_width, law.covariance, law.sample(jax.random.key(0))):
+            assert part.dtype == expected
+
+
+@given(
+    batch=st.sampled_from([(), (1,), (3,), (2, 3), (2, 1)]),
+    width_shape=st.sampled_from([(), (1,), (4,), (3, 1), (3, 4), (2, 1, 4)]),
+    factor_shape=st.sampled_from([None, (4, 4), (3, 4, 4), (2, 1, 4, 4)]),
+)
+@settings(max_examples=12, deadline=None)
+def test_shapes_broadcast(batch, width_shape, factor_shape):
+    factor = None if factor_shape is None else np.zeros(factor_shape)
+    law = InputLaw(np.zeros((*batch, 4)), np.ones(width_shape), factor)
+    parts = [batch, width_shape[:-1], () if factor_shape is None else factor_shape[:-2]]
+    expected = np.broadcast_shapes(*parts)
+    assert law.batch_shape == expected
+    assert law.mean.shape == law.variance.shape == law.half_width.shape == (*expected, 4)
+    assert law.covariance.shape == (*expected, 4, 4)
+    assert law.expand((7, *expected)).batch_shape == (7, *expected)
+
+
+def test_pytree_round_trip_does_not_validate():
+    law = LAWS["mixed"]
+    leaves, structure = jax.tree.flatten(law)
+    again = jax.tree.unflatten(structure, leaves)
+    assert all(a is b for a, b in zip(leaves, jax.tree.leaves(again), strict=True))
+    jax.tree.unflatten(structure, [object()] * len(leaves))
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(law)]
+    assert paths == [".loc", ".half_width", ".scale_tril"]
+    # A negative half-width made by arithmetic on the tree goes through without a check.
+    assert jax.tree.map(lambda leaf: -leaf, LAWS["box"]).half_width[0] < 0
+
+
+def test_scales_are_a_diagonal_factor_without_the_matrix(precision):
+    rng = np.random.default_rng(4)
+    loc, width, scale = rng.normal(size=(5, 3)), rng.uniform(size=3), rng.uniform(size=(5, 3))
+    vector = InputLaw(loc, width, scale=scale)
+    matrix = InputLaw(loc, width, np.eye(3) * scale[:, None, :])
+    assert vector.dtype == vector.scale.dtype == precision
+    np.testing.assert_array_equal(vector.scale_tril, matrix.scale_tril)
+    np.testing.assert_array_equal(vector.normal_scale, scale.astype(precision))
+    assert matrix.scale is None
+    rtol = 1e-14 if precision == "float64" else 1e-6
+    np.testing.assert_allclose(matrix.normal_scale, scale, rtol=rtol)
+    np.testing.assert_allclose(vector.variance, matrix.variance, rtol=rtol)
+    np.testing.assert_allclose(vector.covariance, matrix.covariance, rtol=rtol)
+    draws = [law.sample_deviation(jax.random.key(3), (7,)) for law in (vector, matrix)]
+    np.testing.assert_array_equal(*draws)
+    assert vector.expand((2, 5)).scale.shape == (2, 5, 3)
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(vector)]
+    assert paths == [".loc", ".half_width", ".scale"]
+
+
+def test_there_is_no_factor_without_a_normal_part():
+    law = LAWS["box"]
+    assert law.scale is law.scale_tril is law.normal_scale is None
+
+
+def all_sizes(jaxpr):
+    """Numbers in each intermediate result of a program, inner programs included."""
+    for equation in jaxpr.eqns:
+        yield from (int(np.prod(out.aval.shape)) for out in equation.outvars)
+        for inner in jax.tree.leaves(list(equation.params.values())):
+            if isinstance(inner, Jaxpr | ClosedJaxpr):
+                yield from all_sizes(getattr(inner, "jaxpr", inner))
+
+
+@pytest.mark.parametrize("num_outputs", [1, 3])
+def test_independent_normal_inputs_cost_vectors_only(num_outputs):
+    size = 20_000
+    rows = jnp.ones((num_outputs, size))
+
+    def outputs(loc, scale, key):
+        f = dist.Normal(loc, scale).to_event(1)
+        lin = linearize(lambda x: jnp.tanh(rows @ x), f)
+        marginals = lin.marginals(noise_scale=0.1)
+        moments = lin.variance, lin.covariance, lin.correlation, lin.input.variance
+        return moments, marginals.normal_scale, lin.sample(key, (2,)), lin.input.sample(key)
+
+    traced = jax.make_jaxpr(outputs)(jnp.zeros(size), jnp.ones(size), jax.random.key(0))
+    # Columns and the noise: a row more than the Jacobian has entries, never inputs squared.
+    assert max(all_sizes(traced.jaxpr)) <= num_outputs * (size + 1) + 2 * size
+
+
+def test_independent_normal_inputs_by_the_ten_thousand():
+    size = 20_000
+    scale = np.linspace(0.5, 1.5, size).astype(np.float32)
+    law = InputLaw.from_distribution(dist.Normal(jnp.zeros(size), scale).to_event(1))
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves(law)) == 2 * 4 * size
+    image = law.image(np.ones((2, size), np.float32) * np.array([[1.0], [-2.0]], np.float32))
+    expected = np.sqrt(np.sum(np.float64(scale) ** 2)) * np.array([1, 2])
+    np.testing.assert_allclose(image.standard_deviation, expected, rtol=1e-5)
+    np.testing.assert_allclose(image.correlation[0, 1], -1, rtol=1e-6)
+
+
+def test_vmap_over_a_law_with_shared_parts():
+    law = InputLaw(spread(0, (5, 3)), 0.3, TRIL)
+    mapped = jax.vmap(lambda one: one.covariance)(law)
+    np.testing.assert_array_equal(mapped, law.covariance)
+
+
+def test_is_immutable():
+    with pytest.raises(AttributeError):
+        LAWS["box"].loc = jnp.zeros(3)
+
+
+@pytest.mark.parametrize(
+    "variance",
+    [
+        lambda x: InputLaw(jnp.zeros(2), x).variance,
+        lambda x: InputLaw(jnp.zeros(2), None, x * jnp.eye(2)).variance,
+        lambda x: InputLaw(jnp.zeros(2), scale=x).variance,
+        lambda x: InputLaw(jnp.zeros(2), None, jnp.array([[1.0, x], [0.0, 1.0]])).variance[:1],
+    ],
+)
+def test_bad_traced_values_give_nan(variance):
+    assert np.isnan(jax.jit(variance)(-1.0)).all()
+    assert np.isnan(jax.vmap(variance)(jnp.array([-1.0]))).all()
+
+
+ERRORS = {
+    "no part": (lambda: InputLaw([1.0]), ValueError, "got neither; pass half_width"),
+    "two normal parts": (
+        lambda: InputLaw([1.0], scale=1.0, scale_tril=[[1.0]]),
+        ValueError,
+        "one Gaussian part, got both scale and scale_tril; pass scale for independent",
+    ),
+    "scale size": (
+        lambda: InputLaw(np.zeros(3), scale=np.ones(2)),
+        ValueError,
+        r"scale must have last axis N_x = 3 .* got shape \(2,\); give a scale per batch",
+    ),
+    "scale batch": (
+        lambda: InputLaw(np.zeros((2, 3)), scale=np.ones((4, 3))),
+        ValueError,
+        r"scale \(4,\), loc \(2,\); make the leading axes agree",
+    ),
+    "negative scales": (
+        lambda: InputLaw([0.0, 0.0], scale=[1.0, -2.0]),
+        ValueError,
+        r"scale must not be negative, got -2.0 at index \(1,\); pass standard deviations",
+    ),
+    "infinite scale": (lambda: InputLaw([0.0], scale=np.inf), ValueError, "scale must be finite"),
+    "scale text": (lambda: InputLaw([0.0], scale="a"), TypeError, "scale must be an array"),
+    "scalar loc": (lambda: InputLaw(1.0, 1.0), ValueError, r"\(\.\.\., N_x\).*got shape \(\)"),
+    "empty loc": (lambda: InputLaw(np.zeros(0), 1.0), ValueError, r"got shape \(0,\)"),
+    "text": (lambda: InputLaw("abc", 1.0), TypeError, "loc must be an array of real numbers"),
+    "ragged": (lambda: InputLaw([[1.0], [1.0, 2.0]], 1.0), TypeError, "loc must be an array"),
+    "complex": (lambda: InputLaw(np.ones(2, complex), 1.0), TypeError, "got dtype complex128"),
+    "width size": (
+        lambda: InputLaw(np.zeros(3), np.ones(2)),
+        ValueError,
+        r"half_width must have last axis N_x = 3 .* got shape \(2,\); give",
+    ),
+    "width batch": (
+        lambda: InputLaw(np.zeros((2, 3)), np.ones((4, 3))),
+        ValueError,
+        r"half_width \(4,\), loc \(2,\); make the leading axes agree",
+    ),
+    "negative width": (
+        lambda: InputLaw([0.0, 0.0], [1.0, -2.0]),
+        ValueError,
+        r"half_width must not be negative, got -2.0 at index \(1,\); pass \(high - low\)",
+    ),
+    "nan": (
+        lambda: InputLaw([[0.0, np.nan]], 1.0),
+        ValueError,
+        r"loc must be finite, got nan at index \(0, 1\)",
+    ),
+    "inf": (lambda: InputLaw([0.0], np.inf), ValueError, "half_width must be finite, got inf"),
+    "inf factor": (
+        lambda: InputLaw([0.0], scale_tril=[[np.inf]]),
+        ValueError,
+        "scale_tril must be finite",
+    ),
+    "vector factor": (
+        lambda: InputLaw(np.zeros(2), scale_tril=np.ones(2)),
+        ValueError,
+        r"got shape \(2,\); for independent scales pass jnp.diag",
+    ),
+    "factor batch": (
+        lambda: InputLaw(np.zeros((2, 2)), scale_tril=np.zeros((3, 2, 2))),
+        ValueError,
+        r"scale_tril \(3,\), loc \(2,\)",
+    ),
+    "a covariance": (
+        lambda: InputLaw(np.zeros(2), scale_tril=np.eye(2) + 0.5),
+        ValueError,
+        r"lower triangular, got a nonzero entry at index \(0, 1\); pass jnp.linalg.cholesky",
+    ),
+    "negative scale": (
+        lambda: InputLaw(np.zeros(2), scale_tril=-np.eye(2)),
+        ValueError,
+        "the diagonal of scale_tril must not be negative, got -1.0",
+    ),
+    "expand": (
+        lambda: InputLaw(np.zeros((2, 3)), 1.0).expand((3,)),
+        ValueError,
+        r"requested \(3,\), present \(2,\)",
+    ),
+    "expand to less": (
+        lambda: InputLaw(np.zeros((2, 3)), 1.0).expand(()),
+        ValueError,
+        r"requested \(\), present \(2,\); pass a batch_shape that ends",
+    ),
+    "key": (
+        lambda: InputLaw([0.0], 1.0).sample(0),
+        TypeError,
+        r"key must be a JAX random key, got int; pass one key, such as jax.random.key\(0\)",
+    ),
+    "no law": (
+        lambda: InputLaw.from_distribution(np.zeros(3)),
+        TypeError,
+        "f must be a distribution over the inputs, got ndarray; pass a Uniform, Normal",
+    ),
+    "family": (
+        lambda: InputLaw.from_distribution(dist.Gamma(1.0, np.ones(3)).to_event(1)),
+        TypeError,
+        "got Gamma; pass a Uniform, Normal, MultivariateNormal or LowRank.* InputLaw",
+    ),
+    "mixture": (
+        lambda: InputLaw.from_distribution(dist.Normal(np.zeros(3), 1.0).to_event(1).mask(False)),
+        TypeError,
+        "got MaskedDistribution; pass a Uniform",
+    ),
+    "scalar law": (
+        lambda: InputLaw.from_distribution(dist.Uniform(0.0, 1.0)),
+        ValueError,
+        r"got batch_shape \(\) and event_shape \(\); call .expand\(\[N_x\]\).to_event\(1\)",
+    ),
+    "no event": (
+        lambda: InputLaw.from_distribution(dist.Normal(np.zeros(3), 1.0)),
+        ValueError,
+        r"got batch_shape \(3,\) and event_shape \(\); call .to_event\(1\)",
+    ),
+    "matrix event": (
+        lambda: InputLaw.from_distribution(dist.Normal(np.zeros((2, 3)), 1.0).to_event(2)),
+        ValueError,
+        r"event_shape \(2, 3\)",
+    ),
+    "low above high": (
+        lambda: InputLaw.from_distribution(dist.Uniform(np.ones(2), 0.0).to_event(1)),
+        ValueError,
+        "half_width must not be negative, got -0.5",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(case):
+    call, kind, message = ERRORS[case]
+    with pytest.raises(kind, match=message):
+        call()

@@ -1,0 +1,257 @@
+"""`InputLaw.image` and `LinearImage`: against sums over the independent variables, in NumPy."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from nn_uq_dist import InputLaw, Linearization
+from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.inputs import LinearImage
+
+RNG = np.random.default_rng(0)
+JACOBIAN = RNG.normal(size=(4, 3))
+WIDTH = np.array([0.5, 0.0, 2.0])
+SCALE = np.array([1.0, 0.3, 0.0])
+TRIL = np.array([[1.0, 0.0, 0.0], [0.5, 0.2, 0.0], [-0.3, 0.2, 2.0]])
+NOISE = np.array([0.1, 0.0, 2.0, 0.5])
+
+LAWS = {
+    "box": ({"half_width": WIDTH}, None),
+    "diagonal": ({"scale": SCALE}, np.diag(SCALE)),
+    "dense": ({"scale_tril": TRIL}, TRIL),
+    "box and diagonal": ({"half_width": WIDTH, "scale": SCALE}, np.diag(SCALE)),
+    "box and dense": ({"half_width": WIDTH, "scale_tril": TRIL}, TRIL),
+}
+
+
+def expected_covariance(jacobian, half_width=None, factor=None, noise=None):
+    """Sum over the independent variables of variance times the outer product of their effects."""
+    num_outputs, num_inputs = jacobian.shape
+    covariance = np.zeros((num_outputs, num_outputs))
+    for k in range(num_inputs):
+        if half_width is not None:
+            effect = jacobian[:, k] * half_width[k]
+            covariance += np.outer(effect, effect) / 3
+        if factor is not None:
+            effect = sum(jacobian[:, i] * factor[i, k] for i in range(num_inputs))
+            covariance += np.outer(effect, effect)
+    for j in range(num_outputs) if noise is not None else ():
+        covariance[j, j] += noise[j] ** 2
+    return covariance
+
+
+def assert_has_covariance(image, covariance, rtol):
+    sd = np.sqrt(np.diag(covariance))
+    atol = rtol * np.outer(sd, sd).max()
+    np.testing.assert_allclose(image.covariance, covariance, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(image.root @ image.root.T, covariance, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(image.variance, sd**2, rtol=rtol)
+    np.testing.assert_allclose(image.standard_deviation, sd, rtol=rtol)
+    correlation = covariance / np.outer(sd, sd)
+    np.testing.assert_allclose(image.correlation, correlation, rtol=rtol, atol=10 * rtol)
+    assert (np.diagonal(image.correlation) == 1).all()
+
+
+@pytest.mark.parametrize("noise", [None, NOISE])
+@pytest.mark.parametrize("name", LAWS)
+def test_moments_are_sums_over_the_independent_variables(name, noise, precision):
+    parts, factor = LAWS[name]
+    law = InputLaw(np.zeros(3), **parts)
+    image = law.image(JACOBIAN).with_noise(noise)
+    expected = expected_covariance(JACOBIAN, parts.get("half_width"), factor, noise)
+    assert image.covariance.dtype == image.correlation.dtype == precision
+    assert_has_covariance(image, expected, 1e-12 if precision == "float64" else 2e-6)
+    assert image.shape == (4,)
+    assert not np.asarray(image.is_constant).any()
+
+    normal = expected_covariance(JACOBIAN, None, factor, noise)
+    if factor is None and noise is None:
+        assert image.normal_scale is None
+        assert image.normal_covariance is None
+    else:
+        np.testing.assert_allclose(image.normal_scale, np.sqrt(np.diag(normal)), rtol=2e-6)
+        np.testing.assert_allclose(image.normal_covariance, normal, rtol=1e-5, atol=2e-6)
+    width = parts.get("half_width", np.zeros(1))
+    np.testing.assert_allclose(image.weights, JACOBIAN[:, : width.size] * width, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_image_of_numpy_leaves_is_numpy_in_float64_whatever_jax_has(name):
+    parts, factor = LAWS[name]
+    law = in_float64(InputLaw(np.zeros(3), **parts))
+    image = law.image(JACOBIAN).with_noise(NOISE)
+    for part in (image.weights, image.normal_scale, image.covariance, image.correlation):
+        assert isinstance(part, np.ndarray)
+        assert part.dtype == np.float64
+    # The parameters were rounded to float32 where JAX has no float64.
+    rounded = {key: np.float64(np.float32(value)) for key, value in parts.items()}
+    factor = None if factor is None else np.float64(np.float32(factor))
+    expected = expected_covariance(JACOBIAN, rounded.get("half_width"), factor, NOISE)
+    assert_has_covariance(image, expected, 1e-13)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("noise_batch", [(), (2,), (5, 1)])
+@pytest.mark.parametrize("name", LAWS)
+def test_a_batch_is_the_stack_of_single_images(name, noise_batch):
+    parts, factor = LAWS[name]
+    scales = np.array([1.0, 3.0])
+    law = InputLaw(np.zeros((2, 3)), **{
+        key: scales.reshape((2,) + (1,) * value.ndim) * value for key, value in parts.items()
+    })  # fmt: skip
+    jacobian = np.stack([JACOBIAN, -JACOBIAN[::-1]])
+    noise = np.abs(np.random.default_rng(1).normal(size=(*noise_batch, 4)))
+    image = law.image(jacobian).with_noise(noise)
+    shape = np.broadcast_shapes((2, 4), noise.shape)
+    assert image.shape == image.variance.shape == image.standard_deviation.shape == shape
+    full = np.broadcast_to(noise, shape)
+    for index in itertools.product(*map(range, shape[:-1])):
+        s = scales[index[-1]]
+        width = parts.get("half_width")
+        expected = expected_covariance(
+            jacobian[index[-1]],
+            None if width is None else s * width,
+            None if factor is None else s * factor,
+            full[index],
+        )
+        np.testing.assert_allclose(image.covariance[index], expected, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(np.diag(expected), image.variance[index], rtol=1e-12)
+        root = np.asarray(image.root[index])
+        np.testing.assert_allclose(root @ root.T, expected, rtol=1e-12, atol=1e-13)
+        sd = np.sqrt(np.diag(expected))
+        correlation = expected / np.outer(sd, sd)
+        np.testing.assert_allclose(image.correlation[index], correlation, rtol=1e-10, atol=1e-12)
+
+
+def test_a_diagonal_factor_is_its_scales_bit_for_bit():
+    jacobian = JACOBIAN.astype(np.float32)
+    vector = InputLaw(np.zeros(3), WIDTH, scale=SCALE).image(jacobian)
+    matrix = InputLaw(np.zeros(3), WIDTH, np.diag(SCALE)).image(jacobian)
+    for one, other in zip(jax.tree.leaves(vector), jax.tree.leaves(matrix), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.usefixtures("x64")
+def test_taken_outputs_are_those_rows():
+    image = InputLaw(np.zeros(3), WIDTH, TRIL).image(JACOBIAN).with_noise(NOISE)
+    taken = image.take((2, 0))
+    assert taken.shape == (2,)
+    np.testing.assert_array_equal(taken.weights, image.weights[np.array([2, 0])])
+    np.testing.assert_allclose(taken.covariance, image.covariance[np.ix_([2, 0], [2, 0])])
+    without = dataclasses.replace(image, noise_scale=None).take([1])
+    assert without.shape == (1,)
+    assert without.noise_scale is None
+
+
+@pytest.mark.usefixtures("x64")
+def test_noise_added_twice_adds_in_variance():
+    image = InputLaw(np.zeros(3), WIDTH).image(JACOBIAN)
+    twice = image.with_noise(3.0).with_noise(np.full((2, 4), 4.0))
+    np.testing.assert_allclose(twice.noise_scale, np.full((2, 4), 5.0), rtol=1e-15)
+    assert image.with_noise(None) is image
+
+
+def test_moments_that_would_underflow():
+    jacobian = np.array([[1e-30, 2e-30], [-1e-25, 1e-25], [0.0, 0.0]], np.float32)
+    image = InputLaw(np.zeros(2), 1.0).image(jacobian)
+    assert (image.variance == 0).all()
+    expected = np.float64(jacobian[:2]) * 1e25
+    expected = np.sqrt(np.sum(expected**2, axis=1) / 3)
+    np.testing.assert_allclose(np.float64(image.standard_deviation[:2]) * 1e25, expected, rtol=1e-6)
+    np.testing.assert_array_equal(image.is_constant, [False, False, True])
+    np.testing.assert_allclose(image.correlation[0, 1], 0.1**0.5, rtol=1e-6)
+    assert np.isnan(image.correlation[2]).all()
+    assert np.isnan(image.correlation[:, 2]).all()
+
+
+def test_is_constant_asks_every_part():
+    jacobian = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
+    image = InputLaw([0.0, 0.0], [1.0, 0.0], scale=[0.0, 1.0]).image(jacobian)
+    np.testing.assert_array_equal(image.is_constant, [False, False, True, True])
+    image = image.with_noise([0.0, 0.0, 1.0, 0.0])
+    np.testing.assert_array_equal(image.is_constant, [False, False, False, True])
+    np.testing.assert_array_equal(image.correlation[0, 1:3], 0)
+
+
+@pytest.mark.usefixtures("x64")
+def test_image_is_a_pytree_with_gradients():
+    law = InputLaw(jnp.zeros(3), jnp.asarray(WIDTH), scale=jnp.asarray(SCALE))
+
+    def total(law, jacobian, noise):
+        return jnp.sum(law.image(jacobian).with_noise(noise).variance)
+
+    gradient = jax.jit(jax.grad(total, argnums=(0, 1, 2)))(law, jnp.asarray(JACOBIAN), 0.5)
+    squares = np.sum(JACOBIAN**2, axis=0)
+    np.testing.assert_allclose(gradient[0].half_width, 2 * WIDTH / 3 * squares, rtol=1e-12)
+    np.testing.assert_allclose(gradient[0].scale, 2 * SCALE * squares, rtol=1e-12)
+    np.testing.assert_allclose(gradient[1], 2 * JACOBIAN * (WIDTH**2 / 3 + SCALE**2), rtol=1e-12)
+    assert gradient[2] == pytest.approx(2 * 0.5 * 4)
+    image = law.image(JACOBIAN)
+    mapped = jax.vmap(lambda scale: image.with_noise(scale).variance)(jnp.arange(3.0))
+    np.testing.assert_allclose(mapped, image.variance + np.arange(3.0)[:, None] ** 2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [(jnp.bfloat16, jnp.bfloat16), (jnp.float32, jnp.float32)]
+)
+def test_dtype_follows_law_and_jacobian(dtype, expected):
+    law = InputLaw(jnp.zeros(3, dtype), jnp.asarray(WIDTH, dtype), scale=jnp.asarray(SCALE, dtype))
+    image = law.image(jnp.asarray(JACOBIAN, dtype)).with_noise(0.5)
+    for part in (image.weights, image.root, image.variance, image.normal_covariance):
+        assert part.dtype == expected
+
+
+def test_no_consumer_assumes_a_column_for_each_input():
+    """A triangular input is two uniform columns: its image answers all the same."""
+    image = LinearImage(jnp.array([[1.0, 1.0], [2.0, 2.0]]), None)
+    np.testing.assert_allclose(image.variance, [2 / 3, 8 / 3], rtol=1e-6)
+    np.testing.assert_allclose(image.correlation, 1, rtol=1e-6)
+
+
+LAW = InputLaw(np.zeros((2, 3)), 1.0)
+ERRORS = {
+    "vector": (lambda: LAW.image(np.zeros(3)), ValueError, r"jacobian .* N_x = 3, got shape \(3,"),
+    "width": (lambda: LAW.image(np.eye(2)), ValueError, r"N_x = 3, got shape \(2, 2\); pass one"),
+    "batch": (
+        lambda: LAW.image(np.zeros((5, 4, 3))),
+        ValueError,
+        r"got jacobian \(5,\), batch_shape \(2,\)",
+    ),
+    "text": (lambda: LAW.image("J"), TypeError, "jacobian must be an array of real numbers"),
+    "noise": (
+        lambda: LAW.image(JACOBIAN).with_noise(np.ones(3)),
+        ValueError,
+        r"noise_scale \(3,\), outputs \(2, 4\)",
+    ),
+    "negative noise": (
+        lambda: LAW.image(JACOBIAN).with_noise([0.0, 0.0, -1.0, 0.0]),
+        ValueError,
+        r"noise_scale must not be negative, got -1.0 at index \(2,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(case):
+    call, kind, message = ERRORS[case]
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_traced_noise_that_is_negative_gives_nan():
+    image = LAW.image(JACOBIAN)
+    assert np.isnan(jax.jit(lambda s: image.with_noise(s).variance)(-1.0)).all()
+
+
+def test_image_of_a_linearization_is_that_of_its_law():
+    lin = Linearization(np.zeros((2, 4)), JACOBIAN, LAW)
+    for one, other in zip(
+        jax.tree.leaves(lin.image(NOISE)),
+        jax.tree.leaves(LAW.image(lin.jacobian).with_noise(NOISE)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)

@@ -1,0 +1,222 @@
+"""The figure of marginals: its artists against the laws and draws, on two backends."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nn_uq_dist.distributions import LinearizedMarginal
+from nn_uq_dist.plots import plot_marginals
+from nn_uq_dist.plots.parts import _ticks
+
+pytestmark = pytest.mark.viz
+
+NAMES = ["level", "slope", "bend"]
+
+
+@pytest.fixture(scope="module")
+def law():
+    weights = jnp.array([[2.0, 0.0], [1.5, 0.5], [0.3, 0.3]])
+    return LinearizedMarginal(jnp.array([0.0, 10.0, -5.0]), weights)
+
+
+@pytest.fixture(scope="module")
+def draws(law):
+    return np.asarray(law.sample(jax.random.key(0), (20_000,)))
+
+
+def artist(figure, name, output):
+    return figure.viz[name]["values"].sel(output=output).item()
+
+
+def test_density_is_that_of_the_law(law, draws):
+    figure = plot_marginals(law, draws, output_names=NAMES, backend="none")
+    known = {
+        "level": scipy.stats.uniform(-2, 4),
+        "slope": scipy.stats.trapezoid(0.25, 0.75, 8, 4),
+        "bend": scipy.stats.triang(0.5, -5.6, 1.2),
+    }
+    for name, reference in known.items():
+        line = artist(figure, "density", name)
+        x, y = np.asarray(line["x"]), np.asarray(line["y"])
+        np.testing.assert_allclose(y, reference.pdf(x), rtol=1e-4, atol=1e-4)
+        assert x[0] < reference.support()[0] < reference.support()[1] < x[-1]
+
+
+def test_histogram_is_that_of_all_draws(law, draws):
+    draws = draws.copy()
+    draws[:200, 0] = 1e6  # far outside: the rest must not be scaled up
+    figure = plot_marginals(law, draws[::-1], output_names=NAMES, num_bins=20, backend="none")
+    for j, name in enumerate(NAMES):
+        bars = artist(figure, "histogram", name)
+        left, right = np.asarray(bars["l_e"]), np.asarray(bars["r_e"])
+        assert left.size == 20
+        count, _ = np.histogram(draws[:, j], [*left, right[-1]])
+        np.testing.assert_allclose(bars["y"], count / (20_000 * (right - left)), atol=1e-3)
+    clean = plot_marginals(law, output_names=NAMES, backend="none")
+    assert "histogram" not in clean.viz.children
+
+
+def test_bins_end_at_the_support(law, draws):
+    figure = plot_marginals(law, draws, output_names=NAMES, backend="none")
+    bars = artist(figure, "histogram", "level")
+    np.testing.assert_allclose([bars["l_e"][0], bars["r_e"][-1]], [-2, 2], rtol=1e-6)
+
+
+def test_bands_are_standard_deviations_about_the_mean(law):
+    figure = plot_marginals(law, output_names=NAMES, backend="none")
+    sd = np.sqrt(2 * 0.3**2 / 3)
+    for k in (1, 2):
+        band = artist(figure, f"band_{k}_sd", "bend")
+        np.testing.assert_allclose(band["x"], [-5 - k * sd, -5 + k * sd], rtol=1e-5)
+    # Three standard deviations lie beyond the support and are cut at the panel.
+    band = artist(figure, "band_3_sd", "bend")
+    assert -5 - 3 * sd < band["x"][0] < -5.6
+    line = artist(figure, "mean", "slope")
+    np.testing.assert_allclose(line["x"], [10, 10])
+
+
+@pytest.mark.parametrize("backend", ["none", "matplotlib"])
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        (None, NAMES),
+        (["bend", "level"], ["bend", "level"]),
+        ([1], ["slope"]),
+        ([-1, "level"], ["bend", "level"]),
+        (np.array([2, 0]), ["bend", "level"]),
+    ],
+)
+def test_any_subset_of_outputs(law, draws, backend, outputs, expected):
+    figure = plot_marginals(law, draws, outputs=outputs, output_names=NAMES, backend=backend)
+    assert type(figure).__name__ == "PlotCollection"
+    assert figure.viz["density"]["values"].output.values.tolist() == expected
+    everything = plot_marginals(law, draws, output_names=NAMES, backend="none")
+    if backend == "none":
+        for name in expected:
+            for visual in ("density", "histogram"):
+                one, other = artist(figure, visual, name), artist(everything, visual, name)
+                np.testing.assert_array_equal(one["y"], other["y"])
+
+
+def test_matplotlib_figure_is_labelled_and_changes_no_style(law, draws, tmp_path):
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    figure = plot_marginals(
+        law, draws, output_names=NAMES, xlabel="height (m)", col_wrap=2, backend="matplotlib"
+    )
+    figure.savefig(tmp_path / "marginals.png")
+    assert dict(mpl.rcParams) == before
+    assert (tmp_path / "marginals.png").stat().st_size > 10_000
+    fig = figure.get_viz("figure")
+    axes = fig.axes[:3]
+    assert [axis.get_title() for axis in axes] == NAMES
+    # Panels with one below them carry no label.
+    assert [axis.get_xlabel() for axis in axes] == ["", "height (m)", "height (m)"]
+    legend = [text.get_text() for text in fig.legends[0].get_texts()]
+    assert legend == ["±1 sd", "±2 sd", "±3 sd", "Monte Carlo", "analytic density", "mean"]
+
+
+def test_nothing_overlaps_or_leaves_the_figure():
+    law = LinearizedMarginal(20 + jnp.arange(12.0), 0.1 * jnp.ones((12, 5)))
+    figure = plot_marginals(law, xlabel="temperature (°C)", backend="matplotlib")
+    fig = figure.get_viz("figure")
+    fig.canvas.draw()
+    boxes = [axis.get_tightbbox() for axis in fig.axes] + [fig.legends[0].get_window_extent()]
+    frame = fig.bbox
+    for j, box in enumerate(boxes):
+        assert box.x0 >= frame.x0 - 1
+        assert box.x1 <= frame.x1 + 1
+        assert not any(shrunk(box).overlaps(shrunk(other)) for other in boxes[:j])
+
+
+def test_rows_are_equally_far_apart_though_the_last_is_not_full():
+    law = LinearizedMarginal(20 + jnp.arange(12.0), 0.1 * jnp.ones((12, 5)))
+    figure = plot_marginals(law, xlabel="height (m)", outputs=range(10), backend="matplotlib")
+    fig = figure.get_viz("figure")
+    fig.canvas.draw()
+    bottoms = sorted({round(axis.get_position().y0, 6) for axis in fig.axes})
+    assert len(bottoms) == 4
+    np.testing.assert_allclose(np.diff(bottoms), np.diff(bottoms)[0], atol=1e-5)
+
+
+def shrunk(box):
+    """Allow a pixel: tick marks at the edge of two panels may touch."""
+    return type(box).from_extents(box.x0 + 1, box.y0 + 1, box.x1 - 1, box.y1 - 1)
+
+
+def test_visuals_are_switched_off_and_styled(law, draws):
+    figure = plot_marginals(
+        law,
+        draws,
+        backend="matplotlib",
+        visuals={"bands": False, "legend": False, "density": {"color": "black"}, "mean": True},
+    )
+    assert "band_1_sd" not in figure.viz.children
+    assert not figure.get_viz("figure").legends
+    from matplotlib import colors
+
+    assert colors.to_hex(artist(figure, "density", "y[0]").get_color()) == "#000000"
+    assert "mean" in figure.viz.children
+
+
+def test_draws_into_a_given_collection(law, draws):
+    empty = dict.fromkeys(("bands", "density", "mean", "legend", "title"), False)
+    first = plot_marginals(law, draws, backend="none", visuals=empty)
+    second = plot_marginals(law, plot_collection=first)
+    assert second is first
+    assert {"histogram", "density", "mean"} <= set(second.viz.children)
+
+
+def test_draws_that_are_not_finite_are_warned_about(law, draws):
+    draws = draws.copy()
+    draws[:3, 1] = np.nan
+    with pytest.warns(RuntimeWarning, match=r"slope: 3"):
+        plot_marginals(law, draws, output_names=NAMES, backend="none")
+
+
+WRONG = [
+    ({"draws": np.zeros((200, 2))}, ValueError, r"\(n, 3\), got \(200, 2\)"),
+    ({"outputs": [3]}, ValueError, "between 0 and 2, got 3"),
+    ({"outputs": ["y[7]"]}, ValueError, r"got 'y\[7\]'; the names are y\[0\]"),
+    ({"outputs": "level"}, TypeError, "got the string 'level'"),
+    ({"outputs": []}, ValueError, "at least one output"),
+    ({"outputs": [0, 0]}, ValueError, "none twice"),
+    ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
+    ({"visuals": {"line": False}}, ValueError, "keys from bands, histogram, .*got line"),
+    ({"num_bins": 0}, ValueError, "positive integer, got 0"),
+    ({"marginals": 3.0}, TypeError, "got float"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), WRONG)
+def test_wrong_arguments_are_named(law, wrong, error, message):
+    with pytest.raises(error, match=message):
+        plot_marginals(**{"marginals": law, "backend": "none"} | wrong)
+
+
+def test_missing_arviz_names_the_extra(law, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz_plots", None)
+    with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
+        plot_marginals(law)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_ticks_are_few_round_and_inside(low, width):
+    ticks = _ticks.nice_ticks(low, low + width)
+    assert 1 <= len(ticks) <= 4
+    slack = 1e-9 * (abs(low) + width)
+    assert low - slack <= ticks[0] <= ticks[-1] <= low + width + slack
+    assert not any(np.signbit(tick) for tick in ticks if tick == 0)
+
+
+def test_zero_has_no_sign():
+    values, labels = _ticks.ticks(-0.3, 0.9)
+    assert labels[values.index(0)] == "0.00"[: len(labels[0])]
+    assert _ticks.tick_labels([-0.0, 0.25]) == ["0.00", "0.25"]
