@@ -41,6 +41,13 @@ def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
 
 def float_dtype(*values: object) -> jnp.dtype:
     """Return the dtype that JAX promotion gives to `values`, at least JAX's default float."""
+    # A short way for arrays of one type: JAX's promotion takes as long as a small program.
+    first = getattr(values[0], "dtype", None)
+    if first == np.float32 and all(
+        getattr(value, "dtype", None) == first and not getattr(value, "weak_type", False)
+        for value in values
+    ):
+        return jnp.dtype(first)
     dtype = jnp.result_type(*values)
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 

@@ -29,6 +29,8 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
             return logs
         mask = self._validate_sample(kwargs["value"] if "value" in kwargs else args[0])
         if is_local(mask, logs):
+            if np.all(mask):
+                return logs
             known = np.asarray(logs)
             return as_jax(np.where(mask, known, known.dtype.type(-np.inf)))
         return jnp.where(mask, logs, -jnp.inf)

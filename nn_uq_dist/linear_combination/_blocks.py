@@ -1,6 +1,7 @@
 """Points in blocks: memory stays bounded, and a difficult law slows its own block only."""
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,21 @@ from nn_uq_dist.linear_combination._each_point import (
 )
 from nn_uq_dist.linear_combination._law import Law
 
-BLOCK_SIZE = 2048
+
+class BlockSize(NamedTuple):
+    """Points in a block, where the program is made for their number and where it is not.
+
+    On a CPU the arrays of a block should stay in its cache: measured on 12 to 12,000 laws. An
+    accelerator wants them long.
+    """
+
+    traced: int
+    known: int
+
+
+def block_size() -> BlockSize:
+    """Block sizes for the default platform."""
+    return BlockSize(512, 64) if jax.default_backend() == "cpu" else BlockSize(2048, 1024)
 
 
 def evaluate_in_blocks(
@@ -24,7 +39,7 @@ def evaluate_in_blocks(
     derivatives: int = 0,
     conditioning: bool = True,
     num_points: Array | None = None,
-    size: int = BLOCK_SIZE,
+    size: int | None = None,
 ) -> Values:
     """`evaluate_each_point` for N points, a block at a time.
 
@@ -38,10 +53,11 @@ def evaluate_in_blocks(
     num_points : Array of int, shape (), optional
         How many points matter, from the first on; the blocks behind them cost nothing. Default:
         all.
-    size : int
-        Points in a block.
+    size : int, optional
+        Points in a block. Default: `block_size` for a traced number of points.
     """
     count = y.shape[0]
+    size = block_size().traced if size is None else size
     evaluate = partial(
         evaluate_each_point, orders, derivatives=derivatives, conditioning=conditioning
     )

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from nn_uq_dist.linear_combination._blocks import evaluate_in_blocks
+from nn_uq_dist.linear_combination._blocks import block_size, evaluate_in_blocks
 from nn_uq_dist.linear_combination._conditioning import MOST_CONDITIONED
 from nn_uq_dist.linear_combination._each_point import (
     BOTH,
@@ -31,7 +31,6 @@ from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law
 MOST_POINTS = 2**14
 _FEWEST_POINTS = 2**10
 _FEWEST_WEIGHTS = 16
-_BLOCK_SIZE = 128
 
 type HostArray = NDArray[Any]
 
@@ -137,5 +136,5 @@ def _program(
         derivatives=derivatives,
         conditioning=conditioning,
         num_points=jnp.asarray(num_points),
-        size=_BLOCK_SIZE,
+        size=block_size().known,
     )

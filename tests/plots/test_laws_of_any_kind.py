@@ -10,8 +10,8 @@ from jax.scipy.special import log_ndtr
 from numpyro.distributions import constraints
 
 import nn_uq_dist as nuq
-from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
 from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
 from nn_uq_dist.laws._choose_outputs import take_outputs
 from nn_uq_dist.plots.parts._drawn_joint import DrawnJoint
 from nn_uq_dist.plots.parts._output_table import output_table
