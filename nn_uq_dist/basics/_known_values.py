@@ -28,13 +28,8 @@ def is_local(*values: object) -> bool:
 
 def _is_staging() -> bool:
     """Return whether operations are recorded for a program, as under ``jit``, instead of done."""
-    return not is_concrete(_zero())
-
-
-@jax.jit
-def _zero() -> Any:
-    # Of NumPy: nothing is made at import, and the program is a constant.
-    return np.float32(0.0)
+    # A transfer compiles nothing.
+    return not is_concrete(jax.device_put(np.float32(0.0)))
 
 
 def as_jax(value: Any, device: Any = None) -> Array:

@@ -207,7 +207,7 @@ class LinearizedMarginal(OutputLaw):
         if type(given) in {bool, int, float}:
             array = np.asarray(given, self._dtype)
         elif not isinstance(given, np.ndarray):
-            array = np.asarray(given) if is_local(given) else jnp.asarray(given)
+            array = jnp.asarray(given)
         try:
             jnp.broadcast_shapes(array.shape, self.batch_shape)
         except ValueError as error:

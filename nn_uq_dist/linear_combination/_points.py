@@ -68,10 +68,6 @@ def _values_and_gradient_jvp(
     of a gradient works.
     """
     primals = _twice_differentiable(primals)
-
-    def differentiated(y: Array, weights: Array, scale: Array | None) -> Gradient:
-        return gradient_of(evaluate_in_blocks(orders, y, Law(weights, scale), derivatives=2))
-
     found = _compiled(orders, 2, primals[0], Law(*primals[1:]))
     values, gradient = found.logs, gradient_of(found)
 
@@ -79,7 +75,7 @@ def _values_and_gradient_jvp(
         # Each order has a Hessian of its own: together a symmetric matrix of blocks.
         def of_order(m: Array, direction: Array) -> Array:
             along = _unpack(direction, primals[2])
-            moved = jax.jvp(differentiated, primals, along)[1]
+            moved = _moved_gradient(orders, primals, along)
             return _pack(jax.tree.map(lambda part: part[..., m, :], moved))
 
         return jax.vmap(of_order, (0, 1), 1)(jnp.arange(len(orders)), packed)
@@ -90,6 +86,18 @@ def _values_and_gradient_jvp(
         lambda x: x, direction, multiply, transpose_solve=multiply, symmetric=True
     )
     return (values, gradient), (_along(gradient, tangents), Gradient(*_unpack(product, primals[2])))
+
+
+# Compiled here, so that the product and its transpose are traced once.
+@partial(jax.jit, static_argnums=0)
+def _moved_gradient(orders: Orders, primals: Primals, along: Primals) -> Gradient:
+    """Derivative of the gradient along a direction."""
+
+    def differentiated(y: Array, weights: Array, scale: Array | None) -> Gradient:
+        return gradient_of(evaluate_in_blocks(orders, y, Law(weights, scale), derivatives=2))
+
+    moved: Gradient = jax.jvp(differentiated, primals, along)[1]
+    return moved
 
 
 def _along(gradient: Gradient, tangents: Primals) -> Array:
