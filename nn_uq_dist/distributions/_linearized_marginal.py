@@ -354,11 +354,14 @@ class LinearizedMarginal(OutputLaw):
                 f"{batch_shape}; add axes on the left or enlarge axes of size 1"
             )
             raise ValueError(msg)
+        # Known numbers stay known under `jit`, where values are checked against the support.
+        xp = np if isinstance(self.loc, np.ndarray) else jnp
         return LinearizedMarginal(
-            jnp.broadcast_to(jnp.asarray(self.loc), batch_shape),
+            xp.broadcast_to(xp.asarray(self.loc), batch_shape),
             self.weights,
             self._scale,
-            validate_args=self._validate_args,
+            # Not the class's default, which may change.
+            validate_args=self.__dict__.get("_validate_args"),
         )
 
 
