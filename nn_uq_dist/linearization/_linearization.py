@@ -14,7 +14,7 @@ from nn_uq_dist.basics._float64 import in_float64
 from nn_uq_dist.basics._one_program import broadcast
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
-from nn_uq_dist.distributions import GaussianCopulaJoint, LinearizedMarginal
+from nn_uq_dist.distributions import GaussianCopulaJoint, LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.linearization._constant_outputs import require_varying
 from nn_uq_dist.linearization._grid_checks import points_per_axis, two_or_three_outputs
@@ -275,6 +275,52 @@ class Linearization:
         """
         marginals, fit = self._coupled(noise_scale, correlation, min_eigenvalue)
         return GaussianCopulaJoint(marginals, fit.matrix)
+
+    def linear_joint(
+        self,
+        noise_scale: ArrayLike | None = None,
+        noise_covariance: ArrayLike | None = None,
+    ) -> LinearizedJoint:
+        """Return the joint law of the outputs itself: box and normal inputs, and normal noise.
+
+        Parameters
+        ----------
+        noise_scale
+            Standard deviation of independent normal noise added to each output; broadcasts against
+            ``(..., N_y)``. ``None`` for no noise.
+        noise_covariance
+            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. Default: none.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If an argument does not broadcast or is negative, or the outputs have no density
+            together: fewer inputs than outputs, or outputs that are functions of others, want
+            noise.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> from nn_uq_dist import InputLaw, Linearization
+        >>> law = InputLaw(jnp.zeros(2), half_width=1.0)
+        >>> lin = Linearization([0.0, 0.0], [[1.0, 1.0], [1.0, -1.0]], law)
+        >>> joint = lin.linear_joint()
+        >>> round(float(joint.log_prob(jnp.array([0.5, 0.5]))), 4)  # log(1/8)
+        -2.0794
+        """
+        image = self.image(noise_scale)
+        covariance = image.normal_covariance
+        if noise_covariance is not None:
+            noise = jnp.asarray(_checks.as_numeric("noise_covariance", noise_covariance))
+            if noise.shape[-2:] != (self.num_outputs, self.num_outputs):
+                raise ValueError(
+                    f"noise_covariance must have shape (..., {self.num_outputs}, "
+                    f"{self.num_outputs}), got {noise.shape}; for independent noise use noise_scale"
+                )
+            covariance = noise if covariance is None else covariance + noise
+        return LinearizedJoint(self.loc, image.weights, covariance)
 
     def joint_density_grid(
         self,

@@ -1,0 +1,227 @@
+r"""Log density of several outputs: the probability of a box under a normal law.
+
+.. math:: p(r) = \int \prod_k \frac{1(|u_k| < 1)}{2}\, N(r;\, W u,\, S_0)\, du
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.basics._row_algebra import matmul
+from nn_uq_dist.box_gaussian._gaussian_part import (
+    Factor,
+    Posterior,
+    Problem,
+    Sites,
+    posterior,
+    prepare,
+    solve_lower,
+)
+from nn_uq_dist.box_gaussian._passes import cavity, fixed_point
+
+# Points in a block: the arrays of a pass stay in the cache, and a slow point slows its block only.
+_BLOCK_SIZE = 256
+
+
+class Evidence(NamedTuple):
+    """What the passes end with; all with the leading axes of the points.
+
+    Attributes
+    ----------
+    log_evidence : Array, shape (...)
+        ``-inf`` outside of the support, NaN where the passes have not converged.
+    sites : Sites
+    passes : Array of int, shape (...)
+        Passes of the slowest point of the block.
+    """
+
+    log_evidence: Array
+    sites: Sites
+    passes: Array
+
+
+def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+    r"""Log density of ``W u + e`` at a point, ``u`` uniform on a box and ``e`` normal.
+
+    By expectation propagation, which errs by a few thousandths where outputs have noise, and is
+    exact where each output has an input for itself.
+
+    Parameters
+    ----------
+    deviation : Array, shape (..., d)
+        Points, as differences from the mean.
+    weights : Array, shape (..., d, n)
+        Columns of the uniforms on (-1, 1).
+    covariance : Array, shape (..., d, d), or None
+        Covariance of the normal part. Without any, there must be as many inputs as outputs.
+
+    Returns
+    -------
+    Array, shape (...)
+        ``-inf`` outside of the support, NaN where there is no density (outputs that depend on each
+        other and have no normal part) and where the passes do not converge.
+
+    Raises
+    ------
+    ValueError
+        If outputs without a normal part outnumber the inputs.
+    NotImplementedError
+        For second derivatives: the sites are constants of differentiation, which is exact for the
+        first only.
+
+    Notes
+    -----
+    Gradients are those of the normal law at the sites found: with its mean :math:`m` and covariance
+    :math:`V` of the uniforms, and :math:`a = S_0^{-1}(r - W m)`,
+
+    .. math:: \partial_r = -a, \quad \partial_W = a m^T - S_0^{-1} W V, \quad
+              \partial_{S_0} = (a a^T - S^{-1})/2.
+    """
+    count, num_outputs = weights.shape[-1], weights.shape[-2]
+    if covariance is None and count <= num_outputs:
+        if count < num_outputs:
+            msg = (
+                f"{num_outputs} outputs of {count} uniform inputs have no density without a normal "
+                "part: they lie on a plane; pass a covariance, such as that of the noise"
+            )
+            raise ValueError(msg)
+        return _of_parallelepiped(deviation, weights)
+    shape = jnp.broadcast_shapes(
+        deviation.shape[:-1],
+        weights.shape[:-2],
+        () if covariance is None else covariance.shape[:-2],
+    )
+    flat = Problem(
+        jnp.broadcast_to(deviation, (*shape, num_outputs)).reshape(-1, num_outputs),
+        jnp.broadcast_to(weights, (*shape, *weights.shape[-2:])).reshape(-1, num_outputs, count),
+        None
+        if covariance is None
+        else jnp.broadcast_to(covariance, (*shape, num_outputs, num_outputs)).reshape(
+            -1, num_outputs, num_outputs
+        ),
+    )
+    return _log_evidence(*flat).reshape(shape)
+
+
+def _of_parallelepiped(deviation: Array, weights: Array) -> Array:
+    """As many uniforms as outputs: the density is constant on the image of the box."""
+    inputs = jnp.linalg.solve(weights, deviation[..., None])[..., 0]
+    inside = jnp.all(jnp.abs(inputs) <= 1.0, axis=-1)
+    log_volume = jnp.linalg.slogdet(weights)[1] + weights.shape[-1] * math.log(2.0)
+    return jnp.where(inside, -log_volume, jnp.where(jnp.isfinite(log_volume), -jnp.inf, jnp.nan))
+
+
+@jax.custom_jvp
+def _log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+    return evidence_and_sites(Problem(deviation, weights, covariance)).log_evidence
+
+
+@_log_evidence.defjvp
+def _log_evidence_jvp(
+    primals: tuple[Array, Array, Array | None], tangents: tuple[Array, Array, Array | None]
+) -> tuple[Array, Array]:
+    values, *slopes = _with_gradient(*primals)
+    moved = jnp.sum(slopes[0] * tangents[0], axis=-1)
+    moved = moved + jnp.sum(slopes[1] * tangents[1], axis=(-2, -1))
+    if tangents[2] is not None:
+        moved = moved + jnp.sum(slopes[2] * tangents[2], axis=(-2, -1))
+    return values, moved
+
+
+@jax.custom_jvp
+def _with_gradient(
+    deviation: Array, weights: Array, covariance: Array | None
+) -> tuple[Array, Array, Array, Array]:
+    return _evidences_with_gradients(Problem(deviation, weights, covariance))
+
+
+@_with_gradient.defjvp
+def _refuse(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    msg = (
+        "second derivatives of the joint density are not implemented: expected at most one "
+        "differentiation; use finite differences of the gradient"
+    )
+    raise NotImplementedError(msg)
+
+
+@jax.jit
+def evidence_and_sites(problem: Problem) -> Evidence:
+    """`log_evidence` and where it comes from; one leading axis of points."""
+    return _in_blocks(_evidence, problem)
+
+
+@jax.jit
+def _evidences_with_gradients(problem: Problem) -> tuple[Array, Array, Array, Array]:
+    return _in_blocks(_evidence_with_gradient, problem)
+
+
+def _in_blocks[Result](function: Callable[[Problem, Array], Result], problem: Problem) -> Result:
+    """Values of a function of many points, a block at a time."""
+    count = problem.deviation.shape[0]
+    if count <= _BLOCK_SIZE:
+        return function(problem, jnp.ones(count, bool))
+    blocks = -(-count // _BLOCK_SIZE)
+    size = -(-count // blocks)
+
+    def cut(part: Array) -> Array:
+        widths = [(0, blocks * size - count)] + [(0, 0)] * (part.ndim - 1)
+        return jnp.pad(part, widths, mode="edge").reshape(blocks, size, *part.shape[1:])
+
+    active = (jnp.arange(blocks * size) < count).reshape(blocks, size)
+    found = lax.map(lambda at: function(*at), (jax.tree.map(cut, problem), active))
+    joined: Result = jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:count], found)
+    return joined
+
+
+def _evidence(problem: Problem, active: Array) -> Evidence:
+    return _solve(problem, active)[0]
+
+
+def _solve(problem: Problem, active: Array) -> tuple[Evidence, Factor, Posterior]:
+    factor = prepare(problem)
+    found = fixed_point(problem, factor, active)
+    sites = found.sites
+    law = posterior(problem, factor, sites)
+    hole = cavity(law, sites)
+    point = hole.point
+    # Each term is that of the box less that of the site, both about the point.
+    terms = hole.moments().log_mass - math.log(2.0) + 0.5 * jnp.log(law.precision)
+    terms = terms - 0.5 * hole.slope_of_marginal**2 / law.precision
+    gap = point - law.mean
+    terms = terms + gap * (0.5 * sites.precision * (point + law.mean) - sites.slope)
+    logs = jnp.sum(terms, axis=-1) - 0.5 * (law.log_determinant + law.quadratic)
+    logs = jnp.where(found.converged, logs, jnp.nan)
+    logs = jnp.where(found.outside, -jnp.inf, logs)
+    return Evidence(logs, sites, jnp.broadcast_to(found.passes, logs.shape)), factor, law
+
+
+def _evidence_with_gradient(problem: Problem, active: Array) -> tuple[Array, Array, Array, Array]:
+    evidence, factor, law = _solve(problem, active)
+    size = problem.deviation.shape[-1]
+    identity = jnp.broadcast_to(jnp.eye(size, dtype=law.pull.dtype), (*law.pull.shape, size))
+    if factor.whitened is not None:
+        # S0^-1 W V and S^-1, from whitened columns W' M^T.
+        columns = matmul(factor.whitened, law.root.mT)
+        spread = solve_lower(law.factor, matmul(columns, law.root), transposed=True)
+        inverse = solve_lower(law.factor, identity)
+        part = matmul(columns.mT, inverse)
+        inverse = matmul(inverse.mT, inverse) - matmul(part.mT, part)
+    else:
+        spread = solve_lower(law.factor, law.root, transposed=True)
+        spread = spread / evidence.sites.precision[..., None, :]
+        half = solve_lower(law.factor, identity)
+        inverse = matmul(half.mT, half)
+    pull = law.pull
+    by_weight = pull[..., None] * law.mean[..., None, :] - spread
+    by_covariance = 0.5 * (pull[..., None] * pull[..., None, :] - inverse)
+    some = jnp.isfinite(evidence.log_evidence)
+    slopes = (
+        jnp.where(some[..., None], -pull, 0.0),
+        jnp.where(some[..., None, None], by_weight, 0.0),
+        jnp.where(some[..., None, None], by_covariance, 0.0),
+    )
+    return evidence.log_evidence, *slopes

@@ -1,0 +1,180 @@
+r"""The normal law that stands for the posterior of the uniforms, sites in place of the box.
+
+With the sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`r = W u + e`,
+:math:`e \sim N(0, S_0)`, everything follows from one factorization, in one of two forms:
+
+- of :math:`S = W T^{-1} W^T + S_0`, of the size of the outputs, which needs no normal part;
+- of :math:`P = W^T S_0^{-1} W + T`, of the size of the inputs (Woodbury), where these are fewer:
+  sites may then be zero, and small noise costs no digits.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from nn_uq_dist.basics._row_algebra import matmul, matvec
+
+
+class Sites(NamedTuple):
+    """Precisions ``tau`` and slopes ``nu`` of the sites, shape (..., n)."""
+
+    precision: Array
+    slope: Array
+
+
+class Problem(NamedTuple):
+    """Deviations from the mean, weights and the covariance of the normal part.
+
+    Attributes
+    ----------
+    deviation : Array, shape (..., d)
+    weights : Array, shape (..., d, n)
+    covariance : Array, shape (..., d, d), or None
+    """
+
+    deviation: Array
+    weights: Array
+    covariance: Array | None
+
+    @property
+    def by_inputs(self) -> bool:
+        """Whether the factorization is of the size of the inputs."""
+        return self.covariance is not None and self.weights.shape[-1] <= self.weights.shape[-2]
+
+    @property
+    def least_precision(self) -> float:
+        """Smallest precision of a site that the form stands."""
+        return 0.0 if self.by_inputs else 1e-3
+
+
+class Factor(NamedTuple):
+    """What does not change from pass to pass: the normal part's Cholesky factor and its whitening.
+
+    Attributes
+    ----------
+    scale_tril : Array, shape (..., d, d), or None
+    whitened : Array, shape (..., d, n), or None
+        ``L^-1 W``.
+    whitened_deviation : Array, shape (..., d), or None
+    """
+
+    scale_tril: Array | None
+    whitened: Array | None
+    whitened_deviation: Array | None
+
+
+class Posterior(NamedTuple):
+    r"""The normal law of the uniforms under the sites.
+
+    Attributes
+    ----------
+    mean, precision : Array, shape (..., n)
+        Of each uniform: one over its variance.
+    pull : Array, shape (..., d)
+        :math:`S^{-1}(r - W \nu/\tau)`, which equals :math:`S_0^{-1}(r - W m)`.
+    quadratic : Array, shape (...)
+        :math:`(r - W m)^T S_0^{-1} (r - W m)`.
+    log_determinant : Array, shape (...)
+        :math:`\log|2 \pi S| + \log|T|`, which equals :math:`\log|2 \pi S_0| + \log|P|`.
+    root : Array
+        In the form of the inputs the inverse factor ``M`` with ``M^T M = P^-1``; in the other
+        ``L^-1 W``, with ``L L^T = S``.
+    factor : Array, shape (..., d, d)
+        ``L`` of the form of the outputs; of the other, the normal part's.
+    """
+
+    mean: Array
+    precision: Array
+    pull: Array
+    quadratic: Array
+    log_determinant: Array
+    root: Array
+    factor: Array
+
+
+def solve_lower(factor: Array, right: Array, *, transposed: bool = False) -> Array:
+    """Solve with a lower triangular matrix, shapes (..., d, d) and (..., d, m)."""
+    return lax.linalg.triangular_solve(
+        factor, right, left_side=True, lower=True, transpose_a=transposed
+    )
+
+
+def log_diagonal(factor: Array) -> Array:
+    """Logarithm of the determinant of a triangular matrix."""
+    return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+
+
+def prepare(problem: Problem) -> Factor:
+    """Whiten the outputs by the normal part, where the form of the inputs is used."""
+    if problem.covariance is None or not problem.by_inputs:
+        return Factor(None, None, None)
+    covariance = problem.covariance
+    factor = jnp.linalg.cholesky(covariance)
+    # A normal part of less than full rank gets a noise far below what anyone measures. Rounding may
+    # leave a factor of it, with pivots that are nothing but rounding.
+    eps = float(jnp.finfo(covariance.dtype).eps)
+    own = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+    total = jnp.sum(problem.weights**2, axis=-1) / 3.0 + own
+    identity = jnp.eye(total.shape[-1], dtype=total.dtype)
+    nudged = jnp.linalg.cholesky(covariance + eps**0.625 * total[..., None] * identity)
+    pivots = jnp.diagonal(factor, axis1=-2, axis2=-1) ** 2
+    regular = jnp.all(pivots > 100.0 * eps * own, axis=-1)[..., None, None]
+    factor = jnp.where(regular, factor, nudged)
+    columns = jnp.concatenate([problem.weights, problem.deviation[..., None]], axis=-1)
+    whitened = solve_lower(factor, columns)
+    return Factor(factor, whitened[..., :-1], whitened[..., -1])
+
+
+def posterior(problem: Problem, factor: Factor, sites: Sites) -> Posterior:
+    """The normal law of the uniforms under these sites."""
+    if factor.scale_tril is None:
+        return _by_outputs(problem, sites)
+    return _by_inputs(problem, factor, sites)
+
+
+def _by_outputs(problem: Problem, sites: Sites) -> Posterior:
+    deviation, weights, covariance = problem
+    precision, slope = sites
+    spread = matmul(weights / precision[..., None, :], weights.mT)
+    spread = spread if covariance is None else spread + covariance
+    factor = jnp.linalg.cholesky(spread)
+    center = slope / precision
+    rest = deviation - matvec(weights, center)
+    solved = solve_lower(factor, jnp.concatenate([weights, rest[..., None]], axis=-1))
+    root, rest = solved[..., :-1], solved[..., -1]
+    known = jnp.sum(root * root, axis=-2)
+    mean = center + jnp.sum(root * rest[..., None], axis=-2) / precision
+    # Zero where the outputs determine an input; rounding must not make it negative.
+    least = float(jnp.finfo(mean.dtype).eps) * precision
+    marginal = precision * precision / jnp.maximum(precision - known, least)
+    pull = solve_lower(factor, rest[..., None], transposed=True)[..., 0]
+    if covariance is None:
+        quadratic = jnp.zeros(pull.shape[:-1], pull.dtype)
+    else:
+        quadratic = jnp.sum(pull * matvec(covariance, pull), axis=-1)
+    size = deviation.shape[-1] * float(np.log(2.0 * np.pi))
+    log_determinant = 2.0 * log_diagonal(factor) + size + jnp.sum(jnp.log(precision), axis=-1)
+    return Posterior(mean, marginal, pull, quadratic, log_determinant, root, factor)
+
+
+def _by_inputs(problem: Problem, factor: Factor, sites: Sites) -> Posterior:
+    tril, whitened, deviation = factor
+    assert tril is not None  # noqa: S101 (for the type checker)
+    assert whitened is not None  # noqa: S101
+    assert deviation is not None  # noqa: S101
+    count = whitened.shape[-1]
+    identity = jnp.eye(count, dtype=whitened.dtype)
+    total = matmul(whitened.mT, whitened) + sites.precision[..., None] * identity
+    lower = jnp.linalg.cholesky(total)
+    root = solve_lower(lower, jnp.broadcast_to(identity, lower.shape))
+    right = matvec(whitened.mT, deviation) + sites.slope
+    mean = matvec(root.mT, matvec(root, right))
+    precision = 1.0 / jnp.sum(root * root, axis=-2)
+    rest = deviation - matvec(whitened, mean)
+    pull = solve_lower(tril, rest[..., None], transposed=True)[..., 0]
+    size = problem.deviation.shape[-1] * float(np.log(2.0 * np.pi))
+    log_determinant = 2.0 * (log_diagonal(tril) + log_diagonal(lower)) + size
+    quadratic = jnp.sum(rest * rest, axis=-1)
+    return Posterior(mean, precision, pull, quadratic, log_determinant, root, tril)

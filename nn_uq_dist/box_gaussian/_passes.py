@@ -1,0 +1,172 @@
+r"""Expectation propagation: sites that give each uniform the moments that the box would.
+
+Without its own site the law of ``u_k`` is normal, the *cavity*; restricted to (-1, 1) it has a mean
+and a variance (`tilted_moments`), and the site is changed so that the normal law has them too. All
+sites are changed at once, pass after pass (T. Minka, Expectation propagation for approximate
+Bayesian inference, 2001; for boxes J. Cunningham,
+P. Hennig and S. Lacoste-Julien, arXiv:1111.6832).
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.box_gaussian._gaussian_part import (
+    Factor,
+    Posterior,
+    Problem,
+    Sites,
+    posterior,
+)
+from nn_uq_dist.box_gaussian._tilted_moments import TiltedMoments, tilted_moments
+
+_MOST_PASSES = 60
+# What a site may still move, relative to the marginal that it belongs to. What it lacks enters the
+# evidence squared.
+_TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
+_ACCEPTABLE = {"float32": 1e-2, "float64": 1e-3}
+
+
+class Cavity(NamedTuple):
+    """The law of each uniform without its site, about a point of the interval near its mean.
+
+    About the mean nothing large cancels: where the outputs determine an input, precisions and
+    slopes about zero are as large as one over the variance of the noise.
+
+    Attributes
+    ----------
+    point : Array, shape (..., n)
+        In [-1, 1].
+    precision, slope : Array, shape (..., n)
+        Of the cavity at the point.
+    slope_of_marginal : Array, shape (..., n)
+        Of the marginal at the point: zero unless its mean lies outside.
+    """
+
+    point: Array
+    precision: Array
+    slope: Array
+    slope_of_marginal: Array
+
+    def moments(self) -> TiltedMoments:
+        """Moments of the cavity in the box, the mean as a difference from the point."""
+        return tilted_moments(self.precision, self.slope, -1.0 - self.point, 1.0 - self.point)
+
+
+def cavity(law: Posterior, sites: Sites) -> Cavity:
+    """Take each site out of its marginal."""
+    point = jnp.clip(law.mean, -1.0, 1.0)
+    marginal = (law.mean - point) * law.precision
+    return Cavity(
+        point,
+        jnp.maximum(law.precision - sites.precision, 0.0),
+        marginal - sites.slope + sites.precision * point,
+        marginal,
+    )
+
+
+class FixedPoint(NamedTuple):
+    """Sites after the last pass.
+
+    Attributes
+    ----------
+    sites : Sites
+    converged : Array of bool, shape (...)
+    outside : Array of bool, shape (...)
+        Where a direction was found in which the support ends before the point.
+    passes : Array of int, shape ()
+        Passes that the slowest point took.
+    """
+
+    sites: Sites
+    converged: Array
+    outside: Array
+    passes: Array
+
+
+class _State(NamedTuple):
+    number: Array
+    sites: Sites
+    error: Array
+    damping: Array
+    outside: Array
+
+
+def fixed_point(problem: Problem, factor: Factor, active: Array) -> FixedPoint:
+    """Iterate from sites with the variance of the uniforms, with which all is normal.
+
+    Parameters
+    ----------
+    problem : Problem
+    factor : Factor
+    active : Array of bool, shape (...)
+        Points that matter.
+    """
+    deviation, weights, _ = problem
+    shape = (*deviation.shape[:-1], weights.shape[-1])
+    dtype = deviation.dtype
+    tolerance = _TOLERANCE[dtype.name]
+    start = _State(
+        jnp.asarray(0),
+        Sites(jnp.full(shape, 3.0, dtype), jnp.zeros(shape, dtype)),
+        jnp.full(shape[:-1], jnp.inf, dtype),
+        jnp.ones(shape[:-1], dtype),
+        jnp.zeros(shape[:-1], bool),
+    )
+
+    def waiting(state: _State) -> Array:
+        # NaN is not waited for.
+        return active & (state.error > tolerance) & ~state.outside
+
+    def unfinished(state: _State) -> Array:
+        return (state.number < _MOST_PASSES) & jnp.any(waiting(state))
+
+    def one_pass(state: _State) -> _State:
+        sites, error, outside = _moved(problem, factor, state.sites, state.damping)
+        # Damping only where the passes do not approach each other.
+        slower = jnp.where(error > 0.9 * state.error, 0.5 * state.damping, 1.1 * state.damping)
+        damping = jnp.clip(jnp.where(state.number < 3, 1.0, slower), 0.05, 1.0)
+        go_on = waiting(state)
+        moves, old = go_on[..., None], state.sites
+        kept = Sites(
+            jnp.where(moves, sites.precision, old.precision),
+            jnp.where(moves, sites.slope, old.slope),
+        )
+        return _State(
+            state.number + 1,
+            kept,
+            jnp.where(go_on, error, state.error),
+            damping,
+            state.outside | (go_on & outside),
+        )
+
+    found = lax.while_loop(unfinished, one_pass, start)
+    converged = found.error < _ACCEPTABLE[dtype.name]
+    return FixedPoint(found.sites, converged, found.outside, found.number)
+
+
+def _moved(
+    problem: Problem, factor: Factor, sites: Sites, damping: Array
+) -> tuple[Sites, Array, Array]:
+    law = posterior(problem, factor, sites)
+    hole = cavity(law, sites)
+    moments = hole.moments()
+    precision = jnp.maximum(1.0 / moments.variance - hole.precision, problem.least_precision)
+    # The slope about zero of what gives the marginal the mean that the box gives it.
+    mean = hole.point + moments.mean
+    slope = precision * mean + (hole.precision * moments.mean - hole.slope)
+    change = Sites(precision - sites.precision, slope - sites.slope)
+    error = jnp.maximum(
+        jnp.abs(change.precision) / law.precision,
+        jnp.abs(change.slope - change.precision * hole.point) / jnp.sqrt(law.precision),
+    )
+    step = damping[..., None]
+    moved = Sites(sites.precision + step * change.precision, sites.slope + step * change.slope)
+    outside = jnp.zeros(law.pull.shape[:-1], bool)
+    if problem.covariance is None:
+        # The support is all that the box reaches: in the direction of the pull, so far.
+        reach = jnp.sum(jnp.abs(matvec(problem.weights.mT, law.pull)), axis=-1)
+        outside = jnp.sum(law.pull * problem.deviation, axis=-1) > reach
+    return moved, jnp.max(error, axis=-1), outside

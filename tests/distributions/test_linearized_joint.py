@@ -1,0 +1,246 @@
+"""`LinearizedJoint` as a NumPyro distribution: shapes, moments, draws, models, mistakes."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape
+
+import nn_uq_dist as nuq
+from nn_uq_dist import LinearizedJoint
+from tests.box_gaussian.references import by_quadrature
+
+KEY = jax.random.key(5)
+LOC = np.array([0.2, -0.3])
+WEIGHTS = np.array([[0.7, -0.4, 0.2], [0.3, 0.5, 0.1]])
+COVARIANCE = np.array([[0.04, 0.01], [0.01, 0.09]])
+BATCH = np.stack([WEIGHTS, 2.0 * WEIGHTS, -WEIGHTS])
+
+# name: arguments and the batch shape that they must give.
+CASES = {
+    "bounded": ((LOC, WEIGHTS), ()),
+    "normal": ((LOC, WEIGHTS, COVARIANCE), ()),
+    "one_mean": ((0.5, WEIGHTS, COVARIANCE), ()),
+    "loc_batch": ((np.stack([LOC] * 3), WEIGHTS, COVARIANCE), (3,)),
+    "weights_batch": ((LOC, BATCH, COVARIANCE), (3,)),
+    "both": ((np.zeros((2, 1, 2)), BATCH, COVARIANCE), (2, 3)),
+    "covariance_batch": ((LOC, WEIGHTS, np.stack([COVARIANCE] * 3)), (3,)),
+    "fewer_inputs": ((LOC, WEIGHTS[:, :1], COVARIANCE), ()),
+}
+
+
+def make(name, **kwargs):
+    return LinearizedJoint(*CASES[name][0], **kwargs)
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return make(request.param)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shapes(name):
+    args, batch_shape = CASES[name]
+    d = make(name)
+    assert (d.batch_shape, d.event_shape) == (batch_shape, (2,))
+    draws = d.sample(KEY, (4,))
+    assert draws.shape == (4, *batch_shape, 2)
+    assert d.log_prob(draws).shape == (4, *batch_shape)
+    assert d.mean.shape == d.variance.shape == (*batch_shape, 2)
+    assert d.covariance_matrix.shape == (*batch_shape, 2, 2)
+    assert d.marginals.batch_shape == (*batch_shape, 2)
+    shapes = [np.shape(arg) for arg in args]
+    assert LinearizedJoint.infer_shapes(*shapes) == (batch_shape, (2,)) or name == "one_mean"
+    assert d.expand((5, *batch_shape)).log_prob(draws[0]).shape == (5, *batch_shape)
+    assert d.input_posterior(draws).mean.shape == (4, *batch_shape, d.weights.shape[-1])
+
+
+def test_declaration(case):
+    assert case.kind == "linear joint"
+    bounded = case.normal_covariance is None
+    assert (case.support is constraints.real_vector) != bounded
+    assert isinstance(case, nuq.laws.JointLaw)
+
+
+def test_dtype(precision):
+    d = LinearizedJoint(*(jnp.asarray(part) for part in (LOC, WEIGHTS, COVARIANCE)))
+    draws = d.sample(KEY, (3,))
+    assert draws.dtype == d.log_prob(draws).dtype == d.covariance_matrix.dtype == precision
+
+
+def test_pytree_pickle_and_vmap(case):
+    value = case.sample(KEY)
+    want = case.log_prob(value)
+    for back in (
+        jax.tree.unflatten(*reversed(jax.tree.flatten(case))),
+        pickle.loads(pickle.dumps(case)),  # noqa: S301 (our own)
+        promote_batch_shape(case),
+        jax.jit(lambda d: d)(case),
+    ):
+        assert (back.batch_shape, back.event_shape) == (case.batch_shape, case.event_shape)
+        np.testing.assert_allclose(back.log_prob(value), want, rtol=1e-5)
+    values = case.sample(KEY, (3,))
+    mapped = jax.vmap(case.log_prob)(values)
+    np.testing.assert_allclose(mapped, case.log_prob(values), rtol=1e-4, atol=1e-4)
+
+
+def test_vmap_over_parameters():
+    value = jnp.zeros(2)
+    mapped = jax.vmap(lambda w: LinearizedJoint(LOC, w, COVARIANCE).log_prob(value))(BATCH)
+    each = [LinearizedJoint(LOC, w, COVARIANCE).log_prob(value) for w in BATCH]
+    np.testing.assert_allclose(mapped, each, rtol=1e-5)
+
+
+def test_moments_and_draws_agree(case):
+    draws = np.asarray(case.sample(KEY, (40_000,)))
+    error = 5 * np.sqrt(np.asarray(case.variance) / len(draws))
+    assert (np.abs(draws.mean(0) - np.asarray(case.mean)) < error).all()
+    centered = draws - np.asarray(case.mean)
+    covariance = np.einsum("i...j,i...k->...jk", centered, centered) / len(draws)
+    scale = np.sqrt(np.asarray(case.variance))
+    tolerance = 0.04 * scale[..., :, None] * scale[..., None, :]
+    assert (np.abs(covariance - np.asarray(case.covariance_matrix)) < tolerance).all()
+
+
+def test_marginals_and_marginalize_are_exact(x64):
+    d = make("normal")
+    np.testing.assert_allclose(d.marginals.variance, d.variance, rtol=1e-12)
+    other = d.marginalize([1, 0])
+    value = np.array([0.1, 0.4])
+    np.testing.assert_allclose(other.log_prob(value[::-1]), d.log_prob(value), rtol=1e-9)
+    one = d.marginalize(1)
+    # One output of several inputs: the density is that of the marginal up to what passes miss.
+    exact = d.marginals.log_prob(value)[1]
+    np.testing.assert_allclose(one.log_prob(value[1:]), exact, atol=0.05)
+
+
+def test_density_against_quadrature(x64):
+    d = make("normal")
+    values = np.asarray(d.sample(KEY, (10,)))
+    exact = [by_quadrature(value - LOC, WEIGHTS, COVARIANCE, 60) for value in values]
+    np.testing.assert_allclose(d.log_prob(values), exact, atol=0.05)
+
+
+def test_normal_part_of_less_than_full_rank(x64):
+    """Two normal inputs behind three outputs of two uniforms: no noise, and yet a density."""
+    weights = np.array([[1.0, 0.2], [0.3, 0.8], [0.5, -0.4]])
+    root = np.array([[0.3, 0.1], [0.2, -0.3], [0.1, 0.4]])
+    d = LinearizedJoint(np.zeros(3), weights, root @ root.T)
+    values = np.asarray(d.sample(KEY, (20,)))
+    # The same law with a uniform direction of the null space integrated out: two coordinates of
+    # the plane are normal, the third depends on the uniforms alone.
+    normal = scipy.linalg.null_space(root.T)[:, 0]
+    plane = np.linalg.qr(root)[0]
+    nodes, rule = np.polynomial.legendre.leggauss(2000)
+    row = normal @ weights
+    exact = []
+    for value in values:
+        # Along the line row @ u = normal @ value of the square, by its first coordinate.
+        first = nodes
+        second = (normal @ value - row[0] * first) / row[1]
+        inside = np.abs(second) <= 1
+        inputs = np.stack([first, second], -1)
+        law = scipy.stats.multivariate_normal(np.zeros(2), (plane.T @ root) @ (plane.T @ root).T)
+        density = law.pdf((value - inputs @ weights.T) @ plane)
+        exact.append(np.log((rule * inside * density).sum() / 4 / abs(row[1])))
+    found = np.asarray(d.log_prob(values))
+    assert np.abs(found - exact).max() < 0.1
+
+
+def test_rosenblatt_scores_are_normal():
+    d = make("normal")
+    scores = np.asarray(d.rosenblatt(d.sample(KEY, (400,))))
+    assert scores.shape == (400, 2)
+    for column in scores.T:
+        assert scipy.stats.kstest(column, "norm").pvalue > 1e-3
+    assert abs(np.corrcoef(scores.T)[0, 1]) < 0.15
+
+
+def test_input_posterior_against_quadrature(x64):
+    d = make("normal")
+    value = np.array([0.6, -0.1])
+    nodes, rule = np.polynomial.legendre.leggauss(60)
+    inputs = np.stack(np.meshgrid(*[nodes] * 3, indexing="ij"), -1).reshape(-1, 3)
+    law = scipy.stats.multivariate_normal(np.zeros(2), COVARIANCE)
+    weight = np.einsum("i,j,k->ijk", rule, rule, rule).ravel()
+    weight = weight * law.pdf(value - LOC - inputs @ WEIGHTS.T)
+    weight = weight / weight.sum()
+    mean = weight @ inputs
+    covariance = (inputs - mean).T @ (weight[:, None] * (inputs - mean))
+    found = d.input_posterior(value)
+    scale = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(found.mean / scale, mean / scale, atol=0.03)
+    np.testing.assert_allclose(np.sqrt(np.diag(found.covariance)), scale, rtol=0.03)
+
+
+def test_a_model_recovers_its_noise():
+    linear = nuq.Linearization(
+        jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+    )
+    data = linear.linear_joint(noise_scale=0.2).sample(KEY, (200,))
+
+    def model(y):
+        noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+        with numpyro.plate("observations", len(y)):
+            numpyro.sample("y", linear.linear_joint(noise_scale=noise), obs=y)
+
+    kernel = numpyro.infer.NUTS(model)
+    chain = numpyro.infer.MCMC(kernel, num_warmup=100, num_samples=100, progress_bar=False)
+    chain.run(KEY, data)
+    assert abs(chain.get_samples()["noise"].mean() - 0.2) < 0.1
+
+
+def test_noise_as_a_covariance():
+    linear = nuq.Linearization(
+        jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+    )
+    want = linear.linear_joint(noise_scale=np.array([0.2, 0.3])).log_prob(jnp.ones(2) * 0.3)
+    noise = np.diag([0.04, 0.09])
+    found = linear.linear_joint(noise_covariance=noise).log_prob(jnp.ones(2) * 0.3)
+    np.testing.assert_allclose(found, want, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"noise_covariance must have shape \(\.\.\., 2, 2\)"):
+        linear.linear_joint(noise_covariance=np.eye(3))
+
+
+def test_calibration_table_takes_it():
+    law = nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+    matrix = jnp.asarray(WEIGHTS)
+    draws = nuq.monte_carlo(lambda x: matrix @ x, law, KEY, 600, progress=False)
+    linear = nuq.linearize(lambda x: matrix @ x, law)
+    summary = nuq.diagnostics.joint_summary(linear, draws, KEY, joint=linear.linear_joint())
+    assert "linear joint" in str(summary)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0.0, 0.0], [1.0, 1.0]), r"weights must have shape \(\.\.\., d, n\)"),
+        (([0.0] * 3, np.ones((2, 2)), np.eye(2)), "must broadcast"),
+        (([0.0, 0.0], np.ones((2, 1))), "as many columns as rows without a normal part"),
+        (([0.0, 0.0], np.ones((2, 2))), "got outputs 0, 1, which are linearly dependent"),
+        ((LOC, WEIGHTS, np.eye(3)), r"normal_covariance must have shape \(\.\.\., 2, 2\)"),
+        ((LOC, WEIGHTS, [[1.0, 2.0], [2.0, 1.0]]), "must be positive semidefinite"),
+        ((LOC, WEIGHTS, [[1.0, 0.5], [0.0, 1.0]]), "must be symmetric"),
+        (([np.nan, 0.0], WEIGHTS), "loc"),
+    ],
+)
+def test_mistakes_are_named(arguments, message):
+    arguments = [np.asarray(part) for part in arguments]
+    with pytest.raises(ValueError, match=message):
+        LinearizedJoint(*arguments, validate_args=True)
+
+
+def test_values_that_do_not_fit():
+    d = make("normal")
+    with pytest.raises(ValueError, match="one entry per output"):
+        d.log_prob(np.zeros(3))
+    with pytest.raises(ValueError, match="Cannot broadcast distribution"):
+        make("weights_batch").expand((2,))
+    with pytest.warns(UserWarning, match="Out-of-support"):
+        assert make("bounded", validate_args=True).log_prob(np.array([9.0, 9.0])) == -np.inf
