@@ -80,6 +80,14 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
 
     .. math:: \partial_r = -a, \quad \partial_W = a m^T - S_0^{-1} W V, \quad
               \partial_{S_0} = (a a^T - S^{-1})/2.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import log_evidence
+    >>> weights = jnp.array([[1.0, 1.0], [1.0, -1.0]])  # uniform on a square of area 8
+    >>> round(float(jnp.exp(log_evidence(jnp.zeros(2), weights, None))), 4)
+    0.125
     """
     count, num_outputs = weights.shape[-1], weights.shape[-2]
     if covariance is None and count <= num_outputs:

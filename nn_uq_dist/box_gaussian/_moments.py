@@ -17,7 +17,15 @@ from nn_uq_dist.box_gaussian._passes import fixed_point
 
 
 class Moments(NamedTuple):
-    """Mean (..., n) and covariance (..., n, n)."""
+    """Mean (..., n) and covariance (..., n, n).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import Moments
+    >>> Moments(jnp.zeros(2), jnp.eye(2)).covariance.shape
+    (2, 2)
+    """
 
     mean: Array
     covariance: Array
@@ -41,6 +49,14 @@ def input_moments(deviation: Array, weights: Array, covariance: Array | None) ->
     Notes
     -----
     Those of the normal law that expectation propagation ends with.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import input_moments
+    >>> found = input_moments(jnp.array([1.0]), jnp.array([[1.0, 1.0]]), jnp.array([[1e-4]]))
+    >>> bool(jnp.allclose(found.mean, 0.5, atol=1e-3))  # two inputs share what was seen
+    True
     """
     problem = Problem(deviation, weights, covariance)
     factor = prepare(problem)
@@ -60,15 +76,6 @@ def _covariance(problem: Problem, sites: Sites, root: Array) -> Array:
     scaled = root / sites.precision[..., None, :]
     identity = jnp.eye(root.shape[-1], dtype=root.dtype)
     return identity / sites.precision[..., None] - matmul(scaled.mT, scaled)
-
-
-def normal_moments(
-    deviation: Array, weights: Array, covariance: Array, uniforms: Moments
-) -> Moments:
-    """Mean and covariance of the normal part, which is what the uniforms leave."""
-    del covariance
-    mean = deviation - matvec(weights, uniforms.mean)
-    return Moments(mean, matmul(matmul(weights, uniforms.covariance), weights.mT))
 
 
 def output_moments(

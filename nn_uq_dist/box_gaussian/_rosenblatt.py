@@ -28,6 +28,15 @@ def conditional_scores(deviation: Array, weights: Array, covariance: Array | Non
     -----
     The first is that of the marginal law. The others are integrals of ratios of two evidences, on
     nodes out to nine conditional standard deviations: 48 evidences for each output.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import conditional_scores
+    >>> weights = jnp.array([[1.0, 1.0, 0.5], [1.0, -1.0, 0.5]])
+    >>> scores = conditional_scores(jnp.zeros((1, 2)), weights, 0.01 * jnp.eye(2))
+    >>> bool(jnp.allclose(scores, 0.0, atol=1e-3))  # the center is the median of each
+    True
     """
     scale = None if covariance is None else jnp.sqrt(covariance[0, 0])
     first = normal_score(deviation[:, 0], weights[0], scale)

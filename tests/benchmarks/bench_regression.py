@@ -54,11 +54,17 @@ def multivariate_normal(linear: nuq.Linearization, sigma: Array, y: Array) -> Ar
     return law.log_prob(y).sum()
 
 
+def linear_joint(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
+    """Sum over observations, the joint law itself, by expectation propagation."""
+    return linear.linear_joint(noise_scale=sigma).log_prob(y).sum()
+
+
 LAWS: dict[str, LogLikelihood] = {
     "Normal": normal,
     "marginals": marginals,
     "MultivariateNormal": multivariate_normal,
     "joint": joint,
+    "linear joint": linear_joint,
 }
 
 
@@ -116,6 +122,8 @@ def gradients(dtype: str) -> None:
         print(markdown_table(timings, relative_to="Normal"))
         _print_ratio(timings, "marginals", "Normal")
         _print_ratio(timings, "joint", "MultivariateNormal")
+        _print_ratio(timings, "linear joint", "MultivariateNormal")
+        _print_ratio(timings, "linear joint", "joint")
 
 
 def _print_ratio(timings: dict[str, Timing], name: str, peer: str) -> None:
