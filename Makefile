@@ -43,10 +43,10 @@ test testall: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
 test testall: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test testall: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
 
-test: $(STAMPS)/tests ## run the tests, doctests and the README's code in 11 minutes (PYTEST_ARGS="-k name")
+test: $(STAMPS)/tests ## run the tests, doctests and the README's code in 12 minutes (PYTEST_ARGS="-k name")
 	@$(BIN)/python -m pytest $(FAST) $(PYTEST_ARGS)
 
-testall: $(STAMPS)/tests ## run the slow tests too (15 minutes more with cold caches)
+testall: $(STAMPS)/tests ## run the slow tests too (10 minutes more with cold caches)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint ## check style and format
