@@ -18,7 +18,6 @@ from nn_uq_dist.basics._checks import (
     broadcast_shapes,
     float_dtype,
     is_concrete,
-    require_finite,
 )
 from nn_uq_dist.basics._indices import as_indices
 from nn_uq_dist.basics._row_algebra import gram, matvec
@@ -28,6 +27,7 @@ from nn_uq_dist.box_gaussian import (
     input_moments,
     log_evidence,
 )
+from nn_uq_dist.distributions._density_checks import require_density
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import validate_sample
@@ -156,46 +156,10 @@ class LinearizedJoint(JointLaw):
     def validate_args(self, strict: bool = True) -> None:
         """As NumPyro's; known parameters with room for rounding, and for a density."""
         if is_concrete(self.get_args()):
-            self._require_density()
+            parts = self.loc, self.weights, self.normal_covariance
+            require_density(*parts, self._dtype)
         else:
             super().validate_args(strict)
-
-    def _require_density(self) -> None:
-        for name, value in self.get_args().items():
-            require_finite(name, value)
-        weights = np.asarray(self.weights, np.float64)
-        total = weights @ weights.mT / 3.0
-        tolerance = 4.0 * float(jnp.finfo(self._dtype).eps) * weights.shape[-2]
-        if self.normal_covariance is not None:
-            covariance = np.asarray(self.normal_covariance, np.float64)
-            largest = np.abs(covariance).max(axis=(-2, -1), keepdims=True)
-            asymmetry = np.abs(covariance - covariance.mT)
-            if (asymmetry > 1e-3 * largest).any():
-                raise ValueError(
-                    f"normal_covariance must be symmetric, got entries that differ by "
-                    f"{asymmetry.max():.3g}; pass 0.5 * (C + C.mT)"
-                )
-            least = np.linalg.eigvalsh(covariance)[..., :1, None]
-            if (least < -1e2 * tolerance * largest).any():
-                raise ValueError(
-                    f"normal_covariance must be positive semidefinite, got the eigenvalue "
-                    f"{least.min():.3g}; pass a covariance matrix"
-                )
-            total = total + covariance
-        deviation = np.sqrt(np.diagonal(total, axis1=-2, axis2=-1))
-        scaled = total / np.where(deviation > 0, deviation, 1.0)[..., None]
-        scaled = scaled / np.where(deviation > 0, deviation, 1.0)[..., None, :]
-        values, vectors = np.linalg.eigh(scaled)
-        flat = values[..., 0] <= tolerance**2 if self._dtype == np.float64 else values[..., 0] <= 0
-        if flat.any():
-            where = tuple(int(i) for i in np.argwhere(flat)[0])
-            involved = np.flatnonzero(np.abs(vectors[where][:, 0]) > 1e-3)
-            raise ValueError(
-                f"outputs must not be functions of each other, got outputs "
-                f"{', '.join(map(str, involved))}, which are linearly dependent: there is no "
-                "density; pass normal_covariance (noise_scale in Linearization.linear_joint) or "
-                "leave one out by marginalize"
-            )
 
     @property
     def _dtype(self) -> jnp.dtype:

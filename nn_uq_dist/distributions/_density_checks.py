@@ -1,0 +1,62 @@
+"""Parameters of a joint law that have a density, or errors that say which do not."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics._checks import require_finite
+from nn_uq_dist.basics._float64 import FloatArray
+
+
+def require_density(
+    loc: ArrayLike, weights: ArrayLike, normal_covariance: ArrayLike | None, dtype: jnp.dtype
+) -> None:
+    """Raise ``ValueError`` unless known parameters of a `LinearizedJoint` give a density.
+
+    Finite, the covariance symmetric and positive semidefinite up to the rounding of ``dtype``, and
+    no output a function of the others.
+    """
+    for name, value in (("loc", loc), ("weights", weights)):
+        require_finite(name, value)
+    columns = np.asarray(weights, np.float64)
+    total = columns @ columns.mT / 3.0
+    rounding = 4.0 * float(jnp.finfo(dtype).eps) * columns.shape[-2]
+    if normal_covariance is not None:
+        require_finite("normal_covariance", normal_covariance)
+        covariance = np.asarray(normal_covariance, np.float64)
+        _require_semidefinite(covariance, 1e2 * rounding)
+        total = total + covariance
+    # Rounded parameters, and rounded eigenvalues of what is exactly dependent.
+    _require_independent(total, max(rounding**2, 1e-15 * columns.shape[-2]))
+
+
+def _require_semidefinite(covariance: FloatArray, tolerance: float) -> None:
+    largest = np.abs(covariance).max(axis=(-2, -1), keepdims=True)
+    asymmetry = np.abs(covariance - covariance.mT)
+    if (asymmetry > 1e-3 * largest).any():
+        raise ValueError(
+            f"normal_covariance must be symmetric, got entries that differ by "
+            f"{asymmetry.max():.3g}; pass 0.5 * (C + C.mT)"
+        )
+    least = np.linalg.eigvalsh(covariance)[..., :1, None]
+    if (least < -tolerance * largest).any():
+        raise ValueError(
+            f"normal_covariance must be positive semidefinite, got the eigenvalue "
+            f"{least.min():.3g}; pass a covariance matrix"
+        )
+
+
+def _require_independent(total: FloatArray, tolerance: float) -> None:
+    deviation = np.sqrt(np.diagonal(total, axis1=-2, axis2=-1))
+    unit = np.where(deviation > 0, deviation, 1.0)
+    values, vectors = np.linalg.eigh(total / unit[..., None] / unit[..., None, :])
+    flat = values[..., 0] <= tolerance
+    if flat.any():
+        where = tuple(int(i) for i in np.argwhere(flat)[0])
+        involved = np.flatnonzero(np.abs(vectors[where][:, 0]) > 1e-3)
+        raise ValueError(
+            f"outputs must not be functions of each other, got outputs "
+            f"{', '.join(map(str, involved))}, which are linearly dependent: there is no "
+            "density; pass normal_covariance (noise_scale in Linearization.linear_joint) or "
+            "leave one out by marginalize"
+        )
