@@ -13,13 +13,13 @@ from jax import Array, lax
 
 from nn_uq_dist.basics._row_algebra import matmul
 from nn_uq_dist.box_gaussian._gaussian_part import (
-    Factor,
     Posterior,
     Problem,
     Sites,
+    Whitened,
     posterior,
-    prepare,
     solve_lower,
+    whiten,
 )
 from nn_uq_dist.box_gaussian._passes import cavity, fixed_point
 
@@ -189,11 +189,11 @@ def _evidence(problem: Problem, active: Array) -> Evidence:
     return _solve(problem, active)[0]
 
 
-def _solve(problem: Problem, active: Array) -> tuple[Evidence, Factor, Posterior]:
-    factor = prepare(problem)
-    found = fixed_point(problem, factor, active)
+def _solve(problem: Problem, active: Array) -> tuple[Evidence, Whitened | None, Posterior]:
+    whitened = whiten(problem)
+    found = fixed_point(problem, whitened, active)
     sites = found.sites
-    law = posterior(problem, factor, sites)
+    law = posterior(problem, whitened, sites)
     hole = cavity(law, sites)
     point = hole.point
     # Each term is that of the box less that of the site, both about the point.
@@ -204,16 +204,16 @@ def _solve(problem: Problem, active: Array) -> tuple[Evidence, Factor, Posterior
     logs = jnp.sum(terms, axis=-1) - 0.5 * (law.log_determinant + law.quadratic)
     logs = jnp.where(found.converged, logs, jnp.nan)
     logs = jnp.where(found.outside, -jnp.inf, logs)
-    return Evidence(logs, sites, jnp.broadcast_to(found.passes, logs.shape)), factor, law
+    return Evidence(logs, sites, jnp.broadcast_to(found.passes, logs.shape)), whitened, law
 
 
 def _evidence_with_gradient(problem: Problem, active: Array) -> tuple[Array, Array, Array, Array]:
-    evidence, factor, law = _solve(problem, active)
+    evidence, whitened, law = _solve(problem, active)
     size = problem.deviation.shape[-1]
     identity = jnp.broadcast_to(jnp.eye(size, dtype=law.pull.dtype), (*law.pull.shape, size))
-    if factor.whitened is not None:
+    if whitened is not None:
         # S0^-1 W V and S^-1, from whitened columns W' M^T.
-        columns = matmul(factor.whitened, law.root.mT)
+        columns = matmul(whitened.weights, law.root.mT)
         spread = solve_lower(law.factor, matmul(columns, law.root), transposed=True)
         inverse = solve_lower(law.factor, identity)
         part = matmul(columns.mT, inverse)

@@ -49,20 +49,22 @@ class Problem(NamedTuple):
         return 0.0 if self.by_inputs else 1e-3
 
 
-class Factor(NamedTuple):
-    """What does not change from pass to pass: the normal part's Cholesky factor and its whitening.
+class Whitened(NamedTuple):
+    """The problem in units of its normal part, which does not change from pass to pass.
 
     Attributes
     ----------
-    scale_tril : Array, shape (..., d, d), or None
-    whitened : Array, shape (..., d, n), or None
+    scale_tril : Array, shape (..., d, d)
+        Cholesky factor ``L`` of the covariance of the normal part.
+    weights : Array, shape (..., d, n)
         ``L^-1 W``.
-    whitened_deviation : Array, shape (..., d), or None
+    deviation : Array, shape (..., d)
+        ``L^-1 r``.
     """
 
-    scale_tril: Array | None
-    whitened: Array | None
-    whitened_deviation: Array | None
+    scale_tril: Array
+    weights: Array
+    deviation: Array
 
 
 class Posterior(NamedTuple):
@@ -106,10 +108,10 @@ def log_diagonal(factor: Array) -> Array:
     return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
 
 
-def prepare(problem: Problem) -> Factor:
-    """Whiten the outputs by the normal part, where the form of the inputs is used."""
+def whiten(problem: Problem) -> Whitened | None:
+    """The problem in units of its normal part; None where the form of the outputs is used."""
     if problem.covariance is None or not problem.by_inputs:
-        return Factor(None, None, None)
+        return None
     covariance = problem.covariance
     factor = jnp.linalg.cholesky(covariance)
     # A normal part of less than full rank gets a noise far below what anyone measures. Rounding may
@@ -124,14 +126,14 @@ def prepare(problem: Problem) -> Factor:
     factor = jnp.where(regular, factor, nudged)
     columns = jnp.concatenate([problem.weights, problem.deviation[..., None]], axis=-1)
     whitened = solve_lower(factor, columns)
-    return Factor(factor, whitened[..., :-1], whitened[..., -1])
+    return Whitened(factor, whitened[..., :-1], whitened[..., -1])
 
 
-def posterior(problem: Problem, factor: Factor, sites: Sites) -> Posterior:
+def posterior(problem: Problem, whitened: Whitened | None, sites: Sites) -> Posterior:
     """The normal law of the uniforms under these sites."""
-    if factor.scale_tril is None:
+    if whitened is None:
         return _by_outputs(problem, sites)
-    return _by_inputs(problem, factor, sites)
+    return _by_inputs(whitened, sites)
 
 
 def _by_outputs(problem: Problem, sites: Sites) -> Posterior:
@@ -159,12 +161,9 @@ def _by_outputs(problem: Problem, sites: Sites) -> Posterior:
     return Posterior(mean, marginal, pull, quadratic, log_determinant, root, factor)
 
 
-def _by_inputs(problem: Problem, factor: Factor, sites: Sites) -> Posterior:
-    tril, whitened, deviation = factor
-    assert tril is not None  # noqa: S101 (for the type checker)
-    assert whitened is not None  # noqa: S101
-    assert deviation is not None  # noqa: S101
-    count = whitened.shape[-1]
+def _by_inputs(problem: Whitened, sites: Sites) -> Posterior:
+    tril, whitened, deviation = problem
+    num_outputs, count = whitened.shape[-2:]
     identity = jnp.eye(count, dtype=whitened.dtype)
     total = matmul(whitened.mT, whitened) + sites.precision[..., None] * identity
     lower = jnp.linalg.cholesky(total)
@@ -174,7 +173,7 @@ def _by_inputs(problem: Problem, factor: Factor, sites: Sites) -> Posterior:
     precision = 1.0 / jnp.sum(root * root, axis=-2)
     rest = deviation - matvec(whitened, mean)
     pull = solve_lower(tril, rest[..., None], transposed=True)[..., 0]
-    size = problem.deviation.shape[-1] * float(np.log(2.0 * np.pi))
+    size = num_outputs * float(np.log(2.0 * np.pi))
     log_determinant = 2.0 * (log_diagonal(tril) + log_diagonal(lower)) + size
     quadratic = jnp.sum(rest * rest, axis=-1)
     return Posterior(mean, precision, pull, quadratic, log_determinant, root, tril)

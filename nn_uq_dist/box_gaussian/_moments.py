@@ -10,8 +10,8 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
     Sites,
     posterior,
-    prepare,
     solve_lower,
+    whiten,
 )
 from nn_uq_dist.box_gaussian._passes import fixed_point
 
@@ -59,9 +59,9 @@ def input_moments(deviation: Array, weights: Array, covariance: Array | None) ->
     True
     """
     problem = Problem(deviation, weights, covariance)
-    factor = prepare(problem)
-    found = fixed_point(problem, factor, jnp.ones(deviation.shape[:-1], bool))
-    law = posterior(problem, factor, found.sites)
+    whitened = whiten(problem)
+    found = fixed_point(problem, whitened, jnp.ones(deviation.shape[:-1], bool))
+    law = posterior(problem, whitened, found.sites)
     spread = _covariance(problem, found.sites, law.root)
     valid = found.converged & ~found.outside
     return Moments(

@@ -14,10 +14,10 @@ from jax import Array, lax
 
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.box_gaussian._gaussian_part import (
-    Factor,
     Posterior,
     Problem,
     Sites,
+    Whitened,
     posterior,
 )
 from nn_uq_dist.box_gaussian._tilted_moments import TiltedMoments, tilted_moments
@@ -94,13 +94,13 @@ class _State(NamedTuple):
     outside: Array
 
 
-def fixed_point(problem: Problem, factor: Factor, active: Array) -> FixedPoint:
+def fixed_point(problem: Problem, whitened: Whitened | None, active: Array) -> FixedPoint:
     """Iterate from sites with the variance of the uniforms, with which all is normal.
 
     Parameters
     ----------
     problem : Problem
-    factor : Factor
+    whitened : Whitened or None
     active : Array of bool, shape (...)
         Points that matter.
     """
@@ -124,7 +124,7 @@ def fixed_point(problem: Problem, factor: Factor, active: Array) -> FixedPoint:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))
 
     def one_pass(state: _State) -> _State:
-        sites, error, outside = _moved(problem, factor, state.sites, state.damping)
+        sites, error, outside = _moved(problem, whitened, state.sites, state.damping)
         # Damping only where the passes do not approach each other.
         slower = jnp.where(error > 0.9 * state.error, 0.5 * state.damping, 1.1 * state.damping)
         damping = jnp.clip(jnp.where(state.number < 3, 1.0, slower), 0.05, 1.0)
@@ -148,9 +148,9 @@ def fixed_point(problem: Problem, factor: Factor, active: Array) -> FixedPoint:
 
 
 def _moved(
-    problem: Problem, factor: Factor, sites: Sites, damping: Array
+    problem: Problem, whitened: Whitened | None, sites: Sites, damping: Array
 ) -> tuple[Sites, Array, Array]:
-    law = posterior(problem, factor, sites)
+    law = posterior(problem, whitened, sites)
     hole = cavity(law, sites)
     moments = hole.moments()
     precision = jnp.maximum(1.0 / moments.variance - hole.precision, problem.least_precision)

@@ -318,25 +318,9 @@ class LinearizedJoint(JointLaw):
             covariance = wide(covariance.astype(deviation.dtype), 2)
         return input_moments(wide(deviation, 1), weights, covariance)
 
-    def _pass_validation(self, other: "LinearizedJoint") -> "LinearizedJoint":
-        """Give a law made from this one its `validate_args`; its parameters are valid already."""
-        other.__dict__.pop("_validate_args", None)
-        if "_validate_args" in self.__dict__:
-            other._validate_args = self._validate_args  # noqa: SLF001 (the class's own)
-        return other
-
     def expand(self, batch_shape: Sequence[int]) -> "LinearizedJoint":
         """The same law with a larger batch shape."""
-        shape = tuple(batch_shape)
-        try:
-            extends = jnp.broadcast_shapes(self.batch_shape, shape) == shape
-        except ValueError:
-            extends = False
-        if not extends:
-            raise ValueError(
-                f"Cannot broadcast distribution of shape {self.batch_shape} to shape {shape}; add "
-                f"axes on the left or enlarge axes of size 1"
-            )
+        shape = self._expanded_shape(batch_shape)
         xp = np if isinstance(self.loc, np.ndarray) else jnp
         loc = xp.broadcast_to(xp.asarray(self.loc), (*shape, *self.event_shape))
         wide = LinearizedJoint(loc, self.weights, self.normal_covariance, validate_args=False)

@@ -347,22 +347,12 @@ class LinearizedMarginal(OutputLaw):
 
         NumPyro's `ExpandedDistribution` has neither, so that a plate would lose them.
         """
-        batch_shape = tuple(batch_shape)
-        if not _extends(batch_shape, self.batch_shape):
-            msg = (
-                f"Cannot broadcast distribution of shape {self.batch_shape} to shape "
-                f"{batch_shape}; add axes on the left or enlarge axes of size 1"
-            )
-            raise ValueError(msg)
+        shape = self._expanded_shape(batch_shape)
         # Known numbers stay known under `jit`, where values are checked against the support.
         xp = np if isinstance(self.loc, np.ndarray) else jnp
-        return LinearizedMarginal(
-            xp.broadcast_to(xp.asarray(self.loc), batch_shape),
-            self.weights,
-            self._scale,
-            # Not the class's default, which may change.
-            validate_args=self.__dict__.get("_validate_args"),
-        )
+        loc = xp.broadcast_to(xp.asarray(self.loc), shape)
+        wide = LinearizedMarginal(loc, self.weights, self._scale, validate_args=False)
+        return self._pass_validation(wide)
 
 
 @jax.jit
@@ -391,13 +381,6 @@ def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:
     return as_numeric(name, value)
 
 
-def _extends(shape: tuple[int, ...], old: tuple[int, ...]) -> bool:
-    try:
-        return jnp.broadcast_shapes(old, shape) == shape
-    except ValueError:
-        return False
-
-
 @vmap_over.register
 def _vmap_over_linearized_marginal(
     d: LinearizedMarginal,
@@ -413,5 +396,4 @@ def _vmap_over_linearized_marginal(
 def _promote_linearized_marginal(d: LinearizedMarginal) -> LinearizedMarginal:
     # Where there is no normal part, `vmap` has made its zero a vector, whose axis is no batch axis.
     wide = LinearizedMarginal(d.loc, d.weights, d._scale, validate_args=False)  # noqa: SLF001
-    wide._validate_args = d._validate_args  # noqa: SLF001 (both the class's own)
-    return wide
+    return d._pass_validation(wide)  # noqa: SLF001 (both the class's own)

@@ -238,24 +238,6 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     def _of_outputs(self, kept: tuple[int, ...]) -> Self:
         """The joint law of these outputs."""
 
-    def _pass_validation[D: ScoreDistribution](self, other: D) -> D:
-        """Give a law made from this one its `validate_args`; its parameters are valid already."""
-        other._validate_args = self._validate_args  # noqa: SLF001 (the class's own)
-        return other
-
-    def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
-        shape = tuple(batch_shape)
-        try:
-            extends = jnp.broadcast_shapes(self.batch_shape, shape) == shape
-        except ValueError:
-            extends = False
-        if not extends:
-            raise ValueError(
-                f"Cannot broadcast distribution of shape {self.batch_shape} to shape {shape}; add "
-                f"axes on the left or enlarge axes of size 1"
-            )
-        return shape
-
     def _conditioned(
         self, indices: int | Sequence[int], values: ArrayLike
     ) -> tuple[dist.Distribution, Array, Array]:

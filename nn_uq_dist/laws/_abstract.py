@@ -1,7 +1,7 @@
 """Abstract classes among NumPyro's distributions."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -63,3 +63,27 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
                 raise ValueError(
                     f"{type(self).__name__} distribution got invalid {name} parameter."
                 )
+
+    def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
+        """The wider batch shape, or an error."""
+        shape = tuple(batch_shape)
+        try:
+            extends = jnp.broadcast_shapes(self.batch_shape, shape) == shape
+        except ValueError:
+            extends = False
+        if not extends:
+            raise ValueError(
+                f"Cannot broadcast distribution of shape {self.batch_shape} to shape {shape}; add "
+                f"axes on the left or enlarge axes of size 1"
+            )
+        return shape
+
+    def _pass_validation[D: dist.Distribution](self, other: D) -> D:
+        """Give a law made from this one its `validate_args`; its parameters are valid already.
+
+        Only what was asked for: the class's default may change.
+        """
+        other.__dict__.pop("_validate_args", None)
+        if "_validate_args" in self.__dict__:
+            other._validate_args = self._validate_args  # noqa: SLF001 (as NumPyro sets it)
+        return other
