@@ -2,16 +2,21 @@
 
 Errors-in-variables regression through a fixed network: the true inputs of each observation are
 within +-beta of the measured ones (a box, or normal with standard deviation beta), the outputs
-carry normal noise of standard deviation sigma, and both are unknown. Two models of the same data,
-both sampled by NUTS:
+carry normal noise of standard deviation sigma, and both are unknown. Models of the same data, all
+sampled by NUTS:
 
-- marginalized: the network is linearized once; the joint law of the outputs of an observation has
-  its input error integrated out. Two latent variables remain.
+- marginalized: the network is linearized once; the joint law of the outputs of an observation,
+  `Linearization.linear_joint`, has its input error integrated out. Two latent variables remain.
 - latent: every true input is a latent variable, and the network runs in each step.
 
 The outputs of one observation share its input error. So the marginalized likelihood is their joint
 law; a product of their marginals would count the shared error once for each output. With a single
-output they are the same, and nothing but the linearization is approximated.
+output they are the same.
+
+`--models` adds two more, which tell what a difference between these comes from:
+
+- copula: as marginalized, with the Gaussian copula of `Linearization.joint` for the joint law;
+- latent-linear: as latent, with the linearized network in place of the network.
 
 Run `python examples/errors_in_variables.py --help` for the arguments.
 """
@@ -41,7 +46,9 @@ import nn_uq_dist as nuq
 INPUTS, LAYERS = 12, 5  # of the synthetic network
 PARAMETERS = {"beta": "half-width of the input error", "sigma": "noise of the outputs"}
 BLOCK = 25  # draws between two updates of the progress bar
-BLUE, VERMILION, GRAY = "#0072B2", "#D55E00", "#8C8C8C"
+MODELS = {"marginalized": "#0072B2", "copula": "#009E73", "latent": "#8C8C8C",
+          "latent-linear": "#CC79A7"}  # fmt: skip
+VERMILION = "#D55E00"  # the truth
 
 Network = Callable[[Array], Array]
 Model = Callable[..., None]
@@ -81,7 +88,7 @@ def sample_prior(medians: Array) -> tuple[Array, Array]:
     return beta, sigma
 
 
-def marginalized_model(error: str) -> Model:
+def marginalized_model(error: str, *, copula: bool = False) -> Model:
     """Return the model with the input error integrated out.
 
     It takes the values and Jacobians of the network at the measured inputs: they depend on neither
@@ -93,8 +100,10 @@ def marginalized_model(error: str) -> Model:
         linear = nuq.Linearization(value, jacobian, input_law(x, beta, error))
         if y.shape[1] == 1:
             outputs = linear.marginals(noise_scale=sigma).to_event(1)
-        else:
+        elif copula:
             outputs = linear.joint(noise_scale=sigma, correlation="linear")
+        else:
+            outputs = linear.linear_joint(noise_scale=sigma)
         with numpyro.plate("observations", len(y)):
             numpyro.sample("y", outputs, obs=y)
 
@@ -102,14 +111,14 @@ def marginalized_model(error: str) -> Model:
 
 
 def latent_model(net: Network, error: str) -> Model:
-    """Return the model that samples the true input of each observation."""
+    """Return the model that samples the true input of each observation; net: of all inputs."""
 
     def model(medians: Array, x: Array, y: Array) -> None:
         beta, sigma = sample_prior(medians)
         unit = dist.Uniform(-1.0, 1.0) if error == "box" else dist.Normal(0.0, 1.0)
         with numpyro.plate("observations", len(y)):
             deviation = numpyro.sample("deviation", unit.expand([x.shape[1]]).to_event(1))
-            outputs = jax.vmap(net)(x + beta * deviation)
+            outputs = net(x + beta * deviation)
             numpyro.sample("y", dist.Normal(outputs, sigma).to_event(1), obs=y)
 
     return model
@@ -191,19 +200,25 @@ def forecasts(key: Array, *, progress: bool) -> Experiment:
 def infer(
     key: Array, experiment: Experiment, arguments: argparse.Namespace
 ) -> dict[str, Posterior]:
-    """Return the posteriors of both models, by name."""
+    """Return the posteriors of the chosen models, by name."""
     _, net, x, y, medians, _ = experiment
+    error = arguments.error
     linear = nuq.linearize(net, nuq.InputLaw(x, half_width=1.0))
+
+    def linearized(f: Array) -> Array:
+        return linear.loc + jnp.einsum("tij,tj->ti", linear.jacobian, f - x)
+
     data = (jnp.asarray(medians), x, y)
+    with_jacobian = (*data, linear.loc, linear.jacobian)
     models = {
-        "marginalized": (
-            marginalized_model(arguments.error), (*data, linear.loc, linear.jacobian)
-        ),
-        "latent": (latent_model(net, arguments.error), data),
-    }  # fmt: skip
+        "marginalized": (marginalized_model(error), with_jacobian),
+        "copula": (marginalized_model(error, copula=True), with_jacobian),
+        "latent": (latent_model(jax.vmap(net), error), data),
+        "latent-linear": (latent_model(linearized, error), data),
+    }
     return {
-        name: run_nuts(key, model, args, arguments, f"{experiment.name}, {name}")
-        for name, (model, args) in models.items()
+        name: run_nuts(key, *models[name], arguments, f"{experiment.name}, {name}")
+        for name in arguments.models
     }
 
 
@@ -227,34 +242,38 @@ def tabulate(posteriors: dict[str, Posterior]) -> pd.DataFrame:
 
 
 def print_table(table: pd.DataFrame, truth: tuple[float, float] | None) -> None:
-    """Print the table and what the two models say of each other."""
+    """Print the table, and how the first model differs from each of the others."""
     digits = {"mean": 4, "sd": 4, "mc error": 5, "r_hat": 3, "divergences": 0, "gradients": 1,
               "ess": 0, "ess/s": 1}  # fmt: skip
     shown = {name: table[name].map(f"{{:.{places}f}}".format) for name, places in digits.items()}
     print(pd.DataFrame(shown).to_string())
+    first, *others = dict.fromkeys(table.index.get_level_values(0))
     for i, name in enumerate(PARAMETERS):
-        ours, latent = table.loc[("marginalized", name)], table.loc[("latent", name)]
-        error = math.hypot(ours["mc error"], latent["mc error"])
-        difference = ours["mean"] - latent["mean"]
-        print(
-            f"{name}{'' if truth is None else f' (truth {truth[i]:g})'}: means differ by "
-            f"{difference / error:+.1f} Monte Carlo errors, {difference / latent['sd']:+.2f} sd; "
-            f"ess/s: {ours['ess/s'] / latent['ess/s']:.1f} times"
-        )
+        print(name if truth is None else f"{name} (truth {truth[i]:g})")
+        for other in others:
+            ours, theirs = table.loc[(first, name)], table.loc[(other, name)]
+            error = math.hypot(ours["mc error"], theirs["mc error"])
+            difference = ours["mean"] - theirs["mean"]
+            print(
+                f"  {first} less {other}: {difference / theirs['sd']:+.3f} sd, "
+                f"{difference / error:+.1f} Monte Carlo errors; "
+                f"ess/s: {ours['ess/s'] / theirs['ess/s']:.1f} times"
+            )
 
 
 def draw(results: dict[str, dict[str, Posterior]], experiments: list[Experiment]) -> plt.Figure:
-    """Draw the posterior densities of both models over each other, a row for each experiment."""
+    """Draw the posterior densities of the models over each other, a row for each experiment."""
     figure, axes = plt.subplots(len(results), 2, figsize=(8, 2.3 * len(results)), squeeze=False,
                                 layout="constrained")  # fmt: skip
     for row, experiment in zip(axes, experiments, strict=True):
         for i, (axis, name) in enumerate(zip(row, PARAMETERS, strict=True)):
-            both = results[experiment.name]
-            pooled = np.concatenate([found.draws[name].ravel() for found in both.values()])
+            found = {model: one.draws[name] for model, one in results[experiment.name].items()}
+            pooled = np.concatenate([draws.ravel() for draws in found.values()])
             edges = np.linspace(*np.quantile(pooled, [0.001, 0.999]), 41)
-            for model, fill, color in (("latent", True, GRAY), ("marginalized", False, BLUE)):
-                density, _ = np.histogram(both[model].draws[name], edges, density=True)
-                axis.stairs(density, edges, fill=fill, color=color, lw=1.5,
+            for model, draws in found.items():
+                density, _ = np.histogram(draws, edges, density=True)
+                fill = model == "latent"
+                axis.stairs(density, edges, fill=fill, color=MODELS[model], lw=1.5,
                             alpha=0.5 if fill else 1, label=model)  # fmt: skip
             if experiment.truth is not None:
                 axis.axvline(experiment.truth[i], color=VERMILION, ls="--", label="truth")
@@ -262,13 +281,13 @@ def draw(results: dict[str, dict[str, Posterior]], experiments: list[Experiment]
             axis.title.set_fontsize("medium")
             axis.spines[["top", "right", "left"]].set_visible(False)
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+    figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False)
     return figure
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read and check the command line."""
-    parser = argparse.ArgumentParser(description="Errors-in-variables regression, two models.")
+    parser = argparse.ArgumentParser(description="Errors-in-variables regression.")
     parser.add_argument("--error", choices=("box", "normal"), default="box", help="of the inputs")
     parser.add_argument("--num-observations", type=int, default=60, help="of synthetic data")
     parser.add_argument("--num-outputs", type=int, default=3, help="of the synthetic network")
@@ -278,6 +297,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--num-chains", type=int, default=4)
     parser.add_argument("--only", nargs="+", choices=("narrow", "wide", "sea"), help="experiments",
                         default=["narrow"])  # fmt: skip
+    parser.add_argument("--models", nargs="+", choices=MODELS, help="the first is compared",
+                        default=["marginalized", "latent"])  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of data, training and chains")
     parser.add_argument(
         "--out", type=Path, default=Path("errors_in_variables_output"), help="folder"
@@ -313,10 +334,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"time, with compilation: {time.perf_counter() - start:.1f} s\n")
     if "sea" in arguments.only:
         print("Sea surface: the models have no other place for errors of the forecast that months")
-        print(
-            "share, so these count as input errors; where beta is large, the linearization and the"
-        )
-        print("copula are approximate, and the two models need not agree.\n")
+        print("share, so these count as input errors; where beta is large, the linearization is")
+        print("rough, and the two models need not agree.\n")
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / "posteriors.png"
     draw(results, experiments).savefig(file, dpi=150)

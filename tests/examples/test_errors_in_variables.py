@@ -25,32 +25,36 @@ def example():
 @pytest.mark.slow
 def test_errors_in_variables_runs(example, tmp_path, capsys):
     arguments = ["--only", "narrow", "--num-observations", "10", "--num-warmup", "25"]
-    arguments += ["--num-draws", "25", "--num-chains", "2", "--no-progress"]
-    example.main([*arguments, "--num-outputs", "1", "--out", str(tmp_path / "figures")])
+    arguments += ["--num-draws", "25", "--num-chains", "2", "--no-progress", "--num-outputs", "2"]
+    example.main([*arguments, "--models", *example.MODELS, "--out", str(tmp_path / "figures")])
     output, errors = capsys.readouterr()
     assert errors == ""  # no progress bar
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["posteriors.png"]
     assert str(tmp_path / "figures" / "posteriors.png") in output
     lines = output.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("marginalized beta"))
-    assert [line.split()[-9] for line in lines[start : start + 4]] == ["beta", "sigma"] * 2
-    numbers = np.array([line.split()[-8:] for line in lines[start : start + 4]], dtype=float)
+    start = next(i for i, line in enumerate(lines) if line.startswith("marginalized "))
+    rows = [line.split() for line in lines[start : start + 8]]
+    assert [row[-9] for row in rows] == ["beta", "sigma"] * 4
+    assert [row[0] for row in rows[::2]] == list(example.MODELS)
+    numbers = np.array([row[-8:] for row in rows], dtype=float)
     assert np.isfinite(numbers).all()
     assert (numbers[:, 0] > 0).all()
+    assert sum(line.startswith("  marginalized less") for line in lines) == 6
     assert max(map(len, lines[:-1])) <= 100
 
 
 @pytest.mark.parametrize("error", ["box", "normal"])
-def test_marginalized_likelihood_is_that_of_the_latent_model(example, error):
-    """A linear network with one output: integrate the latent model's likelihood by Monte Carlo."""
-    x, y = jnp.array([[0.5, -0.2]]), jnp.array([[0.4]])
-    row = jnp.array([[1.0, 2.0]])
+@pytest.mark.parametrize("num_outputs", [1, 3])
+def test_marginalized_likelihood_is_that_of_the_latent_model(example, num_outputs, error):
+    """A linear network of two inputs: integrate the latent model's likelihood by Monte Carlo."""
+    x, y = jnp.array([[0.5, -0.2]]), jnp.array([[0.4, 0.1, 0.5]])[:, :num_outputs]
+    rows = jnp.array([[1.0, 2.0], [1.0, -1.0], [0.5, 1.5]])[:num_outputs]
     medians, values = jnp.array([0.3, 0.2]), {"beta": jnp.array(0.4), "sigma": jnp.array(0.25)}
     model = example.marginalized_model(error)
-    data = (medians, x, y, x @ row.T, row[None])
+    data = (medians, x, y, x @ rows.T, rows[None])
     density, _ = log_density(model, data, {}, values)
 
-    latent = example.latent_model(lambda one: row @ one, error)
+    latent = example.latent_model(lambda f: f @ rows.T, error)
     unit = dist.Uniform(-1.0, 1.0) if error == "box" else dist.Normal(0.0, 1.0)
     deviations = unit.sample(jax.random.key(0), (20_000, 1, 2))
 
