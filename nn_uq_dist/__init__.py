@@ -8,6 +8,7 @@ from nn_uq_dist import linear_combination as linear_combination
 from nn_uq_dist import plots as plots
 from nn_uq_dist.distributions import GaussianCopulaConditional as GaussianCopulaConditional
 from nn_uq_dist.distributions import GaussianCopulaJoint as GaussianCopulaJoint
+from nn_uq_dist.distributions import LinearizedConditional as LinearizedConditional
 from nn_uq_dist.distributions import LinearizedJoint as LinearizedJoint
 from nn_uq_dist.distributions import LinearizedMarginal as LinearizedMarginal
 from nn_uq_dist.distributions import NatafCorrelation as NatafCorrelation

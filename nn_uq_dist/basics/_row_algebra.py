@@ -45,3 +45,12 @@ def norm(rows: Array) -> Array:
     root = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, squared)))
     scaled: Array = factor[..., 0] * root
     return scaled
+
+
+def covariance_root(covariance: Array) -> Array:
+    """A matrix with ``R R^T`` the covariance, also where that is singular; there without slope."""
+    factor = jnp.linalg.cholesky(covariance)
+    values, vectors = jnp.linalg.eigh(lax.stop_gradient(covariance))
+    singular = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
+    regular = ~jnp.any(jnp.isnan(factor), axis=(-2, -1), keepdims=True)
+    return jnp.where(regular, factor, singular)

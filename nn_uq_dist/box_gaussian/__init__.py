@@ -1,6 +1,11 @@
 """Numerics of several outputs together: a box of uniforms through a matrix, and normal noise."""
 
 from nn_uq_dist.box_gaussian._evidence import log_evidence as log_evidence
+from nn_uq_dist.box_gaussian._input_draws import input_draws as input_draws
+from nn_uq_dist.box_gaussian._marginal_moments import (
+    conditional_moments as conditional_moments,
+)
+from nn_uq_dist.box_gaussian._marginal_moments import posterior_moments as posterior_moments
 from nn_uq_dist.box_gaussian._moments import Moments as Moments
 from nn_uq_dist.box_gaussian._moments import input_moments as input_moments
 from nn_uq_dist.box_gaussian._rosenblatt import conditional_scores as conditional_scores

@@ -17,6 +17,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
     Sites,
     Whitened,
+    of_one_shape,
     posterior,
     solve_lower,
     whiten,
@@ -98,20 +99,9 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
             )
             raise ValueError(msg)
         return _of_parallelepiped(deviation, weights)
-    shape = jnp.broadcast_shapes(
-        deviation.shape[:-1],
-        weights.shape[:-2],
-        () if covariance is None else covariance.shape[:-2],
-    )
-    flat = Problem(
-        jnp.broadcast_to(deviation, (*shape, num_outputs)).reshape(-1, num_outputs),
-        jnp.broadcast_to(weights, (*shape, *weights.shape[-2:])).reshape(-1, num_outputs, count),
-        None
-        if covariance is None
-        else jnp.broadcast_to(covariance, (*shape, num_outputs, num_outputs)).reshape(
-            -1, num_outputs, num_outputs
-        ),
-    )
+    parts = of_one_shape(deviation, weights, covariance)
+    shape = parts[0].shape[:-1]
+    flat = (None if part is None else part.reshape(-1, *part.shape[len(shape) :]) for part in parts)
     return _log_evidence(*flat).reshape(shape)
 
 

@@ -96,6 +96,18 @@ class Posterior(NamedTuple):
     factor: Array
 
 
+def of_one_shape(
+    deviation: Array, weights: Array, covariance: Array | None
+) -> tuple[Array, Array, Array | None]:
+    """The parts of a `Problem` with the same leading axes."""
+    parts = [(deviation, 1), (weights, 2)] + ([] if covariance is None else [(covariance, 2)])
+    shape = jnp.broadcast_shapes(*(part.shape[: part.ndim - rank] for part, rank in parts))
+    wide = [
+        jnp.broadcast_to(part, (*shape, *part.shape[part.ndim - rank :])) for part, rank in parts
+    ]
+    return wide[0], wide[1], None if covariance is None else wide[2]
+
+
 def solve_lower(factor: Array, right: Array, *, transposed: bool = False) -> Array:
     """Solve with a lower triangular matrix, shapes (..., d, d) and (..., d, m)."""
     return lax.linalg.triangular_solve(
@@ -108,22 +120,28 @@ def log_diagonal(factor: Array) -> Array:
     return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
 
 
-def whiten(problem: Problem) -> Whitened | None:
-    """The problem in units of its normal part; None where the form of the outputs is used."""
-    if problem.covariance is None or not problem.by_inputs:
-        return None
-    covariance = problem.covariance
+def normal_factor(weights: Array, covariance: Array) -> Array:
+    """Cholesky factor of the covariance of the normal part, also where that is singular.
+
+    A normal part of less than full rank gets a noise far below what anyone measures. Rounding may
+    leave a factor of it, with pivots that are nothing but rounding.
+    """
     factor = jnp.linalg.cholesky(covariance)
-    # A normal part of less than full rank gets a noise far below what anyone measures. Rounding may
-    # leave a factor of it, with pivots that are nothing but rounding.
     eps = float(jnp.finfo(covariance.dtype).eps)
     own = jnp.diagonal(covariance, axis1=-2, axis2=-1)
-    total = jnp.sum(problem.weights**2, axis=-1) / 3.0 + own
+    total = jnp.sum(weights**2, axis=-1) / 3.0 + own
     identity = jnp.eye(total.shape[-1], dtype=total.dtype)
     nudged = jnp.linalg.cholesky(covariance + eps**0.625 * total[..., None] * identity)
     pivots = jnp.diagonal(factor, axis1=-2, axis2=-1) ** 2
     regular = jnp.all(pivots > 100.0 * eps * own, axis=-1)[..., None, None]
-    factor = jnp.where(regular, factor, nudged)
+    return jnp.where(regular, factor, nudged)
+
+
+def whiten(problem: Problem) -> Whitened | None:
+    """The problem in units of its normal part; None where the form of the outputs is used."""
+    if problem.covariance is None or not problem.by_inputs:
+        return None
+    factor = normal_factor(problem.weights, problem.covariance)
     columns = jnp.concatenate([problem.weights, problem.deviation[..., None]], axis=-1)
     whitened = solve_lower(factor, columns)
     return Whitened(factor, whitened[..., :-1], whitened[..., -1])

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -9,6 +10,7 @@ from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
     Sites,
+    normal_factor,
     posterior,
     solve_lower,
     whiten,
@@ -58,7 +60,7 @@ def input_moments(deviation: Array, weights: Array, covariance: Array | None) ->
     >>> bool(jnp.allclose(found.mean, 0.5, atol=1e-3))  # two inputs share what was seen
     True
     """
-    problem = Problem(deviation, weights, covariance)
+    problem = _undifferentiated(Problem(deviation, weights, covariance))
     whitened = whiten(problem)
     found = fixed_point(problem, whitened, jnp.ones(deviation.shape[:-1], bool))
     law = posterior(problem, whitened, found.sites)
@@ -70,6 +72,22 @@ def input_moments(deviation: Array, weights: Array, covariance: Array | None) ->
     )
 
 
+@jax.custom_jvp
+def _undifferentiated(problem: Problem) -> Problem:
+    """The same; the passes are a loop of unknown length, of which JAX knows no gradient."""
+    return problem
+
+
+@_undifferentiated.defjvp
+def _refuse(primals: tuple[Problem], tangents: tuple[Problem]) -> tuple[Problem, Problem]:
+    msg = (
+        "derivatives of moments, scores and draws given outputs are not implemented: expected "
+        "values and parameters that are not differentiated; use finite differences, or log_prob, "
+        "which has gradients"
+    )
+    raise NotImplementedError(msg)
+
+
 def _covariance(problem: Problem, sites: Sites, root: Array) -> Array:
     if problem.by_inputs:
         return matmul(root.mT, root)
@@ -78,41 +96,78 @@ def _covariance(problem: Problem, sites: Sites, root: Array) -> Array:
     return identity / sites.precision[..., None] - matmul(scaled.mT, scaled)
 
 
-def output_moments(
-    deviation: Array,
-    known: tuple[Array, Array | None],
-    others: tuple[Array, Array | None, Array | None],
-) -> Moments:
-    r"""Mean and covariance of other outputs, given these; about their means.
+class Regression(NamedTuple):
+    r"""Other outputs as ``columns u + gain r`` and a normal part, given deviations ``r`` of some.
+
+    Attributes
+    ----------
+    columns : Array, shape (..., e, n)
+        :math:`W_r - G W_k`.
+    gain : Array, shape (..., e, d), or None
+        :math:`G = S_{0,rk} S_{0,kk}^{-1}`; None without a normal part.
+    spread : Array, shape (..., e, e), or None
+        :math:`S_{0,rr} - G S_{0,kr}`.
+    """
+
+    columns: Array
+    gain: Array | None
+    spread: Array | None
+
+    def of_inputs(self, inputs: Array, deviation: Array) -> Array:
+        """What the uniforms and the known outputs explain."""
+        explained = matvec(self.columns, inputs)
+        return explained if self.gain is None else explained + matvec(self.gain, deviation)
+
+
+def regression(weights: Array, covariance: Array | None, known: int) -> Regression:
+    """Regression of the other outputs on the first ``known`` ones, by their normal parts.
+
+    Parameters
+    ----------
+    weights : Array, shape (..., d + e, n)
+    covariance : Array, shape (..., d + e, d + e), or None
+    known : int
+        ``d``.
+    """
+    own, seen = weights[..., known:, :], weights[..., :known, :]
+    if covariance is None:
+        return Regression(own, None, None)
+    factor = normal_factor(seen, covariance[..., :known, :known])
+    half = solve_lower(factor, covariance[..., :known, known:])
+    gain = solve_lower(factor, half, transposed=True).mT
+    spread = covariance[..., known:, known:] - matmul(half.mT, half)
+    return Regression(own - matmul(gain, seen), gain, spread)
+
+
+def output_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
+    """Mean and covariance of other outputs, given the first ones; about their means.
 
     Parameters
     ----------
     deviation : Array, shape (..., d)
         Of the known outputs.
-    known : tuple of Array
-        Their weights and the covariance of their normal part, or None.
-    others : tuple of Array
-        Weights (..., e, n) of the others, the covariance of their normal part (..., e, e), and that
-        with the known outputs (..., e, d); or None.
+    weights : Array, shape (..., d + e, n)
+        Of all outputs, the known ones first.
+    covariance : Array, shape (..., d + e, d + e), or None
+        With the leading axes of the points, all three.
 
-    Notes
-    -----
-    With :math:`G = S_{0,rk} S_{0,kk}^{-1}`, the others are :math:`(W_r - G W_k) u + G e_k` and a
-    normal part of covariance :math:`S_{0,rr} - G S_{0,kr}`.
+    Returns
+    -------
+    Moments
+        Of the e others; NaN where the passes have not converged.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import output_moments
+    >>> weights = jnp.array([[1.0, 1.0], [1.0, 0.0]])  # a sum, and one of its two terms
+    >>> bool(jnp.allclose(output_moments(jnp.array([1.0]), weights, None).mean, 0.5, atol=1e-3))
+    True
     """
-    weights, covariance = known
-    own, own_covariance, cross = others
-    uniforms = input_moments(deviation, weights, covariance)
-    if covariance is None or own_covariance is None or cross is None:
-        mean = matvec(own, uniforms.mean)
-        return Moments(mean, matmul(matmul(own, uniforms.covariance), own.mT))
-    spread = jnp.sum(weights**2, axis=-1) / 3.0 + jnp.diagonal(covariance, axis1=-2, axis2=-1)
-    nudge = float(jnp.finfo(weights.dtype).eps) * spread
-    identity = jnp.eye(weights.shape[-2], dtype=weights.dtype)
-    factor = jnp.linalg.cholesky(covariance + nudge[..., None] * identity)
-    half = solve_lower(factor, cross.mT)
-    gain = solve_lower(factor, half, transposed=True).mT
-    columns = own - matmul(gain, weights)
-    mean = matvec(columns, uniforms.mean) + matvec(gain, deviation)
-    spread = matmul(matmul(columns, uniforms.covariance), columns.mT)
-    return Moments(mean, spread + own_covariance - matmul(half.mT, half))
+    known = deviation.shape[-1]
+    seen = None if covariance is None else covariance[..., :known, :known]
+    uniforms = input_moments(deviation, weights[..., :known, :], seen)
+    others = regression(weights, covariance, known)
+    spread = matmul(matmul(others.columns, uniforms.covariance), others.columns.mT)
+    mean = others.of_inputs(uniforms.mean, deviation)
+    return Moments(mean, spread if others.spread is None else spread + others.spread)

@@ -49,13 +49,7 @@ def _score(j: int, deviation: Array, weights: Array, covariance: Array | None) -
     own = None
     if covariance is not None:
         own = jnp.broadcast_to(covariance[: j + 1, : j + 1], (len(deviation), j + 1, j + 1))
-    known = part[:, :j], None if own is None else own[:, :j, :j]
-    others = (
-        part[:, j:],
-        None if own is None else own[:, j:, j:],
-        None if own is None else own[:, j:, :j],
-    )
-    moments = output_moments(deviation[:, :j], known, others)
+    moments = output_moments(deviation[:, :j], part, own)
     center = moments.mean[:, 0]
     reach = _REACH * jnp.sqrt(moments.covariance[:, 0, 0])
     value = deviation[:, j]

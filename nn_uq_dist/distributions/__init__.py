@@ -6,6 +6,9 @@ from nn_uq_dist.distributions._gaussian_copula_conditional import (
 from nn_uq_dist.distributions._gaussian_copula_joint import (
     GaussianCopulaJoint as GaussianCopulaJoint,
 )
+from nn_uq_dist.distributions._linearized_conditional import (
+    LinearizedConditional as LinearizedConditional,
+)
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint as LinearizedJoint
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal as LinearizedMarginal
 from nn_uq_dist.distributions._normal_score_transform import (

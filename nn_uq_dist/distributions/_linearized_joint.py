@@ -11,27 +11,28 @@ from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
-from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist.basics._checks import (
-    as_numeric,
-    broadcast_shapes,
-    float_dtype,
-    is_concrete,
-)
+from nn_uq_dist.basics._checks import is_concrete
 from nn_uq_dist.basics._indices import as_indices
-from nn_uq_dist.basics._row_algebra import gram, matvec
+from nn_uq_dist.basics._row_algebra import covariance_root, gram, matvec
 from nn_uq_dist.box_gaussian import (
     Moments,
     conditional_scores,
-    input_moments,
     log_evidence,
+    posterior_moments,
 )
 from nn_uq_dist.distributions._density_checks import require_density
+from nn_uq_dist.distributions._linear_parameters import LinearParameters, linear_parameters
+from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
+from nn_uq_dist.distributions._output_values import (
+    fitting_value,
+    observed_values,
+    split_outputs,
+)
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import validate_sample
-from nn_uq_dist.laws._choose_outputs import take_matrix
+from nn_uq_dist.laws._choose_outputs import take_matrix, take_outputs
 from nn_uq_dist.laws._joint_law import JointLaw
 
 
@@ -98,55 +99,9 @@ class LinearizedJoint(JointLaw):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        loc, weights = as_numeric("loc", loc), as_numeric("weights", weights)
-        if jnp.ndim(weights) < 2 or 0 in jnp.shape(weights)[-2:]:
-            msg = (
-                f"weights must have shape (..., d, n), a row for each output and a column for each "
-                f"uniform, got {jnp.shape(weights)}; for one output use LinearizedMarginal"
-            )
-            raise ValueError(msg)
-        num_outputs, count = jnp.shape(weights)[-2:]
-        if normal_covariance is not None:
-            normal_covariance = as_numeric("normal_covariance", normal_covariance)
-            if jnp.shape(normal_covariance)[-2:] != (num_outputs, num_outputs):
-                msg = (
-                    f"normal_covariance must have shape (..., {num_outputs}, {num_outputs}), "
-                    f"got {jnp.shape(normal_covariance)}; "
-                    "for independent noise pass jnp.diag(scale**2)"
-                )
-                raise ValueError(msg)
-        elif count < num_outputs:
-            msg = (
-                f"weights must have as many columns as rows without a normal part, got "
-                f"{num_outputs} outputs of {count} uniforms, which have no density together; "
-                "pass normal_covariance (noise_scale in Linearization.linear_joint)"
-            )
-            raise ValueError(msg)
-        covariance_shape = () if normal_covariance is None else jnp.shape(normal_covariance)
-        shape = broadcast_shapes(
-            "loc, weights without their last axis and normal_covariance must broadcast",
-            loc=jnp.shape(loc) or (1,),
-            weights=jnp.shape(weights)[:-1],
-            normal_covariance=covariance_shape[:-1],
-        )
-        if shape[-1] != num_outputs:
-            msg = (
-                f"loc must have shape (..., {num_outputs}), an entry for each row of weights, got "
-                f"{jnp.shape(loc)}; pass one mean per output"
-            )
-            raise ValueError(msg)
-        batch_shape = shape[:-1]
-        # Known numbers stay known under `jit`, where values are checked against the support.
-        xp = np if isinstance(loc, np.ndarray) else jnp
-        loc = xp.broadcast_to(xp.asarray(loc), (*jnp.shape(loc)[:-1], num_outputs))
-        (self.loc,) = promote_shapes(loc, shape=shape)
-        (self.weights,) = promote_shapes(weights, shape=(*shape, count))
-        self.normal_covariance = None
-        if normal_covariance is not None:
-            (self.normal_covariance,) = promote_shapes(
-                normal_covariance, shape=(*shape, num_outputs)
-            )
-        super().__init__(batch_shape, (num_outputs,), validate_args=validate_args)
+        parameters, shape = linear_parameters(loc, weights, normal_covariance)
+        self.loc, self.weights, self.normal_covariance = parameters
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     def get_args(self) -> dict[str, Any]:
         """Parameters, without a normal part that is not there."""
@@ -156,33 +111,18 @@ class LinearizedJoint(JointLaw):
     def validate_args(self, strict: bool = True) -> None:
         """As NumPyro's; known parameters with room for rounding, and for a density."""
         if is_concrete(self.get_args()):
-            parts = self.loc, self.weights, self.normal_covariance
-            require_density(*parts, self._dtype)
+            require_density(*self._parameters, self._parameters.dtype)
         else:
             super().validate_args(strict)
 
     @property
-    def _dtype(self) -> jnp.dtype:
-        dtype = float_dtype(*self.get_args().values())
-        return jnp.promote_types(dtype, jnp.float32)
-
-    def _parts(self) -> tuple[Array, Array, Array | None]:
-        covariance = self.normal_covariance
-        return (
-            jnp.asarray(self.loc, self._dtype),
-            jnp.asarray(self.weights, self._dtype),
-            None if covariance is None else jnp.asarray(covariance, self._dtype),
-        )
+    def _parameters(self) -> LinearParameters:
+        return LinearParameters(self.loc, self.weights, self.normal_covariance)
 
     @property
     def marginals(self) -> LinearizedMarginal:
         """Laws of the single outputs, exact: ``batch_shape + (d,)``."""
-        covariance = self.normal_covariance
-        scale = None
-        if covariance is not None:
-            diagonal = jnp.diagonal(jnp.asarray(covariance, self._dtype), axis1=-2, axis2=-1)
-            # The root has no slope at zero.
-            scale = jnp.where(diagonal == 0, 0.0, jnp.sqrt(jnp.where(diagonal == 0, 1.0, diagonal)))
+        scale = self._parameters.scale
         return LinearizedMarginal(self.loc, self.weights, scale, validate_args=False)
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
@@ -198,49 +138,34 @@ class LinearizedJoint(JointLaw):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
-        loc, weights, covariance = self._parts()
+        loc, weights, covariance = self._parameters.arrays()
         key_uniform, key_normal = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         uniform = random.uniform(
-            key_uniform, (*shape, weights.shape[-1]), self._dtype, minval=-1.0, maxval=1.0
+            key_uniform, (*shape, weights.shape[-1]), loc.dtype, minval=-1.0, maxval=1.0
         )
         draws = loc + matvec(weights, uniform)
         if covariance is not None:
-            normal = random.normal(key_normal, (*shape, *self.event_shape), self._dtype)
-            draws = draws + matvec(_root(covariance), normal)
+            normal = random.normal(key_normal, (*shape, *self.event_shape), loc.dtype)
+            draws = draws + matvec(covariance_root(covariance), normal)
         return draws
 
-    def _deviation(self, value: ArrayLike) -> Array:
-        given = jnp.asarray(as_numeric("value", value))
-        if given.shape[-1:] != self.event_shape:
-            raise ValueError(
-                f"value must have shape (..., {self.event_shape[0]}), one entry per output, got "
-                f"shape {given.shape}; for some outputs use marginalize(indices)"
-            )
-        try:
-            jnp.broadcast_shapes(given.shape, self.shape())
-        except ValueError as error:
-            raise ValueError(
-                f"value must broadcast against batch_shape + event_shape {self.shape()}, got shape "
-                f"{given.shape}; insert axes of size 1 in front of the last one"
-            ) from error
-        dtype = jnp.promote_types(jnp.result_type(given, self._dtype), jnp.float32)
-        return given.astype(dtype) - jnp.asarray(self.loc, dtype)
+    def _deviation(self, value: ArrayLike) -> tuple[Array, Array, Array | None]:
+        """Differences from the means, weights and covariance, in the type of the result."""
+        given = fitting_value(value, self.shape())
+        dtype = jnp.promote_types(jnp.result_type(given, self._parameters.dtype), jnp.float32)
+        loc, weights, covariance = self._parameters.arrays(dtype)
+        return given.astype(dtype) - loc, weights, covariance
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
-        deviation = self._deviation(value)
-        _, weights, covariance = self._parts()
-        weights = weights.astype(deviation.dtype)
-        if covariance is not None:
-            covariance = covariance.astype(deviation.dtype)
-        return log_evidence(deviation, weights, covariance)
+        return log_evidence(*self._deviation(value))
 
     @property
     def covariance_matrix(self) -> Array:
         """``W W^T/3`` and the covariance of the normal part, ``batch_shape + (d, d)``."""
-        _, weights, covariance = self._parts()
+        _, weights, covariance = self._parameters.arrays()
         total = gram(weights) / 3.0
         total = total if covariance is None else total + covariance
         return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
@@ -262,10 +187,9 @@ class LinearizedJoint(JointLaw):
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
-        deviation = self._deviation(value)
+        deviation, weights, covariance = self._deviation(value)
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
         deviation = jnp.broadcast_to(deviation, shape)
-        _, weights, covariance = self._parts()
         if not self.batch_shape:
             flat = deviation.reshape(-1, shape[-1])
             return conditional_scores(flat, weights, covariance).reshape(shape)
@@ -294,8 +218,13 @@ class LinearizedJoint(JointLaw):
         Returns
         -------
         Moments
-            ``mean``, shape ``(..., n)``, in units of the half-widths, and ``covariance``; by
-            expectation propagation. NaN without convergence and outside of the support.
+            ``mean``, shape ``(..., n)``, in units of the half-widths, and ``covariance``. NaN
+            without convergence and outside of the support.
+
+        Notes
+        -----
+        By expectation propagation; with a normal part, the mean and the variance of each uniform by
+        quadrature of its own density. No gradients.
 
         Examples
         --------
@@ -306,17 +235,55 @@ class LinearizedJoint(JointLaw):
         >>> bool(jnp.allclose(found.mean, 0.5, atol=1e-3))  # two inputs share what was seen
         True
         """
-        deviation = self._deviation(value)
-        _, weights, covariance = self._parts()
-        shape = jnp.broadcast_shapes(deviation.shape, self.shape())[:-1]
+        return posterior_moments(*self._deviation(value))
 
-        def wide(part: Array, rank: int) -> Array:
-            return jnp.broadcast_to(part, (*shape, *part.shape[part.ndim - rank :]))
+    def condition(self, indices: int | Sequence[int], values: ArrayLike) -> LinearizedConditional:
+        """The law of the other outputs, given these.
 
-        weights = wide(weights.astype(deviation.dtype), 2)
+        Parameters
+        ----------
+        indices : int or sequence of int
+            Which outputs are known.
+        values : array_like, shape (..., len(indices))
+            Their values; the leading axes broadcast against ``batch_shape``.
+
+        Returns
+        -------
+        LinearizedConditional
+            Over the other outputs, in their order.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an index is no known integer, unknown or repeated, if all outputs are given, or if a
+            known value is outside its output's support. Values that no input gives together make
+            moments, draws and densities NaN.
+
+        Examples
+        --------
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> joint = nuq.LinearizedJoint(jnp.zeros(2), [[1.0, 1.0], [1.0, 0.0]], 1e-2 * jnp.eye(2))
+        >>> rest = joint.condition(0, 1.5)  # one of two terms, given a sum near 1.5
+        >>> print(f"{rest.mean[0]:.2f}")
+        0.74
+        >>> low, high = jnp.quantile(
+        ...     rest.sample(jax.random.key(0), (2000,)), jnp.array([0.05, 0.95])
+        ... )
+        >>> bool(0.4 < low < 0.6), bool(0.9 < high < 1.1)
+        (True, True)
+        """
+        observed, remaining = split_outputs(indices, self.event_shape[0])
+        entries = take_outputs(self.marginals, observed).support
+        values = observed_values(values, observed, entries, self.batch_shape)
+        loc, weights, covariance = self._parameters
+        order = (*observed, *remaining)
+        rows = np.asarray(order)
         if covariance is not None:
-            covariance = wide(covariance.astype(deviation.dtype), 2)
-        return input_moments(wide(deviation, 1), weights, covariance)
+            covariance = take_matrix(jnp.asarray(covariance), order, order)
+        parts = jnp.asarray(loc)[..., rows], jnp.asarray(weights)[..., rows, :], covariance
+        return self._pass_validation(LinearizedConditional(values, *parts, validate_args=False))
 
     def expand(self, batch_shape: Sequence[int]) -> "LinearizedJoint":
         """The same law with a larger batch shape."""
@@ -336,15 +303,6 @@ class LinearizedJoint(JointLaw):
         covariance = () if normal_covariance is None else normal_covariance[:-1]
         shape = jnp.broadcast_shapes(loc, weights[:-1], covariance)
         return shape[:-1], shape[-1:]
-
-
-def _root(covariance: Array) -> Array:
-    """A matrix with ``R R^T`` the covariance, also where that is singular."""
-    factor = jnp.linalg.cholesky(covariance)
-    values, vectors = jnp.linalg.eigh(lax.stop_gradient(covariance))
-    singular = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
-    regular = ~jnp.any(jnp.isnan(factor), axis=(-2, -1), keepdims=True)
-    return jnp.where(regular, factor, singular)
 
 
 @vmap_over.register

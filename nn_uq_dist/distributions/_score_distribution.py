@@ -18,6 +18,11 @@ from numpyro.distributions.util import validate_sample
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, first_index, is_concrete
 from nn_uq_dist.basics._indices import as_indices
 from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
+from nn_uq_dist.distributions._output_values import (
+    fitting_value,
+    observed_values,
+    split_outputs,
+)
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.gaussian_copula._hermite import covariance_of_outputs
 from nn_uq_dist.gaussian_copula._score_algebra import (
@@ -114,21 +119,8 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         return from_normal_score(self.marginals, scores), [[scores, None]]
 
     def _fitting(self, value: ArrayLike) -> Array:
-        array = jnp.asarray(as_numeric("value", value))
-        num_outputs = self.event_shape[0]
-        if array.shape[-1:] != (num_outputs,):
-            raise ValueError(
-                f"value must have shape (..., {num_outputs}), one entry per output, got shape "
-                f"{array.shape}; for some outputs use marginalize(indices)"
-            )
-        try:
-            shape = jnp.broadcast_shapes(array.shape, self.shape())
-        except ValueError as error:
-            raise ValueError(
-                f"value must broadcast against batch_shape + event_shape {self.shape()}, got shape "
-                f"{array.shape}; insert axes of size 1 in front of the last one"
-            ) from error
-        return jnp.broadcast_to(array, shape)
+        array = fitting_value(value, self.shape())
+        return jnp.broadcast_to(array, jnp.broadcast_shapes(array.shape, self.shape()))
 
     @validate_sample
     def log_prob(self, value: ArrayLike, intermediates: list[Any] | None = None) -> Array:
@@ -242,16 +234,9 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         self, indices: int | Sequence[int], values: ArrayLike
     ) -> tuple[dist.Distribution, Array, Array]:
         """Marginals of the outputs that remain, and mean and factor of their scores."""
-        num_outputs = self.event_shape[0]
-        observed = as_indices(indices, num_outputs)
-        remaining = tuple(index for index in range(num_outputs) if index not in observed)
-        if not remaining:
-            raise ValueError(
-                f"indices must leave an output to describe, got all {num_outputs}; "
-                f"use log_prob for the density of all outputs"
-            )
+        observed, remaining = split_outputs(indices, self.event_shape[0])
         given = take_outputs(self.marginals, observed)
-        values = self._observed_values(given, observed, values)
+        values = observed_values(values, observed, given.support, self.batch_shape)
         scores = normal_score(given, values)
         self._require_finite_scores(scores, observed, values)
         residual = scores - self._score_loc[..., observed]
@@ -262,34 +247,6 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         )
         loc = self._score_loc[..., remaining] + jnp.where(valid, shift, jnp.nan)
         return take_outputs(self.marginals, remaining), loc, factor
-
-    def _observed_values(
-        self, given: dist.Distribution, observed: tuple[int, ...], values: ArrayLike
-    ) -> Array:
-        values = as_numeric("values", values)
-        shape, count = jnp.shape(values), len(observed)
-        if shape == () and count == 1:
-            values, shape = jnp.asarray(values)[None], (1,)
-        if shape[-1:] != (count,):
-            raise ValueError(
-                f"values must have shape (..., {count}), one per index, got shape {shape} for "
-                f"indices {observed}; pass as many values as indices"
-            )
-        broadcast_shapes(
-            "the leading axes of values must broadcast against batch_shape",
-            values=shape[:-1],
-            batch_shape=self.batch_shape,
-        )
-        if is_concrete(values, given.support):
-            inside = np.asarray(given.support(jnp.asarray(values)))
-            if not inside.all():
-                *_, position = where = first_index(~inside)
-                value = np.broadcast_to(values, inside.shape)[where]
-                raise ValueError(
-                    f"values must lie within the support of their outputs, got {value} for output "
-                    f"{observed[position]}; that output cannot take it: see support"
-                )
-        return jnp.asarray(values)
 
     @staticmethod
     def _require_finite_scores(scores: Array, observed: tuple[int, ...], values: Array) -> None:

@@ -1,0 +1,148 @@
+r"""Draws of the uniforms behind observed outputs, by hit-and-run.
+
+Their law is :math:`N(r - W u;\, 0, S_0)` on the box, or without a normal part uniform on the slice
+:math:`W u = r` of it. From a point of the box a line is drawn, and a new point on it (R. L. Smith,
+Operations Research 32, 1984; L. Lovász and S. Vempala, SIAM J. Comput. 35, 2006). Directions have
+the covariance that expectation propagation finds, with which the law is about as wide along each:
+the number of steps needed then grows like the number of inputs.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax, random
+
+from nn_uq_dist.basics._row_algebra import matmul, matvec
+from nn_uq_dist.box_gaussian._gaussian_part import (
+    normal_factor,
+    of_one_shape,
+    solve_lower,
+)
+from nn_uq_dist.box_gaussian._moments import input_moments
+
+# Standard deviations are off by 2% after 6 to 8 steps for each input, where 12 outputs with little
+# noise are the slowest case measured; what is left falls by 1/e every two steps for each input.
+_STEPS_PER_INPUT = 16
+
+
+class _Lines(NamedTuple):
+    """What is the same in all steps: directions are ``root`` times a standard normal vector.
+
+    Attributes
+    ----------
+    root : Array, shape (..., n, n)
+    seen : Array, shape (..., d, n)
+        Directions in units of the normal part; zero without one.
+    """
+
+    root: Array
+    seen: Array
+
+
+@partial(jax.jit, static_argnames="num_draws")
+def input_draws(
+    key: Array, deviation: Array, weights: Array, covariance: Array | None, num_draws: int
+) -> Array:
+    """Draws of the uniforms given the outputs, each by a chain of its own.
+
+    Parameters
+    ----------
+    key : Array
+    deviation : Array, shape (..., d)
+    weights : Array, shape (..., d, n)
+    covariance : Array, shape (..., d, d), or None
+    num_draws : int
+
+    Returns
+    -------
+    Array, shape (num_draws, ..., n)
+        NaN outside of the support, and where expectation propagation does not converge.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import input_draws
+    >>> weights = jnp.array([[1.0, 1.0]])  # one output, and the two inputs whose sum it is
+    >>> draws = input_draws(jax.random.key(0), jnp.array([1.5]), weights, None, 100)
+    >>> bool(jnp.allclose(draws.sum(-1), 1.5, atol=1e-5)), bool((draws >= 0.5 - 1e-5).all())
+    (True, True)
+    """
+    deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
+    moments = input_moments(deviation, weights, covariance)
+    values, vectors = jnp.linalg.eigh(moments.covariance)
+    root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
+    count = weights.shape[-1]
+    shape = (num_draws, *deviation.shape[:-1])
+    inputs = jnp.broadcast_to(moments.mean, (*shape, count))
+    if covariance is None:
+        # What rounding leaves across the slice would add up over the steps.
+        basis, _ = jnp.linalg.qr(weights.mT)
+        for _ in range(2):
+            root = root - matmul(basis, matmul(basis.mT, root))
+        lines = _Lines(root, jnp.zeros_like(weights))
+        rest = jnp.zeros((*shape, weights.shape[-2]), deviation.dtype)
+    else:
+        factor = normal_factor(weights, covariance)
+        gap = deviation - matvec(weights, moments.mean)
+        columns = jnp.concatenate([matmul(weights, root), gap[..., None]], axis=-1)
+        columns = solve_lower(factor, columns)
+        lines = _Lines(root, columns[..., :-1])
+        rest = jnp.broadcast_to(columns[..., -1], (*shape, weights.shape[-2]))
+    key_start, key_steps = random.split(key)
+    # A draw of the normal law, no farther than the box reaches.
+    direction, seen = _direction(key_start, lines, inputs.shape)
+    _, reach = _ends(inputs, direction)
+    length = jnp.minimum(1.0, 0.99 * reach)[..., None]
+    start = (inputs + length * direction, rest - length * seen)
+
+    def step(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        return _step(random.fold_in(key_steps, number), lines, *state)
+
+    return lax.fori_loop(0, _STEPS_PER_INPUT * count, step, start)[0]
+
+
+def _direction(key: Array, lines: _Lines, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    normal = random.normal(key, shape, lines.root.dtype)
+    return matvec(lines.root, normal), matvec(lines.seen, normal)
+
+
+def _ends(inputs: Array, direction: Array) -> tuple[Array, Array]:
+    """How far the box reaches along a line, back and forth."""
+    moves = direction != 0
+    safe = jnp.where(moves, direction, 1.0)
+    ends = (-1.0 - inputs) / safe, (1.0 - inputs) / safe
+    forth = jnp.where(moves, jnp.maximum(*ends), jnp.inf)
+    back = jnp.where(moves, jnp.minimum(*ends), -jnp.inf)
+    # Rounding may leave a point an ulp outside.
+    return jnp.minimum(jnp.max(back, axis=-1), 0.0), jnp.maximum(jnp.min(forth, axis=-1), 0.0)
+
+
+def _step(key: Array, lines: _Lines, inputs: Array, rest: Array) -> tuple[Array, Array]:
+    """A point of the line by slice sampling, which needs no truncated normal quantiles.
+
+    Along the line the log density falls by ``a t^2/2 - b t``; the slice is where it falls by no
+    more than an exponential variable, an interval in closed form (R. M. Neal, Slice sampling, Ann.
+    Statist. 31, 2003).
+    """
+    key_line, key_level, key_point = random.split(key, 3)
+    direction, seen = _direction(key_line, lines, inputs.shape)
+    curvature = jnp.sum(seen * seen, axis=-1)
+    slope = jnp.sum(seen * rest, axis=-1)
+    drop = random.exponential(key_level, slope.shape, slope.dtype)
+    root = jnp.sqrt(slope * slope + 2.0 * curvature * drop)
+    # Of the two ends one is a difference; the product of both, -2 drop/curvature, is none.
+    steep = jnp.abs(slope) + root
+    curved = curvature > 0
+    far = jnp.where(curved, steep / jnp.where(curved, curvature, 1.0), jnp.inf)
+    near = jnp.where(curved, 2.0 * drop / jnp.where(curved, steep, 1.0), jnp.inf)
+    back, forth = _ends(inputs, direction)
+    rises = slope > 0
+    back = jnp.maximum(back, -jnp.where(rises, near, far))
+    forth = jnp.minimum(forth, jnp.where(rises, far, near))
+    uniform = random.uniform(key_point, slope.shape, slope.dtype)
+    length = (back + (forth - back) * uniform)[..., None]
+    # Box and rest differ by what the clipping moves, an ulp.
+    return jnp.clip(inputs + length * direction, -1.0, 1.0), rest - length * seen

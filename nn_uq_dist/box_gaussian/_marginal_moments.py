@@ -1,0 +1,142 @@
+r"""Moments of each input or output given the outputs observed, by quadrature of joint densities.
+
+The normal law that expectation propagation ends with has standard deviations that are off by 5 to
+12% where few outputs with little noise meet the corners of the box. The law of one input alone is,
+up to a constant, the joint density with that input held fixed, which is far more accurate
+(B. Cseke and T. Heskes, J. Mach. Learn. Res. 12, 2011). Correlations stay those of the normal law.
+Without a normal part the density itself is rough at corners, and nothing is gained.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from nn_uq_dist.box_gaussian._evidence import log_evidence
+from nn_uq_dist.box_gaussian._gaussian_part import of_one_shape
+from nn_uq_dist.box_gaussian._moments import Moments, input_moments, output_moments
+
+_NODES = 24
+_REACH = 6.5
+
+
+@jax.jit
+def posterior_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
+    """Mean and covariance of the uniforms behind observed outputs, each from its own density.
+
+    Parameters
+    ----------
+    deviation : Array, shape (..., d)
+    weights : Array, shape (..., d, n)
+    covariance : Array, shape (..., d, d), or None
+
+    Returns
+    -------
+    Moments
+        NaN where the passes have not converged.
+
+    Raises
+    ------
+    NotImplementedError
+        For derivatives.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import posterior_moments
+    >>> weights, covariance = jnp.array([[1.0, 1.0]]), jnp.array([[1e-2]])
+    >>> found = posterior_moments(jnp.array([1.5]), weights, covariance)
+    >>> print(f"{found.mean[0]:.3f}")  # two inputs of sum 1.5, neither beyond 1
+    0.740
+    """
+    deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
+    moments = input_moments(deviation, weights, covariance)
+    if covariance is None:
+        return moments
+    # A uniform without weight is no uniform: all problems have one shape.
+    one_left = 1.0 - jnp.eye(weights.shape[-1], dtype=weights.dtype)
+    others = weights[..., None, :, :] * one_left[:, None, :]
+
+    def log_density(inputs: Array) -> Array:
+        rest = deviation[..., None, :] - inputs[..., None] * weights.mT
+        return log_evidence(rest, others, covariance[..., None, :, :])
+
+    return _sharpened(moments, log_density, (-1.0, 1.0))
+
+
+@jax.jit
+def conditional_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
+    """Mean and covariance of other outputs given the first ones, about their means.
+
+    Parameters
+    ----------
+    deviation : Array, shape (..., d)
+        Of the known outputs.
+    weights : Array, shape (..., d + e, n)
+        Of all outputs, the known ones first.
+    covariance : Array, shape (..., d + e, d + e), or None
+
+    Returns
+    -------
+    Moments
+        Of the e others; NaN where the passes have not converged.
+
+    Raises
+    ------
+    NotImplementedError
+        For derivatives.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import conditional_moments
+    >>> weights, covariance = jnp.array([[1.0, 1.0], [1.0, 0.0]]), 1e-2 * jnp.eye(2)
+    >>> found = conditional_moments(jnp.array([1.5]), weights, covariance)
+    >>> print(f"{found.mean[0]:.3f}")  # one of two terms of the sum 1.5, observed with noise
+    0.740
+    """
+    deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
+    moments = output_moments(deviation, weights, covariance)
+    if covariance is None:
+        return moments
+    known = deviation.shape[-1]
+    rows = [np.append(np.arange(known), j) for j in range(known, weights.shape[-2])]
+    parts = jnp.stack([weights[..., row, :] for row in rows], axis=-3)
+    spreads = jnp.stack([covariance[..., row[:, None], row] for row in rows], axis=-3)
+
+    def log_density(outputs: Array) -> Array:
+        seen = jnp.broadcast_to(deviation[..., None, :], (*outputs.shape, known))
+        values = jnp.concatenate([seen, outputs[..., None]], axis=-1)
+        return log_evidence(values, parts, spreads)
+
+    return _sharpened(moments, log_density, (-np.inf, np.inf))
+
+
+def _sharpened(
+    moments: Moments, log_density: Callable[[Array], Array], ends: tuple[float, float]
+) -> Moments:
+    """Mean and variance of each entry from its own density, up to a constant."""
+    mean = moments.mean
+    scale = jnp.sqrt(jnp.diagonal(moments.covariance, axis1=-2, axis2=-1))
+    low = jnp.maximum(mean - _REACH * scale, ends[0])
+    high = jnp.minimum(mean + _REACH * scale, ends[1])
+    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    points, rule = np.polynomial.legendre.leggauss(_NODES)
+    logs = lax.map(lambda node: log_density(middle + half * node), jnp.asarray(points, mean.dtype))
+    logs = jnp.where(jnp.isnan(logs), -jnp.inf, logs)
+
+    def per_node(values: np.ndarray) -> Array:
+        return jnp.asarray(values, mean.dtype).reshape(-1, *[1] * mean.ndim)
+
+    mass = per_node(rule) * jnp.exp(logs - jnp.max(logs, axis=0))
+    mass = mass / jnp.sum(mass, axis=0)
+    # About the mean: variances are not differences.
+    gap = middle - mean + half * per_node(points)
+    shift = jnp.sum(mass * gap, axis=0)
+    factor = jnp.sqrt(jnp.sum(mass * (gap - shift) ** 2, axis=0)) / scale
+    # What is determined has no density.
+    known = scale == 0
+    shift, factor = jnp.where(known, 0.0, shift), jnp.where(known, 1.0, factor)
+    return Moments(mean + shift, factor[..., None] * moments.covariance * factor[..., None, :])

@@ -1,0 +1,258 @@
+"""The law of some outputs of a linearized network, given others."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array, random
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.util import promote_shapes
+
+from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, is_concrete, require_finite
+from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._row_algebra import covariance_root, matvec
+from nn_uq_dist.box_gaussian import (
+    Moments,
+    conditional_moments,
+    input_draws,
+    log_evidence,
+)
+from nn_uq_dist.box_gaussian._moments import regression
+from nn_uq_dist.distributions._density_checks import require_density
+from nn_uq_dist.distributions._linear_parameters import (
+    LinearParameters,
+    linear_parameters,
+    with_batch,
+)
+from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
+from nn_uq_dist.distributions._output_values import fitting_value
+from nn_uq_dist.distributions._vector_support import vector_support
+from nn_uq_dist.laws._abstract import Law, validate_sample
+from nn_uq_dist.laws._choose_outputs import take_matrix
+
+
+class LinearizedConditional(Law):
+    r"""Law of the last entries of ``loc + W u + e``, given the first ones.
+
+    Made by `LinearizedJoint.condition`. Draws have the law itself; density and moments are by
+    expectation propagation.
+
+    Parameters
+    ----------
+    values : array_like, shape (..., k)
+        The first ``k`` outputs.
+    loc : array_like, shape (..., k + d)
+        Means of all outputs before anything was known.
+    weights : array_like, shape (..., k + d, n)
+        A column for each uniform on [-1, 1].
+    normal_covariance : array_like, shape (..., k + d, k + d), optional
+        Covariance of the normal part. Default: no normal part.
+    validate_args : bool, optional
+        As for every NumPyro distribution.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `LinearizedJoint`; if there are not fewer values than outputs.
+
+    Notes
+    -----
+    The log density is the difference of two joint ones. Draws come from those of the uniforms, by
+    hit-and-run with a chain for each draw. Mean and variance of each output are quadratures of
+    joint densities where there is a normal part, and otherwise those of expectation propagation.
+    Draws and moments have no derivatives.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> weights = jnp.array([[1.0, 1.0], [1.0, 0.0]])  # a sum, and one of its two terms
+    >>> rest = nuq.LinearizedConditional([1.5], jnp.zeros(2), weights, 1e-2 * jnp.eye(2))
+    >>> print(f"{rest.mean[0]:.2f} {rest.variance[0]:.3f}")
+    0.74 0.036
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "values": constraints.real_vector,
+        "loc": constraints.real_vector,
+        "weights": constraints.real_matrix,
+        "normal_covariance": constraints.positive_definite,
+    }
+    pytree_data_fields = ("values", "loc", "weights", "normal_covariance")
+
+    def __init__(
+        self,
+        values: ArrayLike,
+        loc: ArrayLike,
+        weights: ArrayLike,
+        normal_covariance: ArrayLike | None = None,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        parameters, shape = linear_parameters(loc, weights, normal_covariance)
+        values = as_numeric("values", values)
+        if not (jnp.ndim(values) and 0 < jnp.shape(values)[-1] < shape[-1]):
+            raise ValueError(
+                f"values must have shape (..., k), fewer than the {shape[-1]} outputs, got "
+                f"{jnp.shape(values)}; for none or all of them use LinearizedJoint"
+            )
+        batch_shape = broadcast_shapes(
+            "the leading axes of values and of the parameters must broadcast",
+            values=jnp.shape(values)[:-1],
+            parameters=shape[:-1],
+        )
+        known = jnp.shape(values)[-1]
+        (self.values,) = promote_shapes(values, shape=(*batch_shape, known))
+        self.loc, self.weights, self.normal_covariance = with_batch(parameters, batch_shape)
+        super().__init__(batch_shape, (shape[-1] - known,), validate_args=validate_args)
+
+    def get_args(self) -> dict[str, Any]:
+        """Parameters, without a normal part that is not there."""
+        given = {name: self.__dict__[name] for name in self.arg_constraints}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def validate_args(self, strict: bool = True) -> None:
+        """As those of `LinearizedJoint`."""
+        if is_concrete(self.get_args()):
+            require_finite("values", self.values)
+            require_density(*self._parameters, self._parameters.dtype)
+        else:
+            super().validate_args(strict)
+
+    @property
+    def _parameters(self) -> LinearParameters:
+        return LinearParameters(self.loc, self.weights, self.normal_covariance)
+
+    @property
+    def _known(self) -> int:
+        return jnp.shape(self.values)[-1]
+
+    def _deviation(
+        self, dtype: jnp.dtype | None = None
+    ) -> tuple[Array, Array, Array, Array | None]:
+        """Of the known outputs; means of the others; weights and covariance of all."""
+        given = jnp.promote_types(self._parameters.dtype, jnp.result_type(self.values))
+        dtype = jnp.promote_types(given, jnp.float32) if dtype is None else dtype
+        loc, weights, covariance = self._parameters.arrays(dtype)
+        seen = jnp.asarray(self.values, dtype) - loc[..., : self._known]
+        return seen, loc[..., self._known :], weights, covariance
+
+    @constraints.dependent_property(is_discrete=False, event_dim=1)
+    def support(self) -> constraints.Constraint:
+        if self.normal_covariance is not None:
+            return constraints.real_vector
+        _, loc, weights, _ = self._deviation()
+        entries = LinearizedMarginal(loc, weights[..., self._known :, :], validate_args=False)
+        return vector_support(entries.support)
+
+    def _validate_sample(self, value: ArrayLike) -> Array:
+        # As in `LinearizedMarginal`: NumPy values and traced bounds.
+        with jax.ensure_compile_time_eval():
+            return super()._validate_sample(jnp.asarray(value))
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density: that of all outputs less that of the known ones."""
+        given = fitting_value(value, self.shape())
+        dtype = jnp.promote_types(jnp.result_type(given, self._deviation()[0]), jnp.float32)
+        seen, loc, weights, covariance = self._deviation(dtype)
+        others = given.astype(dtype) - loc
+        shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
+        parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (seen, others)]
+        own = None if covariance is None else covariance[..., : self._known, : self._known]
+        before = log_evidence(seen, weights[..., : self._known, :], own)
+        return log_evidence(jnp.concatenate(parts, axis=-1), weights, covariance) - before
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws of the law itself, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
+        seen, loc, weights, covariance = self._deviation()
+        key_inputs, key_normal = random.split(key)
+        own = None if covariance is None else covariance[..., : self._known, : self._known]
+        count = int(np.prod(sample_shape))
+        inputs = input_draws(key_inputs, seen, weights[..., : self._known, :], own, count)
+        others = regression(weights, covariance, self._known)
+        draws = loc + others.of_inputs(inputs, seen)
+        draws = jnp.broadcast_to(draws, (count, *self.shape()))
+        if others.spread is not None:
+            normal = random.normal(key_normal, draws.shape, draws.dtype)
+            draws = draws + matvec(covariance_root(others.spread), normal)
+        return draws.reshape(*sample_shape, *self.shape())
+
+    def _moments(self) -> Moments:
+        seen, loc, weights, covariance = self._deviation()
+        found = conditional_moments(seen, weights, covariance)
+        spread = jnp.broadcast_to(found.covariance, (*self.shape(), *self.event_shape))
+        return Moments(jnp.broadcast_to(loc + found.mean, self.shape()), spread)
+
+    @property
+    def mean(self) -> Array:
+        """Means of the outputs, shape ``batch_shape + (d,)``."""
+        return self._moments().mean
+
+    @property
+    def covariance_matrix(self) -> Array:
+        """Covariance of the outputs, shape ``batch_shape + (d, d)``."""
+        return self._moments().covariance
+
+    @property
+    def variance(self) -> Array:
+        """Variances of the outputs, shape ``batch_shape + (d,)``."""
+        return jnp.diagonal(self.covariance_matrix, axis1=-2, axis2=-1)
+
+    def marginalize(self, indices: int | Sequence[int]) -> "LinearizedConditional":
+        """The law of some of the outputs that are not known, in the order of ``indices``."""
+        chosen = as_indices(indices, self.event_shape[0])
+        order = (*range(self._known), *(self._known + index for index in chosen))
+        rows = np.asarray(order)
+        covariance = self.normal_covariance
+        if covariance is not None:
+            covariance = take_matrix(jnp.asarray(covariance), order, order)
+        loc = jnp.asarray(self.loc)[..., rows]
+        weights = jnp.asarray(self.weights)[..., rows, :]
+        part = LinearizedConditional(self.values, loc, weights, covariance, validate_args=False)
+        return self._pass_validation(part)
+
+    def expand(self, batch_shape: Sequence[int]) -> "LinearizedConditional":
+        """The same law with a larger batch shape."""
+        shape = self._expanded_shape(batch_shape)
+        values = jnp.broadcast_to(self.values, (*shape, self._known))
+        wide = LinearizedConditional(values, *self._parameters, validate_args=False)
+        return self._pass_validation(wide)
+
+    @staticmethod
+    def infer_shapes(
+        values: tuple[int, ...],
+        loc: tuple[int, ...],
+        weights: tuple[int, ...],
+        normal_covariance: tuple[int, ...] | None = None,
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Batch and event shape from the shapes of the parameters."""
+        covariance = () if normal_covariance is None else normal_covariance[:-1]
+        shape = jnp.broadcast_shapes(loc, weights[:-1], covariance)
+        batch_shape = jnp.broadcast_shapes(values[:-1], shape[:-1])
+        return batch_shape, (shape[-1] - values[-1],)
+
+
+@vmap_over.register
+def _vmap_over_linearized_conditional(
+    d: LinearizedConditional,
+    values: int | None = None,
+    loc: int | None = None,
+    weights: int | None = None,
+    normal_covariance: int | None = None,
+) -> LinearizedConditional:
+    default = vmap_over.dispatch(dist.Distribution)
+    axes = {"loc": loc, "weights": weights, "normal_covariance": normal_covariance}
+    return default(d, values=values, **axes)
+
+
+@promote_batch_shape.register
+def _promote_linearized_conditional(d: LinearizedConditional) -> LinearizedConditional:
+    parts = d.values, d.loc, d.weights, d.normal_covariance
+    wide = LinearizedConditional(*parts, validate_args=False)
+    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)
