@@ -1,4 +1,4 @@
-"""Log density of several outputs against quadrature, SciPy's box probability and exact cases."""
+"""Log density of several outputs against quadrature, box probabilities and exact cases."""
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +9,20 @@ import scipy.stats
 import nn_uq_dist as nuq
 from nn_uq_dist import linear_combination
 from nn_uq_dist.box_gaussian import log_evidence
-from tests.box_gaussian.references import by_genz, by_quadrature, problem
+from tests.box_gaussian.references import by_quadrature, by_separation, problem
 
 # Inputs, outputs, noise over standard deviation: the bars are those of the documentation.
 QUADRATURE = [(2, 6, 0.05), (2, 6, 0.3), (3, 7, 0.1)]
-GENZ = [(4, 6, 0.1), (6, 12, 0.1)]
+SEPARATION = [
+    (4, 6, 0.1),
+    (4, 9, 0.2),
+    (6, 6, 0.1),
+    (6, 12, 0.1),
+    (9, 14, 0.1),
+    (12, 12, 0.1),
+    (12, 12, 0.3),
+    (12, 31, 0.1),
+]
 MEAN_ERROR, WORST_ERROR = 0.02, 0.1
 KEY = jax.random.key(0)
 
@@ -38,19 +47,34 @@ def test_few_inputs_against_quadrature(num_inputs, num_outputs, noise, x64):
     check(evaluate(draws, weights, covariance) - exact)
 
 
-@pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), GENZ)
+def separated(draws, weights, covariance, log2_samples=12):
+    found = [by_separation(point, weights, covariance, log2_samples) for point in draws]
+    assert max(estimate.error for estimate in found) < 3e-3
+    return np.array([estimate.value for estimate in found])
+
+
+@pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), SEPARATION)
 def test_more_inputs_against_box_probabilities(num_inputs, num_outputs, noise, x64):
     draws, weights, covariance = problem(
         np.random.default_rng(2), num_inputs, num_outputs, noise, 20
     )
-    exact = [by_genz(point, weights, covariance) for point in draws]
-    check(evaluate(draws, weights, covariance) - exact)
+    check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
 
 
 def test_fewer_outputs_than_inputs(x64):
-    draws, weights, covariance = problem(np.random.default_rng(3), 3, 2, 0.1, 40)
-    exact = [by_quadrature(point, weights, covariance, 150) for point in draws]
-    check(evaluate(draws, weights, covariance) - exact)
+    draws, weights, covariance = problem(np.random.default_rng(3), 3, 2, 0.1, 60)
+    check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="a normal law rounds the corners of few inputs that the outputs leave free: errors of "
+    "0.02 to 0.03 on average in 3 of 6 random laws, 0.08 at worst",
+)
+def test_fewer_outputs_than_inputs_of_an_uneven_law(x64):
+    draws, weights, covariance = problem(np.random.default_rng([3, 2, 4]), 3, 2, 0.1, 60)
+    check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
 
 
 def test_single_precision_agrees_with_double():
@@ -97,26 +121,6 @@ def test_no_density_is_nan_or_an_error():
     assert np.isnan(evaluate(np.zeros(2), np.ones((2, 3)), None))
 
 
-# Fine enough a grid that hardly any smoothing is added to it.
-@pytest.mark.parametrize(
-    ("num_inputs", "num_points", "bar"), [(6, 256, 0.02), (12, 128, 0.005), (31, 128, 0.001)]
-)
-def test_two_outputs_without_noise_against_the_grid(num_inputs, num_points, bar, x64):
-    generator = np.random.default_rng(7)
-    weights = generator.uniform(-1, 1, (2, num_inputs))
-    law = nuq.InputLaw(jnp.zeros(num_inputs), half_width=1.0)
-    grid = nuq.Linearization(jnp.zeros(2), weights, law).joint_density_grid(num_points=num_points)
-    axes = [np.asarray(axis) for axis in grid.points]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
-    density = np.exp(evaluate(points, weights, None))
-    exact = np.asarray(grid.density).ravel()
-    cell = np.prod([axis[1] - axis[0] for axis in axes])
-    # Next to the edge of the support the passes may not converge: hardly any mass is there.
-    found = np.isfinite(density)
-    assert exact[~found].sum() * cell < 1e-4
-    assert 0.5 * np.abs(density - exact)[found].sum() * cell < bar
-
-
 @pytest.mark.parametrize(
     ("num_inputs", "num_outputs", "noise"), [(2, 6, 0.3), (12, 12, 0.1), (12, 3, 0.0)]
 )
@@ -161,23 +165,51 @@ def test_second_derivatives_are_refused():
         np.ones((2, 5)),
         np.array([[1.0, 0.0, 0.5], [0.3, 0.0, 1.0]]),
         np.array([[1.0, 0.0], [0.0, 0.0]]),
-        np.array([[1.0, 1.0, 0.4, 0.4], [0.5, 0.5, 2.0, 2.0]]),
+        pytest.param(
+            np.array([[1.0, 1.0, 0.4, 0.4], [0.5, 0.5, 2.0, 2.0]]),
+            marks=pytest.mark.xfail(
+                strict=True,
+                raises=AssertionError,
+                reason="equal columns leave two inputs free, whose box has corners that a normal "
+                "law rounds: 0.046 on average, 0.16 at worst",
+            ),
+        ),
     ],
     ids=["span_1e4", "equal", "zero_column", "noise_alone", "duplicated"],
 )
 def test_unusual_weights(weights, x64):
     generator = np.random.default_rng(9)
     scale = 0.1 * np.sqrt((weights**2).sum(1) / 3 + 0.1)
-    inputs = generator.uniform(-1, 1, (20, weights.shape[1]))
-    draws = inputs @ weights.T + scale * generator.normal(size=(20, 2))
-    found = evaluate(draws, weights, np.diag(scale**2))
-    # A column that is none, and two that are the same as one sum, change nothing: the reference
-    # takes what is left of them.
-    kept = weights[:, (weights != 0).any(0)][:, :3]
-    if kept.shape[1] == weights[:, (weights != 0).any(0)].shape[1] and kept.max() < 10:
-        exact = [by_quadrature(point, kept, np.diag(scale**2), 200) for point in draws]
-        check(found - exact)
-    assert np.isfinite(found).all()
+    inputs = generator.uniform(-1, 1, (25, weights.shape[1]))
+    draws = inputs @ weights.T + scale * generator.normal(size=(25, 2))
+    covariance = np.diag(scale**2)
+    exact = separated(draws, weights, covariance, 14)
+    check(evaluate(draws, weights, covariance) - exact)
+
+
+def test_normal_inputs_alone_are_normal(x64):
+    generator = np.random.default_rng(13)
+    jacobian = generator.normal(size=(3, 4))
+    law = nuq.InputLaw(jnp.zeros(4), scale_tril=jnp.eye(4))
+    joint = nuq.Linearization(jnp.zeros(3), jacobian, law).linear_joint(noise_scale=0.1)
+    draws = generator.normal(size=(20, 4)) @ jacobian.T
+    covariance = jacobian @ jacobian.T + 0.01 * np.eye(3)
+    exact = scipy.stats.multivariate_normal(np.zeros(3), covariance).logpdf(draws)
+    np.testing.assert_allclose(joint.log_prob(jnp.asarray(draws)), exact, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("num_inputs", "num_outputs"), [(3, 4), (5, 2)])
+def test_normal_inputs_beside_the_box(num_inputs, num_outputs, x64):
+    """Columns of normal inputs are a normal part whose entries are correlated."""
+    generator = np.random.default_rng(12)
+    weights = generator.normal(size=(num_outputs, num_inputs))
+    normal = 0.3 * generator.normal(size=(num_outputs, 2))
+    draws = generator.uniform(-1, 1, (20, num_inputs)) @ weights.T
+    draws = draws + generator.normal(size=(20, 2)) @ normal.T
+    draws = draws + 0.05 * generator.normal(size=draws.shape)
+    covariance = normal @ normal.T + 0.05**2 * np.eye(num_outputs)
+    exact = separated(draws, weights, covariance, 14)
+    check(evaluate(draws, weights, covariance) - exact)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""Densities without noise: total variation distance to a box spline and to the grid."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nn_uq_dist as nuq
+from nn_uq_dist.box_gaussian import log_evidence
+from tests.box_gaussian.references import by_box_spline, saddlepoint_log_density
+
+# Outputs, inputs, points of the grid, the bars of the mean over Jacobians: of expectation
+# propagation, and of the saddlepoint approximation.
+CASES = [
+    (2, 6, 128, 0.02, 0.02),
+    (2, 12, 128, 0.005, 0.003),
+    (2, 31, 128, 0.001, 0.0003),
+    (3, 12, 128, 0.02, 0.02),
+]
+JACOBIANS, POINTS = 5, 400
+
+
+def draws(num_outputs, num_inputs, num_points):
+    """Weights, points of the exact law (those of a grid) and its densities there."""
+    law = nuq.InputLaw(jnp.zeros(num_inputs), half_width=1.0)
+    parts = []
+    for seed in range(JACOBIANS):
+        generator = np.random.default_rng([num_outputs, num_inputs, seed])
+        weights = generator.uniform(-1, 1, (num_outputs, num_inputs))
+        linear = nuq.Linearization(jnp.zeros(num_outputs), weights, law)
+        grid = linear.joint_density_grid(num_points=num_points)
+        mass = grid.density.ravel() * grid.cell_volume
+        picked = np.unravel_index(
+            generator.choice(mass.size, POINTS, p=mass / mass.sum()), grid.density.shape
+        )
+        axes = zip(grid.points, picked, strict=True)
+        points = np.stack([axis[index] for axis, index in axes], -1)
+        # The grid of few inputs is smoothed; that of 12 by less than half a cell, if at all.
+        exact = by_box_spline(points, weights) if num_inputs == 6 else grid.density[picked]
+        assert num_inputs == 6 or (grid.resolution < 0.5 * grid.spacing).all()
+        inside = exact > 0
+        parts.append((weights, points[inside], exact[inside]))
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("num_outputs", "num_inputs", "num_points", "bar", "bar_of_saddlepoint"), CASES
+)
+def test_total_variation(num_outputs, num_inputs, num_points, bar, bar_of_saddlepoint, x64):
+    """It is half the mean of ``|q/p - 1|`` over draws of ``p``."""
+    parts = draws(num_outputs, num_inputs, num_points)
+    weights = np.concatenate([np.broadcast_to(w, (len(p), *w.shape)) for w, p, _ in parts])
+    points = np.concatenate([p for _, p, _ in parts])
+    exact = np.concatenate([p for _, _, p in parts])
+    found = np.asarray(log_evidence(jnp.asarray(points), jnp.asarray(weights), None))
+    assert np.isfinite(found).all()
+    assert 0.5 * np.abs(np.exp(found) / exact - 1.0).mean() < bar
+    independent = np.concatenate([saddlepoint_log_density(p, w) for w, p, _ in parts])
+    # Next to a corner there may be no saddlepoint that rounding lets one find.
+    some = np.isfinite(independent)
+    assert some.mean() > 0.99
+    distance = 0.5 * np.abs(np.exp(independent[some]) / exact[some] - 1.0).mean()
+    assert distance < bar_of_saddlepoint

@@ -1,0 +1,94 @@
+"""The references against each other, SciPy, closed forms and the density on a grid."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+
+import nn_uq_dist as nuq
+from tests.box_gaussian.references import (
+    by_box_spline,
+    by_genz,
+    by_quadrature,
+    by_separation,
+    far_outside,
+    problem,
+    saddlepoint_log_density,
+)
+
+
+def separated(points, weights, covariance, log2_samples=12):
+    found = [by_separation(point, weights, covariance, log2_samples) for point in points]
+    assert max(estimate.error for estimate in found) < 1e-3
+    return np.array([estimate.value for estimate in found])
+
+
+@pytest.mark.parametrize(("num_inputs", "num_outputs"), [(4, 6), (6, 12), (12, 12)])
+def test_separation_against_box_probabilities(num_inputs, num_outputs):
+    points, weights, covariance = problem(np.random.default_rng(1), num_inputs, num_outputs, 0.1, 3)
+    exact = [by_genz(point, weights, covariance) for point in points]
+    np.testing.assert_allclose(separated(points, weights, covariance), exact, atol=2e-3)
+
+
+@pytest.mark.parametrize(("num_inputs", "num_outputs", "nodes"), [(2, 6, 300), (3, 2, 100)])
+def test_separation_against_quadrature(num_inputs, num_outputs, nodes):
+    points, weights, covariance = problem(np.random.default_rng(2), num_inputs, num_outputs, 0.1, 4)
+    exact = [by_quadrature(point, weights, covariance, nodes) for point in points]
+    np.testing.assert_allclose(separated(points, weights, covariance), exact, atol=1e-3)
+
+
+def test_separation_of_equal_columns_is_an_integral_over_their_sum():
+    """A sum of `n` uniforms on (-1, 1) has a density in closed form (Irwin and Hall)."""
+    column, count = np.array([1.0, 0.5]), 5
+    covariance = np.diag([0.02, 0.01])
+    points = np.array([[0.0, 0.1], [2.0, 1.1], [3.0, 1.6]])
+    nodes, rule = np.polynomial.legendre.leggauss(400)
+    sums = count * nodes
+    terms = np.arange(count + 1)
+    powers = np.maximum((sums[:, None] + count) / 2.0 - terms, 0.0) ** (count - 1)
+    density = powers @ ((-1.0) ** terms * scipy.special.comb(count, terms))
+    density = 0.5 * density / scipy.special.factorial(count - 1)
+    normal = scipy.stats.multivariate_normal(np.zeros(2), covariance)
+    exact = [
+        np.log((count * rule * density * normal.pdf(point - sums[:, None] * column)).sum())
+        for point in points
+    ]
+    found = separated(points, np.repeat(column[:, None], count, axis=1), covariance, 16)
+    np.testing.assert_allclose(found, exact, atol=2e-3)
+
+
+def test_box_spline_against_the_grid():
+    with jax.enable_x64(True):
+        weights = np.random.default_rng(3).uniform(-1, 1, (2, 6))
+        law = nuq.InputLaw(jnp.zeros(6), half_width=1.0)
+        linear = nuq.Linearization(jnp.zeros(2), weights, law)
+        grid = linear.joint_density_grid(num_points=512)
+    assert not grid.resolution.any()
+    points = np.stack(np.meshgrid(*grid.points, indexing="ij"), -1)[::16, ::16].reshape(-1, 2)
+    exact = grid.density[::16, ::16].ravel()
+    found = by_box_spline(points, weights)
+    np.testing.assert_allclose(found, exact, atol=1e-7 * exact.max())
+
+
+def test_saddlepoint_of_many_small_inputs_is_exact():
+    """With noise, and inputs of a few hundredths of it, the next order is below 1e-9."""
+    points, weights, covariance = problem(np.random.default_rng(4), 6, 3, 30.0, 20)
+    found = saddlepoint_log_density(points, weights, covariance)
+    total = weights @ weights.T / 3 + covariance
+    normal = scipy.stats.multivariate_normal(np.zeros(3), total).logpdf(points)
+    assert np.abs(found - normal).max() > 1e-8
+    np.testing.assert_allclose(found, separated(points, weights, covariance), atol=1e-8)
+
+
+def test_far_outside_against_the_law_of_each_output():
+    """Each output has an input for itself: differences of two normal probabilities."""
+    sizes, noise = np.array([0.5, 2.0, 1.0]), 0.01
+    points = np.array([[0.55, 0.3, -2.0], [0.7, 2.5, 1.2], [-0.1, 1.0, 0.4]])
+    found = [far_outside(point, np.diag(sizes), noise**2 * np.eye(3)) for point in points]
+    low, high = (-sizes - points) / noise, (sizes - points) / noise
+    low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)
+    masses = scipy.special.log_ndtr(np.stack([high, low]))
+    exact = masses[0] + np.log1p(-np.exp(masses[1] - masses[0])) - np.log(2.0 * sizes)
+    for estimate, value in zip(found, exact.sum(axis=1), strict=True):
+        assert abs(estimate.value - value) <= 2.0 * estimate.error + 1e-6
