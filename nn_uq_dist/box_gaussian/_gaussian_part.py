@@ -110,6 +110,9 @@ def of_one_shape(
 
 def solve_lower(factor: Array, right: Array, *, transposed: bool = False) -> Array:
     """Solve with a lower triangular matrix, shapes (..., d, d) and (..., d, m)."""
+    shape = jnp.broadcast_shapes(factor.shape[:-2], right.shape[:-2])
+    factor = jnp.broadcast_to(factor, (*shape, *factor.shape[-2:]))
+    right = jnp.broadcast_to(right, (*shape, *right.shape[-2:]))
     return lax.linalg.triangular_solve(
         factor, right, left_side=True, lower=True, transpose_a=transposed
     )

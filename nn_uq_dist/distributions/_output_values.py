@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -78,7 +79,9 @@ def observed_values(
         batch_shape=batch_shape,
     )
     if is_concrete(values, support):
-        inside = np.asarray(support(jnp.asarray(values)))
+        # In a model under `jit` known values would become unknown.
+        with jax.ensure_compile_time_eval():
+            inside = np.asarray(support(jnp.asarray(values)))
         if not inside.all():
             *_, position = where = first_index(~inside)
             value = np.broadcast_to(values, inside.shape)[where]

@@ -1,0 +1,225 @@
+"""`LinearizedConditional`: density, moments, draws, shapes, models, mistakes."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape
+
+import nn_uq_dist as nuq
+from nn_uq_dist import LinearizedConditional, LinearizedJoint
+from tests.box_gaussian.references import by_quadrature
+
+KEY = jax.random.key(6)
+LOC = np.array([0.2, -0.3, 1.0])
+WEIGHTS = np.array([[0.7, -0.4, 0.2], [0.3, 0.5, 0.1], [0.2, 0.2, 0.6]])
+COVARIANCE = 0.1 * np.array([[0.4, 0.1, 0.0], [0.1, 0.9, 0.2], [0.0, 0.2, 0.5]])
+MANY = np.concatenate([WEIGHTS, 0.5 * WEIGHTS], axis=-1)
+
+# name: arguments and the batch shape that they must give.
+CASES = {
+    "normal": (([0.5], LOC, WEIGHTS, COVARIANCE), ()),
+    "bounded": (([0.5], LOC, MANY), ()),
+    "two_known": (([0.5, -0.2], LOC, WEIGHTS, COVARIANCE), ()),
+    "values_batch": ((np.array([[0.5], [0.1]]), LOC, WEIGHTS, COVARIANCE), (2,)),
+    "weights_batch": (([0.5], LOC, np.stack([WEIGHTS] * 2), COVARIANCE), (2,)),
+    "both": ((np.zeros((3, 1, 1)), LOC, np.stack([MANY] * 2)), (3, 2)),
+}
+
+
+def make(name, **kwargs):
+    return LinearizedConditional(*CASES[name][0], **kwargs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shapes(name):
+    args, batch_shape = CASES[name]
+    law = make(name)
+    size = 3 - np.shape(args[0])[-1]
+    assert (law.batch_shape, law.event_shape) == (batch_shape, (size,))
+    draws = law.sample(KEY, (4,))
+    assert draws.shape == (4, *batch_shape, size)
+    assert law.sample(KEY).shape == (*batch_shape, size)
+    assert law.log_prob(draws).shape == (4, *batch_shape)
+    assert law.mean.shape == law.variance.shape == (*batch_shape, size)
+    assert law.covariance_matrix.shape == (*batch_shape, size, size)
+    shapes = [np.shape(arg) for arg in args]
+    assert LinearizedConditional.infer_shapes(*shapes) == (batch_shape, (size,))
+    wide = law.expand((5, *batch_shape))
+    np.testing.assert_allclose(wide.log_prob(draws[0])[0], law.log_prob(draws[0]), rtol=1e-4)
+    assert wide.sample(KEY).shape == (5, *batch_shape, size)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pytree_and_pickle(name):
+    law = make(name)
+    value = law.sample(KEY)
+    want = law.log_prob(value)
+    for back in (
+        jax.tree.map(lambda part: part, law),
+        pickle.loads(pickle.dumps(law)),  # noqa: S301 (made here)
+        promote_batch_shape(law),
+    ):
+        np.testing.assert_allclose(back.log_prob(value), want, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(lambda d, v: d.log_prob(v))(law, value), want, rtol=1e-4)
+
+
+def test_vmap_over_values():
+    values = jnp.array([[0.5], [0.1], [-0.3]])
+    mean = jax.vmap(lambda value: LinearizedConditional(value, LOC, WEIGHTS, COVARIANCE).mean)
+    want = LinearizedConditional(values, LOC, WEIGHTS, COVARIANCE).mean
+    np.testing.assert_allclose(mean(values), want, rtol=1e-3)
+
+
+def test_support():
+    assert make("normal").support is constraints.real_vector
+    support = make("bounded").support
+    reach = np.abs(MANY[1:]).sum(-1)
+    assert bool(support(jnp.asarray(LOC[1:] + 0.99 * reach)))
+    assert not bool(support(jnp.asarray(LOC[1:] + 1.01 * reach)))
+
+
+def test_dtype(precision):
+    law = LinearizedConditional(
+        *(jnp.asarray(part, precision) for part in ([0.5], LOC, WEIGHTS, COVARIANCE))
+    )
+    draws = law.sample(KEY, (3,))
+    assert draws.dtype == law.log_prob(draws).dtype == law.mean.dtype == precision
+
+
+def test_density_is_a_ratio_of_integrals(x64):
+    joint = LinearizedJoint(LOC, WEIGHTS, COVARIANCE)
+    law = joint.condition((2,), 0.7)
+    value = np.array([0.1, -0.2])
+    order = [2, 0, 1]
+    both = by_quadrature(
+        np.array([0.7, *value]) - LOC[order],
+        WEIGHTS[order],
+        COVARIANCE[np.ix_(order, order)],
+        100,
+    )
+    known = by_quadrature(np.array([0.7]) - LOC[2:], WEIGHTS[2:], COVARIANCE[2:, 2:], 100)
+    assert abs(float(law.log_prob(value)) - (both - known)) < 0.02
+
+
+def test_draws_are_those_of_the_joint_law_near_the_value(x64):
+    """A window of the joint's own draws, which do without all that is tested here."""
+    joint = LinearizedJoint(LOC, WEIGHTS, COVARIANCE)
+    many = np.asarray(joint.sample(KEY, (2_000_000,)))
+    near = many[np.abs(many[:, 0] - 0.6) < 0.01][:, 1:]
+    assert len(near) > 10_000
+    law = joint.condition(0, 0.6)
+    draws = np.asarray(law.sample(KEY, (10_000,)))
+    scale = near.std(0)
+    # Four standard errors of the difference of 10,000 and as many.
+    assert (np.abs(draws.mean(0) - near.mean(0)) / scale < 0.06).all()
+    np.testing.assert_allclose(draws.std(0), scale, rtol=0.04)
+    np.testing.assert_allclose(np.corrcoef(draws.T), np.corrcoef(near.T), atol=0.06)
+    assert (np.abs(law.mean - near.mean(0)) / scale < 0.02 + 0.04).all()
+    np.testing.assert_allclose(np.sqrt(law.variance), scale, rtol=0.02 + 0.03)
+
+
+def test_outputs_that_are_functions_of_the_known_ones_are_found(x64):
+    """Without noise: the third output is the sum of the others, but for a part of its own."""
+    weights = np.array([[1.0, 0.5, 0.2, 0.0], [0.3, 1.0, 0.4, 0.0], [1.3, 1.5, 0.6, 0.01]])
+    law = LinearizedJoint(np.zeros(3), weights).condition((0, 1), [0.4, -0.3])
+    draws = np.asarray(law.sample(KEY, (500,)))
+    assert np.abs(draws - 0.1).max() <= 0.01
+    assert draws.std() == pytest.approx(0.01 / np.sqrt(3), rel=0.1)
+    assert float(law.mean[0]) == pytest.approx(0.1, abs=1e-6)
+
+
+def test_marginalizing_commutes_with_conditioning(x64):
+    joint = LinearizedJoint(LOC, WEIGHTS, COVARIANCE)
+    first = joint.condition(1, 0.3).marginalize(1)
+    second = joint.marginalize((1, 2)).condition(0, 0.3)
+    np.testing.assert_allclose(first.mean, second.mean)
+    np.testing.assert_allclose(first.log_prob([0.4]), second.log_prob([0.4]))
+
+
+def test_gradients_of_the_density(x64):
+    def log_density(known, value):
+        return LinearizedJoint(LOC, WEIGHTS, COVARIANCE).condition(0, known).log_prob(value)
+
+    at = jnp.array(0.5), jnp.array([0.1, 0.9])
+    slopes = jax.grad(log_density, (0, 1))(*at)
+    step = 1e-5
+    by_known = (log_density(at[0] + step, at[1]) - log_density(at[0] - step, at[1])) / (2 * step)
+    assert float(slopes[0]) == pytest.approx(float(by_known), rel=1e-5)
+    moved = jnp.array([step, 0.0])
+    by_value = (log_density(at[0], at[1] + moved) - log_density(at[0], at[1] - moved)) / (2 * step)
+    assert float(slopes[1][0]) == pytest.approx(float(by_value), rel=1e-5)
+
+
+def test_as_an_observed_site():
+    """The posterior of a shift of the other outputs, by a law that is conditioned in the model."""
+
+    def model(known, others):
+        shift = numpyro.sample("shift", dist.Normal(0.0, 1.0))
+        joint = LinearizedJoint(LOC + jnp.array([0.0, 1.0, 1.0]) * shift, WEIGHTS, COVARIANCE)
+        with numpyro.plate("runs", len(known)):
+            numpyro.sample("y", joint.condition(0, known), obs=others)
+
+    draws = LinearizedJoint(LOC + np.array([0.0, 0.5, 0.5]), WEIGHTS, COVARIANCE).sample(KEY, (60,))
+    kernel = numpyro.infer.NUTS(model)
+    mcmc = numpyro.infer.MCMC(kernel, num_warmup=200, num_samples=200, progress_bar=False)
+    mcmc.run(KEY, draws[:, :1], draws[:, 1:])
+    shift = mcmc.get_samples()["shift"]
+    assert abs(float(shift.mean()) - 0.5) < 4 * float(shift.std())
+    assert 0.01 < float(shift.std()) < 0.15
+
+
+def test_intervals_cover(x64):
+    """The truth lies between the least and the largest of 19 draws in 18 of 20 cases."""
+    generator = np.random.default_rng(7)
+    weights = generator.normal(size=(6, 3))
+    scale = 0.05 * np.sqrt((weights**2).sum(1) / 3)
+    truth = generator.uniform(-1, 1, (1500, 3)) @ weights.T
+    truth = truth + scale * generator.normal(size=truth.shape)
+    law = LinearizedJoint(np.zeros(6), weights, np.diag(scale**2)).condition((0, 1), truth[:, :2])
+    draws = np.asarray(law.sample(KEY, (19,)))
+    inside = (draws.min(0) < truth[:, 2:]) & (truth[:, 2:] < draws.max(0))
+    # Four standard errors, as if the four outputs told nothing new.
+    assert abs(inside.mean() - 0.9) < 4 * np.sqrt(0.09 / len(truth))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0.5, 0.5, 0.5], LOC, WEIGHTS), r"values must have shape \(..., k\), fewer than the 3"),
+        ((0.5, LOC, WEIGHTS), r"values must have shape \(..., k\)"),
+        ((np.zeros((2, 1)), np.zeros((3, 3)), WEIGHTS), "values and of the parameters must"),
+        (([np.nan], LOC, WEIGHTS), "values must be finite"),
+        (([0.5], LOC, WEIGHTS[:, :2]), "pass normal_covariance"),
+        (([0.5], LOC, WEIGHTS, COVARIANCE - np.eye(3)), "must be positive semidefinite"),
+    ],
+)
+def test_mistakes_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LinearizedConditional(*arguments, validate_args=True)
+
+
+@pytest.mark.parametrize(
+    ("indices", "values", "message"),
+    [
+        ((0, 1, 2), [0.0, 0.0, 0.0], "indices must leave an output"),
+        (3, 0.0, "got unknown index 3"),
+        (0, [0.0, 0.0], "pass as many values as indices"),
+        (0, 99.0, "within the support of their outputs, got 99.0 for output 0"),
+    ],
+)
+def test_mistakes_of_condition_are_named(indices, values, message):
+    with pytest.raises(ValueError, match=message):
+        LinearizedJoint(LOC, WEIGHTS).condition(indices, values)
+
+
+def test_values_that_no_input_gives_are_nan():
+    joint = nuq.LinearizedJoint(jnp.zeros(3), [[1.0, 1.0, 0, 0], [1.0, 1.1, 0, 0], [0, 0, 1, 1]])
+    law = joint.marginalize((0, 1, 2)).condition((0, 1), [1.5, -1.5])
+    assert np.isnan(law.sample(KEY)).all()
+    assert np.isnan(law.mean).all()
