@@ -47,8 +47,10 @@ NOMINAL = np.exp(np.sin(5 * NODES)).astype(np.float32)
 PRIOR_SD = 0.5  # of each coefficient
 MEASURED = np.array([0, 5, 9, 22, 26, 30])  # outputs, by node
 GIVEN = (5, 22, 30)  # those measured in the new run
-BLUE, VERMILION, SKY, GRAY = "#0072B2", "#D55E00", "#56B4E9", "#8C8C8C"
-COLORS = {"marginalized": BLUE, "ignored": VERMILION, "copula": SKY, "latent": GRAY}
+QUANTILE_DRAWS = 20_000  # of the outputs, given these
+BLUE, VERMILION, GREEN, GRAY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"
+COLORS = {"marginalized": BLUE, "ignored": VERMILION, "copula": GREEN, "latent": "black"}
+OUTLINED = ("copula", "latent")  # over the others in the figure
 
 Network = Callable[[Array], Array]
 Model = Callable[..., None]
@@ -207,10 +209,14 @@ def draw_posterior(posteriors: dict[str, MCMC], truth: Array) -> plt.Figure:
         theta = np.asarray(mcmc.get_samples()["theta"])
         curves = legendre.legval(x, (theta - np.asarray(truth)).T)
         low, high = np.quantile(curves, [0.025, 0.975], axis=0)
-        axes[0].fill_between(x, low, high, color=COLORS[name], alpha=0.4, lw=0)
+        if name in OUTLINED:
+            axes[0].plot(x, np.transpose([low, high]), color=COLORS[name], lw=1.2)
+            look = {"histtype": "step", "lw": 1.2}
+        else:
+            axes[0].fill_between(x, low, high, color=COLORS[name], alpha=0.4, lw=0)
+            look = {"histtype": "stepfilled", "alpha": 0.4}
         for k, axis in enumerate(axes[1:]):
-            axis.hist(theta[:, k], 30, density=True, histtype="stepfilled", alpha=0.4,
-                      color=COLORS[name], label=name)  # fmt: skip
+            axis.hist(theta[:, k], 30, density=True, color=COLORS[name], label=name, **look)
     axes[0].axhline(0, color="black", ls="--", lw=1)
     axes[0].set(xlabel="x", title="input function minus truth, 95%")
     for k, axis in enumerate(axes[1:]):
@@ -220,7 +226,7 @@ def draw_posterior(posteriors: dict[str, MCMC], truth: Array) -> plt.Figure:
         axis.title.set_fontsize("medium")
         axis.spines[["top", "right"]].set_visible(False)
     handles, labels = axes[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+    figure.legend(handles, labels, loc="outside upper center", ncols=5, frameon=False)
     return figure
 
 
@@ -258,8 +264,8 @@ def update(key: Array, experiment: Experiment, theta: Array, num_draws: int) -> 
     The reference: draws of the network with the density of the measurement noise as weights.
     """
     f = experiment.input_law(theta)
-    draw_key, noise_key, run_key = jax.random.split(key, 3)
-    joint = nuq.linearize(experiment.net, f).joint(noise_scale=experiment.noise)
+    draw_key, noise_key, run_key, rest_key = jax.random.split(key, 4)
+    joint = nuq.linearize(experiment.net, f).linear_joint(noise_scale=experiment.noise)
     given = np.array(GIVEN)
     run = np.asarray(nuq.monte_carlo(experiment.net, f, run_key, 1, progress=False))[0]
     run = run + experiment.noise * np.asarray(jax.random.normal(noise_key, run.shape))
@@ -282,7 +288,7 @@ def update(key: Array, experiment: Experiment, theta: Array, num_draws: int) -> 
         run[given],
         others,
         np.asarray(joint.marginals.icdf(jnp.asarray(levels, jnp.float32)[:, None])),
-        np.asarray(rest.marginal_icdf(jnp.asarray(levels, jnp.float32)[:, None])),
+        np.quantile(np.asarray(rest.sample(rest_key, (QUANTILE_DRAWS,))), levels, axis=0),
         network,
         float(np.max(np.abs(np.asarray(rest.mean) - mean) / sd)),
         (float(ratio.min()), float(ratio.max())),
