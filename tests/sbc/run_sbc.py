@@ -3,11 +3,13 @@
 For each of many data sets, beta (half-width of the input error) and sigma (noise of the outputs)
 are drawn from the prior, data are simulated, and the posterior is sampled by NUTS. If the posterior
 is right, the rank of the truth among independent posterior draws is uniform (Talts et al. 2018,
-arXiv:1804.06788). Two regimes share the likelihood `Linearization.marginals(noise_scale=sigma)`:
+arXiv:1804.06788). Regimes, by what the data come from:
 
-- exact: data from the linear model, one output for each observation, so that nothing is
-  approximated: with several outputs the copula would be;
-- network: data from a network some of whose neurons change their sign within the box.
+- exact: the linear model, one output for each observation, so that nothing is approximated;
+- network: a network some of whose neurons change their sign within the box, one output;
+- 12-of-12, 6-of-3: the linear model, so many outputs of so many inputs for each observation. The
+  likelihood is the joint law itself, `Linearization.linear_joint`, whose density is an
+  approximation (expectation propagation); with ``-copula``, the Gaussian copula.
 
 Run with ``python -m tests.sbc.run_sbc`` or ``make sbc``.
 """
@@ -16,7 +18,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,12 +32,33 @@ from tqdm import tqdm
 
 import nn_uq_dist as nuq
 
-OBSERVATIONS, INPUTS, HIDDEN = 40, 8, 16
+HIDDEN = 16
 BETA, SIGMA = 0.3, 0.1  # prior medians
-WARMUP, DRAWS, THINNING = 200, 100, 4  # thinned draws of NUTS are nearly independent
+WARMUP, DRAWS = 200, 100
 PARAMETERS = ("beta", "sigma")
-REGIMES = ("exact", "network")
 BLUE, VERMILION, GRAY = "#0072B2", "#D55E00", "#D9D9D9"
+
+
+class Regime(NamedTuple):
+    """Sizes of the data, their source and the likelihood."""
+
+    title: str
+    observations: int
+    inputs: int
+    outputs: int
+    thinning: int  # thinned draws of NUTS are nearly independent
+    linear: bool  # whether the data come from the linear model
+    likelihood: str  # marginals, linear_joint or joint
+
+
+REGIMES = {
+    "exact": Regime("exact", 40, 8, 1, 4, True, "marginals"),
+    "network": Regime("network", 40, 8, 1, 4, False, "marginals"),
+    "12-of-12": Regime("12 outputs of 12 inputs", 10, 12, 12, 2, True, "linear_joint"),
+    "12-of-12-copula": Regime("the same, copula", 10, 12, 12, 2, True, "joint"),
+    "6-of-3": Regime("6 outputs of 3 inputs", 20, 3, 6, 2, True, "linear_joint"),
+    "6-of-3-copula": Regime("the same, copula", 20, 3, 6, 2, True, "joint"),
+}
 
 
 def prior() -> dict[str, dist.Distribution]:
@@ -46,55 +69,63 @@ def prior() -> dict[str, dist.Distribution]:
     }
 
 
-def make_network() -> nuq.LeakyReLUNetwork:
-    """One hidden layer, one output."""
+def make_network(inputs: int, outputs: int) -> nuq.LeakyReLUNetwork:
+    """One hidden layer."""
     keys = jax.random.split(jax.random.key(0), 3)
     return nuq.LeakyReLUNetwork(
-        [jax.random.normal(keys[0], (HIDDEN, INPUTS)) * (2 / INPUTS) ** 0.5],
+        [jax.random.normal(keys[0], (HIDDEN, inputs)) * (2 / inputs) ** 0.5],
         [0.5 * jax.random.normal(keys[1], (HIDDEN,))],
-        jax.random.normal(keys[2], (1, HIDDEN)) * (2 / HIDDEN) ** 0.5,
+        jax.random.normal(keys[2], (outputs, HIDDEN)) * (2 / HIDDEN) ** 0.5,
     )
 
 
-def model(linear: nuq.Linearization, y: Array) -> None:
+def model(linear: nuq.Linearization, y: Array, likelihood: str) -> None:
     """Errors-in-variables regression, the input error integrated out."""
     beta, sigma = (numpyro.sample(name, law) for name, law in prior().items())
     law = nuq.Linearization(
         linear.loc, linear.jacobian, nuq.InputLaw(linear.input.loc, half_width=beta)
     )
-    with numpyro.plate("observations", OBSERVATIONS):
-        numpyro.sample("y", law.marginals(noise_scale=sigma).to_event(1), obs=y)
+    if likelihood == "marginals":
+        outputs = law.marginals(noise_scale=sigma).to_event(1)
+    elif likelihood == "joint":
+        outputs = law.joint(noise_scale=sigma, correlation="linear")
+    else:
+        outputs = law.linear_joint(noise_scale=sigma)
+    with numpyro.plate("observations", len(y)):
+        numpyro.sample("y", outputs, obs=y)
 
 
-def simulate(key: Array, regime: str) -> tuple[dict[str, Array], nuq.Linearization, Array]:
+def simulate(key: Array, regime: Regime) -> tuple[dict[str, Array], nuq.Linearization, Array]:
     """Draw the truth, measured inputs and outputs of one data set."""
-    net = make_network()
+    net = make_network(regime.inputs, regime.outputs)
     keys = jax.random.split(key, 5)
     truth = {name: law.sample(k) for (name, law), k in zip(prior().items(), keys[:2], strict=True)}
-    x = jax.random.normal(keys[2], (OBSERVATIONS, INPUTS))
+    x = jax.random.normal(keys[2], (regime.observations, regime.inputs))
     linear = nuq.linearize(net, nuq.InputLaw(x, half_width=truth["beta"]))
-    if regime == "exact":
+    if regime.linear:
         outputs = linear.sample(keys[3])
     else:
         outputs = jax.vmap(net)(linear.input.sample(keys[3]))
     return truth, linear, outputs + truth["sigma"] * jax.random.normal(keys[4], outputs.shape)
 
 
-def rank(key: Array, regime: str) -> dict[str, Array]:
+def rank(key: Array, regime: Regime) -> dict[str, Array]:
     """Simulate one data set, sample its posterior, and return the ranks of the truth in it."""
     data_key, chain_key = jax.random.split(key)
     truth, linear, y = simulate(data_key, regime)
+    data = linear, y, regime.likelihood
     kernel = NUTS(model, init_strategy=init_to_sample, dense_mass=True, target_accept_prob=0.98)
-    state = kernel.init(chain_key, WARMUP, None, (linear, y), {})
+    state = kernel.init(chain_key, WARMUP, None, data, {})
 
     def step(state, _):
-        state = kernel.sample(state, (linear, y), {})
+        state = kernel.sample(state, data, {})
         return state, (state.z, state.diverging)
 
-    _, (draws, diverging) = jax.lax.scan(step, state, length=WARMUP + THINNING * DRAWS)
+    _, (draws, diverging) = jax.lax.scan(step, state, length=WARMUP + regime.thinning * DRAWS)
     # NUTS works with the logarithms of positive variables, which have the same ranks.
     ranks = {
-        name: jnp.sum(draws[name][WARMUP::THINNING] < jnp.log(truth[name])) for name in PARAMETERS
+        name: jnp.sum(draws[name][WARMUP :: regime.thinning] < jnp.log(truth[name]))
+        for name in PARAMETERS
     }
     return {**ranks, "divergences": jnp.sum(diverging[WARMUP:])}
 
@@ -107,7 +138,7 @@ def run(key: Array, regime: str, num_datasets: int, *, progress: bool) -> dict[s
     compiled = jax.jit(rank, static_argnums=1)
     keys = jax.random.split(key, num_datasets)
     found = [
-        jax.block_until_ready(compiled(k, regime))
+        jax.block_until_ready(compiled(k, REGIMES[regime]))
         for k in tqdm(keys, desc=regime, disable=not progress)
     ]
     return {name: np.array([one[name] for one in found]) for name in found[0]}
@@ -155,12 +186,15 @@ def draw(results: dict[str, dict[str, np.ndarray]]) -> Any:
     """Draw the differences between the distribution functions of the ranks and the uniform one."""
     import matplotlib.pyplot as plt
 
+    rows = -(-len(results) // 2)
     figure, axes = plt.subplots(
-        1, len(results), figsize=(4.5 * len(results), 3.2), sharey=True, squeeze=False,
-        layout="constrained",
+        rows, min(len(results), 2), figsize=(9, 2.6 * rows + 0.6), sharex=True, sharey="row",
+        squeeze=False, layout="constrained",
     )  # fmt: skip
     points = np.arange(1, DRAWS + 1) / (DRAWS + 1)
-    for axis, (regime, found) in zip(axes[0], results.items(), strict=True):
+    for axis in axes.flat[len(results) :]:
+        axis.set_visible(False)
+    for axis, (regime, found) in zip(axes.flat, results.items(), strict=False):
         number = len(found["beta"])
         level = np.quantile(simulated_statistics(number), 0.05)
         law = scipy.stats.binom(number, points)
@@ -171,16 +205,17 @@ def draw(results: dict[str, dict[str, np.ndarray]]) -> Any:
             difference = counts_below(found[name]) / number - points
             axis.step(points, difference, where="mid", color=color, label=name)
         axis.axhline(0, color="black", lw=0.6)
-        axis.set(title=regime, xlabel="rank of the truth / number of draws")
+        axis.set_title(REGIMES[regime].title, fontsize="medium")
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].set_ylabel("distribution function\nless the uniform one")
+    figure.supxlabel("rank of the truth / number of draws", fontsize="medium")
+    figure.supylabel("distribution function less the uniform one", fontsize="medium")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
     return figure
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run both regimes, print p-values, write the figure."""
+    """Run the regimes, print p-values, write the figure."""
     parser = argparse.ArgumentParser(description="Simulation-based calibration.")
     parser.add_argument("--num-datasets", type=int, default=200)
     parser.add_argument("--regimes", nargs="+", choices=REGIMES, default=list(REGIMES))
