@@ -179,7 +179,7 @@ def _evidence(problem: Problem, active: Array) -> Evidence:
     return _solve(problem, active)[0]
 
 
-def _solve(problem: Problem, active: Array) -> tuple[Evidence, Whitened | None, Posterior]:
+def _solve(problem: Problem, active: Array) -> tuple[Evidence, Whitened, Posterior]:
     whitened = whiten(problem)
     found = fixed_point(problem, whitened, active)
     sites = found.sites
@@ -201,7 +201,7 @@ def _evidence_with_gradient(problem: Problem, active: Array) -> tuple[Array, Arr
     evidence, whitened, law = _solve(problem, active)
     size = problem.deviation.shape[-1]
     identity = jnp.broadcast_to(jnp.eye(size, dtype=law.pull.dtype), (*law.pull.shape, size))
-    if whitened is not None:
+    if problem.by_inputs:
         # S0^-1 W V and S^-1, from whitened columns W' M^T.
         columns = matmul(whitened.weights, law.root.mT)
         spread = solve_lower(law.factor, matmul(columns, law.root), transposed=True)

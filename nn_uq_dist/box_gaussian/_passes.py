@@ -89,18 +89,19 @@ class FixedPoint(NamedTuple):
 class _State(NamedTuple):
     number: Array
     sites: Sites
+    change: Array
     error: Array
     damping: Array
     outside: Array
 
 
-def fixed_point(problem: Problem, whitened: Whitened | None, active: Array) -> FixedPoint:
+def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoint:
     """Iterate from sites with the variance of the uniforms, with which all is normal.
 
     Parameters
     ----------
     problem : Problem
-    whitened : Whitened or None
+    whitened : Whitened
     active : Array of bool, shape (...)
         Points that matter.
     """
@@ -111,6 +112,7 @@ def fixed_point(problem: Problem, whitened: Whitened | None, active: Array) -> F
     start = _State(
         jnp.asarray(0),
         Sites(jnp.full(shape, 3.0, dtype), jnp.zeros(shape, dtype)),
+        jnp.zeros((2, *shape), dtype),
         jnp.full(shape[:-1], jnp.inf, dtype),
         jnp.ones(shape[:-1], dtype),
         jnp.zeros(shape[:-1], bool),
@@ -124,9 +126,14 @@ def fixed_point(problem: Problem, whitened: Whitened | None, active: Array) -> F
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))
 
     def one_pass(state: _State) -> _State:
-        sites, error, outside = _moved(problem, whitened, state.sites, state.damping)
-        # Damping only where the passes do not approach each other.
-        slower = jnp.where(error > 0.9 * state.error, 0.5 * state.damping, 1.1 * state.damping)
+        sites, change, outside = _moved(problem, whitened, state.sites, state.damping)
+        error = jnp.max(jnp.abs(change), axis=(0, -1))
+        # Damping only where the passes go back and forth and do not approach each other: a site
+        # that an early pass made far too narrow widens steadily, while its error, in units of its
+        # marginal, does not fall.
+        back = jnp.sum(change * state.change, axis=(0, -1)) < 0
+        slower = back & (error > 0.9 * state.error)
+        slower = jnp.where(slower, 0.5 * state.damping, 1.1 * state.damping)
         damping = jnp.clip(jnp.where(state.number < 3, 1.0, slower), 0.05, 1.0)
         go_on = waiting(state)
         moves, old = go_on[..., None], state.sites
@@ -137,6 +144,7 @@ def fixed_point(problem: Problem, whitened: Whitened | None, active: Array) -> F
         return _State(
             state.number + 1,
             kept,
+            change,
             jnp.where(go_on, error, state.error),
             damping,
             state.outside | (go_on & outside),
@@ -148,19 +156,22 @@ def fixed_point(problem: Problem, whitened: Whitened | None, active: Array) -> F
 
 
 def _moved(
-    problem: Problem, whitened: Whitened | None, sites: Sites, damping: Array
+    problem: Problem, whitened: Whitened, sites: Sites, damping: Array
 ) -> tuple[Sites, Array, Array]:
     law = posterior(problem, whitened, sites)
     hole = cavity(law, sites)
     moments = hole.moments()
-    precision = jnp.maximum(1.0 / moments.variance - hole.precision, problem.least_precision)
+    precision = _resolved(1.0 / moments.variance - hole.precision, hole, problem)
     # The slope about zero of what gives the marginal the mean that the box gives it.
     mean = hole.point + moments.mean
     slope = precision * mean + (hole.precision * moments.mean - hole.slope)
     change = Sites(precision - sites.precision, slope - sites.slope)
-    error = jnp.maximum(
-        jnp.abs(change.precision) / law.precision,
-        jnp.abs(change.slope - change.precision * hole.point) / jnp.sqrt(law.precision),
+    # In units of the marginals.
+    relative = jnp.stack(
+        [
+            change.precision / law.precision,
+            (change.slope - change.precision * hole.point) / jnp.sqrt(law.precision),
+        ]
     )
     step = damping[..., None]
     moved = Sites(sites.precision + step * change.precision, sites.slope + step * change.slope)
@@ -169,4 +180,17 @@ def _moved(
         # The support is all that the box reaches: in the direction of the pull, so far.
         reach = jnp.sum(jnp.abs(matvec(problem.weights.mT, law.pull)), axis=-1)
         outside = jnp.sum(law.pull * problem.deviation, axis=-1) > reach
-    return moved, jnp.max(error, axis=-1), outside
+    return moved, relative, outside
+
+
+def _resolved(precision: Array, hole: Cavity, problem: Problem) -> Array:
+    """Precisions of sites that rounding lets the normal law follow."""
+    eps = float(jnp.finfo(precision.dtype).eps)
+    if not problem.by_inputs:
+        # The form of the outputs has a marginal of a precision that is larger by a factor `f` than
+        # that of the site up to `f eps`; a site of a share `1/f` changes the marginal by `1/f`.
+        least = jnp.maximum(problem.least_precision, eps**0.5 * hole.precision)
+        precision = jnp.maximum(precision, least)
+    # A uniform pressed to an end by something far away: a mean next to 1 has no more digits.
+    most = jnp.maximum(1e2 * hole.precision, (1e3 * eps) ** -2)
+    return jnp.minimum(precision, most)
