@@ -52,8 +52,8 @@ class Regime(NamedTuple):
 
 
 REGIMES = {
-    "exact": Regime("exact", 40, 8, 1, 4, True, "marginals"),
-    "network": Regime("network", 40, 8, 1, 4, False, "marginals"),
+    "exact": Regime("one output, linear model", 40, 8, 1, 4, True, "marginals"),
+    "network": Regime("one output, network", 40, 8, 1, 4, False, "marginals"),
     "12-of-12": Regime("12 outputs of 12 inputs", 10, 12, 12, 2, True, "linear_joint"),
     "12-of-12-copula": Regime("the same, copula", 10, 12, 12, 2, True, "joint"),
     "6-of-3": Regime("6 outputs of 3 inputs", 20, 3, 6, 2, True, "linear_joint"),
