@@ -189,7 +189,10 @@ def _resolved(precision: Array, hole: Cavity, problem: Problem) -> Array:
     if not problem.by_inputs:
         # The form of the outputs has a marginal of a precision that is larger by a factor `f` than
         # that of the site up to `f eps`; a site of a share `1/f` changes the marginal by `1/f`.
-        least = jnp.maximum(problem.least_precision, eps**0.5 * hole.precision)
+        # Without noise the outputs may determine an input: a site beyond the precision of the
+        # uniform itself would feed on its own rounding.
+        most = 3.0 if problem.covariance is None else eps**-0.5
+        least = jnp.clip(eps**0.5 * hole.precision, problem.least_precision, most)
         precision = jnp.maximum(precision, least)
     # A uniform pressed to an end by something far away: a mean next to 1 has no more digits.
     most = jnp.maximum(1e2 * hole.precision, (1e3 * eps) ** -2)
