@@ -111,8 +111,13 @@ def two_point(case: Study) -> Any:
     )
 
 
-def three_point(case: Study) -> Any:
-    """Three-point densities: slices of the copula's regions beside those of the draws."""
+def three_point(case: Study, *, copula: bool = False) -> Any:
+    """Three-point densities, observed with a little noise: slices of a law beside the draws."""
+    # Of outputs that are made of two numbers three have no density without noise.
+    noise = 0.05 * np.sqrt(np.diagonal(case.lin.covariance))
+    joint = case.lin.joint if copula else case.lin.linear_joint
+    normal = np.random.default_rng(0).normal(size=case.draws.shape)
     return nuq.plots.plot_three_point(
-        case.lin, case.draws, outputs=TRIPLE, output_names=NAMES, backend="matplotlib"
-    )
+        case.lin, case.draws + noise * normal, outputs=TRIPLE, output_names=NAMES,
+        law=joint(noise_scale=noise), backend="matplotlib",
+    )  # fmt: skip

@@ -60,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "two_point_linear": lambda: figures.two_point(case("linear_5", 1.5)),
         "three_point_nonlinear": lambda: figures.three_point(case("nonlinear_5", 1.5)),
         "three_point_linear": lambda: figures.three_point(case("linear_5", 1.5)),
+        "three_point_copula": lambda: figures.three_point(case("nonlinear_5", 1.5), copula=True),
         "resnet": lambda: figures.marginals(case("nonlinear_resnet", 1.5)),
     }
     texts: dict[str, Callable[[], str]] = {

@@ -53,10 +53,11 @@ def _require_independent(total: FloatArray, tolerance: float) -> None:
     flat = values[..., 0] <= tolerance
     if flat.any():
         where = tuple(int(i) for i in np.argwhere(flat)[0])
-        involved = np.flatnonzero(np.abs(vectors[where][:, 0]) > 1e-3)
+        involved = [str(j) for j in np.flatnonzero(np.abs(vectors[where][:, 0]) > 1e-3)]
+        more = f" and {len(involved) - 8} more" if len(involved) > 8 else ""
         raise ValueError(
             f"outputs must not be functions of each other, got outputs "
-            f"{', '.join(map(str, involved))}, which are linearly dependent: there is no "
+            f"{', '.join(involved[:8])}{more}, which are linearly dependent: there is no "
             "density; pass normal_covariance (noise_scale in Linearization.linear_joint) or "
             "leave one out by marginalize"
         )

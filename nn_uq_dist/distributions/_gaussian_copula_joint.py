@@ -160,6 +160,11 @@ class GaussianCopulaJoint(ScoreDistribution):
     ) -> GaussianCopulaConditional:
         """The law of the other outputs, given these; exact under the copula.
 
+        The copula itself is not: where outputs are functions of few numbers its intervals are far
+        off. Given two outputs of a trained nonlinear operator (31 outputs of rank 2), the 90%
+        intervals of the others cover 24% of the truth with noise of .05 sd, and 36 to 95%, by the
+        pair, without. Those of `LinearizedJoint.condition` cover 89 to 91%.
+
         Parameters
         ----------
         indices : int or sequence of int

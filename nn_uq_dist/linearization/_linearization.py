@@ -320,6 +320,13 @@ class Linearization:
                     f"{self.num_outputs}), got {noise.shape}; for independent noise use noise_scale"
                 )
             covariance = noise if covariance is None else covariance + noise
+        count = image.weights.shape[-1]
+        if covariance is None and count < self.num_outputs:
+            raise ValueError(
+                f"input must be at least as many uniforms as there are outputs, got {count} for "
+                f"{self.num_outputs} outputs, which have no density together; pass noise_scale, or "
+                "take some outputs"
+            )
         return LinearizedJoint(self.loc, image.weights, covariance)
 
     def joint_density_grid(

@@ -240,6 +240,17 @@ def test_mistakes_are_named(arguments, message):
         LinearizedJoint(*arguments, validate_args=True)
 
 
+def test_messages_of_a_linearization():
+    law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    lin = nuq.Linearization(jnp.zeros(3), np.ones((3, 2)), law)
+    with pytest.raises(ValueError, match=r"got 2 for 3 outputs, .* pass noise_scale"):
+        lin.linear_joint()
+    wide = nuq.InputLaw(jnp.zeros(20), half_width=1.0)
+    of_rank_two = np.random.default_rng(0).normal(size=(12, 2)) @ np.ones((2, 20))
+    with pytest.raises(ValueError, match=r"outputs 0, 1, .* and 4 more, .* pass normal_covariance"):
+        nuq.Linearization(jnp.zeros(12), of_rank_two, wide).linear_joint()
+
+
 def test_values_that_do_not_fit():
     d = make("normal")
     with pytest.raises(ValueError, match="one entry per output"):

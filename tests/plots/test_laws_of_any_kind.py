@@ -389,3 +389,23 @@ def test_marginals_that_do_not_fit_are_named(marginals, error, message):
     for plot in (nuq.plots.plot_marginals, nuq.plots.plot_tails, nuq.plots.plot_pit):
         with pytest.raises(error, match=message):
             plot(marginals, np.zeros((200, 3)), backend="none")
+
+
+def test_slices_of_outputs_on_a_plane_are_straight():
+    """Three outputs of rank two, observed with little noise: a copula would bend them."""
+    weights = np.random.default_rng(4).normal(size=(2, 20))
+    weights = np.array([[1.0, 0.0], [0.7, 0.7], [0.2, 1.0]]) @ weights
+    noise = 0.05 * np.sqrt((weights**2).sum(1) / 3)
+    plane = np.linalg.svd(weights)[0][:, -1]
+    law = DrawnJoint(nuq.LinearizedJoint(np.zeros(3), weights, np.diag(noise**2)))
+    width = np.sqrt((plane**2 * noise**2).sum())
+    for value in (-2.0 * noise[2] / 0.05, 0.0, 2.0 * noise[2] / 0.05):
+        ((region, _),) = law.slices([value], MASSES)
+        assert (np.diff(region.levels) < 0).all()
+        assert region.levels[-1] > 0
+        for line, mass in zip(region.lines(), MASSES, strict=True):
+            x, y = line
+            assert np.isfinite(line).all()  # one piece
+            off = (plane[0] * x + plane[1] * y + plane[2] * value) / width
+            # No farther than the radius of a normal law that holds the mass, and 5% of that.
+            assert np.abs(off).max() < 1.05 * np.sqrt(scipy.stats.chi2.ppf(mass, 2)) + 0.2

@@ -22,7 +22,7 @@ def draw_filled(target: Any, backend: str, region: Region, colors: Sequence[str]
     bounds: dict[float, str] = {}
     for level, color in zip(region.levels, colors, strict=True):
         bounds.setdefault(float(level), color)  # of equal levels the smallest mass stays
-    levels = sorted(level for level in bounds if level < region.density.max())
+    levels = sorted(level for level in bounds if 0 < level < region.density.max())
     if backend == "none":
         artist = {
             "function": "contourf",

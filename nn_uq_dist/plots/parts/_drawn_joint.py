@@ -11,8 +11,17 @@ from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
 from nn_uq_dist.plots.parts._drawn_copula import conditional_scores, correlation_of
 from nn_uq_dist.plots.parts._drawn_law import DrawnLaw, Slice
 from nn_uq_dist.plots.parts._output_table import SCORE_REACH
-from nn_uq_dist.plots.parts._regions import Region, close_border, mass_levels
-from nn_uq_dist.plots.parts._score_grid import ScoreGrid, score_grid
+from nn_uq_dist.plots.parts._regions import (
+    Region,
+    close_border,
+    mass_levels,
+    skewed,
+)
+from nn_uq_dist.plots.parts._score_grid import (
+    GRID_POINTS,
+    GRID_REACH,
+    score_grid,
+)
 
 Array = NDArray[np.float64]
 
@@ -20,6 +29,7 @@ POINTS_PER_CALL = 4096
 # The grid follows the correlation of the outputs up to here. It is only a guide: the scores of a
 # law that is no Gaussian copula may spread more than their correlation says.
 MOST_CORRELATION = 0.99
+LARGEST_LOSS = 0.03
 
 
 @final
@@ -45,7 +55,7 @@ class DrawnJoint(DrawnLaw):
         grid = score_grid(x, y, np.zeros(2), factor)
         joint = self._joint.marginalize(pair)
         density = _density(joint, np.stack([grid.x, grid.y], axis=-1))
-        return _region(grid, density, masses)
+        return _region(grid.x, grid.y, density, masses)
 
     def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Slice | None]:
         """Joint density of the three outputs over the density of the third."""
@@ -56,10 +66,31 @@ class DrawnJoint(DrawnLaw):
         (score,), (log_density,) = given.at(np.array([value]))
         if not abs(score) <= SCORE_REACH:
             return None
-        grid = score_grid(x, y, *conditional_scores(self._guide(), score))
-        points = np.stack([grid.x, grid.y, np.full_like(grid.x, value)], axis=-1)
         third = float(np.exp(log_density))
-        return Slice(_region(grid, _density(self._joint, points) / third, masses), third)
+        grid = score_grid(x, y, *conditional_scores(self._guide(), score))
+        # The slice of a law may follow the scores, as a copula's, or the values, as a linear law's.
+        found = []
+        for u, v in ((grid.x, grid.y), self._regression_grid(value)):
+            points = np.stack([u, v, np.full_like(u, value)], axis=-1)
+            density = _density(self._joint, points) / third
+            found.append((np.sum(density * _areas(u, v)), u, v, density))
+        mass, u, v, density = max(found, key=lambda each: each[0])
+        # What rounding and the approximation of a density leave of a mass of one.
+        scale = mass if abs(mass - 1.0) < LARGEST_LOSS else 1.0
+        return Slice(_region(u, v, density / scale, masses), third)
+
+    def _regression_grid(self, value: float) -> tuple[Array, Array]:
+        """Points about the regression of the first two outputs on the third."""
+        covariance = np.asarray(self._joint.covariance_matrix, np.float64)
+        mean = np.asarray(self._joint.mean, np.float64)
+        slope = covariance[:2, 2] / covariance[2, 2]
+        spread = covariance[:2, :2] - np.outer(slope, covariance[2, :2])
+        # Outputs that are functions of others leave rounding.
+        nudge = 1e-9 * np.diag(np.diag(covariance)[:2])
+        factor = np.linalg.cholesky(spread + nudge)
+        w = np.linspace(-GRID_REACH, GRID_REACH, GRID_POINTS)
+        u, v = np.meshgrid(w, w, indexing="ij")
+        return skewed(u, v, mean[:2] + slope * (value - mean[2]), factor)
 
     def _guide(self) -> Array:
         """A correlation of the scores that makes a good grid."""
@@ -76,10 +107,10 @@ def _density(joint: JointLaw, points: Array) -> Array:
     return np.exp(np.concatenate(values)[: len(flat)].reshape(points.shape[:-1]))
 
 
-def _region(grid: ScoreGrid, density: Array, masses: Sequence[float]) -> Region:
-    weights = density * _areas(grid.x, grid.y)
+def _region(x: Array, y: Array, density: Array, masses: Sequence[float]) -> Region:
+    weights = density * _areas(x, y)
     close_border(density)
-    return Region(grid.x, grid.y, density, mass_levels(density, weights, masses))
+    return Region(x, y, density, mass_levels(density, weights, masses))
 
 
 def _areas(x: Array, y: Array) -> Array:
