@@ -9,3 +9,4 @@ from nn_uq_dist.box_gaussian._marginal_moments import posterior_moments as poste
 from nn_uq_dist.box_gaussian._moments import Moments as Moments
 from nn_uq_dist.box_gaussian._moments import input_moments as input_moments
 from nn_uq_dist.box_gaussian._rosenblatt import conditional_scores as conditional_scores
+from nn_uq_dist.box_gaussian._second_order import second_order as second_order

@@ -149,15 +149,15 @@ def _refuse(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, A
 @jax.jit
 def evidence_and_sites(problem: Problem) -> Evidence:
     """`log_evidence` and where it comes from; one leading axis of points."""
-    return _in_blocks(_evidence, problem)
+    return in_blocks(_evidence, problem)
 
 
 @jax.jit
 def _evidences_with_gradients(problem: Problem) -> tuple[Array, Array, Array, Array]:
-    return _in_blocks(_evidence_with_gradient, problem)
+    return in_blocks(_evidence_with_gradient, problem)
 
 
-def _in_blocks[Result](function: Callable[[Problem, Array], Result], problem: Problem) -> Result:
+def in_blocks[Result](function: Callable[[Problem, Array], Result], problem: Problem) -> Result:
     """Values of a function of many points, a block at a time."""
     count = problem.deviation.shape[0]
     if count <= _BLOCK_SIZE:
@@ -176,10 +176,11 @@ def _in_blocks[Result](function: Callable[[Problem, Array], Result], problem: Pr
 
 
 def _evidence(problem: Problem, active: Array) -> Evidence:
-    return _solve(problem, active)[0]
+    return solve(problem, active)[0]
 
 
-def _solve(problem: Problem, active: Array) -> tuple[Evidence, Whitened, Posterior]:
+def solve(problem: Problem, active: Array) -> tuple[Evidence, Whitened, Posterior]:
+    """The evidence of a block of points, and the normal law that it comes from."""
     whitened = whiten(problem)
     found = fixed_point(problem, whitened, active)
     sites = found.sites
@@ -198,7 +199,7 @@ def _solve(problem: Problem, active: Array) -> tuple[Evidence, Whitened, Posteri
 
 
 def _evidence_with_gradient(problem: Problem, active: Array) -> tuple[Array, Array, Array, Array]:
-    evidence, whitened, law = _solve(problem, active)
+    evidence, whitened, law = solve(problem, active)
     size = problem.deviation.shape[-1]
     identity = jnp.broadcast_to(jnp.eye(size, dtype=law.pull.dtype), (*law.pull.shape, size))
     if problem.by_inputs:

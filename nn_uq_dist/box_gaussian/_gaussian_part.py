@@ -8,8 +8,9 @@ With the sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`r = 
   sites may then be zero, and small noise costs no digits.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -224,3 +225,28 @@ def _by_inputs(problem: Whitened, sites: Sites) -> Posterior:
     log_determinant = 2.0 * (log_diagonal(tril) + log_diagonal(lower)) + size
     quadratic = jnp.sum(rest * rest, axis=-1)
     return Posterior(mean, precision, pull, quadratic, log_determinant, root, tril)
+
+
+def input_covariance(problem: Problem, sites: Sites, root: Array) -> Array:
+    """Covariance of the uniforms, from the root of `Posterior`."""
+    if problem.by_inputs:
+        return matmul(root.mT, root)
+    scaled = root / sites.precision[..., None, :]
+    identity = jnp.eye(root.shape[-1], dtype=root.dtype)
+    return identity / sites.precision[..., None] - matmul(scaled.mT, scaled)
+
+
+@jax.custom_jvp
+def undifferentiated(problem: Problem) -> Problem:
+    """The same; the passes are a loop of unknown length, of which JAX knows no gradient."""
+    return problem
+
+
+@undifferentiated.defjvp
+def _refuse(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    msg = (
+        "derivatives of moments, scores and draws given outputs are not implemented: expected "
+        "values and parameters that are not differentiated; use finite differences, or log_prob, "
+        "which has gradients"
+    )
+    raise NotImplementedError(msg)

@@ -1,10 +1,11 @@
 r"""Moments of each input or output given the outputs observed, by quadrature of joint densities.
 
 The normal law that expectation propagation ends with has standard deviations that are off by 5 to
-12% where few outputs with little noise meet the corners of the box. The law of one input alone is,
+16% where few outputs with little noise meet the corners of the box. The law of one input alone is,
 up to a constant, the joint density with that input held fixed, which is far more accurate
 (B. Cseke and T. Heskes, J. Mach. Learn. Res. 12, 2011). Correlations stay those of the normal law.
-Without a normal part the density itself is rough at corners, and nothing is gained.
+For other outputs it is so with a normal part; without one the density is too rough at corners, and
+nothing is gained.
 """
 
 from collections.abc import Callable
@@ -14,9 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.box_gaussian._evidence import log_evidence
 from nn_uq_dist.box_gaussian._gaussian_part import of_one_shape
-from nn_uq_dist.box_gaussian._moments import Moments, input_moments, output_moments
+from nn_uq_dist.box_gaussian._moments import (
+    Moments,
+    input_moments,
+    output_moments,
+)
+from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 
 _NODES = 24
 _REACH = 6.5
@@ -53,15 +58,14 @@ def posterior_moments(deviation: Array, weights: Array, covariance: Array | None
     """
     deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
     moments = input_moments(deviation, weights, covariance)
-    if covariance is None:
-        return moments
     # A uniform without weight is no uniform: all problems have one shape.
     one_left = 1.0 - jnp.eye(weights.shape[-1], dtype=weights.dtype)
     others = weights[..., None, :, :] * one_left[:, None, :]
 
     def log_density(inputs: Array) -> Array:
         rest = deviation[..., None, :] - inputs[..., None] * weights.mT
-        return log_evidence(rest, others, covariance[..., None, :, :])
+        normal = None if covariance is None else covariance[..., None, :, :]
+        return corrected_log_evidence(rest, others, normal)
 
     return _sharpened(moments, log_density, (-1.0, 1.0))
 
@@ -98,10 +102,12 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
     0.740
     """
     deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
+    known = deviation.shape[-1]
     moments = output_moments(deviation, weights, covariance)
+    # Means of the uniforms from their own densities do not give the known outputs back, which tells
+    # where an output is nearly determined; so that outputs have their own, too.
     if covariance is None:
         return moments
-    known = deviation.shape[-1]
     rows = [np.append(np.arange(known), j) for j in range(known, weights.shape[-2])]
     parts = jnp.stack([weights[..., row, :] for row in rows], axis=-3)
     spreads = jnp.stack([covariance[..., row[:, None], row] for row in rows], axis=-3)
@@ -109,7 +115,7 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
     def log_density(outputs: Array) -> Array:
         seen = jnp.broadcast_to(deviation[..., None, :], (*outputs.shape, known))
         values = jnp.concatenate([seen, outputs[..., None]], axis=-1)
-        return log_evidence(values, parts, spreads)
+        return corrected_log_evidence(values, parts, spreads)
 
     return _sharpened(moments, log_density, (-np.inf, np.inf))
 
@@ -136,7 +142,7 @@ def _sharpened(
     gap = middle - mean + half * per_node(points)
     shift = jnp.sum(mass * gap, axis=0)
     factor = jnp.sqrt(jnp.sum(mass * (gap - shift) ** 2, axis=0)) / scale
-    # What is determined has no density.
-    known = scale == 0
-    shift, factor = jnp.where(known, 0.0, shift), jnp.where(known, 1.0, factor)
+    # What the outputs determine has no density of its own.
+    has_density = jnp.isfinite(shift) & jnp.isfinite(factor)
+    shift, factor = jnp.where(has_density, shift, 0.0), jnp.where(has_density, factor, 1.0)
     return Moments(mean + shift, factor[..., None] * moments.covariance * factor[..., None, :])

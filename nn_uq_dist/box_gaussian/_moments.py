@@ -2,17 +2,17 @@
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
-    Sites,
+    input_covariance,
     normal_factor,
     posterior,
     solve_lower,
+    undifferentiated,
     whiten,
 )
 from nn_uq_dist.box_gaussian._passes import fixed_point
@@ -60,40 +60,16 @@ def input_moments(deviation: Array, weights: Array, covariance: Array | None) ->
     >>> bool(jnp.allclose(found.mean, 0.5, atol=1e-3))  # two inputs share what was seen
     True
     """
-    problem = _undifferentiated(Problem(deviation, weights, covariance))
+    problem = undifferentiated(Problem(deviation, weights, covariance))
     whitened = whiten(problem)
     found = fixed_point(problem, whitened, jnp.ones(deviation.shape[:-1], bool))
     law = posterior(problem, whitened, found.sites)
-    spread = _covariance(problem, found.sites, law.root)
+    spread = input_covariance(problem, found.sites, law.root)
     valid = found.converged & ~found.outside
     return Moments(
         jnp.where(valid[..., None], law.mean, jnp.nan),
         jnp.where(valid[..., None, None], spread, jnp.nan),
     )
-
-
-@jax.custom_jvp
-def _undifferentiated(problem: Problem) -> Problem:
-    """The same; the passes are a loop of unknown length, of which JAX knows no gradient."""
-    return problem
-
-
-@_undifferentiated.defjvp
-def _refuse(primals: tuple[Problem], tangents: tuple[Problem]) -> tuple[Problem, Problem]:
-    msg = (
-        "derivatives of moments, scores and draws given outputs are not implemented: expected "
-        "values and parameters that are not differentiated; use finite differences, or log_prob, "
-        "which has gradients"
-    )
-    raise NotImplementedError(msg)
-
-
-def _covariance(problem: Problem, sites: Sites, root: Array) -> Array:
-    if problem.by_inputs:
-        return matmul(root.mT, root)
-    scaled = root / sites.precision[..., None, :]
-    identity = jnp.eye(root.shape[-1], dtype=root.dtype)
-    return identity / sites.precision[..., None] - matmul(scaled.mT, scaled)
 
 
 class Regression(NamedTuple):
@@ -159,7 +135,7 @@ def output_moments(deviation: Array, weights: Array, covariance: Array | None) -
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from nn_uq_dist.box_gaussian import output_moments
+    >>> from nn_uq_dist.box_gaussian._moments import output_moments
     >>> weights = jnp.array([[1.0, 1.0], [1.0, 0.0]])  # a sum, and one of its two terms
     >>> bool(jnp.allclose(output_moments(jnp.array([1.0]), weights, None).mean, 0.5, atol=1e-3))
     True

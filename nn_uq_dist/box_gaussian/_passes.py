@@ -20,7 +20,11 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     Whitened,
     posterior,
 )
-from nn_uq_dist.box_gaussian._tilted_moments import TiltedMoments, tilted_moments
+from nn_uq_dist.box_gaussian._tilted_moments import (
+    TiltedMoments,
+    skewness_and_kurtosis,
+    tilted_moments,
+)
 
 _MOST_PASSES = 60
 # What a site may still move, relative to the marginal that it belongs to. What it lacks enters the
@@ -53,6 +57,12 @@ class Cavity(NamedTuple):
     def moments(self) -> TiltedMoments:
         """Moments of the cavity in the box, the mean as a difference from the point."""
         return tilted_moments(self.precision, self.slope, -1.0 - self.point, 1.0 - self.point)
+
+    def skewness_and_kurtosis(self) -> tuple[Array, Array]:
+        """Standardized third and fourth cumulants of the cavity in the box."""
+        return skewness_and_kurtosis(
+            self.precision, self.slope, -1.0 - self.point, 1.0 - self.point
+        )
 
 
 def cavity(law: Posterior, sites: Sites) -> Cavity:

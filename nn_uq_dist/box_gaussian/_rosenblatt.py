@@ -5,8 +5,8 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.special import logsumexp
 
-from nn_uq_dist.box_gaussian._evidence import log_evidence
 from nn_uq_dist.box_gaussian._moments import output_moments
+from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 from nn_uq_dist.linear_combination import normal_score
 from nn_uq_dist.linear_combination._normal_score import score_from_log_survival
 
@@ -59,7 +59,7 @@ def _score(j: int, deviation: Array, weights: Array, covariance: Array | None) -
 
         def log_density(at: Array) -> Array:
             points = jnp.concatenate([deviation[:, :j], at[:, None]], axis=-1)
-            logs = log_evidence(points, part, own)
+            logs = corrected_log_evidence(points, part, own)
             return jnp.where(jnp.isnan(logs), -jnp.inf, logs)
 
         nodes, rule = np.polynomial.legendre.leggauss(_NODES)

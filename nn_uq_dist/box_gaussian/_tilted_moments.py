@@ -31,6 +31,35 @@ def _rule(dtype: DTypeLike) -> _Rule:
     return _Rule(nodes.astype(dtype), weights.astype(dtype), fall)
 
 
+class _Nodes(NamedTuple):
+    """Nodes as differences from the peak, what they weigh, and the rest of the integrals."""
+
+    at: Array
+    mass: Array
+    peak: Array
+    half: Array
+    log_peak: Array
+
+
+def _nodes(precision: Array, slope: Array, low: Array, high: Array) -> _Nodes:
+    nodes, weights, fall = _rule(slope.dtype)
+    curved = precision > 0
+    peak = jnp.where(curved, slope / jnp.where(curved, precision, 1.0), slope * jnp.inf)
+    peak = jnp.clip(jnp.where(slope == 0, 0.0, peak), low, high)
+    slope_there = slope - precision * peak
+    # Where slope t + precision t^2/2 = fall; no slope and no precision reach to infinity.
+    steep = jnp.abs(slope_there)
+    reach = 2.0 * fall / (steep + jnp.sqrt(steep * steep + 2.0 * fall * precision) + 1e-30)
+    start = jnp.maximum(low - peak, -reach)
+    half = 0.5 * (jnp.minimum(high - peak, reach) - start)
+    axes = (-1, *[1] * slope.ndim)
+    at = start + half * (1.0 + nodes.reshape(axes))
+    mass = jnp.exp(at * (slope_there - 0.5 * precision * at)) * weights.reshape(axes)
+    # The barriers keep the compiler from evaluating the exponentials anew in each sum.
+    at, mass = lax.optimization_barrier((at, mass))
+    return _Nodes(at, mass, peak, half, peak * (slope - 0.5 * precision * peak))
+
+
 def tilted_moments(precision: Array, slope: Array, low: Array, high: Array) -> TiltedMoments:
     r"""Mass, mean and variance of ``exp(slope v - precision v^2/2)`` on ``(low, high)``.
 
@@ -49,23 +78,19 @@ def tilted_moments(precision: Array, slope: Array, low: Array, high: Array) -> T
     by the accuracy of the type. Closed forms, differences of error functions, cancel where the
     parabola is wide, and need series there; this does not, whatever the arguments.
     """
-    nodes, weights, fall = _rule(slope.dtype)
-    curved = precision > 0
-    peak = jnp.where(curved, slope / jnp.where(curved, precision, 1.0), slope * jnp.inf)
-    peak = jnp.clip(jnp.where(slope == 0, 0.0, peak), low, high)
-    slope_there = slope - precision * peak
-    # Where slope t + precision t^2/2 = fall; no slope and no precision reach to infinity.
-    steep = jnp.abs(slope_there)
-    reach = 2.0 * fall / (steep + jnp.sqrt(steep * steep + 2.0 * fall * precision) + 1e-30)
-    start = jnp.maximum(low - peak, -reach)
-    half = 0.5 * (jnp.minimum(high - peak, reach) - start)
-    axes = (-1, *[1] * slope.ndim)
-    at = start + half * (1.0 + nodes.reshape(axes))
-    mass = jnp.exp(at * (slope_there - 0.5 * precision * at)) * weights.reshape(axes)
-    # The barriers keep the compiler from evaluating the exponentials anew in each sum.
-    at, mass = lax.optimization_barrier((at, mass))
+    at, mass, peak, half, log_peak = _nodes(precision, slope, low, high)
     total = jnp.sum(mass, axis=0)
     mean = jnp.sum(mass * at, axis=0) / total
     variance = jnp.sum(mass * (at - mean) ** 2, axis=0) / total
-    log_mass = jnp.log(total * half) + peak * (slope - 0.5 * precision * peak)
-    return TiltedMoments(log_mass, peak + mean, variance)
+    return TiltedMoments(jnp.log(total * half) + log_peak, peak + mean, variance)
+
+
+def skewness_and_kurtosis(
+    precision: Array, slope: Array, low: Array, high: Array
+) -> tuple[Array, Array]:
+    """Third and fourth standardized cumulants of the same law."""
+    at, mass, *_ = _nodes(precision, slope, low, high)
+    mass = mass / jnp.sum(mass, axis=0)
+    gap = at - jnp.sum(mass * at, axis=0)
+    gap = gap / jnp.sqrt(jnp.sum(mass * gap**2, axis=0))
+    return jnp.sum(mass * gap**3, axis=0), jnp.sum(mass * gap**4, axis=0) - 3.0

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -149,11 +148,6 @@ class LinearizedConditional(Law):
         _, loc, weights, _ = self._deviation()
         entries = LinearizedMarginal(loc, weights[..., self._known :, :], validate_args=False)
         return vector_support(entries.support)
-
-    def _validate_sample(self, value: ArrayLike) -> Array:
-        # As in `LinearizedMarginal`: NumPy values and traced bounds.
-        with jax.ensure_compile_time_eval():
-            return super()._validate_sample(jnp.asarray(value))
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:

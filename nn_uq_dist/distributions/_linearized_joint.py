@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -20,6 +19,7 @@ from nn_uq_dist.box_gaussian import (
     conditional_scores,
     log_evidence,
     posterior_moments,
+    second_order,
 )
 from nn_uq_dist.distributions._density_checks import require_density
 from nn_uq_dist.distributions._linear_parameters import LinearParameters, linear_parameters
@@ -131,11 +131,6 @@ class LinearizedJoint(JointLaw):
             return constraints.real_vector
         return vector_support(self.marginals.support)
 
-    def _validate_sample(self, value: ArrayLike) -> Array:
-        # As in `LinearizedMarginal`: NumPy values and traced bounds.
-        with jax.ensure_compile_time_eval():
-            return super()._validate_sample(jnp.asarray(value))
-
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
         loc, weights, covariance = self._parameters.arrays()
@@ -161,6 +156,34 @@ class LinearizedJoint(JointLaw):
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
         return log_evidence(*self._deviation(value))
+
+    def log_prob_correction(self, value: ArrayLike) -> Array:
+        """What the next order of the expansion adds to `log_prob`: an estimate of its error.
+
+        Parameters
+        ----------
+        value : array_like, shape (..., d)
+
+        Raises
+        ------
+        NotImplementedError
+            For derivatives.
+
+        Notes
+        -----
+        It takes most of the error away (`nn_uq_dist.box_gaussian.second_order`), but has no
+        gradients. Draws of a posterior found with `log_prob` are corrected by the weights
+        ``exp(sum of log_prob_correction)`` over the observations.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> joint = nuq.LinearizedJoint(jnp.zeros(1), [[1.0, 1.0]])  # a triangle, log(1/8)
+        >>> print(f"{joint.log_prob([1.5]):.3f} {joint.log_prob_correction([1.5]):.3f}")
+        -1.995 -0.097
+        """
+        return second_order(*self._deviation(value))
 
     @property
     def covariance_matrix(self) -> Array:
@@ -223,8 +246,8 @@ class LinearizedJoint(JointLaw):
 
         Notes
         -----
-        By expectation propagation; with a normal part, the mean and the variance of each uniform by
-        quadrature of its own density. No gradients.
+        Correlations are those of expectation propagation, the mean and the variance of each uniform
+        quadratures of its own density. No gradients.
 
         Examples
         --------

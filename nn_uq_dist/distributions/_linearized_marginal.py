@@ -165,10 +165,7 @@ class LinearizedMarginal(OutputLaw):
             known: Any = SimpleNamespace(support=entry)
             # NumPyro's own check, of another support.
             return dist.Distribution._validate_sample(known, np.asarray(value))  # noqa: SLF001
-        # NumPyro's interval compares with numpy when the value is not a jax array, which
-        # fails for traced bounds. A jax value made outside the trace works for both.
-        with jax.ensure_compile_time_eval():
-            return super()._validate_sample(jnp.asarray(value))
+        return super()._validate_sample(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape``."""

@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -94,11 +93,6 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> constraints.Constraint:
         return vector_support(self.marginals.support)
-
-    def _validate_sample(self, value: ArrayLike) -> Array:
-        # As in `LinearizedMarginal`: NumPy values and traced bounds.
-        with jax.ensure_compile_time_eval():
-            return super()._validate_sample(jnp.asarray(value))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (N_y,)``."""

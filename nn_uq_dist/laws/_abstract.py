@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics._checks import is_concrete
@@ -63,6 +64,12 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
                 raise ValueError(
                     f"{type(self).__name__} distribution got invalid {name} parameter."
                 )
+
+    def _validate_sample(self, value: ArrayLike) -> Array:
+        # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
+        # traced bounds. A jax value made outside the trace works for both.
+        with jax.ensure_compile_time_eval():
+            return super()._validate_sample(jnp.asarray(value))
 
     def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
         """The wider batch shape, or an error."""

@@ -31,12 +31,10 @@ def moments_of(values, mass):
     return mean, (values - mean).T @ ((values - mean) * mass[:, None])
 
 
-# Fewer outputs than inputs leave corners in the posterior: means are within .05 there.
 @pytest.mark.parametrize(
-    ("num_inputs", "num_outputs", "noise", "bar"),
-    [(3, 2, 0.1, 0.05), (3, 3, 0.1, 0.02), (2, 6, 0.3, 0.02), (3, 7, 0.2, 0.02)],
+    ("num_inputs", "num_outputs", "noise"), [(3, 2, 0.1), (3, 3, 0.1), (2, 6, 0.3), (3, 7, 0.2)]
 )
-def test_posterior_moments_against_quadrature(num_inputs, num_outputs, noise, bar, x64):
+def test_posterior_moments_against_quadrature(num_inputs, num_outputs, noise, x64):
     draws, weights, covariance = problem(
         np.random.default_rng(1), num_inputs, num_outputs, noise, 8
     )
@@ -44,7 +42,7 @@ def test_posterior_moments_against_quadrature(num_inputs, num_outputs, noise, ba
     for point, mean, spread in zip(draws, *found, strict=True):
         exact, covariance_of = moments_of(*tensor_posterior(point, weights, covariance, 120))
         scale = np.sqrt(np.diag(covariance_of))
-        np.testing.assert_array_less(np.abs(mean - exact) / scale, bar)
+        np.testing.assert_array_less(np.abs(mean - exact) / scale, 0.02)
         np.testing.assert_allclose(np.sqrt(np.diag(spread)), scale, rtol=0.02)
 
 

@@ -1,0 +1,103 @@
+r"""What the next order adds to the log density of expectation propagation.
+
+The ratio of the density to what expectation propagation gives is an expansion in the
+standardized cumulants :math:`\kappa_l`, from the third on, of the laws that the uniforms have in
+their boxes; the first two are those of the normal law. With its correlations :math:`\rho` the
+second order is
+
+.. math:: \sum_{l = 3, 4} \frac{1}{2\, l!} \sum_{i \ne j}
+          \kappa_{l,i} \kappa_{l,j} \rho_{ij}^l
+
+(M. Opper, U. Paquet and O. Winther, J. Mach. Learn. Res. 14, 2013). It is not stationary in the
+sites, so that its gradients would take as many passes again; `log_evidence` does without it.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from nn_uq_dist.basics._row_algebra import matmul
+from nn_uq_dist.box_gaussian._evidence import in_blocks, log_evidence, solve
+from nn_uq_dist.box_gaussian._gaussian_part import (
+    Problem,
+    input_covariance,
+    of_one_shape,
+    undifferentiated,
+)
+from nn_uq_dist.box_gaussian._passes import cavity
+
+
+def second_order(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+    """Correction of `log_evidence` at a point, which estimates its error.
+
+    Parameters
+    ----------
+    deviation : Array, shape (..., d)
+    weights : Array, shape (..., d, n)
+    covariance : Array, shape (..., d, d), or None
+
+    Returns
+    -------
+    Array, shape (...)
+        Zero outside of the support, NaN where `log_evidence` is NaN.
+
+    Raises
+    ------
+    NotImplementedError
+        For derivatives.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import log_evidence, second_order
+    >>> weights, covariance = jnp.array([[1.0, 1.0]]), jnp.array([[1e-4]])  # nearly a triangle
+    >>> value = log_evidence(jnp.array([1.5]), weights, covariance)
+    >>> better = value + second_order(jnp.array([1.5]), weights, covariance)
+    >>> print(f"{jnp.exp(value):.3f} {jnp.exp(better):.3f}")  # of 0.125
+    0.136 0.124
+    """
+    return _both(deviation, weights, covariance)[1]
+
+
+def corrected_log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+    """`log_evidence` with its second order; without gradients."""
+    logs, correction = _both(deviation, weights, covariance)
+    return logs + correction
+
+
+def _both(deviation: Array, weights: Array, covariance: Array | None) -> tuple[Array, Array]:
+    if covariance is None and weights.shape[-1] <= weights.shape[-2]:
+        # Exact, or an error.
+        exact = log_evidence(deviation, weights, covariance)
+        return exact, jnp.zeros_like(exact)
+    deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
+    shape = deviation.shape[:-1]
+
+    def flat(part: Array) -> Array:
+        return part.reshape(-1, *part.shape[len(shape) :])
+
+    normal = None if covariance is None else flat(covariance)
+    found = _of_points(undifferentiated(Problem(flat(deviation), flat(weights), normal)))
+    return found[0].reshape(shape), found[1].reshape(shape)
+
+
+@jax.jit
+def _of_points(problem: Problem) -> tuple[Array, Array]:
+    return in_blocks(_of_block, problem)
+
+
+def _of_block(problem: Problem, active: Array) -> tuple[Array, Array]:
+    evidence, _, law = solve(problem, active)
+    hole = cavity(law, evidence.sites)
+    cumulants = hole.skewness_and_kurtosis()
+    spread = input_covariance(problem, evidence.sites, law.root)
+    scale = jnp.sqrt(law.precision)
+    correlation = jnp.clip(spread * scale[..., None] * scale[..., None, :], -1.0, 1.0)
+    others = correlation * (1.0 - jnp.eye(spread.shape[-1], dtype=spread.dtype))
+    terms = [
+        jnp.sum(k * matmul(others**order, k[..., None])[..., 0], axis=-1) / (2.0 * factorial)
+        for k, order, factorial in zip(cumulants, (3, 4), (6.0, 24.0), strict=True)
+    ]
+    logs = evidence.log_evidence
+    total = jnp.where(jnp.isnan(logs), jnp.nan, terms[0] + terms[1])
+    return logs, jnp.where(jnp.isneginf(logs), 0.0, total)
