@@ -30,7 +30,9 @@ _MOST_PASSES = 60
 # What a site may still move, relative to the marginal that it belongs to. What it lacks enters the
 # evidence squared.
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
-_ACCEPTABLE = {"float32": 1e-2, "float64": 1e-3}
+# In single precision rounding leaves .02 to .04 where noise is 1e-4 of a standard deviation and the
+# value far out.
+_ACCEPTABLE = {"float32": 5e-2, "float64": 1e-3}
 
 
 class Cavity(NamedTuple):
