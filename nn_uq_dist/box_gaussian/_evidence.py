@@ -17,6 +17,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
     Sites,
     Whitened,
+    flattened,
     of_one_shape,
     posterior,
     solve_lower,
@@ -99,10 +100,8 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
             )
             raise ValueError(msg)
         return _of_parallelepiped(deviation, weights)
-    parts = of_one_shape(deviation, weights, covariance)
-    shape = parts[0].shape[:-1]
-    flat = (None if part is None else part.reshape(-1, *part.shape[len(shape) :]) for part in parts)
-    return _log_evidence(*flat).reshape(shape)
+    problem = of_one_shape(deviation, weights, covariance)
+    return _log_evidence(*flattened(problem)).reshape(problem.deviation.shape[:-1])
 
 
 def _of_parallelepiped(deviation: Array, weights: Array) -> Array:

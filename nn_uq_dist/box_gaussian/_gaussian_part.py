@@ -8,9 +8,8 @@ With the sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`r = 
   sites may then be zero, and small noise costs no digits.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -109,16 +108,25 @@ class Posterior(NamedTuple):
     factor: Array
 
 
-def of_one_shape(
-    deviation: Array, weights: Array, covariance: Array | None
-) -> tuple[Array, Array, Array | None]:
-    """The parts of a `Problem` with the same leading axes."""
+def of_one_shape(deviation: Array, weights: Array, covariance: Array | None) -> Problem:
+    """The parts with the same leading axes."""
     parts = [(deviation, 1), (weights, 2)] + ([] if covariance is None else [(covariance, 2)])
     shape = jnp.broadcast_shapes(*(part.shape[: part.ndim - rank] for part, rank in parts))
     wide = [
         jnp.broadcast_to(part, (*shape, *part.shape[part.ndim - rank :])) for part, rank in parts
     ]
-    return wide[0], wide[1], None if covariance is None else wide[2]
+    return Problem(wide[0], wide[1], None if covariance is None else wide[2])
+
+
+def flattened(problem: Problem) -> Problem:
+    """The same points along one leading axis."""
+    rank = problem.deviation.ndim - 1
+    deviation, weights, covariance = problem
+
+    def flat(part: Array) -> Array:
+        return part.reshape(-1, *part.shape[rank:])
+
+    return Problem(flat(deviation), flat(weights), None if covariance is None else flat(covariance))
 
 
 def solve_lower(factor: Array, right: Array, *, transposed: bool = False) -> Array:
@@ -157,8 +165,7 @@ def whiten(problem: Problem) -> Whitened:
     """The problem in the coordinates of its form."""
     deviation, weights, covariance = problem
     columns = jnp.concatenate([weights, deviation[..., None]], axis=-1)
-    if problem.by_inputs:
-        assert covariance is not None  # noqa: S101 (it is what by_inputs says)
+    if covariance is not None and problem.by_inputs:
         factor = normal_factor(weights, covariance)
         whitened = solve_lower(factor, columns)
         return Whitened(factor, whitened[..., :-1], whitened[..., -1], None)
@@ -234,19 +241,3 @@ def input_covariance(problem: Problem, sites: Sites, root: Array) -> Array:
     scaled = root / sites.precision[..., None, :]
     identity = jnp.eye(root.shape[-1], dtype=root.dtype)
     return identity / sites.precision[..., None] - matmul(scaled.mT, scaled)
-
-
-@jax.custom_jvp
-def undifferentiated(problem: Problem) -> Problem:
-    """The same; the passes are a loop of unknown length, of which JAX knows no gradient."""
-    return problem
-
-
-@undifferentiated.defjvp
-def _refuse(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    msg = (
-        "derivatives of moments, scores and draws given outputs are not implemented: expected "
-        "values and parameters that are not differentiated; use finite differences, or log_prob, "
-        "which has gradients"
-    )
-    raise NotImplementedError(msg)

@@ -12,9 +12,9 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     normal_factor,
     posterior,
     solve_lower,
-    undifferentiated,
     whiten,
 )
+from nn_uq_dist.box_gaussian._no_derivatives import undifferentiated
 from nn_uq_dist.box_gaussian._passes import fixed_point
 
 

@@ -20,10 +20,11 @@ from nn_uq_dist.basics._row_algebra import matmul
 from nn_uq_dist.box_gaussian._evidence import in_blocks, log_evidence, solve
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
+    flattened,
     input_covariance,
     of_one_shape,
-    undifferentiated,
 )
+from nn_uq_dist.box_gaussian._no_derivatives import undifferentiated
 from nn_uq_dist.box_gaussian._passes import cavity
 
 
@@ -70,15 +71,10 @@ def _both(deviation: Array, weights: Array, covariance: Array | None) -> tuple[A
         # Exact, or an error.
         exact = log_evidence(deviation, weights, covariance)
         return exact, jnp.zeros_like(exact)
-    deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
-    shape = deviation.shape[:-1]
-
-    def flat(part: Array) -> Array:
-        return part.reshape(-1, *part.shape[len(shape) :])
-
-    normal = None if covariance is None else flat(covariance)
-    found = _of_points(undifferentiated(Problem(flat(deviation), flat(weights), normal)))
-    return found[0].reshape(shape), found[1].reshape(shape)
+    problem = of_one_shape(deviation, weights, covariance)
+    shape = problem.deviation.shape[:-1]
+    logs, correction = _of_points(undifferentiated(flattened(problem)))
+    return logs.reshape(shape), correction.reshape(shape)
 
 
 @jax.jit

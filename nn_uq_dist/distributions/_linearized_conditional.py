@@ -1,7 +1,7 @@
 """The law of some outputs of a linearized network, given others."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -109,11 +109,6 @@ class LinearizedConditional(Law):
         (self.values,) = promote_shapes(values, shape=(*batch_shape, known))
         self.loc, self.weights, self.normal_covariance = with_batch(parameters, batch_shape)
         super().__init__(batch_shape, (shape[-1] - known,), validate_args=validate_args)
-
-    def get_args(self) -> dict[str, Any]:
-        """Parameters, without a normal part that is not there."""
-        given = {name: self.__dict__[name] for name in self.arg_constraints}
-        return {name: value for name, value in given.items() if value is not None}
 
     def validate_args(self, strict: bool = True) -> None:
         """As those of `LinearizedJoint`."""

@@ -1,7 +1,7 @@
 """The joint law of several outputs of a linearized network as a NumPyro distribution."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -102,11 +102,6 @@ class LinearizedJoint(JointLaw):
         parameters, shape = linear_parameters(loc, weights, normal_covariance)
         self.loc, self.weights, self.normal_covariance = parameters
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
-
-    def get_args(self) -> dict[str, Any]:
-        """Parameters, without a normal part that is not there."""
-        given = {name: self.__dict__[name] for name in self.arg_constraints}
-        return {name: value for name, value in given.items() if value is not None}
 
     def validate_args(self, strict: bool = True) -> None:
         """As NumPyro's; known parameters with room for rounding, and for a density."""
@@ -247,7 +242,8 @@ class LinearizedJoint(JointLaw):
         Notes
         -----
         Correlations are those of expectation propagation, the mean and the variance of each uniform
-        quadratures of its own density. No gradients.
+        quadratures of its own density; so that they give observed outputs back only about, where
+        the passes alone (`nn_uq_dist.box_gaussian.input_moments`) do exactly. No gradients.
 
         Examples
         --------

@@ -46,6 +46,10 @@ class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignor
 class Law(dist.Distribution, metaclass=AbstractDistribution):
     """What laws of outputs and joint laws have in common."""
 
+    def get_args(self) -> dict[str, Any]:
+        """Parameters by name, without optional ones that are not there."""
+        return {name: value for name, value in super().get_args().items() if value is not None}
+
     def validate_args(self, strict: bool = True) -> None:
         """As NumPyro's, in NumPy where the parameters are known.
 
