@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._one_program import one_program
 from nn_uq_dist.basics._row_algebra import matvec, namespace, norm
+from nn_uq_dist.inputs._input_algebra import standard_values
 from nn_uq_dist.inputs._linear_image import LinearImage
 
 
@@ -237,6 +238,39 @@ class AbstractInputLaw(abc.ABC):
             shape = (*sample_shape, *self.batch_shape, image.normal.shape[-1])
             deviation += matvec(image.normal, jax.random.normal(key_normal, shape, self.dtype))
         return deviation
+
+    @property
+    def num_standard_variables(self) -> tuple[int, int]:
+        """How many uniform and how many normal variables the law is made of."""
+        image = self._image_of_identity
+        uniform, normal = (
+            0 if part is None else part.shape[-1] for part in (image.uniform, image.normal)
+        )
+        return uniform, normal
+
+    def deviation_at(self, uniform: Array, normal: Array) -> Array:
+        """``A U + B N`` at given values of the standard variables.
+
+        Parameters
+        ----------
+        uniform, normal
+            Shapes ``(..., n)`` and ``(..., m)`` with the numbers of `num_standard_variables`.
+        """
+        image = self._image_of_identity
+        terms = [
+            matvec(part, values)
+            for part, values in ((image.uniform, uniform), (image.normal, normal))
+            if part is not None
+        ]
+        return sum(terms, jnp.zeros((), self.dtype))
+
+    def deviation_at_points(self, points: Array) -> Array:
+        """``f - loc`` at points of the unit cube, shape ``(..., n + m)``: for quasi-random points.
+
+        The first ``n`` coordinates are probabilities of the uniform variables, the others of the
+        normal ones.
+        """
+        return self.deviation_at(*standard_values(points, self.num_standard_variables[0]))
 
     @property
     def _image_of_identity(self) -> LinearImage:

@@ -10,6 +10,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.special import ndtri
 
 from nn_uq_dist.basics._row_algebra import gram, matmul, matvec, namespace
 from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
@@ -61,12 +62,29 @@ def draw_deviation(
     """Draws of this shape, the batch shape of the parts and ``N_x`` at its end."""
     # Each part has its own key, so adding one part leaves the draws of the other unchanged.
     key_box, key_normal = jax.random.split(key)
-    deviation = jnp.zeros(shape, dtype)
+    uniform = normal = jnp.zeros(shape, dtype)
     if half_width is not None:
         uniform = jax.random.uniform(key_box, shape, dtype, minval=-1, maxval=1)
-        deviation += half_width * uniform
+    if scale is not None or factor is not None:
+        normal = jax.random.normal(key_normal, shape, dtype)
+    return deviation(uniform, normal, half_width, scale, factor)
+
+
+def deviation(uniform: Array, normal: Array, half_width: Part, scale: Part, factor: Part) -> Array:
+    """Inputs about their means, at given values of the standard variables."""
+    total: Array | float = 0.0
+    if half_width is not None:
+        total = total + half_width * uniform
     if scale is not None:
-        deviation += scale * jax.random.normal(key_normal, shape, dtype)
+        total = total + scale * normal
     elif factor is not None:
-        deviation += matvec(factor, jax.random.normal(key_normal, shape, dtype))
-    return deviation
+        total = total + matvec(factor, normal)
+    return jnp.asarray(total)
+
+
+def standard_values(points: Array, num_uniform: int) -> tuple[Array, Array]:
+    """Values of uniform variables on (-1, 1) and of normal ones at points of the unit cube."""
+    # In float32 a point next to one may have rounded to it, where the normal variable is infinite.
+    tiny = jnp.finfo(points.dtype).eps / 2
+    safe = jnp.clip(points, tiny, 1 - tiny)
+    return 2 * safe[..., :num_uniform] - 1, ndtri(safe[..., num_uniform:])

@@ -16,6 +16,7 @@ from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._families import as_input_law
 from nn_uq_dist.inputs._input_algebra import (
     covariance_matrix,
+    deviation,
     draw_deviation,
     image_columns,
     variances,
@@ -216,6 +217,17 @@ class InputLaw(AbstractInputLaw):
         key = _checks.as_key("key", key)
         shape = (*sample_shape, *self.loc.shape)
         return draw_deviation(key, *self._parts, shape=shape, dtype=self.dtype)
+
+    @property
+    def num_standard_variables(self) -> tuple[int, int]:
+        """A uniform and a normal variable for each input, where there is that part."""
+        has_normal = self.scale is not None or self._scale_tril is not None
+        count = self.num_inputs
+        return count if self.half_width is not None else 0, count if has_normal else 0
+
+    def deviation_at(self, uniform: Array, normal: Array) -> Array:
+        """``beta * U + L N`` at given values of the standard variables, without a matrix."""
+        return deviation(uniform, normal, *self._parts)
 
     @property
     def _parts(self) -> tuple[Array | None, Array | None, Array | None]:

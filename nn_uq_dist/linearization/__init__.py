@@ -6,6 +6,9 @@ its outputs by a copula. `_joint_density_grid.py` computes what the copula is me
 the functions in `_characteristic_function.py`.
 """
 
+from nn_uq_dist.linearization._corrected_linearization import (
+    CorrectedLinearization as CorrectedLinearization,
+)
 from nn_uq_dist.linearization._joint_correlation import JointCorrelation as JointCorrelation
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid as JointDensityGrid
 from nn_uq_dist.linearization._linearization import Linearization as Linearization

@@ -1,20 +1,31 @@
 """Linearize a network at the mean of a random input."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.inputs._network_output import check_network
 from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.linearization._where import as_point, fit_arguments, least_squares
 
 
-def linearize(net: Callable[[Array], Array], f: Distribution | AbstractInputLaw) -> Linearization:
-    r"""Linearize `net` at the mean of `f`: :math:`g(f) \approx g(\mu) + J(\mu) (f - \mu)`.
+def linearize(
+    net: Callable[[Array], Array],
+    f: Distribution | AbstractInputLaw,
+    at: ArrayLike | Literal["fit"] | None = None,
+    *,
+    key: Array | None = None,
+    num_samples: int | None = None,
+) -> Linearization:
+    r"""Linearize `net`: :math:`g(f) \approx g(a) + J(a) (f - a)`, at the mean of `f` by default.
 
     The Jacobian is taken column by column in forward mode if the network has at least as many
     outputs as inputs, else row by row in reverse mode; the value comes out of the same pass. Works
@@ -30,6 +41,12 @@ def linearize(net: Callable[[Array], Array], f: Distribution | AbstractInputLaw)
         Law of the input: a NumPyro distribution over vectors (see
         `nn_uq_dist.inputs.as_input_law`), an `InputLaw` or another
         `nn_uq_dist.inputs.AbstractInputLaw`. Its batch shape becomes that of the result.
+    at
+        Where: a point of shape ``(..., N_x)``, by default the mean of `f`. ``"fit"`` takes the
+        best linear fit over the input law instead of a tangent: least squares of the network at
+        random inputs.
+    key, num_samples
+        For ``at="fit"``: a JAX random key, and the number of inputs, by default ``10 (N_x + 1)``.
 
     Returns
     -------
@@ -41,10 +58,11 @@ def linearize(net: Callable[[Array], Array], f: Distribution | AbstractInputLaw)
     ------
     TypeError
         If `net` is not callable, its output is not an array of real floats, or the family of `f`
-        is not supported.
+        is not supported; if `at` is no point, or ``"fit"`` comes without a key.
     ValueError
         If `net` fails on an input of shape ``(N_x,)`` (the cause is chained), its output is not a
-        vector, or value or Jacobian are known to be NaN or infinite.
+        vector, or value or Jacobian are known to be NaN or infinite; if `at` has another shape, or
+        `num_samples` is not above ``N_x``.
 
     Examples
     --------
@@ -57,11 +75,23 @@ def linearize(net: Callable[[Array], Array], f: Distribution | AbstractInputLaw)
     (3, 2)
     >>> [round(float(v), 3) for v in lin.mean]
     [2.0, 1.0, 2.0]
+    >>> tent = lambda x: jnp.abs(x - 0.5)  # the tangent at 0.4 does not see the other side
+    >>> g = dist.Uniform(-0.6, 1.4).expand([1]).to_event(1)
+    >>> fitted = linearize(tent, g, at="fit", key=jax.random.key(0), num_samples=2000)
+    >>> print(f"{linearize(tent, g).jacobian[0, 0]:.0f} {fitted.jacobian[0, 0]:.2f}")
+    -1 -0.17
     """
     law = as_input_law(f)
     num_outputs = check_network(net, law).shape[0]
+    point = law.loc
+    if isinstance(at, str):
+        key, num_samples = fit_arguments(at, key, num_samples, law.num_inputs)
+    elif key is not None or num_samples is not None:
+        raise TypeError('key and num_samples are for at="fit"; leave them out for a tangent')
+    elif at is not None:
+        point = as_point(at, law)
 
-    def at(mean: Array) -> tuple[Array, Array]:
+    def tangent(mean: Array) -> tuple[Array, Array]:
         if law.num_inputs <= num_outputs:
             value, jvp = jax.linearize(net, mean)
             basis = jnp.eye(law.num_inputs, dtype=mean.dtype)
@@ -70,59 +100,16 @@ def linearize(net: Callable[[Array], Array], f: Distribution | AbstractInputLaw)
         basis = jnp.eye(num_outputs, dtype=value.dtype)
         return value, jax.vmap(vjp)(basis)[0]
 
-    for _ in law.batch_shape:
-        at = jax.vmap(at)
-    value, jacobian = at(law.loc)
-    remedy = "check the weights of the network and the mean input"
-    _checks.require_finite("net(mean input)", value, remedy)
-    _checks.require_finite("the Jacobian of net at the mean input", jacobian, remedy)
-    return Linearization(value, jacobian, law)
-
-
-def check_network(net: Callable[[Array], Array], law: AbstractInputLaw) -> jax.ShapeDtypeStruct:
-    """Return shape ``(N_y,)`` and dtype of the network's output, or say what is wrong with it.
-
-    The network is only traced, not run.
-    """
-    if not callable(net):
-        raise TypeError(
-            f"net must be a callable (N_x,) -> (N_y,), got {type(net).__name__}; "
-            f"pass a function or a module"
-        )
-    shape = (law.num_inputs,)
-    one_input = "for a network of batches pass lambda x: net(x[None])[0]"
-    try:
-        # Not `eval_shape(net, ...)`: JAX needs a hashable function, which a module may not be, and
-        # would remember the shape after the weights of a module were replaced by other ones.
-        output: Any = jax.eval_shape(
-            lambda x: net(x),  # noqa: PLW0108
-            jax.ShapeDtypeStruct(shape, law.dtype),
-        )
-    except Exception as error:
-        raise ValueError(
-            f"net must accept one input of shape {shape} and dtype {law.dtype}, got "
-            f"{type(error).__name__} from it: {_first_line(error)}; {one_input}, and switch "
-            f"modules with dropout or batch statistics to inference mode"
-        ) from error
-    if not isinstance(output, jax.ShapeDtypeStruct):
-        raise TypeError(
-            f"net must return one array of shape (N_y,), got {type(output).__name__}; "
-            f"return a single array, by jnp.concatenate if there are several"
-        )
-    if len(output.shape) != 1 or output.shape[0] == 0:
-        raise ValueError(
-            f"net must map an input of shape {shape} to a vector (N_y,), got output of shape "
-            f"{output.shape}; for a scalar or array output pass lambda x: net(x).reshape(-1); "
-            f"{one_input}"
-        )
-    if not jnp.issubdtype(output.dtype, jnp.floating):
-        raise TypeError(
-            f"net must return real floats, got dtype {output.dtype}, which has no derivative; "
-            f"return the continuous output, such as logits instead of labels"
-        )
-    return output
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"
+    for _ in range(point.ndim - 1):
+        tangent = jax.vmap(tangent)
+    value, jacobian = tangent(point)
+    where = "mean input" if point is law.loc else "at"
+    remedy = f"check the weights of the network and the {where}"
+    _checks.require_finite(f"net({where})", value, remedy)
+    _checks.require_finite(f"the Jacobian of net at the {where}", jacobian, remedy)
+    if point is not law.loc:
+        value = value + matvec(jacobian, law.loc - point)
+    linearization = Linearization(value, jacobian, law)
+    if key is None or num_samples is None:
+        return linearization
+    return least_squares(net, linearization, key, num_samples)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import as_key, positive_int
+from nn_uq_dist.inputs._network_output import check_network
 from nn_uq_dist.linearization._linearization import Linearization
-from nn_uq_dist.linearization._linearize import check_network
 from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
 from nn_uq_dist.plots.parts._figure import HISTOGRAM, Figure
 from nn_uq_dist.plots.parts._frame import Frame, frame_visuals

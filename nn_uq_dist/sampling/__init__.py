@@ -2,9 +2,18 @@
 
 Read `_passes.py` first: the plan of a run and the loop that carries it out over all devices.
 `_monte_carlo.py` keeps the draws; `_streaming.py` reduces them while drawing, to the
-`MonteCarloStatistics` of `_statistics.py`.
+`MonteCarloStatistics` of `_statistics.py`. `_paired_draws.py` sends the inputs through the
+linearization as well. What pairs say of the network is in `_paired_statistics.py`: moments from
+`_controlled_moments.py` over `_control_variates.py`, probabilities and quantiles from
+`_controlled_laws.py` over `_controlled_cdf.py`; what is known of the linear outputs is in
+`_linear_law.py`.
 """
 
+from nn_uq_dist.sampling._control_variates import PairedEstimate as PairedEstimate
 from nn_uq_dist.sampling._monte_carlo import monte_carlo as monte_carlo
+from nn_uq_dist.sampling._paired_draws import PairedDraws as PairedDraws
+from nn_uq_dist.sampling._paired_draws import paired_draws as paired_draws
+from nn_uq_dist.sampling._paired_statistics import PairedStatistics as PairedStatistics
+from nn_uq_dist.sampling._paired_statistics import paired_statistics as paired_statistics
 from nn_uq_dist.sampling._statistics import MonteCarloStatistics as MonteCarloStatistics
 from nn_uq_dist.sampling._streaming import monte_carlo_statistics as monte_carlo_statistics

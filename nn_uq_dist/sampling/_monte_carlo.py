@@ -9,7 +9,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.inputs import AbstractInputLaw
-from nn_uq_dist.sampling._passes import DrawPlan, run_passes
+from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes
 
 
 def monte_carlo(
@@ -98,6 +98,6 @@ def warn_nonfinite(number: int, total: int) -> None:
         )
 
 
-def _keep(_: None, outputs: Array, is_wanted: Array) -> tuple[None, Array]:
+def _keep(_: None, draws: Draws, is_wanted: Array) -> tuple[None, Array]:
     del is_wanted
-    return None, outputs
+    return None, draws.outputs

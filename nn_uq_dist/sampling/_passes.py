@@ -9,7 +9,7 @@ depend on its size.
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
-from nn_uq_dist.linearization._linearize import check_network
+from nn_uq_dist.inputs._network_output import check_network
 
 # Draws per group: large enough to keep a device busy, small enough for the processor's cache.
 _GROUP_SIZE = 4096
@@ -31,6 +31,19 @@ _PASS_NUMBERS = 2**22
 _MAX_SAMPLES = 2**31
 
 
+class Draws(NamedTuple):
+    """What one group of draws gives."""
+
+    inputs: Array  # (group_size,) + batch_shape + (N_x,)
+    linear: Array | None  # outputs of a linear model at the same inputs
+    outputs: Array  # of the network, (group_size,) + output_shape
+
+
+def draw_input(law: AbstractInputLaw, key: Array, index: Array) -> tuple[Array, None]:
+    """Input number `index` of a law."""
+    return law.sample(jax.random.fold_in(key, index)), None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class DrawPlan:
     """What to draw and in which portions.
@@ -39,6 +52,9 @@ class DrawPlan:
     ----------
     net, law, key
         The network, the law of its input, and a Threefry random key.
+    source, draw
+        A pytree, and a pure function ``(source, key, index)`` that gives the input with a number,
+        and what a linear model makes of it or ``None``.
     num_samples
         Number of draws.
     output_shape, output_dtype
@@ -54,6 +70,8 @@ class DrawPlan:
     net: Callable[[Array], Array]
     law: AbstractInputLaw
     key: Array
+    source: Any
+    draw: Callable[[Any, Array, Array], tuple[Array, Array | None]]
     num_samples: int
     output_shape: tuple[int, ...]
     output_dtype: jnp.dtype
@@ -97,7 +115,9 @@ class DrawPlan:
         return cls(
             net=net,
             law=law,
-            key=_threefry(key),
+            key=threefry(key),
+            source=law,
+            draw=draw_input,
             num_samples=num_samples,
             output_shape=output_shape,
             output_dtype=output.dtype,
@@ -114,7 +134,7 @@ class DrawPlan:
 
 def run_passes[Carry](
     plan: DrawPlan,
-    step: Callable[[Carry, Array, Array], tuple[Carry, Any]],
+    step: Callable[[Carry, Draws, Array], tuple[Carry, Any]],
     initial: Carry,
     *,
     progress: bool,
@@ -126,9 +146,8 @@ def run_passes[Carry](
     plan
         The draws and their portions.
     step
-        Pure function ``(carry, outputs, is_wanted) -> (carry, kept)`` that sees the outputs of one
-        group, shape ``(group_size,) + output_shape``, and which of its draws have an index below
-        ``num_samples``.
+        Pure function ``(carry, draws, is_wanted) -> (carry, kept)`` that sees one group of draws,
+        and which of them have an index below ``num_samples``.
     initial
         Carry that each device starts a pass with.
     progress
@@ -145,13 +164,13 @@ def run_passes[Carry](
     mesh = Mesh(np.asarray(plan.devices), ("draws",))
     over_devices, everywhere = PartitionSpec("draws"), PartitionSpec()
 
-    def on_device(key: Array, law: AbstractInputLaw, stop: Array, starts: Array) -> Any:
+    def on_device(key: Array, source: Any, stop: Array, starts: Array) -> Any:
         def run_group(carry: Carry, start: Array) -> tuple[Carry, Any]:
             index = start + jnp.arange(plan.group_size, dtype=jnp.uint32)
-            inputs = jax.vmap(lambda i: law.sample(jax.random.fold_in(key, i)))(index)
-            outputs = jax.vmap(plan.net)(inputs.reshape(-1, law.num_inputs))
+            inputs, linear = jax.vmap(lambda i: plan.draw(source, key, i))(index)
+            outputs = jax.vmap(plan.net)(inputs.reshape(-1, inputs.shape[-1]))
             outputs = outputs.reshape(plan.group_size, *plan.output_shape)
-            return step(carry, outputs, index < stop)
+            return step(carry, Draws(inputs, linear, outputs), index < stop)
 
         def skip_group(carry: Carry, start: Array) -> tuple[Carry, Any]:
             _, kept = jax.eval_shape(run_group, carry, start)
@@ -175,8 +194,8 @@ def run_passes[Carry](
             check_vma=False,
         )
     )
-    key, law, stop = jax.device_put(
-        (plan.key, plan.law, np.uint32(plan.num_samples)), NamedSharding(mesh, everywhere)
+    key, source, stop = jax.device_put(
+        (plan.key, plan.source, np.uint32(plan.num_samples)), NamedSharding(mesh, everywhere)
     )
     offsets = np.arange(0, plan.pass_size, plan.group_size, dtype=np.uint32)
     with tqdm(
@@ -186,7 +205,7 @@ def run_passes[Carry](
             starts = np.uint32(first) + offsets
             placed = jax.device_put(starts, NamedSharding(mesh, over_devices))
             count = min(plan.pass_size, plan.num_samples - first)
-            carry, kept = run(key, law, stop, placed)
+            carry, kept = run(key, source, stop, placed)
             num_groups = -(-count // plan.group_size)
             kept = jax.tree.map(lambda leaf, n=num_groups: np.asarray(leaf)[:n], kept)
             yield first, count, jax.tree.map(np.asarray, carry), kept
@@ -208,7 +227,7 @@ def _some_devices(devices: Sequence[jax.Device] | None) -> tuple[jax.Device, ...
     return chosen
 
 
-def _threefry(key: Array) -> Array:
+def threefry(key: Array) -> Array:
     """Return a Threefry key: with others, a draw under ``vmap`` depends on its neighbors."""
     if str(jax.random.key_impl(key)) == "threefry2x32":
         return key

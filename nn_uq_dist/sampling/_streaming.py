@@ -13,7 +13,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.sampling._monte_carlo import warn_nonfinite
-from nn_uq_dist.sampling._passes import DrawPlan, run_passes
+from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes
 from nn_uq_dist.sampling._statistics import MonteCarloStatistics, bin_edges, moments
 
 # Draws that fix the center and the scale of the bins before the run; they count in it as well.
@@ -121,7 +121,7 @@ def _pilot(plan: DrawPlan) -> tuple[np.ndarray, np.ndarray]:
     """Return center and scale of the bins, in the dtype of the sums, shape ``(outputs,)``."""
     size = min(plan.num_samples, _PILOT_SIZE)
     pilot = dataclasses.replace(plan, num_samples=size, groups_per_pass=1)
-    passes = run_passes(pilot, lambda _, outputs, __: (None, outputs), None, progress=False)
+    passes = run_passes(pilot, lambda _, group, __: (None, group.outputs), None, progress=False)
     rows = [outputs.reshape(-1, *plan.output_shape) for _, _, _, outputs in passes]
     draws = np.concatenate(rows)[:size].reshape(size, -1).astype(np.float64)
     finite = np.isfinite(draws)
@@ -140,8 +140,8 @@ def _make_step(center: np.ndarray, scale: np.ndarray, num_bins: int) -> Callable
     num_outputs = center.size
     dtype = center.dtype
 
-    def step(counts: Array, outputs: Array, is_wanted: Array) -> tuple[Array, Any]:
-        values = outputs.reshape(outputs.shape[0], num_outputs).astype(dtype)
+    def step(counts: Array, draws: Draws, is_wanted: Array) -> tuple[Array, Any]:
+        values = draws.outputs.reshape(draws.outputs.shape[0], num_outputs).astype(dtype)
         used = jnp.isfinite(values) & is_wanted[:, None]
         standard = jnp.where(used, (values - center) / scale, 0)
         clipped = jnp.clip(standard, -_LARGEST, _LARGEST)

@@ -1,0 +1,52 @@
+"""Scrambled Sobol points: evenly spread inputs instead of independent ones."""
+
+import jax
+import numpy as np
+from jax import Array
+
+from nn_uq_dist.basics._float64 import FloatArray
+
+# Of SciPy's direction numbers (S. Joe and F. Y. Kuo, SIAM J. Sci. Comput. 30 (2008)).
+MAXIMUM_DIMENSION = 21201
+
+
+def sobol_points(
+    key: Array, num_samples: int, num_randomizations: int, dimension: int
+) -> FloatArray:
+    """Points of independent scrambled Sobol sequences, one after the other.
+
+    Parameters
+    ----------
+    key
+        A JAX random key.
+    num_samples
+        Points in all, a multiple of the next.
+    num_randomizations
+        Sequences, each scrambled for itself (A. B. Owen, J. Complexity 14 (1998)).
+    dimension
+        Coordinates of a point.
+
+    Returns
+    -------
+    FloatArray
+        In the open unit cube, shape ``(num_samples, dimension)``.
+    """
+    from scipy.stats import qmc
+
+    if dimension > MAXIMUM_DIMENSION:
+        raise ValueError(
+            f"points='sobol' must have at most {MAXIMUM_DIMENSION} random variables in the input, "
+            f"got {dimension}; pass points='random'"
+        )
+    count = num_samples // num_randomizations
+    with jax.ensure_compile_time_eval():  # known points for traced laws
+        words = np.asarray(jax.random.bits(key, (num_randomizations, 4), np.uint32))
+    power = (count - 1).bit_length()
+    parts = [
+        # Sequences keep their balance in powers of two; the first points of one are as good.
+        qmc.Sobol(dimension, rng=np.random.default_rng(list(seed))).random_base2(power)[:count]
+        for seed in words
+    ]
+    tiny = np.finfo(np.float64).eps
+    points: FloatArray = np.clip(np.concatenate(parts), tiny, 1 - tiny)
+    return points

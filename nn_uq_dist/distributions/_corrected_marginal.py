@@ -1,0 +1,204 @@
+"""The law of an output moved by an increasing map, as a NumPyro distribution."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+
+from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
+from nn_uq_dist.laws._abstract import validate_sample
+from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._choose_outputs import take_outputs
+from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.laws._score_quadrature import score_quadrature
+
+MAP_CONSTRAINTS: dict[str, constraints.Constraint] = {
+    "knots": constraints.ordered_vector,
+    "images": constraints.ordered_vector,
+    "slopes": constraints.independent(constraints.positive, 1),
+}
+
+
+class CorrectedMarginal(OutputLaw):
+    r"""Law of ``T(Y)``: an output ``Y`` moved by an increasing map ``T``.
+
+    Density, tails, quantiles and normal scores are those of ``Y`` by change of variables, right in
+    both tails where those of ``Y`` are. `Linearization.corrected` estimates the map.
+
+    Parameters
+    ----------
+    base : numpyro.distributions.Distribution
+        The law of ``Y``: an `OutputLaw`, or what `nn_uq_dist.laws.as_output_law` adapts.
+    knots, images : array_like, shape (..., k)
+        Knots of the map and where it takes them, ascending; the leading axes broadcast to the batch
+        shape of `base`.
+    slopes : array_like, shape (..., k), optional
+        Slopes of the map at the knots, positive. Default: as of `MonotoneSpline`.
+    validate_args : bool, optional
+        As for every NumPyro distribution.
+
+    Attributes
+    ----------
+    transform : MonotoneSpline
+        The map.
+
+    Raises
+    ------
+    TypeError
+        If `base` is no univariate continuous distribution, or a parameter no array of real numbers.
+    ValueError
+        If the knots have other leading axes than those of `base`, or as `MonotoneSpline`.
+
+    Notes
+    -----
+    Mean and variance are quadratures over the normal scores. The support is the image of that of
+    the base.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> linear = nuq.LinearizedMarginal(0.0, [1.0, 0.5])
+    >>> law = nuq.CorrectedMarginal(linear, jnp.array([-1.0, 0, 1]), jnp.array([-1.0, 0, 2]))
+    >>> print(f"{law.cdf(0.0):.3f} {law.support.upper_bound:.3f} {law.skewness:.2f}")
+    0.500 3.000 0.63
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = MAP_CONSTRAINTS
+    reparametrized_params: ClassVar[list[str]] = ["knots", "images", "slopes"]
+    pytree_data_fields = ("base", "knots", "images", "slopes")
+
+    def __init__(
+        self,
+        base: dist.Distribution,
+        knots: ArrayLike,
+        images: ArrayLike,
+        slopes: ArrayLike | None = None,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.base = as_output_law(base)
+        shape = self.base.batch_shape
+        self.knots, self.images, self.slopes = fitting_map(knots, images, slopes, shape)
+        super().__init__(shape, (), validate_args=validate_args)
+
+    @property
+    def transform(self) -> MonotoneSpline:
+        """The map."""
+        return MonotoneSpline(self.knots, self.images, self.slopes)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        low, high = self.base.bounds
+        entry = self.base.support
+        if entry is constraints.real:
+            return constraints.real
+        return constraints.interval(self.transform(low), self.transform(high))
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws of the base, mapped; reparametrized if those are."""
+        return self.transform(self.base.sample(key, sample_shape))
+
+    def rsample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """The same as `sample`."""
+        return self.sample(key, sample_shape)
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density of the base less the log slope of the map."""
+        before = mapped_back(self.base, self.transform, value)
+        slope = self.transform.log_abs_det_jacobian(before, value)
+        return self.base.log_prob(before) - slope
+
+    def log_cdf(self, value: ArrayLike) -> Array:
+        """Log distribution function, as right as that of the base."""
+        return self.base.log_cdf(mapped_back(self.base, self.transform, value))
+
+    def log_sf(self, value: ArrayLike) -> Array:
+        """Log survival function, as right as that of the base."""
+        return self.base.log_sf(mapped_back(self.base, self.transform, value))
+
+    def cdf(self, value: ArrayLike) -> Array:
+        """Distribution function."""
+        return self.base.cdf(mapped_back(self.base, self.transform, value))
+
+    def icdf(self, q: ArrayLike) -> Array:
+        """Quantile function."""
+        return self.transform(self.base.icdf(q))
+
+    def normal_score(self, value: ArrayLike) -> Array:
+        """Normal score of the base."""
+        return self.base.normal_score(mapped_back(self.base, self.transform, value))
+
+    def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
+        """Both in one pass of the base."""
+        before = mapped_back(self.base, self.transform, value)
+        score, log_prob = self.base.normal_score_and_log_prob(before)
+        return score, log_prob - self.transform.log_abs_det_jacobian(before, value)
+
+    def from_normal_score(self, z: ArrayLike) -> Array:
+        """Value with this normal score."""
+        return self.transform(self.base.from_normal_score(z))
+
+    @property
+    def mean(self) -> Array:
+        """Mean, by quadrature."""
+        return jnp.broadcast_to(score_quadrature(self).mean, self.batch_shape)
+
+    @property
+    def variance(self) -> Array:
+        """Variance, by quadrature."""
+        return jnp.broadcast_to(score_quadrature(self).variance, self.batch_shape)
+
+    def score_kinks(self) -> Array:
+        """Those of the base: the slope of the map is continuous."""
+        return self.base.score_kinks()
+
+    def take(self, indices: tuple[int, ...]) -> "CorrectedMarginal":
+        """The laws of some outputs: ``indices``, from 0, along the last batch axis."""
+        part = CorrectedMarginal(
+            take_outputs(self.base, indices),
+            *self.transform.take(indices, self.batch_shape[-1]).parameters,
+            validate_args=False,
+        )
+        return self._pass_validation(part)
+
+    def expand(self, batch_shape: Sequence[int]) -> "CorrectedMarginal":
+        """The same law with a larger batch shape."""
+        shape = self._expanded_shape(batch_shape)
+        base, maps = self.base.expand(shape), self.transform.parameters
+        wide = CorrectedMarginal(base, *maps, validate_args=False)
+        return self._pass_validation(wide)
+
+
+def fitting_map(
+    knots: ArrayLike, images: ArrayLike, slopes: ArrayLike | None, shape: tuple[int, ...]
+) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
+    """Parameters of maps of outputs with this shape, checked."""
+    spline = MonotoneSpline(knots, images, slopes)
+    leading = spline.forward_shape(())
+    try:
+        fits = jnp.broadcast_shapes(leading, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"knots must have shape (..., k) with leading axes that broadcast to the shape {shape} "
+            f"of base, got {leading}; expand base, or pass one map per output"
+        )
+    return spline.parameters
+
+
+def mapped_back(base: OutputLaw, transform: MonotoneSpline, value: ArrayLike) -> Array:
+    """Values of the base; those at the edge of the support do not leave it by rounding."""
+    value = jnp.asarray(value)
+    before = transform.inv(value)
+    if base.support is constraints.real:
+        return before
+    low, high = base.bounds
+    inside = (value >= transform(low)) & (value <= transform(high))
+    return jnp.where(inside, jnp.clip(before, low, high), before)

@@ -1,0 +1,274 @@
+"""The joint law of outputs that is a mixture of linear joint laws."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array, lax, random
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.util import promote_shapes
+
+from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
+from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._row_algebra import covariance_root, gram
+from nn_uq_dist.box_gaussian import log_evidence
+from nn_uq_dist.distributions._linearized_joint import LinearizedJoint
+from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
+from nn_uq_dist.distributions._mixture_draws import draws_of_parts
+from nn_uq_dist.distributions._mixture_sums import (
+    log_sum,
+    log_tails,
+    log_weights,
+    score_of_tails,
+)
+from nn_uq_dist.distributions._output_mixture import OutputMixture
+from nn_uq_dist.distributions._output_values import fitting_value
+from nn_uq_dist.distributions._vector_support import vector_support
+from nn_uq_dist.laws._abstract import validate_sample
+from nn_uq_dist.laws._choose_outputs import with_rank
+from nn_uq_dist.laws._joint_law import JointLaw
+
+# Numbers in an array of the matrices of several components at all points.
+_MOST_NUMBERS = 2**22
+
+
+class JointMixture(JointLaw):
+    r"""Joint law of outputs that follow one of ``M`` linear joint laws, each with its probability.
+
+    The outputs of a network that is linearized over parts of its input have such a law.
+
+    Parameters
+    ----------
+    components : LinearizedJoint
+        ``batch_shape (..., M)``: the last axis is that of the components.
+    probabilities : array_like, shape (..., M)
+        Of the components; not negative, with sum 1.
+    validate_args : bool, optional
+        As for every NumPyro distribution.
+
+    Raises
+    ------
+    TypeError
+        If the components are no `LinearizedJoint`, or the probabilities no array of real numbers.
+    ValueError
+        If shapes do not fit; with validation on, if the probabilities are negative or do not sum
+        to 1.
+
+    Notes
+    -----
+    .. math:: p(y) = \sum_k \pi_k\, p_k(y)
+
+    Draws, moments, marginals and `marginalize` are exact. The density of a component is that of
+    expectation propagation (`LinearizedJoint.log_prob`), and takes its time for each of them.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> loc = jnp.array([[-2.0, 0.0], [2.0, 0.0]])
+    >>> weights = jnp.array([[[1.0, 1.0], [1.0, -1.0]]])
+    >>> parts = nuq.LinearizedJoint(loc, weights)  # two squares of area 8
+    >>> joint = nuq.JointMixture(parts, [0.25, 0.75])
+    >>> print(f"{jnp.exp(joint.log_prob(jnp.array([2.5, 0.0]))):.4f} {joint.mean[0]:.1f}")
+    0.0938 1.0
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "probabilities": constraints.simplex
+    }
+    # The choice of a component has no derivative.
+    reparametrized_params: ClassVar[list[str]] = []
+    pytree_data_fields = ("components", "probabilities")
+    kind = "mixture"
+
+    def __init__(
+        self,
+        components: LinearizedJoint,
+        probabilities: ArrayLike,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        if not isinstance(components, LinearizedJoint):
+            raise TypeError(
+                f"components must be a LinearizedJoint, got {type(components).__name__}; for laws "
+                "of single outputs use OutputMixture"
+            )
+        probabilities = as_numeric("probabilities", probabilities)
+        shapes = components.batch_shape, jnp.shape(probabilities)
+        if not shapes[0] or shapes[0][-1:] != shapes[1][-1:]:
+            raise ValueError(
+                f"components and probabilities must have the same last batch axis, that of the "
+                f"components, got batch_shape {shapes[0]} and shape {shapes[1]}; pass a law and a "
+                "probability for each component"
+            )
+        shape = broadcast_shapes(
+            "the leading axes of components and probabilities must broadcast",
+            components=shapes[0],
+            probabilities=shapes[1],
+        )
+        # Equal ranks, so that axes which `vmap` puts in front stay in front of both.
+        self.components = with_rank(components, len(shape))
+        (self.probabilities,) = promote_shapes(probabilities, shape=shape)
+        super().__init__(shape[:-1], components.event_shape, validate_args=validate_args)
+
+    @property
+    def _wide(self) -> tuple[int, ...]:
+        """Batch shape with the axis of the components."""
+        return (*self.batch_shape, self.components.batch_shape[-1])
+
+    @property
+    def _parameters(self) -> tuple[Array, Array, Array | None]:
+        """Means, weights and normal covariance, with all batch axes."""
+        parts = self.components
+        dtype = jnp.result_type(parts.mean, jnp.asarray(self.probabilities))
+        given = ((parts.loc, 1), (parts.weights, 2), (parts.normal_covariance, 2))
+        loc, weights, covariance = (
+            None if part is None else _widened(jnp.asarray(part, dtype), self._wide, event_dim)
+            for part, event_dim in given
+        )
+        assert loc is not None  # noqa: S101 (for the type checker)
+        assert weights is not None  # noqa: S101
+        return loc, weights, covariance
+
+    @property
+    def _probabilities(self) -> Array:
+        given = jnp.asarray(self.probabilities)
+        return given.astype(jnp.result_type(given, self.components.mean))
+
+    @property
+    def marginals(self) -> OutputMixture:
+        """Laws of the single outputs, exact: ``batch_shape + (d,)``."""
+        law = self.components.marginals
+        weights = jnp.moveaxis(jnp.asarray(law.weights), -3, -2)
+        has_normal_part = self.components.normal_covariance is not None
+        scale = jnp.swapaxes(jnp.asarray(law.normal_scale), -2, -1) if has_normal_part else None
+        loc = jnp.swapaxes(jnp.asarray(law.loc), -2, -1)
+        components = LinearizedMarginal(loc, weights, scale, validate_args=False)
+        probabilities = jnp.asarray(self.probabilities)[..., None, :]
+        return OutputMixture(components, probabilities, validate_args=False)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=1)
+    def support(self) -> constraints.Constraint:
+        if self.components.normal_covariance is not None:
+            return constraints.real_vector
+        return vector_support(self.marginals.support)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Exact draws, shape ``sample_shape + batch_shape + (d,)``."""
+        key_choice, key_uniform, key_normal = random.split(key, 3)
+        loc, weights, covariance = self._parameters
+        shape = (*sample_shape, *self.batch_shape)
+        logs = log_weights(self._probabilities)
+        index = random.categorical(key_choice, logs, shape=shape)
+        variables = [random.uniform(key_uniform, (*shape, weights.shape[-1]), loc.dtype, -1.0, 1.0)]
+        columns = [weights]
+        if covariance is not None:
+            variables.append(random.normal(key_normal, (*shape, *self.event_shape), loc.dtype))
+            columns.append(covariance_root(covariance))
+        return draws_of_parts(
+            index, jnp.concatenate(variables, -1), loc, jnp.concatenate(columns, -1)
+        )
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density by expectation propagation in each component; ``-inf`` outside of all."""
+        given = fitting_value(value, self.shape())
+        logs = _logs_of_components(given, *self._parameters)
+        return log_sum(logs + log_weights(self._probabilities))
+
+    @property
+    def covariance_matrix(self) -> Array:
+        """Mean of the covariances of the components, and covariance of their means."""
+        loc, weights, covariance = self._parameters
+        within = gram(weights) / 3.0
+        within = within if covariance is None else within + covariance
+        share = self._probabilities[..., None]
+        gaps = (loc - jnp.sum(share * loc, axis=-2, keepdims=True)) * jnp.sqrt(share)
+        total = jnp.sum(share[..., None] * within, axis=-3) + gram(gaps.mT)
+        return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
+
+    def marginalize(self, indices: int | Sequence[int]) -> "JointMixture":
+        """The exact joint law of some outputs, in the order of ``indices``."""
+        kept = as_indices(indices, self.event_shape[0])
+        components = self.components.marginalize(kept)
+        part = JointMixture(components, self.probabilities, validate_args=False)
+        return self._pass_validation(part)
+
+    def rosenblatt(self, value: ArrayLike) -> Array:
+        """Scores from those of the components, which count by how well they explain the rest.
+
+        The price is that of `LinearizedJoint.rosenblatt` for each component, and their densities.
+        """
+        given = fitting_value(value, self.shape())
+        at = given[..., None, :]
+        quiet = self.components.expand(self._wide)
+        quiet._validate_args = False  # noqa: SLF001 (a value may be outside of a component)
+        scores = quiet.rosenblatt(at)
+        weights = log_weights(self._probabilities)
+        found = []
+        for j in range(self.event_shape[0]):
+            logs = weights
+            if j == 1:
+                first = jnp.asarray(quiet.marginals.take((0,)).log_prob(at[..., :1]))[..., 0]
+                logs = weights + first
+            elif j > 1:
+                part = quiet.marginalize(tuple(range(j)))
+                logs = weights + part.log_prob(at[..., :j])
+            # What a component that is out of the question says about this output does not count.
+            own = jnp.where(logs == -jnp.inf, 0, scores[..., j])
+            tails = (log_sum(tail + logs) - log_sum(logs) for tail in log_tails(jnp, own))
+            found.append(score_of_tails(*tails))
+        return jnp.stack(found, axis=-1)
+
+    def expand(self, batch_shape: Sequence[int]) -> "JointMixture":
+        """The same law with a larger batch shape."""
+        shape = self._expanded_shape(batch_shape)
+        components = self.components.expand((*shape, self._wide[-1]))
+        wide = JointMixture(components, self.probabilities, validate_args=False)
+        return self._pass_validation(wide)
+
+
+@jax.jit
+def _logs_of_components(
+    value: Array, loc: Array, weights: Array, covariance: Array | None
+) -> Array:
+    """Log density of each component, shape ``(..., M)``; some components at a time."""
+    axis_of_components = (loc.ndim - 2, weights.ndim - 3, weights.ndim - 3)
+    stacked = [
+        None if part is None else jnp.moveaxis(part, axis, 0)
+        for part, axis in zip((loc, weights, covariance), axis_of_components, strict=True)
+    ]
+
+    def of_one(part: list[Any]) -> Array:
+        return log_evidence(value.astype(loc.dtype) - part[0], part[1], part[2])
+
+    points = jnp.broadcast_shapes(value.shape[:-1], loc.shape[:-2])
+    numbers = weights.shape[-1] * weights.shape[-2]
+    for size in points:
+        numbers *= size
+    logs = lax.map(of_one, stacked, batch_size=max(1, _MOST_NUMBERS // max(numbers, 1)))
+    return jnp.moveaxis(logs, 0, -1)
+
+
+def _widened(part: Array, batch_shape: tuple[int, ...], event_dim: int) -> Array:
+    event_shape = part.shape[part.ndim - event_dim :]
+    return jnp.broadcast_to(part, (*batch_shape, *event_shape))
+
+
+@vmap_over.register
+def _vmap_over_joint_mixture(
+    d: JointMixture, components: Any = None, probabilities: int | None = None
+) -> JointMixture:
+    default = vmap_over.dispatch(dist.Distribution)
+    return default(d, components=components, probabilities=probabilities)
+
+
+@promote_batch_shape.register
+def _promote_joint_mixture(d: JointMixture) -> JointMixture:
+    components = promote_batch_shape(d.components)
+    wide = JointMixture(components, d.probabilities, validate_args=False)
+    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)

@@ -1,0 +1,262 @@
+"""Logs of a mixture from logs of its components: density, both tails, scores and quantiles."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics._checks import float_dtype
+from nn_uq_dist.basics._known_values import is_local
+from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
+from nn_uq_dist.distributions._mixture_components import take_components, take_flat
+from nn_uq_dist.distributions._mixture_quantile import quantile_at_score
+from nn_uq_dist.distributions._mixture_sums import (
+    log_sum,
+    log_tails,
+    log_weights,
+    score_of_tails,
+)
+from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.linear_combination._eager import MOST_POINTS
+from nn_uq_dist.linear_combination._normal_score import log_normal_density
+
+# Numbers in an array of all components at all points, beyond which known values are in portions.
+_MOST_NUMBERS = 2**22
+
+type Logs = Callable[[Any, OutputLaw, Any], tuple[Any, ...]]
+
+
+class Mixture(NamedTuple):
+    """Components along the last batch axis, and the probability of each.
+
+    Known values are added up in NumPy and in portions: nothing is compiled for a new shape but by
+    the components, and memory stays bounded. The results are then NumPy arrays.
+    """
+
+    components: dist.Distribution
+    probabilities: ArrayLike
+
+    @property
+    def laws(self) -> OutputLaw:
+        """The components with all that is asked of a law of outputs."""
+        # A value outside of the support of one component is no mistake, and no reason to warn.
+        quiet = copy.copy(self.components)
+        quiet._validate_args = False  # noqa: SLF001 (as NumPyro sets it)
+        return as_output_law(quiet)
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Floating-point type of the parameters."""
+        return float_dtype(self.probabilities, self.laws.mean)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Batch shape, the axis of the components included."""
+        return jnp.broadcast_shapes(self.components.batch_shape, jnp.shape(self.probabilities))
+
+    def rows(self, index: Any) -> "Mixture":
+        """The law at each of these places along the flattened batch axes."""
+        table = np.broadcast_to(np.asarray(self.probabilities), self.shape)
+        rows = table.reshape(-1, self.shape[-1])[index]
+        return Mixture(take_flat(self.components, self.shape, index), rows)
+
+    def is_known(self, *values: object) -> bool:
+        """Whether the parameters and these values are numbers now."""
+        return is_local(values, self.components, self.probabilities)
+
+    def log_density(self, value: Any) -> Any:
+        """Log density, as all of the following at a value of shape ``(...)``."""
+        return self._mixed(value, lambda _, laws, x: (laws.log_prob(x),))[0]
+
+    def log_lower(self, value: Any) -> Any:
+        """``log P(Y <= value)``."""
+        return self._mixed(value, lambda _, laws, x: (laws.log_cdf(x),))[0]
+
+    def log_upper(self, value: Any) -> Any:
+        """``log P(Y > value)``."""
+        return self._mixed(value, lambda _, laws, x: (laws.log_sf(x),))[0]
+
+    def score(self, value: Any) -> Any:
+        """Normal score, by one evaluation of the components instead of one for each tail."""
+        return score_of_tails(
+            *self._mixed(value, lambda xp, laws, x: log_tails(xp, laws.normal_score(x)))
+        )
+
+    def score_and_log_density(self, value: Any) -> tuple[Any, Any]:
+        """Both in one pass over the components."""
+
+        def all_logs(xp: Any, laws: OutputLaw, x: Any) -> tuple[Any, ...]:
+            score, log_density = laws.normal_score_and_log_prob(x)
+            return *log_tails(xp, score), log_density
+
+        *tails, log_density = self._mixed(value, all_logs)
+        return score_of_tails(*tails), log_density
+
+    def quantile(self, score: Any) -> Any:
+        """The value with this normal score."""
+        if self.is_known(score):
+            with np.errstate(all="ignore"):
+                return _solve(np, np.asarray(score), self)
+        return _quantile(jnp.asarray(score), self)
+
+    def _mixed(self, value: Any, logs: Logs) -> tuple[Any, ...]:
+        """Mixtures of quantities of which `logs` gives those of the components."""
+        if not self.is_known(value):
+            return _sums(jnp, self.laws, jnp.asarray(self.probabilities), value, logs)
+        probabilities = np.asarray(self.probabilities, self.dtype)
+        shape = self.components.batch_shape
+        count = shape[-1]
+        points = math.prod(np.broadcast_shapes(np.shape(value), shape[:-1]))
+        size = max(1, min(count, _MOST_NUMBERS // max(points, 1)))
+        if size == count:
+            return _sums(np, self.laws, probabilities, value, logs)
+        portions = []
+        for start in range(0, count, size):
+            part = as_output_law(take_components(self.components, shape, start, start + size))
+            some = probabilities[..., start : start + size]
+            portions.append(_sums(np, part, some, value, logs))
+        return tuple(log_sum(np.stack(same, axis=-1)) for same in zip(*portions, strict=True))
+
+
+def _sums(xp: Any, laws: OutputLaw, probabilities: Any, value: Any, logs: Logs) -> tuple[Any, ...]:
+    weights = log_weights(probabilities)
+    found = logs(xp, laws, value[..., None])
+    return tuple(log_sum(xp.asarray(part) + weights) for part in found)
+
+
+def _solve(xp: Any, score: Any, mixture: Mixture) -> Any:
+    shape = jnp.broadcast_shapes(score.shape, mixture.shape[:-1])
+    dtype = jnp.promote_types(score.dtype, mixture.dtype)
+    wanted = xp.broadcast_to(score, shape).astype(dtype)
+    finite = xp.isfinite(wanted)
+    target = xp.where(finite | xp.isnan(wanted), wanted, 0)
+    low, high = (part.astype(dtype) for part in _bracket(xp, target, mixture))
+    start = _start(xp, target, low, high, mixture)
+    index_of_law = np.broadcast_to(_indices(mixture.shape[:-1]), shape).reshape(-1)
+
+    def evaluate(x: Any, index: Any) -> tuple[Any, Any]:
+        if xp is jnp:
+            return mixture.score_and_log_density(x)
+        size = max(1, MOST_POINTS // mixture.shape[-1])
+        parts = [slice(i, i + size) for i in range(0, len(x), size)]
+        found = [
+            mixture.rows(index_of_law[index[part]]).score_and_log_density(x[part]) for part in parts
+        ]
+        scores, logs = zip(*found, strict=True)
+        return np.concatenate(scores), np.concatenate(logs)
+
+    x = quantile_at_score(target, start, low, high, evaluate)
+    first, last = (xp.asarray(part) for part in hull(mixture))
+    ends = xp.where(wanted < 0, first, last)
+    return xp.where(wanted == target, x, xp.where(xp.isnan(wanted), xp.nan, ends)).astype(dtype)
+
+
+def _indices(shape: tuple[int, ...]) -> Any:
+    return np.arange(math.prod(shape)).reshape(shape)
+
+
+def _bracket(xp: Any, target: Any, mixture: Mixture) -> tuple[Any, Any]:
+    """The smallest and the largest of the quantiles of the components, or bounds of these."""
+    laws = mixture.laws
+    present = xp.asarray(mixture.probabilities) > 0
+    z = target[..., None]
+    if isinstance(laws, LinearizedMarginal):
+        # A uniform, and with it a sum of uniforms and a normal, is strictly sub-Gaussian:
+        # P(X > t) <= exp(-t^2/(2 variance)).
+        mean, variance = xp.asarray(laws.mean), xp.asarray(laws.variance)
+        log_tail = log_tails(xp, -xp.abs(z))[0]
+        reach = xp.sqrt(-2 * variance * log_tail)
+        reach = xp.minimum(reach, xp.asarray(laws.bounds[1]) - mean)
+        lowest, highest = mean - xp.where(z <= 0, reach, 0), mean + xp.where(z >= 0, reach, 0)
+    else:
+        lowest = highest = xp.asarray(laws.from_normal_score(z))
+    low = xp.min(xp.where(present, lowest, xp.inf), axis=-1)
+    high = xp.max(xp.where(present, highest, -xp.inf), axis=-1)
+    return low, high
+
+
+def _start(xp: Any, target: Any, low: Any, high: Any, mixture: Mixture) -> Any:
+    """The quantile if the components were normal."""
+    mean, scale = xp.asarray(mixture.laws.mean), xp.sqrt(xp.asarray(mixture.laws.variance))
+    weights = xp.broadcast_to(log_weights(xp.asarray(mixture.probabilities)), mixture.shape)
+    tables = [xp.broadcast_to(part, mixture.shape) for part in (mean, scale, weights)]
+    index_of_law = np.broadcast_to(_indices(mixture.shape[:-1]), target.shape).reshape(-1)
+
+    def evaluate(x: Any, index: Any) -> tuple[Any, Any]:
+        own = tables
+        if index is not None:
+            own = [part.reshape(-1, part.shape[-1])[index_of_law[index]] for part in tables]
+        scores = (x[..., None] - own[0]) / own[1]
+        density = log_sum(log_normal_density(scores) - xp.log(own[1]) + own[2])
+        return score_of_tails(*(log_sum(part + own[2]) for part in log_tails(xp, scores))), density
+
+    begun = xp.clip(xp.zeros_like(target), low, high)
+    return quantile_at_score(target, begun, low, high, evaluate, tolerance=1e-3)
+
+
+@jax.custom_jvp
+@jax.jit
+def _quantile(score: Array, mixture: Mixture) -> Array:
+    return _solve(jnp, score, mixture)
+
+
+@_quantile.defjvp
+def _quantile_jvp(
+    primals: tuple[Array, Mixture], tangents: tuple[Array, Mixture]
+) -> tuple[Array, Array]:
+    # Implicit function theorem: score(x(z, parameters), parameters) = z.
+    target, mixture = primals
+    x = _quantile(target, mixture)
+    inside = jnp.isfinite(x) & jnp.isfinite(target)
+    safe = jnp.where(inside, x, moments(mixture)[0])
+    (score, log_density), (moved, _) = jax.jvp(
+        lambda law: law.score_and_log_density(safe), (mixture,), (tangents[1],)
+    )
+    steepness = jnp.exp(log_normal_density(score) - log_density)
+    inside = inside & jnp.isfinite(steepness)
+    change = tangents[0] - jnp.where(inside, moved, 0)
+    return x, jnp.where(inside, steepness, 0) * change
+
+
+def hull(mixture: Mixture) -> tuple[Any, Any]:
+    """Smallest and largest end of the supports of the components that have a probability."""
+    low, high = mixture.laws.bounds
+    present = jnp.asarray(mixture.probabilities) != 0
+    return (
+        jnp.min(jnp.where(present, low, jnp.inf), axis=-1),
+        jnp.max(jnp.where(present, high, -jnp.inf), axis=-1),
+    )
+
+
+@jax.jit
+def moments(mixture: Mixture) -> tuple[Array, Array]:
+    """Mean and variance."""
+    probabilities, laws = jnp.asarray(mixture.probabilities), mixture.laws
+    mean = jnp.sum(probabilities * laws.mean, axis=-1)
+    gaps = laws.mean - mean[..., None]
+    return mean, jnp.sum(probabilities * (laws.variance + gaps**2), axis=-1)
+
+
+@jax.jit
+def higher_moments(mixture: Mixture) -> tuple[Array, Array]:
+    """Skewness and excess kurtosis."""
+    probabilities, laws = jnp.asarray(mixture.probabilities), mixture.laws
+    mean, variance = moments(mixture)
+    unit = jnp.sqrt(variance)[..., None]
+    gaps, parts = (laws.mean - mean[..., None]) / unit, laws.variance / unit**2
+    third = laws.skewness * parts**1.5
+    fourth = (laws.excess_kurtosis + 3) * parts**2
+    skewness = third + 3 * parts * gaps + gaps**3
+    kurtosis = fourth + 4 * third * gaps + 6 * parts * gaps**2 + gaps**4
+    return (
+        jnp.sum(probabilities * skewness, axis=-1),
+        jnp.sum(probabilities * kurtosis, axis=-1) - 3,
+    )

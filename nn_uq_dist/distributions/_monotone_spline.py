@@ -1,0 +1,219 @@
+"""An increasing map of the line onto itself, in closed form in both directions."""
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import Transform
+from numpyro.distributions.util import array_equiv
+
+from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, is_concrete
+from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.laws._choose_outputs import take_entries
+
+
+class MonotoneSpline(Transform):
+    r"""Rational quadratic spline through knots, increasing, straight beyond them.
+
+    Parameters
+    ----------
+    x, y : array_like, shape (..., k)
+        Knots, strictly ascending along the last axis, at least two.
+    slopes : array_like, shape (..., k)
+        Derivatives at the knots, positive. Default: weighted harmonic means of the slopes of the
+        chords, as of F. N. Fritsch and J. Butland (SIAM J. Sci. Stat. Comput. 5 (1984)).
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers.
+    ValueError
+        If shapes do not fit, there are fewer than two knots, or known knots do not ascend or known
+        slopes are not positive. Traced ones that do not give NaN or a map that does not increase.
+
+    Notes
+    -----
+    Between two knots, with :math:`t = (x - x_k)/(x_{k+1} - x_k)` and the chord's slope `s`,
+
+    .. math::
+        y = y_k + (y_{k+1} - y_k)
+            \frac{s t^2 + d_k t (1 - t)}{s + (d_k + d_{k+1} - 2 s)\, t (1 - t)},
+
+    increasing for any positive slopes (J. A. Gregory and R. Delbourgo, IMA J. Numer. Anal. 2
+    (1982)); the inverse solves a quadratic equation. Value and slope are continuous.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> spline = nuq.MonotoneSpline(jnp.array([-1.0, 0.0, 2.0]), jnp.array([-2.0, 0.0, 1.0]))
+    >>> print(f"{spline(1.0):.3f} {spline(5.0):.3f} {spline.inv(spline(7.0)):.3f}")
+    0.576 2.500 7.000
+    """
+
+    domain = constraints.real
+    codomain = constraints.real
+
+    def __init__(self, x: ArrayLike, y: ArrayLike, slopes: ArrayLike | None = None) -> None:
+        x, y = as_numeric("x", x), as_numeric("y", y)
+        shapes = {"x": np.shape(x), "y": np.shape(y)}
+        if slopes is not None:
+            slopes = as_numeric("slopes", slopes)
+            shapes["slopes"] = np.shape(slopes)
+        for name, shape in shapes.items():
+            if len(shape) == 0 or shape[-1] < 2 or shape[-1] != shapes["x"][-1]:
+                raise ValueError(
+                    f"{name} must have shape (..., k) with the k >= 2 knots of x, got {shape}; "
+                    f"pass one value per knot"
+                )
+        broadcast_shapes("x, y and slopes must broadcast", **shapes)
+        for name, knots in (("x", x), ("y", y)):
+            if is_concrete(knots) and not np.all(np.diff(np.asarray(knots)) > 0):
+                raise ValueError(f"{name} must ascend strictly along the last axis; sort the knots")
+        if slopes is None:
+            slopes = _harmonic_slopes(x, y)
+        elif is_concrete(slopes) and not np.all(np.asarray(slopes) > 0):
+            raise ValueError("slopes must be positive; leave them out for slopes from the knots")
+        self.x, self.y, self.slopes = x, y, slopes
+
+    @property
+    def parameters(self) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
+        """The knots, their images and the slopes."""
+        return self.x, self.y, self.slopes
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Values of the map; shape of ``x`` broadcast against the leading axes of the knots."""
+        return _value(jnp.asarray(x), self.x, self.y, self.slopes)
+
+    def _inverse(self, y: ArrayLike) -> Array:
+        return _inverse(jnp.asarray(y), self.x, self.y, self.slopes)
+
+    def log_abs_det_jacobian(self, x: ArrayLike, y: ArrayLike, intermediates: Any = None) -> Array:
+        """Log of the derivative at ``x``."""
+        del y, intermediates
+        return _log_slope(jnp.asarray(x), self.x, self.y, self.slopes)
+
+    def take(self, indices: Sequence[int], num_outputs: int) -> "MonotoneSpline":
+        """The maps of some outputs, counted along the last leading axis."""
+        parts = (
+            take_entries(part, tuple(indices), 1, num_outputs)
+            for part in (self.x, self.y, self.slopes)
+        )
+        return MonotoneSpline(*parts)
+
+    def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the values for arguments of this shape."""
+        knots = jnp.broadcast_shapes(*(jnp.shape(part) for part in (self.x, self.y, self.slopes)))
+        return jnp.broadcast_shapes(shape, knots[:-1])
+
+    def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the arguments for values of this shape."""
+        return self.forward_shape(shape)
+
+    def tree_flatten(self) -> tuple[tuple[ArrayLike, ...], Any]:
+        return self.parameters, (("x", "y", "slopes"), {})
+
+    def eq(self, other: object, static: bool = False) -> Array | bool:
+        """Whether both have the same knots and slopes."""
+        if not isinstance(other, MonotoneSpline):
+            return False
+        leaves, others = jax.tree.leaves(self), jax.tree.leaves(other)
+        same = [array_equiv(*pair, static=static) for pair in zip(leaves, others, strict=True)]
+        return functools.reduce(operator.and_, same, True)
+
+
+class _Piece(NamedTuple):
+    """Start, width, rise and slopes of the piece of a spline in which a value lies."""
+
+    x: Array
+    y: Array
+    width: Array
+    rise: Array
+    left: Array
+    right: Array
+
+    @property
+    def chord(self) -> Array:
+        """Slope of the chord."""
+        return self.rise / self.width
+
+    @property
+    def bend(self) -> Array:
+        """How the slopes at the ends differ from the chord's."""
+        return self.left + self.right - 2 * self.chord
+
+
+def _piece(held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Piece:
+    """The piece in which a value lies, by knots `along` which it is counted."""
+    index = jnp.sum(held[..., None] >= along[..., 1:-1], axis=-1)
+
+    def at(part: Array, shift: int) -> Array:
+        shape = jnp.broadcast_shapes(part.shape[:-1], index.shape)
+        rows = jnp.broadcast_to(part, (*shape, part.shape[-1]))
+        which = jnp.broadcast_to(index + shift, shape)[..., None]
+        found: Array = jnp.take_along_axis(rows, which, axis=-1)[..., 0]
+        return found
+
+    start, image = at(x, 0), at(y, 0)
+    return _Piece(start, image, at(x, 1) - start, at(y, 1) - image, at(slopes, 0), at(slopes, 1))
+
+
+@jax.jit
+def _value(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+    held = jnp.clip(value, x[..., 0], x[..., -1])
+    piece = _piece(held, x, x, y, slopes)
+    t = (held - piece.x) / piece.width
+    inside = piece.y + piece.rise * (piece.chord * t**2 + piece.left * t * (1 - t)) / (
+        piece.chord + piece.bend * t * (1 - t)
+    )
+    return _with_ends(value, inside, x, y, slopes)
+
+
+@jax.jit
+def _inverse(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+    held = jnp.clip(value, y[..., 0], y[..., -1])
+    piece = _piece(held, y, x, y, slopes)
+    rest = held - piece.y
+    a = piece.rise * (piece.chord - piece.left) + rest * piece.bend
+    b = piece.rise * piece.left - rest * piece.bend
+    c = -piece.chord * rest
+    # The root that does not cancel; `b` is positive where `rest` is zero.
+    t = 2 * c / (-b - jnp.sqrt(jnp.maximum(b**2 - 4 * a * c, 0)))
+    return _with_ends(value, piece.x + piece.width * t, y, x, 1 / slopes)
+
+
+@jax.jit
+def _log_slope(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+    # Beyond the knots it is that at the ends.
+    held = jnp.clip(value, x[..., 0], x[..., -1])
+    piece = _piece(held, x, x, y, slopes)
+    t = (held - piece.x) / piece.width
+    above = piece.right * t**2 + 2 * piece.chord * t * (1 - t) + piece.left * (1 - t) ** 2
+    below = piece.chord + piece.bend * t * (1 - t)
+    return 2 * jnp.log(piece.chord) + jnp.log(above) - 2 * jnp.log(below)
+
+
+def _with_ends(value: Array, inside: Array, knots: Array, images: Array, slopes: Array) -> Array:
+    """The straight lines beyond the knots."""
+    first, last = (images[..., k] + slopes[..., k] * (value - knots[..., k]) for k in (0, -1))
+    low, high = knots[..., 0], knots[..., -1]
+    return jnp.where(value < low, first, jnp.where(value > high, last, inside))
+
+
+def _harmonic_slopes(x: ArrayLike, y: ArrayLike) -> Array:
+    """Slopes at the knots from those of the chords on both sides; the end chords' at the ends."""
+    # NumPy's for knots of NumPy, which NumPyro can compare with those of another map.
+    xp = namespace(x, y)
+    width = xp.diff(x)
+    chord = xp.diff(y) / width
+    share = (width[..., :-1] + 2 * width[..., 1:]) / (3 * (width[..., :-1] + width[..., 1:]))
+    inner = 1 / (share / chord[..., :-1] + (1 - share) / chord[..., 1:])
+    slopes: Array = xp.concatenate([chord[..., :1], inner, chord[..., -1:]], axis=-1)
+    return slopes

@@ -1,0 +1,266 @@
+"""The law of outputs that is a mixture of laws of one kind."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array, random
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.util import promote_shapes
+
+from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
+from nn_uq_dist.basics._known_values import as_jax
+from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.distributions._mixture_components import choose_components, take_rows
+from nn_uq_dist.distributions._mixture_nodes import mixture_rule
+from nn_uq_dist.distributions._mixture_numerics import Mixture, higher_moments, hull, moments
+from nn_uq_dist.distributions._mixture_sums import log_weights
+from nn_uq_dist.laws._abstract import validate_sample
+from nn_uq_dist.laws._choose_outputs import require_univariate, take_entries, with_rank
+from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.laws._score_rule import ScoreRule
+
+# With more components the quantile function has many kinks, each of them slight.
+_MOST_KINKS = 16
+
+
+class OutputMixture(OutputLaw):
+    r"""Law of an output that follows one of ``M`` laws, each with its probability.
+
+    The outputs of a network that is linearized over parts of its input have such laws.
+
+    Parameters
+    ----------
+    components : numpyro.distributions.Distribution
+        Univariate and continuous, ``batch_shape (..., M)``: the last axis is that of the
+        components, as in NumPyro's `MixtureSameFamily`. A `LinearizedMarginal` or any distribution
+        with ``cdf`` and ``icdf``.
+    probabilities : array_like, shape (..., M)
+        Of the components; not negative, with sum 1.
+    validate_args : bool, optional
+        As for every NumPyro distribution.
+
+    Attributes
+    ----------
+    batch_shape : tuple of int
+        The leading axes of the components and of the probabilities, broadcast.
+    support
+        The hull of the supports of the components. In a gap between them the density is zero.
+
+    Raises
+    ------
+    TypeError
+        If the components are discrete, multivariate or have no ``cdf`` and ``icdf``.
+    ValueError
+        If shapes do not fit; with validation on, if the probabilities are negative or do not sum
+        to 1.
+
+    Notes
+    -----
+    .. math:: p(y) = \sum_k \pi_k\, p_k(y)
+
+    Both tails are sums of the tails of the components, and right where these are. A quantile is
+    solved on the scale of the normal scores, between the smallest and the largest quantile of the
+    components at that score; its derivatives are those of the implicit function. At the level that
+    the distribution function keeps all along a gap it is some point of the gap.
+
+    A draw is one of the component that was chosen: derivatives of draws do not see the choice.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> parts = nuq.LinearizedMarginal(jnp.array([-2.0, 2.0]), jnp.ones((2, 1)))
+    >>> output = nuq.OutputMixture(parts, [0.25, 0.75])  # uniform on (-3, -1) and on (1, 3)
+    >>> print(f"{output.cdf(-2.0):.3f} {output.icdf(0.5):.3f} {output.mean:.3f}")
+    0.125 1.667 1.000
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "probabilities": constraints.simplex
+    }
+    # The choice of a component has no derivative.
+    reparametrized_params: ClassVar[list[str]] = []
+    pytree_data_fields = ("components", "probabilities")
+
+    def __init__(
+        self,
+        components: dist.Distribution,
+        probabilities: ArrayLike,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        require_univariate(components, batched=False)
+        probabilities = as_numeric("probabilities", probabilities)
+        shapes = components.batch_shape, jnp.shape(probabilities)
+        if not shapes[0] or shapes[0][-1:] != shapes[1][-1:]:
+            raise ValueError(
+                f"components and probabilities must have the same last axis, that of the "
+                f"components, got batch_shape {shapes[0]} and shape {shapes[1]}; pass a law and a "
+                "probability for each component"
+            )
+        shape = broadcast_shapes(
+            "the leading axes of components and probabilities must broadcast",
+            components=shapes[0],
+            probabilities=shapes[1],
+        )
+        # Equal ranks, so that axes which `vmap` puts in front stay in front of both.
+        self.components = with_rank(components, len(shape))
+        (self.probabilities,) = promote_shapes(probabilities, shape=shape)
+        super().__init__(shape[:-1], (), validate_args=validate_args)
+
+    @property
+    def _mixture(self) -> Mixture:
+        return Mixture(self.components, self.probabilities)
+
+    @property
+    def _wide(self) -> tuple[int, ...]:
+        """Batch shape with the axis of the components."""
+        return (*self.batch_shape, self.components.batch_shape[-1])
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        entry = self.components.support
+        if type(entry) is type(constraints.interval(0.0, 1.0)):
+            return constraints.interval(*self.bounds)
+        if hasattr(entry, "lower_bound"):
+            return constraints.greater_than_eq(self.bounds[0])
+        return constraints.real
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """Smallest and largest end of the components that have a probability."""
+        low, high = hull(self._mixture)
+        return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Exact draws, shape ``sample_shape + batch_shape``."""
+        key_choice, key_draw = random.split(key)
+        logs = log_weights(jnp.asarray(self.probabilities, self._mixture.dtype))
+        shape = (*sample_shape, *self.batch_shape)
+        index = random.categorical(key_choice, logs, shape=shape)
+        return choose_components(self.components, self._wide, index).sample(key_draw)
+
+    def _fitting(self, name: str, value: ArrayLike) -> Any:
+        """The argument of a method as an array that broadcasts against ``batch_shape``."""
+        given = as_numeric(name, value)
+        array: Any = given if isinstance(given, np.ndarray) else jnp.asarray(given)
+        if type(given) in {bool, int, float}:
+            array = np.asarray(given, self._mixture.dtype)
+        broadcast_shapes(
+            f"{name} must broadcast against batch_shape",
+            **{name: array.shape, "batch_shape": self.batch_shape},
+        )
+        return array
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density, ``-inf`` outside of the supports of all components."""
+        return _result(self._mixture.log_density(self._fitting("value", value)))
+
+    def log_cdf(self, value: ArrayLike) -> Array:
+        """Log distribution function, right in both tails."""
+        return _at_most_zero(self._mixture.log_lower(self._fitting("value", value)))
+
+    def log_sf(self, value: ArrayLike) -> Array:
+        """Log survival function ``log P(Y > value)``, right in both tails."""
+        return _at_most_zero(self._mixture.log_upper(self._fitting("value", value)))
+
+    def normal_score(self, value: ArrayLike) -> Array:
+        """``Phi^{-1}(cdf(value))``, from the scores of the components: right in both tails."""
+        return _result(self._mixture.score(self._fitting("value", value)))
+
+    def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
+        """`normal_score` and `log_prob` in one pass over the components."""
+        score, log_prob = self._mixture.score_and_log_density(self._fitting("value", value))
+        return _result(score), _result(log_prob)
+
+    def from_normal_score(self, z: ArrayLike) -> Array:
+        """Value whose normal score is ``z``; the inverse of `normal_score`."""
+        return _result(self._mixture.quantile(self._fitting("z", z)))
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the means of the components."""
+        return jnp.broadcast_to(moments(self._mixture)[0], self.batch_shape)
+
+    @property
+    def variance(self) -> Array:
+        """Mean of the variances of the components, and variance of their means."""
+        return jnp.broadcast_to(moments(self._mixture)[1], self.batch_shape)
+
+    @property
+    def skewness(self) -> Array:
+        """Third standardized moment, from those of the components."""
+        return jnp.broadcast_to(higher_moments(self._mixture)[0], self.batch_shape)
+
+    @property
+    def excess_kurtosis(self) -> Array:
+        """Fourth standardized moment less 3, from those of the components."""
+        return jnp.broadcast_to(higher_moments(self._mixture)[1], self.batch_shape)
+
+    def score_kinks(self) -> Array:
+        """Scores of the ends of up to 16 components, where the density may jump or a gap begin.
+
+        Of more components none: their quantile function is smooth but for slight kinks.
+        """
+        low, high = (jnp.broadcast_to(end, self._wide) for end in self._mixture.laws.bounds)
+        if self._wide[-1] > _MOST_KINKS:
+            return jnp.zeros((0, *self.batch_shape), self._mixture.dtype)
+        ends = jnp.moveaxis(jnp.concatenate([low, high], axis=-1), -1, 0)
+        safe = jnp.where(jnp.isfinite(ends), ends, self.mean)
+        scores = self.normal_score(safe)
+        return jnp.where(jnp.isfinite(ends) & jnp.isfinite(scores), scores, 0)
+
+    def hermite_rule(self) -> ScoreRule:
+        """Scores at nodes over the values: a quantile costs many evaluations, a score one."""
+        values, lengths = mixture_rule(self._mixture, self.batch_shape)
+        return ScoreRule(self.normal_score(values), lengths, self.variance)
+
+    def take(self, indices: tuple[int, ...]) -> "OutputMixture":
+        """The laws of some outputs: ``indices``, from 0, along the last batch axis."""
+        components = take_rows(self.components, self._wide, indices)
+        probabilities = take_entries(self.probabilities, indices, 1, self.batch_shape[-1])
+        return OutputMixture(components, probabilities, validate_args=False)
+
+    def expand(self, batch_shape: Sequence[int]) -> "OutputMixture":
+        """The same law with a larger batch shape, ``cdf`` and ``icdf`` included."""
+        shape = self._expanded_shape(batch_shape)
+        components = self.components.expand((*shape, self._wide[-1]))
+        wide = OutputMixture(components, self.probabilities, validate_args=False)
+        return self._pass_validation(wide)
+
+    @staticmethod
+    def infer_shapes(
+        components: tuple[int, ...], probabilities: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Batch and event shape from the batch shape of the components and that of the weights."""
+        return jnp.broadcast_shapes(components, probabilities)[:-1], ()
+
+
+def _result(values: Any) -> Array:
+    return as_jax(values) if namespace(values) is np else values
+
+
+def _at_most_zero(logs: Any) -> Array:
+    """Rounding may leave more than the whole probability."""
+    return _result(namespace(logs).minimum(logs, 0))
+
+
+@vmap_over.register
+def _vmap_over_output_mixture(
+    d: OutputMixture, components: Any = None, probabilities: int | None = None
+) -> OutputMixture:
+    default = vmap_over.dispatch(dist.Distribution)
+    return default(d, components=components, probabilities=probabilities)
+
+
+@promote_batch_shape.register
+def _promote_output_mixture(d: OutputMixture) -> OutputMixture:
+    components = promote_batch_shape(d.components)
+    wide = OutputMixture(components, d.probabilities, validate_args=False)
+    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)

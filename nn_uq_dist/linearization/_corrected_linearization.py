@@ -1,0 +1,365 @@
+"""A linearization whose laws have been corrected by paired draws."""
+
+import dataclasses
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.distributions import (
+    CorrectedJoint,
+    CorrectedMarginal,
+    GaussianCopulaJoint,
+    MonotoneSpline,
+)
+from nn_uq_dist.linearization._correction import controls, correction, usable_pairs
+from nn_uq_dist.linearization._joint_correlation import joint_correlation
+from nn_uq_dist.linearization._remarks import remarks
+from nn_uq_dist.paired_samples import Band, controlled_band
+from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
+
+_BAND_POINTS = 99
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class CorrectedLinearization:
+    r"""Laws of the outputs of a network: those of its linearization, moved by increasing maps.
+
+    Made by `Linearization.corrected` from paired draws. Output `j` has the law of
+    :math:`T_j(l_j)`: :math:`l_j` the linear output, whose law is exact, and :math:`T_j` the map
+    from its quantiles to those of the network, estimated from the differences of paired order
+    statistics. The object is an immutable pytree.
+
+    Attributes
+    ----------
+    linearization
+        The `Linearization` or `PartwiseLinearization`.
+    pairs : PairedDraws
+        What the correction was estimated from.
+    transform : MonotoneSpline
+        The maps, knots of shape ``batch_shape + (N_y, k)``.
+    scores : Array, shape (m,)
+        Mean normal scores of bins of probability.
+    shift : Array, shape batch_shape + (N_y, m)
+        Averages over the bins of the network's quantile function less that of the linear law, by
+        control variates, not smoothed.
+    standard_error : Array, shape batch_shape + (N_y, m)
+        Of the shift.
+    unexplained : Array, shape batch_shape + (N_y,)
+        Share of the variance of the differences that a polynomial of the inputs left to the draws;
+        1 where none was used.
+    flattened : Array, shape batch_shape + (N_y,)
+        Share of the knots at which the map would have fallen.
+    own_scale : Array, shape batch_shape + (N_y,) or None
+        Standard deviations of normal laws that stand in for outputs without sensitivity.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> net = lambda x: jnp.array([jnp.exp(x[0]) + x[1]])
+    >>> lin = nuq.linearize(net, nuq.InputLaw([0.0, 0.0], half_width=1.0))
+    >>> pairs = nuq.paired_draws(net, lin, jax.random.key(0), 1000, progress=False)
+    >>> law = lin.corrected(pairs).marginals()
+    >>> print(f"{law.mean[0]:.2f} {lin.mean[0]:.2f}")  # sinh(1) = 1.1752
+    1.18 1.00
+    """
+
+    linearization: Any
+    pairs: PairedDraws
+    transform: MonotoneSpline
+    scores: Array
+    shift: Array
+    standard_error: Array
+    unexplained: Array
+    flattened: Array
+    own_scale: Array | None
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch."""
+        shape: tuple[int, ...] = self.linearization.batch_shape
+        return shape
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs ``N_y``."""
+        return int(self.linearization.num_outputs)
+
+    @property
+    def mean(self) -> Array:
+        """Means of the corrected laws, shape ``batch_shape + (N_y,)``."""
+        return self.marginals().mean
+
+    @property
+    def variance(self) -> Array:
+        """Variances of the corrected laws, shape ``batch_shape + (N_y,)``."""
+        return self.marginals().variance
+
+    @property
+    def correlation(self) -> Array:
+        """Correlation of the network's outputs by control variates, ``(N_y, N_y)``.
+
+        Its standard errors are those of ``self.statistics.correlation``.
+
+        Raises
+        ------
+        TypeError
+            If values are traced, as `statistics`.
+        """
+        dtype = jnp.result_type(self.transform.y)
+        return jnp.asarray(self.statistics.correlation.value, dtype)
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the outputs, ``(N_y, N_y)``: `correlation`, and the laws' variances."""
+        sd = jnp.sqrt(self.variance)
+        return self.correlation * sd[:, None] * sd
+
+    @property
+    def statistics(self) -> PairedStatistics:
+        """Moments and quantiles of the network's outputs by control variates, with their errors.
+
+        They stand beside the corrected laws, and are not smoothed as these are.
+        """
+        return paired_statistics(self.pairs)
+
+    def with_noise(self, noise_scale: ArrayLike | None) -> "CorrectedLinearization":
+        """Return the laws of outputs with noise, estimated anew from pairs with the same noise.
+
+        Noise that is added after a map is not what the map makes of noise: so both members of the
+        pairs get it, and the map is estimated for these.
+
+        Parameters
+        ----------
+        noise_scale
+            Standard deviation of independent normal noise; broadcasts against ``(N_y,)``. ``None``
+            for no noise.
+        """
+        if noise_scale is None:
+            return self
+        key = jax.random.fold_in(self.pairs.key, 2**32 - 2)
+        return correct(self.linearization, self.pairs.plus_noise(noise_scale, key))
+
+    def marginals(self, noise_scale: ArrayLike | None = None) -> CorrectedMarginal:
+        """Return the laws of the single outputs, batch shape ``batch_shape + (N_y,)``.
+
+        Parameters
+        ----------
+        noise_scale
+            See `with_noise`.
+        """
+        if noise_scale is not None:
+            return self.with_noise(noise_scale).marginals()
+        linear = self.linearization.marginals(self._noise)
+        return CorrectedMarginal(linear, *self.transform.parameters)
+
+    def joint(
+        self,
+        noise_scale: ArrayLike | None = None,
+        correlation: Literal["nataf", "linear"] = "nataf",
+        min_eigenvalue: ArrayLike | None = 1e-4,
+    ) -> GaussianCopulaJoint:
+        """Return the corrected laws, coupled by a Gaussian copula.
+
+        With ``correlation="nataf"`` it matches the network's correlations, by control variates. At
+        a batch of means, with traced values and with ``"linear"`` it is the copula of the
+        linearization.
+
+        Parameters
+        ----------
+        noise_scale
+            See `with_noise`.
+        correlation, min_eigenvalue
+            As in `Linearization.joint`.
+        """
+        if noise_scale is not None:
+            return self.with_noise(noise_scale).joint(None, correlation, min_eigenvalue)
+        if correlation == "nataf" and not self.batch_shape and _checks.is_concrete(self):
+            marginals = self.marginals()
+            fit = joint_correlation(marginals, self.correlation, correlation, min_eigenvalue)
+            return GaussianCopulaJoint(marginals, fit.matrix)
+        linear = self.linearization.joint(self._noise, correlation, min_eigenvalue)
+        marginals = CorrectedMarginal(linear.marginals, *self.transform.parameters)
+        return GaussianCopulaJoint(marginals, linear.correlation_matrix)
+
+    def linear_joint(self, noise_scale: ArrayLike | None = None) -> CorrectedJoint:
+        """Return the joint law of the linear outputs, each moved by its map.
+
+        Parameters
+        ----------
+        noise_scale
+            See `with_noise`.
+        """
+        if noise_scale is not None:
+            return self.with_noise(noise_scale).linear_joint()
+        linear = self.linearization.linear_joint(self._noise)
+        return CorrectedJoint(linear, *self.transform.parameters)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws of the linear model, mapped: shape ``sample_shape + batch_shape + (N_y,)``.
+
+        Parameters
+        ----------
+        key
+            A JAX random key.
+        sample_shape
+            Shape of independent draws, in front of the batch shape.
+        """
+        key_inputs, key_noise = jax.random.split(key)
+        linear = self.linearization.sample(key_inputs, sample_shape)
+        if self._noise is not None:
+            linear = linear + self._noise * jax.random.normal(key_noise, linear.shape)
+        return self.transform(linear)
+
+    def band(self, level: float = 0.95) -> Band:
+        """Return a band that holds the network's distribution functions, each with a probability.
+
+        Parameters
+        ----------
+        level
+            Probability that the distribution function of an output is in its band everywhere.
+
+        Returns
+        -------
+        Band
+            At 99 points of each output, arrays of shape ``(99, ..., N_y)``. It is centered on the
+            controlled estimate, not on the corrected law, which is smoother. For quasi-random
+            pairs it is wider than it need be.
+
+        Raises
+        ------
+        TypeError
+            If values are traced.
+        ValueError
+            If `level` is not in (0, 1).
+        """
+        if not 0 < level < 1:
+            raise ValueError(
+                f"level must be in (0, 1), got {level!r}; pass a fraction such as 0.95"
+            )
+        if not _checks.is_concrete(self):
+            raise TypeError("band needs known values, got traced ones; call it outside jit")
+        network, linear, inputs = usable_pairs(self.pairs)
+        law = self.marginals()
+        found = controls(self.linearization, self.pairs, network, linear, inputs, None)
+        levels = (np.arange(_BAND_POINTS) + 0.5) / _BAND_POINTS
+        column = levels.reshape(-1, *(1,) * len(law.batch_shape))
+        points = np.asarray(law.icdf(jnp.asarray(column, jnp.result_type(law.mean))), np.float64)
+        known = np.asarray(law.base.cdf(jnp.asarray(points)), np.float64)
+        points, known = points.reshape(_BAND_POINTS, -1), known.reshape(_BAND_POINTS, -1)
+        if found.many is not None and found.many_linear is not None:
+            known = known + _shares(found.many, points) - _shares(found.many_linear, points)
+        seed = np.asarray(jax.random.key_data(jax.random.fold_in(self.pairs.key, 2**32 - 3)))
+        rng = np.random.default_rng(seed.tolist())
+        band = controlled_band(
+            np.asarray(network, np.float64), np.asarray(found.at_pairs), points, known, level, rng
+        )
+        shape = (_BAND_POINTS, *law.batch_shape)
+        parts = (band.points, band.estimate, band.lower, band.upper)
+        points, estimate, lower, upper = (part.reshape(shape) for part in parts)
+        return Band(points, estimate, lower, upper, level)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the law of each output cannot represent, in words; empty if nothing was seen."""
+        network, _, _ = usable_pairs(self.pairs)
+        own_scale = None if self.own_scale is None else np.asarray(self.own_scale).reshape(-1)
+        return remarks(np.asarray(network), np.asarray(self.flattened).reshape(-1), own_scale)
+
+    @property
+    def _noise(self) -> ArrayLike | None:
+        """Noise of the linear law: that of the pairs, and what stands in for no sensitivity."""
+        noise: ArrayLike | None = self.pairs.noise_scale
+        if self.own_scale is None:
+            return noise
+        return self.own_scale if noise is None else jnp.hypot(self.own_scale, jnp.asarray(noise))
+
+
+def correct(
+    linearization: Any, pairs: Any, num_surface_draws: int | None = None
+) -> CorrectedLinearization:
+    """Estimate the maps: see `Linearization.corrected`."""
+    _require_pairs(linearization, pairs)
+    if num_surface_draws is not None and num_surface_draws != 0:
+        num_surface_draws = _checks.positive_int("num_surface_draws", num_surface_draws)
+    network, linear, inputs = usable_pairs(pairs)
+    noise, own_scale = pairs.noise_scale, None
+    constant = _constant_outputs(linearization, noise)
+    if constant is not None:
+        own_scale, linear = _stand_in(linearization, pairs, network, linear, constant)
+        noise = own_scale if noise is None else jnp.hypot(own_scale, jnp.asarray(noise))
+    law = linearization.marginals(noise)
+    found = controls(linearization, pairs, network, linear, inputs, num_surface_draws)
+    dtype = jnp.result_type(law.mean)
+    result = correction(law, network, found, pairs.num_randomizations, dtype)
+    unexplained = jnp.asarray(found.unexplained, dtype).reshape(law.batch_shape)
+    return CorrectedLinearization(
+        linearization,
+        pairs,
+        result.transform,
+        result.scores,
+        result.shift,
+        result.standard_error,
+        unexplained,
+        result.flattened,
+        own_scale,
+    )
+
+
+def _constant_outputs(linearization: Any, noise: ArrayLike | None) -> Any:
+    """Which outputs do not vary in the linear model, or ``None`` if all do or none is known."""
+    if not _checks.is_concrete(linearization, noise):
+        return None
+    constant = np.asarray(linearization.image(noise).is_constant)
+    if constant.shape != linearization.mean.shape:
+        return None  # of parts, whose laws have a least width
+    return constant if constant.any() else None
+
+
+def _stand_in(
+    linearization: Any, pairs: Any, network: Any, linear: Any, constant: Any
+) -> tuple[Array, Any]:
+    """A normal law for outputs without sensitivity, as wide as the network's, and draws of it."""
+    loc = np.asarray(linearization.loc, np.float64)
+    spread = network.std(axis=0).reshape(loc.shape)
+    # An output that is constant in all draws gets a width that shows in no figure.
+    spread = np.maximum(spread, 1e-6 * np.maximum(np.abs(loc), 1))
+    own_scale = np.where(constant, spread, 0.0)
+    normal = jax.random.normal(jax.random.fold_in(pairs.key, 2**32 - 4), linear.shape)
+    moved = loc.reshape(-1) + own_scale.reshape(-1) * np.asarray(normal, np.float64)
+    dtype = jnp.result_type(linearization.loc)
+    return jnp.asarray(own_scale, dtype), np.where(constant.reshape(-1), moved, linear)
+
+
+def _require_pairs(linearization: Any, pairs: Any) -> None:
+    if not isinstance(pairs, PairedDraws):
+        raise TypeError(
+            f"pairs must be PairedDraws, got {type(pairs).__name__}; pass "
+            f"paired_draws(net, linearization, key, num_samples)"
+        )
+    other = pairs.linearization
+    structures = {jax.tree.structure(each) for each in (other, linearization)}
+    same = len(structures) == 1
+    if same and _checks.is_concrete(other, linearization):
+        leaves = zip(jax.tree.leaves(other), jax.tree.leaves(linearization), strict=True)
+        same = all(a is b or np.array_equal(a, b) for a, b in leaves)
+    if not same:
+        raise ValueError(
+            "pairs must be those of this linearization, got pairs of another one; pass "
+            "paired_draws(net, linearization, key, num_samples)"
+        )
+
+
+def _shares(draws: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Shares of the draws at or below the points."""
+    columns = zip(np.sort(draws, axis=0).T, points.T, strict=True)
+    found = [np.searchsorted(column, at, side="right") / column.size for column, at in columns]
+    return np.stack(found, axis=1)

@@ -1,0 +1,242 @@
+"""From paired draws to the map that takes linear outputs to those of the network."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._sobol import MAXIMUM_DIMENSION, sobol_points
+from nn_uq_dist.distributions import MonotoneSpline
+from nn_uq_dist.laws import OutputLaw
+from nn_uq_dist.paired_samples import Levels, Surface, estimate_map, fit_surface
+from nn_uq_dist.paired_samples._quantile_averages import sample_averages
+from nn_uq_dist.paired_samples._quantile_map import LinearQuantiles, SurfaceShift
+from nn_uq_dist.sampling import PairedDraws
+
+# Cheap draws of a surface for each draw of the network, and their bounds.
+_SURFACE_DRAWS = 32
+_FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS = 2**13, 2**17
+_BLOCK = 2**13
+_FEWEST_PAIRS = 8
+
+
+class Controls(NamedTuple):
+    """What predicts the network's outputs, and draws of it with the law of linear outputs.
+
+    Attributes
+    ----------
+    at_pairs
+        Shape ``(n, J)``.
+    many, many_linear
+        Draws of the control and linear outputs at the same inputs, ``(m, J)``; ``None`` if the
+        control is the linear output itself.
+    unexplained
+        Share of the variance of the differences that a surface leaves, ``(J,)``.
+    """
+
+    at_pairs: Any
+    many: FloatArray | None
+    many_linear: FloatArray | None
+    unexplained: Any
+
+
+class Correction(NamedTuple):
+    """The map, with what is known of its errors; arrays as in `CorrectedLinearization`."""
+
+    transform: MonotoneSpline
+    scores: Array
+    shift: Array
+    standard_error: Array
+    flattened: Array
+
+
+def usable_pairs(pairs: PairedDraws) -> tuple[Array, Array, Array]:
+    """Pairs whose outputs are finite, as matrices ``(n, J)`` in float64 if they are known."""
+    network: Any = pairs.network
+    linear: Any = pairs.linear
+    inputs: Any = pairs.inputs
+    count = network.shape[0]
+    network, linear = network.reshape(count, -1), linear.reshape(count, -1)
+    if _checks.is_concrete(network, linear):
+        network, linear = np.asarray(network, np.float64), np.asarray(linear, np.float64)
+        kept = np.isfinite(network).all(axis=1)
+        # Randomizations keep their lengths: a gap is filled by the pair before it.
+        if pairs.num_randomizations and not kept.all():
+            rows = np.maximum.accumulate(np.where(kept, np.arange(count), 0))
+            network, linear, inputs = network[rows], linear[rows], np.asarray(inputs)[rows]
+        else:
+            network, linear, inputs = network[kept], linear[kept], np.asarray(inputs)[kept]
+        if not np.isfinite(network).all():
+            network = network[:0]
+    if network.shape[0] < _FEWEST_PAIRS:
+        raise ValueError(
+            f"pairs must hold at least {_FEWEST_PAIRS} draws with finite outputs, got "
+            f"{network.shape[0]}; draw more, or check the network over the range of its input"
+        )
+    return network, linear, inputs
+
+
+def controls(
+    linearization: Any,
+    pairs: PairedDraws,
+    network: Array,
+    linear: Array,
+    inputs: Any,
+    num_draws: int | None,
+) -> Controls:
+    """The linear outputs, and what a polynomial adds to them where that helps."""
+    none = Controls(linear, None, None, jnp.ones(network.shape[1]))
+    is_known = isinstance(network, np.ndarray)
+    law = linearization.input
+    if num_draws == 0 or not is_known or law.batch_shape:
+        return none
+    if not _checks.is_concrete(linearization, pairs.key):
+        return none
+    bounded = law.normal_scale is None
+    scale = np.asarray(law.half_range if bounded else law.variance**0.5, np.float64)
+    scale = np.where(scale > 0, scale, 1)
+    center = np.asarray(law.loc, np.float64)
+
+    def standard(values: Any) -> FloatArray:
+        found: FloatArray = (np.asarray(values, np.float64) - center) / scale
+        return found
+
+    known, target = np.asarray(linear), np.asarray(network)
+    importance = _importance(standard(inputs), known)
+    surface = fit_surface(standard(inputs), target - known, importance, is_bounded=bounded)
+    if surface is None:
+        return none
+    if num_draws is None:
+        wanted = _SURFACE_DRAWS * len(network)
+        num_draws = int(np.clip(wanted, _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS))
+    many, many_linear = _many(linearization, pairs, surface, standard, num_draws)
+    return Controls(known + surface.left_out, many, many_linear, surface.unexplained)
+
+
+def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
+    """Squared correlations of each input with the linear outputs, summed over these."""
+    x, y = standard - standard.mean(axis=0), linear - linear.mean(axis=0)
+    x_scale, y_scale = np.linalg.norm(x, axis=0), np.linalg.norm(y, axis=0)
+    x, y = x / np.where(x_scale > 0, x_scale, 1), y / np.where(y_scale > 0, y_scale, 1)
+    found: FloatArray = np.sum((x.T @ y) ** 2, axis=1)
+    return found
+
+
+def _many(
+    linearization: Any, pairs: PairedDraws, surface: Surface, standard: Any, num_draws: int
+) -> tuple[FloatArray, FloatArray]:
+    """Many draws of the control and of the linear outputs, which cost no network."""
+    # Another key than those of the network's draws: `fold_in` numbers these from 0 to 2**31.
+    key = jax.random.fold_in(pairs.key, 2**32 - 1)
+    dimension = linearization.num_coordinates
+    blocks = -(-num_draws // _BLOCK)
+    points = None
+    if dimension <= MAXIMUM_DIMENSION:
+        # Evenly spread, so that the noise of these draws is far below that of the network's.
+        points = sobol_points(key, blocks * _BLOCK, 1, dimension).reshape(blocks, _BLOCK, -1)
+    control, linear = [], []
+    for number, block in enumerate(jax.random.split(key, blocks)):
+        size = min(_BLOCK, num_draws - number * _BLOCK)
+        if points is None:
+            inputs, outputs = _sample_pairs(linearization, block)
+        else:
+            at = jnp.asarray(points[number], linearization.input.dtype)
+            inputs, outputs = _pairs_at(linearization, at)
+        outputs = np.asarray(outputs, np.float64) + _noise(pairs, block, outputs)
+        linear.append(outputs[:size])
+        control.append(outputs[:size] + surface.predict(standard(inputs)[:size]))
+    return np.concatenate(control), np.concatenate(linear)
+
+
+@jax.jit
+def _sample_pairs(linearization: Any, key: Array) -> Any:
+    return linearization.sample_pairs(key, (_BLOCK,))
+
+
+@jax.jit
+def _pairs_at(linearization: Any, points: Array) -> Any:
+    return linearization.pairs_at(points)
+
+
+def _noise(pairs: PairedDraws, key: Array, outputs: Array) -> Any:
+    if pairs.noise_scale is None:
+        return 0.0
+    normal = jax.random.normal(jax.random.fold_in(key, 1), outputs.shape)
+    return np.asarray(pairs.noise_scale, np.float64) * np.asarray(normal, np.float64)
+
+
+def correction(
+    law: OutputLaw, network: Array, found: Controls, num_randomizations: int, dtype: Any
+) -> Correction:
+    """The map of each output, batch shape that of `law`."""
+    levels = Levels.for_samples(network.shape[0])
+    is_known = isinstance(network, np.ndarray)
+    knots, surface = levels.knots, None
+    if found.many is not None and found.many_linear is not None:
+        fine = Levels.for_samples(len(found.many), fine=True)
+        knots = fine.knots
+        surface = _surface_shift(found.many, found.many_linear, levels, fine)
+    quantiles = _quantiles(law, levels, knots, as_numpy=is_known)
+    result = estimate_map(
+        network, found.at_pairs, quantiles, surface, levels, knots, num_randomizations
+    )
+
+    def shaped(rows: Array) -> Array:
+        return jnp.asarray(rows, dtype).reshape(*law.batch_shape, -1)
+
+    # Rounding to the type of the outputs may join knots of the linear law's far tail.
+    x, y = _ascending(shaped(result.linear)), _ascending(shaped(result.network))
+    averages = result.rest if surface is None else result.rest + surface.averages.T
+    return Correction(
+        MonotoneSpline(x, y),
+        jnp.asarray(levels.centers, dtype),
+        shaped(averages),
+        shaped(result.standard_error),
+        jnp.asarray(result.flattened, dtype).reshape(law.batch_shape),
+    )
+
+
+def _surface_shift(
+    many: FloatArray, many_linear: FloatArray, levels: Levels, fine: Levels
+) -> SurfaceShift:
+    """Differences of the quantile functions of many draws, over wide and over narrow bins."""
+    ordered: list[Any] = [np.sort(many, axis=0), np.sort(many_linear, axis=0)]
+    wide: Any
+    narrow: Any
+    wide, narrow = (
+        sample_averages(ordered[0], bins) - sample_averages(ordered[1], bins)
+        for bins in (levels, fine)
+    )
+    # The two knots beyond the last bin have its shift.
+    at_knots: Any = np.concatenate([narrow[[0, 0]], narrow, narrow[[-1, -1]]])
+    return SurfaceShift(wide, at_knots)
+
+
+def _quantiles(
+    law: OutputLaw, levels: Levels, knots: np.ndarray, *, as_numpy: bool
+) -> LinearQuantiles:
+    """Quantiles of the linear law, outputs along one axis."""
+    parts = levels.nodes, levels.centers, knots
+    scores = np.concatenate(parts)
+    dtype = jnp.result_type(law.mean)
+    column = scores.reshape(-1, *(1,) * len(law.batch_shape)).astype(dtype)
+    values: Any = law.from_normal_score(column).reshape(scores.size, -1)
+    mean: Any
+    sd: Any
+    mean, sd = law.mean.reshape(-1), jnp.sqrt(law.variance).reshape(-1)
+    if as_numpy:
+        values, mean, sd = (np.asarray(part, np.float64) for part in (values, mean, sd))
+    first, second = parts[0].size, parts[0].size + parts[1].size
+    return LinearQuantiles(values[:first], values[first:second], values[second:], mean, sd)
+
+
+def _ascending(knots: Array) -> Array:
+    """Knots at least a few roundings apart."""
+    eps = jnp.finfo(knots.dtype).eps
+    width = jnp.max(jnp.abs(knots), axis=-1, keepdims=True)
+    least = 4 * eps * jnp.where(width > 0, width, 1) * jnp.arange(knots.shape[-1])
+    return jax.lax.cummax(knots - least, axis=knots.ndim - 1) + least

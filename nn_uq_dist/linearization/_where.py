@@ -1,0 +1,84 @@
+"""Where a network is linearized: at another point than the mean, or by least squares."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.linearization._linearization import Linearization
+
+_DRAWS_PER_INPUT = 10
+
+
+def as_point(at: ArrayLike, law: AbstractInputLaw) -> Array:
+    """Return the point as an array that broadcasts with the batch of the law."""
+    at = _checks.as_numeric("at", at)
+    shape = np.shape(at)
+    if shape[-1:] != (law.num_inputs,):
+        raise ValueError(
+            f"at must have shape (..., N_x) with N_x = {law.num_inputs}, got shape {shape}; pass "
+            f'a point of the input space, or at="fit"'
+        )
+    _checks.broadcast_shapes(
+        "the leading axes of at must broadcast against the batch shape of f",
+        at=shape[:-1],
+        f=law.batch_shape,
+    )
+    _checks.require_finite("at", at)
+    return jnp.asarray(at, law.dtype)
+
+
+def fit_arguments(at: str, key: Any, num_samples: int | None, num_inputs: int) -> tuple[Array, int]:
+    """Return key and number of draws of a fit, checked."""
+    if at != "fit":
+        raise ValueError(f'at must be a point or "fit", got {at!r}')
+    if key is None:
+        raise TypeError('key must be a JAX random key for at="fit", got None; pass key=...')
+    if num_samples is None:
+        num_samples = _DRAWS_PER_INPUT * (num_inputs + 1)
+    num_samples = _checks.positive_int("num_samples", num_samples)
+    if num_samples <= num_inputs:
+        raise ValueError(
+            f"num_samples must be above the number of inputs, {num_inputs}, got {num_samples}; "
+            f"pass several for each input"
+        )
+    return _checks.as_key("key", key), num_samples
+
+
+def least_squares(
+    net: Callable[[Array], Array], tangent: Linearization, key: Array, num_samples: int
+) -> Linearization:
+    r"""The linear function with the least mean squared error over random inputs.
+
+    The differences from the tangent are fitted: an exactly linear network gets its own Jacobian,
+    not one with noise.
+    """
+    law = tangent.input
+    deviation = law.sample_deviation(key, (num_samples,))
+    # In units of the inputs: rank is judged by relative size.
+    scale = jnp.sqrt(law.variance)
+    scale = jnp.where(scale > 0, scale, 1)
+
+    def outputs(inputs: Array) -> Array:
+        return jax.vmap(net)(inputs.reshape(-1, law.num_inputs)).reshape(
+            *inputs.shape[:-1], tangent.num_outputs
+        )
+
+    differences = outputs(law.loc + deviation) - tangent(law.loc + deviation)
+
+    def fit(x: Array, y: Array) -> Array:
+        terms = jnp.concatenate([jnp.ones_like(x[:, :1]), x], axis=1)
+        solution: Array = jnp.linalg.lstsq(terms, y)[0]
+        return solution
+
+    for _ in law.batch_shape:
+        fit = jax.vmap(fit, in_axes=(1, 1))
+    solution = fit(deviation / scale, differences)
+    jacobian = tangent.jacobian + jnp.swapaxes(solution[..., 1:, :], -1, -2) / scale[..., None, :]
+    return Linearization(tangent.loc + solution[..., 0, :], jacobian, law)

@@ -1,0 +1,98 @@
+"""Bins of normal scores, over which quantile functions are averaged."""
+
+import dataclasses
+import itertools
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_FEWEST, _MOST = 6, 48
+# Where draws cost nothing, bins as narrow as steps of a distribution function ask for.
+_MOST_FINE = 96
+# Draws that the outermost bins hold on average. Fewer leave the tail to the smoothing.
+_OUTERMOST_DRAWS = 2.0
+# Nodes of quadratures over a bin: what is integrated is smooth within one.
+_INNER_NODES, _OUTER_NODES = 4, 12
+# Scores beyond the edge of the outermost bin: to where it is integrated, and where knots end.
+_BEYOND, _LAST_KNOT = 5.0, 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Levels:
+    """Bins of normal scores: equally wide, but for the outermost, which reach to infinity.
+
+    Attributes
+    ----------
+    edges
+        Scores between the bins, ascending, shape ``(m - 1,)``.
+
+    Examples
+    --------
+    >>> from nn_uq_dist.paired_samples import Levels
+    >>> levels = Levels.for_samples(100)
+    >>> levels.centers.size, round(float(levels.probabilities[1]), 3)
+    (10, 0.02)
+    """
+
+    edges: Array
+
+    @classmethod
+    def for_samples(cls, num_samples: int, *, fine: bool = False) -> Self:
+        """About ``sqrt(n)`` bins, so that bins and draws in a bin grow alike."""
+        from scipy.special import ndtri
+
+        most = _MOST_FINE if fine else _MOST
+        count = int(np.clip(round(num_samples**0.5), _FEWEST, most))
+        last = -ndtri(min(0.2, _OUTERMOST_DRAWS / num_samples))
+        return cls(np.linspace(-last, last, count - 1))
+
+    @cached_property
+    def probabilities(self) -> Array:
+        """Probabilities of the edges with 0 and 1 around them, shape ``(m + 1,)``."""
+        from scipy.special import ndtr
+
+        return np.concatenate([[0.0], ndtr(self.edges), [1.0]])
+
+    @cached_property
+    def centers(self) -> Array:
+        """Mean scores in the bins, shape ``(m,)``."""
+        density = np.exp(-(self.edges**2) / 2) / np.sqrt(2 * np.pi)
+        return -np.diff(np.concatenate([[0.0], density, [0.0]])) / np.diff(self.probabilities)
+
+    @cached_property
+    def knots(self) -> Array:
+        """The centers and two scores beyond them at each end, shape ``(m + 4,)``."""
+        last, end = self.centers[-1], self.edges[-1] + _LAST_KNOT
+        outer = np.array([(last + end) / 2, end])
+        return np.concatenate([-outer[::-1], self.centers, outer])
+
+    @cached_property
+    def nodes(self) -> Array:
+        """Nodes of a quadrature over all bins, shape ``(q,)``."""
+        return np.concatenate([nodes for nodes, _ in self._rules])
+
+    def averages(self, values: Any) -> Any:
+        """Averages over the bins of a function given at the nodes, ``(q, J)`` to ``(m, J)``."""
+        starts = np.cumsum([0, *(nodes.size for nodes, _ in self._rules)])
+        rows = [
+            np.pad(weights, (start, starts[-1] - stop))
+            for (_, weights), start, stop in zip(self._rules, starts[:-1], starts[1:], strict=True)
+        ]
+        return np.stack(rows).astype(values.dtype) @ values
+
+    @cached_property
+    def _rules(self) -> list[tuple[Array, Array]]:
+        ends = np.concatenate([[self.edges[0] - _BEYOND], self.edges, [self.edges[-1] + _BEYOND]])
+        last = ends.size - 2
+        rules = []
+        for k, (low, high) in enumerate(itertools.pairwise(ends)):
+            count = _OUTER_NODES if k in {0, last} else _INNER_NODES
+            x, w = np.polynomial.legendre.leggauss(count)
+            nodes = (low + high) / 2 + (high - low) / 2 * x
+            weights = w * np.exp(-(nodes**2) / 2)
+            rules.append((nodes, weights / weights.sum()))
+        return rules

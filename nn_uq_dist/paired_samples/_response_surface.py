@@ -1,0 +1,245 @@
+"""Polynomials of the inputs that predict the difference of network and linear outputs.
+
+A polynomial is cheap: the law of what it predicts is found from as many draws as one likes, and
+the network's draws have to tell only what it does not predict (control variates; A. B. Owen, Monte
+Carlo Theory, Methods and Examples (2013), chapter 8). It is fitted by ridge regression. How much
+it predicts is judged by leaving each draw out in turn, which has a closed form for a linear fit
+(G. H. Golub, M. Heath and G. Wahba, Technometrics 21 (1979)); so is the control itself, because a
+fit knows the draws that it was fitted to.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Fewer draws than this tell too little about the second degree.
+LEAST_DRAWS = 150
+_DEGREES = (1, 2, 3, 4, 6, 8, 12, 16)
+# Terms that a draw can bear, and that the time for a fit allows.
+_TERMS_PER_DRAW, _MOST_TERMS = 0.6, 600
+_RIDGES = np.geomspace(1e-5, 1e3, 17)
+# Degrees in a row that do not help, after which none is tried: an even function has no third one.
+_PATIENCE = 2
+# A surface is used where it leaves no more than this share of the variance.
+_WORTHWHILE = 0.8
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Surface:
+    """Polynomials that were fitted to differences of paired outputs.
+
+    Attributes
+    ----------
+    left_out
+        Predictions at the draws, each from all other draws, shape ``(n, J)``.
+    unexplained
+        Share of the variance of the differences that is left, 1 where none is used, ``(J,)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nn_uq_dist.paired_samples import fit_surface
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    >>> surface = fit_surface(x, x[:, :1] ** 2, np.ones(2), is_bounded=True)
+    >>> print(surface.predict(np.array([[0.5, 0.0]])).round(2), surface.unexplained < 0.01)
+    [[0.25]] [ True]
+    """
+
+    left_out: Array
+    unexplained: Array
+    _fits: tuple["_Fit", ...]
+
+    def predict(self, standard: Array) -> Array:
+        """Values at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""
+        total = np.zeros((len(standard), self.unexplained.size))
+        for fit in self._fits:
+            total[:, fit.outputs] = fit.basis.terms(standard).T @ fit.coefficients + fit.constant
+        return total
+
+
+@dataclasses.dataclass(frozen=True)
+class _Basis:
+    """All inputs to the first degree, the first few to a higher one, in order of importance."""
+
+    order: NDArray[np.intp]
+    num_linear: int
+    num_mixed: int
+    degree: int
+    is_bounded: bool
+
+    def terms(self, standard: Array) -> Array:
+        """Shape ``(n, N_x)`` to ``(t, n)``: a row for each term, so that it is written at once."""
+        linear = standard.T[self.order[: self.num_linear]]
+        if self.degree == 1:
+            return linear
+        powers = self._powers(linear[: self.num_mixed])
+        mixed = np.empty((_num_mixed(self.num_mixed, self.degree), len(standard)))
+        row = 0
+        for degree in range(2, self.degree + 1):
+            for chosen in combinations_with_replacement(range(self.num_mixed), degree):
+                first, *others = sorted(set(chosen))
+                mixed[row] = powers[chosen.count(first)][first]
+                for k in others:
+                    mixed[row] *= powers[chosen.count(k)][k]
+                row += 1
+        return np.concatenate([linear, mixed])
+
+    def _powers(self, x: Array) -> list[Array]:
+        """Legendre polynomials of bounded inputs, Hermite polynomials of others, normalized."""
+        values = [np.ones_like(x), x]
+        for k in range(1, self.degree):
+            if self.is_bounded:
+                values.append(((2 * k + 1) * x * values[k] - k * values[k - 1]) / (k + 1))
+            else:
+                values.append((x * values[k] - k**0.5 * values[k - 1]) / (k + 1) ** 0.5)
+        if self.is_bounded:
+            return [(2 * k + 1) ** 0.5 * value for k, value in enumerate(values)]
+        return values
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fit:
+    """The outputs that share a basis and a ridge."""
+
+    outputs: NDArray[np.intp]
+    basis: _Basis
+    coefficients: Array
+    constant: Array
+
+    def without(self, others: NDArray[np.bool_]) -> "_Fit":
+        """The fit of those outputs that have no better one."""
+        kept = ~others[self.outputs]
+        return _Fit(self.outputs[kept], self.basis, self.coefficients[:, kept], self.constant[kept])
+
+
+def fit_surface(
+    standard: Array, differences: Array, importance: Array, *, is_bounded: bool
+) -> Surface | None:
+    """Fit the differences of paired outputs, or return ``None`` if that predicts none of them.
+
+    Parameters
+    ----------
+    standard
+        Inputs less their means, in units of their half-ranges if `is_bounded`, else of their
+        standard deviations, shape ``(n, N_x)``.
+    differences
+        Network outputs less linear ones, shape ``(n, J)``.
+    importance
+        Of the inputs, shape ``(N_x,)``: the higher degrees are for the largest.
+    is_bounded
+        Whether the inputs have bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nn_uq_dist.paired_samples import fit_surface
+    >>> rng = np.random.default_rng(0)
+    >>> noise = rng.normal(size=(300, 1))  # nothing to predict
+    >>> print(fit_surface(rng.uniform(-1, 1, (300, 2)), noise, np.ones(2), is_bounded=True))
+    None
+    """
+    count = len(standard)
+    if count < LEAST_DRAWS:
+        return None
+    mean = differences.mean(axis=0)
+    centered = differences - mean
+    without = np.sum(centered**2, axis=0) * (count / (count - 1)) ** 2
+    least = without * _WORTHWHILE
+    left_out = np.zeros_like(differences)
+    fits: list[_Fit] = []
+    failures = 0
+    for basis in _bases(standard, importance, is_bounded=is_bounded):
+        ridge = _Ridge(basis.terms(standard), centered)
+        losses = ridge.losses()
+        chosen = losses.argmin(axis=0)
+        better = losses.min(axis=0) < least
+        failures = 0 if better.any() or basis.degree == 1 else failures + 1
+        if failures == _PATIENCE:
+            break
+        fits = [fit.without(better) for fit in fits]
+        for k in np.unique(chosen[better]):
+            outputs = np.flatnonzero(better & (chosen == k))
+            left_out[:, outputs] = ridge.left_out(k, outputs) + mean[outputs]
+            coefficients = ridge.coefficients(k, outputs)
+            constant = mean[outputs] - ridge.center @ coefficients
+            fits.append(_Fit(outputs, basis, coefficients, constant))
+        least = np.where(better, losses.min(axis=0), least)
+    kept = tuple(fit for fit in fits if fit.outputs.size)
+    if not kept:
+        return None
+    is_used = np.isin(np.arange(without.size), np.concatenate([fit.outputs for fit in kept]))
+    share = np.where(is_used, least / np.where(without > 0, without, 1), 1)
+    return Surface(left_out, share, kept)
+
+
+class _Ridge:
+    """Ridge regressions on the same terms, by the eigenvectors of their products."""
+
+    def __init__(self, terms: Array, centered: Array) -> None:
+        self.center = terms.mean(axis=1)
+        rows = terms - self.center[:, None]
+        values, vectors = np.linalg.eigh(rows @ rows.T)
+        kept = values > 1e-12 * max(values[-1], np.finfo(np.float64).tiny)
+        self._values = values[kept]
+        self._vectors = vectors[:, kept] / np.sqrt(self._values)
+        self._orthonormal = self._vectors.T @ rows
+        self._squared = self._orthonormal**2
+        self._centered = centered
+        self._projected = self._orthonormal @ centered
+        self._ridges = _RIDGES * (values.mean() if kept.any() else 1.0)
+
+    def losses(self) -> Array:
+        """Summed squared errors at draws that are left out, for each ridge, ``(r, J)``."""
+        return np.stack(
+            [np.sum(self._errors(k, slice(None)) ** 2, axis=0) for k in range(self._ridges.size)]
+        )
+
+    def left_out(self, k: int, outputs: NDArray[np.intp]) -> Array:
+        """Predictions of each draw from the others."""
+        predictions: Array = self._centered[:, outputs] - self._errors(k, outputs)
+        return predictions
+
+    def coefficients(self, k: int, outputs: NDArray[np.intp]) -> Array:
+        """Of the terms, shape ``(t, outputs)``."""
+        found: Array = self._vectors @ (self._shrunk(k)[:, None] * self._projected[:, outputs])
+        return found
+
+    def _shrunk(self, k: int) -> Array:
+        shrunk: Array = self._values / (self._values + self._ridges[k])
+        return shrunk
+
+    def _errors(self, k: int, outputs: slice | NDArray[np.intp]) -> Array:
+        shrunk = self._shrunk(k)
+        fitted = self._orthonormal.T @ (shrunk[:, None] * self._projected[:, outputs])
+        leverage = 1 / len(fitted) + shrunk @ self._squared
+        errors: Array = (self._centered[:, outputs] - fitted) / (1 - leverage)[:, None]
+        return errors
+
+
+def _bases(standard: Array, importance: Array, *, is_bounded: bool) -> Iterator[_Basis]:
+    """Bases with as many terms as the draws bear, from the first degree on."""
+    count, num_inputs = standard.shape
+    order = np.argsort(-importance, kind="stable")
+    most = int(min(_TERMS_PER_DRAW * count, _MOST_TERMS))
+    num_linear = min(num_inputs, most // 2)
+    for degree in _DEGREES:
+        if degree == 1:
+            yield _Basis(order, num_linear, 0, 1, is_bounded)
+            continue
+        room = most - num_linear
+        fitting = [r for r in range(1, num_linear + 1) if _num_mixed(r, degree) <= room]
+        num_mixed = max(fitting, default=0)
+        if num_mixed >= min(2, num_inputs):
+            yield _Basis(order, num_linear, num_mixed, degree, is_bounded)
+
+
+def _num_mixed(num_inputs: int, degree: int) -> int:
+    """Number of products of degree two and more."""
+    from math import comb
+
+    return comb(num_inputs + degree, degree) - 1 - num_inputs

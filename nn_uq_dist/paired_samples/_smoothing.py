@@ -1,0 +1,120 @@
+r"""A smooth function from noisy averages of it, as smooth as the noise asks for.
+
+The difference of two quantile functions, as a function of the normal score `z`, has as prior a
+Gaussian process: a constant, a multiple of the linear law's quantile function, a stationary part,
+and two that grow in the tails,
+
+.. math::
+    k(z, z') = a \bigl(1 + l(z) l(z') + \rho\, e^{-(z - z')^2 / 2 \ell^2}
+               + \tau\, h(z) h(z') + \tau\, h(-z) h(-z')\bigr),
+
+with `l` standardized and `h` quadratic beyond a score of 1.5. The posterior mean is averaged over
+a grid of amplitudes, lengths and ratios, weighted by their evidence (C. E. Rasmussen and C. K. I.
+Williams, Gaussian Processes for Machine Learning (2006), chapter 5): so the data choose how much
+of the difference to believe, none of it included. An average changes smoothly with the data,
+where a choice of the best would jump.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from nn_uq_dist.basics._row_algebra import namespace
+
+_LENGTHS = (0.25, 0.5, 1.0, 2.0)
+_RATIOS = (0.1, 1.0)
+_TAILS = (0.0, 1.0, 30.0, 1000.0)
+# In units of the noise of the averages.
+_AMPLITUDES = np.geomspace(1e-3, 1e6, 14)
+_TAIL_START = 1.5
+
+
+class Points(NamedTuple):
+    """Where a function is known or asked for."""
+
+    scores: np.ndarray  # (m,)
+    linear: Array  # standardized quantiles of the linear law there, (J, m)
+
+
+def smooth(averages: Array, noise: Array, at: Points, wanted: Points, floor: Array) -> Array:
+    """Posterior mean of functions of the normal score.
+
+    Parameters
+    ----------
+    averages
+        What was observed, shape ``(J, m)``.
+    noise
+        Covariance of its errors, shape ``(J, m, m)``.
+    at, wanted
+        Where it was observed, and where the function is asked for, ``k`` scores.
+    floor
+        Smallest standard deviation of the noise to be believed, shape ``(J,)``.
+
+    Returns
+    -------
+    Array
+        Shape ``(J, k)``.
+    """
+    xp = namespace(averages, noise)
+    unit = xp.median(xp.diagonal(noise, axis1=-2, axis2=-1), axis=-1)
+    unit = xp.maximum(unit, floor**2)[:, None, None]
+    known, asked = _kernels(at, at), _kernels(wanted, at)  # (J, g, m, m), (J, g, k, m)
+    amplitudes = _AMPLITUDES.astype(averages.dtype)
+    standard = averages / unit[:, :, 0] ** 0.5
+    eps = np.finfo(averages.dtype).eps
+    identity = np.eye(at.scores.size, dtype=averages.dtype)
+    scaled = noise / unit
+
+    def under_prior(amplitude: Any) -> tuple[Array, Array]:
+        """Log evidence, ``(J, g)``, and coefficients of the kernels, ``(J, g, m)``."""
+        covariance = amplitude * known + scaled[:, None]
+        largest = xp.max(xp.diagonal(covariance, axis1=-2, axis2=-1), axis=-1)[..., None, None]
+        # Rounding must not make the matrix indefinite, nor noise that is zero a singular one.
+        covariance = covariance + (50 * eps * largest + 1e-6) * identity
+        factor = xp.linalg.cholesky(covariance)
+        data = xp.broadcast_to(standard[:, None, :, None], (*factor.shape[:-1], 1))
+        white = xp.linalg.solve(factor, data)
+        solved = xp.linalg.solve(factor.mT, white)[..., 0]
+        logs = xp.log(xp.diagonal(factor, axis1=-2, axis2=-1))
+        evidence = -0.5 * xp.sum(white**2, axis=(-2, -1)) - xp.sum(logs, axis=-1)
+        return evidence, amplitude * solved
+
+    if xp is np:
+        found = [under_prior(amplitude) for amplitude in amplitudes]
+        logs, coefficients = (np.stack(parts) for parts in zip(*found, strict=True))
+    else:
+        # One program for all amplitudes; the loop bounds the memory.
+        logs, coefficients = lax.map(under_prior, jnp.asarray(amplitudes))
+    weights = xp.exp(logs - xp.max(logs, axis=(0, 2), keepdims=True))
+    weights = weights / xp.sum(weights, axis=(0, 2), keepdims=True)
+    mixed = xp.sum(weights[..., None] * coefficients, axis=0)  # (J, g, m)
+    posterior: Array = xp.einsum("jgkm,jgm->jk", asked, mixed) * unit[:, :, 0] ** 0.5
+    return posterior
+
+
+def _kernels(a: Points, b: Points) -> Any:
+    """Covariances between two sets of points under each shape of prior, ``(J, g, p, q)``."""
+    dtype = b.linear.dtype
+    end = b.scores[-1]
+    held = np.clip(a.scores, b.scores[0], end)  # no wiggles beyond the data
+    squared = (held[:, None] - b.scores) ** 2
+    tails = sum(np.outer(_tail(s * a.scores, end), _tail(s * b.scores, end)) for s in (1, -1))
+    # Without a stationary part, then with each one.
+    wiggles = [np.zeros_like(squared)]
+    wiggles += [
+        ratio * np.exp(-squared / (2 * length**2)) for length in _LENGTHS for ratio in _RATIOS
+    ]
+    fixed = np.stack([1 + part + tail * tails for tail in _TAILS for part in wiggles]).astype(dtype)
+    linear = a.linear[:, :, None] * b.linear[:, None, :]
+    kernels: Any = fixed + linear[:, None]
+    return kernels
+
+
+def _tail(scores: np.ndarray, end: float) -> np.ndarray:
+    """Zero, then a parabola, which becomes its tangent beyond the data."""
+    inside = np.maximum(np.minimum(scores, end) - _TAIL_START, 0)
+    slope = 2 * max(end - _TAIL_START, 0.0)
+    parabola: np.ndarray = inside**2 + slope * np.maximum(scores - end, 0)
+    return parabola

@@ -1,0 +1,68 @@
+"""Widths for outputs that do not vary in some parts of the input: a density shows no atoms."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.inputs import LinearImage
+
+# Least standard deviation of an output in a part, in units of the usual one there. A hundredth
+# would blur units that are saturated in many parts: their distribution functions were off by 0.02
+# at the bounds, instead of by 0.002.
+_LEAST_WIDTH = 1e-4
+
+
+class LeastWidths(NamedTuple):
+    """Where outputs hardly vary, and the standard deviation that they get there.
+
+    Attributes
+    ----------
+    narrow : Array of bool, shape (M, N_y)
+    least : Array, shape (N_y,)
+        Zero for an output that is constant over all parts.
+    """
+
+    narrow: Array
+    least: Array
+
+
+def least_widths(image: LinearImage, loc: Array, probabilities: Array) -> LeastWidths:
+    """A ten-thousandth of the usual standard deviation of an output inside of a part.
+
+    Parameters
+    ----------
+    image : LinearImage
+        Of all parts, batch shape (M,).
+    loc : Array, shape (M, N_y)
+    probabilities : Array, shape (M,)
+    """
+    # Only which parts are widened depends on this, and by how little.
+    scale, loc = lax.stop_gradient((image.standard_deviation, loc))
+    shares = lax.stop_gradient(probabilities)
+    usual = jnp.sqrt(shares @ scale**2)
+    # A step function varies between the parts and in none of them.
+    between = jnp.sqrt(shares @ (loc - mean_of_parts(shares, loc)) ** 2)
+    usual = jnp.maximum(usual, between / len(loc))
+    rounding = 16 * jnp.finfo(scale.dtype).eps * jnp.max(jnp.abs(loc), axis=0)
+    least = jnp.where(usual > 0, jnp.maximum(_LEAST_WIDTH * usual, rounding), 0)
+    return LeastWidths(scale < least, least)
+
+
+def with_least_widths(
+    image: LinearImage, loc: Array, probabilities: Array
+) -> tuple[Array, Array | None]:
+    """Weights of the uniforms, ``(M, N_y, n)``, and normal scales, ``(M, N_y)``, or None."""
+    narrow, least = least_widths(image, loc, probabilities)
+    weights, scale = image.weights, image.normal_scale
+    if image.uniform is None and scale is not None:
+        return weights, jnp.where(narrow, least, scale)
+    first = jnp.arange(weights.shape[-1]) == 0
+    instead = first * (jnp.sqrt(3.0) * least[:, None])
+    return jnp.where(narrow[..., None], instead, weights), scale
+
+
+def mean_of_parts(probabilities: Array, loc: Array) -> Array:
+    """Means of the outputs, shape ``(N_y,)``, without rounding about a large common value."""
+    first = loc[0]
+    return first + jnp.sum(probabilities[:, None] * (loc - first), axis=0)

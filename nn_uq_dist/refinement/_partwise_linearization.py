@@ -1,0 +1,376 @@
+"""A network linearized at the center of each part of its input, and the laws of its outputs."""
+
+import dataclasses
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.distributions import (
+    GaussianCopulaJoint,
+    JointMixture,
+    LinearizedJoint,
+    LinearizedMarginal,
+    OutputMixture,
+)
+from nn_uq_dist.distributions._mixture_draws import draws_of_parts
+from nn_uq_dist.distributions._mixture_sums import log_weights
+from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
+from nn_uq_dist.inputs._input_algebra import standard_values
+from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
+from nn_uq_dist.linearization._joint_correlation import joint_correlation
+from nn_uq_dist.refinement._least_widths import least_widths, mean_of_parts, with_least_widths
+from nn_uq_dist.sampling import PairedDraws
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class PartwiseLinearization:
+    r"""The random vector that is :math:`m_i + J_i (f - \mu_i)` where the input is in part ``i``.
+
+    Made by `linearize_parts`. The law of each part is that of the whole input, narrower and about
+    another center; the law of the outputs is a mixture over the parts. The object is an immutable
+    pytree.
+
+    Parameters
+    ----------
+    loc : Array, shape (M, N_y)
+        Network outputs at the centers of the parts.
+    jacobian : Array, shape (M, N_y, N_x)
+        Jacobians there.
+    deviation : Array, shape (M, N_x)
+        Centers less the mean input.
+    scales : Array, shape (M, K)
+        Widths of the parts in the ``K`` standard variables of the input, uniform ones first, in
+        units of that of the whole.
+    probabilities : Array, shape (M,)
+        Of the parts.
+    input
+        Law of the whole input.
+    splits : tuple of int
+        Parts along each standard variable.
+    num_evaluations : int
+        Price in runs of the network: ``1 + min(N_x, N_y)`` for each value with its Jacobian, those
+        by which the parts were chosen included.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> law = nuq.InputLaw(jnp.zeros(1), half_width=1.0)
+    >>> parts = nuq.linearize_parts(lambda x: x**2, law, 16)
+    >>> print(f"{parts.mean[0]:.3f} {parts.variance[0]:.3f}")  # 1/3 and 4/45
+    0.332 0.089
+    """
+
+    loc: Array
+    jacobian: Array
+    deviation: Array
+    scales: Array
+    probabilities: Array
+    input: AbstractInputLaw
+    splits: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    num_evaluations: int = dataclasses.field(metadata={"static": True})
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """No batch of means: the empty shape."""
+        return ()
+
+    @property
+    def num_parts(self) -> int:
+        """Number of parts ``M``."""
+        return self.loc.shape[-2]
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs ``N_y``."""
+        return self.loc.shape[-1]
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the outputs, shape ``(N_y,)``."""
+        return mean_of_parts(self.probabilities, self.loc)
+
+    @property
+    def variance(self) -> Array:
+        """Variances, shape ``(N_y,)``: those inside of the parts and that between them."""
+        return self._whole().variance
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance matrix, shape ``(N_y, N_y)``."""
+        return self._whole().covariance
+
+    @property
+    def correlation(self) -> Array:
+        """Correlation matrix, shape ``(N_y, N_y)``; NaN for outputs that do not vary."""
+        return self._whole().correlation
+
+    @property
+    def point_mass(self) -> Array:
+        """Probability of the parts in which an output hardly varies, shape ``(N_y,)``.
+
+        There the law of the output has an atom, or nearly one, which a density cannot show:
+        `marginals` gives it a ten-thousandth of the standard deviation that the output usually has
+        in a part. Units that are dead or saturated over a part do this.
+        """
+        narrow = least_widths(self.image(), self.loc, self.probabilities).narrow
+        return jnp.sum(self.probabilities[:, None] * narrow, axis=0)
+
+    def _whole(self, noise_scale: ArrayLike | None = None) -> LinearImage:
+        """Columns with the covariance of the mixture, inside of the parts and between them."""
+        gaps = self.loc - self.mean
+        columns = jnp.concatenate([self.image().root, gaps[..., None]], axis=-1)
+        columns = columns * jnp.sqrt(self.probabilities)[:, None, None]
+        rows = jnp.moveaxis(columns, 0, 1).reshape(self.num_outputs, -1)
+        return LinearImage(None, rows).with_noise(noise_scale)
+
+    def image(self, noise_scale: ArrayLike | None = None) -> LinearImage:
+        """Return the laws of the outputs about their mean in each part, batch shape ``(M,)``.
+
+        Parameters
+        ----------
+        noise_scale
+            Standard deviation of independent normal noise added to each output; broadcasts against
+            ``(N_y,)``. ``None`` for no noise.
+        """
+        image = self.input.image(self.jacobian)
+        count = 0 if image.uniform is None else image.uniform.shape[-1]
+        widths = self.scales[:, None, :count], self.scales[:, None, count:]
+        uniform, normal = (
+            None if part is None else part * width
+            for part, width in zip((image.uniform, image.normal), widths, strict=True)
+        )
+        return LinearImage(uniform, normal).with_noise(noise_scale)
+
+    def marginals(self, noise_scale: ArrayLike | None = None) -> OutputMixture:
+        """Return the laws of the single outputs, batch shape ``(N_y,)``.
+
+        Parameters
+        ----------
+        noise_scale
+            Standard deviation of independent normal noise added to each output; broadcasts against
+            ``(N_y,)``. ``None`` for no noise.
+
+        Raises
+        ------
+        TypeError
+            If `noise_scale` is not an array of real numbers.
+        ValueError
+            If `noise_scale` does not broadcast, is known and negative or not finite, or if an
+            output is known to be constant over the whole input.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> law = nuq.InputLaw(jnp.zeros(1), half_width=1.0)
+        >>> output = nuq.linearize_parts(lambda x: x**2, law, 16).marginals()
+        >>> print(f"{output.cdf(jnp.array([0.25]))[0]:.2f}")
+        0.50
+        """
+        image = self.image(noise_scale)
+        self._require_varying(image)
+        weights, scale = with_least_widths(image, self.loc, self.probabilities)
+        components = LinearizedMarginal(
+            self.loc.T,
+            jnp.moveaxis(weights, 0, 1),
+            None if scale is None else scale.T,
+            validate_args=False,
+        )
+        return OutputMixture(components, self.probabilities, validate_args=False)
+
+    def _require_varying(self, image: LinearImage) -> None:
+        if not _checks.is_concrete(self, image):
+            return
+        varies = np.ptp(np.asarray(self.loc), axis=0) > 0
+        constant = ~varies & np.asarray(image.is_constant).all(axis=0)
+        if constant.any():
+            raise ValueError(
+                f"every output must vary with the input, got zero sensitivity for output "
+                f"{_checks.first_index(constant)[0]} in all parts: a constant has no density; pass "
+                "noise_scale > 0 or leave the output out of the network"
+            )
+
+    def linear_joint(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> JointMixture:
+        """Return the joint law of the outputs, a mixture of linear joint laws.
+
+        Parameters
+        ----------
+        noise_scale
+            Standard deviation of independent normal noise added to each output; broadcasts against
+            ``(N_y,)``. ``None`` for no noise.
+        noise_covariance
+            Covariance of correlated normal noise, shape ``(N_y, N_y)``. Default: none.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If an argument does not broadcast or is negative, or the outputs have no density
+            together in one of the parts: fewer inputs than outputs, or an output that does not
+            vary there, want noise.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+        >>> parts = nuq.linearize_parts(lambda x: jnp.array([x[0], x[0] * x[1]]), law, 64)
+        >>> joint = parts.linear_joint(noise_scale=0.05)
+        >>> print(f"{joint.log_prob(jnp.array([0.5, 0.0])):.1f}")  # log 1/2
+        -0.7
+        """
+        image = self.image(noise_scale)
+        covariance = image.normal_covariance
+        if noise_covariance is not None:
+            noise = jnp.asarray(_checks.as_numeric("noise_covariance", noise_covariance))
+            if noise.shape != (self.num_outputs, self.num_outputs):
+                raise ValueError(
+                    f"noise_covariance must have shape ({self.num_outputs}, {self.num_outputs}), "
+                    f"got {noise.shape}; for independent noise use noise_scale"
+                )
+            covariance = noise if covariance is None else covariance + noise
+        return JointMixture(
+            LinearizedJoint(self.loc, image.weights, covariance),
+            self.probabilities,
+            validate_args=False,
+        )
+
+    def joint(
+        self,
+        noise_scale: ArrayLike | None = None,
+        correlation: Literal["nataf", "linear"] = "nataf",
+        min_eigenvalue: ArrayLike | None = 1e-4,
+    ) -> GaussianCopulaJoint:
+        """Return the joint law with the marginals of the mixture, coupled by a Gaussian copula.
+
+        Parameters, errors and notes as in `nn_uq_dist.Linearization.joint`. Outputs that are no
+        monotone functions of each other are better described by `linear_joint`.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+        >>> parts = nuq.linearize_parts(lambda x: jnp.array([x[0], x[0] + x[1] ** 2]), law, 16)
+        >>> joint = parts.joint()
+        >>> print(f"{parts.correlation[0, 1]:.2f} {joint.correlation_matrix[0, 1]:.2f}")
+        0.89 0.90
+        """
+        marginals, target = self.marginals(noise_scale), self._whole(noise_scale).correlation
+        fit = joint_correlation(marginals, target, correlation, min_eigenvalue)
+        return GaussianCopulaJoint(marginals, fit.matrix)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw outputs exactly, shape ``sample_shape + (N_y,)``: those of `sample_pairs`.
+
+        Parameters
+        ----------
+        key
+            A JAX random key.
+        sample_shape
+            Shape of independent draws.
+        """
+        return self._pairs(*self._draw(key, sample_shape))[1]
+
+    def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
+        """Draw inputs, and the outputs that the linearizations give for them.
+
+        Parameters
+        ----------
+        key
+            A JAX random key.
+        sample_shape
+            Shape of independent draws.
+
+        Returns
+        -------
+        tuple of Array
+            Inputs, shape ``sample_shape + (N_x,)``, and outputs, ``sample_shape + (N_y,)``. The
+            outputs follow `marginals` exactly. The inputs follow their law exactly if it is a box
+            and all parts were taken, else as nearly as the parts make it up.
+
+        Examples
+        --------
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> law = nuq.InputLaw(jnp.zeros(1), half_width=1.0)
+        >>> parts = nuq.linearize_parts(lambda x: x**2, law, 16)
+        >>> inputs, outputs = parts.sample_pairs(jax.random.key(0), (1000,))
+        >>> bool(jnp.abs(inputs**2 - outputs).max() < 0.005)
+        True
+        """
+        return self._pairs(*self._draw(key, sample_shape))
+
+    @property
+    def num_coordinates(self) -> int:
+        """Coordinates of the points that `pairs_at` takes: the part, and each random variable."""
+        return 1 + sum(self.input.num_standard_variables)
+
+    def pairs_at(self, points: Array) -> tuple[Array, Array]:
+        """Inputs and outputs at points of the unit cube, shape ``(..., num_coordinates)``."""
+        ends = jnp.cumsum(self.probabilities)
+        index = jnp.searchsorted(ends, points[..., 0] * ends[-1])
+        values = standard_values(points[..., 1:], self.input.num_standard_variables[0])
+        index = jnp.minimum(index, self.num_parts - 1)
+        return self._pairs(index, jnp.concatenate(values, axis=-1))
+
+    def corrected(
+        self, pairs: PairedDraws, *, num_surface_draws: int | None = None
+    ) -> CorrectedLinearization:
+        """Return laws nearer to the network, as `nn_uq_dist.Linearization.corrected`.
+
+        Examples
+        --------
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> net = lambda x: jnp.tanh(2 * x)
+        >>> parts = nuq.linearize_parts(net, nuq.InputLaw(jnp.zeros(1), half_width=1.0), 4)
+        >>> pairs = nuq.paired_draws(net, parts, jax.random.key(0), 200, progress=False)
+        >>> law = parts.corrected(pairs).marginals()
+        >>> print(f"{law.cdf(jnp.tanh(jnp.array([1.0])))[0]:.2f}")  # 3/4 in truth
+        0.74
+        """
+        return correct(self, pairs, num_surface_draws)
+
+    def _pairs(self, index: Array, variables: Array) -> tuple[Array, Array]:
+        """Inputs and outputs for parts, and standard variables inside of them."""
+        whole = self.input.image(jnp.eye(self.input.num_inputs, dtype=self.input.dtype))
+        inputs = self.input.loc + self.deviation[index]
+        inputs = inputs + matvec(_columns(whole), variables * self.scales[index])
+        return inputs, draws_of_parts(index, variables, self.loc, _columns(self.image()))
+
+    def _draw(self, key: Array, sample_shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """Part of each draw, and its standard variables inside of the part."""
+        keys = jax.random.split(_checks.as_key("key", key), 3)
+        image = self.input.image(self.jacobian[0])
+        dtype = self.scales.dtype
+        logs = log_weights(self.probabilities)
+        index = jax.random.categorical(keys[0], logs, shape=tuple(sample_shape))
+        variables = []
+        if image.uniform is not None:
+            shape = (*sample_shape, image.uniform.shape[-1])
+            variables.append(jax.random.uniform(keys[1], shape, dtype, minval=-1, maxval=1))
+        if image.normal is not None:
+            shape = (*sample_shape, image.normal.shape[-1])
+            variables.append(jax.random.normal(keys[2], shape, dtype))
+        return index, jnp.concatenate(variables, axis=-1)
+
+
+def _columns(image: LinearImage) -> Array:
+    """Uniform and normal columns side by side."""
+    parts = [part for part in (image.uniform, image.normal) if part is not None]
+    return jnp.concatenate(parts, axis=-1)

@@ -1,0 +1,164 @@
+"""Means of a sample sharpened by quantities whose expected values are known. NumPy only.
+
+The sample gets weights that give the controls their known means exactly; everything else is then
+estimated with the same weights. That is the regression on the controls, with coefficients from the
+sample (S. S. Lavenberg and P. D. Welch, Management Sci. 27 (1981); in surveys, calibration).
+"""
+
+import dataclasses
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+# Directions of the controls with less than this share of the largest variance are rounding.
+_NEGLIGIBLE = 1e-10
+# An interval of so many standard errors to either side is meant to hold in 95% of the cases.
+TWO_SIDED_95 = 1.959963984540054
+
+
+class PairedEstimate(NamedTuple):
+    """A statistic of a network, estimated from pairs.
+
+    Attributes
+    ----------
+    value
+        The estimate.
+    standard_error
+        Its standard error.
+    worth
+        How many plain draws of the network have the same standard error; infinite if it is zero.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> lin = nuq.linearize(jnp.tanh, nuq.InputLaw([0.2], half_width=0.4))
+    >>> pairs = nuq.paired_draws(jnp.tanh, lin, jax.random.key(0), 1000, progress=False)
+    >>> mean = nuq.paired_statistics(pairs).mean
+    >>> bool(mean.worth[0] > 1e5)
+    True
+    """
+
+    value: Array
+    standard_error: Array
+    worth: Array
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ControlledSample:
+    """Weights of draws at which the controls have their known means.
+
+    Attributes
+    ----------
+    weights : Array, shape (n,)
+        They sum to 1 over all draws; some may be negative.
+    basis : Array, shape (k, n)
+        Orthonormal, centered combinations of the controls.
+    used : Mask, shape (n,)
+        The draws that the statistics are about: those with a finite output.
+    num_randomizations : int
+        Number of independent sequences that the draws consist of, 0 for independent draws.
+    """
+
+    weights: Array
+    basis: Array
+    used: Mask
+    num_randomizations: int
+
+    @classmethod
+    def make(cls, controls: Array, used: Mask, num_randomizations: int) -> "ControlledSample":
+        """From controls of expected value 0, shape ``(k, n)``."""
+        mean = controls.mean(axis=1)
+        centered = controls - mean[:, None]
+        variances, directions = np.linalg.eigh(centered @ centered.T)
+        kept = variances > _NEGLIGIBLE * variances.max(initial=0)
+        scaled = directions[:, kept] / np.sqrt(variances[kept])
+        basis = scaled.T @ centered
+        weights = 1 / controls.shape[1] - (mean @ scaled) @ basis
+        return cls(weights, basis, used, num_randomizations)
+
+    @cached_property
+    def _share(self) -> float:
+        """Estimated probability of a draw that is used."""
+        return float(self.weights @ self.used)
+
+    @cached_property
+    def _are_all_used(self) -> bool:
+        return bool(self.used.all())
+
+    @cached_property
+    def _enlarged(self) -> Array:
+        """Weights over what the fit to all the other draws would leave of a residual."""
+        leverage = 1 / self.used.size + np.einsum("ij,ij->j", self.basis, self.basis)
+        # Leverage 1 is a draw that the controls fit exactly.
+        return self.weights / np.maximum(1 - leverage, 1e-6)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are enough draws for the controls."""
+        return int(self.used.sum()) >= 2 * (len(self.basis) + 2)
+
+    def mean(self, response: Array) -> float:
+        """Estimated mean of a response over the draws that are used."""
+        known = response if self._are_all_used else np.where(self.used, response, 0.0)
+        return float(self.weights @ known) / self._share
+
+    def contributions(self, influence: Array) -> Array:
+        """What each draw adds to the error of a statistic with this influence function.
+
+        The residuals of the regression, those with leverage enlarged as if the draw had been left
+        out (HC3 of J. G. MacKinnon and H. White, J. Econometrics 29 (1985)): right with few draws
+        and where the residuals grow along the controls.
+
+        Parameters
+        ----------
+        influence
+            First-order influence of each draw on the statistic, shape ``(n,)``, of mean about 0
+            over the draws that are used.
+        """
+        centered = self._of_all(influence)
+        return self._enlarged * (centered - (self.basis @ centered) @ self.basis)
+
+    def estimate(self, value: float, influence: Array) -> tuple[float, float, float]:
+        """Value, standard error and worth of a statistic with this influence function."""
+        error = standard_error(self.contributions(influence), self.num_randomizations)
+        count = len(influence)
+        plain = float(np.mean(self._of_all(influence) ** 2)) / count
+        return value, error, worth(plain, error, count)
+
+    def _of_all(self, influence: Array) -> Array:
+        # Draws that are not used do not move a statistic of the others, but their controls count.
+        known = influence if self._are_all_used else np.where(self.used, influence, 0.0)
+        scaled = known / self._share
+        return scaled - scaled.mean()
+
+
+def standard_error(contributions: Array, num_randomizations: int) -> float:
+    """Standard error of a sum of contributions of mean 0.
+
+    Independent draws: the root of the summed squares. Sobol points: draws of one sequence depend on
+    each other, and only the sums over the sequences are independent. With few of them the spread is
+    itself uncertain; it is enlarged by the quantile of Student's t over the normal one, so that
+    1.96 standard errors hold in 95% of the cases. One sequence says nothing: NaN.
+    """
+    if not num_randomizations:
+        return float(np.sqrt(np.sum(contributions**2)))
+    if num_randomizations == 1:
+        return float("nan")
+    from scipy.special import stdtrit
+
+    number = num_randomizations
+    sums = contributions.reshape(number, -1).sum(axis=1)
+    spread = np.sqrt(number * np.var(sums, ddof=1))
+    return float(spread * stdtrit(number - 1, 0.975) / TWO_SIDED_95)
+
+
+def worth(plain_variance: float, error: float, count: int) -> float:
+    """Plain draws with the standard error `error`, if `count` of them have this variance."""
+    return float(count * plain_variance / error**2) if error else float("inf")

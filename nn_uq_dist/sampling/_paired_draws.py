@@ -1,0 +1,316 @@
+"""The same random inputs through a network and through its linearization."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, Protocol, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._sobol import sobol_points
+from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.sampling._monte_carlo import warn_nonfinite
+from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes, threefry
+
+Points = Literal["random", "sobol"]
+
+
+class LinearModel(Protocol):
+    """What can be paired with a network: a `Linearization` or a `PartwiseLinearization`."""
+
+    input: AbstractInputLaw
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+
+    def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
+        """Draws of the input, and the outputs that the model gives to them."""
+
+    @property
+    def num_coordinates(self) -> int:
+        """Coordinates of the points that `pairs_at` takes."""
+
+    def pairs_at(self, points: Array) -> tuple[Array, Array]:
+        """Inputs and outputs at points of the unit cube, shape ``(..., num_coordinates)``."""
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairedDraws:
+    """Draws of a random input, with what a network and its linearization make of them.
+
+    Made by `paired_draws`. Linear and network outputs differ by little, and the law of the linear
+    ones is known exactly: what is estimated of the difference has a small standard error. The
+    object is an immutable pytree; draws that were not traced are NumPy arrays.
+
+    Attributes
+    ----------
+    inputs : array, shape (n, ..., N_x)
+        The random inputs.
+    network : array, shape (n, ..., N_y)
+        Outputs of the network.
+    linear : array, shape (n, ..., N_y)
+        Outputs of the linearization at the same inputs.
+    linearization
+        The `Linearization` or `PartwiseLinearization`.
+    key : Array
+        The random key.
+    noise_scale : array or None
+        Standard deviation of the noise that both outputs have been given, see `plus_noise`.
+    num_randomizations : int
+        How many Sobol sequences the draws are made of, in order; 0 for independent draws.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> net = lambda x: jnp.array([jnp.tanh(x[0]) + x[1]])
+    >>> lin = nuq.linearize(net, nuq.InputLaw([0.1, 0.2], half_width=0.5))
+    >>> pairs = nuq.paired_draws(net, lin, jax.random.key(0), 1000, progress=False)
+    >>> bool((pairs.network - pairs.linear).std() < 0.1 * pairs.network.std())
+    True
+    """
+
+    inputs: Array
+    network: Array
+    linear: Array
+    linearization: Any
+    key: Array
+    noise_scale: Array | None = None
+    num_randomizations: int = dataclasses.field(default=0, metadata={"static": True})
+
+    @property
+    def num_samples(self) -> int:
+        """Number of pairs."""
+        return self.network.shape[0]
+
+    def plus_noise(self, scale: ArrayLike, key: Array) -> "PairedDraws":
+        """Return the pairs with the same normal noise added to both members.
+
+        Parameters
+        ----------
+        scale
+            Standard deviation of independent noise, not negative; broadcasts against ``(N_y,)``.
+        key
+            A JAX random key.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `scale` is not real, negative, infinite, or of a shape that does not fit.
+
+        Examples
+        --------
+        >>> import jax
+        >>> import nn_uq_dist as nuq
+        >>> lin = nuq.Linearization([0.0], [[1.0]], nuq.InputLaw([0.0], half_width=1.0))
+        >>> pairs = nuq.paired_draws(lambda x: x, lin, jax.random.key(0), 100, progress=False)
+        >>> noisy = pairs.plus_noise(0.1, jax.random.key(1))
+        >>> bool((noisy.network == noisy.linear).all())
+        True
+        """
+        scale = _checks.as_numeric("scale", scale)
+        shape = self.network.shape[1:]
+        joined = _checks.broadcast_shapes(
+            "scale must broadcast against the outputs (..., N_y)",
+            scale=np.shape(scale),
+            outputs=shape,
+        )
+        if joined != shape:
+            raise ValueError(
+                f"scale must broadcast against the outputs, of shape {shape}, got shape "
+                f"{np.shape(scale)}; pass one standard deviation per output"
+            )
+        _checks.require_finite("scale", scale)
+        _checks.require_nonnegative("scale", scale, "pass a standard deviation")
+        dtype = self.network.dtype
+        scale = jnp.broadcast_to(jnp.asarray(scale, dtype), shape)
+        noise: Any = scale * jax.random.normal(
+            _checks.as_key("key", key), self.network.shape, dtype
+        )
+        total = scale
+        if self.noise_scale is not None:
+            total = jnp.sqrt(scale**2 + jnp.asarray(self.noise_scale, dtype) ** 2)
+        if isinstance(self.network, np.ndarray) and _checks.is_concrete(noise):
+            noise = np.asarray(noise)
+        return dataclasses.replace(
+            self, network=self.network + noise, linear=self.linear + noise, noise_scale=total
+        )
+
+
+def paired_draws(
+    net: Callable[[Array], Array],
+    linearization: LinearModel,
+    key: Array,
+    num_samples: int,
+    *,
+    points: Points = "random",
+    num_randomizations: int = 8,
+    batch_size: int | None = None,
+    devices: Sequence[jax.Device] | None = None,
+    progress: bool = True,
+) -> PairedDraws:
+    """Draw inputs, and push them through the network and through its linearization.
+
+    With independent draws the inputs are those of `monte_carlo` with the same key, and the same
+    guarantees hold: draw ``i`` depends on `key` and ``i`` alone, whatever the devices and batches
+    are. Under ``jit`` with a traced input law the inputs are the same, functions of the law's
+    parameters (common random numbers); then `batch_size`, `devices` and `progress` do not count.
+
+    Parameters
+    ----------
+    net
+        The network, any deterministic JAX callable ``(N_x,) -> (N_y,)``.
+    linearization
+        What `linearize` or `linearize_parts` made of it.
+    key
+        A JAX random key.
+    num_samples
+        Number of pairs, at most 2**31. The network is evaluated that often.
+    points
+        ``"random"`` for independent draws, ``"sobol"`` for scrambled Sobol points: more accurate
+        for the same number where few inputs matter. At a batch of means all have the same points.
+    num_randomizations
+        With Sobol points: independent sequences that the draws are divided among, and standard
+        errors come from. It divides `num_samples`.
+    batch_size, devices, progress
+        As in `monte_carlo`.
+
+    Returns
+    -------
+    PairedDraws
+
+    Raises
+    ------
+    TypeError
+        If an argument is not of the kind it must be.
+    ValueError
+        If a count is not positive, `points` is unknown, `num_randomizations` does not divide
+        `num_samples`, or `net` has another number of outputs than `linearization`.
+
+    Warns
+    -----
+    RuntimeWarning
+        If some outputs of the network are NaN or infinite.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> lin = nuq.linearize(jnp.tanh, nuq.InputLaw([0.1, 0.2], half_width=0.5))
+    >>> pairs = nuq.paired_draws(jnp.tanh, lin, jax.random.key(0), 64, points="sobol")
+    >>> pairs.network.shape, pairs.linear.shape
+    ((64, 2), (64, 2))
+    """
+    _require_model(linearization)
+    if points not in get_args(Points):
+        raise ValueError(f"points must be 'random' or 'sobol', got {points!r}")
+    num_samples = _checks.positive_int("num_samples", num_samples)
+    randomizations = 0
+    if points == "sobol":
+        randomizations = _checks.positive_int("num_randomizations", num_randomizations)
+        if num_samples % randomizations:
+            nearest = max(num_samples // randomizations, 1) * randomizations
+            raise ValueError(
+                f"num_samples must be a multiple of num_randomizations = {randomizations}, got "
+                f"{num_samples}; pass {nearest}"
+            )
+    key = _checks.as_key("key", key)
+    source: Any = linearization
+    draw: Callable[..., tuple[Array, Array]] = _draw_pair
+    if randomizations:
+        if not _checks.is_concrete(key):
+            raise TypeError("key must be known for points='sobol', got a traced one")
+        dimension = linearization.num_coordinates
+        cube = sobol_points(key, num_samples, randomizations, dimension)
+        source = (linearization, cube.astype(linearization.input.dtype))
+        draw = _pair_at_point
+    if not _checks.is_concrete(linearization, key):
+        drawn = _traced_pairs(net, linearization, source, draw, threefry(key), num_samples)
+    else:
+        plan = DrawPlan.make(net, linearization.input, key, num_samples, batch_size, devices)
+        _require_outputs(linearization, plan.output_shape[-1])
+        drawn = _known_pairs(dataclasses.replace(plan, source=source, draw=draw), progress=progress)
+        outputs = drawn.outputs
+        warn_nonfinite(outputs.size - int(np.isfinite(outputs).sum()), outputs.size)
+    return PairedDraws(
+        drawn.inputs,
+        drawn.outputs,
+        drawn.linear,  # type: ignore[arg-type]  # a pair has it
+        linearization,
+        key,
+        num_randomizations=randomizations,
+    )
+
+
+def _draw_pair(model: LinearModel, key: Array, index: Array) -> tuple[Array, Array]:
+    return model.sample_pairs(jax.random.fold_in(key, index))
+
+
+def _pair_at_point(
+    source: tuple[LinearModel, Array], key: Array, index: Array
+) -> tuple[Array, Array]:
+    del key
+    model, cube = source
+    # Indices behind the last draw are cut off afterwards.
+    return model.pairs_at(jnp.take(cube, index, axis=0, mode="clip"))
+
+
+def _known_pairs(plan: DrawPlan, *, progress: bool) -> Draws:
+    """All pairs in the memory of the host."""
+    kept: Any = None
+    for start, count, _, groups in run_passes(plan, _keep, None, progress=progress):
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), groups)
+        if kept is None:
+            kept = jax.tree.map(
+                lambda leaf: np.empty((plan.num_samples, *leaf.shape[1:]), leaf.dtype), rows
+            )
+        for whole, part in zip(kept, rows, strict=True):
+            whole[start : start + count] = part[:count]
+    return Draws(*kept)
+
+
+def _keep(_: None, draws: Draws, is_wanted: Array) -> tuple[None, Draws]:
+    del is_wanted
+    return None, draws
+
+
+def _traced_pairs(
+    net: Callable[[Array], Array],
+    model: LinearModel,
+    source: Any,
+    draw: Callable[..., Any],
+    key: Array,
+    num_samples: int,
+) -> Draws:
+    """All pairs at once, as functions of traced parameters."""
+    index = jnp.arange(num_samples, dtype=jnp.uint32)
+    inputs, linear = jax.vmap(partial(draw, source, key))(index)
+    outputs = jax.vmap(net)(inputs.reshape(-1, inputs.shape[-1]))
+    _require_outputs(model, outputs.shape[-1])
+    return Draws(inputs, linear, outputs.reshape(linear.shape))
+
+
+def _require_model(linearization: object) -> None:
+    if not callable(getattr(linearization, "sample_pairs", None)):
+        raise TypeError(
+            f"linearization must be a Linearization or a PartwiseLinearization, got "
+            f"{type(linearization).__name__}; pass linearize(net, f)"
+        )
+
+
+def _require_outputs(model: LinearModel, num_outputs: int) -> None:
+    if num_outputs != model.num_outputs:
+        raise ValueError(
+            f"net must have the {model.num_outputs} outputs of linearization, got {num_outputs}; "
+            f"pass the network that was linearized"
+        )

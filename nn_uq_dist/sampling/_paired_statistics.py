@@ -1,0 +1,280 @@
+"""Statistics of a network from pairs, sharper than from its own draws: the linear law is known."""
+
+from collections.abc import Callable
+from functools import cached_property
+from itertools import combinations
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.sampling import _controlled_moments as moments
+from nn_uq_dist.sampling._control_variates import ControlledSample, PairedEstimate
+from nn_uq_dist.sampling._controlled_cdf import OutputPairs
+from nn_uq_dist.sampling._controlled_laws import ControlledLaws
+from nn_uq_dist.sampling._linear_law import LinearLaw
+from nn_uq_dist.sampling._paired_draws import PairedDraws
+
+Array = NDArray[np.float64]
+
+
+class PairedStatistics:
+    r"""Statistics of the outputs of a network, with its linear model as a control.
+
+    Made by `paired_statistics`. Every statistic is a `PairedEstimate` of NumPy arrays in float64:
+    ``value``, ``standard_error``, and ``worth``, the number of plain draws of the network with the
+    same standard error. Where an output equals its linear model in all pairs the values are those
+    of the linear law and the standard errors are zero, to rounding.
+
+    Notes
+    -----
+    With ``z`` the standardized linear output, the draws get weights at which the means of ``z`` and
+    ``z^2`` are the known ones (for covariances, those of all products of two linear outputs; for
+    skewness and kurtosis, those up to ``z^4``). That is the regression on these controls, its
+    coefficients estimated. Standard errors are those of the residuals, as if each draw had been
+    left out of the fit.
+
+    Probabilities have another control: ``P(Y <= y | z)``, as a line and residuals fitted about the
+    point tell it; the linear law gives its expected value. With fewer than ten draws beyond a point
+    the standard error does not rest on them alone, and is not zero unless all pairs are equal.
+    Quantiles invert the controlled distribution function.
+
+    With Sobol points the standard errors come from the spread between the independent sequences,
+    times the quantile of Student's t over the normal one. They are NaN for one sequence.
+
+    Intervals of 1.96 standard errors held in 91% to 98% of the cases (100 and 1000 pairs, random or
+    8 Sobol sequences, networks with smooth and with kinked units, box and normal inputs); in up to
+    100% about tails that hold fewer than ten pairs. Those of skewness and kurtosis of 100 pairs
+    lack rare draws, as plain estimates do: 85% to 96%.
+
+    Pairs in which an output of the network is NaN or infinite are left out of the statistics of
+    that output, which are those of its finite values. With fewer than about ten left all is NaN.
+
+    References
+    ----------
+    S. S. Lavenberg and P. D. Welch, A perspective on the use of control variables to increase the
+    efficiency of Monte Carlo simulations, Management Sci. 27 (1981); J. C. Hsu and B. L. Nelson,
+    Control variates for quantile estimation, Management Sci. 36 (1990).
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> lin = nuq.linearize(jnp.tanh, nuq.InputLaw([0.2], half_width=0.4))
+    >>> pairs = nuq.paired_draws(jnp.tanh, lin, jax.random.key(0), 1000, progress=False)
+    >>> mean = nuq.paired_statistics(pairs).mean
+    >>> bool(mean.standard_error[0] < 0.1 * pairs.network.std() / 1000**0.5)
+    True
+    """
+
+    def __init__(self, pairs: PairedDraws) -> None:
+        _require_known_pairs(pairs)
+        # A row for each output.
+        self._network = np.ascontiguousarray(np.asarray(pairs.network).T, np.float64)
+        self._linear = np.ascontiguousarray(np.asarray(pairs.linear).T, np.float64)
+        self._used = np.isfinite(self._network)
+        self._precision = float(jnp.finfo(pairs.network.dtype).eps)
+        self._num_randomizations = pairs.num_randomizations
+        self._law = LinearLaw(pairs)
+        self._z = self._law.standardized(self._linear)
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs ``N_y``."""
+        return len(self._network)
+
+    @property
+    def mean(self) -> PairedEstimate:
+        """Means, shape ``(N_y,)``."""
+        return self._mean_and_variance[0]
+
+    @property
+    def variance(self) -> PairedEstimate:
+        """Variances, shape ``(N_y,)``."""
+        return self._mean_and_variance[1]
+
+    @cached_property
+    def sd(self) -> PairedEstimate:
+        """Standard deviations, shape ``(N_y,)``."""
+        root = np.sqrt(self.variance.value)
+        error = self.variance.standard_error / np.where(root > 0, 2 * root, 1.0)
+        return PairedEstimate(root, error, self.variance.worth)
+
+    @property
+    def skewness(self) -> PairedEstimate:
+        """Third standardized moments, shape ``(N_y,)``; needs linear outputs that vary."""
+        return self._skewness_and_kurtosis[0]
+
+    @property
+    def excess_kurtosis(self) -> PairedEstimate:
+        """Fourth standardized moments less 3, shape ``(N_y,)``; as `skewness`."""
+        return self._skewness_and_kurtosis[1]
+
+    @cached_property
+    def covariance(self) -> PairedEstimate:
+        """Covariance matrix, shape ``(N_y, N_y)``; not necessarily positive definite."""
+        return self._each_two(moments.covariance, self.variance)
+
+    @cached_property
+    def correlation(self) -> PairedEstimate:
+        """Correlation matrix, shape ``(N_y, N_y)``."""
+        one = np.where(self.variance.value > 0, 1.0, np.nan)
+        return self._each_two(moments.correlation, PairedEstimate(one, one - 1, one * np.inf))
+
+    def quantile(self, q: ArrayLike) -> PairedEstimate:
+        """Quantiles.
+
+        Parameters
+        ----------
+        q
+            Probabilities in (0, 1), any shape.
+
+        Returns
+        -------
+        PairedEstimate
+            Of shape ``q.shape + (N_y,)``.
+
+        Raises
+        ------
+        ValueError
+            If `q` is not in (0, 1), or an output of the linear law is constant.
+        """
+        levels = np.asarray(q, np.float64)
+        if not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"q must be in (0, 1), got {q}; pass probabilities, not percentages")
+        found = self._controlled.quantile(levels.ravel())
+        shape = (*levels.shape, self.num_outputs)
+        return PairedEstimate(*(part.reshape(shape) for part in found))
+
+    def exceedance(self, points: ArrayLike) -> PairedEstimate:
+        """Probabilities ``P(Y > y)``.
+
+        Parameters
+        ----------
+        points
+            Values of the outputs, broadcast against ``(N_y,)``.
+
+        Returns
+        -------
+        PairedEstimate
+            Of shape ``(..., N_y)``, as `points` broadcast.
+
+        Raises
+        ------
+        TypeError
+            If `points` are no real numbers.
+        ValueError
+            If `points` do not broadcast, or an output of the linear law is constant.
+        """
+        given = np.asarray(_checks.as_numeric("points", points), np.float64)
+        if given.shape[-1:] not in {(), (1,), (self.num_outputs,)}:
+            raise ValueError(
+                f"points must broadcast against (N_y,) = ({self.num_outputs},), got shape "
+                f"{given.shape}; pass one column per output"
+            )
+        shape = np.broadcast_shapes(given.shape, (self.num_outputs,))
+        found = self._controlled.below(np.broadcast_to(given, shape).reshape(-1, shape[-1]))
+        value, error, worth = (part.reshape(shape) for part in found)
+        return PairedEstimate(1 - value, error, worth)
+
+    @cached_property
+    def _controlled(self) -> ControlledLaws:
+        rows = zip(self._network, self._linear, strict=True)
+        number, precision = self._num_randomizations, self._precision
+        outputs = [OutputPairs(y, x, number, precision) for y, x in rows]
+        return ControlledLaws(outputs, self._law.cdf, self._law.icdf)
+
+    @cached_property
+    def _mean_and_variance(self) -> list[PairedEstimate]:
+        known = np.broadcast_to([[0.0], [1.0]], (2, self.num_outputs))
+        return self._each(known, moments.mean, moments.variance)
+
+    @cached_property
+    def _skewness_and_kurtosis(self) -> list[PairedEstimate]:
+        third, fourth = self._law.shape
+        known = np.stack([0 * third, 0 * third + 1, third, fourth])
+        return self._each(known, moments.skewness, moments.excess_kurtosis)
+
+    def _each(
+        self, known: Array, *statistics: Callable[..., moments.Triple]
+    ) -> list[PairedEstimate]:
+        """Statistics of every output, powers of the linear one as controls, of known means."""
+        found = np.empty((len(statistics), 3, self.num_outputs))
+        for j, (y, z) in enumerate(zip(self._network, self._z, strict=True)):
+            powers = np.cumprod(np.broadcast_to(z, (len(known), z.size)), axis=0)
+            controls = powers - known[:, j, None]
+            sample = ControlledSample.make(controls, self._used[j], self._num_randomizations)
+            found[:, :, j] = [statistic(sample, y) for statistic in statistics]
+        return [PairedEstimate(*part) for part in found]
+
+    def _each_two(
+        self, statistic: Callable[..., moments.Triple], diagonal: PairedEstimate
+    ) -> PairedEstimate:
+        """A statistic of every two outputs, products of the linear ones as controls."""
+        size = self.num_outputs
+        matrix = np.full((3, size, size), np.nan)
+        for part, values in zip(matrix, diagonal, strict=True):
+            np.fill_diagonal(part, values)
+        for i, j in combinations(range(size), 2):
+            x, y = self._z[i], self._z[j]
+            product = x * y - self._law.correlation[i, j]
+            controls = np.stack([x, y, x**2 - 1, y**2 - 1, product])
+            used = self._used[i] & self._used[j]
+            sample = ControlledSample.make(controls, used, self._num_randomizations)
+            found = statistic(sample, self._network[i], self._network[j])
+            matrix[:, i, j] = matrix[:, j, i] = found
+        return PairedEstimate(*matrix)
+
+
+def paired_statistics(pairs: PairedDraws) -> PairedStatistics:
+    """Moments, quantiles and probabilities of a network from pairs.
+
+    Parameters
+    ----------
+    pairs
+        From `paired_draws`, without batch axes.
+
+    Returns
+    -------
+    PairedStatistics
+        Nothing is computed before it is asked for.
+
+    Raises
+    ------
+    TypeError
+        If `pairs` is something else, or holds traced values.
+    ValueError
+        If `pairs` has batch axes.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> net = lambda f: jnp.tanh(jnp.array([f[0] + f[1]]))
+    >>> lin = nuq.linearize(net, nuq.InputLaw([0.1, 0.2], half_width=0.5))
+    >>> pairs = nuq.paired_draws(net, lin, jax.random.key(0), 1000, progress=False)
+    >>> beyond = nuq.paired_statistics(pairs).exceedance(0.6)
+    >>> bool(beyond.worth[0] > 1000)
+    True
+    """
+    return PairedStatistics(pairs)
+
+
+def _require_known_pairs(pairs: object) -> None:
+    if not isinstance(pairs, PairedDraws):
+        raise TypeError(
+            f"pairs must be PairedDraws, got {type(pairs).__name__}; pass what paired_draws returns"
+        )
+    if not _checks.is_concrete(pairs):
+        raise TypeError(
+            "pairs must hold numbers, got traced values; call paired_statistics outside of jit"
+        )
+    if pairs.network.ndim != 2:
+        raise ValueError(
+            f"pairs must have no batch axes, got outputs of shape {pairs.network.shape} instead of "
+            f"(n, N_y); linearize at one mean at a time"
+        )

@@ -1,0 +1,150 @@
+"""Laws moved by increasing maps: change of variables against quadrature, SciPy and draws."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import scipy.integrate
+import scipy.stats
+from jax.test_util import check_grads
+from numpyro.infer import MCMC, NUTS
+
+import nn_uq_dist as nuq
+
+WEIGHTS = np.array([[1.0, 0.6, 0.3], [0.5, 0.5, 0.1], [2.0, 0.1, 0.1]])
+LOC = np.array([0.0, 3.0, -1.0])
+KNOTS = LOC[:, None] + np.array([-1.5, -0.5, 0.2, 1.0, 1.7])
+IMAGES = KNOTS + np.array([0.2, -0.1, 0.3, 0.9, 2.0])
+
+
+def corrected(*, noise=None, weights=WEIGHTS):
+    base = nuq.LinearizedMarginal(LOC, weights, noise)
+    return nuq.CorrectedMarginal(base, KNOTS, IMAGES)
+
+
+@pytest.mark.parametrize("noise", [None, 0.3])
+def test_density_integrates_to_one(x64, noise):
+    law = corrected(noise=noise)
+    for j in range(3):
+        part = law.take((j,))
+        low, high = part.bounds
+        if noise is not None:
+            low, high = part.from_normal_score(-9.0), part.from_normal_score(9.0)
+        knots = np.sort(IMAGES[j])
+        ends = [float(low[0]), *knots[(knots > low) & (knots < high)], float(high[0])]
+        nodes, weights = np.polynomial.legendre.leggauss(200)
+        total = 0.0
+        for a, b in itertools.pairwise(ends):
+            at = (a + b) / 2 + (b - a) / 2 * nodes
+            total += (b - a) / 2 * weights @ np.exp(np.asarray(part.log_prob(at[:, None])))[:, 0]
+        # The density of a few uniforms bends at points inside the pieces.
+        assert total == pytest.approx(1, abs=2e-5 if noise is None else 1e-9)
+
+
+def test_is_what_scipy_makes_of_a_uniform(x64):
+    # One uniform, and a map that is straight: uniform again.
+    base = nuq.LinearizedMarginal(0.0, [2.0])
+    law = nuq.CorrectedMarginal(base, [-1.0, 1.0], [1.0, 4.0])
+    known = scipy.stats.uniform(2.5 - 3, 6)
+    y = np.linspace(-0.4, 5.4, 9)
+    np.testing.assert_allclose(law.log_prob(y), known.logpdf(y), rtol=1e-12)
+    np.testing.assert_allclose(law.log_cdf(y), known.logcdf(y), rtol=1e-9)
+    np.testing.assert_allclose(law.mean, known.mean(), rtol=1e-9)
+    np.testing.assert_allclose(law.variance, known.var(), rtol=1e-7)
+    assert float(law.support.lower_bound) == pytest.approx(-0.5)
+    with pytest.warns(UserWarning, match="Out-of-support"):
+        assert law.log_prob(6.0) == -np.inf
+
+
+@pytest.mark.parametrize("noise", [None, 0.3])
+def test_round_trips(precision, noise):
+    law = corrected(noise=noise)
+    wide = precision == "float64"
+    q = np.array([1e-12 if wide else 1e-6, 0.01, 0.3, 0.77, 0.999])[:, None]
+    np.testing.assert_allclose(law.cdf(law.icdf(q)), q * np.ones(3), rtol=1e-6 if wide else 2e-3)
+    z = np.array([-8.0, -3.0, 0.0, 2.0, 7.5] if wide else [-4.0, -1.0, 0.0, 3.0])[:, None]
+    found = law.normal_score(law.from_normal_score(z))
+    np.testing.assert_allclose(found, z * np.ones(3), rtol=1e-6 if wide else 1e-2, atol=1e-3)
+
+
+def test_moments_are_those_of_draws():
+    law = corrected(noise=0.1)
+    draws = np.asarray(law.sample(jax.random.key(0), (200_000,)))
+    error = np.sqrt(np.asarray(law.variance) / 200_000)
+    assert (np.abs(draws.mean(axis=0) - law.mean) < 4 * error).all()
+    np.testing.assert_allclose(draws.std(axis=0), np.sqrt(law.variance), rtol=0.01)
+    for j in range(3):
+        part = law.take((j,))
+        assert scipy.stats.kstest(draws[:2000, j], lambda y, p=part: p.cdf(y)).pvalue > 1e-3
+
+
+def test_scores_and_densities_in_one_pass():
+    law = corrected(noise=0.1)
+    y = law.icdf(jnp.array([[0.1], [0.5], [0.99]]))
+    score, log_prob = law.normal_score_and_log_prob(y)
+    np.testing.assert_allclose(score, law.normal_score(y), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(log_prob, law.log_prob(y), rtol=1e-5)
+
+
+def test_gradients(x64):
+    def value(loc, images):
+        base = nuq.LinearizedMarginal(loc, WEIGHTS, 0.2)
+        law = nuq.CorrectedMarginal(base, KNOTS, images)
+        return law.log_prob(jnp.array([0.3, 3.3, -1.2])).sum() + law.icdf(0.3).sum()
+
+    check_grads(value, (jnp.asarray(LOC), jnp.asarray(IMAGES)), order=1, rtol=1e-5)
+
+
+def test_batches():
+    law = corrected(noise=0.1)
+    assert law.expand((4, 3)).batch_shape == (4, 3)
+    assert law.expand((4, 3)).log_prob(jnp.zeros(3)).shape == (4, 3)
+    taken = law.take((2, 0))
+    np.testing.assert_allclose(taken.log_prob(0.1), law.log_prob(0.1)[jnp.array([2, 0])], rtol=1e-5)
+    adapted = nuq.CorrectedMarginal(dist.Normal(0.0, 1.0), [0.0, 1.0], [0.0, 2.0])
+    np.testing.assert_allclose(adapted.log_prob(1.0), scipy.stats.norm(0, 2).logpdf(1.0), rtol=1e-6)
+
+
+def test_as_a_likelihood():
+    # The map's knots are known; the location is inferred, conjugate by hand on a grid.
+    spline = nuq.MonotoneSpline([-2.0, 0.0, 2.0], [-2.0, 0.5, 4.0])
+
+    def law(loc):
+        return nuq.CorrectedMarginal(
+            nuq.LinearizedMarginal(loc, [1.0, 0.5], 0.3), *spline.parameters
+        )
+
+    data = law(0.4).sample(jax.random.key(3), (60,))
+
+    def model():
+        loc = numpyro.sample("loc", dist.Normal(0.0, 1.0))
+        with numpyro.plate("data", 60):
+            numpyro.sample("y", law(loc), obs=data)
+
+    mcmc = MCMC(NUTS(model), num_warmup=200, num_samples=500, progress_bar=False)
+    mcmc.run(jax.random.key(4))
+    grid = jnp.linspace(-0.5, 1.2, 341)
+    logs = jax.vmap(lambda m: law(m).log_prob(data).sum() - m**2 / 2)(grid)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    mean = weights @ grid
+    sd = np.sqrt(weights @ (grid - mean) ** 2)
+    assert np.mean(mcmc.get_samples()["loc"]) == pytest.approx(float(mean), abs=0.25 * float(sd))
+
+
+@pytest.mark.parametrize(
+    ("base", "knots", "error", "message"),
+    [
+        (1.0, [0.0, 1.0], TypeError, "marginals must be"),
+        (dist.Normal(), "map", TypeError, "x must be an array of real numbers"),
+        (dist.Normal(), [[0.0, 1.0]] * 2, ValueError, "broadcast to the shape"),
+        (dist.Normal(), [1.0, 0.0], ValueError, "x must ascend strictly"),
+    ],
+)
+def test_errors(base, knots, error, message):
+    with pytest.raises(error, match=message):
+        nuq.CorrectedMarginal(base, knots, [0.0, 1.0])

@@ -1,0 +1,110 @@
+"""The monotone spline: its formula, both directions, derivatives, shapes, errors."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+from scipy.interpolate import PchipInterpolator
+
+import nn_uq_dist as nuq
+
+X = np.array([-1.0, 0.0, 0.5, 2.0])
+Y = np.array([-3.0, 0.0, 2.0, 2.5])
+steps = st.lists(st.floats(0.05, 5.0), min_size=6, max_size=6)
+
+
+def test_goes_through_the_knots_and_is_straight_beyond(precision):
+    spline = nuq.MonotoneSpline(X, Y)
+    np.testing.assert_allclose(spline(jnp.asarray(X)), Y, rtol=1e-6, atol=1e-6)
+    slopes = np.asarray(spline.slopes)
+    np.testing.assert_allclose(spline(-4.0), Y[0] - 3 * slopes[0], rtol=1e-6)
+    np.testing.assert_allclose(spline(7.0), Y[-1] + 5 * slopes[-1], rtol=1e-6)
+    # The derivatives of Fritsch and Butland, as SciPy has them.
+    inner = PchipInterpolator(X, Y).derivative()(X[1:-1])
+    np.testing.assert_allclose(slopes[1:-1], inner, rtol=1e-6)
+
+
+def test_is_the_rational_quadratic_of_its_formula(x64):
+    slopes = np.array([1.0, 2.0, 0.5, 0.3])
+    spline = nuq.MonotoneSpline(X, Y, slopes)
+    x = np.linspace(0.01, 0.49, 7)
+    t, s = (x - X[1]) / 0.5, 4.0
+    expected = Y[1] + 2.0 * (s * t**2 + slopes[1] * t * (1 - t)) / (
+        s + (slopes[1] + slopes[2] - 2 * s) * t * (1 - t)
+    )
+    np.testing.assert_allclose(spline(x), expected, rtol=1e-13)
+
+
+@given(widths=steps, rises=steps)
+def test_both_directions_and_the_slope(widths, rises):
+    with jax.enable_x64(True):
+        spline = nuq.MonotoneSpline(np.cumsum(widths), np.cumsum(rises))
+        x = jnp.linspace(-3.0, sum(widths) + 3, 211)
+        y = spline(x)
+        assert bool((jnp.diff(y) > 0).all())
+        np.testing.assert_allclose(spline.inv(y), x, rtol=1e-9, atol=1e-9)
+        slope = jax.vmap(jax.grad(spline))(x)
+        np.testing.assert_allclose(
+            spline.log_abs_det_jacobian(x, y), jnp.log(slope), rtol=1e-7, atol=1e-7
+        )
+        back = jax.vmap(jax.grad(spline.inv))(y)
+        np.testing.assert_allclose(back * slope, 1, rtol=1e-7)
+
+
+def test_gradients_in_the_knots(x64):
+    def value(y):
+        spline = nuq.MonotoneSpline(X, y)
+        return jnp.sum(jnp.sin(spline(jnp.linspace(-2, 3, 9)))) + spline.inv(1.0)
+
+    check_grads(value, (jnp.asarray(Y),), order=1, rtol=1e-6)
+
+
+def test_one_map_for_each_output():
+    x, y = np.stack([X, X + 1]), np.stack([Y, 2 * Y])
+    spline = nuq.MonotoneSpline(x, y)
+    points = jnp.linspace(-2, 3, 5)[:, None]
+    found = spline(points)
+    assert found.shape == (5, 2)
+    assert spline.forward_shape((5, 1)) == (5, 2)
+    for j in range(2):
+        alone = nuq.MonotoneSpline(x[j], y[j])
+        np.testing.assert_allclose(found[:, j], alone(points[:, 0]), rtol=1e-6)
+        np.testing.assert_allclose(
+            spline.take((j,), 2)(points[:, 0:1])[:, 0], found[:, j], rtol=1e-6
+        )
+    np.testing.assert_allclose(spline.inv(found), points * np.ones(2), rtol=1e-5, atol=1e-5)
+
+
+def test_nan_stays_nan_and_infinity_infinite():
+    spline = nuq.MonotoneSpline(X, Y)
+    values = jnp.array([jnp.nan, jnp.inf, -jnp.inf])
+    for found in (spline(values), spline.inv(values)):
+        assert np.isnan(found[0])
+        assert found[1:].tolist() == [np.inf, -np.inf]
+
+
+def test_passes_through_jit_and_compares():
+    spline = nuq.MonotoneSpline(X, Y)
+    found = jax.jit(lambda s, v: s(v))(spline, 0.3)
+    np.testing.assert_allclose(found, spline(0.3), rtol=1e-6)
+    assert spline == nuq.MonotoneSpline(X, Y)
+    assert spline != nuq.MonotoneSpline(X, Y + 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((X, Y[:3]), ValueError, r"y must have shape \(\.\.\., k\) with the k >= 2 knots of x"),
+        ((1.0, 2.0), ValueError, "x must have shape"),
+        ((X[::-1], Y), ValueError, "x must ascend strictly"),
+        ((X, Y * 0), ValueError, "y must ascend strictly"),
+        ((X, Y, -np.ones(4)), ValueError, "slopes must be positive"),
+        ((X, "knots"), TypeError, "y must be an array of real numbers"),
+    ],
+)
+def test_errors(arguments, error, message):
+    with pytest.raises(error, match=message):
+        nuq.MonotoneSpline(*arguments)

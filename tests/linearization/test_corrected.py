@@ -1,0 +1,238 @@
+"""Corrected linearizations: nearer to the network, exact where it is linear, honest where not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import nn_uq_dist as nuq
+
+KEY = jax.random.key(0)
+BOX = nuq.InputLaw(np.array([0.1, 0.2, -0.1], np.float32), half_width=1.5)
+NORMAL = nuq.InputLaw(np.array([0.1, 0.2, -0.1], np.float32), scale=0.7)
+
+
+def smooth(x):
+    return jnp.stack([jnp.tanh(x[0]) + x[1] ** 2, x[0] * x[1] + x[2], jnp.exp(0.5 * x[2]) + x[0]])
+
+
+def kinked(x):
+    hidden = jax.nn.leaky_relu(
+        jnp.array([[1.0, 0.5, 0.2], [-0.5, 1.0, 0.3], [0.4, -1.0, 1.0], [1.0, 1.0, -1.0]]) @ x
+    )
+    return jnp.array([[1.0, -0.5, 0.3, 0.2], [0.1, 1.0, -1.0, 0.4]]) @ hidden
+
+
+def pairs_of(net, f, count, key=KEY, **options):
+    lin = nuq.linearize(net, f)
+    return lin, nuq.paired_draws(net, lin, key, count, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def references():
+    return {
+        (net, name): np.sort(
+            nuq.monte_carlo(net, f, jax.random.key(9), 400_000, progress=False),
+            axis=0,
+        )
+        for net in (smooth, kinked)
+        for name, f in (("box", BOX), ("normal", NORMAL))
+    }
+
+
+def distance(law, ordered):
+    """Kolmogorov-Smirnov distances at 400 quantiles of the draws."""
+    levels = (np.arange(400) + 0.5) / 400
+    at = ordered[(levels * len(ordered)).astype(int)]
+    return np.abs(np.asarray(law.cdf(jnp.asarray(at))) - levels[:, None]).max(axis=0)
+
+
+@pytest.mark.parametrize("net", [smooth, kinked])
+@pytest.mark.parametrize("name", ["box", "normal"])
+@pytest.mark.parametrize("points", ["random", "sobol"])
+def test_is_nearer_than_draws_and_than_the_tangent(net, name, points, references):
+    f = {"box": BOX, "normal": NORMAL}[name]
+    lin, pairs = pairs_of(net, f, 960, points=points)
+    ordered = references[net, name]
+    law = lin.corrected(pairs).marginals()
+    found, tangent = distance(law, ordered), distance(lin.marginals(), ordered)
+    # As many draws are 0.87/sqrt(960) = 0.028 away on average. The density of the kinked network
+    # has peaks that are narrower than what a thousand draws resolve.
+    assert (found < (0.5 if net is smooth else 0.8) * 0.87 / np.sqrt(960)).all()
+    assert (found < 0.5 * tangent).all()
+    np.testing.assert_allclose(law.mean, ordered.mean(axis=0), atol=0.03)
+    np.testing.assert_allclose(jnp.sqrt(law.variance), ordered.std(axis=0), rtol=0.04)
+
+
+@pytest.mark.parametrize("count", [8, 30, 100, 1000])
+def test_linear_network_is_not_corrected(count):
+    matrix = np.array([[1.0, 2.0, -1.0], [0.3, 0.0, 1.0]], np.float32)
+    lin, pairs = pairs_of(lambda x: matrix @ x + 5, BOX, count)
+    corrected = lin.corrected(pairs)
+    sd = np.sqrt(lin.variance)[:, None]
+    assert np.abs(corrected.shift / sd).max() < 1e-5
+    assert np.abs(corrected.standard_error / sd).max() < 1e-5
+    q = jnp.linspace(0.01, 0.99, 9)[:, None]
+    np.testing.assert_allclose(corrected.marginals().icdf(q), lin.marginals().icdf(q), atol=1e-4)
+    band = corrected.band()
+    assert (band.upper - band.lower).max() < 1e-6
+
+
+def test_few_pairs_do_no_harm(references):
+    for number in range(5):
+        lin, pairs = pairs_of(kinked, BOX, 20, jax.random.key(number))
+        found = distance(lin.corrected(pairs).marginals(), references[kinked, "box"])
+        plain = 0.87 / np.sqrt(20)
+        assert (found < plain).all()
+
+
+def test_band_holds_the_network(references):
+    lin, pairs = pairs_of(kinked, BOX, 500)
+    band = lin.corrected(pairs).band(0.99)
+    ordered = references[kinked, "box"]
+    for j in range(2):
+        truth = np.searchsorted(ordered[:, j], band.points[:, j]) / len(ordered)
+        assert ((band.lower[:, j] - 2e-3 <= truth) & (truth <= band.upper[:, j] + 2e-3)).all()
+    assert (band.upper - band.lower).max() < 2 * 1.63 / np.sqrt(500)
+
+
+def test_noise_is_that_of_the_outputs(references):
+    lin, pairs = pairs_of(kinked, BOX, 1000)
+    corrected = lin.corrected(pairs)
+    noise = np.array([0.5, 0.2])
+    rng = np.random.default_rng(0)
+    clean = references[kinked, "box"]
+    noisy = np.sort(clean + noise * rng.permuted(rng.normal(size=clean.shape), axis=0), axis=0)
+    for law in (
+        corrected.marginals(noise),
+        corrected.joint(noise).marginals,
+        corrected.linear_joint(noise).marginals,
+        lin.corrected(pairs.plus_noise(noise, jax.random.key(5))).marginals(),
+    ):
+        assert (distance(law, noisy) < 0.02).all()
+
+
+def test_joints_carry_the_maps():
+    lin, pairs = pairs_of(smooth, BOX, 1000)
+    corrected = lin.corrected(pairs)
+    draws = nuq.monte_carlo(smooth, BOX, jax.random.key(9), 200_000, progress=False)
+    truth = np.corrcoef(draws.T)
+    errors = corrected.statistics.correlation.standard_error
+    assert (np.abs(corrected.correlation - truth) < 4 * errors + 0.01).all()
+    np.testing.assert_allclose(corrected.covariance, np.cov(draws.T), atol=0.08)
+    joint = corrected.joint()
+    assert isinstance(joint, nuq.GaussianCopulaJoint)
+    np.testing.assert_allclose(joint.covariance_matrix, np.cov(draws.T), atol=0.08)
+    linear = corrected.linear_joint(0.1)
+    assert isinstance(linear, nuq.CorrectedJoint)
+    assert np.isfinite(linear.log_prob(linear.mean))
+    sampled = corrected.sample(KEY, (100_000,))
+    np.testing.assert_allclose(sampled.std(axis=0), jnp.sqrt(corrected.variance), rtol=0.02)
+
+
+def test_dead_and_saturated_outputs_are_named():
+    def net(x):
+        return jnp.stack([jnp.maximum(x[0], 0.5), x[1] ** 2, jnp.float32(3.0) + 0 * x[0], x[2]])
+
+    f = nuq.InputLaw(np.zeros(3, np.float32), half_width=1.0)
+    lin, pairs = pairs_of(net, f, 1000)
+    with pytest.raises(ValueError, match="zero sensitivity"):
+        lin.marginals()
+    corrected = lin.corrected(pairs)
+    law = corrected.marginals()
+    y = jnp.linspace(0.01, 0.99, 50)[:, None]
+    assert np.isfinite(law.icdf(y)).all()
+    assert not np.isnan(law.log_prob(law.icdf(y))).any()
+    saturated, dead, constant, linear = corrected.remarks
+    assert "point mass: 7" in saturated
+    assert "no sensitivity at the mean" in dead
+    assert "all draws are equal" in constant
+    assert linear == ""
+    # The law of a square of a uniform: sqrt(y).
+    assert abs(float(law.cdf(0.25)[1]) - 0.5) < 0.06
+    assert np.isfinite(corrected.linear_joint(0.1).log_prob(law.mean))
+
+
+def test_heavy_skew():
+    f = nuq.InputLaw(np.zeros(1, np.float32), scale=1.0)
+    lin, pairs = pairs_of(jnp.exp, f, 1000)
+    law = lin.corrected(pairs).marginals()
+    known = scipy.stats.lognorm(1.0)
+    q = np.linspace(0.02, 0.98, 25)
+    np.testing.assert_allclose(law.cdf(known.ppf(q)[:, None])[:, 0], q, atol=0.03)
+
+
+def test_gradient_with_common_random_numbers(x64):
+    observed = jnp.array([0.7, 0.3, 1.1])
+
+    def log_likelihood(width):
+        f = nuq.InputLaw(jnp.array([0.1, 0.2, -0.1]), half_width=width * jnp.array([1.0, 0.8, 0.5]))
+        lin = nuq.linearize(smooth, f)
+        pairs = nuq.paired_draws(smooth, lin, KEY, 60).plus_noise(0.2, jax.random.key(5))
+        return lin.corrected(pairs).marginals().log_prob(observed).sum()
+
+    value_and_slope = jax.jit(jax.value_and_grad(log_likelihood))
+    value, slope = value_and_slope(1.1)
+    step = 1e-5
+    difference = (value_and_slope(1.1 + step)[0] - value_and_slope(1.1 - step)[0]) / (2 * step)
+    assert float(slope) == pytest.approx(float(difference), rel=1e-6)
+    # Known numbers go through NumPy.
+    f = nuq.InputLaw(jnp.array([0.1, 0.2, -0.1]), half_width=1.1 * jnp.array([1.0, 0.8, 0.5]))
+    lin = nuq.linearize(smooth, f)
+    pairs = nuq.paired_draws(smooth, lin, KEY, 60, progress=False)
+    law = lin.corrected(pairs.plus_noise(0.2, jax.random.key(5))).marginals()
+    np.testing.assert_allclose(law.log_prob(observed).sum(), value, rtol=1e-8)
+
+
+@pytest.mark.parametrize("points", ["random", "sobol"])
+def test_parts_are_corrected(points, references):
+    parts = nuq.linearize_parts(smooth, BOX, 27)
+    pairs = nuq.paired_draws(smooth, parts, KEY, 800, points=points, progress=False)
+    # The network's draws are those of the input law.
+    inputs = np.asarray(pairs.inputs)
+    np.testing.assert_allclose(inputs.mean(axis=0), BOX.loc, atol=0.12)
+    np.testing.assert_allclose(inputs.std(axis=0), 1.5 / np.sqrt(3), rtol=0.06)
+    ordered = references[smooth, "box"]
+    found = distance(parts.corrected(pairs).marginals(), ordered)
+    assert (found < 0.6 * 0.87 / np.sqrt(800)).all()
+    assert found.mean() < distance(parts.marginals(), ordered).mean()
+
+
+def test_batches_of_means():
+    means = np.array([[0.1, 0.2, -0.1], [1.0, -1.0, 0.5]], np.float32)
+    f = nuq.InputLaw(means, half_width=1.0)
+    lin, pairs = pairs_of(smooth, f, 400)
+    law = lin.corrected(pairs).marginals()
+    assert law.batch_shape == (2, 3)
+    for b in range(2):
+        draws = nuq.monte_carlo(
+            smooth, nuq.InputLaw(means[b], 1.0), jax.random.key(9), 100_000, progress=False
+        )
+        np.testing.assert_allclose(law.mean[b], draws.mean(axis=0), atol=0.06)
+
+
+def test_draws_that_are_not_finite_are_left_out():
+    def net(x):
+        return jnp.stack([jnp.where(x[0] > 1.55, jnp.nan, x[0] + 0.1 * x[1] ** 2), x[2]])
+
+    lin = nuq.linearize(net, BOX)
+    with pytest.warns(RuntimeWarning, match="NaN or infinite"):
+        pairs = nuq.paired_draws(net, lin, KEY, 500, progress=False)
+    law = lin.corrected(pairs).marginals()
+    assert np.isfinite(law.mean).all()
+
+
+def test_errors():
+    lin, pairs = pairs_of(smooth, BOX, 50)
+    with pytest.raises(TypeError, match="pairs must be PairedDraws, got ndarray"):
+        lin.corrected(pairs.network)
+    other = nuq.linearize(smooth, nuq.InputLaw(BOX.loc, half_width=1.0))
+    with pytest.raises(ValueError, match="pairs must be those of this linearization"):
+        other.corrected(pairs)
+    with pytest.raises(ValueError, match="at least 8 draws with finite outputs, got 5"):
+        lin.corrected(nuq.paired_draws(smooth, lin, KEY, 5, progress=False))
+    with pytest.raises(ValueError, match="num_surface_draws must be a positive integer"):
+        lin.corrected(pairs, num_surface_draws=-1)
+    with pytest.raises(ValueError, match="level must be in"):
+        lin.corrected(pairs).band(95)

@@ -1,0 +1,69 @@
+"""Polynomials that predict differences: closed forms, draws left out, none where none fit."""
+
+import numpy as np
+import pytest
+
+from nn_uq_dist.paired_samples import fit_surface
+from nn_uq_dist.paired_samples._response_surface import _Basis, _Ridge
+
+
+def sample(count, num_inputs, seed=0):
+    return np.random.default_rng(seed).uniform(-1, 1, (count, num_inputs))
+
+
+@pytest.mark.parametrize("is_bounded", [True, False])
+def test_terms_are_orthonormal(is_bounded):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (400_000, 2)) if is_bounded else rng.normal(size=(400_000, 2))
+    terms = _Basis(np.arange(2), 2, 2, 4, is_bounded).terms(x)
+    assert terms.shape == (14, 400_000)
+    scale = np.sqrt(np.mean(terms**2, axis=1))[:, None]
+    gram = (terms / scale) @ (terms / scale).T / x.shape[0]
+    np.testing.assert_allclose(gram, np.eye(14), atol=0.06)
+
+
+def test_left_out_predictions_are_those_of_fits_without_the_draw():
+    rng = np.random.default_rng(2)
+    terms, y = rng.normal(size=(5, 40)), rng.normal(size=(40, 3))
+    centered = y - y.mean(axis=0)
+    ridge = _Ridge(terms, centered)
+    k = 8
+    found = ridge.left_out(k, np.arange(3)) + y.mean(axis=0)
+    penalty = ridge._ridges[k]
+    for i in (0, 7, 39):
+        rest = np.delete(np.arange(40), i)
+        # The mean of the terms is that of all draws, as in the fit.
+        x = (terms - terms.mean(axis=1, keepdims=True)).T
+        a = np.concatenate([np.ones((40, 1)), x], axis=1)
+        gram = a[rest].T @ a[rest] + penalty * np.diag([0, *np.ones(5)])
+        beta = np.linalg.solve(gram, a[rest].T @ y[rest])
+        np.testing.assert_allclose(found[i], a[i] @ beta, rtol=1e-9)
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4])
+def test_polynomials_are_found(degree):
+    x = sample(600, 3)
+    y = np.stack([x[:, 0] ** degree - x[:, 1] * x[:, 2], np.zeros(600)], axis=1)
+    surface = fit_surface(x, y, np.array([3.0, 2.0, 1.0]), is_bounded=True)
+    assert surface.unexplained[0] < 1e-4
+    assert surface.unexplained[1] == 1
+    fresh = sample(100, 3, seed=5)
+    expected = fresh[:, 0] ** degree - fresh[:, 1] * fresh[:, 2]
+    np.testing.assert_allclose(surface.predict(fresh)[:, 0], expected, atol=0.02)
+    np.testing.assert_array_equal(surface.predict(fresh)[:, 1], 0)
+
+
+def test_noise_is_not_fitted():
+    x, y = sample(400, 4), np.random.default_rng(3).normal(size=(400, 2))
+    assert fit_surface(x, y, np.ones(4), is_bounded=True) is None
+    assert fit_surface(x[:100], x[:100] ** 2, np.ones(4), is_bounded=True) is None
+
+
+def test_more_inputs_than_draws():
+    x = sample(300, 1000)
+    y = 3 * x[:, :1] + x[:, 1:2] ** 2
+    importance = np.zeros(1000)
+    importance[:2] = 1, 0.5
+    surface = fit_surface(x, y, importance, is_bounded=True)
+    assert surface.unexplained[0] < 0.2
+    assert np.isfinite(surface.predict(x)).all()

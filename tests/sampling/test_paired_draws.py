@@ -1,0 +1,325 @@
+"""`paired_draws`: the inputs of `monte_carlo`, Sobol points, noise, tracing, devices, errors."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from nn_uq_dist import InputLaw, Linearization, PairedDraws, linearize, monte_carlo, paired_draws
+from nn_uq_dist.inputs import InputSum
+
+KEY = jax.random.key(0)
+MATRIX = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+FACTOR = np.array([[1.0, 0, 0], [0.5, 0.6, 0], [-0.3, 0.2, 0.4]], np.float32)
+CENTER = np.array([0.3, -0.2, 0.1], np.float32)
+LAWS = {
+    "box": InputLaw(CENTER, [0.5, 1.0, 0.2]),
+    "normal": InputLaw(CENTER, scale=[0.5, 1.0, 0.2]),
+    "factor": InputLaw(CENTER, scale_tril=FACTOR),
+    "box and factor": InputLaw(CENTER, 0.7, FACTOR),
+    "sum": InputSum(InputLaw(CENTER, 0.7), InputLaw(np.zeros(3, np.float32), 0.3)),
+}
+
+
+def net(x):
+    return jnp.tanh(MATRIX @ x)
+
+
+def pair(num_samples, law=LAWS["box"], *, net=net, key=KEY, **options):
+    return paired_draws(net, linearize(net, law), key, num_samples, progress=False, **options)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_inputs_and_outputs_are_those_of_monte_carlo_bit_for_bit(name):
+    law = LAWS[name]
+    pairs = pair(5000, law)
+    inputs = monte_carlo(lambda x: x, law, KEY, 5000, progress=False)
+    np.testing.assert_array_equal(pairs.inputs, inputs)
+    outputs = monte_carlo(net, law, KEY, 5000, progress=False)
+    np.testing.assert_array_equal(pairs.network, outputs)
+
+
+def test_both_outputs_are_of_the_same_inputs(precision):
+    law = InputLaw(CENTER.astype(precision), 0.5)
+    lin = linearize(net, law)
+    pairs = paired_draws(net, lin, KEY, 500, progress=False)
+    assert all(isinstance(a, np.ndarray) for a in (pairs.inputs, pairs.network, pairs.linear))
+    assert pairs.inputs.dtype == pairs.linear.dtype == precision
+    tolerance = 3e-6 if precision == "float32" else 1e-7  # the matrix is in float32
+    np.testing.assert_allclose(pairs.network, np.tanh(pairs.inputs @ MATRIX.T), atol=tolerance)
+    tangent = np.asarray(lin.loc) + (pairs.inputs - CENTER) @ np.asarray(lin.jacobian).T
+    np.testing.assert_allclose(pairs.linear, tangent, atol=3e-6)
+    assert (pairs.num_samples, pairs.num_randomizations, pairs.noise_scale) == (500, 0, None)
+
+
+@pytest.mark.parametrize("points", ["random", "sobol"])
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_batch_shapes(batch, points):
+    law = InputLaw(np.zeros((*batch, 3), np.float32), 0.1)
+    pairs = pair(16, law, points=points)
+    assert pairs.inputs.shape == (16, *batch, 3)
+    assert pairs.network.shape == pairs.linear.shape == (16, *batch, 4)
+
+
+@pytest.mark.parametrize("points", ["random", "sobol"])
+@pytest.mark.parametrize("batch_size", [1, 4096, 5000])
+def test_pairs_do_not_depend_on_the_batch_size(batch_size, points):
+    count = 400 if batch_size == 1 else 10_000
+    some, one = pair(count, batch_size=batch_size, points=points), pair(count, points=points)
+    np.testing.assert_array_equal(some.inputs, one.inputs)
+    np.testing.assert_allclose(some.network, one.network, atol=1e-6)
+    np.testing.assert_allclose(some.linear, one.linear, atol=1e-6)
+
+
+def test_a_longer_run_starts_with_the_shorter_one():
+    np.testing.assert_array_equal(pair(9000).inputs[:100], pair(100).inputs)
+
+
+SCRIPT = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from nn_uq_dist import InputLaw, linearize, paired_draws
+
+num_devices, path = int(sys.argv[1]), sys.argv[2]
+assert len(jax.devices()) == num_devices
+first = jax.random.normal(jax.random.key(3), (31, 64)) / 6
+# Weights that were put on one device must not hinder the others.
+last = jax.device_put(jax.random.normal(jax.random.key(4), (64, 5)) / 8, jax.devices()[-1])
+net = lambda x: jax.nn.leaky_relu(x @ first, 0.01) @ last
+lin = linearize(net, InputLaw(jnp.zeros(31), 0.5, 0.1 * jnp.eye(31)))
+found = {}
+for points in ("random", "sobol"):
+    pairs = paired_draws(net, lin, jax.random.key(1), 20_000, points=points, batch_size=4096,
+                         progress=False)
+    found |= {points + name: getattr(pairs, name) for name in ("inputs", "network", "linear")}
+    some = paired_draws(net, lin, jax.random.key(1), 20_000, points=points, progress=False,
+                        devices=jax.devices()[:1])
+    found[points + "some"] = some.network
+np.savez(path, **found)
+"""
+
+
+def run_on(num_devices, path):
+    environment = os.environ | {
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(num_devices), str(path)]
+    subprocess.run(command, env=environment, check=True, timeout=300)  # noqa: S603
+    return np.load(path)
+
+
+def test_several_devices_give_the_pairs_of_one(tmp_path):
+    one, four = run_on(1, tmp_path / "one.npz"), run_on(4, tmp_path / "four.npz")
+    for name in one.files:
+        np.testing.assert_array_equal(one[name], four[name])
+    for points in ("random", "sobol"):
+        np.testing.assert_array_equal(four[f"{points}some"], four[f"{points}network"])
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_sobol_inputs_follow_the_law(name):
+    law = LAWS[name]
+    count, sequences = 4096, 8
+    pairs = pair(count, law, points="sobol", num_randomizations=sequences)
+    assert pairs.num_randomizations == sequences
+    inputs = np.asarray(pairs.inputs, np.float64)
+    # Moments as the families define them; the tolerances are a third of what independent points
+    # would scatter (of the distance, half of its mean).
+    variance = {
+        "box": np.diag(np.array([0.5, 1.0, 0.2]) ** 2 / 3),
+        "normal": np.diag(np.array([0.5, 1.0, 0.2]) ** 2),
+        "factor": FACTOR @ FACTOR.T,
+        "box and factor": FACTOR @ FACTOR.T + 0.49 / 3 * np.eye(3),
+        "sum": (0.49 + 0.09) / 3 * np.eye(3),
+    }[name]
+    plain = np.sqrt(np.diag(variance) / count)
+    assert (np.abs(inputs.mean(axis=0) - CENTER) < 0.3 * plain).all()
+    np.testing.assert_allclose(np.cov(inputs.T), variance, atol=8e-3 * variance.max())
+    marginal = {
+        "box": stats.uniform(CENTER[0] - 0.5, 1.0),
+        "normal": stats.norm(CENTER[0], 0.5),
+        "factor": stats.norm(CENTER[0], 1.0),
+        "sum": stats.trapezoid(0.3, 0.7, CENTER[0] - 1.0, 2.0),
+    }.get(name)
+    if marginal is not None:
+        distance = stats.kstest(inputs[:, 0], marginal.cdf).statistic
+        assert distance < 0.5 * stats.kstwobign.mean() / np.sqrt(count)
+
+
+def test_sobol_sequences_are_independent_and_the_draws_of_a_key():
+    pairs, again = (pair(64, points="sobol", num_randomizations=4) for _ in range(2))
+    np.testing.assert_array_equal(pairs.inputs, again.inputs)
+    sequences = np.split(pairs.inputs, 4)
+    assert not any(np.array_equal(sequences[0], other) for other in sequences[1:])
+    other = pair(64, key=jax.random.key(1), points="sobol", num_randomizations=4)
+    assert not np.array_equal(pairs.inputs, other.inputs)
+    # Each sequence has one point in each 16th of the box.
+    for part in sequences:
+        cells = np.floor((part - (CENTER - [0.5, 1.0, 0.2])) / [1.0, 2.0, 0.4] * 16)
+        assert (np.sort(cells, axis=0) == np.arange(16)[:, None]).all()
+
+
+def test_sobol_means_are_more_accurate_than_random_ones():
+    # 40 sequences of 256 points: the spread of their means is known to 11%.
+    pairs = pair(40 * 256, InputLaw(CENTER, 0.5), points="sobol", num_randomizations=40)
+    means = pairs.network.reshape(40, 256, -1).mean(axis=1)
+    assert (means.std(axis=0) < 0.3 * pairs.network.std(axis=0) / np.sqrt(256)).all()
+
+
+def test_all_means_of_a_batch_have_the_same_sobol_points():
+    law = InputLaw(np.stack([CENTER, CENTER + 1]), 0.5)
+    inputs = pair(32, law, points="sobol").inputs
+    np.testing.assert_allclose(inputs[:, 1] - inputs[:, 0], 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("points", ["random", "sobol"])
+def test_traced_laws_have_the_known_inputs_and_derivatives(points):
+    def pairs_of(half_width):
+        return pair(64, InputLaw(CENTER, half_width), points=points)
+
+    known, traced = pairs_of(0.5), jax.jit(pairs_of)(0.5)
+    assert traced.num_randomizations == known.num_randomizations
+    for name in ("inputs", "network", "linear"):
+        np.testing.assert_allclose(getattr(traced, name), getattr(known, name), atol=2e-6)
+    # Common random numbers: the inputs are the mean plus the half-width times the same uniforms.
+    slope = jax.jacfwd(lambda b: pairs_of(b).inputs)(0.5)
+    np.testing.assert_allclose(slope, (known.inputs - CENTER) / 0.5, atol=3e-6)
+
+
+def test_noise_is_the_same_in_both_members(precision):
+    pairs = pair(20_000, InputLaw(CENTER.astype(precision), 0.5))
+    noisy = pairs.plus_noise([0.1, 0.2, 0.0, 1.0], jax.random.key(3))
+    assert isinstance(noisy.network, np.ndarray)
+    assert noisy.network.dtype == pairs.network.dtype
+    added = np.asarray(noisy.network - pairs.network, np.float64)
+    rounding = 1e-6 if precision == "float32" else 1e-14
+    np.testing.assert_allclose(noisy.linear - pairs.linear, added, atol=rounding)
+    np.testing.assert_array_equal(noisy.network[:, 2], pairs.network[:, 2])
+    # Fixed key; each test fails for 1 key in 1000.
+    for j, scale in ((0, 0.1), (1, 0.2), (3, 1.0)):
+        assert stats.kstest(added[:, j], stats.norm(0, scale).cdf).pvalue > 1e-3
+    assert stats.pearsonr(added[:, 0], added[:, 1]).pvalue > 1e-3
+    twice = noisy.plus_noise(0.3, jax.random.key(4))
+    total = np.sqrt(np.array([0.1, 0.2, 0.0, 1.0]) ** 2 + 0.09)
+    np.testing.assert_allclose(twice.noise_scale, total, rtol=1e-6)
+    np.testing.assert_array_equal(twice.inputs, pairs.inputs)
+
+
+def test_noise_of_a_batch_and_under_jit():
+    pairs = pair(10, InputLaw(np.zeros((2, 3), np.float32), 0.1))
+    noisy = pairs.plus_noise(0.1, KEY)
+    assert noisy.noise_scale.shape == (2, 4)
+    traced = jax.jit(lambda s: pairs.plus_noise(s, KEY).network)(0.1)
+    np.testing.assert_allclose(traced, noisy.network, atol=1e-7)
+
+
+def test_outputs_that_are_not_finite_are_reported_and_kept():
+    lin = linearize(lambda x: x, LAWS["box"])
+    with pytest.warns(RuntimeWarning, match="of 3000 network outputs drawn are NaN or infinite"):
+        pairs = paired_draws(jnp.log, lin, KEY, 1000, progress=False)
+    np.testing.assert_array_equal(np.isfinite(pairs.network), pairs.inputs > 0)
+    assert np.isfinite(pairs.linear).all()
+
+
+ERRORS = {
+    "model": (
+        lambda: paired_draws(net, LAWS["box"], KEY, 10),
+        TypeError,
+        "linearization must be a Linearization or a PartwiseLinearization, got InputLaw; pass",
+    ),
+    "points": (lambda: pair(10, points="halton"), ValueError, "'random' or 'sobol', got 'halton'"),
+    "no samples": (lambda: pair(0), ValueError, "num_samples must be a positive integer, got 0"),
+    "fraction": (lambda: pair(1e3), TypeError, "positive integer, got float 1000.0"),
+    "sequences": (
+        lambda: pair(100, points="sobol"),
+        ValueError,
+        "num_samples must be a multiple of num_randomizations = 8, got 100; pass 96",
+    ),
+    "few for sequences": (lambda: pair(3, points="sobol"), ValueError, "got 3; pass 8"),
+    "no sequences": (
+        lambda: pair(8, points="sobol", num_randomizations=0),
+        ValueError,
+        "num_randomizations must be a positive integer, got 0",
+    ),
+    "seed": (lambda: pair(10, key=0), TypeError, "key must be a JAX random key, got int"),
+    "outputs": (
+        lambda: paired_draws(lambda x: x, linearize(net, LAWS["box"]), KEY, 10),
+        ValueError,
+        "net must have the 4 outputs of linearization, got 3; pass the network that was",
+    ),
+    "traced outputs": (
+        lambda: jax.jit(
+            lambda b: (
+                paired_draws(lambda x: x, linearize(net, InputLaw(CENTER, b)), KEY, 10).network
+            )
+        )(0.5),
+        ValueError,
+        "net must have the 4 outputs of linearization, got 3",
+    ),
+    "traced key": (
+        lambda: jax.jit(lambda key: pair(16, key=key, points="sobol").network)(KEY),
+        TypeError,
+        "key must be known for points='sobol', got a traced one",
+    ),
+    "many variables": (
+        lambda: paired_draws(
+            lambda x: x[:1],
+            Linearization(jnp.zeros(1), jnp.ones((1, 21_202)), InputLaw(jnp.zeros(21_202), 1.0)),
+            KEY,
+            8,
+            points="sobol",
+        ),
+        ValueError,
+        "at most 21201 random variables in the input, got 21202; pass points='random'",
+    ),
+    "noise shape": (
+        lambda: pair(10).plus_noise(np.ones(3), KEY),
+        ValueError,
+        r"scale must broadcast against the outputs",
+    ),
+    "noise rank": (
+        lambda: pair(10).plus_noise(np.ones((2, 4)), KEY),
+        ValueError,
+        r"scale must broadcast against the outputs, of shape \(4,\), got shape \(2, 4\); pass one",
+    ),
+    "negative noise": (
+        lambda: pair(10).plus_noise(-0.1, KEY),
+        ValueError,
+        "scale must not be negative, got -0.1",
+    ),
+    "infinite noise": (
+        lambda: pair(10).plus_noise(np.inf, KEY),
+        ValueError,
+        "scale must be finite, got inf",
+    ),
+    "noise text": (
+        lambda: pair(10).plus_noise("a", KEY),
+        TypeError,
+        "scale must be an array of real numbers",
+    ),
+    "noise seed": (lambda: pair(10).plus_noise(0.1, 0), TypeError, "key must be a JAX random key"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(case):
+    call, kind, message = ERRORS[case]
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_pairs_are_a_pytree():
+    pairs = pair(16, points="sobol")
+    leaves, tree = jax.tree.flatten(pairs)
+    again = jax.tree.unflatten(tree, leaves)
+    assert isinstance(again, PairedDraws)
+    assert again.num_randomizations == 8
+    np.testing.assert_array_equal(again.network, pairs.network)
