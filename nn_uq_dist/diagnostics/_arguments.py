@@ -14,6 +14,7 @@ from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._statistics import MonteCarloStatistics
 
 MINIMUM_DRAWS = 100
@@ -28,6 +29,8 @@ class HasMarginals(Protocol):
 
 # What tables and figures of single outputs take.
 type Marginals = Distribution | HasMarginals
+# Draws of a network, alone or paired with those of its linearization.
+type NetworkDraws = ArrayLike | PairedDraws
 
 
 def require_extra(module: str, purpose: str) -> ModuleType:
@@ -121,8 +124,18 @@ def unbatched(linearization: object) -> Linearization:
     return linearization
 
 
-def as_draws(draws: ArrayLike, num_outputs: int) -> NDArray[Any]:
-    """Return the draws as a NumPy array of real numbers, shape ``(n, N_y)``."""
+def as_draws(draws: NetworkDraws, num_outputs: int) -> NDArray[Any]:
+    """Return the draws as a NumPy array of real numbers, shape ``(n, N_y)``.
+
+    Parameters
+    ----------
+    draws
+        As given; of pairs the network's draws are taken.
+    num_outputs
+        How many columns there must be.
+    """
+    if isinstance(draws, PairedDraws):
+        draws = draws.network
     if isinstance(draws, MonteCarloStatistics):
         raise TypeError(
             "draws must be an array of shape (n, N_y), got MonteCarloStatistics, which keeps no "

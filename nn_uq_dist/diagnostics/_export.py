@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics._arguments import (
     MINIMUM_DRAWS,
     Marginals,
+    NetworkDraws,
     as_draws,
     as_joint_law,
     as_marginals,
@@ -38,7 +38,7 @@ SAMPLE_DIMS = ("chain", "draw", "output")
 
 def to_datatree(
     law: Marginals,
-    draws: ArrayLike,
+    draws: NetworkDraws,
     *,
     output_names: Sequence[str] | None = None,
     key: jax.Array | None = None,
@@ -55,7 +55,8 @@ def to_datatree(
         or the laws of the outputs alone, batch shape ``(N_y,)``, whose draws are independent: a
         `LinearizedMarginal`, any other `OutputLaw`, a univariate NumPyro distribution.
     draws
-        Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``.
+        Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``; of
+        `PairedDraws` those of the network.
     output_names
         Names of the outputs, the coordinate `output`. Default ``y[0]``, ``y[1]``, ...
     key

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics._arguments import (
     MINIMUM_DRAWS,
+    NetworkDraws,
     as_draws,
     as_joint_law,
     as_output_names,
@@ -22,6 +23,7 @@ from nn_uq_dist.diagnostics._joint_tables import (
     ENERGY_COLUMNS,
     calibration_columns,
     correlation_matrices,
+    drawn_correlation,
     energies,
     rosenblatt_scores,
 )
@@ -117,7 +119,7 @@ class JointSummary:
 
 def joint_summary(
     linearization: Linearization,
-    draws: ArrayLike,
+    draws: NetworkDraws,
     key: jax.Array,
     *,
     joint: JointLaw | None = None,
@@ -140,7 +142,7 @@ def joint_summary(
         The linearized network, without batch axes.
     draws
         Monte Carlo draws of the network's outputs, shape ``(n, N_y)``, independent; at least 100
-        rows must be finite.
+        rows must be finite. `PairedDraws` give sharper correlations with as many draws.
     key
         JAX random key of the analytic draws and of the random choices.
     joint
@@ -195,7 +197,9 @@ def joint_summary(
 
         `correlation`: `monte_carlo` with `standard_error`, `linear` and `copula` (of the outputs,
         not of the scores), `linearization_error` (linear minus Monte Carlo) and `copula_error`
-        (copula minus linear).
+        (copula minus linear). With pairs `monte_carlo` is that of `nn_uq_dist.PairedStatistics`,
+        and `worth` says how many plain draws have its standard error; all else is about the
+        network's draws alone.
 
     Raises
     ------
@@ -277,7 +281,7 @@ def joint_summary(
         rosenblatt_scores(joint, tails), rosenblatt_scores(joint, of_linear), _prefix(kind), kind
     )
     matrices = correlation_matrices(
-        complete,
+        drawn_correlation(draws, complete),
         np.asarray(linearization.correlation, np.float64),
         np.asarray(joint.covariance_matrix, np.float64),
         _prefix(kind),

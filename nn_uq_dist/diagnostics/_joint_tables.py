@@ -1,5 +1,6 @@
 """The tables of `joint_summary`: energies, calibration, correlations."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.diagnostics._arguments import NetworkDraws
 from nn_uq_dist.diagnostics._distances import kolmogorov_noise_floor, uniform_distance
 from nn_uq_dist.diagnostics._energy import energy_distance, energy_of_random_halves
 from nn_uq_dist.diagnostics._estimates import sample_correlation
@@ -14,6 +16,8 @@ from nn_uq_dist.diagnostics._law_functions import POINTS_PER_CALL
 from nn_uq_dist.diagnostics._tails import LARGEST_SCORE, Tails
 from nn_uq_dist.diagnostics._verdict import dominating_part, is_energy_seen
 from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.sampling._paired_statistics import paired_statistics
 
 Array = NDArray[np.float64]
 EnergyRow = tuple[float, float, float, float, bool]
@@ -130,15 +134,32 @@ def _uniform(white: Array) -> Array:
     return np.hstack([ndtr(white), gammainc(white.shape[1] / 2, radius / 2)])
 
 
+def drawn_correlation(draws: NetworkDraws, complete: NDArray[Any]) -> dict[str, Array]:
+    """Correlation matrix of the network from its draws, and how certain it is.
+
+    Parameters
+    ----------
+    draws
+        As given: pairs say more than their complete rows.
+    complete
+        The rows that are finite in all outputs.
+    """
+    if isinstance(draws, PairedDraws):
+        value, error, worth = paired_statistics(draws).correlation
+        return {"monte_carlo": value, "standard_error": error, "worth": worth}
+    value, error = sample_correlation(complete)
+    return {"monte_carlo": value, "standard_error": error}
+
+
 def correlation_matrices(
-    draws: NDArray[Any], linear: Array, covariance: Array, prefix: str
+    drawn: Mapping[str, Array], linear: Array, covariance: Array, prefix: str
 ) -> dict[str, Array]:
     """Correlation matrices of the three laws, and their differences.
 
     Parameters
     ----------
-    draws
-        Of the network, shape ``(n, N_y)``.
+    drawn
+        From `drawn_correlation`.
     linear
         Correlation of the linear law.
     covariance
@@ -146,14 +167,12 @@ def correlation_matrices(
     prefix
         What the joint law is called in names of matrices.
     """
-    found, error = sample_correlation(draws)
     sd = np.sqrt(np.diag(covariance))
     joint = covariance / np.outer(sd, sd)
     return {
-        "monte_carlo": found,
-        "standard_error": error,
+        **drawn,
         "linear": linear,
         prefix: joint,
-        "linearization_error": linear - found,
+        "linearization_error": linear - drawn["monte_carlo"],
         f"{prefix}_error": joint - linear,
     }

@@ -23,6 +23,7 @@ from nn_uq_dist.diagnostics._estimates import (
     sample_quantiles,
 )
 from nn_uq_dist.diagnostics._log_scores import LogScores, log_scores
+from nn_uq_dist.diagnostics._paired import Paired, PairedValue, sharper
 
 Array = NDArray[np.float64]
 Row = dict[tuple[str, str], Any]
@@ -53,6 +54,8 @@ class Sampled(NamedTuple):
     log_density: Array  # at these
     probabilities: Array  # of the finite draws, in the order in which they came
     outside_support: float  # fraction of the finite draws
+    paired: Paired | None = None  # what pairs say, unless the draws are plain
+    is_paired: bool = False  # also where there are too few of them
 
 
 def output_row(analytic: Analytic, sampled: Sampled, levels: Array, tails: Array) -> Row:
@@ -73,7 +76,11 @@ def output_row(analytic: Analytic, sampled: Sampled, levels: Array, tails: Array
     """
     count = sampled.draws.size
     is_enough = count >= MINIMUM_DRAWS
-    statistics = _statistics(analytic, sampled.draws, levels, tails) if is_enough else {}
+    statistics: Mapping[str, Estimate | PairedValue] = {}
+    if is_enough and sampled.paired is not None:
+        statistics = _paired_statistics(sampled.paired, levels, tails)
+    elif is_enough:
+        statistics = _statistics(analytic, sampled.draws, levels, tails)
     row: Row = {}
     for name, value in _analytic_values(analytic, levels, tails).items():
         estimate = statistics.get(name, UNKNOWN)
@@ -81,6 +88,8 @@ def output_row(analytic: Analytic, sampled: Sampled, levels: Array, tails: Array
         row[name, "monte_carlo"] = estimate.value
         row[name, "error"] = value - estimate.value
         row[name, "standard_error"] = estimate.standard_error
+        if sampled.is_paired:
+            row[name, "worth"] = estimate.worth if isinstance(estimate, PairedValue) else np.nan
     if is_enough and not np.isnan(sampled.probabilities).any():
         row |= _comparisons(analytic, sampled)
     else:  # too few draws, or a law with an invalid parameter
@@ -93,9 +102,13 @@ def output_row(analytic: Analytic, sampled: Sampled, levels: Array, tails: Array
 
 
 def _analytic_values(analytic: Analytic, levels: Array, tails: Array) -> dict[str, float]:
-    names = [*MOMENTS, *(f"q{level:g}" for level in levels), *_tail_names(tails)]
+    names = _statistic_names(levels, tails)
     values = [*analytic.moments, *analytic.quantiles, *analytic.tail_masses]
     return dict(zip(names, map(float, values), strict=True))
+
+
+def _statistic_names(levels: Array, tails: Array) -> list[str]:
+    return [*MOMENTS, *(f"q{level:g}" for level in levels), *_tail_names(tails)]
 
 
 def _tail_names(tails: Array) -> list[str]:
@@ -115,14 +128,22 @@ def _statistics(
     }
 
 
+def _paired_statistics(paired: Paired, levels: Array, tails: Array) -> Mapping[str, PairedValue]:
+    names = _statistic_names(levels, tails)
+    return dict(zip(names, [*paired.moments, *paired.quantiles, *paired.tails], strict=True))
+
+
 def _comparisons(analytic: Analytic, sampled: Sampled) -> Row:
     draws = sampled.draws
     probabilities = np.sort(sampled.probabilities)
     binned, floor = total_variation(draws, analytic.edges, analytic.masses)
     is_constant = draws[0] == draws[-1]  # has no kernel density
+    largest = kolmogorov_smirnov(probabilities)
+    if sampled.paired is not None:
+        largest = sharper(largest, sampled.paired.kolmogorov_smirnov)
     return _comparison_columns(
         [
-            kolmogorov_smirnov(probabilities),
+            largest,
             wasserstein(draws, analytic.grid, analytic.cdf),
             Distance(*binned, floor),
         ],

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import (
+    MINIMUM_DRAWS,
     Marginals,
+    NetworkDraws,
     as_draws,
     as_marginals,
     as_output_names,
@@ -19,8 +20,10 @@ from nn_uq_dist.diagnostics._arguments import (
 from nn_uq_dist.diagnostics._joint import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
 from nn_uq_dist.diagnostics._output_row import Analytic, Sampled, output_row
+from nn_uq_dist.diagnostics._paired import Paired, paired_values
 from nn_uq_dist.diagnostics._prepared import PreparedDraws
 from nn_uq_dist.diagnostics._verdict import dependence_verdict, marginal_verdict
+from nn_uq_dist.sampling._paired_draws import PairedDraws
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +33,7 @@ Array = NDArray[np.float64]
 
 def summary(
     marginals: Marginals,
-    draws: ArrayLike,
+    draws: NetworkDraws,
     *,
     output_names: Sequence[str] | None = None,
     quantiles: Sequence[float] = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99),
@@ -51,7 +54,8 @@ def summary(
         Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``; from
         `monte_carlo` usually. Draws that are NaN or infinite are left out of the statistics of
         their output, counted in the table, and warned about; an output with fewer than 100 finite
-        draws gets NaN.
+        draws gets NaN. `PairedDraws` give sharper statistics with as many draws, also of laws
+        other than the linearization that they were made with.
     output_names
         Names of the outputs, the index of the table. Default ``y[0]``, ``y[1]``, ...
     quantiles
@@ -76,12 +80,16 @@ def summary(
         - `mean`, `sd`, `skewness`, `excess_kurtosis`, each quantile and each tail have the values
           `analytic`, `monte_carlo`, `error` (analytic minus Monte Carlo) and `standard_error`
           (of the Monte Carlo value, hence of the error). The analytic skewness of a linearized
-          network is 0: a linear map of symmetric inputs is symmetric.
+          network is 0: a linear map of symmetric inputs is symmetric. With pairs they are the
+          estimates of `nn_uq_dist.PairedStatistics`, and `worth` says how many plain draws have
+          that standard error.
         - `kolmogorov_smirnov` (largest difference of the distribution functions), `wasserstein`
           (area between them, in units of the output) and `total_variation` (half the summed
           difference of bin masses) have `monte_carlo`, `standard_error` (for laws that differ) and
           `noise_floor`: the expected value if the analytic law were exactly that of the draws. Read
-          nothing into a distance near it.
+          nothing into a distance near it. With pairs the first is that of the controlled
+          distribution function, ``F_l + F_n - F_ln`` of the linear law, the draws and the linear
+          draws, wherever its noise floor is lower; all else is about the network's draws alone.
         - `log_score`, the mean log density at the draws: `analytic`; `monte_carlo`, that of a
           kernel density of the draws, each left out in turn; `error` and `standard_error` (of the
           error). `analytic` is ``-inf`` if a draw lies beyond the support.
@@ -148,8 +156,11 @@ def summary(
     _check_joint(joint, names)
 
     prepared = PreparedDraws(law, values, names, progress=progress)
-    sampled = _sampled(prepared)
     analytic = _analytic(LawFunctions(law, num_outputs), levels, tail_levels, bins)
+    paired = None
+    if isinstance(draws, PairedDraws):
+        paired = _paired(draws, [analytic(j) for j in range(num_outputs)], levels)
+    sampled = _sampled(prepared, paired)
     rows: list[dict[tuple[str, str], Any]] = []
     for j, name in enumerate(names):
         row = output_row(analytic(j), sampled(j), levels, tail_levels)
@@ -167,17 +178,30 @@ def summary(
     return frame
 
 
-def _sampled(prepared: PreparedDraws) -> Callable[[int], Sampled]:
+def _sampled(
+    prepared: PreparedDraws, paired: Callable[[int], Paired] | None
+) -> Callable[[int], Sampled]:
     def of_output(j: int) -> Sampled:
+        column = prepared.columns[j]
         return Sampled(
             len(prepared.values),
-            prepared.columns[j],
+            column,
             prepared.tails.log_density[prepared.order(j), j],
             prepared.probabilities[prepared.finite(j), j],
             prepared.outside_support[j],
+            paired(j) if paired is not None and column.size >= MINIMUM_DRAWS else None,
+            is_paired=paired is not None,
         )
 
     return of_output
+
+
+def _paired(pairs: PairedDraws, laws: Sequence[Analytic], levels: Array) -> Callable[[int], Paired]:
+    tail_points, grid, cdf = (
+        np.stack([getattr(law, name) for law in laws], axis=1)
+        for name in ("tail_points", "grid", "cdf")
+    )
+    return paired_values(pairs, levels, tail_points, grid, cdf)
 
 
 def _analytic(

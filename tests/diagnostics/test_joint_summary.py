@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg
 import scipy.stats
 
-from nn_uq_dist import InputLaw, Linearization, linearize
+from nn_uq_dist import InputLaw, Linearization, linearize, paired_draws
 from nn_uq_dist.diagnostics import _distances as distances
 from nn_uq_dist.diagnostics import _energy as energies
 from nn_uq_dist.diagnostics import _estimates as estimates
@@ -311,3 +311,25 @@ def test_missing_pandas_names_the_extra(lin, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
         joint_summary(lin, np.zeros((200, 3)), jax.random.key(0))
+
+
+def test_pairs_sharpen_the_correlations():
+    law = InputLaw(np.array([0.3, 0.1, 0.2]), 0.4)
+    net = lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])  # noqa: E731
+    lin = linearize(net, law)
+    pairs = paired_draws(net, lin, jax.random.key(0), 1_000, progress=False)
+    found = joint_summary(lin, pairs, jax.random.key(1), max_points=200)
+    plain = joint_summary(lin, pairs.network, jax.random.key(1), max_points=200)
+    # Sums over a grid of 100^3 equally likely inputs.
+    middle = 0.4 * (2 * (np.arange(100) + 0.5) / 100 - 1)
+    f = np.stack(np.meshgrid(0.3 + middle, 0.1 + middle, 0.2 + middle), axis=-1).reshape(-1, 3)
+    exact = np.corrcoef(np.sin(2 * f[:, 0]) + f[:, 1], f[:, 1] * np.exp(f[:, 2]))
+    table = found.correlation
+    assert (abs(table["monte_carlo"] - exact) <= 4 * table["standard_error"]).all()
+    error, other = (part.correlation["standard_error"].values[0, 1] for part in (found, plain))
+    assert error < 0.5 * other
+    assert table["worth"].values[0, 1] > 4_000
+    np.testing.assert_allclose(table["linearization_error"], table["linear"] - table["monte_carlo"])
+    assert "worth" not in plain.correlation
+    assert found.energy.equals(plain.energy)
+    assert found.calibration.equals(plain.calibration)

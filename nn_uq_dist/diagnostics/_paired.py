@@ -1,0 +1,158 @@
+"""What pairs add to the table of `summary`: sharper statistics and a sharper distance."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.diagnostics._distances import Distance
+from nn_uq_dist.sampling._control_variates import PairedEstimate, standard_error
+from nn_uq_dist.sampling._linear_law import LinearLaw
+from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.sampling._paired_statistics import paired_statistics
+
+Array = NDArray[np.float64]
+
+# Random signs of the pairs from which the noise floor is averaged: it is right to 8%.
+_NUM_SIGNS = 16
+# Places among the linear outputs at which their law is evaluated, besides the grid of the other.
+_NUM_POINTS = 2048
+
+
+class PairedValue(NamedTuple):
+    """A statistic of one output from pairs, and what they are worth."""
+
+    value: float
+    standard_error: float
+    worth: float
+
+
+class Paired(NamedTuple):
+    """What pairs say of one output."""
+
+    moments: tuple[PairedValue, ...]  # mean, sd, skewness, excess kurtosis
+    quantiles: tuple[PairedValue, ...]
+    tails: tuple[PairedValue, ...]  # below the lower points, then above the upper ones
+    kolmogorov_smirnov: Distance
+
+
+def paired_values(
+    pairs: PairedDraws, levels: Array, tail_points: Array, grid: Array, cdf: Array
+) -> Callable[[int], Paired]:
+    """Statistics of every output from pairs.
+
+    Parameters
+    ----------
+    pairs
+        Of the outputs; the law that they are compared with need not be their linear one.
+    levels
+        Of the quantiles.
+    tail_points
+        Lower points, then as many upper ones, a column for each output.
+    grid, cdf
+        Points that hold the laws, and the distribution functions there, a column each.
+    """
+    statistics = paired_statistics(pairs)
+    moments = [
+        statistics.mean,
+        statistics.sd,
+        statistics.skewness,
+        statistics.excess_kurtosis,
+    ]
+    quantiles = statistics.quantile(levels)
+    above = statistics.exceedance(tail_points)
+    is_lower = np.arange(len(tail_points))[:, None] < len(tail_points) // 2
+    tails = above._replace(value=np.where(is_lower, 1 - above.value, above.value))
+    network, linear = (np.asarray(part, np.float64) for part in (pairs.network, pairs.linear))
+    # The linear law may reach beyond the other one.
+    levels_between = (np.arange(_NUM_POINTS) + 0.5) / _NUM_POINTS
+    points = np.sort(np.concatenate([grid, np.quantile(linear, levels_between, axis=0)]), axis=0)
+    below = LinearLaw(pairs).cdf(points)
+
+    def of_output(j: int) -> Paired:
+        at_points = below[:, j] - np.interp(points[:, j], grid[:, j], cdf[:, j], left=0, right=1)
+        distance = controlled_kolmogorov_smirnov(
+            network[:, j],
+            linear[:, j],
+            # The difference of two laws is smoother than either.
+            lambda y: np.interp(y, points[:, j], at_points, left=0, right=0),
+            pairs.num_randomizations,
+        )
+        single = [_values(part, j)[0] for part in moments]
+        return Paired(tuple(single), _values(quantiles, j), _values(tails, j), distance)
+
+    return of_output
+
+
+def _values(estimate: PairedEstimate, j: int) -> tuple[PairedValue, ...]:
+    rows = (np.atleast_2d(part)[:, j].tolist() for part in estimate)
+    return tuple(PairedValue(*row) for row in zip(*rows, strict=True))
+
+
+def controlled_kolmogorov_smirnov(
+    network: Array,
+    linear: Array,
+    difference: Callable[[Array], Array],
+    num_randomizations: int,
+) -> Distance:
+    r"""Largest difference between the controlled distribution function of a network and a law.
+
+    ``F_l(y) + mean_i (1[y_i <= y] - 1[l_i <= y]) - F(y)``, with ``F_l`` the linear law: what the
+    pairs differ in is all that is left to chance.
+
+    Parameters
+    ----------
+    network, linear
+        Outputs, shape ``(n,)``; pairs whose network output is not finite count in ``l`` only.
+    difference
+        ``F_l - F``.
+    num_randomizations
+        Sobol sequences that the pairs consist of, 0 for independent ones.
+
+    Returns
+    -------
+    Distance
+        The standard error is that of the mean where the distance is attained. The noise floor is
+        the mean largest value of ``mean_i s_i (d_i(y) - mean d(y))``, with `d` the difference of
+        the indicators and random signs `s`: the floor of independent pairs, for Sobol points an
+        upper bound. Where the network hardly follows its linear model both may exceed what plain
+        draws give; then the plain distance is the better one.
+
+    References
+    ----------
+    A. W. van der Vaart and J. A. Wellner, Weak Convergence and Empirical Processes (1996),
+    section 2.9: multipliers.
+    """
+    used = np.isfinite(network)
+    count = len(network)
+    points = np.concatenate([network[used], linear])
+    steps = np.concatenate([np.full(used.sum(), 1 / used.sum()), np.full(count, -1 / count)])
+    order = np.argsort(points, kind="stable")
+    points, steps = points[order], steps[order]
+    last = np.append(np.diff(points) > 0, True)  # jumps at one point are one jump
+    after = np.cumsum(steps)[last]
+    before = np.concatenate([[0.0], after[:-1]])
+    law = difference(points[last])
+    gaps = np.abs(np.stack([before + law, after + law]))
+    widest = int(np.argmax(gaps.max(axis=0)))
+    at = points[last][widest]
+    counted = np.where(used, network < at, False), linear < at
+    if gaps[1, widest] >= gaps[0, widest]:
+        counted = np.where(used, network <= at, False), linear <= at
+    found = np.where(used, counted[0] - counted[0].sum() / used.sum(), 0) * (count / used.sum())
+    indicators = found - counted[1]
+    error = standard_error((indicators - indicators.mean()) / count, num_randomizations)
+    pair = np.concatenate([np.flatnonzero(used), np.arange(count)])[order]
+    generator = np.random.default_rng(0)
+    floors = []
+    for _ in range(_NUM_SIGNS):
+        signs = generator.choice([-1.0, 1.0], count)
+        signed = np.cumsum(steps * (signs - signs.mean())[pair])[last]
+        floors.append(np.abs(signed).max())
+    return Distance(float(gaps.max()), error, float(np.mean(floors)))
+
+
+def sharper(plain: Distance, paired: Distance) -> Distance:
+    """The distance with the lower noise floor."""
+    return paired if paired.noise_floor < plain.noise_floor else plain

@@ -1,0 +1,176 @@
+"""Tables from pairs: right where the truth is known, sharper than plain draws, else unchanged."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+from nn_uq_dist import InputLaw, PairedDraws, linearize, monte_carlo, paired_draws
+from nn_uq_dist.diagnostics import summary, to_datatree
+from nn_uq_dist.diagnostics._distances import Distance
+from nn_uq_dist.diagnostics._paired import controlled_kolmogorov_smirnov, sharper
+
+pytestmark = pytest.mark.viz
+
+KEY = jax.random.key(0)
+STATISTICS = ("mean", "sd", "skewness", "excess_kurtosis", "q0.05", "q0.5", "q0.95",
+              "lower_tail_0.05", "upper_tail_0.05")  # fmt: skip
+ASKED = {"quantiles": [0.05, 0.5, 0.95], "tails": [0.05]}
+
+
+def exponential(f):
+    """Log-uniform, 0.7 times the input in the exponent; and twice that."""
+    return jnp.exp(jnp.array([0.7, 1.4]) * f[0])
+
+
+LIN = linearize(exponential, InputLaw([0.0], half_width=0.5))
+
+
+def exact_statistics(table):
+    """Of ``exp(a U)``, whose logarithm is uniform on (-a, a)."""
+    rows = []
+    for j, a in enumerate((0.35, 0.7)):
+        law = scipy.stats.loguniform(np.exp(-a), np.exp(a))
+        mean, variance, skewness, kurtosis = (float(m) for m in law.stats("mvsk"))
+        points = [
+            float(table["q0.05", "analytic"].iloc[j]),
+            float(table["q0.95", "analytic"].iloc[j]),
+        ]
+        rows.append([mean, variance**0.5, skewness, kurtosis, *law.ppf([0.05, 0.5, 0.95]),
+                     law.cdf(points[0]), law.sf(points[1])])  # fmt: skip
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("points", ["random", "sobol"])
+@pytest.mark.parametrize("count", [104, 1000])
+def test_paired_statistics_are_right_and_sharper(count, points):
+    pairs = paired_draws(exponential, LIN, KEY, count, points=points, progress=False)
+    table = summary(LIN, pairs, **ASKED)
+    plain = summary(LIN, pairs.network, **ASKED)
+    exact = exact_statistics(table)
+    found, error, worth = (
+        np.stack([table[name, value] for name in STATISTICS], axis=1)
+        for value in ("monte_carlo", "standard_error", "worth")
+    )
+    # 72 numbers in four cases; beyond four standard errors is one in 16,000.
+    assert (np.abs(found - exact) < 4 * error).all()
+    other = np.stack([plain[name, "standard_error"] for name in STATISTICS], axis=1)
+    assert (error[:, :7] < 0.8 * other[:, :7]).all()
+    assert (error < 1.1 * other).all()
+    assert (worth[:, :7] > count).all()
+    for name in STATISTICS:
+        np.testing.assert_array_equal(table[name, "analytic"], plain[name, "analytic"])
+        difference = table[name, "analytic"] - table[name, "monte_carlo"]
+        np.testing.assert_array_equal(table[name, "error"], difference)
+    assert "worth" not in plain.columns.get_level_values("value")
+    # Nothing else than the sharper distance has changed.
+    same = [c for c in plain.columns if c[0] not in {*STATISTICS, "kolmogorov_smirnov", "verdict"}]
+    assert table[same].equals(plain[same])
+
+
+def test_pairs_see_what_as_many_plain_draws_do_not():
+    lin = linearize(exponential, InputLaw([0.0], scale=0.05))
+    pairs = paired_draws(exponential, lin, KEY, 200, progress=False)
+    assert (summary(lin, pairs.network)["verdict", "dominates"] == "noise").all()
+    table = summary(lin, pairs)
+    assert (table["verdict", "dominates"] == "linearization").all()
+    assert table["verdict", "words"].str.contains("shifted").all()
+    # The mean of a lognormal, which the tangent takes for 1.
+    exact = np.exp(np.array([0.035, 0.07]) ** 2 / 2)
+    np.testing.assert_allclose(table["mean", "error"], 1 - exact, rtol=0.1)
+    floor = table["kolmogorov_smirnov", "noise_floor"]
+    assert (floor < 0.5 * scipy.stats.kstwobign.mean() / np.sqrt(200)).all()
+
+
+def test_the_law_need_not_be_the_linear_one():
+    # The network's own law, lognormal; from pairs with a tangent that is far off.
+    lin = linearize(exponential, InputLaw([0.0], scale=0.25))
+    pairs = paired_draws(exponential, lin, KEY, 1000, progress=False)
+    table = summary(dist.LogNormal(0.0, jnp.array([0.175, 0.35])), pairs, **ASKED)
+    assert (table["verdict", "dominates"] == "noise").all(), table["verdict", "words"].tolist()
+    for name in ("mean", "sd", "q0.05", "q0.5", "q0.95", "lower_tail_0.05", "upper_tail_0.05"):
+        part = table[name]
+        assert (part["error"].abs() < 4 * part["standard_error"]).all()
+    assert (table["q0.5", "worth"] > 10_000).all()
+    tangent = summary(lin, pairs, **ASKED)
+    assert (tangent["verdict", "dominates"] == "linearization").all()
+
+
+@pytest.mark.parametrize("eps", [0.05, 0.3])
+def test_noise_floor_of_the_controlled_distance_is_calibrated(eps):
+    # y = l + eps e, both normal: y is normal as well. 300 repetitions: the mean distance is known
+    # to 2%, each floor to 8%, their mean to 0.5%.
+    generator = np.random.default_rng(0)
+    scale = np.sqrt(1 + eps**2)
+    norm = scipy.stats.norm
+    found = []
+    for _ in range(300):
+        linear = generator.normal(size=300)
+        network = linear + eps * generator.normal(size=300)
+        found.append(
+            controlled_kolmogorov_smirnov(
+                network, linear, lambda y: norm.cdf(y) - norm.cdf(y / scale), 0
+            )
+        )
+    values, _, floors = np.array(found).T
+    np.testing.assert_allclose(values.mean(), floors.mean(), rtol=0.08)
+    assert np.mean(values > 2 * floors) < 0.03
+    assert floors.mean() < 0.9 * scipy.stats.kstwobign.mean() / np.sqrt(300)
+
+
+def test_controlled_distance_agrees_with_brute_force():
+    generator = np.random.default_rng(0)
+    linear = generator.normal(size=150).round(1)  # ties
+    network = (linear + 0.4 * generator.normal(size=150)).round(1)
+    norm = scipy.stats.norm
+
+    def difference(y):
+        return norm.cdf(y) - norm.cdf(y, 0.2, 1.1)
+
+    found = controlled_kolmogorov_smirnov(network, linear, difference, 0)
+    points = np.concatenate([network, linear])
+    at = [np.mean(network <= y) - np.mean(linear <= y) + difference(y) for y in points]
+    before = [np.mean(network < y) - np.mean(linear < y) + difference(y) for y in points]
+    assert found.value == pytest.approx(np.abs([at, before]).max(), abs=1e-12)
+    assert 0 < found.standard_error < 0.06
+    # A pair without a finite output counts in the linear draws only.
+    network[:30] = np.nan
+    left = network[30:]
+    found = controlled_kolmogorov_smirnov(network, linear, difference, 0)
+    at = [np.mean(left <= y) - np.mean(linear <= y) + difference(y) for y in points]
+    before = [np.mean(left < y) - np.mean(linear < y) + difference(y) for y in points]
+    assert found.value == pytest.approx(np.abs([at, before]).max(), abs=1e-12)
+
+
+def test_the_distance_with_the_lower_floor_counts():
+    plain, paired = Distance(0.1, 0.02, 0.05), Distance(0.09, 0.01, 0.03)
+    assert sharper(plain, paired) is paired
+    assert sharper(paired, plain) is paired
+
+
+def test_outputs_with_few_finite_pairs_are_unknown():
+    pairs = paired_draws(exponential, LIN, KEY, 200, progress=False)
+    network = pairs.network.copy()
+    network[150:, 0], network[50:, 1] = np.nan, np.inf
+    with pytest.warns(RuntimeWarning, match=r"y\[0\]: 50, y\[1\]: 150"):
+        table = summary(LIN, PairedDraws(pairs.inputs, network, pairs.linear, LIN, KEY))
+    assert np.isfinite(table.loc["y[0]", ("mean", "worth")])
+    values = table.loc["y[1]"][["mean", "sd", "q0.5"]]
+    assert values.loc[:, ["monte_carlo", "standard_error", "worth"]].isna().all()
+    assert table.loc["y[1]", ("verdict", "dominates")] == "unknown"
+
+
+def test_other_tables_take_the_draws_of_the_network():
+    pairs = paired_draws(exponential, LIN, KEY, 200, progress=False)
+    tree = to_datatree(LIN, pairs)
+    drawn = monte_carlo(exponential, LIN.input, KEY, 200, progress=False)
+    np.testing.assert_array_equal(tree["monte_carlo"]["y"].values.reshape(200, 2), drawn)
+
+
+def test_pairs_with_a_batch_are_refused():
+    lin = linearize(exponential, InputLaw(np.zeros((3, 1)), 0.1))
+    pairs = paired_draws(exponential, lin, KEY, 200, progress=False)
+    with pytest.raises(ValueError, match=r"draws must have shape \(n, N_y\) = \(n, 2\), got"):
+        summary(LIN, pairs)
