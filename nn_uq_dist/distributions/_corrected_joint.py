@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.transforms import IndependentTransform
 
 from nn_uq_dist.basics._checks import broadcast_shapes
@@ -210,3 +211,25 @@ class CorrectedJoint(JointLaw):
         maps = self.knots, self.images, self.slopes
         wide = CorrectedJoint(self.base.expand(shape), *maps, validate_args=False)
         return self._pass_validation(wide)
+
+
+@vmap_over.register
+def _vmap_over_corrected_joint(
+    d: CorrectedJoint,
+    base: Any = None,
+    knots: int | None = None,
+    images: int | None = None,
+    slopes: int | None = None,
+) -> CorrectedJoint:
+    default = vmap_over.dispatch(dist.Distribution)
+    return default(d, base=base, knots=knots, images=images, slopes=slopes)
+
+
+@promote_batch_shape.register
+def _promote_corrected_joint(d: CorrectedJoint) -> CorrectedJoint:
+    base = promote_batch_shape(d.base)
+    leading = (jnp.shape(part)[:-1] for part in (d.knots, d.images, d.slopes))
+    shape = jnp.broadcast_shapes(base.shape(), *leading)
+    wide = base.expand(shape[:-1])
+    result = CorrectedJoint(wide, d.knots, d.images, d.slopes, validate_args=False)
+    return d._pass_validation(result)  # noqa: SLF001 (the class's own)

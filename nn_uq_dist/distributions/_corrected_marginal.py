@@ -1,13 +1,15 @@
 """The law of an output moved by an increasing map, as a NumPyro distribution."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
 from nn_uq_dist.laws._abstract import validate_sample
@@ -190,7 +192,11 @@ def fitting_map(
             f"knots must have shape (..., k) with leading axes that broadcast to the shape {shape} "
             f"of base, got {leading}; expand base, or pass one map per output"
         )
-    return spline.parameters
+    # As many axes as the outputs have, so that axes that `vmap` adds are in front of these.
+    first, second, third = (
+        promote_shapes(part, shape=(*shape, jnp.shape(part)[-1]))[0] for part in spline.parameters
+    )
+    return first, second, third
 
 
 def mapped_back(base: OutputLaw, transform: MonotoneSpline, value: ArrayLike) -> Array:
@@ -202,3 +208,24 @@ def mapped_back(base: OutputLaw, transform: MonotoneSpline, value: ArrayLike) ->
     low, high = base.bounds
     inside = (value >= transform(low)) & (value <= transform(high))
     return jnp.where(inside, jnp.clip(before, low, high), before)
+
+
+@vmap_over.register
+def _vmap_over_corrected_marginal(
+    d: CorrectedMarginal,
+    base: Any = None,
+    knots: int | None = None,
+    images: int | None = None,
+    slopes: int | None = None,
+) -> CorrectedMarginal:
+    default = vmap_over.dispatch(dist.Distribution)
+    return default(d, base=base, knots=knots, images=images, slopes=slopes)
+
+
+@promote_batch_shape.register
+def _promote_corrected_marginal(d: CorrectedMarginal) -> CorrectedMarginal:
+    base = promote_batch_shape(d.base)
+    leading = (jnp.shape(part)[:-1] for part in (d.knots, d.images, d.slopes))
+    shape = jnp.broadcast_shapes(base.batch_shape, *leading)
+    wide = CorrectedMarginal(base.expand(shape), d.knots, d.images, d.slopes, validate_args=False)
+    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)

@@ -19,7 +19,7 @@ from nn_uq_dist.sampling import PairedDraws
 
 # Cheap draws of a surface for each draw of the network, and their bounds.
 _SURFACE_DRAWS = 32
-_FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS = 2**13, 2**17
+_FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS = 2**15, 2**17
 _BLOCK = 2**13
 _FEWEST_PAIRS = 8
 

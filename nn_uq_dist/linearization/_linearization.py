@@ -412,7 +412,7 @@ class Linearization:
             help much. With traced values the correction is a function of the parameters.
         num_surface_draws
             Draws of a polynomial of the inputs that predicts the differences, and costs no network.
-            Default: 32 for each pair, between 8192 and 131072; 0 for no polynomial. With traced
+            Default: 32 for each pair, between 32768 and 131072; 0 for no polynomial. With traced
             values there is none.
 
         Returns

@@ -13,8 +13,9 @@ from nn_uq_dist.paired_samples._smoothing import Points, smooth
 # Of the noise covariance, what is taken from its diagonal alone: estimated correlations of many
 # averages from few draws are too good to be true.
 _SHRINKAGE = 0.5
-# Least slope of the map, in units of the linear law's quantile function: a point mass has none.
-_LEAST_SLOPE = 1e-3
+# Least slopes of the map: a point mass has none. A flat piece in the tails would make outputs that
+# are possible all but impossible; there the map stays nearer to the linear law.
+_LEAST_SLOPE, _LEAST_TAIL_SLOPE, _TAIL_PIECES = 0.02, 0.2, 3
 
 
 class QuantileMap(NamedTuple):
@@ -209,7 +210,10 @@ def _noise_ratio(network: Array, control: Array, num_randomizations: int, xp: An
 def _increasing(linear: Array, wanted: Array, xp: Any) -> tuple[Array, Array]:
     """The wanted values, raised and lowered as little as makes them increase; share of falls."""
     xp = namespace(linear, wanted)
-    least = _LEAST_SLOPE * linear
+    slopes = np.full(linear.shape[-1] - 1, _LEAST_SLOPE)
+    slopes[:_TAIL_PIECES] = slopes[-_TAIL_PIECES:] = _LEAST_TAIL_SLOPE
+    steps = slopes.astype(linear.dtype) * (linear[:, 1:] - linear[:, :-1])
+    least = xp.concatenate([xp.zeros_like(linear[:, :1]), xp.cumsum(steps, axis=-1)], axis=-1)
     rest = wanted - least
     from_left: Any
     from_right: Any

@@ -160,10 +160,10 @@ def paired_draws(
 ) -> PairedDraws:
     """Draw inputs, and push them through the network and through its linearization.
 
-    With independent draws the inputs are those of `monte_carlo` with the same key, and the same
-    guarantees hold: draw ``i`` depends on `key` and ``i`` alone, whatever the devices and batches
-    are. Under ``jit`` with a traced input law the inputs are the same, functions of the law's
-    parameters (common random numbers); then `batch_size`, `devices` and `progress` do not count.
+    With independent draws the inputs are those of `monte_carlo` with the same key, to rounding:
+    draw ``i`` depends on `key` and ``i`` alone, whatever the devices and batches are. Under ``jit``
+    with a traced input law the inputs are the same, functions of the law's parameters (common
+    random numbers); then `batch_size`, `devices` and `progress` do not count.
 
     Parameters
     ----------

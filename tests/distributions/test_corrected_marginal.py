@@ -11,6 +11,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 from jax.test_util import check_grads
+from numpyro.distributions.batch_util import promote_batch_shape
 from numpyro.infer import MCMC, NUTS
 
 import nn_uq_dist as nuq
@@ -107,6 +108,17 @@ def test_batches():
     np.testing.assert_allclose(taken.log_prob(0.1), law.log_prob(0.1)[jnp.array([2, 0])], rtol=1e-5)
     adapted = nuq.CorrectedMarginal(dist.Normal(0.0, 1.0), [0.0, 1.0], [0.0, 2.0])
     np.testing.assert_allclose(adapted.log_prob(1.0), scipy.stats.norm(0, 2).logpdf(1.0), rtol=1e-6)
+
+
+def test_maps_in_a_batch():
+    base = nuq.LinearizedMarginal(LOC, WEIGHTS, 0.3)
+    images = np.stack([IMAGES, IMAGES + 1])
+    laws = promote_batch_shape(
+        jax.vmap(lambda y: nuq.CorrectedMarginal(base, KNOTS, y, np.ones(5)))(images)
+    )
+    assert laws.batch_shape == (2, 3)
+    alone = nuq.CorrectedMarginal(base, KNOTS, images[1], np.ones(5))
+    np.testing.assert_allclose(laws.log_prob(0.4)[1], alone.log_prob(0.4), rtol=1e-5)
 
 
 def test_as_a_likelihood():

@@ -40,6 +40,10 @@ def test_sea_surface_runs(sea_surface, tmp_path, monkeypatch, capsys):
     mean, mean_monte_carlo, sd, sd_monte_carlo = numbers[:, :4].T
     assert (np.abs(mean - mean_monte_carlo) < sd).all()
     np.testing.assert_allclose(sd, sd_monte_carlo, rtol=0.5)
+    # By chance alone 0.87/sqrt(2000) = 0.02 on average.
+    tangent, corrected = numbers[:, -2:].T
+    assert corrected.max() < 0.06
+    assert corrected.mean() < tangent.mean()
 
 
 def test_sea_surface_data_and_baselines(sea_surface):

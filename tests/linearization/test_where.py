@@ -52,7 +52,7 @@ def test_fit_explains_more_variance_than_the_tangent():
     fitted = nuq.linearize(net, BOX, "fit", key=jax.random.key(1), num_samples=500)
     other = nuq.paired_draws(net, fitted, KEY, 5000, progress=False)
     left = [np.var(p.network - p.linear, axis=0) for p in (draws, other)]
-    assert (left[1] <= left[0] * 1.02).all()
+    assert (left[1] <= left[0] * 1.02 + 1e-9).all()
     assert left[1][0] < 0.92 * left[0][0]
 
 
