@@ -58,6 +58,8 @@ class CorrectedLinearization:
         Share of the knots at which the map would have fallen.
     own_scale : Array, shape batch_shape + (N_y,) or None
         Standard deviations of normal laws that stand in for outputs without sensitivity.
+    num_surface_draws : int or None
+        As asked for; laws with more noise are estimated with as many.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class CorrectedLinearization:
     unexplained: Array
     flattened: Array
     own_scale: Array | None
+    num_surface_draws: int | None = dataclasses.field(default=None, metadata={"static": True})
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -146,7 +149,8 @@ class CorrectedLinearization:
         if noise_scale is None:
             return self
         key = jax.random.fold_in(self.pairs.key, 2**32 - 2)
-        return correct(self.linearization, self.pairs.plus_noise(noise_scale, key))
+        noisy = self.pairs.plus_noise(noise_scale, key)
+        return correct(self.linearization, noisy, self.num_surface_draws)
 
     def marginals(self, noise_scale: ArrayLike | None = None) -> CorrectedMarginal:
         """Return the laws of the single outputs, batch shape ``batch_shape + (N_y,)``.
@@ -249,7 +253,9 @@ class CorrectedLinearization:
             raise TypeError("band needs known values, got traced ones; call it outside jit")
         network, linear, inputs = usable_pairs(self.pairs)
         law = self.marginals()
-        found = controls(self.linearization, self.pairs, network, linear, inputs, None)
+        found = controls(
+            self.linearization, self.pairs, network, linear, inputs, self.num_surface_draws
+        )
         levels = (np.arange(_BAND_POINTS) + 0.5) / _BAND_POINTS
         column = levels.reshape(-1, *(1,) * len(law.batch_shape))
         points = np.asarray(law.icdf(jnp.asarray(column, jnp.result_type(law.mean))), np.float64)
@@ -311,6 +317,7 @@ def correct(
         unexplained,
         result.flattened,
         own_scale,
+        num_surface_draws,
     )
 
 

@@ -10,6 +10,8 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
 
+from nn_uq_dist import InputLaw, linearize
+
 pytestmark = pytest.mark.viz
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -26,6 +28,7 @@ def example():
 def test_errors_in_variables_runs(example, tmp_path, capsys):
     arguments = ["--only", "narrow", "--num-observations", "10", "--num-warmup", "25"]
     arguments += ["--num-draws", "25", "--num-chains", "2", "--no-progress", "--num-outputs", "2"]
+    arguments += ["--num-hidden", "8"]
     example.main([*arguments, "--models", *example.MODELS, "--out", str(tmp_path / "figures")])
     output, errors = capsys.readouterr()
     assert errors == ""  # no progress bar
@@ -33,13 +36,13 @@ def test_errors_in_variables_runs(example, tmp_path, capsys):
     assert str(tmp_path / "figures" / "posteriors.png") in output
     lines = output.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("marginalized "))
-    rows = [line.split() for line in lines[start : start + 8]]
-    assert [row[-9] for row in rows] == ["beta", "sigma"] * 4
+    rows = [line.split() for line in lines[start : start + 10]]
+    assert [row[-9] for row in rows] == ["beta", "sigma"] * 5
     assert [row[0] for row in rows[::2]] == list(example.MODELS)
     numbers = np.array([row[-8:] for row in rows], dtype=float)
     assert np.isfinite(numbers).all()
     assert (numbers[:, 0] > 0).all()
-    assert sum(line.startswith("  marginalized less") for line in lines) == 6
+    assert sum(line.startswith("  marginalized less") for line in lines) == 8
     assert max(map(len, lines[:-1])) <= 100
 
 
@@ -65,6 +68,44 @@ def test_marginalized_likelihood_is_that_of_the_latent_model(example, num_output
     terms = np.asarray(jax.vmap(likelihood)(deviations), float)
     # Fails once in 10^6 keys.
     assert abs(np.exp(density) - terms.mean()) < 5 * terms.std() / len(terms) ** 0.5
+
+
+@pytest.mark.parametrize("error", ["box", "normal"])
+def test_relinearized_likelihood_where_the_network_bends(example, error):
+    """Two inputs, three outputs: quadrature of the latent model's likelihood is the reference."""
+    rows = jnp.array([[1.0, 2.0], [1.0, -1.0], [0.5, 1.5]])
+
+    def net(f):
+        return jnp.exp(f @ rows.T / 2)
+
+    x, y = jnp.array([[0.2, -0.3]]), net(jnp.array([[0.8, 0.4]]))
+    medians, values = jnp.array([0.7, 0.2]), {"beta": jnp.array(1.0), "sigma": jnp.array(0.1)}
+    latent = example.latent_model(net, error)
+    unit = dist.Uniform(-1.0, 1.0) if error == "box" else dist.Normal(0.0, 1.0)
+    nodes = unit.icdf((jnp.arange(400) + 0.5) / 400)
+    deviations = jnp.stack(jnp.meshgrid(nodes, nodes), axis=-1).reshape(-1, 1, 2)
+
+    def likelihood(deviation):
+        whole, _ = log_density(latent, (medians, x, y), {}, {**values, "deviation": deviation})
+        return jnp.exp(whole - unit.log_prob(deviation).sum())
+
+    reference = float(jnp.log(jax.vmap(likelihood)(deviations).mean()))
+    linear = linearize(net, InputLaw(x, half_width=1.0))
+    fixed = (medians, x, y, linear.loc, linear.jacobian)
+    tangent, _ = log_density(example.marginalized_model(error), fixed, {}, values)
+    assert tangent < reference - 0.5
+
+    model = example.relinearized_model(net, error)
+    data = (*fixed, example.standard_normal(128, 2))
+    with_gradient = jax.jit(jax.value_and_grad(lambda at: log_density(model, data, {}, at)[0]))
+    density, gradient = with_gradient(values)
+    assert density == pytest.approx(reference, abs=0.02)
+    # The fit moves with both, and the gradient knows.
+    for name in values:
+        above, below = (
+            with_gradient({**values, name: values[name] + move})[0] for move in (0.01, -0.01)
+        )
+        assert gradient[name] == pytest.approx(float(above - below) / 0.02, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,14 @@ def test_noise_is_that_of_the_outputs(references):
         assert (distance(law, noisy) < 0.02).all()
 
 
+def test_noise_keeps_the_number_of_cheap_draws():
+    lin, pairs = pairs_of(smooth, BOX, 300)
+    corrected = lin.corrected(pairs, num_surface_draws=0)
+    assert (corrected.unexplained == 1).all()
+    assert (corrected.with_noise(0.2).unexplained == 1).all()
+    assert (lin.corrected(pairs).with_noise(0.2).unexplained < 1).any()
+
+
 def test_joints_carry_the_maps():
     lin, pairs = pairs_of(smooth, BOX, 1000)
     corrected = lin.corrected(pairs)
