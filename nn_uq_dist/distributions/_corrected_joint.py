@@ -119,9 +119,10 @@ class CorrectedJoint(JointLaw):
         """Draws of the base, mapped."""
         return self.transform(self.base.sample(key, sample_shape))
 
-    def rsample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """The same as `sample`."""
-        return self.sample(key, sample_shape)
+    @property
+    def has_rsample(self) -> bool:
+        """Whether draws of the base have derivatives."""
+        return bool(self.base.has_rsample)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:

@@ -10,14 +10,13 @@ from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
-from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
 from nn_uq_dist.basics._indices import as_indices
 from nn_uq_dist.basics._row_algebra import covariance_root, gram
 from nn_uq_dist.box_gaussian import log_evidence
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
+from nn_uq_dist.distributions._mixture_components import fitting_mixture
 from nn_uq_dist.distributions._mixture_draws import draws_of_parts
 from nn_uq_dist.distributions._mixture_sums import (
     log_sum,
@@ -28,8 +27,7 @@ from nn_uq_dist.distributions._mixture_sums import (
 from nn_uq_dist.distributions._output_mixture import OutputMixture
 from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._abstract import validate_sample
-from nn_uq_dist.laws._choose_outputs import with_rank
+from nn_uq_dist.laws._abstract import validate_sample, without_validation
 from nn_uq_dist.laws._joint_law import JointLaw
 
 # Numbers in an array of the matrices of several components at all points.
@@ -97,22 +95,7 @@ class JointMixture(JointLaw):
                 f"components must be a LinearizedJoint, got {type(components).__name__}; for laws "
                 "of single outputs use OutputMixture"
             )
-        probabilities = as_numeric("probabilities", probabilities)
-        shapes = components.batch_shape, jnp.shape(probabilities)
-        if not shapes[0] or shapes[0][-1:] != shapes[1][-1:]:
-            raise ValueError(
-                f"components and probabilities must have the same last batch axis, that of the "
-                f"components, got batch_shape {shapes[0]} and shape {shapes[1]}; pass a law and a "
-                "probability for each component"
-            )
-        shape = broadcast_shapes(
-            "the leading axes of components and probabilities must broadcast",
-            components=shapes[0],
-            probabilities=shapes[1],
-        )
-        # Equal ranks, so that axes which `vmap` puts in front stay in front of both.
-        self.components = with_rank(components, len(shape))
-        (self.probabilities,) = promote_shapes(probabilities, shape=shape)
+        self.components, self.probabilities, shape = fitting_mixture(components, probabilities)
         super().__init__(shape[:-1], components.event_shape, validate_args=validate_args)
 
     @property
@@ -205,8 +188,7 @@ class JointMixture(JointLaw):
         """
         given = fitting_value(value, self.shape())
         at = given[..., None, :]
-        quiet = self.components.expand(self._wide)
-        quiet._validate_args = False  # noqa: SLF001 (a value may be outside of a component)
+        quiet = without_validation(self.components.expand(self._wide))
         scores = quiet.rosenblatt(at)
         weights = log_weights(self._probabilities)
         found = []

@@ -1,4 +1,4 @@
-"""Some of the laws of a batch, chosen by their parameters."""
+"""Components of a mixture: fitted to their probabilities, and some of them chosen."""
 
 import inspect
 from collections.abc import Callable
@@ -9,8 +9,11 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
+from numpyro.distributions.util import promote_shapes
 
+from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
 from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.laws._choose_outputs import with_rank
 
 type Change = Callable[[ArrayLike, int], ArrayLike]
 
@@ -110,3 +113,25 @@ def choose_components(
         return table[jnp.arange(len(table)), flat].reshape(*index.shape, *event_shape)
 
     return with_parameters(law, (*entries, count), chosen)
+
+
+def fitting_mixture(
+    components: dist.Distribution, probabilities: ArrayLike
+) -> tuple[Any, Array, tuple[int, ...]]:
+    """Components and probabilities with equal ranks, and their batch shape, the last axis in it."""
+    probabilities = as_numeric("probabilities", probabilities)
+    batch_shape, given = components.batch_shape, jnp.shape(probabilities)
+    if not batch_shape or batch_shape[-1:] != given[-1:]:
+        raise ValueError(
+            f"components and probabilities must have the same last batch axis, that of the "
+            f"components, got batch_shape {batch_shape} and shape {given}; pass a law and a "
+            "probability for each component"
+        )
+    shape = broadcast_shapes(
+        "the leading axes of components and probabilities must broadcast",
+        components=batch_shape,
+        probabilities=given,
+    )
+    # Axes which `vmap` puts in front stay in front of both.
+    (promoted,) = promote_shapes(probabilities, shape=shape)
+    return with_rank(components, len(shape)), promoted, shape

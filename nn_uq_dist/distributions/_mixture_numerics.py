@@ -1,6 +1,5 @@
 """Logs of a mixture from logs of its components: density, both tails, scores and quantiles."""
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from nn_uq_dist.distributions._mixture_sums import (
     log_weights,
     score_of_tails,
 )
+from nn_uq_dist.laws._abstract import without_validation
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linear_combination._eager import MOST_POINTS
@@ -48,9 +48,7 @@ class Mixture(NamedTuple):
     def laws(self) -> OutputLaw:
         """The components with all that is asked of a law of outputs."""
         # A value outside of the support of one component is no mistake, and no reason to warn.
-        quiet = copy.copy(self.components)
-        quiet._validate_args = False  # noqa: SLF001 (as NumPyro sets it)
-        return as_output_law(quiet)
+        return as_output_law(without_validation(self.components))
 
     @property
     def dtype(self) -> jnp.dtype:

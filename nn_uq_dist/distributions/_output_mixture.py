@@ -10,17 +10,20 @@ from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
-from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
 from nn_uq_dist.basics._known_values import as_jax
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.distributions._mixture_components import choose_components, take_rows
+from nn_uq_dist.distributions._mixture_components import (
+    choose_components,
+    fitting_mixture,
+    take_rows,
+)
 from nn_uq_dist.distributions._mixture_nodes import mixture_rule
 from nn_uq_dist.distributions._mixture_numerics import Mixture, higher_moments, hull, moments
 from nn_uq_dist.distributions._mixture_sums import log_weights
 from nn_uq_dist.laws._abstract import validate_sample
-from nn_uq_dist.laws._choose_outputs import require_univariate, take_entries, with_rank
+from nn_uq_dist.laws._choose_outputs import require_univariate, take_entries
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_rule import ScoreRule
 
@@ -95,22 +98,7 @@ class OutputMixture(OutputLaw):
         validate_args: bool | None = None,
     ) -> None:
         require_univariate(components, batched=False)
-        probabilities = as_numeric("probabilities", probabilities)
-        shapes = components.batch_shape, jnp.shape(probabilities)
-        if not shapes[0] or shapes[0][-1:] != shapes[1][-1:]:
-            raise ValueError(
-                f"components and probabilities must have the same last axis, that of the "
-                f"components, got batch_shape {shapes[0]} and shape {shapes[1]}; pass a law and a "
-                "probability for each component"
-            )
-        shape = broadcast_shapes(
-            "the leading axes of components and probabilities must broadcast",
-            components=shapes[0],
-            probabilities=shapes[1],
-        )
-        # Equal ranks, so that axes which `vmap` puts in front stay in front of both.
-        self.components = with_rank(components, len(shape))
-        (self.probabilities,) = promote_shapes(probabilities, shape=shape)
+        self.components, self.probabilities, shape = fitting_mixture(components, probabilities)
         super().__init__(shape[:-1], (), validate_args=validate_args)
 
     @property

@@ -1,6 +1,7 @@
 """Abstract classes among NumPyro's distributions."""
 
 import abc
+import copy
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -98,3 +99,10 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         if "_validate_args" in self.__dict__:
             other._validate_args = self._validate_args  # noqa: SLF001 (as NumPyro sets it)
         return other
+
+
+def without_validation[D: dist.Distribution](law: D) -> D:
+    """A copy that takes values outside of its support for no mistake."""
+    quiet = copy.copy(law)
+    quiet._validate_args = False  # noqa: SLF001 (as NumPyro sets it)
+    return quiet

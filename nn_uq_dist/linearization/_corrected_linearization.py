@@ -17,9 +17,15 @@ from nn_uq_dist.distributions import (
     GaussianCopulaJoint,
     MonotoneSpline,
 )
-from nn_uq_dist.linearization._correction import controls, correction, usable_pairs
+from nn_uq_dist.linearization._correction import controls, correction
 from nn_uq_dist.linearization._joint_correlation import joint_correlation
 from nn_uq_dist.linearization._remarks import remarks
+from nn_uq_dist.linearization._usable_pairs import (
+    constant_outputs,
+    require_pairs,
+    stand_in,
+    usable_pairs,
+)
 from nn_uq_dist.paired_samples import Band, controlled_band
 from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
 
@@ -293,14 +299,14 @@ def correct(
     linearization: Any, pairs: Any, num_surface_draws: int | None = None
 ) -> CorrectedLinearization:
     """Estimate the maps: see `Linearization.corrected`."""
-    _require_pairs(linearization, pairs)
+    require_pairs(linearization, pairs)
     if num_surface_draws is not None and num_surface_draws != 0:
         num_surface_draws = _checks.positive_int("num_surface_draws", num_surface_draws)
     network, linear, inputs = usable_pairs(pairs)
     noise, own_scale = pairs.noise_scale, None
-    constant = _constant_outputs(linearization, noise)
+    constant = constant_outputs(linearization, noise)
     if constant is not None:
-        own_scale, linear = _stand_in(linearization, pairs, network, linear, constant)
+        own_scale, linear = stand_in(linearization, pairs, network, linear, constant)
         noise = own_scale if noise is None else jnp.hypot(own_scale, jnp.asarray(noise))
     law = linearization.marginals(noise)
     found = controls(linearization, pairs, network, linear, inputs, num_surface_draws)
@@ -319,50 +325,6 @@ def correct(
         own_scale,
         num_surface_draws,
     )
-
-
-def _constant_outputs(linearization: Any, noise: ArrayLike | None) -> Any:
-    """Which outputs do not vary in the linear model, or ``None`` if all do or none is known."""
-    if not _checks.is_concrete(linearization, noise):
-        return None
-    constant = np.asarray(linearization.image(noise).is_constant)
-    if constant.shape != linearization.mean.shape:
-        return None  # of parts, whose laws have a least width
-    return constant if constant.any() else None
-
-
-def _stand_in(
-    linearization: Any, pairs: Any, network: Any, linear: Any, constant: Any
-) -> tuple[Array, Any]:
-    """A normal law for outputs without sensitivity, as wide as the network's, and draws of it."""
-    loc = np.asarray(linearization.loc, np.float64)
-    spread = network.std(axis=0).reshape(loc.shape)
-    # An output that is constant in all draws gets a width that shows in no figure.
-    spread = np.maximum(spread, 1e-6 * np.maximum(np.abs(loc), 1))
-    own_scale = np.where(constant, spread, 0.0)
-    normal = jax.random.normal(jax.random.fold_in(pairs.key, 2**32 - 4), linear.shape)
-    moved = loc.reshape(-1) + own_scale.reshape(-1) * np.asarray(normal, np.float64)
-    dtype = jnp.result_type(linearization.loc)
-    return jnp.asarray(own_scale, dtype), np.where(constant.reshape(-1), moved, linear)
-
-
-def _require_pairs(linearization: Any, pairs: Any) -> None:
-    if not isinstance(pairs, PairedDraws):
-        raise TypeError(
-            f"pairs must be PairedDraws, got {type(pairs).__name__}; pass "
-            f"paired_draws(net, linearization, key, num_samples)"
-        )
-    other = pairs.linearization
-    structures = {jax.tree.structure(each) for each in (other, linearization)}
-    same = len(structures) == 1
-    if same and _checks.is_concrete(other, linearization):
-        leaves = zip(jax.tree.leaves(other), jax.tree.leaves(linearization), strict=True)
-        same = all(a is b or np.array_equal(a, b) for a, b in leaves)
-    if not same:
-        raise ValueError(
-            "pairs must be those of this linearization, got pairs of another one; pass "
-            "paired_draws(net, linearization, key, num_samples)"
-        )
 
 
 def _shares(draws: np.ndarray, points: np.ndarray) -> np.ndarray:

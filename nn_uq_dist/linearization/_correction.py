@@ -9,19 +9,23 @@ from jax import Array
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._sobol import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
-from nn_uq_dist.paired_samples import Levels, Surface, estimate_map, fit_surface
+from nn_uq_dist.paired_samples import ScoreBins, Surface, estimate_map, fit_surface
 from nn_uq_dist.paired_samples._quantile_averages import sample_averages
-from nn_uq_dist.paired_samples._quantile_map import LinearQuantiles, SurfaceShift
+from nn_uq_dist.paired_samples._quantile_map import (
+    LinearQuantiles,
+    SurfaceShift,
+    running_maximum,
+)
 from nn_uq_dist.sampling import PairedDraws
 
 # Cheap draws of a surface for each draw of the network, and their bounds.
 _SURFACE_DRAWS = 32
 _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS = 2**15, 2**17
 _BLOCK = 2**13
-_FEWEST_PAIRS = 8
 
 
 class Controls(NamedTuple):
@@ -52,32 +56,6 @@ class Correction(NamedTuple):
     shift: Array
     standard_error: Array
     flattened: Array
-
-
-def usable_pairs(pairs: PairedDraws) -> tuple[Array, Array, Array]:
-    """Pairs whose outputs are finite, as matrices ``(n, J)`` in float64 if they are known."""
-    network: Any = pairs.network
-    linear: Any = pairs.linear
-    inputs: Any = pairs.inputs
-    count = network.shape[0]
-    network, linear = network.reshape(count, -1), linear.reshape(count, -1)
-    if _checks.is_concrete(network, linear):
-        network, linear = np.asarray(network, np.float64), np.asarray(linear, np.float64)
-        kept = np.isfinite(network).all(axis=1)
-        # Randomizations keep their lengths: a gap is filled by the pair before it.
-        if pairs.num_randomizations and not kept.all():
-            rows = np.maximum.accumulate(np.where(kept, np.arange(count), 0))
-            network, linear, inputs = network[rows], linear[rows], np.asarray(inputs)[rows]
-        else:
-            network, linear, inputs = network[kept], linear[kept], np.asarray(inputs)[kept]
-        if not np.isfinite(network).all():
-            network = network[:0]
-    if network.shape[0] < _FEWEST_PAIRS:
-        raise ValueError(
-            f"pairs must hold at least {_FEWEST_PAIRS} draws with finite outputs, got "
-            f"{network.shape[0]}; draw more, or check the network over the range of its input"
-        )
-    return network, linear, inputs
 
 
 def controls(
@@ -139,14 +117,14 @@ def _many(
         # Evenly spread, so that the noise of these draws is far below that of the network's.
         points = sobol_points(key, blocks * _BLOCK, 1, dimension).reshape(blocks, _BLOCK, -1)
     control, linear = [], []
-    for number, block in enumerate(jax.random.split(key, blocks)):
+    for number in range(blocks):
         size = min(_BLOCK, num_draws - number * _BLOCK)
         if points is None:
-            inputs, outputs = _sample_pairs(linearization, block)
+            inputs, outputs = _sample_pairs(linearization, jax.random.fold_in(key, number))
         else:
-            at = jnp.asarray(points[number], linearization.input.dtype)
+            at = points[number].astype(linearization.input.dtype)
             inputs, outputs = _pairs_at(linearization, at)
-        outputs = np.asarray(outputs, np.float64) + _noise(pairs, block, outputs)
+        outputs = np.asarray(outputs, np.float64) + _noise(pairs, key, blocks + number, outputs)
         linear.append(outputs[:size])
         control.append(outputs[:size] + surface.predict(standard(inputs)[:size]))
     return np.concatenate(control), np.concatenate(linear)
@@ -162,10 +140,10 @@ def _pairs_at(linearization: Any, points: Array) -> Any:
     return linearization.pairs_at(points)
 
 
-def _noise(pairs: PairedDraws, key: Array, outputs: Array) -> Any:
+def _noise(pairs: PairedDraws, key: Array, number: int, outputs: Array) -> Any:
     if pairs.noise_scale is None:
         return 0.0
-    normal = jax.random.normal(jax.random.fold_in(key, 1), outputs.shape)
+    normal = jax.random.normal(jax.random.fold_in(key, number), outputs.shape)
     return np.asarray(pairs.noise_scale, np.float64) * np.asarray(normal, np.float64)
 
 
@@ -173,35 +151,39 @@ def correction(
     law: OutputLaw, network: Array, found: Controls, num_randomizations: int, dtype: Any
 ) -> Correction:
     """The map of each output, batch shape that of `law`."""
-    levels = Levels.for_samples(network.shape[0])
+    bins = ScoreBins.for_samples(network.shape[0])
     is_known = isinstance(network, np.ndarray)
-    knots, surface = levels.knots, None
+    knots, surface = bins.knots, None
     if found.many is not None and found.many_linear is not None:
-        fine = Levels.for_samples(len(found.many), fine=True)
+        fine = ScoreBins.for_samples(len(found.many), fine=True)
         knots = fine.knots
-        surface = _surface_shift(found.many, found.many_linear, levels, fine)
-    quantiles = _quantiles(law, levels, knots, as_numpy=is_known)
+        surface = _surface_shift(found.many, found.many_linear, bins, fine)
+    quantiles = _quantiles(law, bins, knots, as_numpy=is_known)
     result = estimate_map(
-        network, found.at_pairs, quantiles, surface, levels, knots, num_randomizations
+        network, found.at_pairs, quantiles, surface, bins, knots, num_randomizations
     )
 
-    def shaped(rows: Array) -> Array:
-        return jnp.asarray(rows, dtype).reshape(*law.batch_shape, -1)
+    # NumPy's for known numbers: JAX would compile each step.
+    xp = np if is_known else jnp
+
+    def shaped(rows: Any) -> Array:
+        found: Array = xp.asarray(rows, dtype).reshape(*law.batch_shape, -1)
+        return found
 
     # Rounding to the type of the outputs may join knots of the linear law's far tail.
     x, y = _ascending(shaped(result.linear)), _ascending(shaped(result.network))
     averages = result.rest if surface is None else result.rest + surface.averages.T
     return Correction(
         MonotoneSpline(x, y),
-        jnp.asarray(levels.centers, dtype),
+        xp.asarray(bins.centers, dtype),
         shaped(averages),
         shaped(result.standard_error),
-        jnp.asarray(result.flattened, dtype).reshape(law.batch_shape),
+        shaped(result.flattened).reshape(law.batch_shape),
     )
 
 
 def _surface_shift(
-    many: FloatArray, many_linear: FloatArray, levels: Levels, fine: Levels
+    many: FloatArray, many_linear: FloatArray, bins: ScoreBins, fine: ScoreBins
 ) -> SurfaceShift:
     """Differences of the quantile functions of many draws, over wide and over narrow bins."""
     ordered: list[Any] = [np.sort(many, axis=0), np.sort(many_linear, axis=0)]
@@ -209,7 +191,7 @@ def _surface_shift(
     narrow: Any
     wide, narrow = (
         sample_averages(ordered[0], bins) - sample_averages(ordered[1], bins)
-        for bins in (levels, fine)
+        for bins in (bins, fine)
     )
     # The two knots beyond the last bin have its shift.
     at_knots: Any = np.concatenate([narrow[[0, 0]], narrow, narrow[[-1, -1]]])
@@ -217,10 +199,10 @@ def _surface_shift(
 
 
 def _quantiles(
-    law: OutputLaw, levels: Levels, knots: np.ndarray, *, as_numpy: bool
+    law: OutputLaw, bins: ScoreBins, knots: np.ndarray, *, as_numpy: bool
 ) -> LinearQuantiles:
     """Quantiles of the linear law, outputs along one axis."""
-    parts = levels.nodes, levels.centers, knots
+    parts = bins.nodes, bins.centers, knots
     scores = np.concatenate(parts)
     dtype = jnp.result_type(law.mean)
     column = scores.reshape(-1, *(1,) * len(law.batch_shape)).astype(dtype)
@@ -236,7 +218,9 @@ def _quantiles(
 
 def _ascending(knots: Array) -> Array:
     """Knots at least a few roundings apart."""
+    xp: Any = namespace(knots)
     eps = jnp.finfo(knots.dtype).eps
-    width = jnp.max(jnp.abs(knots), axis=-1, keepdims=True)
-    least = 4 * eps * jnp.where(width > 0, width, 1) * jnp.arange(knots.shape[-1])
-    return jax.lax.cummax(knots - least, axis=knots.ndim - 1) + least
+    width = xp.max(xp.abs(knots), axis=-1, keepdims=True)
+    steps = np.arange(knots.shape[-1], dtype=knots.dtype)
+    least = 4 * eps * xp.where(width > 0, width, 1) * steps
+    return running_maximum(knots - least) + least

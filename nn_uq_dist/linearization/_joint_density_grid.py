@@ -11,7 +11,7 @@ import scipy.fft
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._float64 import FloatArray, in_float64
 from nn_uq_dist.inputs import LinearImage
 from nn_uq_dist.linearization._characteristic_function import (
     frequencies,
@@ -19,7 +19,12 @@ from nn_uq_dist.linearization._characteristic_function import (
     normal_factor,
     uniform_factors,
 )
-from nn_uq_dist.linearization._grid_checks import require_full_rank, require_resolved
+from nn_uq_dist.linearization._grid_checks import (
+    points_per_axis,
+    require_full_rank,
+    require_resolved,
+    two_or_three_outputs,
+)
 
 # A sum of uniforms and normals is sub-Gaussian with its own variance, as sinh(s)/s <= exp(s^2/6):
 # beyond 8 standard deviations each output has less than 2 exp(-32) = 3e-14 of its mass.
@@ -110,6 +115,38 @@ class JointDensityGrid:
             other = scipy.fft.irfftn(spectrum, s=other.shape)
         excess = np.maximum(self.density - other, 0)
         return float(excess.sum() * self.cell_volume)
+
+
+def grid_of(
+    linearization: Any,
+    indices: Sequence[int] | None,
+    num_points: int,
+    noise_scale: ArrayLike | None,
+) -> JointDensityGrid:
+    """The grid of a `Linearization`: see `Linearization.joint_density_grid`."""
+    if not _checks.is_concrete(linearization, noise_scale):
+        raise TypeError(
+            "linearization must hold known values, got traced ones; call it outside jit and vmap"
+        )
+    if linearization.batch_shape:
+        raise ValueError(
+            f"linearization must have batch shape (), got {linearization.batch_shape}; pass one "
+            f"entry, jax.tree.map(lambda leaf: leaf[i], linearization)"
+        )
+    outputs = two_or_three_outputs(indices, linearization.num_outputs)
+    num_points = points_per_axis(num_points, len(outputs))
+    exact = in_float64(linearization)
+    noise_scale = 0.0 if noise_scale is None else noise_scale
+    image = exact.image(noise_scale)
+    if image.shape != linearization.loc.shape:
+        raise ValueError(
+            f"noise_scale must have shape () or ({linearization.num_outputs},), got shape "
+            f"{np.shape(noise_scale)}; pass one standard deviation per output"
+        )
+    eps = float(jnp.finfo(linearization.jacobian.dtype).eps)
+    return joint_density_grid(
+        np.asarray(exact.loc)[list(outputs)], image.take(outputs), outputs, num_points, eps
+    )
 
 
 def joint_density_grid(

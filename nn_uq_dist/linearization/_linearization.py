@@ -10,7 +10,6 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._float64 import in_float64
 from nn_uq_dist.basics._one_program import broadcast
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
@@ -18,9 +17,9 @@ from nn_uq_dist.distributions import GaussianCopulaJoint, LinearizedJoint, Linea
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.linearization._constant_outputs import require_varying
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
-from nn_uq_dist.linearization._grid_checks import points_per_axis, two_or_three_outputs
 from nn_uq_dist.linearization._joint_correlation import JointCorrelation, joint_correlation
-from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, joint_density_grid
+from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, grid_of
+from nn_uq_dist.linearization._noise_covariance import normal_covariance
 from nn_uq_dist.sampling import PairedDraws
 
 
@@ -313,15 +312,7 @@ class Linearization:
         -2.0794
         """
         image = self.image(noise_scale)
-        covariance = image.normal_covariance
-        if noise_covariance is not None:
-            noise = jnp.asarray(_checks.as_numeric("noise_covariance", noise_covariance))
-            if noise.shape[-2:] != (self.num_outputs, self.num_outputs):
-                raise ValueError(
-                    f"noise_covariance must have shape (..., {self.num_outputs}, "
-                    f"{self.num_outputs}), got {noise.shape}; for independent noise use noise_scale"
-                )
-            covariance = noise if covariance is None else covariance + noise
+        covariance = normal_covariance(image, noise_covariance)
         count = image.weights.shape[-1]
         if covariance is None and count < self.num_outputs:
             raise ValueError(
@@ -375,30 +366,7 @@ class Linearization:
         >>> round(float(grid.density.max()), 4)
         0.125
         """
-        if not _checks.is_concrete(self, noise_scale):
-            raise TypeError(
-                "linearization must hold known values, got traced ones; call it outside jit and "
-                "vmap"
-            )
-        if self.batch_shape:
-            raise ValueError(
-                f"linearization must have batch shape (), got {self.batch_shape}; pass one entry, "
-                f"jax.tree.map(lambda leaf: leaf[i], linearization)"
-            )
-        outputs = two_or_three_outputs(indices, self.num_outputs)
-        num_points = points_per_axis(num_points, len(outputs))
-        exact = in_float64(self)
-        noise_scale = 0.0 if noise_scale is None else noise_scale
-        image = exact.image(noise_scale)
-        if image.shape != self.loc.shape:
-            raise ValueError(
-                f"noise_scale must have shape () or ({self.num_outputs},), got shape "
-                f"{np.shape(noise_scale)}; pass one standard deviation per output"
-            )
-        eps = float(jnp.finfo(self.jacobian.dtype).eps)
-        return joint_density_grid(
-            np.asarray(exact.loc)[list(outputs)], image.take(outputs), outputs, num_points, eps
-        )
+        return grid_of(self, indices, num_points, noise_scale)
 
     def corrected(
         self, pairs: PairedDraws, *, num_surface_draws: int | None = None

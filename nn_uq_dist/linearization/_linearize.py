@@ -14,7 +14,7 @@ from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
 from nn_uq_dist.inputs._network_output import check_network
 from nn_uq_dist.linearization._linearization import Linearization
-from nn_uq_dist.linearization._where import as_point, fit_arguments, least_squares
+from nn_uq_dist.linearization._linearization_point import as_point, fit_arguments, least_squares
 
 
 def linearize(

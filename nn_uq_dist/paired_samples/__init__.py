@@ -1,17 +1,17 @@
 """Numerics of paired samples: how the law of one member differs from that of the other.
 
 Pure functions of arrays: NumPy's for known numbers, in float64, and JAX's for traced ones.
-`_levels.py` cuts the normal scores into bins; `_quantile_averages.py` averages quantile functions
-over them, with influence functions; `_smoothing.py` makes a smooth difference of noisy averages;
-`_quantile_map.py` puts these together to the knots of a monotone map. `_response_surface.py` fits
-polynomials to the differences, which predict most of them where there are enough draws;
-`_band.py` computes a band for a distribution function.
+`_score_bins.py` cuts the normal scores into bins; `_quantile_averages.py` averages quantile
+functions over them, with influence functions; `_smoothing.py` makes a smooth difference of noisy
+averages; `_quantile_map.py` puts these together to the knots of a monotone map.
+`_response_surface.py` fits polynomials to the differences, which predict most of them where there
+are enough draws; `_band.py` computes a band for a distribution function.
 """
 
 from nn_uq_dist.paired_samples._band import Band as Band
 from nn_uq_dist.paired_samples._band import controlled_band as controlled_band
-from nn_uq_dist.paired_samples._levels import Levels as Levels
 from nn_uq_dist.paired_samples._quantile_map import QuantileMap as QuantileMap
 from nn_uq_dist.paired_samples._quantile_map import estimate_map as estimate_map
 from nn_uq_dist.paired_samples._response_surface import Surface as Surface
 from nn_uq_dist.paired_samples._response_surface import fit_surface as fit_surface
+from nn_uq_dist.paired_samples._score_bins import ScoreBins as ScoreBins

@@ -14,17 +14,17 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.paired_samples._levels import Levels
+from nn_uq_dist.paired_samples._score_bins import ScoreBins
 
 
-def sample_averages(ordered: Array, levels: Levels) -> Array:
+def sample_averages(ordered: Array, bins: ScoreBins) -> Array:
     """Averages of the quantile function of a sample.
 
     Parameters
     ----------
     ordered
         Ascending along the first axis, shape ``(n, J)``.
-    levels
+    bins
         The bins.
 
     Returns
@@ -39,23 +39,23 @@ def sample_averages(ordered: Array, levels: Levels) -> Array:
     center = ordered[count // 2]
     sums = xp.cumsum(ordered - center, axis=0)
     sums = xp.concatenate([xp.zeros_like(sums[:1]), sums]) / count
-    position = levels.probabilities * count
+    position = bins.probabilities * count
     below = np.minimum(position.astype(int), count - 1)
     share = (position - below)[:, None].astype(ordered.dtype)
     at_edges = sums[below] * (1 - share) + sums[below + 1] * share
-    widths = np.diff(levels.probabilities)[:, None].astype(ordered.dtype)
+    widths = np.diff(bins.probabilities)[:, None].astype(ordered.dtype)
     averages: Array = center + (at_edges[1:] - at_edges[:-1]) / widths
     return averages
 
 
-def influence(sample: Array, ordered: Array, levels: Levels) -> Array:
+def influence(sample: Array, ordered: Array, bins: ScoreBins) -> Array:
     """Influence functions of `sample_averages` at the draws, less their means.
 
     Parameters
     ----------
     sample, ordered
         The draws as they came and ascending, both ``(n, J)``.
-    levels
+    bins
         The bins.
 
     Returns
@@ -65,13 +65,13 @@ def influence(sample: Array, ordered: Array, levels: Levels) -> Array:
     """
     xp = namespace(sample)
     count = sample.shape[0]
-    position = levels.probabilities[1:-1] * (count - 1)
+    position = bins.probabilities[1:-1] * (count - 1)
     below = np.minimum(position.astype(int), count - 2)
     share = (position - below)[:, None].astype(sample.dtype)
     at_edges = ordered[below] * (1 - share) + ordered[below + 1] * share
     low = xp.concatenate([ordered[:1], at_edges])[:, None]
     high = xp.concatenate([at_edges, ordered[-1:]])[:, None]
-    widths = np.diff(levels.probabilities)[:, None, None].astype(sample.dtype)
+    widths = np.diff(bins.probabilities)[:, None, None].astype(sample.dtype)
     clipped = xp.minimum(xp.maximum(sample, low), high) / widths
     centered: Array = clipped - xp.mean(clipped, axis=1, keepdims=True)
     return centered

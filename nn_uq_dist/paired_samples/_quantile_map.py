@@ -1,13 +1,13 @@
 """The monotone map that takes draws of one law to draws of another, from paired samples."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.paired_samples._levels import Levels
 from nn_uq_dist.paired_samples._quantile_averages import influence, sample_averages
+from nn_uq_dist.paired_samples._score_bins import ScoreBins
 from nn_uq_dist.paired_samples._smoothing import Points, smooth
 
 # Of the noise covariance, what is taken from its diagonal alone: estimated correlations of many
@@ -54,8 +54,8 @@ class QuantileMap(NamedTuple):
 class LinearQuantiles(NamedTuple):
     """Quantiles of the linear law, shapes ``(q, J)``, ``(k, J)`` and ``(J,)``."""
 
-    at_nodes: Array  # of `Levels.nodes`
-    at_centers: Array  # of `Levels.centers`
+    at_nodes: Array  # of `ScoreBins.nodes`
+    at_centers: Array  # of `ScoreBins.centers`
     at_knots: Array  # of the map
     mean: Array
     sd: Array
@@ -73,7 +73,7 @@ def estimate_map(
     control: Array,
     linear: LinearQuantiles,
     surface: SurfaceShift | None,
-    levels: Levels,
+    bins: ScoreBins,
     knots: np.ndarray,
     num_randomizations: int = 0,
 ) -> QuantileMap:
@@ -87,7 +87,7 @@ def estimate_map(
         Quantiles of the exactly known law.
     surface
         How the law of the control differs from it; ``None`` if it does not.
-    levels
+    bins
         The bins.
     knots
         Normal scores of the knots, ascending, shape ``(k,)``.
@@ -97,22 +97,22 @@ def estimate_map(
     Examples
     --------
     >>> import numpy as np
-    >>> from nn_uq_dist.paired_samples import Levels, estimate_map
+    >>> from nn_uq_dist.paired_samples import ScoreBins, estimate_map
     >>> from nn_uq_dist.paired_samples._quantile_map import LinearQuantiles
     >>> normal = np.random.default_rng(0).normal(size=(400, 1))
-    >>> levels = Levels.for_samples(400)
-    >>> scores = (levels.nodes, levels.centers, levels.knots)
+    >>> bins = ScoreBins.for_samples(400)
+    >>> scores = (bins.nodes, bins.centers, bins.knots)
     >>> linear = LinearQuantiles(*(z[:, None] for z in scores), np.zeros(1), np.ones(1))
-    >>> found = estimate_map(1 + 2 * normal, normal, linear, None, levels, levels.knots)
+    >>> found = estimate_map(1 + 2 * normal, normal, linear, None, bins, bins.knots)
     >>> print(np.interp([-1.0, 0.0, 1.0], found.linear[0], found.network[0]).round(1))
     [-1.  1.  3.]
     """
     xp = namespace(network, control)
-    known = levels.averages(linear.at_nodes)
+    known = bins.averages(linear.at_nodes)
     if surface is not None:
         known = known + surface.averages
-    found, residual = _controlled(network, control, known, levels, xp)
-    count, size = network.shape[0], levels.centers.size
+    found, residual = _controlled(network, control, known, bins, xp)
+    count, size = network.shape[0], bins.centers.size
     spare = size if count > 2 * size else 1
     noise = xp.einsum("knj,lnj->jkl", residual, residual) / (count * max(count - spare, 1))
     if num_randomizations > 1:
@@ -130,11 +130,11 @@ def estimate_map(
     difference = (found - known).T
     # The bins themselves, then the knots.
     wanted = Points(
-        np.concatenate([levels.centers, knots]), xp.concatenate([at_centers, at_knots], axis=-1)
+        np.concatenate([bins.centers, knots]), xp.concatenate([at_centers, at_knots], axis=-1)
     )
-    smoothed = smooth(difference, noise, Points(levels.centers, at_centers), wanted, floor)
+    smoothed = smooth(difference, noise, Points(bins.centers, at_centers), wanted, floor)
     at_bins, shift = smoothed[:, :size], smoothed[:, size:]
-    shift = shift + _tail_residuals(difference - at_bins, levels, knots, xp)
+    shift = shift + _tail_residuals(difference - at_bins, bins, knots, xp)
     if surface is not None:
         shift = shift + surface.at_knots.T
     base = linear.at_knots.T
@@ -142,13 +142,13 @@ def estimate_map(
     return QuantileMap(base, mapped, shift, difference, xp.sqrt(diagonal), flattened)
 
 
-def _tail_residuals(residual: Array, levels: Levels, knots: np.ndarray, xp: Any) -> Array:
+def _tail_residuals(residual: Array, bins: ScoreBins, knots: np.ndarray, xp: Any) -> Array:
     """What the smoothing has taken from the two outermost bins at each end, at the knots.
 
     To the smoothing rare large differences are noise, but they carry the standard deviation. It
     fades out towards the middle, and towards the last knot.
     """
-    centers = levels.centers
+    centers = bins.centers
     lower = np.concatenate([knots[:1], centers[:3]])
     values = [xp.zeros_like(residual[:, 0]), residual[:, 0], residual[:, 1]]
     upper = [xp.zeros_like(residual[:, 0]), residual[:, -1], residual[:, -2]]
@@ -170,13 +170,13 @@ def _hats(at: np.ndarray, corners: np.ndarray) -> np.ndarray:
 
 
 def _controlled(
-    network: Array, control: Array, known: Any, levels: Levels, xp: Any
+    network: Array, control: Array, known: Any, bins: ScoreBins, xp: Any
 ) -> tuple[Array, Array]:
     """Averages for the network by regression on those of the control, and the residuals."""
     xp = namespace(network, control)
     ordered = xp.sort(network, axis=0), xp.sort(control, axis=0)
-    of_network, of_control = (sample_averages(part, levels) for part in ordered)
-    a, b = influence(network, ordered[0], levels), influence(control, ordered[1], levels)
+    of_network, of_control = (sample_averages(part, bins) for part in ordered)
+    a, b = influence(network, ordered[0], bins), influence(control, ordered[1], bins)
     # One coefficient for all bins: one for each would be fitted to the noise of the tails.
     square = xp.sum(b * b, axis=(0, 1))
     slope = xp.sum(a * b, axis=(0, 1)) / xp.where(square > 0, square, 1)
@@ -187,7 +187,7 @@ def _controlled(
 def _noise_ratio(network: Array, control: Array, num_randomizations: int, xp: Any) -> Array:
     """Variance of quasi-random averages over that of independent ones, at most 1, ``(J, 1, 1)``."""
     # Bins that a part alone can fill.
-    coarse = Levels.for_samples(network.shape[0] // num_randomizations)
+    coarse = ScoreBins.for_samples(network.shape[0] // num_randomizations)
     parts = zip(
         xp.split(network, num_randomizations), xp.split(control, num_randomizations), strict=True
     )
@@ -215,16 +215,18 @@ def _increasing(linear: Array, wanted: Array, xp: Any) -> tuple[Array, Array]:
     steps = slopes.astype(linear.dtype) * (linear[:, 1:] - linear[:, :-1])
     least = xp.concatenate([xp.zeros_like(linear[:, :1]), xp.cumsum(steps, axis=-1)], axis=-1)
     rest = wanted - least
-    from_left: Any
-    from_right: Any
-    if xp is np:
-        from_left = np.maximum.accumulate(rest, axis=-1)
-        from_right = np.minimum.accumulate(rest[:, ::-1], axis=-1)[:, ::-1]
-    else:
-        from jax import lax
-
-        from_left = lax.cummax(rest, axis=rest.ndim - 1)
-        from_right = lax.cummin(rest, axis=rest.ndim - 1, reverse=True)
+    from_left = running_maximum(rest)
+    from_right = -running_maximum(-rest[:, ::-1])[:, ::-1]
     flattened = xp.mean(1.0 * (rest[:, 1:] < rest[:, :-1]), axis=-1)
     mapped: Array = least + (from_left + from_right) / 2
     return mapped, flattened
+
+
+def running_maximum(rows: Array) -> Array:
+    """Largest entry so far along the last axis."""
+    largest: Any = (
+        np.maximum.accumulate(rows, axis=-1)
+        if namespace(rows) is np
+        else lax.cummax(rows, axis=rows.ndim - 1)
+    )
+    return cast(Array, largest)

@@ -57,8 +57,11 @@ class Surface:
     def predict(self, standard: Array) -> Array:
         """Values at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""
         total = np.zeros((len(standard), self.unexplained.size))
-        for fit in self._fits:
-            total[:, fit.outputs] = fit.basis.terms(standard).T @ fit.coefficients + fit.constant
+        basis, terms = None, total
+        for fit in self._fits:  # those of one basis follow each other
+            if fit.basis is not basis:
+                basis, terms = fit.basis, fit.basis.terms(standard)
+            total[:, fit.outputs] = terms.T @ fit.coefficients + fit.constant
         return total
 
 

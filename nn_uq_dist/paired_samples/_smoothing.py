@@ -74,11 +74,10 @@ def smooth(averages: Array, noise: Array, at: Points, wanted: Points, floor: Arr
         # Rounding must not make the matrix indefinite, nor noise that is zero a singular one.
         covariance = covariance + (50 * eps * largest + 1e-6) * identity
         factor = xp.linalg.cholesky(covariance)
-        data = xp.broadcast_to(standard[:, None, :, None], (*factor.shape[:-1], 1))
-        white = xp.linalg.solve(factor, data)
-        solved = xp.linalg.solve(factor.mT, white)[..., 0]
+        data = xp.broadcast_to(standard[:, None, :], factor.shape[:-1])
+        solved = xp.linalg.solve(covariance, data[..., None])[..., 0]
         logs = xp.log(xp.diagonal(factor, axis1=-2, axis2=-1))
-        evidence = -0.5 * xp.sum(white**2, axis=(-2, -1)) - xp.sum(logs, axis=-1)
+        evidence = -0.5 * xp.sum(data * solved, axis=-1) - xp.sum(logs, axis=-1)
         return evidence, amplitude * solved
 
     if xp is np:

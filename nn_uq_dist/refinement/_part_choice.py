@@ -76,15 +76,16 @@ def choose_splits(curvature: Curvature, num_parts: int, *, may_draw: bool) -> tu
 
     Step by step the variable is cut once more that brings the error down most for its price.
     """
-    best: tuple[float, tuple[int, ...]] | None = None
-    for splits, variances in _cuts(curvature, num_parts, may_draw=may_draw):
-        error, product = curvature.error(variances), np.prod(np.array(splits, float))
-        if product > num_parts:
+
+    def loss(cut: tuple[tuple[int, ...], FloatArray]) -> float:
+        splits, variances = cut
+        error = curvature.error(variances)
+        if np.prod(np.array(splits, float)) > num_parts:
             error += _PRICE_OF_DRAWING * curvature.between(variances) / num_parts
-        if best is None or error < best[0]:
-            best = error, splits
-    assert best is not None  # noqa: S101 (one part is always there)
-    return best[1]
+        return error
+
+    best, _ = min(_cuts(curvature, num_parts, may_draw=may_draw), key=loss)
+    return best
 
 
 def _cuts(

@@ -25,6 +25,7 @@ from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._input_algebra import standard_values
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._joint_correlation import joint_correlation
+from nn_uq_dist.linearization._noise_covariance import normal_covariance
 from nn_uq_dist.refinement._least_widths import least_widths, mean_of_parts, with_least_widths
 from nn_uq_dist.sampling import PairedDraws
 
@@ -232,15 +233,7 @@ class PartwiseLinearization:
         -0.7
         """
         image = self.image(noise_scale)
-        covariance = image.normal_covariance
-        if noise_covariance is not None:
-            noise = jnp.asarray(_checks.as_numeric("noise_covariance", noise_covariance))
-            if noise.shape != (self.num_outputs, self.num_outputs):
-                raise ValueError(
-                    f"noise_covariance must have shape ({self.num_outputs}, {self.num_outputs}), "
-                    f"got {noise.shape}; for independent noise use noise_scale"
-                )
-            covariance = noise if covariance is None else covariance + noise
+        covariance = normal_covariance(image, noise_covariance)
         return JointMixture(
             LinearizedJoint(self.loc, image.weights, covariance),
             self.probabilities,

@@ -378,8 +378,8 @@ def test_in_copula_and_tables():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((dist.Normal(0.0, 1.0), [1.0]), ValueError, "same last axis"),
-        ((LinearizedMarginal(LOC, WIDTH[:, None]), [0.5, 0.5]), ValueError, "same last axis"),
+        ((dist.Normal(0.0, 1.0), [1.0]), ValueError, "same last batch axis"),
+        ((LinearizedMarginal(LOC, WIDTH[:, None]), [0.5, 0.5]), ValueError, "same last batch axis"),
         ((LinearizedMarginal(LOC, WIDTH[:, None]), [0.5, 0.6, 0.5]), ValueError, "probabilities"),
         ((LinearizedMarginal(LOC, WIDTH[:, None]), ["a"] * 3), TypeError, "probabilities"),
         ((dist.Poisson(LOC**2), SHARES), TypeError, "continuous"),

@@ -7,7 +7,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 
-from nn_uq_dist.paired_samples import Levels
+from nn_uq_dist.paired_samples import ScoreBins
 from nn_uq_dist.paired_samples._quantile_averages import influence, sample_averages
 
 LAWS = {
@@ -20,11 +20,11 @@ LAWS = {
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("num_samples", [10, 300, 20_000])
 def test_averages_of_a_known_quantile_function(name, num_samples):
-    law, levels = LAWS[name], Levels.for_samples(num_samples)
-    upper = law.isf(scipy.stats.norm.sf(levels.nodes))
-    quantiles = np.where(levels.nodes < 0, law.ppf(scipy.stats.norm.cdf(levels.nodes)), upper)
-    found = levels.averages(quantiles[:, None])[:, 0]
-    p = levels.probabilities
+    law, bins = LAWS[name], ScoreBins.for_samples(num_samples)
+    upper = law.isf(scipy.stats.norm.sf(bins.nodes))
+    quantiles = np.where(bins.nodes < 0, law.ppf(scipy.stats.norm.cdf(bins.nodes)), upper)
+    found = bins.averages(quantiles[:, None])[:, 0]
+    p = bins.probabilities
     expected = [
         scipy.integrate.quad(law.ppf, a, b, limit=200)[0] / (b - a)
         for a, b in itertools.pairwise(p)
@@ -33,23 +33,21 @@ def test_averages_of_a_known_quantile_function(name, num_samples):
 
 
 def test_centers_are_the_averages_of_the_scores():
-    levels = Levels.for_samples(500)
-    np.testing.assert_allclose(
-        levels.averages(levels.nodes[:, None])[:, 0], levels.centers, atol=1e-6
-    )
-    assert (np.diff(levels.knots) > 0).all()
-    assert levels.probabilities.size == levels.centers.size + 1
+    bins = ScoreBins.for_samples(500)
+    np.testing.assert_allclose(bins.averages(bins.nodes[:, None])[:, 0], bins.centers, atol=1e-6)
+    assert (np.diff(bins.knots) > 0).all()
+    assert bins.probabilities.size == bins.centers.size + 1
 
 
 def test_sample_averages_are_integrals_of_the_step_function():
     rng = np.random.default_rng(0)
     ordered = np.sort(rng.normal(size=(137, 2)) + 1e3, axis=0)
-    levels = Levels.for_samples(137)
-    found = sample_averages(ordered, levels)
+    bins = ScoreBins.for_samples(137)
+    found = sample_averages(ordered, bins)
     fine = (np.arange(1_370_000) + 0.5) / 1_370_000
-    bins = np.searchsorted(levels.probabilities[1:-1], fine)
+    which = np.searchsorted(bins.probabilities[1:-1], fine)
     steps = ordered[(fine * 137).astype(int)]
-    expected = np.stack([steps[bins == k].mean(axis=0) for k in range(levels.centers.size)])
+    expected = np.stack([steps[which == k].mean(axis=0) for k in range(bins.centers.size)])
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -58,10 +56,10 @@ def test_influence_gives_the_noise_of_the_averages():
     # the influence functions of one sample as large again in the tails.
     rng = np.random.default_rng(1)
     draws = np.sort(rng.exponential(size=(400, 400)), axis=0)
-    levels = Levels.for_samples(400)
-    scatter = np.cov(sample_averages(draws, levels))
+    bins = ScoreBins.for_samples(400)
+    scatter = np.cov(sample_averages(draws, bins))
     sample = rng.exponential(size=(400, 40))
-    psi = influence(sample, np.sort(sample, axis=0), levels)
+    psi = influence(sample, np.sort(sample, axis=0), bins)
     found = np.einsum("knj,lnj->kl", psi, psi) / 40 / 400**2
     middle = slice(1, -1)
     np.testing.assert_allclose(np.diag(found)[middle], np.diag(scatter)[middle], rtol=0.35)

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from nn_uq_dist.paired_samples import Levels, _smoothing
+from nn_uq_dist.paired_samples import ScoreBins, _smoothing
 from nn_uq_dist.paired_samples._smoothing import Points, smooth
 
-LEVELS = Levels.for_samples(400)
-Z = LEVELS.centers
+BINS = ScoreBins.for_samples(400)
+Z = BINS.centers
 AT = Points(Z, Z[None] * 1.0)
 FLOOR = np.array([1e-12])
 

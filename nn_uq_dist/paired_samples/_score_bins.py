@@ -22,7 +22,7 @@ _BEYOND, _LAST_KNOT = 5.0, 1.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Levels:
+class ScoreBins:
     """Bins of normal scores: equally wide, but for the outermost, which reach to infinity.
 
     Attributes
@@ -32,9 +32,9 @@ class Levels:
 
     Examples
     --------
-    >>> from nn_uq_dist.paired_samples import Levels
-    >>> levels = Levels.for_samples(100)
-    >>> levels.centers.size, round(float(levels.probabilities[1]), 3)
+    >>> from nn_uq_dist.paired_samples import ScoreBins
+    >>> bins = ScoreBins.for_samples(100)
+    >>> bins.centers.size, round(float(bins.probabilities[1]), 3)
     (10, 0.02)
     """
 
