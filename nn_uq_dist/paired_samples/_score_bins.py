@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _FEWEST, _MOST = 6, 48
-# Where draws cost nothing, bins as narrow as steps of a distribution function ask for.
-_MOST_FINE = 96
+# Where draws cost nothing, bins are narrower, and the outermost filled: scatter between neighbors
+# would show in a density as ripples.
+_MOST_FINE, _OUTERMOST_DRAWS_FINE = 64, 100.0
 # Draws that the outermost bins hold on average. Fewer leave the tail to the smoothing.
 _OUTERMOST_DRAWS = 2.0
 # Nodes of quadratures over a bin: what is integrated is smooth within one.
@@ -45,9 +46,11 @@ class ScoreBins:
         """About ``sqrt(n)`` bins, so that bins and draws in a bin grow alike."""
         from scipy.special import ndtri
 
-        most = _MOST_FINE if fine else _MOST
+        most, outermost = _MOST, _OUTERMOST_DRAWS
+        if fine:
+            most, outermost = _MOST_FINE, _OUTERMOST_DRAWS_FINE
         count = int(np.clip(round(num_samples**0.5), _FEWEST, most))
-        last = -ndtri(min(0.2, _OUTERMOST_DRAWS / num_samples))
+        last = -ndtri(min(0.2, outermost / num_samples))
         return cls(np.linspace(-last, last, count - 1))
 
     @cached_property
