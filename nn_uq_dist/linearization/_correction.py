@@ -14,12 +14,9 @@ from nn_uq_dist.basics._sobol import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
 from nn_uq_dist.paired_samples import ScoreBins, Surface, estimate_map, fit_surface
+from nn_uq_dist.paired_samples._increasing_values import running_maximum
 from nn_uq_dist.paired_samples._quantile_averages import sample_averages
-from nn_uq_dist.paired_samples._quantile_map import (
-    LinearQuantiles,
-    SurfaceShift,
-    running_maximum,
-)
+from nn_uq_dist.paired_samples._quantile_map import LinearQuantiles
 from nn_uq_dist.sampling import PairedDraws
 
 # Cheap draws of a surface for each draw of the network, and their bounds.
@@ -153,15 +150,15 @@ def correction(
     """The map of each output, batch shape that of `law`."""
     bins = ScoreBins.for_samples(network.shape[0])
     is_known = isinstance(network, np.ndarray)
-    knots, surface = bins.knots, None
+    surface: Any = None
     if found.many is not None and found.many_linear is not None:
-        fine = ScoreBins.for_samples(len(found.many), fine=True)
-        knots = fine.knots
-        surface = _surface_shift(found.many, found.many_linear, bins, fine)
-    quantiles = _quantiles(law, bins, knots, as_numpy=is_known)
-    result = estimate_map(
-        network, found.at_pairs, quantiles, surface, bins, knots, num_randomizations
-    )
+        surface, linear = (
+            sample_averages(np.sort(part, axis=0), bins)  # type: ignore[arg-type]
+            for part in (found.many, found.many_linear)
+        )
+        surface = surface - linear
+    quantiles = _quantiles(law, bins, as_numpy=is_known)
+    result = estimate_map(network, found.at_pairs, quantiles, surface, bins, num_randomizations)
 
     # NumPy's for known numbers: JAX would compile each step.
     xp = np if is_known else jnp
@@ -172,7 +169,7 @@ def correction(
 
     # Rounding to the type of the outputs may join knots of the linear law's far tail.
     x, y = _ascending(shaped(result.linear)), _ascending(shaped(result.network))
-    averages = result.rest if surface is None else result.rest + surface.averages.T
+    averages = result.rest if surface is None else result.rest + surface.T
     return Correction(
         MonotoneSpline(x, y),
         xp.asarray(bins.centers, dtype),
@@ -182,27 +179,9 @@ def correction(
     )
 
 
-def _surface_shift(
-    many: FloatArray, many_linear: FloatArray, bins: ScoreBins, fine: ScoreBins
-) -> SurfaceShift:
-    """Differences of the quantile functions of many draws, over wide and over narrow bins."""
-    ordered: list[Any] = [np.sort(many, axis=0), np.sort(many_linear, axis=0)]
-    wide: Any
-    narrow: Any
-    wide, narrow = (
-        sample_averages(ordered[0], bins) - sample_averages(ordered[1], bins)
-        for bins in (bins, fine)
-    )
-    # The two knots beyond the last bin have its shift.
-    at_knots: Any = np.concatenate([narrow[[0, 0]], narrow, narrow[[-1, -1]]])
-    return SurfaceShift(wide, at_knots)
-
-
-def _quantiles(
-    law: OutputLaw, bins: ScoreBins, knots: np.ndarray, *, as_numpy: bool
-) -> LinearQuantiles:
+def _quantiles(law: OutputLaw, bins: ScoreBins, *, as_numpy: bool) -> LinearQuantiles:
     """Quantiles of the linear law, outputs along one axis."""
-    parts = bins.nodes, bins.centers, knots
+    parts = bins.nodes, bins.centers, bins.knots
     scores = np.concatenate(parts)
     dtype = jnp.result_type(law.mean)
     column = scores.reshape(-1, *(1,) * len(law.batch_shape)).astype(dtype)

@@ -3,7 +3,9 @@
 Pure functions of arrays: NumPy's for known numbers, in float64, and JAX's for traced ones.
 `_score_bins.py` cuts the normal scores into bins; `_quantile_averages.py` averages quantile
 functions over them, with influence functions; `_smoothing.py` makes a smooth difference of noisy
-averages; `_quantile_map.py` puts these together to the knots of a monotone map.
+averages; `_quantile_interval.py` holds quantiles to what the draws alone say, and
+`_increasing_values.py` makes them increase; `_quantile_map.py` puts these together to the knots of
+a monotone map.
 `_response_surface.py` fits polynomials to the differences, which predict most of them where there
 are enough draws; `_band.py` computes a band for a distribution function.
 """

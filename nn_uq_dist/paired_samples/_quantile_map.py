@@ -1,21 +1,23 @@
 """The monotone map that takes draws of one law to draws of another, from paired samples."""
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.paired_samples._increasing_values import increasing
 from nn_uq_dist.paired_samples._quantile_averages import influence, sample_averages
+from nn_uq_dist.paired_samples._quantile_interval import hold_in_interval
 from nn_uq_dist.paired_samples._score_bins import ScoreBins
 from nn_uq_dist.paired_samples._smoothing import Points, smooth
 
 # Of the noise covariance, what is taken from its diagonal alone: estimated correlations of many
 # averages from few draws are too good to be true.
 _SHRINKAGE = 0.5
-# Least slopes of the map: a point mass has none. A flat piece in the tails would make outputs that
-# are possible all but impossible; there the map stays nearer to the linear law.
-_LEAST_SLOPE, _LEAST_TAIL_SLOPE, _TAIL_PIECES = 0.02, 0.2, 3
+# Prior weights of coefficients of the control: none, one for all bins, one for each. Draws in a bin
+# that tell nothing about its own.
+_PRIOR, _FEWEST_INSIDE = np.array([0.02, 0.96, 0.02]), 4.0
 
 
 class QuantileMap(NamedTuple):
@@ -61,20 +63,12 @@ class LinearQuantiles(NamedTuple):
     sd: Array
 
 
-class SurfaceShift(NamedTuple):
-    """What a control adds to the quantile function of the linear law, from many draws of both."""
-
-    averages: Array  # over the bins, (m, J)
-    at_knots: Array  # of the map, (k, J)
-
-
 def estimate_map(
     network: Array,
     control: Array,
     linear: LinearQuantiles,
-    surface: SurfaceShift | None,
+    surface: Array | None,
     bins: ScoreBins,
-    knots: np.ndarray,
     num_randomizations: int = 0,
 ) -> QuantileMap:
     """Estimate the map from pairs.
@@ -86,11 +80,10 @@ def estimate_map(
     linear
         Quantiles of the exactly known law.
     surface
-        How the law of the control differs from it; ``None`` if it does not.
+        What the control adds to its quantile function, averages over the bins, shape ``(m, J)``;
+        ``None`` for nothing.
     bins
-        The bins.
-    knots
-        Normal scores of the knots, ascending, shape ``(k,)``.
+        The bins, with the knots of the map.
     num_randomizations
         As of `PairedDraws`: the noise of quasi-random draws is that between randomizations.
 
@@ -103,20 +96,23 @@ def estimate_map(
     >>> bins = ScoreBins.for_samples(400)
     >>> scores = (bins.nodes, bins.centers, bins.knots)
     >>> linear = LinearQuantiles(*(z[:, None] for z in scores), np.zeros(1), np.ones(1))
-    >>> found = estimate_map(1 + 2 * normal, normal, linear, None, bins, bins.knots)
+    >>> found = estimate_map(1 + 2 * normal, normal, linear, None, bins)
     >>> print(np.interp([-1.0, 0.0, 1.0], found.linear[0], found.network[0]).round(1))
     [-1.  1.  3.]
     """
     xp = namespace(network, control)
+    knots = bins.knots
     known = bins.averages(linear.at_nodes)
     if surface is not None:
-        known = known + surface.averages
+        known = known + surface
     found, residual = _controlled(network, control, known, bins, xp)
     count, size = network.shape[0], bins.centers.size
     spare = size if count > 2 * size else 1
     noise = xp.einsum("knj,lnj->jkl", residual, residual) / (count * max(count - spare, 1))
+    ratio = xp.ones(network.shape[1], network.dtype)
     if num_randomizations > 1:
-        noise = noise * _noise_ratio(network, control, num_randomizations, xp)
+        ratio = _noise_ratio(network, control, num_randomizations, xp)
+        noise = noise * ratio[:, None, None]
     diagonal = xp.diagonal(noise, axis1=-2, axis2=-1)
     identity = np.eye(size, dtype=network.dtype)
     noise = (1 - _SHRINKAGE) * noise + _SHRINKAGE * identity * diagonal[:, None, :]
@@ -136,9 +132,13 @@ def estimate_map(
     at_bins, shift = smoothed[:, :size], smoothed[:, size:]
     shift = shift + _tail_residuals(difference - at_bins, bins, knots, xp)
     if surface is not None:
-        shift = shift + surface.at_knots.T
+        # The knots beyond the last bin have its shift.
+        shift = shift + xp.concatenate([surface[[0, 0]], surface, surface[[-1, -1]]]).T
+    shift = _at_centers(shift, xp)
     base = linear.at_knots.T
-    mapped, flattened = _increasing(base, base + shift, xp)
+    quantiles = hold_in_interval(base + shift, network, knots, ratio)
+    certain = -xp.log(diagonal + floor[:, None] ** 2) @ _hats(knots, bins.centers)
+    mapped, flattened = increasing(base, quantiles, certain.astype(network.dtype))
     return QuantileMap(base, mapped, shift, difference, xp.sqrt(diagonal), flattened)
 
 
@@ -177,15 +177,35 @@ def _controlled(
     ordered = xp.sort(network, axis=0), xp.sort(control, axis=0)
     of_network, of_control = (sample_averages(part, bins) for part in ordered)
     a, b = influence(network, ordered[0], bins), influence(control, ordered[1], bins)
-    # One coefficient for all bins: one for each would be fitted to the noise of the tails.
-    square = xp.sum(b * b, axis=(0, 1))
-    slope = xp.sum(a * b, axis=(0, 1)) / xp.where(square > 0, square, 1)
+    slope = _coefficients(a, b, np.diff(bins.probabilities) * network.shape[0], xp)
     found = of_network - slope * (of_control - known)
-    return found, a - slope * b
+    return found, a - slope[:, None] * b
+
+
+def _coefficients(a: Array, b: Array, num_inside: np.ndarray, xp: Any) -> Array:
+    """Coefficients of the control in each bin, shape ``(m, J)``, from influence functions.
+
+    One for all bins is what a smooth map asks for, and where few draws are inside of a bin, its own
+    would be fitted to their noise. But where the network saturates its quantiles hardly scatter,
+    and the control would bring its own noise. So none, one for all and its own are averaged,
+    weighted by the likelihood of what they leave.
+    """
+    own, scatter = xp.sum(a * b, axis=1), xp.sum(b * b, axis=1)
+    total = xp.sum(scatter, axis=0)
+    common = xp.sum(own, axis=0) / xp.where(total > 0, total, 1)
+    own = own / xp.where(scatter > 0, scatter, 1)
+    slopes = xp.stack([xp.zeros_like(own), common + xp.zeros_like(own), own])
+    left = xp.stack([xp.sum((a - slope[:, None] * b) ** 2, axis=1) for slope in slopes])
+    tiny = np.finfo(a.dtype).tiny ** 0.5
+    surplus = np.maximum(num_inside - _FEWEST_INSIDE, 1).astype(a.dtype)[:, None]
+    ratio = (left + tiny) / (xp.min(left, axis=0) + tiny)
+    weights = _PRIOR.astype(a.dtype)[:, None, None] * ratio ** (-surplus / 2)
+    found: Array = xp.sum(weights * slopes, axis=0) / xp.sum(weights, axis=0)
+    return found
 
 
 def _noise_ratio(network: Array, control: Array, num_randomizations: int, xp: Any) -> Array:
-    """Variance of quasi-random averages over that of independent ones, at most 1, ``(J, 1, 1)``."""
+    """Variance of quasi-random averages over that of independent ones, at most 1, ``(J,)``."""
     # Bins that a part alone can fill.
     coarse = ScoreBins.for_samples(network.shape[0] // num_randomizations)
     parts = zip(
@@ -203,30 +223,15 @@ def _noise_ratio(network: Array, control: Array, num_randomizations: int, xp: An
     difference = influence(network, ordered[0], coarse) - influence(control, ordered[1], coarse)
     independent = xp.mean(xp.mean(difference**2, axis=1), axis=0) / network.shape[0]
     ratio = between / xp.where(independent > 0, independent, 1)
-    clipped: Array = xp.clip(ratio, 0.02, 1.0)[:, None, None]
+    clipped: Array = xp.clip(ratio, 0.02, 1.0)
     return clipped
 
 
-def _increasing(linear: Array, wanted: Array, xp: Any) -> tuple[Array, Array]:
-    """The wanted values, raised and lowered as little as makes them increase; share of falls."""
-    xp = namespace(linear, wanted)
-    slopes = np.full(linear.shape[-1] - 1, _LEAST_SLOPE)
-    slopes[:_TAIL_PIECES] = slopes[-_TAIL_PIECES:] = _LEAST_TAIL_SLOPE
-    steps = slopes.astype(linear.dtype) * (linear[:, 1:] - linear[:, :-1])
-    least = xp.concatenate([xp.zeros_like(linear[:, :1]), xp.cumsum(steps, axis=-1)], axis=-1)
-    rest = wanted - least
-    from_left = running_maximum(rest)
-    from_right = -running_maximum(-rest[:, ::-1])[:, ::-1]
-    flattened = xp.mean(1.0 * (rest[:, 1:] < rest[:, :-1]), axis=-1)
-    mapped: Array = least + (from_left + from_right) / 2
-    return mapped, flattened
+def _at_centers(averages: Array, xp: Any) -> Array:
+    """Values at the knots from averages over the bins about them, to the second order.
 
-
-def running_maximum(rows: Array) -> Array:
-    """Largest entry so far along the last axis."""
-    largest: Any = (
-        np.maximum.accumulate(rows, axis=-1)
-        if namespace(rows) is np
-        else lax.cummax(rows, axis=rows.ndim - 1)
-    )
-    return cast(Array, largest)
+    The outermost bins have other widths, and the knots beyond them no averages.
+    """
+    inner = averages[:, 3:-3]
+    bend = averages[:, 2:-4] - 2 * inner + averages[:, 4:-2]
+    return xp.concatenate([averages[:, :3], inner - bend / 24, averages[:, -3:]], axis=-1)

@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _FEWEST, _MOST = 6, 48
-# Where draws cost nothing, bins are narrower, and the outermost filled: scatter between neighbors
-# would show in a density as ripples.
-_MOST_FINE, _OUTERMOST_DRAWS_FINE = 64, 100.0
 # Draws that the outermost bins hold on average. Fewer leave the tail to the smoothing.
 _OUTERMOST_DRAWS = 2.0
 # Nodes of quadratures over a bin: what is integrated is smooth within one.
@@ -42,15 +39,12 @@ class ScoreBins:
     edges: Array
 
     @classmethod
-    def for_samples(cls, num_samples: int, *, fine: bool = False) -> Self:
+    def for_samples(cls, num_samples: int) -> Self:
         """About ``sqrt(n)`` bins, so that bins and draws in a bin grow alike."""
         from scipy.special import ndtri
 
-        most, outermost = _MOST, _OUTERMOST_DRAWS
-        if fine:
-            most, outermost = _MOST_FINE, _OUTERMOST_DRAWS_FINE
-        count = int(np.clip(round(num_samples**0.5), _FEWEST, most))
-        last = -ndtri(min(0.2, outermost / num_samples))
+        count = int(np.clip(round(num_samples**0.5), _FEWEST, _MOST))
+        last = -ndtri(min(0.2, _OUTERMOST_DRAWS / num_samples))
         return cls(np.linspace(-last, last, count - 1))
 
     @cached_property

@@ -1,0 +1,87 @@
+"""Estimated quantiles made to increase, with a least slope against those of another law."""
+
+from typing import Any, cast
+
+import numpy as np
+from jax import Array, lax
+
+from nn_uq_dist.basics._row_algebra import namespace
+
+# Least slope, in units of the mean slope: a point mass has none.
+_LEAST_SLOPE = 1e-4
+# Least slope of the outermost pieces, in units of the least of as many pieces before them. Few
+# draws can make these flat by chance, and outputs that are possible all but impossible.
+_LEAST_TAIL_SLOPE, _TAIL_PIECES = 0.2, 3
+# Weights that are smaller than the largest by more are lost to rounding.
+_LEAST_WEIGHT = 1e-12
+
+
+def increasing(linear: Array, wanted: Array, log_weights: Array) -> tuple[Array, Array]:
+    """The increasing values nearest to the wanted ones, by weighted squares.
+
+    Parameters
+    ----------
+    linear
+        Values that increase, shape ``(J, k)``: slopes are those against these.
+    wanted
+        What is to increase with them, ``(J, k)``.
+    log_weights
+        Logarithms of weights, ``(J, k)``: inverse variances. What is known precisely stays where
+        it is, and noisy values beside it give way.
+
+    Returns
+    -------
+    tuple of Array
+        The values, ``(J, k)``, and the share of the wanted ones that fell, ``(J,)``.
+    """
+    xp = namespace(linear, wanted)
+    width = linear[:, 1:] - linear[:, :-1]
+    weights = xp.exp(log_weights - xp.max(log_weights, axis=-1, keepdims=True)) + _LEAST_WEIGHT
+    mean_slope = (xp.max(wanted, axis=-1) - xp.min(wanted, axis=-1)) / xp.sum(width, axis=-1)
+    least = _LEAST_SLOPE * mean_slope[:, None] * xp.ones_like(width)
+    first = _rising(least * width, wanted, weights)
+    slopes, k = (first[:, 1:] - first[:, :-1]) / width, _TAIL_PIECES
+    lower, upper = (
+        xp.maximum(_LEAST_TAIL_SLOPE * xp.min(slopes[:, part], axis=-1)[:, None], least[:, :k])
+        for part in (slice(k, 2 * k), slice(-2 * k, -k))
+    )
+    rise = xp.concatenate([lower, least[:, k:-k], upper], axis=-1) * width
+    falls = xp.mean(1.0 * (wanted[:, 1:] - wanted[:, :-1] < least * width), axis=-1)
+    return _rising(rise, wanted, weights), falls
+
+
+def _rising(rise: Array, wanted: Array, weights: Array) -> Array:
+    """Values that rise by at least so much from each to the next."""
+    xp = namespace(rise, wanted)
+    least = xp.concatenate([xp.zeros_like(rise[:, :1]), xp.cumsum(rise, axis=-1)], axis=-1)
+    return least + isotonic(wanted - least, weights)
+
+
+def isotonic(rows: Array, weights: Array) -> Array:
+    """Isotonic regression along the last axis by its minimax formula, which needs no iteration.
+
+    The largest, over starts up to a place, of the smallest, over ends from there on, of the
+    weighted averages between (T. Robertson, F. T. Wright and R. L. Dykstra, Order Restricted
+    Statistical Inference (1988), theorem 1.4.4).
+    """
+    xp: Any = namespace(rows, weights)
+    upper = np.triu(np.ones((rows.shape[-1],) * 2, bool))
+    # A sum for each stretch. Differences of running sums would cancel: weights differ by decades.
+    totals, sums = (
+        xp.cumsum(xp.where(upper, part[..., None, :], 0), axis=-1)
+        for part in (weights, weights * rows)
+    )
+    means = xp.where(upper, sums / xp.where(upper, totals, 1), np.inf)
+    smallest = -running_maximum(-means[..., ::-1])[..., ::-1]
+    found: Array = xp.max(xp.where(upper, smallest, -np.inf), axis=-2)
+    return found
+
+
+def running_maximum(rows: Array) -> Array:
+    """Largest entry so far along the last axis."""
+    largest: Any = (
+        np.maximum.accumulate(rows, axis=-1)
+        if namespace(rows) is np
+        else lax.cummax(rows, axis=rows.ndim - 1)
+    )
+    return cast(Array, largest)
