@@ -7,12 +7,13 @@ from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
 
-# Half the length of the interval in standard deviations of a rank.
-_REACH = 3.0
-# How far beyond the draws a tail may go, in units of the span of the outermost of them. For an
-# exponential tail, five spacings are 2.3 times its mean; three times that holds all quantiles with
-# a thousandth of the probability that is beyond the last draw.
-_BEYOND_DRAWS, _SPACINGS = 3.0, 5
+# Half the length of the interval in standard deviations of a rank. At three an exactly linear
+# network would be moved by its draws: the worst of many quantiles goes beyond.
+_REACH = 4.0
+# Ratios below are an average over ranks; single ones scatter more.
+_LEAST_RATIO = 0.25
+# How far beyond the draws a tail may go, in units of the span of the outermost of them.
+_BEYOND_DRAWS, _SPACINGS = 10.0, 5
 
 
 def hold_in_interval(wanted: Array, network: Array, scores: np.ndarray, ratio: Array) -> Array:
@@ -38,7 +39,7 @@ def hold_in_interval(wanted: Array, network: Array, scores: np.ndarray, ratio: A
     count = network.shape[0]
     middle = count * ndtr(scores)
     scale = np.sqrt(middle * (1 - middle / count)).astype(network.dtype)
-    reach = 1 + _REACH * scale[:, None] * xp.sqrt(ratio)
+    reach = 1 + _REACH * scale[:, None] * xp.sqrt(xp.maximum(ratio, _LEAST_RATIO))
     below, above = (xp.floor(middle[:, None] + s * reach).astype(int) for s in (-1, 1))
     ordered = xp.sort(network, axis=0)
     low, high = (

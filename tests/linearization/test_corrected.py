@@ -93,8 +93,8 @@ def test_outputs_that_saturate(count):
     for number in range(4):
         lin, pairs = pairs_of(net, BOX, count, jax.random.key(number))
         found.append(distance(lin.corrected(pairs).marginals(), ordered))
-    # The mean distance of as many draws.
-    assert (np.mean(found, axis=0) < 0.87 / count**0.5).all()
+    # The mean distance of as many draws, and a quarter more where they are few.
+    assert (np.mean(found, axis=0) < (1.25 if count < 500 else 1.0) * 0.87 / count**0.5).all()
 
 
 def test_few_pairs_do_no_harm(references):

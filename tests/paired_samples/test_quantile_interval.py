@@ -10,11 +10,11 @@ RATIO = np.ones(500)
 
 
 def test_true_quantiles_are_left_alone() -> None:
-    # 500 samples, three standard deviations at each score: a true quantile is clipped in 0.3%.
+    # 500 samples, four standard deviations at each score: a true quantile is clipped in 0.01%.
     draws = np.random.default_rng(0).exponential(size=(400, 500))
     truth = np.broadcast_to(-np.log1p(-ndtr(SCORES)), (500, SCORES.size))
     held = hold_in_interval(truth, draws, SCORES, RATIO)
-    assert np.mean(held != truth) < 0.01
+    assert np.mean(held != truth) < 0.001
 
 
 def test_wild_values_are_clipped_to_the_draws() -> None:
@@ -25,9 +25,9 @@ def test_wild_values_are_clipped_to_the_draws() -> None:
         ranks = np.stack([np.searchsorted(*pair) for pair in zip(ordered, held, strict=True)])
         inner = (SCORES > -2) & (SCORES < 2)
         middle = 1000 * ndtr(SCORES)
-        reach = 3 * np.sqrt(middle * (1 - ndtr(SCORES))) + 3
+        reach = 4 * np.sqrt(middle * (1 - ndtr(SCORES))) + 3
         assert (np.abs(ranks - middle) <= reach)[:, inner].all()
-        # In the tails, three spans of the six outermost draws beyond the last.
+        # In the tails, ten spans of the six outermost draws beyond the last.
         end = np.where(wild < 0, ordered[:, 0], ordered[:, -1])
         span = np.where(wild < 0, np.ptp(ordered[:, :6], axis=1), np.ptp(ordered[:, -6:], axis=1))
-        assert (np.abs(held - end[:, None]).max(axis=1) <= np.abs(end) + 4 + 3 * span).all()
+        assert (np.abs(held - end[:, None]).max(axis=1) <= np.abs(end) + 4 + 10 * span).all()
