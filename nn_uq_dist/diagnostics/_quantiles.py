@@ -81,6 +81,9 @@ def _solve(
     # Infinite where nothing is known yet. Ends of a support are never asked: a law has no quick way
     # to evaluate itself there.
     at_low, at_high = np.full(shape, -np.inf), np.full(shape, np.inf)
+    # Sides of the bracket that no score has confirmed. An infinite score does: it is found beyond a
+    # support whose ends the law does not tell.
+    is_open = np.full((2, *shape), True)
     is_invalid = np.zeros(shape, bool)
     for _ in range(_MAX_ROUNDS):
         width = high - low
@@ -92,7 +95,7 @@ def _solve(
         # Scores that a law holds in its upper tail never reach the target: the first one that is
         # held must do.
         is_held = (found[-1] < goal) & (found[len(found) // 2] == found[-1])
-        is_held = is_held & np.isinf(at_high) & (high < highest)
+        is_held = is_held & is_open[1] & (high < highest)
         goal = np.where(is_held, found[-1], goal)
         grid = np.concatenate([low[None], points, high[None]])
         at_grid = np.concatenate([at_low[None], found, at_high[None]])
@@ -101,13 +104,12 @@ def _solve(
             np.take_along_axis(x, index + k, 0)[0] for x in (grid, at_grid) for k in (-1, 0)
         )
         # The value may lie beyond the range of the first round.
-        low = np.where(np.isinf(at_low), np.maximum(low - 16 * width, lowest), low)
-        high = np.where(np.isinf(at_high), np.minimum(high + 16 * width, highest), high)
+        is_open = is_open & np.stack([index[0] == 1, index[0] == len(grid) - 1])
+        low = np.where(is_open[0], np.maximum(low - 16 * width, lowest), low)
+        high = np.where(is_open[1], np.minimum(high + 16 * width, highest), high)
         expected = _expected(goal, at_low, at_high)
         enough = np.maximum(relative * np.maximum(np.abs(low), np.abs(high)), absolute)
-        is_known = (np.isfinite(at_low) | (low == lowest)) & (
-            np.isfinite(at_high) | (high == highest)
-        )
+        is_known = (~is_open[0] | (low == lowest)) & (~is_open[1] | (high == highest))
         is_narrow = is_known & ((high - low <= enough) | (high - low >= width))
         if np.all(is_narrow | is_invalid):
             break

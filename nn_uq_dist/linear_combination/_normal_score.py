@@ -31,12 +31,21 @@ def score_from_log_survival(log_survival: Array) -> Array:
 
     def step(_: int, z: Array) -> Array:
         value = log_ndtr(-z)
-        hazard = jnp.exp(log_normal_density(z) - value)
-        return jnp.maximum(z + (value - target) / hazard, 0.0)
+        return jnp.maximum(z + (value - target) / _hazard(z, value), 0.0)
 
     z = lax.fori_loop(0, _ITERATIONS, step, start)
     beyond = jnp.where(log_survival == -jnp.inf, jnp.inf, jnp.nan)
     return jnp.where(finite, z, beyond)
+
+
+def _hazard(z: Array, log_survival: Array) -> Array:
+    """Density over survival probability of a standard normal variable at ``z >= 0``.
+
+    It lies between ``z`` and ``z + 1/z`` (R. D. Gordon, Ann. Math. Stat. 12 (1941)). Far out both
+    logarithms are huge, and their difference is rounding, which the exponential would blow up.
+    """
+    ratio = jnp.exp(log_normal_density(z) - log_survival)
+    return jnp.clip(ratio, z, z + 1 / jnp.maximum(z, jnp.finfo(z.dtype).tiny))
 
 
 @score_from_log_survival.defjvp
@@ -45,8 +54,7 @@ def _score_from_log_survival_jvp(
 ) -> tuple[Array, Array]:
     z = score_from_log_survival(*primals)
     safe = jnp.where(jnp.isfinite(z), z, 0.0)
-    slope = -jnp.exp(log_ndtr(-safe) - log_normal_density(safe))
-    return z, slope * tangents[0]
+    return z, -tangents[0] / _hazard(safe, log_ndtr(-safe))
 
 
 def score_from_log_tails(log_lower: Array, log_upper: Array) -> Array:
