@@ -194,7 +194,8 @@ def draw_forecast(
                                   lw=0, zorder=0, label=f"±{k} sd")  # fmt: skip
         grid = np.linspace(-3.4, 3.4, 201)[:, None] * sd
         density, after = (
-            np.asarray(jnp.exp(law.log_prob(mean + grid))) for law in (lin.marginals(), corrected)
+            np.asarray(jnp.exp(law.log_prob(jnp.clip(mean + grid, *law.bounds))))
+            for law in (lin.marginals(), corrected)
         )
         for j in position:
             scale = 0.42 / max(density[:, j].max(), after[:, j].max())
