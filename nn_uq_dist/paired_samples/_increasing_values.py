@@ -40,7 +40,9 @@ def increasing(linear: Array, wanted: Array, log_weights: Array) -> tuple[Array,
     mean_slope = (xp.max(wanted, axis=-1) - xp.min(wanted, axis=-1)) / xp.sum(width, axis=-1)
     least = _LEAST_SLOPE * mean_slope[:, None] * xp.ones_like(width)
     first = _rising(least * width, wanted, weights)
-    slopes, k = (first[:, 1:] - first[:, :-1]) / width, _TAIL_PIECES
+    # In single precision knots of the far tail may be one.
+    safe = xp.where(width > 0, width, 1)
+    slopes, k = (first[:, 1:] - first[:, :-1]) / safe, _TAIL_PIECES
     lower, upper = (
         xp.maximum(_LEAST_TAIL_SLOPE * xp.min(slopes[:, part], axis=-1)[:, None], least[:, :k])
         for part in (slice(k, 2 * k), slice(-2 * k, -k))

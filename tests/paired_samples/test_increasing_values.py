@@ -47,3 +47,9 @@ def test_what_increases_is_kept_and_precise_values_do_not_move() -> None:
     np.testing.assert_allclose(mended[0, others], good[0, others], atol=2e-3)
     assert falls > 0
     assert (np.diff(mended) > 0).all()
+
+
+def test_knots_that_are_one_by_rounding() -> None:
+    linear = np.concatenate([np.zeros((1, 6)), np.linspace(0, 1, 20)[None]], axis=1)
+    found, _ = increasing(linear, 2 * linear, np.zeros_like(linear))
+    np.testing.assert_allclose(found, 2 * linear, atol=1e-6)
