@@ -24,8 +24,8 @@ class MonotoneSpline(Transform):
 
     Parameters
     ----------
-    x, y : array_like, shape (..., k)
-        Knots, strictly ascending along the last axis, at least two.
+    knots, images : array_like, shape (..., k)
+        Arguments and values of the map, both strictly ascending along the last axis, at least two.
     slopes : array_like, shape (..., k)
         Derivatives at the knots, positive. Default: weighted harmonic means of the slopes of the
         chords, as of F. N. Fritsch and J. Butland (SIAM J. Sci. Stat. Comput. 5 (1984)).
@@ -61,56 +61,60 @@ class MonotoneSpline(Transform):
     domain = constraints.real
     codomain = constraints.real
 
-    def __init__(self, x: ArrayLike, y: ArrayLike, slopes: ArrayLike | None = None) -> None:
-        x, y = as_numeric("x", x), as_numeric("y", y)
-        shapes = {"x": np.shape(x), "y": np.shape(y)}
+    def __init__(
+        self, knots: ArrayLike, images: ArrayLike, slopes: ArrayLike | None = None
+    ) -> None:
+        knots, images = as_numeric("knots", knots), as_numeric("images", images)
+        shapes = {"knots": np.shape(knots), "images": np.shape(images)}
         if slopes is not None:
             slopes = as_numeric("slopes", slopes)
             shapes["slopes"] = np.shape(slopes)
         for name, shape in shapes.items():
-            if len(shape) == 0 or shape[-1] < 2 or shape[-1] != shapes["x"][-1]:
+            if len(shape) == 0 or shape[-1] < 2 or shape[-1] != shapes["knots"][-1]:
                 raise ValueError(
-                    f"{name} must have shape (..., k) with the k >= 2 knots of x, got {shape}; "
-                    f"pass one value per knot"
+                    f"{name} must have shape (..., k) with k >= 2 knots, got {shape}; pass one "
+                    f"value per knot"
                 )
-        broadcast_shapes("x, y and slopes must broadcast", **shapes)
-        for name, knots in (("x", x), ("y", y)):
-            if is_concrete(knots) and not np.all(np.diff(np.asarray(knots)) > 0):
+        broadcast_shapes("knots, images and slopes must broadcast", **shapes)
+        for name, values in (("knots", knots), ("images", images)):
+            if is_concrete(values) and not np.all(np.diff(np.asarray(values)) > 0):
                 raise ValueError(f"{name} must ascend strictly along the last axis; sort the knots")
         if slopes is None:
-            slopes = _harmonic_slopes(x, y)
+            slopes = _harmonic_slopes(knots, images)
         elif is_concrete(slopes) and not np.all(np.asarray(slopes) > 0):
             raise ValueError("slopes must be positive; leave them out for slopes from the knots")
-        self.x, self.y, self.slopes = x, y, slopes
+        self.knots, self.images, self.slopes = knots, images, slopes
 
     @property
     def parameters(self) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
         """The knots, their images and the slopes."""
-        return self.x, self.y, self.slopes
+        return self.knots, self.images, self.slopes
 
     def __call__(self, x: ArrayLike) -> Array:
         """Values of the map; shape of ``x`` broadcast against the leading axes of the knots."""
-        return _value(jnp.asarray(x), self.x, self.y, self.slopes)
+        return _value(jnp.asarray(x), self.knots, self.images, self.slopes)
 
     def _inverse(self, y: ArrayLike) -> Array:
-        return _inverse(jnp.asarray(y), self.x, self.y, self.slopes)
+        return _inverse(jnp.asarray(y), self.knots, self.images, self.slopes)
 
     def log_abs_det_jacobian(self, x: ArrayLike, y: ArrayLike, intermediates: Any = None) -> Array:
         """Log of the derivative at ``x``."""
         del y, intermediates
-        return _log_slope(jnp.asarray(x), self.x, self.y, self.slopes)
+        return _log_slope(jnp.asarray(x), self.knots, self.images, self.slopes)
 
     def take(self, indices: Sequence[int], num_outputs: int) -> "MonotoneSpline":
         """The maps of some outputs, counted along the last leading axis."""
         parts = (
             take_entries(part, tuple(indices), 1, num_outputs)
-            for part in (self.x, self.y, self.slopes)
+            for part in (self.knots, self.images, self.slopes)
         )
         return MonotoneSpline(*parts)
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the values for arguments of this shape."""
-        knots = jnp.broadcast_shapes(*(jnp.shape(part) for part in (self.x, self.y, self.slopes)))
+        knots = jnp.broadcast_shapes(
+            *(jnp.shape(part) for part in (self.knots, self.images, self.slopes))
+        )
         return jnp.broadcast_shapes(shape, knots[:-1])
 
     def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -118,7 +122,7 @@ class MonotoneSpline(Transform):
         return self.forward_shape(shape)
 
     def tree_flatten(self) -> tuple[tuple[ArrayLike, ...], Any]:
-        return self.parameters, (("x", "y", "slopes"), {})
+        return self.parameters, (("knots", "images", "slopes"), {})
 
     def eq(self, other: object, static: bool = False) -> Array | bool:
         """Whether both have the same knots and slopes."""

@@ -123,7 +123,7 @@ class CorrectedLinearization:
         TypeError
             If values are traced, as `statistics`.
         """
-        dtype = jnp.result_type(self.transform.y)
+        dtype = jnp.result_type(self.transform.images)
         return jnp.asarray(self.statistics.correlation.value, dtype)
 
     @property

@@ -15,6 +15,8 @@ from nn_uq_dist.paired_samples._smoothing import Points, smooth
 # Of the noise covariance, what is taken from its diagonal alone: estimated correlations of many
 # averages from few draws are too good to be true.
 _SHRINKAGE = 0.5
+# How many draws of its own the noise of neighbors is worth to a bin.
+_DRAWS_OF_NEIGHBORS = 4.0
 # Prior weights of coefficients of the control: none, one for all bins, one for each. Draws in a bin
 # that tell nothing about its own.
 _PRIOR, _FEWEST_INSIDE = np.array([0.02, 0.96, 0.02]), 4.0
@@ -113,6 +115,8 @@ def estimate_map(
     if num_randomizations > 1:
         ratio = _noise_ratio(network, control, num_randomizations, xp)
         noise = noise * ratio[:, None, None]
+    inflation = _inflation(xp.diagonal(noise, axis1=-2, axis2=-1), count * bins.widths, xp)
+    noise = noise * inflation[:, :, None] * inflation[:, None, :]
     diagonal = xp.diagonal(noise, axis1=-2, axis2=-1)
     identity = np.eye(size, dtype=network.dtype)
     noise = (1 - _SHRINKAGE) * noise + _SHRINKAGE * identity * diagonal[:, None, :]
@@ -140,6 +144,22 @@ def estimate_map(
     certain = -xp.log(diagonal + floor[:, None] ** 2) @ _hats(knots, bins.centers)
     mapped, flattened = increasing(base, quantiles, certain.astype(network.dtype))
     return QuantileMap(base, mapped, shift, difference, xp.sqrt(diagonal), flattened)
+
+
+def _inflation(variance: Array, num_inside: np.ndarray, xp: Any) -> Array:
+    """Factors that bring in what neighbors say of the noise of bins with few draws, ``(J, m)``.
+
+    A variance from two draws may be tiny by chance.
+    """
+    inside = num_inside.astype(variance.dtype)
+    each = variance * inside
+    padded = xp.concatenate([each[:, 1:2], each, each[:, -2:-1]], axis=-1)
+    beside = (padded[:, :-2] + padded[:, 2:]) / 2
+    mixed = (inside * each + _DRAWS_OF_NEIGHBORS * beside) / (inside + _DRAWS_OF_NEIGHBORS)
+    positive = each > 0
+    ratio = xp.where(positive, mixed, 1) / xp.where(positive, each, 1)
+    factors: Array = xp.sqrt(xp.maximum(ratio, 1))
+    return factors
 
 
 def _tail_residuals(residual: Array, bins: ScoreBins, knots: np.ndarray, xp: Any) -> Array:
@@ -177,7 +197,7 @@ def _controlled(
     ordered = xp.sort(network, axis=0), xp.sort(control, axis=0)
     of_network, of_control = (sample_averages(part, bins) for part in ordered)
     a, b = influence(network, ordered[0], bins), influence(control, ordered[1], bins)
-    slope = _coefficients(a, b, np.diff(bins.probabilities) * network.shape[0], xp)
+    slope = _coefficients(a, b, network.shape[0] * bins.widths, xp)
     found = of_network - slope * (of_control - known)
     return found, a - slope[:, None] * b
 

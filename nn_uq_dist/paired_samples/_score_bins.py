@@ -54,11 +54,16 @@ class ScoreBins:
 
         return np.concatenate([[0.0], ndtr(self.edges), [1.0]])
 
+    @property
+    def widths(self) -> Array:
+        """Probabilities of the bins, shape ``(m,)``."""
+        return np.diff(self.probabilities)
+
     @cached_property
     def centers(self) -> Array:
         """Mean scores in the bins, shape ``(m,)``."""
         density = np.exp(-(self.edges**2) / 2) / np.sqrt(2 * np.pi)
-        return -np.diff(np.concatenate([[0.0], density, [0.0]])) / np.diff(self.probabilities)
+        return -np.diff(np.concatenate([[0.0], density, [0.0]])) / self.widths
 
     @cached_property
     def knots(self) -> Array:

@@ -213,7 +213,10 @@ def paired_draws(
     """
     _require_model(linearization)
     if points not in get_args(Points):
-        raise ValueError(f"points must be 'random' or 'sobol', got {points!r}")
+        raise ValueError(
+            f"points must be 'random' or 'sobol', got {points!r}; leave it out for independent "
+            f"draws"
+        )
     num_samples = _checks.positive_int("num_samples", num_samples)
     randomizations = 0
     if points == "sobol":

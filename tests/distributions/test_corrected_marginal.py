@@ -154,7 +154,7 @@ def test_as_a_likelihood():
         (1.0, [0.0, 1.0], TypeError, "marginals must be"),
         (dist.Normal(), "map", TypeError, "x must be an array of real numbers"),
         (dist.Normal(), [[0.0, 1.0]] * 2, ValueError, "broadcast to the shape"),
-        (dist.Normal(), [1.0, 0.0], ValueError, "x must ascend strictly"),
+        (dist.Normal(), [1.0, 0.0], ValueError, "knots must ascend strictly"),
     ],
 )
 def test_errors(base, knots, error, message):

@@ -97,12 +97,12 @@ def test_passes_through_jit_and_compares():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((X, Y[:3]), ValueError, r"y must have shape \(\.\.\., k\) with the k >= 2 knots of x"),
-        ((1.0, 2.0), ValueError, "x must have shape"),
-        ((X[::-1], Y), ValueError, "x must ascend strictly"),
-        ((X, Y * 0), ValueError, "y must ascend strictly"),
+        ((X, Y[:3]), ValueError, r"images must have shape \(\.\.\., k\) with k >= 2 knots"),
+        ((1.0, 2.0), ValueError, "knots must have shape"),
+        ((X[::-1], Y), ValueError, "knots must ascend strictly"),
+        ((X, Y * 0), ValueError, "images must ascend strictly"),
         ((X, Y, -np.ones(4)), ValueError, "slopes must be positive"),
-        ((X, "knots"), TypeError, "y must be an array of real numbers"),
+        ((X, "knots"), TypeError, "images must be an array of real numbers"),
     ],
 )
 def test_errors(arguments, error, message):
