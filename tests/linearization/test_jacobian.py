@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist import InputLaw, linearize
+from nn_uq_dist import InputLaw, Linearization, linearize
 from nn_uq_dist.linearization import _jacobian
 from nn_uq_dist.linearization._jacobian import value_and_jacobian, values_and_jacobians
 from tests.array_sizes import largest_array
@@ -83,3 +83,15 @@ def test_points_are_handled_some_at_a_time():
 def test_batch_size_must_be_positive():
     with pytest.raises(ValueError, match="batch_size must be a positive integer, got 0"):
         linearize(jnp.sin, InputLaw(np.zeros((2, 3)), 0.1), batch_size=0)
+
+
+@pytest.mark.parametrize("part", ["half_width", "scale"])
+def test_marginals_with_noise_make_no_covariance(part):
+    law = InputLaw(jnp.zeros(3), **{part: 0.1})
+
+    def marginals(jacobian):
+        linear = Linearization(jnp.zeros(10_000), jacobian, law)
+        made = linear.marginals(noise_scale=0.1)
+        return made.weights, made.normal_scale, made.variance, linear.variance
+
+    assert largest_array(marginals, jnp.ones((10_000, 3))) <= 4 * 10_000
