@@ -71,6 +71,7 @@ def linearize(
 
     Examples
     --------
+    >>> import jax
     >>> import jax.numpy as jnp
     >>> import numpyro.distributions as dist
     >>> from nn_uq_dist import linearize
