@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from nn_uq_dist.basics._checks import is_concrete
+
 
 def namespace(*arrays: object) -> Any:
     """``numpy`` if all arrays are NumPy's, as in a copy made by `in_float64`, or ``jax.numpy``."""
@@ -50,7 +52,15 @@ def norm(rows: Array) -> Array:
 def covariance_root(covariance: Array) -> Array:
     """A matrix with ``R R^T`` the covariance, also where that is singular; there without slope."""
     factor = jnp.linalg.cholesky(covariance)
-    values, vectors = jnp.linalg.eigh(lax.stop_gradient(covariance))
-    singular = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
     regular = ~jnp.any(jnp.isnan(factor), axis=(-2, -1), keepdims=True)
-    return jnp.where(regular, factor, singular)
+
+    def mended() -> Array:
+        values, vectors = jnp.linalg.eigh(lax.stop_gradient(covariance))
+        singular = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
+        return jnp.where(regular, factor, singular)
+
+    # Eigenvalues of thousands of outputs take far longer than the factor.
+    if is_concrete(regular):
+        return factor if regular.all() else mended()
+    root: Array = lax.cond(jnp.all(regular), lambda: factor, mended)
+    return root

@@ -1,6 +1,9 @@
 """Numerics of several outputs together: a box of uniforms through a matrix, and normal noise."""
 
 from nn_uq_dist.box_gaussian._evidence import log_evidence as log_evidence
+from nn_uq_dist.box_gaussian._few_inputs import (
+    log_evidence_of_shared_law as log_evidence_of_shared_law,
+)
 from nn_uq_dist.box_gaussian._input_draws import input_draws as input_draws
 from nn_uq_dist.box_gaussian._marginal_moments import (
     conditional_moments as conditional_moments,

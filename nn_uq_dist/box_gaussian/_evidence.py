@@ -136,13 +136,18 @@ def _with_gradient(
     return _evidences_with_gradients(Problem(deviation, weights, covariance))
 
 
-@_with_gradient.defjvp
-def _refuse(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+def refuse_second_derivative(
+    primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """Rule for what is differentiated twice."""
     msg = (
         "second derivatives of the joint density are not implemented: expected at most one "
         "differentiation; use finite differences of the gradient"
     )
     raise NotImplementedError(msg)
+
+
+_with_gradient.defjvp(refuse_second_derivative)
 
 
 @jax.jit

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from nn_uq_dist.basics._row_algebra import matmul, matvec
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
     input_covariance,
@@ -31,6 +32,9 @@ class Moments(NamedTuple):
 
     mean: Array
     covariance: Array
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
 
 def input_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:

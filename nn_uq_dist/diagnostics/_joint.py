@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.diagnostics._arguments import (
     MINIMUM_DRAWS,
     NetworkDraws,
@@ -92,6 +93,9 @@ class JointSummary:
     num_non_finite: int
     moved: float
     kind: str = "copula"
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     def __str__(self) -> str:
         def largest(name: str) -> float:

@@ -38,6 +38,8 @@ def _require_semidefinite(covariance: FloatArray, tolerance: float) -> None:
             f"normal_covariance must be symmetric, got entries that differ by "
             f"{asymmetry.max():.3g}; pass 0.5 * (C + C.mT)"
         )
+    if _is_positive_definite(covariance, tolerance * largest):
+        return
     least = np.linalg.eigvalsh(covariance)[..., :1, None]
     if (least < -tolerance * largest).any():
         raise ValueError(
@@ -49,7 +51,10 @@ def _require_semidefinite(covariance: FloatArray, tolerance: float) -> None:
 def _require_independent(total: FloatArray, tolerance: float) -> None:
     deviation = np.sqrt(np.diagonal(total, axis1=-2, axis2=-1))
     unit = np.where(deviation > 0, deviation, 1.0)
-    values, vectors = np.linalg.eigh(total / unit[..., None] / unit[..., None, :])
+    scaled = total / unit[..., None] / unit[..., None, :]
+    if _is_positive_definite(scaled, np.float64(-2.0 * tolerance)):
+        return
+    values, vectors = np.linalg.eigh(scaled)
     flat = values[..., 0] <= tolerance
     if flat.any():
         where = tuple(int(i) for i in np.argwhere(flat)[0])
@@ -61,3 +66,12 @@ def _require_independent(total: FloatArray, tolerance: float) -> None:
             "density; pass normal_covariance (noise_scale in Linearization.linear_joint) or "
             "leave one out by marginalize"
         )
+
+
+def _is_positive_definite(matrix: FloatArray, added: FloatArray | np.float64) -> bool:
+    """Whether all matrices are, with this on their diagonals: eigenvalues take far longer."""
+    try:
+        np.linalg.cholesky(matrix + added * np.eye(matrix.shape[-1]))
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -17,7 +17,7 @@ from nn_uq_dist.basics._row_algebra import covariance_root, gram, matvec
 from nn_uq_dist.box_gaussian import (
     Moments,
     conditional_scores,
-    log_evidence,
+    log_evidence_of_shared_law,
     posterior_moments,
     second_order,
 )
@@ -150,7 +150,7 @@ class LinearizedJoint(JointLaw):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
-        return log_evidence(*self._deviation(value))
+        return log_evidence_of_shared_law(*self._deviation(value))
 
     def log_prob_correction(self, value: ArrayLike) -> Array:
         """What the next order of the expansion adds to `log_prob`: an estimate of its error.

@@ -16,6 +16,7 @@ from numpyro.distributions.util import array_equiv
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, is_concrete
 from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.laws._choose_outputs import take_entries
 
 
@@ -84,6 +85,9 @@ class MonotoneSpline(Transform):
         elif is_concrete(slopes) and not np.all(np.asarray(slopes) > 0):
             raise ValueError("slopes must be positive; leave them out for slopes from the knots")
         self.knots, self.images, self.slopes = knots, images, slopes
+
+    def __repr__(self) -> str:
+        return summary_line(self, "x", "y", "slopes")
 
     @property
     def parameters(self) -> tuple[ArrayLike, ArrayLike, ArrayLike]:

@@ -12,6 +12,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._normal_scores import from_normal_score, normal_score
 from nn_uq_dist.linear_combination._normal_score import log_normal_density
@@ -51,6 +52,9 @@ class NormalScoreTransform(Transform):
 
     def __init__(self, marginals: dist.Distribution) -> None:
         self.marginals = marginals
+
+    def __repr__(self) -> str:
+        return summary_line(self, "marginals")
 
     @property
     def codomain(self) -> constraints.Constraint:

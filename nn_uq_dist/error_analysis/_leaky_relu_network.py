@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.error_analysis._linear_layers import Layer, equinox_layers, flax_layers
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ class LeakyReLUNetwork:
     negative_slope: Array
     skip_connection: bool = dataclasses.field(metadata={"static": True})
     output_bias: Array | None
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.gaussian_copula._correlation_checks import as_correlation
 from nn_uq_dist.gaussian_copula._hermite import (
     covariance_of_scores,
@@ -49,6 +50,9 @@ class NatafCorrelation(NamedTuple):
 
     matrix: Array
     attainable: Array
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
 
 def nataf_correlation(marginals: dist.Distribution, correlation: ArrayLike) -> NatafCorrelation:

@@ -12,6 +12,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._one_program import broadcast, one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import _image_algebra as algebra
 from nn_uq_dist.inputs._parameter_checks import nan_where_negative
 
@@ -51,6 +52,9 @@ class LinearImage:
     uniform: Array | None
     normal: Array | None
     noise_scale: Array | None = None
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     @property
     def shape(self) -> tuple[int, ...]:

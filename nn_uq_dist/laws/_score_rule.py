@@ -5,6 +5,7 @@ import dataclasses
 from jax import Array
 
 from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._summary_line import summary_line
 
 
 @register_frozen
@@ -28,3 +29,6 @@ class ScoreRule:
     lengths: Array
     variance: Array
     is_half: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    def __repr__(self) -> str:
+        return summary_line(self)

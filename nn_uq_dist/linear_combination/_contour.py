@@ -184,15 +184,14 @@ def log_scale(distance: Array, law: Law, contour: Contour) -> Array:
     tilt = contour.tilt
     value = tilt * distance + 0.5 * law.normal_variance * tilt * tilt
     value = value - contour.order.astype(tilt.dtype) * jnp.log(tilt)
-    return value + _sum_in_blocks(log_mgf_below_edge(law.weights, tilt))
+    return value + sum_in_blocks(log_mgf_below_edge(law.weights, tilt))
 
 
-def _sum_in_blocks(terms: Array, size: int = 64) -> Array:
+def sum_in_blocks(terms: Array, size: int = 64) -> Array:
     """Sum over the first axis; one running sum of thousands would lose digits in float32."""
-    count = terms.shape[0]
-    if count <= size:
-        return jnp.sum(terms, axis=0)
-    padding = [(0, -count % size)] + [(0, 0)] * (terms.ndim - 1)
-    blocks = jnp.pad(terms, padding).reshape(-1, size, *terms.shape[1:])
-    # The barrier keeps the compiler from merging the two sums into one again.
-    return jnp.sum(lax.optimization_barrier(jnp.sum(blocks, axis=1)), axis=0)
+    while terms.shape[0] > size:
+        padding = [(0, -terms.shape[0] % size)] + [(0, 0)] * (terms.ndim - 1)
+        blocks = jnp.pad(terms, padding).reshape(-1, size, *terms.shape[1:])
+        # The barrier keeps the compiler from merging the sums into one again.
+        terms = lax.optimization_barrier(jnp.sum(blocks, axis=1))
+    return jnp.sum(terms, axis=0)

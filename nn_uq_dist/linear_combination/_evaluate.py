@@ -1,4 +1,4 @@
-"""From arguments that broadcast to a method: points with a law each, or many points of one law.
+"""From arguments that broadcast to a method: laws of points, shared ones, very many weights.
 
 `log_density`, `log_survival` and `log_density_and_survival` are what everything above asks. Known
 numbers come and go as NumPy arrays, for which nothing is compiled anew.
@@ -12,6 +12,7 @@ from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._each_point import BOTH, DENSITY, SURVIVAL, Orders
+from nn_uq_dist.linear_combination._many_weights import FEWEST_WEIGHTS, values_of_many_weights
 from nn_uq_dist.linear_combination._points import values_of_points
 from nn_uq_dist.linear_combination._shared_law import is_worth_a_table, values_of_shared_laws
 
@@ -67,14 +68,19 @@ def _evaluate(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
             return columns, None
         return columns, xp.broadcast_to(normal_scale, shape).reshape(-1)
 
+    has_many_weights = count >= FEWEST_WEIGHTS and num_laws * num_points > 0
     has_normal_part = normal_scale is not None
-    if num_laws and is_worth_a_table(
+    if has_many_weights or is_worth_a_table(
         orders, num_points, num_laws, count, y.dtype, has_normal_part=has_normal_part
     ):
         order_of_axes = own + shared
         points = y.transpose(order_of_axes).reshape(num_laws, num_points)
         as_given = (0, *(1 + i for i in np.argsort(order_of_axes)))
-        values = values_of_shared_laws(orders, points, *flat_law(law_shape))
+        columns, scale = flat_law(law_shape)
+        if has_many_weights:
+            values = values_of_many_weights(orders, points, columns.T, scale)
+        else:
+            values = values_of_shared_laws(orders, points, columns, scale)
         values = values.reshape(len(orders), *(shape[i] for i in order_of_axes))
         return values.transpose(as_given)
     values = values_of_points(orders, y.reshape(-1), *flat_law(shape))

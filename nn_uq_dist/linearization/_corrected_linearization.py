@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import (
     CorrectedJoint,
     CorrectedMarginal,
@@ -90,6 +91,9 @@ class CorrectedLinearization:
     flattened: Array
     own_scale: Array | None
     num_surface_draws: int | None = dataclasses.field(default=None, metadata={"static": True})
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

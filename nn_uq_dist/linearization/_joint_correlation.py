@@ -9,6 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import is_concrete
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.gaussian_copula._correlation_checks import require_positive_definite
 from nn_uq_dist.gaussian_copula._nataf import nataf_correlation
 from nn_uq_dist.gaussian_copula._nearest_correlation import checked_floor, nearest_correlation
@@ -44,6 +45,9 @@ class JointCorrelation(NamedTuple):
     target: Array
     attainable: Array
     moved: Array
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
 
 def joint_correlation(

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._float64 import FloatArray, in_float64
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import LinearImage
 from nn_uq_dist.linearization._characteristic_function import (
     frequencies,
@@ -66,6 +67,9 @@ class JointDensityGrid:
     points: tuple[FloatArray, ...]
     density: FloatArray
     resolution: FloatArray
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     @property
     def spacing(self) -> FloatArray:

@@ -13,6 +13,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._one_program import broadcast
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import GaussianCopulaJoint, LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.linearization._constant_outputs import require_varying
@@ -62,6 +63,9 @@ class Linearization:
     loc: Array
     jacobian: Array
     input: AbstractInputLaw
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     def __init__(
         self,

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Literal
 
-import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
@@ -13,6 +11,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
 from nn_uq_dist.inputs._network_output import check_network
+from nn_uq_dist.linearization._jacobian import values_and_jacobians
 from nn_uq_dist.linearization._linearization import Linearization
 from nn_uq_dist.linearization._linearization_point import as_point, fit_arguments, least_squares
 
@@ -24,13 +23,15 @@ def linearize(
     *,
     key: Array | None = None,
     num_samples: int | None = None,
+    batch_size: int | None = None,
 ) -> Linearization:
     r"""Linearize `net`: :math:`g(f) \approx g(a) + J(a) (f - a)`, at the mean of `f` by default.
 
     The Jacobian is taken column by column in forward mode if the network has at least as many
-    outputs as inputs, else row by row in reverse mode; the value comes out of the same pass. Works
-    inside ``jit``, ``grad`` and ``vmap``. Wrap repeated calls in ``jax.jit``: outside of it the
-    network is traced anew in each call.
+    outputs as inputs, else row by row in reverse mode; the value comes out of the same pass. Large
+    Jacobians, and those of many points, are taken in portions: beside the result, memory stays
+    bounded. Works inside ``jit``, ``grad`` and ``vmap``. Wrap repeated calls in ``jax.jit``:
+    outside of it the network is traced anew in each call.
 
     Parameters
     ----------
@@ -47,6 +48,10 @@ def linearize(
         random inputs.
     key, num_samples
         For ``at="fit"``: a JAX random key, and the number of inputs, by default ``10 (N_x + 1)``.
+    batch_size
+        Points of the batch of `f` whose tangents are taken at a time; it bounds the memory that
+        the network takes, not that of the result. Default: about 4 million numbers in their
+        Jacobians. Choose less for a network with many more neurons than inputs and outputs.
 
     Returns
     -------
@@ -61,11 +66,12 @@ def linearize(
         is not supported; if `at` is no point, or ``"fit"`` comes without a key.
     ValueError
         If `net` fails on an input of shape ``(N_x,)`` (the cause is chained), its output is not a
-        vector, or value or Jacobian are known to be NaN or infinite; if `at` has another shape, or
-        `num_samples` is not above ``N_x``.
+        vector, or value or Jacobian are known to be NaN or infinite; if `at` has another shape,
+        `num_samples` is not above ``N_x``, or `batch_size` is not positive.
 
     Examples
     --------
+    >>> import jax
     >>> import jax.numpy as jnp
     >>> import numpyro.distributions as dist
     >>> from nn_uq_dist import linearize
@@ -91,18 +97,9 @@ def linearize(
     elif at is not None:
         point = as_point(at, law)
 
-    def tangent(mean: Array) -> tuple[Array, Array]:
-        if law.num_inputs <= num_outputs:
-            value, jvp = jax.linearize(net, mean)
-            basis = jnp.eye(law.num_inputs, dtype=mean.dtype)
-            return value, jax.vmap(jvp, out_axes=-1)(basis)
-        value, vjp = jax.vjp(net, mean)
-        basis = jnp.eye(num_outputs, dtype=value.dtype)
-        return value, jax.vmap(vjp)(basis)[0]
-
-    for _ in range(point.ndim - 1):
-        tangent = jax.vmap(tangent)
-    value, jacobian = tangent(point)
+    if batch_size is not None:
+        batch_size = _checks.positive_int("batch_size", batch_size)
+    value, jacobian = values_and_jacobians(net, point, num_outputs, batch_size)
     where = "mean input" if point is law.loc else "at"
     remedy = f"check the weights of the network and the {where}"
     _checks.require_finite(f"net({where})", value, remedy)

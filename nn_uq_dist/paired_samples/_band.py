@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics._summary_line import summary_line
+
 Array = NDArray[np.float64]
 
 _SIMULATIONS = 2000
@@ -42,6 +44,9 @@ class Band(NamedTuple):
     lower: Array
     upper: Array
     level: float
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
 
 def controlled_band(

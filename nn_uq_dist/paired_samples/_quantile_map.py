@@ -6,6 +6,7 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.paired_samples._increasing_values import increasing
 from nn_uq_dist.paired_samples._quantile_averages import influence, sample_averages
 from nn_uq_dist.paired_samples._quantile_interval import hold_in_interval
@@ -53,6 +54,9 @@ class QuantileMap(NamedTuple):
     rest: Array
     standard_error: Array
     flattened: Array
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
 
 class LinearQuantiles(NamedTuple):

@@ -15,6 +15,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics._summary_line import summary_line
+
 Array = NDArray[np.float64]
 
 # Fewer draws than this tell too little about the second degree.
@@ -53,6 +55,9 @@ class Surface:
     left_out: Array
     unexplained: Array
     _fits: tuple["_Fit", ...]
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     def predict(self, standard: Array) -> Array:
         """Values at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""

@@ -8,6 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics._summary_line import summary_line
+
 Array = NDArray[np.float64]
 
 _FEWEST, _MOST = 6, 48
@@ -37,6 +39,9 @@ class ScoreBins:
     """
 
     edges: Array
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     @classmethod
     def for_samples(cls, num_samples: int) -> Self:

@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
 from nn_uq_dist.inputs._network_output import check_network
+from nn_uq_dist.linearization._jacobian import points_at_once, values_and_jacobians
 from nn_uq_dist.refinement._normal_parts import MOST_NORMAL_PARTS
 from nn_uq_dist.refinement._part_centers import grid_parts, sampled_parts
 from nn_uq_dist.refinement._part_choice import (
@@ -22,8 +23,7 @@ from nn_uq_dist.refinement._part_choice import (
 )
 from nn_uq_dist.refinement._partwise_linearization import PartwiseLinearization
 
-# Numbers in the Jacobians of the parts that are evaluated at once, and the most of these parts.
-_MOST_NUMBERS = 2**20
+# Parts that are evaluated at once, at most.
 _MOST_AT_ONCE = 256
 
 
@@ -195,17 +195,5 @@ def _at_points(
     net: Callable[[Array], Array], points: Array, num_outputs: int
 ) -> tuple[Array, Array]:
     """Values and Jacobians, shapes ``(M, N_y)`` and ``(M, N_y, N_x)``; some points at a time."""
-    num_inputs = points.shape[-1]
-
-    def at(point: Array) -> tuple[Array, Array]:
-        if num_inputs <= num_outputs:
-            value, jvp = jax.linearize(net, point)
-            return value, jax.vmap(jvp, out_axes=-1)(jnp.eye(num_inputs, dtype=point.dtype))
-        value, vjp = jax.vjp(net, point)
-        return value, jax.vmap(vjp)(jnp.eye(num_outputs, dtype=value.dtype))[0]
-
-    size = min(_MOST_AT_ONCE, max(1, _MOST_NUMBERS // (num_inputs * num_outputs)))
-    found: tuple[Array, Array] = jax.jit(lambda at_all: lax.map(at, at_all, batch_size=size))(
-        points
-    )
-    return found
+    size = min(_MOST_AT_ONCE, points_at_once(points.shape[-1], num_outputs))
+    return jax.jit(lambda at: values_and_jacobians(net, at, num_outputs, size))(points)

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import (
     GaussianCopulaJoint,
     JointMixture,
@@ -78,6 +79,9 @@ class PartwiseLinearization:
     input: AbstractInputLaw
     splits: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     num_evaluations: int = dataclasses.field(metadata={"static": True})
+
+    def __repr__(self) -> str:
+        return summary_line(self, "splits", "num_evaluations", "loc", "jacobian", "input")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

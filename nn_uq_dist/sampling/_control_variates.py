@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics._summary_line import summary_line
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -48,6 +50,9 @@ class PairedEstimate(NamedTuple):
     value: Array
     standard_error: Array
     worth: Array
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -45,7 +45,10 @@ def monte_carlo(
         Draws that each device handles at a time; bounds the memory on the device. Rounded down to
         a multiple of the group size. Default: about 4 million numbers per array.
     devices
-        Devices to share the draws among; all of ``jax.devices()`` by default.
+        Devices to share the draws among; all of ``jax.devices()`` by default. These are the
+        devices of all processes if there are several (``jax.distributed.initialize``): each of
+        them then calls with the same arguments, draws on its own devices, and returns the whole
+        result. ``jax.local_devices()`` lets a process draw alone.
     progress
         Whether a progress bar may appear, which it does after a second of work.
 
@@ -61,7 +64,8 @@ def monte_carlo(
         If `key` is no random key, a count is no integer, `net` or `f` is not of a supported kind,
         or the function is called under ``jit``.
     ValueError
-        If a count is not positive, or `net` does not map ``(N_x,)`` to ``(N_y,)``.
+        If a count is not positive, `net` does not map ``(N_x,)`` to ``(N_y,)``, or `devices` are
+        those of other processes alone.
 
     Warns
     -----

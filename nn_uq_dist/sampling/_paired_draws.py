@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._sobol import sobol_points
+from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.sampling._monte_carlo import warn_nonfinite
 from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes, threefry
@@ -86,6 +87,9 @@ class PairedDraws:
     key: Array
     noise_scale: Array | None = None
     num_randomizations: int = dataclasses.field(default=0, metadata={"static": True})
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     @property
     def num_samples(self) -> int:

@@ -81,6 +81,9 @@ class PairedStatistics:
         self._law = LinearLaw(pairs)
         self._z = self._law.standardized(self._linear)
 
+    def __repr__(self) -> str:
+        return f"PairedStatistics(num_outputs={self.num_outputs}, num_pairs={self._used.shape[1]})"
+
     @property
     def num_outputs(self) -> int:
         """Number of outputs ``N_y``."""

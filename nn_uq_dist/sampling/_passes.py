@@ -21,6 +21,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
 from nn_uq_dist.inputs._network_output import check_network
+from nn_uq_dist.sampling._processes import on_host, place, require_own_device, spans_processes
 
 # Draws per group: large enough to keep a device busy, small enough for the processor's cache.
 _GROUP_SIZE = 4096
@@ -110,7 +111,10 @@ class DrawPlan:
             batch_size = max(1, _PASS_NUMBERS // width)
         group_size = min(group_size, batch_size)
         num_groups = -(-num_samples // group_size)
-        devices = _some_devices(devices)[:num_groups]
+        devices = _some_devices(devices)
+        # With several processes each one must stay: those without a group help to gather.
+        if not spans_processes(devices):
+            devices = devices[:num_groups]
         groups_per_pass = min(batch_size // group_size, -(-num_groups // len(devices)))
         return cls(
             net=net,
@@ -194,21 +198,22 @@ def run_passes[Carry](
             check_vma=False,
         )
     )
-    key, source, stop = jax.device_put(
+    key, source, stop = place(
         (plan.key, plan.source, np.uint32(plan.num_samples)), NamedSharding(mesh, everywhere)
     )
     offsets = np.arange(0, plan.pass_size, plan.group_size, dtype=np.uint32)
+    shown = progress and not (spans_processes(plan.devices) and jax.process_index())
     with tqdm(
-        total=plan.num_samples, unit="draw", unit_scale=True, delay=1.5, disable=not progress
+        total=plan.num_samples, unit="draw", unit_scale=True, delay=1.5, disable=not shown
     ) as bar:
         for first in range(0, plan.num_samples, plan.pass_size):
             starts = np.uint32(first) + offsets
-            placed = jax.device_put(starts, NamedSharding(mesh, over_devices))
+            placed = place(starts, NamedSharding(mesh, over_devices))
             count = min(plan.pass_size, plan.num_samples - first)
             carry, kept = run(key, source, stop, placed)
             num_groups = -(-count // plan.group_size)
-            kept = jax.tree.map(lambda leaf, n=num_groups: np.asarray(leaf)[:n], kept)
-            yield first, count, jax.tree.map(np.asarray, carry), kept
+            kept = jax.tree.map(lambda leaf, n=num_groups: leaf[:n], on_host(kept))
+            yield first, count, on_host(carry), kept
             bar.update(count)
 
 
@@ -224,6 +229,7 @@ def _some_devices(devices: Sequence[jax.Device] | None) -> tuple[jax.Device, ...
             f"devices must be a sequence of JAX devices, got {devices!r}; "
             f"pass jax.devices() or a part of it"
         )
+    require_own_device(chosen)
     return chosen
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from nn_uq_dist.basics._summary_line import summary_line
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MonteCarloStatistics:
@@ -60,6 +62,9 @@ class MonteCarloStatistics:
     maximum: np.ndarray
     bin_counts: np.ndarray
     bin_edges: np.ndarray
+
+    def __repr__(self) -> str:
+        return summary_line(self)
 
     @property
     def max_bin_mass(self) -> np.ndarray:

@@ -1,0 +1,55 @@
+"""One line that says what an object is: its class, and type and shape of its arrays, no numbers."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_MOST_CHARACTERS = 160
+
+
+def summary_line(instance: Any, *names: str) -> str:
+    """``Class(name=float32[3, 2], ...)``, by default of all fields of a dataclass or a named tuple.
+
+    Objects are told by their class, single numbers by themselves; what is ``None`` is left out, and
+    what does not fit the line as well.
+    """
+    line = f"{type(instance).__name__}("
+    separator = ""
+    for name in names or _names(instance):
+        value = getattr(instance, name)
+        if value is None:
+            continue
+        part = f"{separator}{name.removeprefix('_')}={_summary_of(value)}"
+        if len(line) + len(part) > _MOST_CHARACTERS:
+            return f"{line}{separator}...)"
+        line, separator = line + part, ", "
+    return f"{line})"
+
+
+def _names(instance: Any) -> tuple[str, ...]:
+    if isinstance(instance, tuple):
+        return tuple(instance._fields)  # type: ignore[attr-defined]
+    return tuple(field.name for field in dataclasses.fields(instance))
+
+
+def _summary_of(value: Any) -> str:
+    if isinstance(value, str | bool | int | float):
+        return repr(value)
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        return _array_summary(value)
+    if type(value) in {tuple, list} and len(value) <= 4:
+        return f"({', '.join(_summary_of(part) for part in value)})"
+    if type(value) in {tuple, list, dict}:
+        return f"<{len(value)} entries>"
+    return type(value).__name__
+
+
+def _array_summary(array: Any) -> str:
+    shape, dtype = np.shape(array), array.dtype
+    is_known = not isinstance(array, jax.core.Tracer) and jnp.issubdtype(dtype, np.number)
+    if not shape and is_known and getattr(array, "is_fully_addressable", True):
+        return f"{array:.6g}"
+    return f"{dtype}[{', '.join(str(size) for size in shape)}]"

@@ -1,0 +1,154 @@
+r"""Log density of many outputs of few inputs: one factorization for all points, then few numbers.
+
+In coordinates :math:`b = L^{-1} r`, :math:`A = L^{-1} W`, with :math:`L L^T = S_0`, and with
+:math:`A = Q R`, points enter through :math:`c = Q^T b` and what is left of :math:`b`:
+
+.. math:: \log p(r) = \log p_{R, I}(c) - \tfrac12 |b - Q c|^2 - \log|L| - \tfrac{d - n}{2}\log 2\pi.
+
+Exact: the uniforms do not move what is left. The problem of the points has the size of the inputs.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from nn_uq_dist.basics._row_algebra import matmul, matvec
+from nn_uq_dist.box_gaussian._evidence import (
+    in_blocks,
+    log_evidence,
+    refuse_second_derivative,
+    solve,
+)
+from nn_uq_dist.box_gaussian._gaussian_part import (
+    Problem,
+    log_diagonal,
+    normal_factor,
+    of_one_shape,
+    solve_lower,
+)
+
+# With fewer outputs each point has its own factorization, as where points have laws of their own.
+FEWEST_OUTPUTS = 256
+
+
+def is_reducible(weights: Array, covariance: Array | None) -> bool:
+    """Whether all points share a law of many outputs, and of fewer inputs."""
+    if covariance is None or weights.ndim > 2 or covariance.ndim > 2:
+        return False
+    num_outputs, count = weights.shape
+    return num_outputs >= FEWEST_OUTPUTS and count < num_outputs
+
+
+def log_evidence_of_shared_law(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+    """`log_evidence` of many points of one law; the factorization is shared where that pays.
+
+    Parameters
+    ----------
+    deviation : Array, shape (..., d)
+    weights : Array, shape (d, n)
+        With more axes, as with few outputs, each point has a factorization of its own.
+    covariance : Array, shape (d, d), or None
+
+    Returns
+    -------
+    Array, shape (...)
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        As `log_evidence`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import log_evidence_of_shared_law
+    >>> weights, noise = jnp.ones((500, 2)), jnp.eye(500)
+    >>> log_evidence_of_shared_law(jnp.zeros((3, 500)), weights, noise).shape
+    (3,)
+    """
+    if covariance is None or not is_reducible(weights, covariance):
+        return log_evidence(deviation, weights, covariance)
+    flat = deviation.reshape(-1, deviation.shape[-1])
+    return _reduced(flat, weights, covariance).reshape(deviation.shape[:-1])
+
+
+class _Reduced(NamedTuple):
+    """Log densities (N,), means and covariances of the uniforms, pulls, and the factor ``L``.
+
+    Attributes
+    ----------
+    log_evidence : Array, shape (N,)
+    mean : Array, shape (N, n)
+    covariance : Array, shape (N, n, n)
+    pull : Array, shape (N, d)
+        ``S_0^-1 (r - W m)``.
+    slope : Array, shape (d, n)
+        ``S_0^-1 W``.
+    factor : Array, shape (d, d)
+    """
+
+    log_evidence: Array
+    mean: Array
+    covariance: Array
+    pull: Array
+    slope: Array
+    factor: Array
+
+
+@jax.custom_jvp
+def _reduced(deviation: Array, weights: Array, covariance: Array) -> Array:
+    return _solve(deviation, weights, covariance).log_evidence
+
+
+@_reduced.defjvp
+def _reduced_jvp(
+    primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
+) -> tuple[Array, Array]:
+    """The gradients that `log_evidence` states, without a matrix of the outputs for each point."""
+    found = _solve_once_differentiable(*primals)
+    moved, by_weight, by_covariance = tangents
+    some = jnp.isfinite(found.log_evidence)
+    slope = found.slope
+    tangent = jnp.sum(found.pull * (matvec(by_weight, found.mean) - moved), axis=-1)
+    # S^-1 = S_0^-1 - (S_0^-1 W) V (S_0^-1 W)^T
+    inner = 0.5 * matmul(slope.T, matmul(by_covariance, slope)) - matmul(slope.T, by_weight)
+    tangent = tangent + jnp.sum(found.covariance * inner, axis=(-2, -1))
+    half = solve_lower(found.factor, by_covariance)
+    whole = jnp.trace(solve_lower(found.factor, half, transposed=True))
+    tangent = tangent + 0.5 * jnp.sum(found.pull * matvec(by_covariance, found.pull), axis=-1)
+    return found.log_evidence, jnp.where(some, tangent - 0.5 * whole, 0.0)
+
+
+@jax.custom_jvp
+def _solve_once_differentiable(deviation: Array, weights: Array, covariance: Array) -> _Reduced:
+    return _solve(deviation, weights, covariance)
+
+
+_solve_once_differentiable.defjvp(refuse_second_derivative)
+
+
+@jax.jit
+def _solve(deviation: Array, weights: Array, covariance: Array) -> _Reduced:
+    num_outputs, count = weights.shape
+    factor = normal_factor(weights, covariance)
+    columns = solve_lower(factor, weights)
+    points = solve_lower(factor, deviation.T).T
+    basis, triangle = jnp.linalg.qr(columns)
+    coordinates = matmul(points, basis)
+    left = points - matmul(coordinates, basis.T)
+
+    def block(problem: Problem, active: Array) -> tuple[Array, Array, Array]:
+        evidence, _, law = solve(problem, active)
+        return evidence.log_evidence, law.mean, matmul(law.root.mT, law.root)
+
+    identity = jnp.eye(count, dtype=weights.dtype)
+    logs, mean, spread = in_blocks(block, of_one_shape(coordinates, triangle, identity))
+    constant = log_diagonal(factor) + 0.5 * (num_outputs - count) * math.log(2.0 * math.pi)
+    logs = logs - 0.5 * jnp.sum(left * left, axis=-1) - constant
+    rest = points - matmul(mean, columns.T)
+    pull = solve_lower(factor, rest.T, transposed=True).T
+    slope = solve_lower(factor, columns, transposed=True)
+    return _Reduced(logs, mean, spread, pull, slope, factor)

@@ -1,0 +1,105 @@
+"""Values and Jacobians of a network, in portions whose memory is bounded.
+
+Forward mode costs a pass for each input, reverse mode one for each output: the fewer decide. Passes
+run together, as many as `_MOST_NUMBERS` allows; a basis vector is made from its index in the
+portion that needs it, so that no identity matrix of a large size stands in memory.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import DTypeLike
+
+# Numbers in the inputs or the outputs of all passes that run together, and in the Jacobians of all
+# points that are handled together.
+_MOST_NUMBERS = 2**22
+
+
+def points_at_once(num_inputs: int, num_outputs: int) -> int:
+    """How many points are handled together if nothing else is said."""
+    return max(1, _MOST_NUMBERS // (num_inputs * num_outputs))
+
+
+def value_and_jacobian(
+    net: Callable[[Array], Array], point: Array, num_outputs: int
+) -> tuple[Array, Array]:
+    """Value ``(N_y,)`` and Jacobian ``(N_y, N_x)`` at a point ``(N_x,)``.
+
+    Parameters
+    ----------
+    net
+        Maps ``(N_x,)`` to ``(N_y,)``.
+    point
+        Where, shape ``(N_x,)``.
+    num_outputs
+        ``N_y``.
+    """
+    num_inputs = point.shape[0]
+    if num_inputs <= num_outputs:
+        value, forward = jax.linearize(net, point)
+        if num_inputs * num_outputs <= _MOST_NUMBERS:
+            # Outside of `jit` no loop has to be compiled, and no transpose is made.
+            return value, jax.vmap(forward, out_axes=-1)(jnp.eye(num_inputs, dtype=point.dtype))
+        return value, _images_of_basis(forward, num_inputs, num_outputs, point.dtype).T
+    value, pull_back = jax.vjp(net, point)
+
+    def backward(row: Array) -> Array:
+        slope: Array = pull_back(row)[0]
+        return slope
+
+    if num_inputs * num_outputs <= _MOST_NUMBERS:
+        return value, jax.vmap(backward)(jnp.eye(num_outputs, dtype=value.dtype))
+    return value, _images_of_basis(backward, num_outputs, num_inputs, value.dtype)
+
+
+def values_and_jacobians(
+    net: Callable[[Array], Array],
+    points: Array,
+    num_outputs: int,
+    batch_size: int | None = None,
+) -> tuple[Array, Array]:
+    """Values ``(..., N_y)`` and Jacobians ``(..., N_y, N_x)`` at points ``(..., N_x)``.
+
+    Parameters
+    ----------
+    net
+        Maps ``(N_x,)`` to ``(N_y,)``.
+    points
+        Where, shape ``(..., N_x)``.
+    num_outputs
+        ``N_y``.
+    batch_size
+        Points that are handled together. Default: `points_at_once`.
+    """
+
+    def at(point: Array) -> tuple[Array, Array]:
+        return value_and_jacobian(net, point, num_outputs)
+
+    if points.ndim == 1:
+        return at(points)
+    num_inputs = points.shape[-1]
+    flat = points.reshape(-1, num_inputs)
+    size = points_at_once(num_inputs, num_outputs) if batch_size is None else batch_size
+    if len(flat) <= size:
+        values, jacobians = jax.vmap(at)(flat)
+    else:
+        values, jacobians = lax.map(at, flat, batch_size=size if size > 1 else None)
+    batch_shape = points.shape[:-1]
+    return values.reshape(*batch_shape, -1), jacobians.reshape(*batch_shape, *jacobians.shape[1:])
+
+
+def _images_of_basis(
+    linear: Callable[[Array], Array], count: int, width: int, dtype: DTypeLike
+) -> Array:
+    """Images of ``count`` basis vectors as rows of this width, some at a time."""
+
+    def image(index: Array) -> Array:
+        return linear((jnp.arange(count) == index).astype(dtype))
+
+    # Portions of about one size: the last one, which has a program of its own, is not much smaller.
+    portions = -(-count * max(count, width) // _MOST_NUMBERS)
+    size = max(1, -(-count // portions))
+    rows: Array = lax.map(image, jnp.arange(count), batch_size=size if size > 1 else None)
+    return rows
