@@ -1,7 +1,7 @@
 """A network linearized at the center of each part of its input, and the laws of its outputs."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.distributions import (
     GaussianCopulaJoint,
     JointMixture,
@@ -23,6 +22,7 @@ from nn_uq_dist.distributions._mixture_draws import draws_of_parts
 from nn_uq_dist.distributions._mixture_sums import log_weights
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._input_algebra import standard_values
+from nn_uq_dist.inputs._output_structure import OutputStructure, unraveled
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._joint_correlation import joint_correlation
 from nn_uq_dist.linearization._noise_covariance import normal_covariance
@@ -59,6 +59,8 @@ class PartwiseLinearization:
     num_evaluations : int
         Price in runs of the network: ``1 + min(N_x, N_y)`` for each value with its Jacobian, those
         by which the parts were chosen included.
+    output_structure
+        What the network returns where that is no vector, for `unravel`.
 
     Examples
     --------
@@ -78,6 +80,9 @@ class PartwiseLinearization:
     input: AbstractInputLaw
     splits: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     num_evaluations: int = dataclasses.field(metadata={"static": True})
+    output_structure: OutputStructure | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -307,6 +312,10 @@ class PartwiseLinearization:
         """
         return self._pairs(*self._draw(key, sample_shape))
 
+    def unravel(self, values: ArrayLike) -> Any:
+        """Return values ``(..., N_y)`` as the network's outputs: see `Linearization.unravel`."""
+        return unraveled(self.output_structure, self.num_outputs, values)
+
     @property
     def num_coordinates(self) -> int:
         """Coordinates of the points that `pairs_at` takes: the part, and each random variable."""
@@ -341,9 +350,9 @@ class PartwiseLinearization:
 
     def _pairs(self, index: Array, variables: Array) -> tuple[Array, Array]:
         """Inputs and outputs for parts, and standard variables inside of them."""
-        whole = self.input.image(jnp.eye(self.input.num_inputs, dtype=self.input.dtype))
         inputs = self.input.loc + self.deviation[index]
-        inputs = inputs + matvec(_columns(whole), variables * self.scales[index])
+        count, values = self.input.num_standard_variables[0], variables * self.scales[index]
+        inputs = inputs + self.input.deviation_at(values[..., :count], values[..., count:])
         return inputs, draws_of_parts(index, variables, self.loc, _columns(self.image()))
 
     def _draw(self, key: Array, sample_shape: tuple[int, ...]) -> tuple[Array, Array]:
