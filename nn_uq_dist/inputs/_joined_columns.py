@@ -28,8 +28,8 @@ def joined(columns: Iterable[Array | None]) -> Array | None:
 def joined_columns(parts: Iterable[Columns], jacobian: Array) -> Columns:
     """Join uniform and normal columns; one zero column where there are none at all."""
     uniform, normal = zip(*parts, strict=True)
-    result = joined(uniform), joined(normal)
-    return no_columns(jacobian) if result == (None, None) else result
+    first, second = joined(uniform), joined(normal)
+    return no_columns(jacobian) if first is None and second is None else (first, second)
 
 
 def no_columns(jacobian: Array) -> Columns:

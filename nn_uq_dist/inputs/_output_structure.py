@@ -53,7 +53,7 @@ class OutputStructure:
         xp: Any = np if isinstance(values, np.ndarray) else jnp
         pieces = xp.split(values, ends, axis=-1)
         leaves = [
-            piece.reshape(*lead, *shape) for piece, shape in zip(pieces, self.shapes, strict=True)
+            piece.reshape(lead + shape) for piece, shape in zip(pieces, self.shapes, strict=True)
         ]
         return jax.tree.unflatten(self.tree, leaves)
 
