@@ -197,7 +197,7 @@ class InputLaw(AbstractInputLaw):
         --------
         >>> from nn_uq_dist import InputLaw
         >>> law = InputLaw.from_samples([[0.0, 0.0], [2.0, 1.0], [4.0, 2.0]])
-        >>> print(law.mean, law.variance)
+        >>> print(law.mean, law.variance.round(4))
         [2. 1.] [4. 1.]
         """
         draws = _checks.as_numeric("draws", draws)

@@ -23,9 +23,7 @@ _FROM_SCORE: dict[type, Callable[[Any, Array], Array]] = {
     dist.Gumbel: lambda law, z: law.loc - law.scale * jnp.log(-log_ndtr(z)),
     dist.Laplace: lambda law, z: law.loc + law.scale * _odd(_lower_laplace, z),
     dist.Cauchy: lambda law, z: law.loc + law.scale * _odd(_lower_cauchy, z),
-    dist.StudentT: lambda law, z: (
-        law.loc + law.scale * _odd(lambda lower: at_inverse_of_cdf(_Student(law.df), lower), z)
-    ),
+    dist.StudentT: lambda law, z: law.loc + law.scale * _standard_student(law.df, z),
 }
 _MOST_STEPS = 200
 
@@ -81,6 +79,10 @@ def _odd(lower: Callable[[Array], Array], z: Array) -> Array:
     is_above = z > 0
     found = lower(jnp.where(is_above, -z, z))
     return jnp.where(is_above, -found, found)
+
+
+def _standard_student(df: Array, z: Array) -> Array:
+    return _odd(lambda lower: at_inverse_of_cdf(_Student(df), lower), z)
 
 
 def _lower_laplace(z: Array) -> Array:

@@ -87,8 +87,8 @@ def trapezoidal(low: ArrayLike, start: ArrayLike, stop: ArrayLike, high: ArrayLi
     >>> import nn_uq_dist as nuq
     >>> f = nuq.inputs.trapezoidal(jnp.array([0.0]), 1.0, 3.0, 4.0)
     >>> law = nuq.linearize(lambda x: x, f).marginals()
-    >>> print(jnp.exp(law.log_prob(jnp.array([[0.5], [2.0]])))[:, 0])
-    [0.16666667 0.33333334]
+    >>> print([f"{value:.4f}" for value in jnp.exp(law.log_prob(jnp.array([[0.5], [2.0]])))[:, 0]])
+    ['0.1667', '0.3333']
     """
     given = {"low": low, "start": start, "stop": stop, "high": high}
     ends = _ends({name: _checks.as_numeric(name, value) for name, value in given.items()})

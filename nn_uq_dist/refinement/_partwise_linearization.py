@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.distributions import (
     GaussianCopulaJoint,
     JointMixture,
@@ -350,9 +351,9 @@ class PartwiseLinearization:
 
     def _pairs(self, index: Array, variables: Array) -> tuple[Array, Array]:
         """Inputs and outputs for parts, and standard variables inside of them."""
+        whole = self.input.image(jnp.eye(self.input.num_inputs, dtype=self.input.dtype))
         inputs = self.input.loc + self.deviation[index]
-        count, values = self.input.num_standard_variables[0], variables * self.scales[index]
-        inputs = inputs + self.input.deviation_at(values[..., :count], values[..., count:])
+        inputs = inputs + matvec(_columns(whole), variables * self.scales[index])
         return inputs, draws_of_parts(index, variables, self.loc, _columns(self.image()))
 
     def _draw(self, key: Array, sample_shape: tuple[int, ...]) -> tuple[Array, Array]:

@@ -171,7 +171,7 @@ def test_draws_of_transformed_inputs_have_their_law(name):
     f, known = TRANSFORMED[name]
     law = as_input_law({"x": f, "y": dist.Normal(0.0, 1.0)})
     assert law.is_transformed == (name != "two affine maps")
-    values = law.network_input(law.sample(KEY, (20_000,)))["x"]
+    values = law.network_input(law.sample(jax.random.key(5), (20_000,)))["x"]
     assert values.shape == (20_000, *f.event_shape)
     columns = np.asarray(values).reshape(20_000, -1).T
     for column in columns:
