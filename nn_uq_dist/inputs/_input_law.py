@@ -167,7 +167,7 @@ class InputLaw(AbstractInputLaw):
         law = as_input_law(distribution)
         if not isinstance(law, cls):
             raise TypeError(
-                f"f must be a box, Gaussian or both over a vector, got the law "
+                f"f must be a vector that is a box, Gaussian or both, got the law "
                 f"{type(law).__name__}; use nn_uq_dist.inputs.as_input_law(f), or pass f itself to "
                 f"linearize"
             )

@@ -367,7 +367,7 @@ ERRORS = {
     "scalar law": (
         lambda: InputLaw.from_distribution(dist.Uniform(0.0, 1.0)),
         TypeError,
-        "over a vector, got the law MappedInput",
+        "a vector that is a box, Gaussian or both, got the law MappedInput",
     ),
     "no event": (
         lambda: InputLaw.from_distribution(dist.Normal(np.zeros(3), 1.0)),
@@ -377,7 +377,7 @@ ERRORS = {
     "matrix event": (
         lambda: InputLaw.from_distribution(dist.Normal(np.zeros((2, 3)), 1.0).to_event(2)),
         TypeError,
-        "over a vector, got the law MappedInput",
+        "a vector that is a box, Gaussian or both, got the law MappedInput",
     ),
     "one draw": (
         lambda: InputLaw.from_samples(np.zeros((1, 3))),
