@@ -272,9 +272,7 @@ def test_wrong_registrations_and_sums_are_named():
 
     with pytest.raises(ValueError, match=r"of Flat must have loc of shape \(3,\), got shape \(1,"):
         nuq.inputs.as_input_law(Flat(jnp.zeros(1), 1.0).expand([3]).to_event(1))
-    with pytest.raises(
-        TypeError, match=r"got Dirichlet; .* a registered family \(.*Flat.*\), or"
-    ):
+    with pytest.raises(TypeError, match=r"got Dirichlet; .* a registered family \(.*Flat.*\), or"):
         nuq.inputs.as_input_law(dist.Dirichlet(jnp.ones(2)))
     box = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
     with pytest.raises(ValueError, match=r"the same number of inputs, got \[2, 3\]"):
