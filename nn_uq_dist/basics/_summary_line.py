@@ -1,6 +1,7 @@
 """One line that says what an object is: its class, and type and shape of its arrays, no numbers."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -53,3 +54,24 @@ def _array_summary(array: Any) -> str:
     if not shape and is_known and getattr(array, "is_fully_addressable", True):
         return f"{array:.6g}"
     return f"{dtype}[{', '.join(str(size) for size in shape)}]"
+
+
+def described_line(instance: object, describe: Callable[[], tuple[str, dict[str, object]]]) -> str:
+    """``Class(words, size=3, ...)``: what an object says of itself, no arrays.
+
+    Parameters
+    ----------
+    instance
+        The object, for its class.
+    describe
+        Returns words and sizes. It may fail: JAX rebuilds pytrees with placeholders for arrays and
+        shows these in its own messages, and a `repr` must not hide them by an error.
+    """
+    name = type(instance).__name__
+    try:
+        words, sizes = describe()
+    except (AttributeError, TypeError, IndexError, ValueError):
+        return f"{name}(...)"
+    parts = [words] if words else []
+    parts += [f"{size}={value}" for size, value in sizes.items()]
+    return f"{name}({', '.join(parts)})"

@@ -13,7 +13,7 @@ from nn_uq_dist.diagnostics._arguments import (
     require_extra,
     unbatched,
 )
-from nn_uq_dist.inputs import AbstractInputLaw, InputLaw
+from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
 from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
 
 if TYPE_CHECKING:
@@ -123,16 +123,29 @@ def first_order_indices(linearization: Any) -> tuple[Array, bool]:
 
 def _explained_by_others(law: AbstractInputLaw, rows: Array) -> Array:
     """Variance of each output that each input explains by what it tells about the others."""
-    if not isinstance(law, InputLaw) or law.scale_tril is None:
+    if isinstance(law, MappedInput):
+        law = law.base
+    if isinstance(law, InputBlocks):
+        ends = np.cumsum([part.num_inputs for part in law.parts])[:-1]
+        shares = [
+            0 * piece if part.has_independent_entries else _explained_by_others(part, piece)
+            for part, piece in zip(law.parts, np.split(rows, ends, axis=1), strict=True)
+        ]
+        joined: Array = np.concatenate(shares, axis=1)
+        return joined
+    if law.half_range is None:
+        box, covariance = np.zeros(law.num_inputs), np.asarray(law.covariance)
+    elif isinstance(law, InputLaw) and law.scale_tril is not None:
+        box = np.asarray(law.half_width)
+        covariance = np.asarray(law.scale_tril) @ np.asarray(law.scale_tril).T
+    else:
         raise ValueError(
-            f"first-order indices need independent inputs, or an InputLaw, got a "
+            f"first-order indices need independent or Gaussian inputs, or an InputLaw, got a "
             f"{type(law).__name__} whose inputs depend on each other; use independent inputs"
         )
-    covariance = np.asarray(law.scale_tril) @ np.asarray(law.scale_tril).T
     normal = np.diag(covariance)
     by_others = rows @ (covariance - np.diag(normal))
     slope = by_others / np.where(normal > 0, normal, 1)
-    box = np.zeros(law.num_inputs) if law.half_width is None else np.asarray(law.half_width)
     explained: Array = 2 * rows * by_others + slope**2 * _estimated_variance(box, normal)
     return explained
 

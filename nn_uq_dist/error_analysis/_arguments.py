@@ -31,6 +31,11 @@ def input_law_of(net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) -> A
     """Return the law of the input of `net`, or say why `f` is none."""
     require_network(net)
     law = as_input_law(f)
+    if not law.is_vector:
+        raise TypeError(
+            f"f must be the law of the vector that net takes, got {law!r}; pass a uniform or "
+            f"Gaussian distribution over vectors, or an InputLaw"
+        )
     if law.num_inputs != net.num_inputs:
         raise ValueError(
             f"f must have N_x = {net.num_inputs} inputs as net, got {law.num_inputs}; pass one "

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._one_program import one_program
 from nn_uq_dist.basics._row_algebra import matvec, namespace, norm
+from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inputs._input_algebra import standard_values
 from nn_uq_dist.inputs._linear_image import LinearImage
 
@@ -31,9 +32,14 @@ class AbstractInputLaw(abc.ABC):
       a copy with NumPy arrays in float64: written with operators, or with functions of
       ``jacobian``'s own library, it stays in float64 there.
 
+    The network is called with ``network_input`` of the vector of ``N_x`` numbers, here that vector
+    itself: `MappedInput` wraps a law where it takes something else.
+
     The rest follows from the columns of the identity matrix. Where there are very many inputs
     override what would make that matrix: ``sample_deviation``, ``variance``, ``covariance``,
-    ``half_range``, ``normal_scale``, ``has_independent_entries``.
+    ``half_range``, ``normal_scale``, ``has_independent_entries``, ``num_standard_variables``,
+    ``deviation_at``. A dataclass keeps the one-line `repr` of this class if it is made with
+    ``repr=False``.
 
     A family that is a sum of boxes and Gaussian parts needs no subclass: see `InputSum`.
 
@@ -271,6 +277,48 @@ class AbstractInputLaw(abc.ABC):
         normal ones.
         """
         return self.deviation_at(*standard_values(points, self.num_standard_variables[0]))
+
+    def network_input(self, x: Array) -> Any:
+        """Return what the network is called with: here the vector itself.
+
+        Parameters
+        ----------
+        x
+            Values of the ``N_x`` numbers, shape ``(..., *batch_shape, N_x)``, such as draws of
+            `sample`.
+
+        Returns
+        -------
+        Array or pytree of Array
+            With the leading axes of `x` in front.
+        """
+        return x
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the network takes the vector of ``N_x`` numbers itself."""
+        return True
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether `network_input` is nonlinear: then a linear network has no exact law, either."""
+        return False
+
+    def __repr__(self) -> str:
+        return described_line(self, self._facts)
+
+    def _facts(self) -> tuple[str, dict[str, object]]:
+        sizes: dict[str, object] = {
+            "num_inputs": self.num_inputs,
+            "batch_shape": self.batch_shape,
+            "dtype": self.dtype,
+        }
+        return self._description, sizes
+
+    @property
+    def _description(self) -> str:
+        """What kind of law it is, in a few words."""
+        return ""
 
     @property
     def _image_of_identity(self) -> LinearImage:

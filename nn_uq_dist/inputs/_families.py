@@ -11,7 +11,6 @@ type AsInputLaw = Callable[[Any, tuple[int, ...]], AbstractInputLaw]
 
 # By exact type: subclasses may change the law.
 _FAMILIES: dict[type[dist.Distribution], AsInputLaw] = {}
-_WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
 
 def register_input_family[F: AsInputLaw](family: object) -> Callable[[F], F]:
@@ -28,7 +27,9 @@ def register_input_family[F: AsInputLaw](family: object) -> Callable[[F], F]:
         Decorator of a function ``(base, shape) -> AbstractInputLaw``. It gets a distribution whose
         type is `family`, without the ``.expand(...)`` and ``.to_event(1)`` around it, and the shape
         ``batch_shape + (N_x,)`` to which the mean is to be broadcast: expansion makes independent
-        copies, so that its effect on parameters is broadcasting. Parameters may be traced.
+        copies, so that its effect on parameters is broadcasting. Parameters may be traced. Where a
+        univariate family is over arrays, ``.to_event(2)``, its parameters come as vectors, last
+        axis fastest.
 
     Raises
     ------
@@ -65,65 +66,13 @@ def register_input_family[F: AsInputLaw](family: object) -> Callable[[F], F]:
     return register
 
 
-def as_input_law(f: object) -> AbstractInputLaw:
-    """Return an input law as it is, a NumPyro distribution over vectors converted to one.
-
-    Parameters
-    ----------
-    f
-        ``Uniform`` or ``Normal`` made a vector by ``.to_event(1)``, ``MultivariateNormal``,
-        ``LowRankMultivariateNormal`` or a distribution of a family that was added by
-        `register_input_family`, each also with ``.expand(...)`` and with a batch shape; or an
-        `AbstractInputLaw`, such as an `InputLaw`. Parameters may be traced.
-
-    Raises
-    ------
-    TypeError
-        If the family is another one; the message lists the accepted ones.
-    ValueError
-        If the distribution does not have exactly one event axis, or a registered function returns
-        a law of another shape.
-
-    Examples
-    --------
-    >>> import numpyro.distributions as dist
-    >>> import nn_uq_dist as nuq
-    >>> nuq.inputs.as_input_law(dist.Normal(0.0, 1.0).expand([5]).to_event(1)).num_inputs
-    5
-    """
-    if isinstance(f, AbstractInputLaw):
-        return f
-    if not isinstance(f, dist.Distribution):
-        raise TypeError(
-            f"f must be a distribution over the inputs, got {type(f).__name__}; "
-            f"pass a {_accepted()}"
-        )
-    base = f
-    while isinstance(base, _WRAPPERS):
-        base = base.base_dist
-    family = _FAMILIES.get(type(base))
-    if family is None:
-        raise TypeError(
-            f"f must be of a supported family, got {type(base).__name__}; pass a {_accepted()}"
-        )
-    if f.event_dim != 1:
-        expand = ".expand([N_x])" if f.batch_shape == () else ""
-        remedy = f"call {expand}.to_event(1)" if f.event_dim == 0 else "use fewer axes"
-        raise ValueError(
-            f"f must be a distribution over vectors, with event_shape (N_x,), got batch_shape "
-            f"{f.batch_shape} and event_shape {f.event_shape}; {remedy}"
-        )
-    shape = f.batch_shape + f.event_shape
-    law = family(base, shape)
-    if law.loc.shape != shape:
-        raise ValueError(
-            f"the input law of {type(base).__name__} must have loc of shape {shape}, got shape "
-            f"{law.loc.shape}; broadcast loc to the shape that the registered function is given"
-        )
-    return law
+def family_of(base: dist.Distribution) -> AsInputLaw | None:
+    """Return the function of the family of a distribution, None if there is none."""
+    return _FAMILIES.get(type(base))
 
 
-def _accepted() -> str:
+def accepted_families() -> str:
+    """List what is accepted, for messages."""
     own = [family.__name__ for family in _FAMILIES if family.__module__.startswith("numpyro.")]
     added = [family.__name__ for family in _FAMILIES if family.__name__ not in own]
     return (

@@ -5,6 +5,7 @@ scales, ``(..., N_x)``, which stand for a diagonal :math:`L` and never become a 
 :math:`L`, ``(..., N_x, N_x)``. Each may be ``None``; one of the last two is.
 """
 
+import math
 from functools import partial
 
 import jax
@@ -37,6 +38,19 @@ def covariance_matrix(loc: Array, half_width: Part, scale: Part, factor: Part) -
     identity = namespace(loc).eye(loc.shape[-1], dtype=loc.dtype)
     covariance: Array = identity * independent
     return covariance if factor is None else covariance + gram(factor)
+
+
+def mean_and_factor(draws: Array) -> tuple[Array, Array]:
+    """Mean of draws ``(n, ..., N_x)``, and the triangular factor of their covariance."""
+    mean = jnp.mean(draws, axis=0)
+    rows = jnp.moveaxis(draws - mean, 0, -2) / math.sqrt(draws.shape[0] - 1)
+    # Not by the covariance: its Cholesky factor fails where it is singular, or nearly so.
+    upper = jnp.linalg.qr(rows, mode="r")
+    missing = draws.shape[-1] - upper.shape[-2]
+    upper = jnp.pad(upper, [(0, 0)] * (upper.ndim - 2) + [(0, missing), (0, 0)])
+    diagonal = jnp.diagonal(upper, axis1=-2, axis2=-1)
+    lower = jnp.where(diagonal < 0, -1, 1)[..., None, :] * upper.mT
+    return mean, jnp.tril(lower)
 
 
 def image_columns(

@@ -13,12 +13,13 @@ from nn_uq_dist.basics._one_program import broadcast, one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import gram, namespace, norm
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._families import as_input_law
+from nn_uq_dist.inputs._as_input_law import as_input_law
 from nn_uq_dist.inputs._input_algebra import (
     covariance_matrix,
     deviation,
     draw_deviation,
     image_columns,
+    mean_and_factor,
     variances,
 )
 from nn_uq_dist.inputs._parameter_checks import (
@@ -32,7 +33,7 @@ from nn_uq_dist.inputs._parameter_checks import (
 
 
 @register_frozen
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class InputLaw(AbstractInputLaw):
     r"""Law of a random input :math:`f = \mu + \beta \odot U + L N`.
 
@@ -143,17 +144,18 @@ class InputLaw(AbstractInputLaw):
         Parameters
         ----------
         distribution
-            ``Uniform`` or ``Normal`` made a vector by ``.to_event(1)``, ``MultivariateNormal`` or
-            ``LowRankMultivariateNormal``, each also with ``.expand(...)`` and with a batch shape.
-            An `InputLaw` is returned as it is. Parameters may be traced.
+            ``Uniform`` or ``Normal`` made a vector by ``.to_event(1)``, or ``MultivariateNormal``,
+            each also with ``.expand(...)`` and with a batch shape. An `InputLaw` is returned as it
+            is. Parameters may be traced.
 
         Raises
         ------
         TypeError
             If the family is another one; the message lists the accepted ones. If its law is no
-            `InputLaw`, as that of a registered family may be: see `nn_uq_dist.inputs.as_input_law`.
+            `InputLaw`, as that of most families, and of arrays: `nn_uq_dist.inputs.as_input_law`
+            takes them.
         ValueError
-            If the distribution does not have exactly one event axis.
+            If the distribution has batch axes and no event axis.
 
         Examples
         --------
@@ -165,10 +167,50 @@ class InputLaw(AbstractInputLaw):
         law = as_input_law(distribution)
         if not isinstance(law, cls):
             raise TypeError(
-                f"f must be a box, Gaussian or both, got the law {type(law).__name__}; "
-                f"use nn_uq_dist.inputs.as_input_law(f), or pass f itself to linearize"
+                f"f must be a vector that is a box, Gaussian or both, got the law "
+                f"{type(law).__name__}; use nn_uq_dist.inputs.as_input_law(f), or pass f itself to "
+                f"linearize"
             )
         return law
+
+    @classmethod
+    def from_samples(cls, draws: ArrayLike) -> Self:
+        r"""Return the Gaussian law with mean and covariance of draws.
+
+        Parameters
+        ----------
+        draws
+            Two or more draws of the inputs, shape ``(n, ..., N_x)``, such as posterior draws. With
+            no more draws than inputs the covariance is singular, which is allowed. It is estimated
+            with the divisor ``n - 1``. Its factor is a matrix: where there are very many inputs
+            pass `nn_uq_dist.inputs.GaussianInput` the centered draws over
+            :math:`\sqrt{n - 1}` as columns.
+
+        Raises
+        ------
+        TypeError
+            If `draws` is not an array of real numbers.
+        ValueError
+            If there are fewer than two draws, or known (not traced) values hold NaN or infinity.
+
+        Examples
+        --------
+        >>> from nn_uq_dist import InputLaw
+        >>> law = InputLaw.from_samples([[0.0, 0.0], [2.0, 1.0], [4.0, 2.0]])
+        >>> print(law.mean, law.variance.round(4))
+        [2. 1.] [4. 1.]
+        """
+        draws = _checks.as_numeric("draws", draws)
+        shape = np.shape(draws)
+        if len(shape) < 2 or shape[0] < 2:
+            raise ValueError(
+                f"draws must have shape (n, ..., N_x) with n >= 2, got shape {shape}; pass several "
+                f"draws along the first axis"
+            )
+        _checks.require_finite("draws", draws)
+        placed = broadcast(draws, _checks.float_dtype(draws), shape)
+        loc, factor = one_program(mean_and_factor, placed)
+        return cls(loc, scale_tril=factor)
 
     @property
     def scale_tril(self) -> Array | None:
@@ -228,6 +270,13 @@ class InputLaw(AbstractInputLaw):
     def deviation_at(self, uniform: Array, normal: Array) -> Array:
         """``beta * U + L N`` at given values of the standard variables, without a matrix."""
         return deviation(uniform, normal, *self._parts)
+
+    @property
+    def _description(self) -> str:
+        gaussian = "" if self.scale is None else "independent normal"
+        gaussian = gaussian if self._scale_tril is None else "correlated normal"
+        box = "" if self.half_width is None else "box"
+        return " and ".join(part for part in (box, gaussian) if part)
 
     @property
     def _parts(self) -> tuple[Array | None, Array | None, Array | None]:

@@ -1,9 +1,9 @@
 """The law of a sum of independent random inputs."""
 
 import dataclasses
-from functools import reduce
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
@@ -12,11 +12,14 @@ from nn_uq_dist.basics._one_program import one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import namespace, norm
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._families import as_input_law
+from nn_uq_dist.inputs._as_input_law import as_input_law
+from nn_uq_dist.inputs._input_blocks import of_each_part, sum_of_variables
+from nn_uq_dist.inputs._joined_columns import joined_columns, total
+from nn_uq_dist.inputs._known_input import KnownInput
 
 
 @register_frozen
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class InputSum(AbstractInputLaw):
     r"""Law of a sum :math:`f = f_1 + f_2 + \dots` of independent random inputs.
 
@@ -33,7 +36,7 @@ class InputSum(AbstractInputLaw):
     Raises
     ------
     TypeError
-        If the family of a part is not supported.
+        If the family of a part is not supported, or a part is transformed or no vector.
     ValueError
         If there is none, or numbers of inputs or batch shapes do not fit.
 
@@ -59,6 +62,12 @@ class InputSum(AbstractInputLaw):
         if not parts:
             raise ValueError("InputSum must have parts, got none; pass two or more laws")
         laws = [as_input_law(part) for part in parts]
+        for law in laws:
+            if not law.is_vector:
+                raise TypeError(
+                    f"the parts of an InputSum must be laws of the vector that the network takes, "
+                    f"got {law!r}; pass the sum of the vectors that are mapped to as_input_law"
+                )
         sizes = [law.num_inputs for law in laws]
         if len(set(sizes)) > 1:
             raise ValueError(
@@ -70,30 +79,32 @@ class InputSum(AbstractInputLaw):
             **{f"part {i}": law.batch_shape for i, law in enumerate(laws)},
         )
         expanded = tuple(law.expand(batch_shape) for law in laws)
-        object.__setattr__(self, "loc", _total([law.loc for law in expanded]))
+        object.__setattr__(self, "loc", total([law.loc for law in expanded]))
         object.__setattr__(self, "parts", expanded)
 
     def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
         """Columns of all parts, side by side."""
-        uniform, normal = zip(*(part.columns(jacobian) for part in self.parts), strict=True)
-        return _joined(uniform), _joined(normal)
+        columns = [
+            part.columns(jacobian) for part in self.parts if not isinstance(part, KnownInput)
+        ]
+        return joined_columns(columns or [(None, None)], jacobian)
 
     @property
     def variance(self) -> Array:
         """Sum of the variances of the parts."""
-        return _total([part.variance for part in self.parts])
+        return total([part.variance for part in self.parts])
 
     @property
     def covariance(self) -> Array:
         """Sum of the covariance matrices of the parts."""
-        return _total([part.covariance for part in self.parts])
+        return total([part.covariance for part in self.parts])
 
     @property
     def half_range(self) -> Array | None:
         """Sum of the half-ranges of the parts, or ``None``."""
-        found = [part.half_range for part in self.parts]
+        found = [part.half_range for part in self.parts if not isinstance(part, KnownInput)]
         given = [half_range for half_range in found if half_range is not None]
-        return _total(given) if given else None
+        return total(given) if given else None
 
     @property
     def normal_scale(self) -> Array | None:
@@ -110,21 +121,30 @@ class InputSum(AbstractInputLaw):
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw ``f - loc``, each part with a key of its own."""
         keys = jax.random.split(_checks.as_key("key", key), len(self.parts))
-        return _total(
+        return total(
             [
                 part.sample_deviation(k, sample_shape)
                 for part, k in zip(self.parts, keys, strict=True)
             ]
         )
 
+    @property
+    def num_standard_variables(self) -> tuple[int, int]:
+        """Numbers of uniform and of normal variables of all parts together."""
+        found = sum_of_variables(self.parts)
+        return found if any(found) else (1, 0)
 
-def _total(terms: list[Array]) -> Array:
-    return reduce(lambda a, b: a + b, terms)
+    def deviation_at(self, uniform: Array, normal: Array) -> Array:
+        """Sum of the deviations of the parts at given values of the standard variables."""
+        each = of_each_part(self.parts, uniform, normal)
+        given = [
+            part.deviation_at(one, other)
+            for part, one, other in each
+            if not isinstance(part, KnownInput)
+        ]
+        none = jnp.zeros((*uniform.shape[:-1], self.num_inputs), self.dtype)
+        return total(given) if given else none
 
-
-def _joined(columns: tuple[Array | None, ...]) -> Array | None:
-    given = [part for part in columns if part is not None]
-    if not given:
-        return None
-    joined: Array = namespace(*given).concatenate(given, axis=-1)
-    return joined
+    @property
+    def _description(self) -> str:
+        return f"{len(self.parts)} terms"

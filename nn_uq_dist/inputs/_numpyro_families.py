@@ -1,10 +1,15 @@
-"""The families of NumPyro that are boxes or Gaussian: what `InputLaw` holds."""
+"""The families of NumPyro whose laws are exact: uniform and Gaussian ones, and known values."""
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jax import Array, lax
+from jax.scipy.linalg import solve_triangular
 
 from nn_uq_dist.inputs._families import register_input_family
+from nn_uq_dist.inputs._gaussian_input import GaussianInput
 from nn_uq_dist.inputs._input_law import InputLaw
+from nn_uq_dist.inputs._input_sum import InputSum
+from nn_uq_dist.inputs._known_input import KnownInput
 
 
 @register_input_family(dist.Uniform)
@@ -24,6 +29,66 @@ def _multivariate_normal(base: dist.MultivariateNormal, shape: tuple[int, ...]) 
 
 
 @register_input_family(dist.LowRankMultivariateNormal)
-def _low_rank(base: dist.LowRankMultivariateNormal, shape: tuple[int, ...]) -> InputLaw:
-    scale_tril = jnp.linalg.cholesky(base.covariance_matrix)
-    return InputLaw(jnp.broadcast_to(base.loc, shape), scale_tril=scale_tril)
+def _low_rank(base: dist.LowRankMultivariateNormal, shape: tuple[int, ...]) -> InputSum:
+    own = InputLaw(jnp.broadcast_to(base.loc, shape), scale=jnp.sqrt(base.cov_diag))
+    return InputSum(own, GaussianInput(jnp.zeros(shape, own.dtype), base.cov_factor))
+
+
+@register_input_family(dist.GaussianRandomWalk)
+def _random_walk(base: dist.GaussianRandomWalk, shape: tuple[int, ...]) -> GaussianInput:
+    scale = jnp.asarray(base.scale, jnp.result_type(float, base.scale))[..., None, None]
+    steps = jnp.tril(jnp.ones((shape[-1], shape[-1]), scale.dtype))
+    return GaussianInput(jnp.zeros(shape, scale.dtype), scale * steps)
+
+
+@register_input_family(dist.GaussianStateSpace)
+def _state_space(base: dist.GaussianStateSpace, shape: tuple[int, ...]) -> GaussianInput:
+    count, size = base.num_steps, base.scale_tril.shape[-1]
+
+    def carried(columns: Array, _: None) -> tuple[Array, Array]:
+        return base.transition_matrix @ columns, columns
+
+    # What the noise of a step makes of the state so many steps later.
+    _, later = lax.scan(carried, base.scale_tril, length=count)
+    lag = jnp.arange(count)[:, None] - jnp.arange(count)
+    blocks = jnp.where((lag >= 0)[(..., *(None,) * (later.ndim - 1))], later[lag], 0)
+    blocks = jnp.moveaxis(blocks, (0, 1), (-4, -2))  # time, state, time of the noise, noise
+    factor = blocks.reshape(*blocks.shape[:-4], count * size, count * size)
+    mean = jnp.asarray(base.mean)
+    mean = mean.reshape(*mean.shape[:-2], count * size)
+    return GaussianInput(jnp.broadcast_to(mean, shape), factor)
+
+
+@register_input_family(dist.CAR)
+def _autoregressive(base: dist.CAR, shape: tuple[int, ...]) -> GaussianInput:
+    root = jnp.linalg.cholesky(base.precision_matrix)
+    identity = jnp.broadcast_to(jnp.eye(shape[-1], dtype=root.dtype), root.shape)
+    factor = solve_triangular(root, identity, lower=True, trans=1)
+    return GaussianInput(jnp.broadcast_to(base.loc, shape), factor)
+
+
+@register_input_family(dist.CirculantNormal)
+def _circulant(base: dist.CirculantNormal, shape: tuple[int, ...]) -> GaussianInput:
+    size = shape[-1]
+    # The symmetric root of a circulant matrix is circulant, too.
+    row = jnp.fft.irfft(jnp.sqrt(base.covariance_rfft), n=size)
+    lag = (jnp.arange(size)[:, None] - jnp.arange(size)) % size
+    return GaussianInput(jnp.broadcast_to(base.loc, shape), row[..., lag])
+
+
+@register_input_family(dist.MatrixNormal)
+def _matrix_normal(base: dist.MatrixNormal, shape: tuple[int, ...]) -> GaussianInput:
+    rows, columns = base.scale_tril_row, base.scale_tril_column
+    product = rows[..., :, None, :, None] * columns[..., None, :, None, :]
+    factor = product.reshape(*product.shape[:-4], shape[-1], shape[-1])
+    loc = jnp.asarray(base.loc)
+    loc = loc.reshape(*loc.shape[:-2], shape[-1])
+    return GaussianInput(jnp.broadcast_to(loc, shape), factor)
+
+
+@register_input_family(dist.Delta)
+def _delta(base: dist.Delta, shape: tuple[int, ...]) -> KnownInput:
+    value = jnp.asarray(base.v)
+    if base.event_dim:
+        value = value.reshape(*value.shape[: value.ndim - base.event_dim], -1)
+    return KnownInput(jnp.broadcast_to(value, shape))

@@ -144,6 +144,10 @@ class CorrectedLinearization:
         """
         return paired_statistics(self.pairs)
 
+    def unravel(self, values: ArrayLike) -> Any:
+        """Return values ``(..., N_y)`` as the network's outputs: see `Linearization.unravel`."""
+        return self.linearization.unravel(values)
+
     def with_noise(self, noise_scale: ArrayLike | None) -> "CorrectedLinearization":
         """Return the laws of outputs with noise, estimated anew from pairs with the same noise.
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +16,7 @@ from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import GaussianCopulaJoint, LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
+from nn_uq_dist.inputs._output_structure import OutputStructure, unraveled
 from nn_uq_dist.linearization._constant_outputs import require_varying
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._joint_correlation import JointCorrelation, joint_correlation
@@ -43,6 +44,8 @@ class Linearization:
     input
         Law of the random input with ``N_x`` inputs: an `InputLaw` or another
         `nn_uq_dist.inputs.AbstractInputLaw`.
+    output_structure
+        What the network returns where that is no vector, for `unravel`; set by `linearize`.
 
     Raises
     ------
@@ -63,6 +66,9 @@ class Linearization:
     loc: Array
     jacobian: Array
     input: AbstractInputLaw
+    output_structure: OutputStructure | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
 
     def __repr__(self) -> str:
         return summary_line(self)
@@ -72,6 +78,8 @@ class Linearization:
         loc: ArrayLike,
         jacobian: ArrayLike,
         input: AbstractInputLaw,  # noqa: A002
+        *,
+        output_structure: OutputStructure | None = None,
     ) -> None:
         if not isinstance(input, AbstractInputLaw):
             raise TypeError(
@@ -102,6 +110,7 @@ class Linearization:
         set_field(self, "loc", broadcast(loc, dtype, (*batch_shape, loc_shape[-1])))
         set_field(self, "jacobian", broadcast(jacobian, dtype, batch_shape + event_shape))
         set_field(self, "input", input.expand(batch_shape))
+        set_field(self, "output_structure", output_structure)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -443,6 +452,48 @@ class Linearization:
         """Inputs and outputs of the linear model at points of the unit cube, ``(..., D)``."""
         deviation = self.input.deviation_at_points(points)
         return self.input.loc + deviation, self.loc + matvec(self.jacobian, deviation)
+
+    def unravel(self, values: ArrayLike) -> Any:
+        """Return values of the outputs in the structure in which the network returns them.
+
+        Parameters
+        ----------
+        values
+            Shape ``(..., N_y)``: means, standard deviations, draws.
+
+        Returns
+        -------
+        Array or pytree of Array
+            The leading axes in front of each array. Values of a network that returns a vector are
+            returned as they are.
+
+        Raises
+        ------
+        ValueError
+            If the last axis is not ``N_y``.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> net = lambda x: {"level": x.sum(), "image": jnp.outer(x, x)}
+        >>> lin = nuq.linearize(net, nuq.InputLaw([1.0, 2.0], half_width=0.1))
+        >>> found = lin.unravel(lin.mean)
+        >>> print(found["level"], found["image"].tolist())
+        3.0 [[1.0, 2.0], [2.0, 4.0]]
+        """
+        return unraveled(self.output_structure, self.num_outputs, values)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What to know about the law, in words; empty if it is exact for linear networks."""
+        if not self.input.is_transformed:
+            return ()
+        remark = (
+            "the input is transformed: the network after the transform is linearized in standard "
+            "space, and the law is not exact for a linear network, either"
+        )
+        return (remark,)
 
     def __call__(self, x: ArrayLike) -> Array:
         r"""Evaluate the linear surrogate :math:`m + J (x - \mu)`.

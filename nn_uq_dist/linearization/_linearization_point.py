@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import AbstractInputLaw, MappedInput
+from nn_uq_dist.inputs._flat_network import FlatNetwork
 from nn_uq_dist.linearization._linearization import Linearization
 
 _DRAWS_PER_INPUT = 10
@@ -52,7 +53,7 @@ def fit_arguments(at: str, key: Any, num_samples: int | None, num_inputs: int) -
 
 
 def least_squares(
-    net: Callable[[Array], Array], tangent: Linearization, key: Array, num_samples: int
+    net: FlatNetwork, tangent: Linearization, key: Array, num_samples: int
 ) -> Linearization:
     r"""The linear function with the least mean squared error over random inputs.
 
@@ -65,12 +66,7 @@ def least_squares(
     scale = jnp.sqrt(law.variance)
     scale = jnp.where(scale > 0, scale, 1)
 
-    def outputs(inputs: Array) -> Array:
-        return jax.vmap(net)(inputs.reshape(-1, law.num_inputs)).reshape(
-            *inputs.shape[:-1], tangent.num_outputs
-        )
-
-    differences = outputs(law.loc + deviation) - tangent(law.loc + deviation)
+    differences = net.at_draws(law.loc + deviation) - tangent(law.loc + deviation)
 
     def fit(x: Array, y: Array) -> Array:
         terms = jnp.concatenate([jnp.ones_like(x[:, :1]), x], axis=1)
@@ -81,4 +77,42 @@ def least_squares(
         fit = jax.vmap(fit, in_axes=(1, 1))
     solution = fit(deviation / scale, differences)
     jacobian = tangent.jacobian + jnp.swapaxes(solution[..., 1:, :], -1, -2) / scale[..., None, :]
-    return Linearization(tangent.loc + solution[..., 0, :], jacobian, law)
+    structure = tangent.output_structure
+    return Linearization(
+        tangent.loc + solution[..., 0, :], jacobian, law, output_structure=structure
+    )
+
+
+def linearize_each(
+    linearize: Callable[..., Linearization],
+    net: Callable[[Any], Any],
+    law: MappedInput,
+    at: ArrayLike | str | None,
+    key: Array | None,
+    num_samples: int | None,
+    batch_size: int | None,
+) -> Linearization:
+    """Linearize at each element of a batch whose maps to the network's input differ."""
+    axes = len(law.batch_shape)
+    if at is not None and not isinstance(at, str):
+        at = as_point(at, law)
+        law = law.expand(jnp.broadcast_shapes(at.shape[:-1], law.batch_shape))
+        at = jnp.broadcast_to(at, (*law.batch_shape, law.num_inputs))
+        axes = len(law.batch_shape)
+    point = at if isinstance(at, jax.Array) else None
+    keys = None if key is None else jax.random.split(_checks.as_key("key", key), law.batch_shape)
+
+    def one(law: MappedInput, point: Array | None, key: Array | None) -> Linearization:
+        return linearize(net, law, at if point is None else point, key=key, num_samples=num_samples)
+
+    for _ in range(axes - 1):
+        one = jax.vmap(one)
+    found = lax.map(
+        lambda arguments: one(*arguments),
+        (law, point, keys),
+        batch_size=law.batch_shape[0] if batch_size is None else batch_size,
+    )
+    remedy = "check the weights of the network and its input"
+    _checks.require_finite("net(mean input)", found.loc, remedy)
+    _checks.require_finite("the Jacobian of net at the mean input", found.jacobian, remedy)
+    return found

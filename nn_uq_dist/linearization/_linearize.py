@@ -1,7 +1,7 @@
 """Linearize a network at the mean of a random input."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from jax import Array
 from jax.typing import ArrayLike
@@ -9,16 +9,21 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import matvec
-from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
-from nn_uq_dist.inputs._network_output import check_network
+from nn_uq_dist.inputs import AbstractInputLaw, MappedInput, as_input_law
+from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.linearization._jacobian import values_and_jacobians
 from nn_uq_dist.linearization._linearization import Linearization
-from nn_uq_dist.linearization._linearization_point import as_point, fit_arguments, least_squares
+from nn_uq_dist.linearization._linearization_point import (
+    as_point,
+    fit_arguments,
+    least_squares,
+    linearize_each,
+)
 
 
 def linearize(
-    net: Callable[[Array], Array],
-    f: Distribution | AbstractInputLaw,
+    net: Callable[[Any], Any],
+    f: Distribution | AbstractInputLaw | Any,
     at: ArrayLike | Literal["fit"] | None = None,
     *,
     key: Array | None = None,
@@ -36,14 +41,19 @@ def linearize(
     Parameters
     ----------
     net
-        Any JAX callable that maps one input of shape ``(N_x,)`` to a vector ``(N_y,)``: a
-        function, a closure, a jitted function, a Flax NNX or Equinox module in inference mode.
+        Any JAX callable that maps one input, usually of shape ``(N_x,)``, to a vector ``(N_y,)``:
+        a function, a closure, a jitted function, a Flax NNX or Equinox module in inference mode.
+        It may return an array of any shape or a pytree of arrays: their numbers are the ``N_y``
+        outputs, and `Linearization.unravel` takes results back.
     f
-        Law of the input: a NumPyro distribution over vectors (see
-        `nn_uq_dist.inputs.as_input_law`), an `InputLaw` or another
-        `nn_uq_dist.inputs.AbstractInputLaw`. Its batch shape becomes that of the result.
+        Law of the input: a NumPyro distribution, an `InputLaw` or another
+        `nn_uq_dist.inputs.AbstractInputLaw`, or a dict, list or tuple of independent ones and of
+        known arrays, which the network then takes. See `nn_uq_dist.inputs.as_input_law`. Its batch
+        shape becomes that of the result. A transformed input, such as a log-normal one, is
+        linearized in the space of its normal scores.
     at
-        Where: a point of shape ``(..., N_x)``, by default the mean of `f`. ``"fit"`` takes the
+        Where: a point of shape ``(..., N_x)`` of the vector of the law, by default its mean.
+        ``"fit"`` takes the
         best linear fit over the input law instead of a tangent: least squares of the network at
         random inputs.
     key, num_samples
@@ -62,12 +72,12 @@ def linearize(
     Raises
     ------
     TypeError
-        If `net` is not callable, its output is not an array of real floats, or the family of `f`
+        If `net` is not callable, its output holds no real floats, or the family of `f`
         is not supported; if `at` is no point, or ``"fit"`` comes without a key.
     ValueError
-        If `net` fails on an input of shape ``(N_x,)`` (the cause is chained), its output is not a
-        vector, or value or Jacobian are known to be NaN or infinite; if `at` has another shape,
-        `num_samples` is not above ``N_x``, or `batch_size` is not positive.
+        If `net` fails on an input of its shape (the cause is chained), its output is empty, or
+        value or Jacobian are known to be NaN or infinite; if `at` has another shape, `num_samples`
+        is not above ``N_x``, or `batch_size` is not positive.
 
     Examples
     --------
@@ -88,7 +98,12 @@ def linearize(
     -1 -0.17
     """
     law = as_input_law(f)
-    num_outputs = check_network(net, law).shape[0]
+    if batch_size is not None:
+        batch_size = _checks.positive_int("batch_size", batch_size)
+    if isinstance(law, MappedInput) and law.varies_over_batch:
+        return linearize_each(linearize, net, law, at, key, num_samples, batch_size)
+    net = flat_network(net, law)
+    num_outputs = net.num_outputs
     point = law.loc
     if isinstance(at, str):
         key, num_samples = fit_arguments(at, key, num_samples, law.num_inputs)
@@ -97,8 +112,6 @@ def linearize(
     elif at is not None:
         point = as_point(at, law)
 
-    if batch_size is not None:
-        batch_size = _checks.positive_int("batch_size", batch_size)
     value, jacobian = values_and_jacobians(net, point, num_outputs, batch_size)
     where = "mean input" if point is law.loc else "at"
     remedy = f"check the weights of the network and the {where}"
@@ -106,7 +119,7 @@ def linearize(
     _checks.require_finite(f"the Jacobian of net at the {where}", jacobian, remedy)
     if point is not law.loc:
         value = value + matvec(jacobian, law.loc - point)
-    linearization = Linearization(value, jacobian, law)
+    linearization = Linearization(value, jacobian, law, output_structure=net.output_structure)
     if key is None or num_samples is None:
         return linearization
     return least_squares(net, linearization, key, num_samples)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import as_key, positive_int
-from nn_uq_dist.inputs._network_output import check_network
+from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.linearization._linearization import Linearization
 from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
 from nn_uq_dist.plots.parts._figure import HISTOGRAM, Figure
@@ -155,10 +155,10 @@ def _checked_sd(net: Callable[[jax.Array], jax.Array], linearization: Any) -> Ar
     unbatched(linearization)
     sd = np.sqrt(np.asarray(linearization.marginals().variance, np.float64))
     num_outputs = linearization.num_outputs
-    found = check_network(net, linearization.input).shape
-    if found != (num_outputs,):
+    found = flat_network(net, linearization.input).num_outputs
+    if found != num_outputs:
         raise ValueError(
-            f"net must have the {num_outputs} outputs of linearization, got {found[0]}; pass the "
+            f"net must have the {num_outputs} outputs of linearization, got {found}; pass the "
             "network that was linearized"
         )
     return sd
@@ -176,7 +176,8 @@ def linearization_errors(
 ) -> Array:
     """Errors at random inputs, shape ``(count, N_y)``; a block of draws at a time."""
     inputs = linearization.input.sample(key, (count,))
-    run = jax.jit(jax.vmap(partial(_error, net, linearization)))
+    network = flat_network(net, linearization.input)
+    run = jax.jit(jax.vmap(partial(_error, network, linearization)))
     blocks = [inputs[i : i + DRAWS_PER_CALL] for i in range(0, count, DRAWS_PER_CALL)]
     return np.concatenate([np.asarray(run(block), np.float64) for block in blocks])
 

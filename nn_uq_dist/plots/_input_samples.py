@@ -99,6 +99,11 @@ def plot_input_samples(
     [0.5 2.5 1.5] [1.5 3.5 2.5]
     """
     law = as_input_law(f)
+    if law.is_transformed:
+        raise ValueError(
+            f"f must not be transformed, got {law!r}, whose numbers are scores; plot draws of "
+            f"law.network_input(law.sample(key, (n,)))"
+        )
     if law.batch_shape:
         raise ValueError(
             f"f must have no batch shape, got {law.batch_shape}; plot one mean at a time"

@@ -1,6 +1,7 @@
 """Linearize a network over parts of its random input."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
-from nn_uq_dist.inputs._network_output import check_network
+from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.linearization._jacobian import points_at_once, values_and_jacobians
 from nn_uq_dist.refinement._normal_parts import MOST_NORMAL_PARTS
 from nn_uq_dist.refinement._part_centers import grid_parts, sampled_parts
@@ -28,8 +29,8 @@ _MOST_AT_ONCE = 256
 
 
 def linearize_parts(
-    net: Callable[[Array], Array],
-    f: Distribution | AbstractInputLaw,
+    net: Callable[[Any], Any],
+    f: Distribution | AbstractInputLaw | Any,
     num_parts: int | Sequence[int],
     *,
     key: Array | None = None,
@@ -44,11 +45,9 @@ def linearize_parts(
     Parameters
     ----------
     net
-        Any JAX callable that maps one input of shape ``(N_x,)`` to a vector ``(N_y,)``, as in
-        `linearize`.
+        Any JAX callable that `linearize` takes.
     f
-        Law of the input: a NumPyro distribution over vectors, an `InputLaw` or another
-        `nn_uq_dist.inputs.AbstractInputLaw`, without batch axes.
+        Law of the input, as `linearize` takes it, without batch axes.
     num_parts
         The most parts that there may be: which variables are cut, and how often, is chosen by how
         the Jacobian changes along each of them, and fewer parts are made where that is enough. Or
@@ -66,10 +65,10 @@ def linearize_parts(
     Raises
     ------
     TypeError
-        If `net` is not callable, its output is not an array of real floats, the family of `f` is
+        If `net` is not callable, its output holds no real floats, the family of `f` is
         not supported, or the parts are to be chosen and `f` is traced.
     ValueError
-        If `net` does not map ``(N_x,)`` to ``(N_y,)``, its values or Jacobians are known to be NaN
+        If `net` fails on an input of its shape, its values or Jacobians are known to be NaN
         or infinite, `f` has batch axes, or `num_parts` is not positive or has the wrong length.
 
     Notes
@@ -94,7 +93,8 @@ def linearize_parts(
     -1.0
     """
     law = as_input_law(f)
-    num_outputs = check_network(net, law).shape[0]
+    network = flat_network(net, law)
+    num_outputs = network.num_outputs
     if law.batch_shape:
         raise ValueError(
             f"f must have batch shape (), got {law.batch_shape}; use jax.vmap with the number of "
@@ -115,7 +115,7 @@ def linearize_parts(
                 "f must hold known values where the parts are chosen, got traced ones; pass the "
                 "number of parts along each variable, such as the splits of an earlier result"
             )
-        curvature, num_points = _curvature(net, law, matrix, num_uniform, num_outputs)
+        curvature, num_points = _curvature(network, law, matrix, num_uniform, num_outputs)
         splits = choose_splits(curvature, most, may_draw=key is not None)
     if most and np.prod(np.array(splits, float)) > most:
         assert key is not None  # noqa: S101 (there is a choice to draw with a key alone)
@@ -123,7 +123,7 @@ def linearize_parts(
     else:
         parts = grid_parts(splits, num_uniform, law.dtype)
     deviation = matvec(matrix, parts.centers)
-    value, jacobian = _at_points(net, law.loc + deviation, num_outputs)
+    value, jacobian = _at_points(network, law.loc + deviation, num_outputs)
     remedy = "check the weights of the network and the range of its input"
     _checks.require_finite("net(center of a part)", value, remedy)
     _checks.require_finite("the Jacobian of net at the center of a part", jacobian, remedy)
@@ -137,6 +137,7 @@ def linearize_parts(
         input=law,
         splits=splits,
         num_evaluations=(num_points + len(value)) * (1 + min(law.num_inputs, num_outputs)),
+        output_structure=network.output_structure,
     )
 
 

@@ -1,7 +1,7 @@
 """A network linearized at the center of each part of its input, and the laws of its outputs."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from nn_uq_dist.distributions._mixture_draws import draws_of_parts
 from nn_uq_dist.distributions._mixture_sums import log_weights
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._input_algebra import standard_values
+from nn_uq_dist.inputs._output_structure import OutputStructure, unraveled
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._joint_correlation import joint_correlation
 from nn_uq_dist.linearization._noise_covariance import normal_covariance
@@ -60,6 +61,8 @@ class PartwiseLinearization:
     num_evaluations : int
         Price in runs of the network: ``1 + min(N_x, N_y)`` for each value with its Jacobian, those
         by which the parts were chosen included.
+    output_structure
+        What the network returns where that is no vector, for `unravel`.
 
     Examples
     --------
@@ -79,6 +82,9 @@ class PartwiseLinearization:
     input: AbstractInputLaw
     splits: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     num_evaluations: int = dataclasses.field(metadata={"static": True})
+    output_structure: OutputStructure | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
 
     def __repr__(self) -> str:
         return summary_line(self, "splits", "num_evaluations", "loc", "jacobian", "input")
@@ -310,6 +316,10 @@ class PartwiseLinearization:
         True
         """
         return self._pairs(*self._draw(key, sample_shape))
+
+    def unravel(self, values: ArrayLike) -> Any:
+        """Return values ``(..., N_y)`` as the network's outputs: see `Linearization.unravel`."""
+        return unraveled(self.output_structure, self.num_outputs, values)
 
     @property
     def num_coordinates(self) -> int:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,8 +14,8 @@ from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes
 
 
 def monte_carlo(
-    net: Callable[[Array], Array],
-    f: Distribution | AbstractInputLaw,
+    net: Callable[[Any], Any],
+    f: Distribution | AbstractInputLaw | Any,
     key: Array,
     num_samples: int,
     *,
@@ -33,10 +34,11 @@ def monte_carlo(
     Parameters
     ----------
     net
-        Any deterministic JAX callable ``(N_x,) -> (N_y,)``, as in `linearize`.
+        Any deterministic JAX callable, as in `linearize`.
     f
-        Law of the input: a NumPyro distribution over vectors, an `InputLaw` or another
-        `nn_uq_dist.inputs.AbstractInputLaw`.
+        Law of the input, as `linearize` takes it, or any other NumPyro distribution with
+        ``sample``, of any event shape, alone or in a dict, list or tuple. The latter are drawn by
+        their own ``sample``.
     key
         A JAX random key.
     num_samples
@@ -64,8 +66,8 @@ def monte_carlo(
         If `key` is no random key, a count is no integer, `net` or `f` is not of a supported kind,
         or the function is called under ``jit``.
     ValueError
-        If a count is not positive, `net` does not map ``(N_x,)`` to ``(N_y,)``, or `devices` are
-        those of other processes alone.
+        If a count is not positive, `net` fails on an input of its shape, or `devices` are those of
+        other processes alone.
 
     Warns
     -----

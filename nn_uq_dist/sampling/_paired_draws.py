@@ -16,6 +16,7 @@ from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._sobol import sobol_points
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.sampling._monte_carlo import warn_nonfinite
 from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes, threefry
 
@@ -54,7 +55,9 @@ class PairedDraws:
     Attributes
     ----------
     inputs : array, shape (n, ..., N_x)
-        The random inputs.
+        The random inputs: vectors of the input law. Where the law maps them to what the network
+        takes, as for a dict or a log-normal input, that is
+        ``linearization.input.network_input(inputs)``.
     network : array, shape (n, ..., N_y)
         Outputs of the network.
     linear : array, shape (n, ..., N_y)
@@ -151,7 +154,7 @@ class PairedDraws:
 
 
 def paired_draws(
-    net: Callable[[Array], Array],
+    net: Callable[[Any], Any],
     linearization: LinearModel,
     key: Array,
     num_samples: int,
@@ -172,7 +175,7 @@ def paired_draws(
     Parameters
     ----------
     net
-        The network, any deterministic JAX callable ``(N_x,) -> (N_y,)``.
+        The network, any deterministic JAX callable that `linearize` takes.
     linearization
         What `linearize` or `linearize_parts` made of it.
     key
@@ -292,7 +295,7 @@ def _keep(_: None, draws: Draws, is_wanted: Array) -> tuple[None, Draws]:
 
 
 def _traced_pairs(
-    net: Callable[[Array], Array],
+    net: Callable[[Any], Any],
     model: LinearModel,
     source: Any,
     draw: Callable[..., Any],
@@ -302,9 +305,9 @@ def _traced_pairs(
     """All pairs at once, as functions of traced parameters."""
     index = jnp.arange(num_samples, dtype=jnp.uint32)
     inputs, linear = jax.vmap(partial(draw, source, key))(index)
-    outputs = jax.vmap(net)(inputs.reshape(-1, inputs.shape[-1]))
-    _require_outputs(model, outputs.shape[-1])
-    return Draws(inputs, linear, outputs.reshape(linear.shape))
+    network = flat_network(net, model.input)
+    _require_outputs(model, network.num_outputs)
+    return Draws(inputs, linear, network.at_draws(inputs))
 
 
 def _require_model(linearization: object) -> None:

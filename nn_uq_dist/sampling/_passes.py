@@ -19,8 +19,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
-from nn_uq_dist.inputs._network_output import check_network
+from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs._flat_network import FlatNetwork, flat_network
+from nn_uq_dist.inputs._sampled_input import SampledInput, as_drawable
 from nn_uq_dist.sampling._processes import on_host, place, require_own_device, spans_processes
 
 # Draws per group: large enough to keep a device busy, small enough for the processor's cache.
@@ -35,7 +36,7 @@ _MAX_SAMPLES = 2**31
 class Draws(NamedTuple):
     """What one group of draws gives."""
 
-    inputs: Array  # (group_size,) + batch_shape + (N_x,)
+    inputs: Any  # (group_size,) + batch_shape + (N_x,); a structure where there is no law of it
     linear: Array | None  # outputs of a linear model at the same inputs
     outputs: Array  # of the network, (group_size,) + output_shape
 
@@ -43,6 +44,15 @@ class Draws(NamedTuple):
 def draw_input(law: AbstractInputLaw, key: Array, index: Array) -> tuple[Array, None]:
     """Input number `index` of a law."""
     return law.sample(jax.random.fold_in(key, index)), None
+
+
+def draws_of(law: SampledInput) -> Callable[[None, Array, Array], tuple[Any, None]]:
+    """The function for `DrawPlan.draw` of what can only be drawn from."""
+
+    def draw(_: None, key: Array, index: Array) -> tuple[Any, None]:
+        return law.draw(jax.random.fold_in(key, index)), None
+
+    return draw
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,8 +78,8 @@ class DrawPlan:
         The devices in use.
     """
 
-    net: Callable[[Array], Array]
-    law: AbstractInputLaw
+    net: FlatNetwork
+    law: AbstractInputLaw | SampledInput
     key: Array
     source: Any
     draw: Callable[[Any, Array, Array], tuple[Array, Array | None]]
@@ -83,8 +93,8 @@ class DrawPlan:
     @classmethod
     def make(
         cls,
-        net: Callable[[Array], Array],
-        f: Distribution | AbstractInputLaw,
+        net: Callable[[Any], Any],
+        f: Distribution | AbstractInputLaw | Any,
         key: Array,
         num_samples: int,
         batch_size: int | None,
@@ -95,14 +105,14 @@ class DrawPlan:
         if batch_size is not None:
             batch_size = _checks.positive_int("batch_size", batch_size)
         key = _checks.as_key("key", key)
-        law = as_input_law(f)
-        if not _checks.is_concrete(key, law):
+        law = as_drawable(f)
+        if not _checks.is_concrete(key, f):
             raise TypeError(
                 "f and key must hold numbers, got traced values; call Monte Carlo functions "
                 "outside of jit, vmap and grad"
             )
-        output = check_network(net, law)
-        num_outputs = output.shape[0]
+        network = flat_network(net, law)
+        num_outputs = network.num_outputs
         output_shape = (*law.batch_shape, num_outputs)
 
         width = math.prod(law.batch_shape) * max(law.num_inputs, num_outputs)
@@ -117,14 +127,14 @@ class DrawPlan:
             devices = devices[:num_groups]
         groups_per_pass = min(batch_size // group_size, -(-num_groups // len(devices)))
         return cls(
-            net=net,
+            net=network,
             law=law,
             key=threefry(key),
-            source=law,
-            draw=draw_input,
+            source=law if isinstance(law, AbstractInputLaw) else None,
+            draw=draw_input if isinstance(law, AbstractInputLaw) else draws_of(law),
             num_samples=num_samples,
             output_shape=output_shape,
-            output_dtype=output.dtype,
+            output_dtype=network.dtype,
             group_size=group_size,
             groups_per_pass=groups_per_pass,
             devices=devices,
@@ -172,8 +182,7 @@ def run_passes[Carry](
         def run_group(carry: Carry, start: Array) -> tuple[Carry, Any]:
             index = start + jnp.arange(plan.group_size, dtype=jnp.uint32)
             inputs, linear = jax.vmap(lambda i: plan.draw(source, key, i))(index)
-            outputs = jax.vmap(plan.net)(inputs.reshape(-1, inputs.shape[-1]))
-            outputs = outputs.reshape(plan.group_size, *plan.output_shape)
+            outputs = plan.net.at_draws(inputs)
             return step(carry, Draws(inputs, linear, outputs), index < stop)
 
         def skip_group(carry: Carry, start: Array) -> tuple[Carry, Any]:

@@ -23,8 +23,8 @@ _LARGEST = 1e9
 
 
 def monte_carlo_statistics(
-    net: Callable[[Array], Array],
-    f: Distribution | AbstractInputLaw,
+    net: Callable[[Any], Any],
+    f: Distribution | AbstractInputLaw | Any,
     key: Array,
     num_samples: int,
     *,

@@ -180,7 +180,7 @@ def test_flips_have_the_law_of_the_triangle(page):
     f = page.Triangular(jnp.zeros(1), jnp.ones(1)).to_event(1)
     (layer,) = nuq.error_analysis.flip_probabilities(net, f)
     np.testing.assert_allclose(layer, scipy.stats.triang(0.5, -1, 2).sf([0.5, 0.25]), rtol=1e-5)
-    with pytest.raises(TypeError, match="must be a box, Gaussian or both, got the law InputSum"):
+    with pytest.raises(TypeError, match="a box, Gaussian or both, got the law InputSum"):
         nuq.error_analysis.deterministic_bound(net, f)
 
 
@@ -272,8 +272,8 @@ def test_wrong_registrations_and_sums_are_named():
 
     with pytest.raises(ValueError, match=r"of Flat must have loc of shape \(3,\), got shape \(1,"):
         nuq.inputs.as_input_law(Flat(jnp.zeros(1), 1.0).expand([3]).to_event(1))
-    with pytest.raises(TypeError, match=r"got Gamma; .* a registered family \(.*Flat.*\), or an I"):
-        nuq.inputs.as_input_law(dist.Gamma(jnp.ones(2), 1.0).to_event(1))
+    with pytest.raises(TypeError, match=r"got Dirichlet; .* a registered family \(.*Flat.*\), or"):
+        nuq.inputs.as_input_law(dist.Dirichlet(jnp.ones(2)))
     box = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
     with pytest.raises(ValueError, match=r"the same number of inputs, got \[2, 3\]"):
         nuq.inputs.InputSum(box, nuq.InputLaw(jnp.zeros(3), half_width=1.0))

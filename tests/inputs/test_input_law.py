@@ -68,12 +68,6 @@ CONVERSIONS = {
     "multivariate normal, expanded": lambda: dist.MultivariateNormal(
         jnp.zeros((4, 3)), scale_tril=jnp.linalg.cholesky(jnp.eye(3) + 0.5)
     ).expand([2, 4]),
-    "low rank": lambda: dist.LowRankMultivariateNormal(
-        jnp.arange(3.0), cov_factor=jnp.array([[1.0], [2.0], [3.0]]), cov_diag=jnp.ones(3)
-    ),
-    "low rank, batch": lambda: dist.LowRankMultivariateNormal(
-        jnp.zeros((5, 3)), cov_factor=jnp.ones((3, 2)), cov_diag=jnp.ones(3)
-    ),
 }
 
 
@@ -213,6 +207,22 @@ def test_independent_normal_inputs_cost_vectors_only(num_outputs):
     assert max(all_sizes(traced.jaxpr)) <= num_outputs * (size + 1) + 2 * size
 
 
+def test_draws_give_mean_and_covariance(precision):
+    draws = np.random.default_rng(7).normal(size=(50, 2, 3)) @ np.array(TRIL, float).T
+    law = InputLaw.from_samples(draws)
+    rtol = 1e-12 if precision == "float64" else 1e-5
+    np.testing.assert_allclose(law.mean, draws.mean(axis=0), rtol=rtol, atol=rtol)
+    for k in range(2):
+        expected = np.cov(draws[:, k].T)
+        np.testing.assert_allclose(law.covariance[k], expected, rtol=rtol, atol=10 * rtol)
+    few = draws[:3, 0]  # fewer than four: a singular covariance, exactly
+    law = InputLaw.from_samples(few)
+    np.testing.assert_allclose(law.covariance, np.cov(few.T), rtol=rtol, atol=10 * rtol)
+    assert (np.diagonal(law.scale_tril) >= 0).all()
+    found = jax.jit(lambda x: InputLaw.from_samples(x).variance)(few)
+    np.testing.assert_allclose(found, few.var(axis=0, ddof=1), rtol=10 * rtol)
+
+
 def test_independent_normal_inputs_by_the_ten_thousand():
     size = 20_000
     scale = np.linspace(0.5, 1.5, size).astype(np.float32)
@@ -347,7 +357,7 @@ ERRORS = {
     "family": (
         lambda: InputLaw.from_distribution(dist.Gamma(1.0, np.ones(3)).to_event(1)),
         TypeError,
-        "got Gamma; pass a Uniform, Normal, MultivariateNormal or LowRank.* InputLaw",
+        "got the law MappedInput; use nn_uq_dist.inputs.as_input_law",
     ),
     "mixture": (
         lambda: InputLaw.from_distribution(dist.Normal(np.zeros(3), 1.0).to_event(1).mask(False)),
@@ -356,8 +366,8 @@ ERRORS = {
     ),
     "scalar law": (
         lambda: InputLaw.from_distribution(dist.Uniform(0.0, 1.0)),
-        ValueError,
-        r"got batch_shape \(\) and event_shape \(\); call .expand\(\[N_x\]\).to_event\(1\)",
+        TypeError,
+        "a vector that is a box, Gaussian or both, got the law MappedInput",
     ),
     "no event": (
         lambda: InputLaw.from_distribution(dist.Normal(np.zeros(3), 1.0)),
@@ -366,8 +376,19 @@ ERRORS = {
     ),
     "matrix event": (
         lambda: InputLaw.from_distribution(dist.Normal(np.zeros((2, 3)), 1.0).to_event(2)),
+        TypeError,
+        "a vector that is a box, Gaussian or both, got the law MappedInput",
+    ),
+    "one draw": (
+        lambda: InputLaw.from_samples(np.zeros((1, 3))),
         ValueError,
-        r"event_shape \(2, 3\)",
+        r"draws must have shape \(n, \.\.\., N_x\) with n >= 2, got shape \(1, 3\); pass several",
+    ),
+    "scalar draws": (lambda: InputLaw.from_samples(np.zeros(4)), ValueError, r"shape \(4,\)"),
+    "nan draws": (
+        lambda: InputLaw.from_samples([[0.0], [np.nan]]),
+        ValueError,
+        r"draws must be finite, got nan at index \(1, 0\)",
     ),
     "low above high": (
         lambda: InputLaw.from_distribution(dist.Uniform(np.ones(2), 0.0).to_event(1)),

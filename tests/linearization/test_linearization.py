@@ -312,25 +312,20 @@ ERRORS = {
     "no callable": (lambda: linearize(3, BOX), TypeError, "net must be a callable .* got int"),
     "no law": (lambda: linearize(wide_net, np.zeros(3)), TypeError, "got ndarray; pass a Uniform"),
     "family": (
-        lambda: linearize(wide_net, dist.Gamma(1.0, np.ones(3)).to_event(1)),
+        lambda: linearize(wide_net, dist.Dirichlet(np.ones(3))),
         TypeError,
-        "got Gamma; pass a Uniform",
-    ),
-    "scalar output": (
-        lambda: linearize(jnp.sum, BOX),
-        ValueError,
-        r"to a vector \(N_y,\), got output of shape \(\); .* net\(x\).reshape\(-1\)",
-    ),
-    "matrix output": (
-        lambda: linearize(lambda x: x[None], BOX),
-        ValueError,
-        r"got output of shape \(1, 3\); .* net\(x\[None\]\)\[0\]",
+        "got Dirichlet; pass a Uniform.* or draw from it: monte_carlo takes any distribution",
     ),
     "empty output": (lambda: linearize(lambda x: x[:0], BOX), ValueError, r"shape \(0,\)"),
-    "two outputs": (
-        lambda: linearize(lambda x: (x, x), BOX),
+    "no output": (
+        lambda: linearize(lambda _: (), BOX),
+        ValueError,
+        r"net must return at least one number, got output of structure \(\)",
+    ),
+    "label among outputs": (
+        lambda: linearize(lambda x: {"y": x, "label": x.argmax()}, BOX),
         TypeError,
-        "net must return one array .* got tuple; return a single array",
+        r"got dtype int32 at output\['label'\], which has no derivative",
     ),
     "integer output": (
         lambda: linearize(lambda x: (x > 0).astype(int), BOX),

@@ -1,0 +1,131 @@
+"""A network as a map from the vector of an input law to the vector of its outputs."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
+from nn_uq_dist.inputs._output_structure import OutputStructure
+from nn_uq_dist.inputs._sampled_input import SampledInput
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FlatNetwork:
+    """A network between vectors, made by `flat_network`.
+
+    Attributes
+    ----------
+    net
+        The network as it was given.
+    law
+        Law of its input.
+    structure
+        Shapes of its outputs.
+    dtype
+        Type of all of them together.
+    """
+
+    net: Callable[[Any], Any]
+    law: AbstractInputLaw | SampledInput
+    structure: OutputStructure
+    dtype: jnp.dtype
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs ``N_y``."""
+        return self.structure.num_outputs
+
+    @property
+    def output_structure(self) -> OutputStructure | None:
+        """Structure of the outputs, None if they are a vector anyway."""
+        return None if self.structure.is_vector else self.structure
+
+    def __call__(self, x: Array) -> Array:
+        """Outputs ``(N_y,)`` at one vector ``(N_x,)`` of a law whose map has no batch."""
+        return self._outputs(self.law.network_input(x))
+
+    def at_draws(self, draws: Any) -> Array:
+        """Outputs ``(n, *batch_shape, N_y)`` at draws of the law, ``(n, *batch_shape, N_x)``."""
+        axes = 1 + len(self.law.batch_shape)
+        values = self.law.network_input(draws)
+        lead = jax.tree.leaves(values)[0].shape[:axes]
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[axes:]), values)
+        return jax.vmap(self._outputs)(rows).reshape(*lead, self.num_outputs)
+
+    def unravel(self, values: Any) -> Any:
+        """Return values ``(..., N_y)`` in the structure of the network's outputs."""
+        return self.structure.unravel(values)
+
+    def _outputs(self, value: Any) -> Array:
+        output = self.net(value)
+        if self.structure.is_vector:
+            vector: Array = output
+            return vector
+        return self.structure.ravel(output, self.dtype)
+
+
+def flat_network(net: Callable[[Any], Any], law: AbstractInputLaw | SampledInput) -> FlatNetwork:
+    """Return the network between vectors, or say what is wrong with it.
+
+    The network is only traced, not run. One that maps a vector to a vector is called as it is.
+    """
+    if not callable(net):
+        raise TypeError(
+            f"net must be a callable (N_x,) -> (N_y,), got {type(net).__name__}; "
+            f"pass a function or a module"
+        )
+    one_input = "for a network of batches pass lambda x: net(x[None])[0]"
+    taken = _one_input(law)
+    try:
+        # Not `eval_shape(net, ...)`: JAX needs a hashable function, which a module may not be, and
+        # would remember the shape after the weights of a module were replaced by other ones.
+        output: Any = jax.eval_shape(lambda x: net(x), taken)  # noqa: PLW0108
+    except Exception as error:
+        raise ValueError(
+            f"net must accept one input of {_words(taken)}, got "
+            f"{type(error).__name__} from it: {_first_line(error)}; {one_input}, and switch "
+            f"modules with dropout or batch statistics to inference mode"
+        ) from error
+    structure = OutputStructure.of(output)
+    if not structure.shapes or structure.num_outputs == 0:
+        raise ValueError(
+            f"net must return at least one number, got output of {_words(output)}; return what is "
+            f"to have a law"
+        )
+    for path, leaf in jax.tree.leaves_with_path(output):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            at = f" at output{jax.tree_util.keystr(path)}" if path else ""
+            raise TypeError(
+                f"net must return real floats, got dtype {leaf.dtype}{at}, which has no "
+                f"derivative; return the continuous output, such as logits instead of labels"
+            )
+    dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
+    return FlatNetwork(net, law, structure, dtype)
+
+
+def _one_input(law: AbstractInputLaw | SampledInput) -> Any:
+    """Shapes and types of what the network takes."""
+    if isinstance(law, SampledInput):
+        return law.one_input
+    vector = jax.ShapeDtypeStruct((law.num_inputs,), law.dtype)
+    if law.is_vector:
+        return vector
+    axes = len(law.batch_shape)
+    element = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), law)
+    return jax.eval_shape(lambda one, x: one.network_input(x), element, vector)
+
+
+def _words(value: Any) -> str:
+    """Shapes and types in a message."""
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return f"shape {value.shape} and dtype {value.dtype}"
+    return f"structure {jax.tree.map(lambda leaf: f'{leaf.dtype}{list(leaf.shape)}', value)}"
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no message"

@@ -1,0 +1,180 @@
+"""Families of NumPyro that are exact: under a linear network their outputs have the exact law."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.linalg
+import scipy.stats
+
+import nn_uq_dist as nuq
+
+ADJACENT = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]], float)
+STEP = np.array([[1.0, 0.5], [0.0, 0.9]])
+NOISE = np.array([[0.4, 0.1], [0.1, 0.3]])
+ROWS, COLUMNS = (
+    np.array([[2.0, 0.5], [0.5, 1.0]]),
+    np.array([[1.0, 0.3, 0], [0.3, 2, 0], [0, 0, 1]]),
+)
+CIRCLE = np.array([1.0, 0.5, 0.2, 0.2, 0.5])
+FACTOR = np.array([[1.0, 0.0], [2.0, 1.0], [0.5, -1.0], [0.0, 0.3]])
+
+
+def state_space_moments(count, start):
+    """Mean and covariance of the states of a linear recursion, step by step."""
+    size = len(start)
+    mean, covariance = np.zeros((count, size)), np.zeros((count, size, count, size))
+    state, spread = start, np.zeros((size, size))
+    for t in range(count):
+        state, spread = STEP @ state, STEP @ spread @ STEP.T + NOISE
+        mean[t], block = state, spread
+        for later in range(t, count):
+            covariance[later, :, t, :], covariance[t, :, later, :] = block, block.T
+            block = STEP @ block
+    return mean.ravel(), covariance.reshape(count * size, -1)
+
+
+START = np.array([1.0, -2.0])
+FAMILIES = {
+    "low rank": (
+        lambda: dist.LowRankMultivariateNormal(jnp.arange(4.0), FACTOR, jnp.arange(1.0, 5.0)),
+        np.arange(4.0),
+        FACTOR @ FACTOR.T + np.diag(np.arange(1.0, 5.0)),
+    ),
+    "random walk": (
+        lambda: dist.GaussianRandomWalk(0.7, 5),
+        np.zeros(5),
+        0.49 * np.minimum.outer(np.arange(1, 6), np.arange(1, 6)),
+    ),
+    "state space": (
+        lambda: dist.GaussianStateSpace(
+            3, jnp.asarray(STEP), covariance_matrix=jnp.asarray(NOISE), initial_value=START
+        ),
+        *state_space_moments(3, START),
+    ),
+    "conditional autoregression": (
+        lambda: dist.CAR(jnp.arange(4.0), 0.6, 2.0, jnp.asarray(ADJACENT)),
+        np.arange(4.0),
+        np.linalg.inv(2.0 * (np.diag(ADJACENT.sum(axis=1)) - 0.6 * ADJACENT)),
+    ),
+    "circulant": (
+        lambda: dist.CirculantNormal(jnp.arange(5.0), jnp.asarray(CIRCLE)),
+        np.arange(5.0),
+        scipy.linalg.toeplitz(CIRCLE),
+    ),
+    "matrix": (
+        lambda: dist.MatrixNormal(
+            jnp.arange(6.0).reshape(2, 3), jnp.linalg.cholesky(ROWS), jnp.linalg.cholesky(COLUMNS)
+        ),
+        np.arange(6.0),
+        np.kron(ROWS, COLUMNS),
+    ),
+    "multivariate": (
+        lambda: dist.MultivariateNormal(jnp.arange(2.0), covariance_matrix=jnp.asarray(ROWS)),
+        np.arange(2.0),
+        ROWS,
+    ),
+    "independent vectors": (
+        lambda: dist.MultivariateNormal(jnp.zeros((2, 3)), jnp.asarray(COLUMNS)).to_event(1),
+        np.zeros(6),
+        np.kron(np.eye(2), COLUMNS),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.usefixtures("x64")
+def test_linear_outputs_of_gaussian_families_have_the_normal_law(name):
+    make, mean, covariance = FAMILIES[name]
+    f = make()
+    size = mean.size
+    rows = np.random.default_rng(0).normal(size=(2, size))
+    lin = nuq.linearize(lambda x: rows @ x.reshape(-1), f)
+    assert not lin.input.is_transformed
+    assert lin.remarks == ()
+    np.testing.assert_allclose(lin.input.covariance, covariance, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(lin.input.variance, np.diag(covariance), rtol=1e-10)
+    np.testing.assert_allclose(lin.input.normal_scale**2, np.diag(covariance), rtol=1e-10)
+    np.testing.assert_allclose(lin.mean, rows @ mean, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(lin.covariance, rows @ covariance @ rows.T, rtol=1e-10)
+    known = scipy.stats.norm(rows @ mean, np.sqrt(np.diag(rows @ covariance @ rows.T)))
+    x = known.ppf([[0.001], [0.3], [0.9]])
+    marginals = lin.marginals()
+    np.testing.assert_allclose(marginals.log_prob(x), known.logpdf(x), rtol=1e-9)
+    np.testing.assert_allclose(marginals.cdf(x), known.cdf(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_draws_have_the_moments_of_the_family(name):
+    make, mean, covariance = FAMILIES[name]
+    law = nuq.inputs.as_input_law(make())
+    draws = np.asarray(law.sample(jax.random.key(1), (100_000,)), np.float64)
+    sd = np.sqrt(np.diag(covariance))
+    error = 5 / np.sqrt(len(draws))
+    assert (np.abs(draws.mean(axis=0) - mean) <= error * sd).all()
+    centered = draws - draws.mean(axis=0)
+    found = centered.T @ centered / len(draws)
+    assert (np.abs(found - covariance) <= np.sqrt(2) * error * np.outer(sd, sd)).all()
+    assert law.network_input(law.mean).shape == make().event_shape
+    points = np.random.default_rng(2).uniform(size=(7, sum(law.num_standard_variables)))
+    assert law.deviation_at_points(jnp.asarray(points, jnp.float32)).shape == (7, mean.size)
+
+
+BATCHES = {
+    "low rank": lambda: dist.LowRankMultivariateNormal(
+        jnp.zeros((5, 3)), jnp.ones((3, 2)), jnp.ones(3)
+    ),
+    "random walk": lambda: dist.GaussianRandomWalk(jnp.array([1.0, 2.0]), 4),
+    "random walk, expanded": lambda: dist.GaussianRandomWalk(2.0, 4).expand([3, 2]),
+    "conditional autoregression": lambda: dist.CAR(
+        jnp.zeros((2, 4)), jnp.array([0.1, 0.5]), 1.0, jnp.asarray(ADJACENT)
+    ),
+    "circulant": lambda: dist.CirculantNormal(jnp.zeros((2, 5)), jnp.asarray(CIRCLE)),
+    "matrix": lambda: dist.MatrixNormal(jnp.ones((4, 2, 3)), jnp.eye(2), jnp.eye(3)),
+    "delta": lambda: dist.Delta(jnp.ones((4, 2, 3)), event_dim=2),
+    "independent vectors": lambda: dist.MultivariateNormal(
+        jnp.zeros((4, 2, 3)), jnp.asarray(COLUMNS)
+    ).to_event(1),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.usefixtures("x64")
+def test_batches_have_the_moments_that_numpyro_gives(name):
+    f = BATCHES[name]()
+    law = nuq.inputs.as_input_law(f)
+    shape = f.batch_shape + f.event_shape
+    assert law.batch_shape == f.batch_shape
+    mean = law.network_input(law.mean)
+    np.testing.assert_allclose(mean, np.broadcast_to(f.mean, shape), atol=1e-12)
+    if name == "matrix":
+        expected = np.ones(shape)
+    elif name.startswith("conditional"):
+        expected = np.diagonal(np.linalg.inv(f.precision_matrix), axis1=-2, axis2=-1)
+    else:
+        expected = np.broadcast_to(f.variance, shape)
+    np.testing.assert_allclose(law.variance.reshape(shape), expected, rtol=1e-6, atol=1e-12)
+    lin = nuq.linearize(lambda x: 2 * x.reshape(-1), f)
+    assert lin.batch_shape == f.batch_shape
+    np.testing.assert_allclose(lin.variance, 4 * law.variance, rtol=1e-6, atol=1e-12)
+
+
+def test_traced_parameters_have_gradients():
+    def spread(scale):
+        walk = dist.GaussianRandomWalk(scale, 3)
+        return nuq.linearize(lambda x: x.sum(), walk).variance[0]
+
+    # Sums of the squares of 3, 2 and 1 steps.
+    assert jax.jit(spread)(2.0) == pytest.approx(14 * 4, rel=1e-5)
+    assert jax.grad(spread)(2.0) == pytest.approx(14 * 4, rel=1e-5)
+    assert jax.vmap(spread)(jnp.array([1.0, 2.0]))[1] == pytest.approx(56, rel=1e-5)
+
+
+def test_delta_is_known():
+    lin = nuq.linearize(lambda x: x**2, dist.Delta(jnp.array([1.0, 2.0]), event_dim=1))
+    assert isinstance(lin.input, nuq.inputs.KnownInput)
+    np.testing.assert_array_equal(lin.mean, [1.0, 4.0])
+    np.testing.assert_array_equal(lin.variance, [0.0, 0.0])
+    with pytest.raises(ValueError, match="every output must vary with the input"):
+        lin.marginals()
