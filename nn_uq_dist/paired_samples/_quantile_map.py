@@ -119,8 +119,6 @@ def estimate_map(
     if num_randomizations > 1:
         ratio = _noise_ratio(network, control, num_randomizations, xp)
         noise = noise * ratio[:, None, None]
-    inflation = _inflation(xp.diagonal(noise, axis1=-2, axis2=-1), count * bins.widths, xp)
-    noise = noise * inflation[:, :, None] * inflation[:, None, :]
     diagonal = xp.diagonal(noise, axis1=-2, axis2=-1)
     identity = np.eye(size, dtype=network.dtype)
     noise = (1 - _SHRINKAGE) * noise + _SHRINKAGE * identity * diagonal[:, None, :]
@@ -147,11 +145,13 @@ def estimate_map(
     quantiles = hold_in_interval(base + shift, network, knots, ratio)
     certain = -xp.log(diagonal + floor[:, None] ** 2) @ _hats(knots, bins.centers)
     mapped, flattened = increasing(base, quantiles, certain.astype(network.dtype))
-    return QuantileMap(base, mapped, shift, difference, xp.sqrt(diagonal), flattened)
+    # The smoothing takes the noise as it is: with more of it the tails would be shrunk.
+    error = xp.sqrt(_steadied(diagonal, count * bins.widths, xp))
+    return QuantileMap(base, mapped, shift, difference, error, flattened)
 
 
-def _inflation(variance: Array, num_inside: np.ndarray, xp: Any) -> Array:
-    """Factors that bring in what neighbors say of the noise of bins with few draws, ``(J, m)``.
+def _steadied(variance: Array, num_inside: np.ndarray, xp: Any) -> Array:
+    """Variances of the averages, those from few draws raised to what their neighbors say.
 
     A variance from two draws may be tiny by chance.
     """
@@ -160,10 +160,8 @@ def _inflation(variance: Array, num_inside: np.ndarray, xp: Any) -> Array:
     padded = xp.concatenate([each[:, 1:2], each, each[:, -2:-1]], axis=-1)
     beside = (padded[:, :-2] + padded[:, 2:]) / 2
     mixed = (inside * each + _DRAWS_OF_NEIGHBORS * beside) / (inside + _DRAWS_OF_NEIGHBORS)
-    positive = each > 0
-    ratio = xp.where(positive, mixed, 1) / xp.where(positive, each, 1)
-    factors: Array = xp.sqrt(xp.maximum(ratio, 1))
-    return factors
+    raised: Array = xp.where(each > 0, xp.maximum(mixed, each), each) / inside
+    return raised
 
 
 def _tail_residuals(residual: Array, bins: ScoreBins, knots: np.ndarray, xp: Any) -> Array:
