@@ -12,6 +12,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.inputs._foreign_networks import remedy_for
 from nn_uq_dist.inputs._network_output import check_network
 from nn_uq_dist.linearization._linearization import Linearization
 from nn_uq_dist.linearization._linearization_point import as_point, fit_arguments, least_squares
@@ -102,7 +103,14 @@ def linearize(
 
     for _ in range(point.ndim - 1):
         tangent = jax.vmap(tangent)
-    value, jacobian = tangent(point)
+    try:
+        value, jacobian = tangent(point)
+    except jax.errors.UnexpectedTracerError as error:
+        # The first call, which checks the network, cannot see that a value is kept for the next.
+        raise ValueError(
+            f"net must be a pure function, got one whose calls depend on each other; "
+            f"{remedy_for(net, error)}"
+        ) from error
     where = "mean input" if point is law.loc else "at"
     remedy = f"check the weights of the network and the {where}"
     _checks.require_finite(f"net({where})", value, remedy)

@@ -1,0 +1,199 @@
+"""What to write in place of a network that JAX cannot trace, told from its kind and its error.
+
+Nothing is imported: an object is known by the package that its class comes from. All of this runs
+only after a network has failed, so that it may look at the network more closely than is cheap.
+"""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+_PAGE = "see 'Networks by framework' in the documentation"
+_WEIGHTS = "take its weights out and write the layers in jax.numpy"
+# By the package of the class: what to do about it.
+_REMEDIES = {
+    "torch": f"PyTorch computes on tensors of its own: {_WEIGHTS} (state_dict); {_PAGE}",
+    "sklearn": f"scikit-learn computes in NumPy: {_WEIGHTS} (coefs_ and intercepts_); {_PAGE}",
+    "onnxruntime": f"a session runs outside of JAX: {_WEIGHTS} (graph.initializer); {_PAGE}",
+    "onnx": f"an ONNX model is a description: {_WEIGHTS} (graph.initializer); {_PAGE}",
+    "tensorflow": f"TensorFlow computes outside of JAX: {_WEIGHTS}; {_PAGE}",
+    "tf_keras": f"tf_keras computes in TensorFlow: {_WEIGHTS}, or use Keras 3 on JAX; {_PAGE}",
+    "xgboost": "trees are piecewise constant and have no tangent; pass a differentiable network",
+    "lightgbm": "trees are piecewise constant and have no tangent; pass a differentiable network",
+}
+_INFERENCE = (
+    "switch dropout and batch statistics to inference mode: model.eval() in Flax NNX, "
+    "train=False as the module defines it in Flax Linen, eqx.nn.inference_mode(model) in Equinox, "
+    "training=False in Keras"
+)
+# The first kind that fits counts: some are special cases of later ones.
+_BY_KIND: tuple[tuple[type[Exception], str], ...] = (
+    (
+        jax.errors.TracerBoolConversionError,
+        "choose by jnp.where or jax.lax.cond: Python's if needs a known number",
+    ),
+    (
+        jax.errors.TracerArrayConversionError,
+        "write it in jax.numpy: NumPy and methods such as predict, which compute in NumPy, cannot "
+        "be differentiated",
+    ),
+    (
+        jax.errors.UnexpectedTracerError,
+        f"it keeps values of one call for the next and holds an invalid one now: make or load it "
+        f"anew, and {_INFERENCE}",
+    ),
+    (
+        jax.errors.ConcretizationTypeError,
+        "leave out float(), int() and .item(), which need a known number",
+    ),
+)
+_STATE_ERRORS = ("TraceContextError", "ModifyScopeVariableError")
+_KEY_ERRORS = ("InvalidRngError",)
+
+
+def remedy_for(net: object, error: BaseException | None = None, argument: Any = None) -> str | None:
+    """Say what to write in place of a network, or ``None`` if nothing better than general is known.
+
+    Parameters
+    ----------
+    net
+        What was passed as a network, callable or not.
+    error
+        What it raised; ``None`` if it could not be called.
+    argument
+        Shape and dtype of the input that it was called with, or a pytree of those. With it the
+        network is traced once more, on a batch of one.
+    """
+    found = _of_description(net) or next(filter(None, map(_of_object, _objects_in(net))), None)
+    if found is not None:
+        return found
+    if error is None:
+        return None
+    found = _of_signature(net, error) or _of_error(error)
+    if found is None and argument is not None and _takes_batches(net, argument):
+        found = "it takes a batch of inputs: pass lambda x: net(x[None])[0]"
+    return found
+
+
+def _objects_in(net: object) -> Iterator[object]:
+    """The network, what it is a method of, and what a function refers to by name."""
+    yield net
+    function = net
+    while isinstance(function, functools.partial):
+        yield from (*function.args, *function.keywords.values(), function.func)
+        function = function.func
+    yield getattr(function, "__self__", None)
+    function = inspect.unwrap(function) if callable(function) else function
+    if inspect.isfunction(function):
+        try:
+            names = inspect.getclosurevars(function)
+        except ValueError:  # it refers to a name that has no value yet
+            return
+        yield from names.nonlocals.values()
+        yield from names.globals.values()
+
+
+def _packages(value: object) -> set[str]:
+    return {cls.__module__.partition(".")[0] for cls in type(value).__mro__}
+
+
+def _of_description(net: object) -> str | None:
+    """What to do about a description of a network that has no weights of its own."""
+    packages = _packages(net)
+    if "haiku" in packages and hasattr(net, "init") and hasattr(net, "apply"):
+        return (
+            "haiku.transform gives a pair of functions: pass lambda x: net.apply(params, None, x) "
+            f"with params = net.init(key, x); {_PAGE}"
+        )
+    if "flax" in packages and getattr(net, "scope", "") is None:
+        return (
+            "a Flax Linen module has no weights of its own: pass lambda x: "
+            f"net.apply(variables, x) with variables = net.init(key, x); {_PAGE}"
+        )
+    return None
+
+
+def _of_object(value: object) -> str | None:
+    """What to do about an object of another framework."""
+    if inspect.ismodule(value) or isinstance(value, type | Exception):
+        return None
+    packages = _packages(value)
+    if "keras" in packages:
+        return _of_keras()
+    for package, remedy in _REMEDIES.items():
+        if package in packages:
+            return remedy
+    return None
+
+
+def _of_keras() -> str | None:
+    """What to do about Keras, unless it computes in JAX."""
+    backend = getattr(getattr(sys.modules.get("keras"), "backend", None), "backend", None)
+    name = backend() if callable(backend) else "another backend"
+    if name == "jax":
+        return None
+    return (
+        f"Keras runs on {name}: set KERAS_BACKEND=jax in the environment before keras is imported, "
+        f"load the model again and pass lambda x: model(x[None], training=False)[0]; {_PAGE}"
+    )
+
+
+def _of_signature(net: object, error: BaseException) -> str | None:
+    """What to do about a network that takes other than one argument."""
+    if not isinstance(error, TypeError) or not callable(net):
+        return None
+    try:
+        signature = inspect.signature(net)
+    except (TypeError, ValueError):  # functions of C do not tell
+        return None
+    try:
+        signature.bind(None)
+    except TypeError:
+        empty = inspect.Parameter.empty
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        required = [
+            name
+            for name, parameter in signature.parameters.items()
+            if parameter.default is empty and parameter.kind not in variable
+        ]
+        listed = ", ".join(required) or "none"
+        return (
+            f"its required arguments are ({listed}): bind all but the input, as in "
+            f"lambda x: net(params, x)"
+        )
+    return None
+
+
+def _of_error(error: BaseException) -> str | None:
+    """What to do about a failure that tells its reason by its kind, or by its words."""
+    for kind, remedy in _BY_KIND:
+        if isinstance(error, kind):
+            return remedy
+    name, words = type(error).__name__, str(error)
+    if name in _STATE_ERRORS:
+        return f"it changes its own state when it is called: {_INFERENCE}"
+    if name in _KEY_ERRORS or ("key" in words and "dropout" in words.lower()):
+        return f"it wants random numbers: {_INFERENCE}"
+    if isinstance(error, NameError) and "axis name" in words:
+        return f"it takes means over a named batch axis: {_INFERENCE}"
+    if "hk.transform" in words:
+        return (
+            "a function of Haiku modules has to be transformed: pass lambda x: "
+            f"net.apply(params, None, x) with net = haiku.transform(function); {_PAGE}"
+        )
+    return None
+
+
+def _takes_batches(net: object, argument: Any) -> bool:
+    """Whether a batch of one input gives a batch of one output."""
+    call: Callable[..., Any] = net  # type: ignore[assignment]  # it has been called before
+    batch = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), argument)
+    try:
+        output = jax.eval_shape(lambda x: call(x), batch)  # noqa: PLW0108
+    except Exception:  # noqa: BLE001 - whatever it raises, batches are not the remedy
+        return False
+    return isinstance(output, jax.ShapeDtypeStruct) and output.shape[:1] == (1,)
