@@ -38,13 +38,11 @@ _BY_KIND: tuple[tuple[type[Exception], str], ...] = (
     ),
     (
         jax.errors.TracerArrayConversionError,
-        "write it in jax.numpy: NumPy and methods such as predict, which compute in NumPy, cannot "
-        "be differentiated",
+        "write it in jax.numpy: what NumPy computes, as methods like predict do, has no derivative",
     ),
     (
         jax.errors.UnexpectedTracerError,
-        f"it keeps values of one call for the next and holds an invalid one now: make or load it "
-        f"anew, and {_INFERENCE}",
+        f"it keeps values of one call for the next: make or load it anew, and {_INFERENCE}",
     ),
     (
         jax.errors.ConcretizationTypeError,
