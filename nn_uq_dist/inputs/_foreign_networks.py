@@ -13,17 +13,23 @@ from typing import Any
 import jax
 
 _PAGE = "see 'Networks by framework' in the documentation"
-_WEIGHTS = "take its weights out and write the layers in jax.numpy"
+_TREES = "trees are piecewise constant and have no tangent; pass a differentiable network"
+
+
+def _rewrite(what: str, weights: str) -> str:
+    return f"{what}: write its layers in jax.numpy with its weights ({weights}); {_PAGE}"
+
+
 # By the package of the class: what to do about it.
 _REMEDIES = {
-    "torch": f"PyTorch computes on tensors of its own: {_WEIGHTS} (state_dict); {_PAGE}",
-    "sklearn": f"scikit-learn computes in NumPy: {_WEIGHTS} (coefs_ and intercepts_); {_PAGE}",
-    "onnxruntime": f"a session runs outside of JAX: {_WEIGHTS} (graph.initializer); {_PAGE}",
-    "onnx": f"an ONNX model is a description: {_WEIGHTS} (graph.initializer); {_PAGE}",
-    "tensorflow": f"TensorFlow computes outside of JAX: {_WEIGHTS}; {_PAGE}",
-    "tf_keras": f"tf_keras computes in TensorFlow: {_WEIGHTS}, or use Keras 3 on JAX; {_PAGE}",
-    "xgboost": "trees are piecewise constant and have no tangent; pass a differentiable network",
-    "lightgbm": "trees are piecewise constant and have no tangent; pass a differentiable network",
+    "torch": _rewrite("PyTorch computes on tensors of its own", "state_dict"),
+    "sklearn": _rewrite("scikit-learn computes in NumPy", "coefs_ and intercepts_"),
+    "onnxruntime": _rewrite("a session runs outside of JAX", "graph.initializer of the model"),
+    "onnx": _rewrite("an ONNX model is a description", "graph.initializer"),
+    "tensorflow": _rewrite("TensorFlow computes outside of JAX", "trainable_variables"),
+    "tf_keras": _rewrite("tf_keras computes in TensorFlow", "get_weights()"),
+    "xgboost": _TREES,
+    "lightgbm": _TREES,
 }
 _INFERENCE = (
     "switch dropout and batch statistics to inference mode: model.eval() in Flax NNX, "
@@ -78,13 +84,14 @@ def remedy_for(net: object, error: BaseException | None = None, argument: Any = 
 
 
 def _objects_in(net: object) -> Iterator[object]:
-    """The network, what it is a method of, and what a function refers to by name."""
+    """The network, what it is made of or a method of, and what a function refers to by name."""
     yield net
     function = net
     while isinstance(function, functools.partial):
         yield from (*function.args, *function.keywords.values(), function.func)
         function = function.func
-    yield getattr(function, "__self__", None)
+    owner = getattr(function, "__self__", None)
+    yield owner
     function = inspect.unwrap(function) if callable(function) else function
     if inspect.isfunction(function):
         try:
@@ -93,6 +100,10 @@ def _objects_in(net: object) -> Iterator[object]:
             return
         yield from names.nonlocals.values()
         yield from names.globals.values()
+    else:
+        # A function of C belongs to a module, which says nothing of what the function needs.
+        whole = function if owner is None or inspect.ismodule(owner) else owner
+        yield from getattr(whole, "__dict__", {}).values()
 
 
 def _packages(value: object) -> set[str]:

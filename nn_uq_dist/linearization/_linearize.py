@@ -37,7 +37,8 @@ def linearize(
     ----------
     net
         Any JAX callable that maps one input of shape ``(N_x,)`` to a vector ``(N_y,)``: a
-        function, a closure, a jitted function, a Flax NNX or Equinox module in inference mode.
+        function, a closure, a jitted function, a Flax NNX or Equinox module in inference mode. The
+        how-to pages of the documentation have other frameworks.
     f
         Law of the input: a NumPyro distribution over vectors (see
         `nn_uq_dist.inputs.as_input_law`), an `InputLaw` or another
@@ -62,8 +63,8 @@ def linearize(
         is not supported; if `at` is no point, or ``"fit"`` comes without a key.
     ValueError
         If `net` fails on an input of shape ``(N_x,)`` (the cause is chained), its output is not a
-        vector, or value or Jacobian are known to be NaN or infinite; if `at` has another shape, or
-        `num_samples` is not above ``N_x``.
+        vector, its calls depend on each other, or value or Jacobian are known to be NaN or
+        infinite; if `at` has another shape, or `num_samples` is not above ``N_x``.
 
     Examples
     --------

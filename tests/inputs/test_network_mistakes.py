@@ -1,6 +1,7 @@
 """What is said to users who pass a network that cannot be linearized; the table of the docs."""
 
 import functools
+import math
 import sys
 import types
 import warnings
@@ -98,27 +99,27 @@ MISTAKES = {
     "a PyTorch module": (
         lambda: foreign("torch.nn", __call__=refuse),
         ValueError,
-        "PyTorch computes on tensors of its own: take its weights out",
+        "PyTorch computes on tensors of its own: write its layers in jax.numpy",
     ),
     "a function that calls a PyTorch module": (
         lambda: lambda x, net=None: TORCH(x),
         ValueError,
-        "PyTorch computes on tensors of its own: take its weights out",
+        "PyTorch computes on tensors of its own: write its layers in jax.numpy",
     ),
     "a scikit-learn estimator": (
         fitted_scikit_learn,
         TypeError,
-        "got MLPRegressor; scikit-learn computes in NumPy: take its weights out",
+        "got MLPRegressor; scikit-learn computes in NumPy: write its layers in jax.numpy",
     ),
     "its method `predict`": (
         lambda: fitted_scikit_learn().predict,
         ValueError,
-        "scikit-learn computes in NumPy: take its weights out",
+        "scikit-learn computes in NumPy: write its layers in jax.numpy",
     ),
     "an ONNX model or session": (
         lambda: foreign("onnxruntime.capi"),
         TypeError,
-        "a session runs outside of JAX: take its weights out",
+        "a session runs outside of JAX: write its layers in jax.numpy",
     ),
     "a Haiku transform": (
         lambda: foreign("haiku", init=None, apply=None),
@@ -272,9 +273,23 @@ def test_objects_are_found_behind_partial_functions_and_jit():
     assert "PyTorch" in remedy_for(functools.partial(TORCH), TypeError())
 
 
+def test_objects_are_found_among_the_attributes_of_an_object():
+    class Wrapped:
+        def __init__(self):
+            self.net = TORCH
+
+        def __call__(self, x):
+            return self.net(x)
+
+    assert "PyTorch" in remedy_for(Wrapped(), TypeError())
+    assert "PyTorch" in remedy_for(Wrapped().__call__, TypeError())
+
+
 def test_nothing_is_said_where_nothing_is_known():
     assert remedy_for(lambda x: x, RuntimeError("broken layer")) is None
     assert remedy_for(jnp.tanh) is None
+    assert remedy_for(math.sin, TypeError()) is None  # its `__self__` is a module
+    assert remedy_for(jnp.ones(3).dot, RuntimeError()) is None
 
 
 def test_batches_are_not_the_remedy_where_they_fail_too():
