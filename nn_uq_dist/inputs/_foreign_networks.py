@@ -6,6 +6,7 @@ only after a network has failed, so that it may look at the network more closely
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,9 +33,9 @@ _REMEDIES = {
     "lightgbm": _TREES,
 }
 _INFERENCE = (
-    "switch dropout and batch statistics to inference mode: model.eval() in Flax NNX, "
-    "train=False as the module defines it in Flax Linen, eqx.nn.inference_mode(model) in Equinox, "
-    "training=False in Keras"
+    "switch dropout and batch statistics to inference mode: model.eval() in Flax NNX, the flag of "
+    "the network's own, such as train=False, in Flax Linen and Haiku, eqx.nn.inference_mode(model) "
+    "in Equinox, training=False in Keras"
 )
 # The first kind that fits counts: some are special cases of later ones.
 _BY_KIND: tuple[tuple[type[Exception], str], ...] = (
@@ -56,7 +57,9 @@ _BY_KIND: tuple[tuple[type[Exception], str], ...] = (
     ),
 )
 _STATE_ERRORS = ("TraceContextError", "ModifyScopeVariableError")
-_KEY_ERRORS = ("InvalidRngError",)
+# Sizes that a network is tried with.
+_MOST_SIZES = 8
+_KEY_ERRORS = ("InvalidRngError", "MissingRNGError")
 
 
 def remedy_for(net: object, error: BaseException | None = None, argument: Any = None) -> str | None:
@@ -72,14 +75,13 @@ def remedy_for(net: object, error: BaseException | None = None, argument: Any = 
         Shape and dtype of the input that it was called with, or a pytree of those. With it the
         network is traced once more, on a batch of one.
     """
-    found = _of_description(net) or next(filter(None, map(_of_object, _objects_in(net))), None)
-    if found is not None:
-        return found
-    if error is None:
-        return None
-    found = _of_signature(net, error) or _of_error(error)
-    if found is None and argument is not None and _takes_batches(net, argument):
-        found = "it takes a batch of inputs: pass lambda x: net(x[None])[0]"
+    owner = getattr(net, "__self__", None)
+    found = _of_description(net) or _of_description(owner)
+    found = found or next(filter(None, map(_of_object, _objects_in(net))), None)
+    if found is None and error is not None:
+        found = _of_signature(net, error) or _of_error(error)
+        if found is None and argument is not None:
+            found = _of_shapes(net, error, argument)
     return found
 
 
@@ -189,20 +191,41 @@ def _of_error(error: BaseException) -> str | None:
         return f"it wants random numbers: {_INFERENCE}"
     if isinstance(error, NameError) and "axis name" in words:
         return f"it takes means over a named batch axis: {_INFERENCE}"
-    if "hk.transform" in words:
+    if "hk.transform" in words or "must be called with an RNG" in words:
         return (
-            "a function of Haiku modules has to be transformed: pass lambda x: "
-            f"net.apply(params, None, x) with net = haiku.transform(function); {_PAGE}"
+            "a function of Haiku modules has to be transformed and called with parameters and no "
+            f"key: pass lambda x: haiku.transform(net).apply(params, None, x); {_PAGE}"
         )
     return None
 
 
-def _takes_batches(net: object, argument: Any) -> bool:
-    """Whether a batch of one input gives a batch of one output."""
+def _of_shapes(net: object, error: BaseException, argument: Any) -> str | None:
+    """What to do about a network that takes a batch, or another number of inputs."""
+    if _gives(net, jax.tree.map(lambda leaf: _struct(leaf, (1, *leaf.shape)), argument)):
+        return "it takes a batch of inputs: pass lambda x: net(x[None])[0]"
+    if len(getattr(argument, "shape", ())) != 1:
+        return None
+    # A network that was given too many or too few inputs mostly says how many it expected.
+    sizes = dict.fromkeys(int(word) for word in re.findall(r"\b\d{1,6}\b", str(error)))
+    for size in list(sizes)[:_MOST_SIZES]:
+        if any(_gives(net, _struct(argument, shape)) for shape in ((size,), (1, size))):
+            return (
+                f"it takes {size} inputs, not {argument.shape[0]}: pass a law of {size} inputs, "
+                f"with half-width or scale 0 for those that are known"
+            )
+    return None
+
+
+def _struct(leaf: Any, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+
+def _gives(net: object, argument: Any) -> bool:
+    """Whether the network gives one output for this input, for a batch of one a batch of one."""
     call: Callable[..., Any] = net  # type: ignore[assignment]  # it has been called before
-    batch = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), argument)
     try:
-        output = jax.eval_shape(lambda x: call(x), batch)  # noqa: PLW0108
-    except Exception:  # noqa: BLE001 - whatever it raises, batches are not the remedy
+        output = jax.eval_shape(lambda x: call(x), argument)  # noqa: PLW0108
+    except Exception:  # noqa: BLE001 - whatever it raises, this shape is not the remedy
         return False
-    return isinstance(output, jax.ShapeDtypeStruct) and output.shape[:1] == (1,)
+    batch = jax.tree.leaves(argument)[0].shape[:-1]
+    return isinstance(output, jax.ShapeDtypeStruct) and output.shape[: len(batch)] == batch

@@ -154,7 +154,7 @@ MISTAKES = {
     "a network of other inputs than the law has": (
         lambda: lambda x: WEIGHTS[:, :2] @ x,
         ValueError,
-        "net must accept one input of shape (4,)",
+        "it takes 2 inputs, not 4: pass a law of 2 inputs",
     ),
     "a function of parameters and input": (
         lambda: lambda params, x: params @ x,
@@ -295,6 +295,7 @@ def test_nothing_is_said_where_nothing_is_known():
 def test_batches_are_not_the_remedy_where_they_fail_too():
     argument = jax.ShapeDtypeStruct((4,), np.float32)
     assert remedy_for(lambda x: x @ jnp.ones((5, 3)), TypeError(), argument) is None
+    assert "takes 5 inputs" in remedy_for(lambda x: x @ jnp.ones((5, 3)), TypeError("5"), argument)
     assert "x[None]" in remedy_for(of_batches, ValueError(), argument)
 
 
