@@ -1,6 +1,7 @@
 """A network as a map from the vector of an input law to the vector of its outputs."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
+from nn_uq_dist.inputs._foreign_networks import remedy_for
 from nn_uq_dist.inputs._output_structure import OutputStructure
 from nn_uq_dist.inputs._sampled_input import SampledInput
+
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,7 +80,7 @@ def flat_network(net: Callable[[Any], Any], law: AbstractInputLaw | SampledInput
     if not callable(net):
         raise TypeError(
             f"net must be a callable (N_x,) -> (N_y,), got {type(net).__name__}; "
-            f"pass a function or a module"
+            f"{remedy_for(net) or 'pass a function or a module'}"
         )
     one_input = "for a network of batches pass lambda x: net(x[None])[0]"
     taken = _one_input(law)
@@ -85,10 +89,12 @@ def flat_network(net: Callable[[Any], Any], law: AbstractInputLaw | SampledInput
         # would remember the shape after the weights of a module were replaced by other ones.
         output: Any = jax.eval_shape(lambda x: net(x), taken)  # noqa: PLW0108
     except Exception as error:
+        remedy = remedy_for(net, error, taken) or (
+            f"{one_input}, and switch modules with dropout or batch statistics to inference mode"
+        )
         raise ValueError(
-            f"net must accept one input of {_words(taken)}, got "
-            f"{type(error).__name__} from it: {_first_line(error)}; {one_input}, and switch "
-            f"modules with dropout or batch statistics to inference mode"
+            f"net must accept one input of {_words(taken)}, got {type(error).__name__} from it: "
+            f"{_first_line(error)}; {remedy}"
         ) from error
     structure = OutputStructure.of(output)
     if not structure.shapes or structure.num_outputs == 0:
@@ -127,5 +133,8 @@ def _words(value: Any) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # Keras says in the first line only where it happened.
+    if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
+        lines = lines[1:]
+    return _COLORS.sub("", lines[0]) if lines else "no message"

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+import jax
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
@@ -11,6 +12,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, MappedInput, as_input_law
 from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs._foreign_networks import remedy_for
 from nn_uq_dist.linearization._jacobian import values_and_jacobians
 from nn_uq_dist.linearization._linearization import Linearization
 from nn_uq_dist.linearization._linearization_point import (
@@ -42,9 +44,10 @@ def linearize(
     ----------
     net
         Any JAX callable that maps one input, usually of shape ``(N_x,)``, to a vector ``(N_y,)``:
-        a function, a closure, a jitted function, a Flax NNX or Equinox module in inference mode.
-        It may return an array of any shape or a pytree of arrays: their numbers are the ``N_y``
-        outputs, and `Linearization.unravel` takes results back.
+        a function, a closure, a jitted function, a Flax NNX or Equinox module in inference mode;
+        the how-to pages of the documentation have other frameworks. It may return an array of any
+        shape or a pytree of arrays: their numbers are the ``N_y`` outputs, and
+        `Linearization.unravel` takes results back.
     f
         Law of the input: a NumPyro distribution, an `InputLaw` or another
         `nn_uq_dist.inputs.AbstractInputLaw`, or a dict, list or tuple of independent ones and of
@@ -75,9 +78,9 @@ def linearize(
         If `net` is not callable, its output holds no real floats, or the family of `f`
         is not supported; if `at` is no point, or ``"fit"`` comes without a key.
     ValueError
-        If `net` fails on an input of its shape (the cause is chained), its output is empty, or
-        value or Jacobian are known to be NaN or infinite; if `at` has another shape, `num_samples`
-        is not above ``N_x``, or `batch_size` is not positive.
+        If `net` fails on an input of its shape (the cause is chained), its output is empty, its
+        calls depend on each other, or value or Jacobian are known to be NaN or infinite; if `at`
+        has another shape, `num_samples` is not above ``N_x``, or `batch_size` is not positive.
 
     Examples
     --------
@@ -112,7 +115,14 @@ def linearize(
     elif at is not None:
         point = as_point(at, law)
 
-    value, jacobian = values_and_jacobians(net, point, num_outputs, batch_size)
+    try:
+        value, jacobian = values_and_jacobians(net, point, num_outputs, batch_size)
+    except jax.errors.UnexpectedTracerError as error:
+        # The first call, which checks the network, cannot see that a value is kept for the next.
+        raise ValueError(
+            f"net must be a pure function, got one whose calls depend on each other; "
+            f"{remedy_for(net.net, error)}"
+        ) from error
     where = "mean input" if point is law.loc else "at"
     remedy = f"check the weights of the network and the {where}"
     _checks.require_finite(f"net({where})", value, remedy)

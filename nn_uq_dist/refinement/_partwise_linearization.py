@@ -348,8 +348,8 @@ class PartwiseLinearization:
         >>> parts = nuq.linearize_parts(net, nuq.InputLaw(jnp.zeros(1), half_width=1.0), 4)
         >>> pairs = nuq.paired_draws(net, parts, jax.random.key(0), 200, progress=False)
         >>> law = parts.corrected(pairs).marginals()
-        >>> print(f"{law.cdf(jnp.tanh(jnp.array([1.0])))[0]:.2f}")  # 3/4 in truth
-        0.74
+        >>> bool(abs(law.cdf(jnp.tanh(jnp.array([1.0])))[0] - 0.75) < 0.03)
+        True
         """
         return correct(self, pairs, num_surface_draws)
 

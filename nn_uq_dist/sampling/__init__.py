@@ -6,7 +6,8 @@ Read `_passes.py` first: the plan of a run and the loop that carries it out over
 linearization as well. What pairs say of the network is in `_paired_statistics.py`: moments from
 `_controlled_moments.py` over `_control_variates.py`, probabilities and quantiles from
 `_controlled_laws.py` over `_controlled_cdf.py`; what is known of the linear outputs is in
-`_linear_law.py`.
+`_linear_law.py`. `_win_probabilities.py`
+says which output is the largest.
 """
 
 from nn_uq_dist.sampling._control_variates import PairedEstimate as PairedEstimate
@@ -17,3 +18,4 @@ from nn_uq_dist.sampling._paired_statistics import PairedStatistics as PairedSta
 from nn_uq_dist.sampling._paired_statistics import paired_statistics as paired_statistics
 from nn_uq_dist.sampling._statistics import MonteCarloStatistics as MonteCarloStatistics
 from nn_uq_dist.sampling._streaming import monte_carlo_statistics as monte_carlo_statistics
+from nn_uq_dist.sampling._win_probabilities import win_probabilities as win_probabilities

@@ -1,0 +1,174 @@
+"""How probable it is that each output is the largest: the classes of logits."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.sampling._control_variates import PairedEstimate, standard_error
+from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.sampling._passes import threefry
+
+Array = NDArray[np.float64]
+
+# Half a draw that differs is added to those that do, so that no standard error is zero by chance.
+_ADDED = 0.5
+# Numbers per array of linear draws.
+_PASS_NUMBERS = 2**22
+# `paired_draws` folds indices below 2**31 into its key.
+_LINEAR_DRAWS = 2**31
+
+
+def win_probabilities(
+    draws: PairedDraws | ArrayLike, *, num_linear_draws: int = 100_000
+) -> PairedEstimate:
+    r"""Estimate the probability that each output is the largest, such as a class by its logit.
+
+    Parameters
+    ----------
+    draws
+        Draws of the outputs together, shape ``(n, ..., N_y)``: those of `monte_carlo`, or of any
+        joint law, as ``linear.sample(key, (n,))`` and ``linear.linear_joint().sample(key, (n,))``.
+        Or what `paired_draws` returns: then the estimate is that of the network, with the
+        linear model as control variate, and of smaller standard error than its own draws give.
+    num_linear_draws
+        With pairs: how many draws of the linear model, which cost no network, its own
+        probabilities are estimated from.
+
+    Returns
+    -------
+    PairedEstimate
+        Arrays of shape ``(..., N_y)``: ``value``, ``standard_error``, and ``worth``, the number of
+        plain draws with the same standard error. From draws the values sum to 1. From pairs each
+        class has a control of its own, and the sum is off by about a standard error.
+
+    Raises
+    ------
+    TypeError
+        If `draws` are no real numbers, or are traced.
+    ValueError
+        If `draws` have not the shape ``(n, ..., N_y)`` with ``n >= 2``.
+
+    Notes
+    -----
+    With :math:`A` and :math:`B` the indicators that class `j` wins in the network and in the linear
+    model, the means over `n` pairs, and :math:`q` the share in `m` other linear draws, the estimate
+    is :math:`\bar A - c (\bar B - q)`. The coefficient
+    :math:`c = \frac{m}{n + m} \mathrm{Cov}(A, B) / \mathrm{Var}(B)` makes its variance
+    :math:`\mathrm{Var}(A - c B) / n + c^2 \mathrm{Var}(B) / m` least. Standard errors count half a
+    draw more that is not as predicted, and are not zero where none was.
+
+    The first of several largest outputs wins. A draw with NaN is won by none.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> net = lambda x: jnp.array([jnp.tanh(x[0]), x[1], 0.0])
+    >>> lin = nuq.linearize(net, nuq.InputLaw([0.5, 0.4], half_width=0.3))
+    >>> pairs = nuq.paired_draws(net, lin, jax.random.key(0), 1000, progress=False)
+    >>> wins = nuq.win_probabilities(pairs)
+    >>> [f"{p:.2f}" for p in wins.value]
+    ['0.59', '0.41', '0.00']
+    >>> plain = nuq.win_probabilities(pairs.network)
+    >>> bool(wins.standard_error[0] < plain.standard_error[0])
+    True
+    """
+    if isinstance(draws, PairedDraws):
+        _require_known(draws)
+        return _from_pairs(draws, _checks.positive_int("num_linear_draws", num_linear_draws))
+    values = _checks.as_numeric("draws", draws)
+    _require_known(values)
+    wins = _wins(_with_draws(np.asarray(values)))
+    return _estimate(wins.mean(axis=0), wins - wins.mean(axis=0), wins, 0, 0.0)
+
+
+def _require_known(draws: object) -> None:
+    if not _checks.is_concrete(draws):
+        raise TypeError(
+            "draws must hold numbers, got traced values; call win_probabilities outside of jit"
+        )
+
+
+def _with_draws(values: NDArray[Any]) -> NDArray[Any]:
+    if values.ndim < 2 or values.shape[0] < 2 or values.shape[-1] == 0:
+        raise ValueError(
+            f"draws must have shape (n, ..., N_y) with n >= 2, got shape {values.shape}; pass the "
+            f"draws along the first axis and the outputs along the last"
+        )
+    return values
+
+
+def _wins(values: NDArray[Any]) -> Array:
+    """Indicators that an output is the largest, of the same shape."""
+    winner = np.where(np.isnan(values).any(axis=-1), -1, values.argmax(axis=-1))
+    return (winner[..., None] == np.arange(values.shape[-1])).astype(np.float64)
+
+
+def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
+    network = _wins(_with_draws(np.asarray(pairs.network)))
+    linear = _wins(np.asarray(pairs.linear))
+    known = _linear_shares(pairs, num_linear_draws)
+    centered = linear - linear.mean(axis=0)
+    own = network - network.mean(axis=0)
+    spread = np.sum(centered**2, axis=0)
+    # A class that the linear model gives all pairs, or none, is no control.
+    slope = np.sum(own * centered, axis=0) / np.where(spread > 0, spread, 1.0)
+    slope = slope * num_linear_draws / (num_linear_draws + pairs.num_samples)
+    value = network.mean(axis=0) - slope * (linear.mean(axis=0) - known)
+    share = (known * num_linear_draws + _ADDED) / (num_linear_draws + 2 * _ADDED)
+    of_known = slope**2 * share * (1 - share) / num_linear_draws
+    residuals = own - slope * centered
+    return _estimate(value, residuals, network, pairs.num_randomizations, of_known)
+
+
+def _linear_shares(pairs: PairedDraws, count: int) -> Array:
+    """Shares of draws of the linear model, other ones than the pairs', that each output wins."""
+    key = jax.random.fold_in(threefry(_checks.as_key("key", pairs.key)), _LINEAR_DRAWS)
+    size = max(1, min(count, _PASS_NUMBERS // max(pairs.inputs[0].size, pairs.network[0].size)))
+    noise = jnp.asarray(0.0 if pairs.noise_scale is None else pairs.noise_scale)
+    total = np.zeros(pairs.network.shape[1:])
+    for start in range(0, count, size):
+        wanted = min(size, count - start)
+        total += np.asarray(_linear_wins(pairs.linearization, key, start, wanted, noise, size))
+    return total / count
+
+
+@partial(jax.jit, static_argnames="size")
+def _linear_wins(
+    model: Any, key: jax.Array, start: int, wanted: int, noise: jax.Array, size: int
+) -> jax.Array:
+    """Count the wins in the first `wanted` of `size` draws."""
+    draw_key, noise_key = jax.random.split(jax.random.fold_in(key, start))
+    outputs = model.sample_pairs(draw_key, (size,))[1]
+    outputs = outputs + noise * jax.random.normal(noise_key, outputs.shape, outputs.dtype)
+    is_wanted = jnp.arange(size).reshape(-1, *[1] * (outputs.ndim - 2)) < wanted
+    winner = jnp.where(is_wanted, outputs.argmax(axis=-1), -1)
+    return jnp.sum(winner[..., None] == jnp.arange(outputs.shape[-1]), axis=0)
+
+
+def _estimate(
+    value: Array,
+    residuals: Array,
+    wins: Array,
+    num_randomizations: int,
+    of_known: Array | float,
+) -> PairedEstimate:
+    """Standard errors from the residuals of each draw, and what the draws are worth."""
+    count = len(residuals)
+    least = np.sqrt(_ADDED) / count
+    if num_randomizations:
+        columns = residuals.reshape(count, -1).T / count
+        spread = np.array([standard_error(column, num_randomizations) for column in columns])
+        error = np.maximum(spread.reshape(value.shape), least)
+    else:
+        error = np.sqrt(np.sum(residuals**2, axis=0) + _ADDED) / count
+    error = np.sqrt(error**2 + of_known)
+    plain = np.sum((wins - wins.mean(axis=0)) ** 2, axis=0) + _ADDED
+    return PairedEstimate(np.clip(value, 0.0, 1.0), error, plain / (count * error**2))

@@ -1,0 +1,154 @@
+"""`win_probabilities`: against closed forms, and its standard errors against what they mean."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nn_uq_dist as nuq
+
+KEY = jax.random.key(0)
+
+
+def bending(x):
+    return jnp.stack([x[0] + 0.3 * x[0] ** 2, x[1], 0.3 + 0.1 * jnp.sin(x[2])])
+
+
+LAW = nuq.InputLaw(jnp.array([0.2, 0.3, 0.0]), half_width=jnp.array([0.5, 0.4, 0.8]))
+LINEAR = nuq.linearize(bending, LAW)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    draws = nuq.monte_carlo(bending, LAW, jax.random.key(99), 2_000_000, progress=False)
+    return np.bincount(draws.argmax(axis=1), minlength=3) / len(draws)
+
+
+def test_shares_of_draws_and_their_errors():
+    draws = np.repeat(np.eye(3), (700, 300, 0), axis=0)
+    wins = nuq.win_probabilities(draws)
+    np.testing.assert_allclose(wins.value, [0.7, 0.3, 0.0])
+    binomial = np.sqrt(0.21 / 1000)
+    np.testing.assert_allclose(wins.standard_error[:2], binomial, rtol=2e-3)
+    np.testing.assert_allclose(wins.standard_error[2], np.sqrt(0.5) / 1000)
+    np.testing.assert_allclose(wins.worth, 1000)
+
+
+def test_draws_of_a_law_agree_with_a_closed_form():
+    # Two outputs a + b and a - b: the first wins where b is positive, 3/4 of the box.
+    law = nuq.InputLaw(jnp.array([0.0, 0.1]), half_width=0.2)
+    linear = nuq.Linearization([0.1, -0.1], [[1.0, 1.0], [1.0, -1.0]], law)
+    for draws in (linear.sample(KEY, (20_000,)), linear.linear_joint().sample(KEY, (20_000,))):
+        wins = nuq.win_probabilities(draws)
+        assert wins.value.sum() == pytest.approx(1)
+        assert abs(wins.value[0] - 0.75) < 4 * wins.standard_error[0]
+
+
+def many_pairs(points):
+    if points == "sobol":
+        for seed in range(30):
+            yield nuq.paired_draws(
+                bending, LINEAR, jax.random.key(seed), 400, points=points, progress=False
+            )
+        return
+    pairs = nuq.paired_draws(bending, LINEAR, KEY, 200 * 400, progress=False)
+    for seed in range(200):
+        part = slice(400 * seed, 400 * (seed + 1))
+        yield dataclasses.replace(
+            pairs,
+            inputs=pairs.inputs[part],
+            network=pairs.network[part],
+            linear=pairs.linear[part],
+            key=jax.random.key(seed),
+        )
+
+
+@pytest.mark.parametrize("points", ["random", "sobol"])
+def test_pairs_have_errors_that_hold_and_are_smaller(points, truth):
+    scores, plain_errors, errors = [], [], []
+    for pairs in many_pairs(points):
+        wins = nuq.win_probabilities(pairs, num_linear_draws=20_000)
+        scores.append((wins.value - truth) / wins.standard_error)
+        errors.append(wins.standard_error)
+        plain_errors.append(nuq.win_probabilities(pairs.network).standard_error)
+    scores = np.array(scores)
+    # The truth itself is uncertain by less than a tenth of an error.
+    assert (np.abs(scores) < 1.96).mean() > 0.91
+    assert np.abs(scores.mean(axis=0)).max() < 3.5 / np.sqrt(len(scores))
+    assert (scores.std(axis=0) < 1.25).all()
+    assert (np.mean(errors, axis=0) < 0.75 * np.mean(plain_errors, axis=0)).all()
+
+
+def test_linear_network_is_known_as_well_as_its_linear_draws_tell():
+    linear = nuq.linearize(lambda x: x, LAW)
+    pairs = nuq.paired_draws(lambda x: x, linear, KEY, 500, progress=False)
+    wins = nuq.win_probabilities(pairs, num_linear_draws=200_000)
+    floor = np.sqrt(0.5) / 500  # half of a pair that differs
+    share = np.sqrt(wins.value * (1 - wins.value) / 200_000)
+    np.testing.assert_allclose(wins.standard_error, np.hypot(floor, share), rtol=0.02)
+    assert wins.value.sum() == pytest.approx(1, abs=0.01)
+
+
+def test_batch_is_the_stack_of_single_laws():
+    laws = nuq.InputLaw(jnp.stack([LAW.loc, LAW.loc + 0.1]), half_width=0.4)
+    linear = nuq.linearize(bending, laws)
+    pairs = nuq.paired_draws(bending, linear, KEY, 1000, progress=False)
+    wins = nuq.win_probabilities(pairs)
+    assert wins.value.shape == wins.standard_error.shape == wins.worth.shape == (2, 3)
+    for i in range(2):
+        single = nuq.linearize(bending, nuq.InputLaw(laws.loc[i], half_width=0.4))
+        alone = nuq.win_probabilities(nuq.paired_draws(bending, single, KEY, 1000, progress=False))
+        error = np.hypot(wins.standard_error[i], alone.standard_error)
+        assert (np.abs(wins.value[i] - alone.value) < 4 * error).all()
+
+
+def test_noise_of_pairs_is_that_of_the_linear_draws():
+    pairs = nuq.paired_draws(bending, LINEAR, KEY, 2000, progress=False)
+    noisy = pairs.plus_noise(0.5, jax.random.key(1))
+    wins, plain = nuq.win_probabilities(noisy), nuq.win_probabilities(noisy.network)
+    error = np.hypot(wins.standard_error, plain.standard_error)
+    assert (np.abs(wins.value - plain.value) < 4 * error).all()
+    assert (wins.standard_error < 0.5 * plain.standard_error).all()
+
+
+def test_number_of_linear_draws_needs_no_multiple_of_a_pass(monkeypatch):
+    pairs = nuq.paired_draws(bending, LINEAR, KEY, 100, progress=False)
+    monkeypatch.setattr("nn_uq_dist.sampling._win_probabilities._PASS_NUMBERS", 3000)
+    shares = nuq.sampling._win_probabilities._linear_shares(pairs, 2500)
+    assert shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(shares * 2500, np.round(shares * 2500), atol=1e-9)
+
+
+def test_parts_are_a_control_too():
+    parts = nuq.linearize_parts(bending, LAW, 16)
+    pairs = nuq.paired_draws(bending, parts, KEY, 400, progress=False)
+    wins, plain = nuq.win_probabilities(pairs), nuq.win_probabilities(pairs.network)
+    assert (wins.standard_error[:2] < plain.standard_error[:2]).all()
+
+
+def test_draw_with_nan_is_won_by_none_and_infinity_wins():
+    draws = np.array([[0.0, np.nan], [0.0, np.inf], [1.0, 0.0], [1.0, 1.0]])
+    np.testing.assert_allclose(nuq.win_probabilities(draws).value, [0.5, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: nuq.win_probabilities(np.zeros(3)), ValueError, r"got shape \(3,\); pass the"),
+        (lambda: nuq.win_probabilities(np.zeros((1, 3))), ValueError, "with n >= 2"),
+        (lambda: nuq.win_probabilities("abc"), TypeError, "draws must be an array of real"),
+        (lambda: jax.jit(nuq.win_probabilities)(np.zeros((9, 3))), TypeError, "outside of jit"),
+        (
+            lambda: nuq.win_probabilities(
+                nuq.paired_draws(bending, LINEAR, KEY, 9, progress=False), num_linear_draws=0
+            ),
+            ValueError,
+            "num_linear_draws must be a positive integer",
+        ),
+    ],
+)
+def test_errors(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
