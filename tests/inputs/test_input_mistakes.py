@@ -1,0 +1,114 @@
+"""What is said to users whose input has no law here; the table of the docs."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+from nn_uq_dist import InputLaw, linearize
+from nn_uq_dist.inputs import InputSum, triangular
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "input_mistakes.md"
+ZEROS = np.zeros(3, np.float32)
+
+MISTAKES = {
+    "a frozen distribution of SciPy": (
+        lambda: scipy.stats.norm(0, 1),
+        TypeError,
+        "f must be a distribution over the inputs, got rv_continuous_frozen; pass a Uniform",
+    ),
+    "an array of inputs": (
+        lambda: ZEROS,
+        TypeError,
+        "f must be a distribution over the inputs, got ndarray; pass a Uniform",
+    ),
+    "several numbers without `.to_event(1)`": (
+        lambda: dist.Uniform(ZEROS, 1.0),
+        ValueError,
+        "call .to_event(1) for one array of inputs",
+    ),
+    "a discrete distribution": (
+        lambda: dist.Poisson(3.0),
+        TypeError,
+        "draw from it: monte_carlo takes any distribution with sample",
+    ),
+    "a discrete distribution in a dict": (
+        lambda: {"a": dist.Normal(0.0, 1.0), "b": dist.Poisson(3.0)},
+        TypeError,
+        "f['b'] must be of a supported family, got Poisson",
+    ),
+    "a transform with a kink": (
+        lambda: dist.TransformedDistribution(
+            dist.Normal(ZEROS, 1.0).to_event(1), [dist.transforms.AbsTransform()]
+        ),
+        TypeError,
+        "which has a kink where it would be linearized; pass a family with icdf",
+    ),
+    "a dict of known values alone": (
+        lambda: {"a": ZEROS},
+        ValueError,
+        "call the network itself, or pass a distribution",
+    ),
+    "a word in a dict": (
+        lambda: {"a": dist.Normal(0.0, 1.0), "b": "one"},
+        TypeError,
+        "f['b'] must be a distribution, an input law or an array of known numbers, got str",
+    ),
+    "a negative half-width": (
+        lambda: InputLaw(ZEROS, half_width=-1.0),
+        ValueError,
+        "half_width must not be negative, got -1.0 at index (); pass (high - low) / 2",
+    ),
+    "a covariance as `scale_tril`": (
+        lambda: InputLaw(ZEROS[:2], scale_tril=[[1.0, 0.5], [0.5, 1.0]]),
+        ValueError,
+        "must be lower triangular, got a nonzero entry at index (0, 1); pass jnp.linalg.cholesky",
+    ),
+    "a mean alone": (
+        lambda: InputLaw(ZEROS),
+        ValueError,
+        "pass half_width for a box, scale or scale_tril for a Gaussian part, or both",
+    ),
+    "a mean that is NaN": (
+        lambda: InputLaw([np.nan, 0.0], half_width=1.0),
+        ValueError,
+        "loc must be finite, got nan at index (0,)",
+    ),
+    "a triangle with its peak aside": (
+        lambda: triangular([0.0], [1.0], [0.2]),
+        ValueError,
+        "a triangular law must be symmetric",
+    ),
+    "a sum of vectors of two lengths": (
+        lambda: InputSum(InputLaw(ZEROS, 1.0), InputLaw(ZEROS[:2], 1.0)),
+        ValueError,
+        "must have the same number of inputs, got [3, 2]; pass laws of the same vector",
+    ),
+    "one draw to estimate a law from": (
+        lambda: InputLaw.from_samples(ZEROS[None]),
+        ValueError,
+        "draws must have shape (n, ..., N_x) with n >= 2, got shape (1, 3)",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_message_names_the_remedy(mistake):
+    make, kind, words = MISTAKES[mistake]
+    with pytest.raises(kind) as caught:
+        linearize(lambda x: jnp.ravel(jax.tree.leaves(x)[0]), make())
+    message = str(caught.value)
+    assert words in message
+    assert " must " in message
+    assert "; " in message
+    assert "\n" not in message
+
+
+def test_table_of_the_docs_has_these_mistakes_and_messages():
+    rows = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    listed = dict(row.strip("| ").split(" | ", 1) for row in rows[1:])
+    assert listed == {mistake: f"`{words}`" for mistake, (_, _, words) in MISTAKES.items()}
