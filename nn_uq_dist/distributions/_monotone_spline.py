@@ -87,7 +87,7 @@ class MonotoneSpline(Transform):
         self.knots, self.images, self.slopes = knots, images, slopes
 
     def __repr__(self) -> str:
-        return summary_line(self, "x", "y", "slopes")
+        return summary_line(self, "knots", "images", "slopes")
 
     @property
     def parameters(self) -> tuple[ArrayLike, ArrayLike, ArrayLike]:

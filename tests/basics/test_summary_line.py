@@ -63,7 +63,7 @@ def test_shapes_and_types_are_told(lines):
     assert "jacobian=float32[5, 2, 3]" in lines["batch"]
     assert lines["paired statistics"] == "PairedStatistics(num_outputs=2, num_pairs=64)"
     assert "(splits=(2, 1, 1), num_evaluations=" in lines["parts"]
-    assert lines["spline"].startswith("MonotoneSpline(x=float32[50], y=float32[50]")
+    assert lines["spline"].startswith("MonotoneSpline(knots=float32[50], images=float32[50]")
     # NumPyro's own line.
     assert "with batch shape (2,) and event shape ()" in lines["marginals"]
 

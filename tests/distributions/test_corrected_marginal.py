@@ -152,7 +152,7 @@ def test_as_a_likelihood():
     ("base", "knots", "error", "message"),
     [
         (1.0, [0.0, 1.0], TypeError, "marginals must be"),
-        (dist.Normal(), "map", TypeError, "x must be an array of real numbers"),
+        (dist.Normal(), "map", TypeError, "knots must be an array of real numbers"),
         (dist.Normal(), [[0.0, 1.0]] * 2, ValueError, "broadcast to the shape"),
         (dist.Normal(), [1.0, 0.0], ValueError, "knots must ascend strictly"),
     ],
