@@ -41,6 +41,8 @@ def _summary_of(value: Any) -> str:
         return repr(value)
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         return _array_summary(value)
+    if type(value) is tuple and all(type(part) is int for part in value):
+        return repr(value)  # a shape
     if type(value) in {tuple, list} and len(value) <= 4:
         return f"({', '.join(_summary_of(part) for part in value)})"
     if type(value) in {tuple, list, dict}:

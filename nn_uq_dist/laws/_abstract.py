@@ -16,6 +16,7 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics._checks import is_concrete
 from nn_uq_dist.basics._known_values import as_jax, is_local
+from nn_uq_dist.basics._summary_line import summary_line
 
 
 def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
@@ -50,6 +51,10 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
     def get_args(self) -> dict[str, Any]:
         """Parameters by name, without optional ones that are not there."""
         return {name: value for name, value in super().get_args().items() if value is not None}
+
+    def __repr__(self) -> str:
+        parameters = (name for name in self.arg_constraints if name in self.__dict__)
+        return summary_line(self, "batch_shape", "event_shape", *parameters)
 
     def validate_args(self, strict: bool = True) -> None:
         """As NumPyro's, in NumPy where the parameters are known.

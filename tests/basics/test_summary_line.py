@@ -65,7 +65,9 @@ def test_shapes_and_types_are_told(lines):
     assert "(splits=(2, 1, 1), num_evaluations=" in lines["parts"]
     assert lines["spline"].startswith("MonotoneSpline(knots=float32[50], images=float32[50]")
     # NumPyro's own line.
-    assert "with batch shape (2,) and event shape ()" in lines["marginals"]
+    assert lines["marginals"].startswith(
+        "LinearizedMarginal(batch_shape=(2,), event_shape=(), loc=float32[2], weights=float32[2, "
+    )
 
 
 def test_traced_and_rebuilt_objects_have_a_line():
