@@ -31,9 +31,8 @@ def summary_line(instance: Any, *names: str) -> str:
 
 
 def _names(instance: Any) -> tuple[str, ...]:
-    if isinstance(instance, tuple):
-        return tuple(instance._fields)  # type: ignore[attr-defined]
-    return tuple(field.name for field in dataclasses.fields(instance))
+    fields: tuple[str, ...] | None = getattr(instance, "_fields", None)
+    return fields or tuple(field.name for field in dataclasses.fields(instance))
 
 
 def _summary_of(value: Any) -> str:

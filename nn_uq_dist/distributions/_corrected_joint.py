@@ -24,7 +24,7 @@ from nn_uq_dist.distributions._output_values import fitting_value, split_outputs
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.gaussian_copula._hermite import covariance_of_outputs
 from nn_uq_dist.gaussian_copula._nataf import nataf_correlation
-from nn_uq_dist.laws._abstract import validate_sample
+from nn_uq_dist.laws._abstract import pass_validation, validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._joint_law import JointLaw
 
@@ -157,7 +157,7 @@ class CorrectedJoint(JointLaw):
         kept = as_indices(indices, count)
         maps = self.transform.take(kept, count).parameters
         part = CorrectedJoint(self.base.marginalize(kept), *maps, validate_args=False)
-        return self._pass_validation(part)
+        return pass_validation(self, part)
 
     def condition(self, indices: int | Sequence[int], values: ArrayLike) -> dist.Distribution:
         """The law of the other outputs, given these.
@@ -211,7 +211,7 @@ class CorrectedJoint(JointLaw):
         shape = self._expanded_shape(batch_shape)
         maps = self.knots, self.images, self.slopes
         wide = CorrectedJoint(self.base.expand(shape), *maps, validate_args=False)
-        return self._pass_validation(wide)
+        return pass_validation(self, wide)
 
 
 @vmap_over.register
@@ -233,4 +233,4 @@ def _promote_corrected_joint(d: CorrectedJoint) -> CorrectedJoint:
     shape = jnp.broadcast_shapes(base.shape(), *leading)
     wide = base.expand(shape[:-1])
     result = CorrectedJoint(wide, d.knots, d.images, d.slopes, validate_args=False)
-    return d._pass_validation(result)  # noqa: SLF001 (the class's own)
+    return pass_validation(d, result)

@@ -12,7 +12,7 @@ from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
-from nn_uq_dist.laws._abstract import validate_sample
+from nn_uq_dist.laws._abstract import pass_validation, validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._choose_outputs import take_outputs
 from nn_uq_dist.laws._output_law import OutputLaw
@@ -168,14 +168,14 @@ class CorrectedMarginal(OutputLaw):
             *self.transform.take(indices, self.batch_shape[-1]).parameters,
             validate_args=False,
         )
-        return self._pass_validation(part)
+        return pass_validation(self, part)
 
     def expand(self, batch_shape: Sequence[int]) -> "CorrectedMarginal":
         """The same law with a larger batch shape."""
         shape = self._expanded_shape(batch_shape)
         base, maps = self.base.expand(shape), self.transform.parameters
         wide = CorrectedMarginal(base, *maps, validate_args=False)
-        return self._pass_validation(wide)
+        return pass_validation(self, wide)
 
 
 def fitting_map(
@@ -229,4 +229,4 @@ def _promote_corrected_marginal(d: CorrectedMarginal) -> CorrectedMarginal:
     leading = (jnp.shape(part)[:-1] for part in (d.knots, d.images, d.slopes))
     shape = jnp.broadcast_shapes(base.batch_shape, *leading)
     wide = CorrectedMarginal(base.expand(shape), d.knots, d.images, d.slopes, validate_args=False)
-    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)
+    return pass_validation(d, wide)

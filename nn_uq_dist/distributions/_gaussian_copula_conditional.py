@@ -14,6 +14,7 @@ from numpyro.distributions.util import promote_shapes
 from nn_uq_dist.basics._checks import broadcast_shapes, float_dtype
 from nn_uq_dist.distributions._score_distribution import ScoreDistribution
 from nn_uq_dist.gaussian_copula._score_algebra import cholesky_of_rows
+from nn_uq_dist.laws._abstract import pass_validation
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._choose_outputs import require_univariate, take_outputs, with_rank
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, score_quadrature
@@ -126,14 +127,14 @@ class GaussianCopulaConditional(ScoreDistribution):
             cholesky_of_rows(self._score_tril, kept),
             validate_args=False,
         )
-        return self._pass_validation(part)
+        return pass_validation(self, part)
 
     def condition(
         self, indices: int | Sequence[int], values: ArrayLike
     ) -> "GaussianCopulaConditional":
         """The law of the other outputs given these too: see `GaussianCopulaJoint.condition`."""
         parts = self._conditioned(indices, values)
-        return self._pass_validation(GaussianCopulaConditional(*parts, validate_args=False))
+        return pass_validation(self, GaussianCopulaConditional(*parts, validate_args=False))
 
     def expand(self, batch_shape: Sequence[int]) -> "GaussianCopulaConditional":
         """The same law with a larger batch shape; `condition` and the like stay available."""
@@ -144,7 +145,7 @@ class GaussianCopulaConditional(ScoreDistribution):
             self.score_tril,
             validate_args=False,
         )
-        return self._pass_validation(wide)
+        return pass_validation(self, wide)
 
     @staticmethod
     def infer_shapes(
@@ -170,4 +171,4 @@ def _vmap_over_conditional(
 def _promote_conditional(d: GaussianCopulaConditional) -> GaussianCopulaConditional:
     marginals = promote_batch_shape(d.marginals)
     wide = GaussianCopulaConditional(marginals, d.score_loc, d.score_tril, validate_args=False)
-    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)
+    return pass_validation(d, wide)

@@ -20,6 +20,7 @@ from nn_uq_dist.gaussian_copula._correlation_checks import (
     require_positive_definite,
 )
 from nn_uq_dist.gaussian_copula._score_algebra import valid_cholesky
+from nn_uq_dist.laws._abstract import pass_validation
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._choose_outputs import (
     require_univariate,
@@ -153,7 +154,7 @@ class GaussianCopulaJoint(ScoreDistribution):
     def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaJoint":
         matrix = take_matrix(jnp.asarray(self.correlation_matrix), kept, kept)
         part = GaussianCopulaJoint(take_outputs(self.marginals, kept), matrix, validate_args=False)
-        return self._pass_validation(part)
+        return pass_validation(self, part)
 
     def condition(
         self, indices: int | Sequence[int], values: ArrayLike
@@ -194,14 +195,14 @@ class GaussianCopulaJoint(ScoreDistribution):
         0.383
         """
         parts = self._conditioned(indices, values)
-        return self._pass_validation(GaussianCopulaConditional(*parts, validate_args=False))
+        return pass_validation(self, GaussianCopulaConditional(*parts, validate_args=False))
 
     def expand(self, batch_shape: Sequence[int]) -> "GaussianCopulaJoint":
         """The same law with a larger batch shape; `condition` and the like stay available."""
         shape = self._expanded_shape(batch_shape)
         marginals = self.marginals.expand((*shape, *self.event_shape))
         wide = GaussianCopulaJoint(marginals, self.correlation_matrix, validate_args=False)
-        return self._pass_validation(wide)
+        return pass_validation(self, wide)
 
     @staticmethod
     def infer_shapes(
@@ -224,4 +225,4 @@ def _vmap_over_joint(
 def _promote_joint(d: GaussianCopulaJoint) -> GaussianCopulaJoint:
     marginals = promote_batch_shape(d.marginals)
     wide = GaussianCopulaJoint(marginals, d.correlation_matrix, validate_args=False)
-    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)
+    return pass_validation(d, wide)

@@ -27,7 +27,7 @@ from nn_uq_dist.distributions._mixture_sums import (
 from nn_uq_dist.distributions._output_mixture import OutputMixture
 from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._abstract import validate_sample, without_validation
+from nn_uq_dist.laws._abstract import pass_validation, validate_sample, without_validation
 from nn_uq_dist.laws._joint_law import JointLaw
 
 # Numbers in an array of the matrices of several components at all points.
@@ -179,7 +179,7 @@ class JointMixture(JointLaw):
         kept = as_indices(indices, self.event_shape[0])
         components = self.components.marginalize(kept)
         part = JointMixture(components, self.probabilities, validate_args=False)
-        return self._pass_validation(part)
+        return pass_validation(self, part)
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores from those of the components, which count by how well they explain the rest.
@@ -211,7 +211,7 @@ class JointMixture(JointLaw):
         shape = self._expanded_shape(batch_shape)
         components = self.components.expand((*shape, self._wide[-1]))
         wide = JointMixture(components, self.probabilities, validate_args=False)
-        return self._pass_validation(wide)
+        return pass_validation(self, wide)
 
 
 @jax.jit
@@ -253,4 +253,4 @@ def _vmap_over_joint_mixture(
 def _promote_joint_mixture(d: JointMixture) -> JointMixture:
     components = promote_batch_shape(d.components)
     wide = JointMixture(components, d.probabilities, validate_args=False)
-    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)
+    return pass_validation(d, wide)

@@ -31,7 +31,7 @@ from nn_uq_dist.distributions._linear_parameters import (
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._abstract import Law, validate_sample
+from nn_uq_dist.laws._abstract import Law, pass_validation, validate_sample
 from nn_uq_dist.laws._choose_outputs import take_matrix
 
 
@@ -204,14 +204,14 @@ class LinearizedConditional(Law):
         loc = jnp.asarray(self.loc)[..., rows]
         weights = jnp.asarray(self.weights)[..., rows, :]
         part = LinearizedConditional(self.values, loc, weights, covariance, validate_args=False)
-        return self._pass_validation(part)
+        return pass_validation(self, part)
 
     def expand(self, batch_shape: Sequence[int]) -> "LinearizedConditional":
         """The same law with a larger batch shape."""
         shape = self._expanded_shape(batch_shape)
         values = jnp.broadcast_to(self.values, (*shape, self._known))
         wide = LinearizedConditional(values, *self._parameters, validate_args=False)
-        return self._pass_validation(wide)
+        return pass_validation(self, wide)
 
     @staticmethod
     def infer_shapes(
@@ -244,4 +244,4 @@ def _vmap_over_linearized_conditional(
 def _promote_linearized_conditional(d: LinearizedConditional) -> LinearizedConditional:
     parts = d.values, d.loc, d.weights, d.normal_covariance
     wide = LinearizedConditional(*parts, validate_args=False)
-    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)
+    return pass_validation(d, wide)

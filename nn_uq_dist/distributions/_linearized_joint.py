@@ -31,7 +31,7 @@ from nn_uq_dist.distributions._output_values import (
     split_outputs,
 )
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._abstract import validate_sample
+from nn_uq_dist.laws._abstract import pass_validation, validate_sample
 from nn_uq_dist.laws._choose_outputs import take_matrix, take_outputs
 from nn_uq_dist.laws._joint_law import JointLaw
 
@@ -201,7 +201,7 @@ class LinearizedJoint(JointLaw):
             covariance,
             validate_args=False,
         )
-        return self._pass_validation(part)
+        return pass_validation(self, part)
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
@@ -302,7 +302,7 @@ class LinearizedJoint(JointLaw):
         if covariance is not None:
             covariance = take_matrix(jnp.asarray(covariance), order, order)
         parts = jnp.asarray(loc)[..., rows], jnp.asarray(weights)[..., rows, :], covariance
-        return self._pass_validation(LinearizedConditional(values, *parts, validate_args=False))
+        return pass_validation(self, LinearizedConditional(values, *parts, validate_args=False))
 
     def expand(self, batch_shape: Sequence[int]) -> "LinearizedJoint":
         """The same law with a larger batch shape."""
@@ -310,7 +310,7 @@ class LinearizedJoint(JointLaw):
         xp = np if isinstance(self.loc, np.ndarray) else jnp
         loc = xp.broadcast_to(xp.asarray(self.loc), (*shape, *self.event_shape))
         wide = LinearizedJoint(loc, self.weights, self.normal_covariance, validate_args=False)
-        return self._pass_validation(wide)
+        return pass_validation(self, wide)
 
     @staticmethod
     def infer_shapes(
@@ -338,4 +338,4 @@ def _vmap_over_linearized_joint(
 @promote_batch_shape.register
 def _promote_linearized_joint(d: LinearizedJoint) -> LinearizedJoint:
     wide = LinearizedJoint(d.loc, d.weights, d.normal_covariance, validate_args=False)
-    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)
+    return pass_validation(d, wide)

@@ -25,7 +25,7 @@ from nn_uq_dist.basics._checks import (
     require_finite,
 )
 from nn_uq_dist.basics._known_values import as_jax, is_local
-from nn_uq_dist.laws._abstract import validate_sample
+from nn_uq_dist.laws._abstract import pass_validation, validate_sample
 from nn_uq_dist.laws._choose_outputs import take_entries
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_rule import ScoreRule
@@ -349,7 +349,7 @@ class LinearizedMarginal(OutputLaw):
         xp = np if isinstance(self.loc, np.ndarray) else jnp
         loc = xp.broadcast_to(xp.asarray(self.loc), shape)
         wide = LinearizedMarginal(loc, self.weights, self._scale, validate_args=False)
-        return self._pass_validation(wide)
+        return pass_validation(self, wide)
 
 
 @jax.jit
@@ -393,4 +393,4 @@ def _vmap_over_linearized_marginal(
 def _promote_linearized_marginal(d: LinearizedMarginal) -> LinearizedMarginal:
     # Where there is no normal part, `vmap` has made its zero a vector, whose axis is no batch axis.
     wide = LinearizedMarginal(d.loc, d.weights, d._scale, validate_args=False)  # noqa: SLF001
-    return d._pass_validation(wide)  # noqa: SLF001 (both the class's own)
+    return pass_validation(d, wide)

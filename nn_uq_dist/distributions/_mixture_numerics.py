@@ -13,9 +13,9 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import float_dtype
 from nn_uq_dist.basics._known_values import is_local
+from nn_uq_dist.basics._quantile_search import quantile_at_score
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._mixture_components import take_components, take_flat
-from nn_uq_dist.distributions._mixture_quantile import quantile_at_score
 from nn_uq_dist.distributions._mixture_sums import (
     log_sum,
     log_tails,

@@ -22,7 +22,7 @@ from nn_uq_dist.distributions._mixture_components import (
 from nn_uq_dist.distributions._mixture_nodes import mixture_rule
 from nn_uq_dist.distributions._mixture_numerics import Mixture, higher_moments, hull, moments
 from nn_uq_dist.distributions._mixture_sums import log_weights
-from nn_uq_dist.laws._abstract import validate_sample
+from nn_uq_dist.laws._abstract import pass_validation, validate_sample
 from nn_uq_dist.laws._choose_outputs import require_univariate, take_entries
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_rule import ScoreRule
@@ -220,7 +220,7 @@ class OutputMixture(OutputLaw):
         shape = self._expanded_shape(batch_shape)
         components = self.components.expand((*shape, self._wide[-1]))
         wide = OutputMixture(components, self.probabilities, validate_args=False)
-        return self._pass_validation(wide)
+        return pass_validation(self, wide)
 
     @staticmethod
     def infer_shapes(
@@ -251,4 +251,4 @@ def _vmap_over_output_mixture(
 def _promote_output_mixture(d: OutputMixture) -> OutputMixture:
     components = promote_batch_shape(d.components)
     wide = OutputMixture(components, d.probabilities, validate_args=False)
-    return d._pass_validation(wide)  # noqa: SLF001 (the class's own)
+    return pass_validation(d, wide)

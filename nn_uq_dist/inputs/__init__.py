@@ -4,10 +4,10 @@
 (a box, a Gaussian part or both), `GaussianInput`, `KnownInput`, `InputSum` and `InputBlocks`
 fulfill it for vectors; `MappedInput` wraps one of them where the network takes another shape, a
 structure or a transform. `_families.py` is the door for NumPyro distributions:
-`register_input_family` adds a family, `_numpyro_families.py` holds those that are there, and
-`_as_input_law.py` converts. `_linear_image.py` has the columns of independent random variables that
-linear outputs are made of, with moments from `_image_algebra.py`. `_flat_network.py` makes any
-network one between vectors.
+`register_input_family` adds a family, `_numpyro_families.py` holds those that are there.
+`_distribution_law.py` converts one distribution, `_as_input_law.py` structures of them.
+`_linear_image.py` has the columns of independent random variables that linear outputs are made of,
+with moments from `_image_algebra.py`. `_flat_network.py` makes any network one between vectors.
 """
 
 from nn_uq_dist.inputs import _numpyro_families as _numpyro_families

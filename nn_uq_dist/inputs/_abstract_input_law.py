@@ -79,8 +79,8 @@ class AbstractInputLaw(abc.ABC):
         Returns
         -------
         tuple of Array or None
-            :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``. One of
-            them may be None.
+            :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``; None
+            for no columns, both if nothing is random.
         """
 
     @property
@@ -182,7 +182,11 @@ class AbstractInputLaw(abc.ABC):
         )
         # A NumPy array stays one: a law in float64 (`in_float64`) then gives an image in float64.
         rows: Any = given if isinstance(given, np.ndarray) else jnp.asarray(given)
-        return LinearImage(*self.columns(rows))
+        uniform, normal = self.columns(rows)
+        if uniform is None and normal is None:
+            # Of known inputs. Where a Jacobian holds NaN the outputs are no constants.
+            uniform = rows[..., :1] * 0
+        return LinearImage(uniform, normal)
 
     def expand(self, batch_shape: tuple[int, ...]) -> Self:
         """Return the same law with its arrays broadcast to `batch_shape`.

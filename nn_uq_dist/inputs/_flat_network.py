@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._foreign_networks import remedy_for
+from nn_uq_dist.inputs._foreign_networks import remedy_for, traced_output
 from nn_uq_dist.inputs._output_structure import OutputStructure
 from nn_uq_dist.inputs._sampled_input import SampledInput
 
@@ -85,9 +85,7 @@ def flat_network(net: Callable[[Any], Any], law: AbstractInputLaw | SampledInput
     one_input = "for a network of batches pass lambda x: net(x[None])[0]"
     taken = _one_input(law)
     try:
-        # Not `eval_shape(net, ...)`: JAX needs a hashable function, which a module may not be, and
-        # would remember the shape after the weights of a module were replaced by other ones.
-        output: Any = jax.eval_shape(lambda x: net(x), taken)  # noqa: PLW0108
+        output: Any = traced_output(net, taken)
     except Exception as error:
         remedy = remedy_for(net, error, taken) or (
             f"{one_input}, and switch modules with dropout or batch statistics to inference mode"

@@ -8,7 +8,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -220,11 +220,17 @@ def _struct(leaf: Any, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
 
+def traced_output(net: Any, argument: Any) -> Any:
+    """Shapes and types that a network returns for one argument, given by its shapes and types."""
+    # JAX needs a hashable function, which a module may not be, and would remember the shape after
+    # the weights of a module were replaced by other ones. A new partial object is neither.
+    return jax.eval_shape(functools.partial(net), argument)
+
+
 def _gives(net: object, argument: Any) -> bool:
     """Whether the network gives one output for this input, for a batch of one a batch of one."""
-    call: Callable[..., Any] = net  # type: ignore[assignment]  # it has been called before
     try:
-        output = jax.eval_shape(lambda x: call(x), argument)  # noqa: PLW0108
+        output = traced_output(net, argument)
     except Exception:  # noqa: BLE001 - whatever it raises, this shape is not the remedy
         return False
     batch = jax.tree.leaves(argument)[0].shape[:-1]

@@ -1,7 +1,6 @@
 """The law of independent random inputs, joined to one vector."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,7 +13,6 @@ from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._joined_columns import joined_columns, joined_or_zero
-from nn_uq_dist.inputs._known_input import KnownInput
 
 
 @register_frozen
@@ -77,12 +75,9 @@ class InputBlocks(AbstractInputLaw):
 
     def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
         """Columns of all parts, side by side."""
-        columns = [
-            part.columns(jacobian[..., start:stop])
-            for part, start, stop in self._placed
-            if not isinstance(part, KnownInput)
-        ]
-        return joined_columns(columns or [(None, None)], jacobian)
+        return joined_columns(
+            part.columns(jacobian[..., start:stop]) for part, start, stop in self._placed
+        )
 
     @property
     def variance(self) -> Array:
@@ -105,12 +100,12 @@ class InputBlocks(AbstractInputLaw):
     @property
     def half_range(self) -> Array | None:
         """Half-ranges of the uniform parts, zero where a part has none; None without any."""
-        return self._where_random(lambda part: part.half_range)
+        return self._or_zero([part.half_range for part in self.parts])
 
     @property
     def normal_scale(self) -> Array | None:
         """Standard deviations of the Gaussian parts, zero where there is none; None without any."""
-        return self._where_random(lambda part: part.normal_scale)
+        return self._or_zero([part.normal_scale for part in self.parts])
 
     @property
     def has_independent_entries(self) -> bool:
@@ -130,17 +125,14 @@ class InputBlocks(AbstractInputLaw):
     @property
     def num_standard_variables(self) -> tuple[int, int]:
         """Numbers of uniform and of normal variables of all parts together."""
-        found = sum_of_variables(self.parts)
-        return found if any(found) else (1, 0)
+        return sum_of_variables(self.parts)
 
     def deviation_at(self, uniform: Array, normal: Array) -> Array:
         """Deviations of the parts at given values of the standard variables."""
-        found = []
-        for part, one, other in of_each_part(self.parts, uniform, normal):
-            if isinstance(part, KnownInput):
-                found.append(jnp.zeros((*uniform.shape[:-1], part.num_inputs), self.dtype))
-            else:
-                found.append(part.deviation_at(one, other))
+        found = [
+            part.deviation_at(one, other)
+            for part, one, other in of_each_part(self.parts, uniform, normal)
+        ]
         shape = np.broadcast_shapes(*(part.shape[:-1] for part in found))
         return self._concatenated(
             [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in found]
@@ -150,8 +142,7 @@ class InputBlocks(AbstractInputLaw):
         together: Array = namespace(*vectors).concatenate(vectors, axis=-1)
         return together
 
-    def _where_random(self, of: Callable[[AbstractInputLaw], Array | None]) -> Array | None:
-        found = [None if isinstance(part, KnownInput) else of(part) for part in self.parts]
+    def _or_zero(self, found: list[Array | None]) -> Array | None:
         return joined_or_zero(found, [part.loc for part in self.parts])
 
     @property
@@ -166,11 +157,8 @@ class InputBlocks(AbstractInputLaw):
 
 
 def sum_of_variables(parts: tuple[AbstractInputLaw, ...]) -> tuple[int, int]:
-    """Numbers of uniform and of normal variables of those parts that are random."""
-    counts = [
-        part.num_standard_variables for part in parts if not isinstance(part, KnownInput)
-    ] or [(0, 0)]
-    uniform, normal = zip(*counts, strict=True)
+    """Numbers of uniform and of normal variables of all parts."""
+    uniform, normal = zip(*(part.num_standard_variables for part in parts), strict=True)
     return sum(uniform), sum(normal)
 
 
@@ -180,7 +168,7 @@ def of_each_part(
     """Each part with the values of its own standard variables."""
     found, first, second = [], 0, 0
     for part in parts:
-        counts = (0, 0) if isinstance(part, KnownInput) else part.num_standard_variables
+        counts = part.num_standard_variables
         ends = first + counts[0], second + counts[1]
         found.append((part, uniform[..., first : ends[0]], normal[..., second : ends[1]]))
         first, second = ends

@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
@@ -15,7 +14,6 @@ from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._as_input_law import as_input_law
 from nn_uq_dist.inputs._input_blocks import of_each_part, sum_of_variables
 from nn_uq_dist.inputs._joined_columns import joined_columns, total
-from nn_uq_dist.inputs._known_input import KnownInput
 
 
 @register_frozen
@@ -84,10 +82,7 @@ class InputSum(AbstractInputLaw):
 
     def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
         """Columns of all parts, side by side."""
-        columns = [
-            part.columns(jacobian) for part in self.parts if not isinstance(part, KnownInput)
-        ]
-        return joined_columns(columns or [(None, None)], jacobian)
+        return joined_columns(part.columns(jacobian) for part in self.parts)
 
     @property
     def variance(self) -> Array:
@@ -102,7 +97,7 @@ class InputSum(AbstractInputLaw):
     @property
     def half_range(self) -> Array | None:
         """Sum of the half-ranges of the parts, or ``None``."""
-        found = [part.half_range for part in self.parts if not isinstance(part, KnownInput)]
+        found = [part.half_range for part in self.parts]
         given = [half_range for half_range in found if half_range is not None]
         return total(given) if given else None
 
@@ -131,19 +126,12 @@ class InputSum(AbstractInputLaw):
     @property
     def num_standard_variables(self) -> tuple[int, int]:
         """Numbers of uniform and of normal variables of all parts together."""
-        found = sum_of_variables(self.parts)
-        return found if any(found) else (1, 0)
+        return sum_of_variables(self.parts)
 
     def deviation_at(self, uniform: Array, normal: Array) -> Array:
         """Sum of the deviations of the parts at given values of the standard variables."""
         each = of_each_part(self.parts, uniform, normal)
-        given = [
-            part.deviation_at(one, other)
-            for part, one, other in each
-            if not isinstance(part, KnownInput)
-        ]
-        none = jnp.zeros((*uniform.shape[:-1], self.num_inputs), self.dtype)
-        return total(given) if given else none
+        return total(part.deviation_at(one, other) for part, one, other in each)
 
     @property
     def _description(self) -> str:

@@ -25,17 +25,10 @@ def joined(columns: Iterable[Array | None]) -> Array | None:
     return result
 
 
-def joined_columns(parts: Iterable[Columns], jacobian: Array) -> Columns:
-    """Join uniform and normal columns; one zero column where there are none at all."""
+def joined_columns(parts: Iterable[Columns]) -> Columns:
+    """Join uniform columns and normal columns; None where no part has any."""
     uniform, normal = zip(*parts, strict=True)
-    first, second = joined(uniform), joined(normal)
-    return no_columns(jacobian) if first is None and second is None else (first, second)
-
-
-def no_columns(jacobian: Array) -> Columns:
-    """One zero column: outputs of inputs that are all known."""
-    # Where a Jacobian holds NaN the outputs are no constants.
-    return jacobian[..., :1] * 0, None
+    return joined(uniform), joined(normal)
 
 
 def joined_or_zero(parts: list[Array | None], means: list[Array]) -> Array | None:

@@ -12,7 +12,6 @@ from nn_uq_dist.basics._one_program import broadcast
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._joined_columns import no_columns
 from nn_uq_dist.inputs._parameter_checks import split_loc_shape
 
 
@@ -21,8 +20,7 @@ from nn_uq_dist.inputs._parameter_checks import split_loc_shape
 class KnownInput(AbstractInputLaw):
     """Law of an input without randomness: a block of known inputs beside random ones.
 
-    It has no columns in an `InputSum` or in `InputBlocks`; alone it has one zero column, and all
-    outputs are constant.
+    It has no columns. Alone it makes all outputs constant.
 
     Parameters
     ----------
@@ -54,9 +52,10 @@ class KnownInput(AbstractInputLaw):
         _checks.require_finite("loc", loc)
         object.__setattr__(self, "loc", broadcast(loc, _checks.float_dtype(loc), np.shape(loc)))
 
-    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
-        """One zero column."""
-        return no_columns(jacobian)
+    def columns(self, jacobian: Array) -> tuple[None, None]:
+        """None: nothing is random."""
+        del jacobian
+        return None, None
 
     @property
     def variance(self) -> Array:
@@ -72,9 +71,9 @@ class KnownInput(AbstractInputLaw):
         return zeros
 
     @property
-    def half_range(self) -> Array | None:
-        """Zeros: the support is a point."""
-        return self.variance
+    def half_range(self) -> None:
+        """None: there is no uniform part."""
+        return
 
     @property
     def normal_scale(self) -> None:
@@ -93,13 +92,13 @@ class KnownInput(AbstractInputLaw):
 
     @property
     def num_standard_variables(self) -> tuple[int, int]:
-        """One uniform variable, which moves nothing."""
-        return 1, 0
+        """None of either kind."""
+        return 0, 0
 
     def deviation_at(self, uniform: Array, normal: Array) -> Array:
-        """Zeros at any value of the standard variable."""
+        """Zeros."""
         del normal
-        return jnp.broadcast_to(uniform * 0, (*uniform.shape[:-1], self.num_inputs))
+        return jnp.zeros((*uniform.shape[:-1], self.num_inputs), self.dtype)
 
     @property
     def _description(self) -> str:

@@ -54,18 +54,9 @@ class MappedInput(AbstractInputLaw):
         return self.base.loc
 
     def network_input(self, x: Array) -> Any:
-        """Return what the network is called with.
+        """Return what the network is called with: `x`, mapped.
 
-        Parameters
-        ----------
-        x
-            Values of the ``N_x`` numbers, shape ``(..., *batch_shape, N_x)``, such as draws of
-            `sample`.
-
-        Returns
-        -------
-        Array or pytree of Array
-            With the leading axes of `x` in front.
+        Parameters and result as of `AbstractInputLaw.network_input`.
 
         Raises
         ------

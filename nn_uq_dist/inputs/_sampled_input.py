@@ -11,12 +11,8 @@ from jax import Array
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._as_input_law import (
-    UnsupportedFamilyError,
-    as_input_law,
-    known_value,
-    parts_of,
-)
+from nn_uq_dist.inputs._as_input_law import as_input_law, known_value, parts_of
+from nn_uq_dist.inputs._distribution_law import UnsupportedFamilyError, require_events
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,12 +43,8 @@ class SampledInput:
             if not isinstance(part, dist.Distribution | AbstractInputLaw):
                 parts.append(known_value(name, part))
                 continue
-            if isinstance(part, dist.Distribution) and part.batch_shape and not part.event_dim:
-                raise ValueError(
-                    f"{name} must be a distribution over what the network takes, got batch_shape "
-                    f"{part.batch_shape} and event_shape (); call "
-                    f".to_event({len(part.batch_shape)}) for one array of inputs"
-                )
+            if isinstance(part, dist.Distribution):
+                require_events(name, part)
             parts.append(part)
             shapes[name] = part.batch_shape
         batch_shape = _checks.broadcast_shapes(

@@ -47,14 +47,10 @@ def triangular(low: ArrayLike, high: ArrayLike, mode: ArrayLike | None = None) -
     >>> print(f.mean, jnp.exp(law.log_prob(f.mean)))
     [0. 2.] [1.  0.5]
     """
-    low, high = _checks.as_numeric("low", low), _checks.as_numeric("high", high)
-    middle = low if mode is None else _checks.as_numeric("mode", mode)
-    names = {"low": low, "high": high} | ({} if mode is None else {"mode": middle})
-    ends = _ends(names)
-    start = (ends[0] + ends[1]) / 2 if mode is None else ends[2]
-    _require_symmetric("mode", "triangular", ends[0], start, start, ends[1])
-    half = _halves(ends[0], start, start, ends[1])[0]
-    return InputSum(InputLaw((ends[0] + ends[1]) / 2, half), InputLaw(jnp.zeros_like(half), half))
+    given = {"low": low, "high": high} | ({} if mode is None else {"mode": mode})
+    ends = _ends(given)
+    top = (ends[0] + ends[1]) / 2 if mode is None else ends[2]
+    return _sum_of_two("mode", "triangular", ends[0], top, top, ends[1])
 
 
 def trapezoidal(low: ArrayLike, start: ArrayLike, stop: ArrayLike, high: ArrayLike) -> InputSum:
@@ -90,15 +86,13 @@ def trapezoidal(low: ArrayLike, start: ArrayLike, stop: ArrayLike, high: ArrayLi
     >>> print([f"{value:.4f}" for value in jnp.exp(law.log_prob(jnp.array([[0.5], [2.0]])))[:, 0]])
     ['0.1667', '0.3333']
     """
-    given = {"low": low, "start": start, "stop": stop, "high": high}
-    ends = _ends({name: _checks.as_numeric(name, value) for name, value in given.items()})
-    _require_symmetric("start and stop", "trapezoidal", *ends)
-    wide, narrow = _halves(*ends)
-    return InputSum(InputLaw((ends[0] + ends[3]) / 2, wide), InputLaw(jnp.zeros_like(wide), narrow))
+    ends = _ends({"low": low, "start": start, "stop": stop, "high": high})
+    return _sum_of_two("start and stop", "trapezoidal", *ends)
 
 
-def _ends(names: dict[str, ArrayLike]) -> list[Array]:
-    """Ends of one shape and type, known to be finite."""
+def _ends(given: dict[str, ArrayLike]) -> list[Array]:
+    """Ends of one shape and type, finite where they are known."""
+    names = {name: _checks.as_numeric(name, value) for name, value in given.items()}
     shape = _checks.broadcast_shapes(
         f"{', '.join(names)} must broadcast to (..., N_x)",
         **{name: np.shape(value) for name, value in names.items()},
@@ -112,6 +106,14 @@ def _ends(names: dict[str, ArrayLike]) -> list[Array]:
         _checks.require_finite(name, value)
     dtype = _checks.float_dtype(*names.values())
     return [jnp.broadcast_to(jnp.asarray(value, dtype), shape) for value in names.values()]
+
+
+def _sum_of_two(
+    what: str, kind: str, low: Array, start: Array, stop: Array, high: Array
+) -> InputSum:
+    _require_symmetric(what, kind, low, start, stop, high)
+    wide, narrow = _halves(low, start, stop, high)
+    return InputSum(InputLaw((low + high) / 2, wide), InputLaw(jnp.zeros_like(wide), narrow))
 
 
 def _require_symmetric(

@@ -95,15 +95,16 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
             )
         return shape
 
-    def _pass_validation[D: dist.Distribution](self, other: D) -> D:
-        """Give a law made from this one its `validate_args`; its parameters are valid already.
 
-        Only what was asked for: the class's default may change.
-        """
-        other.__dict__.pop("_validate_args", None)
-        if "_validate_args" in self.__dict__:
-            other._validate_args = self._validate_args  # noqa: SLF001 (as NumPyro sets it)
-        return other
+def pass_validation[D: dist.Distribution](law: Law, other: D) -> D:
+    """Give a law made from another one its `validate_args`; its parameters are valid already.
+
+    Only what was asked for: the class's default may change.
+    """
+    other.__dict__.pop("_validate_args", None)
+    if "_validate_args" in law.__dict__:
+        other._validate_args = law._validate_args  # noqa: SLF001 (as NumPyro sets it)
+    return other
 
 
 def without_validation[D: dist.Distribution](law: D) -> D:

@@ -275,8 +275,9 @@ class CorrectedLinearization:
         points = np.asarray(law.icdf(jnp.asarray(column, jnp.result_type(law.mean))), np.float64)
         known = np.asarray(law.base.cdf(jnp.asarray(points)), np.float64)
         points, known = points.reshape(_BAND_POINTS, -1), known.reshape(_BAND_POINTS, -1)
-        if found.many is not None and found.many_linear is not None:
-            known = known + _shares(found.many, points) - _shares(found.many_linear, points)
+        if found.many is not None:
+            of_control, of_linear = (_shares(part, points) for part in found.many)
+            known = known + of_control - of_linear
         seed = np.asarray(jax.random.key_data(jax.random.fold_in(self.pairs.key, 2**32 - 3)))
         rng = np.random.default_rng(seed.tolist())
         band = controlled_band(

@@ -32,16 +32,15 @@ class Controls(NamedTuple):
     ----------
     at_pairs
         Shape ``(n, J)``.
-    many, many_linear
-        Draws of the control and linear outputs at the same inputs, ``(m, J)``; ``None`` if the
-        control is the linear output itself.
+    many
+        Draws of the control, and linear outputs at the same inputs, both ``(m, J)``; ``None`` if
+        the control is the linear output itself.
     unexplained
         Share of the variance of the differences that a surface leaves, ``(J,)``.
     """
 
     at_pairs: Any
-    many: FloatArray | None
-    many_linear: FloatArray | None
+    many: tuple[Any, Any] | None
     unexplained: Any
 
 
@@ -64,7 +63,7 @@ def controls(
     num_draws: int | None,
 ) -> Controls:
     """The linear outputs, and what a polynomial adds to them where that helps."""
-    none = Controls(linear, None, None, jnp.ones(network.shape[1]))
+    none = Controls(linear, None, jnp.ones(network.shape[1]))
     is_known = isinstance(network, np.ndarray)
     law = linearization.input
     if num_draws == 0 or not is_known or law.batch_shape:
@@ -88,8 +87,8 @@ def controls(
     if num_draws is None:
         wanted = _SURFACE_DRAWS * len(network)
         num_draws = int(np.clip(wanted, _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS))
-    many, many_linear = _many(linearization, pairs, surface, standard, num_draws)
-    return Controls(known + surface.left_out, many, many_linear, surface.unexplained)
+    many = _many(linearization, pairs, surface, standard, num_draws)
+    return Controls(known + surface.left_out, many, surface.unexplained)
 
 
 def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
@@ -151,12 +150,11 @@ def correction(
     bins = ScoreBins.for_samples(network.shape[0])
     is_known = isinstance(network, np.ndarray)
     surface: Any = None
-    if found.many is not None and found.many_linear is not None:
-        surface, linear = (
-            sample_averages(np.sort(part, axis=0), bins)  # type: ignore[arg-type]
-            for part in (found.many, found.many_linear)
+    if found.many is not None:
+        of_control, of_linear = (
+            sample_averages(np.sort(part, axis=0), bins) for part in found.many
         )
-        surface = surface - linear
+        surface = of_control - of_linear
     quantiles = _quantiles(law, bins, as_numpy=is_known)
     result = estimate_map(network, found.at_pairs, quantiles, surface, bins, num_randomizations)
 

@@ -446,7 +446,8 @@ class Linearization:
     @property
     def num_coordinates(self) -> int:
         """Coordinates of the points that `pairs_at` takes, one for each random variable."""
-        return sum(self.input.num_standard_variables)
+        # One that moves nothing if all inputs are known: there are no points of no coordinates.
+        return max(1, sum(self.input.num_standard_variables))
 
     def pairs_at(self, points: Array) -> tuple[Array, Array]:
         """Inputs and outputs of the linear model at points of the unit cube, ``(..., D)``."""
@@ -486,14 +487,14 @@ class Linearization:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What to know about the law, in words; empty if it is exact for linear networks."""
-        if not self.input.is_transformed:
-            return ()
-        remark = (
-            "the input is transformed: the network after the transform is linearized in standard "
-            "space, and the law is not exact for a linear network, either"
-        )
-        return (remark,)
+        """What to know about the law of each output, empty where a linear network's is exact."""
+        remark = ""
+        if self.input.is_transformed:
+            remark = (
+                "the input is transformed: the network after the transform is linearized in "
+                "standard space, and the law is not exact for a linear network, either"
+            )
+        return (remark,) * self.num_outputs
 
     def __call__(self, x: ArrayLike) -> Array:
         r"""Evaluate the linear surrogate :math:`m + J (x - \mu)`.

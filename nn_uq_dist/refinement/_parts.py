@@ -100,11 +100,15 @@ def linearize_parts(
             f"f must have batch shape (), got {law.batch_shape}; use jax.vmap with the number of "
             "parts along each variable"
         )
-    image = law.image(jnp.eye(law.num_inputs, dtype=law.dtype))
-    columns = [part for part in (image.uniform, image.normal) if part is not None]
-    matrix = jnp.concatenate(columns, axis=-1)
-    num_uniform = 0 if image.uniform is None else image.uniform.shape[-1]
-    count = matrix.shape[-1]
+    num_uniform, num_normal = law.num_standard_variables
+    count = num_uniform + num_normal
+    if count == 0:
+        raise ValueError(
+            "f must have a random part, got known values only; call the network itself, or pass "
+            "a distribution"
+        )
+    each = jnp.eye(count, dtype=law.dtype)
+    matrix = law.deviation_at(each[:, :num_uniform], each[:, num_uniform:]).T
     splits = _known_splits(num_parts, num_uniform, count)
     key = None if key is None else _checks.as_key("key", key)
     most, num_points = 0, 0

@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import (
     GaussianCopulaJoint,
@@ -355,26 +354,22 @@ class PartwiseLinearization:
 
     def _pairs(self, index: Array, variables: Array) -> tuple[Array, Array]:
         """Inputs and outputs for parts, and standard variables inside of them."""
-        whole = self.input.image(jnp.eye(self.input.num_inputs, dtype=self.input.dtype))
-        inputs = self.input.loc + self.deviation[index]
-        inputs = inputs + matvec(_columns(whole), variables * self.scales[index])
+        count = self.input.num_standard_variables[0]
+        inside = variables * self.scales[index]
+        moved = self.input.deviation_at(inside[..., :count], inside[..., count:])
+        inputs = self.input.loc + self.deviation[index] + moved
         return inputs, draws_of_parts(index, variables, self.loc, _columns(self.image()))
 
     def _draw(self, key: Array, sample_shape: tuple[int, ...]) -> tuple[Array, Array]:
         """Part of each draw, and its standard variables inside of the part."""
         keys = jax.random.split(_checks.as_key("key", key), 3)
-        image = self.input.image(self.jacobian[0])
-        dtype = self.scales.dtype
         logs = log_weights(self.probabilities)
         index = jax.random.categorical(keys[0], logs, shape=tuple(sample_shape))
-        variables = []
-        if image.uniform is not None:
-            shape = (*sample_shape, image.uniform.shape[-1])
-            variables.append(jax.random.uniform(keys[1], shape, dtype, minval=-1, maxval=1))
-        if image.normal is not None:
-            shape = (*sample_shape, image.normal.shape[-1])
-            variables.append(jax.random.normal(keys[2], shape, dtype))
-        return index, jnp.concatenate(variables, axis=-1)
+        shapes = [(*sample_shape, count) for count in self.input.num_standard_variables]
+        dtype = self.scales.dtype
+        uniform = jax.random.uniform(keys[1], shapes[0], dtype, minval=-1, maxval=1)
+        normal = jax.random.normal(keys[2], shapes[1], dtype)
+        return index, jnp.concatenate([uniform, normal], axis=-1)
 
 
 def _columns(image: LinearImage) -> Array:

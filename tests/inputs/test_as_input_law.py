@@ -256,7 +256,7 @@ ERRORS = {
             )
         ),
         TypeError,
-        "must have parameters with the batch shape .* got MixtureGeneral",
+        "must be of a supported family, got MixtureGeneral",
     ),
     "bounds": (
         lambda: nuq.error_analysis.flip_probabilities(

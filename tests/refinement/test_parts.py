@@ -319,3 +319,20 @@ def test_noise_of_a_wrong_shape():
     parts = linearize_parts(smooth, BOX, (2, 2))
     with pytest.raises(ValueError, match="noise_covariance must have shape"):
         parts.linear_joint(noise_covariance=np.eye(3))
+
+
+def test_very_many_inputs_of_two_causes():
+    # An identity matrix of the inputs would take 90 GB.
+    count = 150_528
+    factor = np.random.default_rng(0).normal(size=(count, 2)).astype(np.float32) / count**0.5
+    law = nuq.inputs.GaussianInput(np.zeros(count, np.float32), factor)
+    parts = nuq.linearize_parts(lambda x: jnp.tanh(x[None, :10].sum(axis=1) * 100), law, 12)
+    inputs, outputs = parts.sample_pairs(jax.random.key(0), (8,))
+    assert inputs.shape == (8, count)
+    expected = np.tanh(np.asarray(inputs)[:, :10].sum(axis=1) * 100)
+    np.testing.assert_allclose(outputs[:, 0], expected, atol=0.1)
+
+
+def test_known_inputs_alone_have_no_parts():
+    with pytest.raises(ValueError, match="f must have a random part, got known values only"):
+        nuq.linearize_parts(lambda x: x, nuq.inputs.KnownInput([1.0]), 4)

@@ -1,4 +1,4 @@
-"""Quantiles of a mixture at given normal scores, by a bracketed Newton method on the scores."""
+"""Quantiles of any law at given normal scores, by a bracketed Newton method on the scores."""
 
 import math
 from collections.abc import Callable

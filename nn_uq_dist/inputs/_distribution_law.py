@@ -1,0 +1,209 @@
+"""How one distribution becomes the law of a vector, and a map from the vector to its values."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
+from nn_uq_dist.inputs._families import AsInputLaw, accepted_families, family_of
+from nn_uq_dist.inputs._input_blocks import InputBlocks
+from nn_uq_dist.inputs._input_maps import (
+    FromNormalScores,
+    InputMap,
+    ToShape,
+    Transformed,
+    size_of,
+    vector_of,
+)
+from nn_uq_dist.inputs._mapped_input import MappedInput
+from nn_uq_dist.inputs._normal_score_quantile import Beta, has_quantiles
+
+_WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
+
+type Shape = tuple[int, ...]
+
+
+class UnsupportedFamilyError(TypeError):
+    """A distribution that can be drawn from, but not be linearized over."""
+
+
+def unwrapped(f: dist.Distribution) -> Any:
+    """Return a distribution without expansions and event axes around it."""
+    while isinstance(f, _WRAPPERS):
+        f = f.base_dist
+    return f
+
+
+def require_events(name: str, f: dist.Distribution) -> None:
+    """Raise ``ValueError`` for a batch of scalars: the axes of a batch are those of test points."""
+    if f.batch_shape and not f.event_dim:
+        raise ValueError(
+            f"{name} must be a distribution over what the network takes, got batch_shape "
+            f"{f.batch_shape} and event_shape (); call .to_event({len(f.batch_shape)}) for one "
+            f"array of inputs, or use jax.vmap for a batch of scalar inputs"
+        )
+
+
+def law_and_map(name: str, f: Any) -> tuple[AbstractInputLaw, InputMap]:
+    """The law of a vector, and the map from it to the values of `f`."""
+    if isinstance(f, MappedInput):
+        return f.base, f.input_map
+    if isinstance(f, AbstractInputLaw):
+        return f, vector_of(f.num_inputs)
+    require_events(name, f)
+    base = unwrapped(f)
+    family = family_of(base)
+    if family is not None:
+        return _registered(family, f, base), ToShape(f.event_shape)
+    if isinstance(base, dist.TransformedDistribution):
+        return _transformed(name, f, base)
+    if isinstance(base, dist.GaussianCopula) and _has_quantiles_entrywise(base.marginal_dist):
+        scores = _around(base.base_dist, f, base)
+        law, of_scores = law_and_map(name, scores)
+        return law, _scores_map(of_scores, base.marginal_dist, f)
+    if _has_quantiles_entrywise(base):
+        dtype = _checks.float_dtype(*map(jnp.asarray, jax.tree.leaves(base)))
+        normal = dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
+        law, of_scores = law_and_map(
+            name, normal.expand(f.batch_shape + f.event_shape).to_event(f.event_dim)
+        )
+        return law, _scores_map(of_scores, base, f)
+    raise UnsupportedFamilyError(
+        f"{name} must be of a supported family, got {type(base).__name__}; pass a "
+        f"{accepted_families()}, one that is transformed or has icdf, or draw from it: "
+        f"monte_carlo takes any distribution with sample"
+    )
+
+
+def _scores_map(inner: InputMap, family: Any, f: dist.Distribution) -> FromNormalScores:
+    """The map from normal scores, with a parameter for each entry of the values of `f`."""
+    if isinstance(family, dist.Beta):
+        family = Beta(family.concentration1, family.concentration0)
+    return FromNormalScores(inner, _entrywise(family, f.batch_shape + f.event_shape))
+
+
+def _has_quantiles_entrywise(family: Any) -> bool:
+    """Whether a family has quantiles, and arrays with an entry for each value alone."""
+    if not has_quantiles(family):
+        return False
+    # NumPyro's beta law keeps its parameters in another distribution as well, along an axis of
+    # their own. A mixture has one for its components.
+    axes = len(family.batch_shape)
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(family)]
+    return isinstance(family, dist.Beta) or all(len(shape) <= axes for shape in shapes)
+
+
+def _entrywise(parameters: Any, shape: Shape) -> Any:
+    """A pytree of parameters broadcast to one for each entry, as floats."""
+
+    def one_each(leaf: Any) -> Array:
+        dtype = _checks.float_dtype(jnp.asarray(leaf))
+        return jnp.broadcast_to(jnp.asarray(leaf, dtype), shape)
+
+    return jax.tree.map(one_each, parameters)
+
+
+def _around(inner: dist.Distribution, f: dist.Distribution, base: dist.Distribution) -> Any:
+    """`inner` with the expansions and event axes that `f` has around `base`."""
+    extra = f.event_dim - base.event_dim
+    wrapped = inner.expand(f.batch_shape + f.event_shape[:extra])
+    return wrapped.to_event(extra) if extra else wrapped
+
+
+def _transformed(
+    name: str, f: dist.Distribution, base: dist.TransformedDistribution
+) -> tuple[AbstractInputLaw, InputMap]:
+    """The law before the transforms, and the map that applies them."""
+    for transform in base.transforms:
+        if isinstance(transform, dist.transforms.AbsTransform):
+            raise UnsupportedFamilyError(
+                f"{name} must be a transform with an inverse, got {type(base).__name__} by "
+                f"AbsTransform, which has a kink where it would be linearized; pass a family with "
+                f"icdf, such as HalfNormal, or draw from it: monte_carlo takes any distribution"
+            )
+    inner = _around(base.base_dist, f, base)
+    law, before = law_and_map(name, inner)
+    value = jax.ShapeDtypeStruct(inner.event_shape, law.dtype)
+    transforms = []
+    for transform in base.transforms:
+        placed, value = _placed(name, transform, value, f.batch_shape)
+        transforms.append(placed)
+    return law, Transformed(before, tuple(transforms))
+
+
+def _placed(
+    name: str, transform: Any, value: jax.ShapeDtypeStruct, batch_shape: Shape
+) -> tuple[Any, jax.ShapeDtypeStruct]:
+    """A transform whose parameters have the batch shape in front, and what it makes of one."""
+    own, made = transform.domain.event_dim, transform.codomain.event_dim
+    after = jax.eval_shape(partial(transform), value)  # a transform may not be hashable itself
+    lead = len(value.shape) - own
+    # With parameters for each element of the batch there would be more axes, or longer ones.
+    if len(after.shape) - made == lead and after.shape[:lead] == value.shape[:lead]:
+
+        def with_batch(leaf: Any) -> Array:
+            leaf = jnp.asarray(leaf)
+            return jnp.broadcast_to(leaf, batch_shape + leaf.shape)
+
+        return jax.tree.map(with_batch, transform), after
+    if own == made == 0:
+        shape = batch_shape + value.shape
+        return _entrywise(transform, shape), jax.ShapeDtypeStruct(value.shape, after.dtype)
+    raise UnsupportedFamilyError(
+        f"{name} must have one {type(transform).__name__} for the whole batch, got parameters "
+        f"with batch axes; use jax.vmap over the distributions"
+    )
+
+
+def _registered(function: AsInputLaw, f: dist.Distribution, base: Any) -> AbstractInputLaw:
+    """The law of the vector of a registered family, last axis of the values fastest."""
+    extra = f.event_shape[: f.event_dim - base.event_dim]
+    own = f.event_shape[f.event_dim - base.event_dim :]
+    if base.event_dim == 0:
+        if f.event_dim > 1:
+            base = _as_vectors(base, f.batch_shape, f.event_shape)
+        return _checked(function(base, (*f.batch_shape, size_of(extra))), base, f, extra)
+    if not extra:
+        return _checked(function(base, (*f.batch_shape, size_of(own))), base, f, own)
+    # Several independent vectors: a block for each.
+    law = function(base, (*f.batch_shape, *extra, size_of(own)))
+    _checked(law, base, f, own, extra)
+    return InputBlocks(*_unstacked(law, len(f.batch_shape), extra))
+
+
+def _as_vectors(base: Any, batch_shape: Shape, event_shape: Shape) -> Any:
+    """A univariate distribution over arrays with its parameters as vectors; scalars stay."""
+
+    def flat(leaf: Any) -> Any:
+        if jnp.ndim(leaf) == 0:
+            return leaf
+        return jnp.broadcast_to(leaf, batch_shape + event_shape).reshape(*batch_shape, -1)
+
+    return jax.tree.map(flat, base)
+
+
+def _unstacked(law: AbstractInputLaw, axes: int, extra: Shape) -> Sequence[AbstractInputLaw]:
+    """The laws along the batch axes that are none of the batch."""
+    return [
+        jax.tree.map(lambda leaf, at=at: leaf[(slice(None),) * axes + at], law)
+        for at in np.ndindex(*extra)
+    ]
+
+
+def _checked(
+    law: AbstractInputLaw, base: Any, f: dist.Distribution, event: Shape, extra: Shape = ()
+) -> AbstractInputLaw:
+    shape = (*f.batch_shape, *extra, size_of(event))
+    if law.loc.shape != shape:
+        raise ValueError(
+            f"the input law of {type(base).__name__} must have loc of shape {shape}, got shape "
+            f"{law.loc.shape}; broadcast loc to the shape that the registered function is given"
+        )
+    return law

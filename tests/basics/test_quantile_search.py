@@ -1,0 +1,53 @@
+"""Quantiles by a bracketed Newton method on normal scores, against SciPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from nn_uq_dist.basics._quantile_search import quantile_at_score
+
+SCORES = np.array([-6.0, -2.0, -0.1, 0.0, 1.0, 4.0, 6.0])
+LAWS = {
+    "normal": scipy.stats.norm(3.0, 0.2),
+    "exponential": scipy.stats.expon(),
+    "student": scipy.stats.t(3),
+}
+
+
+def evaluator(law):
+    def evaluate(x, index):
+        del index
+        upper = x > law.median()
+        tail = np.where(upper, law.sf(x), law.cdf(x))
+        score = scipy.stats.norm.isf(tail)
+        return np.where(upper, score, -score), law.logpdf(x)
+
+    return evaluate
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_quantiles_are_scipys(name):
+    law = LAWS[name]
+    upper = SCORES > 0
+    tail = scipy.stats.norm.sf(np.abs(SCORES))
+    expected = np.where(upper, law.isf(tail), law.ppf(tail))
+    low, high = np.full(SCORES.shape, -1e4), np.full(SCORES.shape, 1e4)
+    found = quantile_at_score(SCORES, (low + high) / 2, low, high, evaluator(law))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_jumps_and_missing_targets(jitted):
+    # A law with the atom 2 of probability one half: its score jumps from 0 to infinity.
+    def evaluate(x, index):
+        del index
+        return jnp.where(x < 2, x - 2, jnp.inf), jnp.where(x < 2, 0.0, -jnp.inf)
+
+    def solve(target):
+        low, high = jnp.full(3, -10.0), jnp.full(3, 10.0)
+        return quantile_at_score(target, (low + high) / 2, low, high, evaluate)
+
+    found = (jax.jit(solve) if jitted else solve)(jnp.array([1.0, 3.0, jnp.nan]))
+    np.testing.assert_allclose(found, [2.0, 2.0, jnp.nan], rtol=1e-6)
