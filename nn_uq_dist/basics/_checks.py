@@ -1,4 +1,4 @@
-"""Checks of arguments: every message has the name, what was expected, what came, and the remedy."""
+"""Checks of arguments: a message says the name, what was expected, what came, and the remedy."""
 
 import operator
 from typing import Any
@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 
 def is_concrete(*values: object) -> bool:
-    """Return whether every array in `values` holds numbers now, outside any JAX trace."""
+    """Return whether every array in `values` has known numbers and is not traced by JAX."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 

@@ -1,4 +1,4 @@
-"""Copies of pytrees in NumPy's float64, for what is computed once and shown, not differentiated."""
+"""Copies of pytrees in NumPy's float64, for results that are shown and not differentiated."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Numbers that are known now: NumPy computes with them, and compiles nothing for a new shape."""
+"""Known numbers: NumPy computes with them, and compiles nothing for a new shape."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def is_local(*values: object) -> bool:
 
 
 def _is_staging() -> bool:
-    """Return whether operations are recorded for a program, as under ``jit``, instead of done."""
+    """Return whether operations are recorded for a program, as under ``jit``, and not run now."""
     # A transfer compiles nothing.
     return not is_concrete(jax.device_put(np.float32(0.0)))
 
@@ -35,7 +35,7 @@ def _is_staging() -> bool:
 def as_jax(value: Any, device: Any = None) -> Array:
     """Return a NumPy array as one of JAX; `jnp.asarray` compiles a copy for each shape.
 
-    It may share the array's memory: not for arrays that a caller may write to afterwards.
+    It may share the array's memory, so do not pass arrays that are written to afterwards.
     """
     placed: Array = jax.device_put(np.asarray(value), device)
     return placed

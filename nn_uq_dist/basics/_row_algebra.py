@@ -50,7 +50,7 @@ def norm(rows: Array) -> Array:
 
 
 def covariance_root(covariance: Array) -> Array:
-    """A matrix with ``R R^T`` the covariance, also where that is singular; there without slope."""
+    """A matrix ``R`` with ``R R^T = covariance``; without derivatives if that is singular."""
     factor = jnp.linalg.cholesky(covariance)
     regular = ~jnp.any(jnp.isnan(factor), axis=(-2, -1), keepdims=True)
 

@@ -14,8 +14,8 @@ _MOST_CHARACTERS = 160
 def summary_line(instance: Any, *names: str) -> str:
     """``Class(name=float32[3, 2], ...)``, by default of all fields of a dataclass or a named tuple.
 
-    Objects are told by their class, single numbers by themselves; what is ``None`` is left out, and
-    what does not fit the line as well.
+    Objects are shown by their class, single numbers by their value. Fields that are ``None`` are
+    left out, and so are those that do not fit on the line.
     """
     line = f"{type(instance).__name__}("
     separator = ""

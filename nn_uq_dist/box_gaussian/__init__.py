@@ -1,4 +1,4 @@
-"""Numerics of several outputs together: a box of uniforms through a matrix, and normal noise."""
+"""Numerics of joint laws: uniforms on a box, mapped by a matrix, plus normal noise."""
 
 from nn_uq_dist.box_gaussian._evidence import log_evidence as log_evidence
 from nn_uq_dist.box_gaussian._few_inputs import (

@@ -25,12 +25,12 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
 )
 from nn_uq_dist.box_gaussian._passes import cavity, fixed_point
 
-# Points in a block: the arrays of a pass stay in the cache, and a slow point slows its block only.
+# Points in a block: the arrays of a pass stay in the cache, and a slow point delays only its block.
 _BLOCK_SIZE = 256
 
 
 class Evidence(NamedTuple):
-    """What the passes end with; all with the leading axes of the points.
+    """Results of the passes, all with the leading axes of the points.
 
     Attributes
     ----------
@@ -49,8 +49,8 @@ class Evidence(NamedTuple):
 def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
     r"""Log density of ``W u + e`` at a point, ``u`` uniform on a box and ``e`` normal.
 
-    By expectation propagation, which errs by a few thousandths where outputs have noise, and is
-    exact where each output has an input for itself.
+    By expectation propagation, which is off by a few thousandths for outputs with noise, and exact
+    if each output has an input of its own.
 
     Parameters
     ----------
@@ -59,21 +59,22 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
     weights : Array, shape (..., d, n)
         Columns of the uniforms on (-1, 1).
     covariance : Array, shape (..., d, d), or None
-        Covariance of the normal part. Without any, there must be as many inputs as outputs.
+        Covariance of the normal part. Without a normal part there must be at least as many inputs
+        as outputs.
 
     Returns
     -------
     Array, shape (...)
-        ``-inf`` outside of the support, NaN where there is no density (outputs that depend on each
-        other and have no normal part) and where the passes do not converge.
+        ``-inf`` outside of the support, NaN where there is no density (linearly dependent outputs
+        without a normal part) and where the passes do not converge.
 
     Raises
     ------
     ValueError
-        If outputs without a normal part outnumber the inputs.
+        If there is no normal part and there are fewer inputs than outputs.
     NotImplementedError
-        For second derivatives: the sites are constants of differentiation, which is exact for the
-        first only.
+        For second derivatives: differentiation treats the sites as constants, which is exact only
+        for first derivatives.
 
     Notes
     -----
@@ -105,7 +106,7 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
 
 
 def _of_parallelepiped(deviation: Array, weights: Array) -> Array:
-    """As many uniforms as outputs: the density is constant on the image of the box."""
+    """For as many uniforms as outputs the density is constant on the image of the box."""
     inputs = jnp.linalg.solve(weights, deviation[..., None])[..., 0]
     inside = jnp.all(jnp.abs(inputs) <= 1.0, axis=-1)
     log_volume = jnp.linalg.slogdet(weights)[1] + weights.shape[-1] * math.log(2.0)
@@ -139,7 +140,7 @@ def _with_gradient(
 def refuse_second_derivative(
     primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Any, Any]:
-    """Rule for what is differentiated twice."""
+    """Rule for values that are differentiated twice."""
     msg = (
         "second derivatives of the joint density are not implemented: expected at most one "
         "differentiation; use finite differences of the gradient"
@@ -152,7 +153,7 @@ _with_gradient.defjvp(refuse_second_derivative)
 
 @jax.jit
 def evidence_and_sites(problem: Problem) -> Evidence:
-    """`log_evidence` and where it comes from; one leading axis of points."""
+    """`log_evidence` with its sites, for one leading axis of points."""
     return in_blocks(_evidence, problem)
 
 
@@ -162,7 +163,7 @@ def _evidences_with_gradients(problem: Problem) -> tuple[Array, Array, Array, Ar
 
 
 def in_blocks[Result](function: Callable[[Problem, Array], Result], problem: Problem) -> Result:
-    """Values of a function of many points, a block at a time."""
+    """Values of a function at many points, a block at a time."""
     count = problem.deviation.shape[0]
     if count <= _BLOCK_SIZE:
         return function(problem, jnp.ones(count, bool))
@@ -184,14 +185,14 @@ def _evidence(problem: Problem, active: Array) -> Evidence:
 
 
 def solve(problem: Problem, active: Array) -> tuple[Evidence, Whitened, Posterior]:
-    """The evidence of a block of points, and the normal law that it comes from."""
+    """The evidence of a block of points, and the normal law from which it is computed."""
     whitened = whiten(problem)
     found = fixed_point(problem, whitened, active)
     sites = found.sites
     law = posterior(problem, whitened, sites)
     hole = cavity(law, sites)
     point = hole.point
-    # Each term is that of the box less that of the site, both about the point.
+    # Each term is that of the box minus that of the site, both relative to the point.
     terms = hole.moments().log_mass - math.log(2.0) + 0.5 * jnp.log(law.precision)
     terms = terms - 0.5 * hole.slope_of_marginal**2 / law.precision
     gap = point - law.mean

@@ -1,11 +1,12 @@
-r"""Log density of many outputs of few inputs: one factorization for all points, then few numbers.
+r"""Log density of many outputs of few inputs: one factorization for all, then small problems.
 
 In coordinates :math:`b = L^{-1} r`, :math:`A = L^{-1} W`, with :math:`L L^T = S_0`, and with
-:math:`A = Q R`, points enter through :math:`c = Q^T b` and what is left of :math:`b`:
+:math:`A = Q R`, points enter through :math:`c = Q^T b` and the rest of :math:`b`:
 
 .. math:: \log p(r) = \log p_{R, I}(c) - \tfrac12 |b - Q c|^2 - \log|L| - \tfrac{d - n}{2}\log 2\pi.
 
-Exact: the uniforms do not move what is left. The problem of the points has the size of the inputs.
+This is exact, as the uniforms do not affect the rest. The problem at each point has the size of the
+inputs.
 """
 
 import math
@@ -30,12 +31,12 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     solve_lower,
 )
 
-# With fewer outputs each point has its own factorization, as where points have laws of their own.
+# With fewer outputs each point gets its own factorization, as when each point has its own law.
 FEWEST_OUTPUTS = 256
 
 
 def is_reducible(weights: Array, covariance: Array | None) -> bool:
-    """Whether all points share a law of many outputs, and of fewer inputs."""
+    """Whether all points share a law with many outputs and fewer inputs."""
     if covariance is None or weights.ndim > 2 or covariance.ndim > 2:
         return False
     num_outputs, count = weights.shape
@@ -43,13 +44,13 @@ def is_reducible(weights: Array, covariance: Array | None) -> bool:
 
 
 def log_evidence_of_shared_law(deviation: Array, weights: Array, covariance: Array | None) -> Array:
-    """`log_evidence` of many points of one law; the factorization is shared where that pays.
+    """`log_evidence` at many points of one law; the factorization is shared if that saves time.
 
     Parameters
     ----------
     deviation : Array, shape (..., d)
     weights : Array, shape (d, n)
-        With more axes, as with few outputs, each point has a factorization of its own.
+        With more axes, or with few outputs, each point gets its own factorization.
     covariance : Array, shape (d, d), or None
 
     Returns
@@ -59,7 +60,7 @@ def log_evidence_of_shared_law(deviation: Array, weights: Array, covariance: Arr
     Raises
     ------
     ValueError, NotImplementedError
-        As `log_evidence`.
+        As for `log_evidence`.
 
     Examples
     --------
@@ -107,7 +108,7 @@ def _reduced(deviation: Array, weights: Array, covariance: Array) -> Array:
 def _reduced_jvp(
     primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
 ) -> tuple[Array, Array]:
-    """The gradients that `log_evidence` states, without a matrix of the outputs for each point."""
+    """The gradients stated in `log_evidence`, without a matrix of the outputs for each point."""
     found = _solve_once_differentiable(*primals)
     moved, by_weight, by_covariance = tangents
     some = jnp.isfinite(found.log_evidence)

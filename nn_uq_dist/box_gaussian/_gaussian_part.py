@@ -1,11 +1,11 @@
-r"""The normal law that stands for the posterior of the uniforms, sites in place of the box.
+r"""The normal law that approximates the posterior of the uniforms, with sites in place of the box.
 
 With the sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`r = W u + e`,
 :math:`e \sim N(0, S_0)`, everything follows from one factorization, in one of two forms:
 
 - of :math:`S = W T^{-1} W^T + S_0`, of the size of the outputs, which needs no normal part;
-- of :math:`P = W^T S_0^{-1} W + T`, of the size of the inputs (Woodbury), where these are fewer:
-  sites may then be zero, and small noise costs no digits.
+- of :math:`P = W^T S_0^{-1} W + T`, of the size of the inputs (Woodbury), if there are fewer
+  inputs: then sites may be zero, and small noise costs no digits.
 """
 
 from typing import NamedTuple
@@ -45,10 +45,11 @@ class Problem(NamedTuple):
 
     @property
     def least_precision(self) -> float:
-        """Smallest precision of a site that the form stands.
+        """Smallest precision of a site that the form can handle.
 
-        The form of the outputs takes differences of its inverse. A site held at the floor leaves
-        an error of its size in the gradient, rounding one of ``eps`` over it: 1e-6 in float64.
+        The form of the outputs takes differences of its inverse. A site held at the floor causes an
+        error of the size of the floor in the gradient, and rounding an error of ``eps`` over the
+        floor: 1e-6 in float64.
         """
         if self.by_inputs:
             return 0.0
@@ -56,15 +57,16 @@ class Problem(NamedTuple):
 
 
 class Whitened(NamedTuple):
-    """The problem in other coordinates of the outputs, which do not change from pass to pass.
+    """The problem in other coordinates of the outputs, which are the same in all passes.
 
     Attributes
     ----------
     scale_tril : Array, shape (..., d, d)
         Lower triangular ``L``: in the form of the inputs the Cholesky factor of the covariance of
-        the normal part, in the other about that of the outputs. With these coordinates rounding
-        is the same in all passes, where single precision would not let them settle otherwise:
-        three outputs on a plane but for noise of .02 sd had no density for 11% of their draws.
+        the normal part, in the form of the outputs roughly that of the covariance of the outputs.
+        With these coordinates rounding is the same in all passes; otherwise they would not settle
+        in single precision: three outputs on a plane, apart from noise of .02 sd, had no density
+        for 11% of their draws.
     weights : Array, shape (..., d, n)
         ``L^-1 W``.
     deviation : Array, shape (..., d)
@@ -85,7 +87,7 @@ class Posterior(NamedTuple):
     Attributes
     ----------
     mean, precision : Array, shape (..., n)
-        Of each uniform: one over its variance.
+        Mean of each uniform, and one over its variance.
     pull : Array, shape (..., d)
         :math:`S^{-1}(r - W \nu/\tau)`, which equals :math:`S_0^{-1}(r - W m)`.
     quadratic : Array, shape (...)
@@ -93,10 +95,11 @@ class Posterior(NamedTuple):
     log_determinant : Array, shape (...)
         :math:`\log|2 \pi S| + \log|T|`, which equals :math:`\log|2 \pi S_0| + \log|P|`.
     root : Array
-        In the form of the inputs the inverse factor ``M`` with ``M^T M = P^-1``; in the other
-        ``L^-1 W``, with ``L L^T = S``.
+        In the form of the inputs the inverse factor ``M`` with ``M^T M = P^-1``; in the form of the
+        outputs ``L^-1 W``, with ``L L^T = S``.
     factor : Array, shape (..., d, d)
-        Cholesky factor of ``S`` in the form of the outputs; in the other, of the normal part.
+        Cholesky factor of ``S`` in the form of the outputs; in the form of the inputs, of the
+        normal part.
     """
 
     mean: Array
@@ -109,7 +112,7 @@ class Posterior(NamedTuple):
 
 
 def of_one_shape(deviation: Array, weights: Array, covariance: Array | None) -> Problem:
-    """The parts with the same leading axes."""
+    """The parts, broadcast to the same leading axes."""
     parts = [(deviation, 1), (weights, 2)] + ([] if covariance is None else [(covariance, 2)])
     shape = jnp.broadcast_shapes(*(part.shape[: part.ndim - rank] for part, rank in parts))
     wide = [
@@ -145,10 +148,10 @@ def log_diagonal(factor: Array) -> Array:
 
 
 def normal_factor(weights: Array, covariance: Array) -> Array:
-    """Cholesky factor of the covariance of the normal part, also where that is singular.
+    """Cholesky factor of the covariance of the normal part, even if that is singular.
 
-    A normal part of less than full rank gets a noise far below what anyone measures. Rounding may
-    leave a factor of it, with pivots that are nothing but rounding.
+    A normal part of less than full rank gets noise far below any measurable size. Otherwise
+    rounding may leave it a factor whose pivots are only rounding errors.
     """
     factor = jnp.linalg.cholesky(covariance)
     eps = float(jnp.finfo(covariance.dtype).eps)
@@ -171,7 +174,7 @@ def whiten(problem: Problem) -> Whitened:
         return Whitened(factor, whitened[..., :-1], whitened[..., -1], None)
     total = gram(weights) / 3.0
     total = total if covariance is None else total + covariance
-    # Any triangular matrix will do, so that this needs no more than a positive diagonal.
+    # Any triangular matrix with a positive diagonal will do.
     eps = float(jnp.finfo(total.dtype).eps)
     nudge = 4.0 * eps * jnp.diagonal(total, axis1=-2, axis2=-1)
     factor = jnp.linalg.cholesky(
@@ -200,7 +203,8 @@ def _by_outputs(problem: Whitened, sites: Sites) -> Posterior:
     root, rest = solved[..., :-1], solved[..., -1]
     known = jnp.sum(root * root, axis=-2)
     mean = center + jnp.sum(root * rest[..., None], axis=-2) / precision
-    # Zero where the outputs determine an input; rounding must not make it negative.
+    # The difference is zero where the outputs determine an input; rounding must not make it
+    # negative.
     least = float(jnp.finfo(mean.dtype).eps) * precision
     marginal = precision * precision / jnp.maximum(precision - known, least)
     pull = solve_lower(factor, rest[..., None], transposed=True)

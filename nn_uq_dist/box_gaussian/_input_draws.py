@@ -1,10 +1,11 @@
 r"""Draws of the uniforms behind observed outputs, by hit-and-run.
 
-Their law is :math:`N(r - W u;\, 0, S_0)` on the box, or without a normal part uniform on the slice
-:math:`W u = r` of it. From a point of the box a line is drawn, and a new point on it (R. L. Smith,
-Operations Research 32, 1984; L. Lovász and S. Vempala, SIAM J. Comput. 35, 2006). Directions have
-the covariance that expectation propagation finds, with which the law is about as wide along each:
-the number of steps needed then grows like the number of inputs.
+Their density is proportional to :math:`N(r - W u;\, 0, S_0)` on the box; without a normal part they
+are uniform on its slice :math:`W u = r`. Each step draws a line through the current point, and a
+new point on it (R. L. Smith, Operations Research 32, 1984; L. Lovász and S. Vempala, SIAM J.
+Comput. 35, 2006). Directions have the covariance found by expectation propagation, relative to
+which the law is about equally wide in all directions: then the required number of steps is
+proportional to the number of inputs.
 """
 
 from functools import partial
@@ -22,19 +23,19 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
 )
 from nn_uq_dist.box_gaussian._moments import input_moments
 
-# After 16 steps for each input the slowest case measured, 12 outputs of 31 inputs with little
-# noise, had standard deviations 2 to 3% too small in its slowest input, and .3% on average.
+# With 16 steps for each input, the slowest measured case (12 outputs of 31 inputs with little
+# noise) had a standard deviation 2 to 3% too small in its slowest input, and .3% on average.
 _STEPS_PER_INPUT = 32
 
 
 class _Lines(NamedTuple):
-    """What is the same in all steps: directions are ``root`` times a standard normal vector.
+    """Constants of all steps: directions are ``root`` times a standard normal vector.
 
     Attributes
     ----------
     root : Array, shape (..., n, n)
     seen : Array, shape (..., d, n)
-        Directions in units of the normal part; zero without one.
+        Columns of ``root`` mapped to the outputs, in units of the normal part; zero without one.
     """
 
     root: Array
@@ -45,7 +46,7 @@ class _Lines(NamedTuple):
 def input_draws(
     key: Array, deviation: Array, weights: Array, covariance: Array | None, num_draws: int
 ) -> Array:
-    """Draws of the uniforms given the outputs, each by a chain of its own.
+    """Draws of the uniforms given the outputs, each from its own chain.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def input_draws(
     shape = (num_draws, *deviation.shape[:-1])
     inputs = jnp.broadcast_to(moments.mean, (*shape, count))
     if covariance is None:
-        # What rounding leaves across the slice would add up over the steps.
+        # Rounding errors off the slice would add up over the steps.
         basis, _ = jnp.linalg.qr(weights.mT)
         for _ in range(2):
             root = root - matmul(basis, matmul(basis.mT, root))
@@ -92,7 +93,7 @@ def input_draws(
         lines = _Lines(root, columns[..., :-1])
         rest = jnp.broadcast_to(columns[..., -1], (*shape, weights.shape[-2]))
     key_start, key_steps = random.split(key)
-    # A draw of the normal law, no farther than the box reaches.
+    # The start: a draw of the normal law, moved back into the box if needed.
     direction, seen = _direction(key_start, lines, inputs.shape)
     _, reach = _ends(inputs, direction)
     length = jnp.minimum(1.0, 0.99 * reach)[..., None]
@@ -110,22 +111,22 @@ def _direction(key: Array, lines: _Lines, shape: tuple[int, ...]) -> tuple[Array
 
 
 def _ends(inputs: Array, direction: Array) -> tuple[Array, Array]:
-    """How far the box reaches along a line, back and forth."""
+    """How far the box extends along a line, backward and forward."""
     moves = direction != 0
     safe = jnp.where(moves, direction, 1.0)
     ends = (-1.0 - inputs) / safe, (1.0 - inputs) / safe
     forth = jnp.where(moves, jnp.maximum(*ends), jnp.inf)
     back = jnp.where(moves, jnp.minimum(*ends), -jnp.inf)
-    # Rounding may leave a point an ulp outside.
+    # Rounding may leave a point one ulp outside.
     return jnp.minimum(jnp.max(back, axis=-1), 0.0), jnp.maximum(jnp.min(forth, axis=-1), 0.0)
 
 
 def _step(key: Array, lines: _Lines, inputs: Array, rest: Array) -> tuple[Array, Array]:
-    """A point of the line by slice sampling, which needs no truncated normal quantiles.
+    """A point on the line by slice sampling, which needs no truncated normal quantiles.
 
-    Along the line the log density falls by ``a t^2/2 - b t``; the slice is where it falls by no
-    more than an exponential variable, an interval in closed form (R. M. Neal, Slice sampling, Ann.
-    Statist. 31, 2003).
+    Along the line the log density falls by ``a t^2/2 - b t``; the slice is where this is at most an
+    exponential variable, an interval in closed form (R. M. Neal, Slice sampling, Ann. Statist. 31,
+    2003).
     """
     key_line, key_level, key_point = random.split(key, 3)
     direction, seen = _direction(key_line, lines, inputs.shape)
@@ -133,7 +134,7 @@ def _step(key: Array, lines: _Lines, inputs: Array, rest: Array) -> tuple[Array,
     slope = jnp.sum(seen * rest, axis=-1)
     drop = random.exponential(key_level, slope.shape, slope.dtype)
     root = jnp.sqrt(slope * slope + 2.0 * curvature * drop)
-    # Of the two ends one is a difference; the product of both, -2 drop/curvature, is none.
+    # The direct formula of one of the two ends cancels; their product, -2 drop/curvature, does not.
     steep = jnp.abs(slope) + root
     curved = curvature > 0
     far = jnp.where(curved, steep / jnp.where(curved, curvature, 1.0), jnp.inf)
@@ -144,5 +145,5 @@ def _step(key: Array, lines: _Lines, inputs: Array, rest: Array) -> tuple[Array,
     forth = jnp.minimum(forth, jnp.where(rises, far, near))
     uniform = random.uniform(key_point, slope.shape, slope.dtype)
     length = (back + (forth - back) * uniform)[..., None]
-    # Box and rest differ by what the clipping moves, an ulp.
+    # Clipping changes the inputs, but not the rest, by an ulp.
     return jnp.clip(inputs + length * direction, -1.0, 1.0), rest - length * seen

@@ -1,11 +1,11 @@
-r"""Moments of each input or output given the outputs observed, by quadrature of joint densities.
+r"""Moments of each input or output given observed outputs, by quadrature of joint densities.
 
-The normal law that expectation propagation ends with has standard deviations that are off by 5 to
-16% where few outputs with little noise meet the corners of the box. The law of one input alone is,
-up to a constant, the joint density with that input held fixed, which is far more accurate
-(B. Cseke and T. Heskes, J. Mach. Learn. Res. 12, 2011). Correlations stay those of the normal law.
-For other outputs it is so with a normal part; without one the density is too rough at corners, and
-nothing is gained.
+The normal law from expectation propagation has standard deviations that are off by 5 to 16% if few
+outputs with little noise are near the corners of the box. The law of one input alone is, up to a
+constant, the joint density with that input held fixed, which is far more accurate (B. Cseke and T.
+Heskes, J. Mach. Learn. Res. 12, 2011). Correlations remain those of the normal law. The same works
+for other outputs with a normal part; without one the density is too rough at corners, and nothing
+is gained.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def posterior_moments(deviation: Array, weights: Array, covariance: Array | None
     """
     deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
     moments = input_moments(deviation, weights, covariance)
-    # A uniform without weight is no uniform: all problems have one shape.
+    # A uniform is removed by a zero weight, so that all problems have the same shape.
     one_left = 1.0 - jnp.eye(weights.shape[-1], dtype=weights.dtype)
     others = weights[..., None, :, :] * one_left[:, None, :]
 
@@ -72,20 +72,20 @@ def posterior_moments(deviation: Array, weights: Array, covariance: Array | None
 
 @jax.jit
 def conditional_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
-    """Mean and covariance of other outputs given the first ones, about their means.
+    """Mean and covariance of other outputs given the first ones; means relative to the prior means.
 
     Parameters
     ----------
     deviation : Array, shape (..., d)
-        Of the known outputs.
+        Deviations of the known outputs.
     weights : Array, shape (..., d + e, n)
-        Of all outputs, the known ones first.
+        Weights of all outputs, the known ones first.
     covariance : Array, shape (..., d + e, d + e), or None
 
     Returns
     -------
     Moments
-        Of the e others; NaN where the passes have not converged.
+        Moments of the e others; NaN where the passes have not converged.
 
     Raises
     ------
@@ -104,8 +104,8 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
     deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
     known = deviation.shape[-1]
     moments = output_moments(deviation, weights, covariance)
-    # Means of the uniforms from their own densities do not give the known outputs back, which tells
-    # where an output is nearly determined; so that outputs have their own, too.
+    # Means of the uniforms from their own densities do not reproduce the known outputs, which
+    # matters if an output is nearly determined. So each output also uses its own density.
     if covariance is None:
         return moments
     rows = [np.append(np.arange(known), j) for j in range(known, weights.shape[-2])]
@@ -138,11 +138,11 @@ def _sharpened(
 
     mass = per_node(rule) * jnp.exp(logs - jnp.max(logs, axis=0))
     mass = mass / jnp.sum(mass, axis=0)
-    # About the mean: variances are not differences.
+    # Relative to the mean, so that variances are not differences.
     gap = middle - mean + half * per_node(points)
     shift = jnp.sum(mass * gap, axis=0)
     factor = jnp.sqrt(jnp.sum(mass * (gap - shift) ** 2, axis=0)) / scale
-    # What the outputs determine has no density of its own.
+    # An entry that the known outputs determine has no density of its own.
     has_density = jnp.isfinite(shift) & jnp.isfinite(factor)
     shift, factor = jnp.where(has_density, shift, 0.0), jnp.where(has_density, factor, 1.0)
     return Moments(mean + shift, factor[..., None] * moments.covariance * factor[..., None, :])

@@ -45,7 +45,7 @@ def input_moments(deviation: Array, weights: Array, covariance: Array | None) ->
     deviation : Array, shape (..., d)
     weights : Array, shape (..., d, n)
     covariance : Array, shape (..., d, d), or None
-        With the leading axes of the points, all three.
+        All three arguments have the leading axes of the points.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def input_moments(deviation: Array, weights: Array, covariance: Array | None) ->
 
     Notes
     -----
-    Those of the normal law that expectation propagation ends with.
+    These are the moments of the normal law from expectation propagation.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def input_moments(deviation: Array, weights: Array, covariance: Array | None) ->
 
 
 class Regression(NamedTuple):
-    r"""Other outputs as ``columns u + gain r`` and a normal part, given deviations ``r`` of some.
+    r"""Other outputs as ``columns u + gain r`` plus a normal part, given deviations ``r`` of some.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Regression(NamedTuple):
     spread: Array | None
 
     def of_inputs(self, inputs: Array, deviation: Array) -> Array:
-        """What the uniforms and the known outputs explain."""
+        """The part explained by the uniforms and the known outputs."""
         explained = matvec(self.columns, inputs)
         return explained if self.gain is None else explained + matvec(self.gain, deviation)
 
@@ -120,21 +120,21 @@ def regression(weights: Array, covariance: Array | None, known: int) -> Regressi
 
 
 def output_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
-    """Mean and covariance of other outputs, given the first ones; about their means.
+    """Mean and covariance of other outputs given the first ones; means relative to the prior means.
 
     Parameters
     ----------
     deviation : Array, shape (..., d)
-        Of the known outputs.
+        Deviations of the known outputs.
     weights : Array, shape (..., d + e, n)
-        Of all outputs, the known ones first.
+        Weights of all outputs, the known ones first.
     covariance : Array, shape (..., d + e, d + e), or None
-        With the leading axes of the points, all three.
+        All three arguments have the leading axes of the points.
 
     Returns
     -------
     Moments
-        Of the e others; NaN where the passes have not converged.
+        Moments of the e others; NaN where the passes have not converged.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Refusal of derivatives that would be wrong or are not known."""
+"""Errors for derivatives that would be wrong or are not available."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import Problem
 
 @jax.custom_jvp
 def undifferentiated(problem: Problem) -> Problem:
-    """The same; the passes are a loop of unknown length, of which JAX knows no gradient."""
+    """The same, with derivatives refused: the passes are a loop of unknown length."""
     return problem
 
 

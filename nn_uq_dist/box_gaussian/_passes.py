@@ -1,10 +1,10 @@
-r"""Expectation propagation: sites that give each uniform the moments that the box would.
+r"""Expectation propagation: sites that give each uniform the moments that the box would give.
 
 Without its own site the law of ``u_k`` is normal, the *cavity*; restricted to (-1, 1) it has a mean
-and a variance (`tilted_moments`), and the site is changed so that the normal law has them too. All
+and a variance (`tilted_moments`), and the site is changed so that the normal law matches them. All
 sites are changed at once, pass after pass (T. Minka, Expectation propagation for approximate
-Bayesian inference, 2001; for boxes J. Cunningham,
-P. Hennig and S. Lacoste-Julien, arXiv:1111.6832).
+Bayesian inference, 2001; for boxes J. Cunningham, P. Hennig and S. Lacoste-Julien,
+arXiv:1111.6832).
 """
 
 from typing import NamedTuple
@@ -27,28 +27,28 @@ from nn_uq_dist.box_gaussian._tilted_moments import (
 )
 
 _MOST_PASSES = 60
-# What a site may still move, relative to the marginal that it belongs to. What it lacks enters the
-# evidence squared.
+# Largest remaining change of a site, relative to its marginal. The error of the evidence is of
+# second order in it.
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
-# In single precision rounding leaves .02 to .04 where noise is 1e-4 of a standard deviation and the
-# value far out.
+# Changes above this count as not converged. In single precision, rounding leaves changes of .02 to
+# .04 if the noise is 1e-4 standard deviations and the value is far out.
 _ACCEPTABLE = {"float32": 5e-2, "float64": 1e-3}
 
 
 class Cavity(NamedTuple):
-    """The law of each uniform without its site, about a point of the interval near its mean.
+    """The law of each uniform without its site, relative to a point of the interval near its mean.
 
-    About the mean nothing large cancels: where the outputs determine an input, precisions and
-    slopes about zero are as large as one over the variance of the noise.
+    Near the mean no large numbers cancel: if the outputs determine an input, precisions and slopes
+    relative to zero are as large as one over the variance of the noise.
 
     Attributes
     ----------
     point : Array, shape (..., n)
-        In [-1, 1].
+        Point in [-1, 1].
     precision, slope : Array, shape (..., n)
-        Of the cavity at the point.
+        Precision and slope of the cavity at the point.
     slope_of_marginal : Array, shape (..., n)
-        Of the marginal at the point: zero unless its mean lies outside.
+        Slope of the marginal at the point: zero unless its mean lies outside.
     """
 
     point: Array
@@ -57,7 +57,7 @@ class Cavity(NamedTuple):
     slope_of_marginal: Array
 
     def moments(self) -> TiltedMoments:
-        """Moments of the cavity in the box, the mean as a difference from the point."""
+        """Moments of the cavity in the box; the mean is relative to the point."""
         return tilted_moments(self.precision, self.slope, -1.0 - self.point, 1.0 - self.point)
 
     def skewness_and_kurtosis(self) -> tuple[Array, Array]:
@@ -87,7 +87,7 @@ class FixedPoint(NamedTuple):
     sites : Sites
     converged : Array of bool, shape (...)
     outside : Array of bool, shape (...)
-        Where a direction was found in which the support ends before the point.
+        True where a direction was found in which the support ends before the point.
     passes : Array of int, shape ()
         Passes that the slowest point took.
     """
@@ -108,7 +108,7 @@ class _State(NamedTuple):
 
 
 def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoint:
-    """Iterate from sites with the variance of the uniforms, with which all is normal.
+    """Iterate from sites with the variance of the uniforms.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoi
     )
 
     def waiting(state: _State) -> Array:
-        # NaN is not waited for.
+        # Do not wait for NaN.
         return active & (state.error > tolerance) & ~state.outside
 
     def unfinished(state: _State) -> Array:
@@ -140,9 +140,9 @@ def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoi
     def one_pass(state: _State) -> _State:
         sites, change, outside = _moved(problem, whitened, state.sites, state.damping)
         error = jnp.max(jnp.abs(change), axis=(0, -1))
-        # Damping only where the passes go back and forth and do not approach each other: a site
-        # that an early pass made far too narrow widens steadily, while its error, in units of its
-        # marginal, does not fall.
+        # Damp only if the passes oscillate without converging: a site that an early pass made far
+        # too narrow widens steadily, although its error, in units of its marginal, does not
+        # decrease.
         back = jnp.sum(change * state.change, axis=(0, -1)) < 0
         slower = back & (error > 0.9 * state.error)
         slower = jnp.where(slower, 0.5 * state.damping, 1.1 * state.damping)
@@ -174,7 +174,7 @@ def _moved(
     hole = cavity(law, sites)
     moments = hole.moments()
     precision = _resolved(1.0 / moments.variance - hole.precision, hole, problem)
-    # The slope about zero of what gives the marginal the mean that the box gives it.
+    # The slope, relative to zero, that gives the marginal the same mean as the box.
     mean = hole.point + moments.mean
     slope = precision * mean + (hole.precision * moments.mean - hole.slope)
     change = Sites(precision - sites.precision, slope - sites.slope)
@@ -189,23 +189,23 @@ def _moved(
     moved = Sites(sites.precision + step * change.precision, sites.slope + step * change.slope)
     outside = jnp.zeros(law.pull.shape[:-1], bool)
     if problem.covariance is None:
-        # The support is all that the box reaches: in the direction of the pull, so far.
+        # The support extends this far in the direction of the pull.
         reach = jnp.sum(jnp.abs(matvec(problem.weights.mT, law.pull)), axis=-1)
         outside = jnp.sum(law.pull * problem.deviation, axis=-1) > reach
     return moved, relative, outside
 
 
 def _resolved(precision: Array, hole: Cavity, problem: Problem) -> Array:
-    """Precisions of sites that rounding lets the normal law follow."""
+    """Precisions of sites, limited to what the normal law resolves."""
     eps = float(jnp.finfo(precision.dtype).eps)
     if not problem.by_inputs:
-        # The form of the outputs has a marginal of a precision that is larger by a factor `f` than
-        # that of the site up to `f eps`; a site of a share `1/f` changes the marginal by `1/f`.
-        # Without noise the outputs may determine an input: a site beyond the precision of the
-        # uniform itself would feed on its own rounding.
+        # In the form of the outputs, a marginal whose precision is `f` times that of the site has a
+        # relative error of `f eps`; the site itself contributes a share `1/f`. Without noise the
+        # outputs may determine an input: a site with more precision than the uniform itself would
+        # amplify its own rounding errors.
         most = 3.0 if problem.covariance is None else eps**-0.5
         least = jnp.clip(eps**0.5 * hole.precision, problem.least_precision, most)
         precision = jnp.maximum(precision, least)
-    # A uniform pressed to an end by something far away: a mean next to 1 has no more digits.
+    # A uniform may be pushed to an end of the box: a mean next to 1 has no more digits.
     most = jnp.maximum(1e2 * hole.precision, (1e3 * eps) ** -2)
     return jnp.minimum(precision, most)

@@ -10,7 +10,7 @@ from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 from nn_uq_dist.linear_combination import normal_score
 from nn_uq_dist.linear_combination._normal_score import score_from_log_survival
 
-# Conditional densities are smooth, but for jumps at an edge: nodes on either side of the value.
+# Conditional densities are smooth except for jumps at an edge; nodes on either side of the value.
 _NODES = 24
 _REACH = 9.0
 
@@ -26,8 +26,8 @@ def conditional_scores(deviation: Array, weights: Array, covariance: Array | Non
 
     Notes
     -----
-    The first is that of the marginal law. The others are integrals of ratios of two evidences, on
-    nodes out to nine conditional standard deviations: 48 evidences for each output.
+    The first score is that of the marginal law. The others come from integrals of ratios of two
+    evidences, at nodes out to nine conditional standard deviations: 48 evidences for each output.
 
     Examples
     --------

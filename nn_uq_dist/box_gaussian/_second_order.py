@@ -1,15 +1,14 @@
-r"""What the next order adds to the log density of expectation propagation.
+r"""The correction of next order to the log density of expectation propagation.
 
-The ratio of the density to what expectation propagation gives is an expansion in the
-standardized cumulants :math:`\kappa_l`, from the third on, of the laws that the uniforms have in
-their boxes; the first two are those of the normal law. With its correlations :math:`\rho` the
-second order is
+The ratio of the density to that of expectation propagation has an expansion in the standardized
+cumulants :math:`\kappa_l`, from the third on, of the laws of the uniforms in the box; the first two
+cumulants are those of the normal law. With its correlations :math:`\rho` the second order is
 
 .. math:: \sum_{l = 3, 4} \frac{1}{2\, l!} \sum_{i \ne j}
           \kappa_{l,i} \kappa_{l,j} \rho_{ij}^l
 
 (M. Opper, U. Paquet and O. Winther, J. Mach. Learn. Res. 14, 2013). It is not stationary in the
-sites, so that its gradients would take as many passes again; `log_evidence` does without it.
+sites, so its gradients would take as many passes again; `log_evidence` does not include it.
 """
 
 import jax
@@ -68,7 +67,7 @@ def corrected_log_evidence(deviation: Array, weights: Array, covariance: Array |
 
 def _both(deviation: Array, weights: Array, covariance: Array | None) -> tuple[Array, Array]:
     if covariance is None and weights.shape[-1] <= weights.shape[-2]:
-        # Exact, or an error.
+        # The density is exact, or an error is raised.
         exact = log_evidence(deviation, weights, covariance)
         return exact, jnp.zeros_like(exact)
     problem = of_one_shape(deviation, weights, covariance)

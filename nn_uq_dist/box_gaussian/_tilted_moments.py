@@ -1,4 +1,4 @@
-"""Moments of a normal law restricted to an interval: what one uniform looks like to the others."""
+"""Moments of a normal law restricted to an interval: the law of one uniform given its cavity."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from jax.typing import DTypeLike
 
 
 class TiltedMoments(NamedTuple):
-    """Logarithm of the mass, mean and variance, all of one shape."""
+    """Logarithm of the mass, mean and variance, all of the same shape."""
 
     log_mass: Array
     mean: Array
@@ -17,7 +17,7 @@ class TiltedMoments(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """Gauss-Legendre nodes and weights on (-1, 1), and how far the log integrand may fall."""
+    """Gauss-Legendre nodes and weights on (-1, 1), and how far the log integrand falls."""
 
     nodes: np.ndarray
     weights: np.ndarray
@@ -25,14 +25,14 @@ class _Rule(NamedTuple):
 
 
 def _rule(dtype: DTypeLike) -> _Rule:
-    # Where the integrand falls by exp(-fall) on either side, so many nodes are exact to that.
+    # If the integrand falls by exp(-fall) on either side, this many nodes are exact to that level.
     count, fall = (16, 15.0) if jnp.dtype(dtype) == jnp.float32 else (28, 30.0)
     nodes, weights = np.polynomial.legendre.leggauss(count)
     return _Rule(nodes.astype(dtype), weights.astype(dtype), fall)
 
 
 class _Nodes(NamedTuple):
-    """Nodes as differences from the peak, what they weigh, and the rest of the integrals."""
+    """Nodes as differences from the peak, their weights, and other constants of the integrals."""
 
     at: Array
     mass: Array
@@ -47,7 +47,7 @@ def _nodes(precision: Array, slope: Array, low: Array, high: Array) -> _Nodes:
     peak = jnp.where(curved, slope / jnp.where(curved, precision, 1.0), slope * jnp.inf)
     peak = jnp.clip(jnp.where(slope == 0, 0.0, peak), low, high)
     slope_there = slope - precision * peak
-    # Where slope t + precision t^2/2 = fall; no slope and no precision reach to infinity.
+    # Solves slope t + precision t^2/2 = fall; practically infinite if slope and precision are zero.
     steep = jnp.abs(slope_there)
     reach = 2.0 * fall / (steep + jnp.sqrt(steep * steep + 2.0 * fall * precision) + 1e-30)
     start = jnp.maximum(low - peak, -reach)
@@ -66,17 +66,17 @@ def tilted_moments(precision: Array, slope: Array, low: Array, high: Array) -> T
     Parameters
     ----------
     precision : Array, shape (...)
-        Not negative; zero gives an exponential law, or with a slope of zero a uniform one.
+        Non-negative; zero gives an exponential law, or a uniform one if the slope is zero as well.
     slope : Array, shape (...)
     low, high : Array, shape (...)
         Ends of the interval, ``low <= 0 <= high``.
 
     Notes
     -----
-    Gauss-Legendre quadrature on the part of the interval where the integrand matters: about its
-    largest value, which lies at the peak of the parabola or at an end, as far as it takes to fall
-    by the accuracy of the type. Closed forms, differences of error functions, cancel where the
-    parabola is wide, and need series there; this does not, whatever the arguments.
+    Gauss-Legendre quadrature on the part of the interval where the integrand matters: around its
+    largest value, at the peak of the parabola or at an end, until it has fallen to the accuracy of
+    the type. Closed forms, which are differences of error functions, cancel if the parabola is
+    wide, and need series there; the quadrature is accurate for all arguments.
     """
     at, mass, peak, half, log_peak = _nodes(precision, slope, low, high)
     total = jnp.sum(mass, axis=0)

@@ -1,11 +1,11 @@
-"""Tables that say how far the laws of outputs are from a network's own.
+"""Tables that show how far the laws of outputs are from those of the network.
 
-By question, a module each: single outputs (`_outputs`, a row in `_output_row`), their joint law
+Each question has a module: single outputs (`_outputs`, a row in `_output_row`), their joint law
 (`_joint`, `_joint_tables`), which input matters (`_sensitivity`), which outputs need a second look
-(`_flags`), export to ArviZ (`_export`). They share what statistics are (`_estimates`, `_distances`,
-`_log_scores`, `_energy`) and when a difference counts (`_verdict`). Laws are asked for numbers in
-`_law_functions`, `_quantiles` and `_tails` only, by the contract `nn_uq_dist.laws.OutputLaw`;
-`_prepared` holds the draws, sorted and placed under the laws once.
+(`_flags`), export to ArviZ (`_export`). They share the statistics (`_estimates`, `_distances`,
+`_log_scores`, `_energy`) and the thresholds for a difference (`_verdict`). Only `_law_functions`,
+`_quantiles` and `_tails` evaluate laws, through the contract `nn_uq_dist.laws.OutputLaw`;
+`_prepared` holds the draws, sorted and evaluated under the laws once.
 """
 
 from nn_uq_dist.diagnostics._export import to_datatree as to_datatree

@@ -21,13 +21,13 @@ MINIMUM_DRAWS = 100
 
 
 class HasMarginals(Protocol):
-    """What gives the laws of its outputs, such as a `Linearization`."""
+    """An object that gives the laws of its outputs, such as a `Linearization`."""
 
     def marginals(self) -> Distribution:
         """The laws of the outputs."""
 
 
-# What tables and figures of single outputs take.
+# What tables and figures of single outputs accept.
 type Marginals = Distribution | HasMarginals
 # Draws of a network, alone or paired with those of its linearization.
 type NetworkDraws = ArrayLike | PairedDraws
@@ -50,7 +50,7 @@ def as_marginals(marginals: Marginals) -> tuple[OutputLaw, int]:
     ----------
     marginals
         An `OutputLaw`, any univariate NumPyro distribution with ``cdf`` and ``icdf``, a joint law,
-        or what gives its laws by a method ``marginals()``, as a `Linearization` does.
+        or an object with a method ``marginals()``, such as a `Linearization`.
     """
     law: Any = marginals
     if isinstance(law, JointLaw):
@@ -77,9 +77,9 @@ def as_joint_law(name: str, law: object, num_outputs: int | None = None) -> Join
     Parameters
     ----------
     name
-        Of the argument, for the messages.
+        Name of the argument, for error messages.
     law
-        What must be a `JointLaw` without a batch shape.
+        The argument, which must be a `JointLaw` without a batch shape.
     num_outputs
         How many outputs it must have. Default: any number.
     """
@@ -97,7 +97,7 @@ def as_joint_law(name: str, law: object, num_outputs: int | None = None) -> Join
             f"{name} must have event shape (N_y,) = ({num_outputs},), got {law.event_shape}; pass "
             "a joint law of all outputs"
         )
-    # A law whose normal scores have another mean than 0 keeps its marginals as they were before.
+    # A conditional law, whose scores have a mean other than 0, keeps the unconditional marginals.
     mean, found, sd = (
         np.asarray(part, np.float64) for part in (law.mean, law.marginals.mean, law.variance**0.5)
     )
@@ -130,9 +130,9 @@ def as_draws(draws: NetworkDraws, num_outputs: int) -> NDArray[Any]:
     Parameters
     ----------
     draws
-        As given; of pairs the network's draws are taken.
+        As given; from pairs, the draws of the network are used.
     num_outputs
-        How many columns there must be.
+        Required number of columns.
     """
     if isinstance(draws, PairedDraws):
         draws = draws.network
@@ -175,18 +175,18 @@ def as_input_names(input_names: Sequence[str] | None, num_inputs: int) -> list[s
 
 
 def as_names(names: Sequence[str] | None, count: int, kind: str, letter: str) -> list[str]:
-    """Return one unique name for each of `count` things, as the argument `<kind>_names` has them.
+    """Return one unique name for each of `count` things, from the argument `<kind>_names`.
 
     Parameters
     ----------
     names
         As given. Default: `letter` with the position in brackets.
     count
-        How many there must be.
+        Required number of names.
     kind
-        ``"output"`` or ``"input"``, for the messages.
+        ``"output"`` or ``"input"``, for error messages.
     letter
-        Of the default names.
+        Letter of the default names.
     """
     if names is None:
         return [f"{letter}[{j}]" for j in range(count)]
@@ -198,7 +198,7 @@ def as_names(names: Sequence[str] | None, count: int, kind: str, letter: str) ->
     if len(texts) != count:
         raise ValueError(
             f"{kind}_names must hold one name per {kind}, {count}, got {len(texts)}; "
-            f"name every {kind}, also those that are not shown"
+            f"name every {kind}, even those that are not shown"
         )
     if len(set(texts)) != count:
         repeated = sorted({text for text in texts if texts.count(text) > 1})

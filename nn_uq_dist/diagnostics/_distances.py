@@ -1,7 +1,7 @@
-"""Distances between draws and a law, each with its standard error and what chance alone gives.
+"""Distances between draws and a law, each with its standard error and its noise floor.
 
-Every function takes one output, as a sorted one-dimensional float64 array: of its finite draws, or
-of the probabilities ``F(x)`` at them. NumPy and SciPy only.
+Every function takes one output as a sorted one-dimensional float64 array: its finite draws, or the
+probabilities ``F(x)`` at them. NumPy and SciPy only.
 """
 
 from typing import NamedTuple
@@ -14,16 +14,16 @@ from nn_uq_dist.diagnostics._estimates import Estimate
 
 Array = NDArray[np.float64]
 
-# Draws of the uniformity test: beyond, it takes seconds and rejects every approximation.
+# Most draws for the uniformity test: with more it takes seconds and rejects every approximation.
 UNIFORMITY_DRAWS = 10_000
-# p-values of the uniformity test as ArviZ gives them, and how often uniform samples are below:
-# 120,000 samples of 100 to 10,000 draws, which agree within 0.005 whatever their size.
+# p-values of ArviZ's uniformity test, and the share of uniform samples with a smaller one, from
+# 120,000 samples of 100 to 10,000 draws; samples of different sizes agree within 0.005.
 _NOMINAL = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.49, 0.5)
 _ACTUAL = (0.0, 0.0059, 0.0122, 0.0247, 0.0651, 0.1363, 0.2116, 0.292, 0.482, 0.744, 0.9967, 1.0)
 
 
 class Distance(NamedTuple):
-    """A distance between a law and draws, and its expected value if they agree."""
+    """A distance between a law and draws, its error, and its expected value if they agree."""
 
     value: float
     standard_error: float
@@ -43,7 +43,8 @@ def kolmogorov_smirnov(probabilities: Array) -> Distance:
     Distance
         The standard error is that of the empirical function where the distance is attained,
         ``sqrt(F_n (1 - F_n) / n)``, valid when the laws differ. The noise floor is the mean of the
-        Kolmogorov law, ``sqrt(pi / 2) log(2) / sqrt(n)``. All are NaN if a probability is.
+        Kolmogorov law, ``sqrt(pi / 2) log(2) / sqrt(n)``. All three are NaN if a probability is
+        NaN.
     """
     count = probabilities.size
     ranks = np.arange(count + 1) / count
@@ -58,15 +59,15 @@ def kolmogorov_smirnov(probabilities: Array) -> Distance:
 
 
 def kolmogorov_noise_floor(count: int) -> float:
-    """Mean Kolmogorov-Smirnov distance of so many draws from their own law."""
+    """Mean Kolmogorov-Smirnov distance between this many draws and their own law."""
     return float(np.sqrt(np.pi / 2) * np.log(2) / np.sqrt(count))
 
 
 def wasserstein(draws: Array, grid: Array, cdf: Array) -> Distance:
     r"""Area between the distribution functions of the draws and of the law, in units of the output.
 
-    ``int |F_n - F| dx`` is the mean distance that draws of one law must move to become those of the
-    other. Between grid points `F` is taken as linear, the integral is then exact.
+    ``int |F_n - F| dx`` is the mean distance that draws of one law must move to become draws of the
+    other. `F` is taken as linear between grid points; for that `F` the integral is exact.
 
     Parameters
     ----------
@@ -80,8 +81,8 @@ def wasserstein(draws: Array, grid: Array, cdf: Array) -> Distance:
     Distance
         With ``h(x)`` the integral of ``sign(F_n - F)`` up to `x`, the standard error is the
         standard deviation of ``h(X)`` over ``sqrt(n)`` (first order in the change of `F_n`, valid
-        when the laws differ). The noise floor is ``int sqrt(2 F (1 - F) / (pi n)) dx``, the mean
-        absolute deviation of `F_n` integrated.
+        when the laws differ). The noise floor is ``int sqrt(2 F (1 - F) / (pi n)) dx``, the
+        integral of the mean absolute deviation of `F_n`.
 
     References
     ----------
@@ -114,7 +115,7 @@ def wasserstein(draws: Array, grid: Array, cdf: Array) -> Distance:
 def wasserstein_of_probabilities(probabilities: Array) -> Distance:
     """Area between the distribution function of probabilities and that of the uniform law.
 
-    Dimensionless, between 0 and 1/2: by how much probability a draw is misplaced on average.
+    Dimensionless, between 0 and 1/2: the mean probability by which a draw is misplaced.
     """
     grid = np.linspace(0, 1, 3)
     found = wasserstein(probabilities, grid, grid)
@@ -126,9 +127,9 @@ def wasserstein_of_probabilities(probabilities: Array) -> Distance:
 def uniformity_p_value(probabilities: Array) -> float:
     """P-value of the hypothesis that probabilities are independent and uniform.
 
-    ArviZ's pointwise order statistics test with a Cauchy combination (``pot_c``), calibrated: its
-    own p-value is below 0.05 for 6.5% of uniform samples, as simulation shows, and is replaced by
-    the share of uniform samples with a smaller one.
+    ArviZ's pointwise order statistics test with a Cauchy combination (``pot_c``), calibrated: in
+    simulations its own p-value is below 0.05 for 6.5% of uniform samples, so it is replaced by the
+    share of uniform samples with a smaller one.
 
     Parameters
     ----------
@@ -147,9 +148,9 @@ def uniformity_p_value(probabilities: Array) -> float:
 def total_variation(draws: Array, edges: Array, masses: Array) -> tuple[Estimate, float]:
     r"""Total-variation distance between the draws and a law, both reduced to bins.
 
-    ``0.5 sum_b |n_b / n - p_b|``, which is at most the distance of the laws themselves: what
-    differs within a bin is not seen. Draws of the law itself do not give 0 but, on average, the
-    noise floor ``sum_b sqrt(p_b (1 - p_b) / (2 pi n))``, half the mean absolute
+    ``0.5 sum_b |n_b / n - p_b|``, whose limit for many draws is at most the distance of the laws
+    themselves: differences within a bin are not seen. Draws of the law itself do not give 0 but, on
+    average, the noise floor ``sum_b sqrt(p_b (1 - p_b) / (2 pi n))``, half the mean absolute
     deviation of each bin's count.
 
     Parameters
@@ -164,9 +165,9 @@ def total_variation(draws: Array, edges: Array, masses: Array) -> tuple[Estimate
     Returns
     -------
     (Estimate, float)
-        Distance with its standard error, and the noise floor. The standard error is the
-        multinomial delta method's, ``sqrt((1 - (sum_b s_b n_b / n)^2) / (4 n))`` with `s_b` the
-        sign of the deviation; near the floor it is an upper bound.
+        Distance with its standard error, and the noise floor. The standard error is that of the
+        multinomial delta method, ``sqrt((1 - (sum_b s_b n_b / n)^2) / (4 n))`` with `s_b` the sign
+        of the deviation; near the floor it is an upper bound.
     """
     count = draws.size
     below = np.searchsorted(draws, edges, side="right")
@@ -190,8 +191,8 @@ def uniform_distance(u: Array) -> tuple[Array, Array]:
     Returns
     -------
     (Array, Array)
-        Both ``(d,)``. The p-value is Kolmogorov's limit with Vrbik's correction, right to 0.001
-        for 100 draws and more, and much faster than the exact one.
+        Both ``(d,)``. The p-value is Kolmogorov's limit with Vrbik's correction. It is accurate to
+        0.001 for 100 draws and more, and takes much less time than the exact one.
 
     References
     ----------

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Numbers in one block of distances.
+# Most numbers in one block of distances.
 BLOCK_NUMBERS = 2**21
 
 
@@ -17,10 +17,10 @@ class EnergyDistance(NamedTuple):
     Attributes
     ----------
     value
-        Unbiased estimate of ``2 E|X - Y| - E|X - X'| - E|Y - Y'|``; it scatters about 0 for
-        samples of one law, so that it may be negative.
+        Unbiased estimate of ``2 E|X - Y| - E|X - X'| - E|Y - Y'|``; for samples of one law it
+        scatters about 0 and may be negative.
     standard_error
-        Of `value`, for laws that differ.
+        Standard error of `value`, for laws that differ.
     coefficient
         `value` over ``2 E|X - Y|``: 0 for equal laws, at most 1.
     """
@@ -34,7 +34,7 @@ def energy_distance(x: Array, y: Array) -> EnergyDistance:
     r"""Energy distance of two samples of vectors, shapes ``(m, d)`` and ``(n, d)``.
 
     The U-statistic, with its standard error from the projections
-    ``2 (mean_j |x_i - y_j| - mean_j |x_i - x_j|)`` of every row (Hoeffding's).
+    ``2 (mean_j |x_i - y_j| - mean_j |x_i - x_j|)`` of every row (Hoeffding).
 
     References
     ----------
@@ -48,13 +48,13 @@ def energy_distance(x: Array, y: Array) -> EnergyDistance:
     within_y = _sums_of_distances(y, y, np.ones((n, 1)))[:, 0] / (n - 1)
     value = 2 * to_y.mean() - within_x.mean() - within_y.mean()
     error = 2 * np.sqrt(np.var(to_y - within_x) / m + np.var(to_x - within_y) / n)
-    # All draws in one point: equal laws.
+    # If all draws are at one point, the laws are equal.
     coefficient = value / (2 * to_y.mean()) if to_y.mean() > 0 else 0.0
     return EnergyDistance(float(value), float(error), float(coefficient))
 
 
 def energy_of_random_halves(x: Array, num_splits: int, seed: int) -> Array:
-    """Energy distances between random halves of one sample: what equal laws give.
+    """Energy distances between random halves of one sample, as a reference for equal laws.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def energy_of_random_halves(x: Array, num_splits: int, seed: int) -> Array:
     num_splits
         Number of random splits; all share one pass over the distances.
     seed
-        Of NumPy's generator.
+        Seed of NumPy's generator.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def energy_of_random_halves(x: Array, num_splits: int, seed: int) -> Array:
 
 
 def _sums_of_distances(x: Array, y: Array, coefficients: Array) -> Array:
-    """``sum_j |x_i - y_j| c_jk`` for all `i` and `k`, with the distances of some rows at a time."""
+    """``sum_j |x_i - y_j| c_jk`` for all `i` and `k`, computed for some rows at a time."""
     from scipy.spatial.distance import cdist
 
     rows = max(1, BLOCK_NUMBERS // len(y))

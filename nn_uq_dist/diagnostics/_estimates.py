@@ -1,7 +1,7 @@
-"""What draws say about their law: moments, quantiles, exceedances, correlations. NumPy only.
+"""Estimates from draws: moments, quantiles, exceedances, correlations. NumPy only.
 
-Each estimate has a standard error, which assumes independent draws of one law and nothing else of
-it. Those of single outputs take a sorted one-dimensional float64 array of finite draws.
+Each estimate has a standard error, which assumes independent draws of one law and nothing else
+about it. Functions of single outputs take a sorted one-dimensional float64 array of finite draws.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ Array = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A statistic of a sample and the standard error of it."""
+    """A statistic of a sample and its standard error."""
 
     value: float
     standard_error: float
 
 
-# Rows of joint draws that are worked on at a time: bounds the memory.
+# Rows of joint draws that are processed at a time; this bounds the memory.
 BLOCK_ROWS = 2**15
 UNKNOWN = Estimate(float("nan"), float("nan"))
 
@@ -41,13 +41,14 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
     normality is assumed. For normal draws the last two are the textbook
     ``sqrt(6 / n)`` and ``sqrt(24 / n)``.
 
-    With heavy tails the standard error of the excess kurtosis is too small and its error skewed,
-    because the sample lacks the rare draws that make up the eighth moment. Median standard error
-    over the true one, and share of errors within two standard errors (0.954 if right), for draws of
-    Student's t: 20 degrees of freedom 0.85 and 0.92 at n = 4000, right at n = 100000; 10 degrees
-    0.57 and 0.85, 0.85 and 0.90; with 8 or fewer the eighth moment does not exist and the standard
-    error means nothing (6 degrees: 0.17 and 0.62, 0.43 and 0.74). Those of mean, sd and quantiles
-    hold there; that of the skewness needs the sixth moment.
+    With heavy tails the standard error of the excess kurtosis is too small and its error is skewed,
+    because the sample lacks the rare draws that dominate the eighth moment. For draws of Student's
+    t, the ratio of the median standard error to the true one and the share of errors within two
+    standard errors (0.954 if correct) are: with 20 degrees of freedom 0.85 and 0.92 at n = 4000,
+    correct at n = 100000; with 10 degrees 0.57 and 0.85 at n = 4000, 0.85 and 0.90 at n = 100000.
+    With 8 or fewer the eighth moment does not exist and the standard error is meaningless (6
+    degrees: 0.17 and 0.62, 0.43 and 0.74). The standard errors of mean, sd and quantiles remain
+    valid there; that of the skewness needs the sixth moment.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
     mean = draws.mean()
     centered = draws - mean
     spread = np.sqrt(np.mean(centered**2))
-    # A constant sample has a spread of rounding errors only, and they have no shape to report.
+    # The spread of a constant sample is only rounding error, whose shape means nothing.
     if not spread > 4 * np.finfo(np.float64).eps * np.abs(draws[[0, -1]]).max():
         zero = Estimate(0.0, 0.0)
         return {
@@ -110,9 +111,9 @@ def sample_quantiles(draws: Array, probabilities: Array) -> list[Estimate]:
     """Quantiles with standard errors from order statistics.
 
     The textbook standard error is ``sqrt(p (1 - p) / n)`` over the density at the quantile. The
-    density is read off the sample: the order statistics two binomial standard deviations below
-    and above the quantile are four standard errors apart (Woodruff's interval). Nothing is assumed
-    about the law, and the scatter of the estimate is about ``0.5 (n p (1 - p))^-0.25``.
+    density is estimated from the sample: the order statistics two binomial standard deviations
+    below and above the quantile are four standard errors apart (Woodruff's interval). Nothing is
+    assumed about the law, and the scatter of the estimate is about ``0.5 (n p (1 - p))^-0.25``.
 
     Parameters
     ----------
@@ -146,8 +147,8 @@ def exceedances(draws: Array, points: Array, *, above: bool) -> list[Estimate]:
     """Fractions of draws beyond points, with standard errors that are never zero.
 
     The standard error is ``sqrt(p (1 - p) / n)`` at ``p = (k + 2) / (n + 4)`` with `k` draws beyond
-    (A. Agresti and B. A. Coull, Amer. Statist. 52 (1998)): no draw in a tail does not make it
-    certain that there is none.
+    (A. Agresti and B. A. Coull, Amer. Statist. 52 (1998)): a tail without draws need not have
+    probability zero.
     """
     count = draws.size
     if above:
@@ -163,9 +164,9 @@ def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
     r"""Correlation matrix of the rows, and the standard errors of its entries.
 
     To first order in ``1/n`` a correlation `r` is the average of its influence function
-    ``z_i z_j - r (z_i^2 + z_j^2) / 2`` of the standardized draw, whose variance needs the fourth
-    moments only, which are taken from the sample: no normality is assumed. For normal draws it is
-    the textbook ``(1 - r^2) / sqrt(n)``.
+    ``z_i z_j - r (z_i^2 + z_j^2) / 2`` of the standardized draw, whose variance needs only the
+    fourth moments. These are taken from the sample: no normality is assumed. For normal draws the
+    standard error is the textbook ``(1 - r^2) / sqrt(n)``.
 
     Parameters
     ----------
@@ -185,7 +186,7 @@ def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
     mean = draws.mean(axis=0, dtype=np.float64)
     largest = np.abs(draws).max(axis=0).astype(np.float64)
     scale = np.sqrt(sum(np.sum((x - mean) ** 2, axis=0) for x in _blocks(draws)) / count)
-    # A constant column has a spread of rounding errors only.
+    # The spread of a constant column is only rounding error.
     scale = np.where(scale > 4 * np.finfo(np.float64).eps * largest, scale, np.nan)
     products, squares, cubes = np.zeros((3, size, size))
     for x in _blocks(draws):

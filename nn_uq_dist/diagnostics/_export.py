@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 NUM_CHAINS = 4
-# Half of the range of the grids: beyond, 2e-9 of a normal law are left.
+# Half of the range of the grids: a normal law has a probability of 2e-9 beyond it.
 RANGE_IN_SD = 6.0
-# Random numbers that one call draws: bounds the memory.
+# Random numbers that one call draws; this bounds the memory.
 BLOCK_NUMBERS = 2**23
 SAMPLE_DIMS = ("chain", "draw", "output")
 
@@ -46,7 +46,7 @@ def to_datatree(
     num_grid_points: int = 401,
     progress: bool = True,
 ) -> "xr.DataTree":
-    r"""Collect Monte Carlo draws and their analytic law in a tree that ArviZ takes.
+    r"""Collect Monte Carlo draws and their analytic law in a tree that ArviZ accepts.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def to_datatree(
         or the laws of the outputs alone, batch shape ``(N_y,)``, whose draws are independent: a
         `LinearizedMarginal`, any other `OutputLaw`, a univariate NumPyro distribution.
     draws
-        Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``; of
-        `PairedDraws` those of the network.
+        Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``; from
+        `PairedDraws`, those of the network are used.
     output_names
         Names of the outputs, the coordinate `output`. Default ``y[0]``, ``y[1]``, ...
     key
@@ -74,15 +74,16 @@ def to_datatree(
         With the groups
 
         - `monte_carlo`: `y` with dimensions `chain`, `draw`, `output`. Independent draws are shown
-          as four chains of equal length, because one chain has no ``r_hat``; up to three draws at
-          the end find no place (counted in the attribute `draws_left_out`). Draws that are not
-          finite stay.
-        - `analytic`: `y`, draws of the law in the same layout; the attribute `source` says of what.
-        - `pit`: `y`, the probability integral transforms ``F(draw)`` of `monte_carlo`. Those of
-          draws beyond the support are 0 or 1; all are held within 2.2e-16 of these. NaN where the
-          draw is not finite.
+          as four chains of equal length, because a single chain has no ``r_hat``; up to three draws
+          at the end are left out (counted in the attribute `draws_left_out`). Draws that are not
+          finite are kept.
+        - `analytic`: `y`, draws of the law in the same layout; the attribute `source` names the
+          law.
+        - `pit`: `y`, the probability integral transforms ``F(draw)`` of `monte_carlo`. All are
+          clipped to the range from 2.2e-16 to 1 - 2.2e-16, which draws beyond the support attain.
+          NaN where the draw is not finite.
         - `analytic_grid`: `x`, `density`, `cdf` and `log_sf` (log survival) with dimensions
-          `output`, `point`; the grid reaches 6 standard deviations to either side, or to the end of
+          `output`, `point`; the grid extends 6 standard deviations to either side, or to the end of
           the support.
         - `moments`, of all draws: `mean`, `sd`, `skewness`, `excess_kurtosis` with dimensions
           `law` (``"analytic"``, ``"monte_carlo"``) and `output`; `correlation` with
@@ -95,20 +96,20 @@ def to_datatree(
     ImportError
         If xarray is missing.
     TypeError, ValueError
-        If shapes or names do not fit, or an output is constant; nothing is computed before that is
-        known.
+        If shapes or names do not fit, or an output is constant; this is checked before anything is
+        computed.
 
     Warns
     -----
     RuntimeWarning
-        If draws are NaN or infinite. The moments leave them out, and the correlations every row
-        that holds one; with fewer than 100 left they are NaN.
+        If draws are NaN or infinite. The moments leave them out, the correlations leave out every
+        row that contains one; with fewer than 100 left they are NaN.
 
     Notes
     -----
     ``tree.to_netcdf(path)`` and ``xarray.open_datatree(path)`` keep everything; they need the
-    package h5netcdf or netCDF4. Results of NumPyro's MCMC become a tree by
-    ``arviz_base.from_numpyro``.
+    package h5netcdf or netCDF4. ``arviz_base.from_numpyro`` turns results of NumPyro's MCMC into a
+    tree.
 
     Examples
     --------
@@ -183,7 +184,7 @@ class _CanSample(Protocol):
 
 
 class _Drawn(NamedTuple):
-    """What the analytic draws come from."""
+    """The source of the analytic draws."""
 
     law: _CanSample
     source: str
@@ -192,7 +193,7 @@ class _Drawn(NamedTuple):
 
 
 def _as_storable(draws: NDArray[Any]) -> NDArray[Any]:
-    """Float32 and float64 stay; the types that NetCDF and ArviZ do not know are widened."""
+    """Keep float32 and float64; widen the types that NetCDF and ArviZ do not support."""
     if draws.dtype in {np.dtype(np.float32), np.dtype(np.float64)}:
         return draws
     small = draws.dtype.name in {"float16", "bfloat16"}
@@ -209,7 +210,7 @@ def _drawn(law: Marginals, marginals: OutputLaw, num_outputs: int) -> _Drawn:
         correlation = np.asarray(law.correlation, np.float64)
         return _Drawn(law, "linear model", correlation, num_outputs + law.input.num_inputs)
     unknown = np.where(np.eye(num_outputs, dtype=bool), 1, np.nan)
-    # A linear combination draws a number for each of its weights.
+    # A linear combination draws one number for each of its weights.
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(marginals))
     return _Drawn(marginals, "marginals, drawn independently", unknown, max(num_outputs, size))
 

@@ -40,7 +40,8 @@ def flag_outputs(
     input_names, output_names
         Names of the inputs and outputs. Default ``f[0]``, ... and ``y[0]``, ...
     negligible
-        Ratio of variances, in (0, 1), below which an output is negligible beside its neighbors.
+        Ratio of variances, in (0, 1), below which an output is negligible compared with its
+        neighbors.
     dominated
         Share of the variance, in (0, 1), above which one input dominates an output.
 
@@ -51,22 +52,23 @@ def flag_outputs(
 
         - `sd`: the standard deviation;
         - `constant`: the output does not depend on the input. It has no density, and `marginals`
-          and `joint` refuse it;
+          and `joint` raise an error;
         - `negligible_variance`: the output varies, but its variance is below `negligible` times
           that of its neighbors: the larger of the adjacent outputs' variances and of the median
-          over all outputs that vary. What varies is training noise then, if all outputs have one
-          unit; correlations with it mean nothing;
+          over all outputs that vary. If all outputs have the same unit, its variation is then
+          training noise, and correlations with it mean nothing;
         - `dominated_by`: the input whose first-order Sobol index (`sensitivity`) exceeds
           `dominated`, the largest if there are several; else an empty string. The law is nearly
-          that of this input, a box if that is one, and the normal approximation is poor;
-        - `remark`: the same in words, empty if nothing is to be said.
+          that of this input (a box for a box input), so a normal approximation is poor;
+        - `remark`: the same in words, empty if there is nothing to report.
 
     Raises
     ------
     ImportError
         If pandas is missing.
     TypeError, ValueError
-        If `linearization` is something else or has batch axes, or names or thresholds do not fit.
+        If `linearization` is not a `Linearization` or has batch axes, or names or thresholds do not
+        fit.
 
     Examples
     --------
@@ -75,7 +77,7 @@ def flag_outputs(
     >>> lin = nuq.Linearization([0.0] * 3, jacobian, nuq.InputLaw([0.0, 0.0], half_width=1.0))
     >>> table = nuq.diagnostics.flag_outputs(lin)
     >>> print(table.query("negligible_variance").index.tolist(), table.loc["y[2]", "remark"])
-    ['y[1]'] f[0] makes 100% of the variance
+    ['y[1]'] f[0] explains 100% of the variance
     """
     num_inputs = unbatched(linearization).input.num_inputs
     inputs = as_input_names(input_names, num_inputs)
@@ -100,11 +102,11 @@ def flag_outputs(
             remarks.append("does not depend on the input: no density")
         if is_negligible[j]:
             remarks.append(
-                f"variance negligible: sd {sd[j]:.1e} beside {beside[j]:.1e} of its neighbors"
+                f"variance negligible: sd {sd[j]:.1e}, its neighbors' sd {beside[j]:.1e}"
             )
         is_dominated = share[j] > dominated
         if is_dominated:
-            remarks.append(f"{inputs[strongest[j]]} makes {share[j]:.0%} of the variance")
+            remarks.append(f"{inputs[strongest[j]]} explains {share[j]:.0%} of the variance")
         rows.append({
             "sd": sd[j],
             "constant": is_constant[j],
@@ -117,12 +119,12 @@ def flag_outputs(
 
 
 def standard_deviations(linearization: "Linearization") -> Array:
-    """Standard deviations of the outputs, which do not underflow where variances would."""
+    """Standard deviations of the outputs, without the underflow that variances may have."""
     return np.asarray(in_float64(linearization).image().standard_deviation)
 
 
 def _sd_beside(sd: Array) -> Array:
-    """Standard deviation that each output is compared with: adjacent outputs' and the median."""
+    """Standard deviation to compare each output with: that of its neighbors or the median."""
     padded = np.pad(sd, 1)
     adjacent = np.maximum(padded[:-2], padded[2:])
     varying = sd[sd > 0]

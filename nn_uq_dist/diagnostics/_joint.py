@@ -1,4 +1,4 @@
-"""How good the joint law is: what the linearization costs, and what the copula."""
+"""Errors of the joint law: the part of the linearization and the part of the copula."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Exact linear draws whose calibration shows what is the joint law's.
+# Exact linear draws, whose calibration shows the error of the joint law alone.
 CALIBRATION_DRAWS = 20_000
-# Rows and columns that are not the joint law's; a law called so is called "... law" instead.
+# Names of other rows and columns; a joint law with such a name is called "... law" instead.
 _TAKEN = ("linear", "linearization", "monte carlo", "total", "noise floor", "noise", "unknown")
 
 
@@ -55,7 +55,7 @@ class JointSummary:
     Attributes
     ----------
     verdict
-        What dominates the error of the joint law, in words.
+        Sentence that names what dominates the error of the joint law.
     energy
         Table of energy distances, one row per part of the error.
     calibration
@@ -65,13 +65,13 @@ class JointSummary:
     outside_support
         Fraction of the complete draws with an output at or beyond the end of its support.
     num_draws, num_non_finite
-        Number of draws, and of those that were left out because an output is not finite.
+        Number of draws, and of those left out because an output is not finite.
     moved
         Largest change of an entry of the correlation of the normal scores by the repair; NaN if the
         joint law was given.
     kind
-        What the joint law is called in rows and words; in columns and in the names of matrices
-        with underscores instead of blanks.
+        Name of the joint law in rows and sentences; in columns and in the names of matrices with
+        underscores instead of blanks.
 
     Examples
     --------
@@ -136,9 +136,9 @@ def joint_summary(
     r"""Compare the joint law of the outputs with Monte Carlo draws, and split its error.
 
     Three laws are compared: that of the network (`draws`), the linear law, which can be drawn from
-    exactly, and a joint law with a density, the Gaussian copula unless another one is given. From
-    the first to the second is the error of the linearization, from the second to the third that of
-    the copula.
+    exactly, and a joint law with a density, the Gaussian copula unless another one is given. The
+    first and the second differ by the error of the linearization, the second and the third by that
+    of the copula.
 
     Parameters
     ----------
@@ -146,19 +146,19 @@ def joint_summary(
         The linearized network, without batch axes.
     draws
         Monte Carlo draws of the network's outputs, shape ``(n, N_y)``, independent; at least 100
-        rows must be finite. `PairedDraws` give sharper correlations with as many draws.
+        rows must be finite. `PairedDraws` give sharper correlations from the same number of draws.
     key
         JAX random key of the analytic draws and of the random choices.
     joint
-        Joint law of the outputs to judge, without a batch shape. Its `kind` stands in the place of
-        "copula" below. Default: ``linearization.joint(None, correlation, min_eigenvalue)``.
+        Joint law of the outputs to judge, without a batch shape. Its `kind` replaces "copula"
+        below. Default: ``linearization.joint(None, correlation, min_eigenvalue)``.
     correlation, min_eigenvalue
         As in `Linearization.joint`; not used if `joint` is given.
     output_names
         Names of the outputs. Default ``y[0]``, ``y[1]``, ...
     max_points
-        Rows of each sample in the energy distances, at least 50; fewer if `draws` has not twice as
-        many. The time grows like the square.
+        Rows of each sample in the energy distances, at least 50; fewer if `draws` does not have
+        twice as many. The time grows with the square.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
@@ -172,46 +172,46 @@ def joint_summary(
         `total` (draws against copula draws) and `noise_floor` (random halves of the draws), and the
         columns
 
-        - `energy`: unbiased energy distance ``2 E|X - Y| - E|X - X'| - E|Y - Y'|``, about 0 for
-          equal laws and then also negative;
+        - `energy`: unbiased energy distance ``2 E|X - Y| - E|X - X'| - E|Y - Y'|``, about 0,
+          possibly negative, for equal laws;
         - `standard_error`: its standard error; of the noise floor, the spread over 100 splits;
         - `distance`: its square root (0 if negative), which obeys the triangle inequality;
         - `coefficient`: `energy` over ``2 E|X - Y|``, about 0 for equal laws and at most 1;
         - `counts`: whether `energy` exceeds three times the spread of the noise floor.
 
         `calibration`, the Rosenblatt transforms of the draws under the copula,
-        ``u_j = P(Y_j <= y_j | y_1 .. y_{j-1})``, uniform and independent if the copula is right.
+        ``u_j = P(Y_j <= y_j | y_1 .. y_{j-1})``, uniform and independent if the copula is correct.
         They are ``Phi(w_j)`` with ``w = joint.rosenblatt(y)``, which for a copula is ``L^-1 z`` of
         the normal scores `z` and the Cholesky factor `L` of their correlation. They depend on the
         order of the outputs. The row `radius` is the chi-square probability of ``|w|^2`` with `N_y`
-        degrees of freedom, which sees errors of the dependence that no single output shows.
+        degrees of freedom, which detects errors of the dependence that no single output shows.
         Columns:
 
         - `ks`: Kolmogorov-Smirnov distance from uniform, and its `noise_floor`, the mean for draws
           of the copula itself;
-        - `copula_ks`, `copula_noise_floor`: the same of up to 20,000 exact linear draws, in which
-          nothing but the copula can be wrong;
+        - `copula_ks`, `copula_noise_floor`: the same for up to 20,000 exact linear draws, where
+          only the copula can be wrong;
         - `dominates`: ``"noise"`` if neither distance exceeds twice its noise floor, ``"copula"``
-          if `copula_ks` does and is more than half of the larger one, else ``"linearization"``;
-        - `p_value`: for comparison only. It measures the number of draws as much as the law: at
-          1e5 draws every approximation is rejected; judge by `ks`;
-        - `mean`, `sd`: of ``w_j``, 0 and 1 if right; an `sd` below 1 says that the copula is too
-          wide in that direction. For `radius` they are those of ``|w|^2 / N_y``, right if 1 and
-          ``sqrt(2 / N_y)``.
+          if `copula_ks` does and exceeds half of the larger distance, else ``"linearization"``;
+        - `p_value`: for comparison only. It depends on the number of draws as much as on the law:
+          with 1e5 draws every approximation is rejected; judge by `ks`;
+        - `mean`, `sd`: mean and standard deviation of ``w_j``, 0 and 1 for a correct copula; an
+          `sd` below 1 means that the copula is too wide in that direction. For `radius` they are
+          those of ``|w|^2 / N_y``, 1 and ``sqrt(2 / N_y)`` for a correct copula.
 
         `correlation`: `monte_carlo` with `standard_error`, `linear` and `copula` (of the outputs,
         not of the scores), `linearization_error` (linear minus Monte Carlo) and `copula_error`
         (copula minus linear). With pairs `monte_carlo` is that of `nn_uq_dist.PairedStatistics`,
-        and `worth` says how many plain draws have its standard error; all else is about the
-        network's draws alone.
+        and `worth` is the number of plain draws with the same standard error; all other entries use
+        the network's draws alone.
 
     Raises
     ------
     ImportError
         If pandas or xarray is missing.
     TypeError, ValueError
-        If arguments do not fit, `joint` is no `JointLaw` of so many outputs, an output is constant,
-        or fewer than 100 draws are finite.
+        If arguments do not fit, `joint` is not a `JointLaw` with the same number of outputs, an
+        output is constant, or fewer than 100 draws are finite.
 
     Warns
     -----
@@ -221,10 +221,11 @@ def joint_summary(
     Notes
     -----
     The verdict: a part counts if its energy distance exceeds three times the spread of the noise
-    floor; equal laws do so in 5%, 2% and 1% of the cases with 1, 3 and 31 outputs. If both count,
-    the larger dominates if its `distance` is at least twice the other's. Energy distances hardly
-    see directions of little variance, in which a joint law of low rank can be far off: if the
-    largest `ks` of the calibration exceeds 0.1, the verdict says so, where, and what dominates.
+    floor, which happens for equal laws in 5%, 2% and 1% of the cases with 1, 3 and 31 outputs. If
+    both count, the larger dominates if its `distance` is at least twice the other's. Energy
+    distances are insensitive to directions of little variance, in which a joint law of low rank can
+    be far off: if the largest `ks` of the calibration exceeds 0.1, the verdict says where, and what
+    dominates.
 
     References
     ----------
@@ -260,7 +261,7 @@ def joint_summary(
     if len(complete) < MINIMUM_DRAWS:
         raise ValueError(
             f"draws must hold at least {MINIMUM_DRAWS} rows that are finite in all outputs, got "
-            f"{len(complete)}; leave out the outputs that are not, or mend the network"
+            f"{len(complete)}; leave out the outputs that are not, or fix the network"
         )
     moved = np.nan
     if joint is None:
@@ -270,7 +271,7 @@ def joint_summary(
     kind = f"{joint.kind} law" if joint.kind in _TAKEN else joint.kind
 
     points = min(most, len(complete) // 2)
-    # Halves first, so that the noise floor is that of samples of this size.
+    # Twice as many rows as `points`: halves for the noise floor have the size of the samples.
     chosen = np.asarray(jax.random.permutation(keys[0], len(complete))[: 2 * points])
     num_linear = max(points, min(CALIBRATION_DRAWS, len(complete)))
     linear_draws = np.asarray(linearization.sample(keys[1], (num_linear,)), np.float64)
@@ -314,5 +315,5 @@ def joint_summary(
 
 
 def _prefix(kind: str) -> str:
-    """Return what a joint law is called in names of columns."""
+    """Return the name of a joint law in names of columns."""
     return kind.replace(" ", "_")

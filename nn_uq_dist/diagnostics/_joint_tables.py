@@ -34,16 +34,16 @@ def energies(
     Parameters
     ----------
     draws, chosen
-        All draws, and an even number of them.
+        All draws, and an even number of rows chosen from them.
     linear, joint
         Half as many draws of the linear law and of the joint law.
     seed
-        Of the random halves.
+        Seed of the random halves.
     kind
-        What the joint law is called.
+        Name of the joint law.
     """
     scale = draws.std(axis=0, dtype=np.float64)
-    # A constant output has a spread of rounding errors only, which is no unit.
+    # The spread of a constant output is only rounding error, which cannot serve as a unit.
     rounding = 4 * np.finfo(np.float64).eps * np.abs(draws).max(axis=0).astype(np.float64)
     scale = np.where(scale > rounding, scale, linear.std(axis=0))
     center = draws.mean(axis=0, dtype=np.float64)
@@ -68,8 +68,8 @@ def energies(
 def rosenblatt_scores(joint: JointLaw, tails: Tails) -> Array:
     """Normal scores of each output given those before it, shape ``(n, N_y)``.
 
-    Draws beyond the support have infinite scores, which no mean bears: they are held at 38. In
-    portions of one shape, so that each number of outputs is compiled once.
+    Draws beyond the support have infinite scores; they are clipped at 38 so that means stay finite.
+    Scores are computed in portions of one shape, so that each number of outputs is compiled once.
     """
     count = len(tails.points)
     arrays = (tails.points, tails.normal_scores())
@@ -102,7 +102,7 @@ def calibration_columns(
         Normal scores of the network's draws and of exact linear draws, each output given those
         before it, shapes ``(n, N_y)``: independent and standard normal if the joint law is right.
     prefix, kind
-        What the joint law is called in names of columns, and elsewhere.
+        Name of the joint law in names of columns, and elsewhere.
     """
     size = white.shape[1]
     distance, p_value = uniform_distance(_uniform(white))
@@ -127,7 +127,7 @@ def calibration_columns(
 
 
 def _uniform(white: Array) -> Array:
-    """Probabilities of independent normal scores, the last column of their squared radius."""
+    """Probabilities of independent normal scores; the last column is that of the squared radius."""
     from scipy.special import gammainc, ndtr
 
     radius = np.sum(white**2, axis=1, keepdims=True)
@@ -135,12 +135,12 @@ def _uniform(white: Array) -> Array:
 
 
 def drawn_correlation(draws: NetworkDraws, complete: NDArray[Any]) -> dict[str, Array]:
-    """Correlation matrix of the network from its draws, and how certain it is.
+    """Correlation matrix of the network from its draws, with standard errors.
 
     Parameters
     ----------
     draws
-        As given: pairs say more than their complete rows.
+        As given: pairs carry more information than their complete rows.
     complete
         The rows that are finite in all outputs.
     """
@@ -163,9 +163,9 @@ def correlation_matrices(
     linear
         Correlation of the linear law.
     covariance
-        Of the joint law.
+        Covariance of the joint law.
     prefix
-        What the joint law is called in names of matrices.
+        Name of the joint law in names of matrices.
     """
     sd = np.sqrt(np.diag(covariance))
     joint = covariance / np.outer(sd, sd)

@@ -1,7 +1,7 @@
 """Scores, probabilities, quantiles, moments and grids of the laws of several outputs, in NumPy.
 
-The one place where tables and figures ask a law for numbers. They ask for normal scores and log
-densities, which are one pass of the law and right in both of its tails, in portions of one shape:
+Only here do tables and figures evaluate a law. They use normal scores and log densities, which take
+one pass over the law and are accurate in both tails. Points come in portions of one shape, so that
 each number of outputs is compiled once.
 """
 
@@ -20,9 +20,9 @@ Array = NDArray[np.float64]
 
 # Points per output in one call: a call of another shape would be compiled anew.
 POINTS_PER_CALL = 2048
-# Scores between which a grid lies: beyond, 1e-17 of a law are left on either side.
+# A grid lies between minus and plus this score: the probability beyond is 1e-17 on either side.
 GRID_SCORE = 8.5
-# A grid is linear between values of so many scores, which suits laws with one long tail as well.
+# A grid is linear between the values of this many scores, which also suits laws with one long tail.
 _PANELS, _POINTS_PER_PANEL = 63, 65
 
 
@@ -69,11 +69,11 @@ class LawFunctions:
 
     @property
     def excess_kurtosis(self) -> Array:
-        """Fourth standardized moments less 3."""
+        """Fourth standardized moments minus 3."""
         return self._shape[1]
 
     def scores_and_log_densities(self, points: Array) -> tuple[Array, Array]:
-        """Normal scores and log densities at points of shape ``(p, N_y)``, of the same shape.
+        """Normal scores and log densities at points, all of shape ``(p, N_y)``.
 
         Beyond the support the scores are infinite and the log densities ``-inf``.
         """
@@ -103,7 +103,7 @@ class LawFunctions:
         scores
             Finite.
         error_in_sd
-            Error that will do, in standard deviations. Default: all digits of JAX's type.
+            Acceptable error, in standard deviations. Default: full precision of JAX's type.
         """
         eps = float(jnp.finfo(jnp.result_type(float)).eps)
         tolerance = (0.5 * eps, max(error_in_sd, 1e-3 * eps) * self.sd)
@@ -116,7 +116,7 @@ class LawFunctions:
         return values_at_scores(scores, self.scores, start, ends, tolerance, self._points_per_call)
 
     def grid(self) -> tuple[Array, Array]:
-        """Points over all of each law that matters and the distribution functions there.
+        """Points over the relevant range of each law, and the distribution functions there.
 
         Returns
         -------

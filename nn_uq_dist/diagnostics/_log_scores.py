@@ -1,4 +1,4 @@
-"""Mean log density of a law at draws, beside that of a kernel density of the draws."""
+"""Mean log density of a law at draws, compared with a kernel density of the draws."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ from nn_uq_dist.diagnostics._arguments import require_extra
 Array = NDArray[np.float64]
 
 KERNEL_GRID = 2048
-# Log density, over the peak of one kernel, of a draw 30 bandwidths from the next; share of ties.
+# Log kernel density of a draw 30 bandwidths from the next, relative to the peak; share of ties.
 SINGLE_DRAW_EXPONENT, TIES = -450.0, 0.1
-# Draws with at most this many others around have their kernel density summed term by term.
+# For draws with at most this many others nearby, the kernel density is summed term by term.
 SPARSE = 64
 
 
 class LogScores(NamedTuple):
-    """Mean log densities at the draws: of a law, of their own kernel density, the difference."""
+    """Mean log densities at the draws: of a law, of their kernel density, and the difference."""
 
     law: float
     kernel: float
@@ -26,11 +26,11 @@ class LogScores(NamedTuple):
 
 
 def log_scores(draws: Array, log_density: Array) -> LogScores:
-    r"""Mean log density of a law at the draws, beside that of a kernel density of the draws.
+    r"""Mean log density of a law at the draws, compared with a kernel density of the draws.
 
-    The difference estimates minus the Kullback-Leibler divergence of the law from the draws', plus
-    the error of the kernel density: for draws of the law itself it is a little above 0, on average
-    0.005 at 1000 normal draws and 0.001 at 10,000, and more for laws with edges.
+    The difference estimates minus the Kullback-Leibler divergence of the law from that of the
+    draws, plus the error of the kernel density. For draws of the law itself it is a little above 0:
+    on average 0.005 at 1000 normal draws and 0.001 at 10,000, and more for laws with edges.
 
     Parameters
     ----------
@@ -42,13 +42,14 @@ def log_scores(draws: Array, log_density: Array) -> LogScores:
     Returns
     -------
     LogScores
-        The kernel density at a draw leaves that draw out: otherwise it would describe its own
-        noise and win. Gaussian kernels, with ArviZ's bandwidth. The standard error is that of a
-        mean of paired differences, without the error of the kernel density: for equal laws with
-        edges it is too small by a third, else by 13% at most (1000 and 10,000 draws). It is NaN if
-        a draw is beyond the support of the law, whose score is then ``-inf``. The score of the
-        kernel density, and the difference, are NaN where it describes single draws instead of a
-        law: if a draw is more than 30 bandwidths from the next, or a tenth of them are ties.
+        The kernel density at a draw leaves that draw out: otherwise it would fit its own noise and
+        score too high. Kernels are Gaussian, with ArviZ's bandwidth. The standard error is that of
+        a mean of paired differences, without the error of the kernel density: for equal laws with
+        edges it is too small by a third, otherwise by at most 13% (1000 and 10,000 draws). It is
+        NaN if a draw is beyond the support of the law, whose score is then ``-inf``. The score of
+        the kernel density and the difference are NaN if it describes single draws instead of a law:
+        if a draw is more than 30 bandwidths from the next, or more than a tenth of the draws are
+        ties.
     """
     kernel, is_law = _log_kernel_density(draws)
     if not is_law:
@@ -60,7 +61,7 @@ def log_scores(draws: Array, log_density: Array) -> LogScores:
 
 
 def _log_kernel_density(draws: Array) -> tuple[Array, bool]:
-    """Log density at each draw of the others' kernels, and whether it describes a law."""
+    """Log kernel density of the other draws at each draw, and whether it describes a law."""
     from scipy.special import logsumexp
 
     array_stats = require_extra("arviz_stats.base", "diagnostics.summary").array_stats
@@ -70,8 +71,8 @@ def _log_kernel_density(draws: Array) -> tuple[Array, bool]:
     )
     peak = 1 / (np.sqrt(2 * np.pi) * bandwidth)
     others = (count * np.interp(draws, grid, density) - peak) / (count - 1)
-    # Where draws are sparse, that difference is the error of the binned sum: there the kernels of
-    # the nearest draws are added one by one.
+    # Where draws are sparse, that difference is mostly error of the binned sum: there the kernels
+    # of the nearest draws are added one by one.
     reach = 4 * bandwidth
     near = np.searchsorted(draws, draws + reach) - np.searchsorted(draws, draws - reach)
     sparse = np.flatnonzero(near <= SPARSE)

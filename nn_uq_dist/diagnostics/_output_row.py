@@ -34,7 +34,7 @@ UNKNOWN_SCORES = LogScores(np.nan, np.nan, np.nan, np.nan)
 
 
 class Analytic(NamedTuple):
-    """What the law of one output says."""
+    """Values of the law of one output."""
 
     moments: Array  # in the order of MOMENTS
     quantiles: Array
@@ -49,13 +49,13 @@ class Analytic(NamedTuple):
 class Sampled(NamedTuple):
     """The draws of one output and where they lie under its law."""
 
-    total: int  # draws, those that are not finite too
+    total: int  # draws, including those that are not finite
     draws: Array  # the finite ones, ascending
     log_density: Array  # at these
     probabilities: Array  # of the finite draws, in the order in which they came
     outside_support: float  # fraction of the finite draws
-    paired: Paired | None = None  # what pairs say, unless the draws are plain
-    is_paired: bool = False  # also where there are too few of them
+    paired: Paired | None = None  # estimates from pairs, None for plain draws
+    is_paired: bool = False  # true even if there are too few pairs
 
 
 def output_row(analytic: Analytic, sampled: Sampled, levels: Array, tails: Array) -> Row:
@@ -71,8 +71,8 @@ def output_row(analytic: Analytic, sampled: Sampled, levels: Array, tails: Array
     Returns
     -------
     dict
-        Keys are pairs of statistic and value, as the columns of the table. What needs draws is NaN
-        if fewer than 100 are finite.
+        Keys are pairs of statistic and value, as the columns of the table. Values that need draws
+        are NaN if fewer than 100 draws are finite.
     """
     count = sampled.draws.size
     is_enough = count >= MINIMUM_DRAWS

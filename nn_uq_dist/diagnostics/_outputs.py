@@ -1,4 +1,4 @@
-"""The table that sets the law of every output against Monte Carlo draws."""
+"""The table that compares the law of every output with Monte Carlo draws."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -49,13 +49,13 @@ def summary(
     marginals
         Laws of the `N_y` outputs: a `Linearization`; with batch shape ``(N_y,)`` a
         `LinearizedMarginal`, any other `OutputLaw` or a univariate NumPyro distribution with
-        ``cdf`` and ``icdf``; or a joint law, of which the marginals count.
+        ``cdf`` and ``icdf``; or a joint law, of which the marginals are used.
     draws
-        Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``; from
-        `monte_carlo` usually. Draws that are NaN or infinite are left out of the statistics of
-        their output, counted in the table, and warned about; an output with fewer than 100 finite
-        draws gets NaN. `PairedDraws` give sharper statistics with as many draws, also of laws
-        other than the linearization that they were made with.
+        Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``; usually
+        from `monte_carlo`. Draws that are NaN or infinite are left out of the statistics of their
+        output, counted in the table, and warned about; an output with fewer than 100 finite draws
+        gets NaN. `PairedDraws` give sharper statistics from the same number of draws, even when
+        compared with laws other than the linearization that they were made with.
     output_names
         Names of the outputs, the index of the table. Default ``y[0]``, ``y[1]``, ...
     quantiles
@@ -65,8 +65,9 @@ def summary(
         ``upper_tail_0.01``: the probabilities beyond the analytic quantiles of that level.
     num_bins
         Bins of the total-variation distance, of equal analytic probability. Default
-        ``n^(1/3)``, at least 8: what a bin hides of a smooth difference falls like the square of
-        its width, while the noise floor ``sqrt(num_bins / (2 pi n))`` falls with `n` as well.
+        ``n^(1/3)``, at least 8: the part of a smooth difference that bins hide is proportional to
+        the square of their width, and the noise floor ``sqrt(num_bins / (2 pi n))`` still decreases
+        with `n`.
     joint
         The `joint_summary` of the same outputs. With it the verdict can name the copula.
     progress
@@ -81,26 +82,28 @@ def summary(
           `analytic`, `monte_carlo`, `error` (analytic minus Monte Carlo) and `standard_error`
           (of the Monte Carlo value, hence of the error). The analytic skewness of a linearized
           network is 0: a linear map of symmetric inputs is symmetric. With pairs they are the
-          estimates of `nn_uq_dist.PairedStatistics`, and `worth` says how many plain draws have
-          that standard error.
+          estimates of `nn_uq_dist.PairedStatistics`, and `worth` is the number of plain draws with
+          the same standard error.
         - `kolmogorov_smirnov` (largest difference of the distribution functions), `wasserstein`
           (area between them, in units of the output) and `total_variation` (half the summed
           difference of bin masses) have `monte_carlo`, `standard_error` (for laws that differ) and
-          `noise_floor`: the expected value if the analytic law were exactly that of the draws. Read
-          nothing into a distance near it. With pairs the first is that of the controlled
+          `noise_floor`: the expected value if the analytic law were exactly that of the draws. A
+          distance near it means nothing. With pairs the first is that of the controlled
           distribution function, ``F_l + F_n - F_ln`` of the linear law, the draws and the linear
-          draws, wherever its noise floor is lower; all else is about the network's draws alone.
+          draws, wherever its noise floor is lower; everything else uses the network's draws alone.
         - `log_score`, the mean log density at the draws: `analytic`; `monte_carlo`, that of a
           kernel density of the draws, each left out in turn; `error` and `standard_error` (of the
-          error). `analytic` is ``-inf`` if a draw lies beyond the support.
-        - `pit`, the probability integral transforms ``F(draw)``, uniform if the law is right:
+          error). `analytic` is ``-inf`` if a draw lies beyond the support. The others are NaN if
+          the kernel density describes single draws: one is far from all others, or more than a
+          tenth of them are equal, as in float32 with a spread that is small beside the mean.
+        - `pit`, the probability integral transforms ``F(draw)``, uniform if the law is correct:
           `p_value` of ArviZ's uniformity test ``pot_c``, calibrated, on the first 10,000 draws; as
           effect size `distance`, the mean probability by which draws are misplaced (Wasserstein
-          distance from uniform, at most 1/2), with `standard_error` and `noise_floor`. At many
+          distance from uniform, at most 1/2), with `standard_error` and `noise_floor`. With many
           draws every approximation is rejected: judge by the distance.
         - `draws` has `total`, `non_finite` and `outside_support`, the fraction of the finite draws
           beyond an end of the analytic support by more than rounding.
-        - `verdict` has `dominates` and `words`, see the notes.
+        - `verdict` has `dominates` and `words`; see the notes.
 
         ``table["mean"]`` selects a statistic, ``table.xs("error", axis=1, level="value")`` a value,
         ``table.stack("statistic")`` gives the long form.
@@ -110,7 +113,7 @@ def summary(
     ImportError
         If pandas or arviz_stats is missing.
     TypeError, ValueError
-        If shapes, names or levels do not fit; nothing is computed before that is known.
+        If shapes, names or levels do not fit; this is checked before anything is computed.
 
     Notes
     -----
@@ -127,9 +130,9 @@ def summary(
     finite draws is ``"unknown"``.
 
     The standard errors assume independent draws and finite eighth moments, not normality; formulas
-    and sources are given in ``nn_uq_dist.diagnostics._estimates`` and ``_distances``. Heavy tails
-    make that of the excess kurtosis too small (by 15% for Student's t with 20 degrees of freedom
-    and 4000 draws).
+    and sources are given in ``nn_uq_dist.diagnostics._estimates`` and ``_distances``. With heavy
+    tails the one of the excess kurtosis is too small (by 15% for Student's t with 20 degrees of
+    freedom and 4000 draws).
 
     Examples
     --------
@@ -215,12 +218,12 @@ def _analytic(
     asked = [ndtri(levels), ndtri(tails), -ndtri(tails), ndtri(np.arange(1, num_bins) / num_bins)]
     ends = np.cumsum([part.size for part in asked])[:-1]
     quantiles, lower, upper, inner = np.split(functions.values(np.concatenate(asked)), ends)
-    # The masses are those between the points as rounded, not the ones asked for.
+    # The masses are those between the rounded points, not the requested ones.
     at_lower, at_upper, at_inner = np.split(
         functions.scores(np.concatenate([lower, upper, inner])), [tails.size, 2 * tails.size]
     )
-    # Empty bins beyond a bounded support: else draws that the law excludes would hide among those
-    # of the outer bins.
+    # Add empty bins beyond a bounded support: otherwise draws that the law excludes would be
+    # counted in the outer bins.
     edges = np.vstack([functions.low, inner, functions.high])
     below_all = np.zeros(functions.mean.size)
     at_edges = np.vstack([below_all, ndtr(at_inner), below_all + 1])
@@ -242,7 +245,7 @@ def _as_levels(name: str, levels: Sequence[float], most: float) -> Array:
     if len({f"{value:g}" for value in values}) != values.size:
         raise ValueError(
             f"{name} must differ in their first six digits, got {levels!r}; "
-            "their names would coincide"
+            "their names would be the same"
         )
     return values
 
@@ -252,7 +255,7 @@ def _as_num_bins(num_bins: int | None, num_draws: int) -> int:
         return max(8, round(math.cbrt(num_draws)))
     number = positive_int("num_bins", num_bins)
     if number < 2:
-        raise ValueError("num_bins must be at least 2, got 1; a single bin sees no difference")
+        raise ValueError("num_bins must be at least 2, got 1; a single bin shows no difference")
     return number
 
 

@@ -14,14 +14,14 @@ from nn_uq_dist.sampling._paired_statistics import paired_statistics
 
 Array = NDArray[np.float64]
 
-# Random signs of the pairs from which the noise floor is averaged: it is right to 8%.
+# Sets of random signs over which the noise floor is averaged; it is then accurate to 8%.
 _NUM_SIGNS = 16
-# Places among the linear outputs at which their law is evaluated, besides the grid of the other.
+# Points among the linear outputs at which their law is evaluated, besides the grid of the law.
 _NUM_POINTS = 2048
 
 
 class PairedValue(NamedTuple):
-    """A statistic of one output from pairs, and what they are worth."""
+    """A statistic of one output from pairs, and the number of plain draws they are worth."""
 
     value: float
     standard_error: float
@@ -29,7 +29,7 @@ class PairedValue(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """What pairs say of one output."""
+    """Estimates for one output from pairs."""
 
     moments: tuple[PairedValue, ...]  # mean, sd, skewness, excess kurtosis
     quantiles: tuple[PairedValue, ...]
@@ -45,13 +45,13 @@ def paired_values(
     Parameters
     ----------
     pairs
-        Of the outputs; the law that they are compared with need not be their linear one.
+        Pairs of the outputs; the law that they are compared with need not be their linear law.
     levels
-        Of the quantiles.
+        Levels of the quantiles.
     tail_points
         Lower points, then as many upper ones, a column for each output.
     grid, cdf
-        Points that hold the laws, and the distribution functions there, a column each.
+        Points that cover the laws, and the distribution functions there, a column for each output.
     """
     statistics = paired_statistics(pairs)
     moments = [
@@ -98,13 +98,13 @@ def controlled_kolmogorov_smirnov(
 ) -> Distance:
     r"""Largest difference between the controlled distribution function of a network and a law.
 
-    ``F_l(y) + mean_i (1[y_i <= y] - 1[l_i <= y]) - F(y)``, with ``F_l`` the linear law: what the
-    pairs differ in is all that is left to chance.
+    ``F_l(y) + mean_i (1[y_i <= y] - 1[l_i <= y]) - F(y)``, with ``F_l`` the distribution function
+    of the linear law: only the differences within pairs are left to chance.
 
     Parameters
     ----------
     network, linear
-        Outputs, shape ``(n,)``; pairs whose network output is not finite count in ``l`` only.
+        Outputs, shape ``(n,)``; pairs whose network output is not finite are used for ``l`` only.
     difference
         ``F_l - F``.
     num_randomizations
@@ -115,9 +115,9 @@ def controlled_kolmogorov_smirnov(
     Distance
         The standard error is that of the mean where the distance is attained. The noise floor is
         the mean largest value of ``mean_i s_i (d_i(y) - mean d(y))``, with `d` the difference of
-        the indicators and random signs `s`: the floor of independent pairs, for Sobol points an
-        upper bound. Where the network hardly follows its linear model both may exceed what plain
-        draws give; then the plain distance is the better one.
+        the indicators and `s` random signs: the floor for independent pairs, an upper bound for
+        Sobol points. If the network hardly follows its linear model, both may exceed those of plain
+        draws; then the plain distance is better.
 
     References
     ----------
@@ -130,7 +130,7 @@ def controlled_kolmogorov_smirnov(
     steps = np.concatenate([np.full(used.sum(), 1 / used.sum()), np.full(count, -1 / count)])
     order = np.argsort(points, kind="stable")
     points, steps = points[order], steps[order]
-    last = np.append(np.diff(points) > 0, True)  # jumps at one point are one jump
+    last = np.append(np.diff(points) > 0, True)  # jumps at one point count as one
     after = np.cumsum(steps)[last]
     before = np.concatenate([[0.0], after[:-1]])
     law = difference(points[last])

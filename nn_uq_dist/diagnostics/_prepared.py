@@ -1,4 +1,4 @@
-"""Draws of the outputs and where they lie under their laws, worked out once for every use."""
+"""Draws of the outputs and their positions under their laws, computed once for every use."""
 
 import warnings
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 class PreparedDraws:
-    """Checked draws of the outputs, set against the laws of the outputs.
+    """Checked draws of the outputs, with their positions under the laws of the outputs.
 
-    Making it warns of draws that are not finite, so it is made when all arguments are known to fit.
+    The constructor warns of draws that are not finite, so call it after all arguments are checked.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ class PreparedDraws:
     names
         Names of the outputs, from `as_output_names`.
     progress
-        Whether a progress bar may appear while the draws are placed.
+        Whether a progress bar may appear while the laws are evaluated.
 
     Attributes
     ----------
     columns
-        Of each output, its finite draws in float64, ascending.
+        The finite draws of each output in float64, ascending.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class PreparedDraws:
         return np.flatnonzero(np.isfinite(self.values[:, j].astype(np.float64)))
 
     def order(self, j: int) -> NDArray[np.intp]:
-        """The same by size, as the draws stand in their column."""
+        """The same, sorted by the size of the draws, as in `columns`."""
         finite = self.finite(j)
         return finite[np.argsort(self.values[finite, j].astype(np.float64))]
 
     @cached_property
     def tails(self) -> Tails:
-        """Where all draws lie under the laws, in their own order."""
+        """Positions of all draws under the laws, in the order of the draws."""
         return Tails(self.law, self.values, progress=self._progress)
 
     @cached_property
     def probabilities(self) -> Array:
-        """Probability integral transforms of all draws, in their own order."""
+        """Probability integral transforms of all draws, in the order of the draws."""
         return self.tails.probabilities()
 
     @cached_property
@@ -108,7 +108,7 @@ def warn_of_left_out(num_draws: int, counts: Sequence[int], names: Sequence[str]
     ]
     if left_out:
         warnings.warn(
-            f"of {num_draws} draws some are NaN or infinite and are left out "
+            f"some of {num_draws} draws are NaN or infinite and are left out "
             f"({', '.join(left_out)})",
             RuntimeWarning,  # as monte_carlo
             skip_file_prefixes=(_PACKAGE,),  # the line of the user

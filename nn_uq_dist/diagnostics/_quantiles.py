@@ -1,7 +1,7 @@
 """Values at given normal scores, from the scores alone: NumPy only.
 
-The program for the scores is compiled in any case, for the draws. Compiling the quantile function
-of the laws as well would double the time of a first call.
+The program for the scores is compiled anyway, for the draws. Compiling the quantile function of the
+laws as well would double the time of a first call.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# A call holds at least this many points of each bracket.
+# A call evaluates at least this many points of each bracket.
 FEWEST_POINTS = 16
 _MAX_ROUNDS = 60
 # Distances from the expected value, in widths of the bracket, at which the finer points lie.
@@ -34,23 +34,23 @@ def values_at_scores(
         Normal scores, finite, shape ``(q,)``.
     scores
         Takes points ``(p, N_y)`` with ``p`` at most `points_per_call`, column `j` for law `j`, and
-        returns their normal scores, which rise along each column.
+        returns their normal scores, which increase along each column.
     start
-        A range that holds most of each law; it is widened where a value lies beyond.
+        A range that holds most of each law; it is widened if a value lies outside.
     ends
         Ends of the supports, where known: values lie between them. Shape ``(N_y,)`` each, as those
         of `start`.
     tolerance
-        Width at which a bracket need not shrink any more: relative to its place, or if that is
-        less, absolute, shape ``(N_y,)``.
+        Width at which a bracket need not shrink further: relative to its position, or, if that is
+        smaller, absolute, shape ``(N_y,)``.
     points_per_call
         At least 16.
 
     Returns
     -------
     Array, shape ``(q, N_y)``
-        Where a law holds its scores below the target, as `AdaptedLaw` may, the first value with the
-        largest score; NaN where all scores are NaN.
+        If the scores of a law are capped below the target, as those of `AdaptedLaw` may be, the
+        first value with the largest score; NaN if all scores are NaN.
     """
     distinct, position = np.unique(targets, return_inverse=True)
     most = points_per_call // FEWEST_POINTS
@@ -69,7 +69,7 @@ def _solve(
     tolerance: tuple[float, Array],
     points_per_call: int,
 ) -> Array:
-    """Shrink a bracket for each target and law, all of them in every call."""
+    """Shrink the brackets of all targets and laws together, in every call."""
     num_laws = start[0].size
     shape = (targets.size, num_laws)
     low, high = (np.broadcast_to(side, shape) for side in start)
@@ -78,11 +78,10 @@ def _solve(
     goal = np.broadcast_to(targets[:, None], shape)
     regular, around = _fractions(points_per_call // targets.size)
     expected = np.full(shape, 0.5)
-    # Infinite where nothing is known yet. Ends of a support are never asked: a law has no quick way
-    # to evaluate itself there.
+    # Infinite where nothing is known yet. The ends of a support are never evaluated, which is slow.
     at_low, at_high = np.full(shape, -np.inf), np.full(shape, np.inf)
-    # Sides of the bracket that no score has confirmed. An infinite score does: it is found beyond a
-    # support whose ends the law does not tell.
+    # Sides of the bracket that no score has confirmed. An infinite score confirms a side: it occurs
+    # beyond a support whose ends the law does not give.
     is_open = np.full((2, *shape), True)
     is_invalid = np.zeros(shape, bool)
     for _ in range(_MAX_ROUNDS):
@@ -92,8 +91,7 @@ def _solve(
         points = low + width * inner
         found = scores(points.reshape(-1, num_laws)).reshape(points.shape)
         is_invalid = is_invalid | np.isnan(found).all(axis=0)
-        # Scores that a law holds in its upper tail never reach the target: the first one that is
-        # held must do.
+        # Scores that a law caps in its upper tail never reach the target: use the first capped one.
         is_held = (found[-1] < goal) & (found[len(found) // 2] == found[-1])
         is_held = is_held & is_open[1] & (high < highest)
         goal = np.where(is_held, found[-1], goal)
@@ -117,9 +115,9 @@ def _solve(
 
 
 def _fractions(number: int) -> tuple[Array, Array]:
-    """Places of the points of a round within a bracket, and about the value expected in it.
+    """Positions of the points of a round: across a bracket, and around the value expected in it.
 
-    The first kind shrinks every bracket; the second one shrinks it much faster once the scores are
+    The first kind shrinks every bracket; the second kind shrinks it much faster once the scores are
     nearly linear in it.
     """
     side = number // 4
@@ -131,7 +129,7 @@ def _fractions(number: int) -> tuple[Array, Array]:
 
 
 def _expected(goal: Array, left: Array, right: Array) -> Array:
-    """Place of a score between those of the ends of its bracket; the middle if one is infinite."""
+    """Position of a score between those of its bracket's ends; the middle if one is infinite."""
     with np.errstate(invalid="ignore", divide="ignore"):
         place = (goal - left) / (right - left)
     return np.where(np.isfinite(place) & np.isfinite(left) & np.isfinite(right), place, 0.5).clip(

@@ -30,7 +30,7 @@ def sensitivity(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> "xr.DataArray":
-    r"""First-order Sobol indices of the linear law: what share of a variance each input makes.
+    r"""First-order Sobol indices of the linear law: the share of a variance due to each input.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def sensitivity(
     ImportError
         If xarray is missing.
     TypeError, ValueError
-        If `linearization` is something else or has batch axes, or names do not fit; if the input
-        is no `InputLaw` and its entries depend on each other.
+        If `linearization` is not a `Linearization` or has batch axes, or names do not fit; if the
+        input is not an `InputLaw` and its entries depend on each other.
 
     Notes
     -----
@@ -62,8 +62,8 @@ def sensitivity(
               \qquad \mathrm{Var}(f_k) = \beta_k^2 / 3 + C_{kk},
 
     the latter for an `InputLaw` with the Gaussian covariance :math:`C = L L^T`. If `C` correlates
-    inputs, ``f_k`` tells about the others as well, the index counts that, and the indices of an
-    output may sum to more or less than 1: they no longer share out the variance. With
+    inputs, ``f_k`` carries information about the others as well. The index includes that, and the
+    indices of an output may sum to more or less than 1: they no longer partition the variance. With
     :math:`c = \sum_{i \ne k} J_{ji} C_{ik} / C_{kk}`,
 
     .. math:: S_{jk} \mathrm{Var}(y_j) = J_{jk}^2 \mathrm{Var}(f_k) + 2 J_{jk} c\, C_{kk} + c^2 V_k.
@@ -107,7 +107,7 @@ def first_order_indices(linearization: Any) -> tuple[Array, bool]:
     jacobian, law = exact.jacobian, exact.input
     variance = np.asarray(law.variance, np.float64)
 
-    # Rows are scaled before they are squared: a variance may underflow where the shares do not.
+    # Scale the rows before squaring: a variance may underflow where the shares do not.
     largest = np.abs(jacobian * np.sqrt(variance)).max(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         rows = np.where(largest > 0, jacobian / largest, np.nan)
@@ -122,7 +122,7 @@ def first_order_indices(linearization: Any) -> tuple[Array, bool]:
 
 
 def _explained_by_others(law: AbstractInputLaw, rows: Array) -> Array:
-    """Variance of each output that each input explains by what it tells about the others."""
+    """Variance of each output that each input explains by its correlation with other inputs."""
     if isinstance(law, MappedInput):
         law = law.base
     if isinstance(law, InputBlocks):
@@ -159,7 +159,7 @@ def _estimated_variance(box: Array, normal: Array) -> Array:
 
     sd = np.sqrt(normal)
     ratio = box / np.where(sd > 0, sd, 1)
-    # In units of `s`, the even integrand lives within a few of them about the edge of the box.
+    # In units of `s`, the even integrand is concentrated within a few units of the edge of the box.
     wide = np.maximum(ratio, 1e-3)  # below, the differences of probabilities lose their digits
     x = np.linspace(np.maximum(wide - 10, 0), wide + 10, 2001)
     below, above = x - wide, x + wide

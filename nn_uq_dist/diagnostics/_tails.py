@@ -1,4 +1,4 @@
-"""Where draws lie under the laws of their outputs, right in both tails."""
+"""Positions of draws under the laws of their outputs, accurate in both tails."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +10,7 @@ from nn_uq_dist.laws._output_law import OutputLaw
 
 Array = NDArray[np.float64]
 
-# Draws beyond the support have the probability 0 or 1, which no logit, score or logarithm bears.
+# Clips the probabilities 0 and 1 of draws beyond the support, which have no finite logit or score.
 CLIP = float(np.finfo(np.float64).eps)
 # The normal score of the smallest positive float64.
 LARGEST_SCORE = 38.0
@@ -19,10 +19,10 @@ PROGRESS_DELAY = 2.0
 
 
 class Tails:
-    """Where draws lie under the laws of the outputs.
+    """Positions of draws under the laws of the outputs.
 
-    A draw is placed by its normal score. That resolves the upper tail as well as the lower one,
-    where a distribution function rounds to 1: in float32 from five standard deviations on.
+    The position of a draw is its normal score. It resolves the upper tail as well as the lower one,
+    while a distribution function rounds to 1 there: in float32 from five standard deviations on.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Tails:
     ----------
     points
         The draws in float64. Those that rounding has put at or beyond an end of the support are
-        just inside; those that are not finite are at the mean.
+        moved just inside; those that are not finite are replaced by the mean.
     scores
         Normal scores, infinite beyond the support, NaN for draws that are not finite.
     log_density
@@ -54,13 +54,13 @@ class Tails:
         self.points, self.scores, self.log_density = np.empty((3, count, num_outputs))
         self.is_outside = np.empty((count, num_outputs), dtype=bool)
         rounding = _rounding(functions, draws)
-        # A law narrower than the rounding is at its mean.
+        # A law narrower than the rounding error is evaluated at its mean.
         innermost = (
             np.minimum(functions.low + rounding, functions.mean),
             np.maximum(functions.high - rounding, functions.mean),
         )
         starts = range(0, count, POINTS_PER_CALL)
-        hidden = not progress or len(starts) < 2  # one portion is over before a bar can move
+        hidden = not progress or len(starts) < 2  # a single portion ends before a bar could move
         for start in tqdm(
             starts, "analytic laws", delay=PROGRESS_DELAY, disable=hidden, leave=False
         ):
@@ -91,14 +91,14 @@ class Tails:
         return log_tail
 
     def probabilities(self) -> Array:
-        """``F(x)``, held within 2.2e-16 of 0 and 1: the probability integral transform."""
+        """The probability integral transform ``F(x)``, clipped to 2.2e-16 from 0 and 1."""
         from scipy.special import ndtr
 
         tail = np.maximum(ndtr(-np.abs(self.scores)), CLIP)
         return np.where(self.is_above, 1 - tail, tail)
 
     def normal_scores(self) -> Array:
-        """``Phi^-1(F(x))``, held between -38 and 38; draws beyond the support have those."""
+        """``Phi^-1(F(x))``, clipped to [-38, 38], also for draws beyond the support."""
         return np.clip(self.scores, -LARGEST_SCORE, LARGEST_SCORE)
 
 

@@ -1,7 +1,7 @@
-"""Verdicts: what part of the error dominates, and how it shows, in words. All thresholds are here.
+"""Verdicts in words: what part of the error dominates, and how it shows. All thresholds are here.
 
-Statistics are compared with what chance gives; how much more than that counts depends on how a
-statistic scatters, so that each kind has a threshold of its own.
+Statistics are compared with what chance alone gives. How much more counts as a difference depends
+on the scatter of the statistic, so each kind has a threshold of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,22 +9,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Moments: a difference counts beyond this many standard errors, by chance once in 370 cases.
+# Moments: a difference counts beyond this many standard errors; by chance once in 370.
 MOMENT_STANDARD_ERRORS = 3.0
-# A skewness that small is no feature of a law, however many draws show it.
+# A skewness this small is not a relevant feature of a law, however many draws show it.
 NEGLIGIBLE_SKEWNESS = 0.1
-# Kolmogorov-Smirnov distances count beyond this many times their mean: by chance in 0.5%.
+# Kolmogorov-Smirnov distances count beyond this many times their mean, by chance in 0.5% of cases.
 KS_NOISE_FACTOR = 2.0
 # Kolmogorov-Smirnov distances up to which an error is called small, and moderate. The density of a
 # normal law that is 5% (25%) too wide is 0.012 (0.056) away, one shifted by a tenth of its standard
-# deviation 0.04.
+# deviation is 0.04 away.
 KS_SMALL, KS_MODERATE = 0.02, 0.1
 # The joint law dominates if draws of the linear law show more than this share of the distance.
 JOINT_LAW_SHARE = 0.5
 # A joint density is called not calibrated beyond this distance of a Rosenblatt transform. Energy
-# distances hardly see directions of small variance; the calibration does.
+# distances are insensitive to directions of small variance; the calibration is not.
 KS_UNCALIBRATED = 0.1
-# Energy distances count beyond this many standard deviations of the noise: by chance in 1% to 5%.
+# Energy distances count beyond this many standard deviations of noise, by chance in 1% to 5%.
 ENERGY_NOISE_FACTOR = 3.0
 # The larger energy distance dominates if its root is at least this many times that of the other.
 ENERGY_RATIO = 2.0
@@ -40,8 +40,8 @@ class Verdict(NamedTuple):
 def marginal_verdict(row: Mapping[tuple[str, str], float]) -> Verdict:
     """Verdict on the law of one output from the numbers of its row in the table of `summary`.
 
-    The law of an output is exact for the linearized network, so that all that can differ is the
-    linearization, or the draws by chance.
+    The law of an output is exact for the linearized network, so any difference is due to the
+    linearization or to chance.
     """
     if not np.isfinite(row["mean", "monte_carlo"]):
         return Verdict("unknown", "too few finite draws")
@@ -99,9 +99,9 @@ def dominating_part(
         Kolmogorov-Smirnov distance from uniform of the network's draws under the joint law, and
         its expected value if that is right.
     joint, joint_floor
-        The same of draws of the linear law, which the joint law alone can misplace.
+        The same for draws of the linear law, which only an error of the joint law can misplace.
     kind
-        What the joint law is called.
+        Name of the joint law.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def is_energy_seen(energy: float, spread: float) -> bool:
 
 
 def energy_verdict(distances: Mapping[str, float], counts: Mapping[str, bool]) -> str:
-    """What dominates the error of a joint law, by energy distances.
+    """What dominates the error of a joint law, judged by energy distances.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def calibration_remark(
     Parameters
     ----------
     names
-        Of the outputs, and ``"radius"``.
+        Names of the outputs, and ``"radius"``.
     distances
         Kolmogorov-Smirnov distances of their Rosenblatt transforms from uniform.
     dominates

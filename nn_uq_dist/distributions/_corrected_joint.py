@@ -40,7 +40,7 @@ class CorrectedJoint(JointLaw):
         Knots of the maps and where they take them; the leading axes broadcast to
         ``batch_shape + (N_y,)``.
     slopes : array_like, shape (..., k), optional
-        Slopes of the maps at the knots. Default: as of `MonotoneSpline`.
+        Slopes of the maps at the knots. Default: as in `MonotoneSpline`.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -52,16 +52,16 @@ class CorrectedJoint(JointLaw):
     Raises
     ------
     TypeError
-        If `base` is no `JointLaw`, or a parameter no array of real numbers.
+        If `base` is not a `JointLaw`, or a parameter is not an array of real numbers.
     ValueError
-        If the knots have other leading axes than those of `base`, or as `MonotoneSpline`.
+        If the leading axes of the knots do not fit those of `base`, or as for `MonotoneSpline`.
 
     Notes
     -----
     .. math:: \log p(y) = \log p_Y(T^{-1}(y)) - \sum_j \log T_j'(T_j^{-1}(y_j))
 
-    Draws, density, marginals and `rosenblatt` are those of the base by change of variables. The
-    covariance has no closed form: `covariance_matrix` is that of the Gaussian copula with the
+    Draws, density, marginals and `rosenblatt` follow from those of the base by change of variables.
+    The covariance has no closed form: `covariance_matrix` is that of the Gaussian copula with the
     same marginals that matches the correlations of the base.
 
     Examples
@@ -116,7 +116,7 @@ class CorrectedJoint(JointLaw):
         return vector_support(self.marginals.support)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws of the base, mapped."""
+        """Draws of the base, transformed by the maps."""
         return self.transform(self.base.sample(key, sample_shape))
 
     @property
@@ -126,7 +126,7 @@ class CorrectedJoint(JointLaw):
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
-        """Log density of the base less the log slopes of the maps."""
+        """Log density of the base minus the log slopes of the maps."""
         value = self._fitting(value)
         before = self._before(value)
         slopes = self.transform.log_abs_det_jacobian(before, value)
@@ -172,12 +172,12 @@ class CorrectedJoint(JointLaw):
         Returns
         -------
         numpyro.distributions.TransformedDistribution
-            The conditional law of the base, mapped: density and draws.
+            The conditional law of the base, transformed by the maps; it has a density and draws.
 
         Raises
         ------
         TypeError, ValueError
-            As the base, or if it cannot be conditioned.
+            As for the base, or if the base cannot be conditioned.
         """
         given: Any = getattr(self.base, "condition", None)
         if given is None:
@@ -198,11 +198,11 @@ class CorrectedJoint(JointLaw):
         return dist.TransformedDistribution(given(observed, before), maps)
 
     def rosenblatt(self, value: ArrayLike) -> Array:
-        """That of the base: the maps keep the order of each output."""
+        """Scores of the base: the maps preserve the order of each output."""
         return self.base.rosenblatt(self._before(self._fitting(value)))
 
     def rosenblatt_from_scores(self, value: ArrayLike, scores: ArrayLike) -> Array:
-        """That of the base."""
+        """Scores of the base."""
         before = self._before(self._fitting(value))
         return self.base.rosenblatt_from_scores(before, scores)
 

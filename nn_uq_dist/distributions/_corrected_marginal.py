@@ -28,8 +28,9 @@ MAP_CONSTRAINTS: dict[str, constraints.Constraint] = {
 class CorrectedMarginal(OutputLaw):
     r"""Law of ``T(Y)``: an output ``Y`` moved by an increasing map ``T``.
 
-    Density, tails, quantiles and normal scores are those of ``Y`` by change of variables, right in
-    both tails where those of ``Y`` are. `Linearization.corrected` estimates the map.
+    Density, tails, quantiles and normal scores follow from those of ``Y`` by change of variables,
+    and are accurate in both tails if those of ``Y`` are. `Linearization.corrected` estimates the
+    map.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class CorrectedMarginal(OutputLaw):
         Knots of the map and where it takes them, ascending; the leading axes broadcast to the batch
         shape of `base`.
     slopes : array_like, shape (..., k), optional
-        Slopes of the map at the knots, positive. Default: as of `MonotoneSpline`.
+        Slopes of the map at the knots, positive. Default: as in `MonotoneSpline`.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -51,14 +52,15 @@ class CorrectedMarginal(OutputLaw):
     Raises
     ------
     TypeError
-        If `base` is no univariate continuous distribution, or a parameter no array of real numbers.
+        If `base` is not a univariate continuous distribution, or a parameter is not an array of
+        real numbers.
     ValueError
-        If the knots have other leading axes than those of `base`, or as `MonotoneSpline`.
+        If the leading axes of the knots do not fit those of `base`, or as for `MonotoneSpline`.
 
     Notes
     -----
-    Mean and variance are quadratures over the normal scores. The support is the image of that of
-    the base.
+    Mean and variance are quadratures over the normal scores. The support is the image of the
+    support of the base.
 
     Examples
     --------
@@ -102,7 +104,7 @@ class CorrectedMarginal(OutputLaw):
         return constraints.interval(self.transform(low), self.transform(high))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws of the base, mapped; reparametrized if those are."""
+        """Draws of the base, transformed by the map; reparametrized if those are."""
         return self.transform(self.base.sample(key, sample_shape))
 
     @property
@@ -112,17 +114,17 @@ class CorrectedMarginal(OutputLaw):
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
-        """Log density of the base less the log slope of the map."""
+        """Log density of the base minus the log slope of the map."""
         before = mapped_back(self.base, self.transform, value)
         slope = self.transform.log_abs_det_jacobian(before, value)
         return self.base.log_prob(before) - slope
 
     def log_cdf(self, value: ArrayLike) -> Array:
-        """Log distribution function, as right as that of the base."""
+        """Log distribution function, as accurate as that of the base."""
         return self.base.log_cdf(mapped_back(self.base, self.transform, value))
 
     def log_sf(self, value: ArrayLike) -> Array:
-        """Log survival function, as right as that of the base."""
+        """Log survival function, as accurate as that of the base."""
         return self.base.log_sf(mapped_back(self.base, self.transform, value))
 
     def cdf(self, value: ArrayLike) -> Array:
@@ -138,7 +140,7 @@ class CorrectedMarginal(OutputLaw):
         return self.base.normal_score(mapped_back(self.base, self.transform, value))
 
     def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
-        """Both in one pass of the base."""
+        """`normal_score` and `log_prob` in one pass over the base."""
         before = mapped_back(self.base, self.transform, value)
         score, log_prob = self.base.normal_score_and_log_prob(before)
         return score, log_prob - self.transform.log_abs_det_jacobian(before, value)
@@ -158,7 +160,7 @@ class CorrectedMarginal(OutputLaw):
         return jnp.broadcast_to(score_quadrature(self).variance, self.batch_shape)
 
     def score_kinks(self) -> Array:
-        """Those of the base: the slope of the map is continuous."""
+        """Kinks of the base; the map adds none, as its slope is continuous."""
         return self.base.score_kinks()
 
     def take(self, indices: tuple[int, ...]) -> "CorrectedMarginal":
@@ -181,7 +183,7 @@ class CorrectedMarginal(OutputLaw):
 def fitting_map(
     knots: ArrayLike, images: ArrayLike, slopes: ArrayLike | None, shape: tuple[int, ...]
 ) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
-    """Parameters of maps of outputs with this shape, checked."""
+    """Checked parameters of the maps of outputs with this shape."""
     spline = MonotoneSpline(knots, images, slopes)
     leading = spline.forward_shape(())
     try:
@@ -193,7 +195,7 @@ def fitting_map(
             f"knots must have shape (..., k) with leading axes that broadcast to the shape {shape} "
             f"of base, got {leading}; expand base, or pass one map per output"
         )
-    # As many axes as the outputs have, so that axes that `vmap` adds are in front of these.
+    # Each gets as many axes as the outputs, so that axes that `vmap` adds come in front.
     first, second, third = (
         promote_shapes(part, shape=(*shape, jnp.shape(part)[-1]))[0] for part in spline.parameters
     )
@@ -201,7 +203,7 @@ def fitting_map(
 
 
 def mapped_back(base: OutputLaw, transform: MonotoneSpline, value: ArrayLike) -> Array:
-    """Values of the base; those at the edge of the support do not leave it by rounding."""
+    """Values of the base; rounding does not move those at the edge out of the support."""
     value = jnp.asarray(value)
     before = transform.inv(value)
     if base.support is constraints.real:

@@ -1,4 +1,4 @@
-"""Parameters of a joint law that have a density, or errors that say which do not."""
+"""Checks that the parameters of a joint law give a density."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,8 +13,8 @@ def require_density(
 ) -> None:
     """Raise ``ValueError`` unless known parameters of a `LinearizedJoint` give a density.
 
-    Finite, the covariance symmetric and positive semidefinite up to the rounding of ``dtype``, and
-    no output a function of the others.
+    They must be finite, the covariance symmetric and positive semidefinite up to the rounding of
+    ``dtype``, and no output a function of the others.
     """
     for name, value in (("loc", loc), ("weights", weights)):
         require_finite(name, value)
@@ -26,7 +26,7 @@ def require_density(
         covariance = np.asarray(normal_covariance, np.float64)
         _require_semidefinite(covariance, 1e2 * rounding)
         total = total + covariance
-    # Rounded parameters, and rounded eigenvalues of what is exactly dependent.
+    # Allows for rounded parameters, and for rounded eigenvalues of exactly dependent outputs.
     _require_independent(total, max(rounding**2, 1e-15 * columns.shape[-2]))
 
 
@@ -64,12 +64,12 @@ def _require_independent(total: FloatArray, tolerance: float) -> None:
             f"outputs must not be functions of each other, got outputs "
             f"{', '.join(involved[:8])}{more}, which are linearly dependent: there is no "
             "density; pass normal_covariance (noise_scale in Linearization.linear_joint) or "
-            "leave one out by marginalize"
+            "leave one out with marginalize"
         )
 
 
 def _is_positive_definite(matrix: FloatArray, added: FloatArray | np.float64) -> bool:
-    """Whether all matrices are, with this on their diagonals: eigenvalues take far longer."""
+    """Whether all matrices are, with `added` on their diagonals; eigenvalues take far longer."""
     try:
         np.linalg.cholesky(matrix + added * np.eye(matrix.shape[-1]))
     except np.linalg.LinAlgError:

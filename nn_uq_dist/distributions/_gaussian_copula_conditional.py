@@ -23,13 +23,13 @@ from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, score_quadrature
 class GaussianCopulaConditional(ScoreDistribution):
     """Law of outputs ``F_j^{-1}(Phi(z_j))`` whose scores ``z`` have any joint normal law.
 
-    Made by `GaussianCopulaJoint.condition`. There the scores are standard normal; once some of
-    them are known the others have another mean and a smaller variance.
+    Made by `GaussianCopulaJoint.condition`. In the joint law the scores are standard normal; given
+    some of them, the others have a different mean and a smaller variance.
 
     Parameters
     ----------
     marginals : numpyro.distributions.Distribution
-        The laws of the outputs before anything was known, ``batch_shape (..., N_y)``.
+        The unconditional laws of the outputs, ``batch_shape (..., N_y)``.
     score_loc : array_like, shape (..., N_y)
         Means of the scores.
     score_tril : array_like, shape (..., N_y, N_y)
@@ -117,7 +117,7 @@ class GaussianCopulaConditional(ScoreDistribution):
         return jnp.broadcast_to(self._quadrature().variance, self.shape())
 
     def entropy(self) -> Array:
-        """Differential entropy, that of the scores plus ``sum E[log dy_j/dz_j]``, by quadrature."""
+        """Differential entropy: that of the scores plus ``sum E[log dy_j/dz_j]``, by quadrature."""
         return self._entropy_by_quadrature()
 
     def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaConditional":
@@ -132,7 +132,7 @@ class GaussianCopulaConditional(ScoreDistribution):
     def condition(
         self, indices: int | Sequence[int], values: ArrayLike
     ) -> "GaussianCopulaConditional":
-        """The law of the other outputs given these too: see `GaussianCopulaJoint.condition`."""
+        """The law of the other outputs, given these too: see `GaussianCopulaJoint.condition`."""
         parts = self._conditioned(indices, values)
         return pass_validation(self, GaussianCopulaConditional(*parts, validate_args=False))
 

@@ -41,9 +41,9 @@ class GaussianCopulaJoint(ScoreDistribution):
         Univariate and continuous, ``batch_shape (..., N_y)``: a `LinearizedMarginal` or any
         distribution with ``cdf`` and ``icdf``.
     correlation_matrix : array_like, shape (..., N_y, N_y)
-        Correlation of the normal scores, positive definite. `nataf_correlation` finds the one that
-        gives the outputs a wanted correlation, `nearest_correlation` mends one that is not
-        positive definite.
+        Correlation of the normal scores, positive definite. `nataf_correlation` finds the matrix
+        that gives the outputs a desired correlation, `nearest_correlation` repairs a matrix that is
+        not positive definite.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -52,17 +52,17 @@ class GaussianCopulaJoint(ScoreDistribution):
     batch_shape : tuple of int
         The leading axes of the marginals and of the matrix, broadcast.
     support
-        A box for bounded marginals, the real vectors for unbounded ones. Bounds that depend on
-        other latent sites are followed by NUTS and the autoguides.
+        A box for bounded marginals, the real vectors for unbounded ones. NUTS and the autoguides
+        follow bounds that depend on other latent sites.
 
     Raises
     ------
     TypeError
         If the marginals are discrete, multivariate or have no ``cdf`` and ``icdf``.
     ValueError
-        If shapes do not fit; with validation on, if the matrix is not symmetric, of unit diagonal
-        and positive definite. Under ``jit`` a matrix that is not positive definite, or off by more
-        than 0.01 in symmetry or diagonal, gives NaN.
+        If shapes do not fit; with validation on, if the matrix is not symmetric and positive
+        definite with unit diagonal. Under ``jit`` a matrix that is not positive definite, or off by
+        more than 0.01 in symmetry or diagonal, gives NaN.
 
     Notes
     -----
@@ -72,7 +72,7 @@ class GaussianCopulaJoint(ScoreDistribution):
 
     the paper's ``eq:Gauss_copula`` (whose two-dimensional form has a misprint, ``z_j^2`` twice).
     It is a transformed multivariate normal (`NormalScoreTransform`), so that NumPyro's
-    `TransformReparam` applies. For the accuracy of the scores see there.
+    `TransformReparam` applies. See there for the accuracy of the scores.
 
     Examples
     --------
@@ -139,10 +139,10 @@ class GaussianCopulaJoint(ScoreDistribution):
         return as_output_law(self.marginals).hermite_rule()
 
     def entropy(self) -> Array:
-        """Differential entropy: the marginals' less the mutual information ``-log det(R)/2``.
+        """Differential entropy: the marginals' minus the mutual information ``-log det(R)/2``.
 
-        Exact for the copula; the entropy of a `LinearizedMarginal` is a quadrature. For marginals
-        without ``entropy`` it is a quadrature over their normal scores.
+        The part of the copula is exact; the entropy of a `LinearizedMarginal` is a quadrature. For
+        marginals without ``entropy`` the result is a quadrature over their normal scores.
         """
         try:
             entropies = self.marginals.entropy()
@@ -159,12 +159,13 @@ class GaussianCopulaJoint(ScoreDistribution):
     def condition(
         self, indices: int | Sequence[int], values: ArrayLike
     ) -> GaussianCopulaConditional:
-        """The law of the other outputs, given these; exact under the copula.
+        """The law of the other outputs, given these; exact if the copula is.
 
-        The copula itself is not: where outputs are functions of few numbers its intervals are far
-        off. Given two outputs of a trained nonlinear operator (31 outputs of rank 2), the 90%
-        intervals of the others cover 24% of the truth with noise of .05 sd, and 36 to 95%, by the
-        pair, without. Those of `LinearizedJoint.condition` cover 89 to 91%.
+        The copula is not exact: if the outputs are functions of few numbers, its intervals are far
+        off. Given two outputs of a trained nonlinear operator (31 outputs of rank 2), its 90%
+        intervals for the others contain the truth in 24% of the cases with noise of .05 sd, and in
+        36 to 95%, depending on the pair, without noise. Those of `LinearizedJoint.condition`
+        contain it in 89 to 91%.
 
         Parameters
         ----------
@@ -182,8 +183,9 @@ class GaussianCopulaJoint(ScoreDistribution):
         Raises
         ------
         TypeError, ValueError
-            If an index is no known integer, unknown or repeated, if all outputs are given, or if a
-            known value is outside its output's support. A traced one gives NaN.
+            If an index is traced, not an integer, out of range or repeated, if all outputs are
+            given, or if a known value is outside its output's support. A traced value outside gives
+            NaN.
 
         Examples
         --------

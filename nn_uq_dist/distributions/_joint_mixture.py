@@ -30,7 +30,7 @@ from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import pass_validation, validate_sample, without_validation
 from nn_uq_dist.laws._joint_law import JointLaw
 
-# Numbers in an array of the matrices of several components at all points.
+# Most numbers in an array of the matrices of several components at all points.
 _MOST_NUMBERS = 2**22
 
 
@@ -44,14 +44,15 @@ class JointMixture(JointLaw):
     components : LinearizedJoint
         ``batch_shape (..., M)``: the last axis is that of the components.
     probabilities : array_like, shape (..., M)
-        Of the components; not negative, with sum 1.
+        Probabilities of the components; not negative, with sum 1.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
     Raises
     ------
     TypeError
-        If the components are no `LinearizedJoint`, or the probabilities no array of real numbers.
+        If the components are not a `LinearizedJoint`, or the probabilities are not an array of real
+        numbers.
     ValueError
         If shapes do not fit; with validation on, if the probabilities are negative or do not sum
         to 1.
@@ -60,8 +61,8 @@ class JointMixture(JointLaw):
     -----
     .. math:: p(y) = \sum_k \pi_k\, p_k(y)
 
-    Draws, moments, marginals and `marginalize` are exact. The density of a component is that of
-    expectation propagation (`LinearizedJoint.log_prob`), and takes its time for each of them.
+    Draws, moments, marginals and `marginalize` are exact. The density of each component comes from
+    expectation propagation (`LinearizedJoint.log_prob`), so the time grows with their number.
 
     Examples
     --------
@@ -158,14 +159,14 @@ class JointMixture(JointLaw):
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
-        """Log density by expectation propagation in each component; ``-inf`` outside of all."""
+        """Log density by expectation propagation in each component; ``-inf`` off all supports."""
         given = fitting_value(value, self.shape())
         logs = _logs_of_components(given, *self._parameters)
         return log_sum(logs + log_weights(self._probabilities))
 
     @property
     def covariance_matrix(self) -> Array:
-        """Mean of the covariances of the components, and covariance of their means."""
+        """Mean of the covariances of the components plus the covariance of their means."""
         loc, weights, covariance = self._parameters
         within = gram(weights) / 3.0
         within = within if covariance is None else within + covariance
@@ -182,9 +183,9 @@ class JointMixture(JointLaw):
         return pass_validation(self, part)
 
     def rosenblatt(self, value: ArrayLike) -> Array:
-        """Scores from those of the components, which count by how well they explain the rest.
+        """Scores from those of the components, weighted by how well they explain earlier outputs.
 
-        The price is that of `LinearizedJoint.rosenblatt` for each component, and their densities.
+        The cost is that of `LinearizedJoint.rosenblatt` and of the densities, for each component.
         """
         given = fitting_value(value, self.shape())
         at = given[..., None, :]
@@ -200,7 +201,7 @@ class JointMixture(JointLaw):
             elif j > 1:
                 part = quiet.marginalize(tuple(range(j)))
                 logs = weights + part.log_prob(at[..., :j])
-            # What a component that is out of the question says about this output does not count.
+            # A component that the earlier outputs rule out does not count for this output.
             own = jnp.where(logs == -jnp.inf, 0, scores[..., j])
             tails = (log_sum(tail + logs) - log_sum(logs) for tail in log_tails(jnp, own))
             found.append(score_of_tails(*tails))

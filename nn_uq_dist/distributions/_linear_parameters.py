@@ -32,33 +32,33 @@ class LinearParameters(NamedTuple):
         return jnp.promote_types(float_dtype(*given), jnp.float32)
 
     def arrays(self, dtype: jnp.dtype | None = None) -> tuple[Array, Array, Array | None]:
-        """As arrays of one type."""
+        """The parameters as arrays of one type."""
         dtype = self.dtype if dtype is None else dtype
         covariance = None if self.covariance is None else jnp.asarray(self.covariance, dtype)
         return jnp.asarray(self.loc, dtype), jnp.asarray(self.weights, dtype), covariance
 
     @property
     def scale(self) -> Array | None:
-        """Standard deviations of the normal part of each output, None without one."""
+        """Standard deviation of the normal part of each output, or None without a normal part."""
         covariance = self.arrays()[2]
         if covariance is None:
             return None
         diagonal = jnp.diagonal(covariance, axis1=-2, axis2=-1)
-        # The root has no slope at zero.
+        # The square root has no finite slope at zero.
         return jnp.where(diagonal == 0, 0.0, jnp.sqrt(jnp.where(diagonal == 0, 1.0, diagonal)))
 
 
 def linear_parameters(
     loc: ArrayLike, weights: ArrayLike, normal_covariance: ArrayLike | None
 ) -> tuple[LinearParameters, tuple[int, ...]]:
-    """The parameters, and batch and event shape together.
+    """Return the parameters, and batch and event shape as one tuple.
 
     Raises
     ------
     TypeError
         If an argument is not an array of real numbers.
     ValueError
-        If shapes do not fit, or outputs without a normal part outnumber the uniforms.
+        If shapes do not fit, or there is no normal part and fewer uniforms than outputs.
     """
     loc, weights = as_numeric("loc", loc), as_numeric("weights", weights)
     if jnp.ndim(weights) < 2 or 0 in jnp.shape(weights)[-2:]:
@@ -79,8 +79,8 @@ def linear_parameters(
             raise ValueError(msg)
     elif count < num_outputs:
         msg = (
-            f"weights must have as many columns as rows without a normal part, got "
-            f"{num_outputs} outputs of {count} uniforms, which have no density together; "
+            f"weights without a normal part must have at least as many columns as rows, got "
+            f"{num_outputs} outputs of {count} uniforms, which have no joint density; "
             "pass normal_covariance (noise_scale in Linearization.linear_joint)"
         )
         raise ValueError(msg)

@@ -38,15 +38,15 @@ from nn_uq_dist.laws._choose_outputs import take_matrix
 class LinearizedConditional(Law):
     r"""Law of the last entries of ``loc + W u + e``, given the first ones.
 
-    Made by `LinearizedJoint.condition`. Draws have the law itself; density and moments are by
-    expectation propagation.
+    Made by `LinearizedJoint.condition`. Draws follow the law itself, up to the bias of Markov
+    chains of finite length; density and moments use expectation propagation.
 
     Parameters
     ----------
     values : array_like, shape (..., k)
         The first ``k`` outputs.
     loc : array_like, shape (..., k + d)
-        Means of all outputs before anything was known.
+        Unconditional means of all outputs.
     weights : array_like, shape (..., k + d, n)
         A column for each uniform on [-1, 1].
     normal_covariance : array_like, shape (..., k + d, k + d), optional
@@ -57,14 +57,14 @@ class LinearizedConditional(Law):
     Raises
     ------
     TypeError, ValueError
-        As `LinearizedJoint`; if there are not fewer values than outputs.
+        As for `LinearizedJoint`, or if there are not fewer values than outputs.
 
     Notes
     -----
-    The log density is the difference of two joint ones. Draws come from those of the uniforms, by
-    hit-and-run with a chain for each draw. Mean and variance of each output are quadratures of
-    joint densities where there is a normal part, and otherwise those of expectation propagation.
-    Draws and moments have no derivatives.
+    The log density is the difference of two joint log densities. Draws are images of draws of the
+    uniforms, made by hit-and-run with one chain for each draw. Mean and variance of each output are
+    quadratures of joint densities if there is a normal part, and otherwise those of expectation
+    propagation. Draws and moments have no derivatives.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class LinearizedConditional(Law):
         super().__init__(batch_shape, (shape[-1] - known,), validate_args=validate_args)
 
     def validate_args(self, strict: bool = True) -> None:
-        """As those of `LinearizedJoint`."""
+        """Check the parameters as `LinearizedJoint` does."""
         if is_concrete(self.get_args()):
             require_finite("values", self.values)
             require_density(*self._parameters, self._parameters.dtype)
@@ -129,7 +129,7 @@ class LinearizedConditional(Law):
     def _deviation(
         self, dtype: jnp.dtype | None = None
     ) -> tuple[Array, Array, Array, Array | None]:
-        """Of the known outputs; means of the others; weights and covariance of all."""
+        """Deviations of the known outputs, means of the others, weights and covariance of all."""
         given = jnp.promote_types(self._parameters.dtype, jnp.result_type(self.values))
         dtype = jnp.promote_types(given, jnp.float32) if dtype is None else dtype
         loc, weights, covariance = self._parameters.arrays(dtype)
@@ -146,7 +146,7 @@ class LinearizedConditional(Law):
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
-        """Log density: that of all outputs less that of the known ones."""
+        """Log density: that of all outputs minus that of the known ones."""
         given = fitting_value(value, self.shape())
         dtype = jnp.promote_types(jnp.result_type(given, self._deviation()[0]), jnp.float32)
         seen, loc, weights, covariance = self._deviation(dtype)

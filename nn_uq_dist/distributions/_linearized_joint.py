@@ -50,7 +50,8 @@ class LinearizedJoint(JointLaw):
         A column for each uniform on [-1, 1].
     normal_covariance : array_like, shape (..., d, d), optional
         Covariance of the normal part, such as of normal inputs and of noise. Symmetric, positive
-        semidefinite. Default: no normal part, which takes as many uniforms as outputs.
+        semidefinite. Default: no normal part; then there must be at least as many uniforms as
+        outputs.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -59,19 +60,19 @@ class LinearizedJoint(JointLaw):
     TypeError
         If an argument is not an array of real numbers.
     ValueError
-        If shapes do not fit, or outputs without a normal part outnumber the uniforms; with
-        validation on, if a parameter is NaN or infinite, the covariance not symmetric or not
-        positive semidefinite, or some outputs are functions of others: there is no density then,
+        If shapes do not fit, or there is no normal part and fewer uniforms than outputs; with
+        validation on, if a parameter is NaN or infinite, the covariance is not symmetric or not
+        positive semidefinite, or some outputs are functions of others: then there is no density,
         and under ``jit`` it is NaN.
 
     Notes
     -----
     .. math:: p(y) = \int \prod_k \frac{1(|u_k| < 1)}{2}\, N(y;\, \mathrm{loc} + W u,\, S_0)\, du
 
-    The density errs by a few thousandths in its logarithm, at most .2 in laws of two or three
-    outputs with as many inputs and little noise; it is exact where each output has an input for
-    itself. See `nn_uq_dist.box_gaussian.log_evidence`. Gradients are of first order only. Without
-    a normal part the support is a zonotope, and ``support`` the box around it.
+    The log density is off by a few thousandths, and by at most .2 in laws of two or three outputs
+    with as many inputs and little noise; it is exact if each output has an input of its own. See
+    `nn_uq_dist.box_gaussian.log_evidence`. Gradients are of first order only. Without a normal part
+    the support is a zonotope, and ``support`` the box around it.
 
     Examples
     --------
@@ -104,7 +105,7 @@ class LinearizedJoint(JointLaw):
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     def validate_args(self, strict: bool = True) -> None:
-        """As NumPyro's; known parameters with room for rounding, and for a density."""
+        """Check as NumPyro does; known parameters, up to rounding, must also give a density."""
         if is_concrete(self.get_args()):
             require_density(*self._parameters, self._parameters.dtype)
         else:
@@ -166,9 +167,9 @@ class LinearizedJoint(JointLaw):
 
         Notes
         -----
-        It takes most of the error away (`nn_uq_dist.box_gaussian.second_order`), but has no
-        gradients. Draws of a posterior found with `log_prob` are corrected by the weights
-        ``exp(sum of log_prob_correction)`` over the observations.
+        It removes most of the error (`nn_uq_dist.box_gaussian.second_order`), but has no gradients.
+        Draws from a posterior computed with `log_prob` are corrected by the weights ``exp(sum of
+        log_prob_correction)`` over the observations.
 
         Examples
         --------
@@ -182,7 +183,7 @@ class LinearizedJoint(JointLaw):
 
     @property
     def covariance_matrix(self) -> Array:
-        """``W W^T/3`` and the covariance of the normal part, ``batch_shape + (d, d)``."""
+        """``W W^T/3`` plus the covariance of the normal part, ``batch_shape + (d, d)``."""
         _, weights, covariance = self._parameters.arrays()
         total = gram(weights) / 3.0
         total = total if covariance is None else total + covariance
@@ -241,9 +242,10 @@ class LinearizedJoint(JointLaw):
 
         Notes
         -----
-        Correlations are those of expectation propagation, the mean and the variance of each uniform
-        quadratures of its own density; so that they give observed outputs back only about, where
-        the passes alone (`nn_uq_dist.box_gaussian.input_moments`) do exactly. No gradients.
+        Correlations are those of expectation propagation; mean and variance of each uniform are
+        quadratures of its own density. The means therefore reproduce observed outputs only
+        approximately, while those of the passes alone (`nn_uq_dist.box_gaussian.input_moments`)
+        reproduce them exactly. No gradients.
 
         Examples
         --------
@@ -274,9 +276,9 @@ class LinearizedJoint(JointLaw):
         Raises
         ------
         TypeError, ValueError
-            If an index is no known integer, unknown or repeated, if all outputs are given, or if a
-            known value is outside its output's support. Values that no input gives together make
-            moments, draws and densities NaN.
+            If an index is traced, not an integer, out of range or repeated, if all outputs are
+            given, or if a known value is outside its output's support. For values that no input can
+            produce together, moments, draws and densities are NaN.
 
         Examples
         --------

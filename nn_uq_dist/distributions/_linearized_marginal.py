@@ -31,8 +31,8 @@ from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_rule import ScoreRule
 from nn_uq_dist.linear_combination._value_nodes import value_nodes
 
-# Up to this many weights times points, scores of points that share a law are as fast one by one as
-# from a table of the law, and compile in less than two thirds of the time.
+# Up to this many weights times points, computing scores point by point is as fast as with a table
+# of the law that the points share, and compiles in less than two thirds of the time.
 _FEW_FACTORS = 2**19
 
 
@@ -66,9 +66,9 @@ class LinearizedMarginal(OutputLaw):
         If a parameter or a value is not an array of real numbers.
     ValueError
         If ``weights`` has no axis to sum over or shapes do not broadcast; with validation on, if a
-        parameter is NaN or infinite, a ``normal_scale`` negative, or a law a point mass (all its
-        weights and ``normal_scale`` zero). Under ``jit`` such values give NaN or infinity; a
-        point mass keeps its draws, mean and variance.
+        parameter is NaN or infinite, a ``normal_scale`` is negative, or a law is a point mass (all
+        its weights and ``normal_scale`` are zero). Under ``jit`` such values give NaN or infinity;
+        a point mass keeps its draws, mean and variance.
 
     Notes
     -----
@@ -147,7 +147,7 @@ class LinearizedMarginal(OutputLaw):
 
     @property
     def _scale(self) -> ArrayLike | None:
-        """``normal_scale``, or None where the type says that there is no normal part."""
+        """``normal_scale``, or None if the law was made without a normal part."""
         return self.normal_scale if self._has_normal_part else None
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
@@ -163,7 +163,7 @@ class LinearizedMarginal(OutputLaw):
             if not self._has_normal_part:
                 entry = constraints.interval(*_known_ends(self.loc, self.weights))
             known: Any = SimpleNamespace(support=entry)
-            # NumPyro's own check, of another support.
+            # NumPyro's own check, with a different support.
             return dist.Distribution._validate_sample(known, np.asarray(value))  # noqa: SLF001
         return super()._validate_sample(value)
 
@@ -200,7 +200,7 @@ class LinearizedMarginal(OutputLaw):
         given = as_numeric(name, value)
         # NumPy compiles nothing, whatever the shapes are.
         array: Any = given
-        # A Python number has no type of its own; NumPy's float64, which is a float, has.
+        # A Python number has no type of its own; a NumPy float64, although a float, has one.
         if type(given) in {bool, int, float}:
             array = np.asarray(given, self._dtype)
         elif not isinstance(given, np.ndarray):
@@ -218,19 +218,19 @@ class LinearizedMarginal(OutputLaw):
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
-        """Log density, relative accuracy to the edge of the support, ``-inf`` beyond."""
+        """Log density, with relative accuracy up to the edge of the support, ``-inf`` beyond."""
         return linear_combination.logpdf(self._centered(value), self.weights, self._scale)
 
     def cdf(self, value: ArrayLike) -> Array:
-        """Distribution function; its lower tail has relative accuracy."""
+        """Distribution function, with relative accuracy in the lower tail."""
         return linear_combination.cdf(self._centered(value), self.weights, self._scale)
 
     def log_cdf(self, value: ArrayLike) -> Array:
-        """Log distribution function, right in both tails."""
+        """Log distribution function, accurate in both tails."""
         return linear_combination.logcdf(self._centered(value), self.weights, self._scale)
 
     def log_sf(self, value: ArrayLike) -> Array:
-        """Log survival function ``log P(X > value)``, right in both tails."""
+        """Log survival function ``log P(X > value)``, accurate in both tails."""
         return linear_combination.logsf(self._centered(value), self.weights, self._scale)
 
     def icdf(self, q: ArrayLike) -> Array:
@@ -239,7 +239,7 @@ class LinearizedMarginal(OutputLaw):
         return self._shifted(linear_combination.ppf(q, self.weights, self._scale))
 
     def normal_score(self, value: ArrayLike) -> Array:
-        """``Phi^{-1}(cdf(value))`` without going through a probability, right in both tails."""
+        """``Phi^{-1}(cdf(value))`` without going through a probability, accurate in both tails."""
         return linear_combination.normal_score(self._centered(value), self.weights, self._scale)
 
     def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
@@ -281,7 +281,7 @@ class LinearizedMarginal(OutputLaw):
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """``loc -+ sum |w|``, infinite for the outputs whose normal scale is not zero."""
+        """``loc -+ sum |w|``, infinite for outputs whose normal scale is not zero."""
         width = jnp.sum(jnp.abs(jnp.asarray(self.weights, self._dtype)), axis=-1)
         width = jnp.where(self._valid_scale == 0, width, jnp.inf)
         width = jnp.broadcast_to(width, self.batch_shape)
@@ -329,13 +329,13 @@ class LinearizedMarginal(OutputLaw):
 
     @property
     def _dtype(self) -> jnp.dtype:
-        # As `linear_combination`, which has no half precision.
+        # As in `linear_combination`, which has no half precision.
         dtype = float_dtype(self.loc, self.weights, self.normal_scale)
         return jnp.promote_types(dtype, jnp.float32)
 
     @property
     def _valid_scale(self) -> Array:
-        # A negative scale that validation could not see must not pass for its magnitude.
+        # A negative scale that validation could not see must not be taken for its absolute value.
         scale = jnp.asarray(self.normal_scale, self._dtype)
         return jnp.where(scale >= 0, scale, jnp.nan)
 
@@ -360,7 +360,7 @@ def _ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Array, Array]:
 
 
 def _known_ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Any, Any]:
-    """The same for known numbers, farther out by their rounding, which must not raise a warning."""
+    """The same for known numbers, widened by their rounding error, so that it raises no warning."""
     center, sizes = np.asarray(loc, np.float64), np.abs(np.asarray(weights, np.float64))
     width = sizes.sum(axis=-1)
     eps = jnp.finfo(float_dtype(loc, weights)).eps
@@ -369,10 +369,10 @@ def _known_ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Any, Any]:
 
 
 def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:
-    # NumPy arrays and Python numbers stay what they are, so that bad constants raise under jit; so
-    # do lists of them. A list that holds a traced value becomes a JAX array.
+    # NumPy arrays and Python numbers, and lists of them, stay known, so that bad constants raise
+    # under jit. A list that holds a traced value becomes a JAX array.
     if not hasattr(value, "shape") and not isinstance(value, int | float) and is_concrete(value):
-        # A ragged list stays a list, which `as_numeric` refuses by name.
+        # A ragged list stays a list, which `as_numeric` rejects with the name of the argument.
         with contextlib.suppress(ValueError):
             value = np.asarray(value)
     return as_numeric(name, value)
@@ -391,6 +391,6 @@ def _vmap_over_linearized_marginal(
 
 @promote_batch_shape.register
 def _promote_linearized_marginal(d: LinearizedMarginal) -> LinearizedMarginal:
-    # Where there is no normal part, `vmap` has made its zero a vector, whose axis is no batch axis.
+    # Without a normal part, `vmap` has made its zero a vector, whose axis is not a batch axis.
     wide = LinearizedMarginal(d.loc, d.weights, d._scale, validate_args=False)  # noqa: SLF001
     return pass_validation(d, wide)

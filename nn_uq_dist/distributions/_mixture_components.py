@@ -1,4 +1,4 @@
-"""Components of a mixture: fitted to their probabilities, and some of them chosen."""
+"""Components of a mixture: broadcast with their probabilities, and selections of them."""
 
 import inspect
 from collections.abc import Callable
@@ -26,11 +26,11 @@ def with_parameters(
     Parameters
     ----------
     law : numpyro.distributions.Distribution
-        It keeps the arguments of its constructor.
+        A law that keeps the arguments of its constructor as attributes.
     batch_shape : tuple of int
-        To which its parameters are broadcast first.
+        Shape to which its parameters are broadcast first.
     change : callable
-        From a parameter and the number of its axes behind the batch axes to the new parameter.
+        Maps a parameter and the number of its axes after the batch axes to the new parameter.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def take_rows(
 def take_components(
     law: dist.Distribution, batch_shape: tuple[int, ...], start: int, stop: int
 ) -> dist.Distribution:
-    """The components from ``start`` to ``stop``, of the last batch axis."""
+    """The components from ``start`` to ``stop`` along the last batch axis."""
 
     def part(argument: Any, event_dim: int) -> ArrayLike:
         behind = (slice(None),) * event_dim
@@ -91,7 +91,7 @@ def take_components(
 def take_flat(
     law: dist.Distribution, batch_shape: tuple[int, ...], index: Any
 ) -> dist.Distribution:
-    """All components at places along the other batch axes, flattened: ``(len(index), M)``."""
+    """All components at ``index`` in the flattened other batch axes, ``(len(index), M)``."""
 
     def places(argument: Any, event_dim: int) -> ArrayLike:
         event_shape = jnp.shape(argument)[jnp.ndim(argument) - event_dim :]
@@ -118,7 +118,7 @@ def choose_components(
 def fitting_mixture(
     components: dist.Distribution, probabilities: ArrayLike
 ) -> tuple[Any, Array, tuple[int, ...]]:
-    """Components and probabilities with equal ranks, and their batch shape, the last axis in it."""
+    """Components and probabilities of equal rank, and their batch shape with the last axis."""
     probabilities = as_numeric("probabilities", probabilities)
     batch_shape, given = components.batch_shape, jnp.shape(probabilities)
     if not batch_shape or batch_shape[-1:] != given[-1:]:

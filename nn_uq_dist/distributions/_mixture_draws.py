@@ -8,7 +8,7 @@ from jax import Array, lax
 
 from nn_uq_dist.basics._row_algebra import matvec
 
-# Numbers in an array of the matrices of some draws: each has that of its component.
+# Most numbers in an array of the component matrices of some draws.
 _MOST_NUMBERS = 2**22
 
 

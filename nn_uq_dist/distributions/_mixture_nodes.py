@@ -9,7 +9,7 @@ from nn_uq_dist.distributions._mixture_numerics import Mixture, hull
 # Panels of equal length, and panels between components, which may be narrow and close together.
 _EQUAL = 20
 _BETWEEN = 20
-# Of a law without bounds: he_k phi is at most about sqrt(phi), 1e-11 there.
+# Reach, in standard deviations, of an unbounded law: he_k phi is at most sqrt(phi), 1e-11 there.
 _REACH = 10.0
 
 
@@ -18,13 +18,13 @@ def mixture_rule(mixture: Mixture, batch_shape: tuple[int, ...]) -> tuple[Array,
 
     Notes
     -----
-    A mixture has too many kinks for a panel between any two. Half of the panels end at quantiles
-    of places in the components, which lie densely where the law may change fast.
+    A mixture has too many kinks to put a panel between each two. Half of the panels end at
+    quantiles of points that mark the components, which are dense where the law may change fast.
     """
     laws = mixture.laws
     mean, scale = laws.mean, jnp.sqrt(laws.variance)
     low, high = hull(mixture)
-    # Where there are no ends: as far as any of the components reaches.
+    # Without finite ends: as far as any of the components reaches.
     low = jnp.where(jnp.isfinite(low), low, jnp.min(mean - _REACH * scale, axis=-1))
     high = jnp.where(jnp.isfinite(high), high, jnp.max(mean + _REACH * scale, axis=-1))
     wide = (*batch_shape, laws.batch_shape[-1])

@@ -28,7 +28,7 @@ from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linear_combination._eager import MOST_POINTS
 from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
-# Numbers in an array of all components at all points, beyond which known values are in portions.
+# Known values are handled in portions if all components at all points have more numbers than this.
 _MOST_NUMBERS = 2**22
 
 type Logs = Callable[[Any, OutputLaw, Any], tuple[Any, ...]]
@@ -37,8 +37,8 @@ type Logs = Callable[[Any, OutputLaw, Any], tuple[Any, ...]]
 class Mixture(NamedTuple):
     """Components along the last batch axis, and the probability of each.
 
-    Known values are added up in NumPy and in portions: nothing is compiled for a new shape but by
-    the components, and memory stays bounded. The results are then NumPy arrays.
+    Known values are summed in NumPy and in portions: only the components compile anything for a new
+    shape, and memory stays bounded. The results are then NumPy arrays.
     """
 
     components: dist.Distribution
@@ -46,8 +46,8 @@ class Mixture(NamedTuple):
 
     @property
     def laws(self) -> OutputLaw:
-        """The components with all that is asked of a law of outputs."""
-        # A value outside of the support of one component is no mistake, and no reason to warn.
+        """The components as an `OutputLaw`."""
+        # A value outside the support of one component is not an error and needs no warning.
         return as_output_law(without_validation(self.components))
 
     @property
@@ -71,7 +71,7 @@ class Mixture(NamedTuple):
         return is_local(values, self.components, self.probabilities)
 
     def log_density(self, value: Any) -> Any:
-        """Log density, as all of the following at a value of shape ``(...)``."""
+        """Log density; like all methods below, at a value of shape ``(...)``."""
         return self._mixed(value, lambda _, laws, x: (laws.log_prob(x),))[0]
 
     def log_lower(self, value: Any) -> Any:
@@ -83,13 +83,13 @@ class Mixture(NamedTuple):
         return self._mixed(value, lambda _, laws, x: (laws.log_sf(x),))[0]
 
     def score(self, value: Any) -> Any:
-        """Normal score, by one evaluation of the components instead of one for each tail."""
+        """Normal score, from one evaluation of the components instead of one for each tail."""
         return score_of_tails(
             *self._mixed(value, lambda xp, laws, x: log_tails(xp, laws.normal_score(x)))
         )
 
     def score_and_log_density(self, value: Any) -> tuple[Any, Any]:
-        """Both in one pass over the components."""
+        """`score` and `log_density` in one pass over the components."""
 
         def all_logs(xp: Any, laws: OutputLaw, x: Any) -> tuple[Any, ...]:
             score, log_density = laws.normal_score_and_log_prob(x)
@@ -106,7 +106,7 @@ class Mixture(NamedTuple):
         return _quantile(jnp.asarray(score), self)
 
     def _mixed(self, value: Any, logs: Logs) -> tuple[Any, ...]:
-        """Mixtures of quantities of which `logs` gives those of the components."""
+        """Mixtures of the quantities that `logs` returns for the components."""
         if not self.is_known(value):
             return _sums(jnp, self.laws, jnp.asarray(self.probabilities), value, logs)
         probabilities = np.asarray(self.probabilities, self.dtype)
@@ -162,7 +162,7 @@ def _indices(shape: tuple[int, ...]) -> Any:
 
 
 def _bracket(xp: Any, target: Any, mixture: Mixture) -> tuple[Any, Any]:
-    """The smallest and the largest of the quantiles of the components, or bounds of these."""
+    """The smallest and the largest of the quantiles of the components, or bounds on them."""
     laws = mixture.laws
     present = xp.asarray(mixture.probabilities) > 0
     z = target[..., None]
@@ -225,7 +225,7 @@ def _quantile_jvp(
 
 
 def hull(mixture: Mixture) -> tuple[Any, Any]:
-    """Smallest and largest end of the supports of the components that have a probability."""
+    """Smallest and largest end of the supports of the components with positive probability."""
     low, high = mixture.laws.bounds
     present = jnp.asarray(mixture.probabilities) != 0
     return (

@@ -1,4 +1,4 @@
-"""Sums of probabilities by their logarithms, and normal scores from them; of JAX or of NumPy."""
+"""Sums of probabilities given by logarithms, and normal scores of them, in JAX or NumPy."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ def log_sum(terms: Any) -> Any:
     """Log of the sum of exponentials over the last axis, with slope zero where all are ``-inf``."""
     xp = namespace(terms)
     top = xp.max(terms, axis=-1, keepdims=True)
-    # The result does not depend on what is taken out, so no gradient flows through it.
+    # The result does not depend on the shift, so no gradient flows through it.
     top = top if xp is np else lax.stop_gradient(top)
     shift = xp.where(xp.isfinite(top), top, 0)
     total = xp.sum(xp.exp(terms - shift), axis=-1)
@@ -43,7 +43,7 @@ def log_tails(xp: Any, scores: Any) -> tuple[Any, Any]:
 
         known = np.asarray(scores)
         return log_ndtr_now(known), log_ndtr_now(-known)
-    # Beyond the support of a component: derivatives at an infinite score would not be numbers.
+    # Beyond the support of a component: derivatives at an infinite score would be NaN.
     finite = jnp.isfinite(scores) | jnp.isnan(scores)
     safe = jnp.where(finite, scores, 0)
     lower = jnp.where(finite, log_ndtr(safe), jnp.where(scores > 0, 0, -jnp.inf))

@@ -21,7 +21,7 @@ from nn_uq_dist.laws._choose_outputs import take_entries
 
 
 class MonotoneSpline(Transform):
-    r"""Rational quadratic spline through knots, increasing, straight beyond them.
+    r"""Increasing rational quadratic spline through knots, linear beyond them.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class MonotoneSpline(Transform):
         Arguments and values of the map, both strictly ascending along the last axis, at least two.
     slopes : array_like, shape (..., k)
         Derivatives at the knots, positive. Default: weighted harmonic means of the slopes of the
-        chords, as of F. N. Fritsch and J. Butland (SIAM J. Sci. Stat. Comput. 5 (1984)).
+        chords, as in F. N. Fritsch and J. Butland (SIAM J. Sci. Stat. Comput. 5 (1984)).
 
     Raises
     ------
@@ -37,7 +37,8 @@ class MonotoneSpline(Transform):
         If an argument is not an array of real numbers.
     ValueError
         If shapes do not fit, there are fewer than two knots, or known knots do not ascend or known
-        slopes are not positive. Traced ones that do not give NaN or a map that does not increase.
+        slopes are not positive. Traced values that violate this give NaN or a map that does not
+        increase.
 
     Notes
     -----
@@ -154,12 +155,12 @@ class _Piece(NamedTuple):
 
     @property
     def bend(self) -> Array:
-        """How the slopes at the ends differ from the chord's."""
+        """Sum of the differences between the slopes at the ends and the chord's."""
         return self.left + self.right - 2 * self.chord
 
 
 def _piece(held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Piece:
-    """The piece in which a value lies, by knots `along` which it is counted."""
+    """The piece in which a value lies, located among the knots `along`."""
     index = jnp.sum(held[..., None] >= along[..., 1:-1], axis=-1)
 
     def at(part: Array, shift: int) -> Array:
@@ -199,7 +200,7 @@ def _inverse(value: Array, x: Array, y: Array, slopes: Array) -> Array:
 
 @jax.jit
 def _log_slope(value: Array, x: Array, y: Array, slopes: Array) -> Array:
-    # Beyond the knots it is that at the ends.
+    # Beyond the knots the slope is that at the ends.
     held = jnp.clip(value, x[..., 0], x[..., -1])
     piece = _piece(held, x, x, y, slopes)
     t = (held - piece.x) / piece.width
@@ -209,15 +210,15 @@ def _log_slope(value: Array, x: Array, y: Array, slopes: Array) -> Array:
 
 
 def _with_ends(value: Array, inside: Array, knots: Array, images: Array, slopes: Array) -> Array:
-    """The straight lines beyond the knots."""
+    """Values inside the knots, and straight lines beyond them."""
     first, last = (images[..., k] + slopes[..., k] * (value - knots[..., k]) for k in (0, -1))
     low, high = knots[..., 0], knots[..., -1]
     return jnp.where(value < low, first, jnp.where(value > high, last, inside))
 
 
 def _harmonic_slopes(x: ArrayLike, y: ArrayLike) -> Array:
-    """Slopes at the knots from those of the chords on both sides; the end chords' at the ends."""
-    # NumPy's for knots of NumPy, which NumPyro can compare with those of another map.
+    """Slopes at the knots from the chords on both sides; at the ends that of the end chord."""
+    # NumPy slopes for NumPy knots, so that NumPyro can compare them with those of another map.
     xp = namespace(x, y)
     width = xp.diff(x)
     chord = xp.diff(y) / width

@@ -35,8 +35,8 @@ class NormalScoreTransform(Transform):
 
     a difference of logarithms, so that nothing under- or overflows in the tails. Scores of
     `LinearizedMarginal` and of NumPyro's normal, log-normal, uniform, Student-t, Laplace, logistic
-    and Cauchy are right in both tails; those of others are held at about 8 (float64) or 5
-    (float32) in the upper one, where their ``cdf`` rounds to one.
+    and Cauchy are accurate in both tails; those of others are capped at about 8 (float64) or 5
+    (float32) in the upper tail, where their ``cdf`` rounds to one.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class OutputMixture(OutputLaw):
         components, as in NumPyro's `MixtureSameFamily`. A `LinearizedMarginal` or any distribution
         with ``cdf`` and ``icdf``.
     probabilities : array_like, shape (..., M)
-        Of the components; not negative, with sum 1.
+        Probabilities of the components; not negative, with sum 1.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -66,12 +66,13 @@ class OutputMixture(OutputLaw):
     -----
     .. math:: p(y) = \sum_k \pi_k\, p_k(y)
 
-    Both tails are sums of the tails of the components, and right where these are. A quantile is
+    Both tails are sums of the tails of the components, and accurate where these are. A quantile is
     solved on the scale of the normal scores, between the smallest and the largest quantile of the
-    components at that score; its derivatives are those of the implicit function. At the level that
-    the distribution function keeps all along a gap it is some point of the gap.
+    components at that score; its derivatives follow from the implicit function theorem. At a level
+    at which the distribution function is constant, because of a gap in the support, it is some
+    point of the gap.
 
-    A draw is one of the component that was chosen: derivatives of draws do not see the choice.
+    A draw comes from a component chosen at random: derivatives of draws ignore the choice.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class OutputMixture(OutputLaw):
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """Smallest and largest end of the components that have a probability."""
+        """Smallest and largest end of the supports of the components with positive probability."""
         low, high = hull(self._mixture)
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
@@ -151,15 +152,15 @@ class OutputMixture(OutputLaw):
         return _result(self._mixture.log_density(self._fitting("value", value)))
 
     def log_cdf(self, value: ArrayLike) -> Array:
-        """Log distribution function, right in both tails."""
+        """Log distribution function, accurate in both tails."""
         return _at_most_zero(self._mixture.log_lower(self._fitting("value", value)))
 
     def log_sf(self, value: ArrayLike) -> Array:
-        """Log survival function ``log P(Y > value)``, right in both tails."""
+        """Log survival function ``log P(Y > value)``, accurate in both tails."""
         return _at_most_zero(self._mixture.log_upper(self._fitting("value", value)))
 
     def normal_score(self, value: ArrayLike) -> Array:
-        """``Phi^{-1}(cdf(value))``, from the scores of the components: right in both tails."""
+        """``Phi^{-1}(cdf(value))``, from the scores of the components: accurate in both tails."""
         return _result(self._mixture.score(self._fitting("value", value)))
 
     def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
@@ -178,7 +179,7 @@ class OutputMixture(OutputLaw):
 
     @property
     def variance(self) -> Array:
-        """Mean of the variances of the components, and variance of their means."""
+        """Mean of the variances of the components plus the variance of their means."""
         return jnp.broadcast_to(moments(self._mixture)[1], self.batch_shape)
 
     @property
@@ -188,13 +189,13 @@ class OutputMixture(OutputLaw):
 
     @property
     def excess_kurtosis(self) -> Array:
-        """Fourth standardized moment less 3, from those of the components."""
+        """Fourth standardized moment minus 3, from those of the components."""
         return jnp.broadcast_to(higher_moments(self._mixture)[1], self.batch_shape)
 
     def score_kinks(self) -> Array:
         """Scores of the ends of up to 16 components, where the density may jump or a gap begin.
 
-        Of more components none: their quantile function is smooth but for slight kinks.
+        With more components there are none: the quantile function then has only slight kinks.
         """
         low, high = (jnp.broadcast_to(end, self._wide) for end in self._mixture.laws.bounds)
         if self._wide[-1] > _MOST_KINKS:
@@ -235,7 +236,7 @@ def _result(values: Any) -> Array:
 
 
 def _at_most_zero(logs: Any) -> Array:
-    """Rounding may leave more than the whole probability."""
+    """Log probabilities capped at zero, which rounding may exceed."""
     return _result(namespace(logs).minimum(logs, 0))
 
 

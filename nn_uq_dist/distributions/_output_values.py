@@ -34,7 +34,7 @@ def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
 def split_outputs(
     indices: int | Sequence[int], num_outputs: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Known outputs in the order given, and the others in theirs."""
+    """Known outputs in the order given, and the others in ascending order."""
     observed = as_indices(indices, num_outputs)
     remaining = tuple(index for index in range(num_outputs) if index not in observed)
     if not remaining:
@@ -56,13 +56,13 @@ def observed_values(
     Parameters
     ----------
     values : array_like, shape (..., len(observed))
-        One number will do for one output.
+        For one output a single number suffices.
     observed : tuple of int
-        Which outputs, for the messages.
+        Which outputs are known, for error messages.
     support : constraint
-        Of each single known output.
+        Support of each known output.
     batch_shape : tuple of int
-        Of the joint law, against which the leading axes broadcast.
+        Batch shape of the joint law, against which the leading axes broadcast.
     """
     values = as_numeric("values", values)
     shape, count = jnp.shape(values), len(observed)
@@ -79,7 +79,7 @@ def observed_values(
         batch_shape=batch_shape,
     )
     if is_concrete(values, support):
-        # In a model under `jit` known values would become unknown.
+        # In a model under `jit` known values would otherwise become traced.
         with jax.ensure_compile_time_eval():
             inside = np.asarray(support(jnp.asarray(values)))
         if not inside.all():

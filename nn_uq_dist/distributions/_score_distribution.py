@@ -1,4 +1,4 @@
-"""What all laws have in common whose normal scores are jointly normal."""
+"""The base class of laws whose normal scores are jointly normal."""
 
 import abc
 import math
@@ -45,20 +45,20 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     r"""Abstract law of outputs ``y_j = F_j^{-1}(Phi(z_j))`` with jointly normal scores ``z``.
 
     NumPyro sees a multivariate normal base and one transform, so that `TransformReparam` works.
-    Both are made from the parameters when asked for: a stored copy would not receive gradients.
+    Both are made from the parameters on access: a stored copy would not receive gradients.
 
     A subclass is final. Its constructor sets ``marginals`` and its own parameters, names all of
     them in ``pytree_data_fields``, and ends with ``dist.Distribution.__init__(self, batch_shape,
-    (N_y,), validate_args=...)``: that of `TransformedDistribution` would store base and transform.
-    It defines
+    (N_y,), validate_args=...)``: the one of `TransformedDistribution` would store base and
+    transform. It defines
 
     - ``_score_loc``, ``_score_tril``: the normal law of the scores;
     - ``_quadrature()``: quantiles of each output at nodes over its scores;
     - ``_of_outputs(kept)``: the law of some outputs.
 
-    It may override ``_hermite_rule`` where the scores are standard normal, ``mean`` and
-    ``variance`` where the marginals' are not its own, and gets density, draws, distribution
-    functions, quantiles, covariance, `marginalize` and `rosenblatt` from here.
+    It may override ``_hermite_rule`` if the scores are standard normal, and ``mean`` and
+    ``variance`` if they are not those of the marginals. It inherits density, draws, distribution
+    functions, quantiles, covariance, `marginalize` and `rosenblatt`.
     """
 
     pytree_data_fields: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
 
     @validate_sample
     def log_prob(self, value: ArrayLike, intermediates: list[Any] | None = None) -> Array:
-        """Log density, relative accuracy to the edge of the support, ``-inf`` beyond."""
+        """Log density, with relative accuracy up to the edge of the support, ``-inf`` beyond."""
         value = self._fitting(value)
         entry = self.marginals.support
         inside = jnp.broadcast_to(entry(value), value.shape)
@@ -139,7 +139,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         return self.rosenblatt_from_scores(value, normal_score(self.marginals, value))
 
     def rosenblatt_from_scores(self, value: ArrayLike, scores: ArrayLike) -> Array:
-        """The same without an inversion of the marginals; the values are not looked at."""
+        """The same without an inversion of the marginals; the values are not used."""
         del value
         return whitened(self._score_tril, jnp.asarray(scores) - self._score_loc)
 
@@ -198,7 +198,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         slopes = log_normal_density(scores) - self.marginals.log_prob(safe)
         counted = inside & jnp.isfinite(slopes)
         expected = jnp.sum(jnp.where(counted, quadrature.rule * slopes, 0), axis=0)
-        # Infinite outputs would leave nothing to count.
+        # With infinite outputs no node would be counted.
         expected = jnp.where(jnp.isfinite(quadrature.mean), expected, jnp.nan)
         log_scales = jnp.log(jnp.diagonal(self._score_tril, axis1=-2, axis2=-1))
         terms = expected + log_scales + 0.5 * (1 + math.log(2 * math.pi))
@@ -215,7 +215,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         Raises
         ------
         TypeError, ValueError
-            If an index is no known integer, unknown or repeated.
+            If an index is traced, not an integer, out of range or repeated.
         """
         kept = as_indices(indices, self.event_shape[0])
         return self._of_outputs(kept)

@@ -7,9 +7,9 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import IndependentTransform, Transform, biject_to
 
 
-# NumPyro renews the bounds of a latent site at each step only where the support is, by type, an
-# interval or a half-line; `independent(interval(...), 1)` is taken as fixed, and draws leave the
-# support. Hence vectors of intervals that are intervals.
+# NumPyro updates the bounds of a latent site at each step only if the type of the support is an
+# interval or a half-line; it treats `independent(interval(...), 1)` as fixed, and draws leave the
+# support. Hence these supports of vectors are subclasses of intervals and half-lines.
 class VectorInterval(constraints._Interval):  # noqa: SLF001 (NumPyro looks for this type)
     """A box: every entry of the last axis within its bounds."""
 
@@ -19,7 +19,7 @@ class VectorInterval(constraints._Interval):  # noqa: SLF001 (NumPyro looks for 
         return jnp.all(super().__call__(x), axis=-1)
 
     def __repr__(self) -> str:
-        # NumPyro's drops the first letter, the underscore of its own names.
+        # NumPyro's `__repr__` drops the first letter, which is an underscore in its own names.
         return f"V{super().__repr__()}"
 
 

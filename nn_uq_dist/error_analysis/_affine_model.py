@@ -1,4 +1,4 @@
-"""An affine model of what a perturbation does inside a network, with its remainders enclosed."""
+"""An affine model of the effect of a perturbation within a network, with enclosed remainders."""
 
 from typing import NamedTuple, Self
 
@@ -11,16 +11,16 @@ from nn_uq_dist.error_analysis._float64_network import apply
 class AffineModel(NamedTuple):
     r"""The enclosure :math:`\{M z + G r : |z| \le b,\ r_- \le r \le r_+\}` of a changed signal.
 
-    It starts as `z` itself and is carried through the layers; each activation adds a remainder per
-    neuron. Keeping matrices, instead of an interval per neuron, lets contributions cancel on their
-    way, as they do in the network.
+    It starts as `z` itself and is propagated through the layers; each activation adds a remainder
+    per neuron. Keeping matrices, instead of an interval per neuron, lets contributions cancel, as
+    they do in the network.
 
     Attributes
     ----------
     linear
         :math:`M`, shape ``(..., N, N_x)``.
     generators
-        :math:`G`, shape ``(..., N, R)``, a column per neuron passed.
+        :math:`G`, shape ``(..., N, R)``, a column per neuron of the layers so far.
     low, high
         :math:`r_- \le r_+`, shapes ``(..., R)``.
     """
@@ -53,7 +53,7 @@ class AffineModel(NamedTuple):
         )
 
     def reach(self, half_width: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """How far the entries get below and above zero, shapes ``(..., N)``."""
+        """How far the entries reach below and above zero, shapes ``(..., N)``."""
         straight = apply(np.abs(self.linear), half_width)
         positive = np.maximum(self.generators, 0)
         negative = np.minimum(self.generators, 0)

@@ -10,10 +10,10 @@ from nn_uq_dist.inputs import AbstractInputLaw, InputLaw, as_input_law
 
 
 def require_network(net: LeakyReLUNetwork) -> None:
-    """Raise ``TypeError`` if `net` is another callable: its layers could not be told apart."""
+    """Raise ``TypeError`` if `net` is another callable, whose layers are not accessible."""
     if not isinstance(net, LeakyReLUNetwork):
         raise TypeError(
-            f"net must be a LeakyReLUNetwork, got {type(net).__name__}; convert it by "
+            f"net must be a LeakyReLUNetwork, got {type(net).__name__}; convert it with "
             f"LeakyReLUNetwork.from_flax or LeakyReLUNetwork.from_equinox"
         )
 
@@ -28,7 +28,7 @@ def require_single(net: LeakyReLUNetwork) -> None:
 
 
 def input_law_of(net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) -> AbstractInputLaw:
-    """Return the law of the input of `net`, or say why `f` is none."""
+    """Return the law of the input of `net`, or raise an error that says why `f` is not one."""
     require_network(net)
     law = as_input_law(f)
     if not law.is_vector:
@@ -47,9 +47,9 @@ def input_law_of(net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) -> A
 def as_concrete_law(
     function: str, net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
 ) -> tuple[InputLaw, NDArray[np.bool_]]:
-    """Return the law, and where it has a Gaussian part; raise ``TypeError`` for traced values."""
+    """Return the law, and whether it has a Gaussian part; raise ``TypeError`` for traced values."""
     given = input_law_of(net, f)
-    # Bounds start from the box itself: they hold for no other columns of uniform variables.
+    # Bounds start from the box itself: they do not hold for other columns of uniform variables.
     law = InputLaw.from_distribution(given)
     if not _checks.is_concrete(net, law):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Bounds of the linearization error on a box: certain ones, and ones that hold with probability."""
+"""Bounds on the linearization error on a box: certain ones, and probabilistic ones."""
 
 from typing import Literal
 
@@ -47,23 +47,24 @@ def deterministic_bound(
         A box: ``Uniform`` of NumPyro or an `InputLaw` without Gaussian part. The network is
         linearized at its center :math:`\mu`; :math:`b` are its half-widths.
     of
-        ``"total"``: of the magnitude of `total_error`; ``"last_layer"``: of `last_layer_residual`.
+        Bound the magnitude of `total_error` (``"total"``) or of `last_layer_residual`
+        (``"last_layer"``).
     form
-        ``"tightened"``, never above ``"corrected"``; or ``"printed"``, as in the paper. See the
-        notes.
+        ``"tightened"``, which never exceeds ``"corrected"``; or ``"printed"``, as in the paper. See
+        the notes.
 
     Returns
     -------
     Array
-        Shape ``batch_shape + (N_y,)``. Computed in float64, rounded upwards.
+        Shape ``batch_shape + (N_y,)``. Computed in float64 and rounded up.
 
     Raises
     ------
     TypeError
-        If `net` is no `LeakyReLUNetwork`, `f` not of a supported family, or either is traced.
+        If `net` is not a `LeakyReLUNetwork`, `f` is not of a supported family, or either is traced.
     ValueError
-        If `f` has a Gaussian part, which no bound of this kind covers, or another number of
-        inputs; if `of` or `form` is unknown; if a weight is NaN or infinite.
+        If `f` has a Gaussian part, for which there is no such bound, or the wrong number of inputs;
+        if `of` or `form` is unknown; if a weight is NaN or infinite.
 
     Notes
     -----
@@ -79,19 +80,20 @@ def deterministic_bound(
         |\text{total}_i| &\le \min\Bigl\{ (1-\alpha) \|A_i\| \prod_n \|W_n\|
         \sum_{n=1}^{L} \prod_{k>n} d_k,\ \|A_i\| \prod_n \|W_n\| + \|q_i\| \Bigr\} \|b\|
 
-    ``"tightened"`` follows, layer by layer, how far each pre-activation can get on the box: exactly
-    as far as its linear model, as long as no neuron before it can flip. Neurons that cannot flip
-    contribute nothing, those that can at most :math:`1 - \alpha` times the distance that they get
-    beyond zero, always with a positive sign. These limits go to the output through the positive and
-    the negative part of :math:`A \prod_{k>n} D_k W_k`, whose rows also replace the products of
-    norms. A second model, with a chord in place of each activation that can flip, bounds the total
-    where much flips; the least of all counts. The result is zero where `is_exact_on_support` is
-    true. Deep networks that flip in every layer still get bounds far above the truth. Cost: in each
-    layer, products with a column per neuron before it.
+    ``"tightened"`` computes, layer by layer, how far each pre-activation can reach on the box:
+    exactly as far as its linear model, as long as no neuron before it can flip. Neurons that cannot
+    flip contribute nothing; those that can contribute at most :math:`1 - \alpha` times the distance
+    that they reach beyond zero, always with a positive sign. These limits are propagated to the
+    output through the positive and the negative part of :math:`A \prod_{k>n} D_k W_k`, whose rows
+    also replace the products of norms. A second model, with a chord in place of each activation
+    that can flip, bounds the total if many neurons flip; the smallest of all bounds is returned.
+    The result is zero where `is_exact_on_support` is true. For deep networks that flip in every
+    layer the bounds are still far above the true error. Cost: in each layer, products with a column
+    per neuron of the layers before it.
 
     ``"printed"``: the paper's ``boundL``, :math:`(1-\alpha) \|A_i\| \|W_L\| \prod_{n<L} \lambda_n
     \|b\|` with :math:`\lambda_n = (d_n + 1 - \alpha) \|W_n\|`, the same for either `of`. It holds
-    for the last layer, where the :math:`\lambda_n` are not needed, and not for the total.
+    for the last layer, where the :math:`\lambda_n` are not needed, but not for the total.
 
     Examples
     --------
@@ -124,18 +126,18 @@ def probabilistic_bound(
     net, f, of, form
         As in `deterministic_bound`.
     delta
-        Probability in ``(0, 1)``. It covers all outputs together, since all bounds hold where
+        Probability in ``(0, 1)``. It covers all outputs together, since all bounds hold whenever
         :math:`\|z\|` is small.
 
     Returns
     -------
     Array
-        Shape ``batch_shape + (N_y,)``: a bound of the magnitude, not of its square.
+        Shape ``batch_shape + (N_y,)``: a bound on the magnitude, not on its square.
 
     Raises
     ------
     TypeError, ValueError
-        As `deterministic_bound`; if `delta` is no number in ``(0, 1)``.
+        As for `deterministic_bound`, or if `delta` is not a number in ``(0, 1)``.
 
     Notes
     -----
@@ -147,9 +149,9 @@ def probabilistic_bound(
         l = \log\tfrac1\delta,\ c = \tfrac49 \max_k b_k^2,\ v = \tfrac{4}{45} \sum_k b_k^4,
 
     from Bernstein's inequality for the independent :math:`z_k^2`, at most :math:`\|b\|^2`.
-    ``"tightened"`` keeps its elementwise limits, which hold on the whole box. ``"printed"`` has
-    the factor of ``boundL`` and the paper's ``eq:z1_bound``, in which :math:`N_x` stands where
-    the largest term of the sum belongs: it may exceed the certain bound.
+    ``"tightened"`` keeps its elementwise limits, which hold on the whole box. ``"printed"``
+    combines the factor of ``boundL`` with the paper's ``eq:z1_bound``, which has :math:`N_x` in
+    place of the largest term of the sum, so it may exceed the certain bound.
 
     Examples
     --------
@@ -204,7 +206,7 @@ def _bound(
     of: str,
     form: str,
 ) -> FloatArray:
-    # Norms of deep networks may exceed the largest number: infinity is then the bound.
+    # Norms of deep networks may overflow; then the bound is infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         if form == "tightened":
             bound = tightened_bound(network, mu, half_width, radius, of)
@@ -220,7 +222,7 @@ def _bound(
 
 
 def _rounded_up(bound: FloatArray, network: Float64Network, net: LeakyReLUNetwork) -> jax.Array:
-    # Products and norms of these sizes keep their relative error below it.
+    # The relative error of products and norms of these sizes is below `operations` times epsilon.
     operations = 8 * sum(sum(weights.shape[-2:]) for weights in network.hidden_weights)
     dtype = _checks.float_dtype(net.output_matrix)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""What the pre-activations can do on a box: which can flip, and how far beyond zero they get."""
+"""Ranges of pre-activations on a box: which can flip, and how far beyond zero they reach."""
 
 from functools import reduce
 from typing import NamedTuple
@@ -29,15 +29,15 @@ class Enclosure(NamedTuple):
     slopes
         Slopes of the activations at the center.
     can_flip
-        Whether the pre-activation may have another sign somewhere in the box.
+        Whether the pre-activation may have a different sign somewhere in the box.
     largest_residual
-        Upper bounds of the entries of `Delta phi_n`, which are not negative; zero without a flip.
+        Upper bounds on the entries of `Delta phi_n`, which are non-negative; zero without a flip.
     lipschitz
         ``n = 0, ..., L``, shapes ``(...)``: a Lipschitz constant on the box, in the Euclidean norm,
         of the map from the input to the output of layer n; 1 for n = 0.
     tangents, chords
-        What the perturbation adds to the output of layer L, activations modeled by the one and the
-        other.
+        The change that the perturbation causes in the output of layer L, with activations modeled
+        by tangents and by chords.
     rounding
         Rounding errors that belong to the generators of both models, shape ``(..., R)``.
     """
@@ -54,15 +54,16 @@ class Enclosure(NamedTuple):
 def enclose(network: Float64Network, mu: FloatArray, half_width: FloatArray) -> Enclosure:
     r"""Enclose the pre-activations on the box ``|z| <= half_width`` around `mu`.
 
-    Three ranges of what `z` adds to a pre-activation, :math:`\delta_n`, are intersected:
+    Three ranges of the change :math:`\delta_n` that `z` causes in a pre-activation are intersected:
 
     - tangents: :math:`\phi(h + \delta) - \phi(h) = \phi'(h)\,\delta + \Delta\phi` with
-      :math:`0 \le \Delta\phi \le u`, carried along by an `AffineModel`. While nothing can flip,
+      :math:`0 \le \Delta\phi \le u`, propagated by an `AffineModel`. While nothing can flip,
       :math:`u = 0` and the range is attained at a corner of the box;
     - chords: over a range :math:`[l, r]` around zero, :math:`\phi(y) = s y + [0, (1 - s) r]` with
-      :math:`s = (r - \alpha l)/(r - l)`, by convexity: smaller remainders where much flips;
+      :math:`s = (r - \alpha l)/(r - l)`, by convexity: remainders are smaller if many neurons flip;
     - :math:`|\delta_{nj}| \le \|W_{nj}\| \Lambda_{n-1} \|b\|` with the Lipschitz constant
-      :math:`\Lambda` of the layers before, slopes of neurons that cannot flip being known.
+      :math:`\Lambda` of the layers before, in which the slopes of neurons that cannot flip are
+      known.
 
     How far the range reaches beyond zero, times :math:`1 - \alpha`, is :math:`u_n`.
 
@@ -72,8 +73,8 @@ def enclose(network: Float64Network, mu: FloatArray, half_width: FloatArray) -> 
     :math:`r_n = c\,\epsilon\,(|W_n| s_{n-1} + |b_n| + \ldots)`, with :math:`s` the largest signals
     on the box and c the number of operations. To first order it reaches later layers through the
     generators G of the models, so that :math:`r_n + |G| r` is added to the range. :math:`\epsilon`
-    is twice the unit roundoff, which leaves as much room again for products of errors; where they
-    would not fit, the margin exceeds the pre-activations and nothing is certified.
+    is twice the unit roundoff, which leaves the same room again for products of errors; if they
+    exceed that room, the margin also exceeds the pre-activations and nothing is certified.
     """
     hidden = pre_activations(network, mu)
     slopes = slopes_at(network, hidden)
@@ -99,7 +100,7 @@ def enclose(network: Float64Network, mu: FloatArray, half_width: FloatArray) -> 
         carried = np.abs(tangents.generators) + np.abs(chords.generators)
         margin = own_rounding + apply(carried, rounding)
         down, up = down + margin, up + margin
-        # A neuron that no input reaches stays where it is, on the boundary, too.
+        # A neuron that no input reaches cannot flip, even with a pre-activation of zero.
         moves = apply(magnitudes, moves.astype(float)) != 0
         beyond = np.where(h >= 0, down, up) - np.abs(h)
         can_flip = moves & ~(beyond < 0)

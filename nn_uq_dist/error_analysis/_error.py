@@ -1,4 +1,4 @@
-"""The error of a linearized network at given perturbations, layer by layer and exact."""
+"""The exact error of a linearized network at given perturbations, layer by layer."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +14,8 @@ from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
     r"""Return :math:`g(\mu + z) - (g(\mu) + J(\mu) z)`, the error of the linearization.
 
-    With :math:`h_n` the pre-activations at :math:`\mu`, :math:`\delta_n` what :math:`z` adds to
-    them in the network itself, and :math:`D_n = \mathrm{diag}(\phi'(h_n))`,
+    With :math:`h_n` the pre-activations at :math:`\mu`, :math:`\delta_n` their change due to
+    :math:`z` in the network itself, and :math:`D_n = \mathrm{diag}(\phi'(h_n))`,
 
     .. math::
 
@@ -24,15 +24,15 @@ def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
         \Delta\phi_n = \phi(h_n + \delta_n) - \phi(h_n) - D_n \delta_n .
 
     An entry of :math:`\Delta\phi_n` is :math:`(1 - \alpha) |h_n + \delta_n|` where the sign of the
-    pre-activation flips, and zero elsewhere. So the result is exactly zero where no sign flips,
-    and small errors keep their digits, which the difference of the two sides would lose.
+    pre-activation flips, and zero elsewhere. So the result is exactly zero where no sign flips, and
+    small errors keep their digits, which would be lost in the difference on the left.
 
     Parameters
     ----------
     net
         The network. A skip connection or an output bias is affine and adds no error.
     mu
-        Where the network is linearized, shape ``(N_x,)``.
+        Point of linearization, shape ``(N_x,)``.
     z
         Perturbations, shape ``(..., N_x)``.
 
@@ -44,16 +44,17 @@ def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
     Raises
     ------
     TypeError
-        If `net` is no `LeakyReLUNetwork`, or `mu` or `z` no array of real numbers.
+        If `net` is not a `LeakyReLUNetwork`, or `mu` or `z` is not an array of real numbers.
     ValueError
         If the shapes do not fit.
 
     Notes
     -----
-    The slope at ``h = 0`` is 1, as of ``jax.nn.leaky_relu``. The identity: what the activations
-    change, :math:`\psi_n = D_n \delta_n + \Delta\phi_n` with :math:`\delta_n = W_n \psi_{n-1}`,
-    differs from its linear model by :math:`e_n = D_n W_n e_{n-1} + \Delta\phi_n`, and the error is
-    :math:`A e_L`. The paper's ``eq:error`` keeps the last term only: `last_layer_residual`.
+    The slope at ``h = 0`` is 1, as in ``jax.nn.leaky_relu``. Derivation: the change of the
+    activations, :math:`\psi_n = D_n \delta_n + \Delta\phi_n` with :math:`\delta_n = W_n
+    \psi_{n-1}`, differs from its linear model by :math:`e_n = D_n W_n e_{n-1} + \Delta\phi_n`, and
+    the error is :math:`A e_L`. The paper's ``eq:error`` keeps only the last term:
+    `last_layer_residual`.
 
     Examples
     --------
@@ -76,13 +77,13 @@ def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
 def last_layer_residual(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
     r"""Return :math:`A \Delta\phi_L`, the share of the last hidden layer in `total_error`.
 
-    Its magnitude is the paper's ``eq:error``, there taken for the whole error: that holds with one
-    hidden layer. Arguments and errors as in `total_error`.
+    Its magnitude is the paper's ``eq:error``, which the paper takes as the whole error: that is
+    true with one hidden layer. Arguments and errors as in `total_error`.
 
     Returns
     -------
     Array
-        Shape ``(..., N_y)``, with its sign.
+        Shape ``(..., N_y)``, signed.
 
     Examples
     --------
@@ -154,9 +155,9 @@ def _slopes_and_residuals(
         perturbed = h + change
         slope = jnp.where(h >= 0, 1, alpha)
         flips = (h >= 0) != (perturbed >= 0)
-        # NaN and infinity compare as if nothing flipped, and must not come out as no error.
+        # NaN and infinity compare as if nothing flipped; the error must still be NaN, not zero.
         nothing = 0 * (perturbed + alpha)
-        # Convexity makes it positive in both directions.
+        # It is positive for flips in both directions, by convexity.
         residual = jnp.where(flips, (1 - alpha) * jnp.abs(perturbed), nothing)
         slopes.append(slope)
         residuals.append(residual)

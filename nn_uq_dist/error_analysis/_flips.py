@@ -1,4 +1,4 @@
-"""Which neurons can flip, how probably, and whether none can."""
+"""Which neurons can flip, with what probability, and whether none can."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,13 +28,13 @@ from nn_uq_dist.inputs import AbstractInputLaw
 def flip_probabilities(
     net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
 ) -> tuple[Array, ...]:
-    r"""Return the probability of each neuron's pre-activation to change its sign, without sampling.
+    r"""Return the probability that each neuron's pre-activation changes sign, without sampling.
 
     Linearized at :math:`\mu`, pre-activations are :math:`h_n + M_n z` with
-    :math:`M_n = W_n D_{n-1} W_{n-1} \cdots W_1`: like the outputs, linear combinations of
-    independent variables, whose law is known. It is symmetric, so that
-    :math:`P(\text{flip}) = P((M_n z)_j > |h_{nj}|)`. The linearization is trusted where these
-    probabilities are small, and exact where all are zero.
+    :math:`M_n = W_n D_{n-1} W_{n-1} \cdots W_1`: like the outputs, they are linear combinations of
+    independent variables, whose law is known. It is symmetric, so that :math:`P(\text{flip}) =
+    P((M_n z)_j > |h_{nj}|)`. The linearization can be trusted if these probabilities are small, and
+    is exact if all are zero.
 
     Parameters
     ----------
@@ -47,20 +47,20 @@ def flip_probabilities(
     Returns
     -------
     tuple of Array
-        One array per hidden layer, shape ``batch_shape + (N_n,)``. Relative accuracy in the tails;
-        0 for a neuron that does not depend on the input.
+        One array per hidden layer, shape ``batch_shape + (N_n,)``. Tails have relative accuracy; 0
+        for a neuron that does not depend on the input.
 
     Raises
     ------
     TypeError
-        If `net` is no `LeakyReLUNetwork` or `f` not of a supported family.
+        If `net` is not a `LeakyReLUNetwork` or `f` is not of a supported family.
     ValueError
-        If `f` has another number of inputs than `net`.
+        If `f` and `net` have different numbers of inputs.
 
     Notes
     -----
-    In the first layer this is the law of the network itself. In later ones the true probability
-    differs as far as earlier neurons flip.
+    In the first layer the probabilities are exact. In later layers the true probability differs to
+    the extent that earlier neurons flip.
 
     Examples
     --------
@@ -78,9 +78,9 @@ def flip_probabilities(
     hidden, rows = at(law.loc)
     image = law.image(rows)
     moves = ~image.is_constant
-    # A point mass has no survival function here: another law stands in for it.
+    # A point mass has no survival function here, so another law is substituted.
     weights = jnp.where(moves[..., None], image.weights, 1)
-    # All layers in one call, since each shape is compiled anew.
+    # All layers go into one call, since each shape is compiled anew.
     probability = linear_combination.sf(jnp.abs(hidden), weights, image.normal_scale)
     probability = jnp.where(moves, probability, 0)
     sizes = [weight.shape[-2] for weight in net.hidden_weights]
@@ -93,8 +93,8 @@ def is_exact_on_support(
     r"""Return whether no neuron can flip on the box, so that the linearization is exact there.
 
     If the layers before layer n do not flip, its pre-activations are affine on the box: they range
-    over :math:`h_n \pm |M_n| b`, and get to both ends. So the answer is not only safe, it is true
-    whenever the network is affine around :math:`\mu` with room for rounding errors.
+    over :math:`h_n \pm |M_n| b` and attain both ends. So True is certain, and the answer is True
+    whenever the network is affine on the box with some margin for rounding errors.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def is_exact_on_support(
         The network. Stacked networks (leading axes on every leaf) broadcast against the batch
         shape of `f`.
     f
-        Law of its input. With a Gaussian part that is not zero the answer is False.
+        Law of its input. With a nonzero Gaussian part the answer is False.
 
     Returns
     -------
@@ -112,16 +112,16 @@ def is_exact_on_support(
     Raises
     ------
     TypeError
-        If `net` is no `LeakyReLUNetwork`, `f` not of a supported family, or either is traced.
+        If `net` is not a `LeakyReLUNetwork`, `f` is not of a supported family, or either is traced.
     ValueError
-        If `f` has another number of inputs than `net`; if a weight is NaN or infinite.
+        If `f` and `net` have different numbers of inputs, or a weight is NaN or infinite.
 
     Notes
     -----
     The statement is about the network in exact arithmetic. It is computed in float64, with bounds
-    of the rounding errors added to the ranges: to first order, with a factor of two for the rest.
-    A pre-activation within the rounding of the network's own type from 0 may have another sign
-    there, and `linearize` then another slope.
+    on the rounding errors added to the ranges: to first order, with a factor of two for the rest. A
+    pre-activation so close to 0 that the network's own type cannot resolve it may have a different
+    sign in that type, and `linearize` then uses a different slope.
 
     Examples
     --------

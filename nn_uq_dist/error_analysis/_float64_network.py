@@ -1,8 +1,8 @@
-r"""A network in NumPy's float64, which the bounds are computed in.
+r"""A network in NumPy's float64, in which the bounds are computed.
 
-In float32 a rigorous account of rounding would make many neurons of a deep network seem to flip
-that do not, and JAX has no float64 unless it is switched on for the whole program. Vectors have
-shape ``(..., N)`` and matrices ``(..., N, M)``: leading axes of networks and inputs broadcast.
+In float32, rigorous rounding bounds would let many neurons of a deep network seem to flip that do
+not, and JAX has no float64 unless it is enabled for the whole program. Vectors have shape ``(...,
+N)`` and matrices ``(..., N, M)``: leading axes of networks and inputs broadcast.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 
 
 class Float64Network(NamedTuple):
-    """Parameters of a `LeakyReLUNetwork`, without what is affine around its hidden layers."""
+    """Parameters of a `LeakyReLUNetwork`, without skip connection and output bias."""
 
     hidden_weights: list[FloatArray]
     biases: list[FloatArray]

@@ -1,4 +1,4 @@
-"""A fully connected leaky-ReLU network as a pytree, the kind that the error analysis knows."""
+"""A fully connected leaky-ReLU network as a pytree, for the error analysis."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
 class LeakyReLUNetwork:
-    r"""The network :math:`g(x) = A\,\phi(h_L) + c`, and with a skip connection plus :math:`x`.
+    r"""The network :math:`g(x) = A\,\phi(h_L) + c`, plus :math:`x` with a skip connection.
 
     .. math::
 
@@ -53,11 +53,11 @@ class LeakyReLUNetwork:
     Raises
     ------
     TypeError
-        If an argument is not an array of real numbers, the weights or the biases are no sequences,
-        or `skip_connection` is no bool.
+        If an argument is not an array of real numbers, the weights or the biases are not sequences,
+        or `skip_connection` is not a bool.
     ValueError
         If the shapes do not fit, or known (not traced) values hold NaN or infinity or a slope
-        outside of ``[0, 1]``. A traced slope outside becomes NaN.
+        outside ``[0, 1]``. A traced slope outside this range becomes NaN.
 
     Examples
     --------
@@ -150,10 +150,10 @@ class LeakyReLUNetwork:
         Parameters
         ----------
         layers
-            At least two ``nnx.Linear``, from the input to the output; those without bias get zeros,
-            the last one none.
+            At least two ``nnx.Linear``, from the input to the output. Hidden layers without bias
+            get zeros; an output layer without bias gets none.
         negative_slope
-            Of the activation between the layers, which Flax keeps elsewhere.
+            Negative slope of the activation between the layers, which the layers do not store.
         skip_connection
             Whether the input is added to the output of the last layer.
 
@@ -177,13 +177,13 @@ class LeakyReLUNetwork:
 
     @classmethod
     def from_equinox(cls, mlp: "eqx.nn.MLP", skip_connection: bool = False) -> Self:
-        """Take the parameters of an Equinox ``MLP``; the slope is read off its activation.
+        """Take the parameters of an Equinox ``MLP``; the slope is determined from its activation.
 
         Parameters
         ----------
         mlp
-            With at least one hidden layer, a leaky-ReLU or ReLU activation without parameters, and
-            no final activation.
+            An MLP with at least one hidden layer, a leaky-ReLU or ReLU activation without
+            parameters, and no final activation.
         skip_connection
             Whether the input is added to the output of `mlp`.
 
@@ -303,10 +303,10 @@ def _check_chain(weights: list[tuple[int, ...]], biases: list[tuple[int, ...]]) 
 def _check_slope(slope: ArrayLike) -> None:
     if np.shape(slope) != ():
         raise ValueError(
-            f"negative_slope must be a scalar, got shape {np.shape(slope)}; one slope holds for "
+            f"negative_slope must be a scalar, got shape {np.shape(slope)}; pass one slope for "
             f"all neurons"
         )
-    # Written so that NaN fails it, too.
+    # Written so that NaN fails, too.
     if _checks.is_concrete(slope) and not 0 <= np.asarray(slope) <= 1:
         raise ValueError(
             f"negative_slope must lie in [0, 1], got {slope}; pass 0.01 for the usual leaky ReLU"

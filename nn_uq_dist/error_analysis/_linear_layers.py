@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 type Layer = tuple[Array, Array | None]  # weights (rows are neurons), bias
 
-# The large points tell functions with a ceiling, such as the ReLU6, from the leaky ReLU.
+# The large points distinguish functions with a ceiling, such as ReLU6, from the leaky ReLU.
 _PROBES = (-1e3, -2.0, -1.0, -1e-3, 0.0, 1e-3, 1.0, 2.0, 1e3)
 
 
@@ -66,15 +66,15 @@ def _optional(parameter: object) -> Array | None:
 
 
 def _slope(name: str, function: Callable[[Array], Array]) -> float:
-    """Read the slope of a leaky ReLU off its values; the identity has slope 1."""
+    """Determine the slope of a leaky ReLU from its values; the identity has slope 1."""
     remedy = "only x for x >= 0 and slope * x for x < 0 fits a LeakyReLUNetwork"
     if any(isinstance(leaf, jax.Array | np.ndarray) for leaf in jax.tree.leaves(function)):
         raise ValueError(
             f"{name} must be a leaky ReLU with one fixed slope, got one with parameters; {remedy}"
         )
-    with jax.ensure_compile_time_eval():  # numbers also where the conversion itself is traced
+    with jax.ensure_compile_time_eval():  # numbers, even if the conversion itself is traced
         values = np.array([function(jnp.asarray(point)) for point in _PROBES])
-    # The shortest decimal that gives the value: 0.01 also where it was rounded to float32.
+    # The shortest decimal that gives the value: 0.01 even if it was rounded to float32.
     slope = float(str(-values[_PROBES.index(-1.0)])) + 0.0  # no -0.0 for the ReLU
     expected = [point if point >= 0 else slope * point for point in _PROBES]
     if not (0 <= slope <= 1 and np.allclose(values, expected, rtol=1e-6, atol=0)):

@@ -12,7 +12,7 @@ from nn_uq_dist.error_analysis._float64_network import (
 
 
 def printed_factor(network: Float64Network, slopes: list[FloatArray]) -> FloatArray:
-    r"""The paper's ``eq:prob_Kbound``: the factors :math:`\lambda_n` in front of the last layer."""
+    r"""The paper's ``eq:prob_Kbound``: the factors :math:`\lambda_n` before the last layer."""
     factor = 1 - network.alpha[..., 0]
     for n, weights in enumerate(network.hidden_weights):
         factor = factor * spectral_norm(weights)
@@ -22,7 +22,7 @@ def printed_factor(network: Float64Network, slopes: list[FloatArray]) -> FloatAr
 
 
 def corrected_factor(network: Float64Network, slopes: list[FloatArray], of: str) -> FloatArray:
-    r"""Norms of the layers alone; see `deterministic_bound` for the derivation.
+    r"""Factors from the norms of the layers alone; see `deterministic_bound` for the derivation.
 
     The last-layer factor is :math:`(1-\alpha) \|A_i\| \prod \|W_n\|`.
     """

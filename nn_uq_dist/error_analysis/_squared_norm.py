@@ -7,15 +7,15 @@ from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
 
 
 def bernstein_squared_norm(half_width: FloatArray, delta: float) -> FloatArray:
-    r"""Exceeded by :math:`|z|^2 = \sum_k b_k^2 U_k^2` with probability at most `delta`.
+    r"""Bound that :math:`|z|^2 = \sum_k b_k^2 U_k^2` exceeds with probability at most `delta`.
 
     The terms are independent with mean :math:`b_k^2/3`, variance :math:`4 b_k^4/45`, and exceed
     their mean by at most :math:`2 b_k^2/3`. Bernstein: with v the sum of the variances and M the
     largest excess, :math:`P(|z|^2 - \sum_k b_k^2/3 \ge t) \le \exp(-t^2/(2 (v + M t/3)))`, which is
-    `delta` at :math:`t = M l/3 + \sqrt{M^2 l^2/9 + 2 v l}`, :math:`l = \log(1/\delta)`. No more
-    than the certain bound :math:`\sum_k b_k^2`.
+    `delta` at :math:`t = M l/3 + \sqrt{M^2 l^2/9 + 2 v l}`, :math:`l = \log(1/\delta)`. The result
+    is at most the certain bound :math:`\sum_k b_k^2`.
 
-    Shape ``(..., N_x)`` to ``(...)``.
+    Maps shape ``(..., N_x)`` to ``(...)``.
     """
     squares = half_width**2
     certain = squares.sum(axis=-1)

@@ -1,4 +1,4 @@
-"""The bound that looks at the box: only what can flip there counts."""
+"""The bound that uses the box: only neurons that can flip there contribute."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def tightened_bound(
 
     With :math:`G_n` the map from layer n to the output, :math:`F_n` the projection on its neurons
     that can flip, and u, Lambda of `enclose`, the contribution of layer n to output i lies between
-    minus the one and the other of
+    minus the value for the upper sign and the value for the lower sign of
 
     .. math::
 
@@ -29,13 +29,13 @@ def tightened_bound(
 
     since :math:`0 \le \Delta\phi_n \le u_n` and
     :math:`\|\Delta\phi_n\| \le (1 - \alpha) \|F_n \delta_n\|`. The total is at most the larger of
-    the two sums over n, at most what `A` makes of the model by chords less the linear map q, and at
-    most :math:`\|A_i\| \Lambda_L\, \mathrm{radius} + \max|q_i z|`.
+    the two sums over n, at most the image under `A` of the model by chords minus the linear map q,
+    and at most :math:`\|A_i\| \Lambda_L\, \mathrm{radius} + \max|q_i z|`.
 
     Parameters
     ----------
     network, mu, half_width
-        As of `enclose`.
+        As for `enclose`.
     radius
         Shape ``(...)``.
     of
@@ -71,13 +71,13 @@ def tightened_bound(
 
 
 def _by_chords(network: Float64Network, half_width: FloatArray, box: Enclosure) -> FloatArray:
-    """What is left of the model by chords when that by tangents, the linear map, is subtracted."""
+    """The model by chords minus the model by tangents, which is the linear map."""
     tangents, chords = (
         model.through_weights(network.output_matrix) for model in (box.tangents, box.chords)
     )
     left = chords._replace(linear=chords.linear - tangents.linear)
     bound = np.maximum(*left.reach(half_width))
-    # The two nearly cancel in small boxes, and what rounding has left of them counts.
+    # The two nearly cancel in small boxes, so their rounding errors must be included.
     carried = np.abs(tangents.generators) + np.abs(chords.generators)
     extent = np.maximum(*box.tangents.reach(half_width)) + np.maximum(*box.chords.reach(half_width))
     operations = sum(chords.generators.shape[-2:]) + half_width.shape[-1]

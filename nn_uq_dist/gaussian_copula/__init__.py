@@ -1,12 +1,13 @@
 """Numerics of the Gaussian copula: Hermite series, Nataf and nearest correlation matrix.
 
 Outputs ``y_j = F_j^{-1}(Phi(z_j))`` are functions of normal scores ``z`` with a correlation matrix.
-Three questions are answered here, in the order in which `nn_uq_dist.Linearization.joint` asks them:
+Three questions are answered here, in the order in which `nn_uq_dist.Linearization.joint` needs
+them:
 
 - `hermite_coefficients`, `covariance_of_scores`, `covariance_of_outputs`: which covariance do the
   outputs have, given the correlation of their scores? (Mehler's formula)
-- `nataf_correlation`: which correlation of the scores gives the outputs a wanted one?
-- `nearest_correlation`: which valid correlation matrix is nearest, if that one is indefinite?
+- `nataf_correlation`: which correlation of the scores gives the outputs a desired correlation?
+- `nearest_correlation`: which valid correlation matrix is nearest, if that matrix is indefinite?
 
 ``_score_algebra`` has conditioning, whitening and the density once the Cholesky factor of the
 scores is known. The distributions that are built on it are in `nn_uq_dist.distributions`.

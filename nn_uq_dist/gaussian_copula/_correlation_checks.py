@@ -1,4 +1,4 @@
-"""Checks of correlation matrices: what is known at call time is refused with its place."""
+"""Checks of correlation matrices: errors for known values name the row and column."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,7 +30,7 @@ def as_square(name: str, matrix: ArrayLike, num_outputs: int | None = None) -> A
 def as_correlation(name: str, matrix: ArrayLike, num_outputs: int | None = None) -> ArrayLike:
     """Return a correlation matrix ``(..., N, N)``, checked for shape, symmetry and diagonal.
 
-    Entries beyond one and negative eigenvalues are not refused: they are what repair is for.
+    Entries beyond one and negative eigenvalues are accepted: `nearest_correlation` repairs them.
     """
     matrix = as_square(name, matrix, num_outputs)
     if not _checks.is_concrete(matrix):
@@ -67,7 +67,8 @@ def require_positive_definite(name: str, matrix: ArrayLike, remedy: str = _NEARE
     """Raise ``ValueError`` if a known correlation matrix has no Cholesky factor."""
     if not _checks.is_concrete(matrix):
         return
-    # The smallest eigenvalue, not a Cholesky factor that rounding may let pass.
+    # Check the smallest eigenvalue: rounding may let a Cholesky factorization of a singular matrix
+    # pass.
     smallest = np.linalg.eigvalsh(np.asarray(matrix, np.float64))[..., 0]
     too_small = smallest <= np.shape(matrix)[-1] * _rounding(matrix)
     if too_small.any():

@@ -1,4 +1,4 @@
-r"""Hermite series of outputs in their normal scores, and the covariances that follow from it.
+r"""Hermite series of outputs in their normal scores, and the resulting covariances.
 
 An output is a function of its normal score, ``y = F^{-1}(Phi(z))``. With the normalized Hermite
 polynomials ``he_k = He_k/sqrt(k!)`` and ``y = sum_k a_k he_k(z)``, outputs whose scores have
@@ -17,8 +17,8 @@ from nn_uq_dist.laws._score_quadrature import ScoreQuadrature
 from nn_uq_dist.laws._score_rule import ScoreRule
 from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
-# Odd: the last term takes the rest of the variance, and a symmetric law has odd terms only. An even
-# one would keep opposite outputs from the correlation -1.
+# Odd, because the last term takes the rest of the variance and a symmetric law has only odd terms.
+# With an even last term, opposite outputs could not attain the correlation -1.
 NUM_TERMS = 127
 
 
@@ -26,12 +26,13 @@ def hermite_coefficients(rule: ScoreQuadrature | ScoreRule, num_terms: int = NUM
     r"""Coefficients ``a_1, ..., a_K`` of each output, shape ``(K, ..., N_y)``.
 
     From quantiles at scores, :math:`a_k = E[y(Z)\,he_k(Z)]`, or from scores at values: since
-    :math:`(he_{k-1} \phi)' = -\sqrt k\, he_k \phi`, by parts
+    :math:`(he_{k-1} \phi)' = -\sqrt k\, he_k \phi`, integration by parts gives
 
     .. math:: a_k = \frac{1}{\sqrt k} \int he_{k-1}(z(y))\, \phi(z(y))\, dy.
 
-    The last coefficient holds what is left of the variance, so that the covariance of outputs of
-    one shape tends to their variance as ``rho`` tends to one, however slowly the series converges.
+    The last coefficient holds the rest of the variance, so that the covariance of outputs with laws
+    of the same shape tends to their variance as ``rho`` tends to one, however slowly the series
+    converges.
 
     Parameters
     ----------
@@ -51,13 +52,13 @@ def hermite_coefficients(rule: ScoreQuadrature | ScoreRule, num_terms: int = NUM
     """
     degrees = jnp.arange(1, num_terms, dtype=rule.variance.dtype)
     if isinstance(rule, ScoreRule):
-        # At the edge of the support the score is infinite, and the integrand zero.
+        # At the edge of the support the score is infinite and the integrand is zero.
         inside = jnp.isfinite(rule.scores) | jnp.isnan(rule.scores)
         scores = jnp.where(inside, rule.scores, 0)
         measure = jnp.where(inside, rule.lengths * jnp.exp(log_normal_density(scores)), 0)
         projections = _projections(scores, measure, num_terms - 1)
         if rule.is_half:
-            # The other half doubles what is even in the score, and cancels the rest.
+            # The other half doubles integrands that are even in the score, and cancels odd ones.
             projections = projections * jnp.where(degrees % 2 == 1, 2, 0).reshape(
                 -1, *(1,) * rule.variance.ndim
             ).astype(projections.dtype)
@@ -73,7 +74,7 @@ def hermite_coefficients(rule: ScoreQuadrature | ScoreRule, num_terms: int = NUM
 def _projections(nodes: Array, measure: Array, count: int) -> Array:
     """``sum_q measure_q he_k(z_q)`` for ``k = 0, ..., count - 1``, shape ``(count, ...)``."""
 
-    # The product with the measure is carried along: a polynomial alone may overflow.
+    # The recursion is for the product with the measure: a polynomial alone may overflow.
     def following(state: tuple[Array, Array], k: Array) -> tuple[tuple[Array, Array], Array]:
         before, current = state
         after = (nodes * current - jnp.sqrt(k) * before) / jnp.sqrt(k + 1)
@@ -84,7 +85,7 @@ def _projections(nodes: Array, measure: Array, count: int) -> Array:
 
 
 def covariance_of_scores(coefficients: Array, correlation: Array) -> tuple[Array, Array]:
-    """Covariance of the outputs and its derivative, entry by entry in the scores' correlation.
+    """Covariance of the outputs, and its entrywise derivative in the correlation of the scores.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The correlation of normal scores that gives the outputs a wanted correlation."""
+"""The correlation of normal scores that gives the outputs a desired correlation."""
 
 from functools import partial
 from typing import NamedTuple
@@ -32,8 +32,8 @@ class NatafCorrelation(NamedTuple):
         Correlation of the normal scores, with unit diagonal. It may be indefinite: see
         `nearest_correlation`.
     attainable : Array of bool, shape (..., N_y, N_y)
-        False where no correlation of the scores gives the outputs the wanted one; the entry of
-        ``matrix`` is then 1 or -1, the nearest that there is.
+        False where no correlation of the scores gives the outputs the desired correlation; the
+        entry of ``matrix`` is then 1 or -1, the nearest possible value.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def nataf_correlation(marginals: dist.Distribution, correlation: ArrayLike) -> N
         Univariate and continuous, ``batch_shape (..., N_y)``: a `LinearizedMarginal` or any
         distribution with ``icdf`` and finite variance.
     correlation : array_like, shape (..., N_y, N_y)
-        Wanted correlation of the outputs.
+        Desired correlation of the outputs.
 
     Returns
     -------
@@ -74,19 +74,19 @@ def nataf_correlation(marginals: dist.Distribution, correlation: ArrayLike) -> N
     Raises
     ------
     TypeError
-        If the marginals are discrete, multivariate or no distribution.
+        If the marginals are discrete, multivariate or not a distribution.
     ValueError
-        If the matrix is not square, symmetric, finite and of unit diagonal, or its size is not
-        that of the marginals.
+        If the matrix is not square, symmetric and finite with unit diagonal, or its size does not
+        match the marginals.
 
     Notes
     -----
     Each entry solves ``sum_k a_ik a_jk rho^k = correlation_ij sd_i sd_j``, with the coefficients
     ``a`` of the Hermite series of an output in its normal score (Mehler's formula). The sum
     increases with ``rho``; all pairs are solved at once by a bracketed Newton method. Its
-    derivative is that of the implicit function. The paper (``eq:corr_ij``) and the literature
-    (Liu and Der Kiureghian 1986) solve a double integral for each pair instead. Error in float64,
-    against double integrals: below 1e-8.
+    derivative follows from the implicit function theorem. The paper (``eq:corr_ij``) and the
+    literature (Liu and Der Kiureghian 1986) solve a double integral for each pair instead. Compared
+    with double integrals, the error in float64 is below 1e-8.
 
     Examples
     --------
@@ -106,8 +106,8 @@ def nataf_correlation(marginals: dist.Distribution, correlation: ArrayLike) -> N
     return _match(rule, jnp.asarray(correlation), marginals.batch_shape)
 
 
-# One program, so that an eager call does not compile each operation by itself. The law itself was
-# asked outside: with known arguments it may take a shorter way than under a trace.
+# One program, so that an eager call does not compile each operation separately. The law itself is
+# evaluated outside: for known arguments it may use a faster method than under a trace.
 @partial(jax.jit, static_argnames="batch_shape")
 def _match(
     rule: ScoreQuadrature | ScoreRule, correlation: Array, batch_shape: tuple[int, ...]
@@ -121,7 +121,7 @@ def _match(
     shape = (*batch_shape, batch_shape[-1])
     target = jnp.broadcast_to(target, jnp.broadcast_shapes(target.shape, shape))
     limit, _ = covariance_of_scores(coefficients, jnp.where(target < 0, -1, 1).astype(dtype))
-    # Proportional outputs meet the limit up to rounding.
+    # Proportional outputs attain the limit up to rounding.
     attainable = jnp.abs(target) <= jnp.abs(limit) + 100 * jnp.finfo(dtype).eps
     matrix = jnp.where(attainable, _solve(coefficients, target), jnp.sign(target))
     matrix = 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))
@@ -151,7 +151,7 @@ def _solve(coefficients: Array, target: Array) -> Array:
         return (state[0] < _MAX_ITERATIONS) & ~jnp.all(state[-1])
 
     ones = jnp.ones_like(target)
-    # NaN stays NaN, and must not keep the others waiting.
+    # NaN stays NaN, and must not prolong the iteration for the others.
     invalid = ~jnp.isfinite(target)
     start = (jnp.asarray(0), jnp.clip(target, -1, 1), -ones, ones, invalid)
     rho = lax.while_loop(unfinished, step, start)[1]
@@ -166,6 +166,6 @@ def _solve_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> t
     (_, slope), (moved, _) = jax.jvp(
         lambda a: covariance_of_scores(a, rho), (coefficients,), (tangents[0],)
     )
-    # A clipped entry does not move.
+    # A clipped entry has zero derivative.
     inside = (jnp.abs(rho) < 1) & (slope > 0)
     return rho, jnp.where(inside, (tangents[1] - moved) / jnp.where(inside, slope, 1), 0)

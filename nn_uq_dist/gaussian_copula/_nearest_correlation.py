@@ -25,17 +25,17 @@ def nearest_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
     It minimizes the Frobenius norm :math:`\|X - G\|_F` over symmetric :math:`X` with unit
     diagonal and eigenvalues :math:`\ge` `min_eigenvalue` (Higham 2002), by Newton's method on the
     dual (Qi and Sun 2006; Borsdorf and Higham 2010). The result is exactly symmetric, its diagonal
-    exactly 1, and a matrix that qualifies comes back as it is.
+    is exactly 1, and a matrix that qualifies is returned unchanged.
 
-    The floor holds up to rounding. The smallest eigenvalue of a repaired matrix was short of 1e-4
-    by at most 3e-7 (31 outputs) and 7e-6 (500) in float32, 4e-15 and 7e-13 in float64. A matrix
-    qualifies if it is short by at most
-    :math:`8 \varepsilon \max(\lambda_{\max}, \sqrt N)` (:math:`\varepsilon` the machine
+    The floor holds up to rounding. In tests with a floor of 1e-4, the smallest eigenvalue of a
+    repaired matrix was below the floor by at most 3e-7 (31 outputs) and 7e-6 (500) in float32,
+    4e-15 and 7e-13 in float64. A matrix qualifies if its smallest eigenvalue is below the floor by
+    at most :math:`8 \varepsilon \max(\lambda_{\max}, \sqrt N)` (:math:`\varepsilon` the machine
     epsilon) and a tenth of a positive floor.
 
     Derivatives in both arguments are those of the minimizer, in forward and reverse mode; no
-    perturbation moves the diagonal. Second derivatives are zero where `matrix` qualifies, and
-    NaN where it is repaired.
+    perturbation changes the diagonal. Second derivatives are zero where `matrix` qualifies, and NaN
+    where it is repaired.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def nearest_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
     Returns
     -------
     Array
-        Same shape as `matrix`, same dtype, at least float32. NaN where traced arguments are
+        Same shape as `matrix`; same dtype, but at least float32. NaN where traced arguments are
         invalid, or where rounding (huge entries) leaves less than half of the digits.
 
     Raises
@@ -89,10 +89,10 @@ def nearest_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
 
 
 def _known_to_qualify(matrix: np.ndarray, floor: float) -> np.ndarray | None:
-    """Return the matrix as `_solve` returns one that qualifies, or None where that must be asked.
+    """Return a matrix that clearly qualifies, as `_solve` would, or None to leave it to `_solve`.
 
-    It spares the compilation of the repair. What is nearer to the floor than rounding is left to
-    `_solve`, so that traced and known matrices are treated alike.
+    This saves compiling the repair. A matrix within rounding of the floor is left to `_solve`, so
+    that traced and known matrices are treated alike.
     """
     symmetric = (matrix + np.swapaxes(matrix, -1, -2)) / 2
     symmetric[..., range(matrix.shape[-1]), range(matrix.shape[-1])] = 1
@@ -137,22 +137,23 @@ def _solve(matrix: Array, floor: Array) -> _Solution:
     start = _dual_point(jnp.zeros_like(matrix[0]), shifted, diagonal)
     largest = jnp.maximum(_largest(start), matrix.shape[-1] ** 0.5)
     slack = _FLOOR_SLACK * epsilon * largest
-    # A floor near the rounding errors must still lift a singular matrix.
+    # A floor close to the size of rounding errors must still raise the eigenvalues of a singular
+    # matrix.
     slack = jnp.where(floor > 0, jnp.minimum(slack, floor / 10), slack)
     is_unchanged = start.eigenvalues[0] >= -slack
     point = _minimize_dual(start, shifted, diagonal, is_unchanged)
 
     root = point.eigenvectors * jnp.sqrt(jnp.maximum(point.eigenvalues, 0))
     part = _matmul(root, root.T)
-    # The gradient is the error of the diagonal. Scaling removes what is left of it, and leaves
-    # the floor alone, because it acts before the floor is added back.
+    # The gradient is the error of the diagonal. Scaling removes the remaining error, and does not
+    # affect the floor, because it is applied before the floor is added back.
     ratio = jnp.sqrt(diagonal / jnp.diagonal(part))
     # The upper triangle is copied to the lower one. Their mean would not be exactly symmetric: the
     # compiler may fuse the product and the sum of one triangle and not those of the other.
     upper = jnp.triu(ratio[:, None] * part * ratio, 1)
     repaired = upper + upper.T + identity
     is_valid = is_valid & (is_unchanged | (_error(point) <= epsilon**0.5))
-    # Identity and ones make the projection of an unchanged matrix linear in what follows.
+    # Identity and ones make the projection derivative of an unchanged matrix the identity.
     return _Solution(
         jnp.where(is_valid, jnp.where(is_unchanged, matrix, repaired), jnp.nan),
         jnp.where(is_unchanged, 1, point.eigenvalues),
@@ -180,8 +181,8 @@ def _solve_jvp(
         max_steps=20 + 4 * len(values),
     )
     moved = fixed + _projection_derivative(values, vectors, jnp.diag(y_dot))
-    # Derivatives of eigenvectors blow up where eigenvalues are close, as those of a matrix of
-    # low rank are: a second derivative is NaN rather than wrong.
+    # Derivatives of eigenvectors blow up if eigenvalues are close, as those of a matrix of low rank
+    # are. So second derivatives are NaN rather than wrong.
     unknown = jnp.where(is_unchanged, 0, jnp.nan) * (jnp.sum(matrix_dot) + floor_dot)
     return solution, _Solution(
         _off_diagonal(moved),
@@ -216,7 +217,7 @@ def _minimize_dual(
         )
         trial = _line_search(point, direction, shifted, diagonal)
         trial_error = _error(trial)
-        # Close to rounding Newton's method gains nothing any more, and would run to the limit.
+        # Close to rounding, Newton's method makes no more progress and would run to the limit.
         is_stalled = (trial_error > error / 2) & (error < 30 * rounding)
         keep = is_stalled & (trial_error > error)
         best = jax.tree.map(lambda old, new: jnp.where(keep, old, new), point, trial)
@@ -228,9 +229,9 @@ def _minimize_dual(
 def _line_search(
     point: _DualPoint, direction: Array, shifted: Array, diagonal: Array
 ) -> _DualPoint:
-    """Halve the step until the dual objective falls enough (Armijo)."""
+    """Halve the step until the dual objective decreases enough (Armijo)."""
     slope = jnp.vdot(point.gradient, direction)
-    # Near the optimum the decrease drowns in the rounding of these terms.
+    # Near the optimum the decrease is smaller than the rounding errors of these terms.
     terms = jnp.sum(point.eigenvalues**2) + diagonal * jnp.sum(jnp.abs(point.y))
     slack = 10 * _epsilon(slope) * terms
 
@@ -287,7 +288,7 @@ def _projection_derivative(values: Array, vectors: Array, direction: Array) -> A
 
 
 def _loewner(values: Array) -> Array:
-    """Divided differences of ``max(x, 0)``, in a form without cancellation; 1 at 0 and 0."""
+    """Divided differences of ``max(x, 0)``, in a form without cancellation; 1 at ``(0, 0)``."""
     positive = jnp.maximum(values, 0)
     total = jnp.abs(values)[:, None] + jnp.abs(values)
     is_zero = total == 0
@@ -312,7 +313,7 @@ def _off_diagonal(matrix: Array) -> Array:
 
 
 def _matmul(a: Array, b: Array) -> Array:
-    # Accelerators multiply in fewer bits unless told otherwise.
+    # Accelerators multiply with lower precision by default.
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 

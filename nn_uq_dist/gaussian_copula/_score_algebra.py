@@ -1,4 +1,4 @@
-"""Normal scores of some coordinates, and of some given others: algebra of Cholesky factors."""
+"""Laws of some normal scores, or of some given others: algebra of Cholesky factors."""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,15 @@ from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
 @jax.jit
 def valid_cholesky(correlation: Array) -> Array:
-    """Lower Cholesky factor of a correlation matrix ``(..., N, N)``, NaN if it is none."""
+    """Lower Cholesky factor of a correlation matrix ``(..., N, N)``, NaN if it is invalid."""
     size = correlation.shape[-1]
     factor = jnp.linalg.cholesky(correlation)
-    # Rounding lets some singular matrices pass, with pivots of no correct digit.
+    # Rounding lets some singular matrices pass, with pivots that have no correct digit.
     pivots = jnp.diagonal(factor, axis1=-2, axis2=-1) ** 2
     smallest = jnp.min(pivots, axis=-1)[..., None, None]
     valid = smallest > size * jnp.finfo(correlation.dtype).eps
-    # What `jit` could not refuse. The tolerance leaves room for finite differences.
+    # Catches invalid matrices that could not be checked under `jit`. The tolerance allows finite
+    # differences.
     transposed = jnp.swapaxes(correlation, -1, -2)
     wrong = jnp.where(jnp.eye(size, dtype=bool), correlation - 1, correlation - transposed)
     valid = valid & (jnp.max(jnp.abs(wrong), axis=(-2, -1), keepdims=True) <= 0.01)
@@ -58,11 +59,11 @@ def log_density_of_outputs(
 
 
 def cholesky_of_rows(scale_tril: Array, rows: tuple[int, ...]) -> Array:
-    """Lower Cholesky factor of ``A A^T`` for ``A`` these rows of a factor ``(..., N, N)``."""
+    """Lower Cholesky factor of ``A A^T``, with ``A`` these rows of a factor ``(..., N, N)``."""
     if rows == tuple(range(len(rows))):
         return scale_tril[..., : len(rows), : len(rows)]
     taken = scale_tril[..., np.asarray(rows), :]
-    # By a QR factorization of A^T, since A A^T would square the condition number.
+    # From a QR factorization of A^T, since A A^T would square the condition number.
     upper = jnp.linalg.qr(jnp.swapaxes(taken, -1, -2), mode="r")
     signs = jnp.where(jnp.diagonal(upper, axis1=-2, axis2=-1) < 0, -1, 1)
     return jnp.swapaxes(upper * signs[..., None], -1, -2)
@@ -71,21 +72,21 @@ def cholesky_of_rows(scale_tril: Array, rows: tuple[int, ...]) -> Array:
 def conditional_scores(
     scale_tril: Array, observed: tuple[int, ...], remaining: tuple[int, ...], residual: Array
 ) -> tuple[Array, Array]:
-    """Shift of the mean, and factor of the covariance, of scores given others.
+    """Shift of the mean and Cholesky factor of the covariance of scores, given others.
 
     Parameters
     ----------
     scale_tril : Array, shape (..., N, N)
         Factor of the covariance of all scores.
     observed, remaining : tuple of int
-        Coordinates; together all of them.
+        Coordinates, which together are all coordinates.
     residual : Array, shape (..., len(observed))
-        Observed scores less their means.
+        Observed scores minus their means.
 
     Notes
     -----
-    With the observed coordinates first, the blocks of the factor are the conditional law as they
-    stand. The textbook's difference of two covariances would lose a small eigenvalue.
+    With the observed coordinates first, the blocks of the factor give the conditional law directly.
+    The textbook formula, a difference of two covariances, would lose a small eigenvalue.
     """
     factor = cholesky_of_rows(scale_tril, observed + remaining)
     count = len(observed)
@@ -101,7 +102,7 @@ def conditional_scores(
 
 
 def whitened(scale_tril: Array, residual: Array) -> Array:
-    """``L^-1 r`` for each residual ``(..., N)``: independent if `L` is right."""
+    """``L^-1 r`` for each residual ``(..., N)``: entries are independent if `L` is correct."""
     shape = jnp.broadcast_shapes(scale_tril.shape[:-1], residual.shape)
     size = shape[-1]
     return lax.linalg.triangular_solve(

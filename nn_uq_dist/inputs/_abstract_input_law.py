@@ -21,8 +21,8 @@ class AbstractInputLaw(abc.ABC):
     r"""Abstract law of a random input :math:`f = \mu + A U + B N`.
 
     :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
-    ones; there may be more of them than inputs. Linearization, Monte Carlo, tables and figures ask
-    for nothing but what stands here.
+    ones; there may be more of them than inputs. Linearization, Monte Carlo, tables and figures use
+    only what is defined here.
 
     A subclass is final, an immutable pytree with arrays as its leaves, each with the batch shape in
     front, and defines
@@ -32,11 +32,11 @@ class AbstractInputLaw(abc.ABC):
       a copy with NumPy arrays in float64: written with operators, or with functions of
       ``jacobian``'s own library, it stays in float64 there.
 
-    The network is called with ``network_input`` of the vector of ``N_x`` numbers, here that vector
-    itself: `MappedInput` wraps a law where it takes something else.
+    The network is called with ``network_input(x)`` for a vector ``x`` of ``N_x`` numbers. Here that
+    is ``x`` itself; `MappedInput` wraps a law for a network that takes something else.
 
-    The rest follows from the columns of the identity matrix. Where there are very many inputs
-    override what would make that matrix: ``sample_deviation``, ``variance``, ``covariance``,
+    The rest follows from the columns of the identity matrix. With very many inputs, override the
+    methods that would make that matrix: ``sample_deviation``, ``variance``, ``covariance``,
     ``half_range``, ``normal_scale``, ``has_independent_entries``, ``num_standard_variables``,
     ``deviation_at``. A dataclass keeps the one-line `repr` of this class if it is made with
     ``repr=False``.
@@ -80,7 +80,7 @@ class AbstractInputLaw(abc.ABC):
         -------
         tuple of Array or None
             :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``; None
-            for no columns, both if nothing is random.
+            where there are no columns. Both are None if nothing is random.
         """
 
     @property
@@ -115,13 +115,13 @@ class AbstractInputLaw(abc.ABC):
 
     @property
     def half_range(self) -> Array | None:
-        """Half-width of the support of the uniform part at each input, as `loc`; None without."""
+        """Half-width of the uniform part at each input, shaped as `loc`; None without that part."""
         uniform = self._image_of_identity.uniform
         return None if uniform is None else namespace(uniform).sum(abs(uniform), axis=-1)
 
     @property
     def normal_scale(self) -> Array | None:
-        """Standard deviation of the Gaussian part of each input, or ``None``, as `loc` in shape."""
+        """Standard deviation of the Gaussian part of each input, shaped as `loc`, or ``None``."""
         normal = self._image_of_identity.normal
         return None if normal is None else one_program(norm, normal)
 
@@ -236,7 +236,7 @@ class AbstractInputLaw(abc.ABC):
         return self.loc + self.sample_deviation(key, sample_shape)
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw ``f - loc``: `sample` without the rounding that adding a large `loc` costs."""
+        """Draw ``f - loc``, without the rounding error that adding a large `loc` would cause."""
         key_uniform, key_normal = jax.random.split(_checks.as_key("key", key))
         image = self._image_of_identity
         deviation = jnp.zeros((*sample_shape, *self.loc.shape), self.dtype)
@@ -305,7 +305,7 @@ class AbstractInputLaw(abc.ABC):
 
     @property
     def is_transformed(self) -> bool:
-        """Whether `network_input` is nonlinear: then a linear network has no exact law, either."""
+        """Whether `network_input` is nonlinear: then even a linear network's law is not exact."""
         return False
 
     def __repr__(self) -> str:

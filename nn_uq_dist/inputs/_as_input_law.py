@@ -19,7 +19,7 @@ type Shape = tuple[int, ...]
 
 
 def as_input_law(f: object) -> AbstractInputLaw:
-    """Return an input law as it is, a distribution or a structure of them converted to one.
+    """Convert a distribution or a structure of them; return an input law as it is.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ def as_input_law(f: object) -> AbstractInputLaw:
         - an `AbstractInputLaw`, such as an `InputLaw`;
         - a NumPyro distribution of a registered family: a uniform or Gaussian one, ``Delta`` for
           known values, or one added by `register_input_family`, also with ``.expand(...)``,
-          ``.to_event(...)`` and a batch shape. These are exact: linear networks have exact laws;
-        - one whose law is a transform of such a law: a ``TransformedDistribution``, a
+          ``.to_event(...)`` and a batch shape. For these the laws of linear networks are exact;
+        - a distribution that is a transform of such a law: a ``TransformedDistribution``, a
           ``GaussianCopula``, or a univariate family with ``icdf`` or ``cdf``, by way of its normal
           score. The result has `AbstractInputLaw.is_transformed`;
         - a dict, list, tuple or other pytree of all these, independent of each other, and of plain
@@ -42,12 +42,12 @@ def as_input_law(f: object) -> AbstractInputLaw:
     Returns
     -------
     AbstractInputLaw
-        A `MappedInput` where the network takes something else than the vector itself.
+        A `MappedInput` if the network takes something other than the vector itself.
 
     Raises
     ------
     TypeError
-        If `f` is neither, or its family is another one; the message lists the accepted ones.
+        If `f` is none of these, or its family is not accepted; the message lists those that are.
     ValueError
         If a distribution has batch axes and no event axis, nothing is random, or a registered
         function returns a law of another shape.

@@ -31,7 +31,7 @@ type Shape = tuple[int, ...]
 
 
 class UnsupportedFamilyError(TypeError):
-    """A distribution that can be drawn from, but not be linearized over."""
+    """A distribution that can be sampled, but that `linearize` does not accept."""
 
 
 def unwrapped(f: dist.Distribution) -> Any:

@@ -26,8 +26,8 @@ def register_input_family[F: AsInputLaw](family: object) -> Callable[[F], F]:
     Callable
         Decorator of a function ``(base, shape) -> AbstractInputLaw``. It gets a distribution whose
         type is `family`, without the ``.expand(...)`` and ``.to_event(1)`` around it, and the shape
-        ``batch_shape + (N_x,)`` to which the mean is to be broadcast: expansion makes independent
-        copies, so that its effect on parameters is broadcasting. Parameters may be traced. Where a
+        ``batch_shape + (N_x,)`` to which the mean is to be broadcast. Expansion makes independent
+        copies, so it only broadcasts the parameters. Parameters may be traced. Where a
         univariate family is over arrays, ``.to_event(2)``, its parameters come as vectors, last
         axis fastest.
 

@@ -19,12 +19,12 @@ from nn_uq_dist.inputs._parameter_checks import split_loc_shape
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GaussianInput(AbstractInputLaw):
-    r"""Law of a Gaussian input :math:`f = \mu + F N`, by a factor with few columns or many.
+    r"""Law of a Gaussian input :math:`f = \mu + F N`; the factor may have few columns or many.
 
     :math:`N` has ``r`` independent standard normal entries. The covariance is :math:`F F^T`, of
-    rank ``r`` at most, and never made unless `covariance` is asked for: for 150,528 inputs with
-    ten common causes memory is ten times that of the mean. Independent errors on top of them are
-    added by `InputSum`.
+    rank ``r`` at most. It is computed only if `covariance` is asked for: for 150,528 inputs with
+    ten common causes, memory is ten times that of the mean. To add independent errors, use
+    `InputSum`.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class GaussianInput(AbstractInputLaw):
 
     @property
     def normal_scale(self) -> Array:
-        """Standard deviations, as `loc` in shape."""
+        """Standard deviations, shaped as `loc`."""
         return one_program(norm, self.factor)
 
     @property
@@ -116,7 +116,7 @@ class GaussianInput(AbstractInputLaw):
         return True
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw ``f - loc``: `sample` without the rounding that adding a large `loc` costs."""
+        """Draw ``f - loc``, without the rounding error that adding a large `loc` would cause."""
         shape = (*sample_shape, *self.batch_shape, self.factor.shape[-1])
         draws = jax.random.normal(_checks.as_key("key", key), shape, self.dtype)
         return one_program(matvec, self.factor, draws)

@@ -20,22 +20,22 @@ from nn_uq_dist.inputs._joined_columns import joined_columns, joined_or_zero
 class InputBlocks(AbstractInputLaw):
     """Law of independent random inputs joined to one vector, in the order given.
 
-    Moments, draws and columns are those of the parts, one beside the other: nothing of the size of
-    all inputs squared is made, unless `covariance` is asked for. Dicts and other structures of
+    Moments, draws and columns are those of the parts, side by side. A matrix of all inputs by all
+    inputs is made only if `covariance` is asked for. Dicts and other structures of
     distributions become such blocks by `as_input_law`, which `linearize` calls.
 
     Parameters
     ----------
     *parts
-        Input laws, such as an `InputLaw`; distributions are made one by `as_input_law`. Batch
+        Input laws, such as an `InputLaw`; `as_input_law` makes one of a distribution. Batch
         shapes broadcast.
 
     Raises
     ------
     TypeError
-        If a part is no input law, or one with a map to what the network takes (`MappedInput`).
+        If a part is not an input law, or is a `MappedInput`.
     ValueError
-        If there is none, or batch shapes do not broadcast.
+        If there are no parts, or batch shapes do not broadcast.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class InputBlocks(AbstractInputLaw):
 
     @property
     def has_independent_entries(self) -> bool:
-        """Whether those of each part are; of known values only."""
+        """Whether the entries of each part are independent; of known values only."""
         return all(part.has_independent_entries for part in self.parts)
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:

@@ -144,16 +144,16 @@ class InputLaw(AbstractInputLaw):
         Parameters
         ----------
         distribution
-            ``Uniform`` or ``Normal`` made a vector by ``.to_event(1)``, or ``MultivariateNormal``,
-            each also with ``.expand(...)`` and with a batch shape. An `InputLaw` is returned as it
-            is. Parameters may be traced.
+            ``Uniform`` or ``Normal``, with ``.to_event(1)`` to make it a vector, or
+            ``MultivariateNormal``, each also with ``.expand(...)`` and with a batch shape. An
+            `InputLaw` is returned as it is. Parameters may be traced.
 
         Raises
         ------
         TypeError
-            If the family is another one; the message lists the accepted ones. If its law is no
-            `InputLaw`, as that of most families, and of arrays: `nn_uq_dist.inputs.as_input_law`
-            takes them.
+            If the family is not accepted; the message lists those that are. Also if its law is
+            not an `InputLaw`, as for most families and for distributions over arrays: use
+            `nn_uq_dist.inputs.as_input_law` for these.
         ValueError
             If the distribution has batch axes and no event axis.
 
@@ -182,9 +182,9 @@ class InputLaw(AbstractInputLaw):
         draws
             Two or more draws of the inputs, shape ``(n, ..., N_x)``, such as posterior draws. With
             no more draws than inputs the covariance is singular, which is allowed. It is estimated
-            with the divisor ``n - 1``. Its factor is a matrix: where there are very many inputs
-            pass `nn_uq_dist.inputs.GaussianInput` the centered draws over
-            :math:`\sqrt{n - 1}` as columns.
+            with the divisor ``n - 1``. Its factor is a matrix. With very many inputs, use
+            `nn_uq_dist.inputs.GaussianInput` instead, with the centered draws divided by
+            :math:`\sqrt{n - 1}` as the columns of its factor.
 
         Raises
         ------
@@ -222,7 +222,7 @@ class InputLaw(AbstractInputLaw):
 
     @property
     def normal_scale(self) -> Array | None:
-        """Standard deviation of the Gaussian part of each input, or ``None``, as `loc` in shape."""
+        """Standard deviation of the Gaussian part of each input, shaped as `loc`, or ``None``."""
         if self.scale is not None:
             return self.scale
         return None if self._scale_tril is None else one_program(norm, self._scale_tril)
@@ -234,7 +234,7 @@ class InputLaw(AbstractInputLaw):
 
     @property
     def has_independent_entries(self) -> bool:
-        """Whether the Gaussian part correlates no inputs; of known values only."""
+        """Whether the Gaussian part leaves all inputs uncorrelated; of known values only."""
         if self._scale_tril is None:
             return True
         covariance = np.asarray(gram(self._scale_tril))
@@ -255,14 +255,14 @@ class InputLaw(AbstractInputLaw):
         return one_program(image_columns, jacobian, *self._parts)
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw ``f - loc``: `sample` without the rounding that adding a large `loc` costs."""
+        """Draw ``f - loc``, without the rounding error that adding a large `loc` would cause."""
         key = _checks.as_key("key", key)
         shape = (*sample_shape, *self.loc.shape)
         return draw_deviation(key, *self._parts, shape=shape, dtype=self.dtype)
 
     @property
     def num_standard_variables(self) -> tuple[int, int]:
-        """A uniform and a normal variable for each input, where there is that part."""
+        """A uniform variable for each input if there is a box, and a normal one if Gaussian."""
         has_normal = self.scale is not None or self._scale_tril is not None
         count = self.num_inputs
         return count if self.half_width is not None else 0, count if has_normal else 0

@@ -21,9 +21,9 @@ from nn_uq_dist.inputs._joined_columns import joined_columns, total
 class InputSum(AbstractInputLaw):
     r"""Law of a sum :math:`f = f_1 + f_2 + \dots` of independent random inputs.
 
-    The sum of two equal boxes has triangular coordinates, that of two different ones trapezoidal
-    ones, that of many nearly normal ones on a bounded support. Nothing becomes larger than in the
-    parts but the number of columns.
+    The entries of the sum have triangular laws for two equal boxes, trapezoidal ones for two
+    different boxes, and nearly normal ones with a bounded support for many boxes. Only the number
+    of columns grows with the number of parts.
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ class InputSum(AbstractInputLaw):
     Raises
     ------
     TypeError
-        If the family of a part is not supported, or a part is transformed or no vector.
+        If the family of a part is not supported, or a part is transformed or is not over vectors.
     ValueError
-        If there is none, or numbers of inputs or batch shapes do not fit.
+        If there are no parts, or their numbers of inputs or batch shapes do not fit.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class InputSum(AbstractInputLaw):
 
     @property
     def has_independent_entries(self) -> bool:
-        """Whether those of each part are."""
+        """Whether the entries of each part are independent."""
         return all(part.has_independent_entries for part in self.parts)
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:

@@ -20,7 +20,7 @@ from nn_uq_dist.inputs._parameter_checks import split_loc_shape
 class KnownInput(AbstractInputLaw):
     """Law of an input without randomness: a block of known inputs beside random ones.
 
-    It has no columns. Alone it makes all outputs constant.
+    It has no columns. If all inputs are known, all outputs are constant.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class KnownInput(AbstractInputLaw):
 
     @property
     def has_independent_entries(self) -> bool:
-        """Always: constants are."""
+        """True: constants are independent."""
         return True
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:

@@ -23,12 +23,12 @@ class LinearImage:
     r"""Law of outputs :math:`W U + B N + \sigma \odot N'` about their means.
 
     :math:`U` has independent entries, uniform on (-1, 1), :math:`N` and :math:`N'` independent
-    standard normal ones. Made by `InputLaw.image` and `Linearization.image`; it is where moments,
-    marginals, copulas, grids and figures get their columns from. The number of columns is that of
-    the random variables that the input is made of, not ``N_x``.
+    standard normal ones. `InputLaw.image` and `Linearization.image` make it; moments, marginals,
+    copulas, grids and figures take their columns from it. The number of columns is that of the
+    random variables that the input is made of, not ``N_x``.
 
-    The object is an immutable pytree, linear in the columns and not checked: whoever makes one has
-    checked what it is made from.
+    The object is an immutable pytree, linear in the columns. Its arguments are not checked: the
+    caller has to do that.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class LinearImage:
         Columns :math:`B` of the normal variables, shape ``(..., N_y, m)``; ``None`` for none. At
         least one of the two is given.
     noise_scale
-        Standard deviation :math:`\sigma` of normal noise that each output has for itself, shape
+        Standard deviation :math:`\sigma` of independent normal noise of each output, shape
         ``(..., N_y)``; ``None`` for none. It may have more batch axes than the columns.
 
     Examples

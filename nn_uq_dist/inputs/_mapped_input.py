@@ -18,11 +18,11 @@ class MappedInput(AbstractInputLaw):
     """Law of a random input of any shape or structure: a law of a vector, and a map from it.
 
     Made by `as_input_law` from distributions over arrays, from dicts and other structures of
-    distributions, and from transformed ones. Everything is that of the vector, `base`: means,
-    columns, draws. `network_input` takes the vector to what the network is called with. If that is
-    nonlinear, as for a log-normal input, `is_transformed` is true: the network *after* the map is
-    linearized, in the standard space of normal scores or of the base of the transform, and its law
-    is no longer exact for a linear network.
+    distributions, and from transformed ones. Means, columns and draws are those of the vector,
+    whose law is `base`. `network_input` maps the vector to what the network is called with. If the
+    map is nonlinear, as for a log-normal input, `is_transformed` is true. Then the map followed by
+    the network is linearized, as a function of normal scores or of the base of the transform, and
+    the law is no longer exact for a linear network.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class MappedInput(AbstractInputLaw):
     def network_input(self, x: Array) -> Any:
         """Return what the network is called with: `x`, mapped.
 
-        Parameters and result as of `AbstractInputLaw.network_input`.
+        Parameters and result are those of `AbstractInputLaw.network_input`.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class MappedInput(AbstractInputLaw):
 
     @property
     def is_transformed(self) -> bool:
-        """Whether the map is nonlinear, so that a linear network has no exact law, either."""
+        """Whether the map is nonlinear, so that not even the law of a linear network is exact."""
         return self.input_map.is_transformed
 
     def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:

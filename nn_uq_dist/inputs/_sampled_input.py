@@ -1,4 +1,4 @@
-"""A random input that can only be drawn from: any distribution, for Monte Carlo."""
+"""A random input that can only be sampled: any distribution, for Monte Carlo."""
 
 import dataclasses
 import math

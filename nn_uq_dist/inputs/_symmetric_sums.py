@@ -16,8 +16,8 @@ _ROUNDINGS = 8
 def triangular(low: ArrayLike, high: ArrayLike, mode: ArrayLike | None = None) -> InputSum:
     r"""Law of independent inputs with symmetric triangular densities.
 
-    Each is the sum of two independent uniform ones on intervals of half its width: exact, with two
-    columns for each input.
+    Each input is the sum of two independent uniform variables on intervals of half its width. This
+    is exact, and takes two columns for each input.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def triangular(low: ArrayLike, high: ArrayLike, mode: ArrayLike | None = None) -
 def trapezoidal(low: ArrayLike, start: ArrayLike, stop: ArrayLike, high: ArrayLike) -> InputSum:
     r"""Law of independent inputs with symmetric trapezoidal densities.
 
-    Each is the sum of two independent uniform ones, of half-widths
+    Each input is the sum of two independent uniform variables of half-widths
     :math:`(b - a \pm (d - c)) / 4` for the support :math:`(a, b)` and the flat top
-    :math:`(c, d)`: exact, with two columns for each input.
+    :math:`(c, d)`. This is exact, and takes two columns for each input.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ def pass_validation[D: dist.Distribution](law: Law, other: D) -> D:
 
 
 def without_validation[D: dist.Distribution](law: D) -> D:
-    """A copy that takes values outside of its support for no mistake."""
+    """A copy that accepts values outside of its support without a warning."""
     quiet = copy.copy(law)
     quiet._validate_args = False  # noqa: SLF001 (as NumPyro sets it)
     return quiet

@@ -17,9 +17,9 @@ from nn_uq_dist.laws._output_law import OutputLaw
 class AdaptedLaw(OutputLaw):
     """Any univariate continuous NumPyro distribution with ``cdf`` and ``icdf`` as an `OutputLaw`.
 
-    Made by `as_output_law`. Its tails are those of its normal scores: right on both sides for
-    NumPyro's normal, log-normal, uniform, Student-t, Laplace, logistic and Cauchy, held at a score
-    of about 8 (float64) or 5 (float32) in the upper tail for others, where ``cdf`` rounds to one.
+    Made by `as_output_law`. Its tails follow from its normal scores. These are right on both sides
+    for NumPyro's normal, log-normal, uniform, Student-t, Laplace, logistic and Cauchy. For others
+    they do not exceed about 8 (float64) or 5 (float32), where ``cdf`` rounds to one.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class AdaptedLaw(OutputLaw):
         return log_ndtr(-self.normal_score(value))
 
     def normal_score(self, value: ArrayLike) -> Array:
-        """By the best way that the distribution offers; infinite outside the support."""
+        """Normal score, by the best way that the distribution offers; infinite out of support."""
         value = jnp.asarray(value, jnp.result_type(float, value))
         low, high = self.bounds
         inside = self.support(value)
@@ -76,7 +76,7 @@ class AdaptedLaw(OutputLaw):
         return jnp.where(jnp.isnan(value), jnp.nan, score)
 
     def from_normal_score(self, z: ArrayLike) -> Array:
-        """By the best way that the distribution offers."""
+        """Value with this normal score, by the best way that the distribution offers."""
         return from_normal_score(self.base, jnp.asarray(z))
 
     @property
@@ -103,7 +103,7 @@ class AdaptedLaw(OutputLaw):
 
 
 def as_output_law(law: dist.Distribution) -> OutputLaw:
-    """Return an `OutputLaw` as it is, any other univariate distribution adapted.
+    """Adapt a univariate distribution; return an `OutputLaw` as it is.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def as_output_law(law: dist.Distribution) -> OutputLaw:
     Raises
     ------
     TypeError
-        If `law` is no distribution, discrete, multivariate, or has no ``cdf`` and ``icdf``.
+        If `law` is not a distribution, is discrete or multivariate, or lacks ``cdf`` or ``icdf``.
 
     Examples
     --------

@@ -32,8 +32,8 @@ def take_outputs(marginals: dist.Distribution, indices: tuple[int, ...]) -> dist
     Raises
     ------
     TypeError
-        If the distribution is made anew from the arguments of its constructor, and does not keep
-        them; a method ``take(indices)`` is then the remedy.
+        If the distribution has no method ``take(indices)`` and does not store the arguments of its
+        constructor, from which it would be rebuilt.
 
     Examples
     --------

@@ -15,7 +15,8 @@ from nn_uq_dist.laws._abstract import Law
 class JointLaw(Law):
     r"""Abstract joint law of ``N_y`` outputs, a NumPyro distribution with ``event_shape (N_y,)``.
 
-    Tables and figures take any joint law that keeps this contract. A subclass is final and defines
+    Tables and figures take any joint law that fulfills this contract. A subclass is final and
+    defines
 
     - ``marginals``: the laws of the single outputs, ``batch_shape + (N_y,)``: an `OutputLaw` or
       any distribution that `as_output_law` adapts;
@@ -23,12 +24,12 @@ class JointLaw(Law):
     - ``log_prob(value)``: ``-inf`` outside the support;
     - ``covariance_matrix``: of the outputs, shape ``batch_shape + (N_y, N_y)``;
     - ``marginalize(indices)``: the joint law of some outputs, in the order asked for;
-    - ``rosenblatt(value)``: see there;
+    - ``rosenblatt(value)``: see that method;
     - ``kind``: one or two words that name the law in tables and legends.
 
-    ``mean`` and ``variance`` are those of the marginals. As for every NumPyro distribution, arrays
-    and laws that a subclass keeps are named in ``arg_constraints`` or ``pytree_data_fields``, with
-    which it passes through ``jit``.
+    ``mean`` and ``variance`` are those of the marginals. As for every NumPyro distribution, a
+    subclass names the arrays and laws that it stores in ``arg_constraints`` or
+    ``pytree_data_fields``, so that it passes through ``jit``.
 
     Examples
     --------
@@ -66,15 +67,15 @@ class JointLaw(Law):
 
         .. math:: w_j = \Phi^{-1}\bigl(P(Y_j \le y_j \mid y_1, \dots, y_{j-1})\bigr)
 
-        (M. Rosenblatt, Ann. Math. Statist. 23, 1952), shape as ``value``. The calibration of a
-        joint law is read off the scores of Monte Carlo draws.
+        (M. Rosenblatt, Ann. Math. Statist. 23, 1952), shape as ``value``. The scores of Monte Carlo
+        draws show whether a joint law is calibrated.
         """
 
     def rosenblatt_from_scores(self, value: ArrayLike, scores: ArrayLike) -> Array:
-        """`rosenblatt`, for callers that have the normal scores of the marginals already.
+        """`rosenblatt`, for callers that already have the normal scores of the marginals.
 
-        A law that starts from these scores overrides this, and saves computing them again. Callers
-        may give finite scores to values beyond the support.
+        A law whose `rosenblatt` starts from these scores overrides this method, and need not
+        compute them again. Callers may give finite scores to values beyond the support.
         """
         del scores
         return self.rosenblatt(value)

@@ -18,8 +18,8 @@ from nn_uq_dist.linear_combination._normal_score import score_from_log_survival
 def normal_score(marginal: dist.Distribution, value: Array) -> Array:
     """``Phi^{-1}(F(value))``.
 
-    This generic way goes through ``cdf``. In the upper tail scores are held at about 8 (float64) or
-    5 (float32), where a probability cannot be told from one. Distributions that know both of their
+    This generic way goes through ``cdf``. In the upper tail scores do not exceed about 8 (float64)
+    or 5 (float32), where a probability rounds to one. Distributions that know both of their
     tails are registered below and have no such limit.
     """
     probability = marginal.cdf(value)

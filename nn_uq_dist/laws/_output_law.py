@@ -18,9 +18,9 @@ from nn_uq_dist.linear_combination._normal_score import score_from_log_tails
 
 
 class OutputLaw(Law):
-    r"""Abstract law of outputs: univariate, continuous, one along each entry of the batch shape.
+    r"""Abstract law of outputs: univariate and continuous, one for each entry of the batch shape.
 
-    Copulas, tables and figures ask for nothing but what stands here, and assume no symmetry.
+    Copulas, tables and figures use only what is defined here, and assume no symmetry.
 
     A subclass is final. It is a NumPyro distribution with ``event_shape ()`` and defines
 
@@ -41,10 +41,10 @@ class OutputLaw(Law):
     - ``cdf``, ``icdf``; ``normal_score`` and ``normal_score_and_log_prob`` (one pass instead of
       two); ``skewness`` and ``excess_kurtosis``; ``bounds``;
     - ``score_kinks``: where the quantile function bends, for quadratures over normal scores;
-    - ``hermite_rule``: where a copula evaluates the law for its Hermite series; worth overriding
-      where scores are cheaper than quantiles;
-    - ``take(indices)``: the laws of some outputs, indices from 0 along the last batch axis; without
-      it the law is made anew from the arguments of its constructor, which it must then keep.
+    - ``hermite_rule``: the points at which a copula evaluates the law for its Hermite series; worth
+      overriding if scores are cheaper than quantiles;
+    - ``take(indices)``: the laws of some outputs, indices from 0 along the last batch axis. A law
+      without it is rebuilt from the arguments of its constructor, which it must then store.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class OutputLaw(Law):
         return jnp.exp(self.log_cdf(value))
 
     def icdf(self, q: ArrayLike) -> Array:
-        """Quantile function; for upper tails beyond rounding use `from_normal_score`."""
+        """Quantile function. Where ``q`` rounds to 1, use `from_normal_score`."""
         return self.from_normal_score(ndtri(jnp.asarray(q)))
 
     def normal_score(self, value: ArrayLike) -> Array:
@@ -84,7 +84,7 @@ class OutputLaw(Law):
         return score_from_log_tails(self.log_cdf(value), self.log_sf(value))
 
     def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
-        """`normal_score` and `log_prob`, which some laws have in one pass."""
+        """`normal_score` and `log_prob`, which some laws compute in one pass."""
         return self.normal_score(value), self.log_prob(value)
 
     @property
@@ -109,7 +109,7 @@ class OutputLaw(Law):
         return jnp.zeros((0, *self.batch_shape), jnp.result_type(self.mean))
 
     def hermite_rule(self) -> ScoreQuadrature | ScoreRule:
-        r"""Rule from which the coefficients of the Hermite series follow.
+        r"""Return the rule for the coefficients of the Hermite series.
 
         With :math:`y = F^{-1}(\Phi(z))` and normalized Hermite polynomials they are either
 
@@ -118,7 +118,8 @@ class OutputLaw(Law):
             \qquad\text{or}\qquad
             a_k = \frac{1}{\sqrt k} \int he_{k-1}(z(y))\, \phi(z(y))\, dy,
 
-        by parts. The first takes quantiles at nodes over the scores (`ScoreQuadrature`, the
-        default), the second scores at nodes over the values (`ScoreRule`).
+        where the second follows from the first by parts. The first takes quantiles at nodes over
+        the scores (`ScoreQuadrature`, the default), the second scores at nodes over the values
+        (`ScoreRule`).
         """
         return score_quadrature(self)

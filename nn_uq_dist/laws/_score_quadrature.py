@@ -16,7 +16,7 @@ _PANEL = 0.7
 
 
 class HasQuantiles(Protocol):
-    """What of an `OutputLaw` a quadrature over its scores needs."""
+    """The part of an `OutputLaw` that a quadrature over its scores needs."""
 
     def from_normal_score(self, z: Array) -> Array:
         """Value with this normal score."""
@@ -26,7 +26,7 @@ class HasQuantiles(Protocol):
 
 
 class ScoreQuadrature(NamedTuple):
-    """Nodes of a quadrature over the standard normal law, and what the outputs are there.
+    """Nodes of a quadrature over the standard normal law, and the outputs at them.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Rules over the values of outputs of which the normal scores are known."""
+"""Rules over the values of outputs whose normal scores are known."""
 
 import dataclasses
 

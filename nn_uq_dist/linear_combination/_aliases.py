@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-# Survival function of a law conditioned on its four largest weights.
+# Order for the survival function of a law conditioned on its four largest weights.
 MAX_ORDER = 5
 
 # Sum over k >= 1 of -(-q)^k k^p is q times these polynomials in q over (1 + q)^(p + 1) (Euler).
@@ -27,7 +27,7 @@ def powers(base: Array) -> Array:
 
 
 def tail_polynomial(order: Array, moments_of_point: Array, moments: tuple[Array, Array]) -> Array:
-    """``E[(R + u)^p]/p!`` with ``p = order - 1``: what ``I_order(-u)`` is left of the support.
+    """``E[(R + u)^p]/p!`` with ``p = order - 1``: the value of ``I_order(-u)`` left of the support.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ def alias_correction(
     order : Array of int, shape (M, B)
     y : Array, shape (B,)
     moments : tuple of Array
-        As of `tail_polynomial`.
+        As for `tail_polynomial`.
     decay : Array, shape (B,)
-        ``q = exp(-t L)``; zero where the aliases are not to be counted.
+        ``q = exp(-t L)``; zero where the aliases are not corrected.
     spacing : Array, shape (B,)
         ``L``.
 

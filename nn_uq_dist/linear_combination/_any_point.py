@@ -1,4 +1,4 @@
-"""Decisions about whole batches, which stay decisions under `jax.vmap`."""
+"""Decisions about whole batches, which remain single decisions under `jax.vmap`."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from jax.custom_batching import custom_vmap
 
 @custom_vmap
 def any_point(condition: Array) -> Array:
-    """Whether a condition holds anywhere, along axes that `jax.vmap` adds as well.
+    """Whether a condition holds anywhere, including along axes that `jax.vmap` adds.
 
-    What is decided this way, whether a loop goes on or a harder method is tried, concerns all
-    points at once and changes only those that need it. With `jnp.any` each member of a mapped axis
-    would decide for itself: `lax.cond` then becomes a selection and runs every method for all
-    points, which made four NumPyro chains side by side cost 12 to 28 times one.
+    Such a decision, whether to continue a loop or to try a harder method, is made for all points at
+    once and changes only those that need it. With `jnp.any` each member of a mapped axis would
+    decide for itself: `lax.cond` would become a selection and run every method for all points,
+    which made four NumPyro chains in parallel cost 12 to 28 times one chain.
     """
     return jnp.any(condition)
 
@@ -24,5 +24,5 @@ def _any_point_of_all(
     _axis_size: int, in_batched: Sequence[bool], condition: Array
 ) -> tuple[Array, bool]:
     del in_batched
-    # Once more the mapped function, for axes mapped further out.
+    # Call the mapped function again, for axes mapped further out.
     return any_point(condition), False

@@ -1,4 +1,4 @@
-"""Points in blocks: memory stays bounded, and a difficult law slows its own block only."""
+"""Points in blocks: memory stays bounded, and a difficult law delays only its own block."""
 
 from functools import partial
 from typing import NamedTuple
@@ -16,10 +16,10 @@ from nn_uq_dist.linear_combination._law import Law
 
 
 class BlockSize(NamedTuple):
-    """Points in a block, where the program is made for their number and where it is not.
+    """Points in a block, if the program is compiled for their number and if it is not.
 
-    On a CPU the arrays of a block should stay in its cache: measured on 12 to 12,000 laws. An
-    accelerator wants them long.
+    On a CPU the arrays of a block should stay in the cache (measured with 12 to 12,000 laws). An
+    accelerator needs long blocks.
     """
 
     traced: int
@@ -51,8 +51,7 @@ def evaluate_in_blocks(
     law : Law
         Weights of shape (n, N).
     num_points : Array of int, shape (), optional
-        How many points matter, from the first on; the blocks behind them cost nothing. Default:
-        all.
+        Number of leading points that matter; later blocks cost nothing. Default: all.
     size : int, optional
         Points in a block. Default: `block_size` for a traced number of points.
     """
@@ -69,7 +68,7 @@ def evaluate_in_blocks(
     def cut(part: Array | None) -> Array | None:
         if part is None:
             return None
-        # The last block repeats the last point: a law that needs nothing special.
+        # The last block is padded with its last point, whose law needs no special treatment.
         padding = [(0, 0)] * (part.ndim - 1) + [(0, blocks * size - count)]
         part = jnp.pad(part, padding, mode="edge") if blocks * size > count else part
         return jnp.moveaxis(part.reshape(*part.shape[:-1], blocks, size), -2, 0)

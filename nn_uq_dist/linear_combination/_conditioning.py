@@ -6,13 +6,13 @@ With ``R_i`` the sum without the ``i`` largest weights and
 .. math:: I_m^{(i)}(y) = \frac{I_{m+1}^{(i+1)}(y - w) - I_{m+1}^{(i+1)}(y + w)}{2 w},
           \qquad w = w_{i+1},
 
-(conditioning on ``U_{i+1}`` and integrating over it). Each level is evaluated on the tail side
-only, the other side being a polynomial plus or minus the tail, and only inside the support of
-``R_i``: arguments stay at the scale of ``R_i``, so that a spread of many orders of magnitude
-between the weights costs no digits.
+(conditioning on ``U_{i+1}`` and integrating over it). Each level is evaluated only on the tail
+side, since the other side is a polynomial plus or minus the tail, and only inside the support of
+``R_i``: arguments stay at the scale of ``R_i``, so weights that differ by many orders of magnitude
+cost no digits.
 
 Unrolled, ``I_m(y)`` is a sum over the ``2^i`` leaves of a tree: a coefficient times a tail integral
-of ``R_i``, plus polynomials. One leaf is one path from the root, and is made here. When no weight
+of ``R_i``, plus polynomials. Each leaf is a path from the root, and is computed here. If no weight
 and no normal part is left, the polynomials are the closed form of a piecewise polynomial density.
 """
 
@@ -24,7 +24,7 @@ from jax import Array, lax
 from nn_uq_dist.linear_combination._aliases import powers, tail_polynomial
 from nn_uq_dist.linear_combination._law import Law
 
-# The most weights that are conditioned on.
+# Largest number of weights that are conditioned on.
 MOST_CONDITIONED = 4
 
 
@@ -41,8 +41,9 @@ def ranks_of_largest(weights: Array, depth: int) -> Array:
 def number_of_dominating(law: Law, ranks: Array, depth: int) -> Array:
     """How many of the largest weights to condition on, at most ``depth``.
 
-    The last one that exceeds twice the standard deviation of all that is smaller; if none
-    does, ``depth``: then the quadrature is slow because of few comparable weights.
+    This is the rank of the last weight that exceeds twice the standard deviation of the smaller
+    parts; if there is none, ``depth``: then the quadrature is slow because of few comparable
+    weights.
     """
     last = jnp.zeros(ranks.shape[1:], ranks.dtype)
     for rank in range(depth):
@@ -54,7 +55,7 @@ def number_of_dominating(law: Law, ranks: Array, depth: int) -> Array:
 
 
 class Leaf(NamedTuple):
-    """One leaf of the tree: where its tail integral is taken and how it enters at the root.
+    """One leaf of the tree: the point of its tail integral, and its contribution at the root.
 
     Attributes
     ----------
@@ -84,12 +85,12 @@ def whole_law(order: Array, y: Array, distance: Array, law: Law) -> Leaf:
 def leaf_of(
     index: Array, order: Array, y: Array, distance: Array, law: Law, ranks: Array, number: Array
 ) -> Leaf:
-    """The leaf with the steps that the bits of ``index`` say: 0 to ``y - w``, 1 to ``y + w``.
+    """The leaf with the steps given by the bits of ``index``: 0 to ``y - w``, 1 to ``y + w``.
 
     Parameters
     ----------
     index : Array of int, shape ()
-        Below ``2^number``; polynomials at a node count for the first leaf below it.
+        Below ``2^number``; polynomials at a node are added in the first leaf below it.
     order : Array of int, shape (M, B)
         0 for the density and 1 for the survival function.
     y, distance : Array, shape (B,)
@@ -122,7 +123,7 @@ def leaf_of(
         point, distance, coefficient, polynomial = node(state, level)
         conditions = level < number
         weight = jnp.sum(jnp.where(ranks == level, law.weights, 0.0), axis=0)
-        # Beyond the support, and at a weight of zero, which leaves a point mass, nothing is left.
+        # Beyond the support, and at a weight of zero, which means a point mass, nothing is left.
         inside = weight > 0
         if law.normal_scale is None:
             inside = inside & (distance > 0)

@@ -1,4 +1,4 @@
-r"""The contour integral behind every function of the law: where it runs, and how finely.
+r"""The contour integral behind every function of the law: its contour and its step.
 
 With ``R`` a sum of uniform components (and a normal one), the integral
 
@@ -13,9 +13,9 @@ law, so the relative accuracy does not depend on how far out ``y`` lies (H. E. D
 Annals of Mathematical Statistics 25, 1954; R. Lugannani and S. Rice, Advances in Applied
 Probability 12, 1980, for the pole).
 
-The midpoint rule with step ``h`` has no error but aliases at multiples of ``L = 2 pi/h``
-(Poisson summation): on the right they vanish, on the left ``I_m`` is a polynomial whose
-alternating sum is known in closed form (`_aliases`).
+The only errors of the midpoint rule with step ``h`` are aliases at multiples of ``L = 2 pi/h``
+(Poisson summation): on the right they vanish, on the left ``I_m`` is a polynomial whose alternating
+sum has a closed form (`_aliases`).
 """
 
 from typing import NamedTuple
@@ -34,22 +34,22 @@ from nn_uq_dist.linear_combination._uniform_component import (
 
 
 class Contour(NamedTuple):
-    """The vertical line and the nodes on it, one for each point; constants of differentiation.
+    """The vertical line and its nodes, for each point; constant under differentiation.
 
     Attributes
     ----------
     order : Array of int, shape (M, B)
         Orders ``m`` of the pole at zero, ascending by one: M integrals share the line and the
-        product of the factors of all components, which is nearly all of the work.
+        product of the factors of all components, which is almost all of the work.
     tilt, step : Array, shape (B,)
         Real part ``t`` of the line, distance ``h`` of the nodes.
     scale : Array, shape (B,)
         Frequency scale of the tilted law: one over its standard deviation, or the tilt.
     num_nodes : Array of int, shape (B,)
-        Most nodes that a point may take; zero for points that do not matter.
+        Most nodes that a point may use; zero for points that do not matter.
     polynomial_aliases : Array of bool, shape (B,)
-        Points whose aliases lie left of the center, where ``I_m`` is a polynomial but for the
-        tail beyond. Those of the others are negligible, and far below the polynomial.
+        Points whose aliases lie left of the center, where ``I_m`` is a polynomial except for the
+        tail. Aliases of the other points are negligible, and far below the polynomial.
     """
 
     order: Array
@@ -95,9 +95,9 @@ def choose_contour(
         Whether no other method follows: points that do not converge are then summed as
         far as allowed, otherwise not at all.
     derivatives : int
-        How many derivatives must converge as well; each costs one power of the frequency.
+        Number of derivatives that must converge as well; each adds one power of the frequency.
     """
-    # The highest order keeps farthest off the pole, which a lower one does not mind.
+    # The highest order stays farthest from the pole, which does no harm for lower orders.
     tilt, variance = solve_tilt(order[-1], y, distance, law, active)
     contour = contour_at(order, tilt, variance, y, 2.0 * y + distance, law)
     tolerances = precision(y.dtype)
@@ -120,16 +120,16 @@ def contour_at(
 ) -> Contour:
     r"""Contour at a given tilt.
 
-    The step follows from how far apart aliases must be, which is the least of three distances:
+    The step follows from the required distance between aliases, the least of three distances:
 
     - beyond the support on both sides (``span``, the distance from ``y`` to the far edge);
     - where the tilted density has decayed. Its right tail is Gaussian with the tilted variance; its
-      left one may be exponential with rate ``t``, which Bernstein's inequality covers;
-    - where the law itself has. ``K''`` is largest at zero. By Chernoff's bound an alias at distance
-      ``L``, on the left after its polynomial is taken off, leaves at most
-      ``exp(r^2 K''(0)/2 - r L)`` for each ``r``, at best ``exp(-L^2/(2 K''(0)))``. Aliases on the
-      right are nearer to the tilted mean by as much as that lies beyond ``y``: ``order/t``, and
-      what the root-finding leaves.
+      left tail may be exponential with rate ``t``, as bounded by Bernstein's inequality;
+    - where the law itself has decayed. ``K''`` is largest at zero. By Chernoff's bound an alias at
+      distance ``L``, on the left after subtraction of its polynomial, contributes at most ``exp(r^2
+      K''(0)/2 - r L)`` for each ``r``, at best ``exp(-L^2/(2 K''(0)))``. Aliases on the right are
+      closer to the tilted mean, because it lies beyond ``y`` by ``order/t`` and the remaining error
+      of the root-finding.
 
     ``margin`` is how many tilted standard deviations the points may lie from the tilted mean.
     """
@@ -173,7 +173,7 @@ def envelope_at(law: Law, excess: Array, contour: Contour, node: Array | int) ->
 
 
 def growth_at(contour: Contour, node: Array | int, derivatives: int) -> Array:
-    """By how much the integrands of derivatives exceed the integrand at a node."""
+    """Factor by which the integrands of derivatives exceed the integrand at a node."""
     if not derivatives:
         return jnp.ones_like(contour.step)
     return (1.0 + node * contour.step / contour.scale) ** derivatives

@@ -65,7 +65,7 @@ def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int) -> Nodes:
 
 
 def product_of_factors(law: Law, excess: Array, nodes: Nodes) -> Array:
-    r"""Product of the factors of all components at the nodes, edge phase split off.
+    r"""Product of the factors of all components at the nodes, without the edge phase.
 
     One factor is ``(t/z) (1 - exp(-2 w z))/(1 - exp(-2 w t))``. In real arithmetic, with
     ``g = coth(w t) - 1``, its second part is ``1 + g sin(w a) (sin(w a) + i cos(w a))``: no
@@ -107,7 +107,7 @@ def _fold_rows[State](
     of_rest: Callable[..., State],
     state: State,
 ) -> State:
-    """Fold over the rows in use: functions of first row, state and the rows of a group."""
+    """Fold over the rows in use, by functions of the first row, the state and a group of rows."""
     whole = law.weights.shape[0] // ROWS_PER_GROUP
     count = whole if law.num_rows is None else law.num_rows // ROWS_PER_GROUP
 
@@ -138,10 +138,10 @@ def integrand(distance: Array, law: Law, excess: Array, contour: Contour, nodes:
 
 @integrand.defjvp
 def _integrand_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    """For second derivatives: the integrand times the sum of its slopes at each node.
+    """For second derivatives: the integrand times the sum of its log slopes at each node.
 
     Differentiating the factors instead would take the difference of numbers of order ``1/w`` and
-    ``1/w^2``. The unit of the integrand is taken as fixed.
+    ``1/w^2``. The unit of the integrand is treated as constant.
     """
     _, law, excess, _, nodes = primals
     distance_dot, law_dot = tangents[:2]
@@ -193,8 +193,8 @@ def _slopes_of_chunk(density: Array, law: Law, component: TiltedComponent, nodes
         rows = TiltedComponent(*(part[:, None] for part in constants))
         real, imaginary = langevin(weights[:, None], rows, nodes.frequency, ratio)
         terms = real[:, :, None] * moved.real - imaginary[:, :, None] * moved.imag
-        # The barrier keeps the compiler from evaluating the terms inside of the sum, in which
-        # they are not vectorized.
+        # The barrier keeps the compiler from evaluating the terms inside the sum, where they are
+        # not vectorized.
         return jnp.sum(lax.optimization_barrier(terms), axis=1)
 
     def put(start: Array | int, sums: Array, *rows: Array) -> Array:
@@ -219,7 +219,7 @@ def contour_sum(
         With positive weights.
     contour : Contour
     derivatives : int
-        How many derivatives the nodes must resolve; with 0 there are no slopes.
+        Number of derivatives that the nodes must resolve; with 0 there are no slopes.
 
     Returns
     -------
@@ -265,7 +265,7 @@ def contour_sum(
 
     state = (jnp.asarray(0), jnp.zeros_like(distance), nothing, slopes)
     _, _, total, slopes = lax.while_loop(unfinished, add_chunk, state)
-    # The derivatives of the integrand are those with its unit.
+    # Derivatives of the integrand include its unit.
     unit = log_scale(*lax.stop_gradient((distance, law, contour)))
     value = unit + jnp.log(total * contour.step / jnp.pi)
     if slopes is not None:

@@ -1,8 +1,8 @@
-"""Log density and log survival where every point has a law of its own.
+"""Log density and log survival if every point has its own law.
 
 The contour integral is tried first; points for which it does not converge are conditioned on their
-largest weights, up to four. Both are passes of one loop over one integral: the plain one is the
-case of no conditioned weight, so that the program is compiled once.
+largest weights, up to four. Both are passes of one loop over the same integral: the plain integral
+is the case without a conditioned weight, so the program is compiled once.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class Gradient(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What a method gives.
+    """Results of a method.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Values(NamedTuple):
 
 
 def gradient_of(values: Values) -> Gradient:
-    """The gradient, known to have been asked for."""
+    """The gradient, which must have been requested."""
     assert values.gradient is not None  # noqa: S101 (for the type checker)
     return values.gradient
 
@@ -88,14 +88,14 @@ def evaluate_each_point(
     law : Law
         Weights of any sign.
     active : Array of bool, shape (B,)
-        Points that are asked for.
+        Points that are requested.
     derivatives : int
-        0 for values alone; 1 or 2 for the gradient, with nodes enough for that many derivatives.
+        0 for values only; 1 or 2 for the gradient, with enough nodes for that many derivatives.
     conditioning : bool
-        Whether to go on to conditioning where the plain integral does not converge.
+        Whether to use conditioning where the plain integral does not converge.
     """
     # abs with derivative one at zero: all functions are even in each weight, and the second
-    # derivative at a zero weight needs the chain rule to go through.
+    # derivative at a zero weight needs the chain rule to pass.
     sign = jnp.where(law.weights < 0, -1.0, 1.0).astype(y.dtype)
     law = law._replace(weights=law.weights * sign)
     scale = binary_scale(law)
@@ -163,7 +163,7 @@ def _evaluate_scaled(
 
         (unit, converged), added = _with_gradient(addend, y, law, derivatives)
         added = added._replace(unit=unit)
-        # What did not converge in the plain pass begins anew.
+        # Points that did not converge in the plain pass start again.
         kept = used & (converged | ~is_plain)
         sums = jax.tree.map(partial(jnp.where, kept), _add(sums, added), sums)
         done = jnp.where(is_plain, converged | ~active, done)
@@ -183,7 +183,7 @@ def _evaluate_scaled(
 
 
 def _plain(order: Array, y: Array, law: Law, active: Array, derivatives: int) -> Values:
-    """The plain integral alone; not done where it does not converge."""
+    """The plain integral alone; `done` is False where it does not converge."""
 
     def logs_of(y: Array, weights: Array, scale: Array | None) -> tuple[Array, Array]:
         own = law._replace(weights=weights, normal_scale=scale)
@@ -223,7 +223,7 @@ def _conditioned_weights(law: Law) -> tuple[Array, Array]:
 
 
 def _in_units(logs: Array, leaf: Leaf) -> tuple[Array, Array]:
-    """What a leaf adds, in units of ``exp(unit)``: tail values may underflow."""
+    """The contribution of a leaf, in units of ``exp(unit)``, because tail values may underflow."""
     finite = jnp.isfinite(logs) & (leaf.coefficient != 0)
     logs = jnp.where(finite, logs, 0.0)
     size = jnp.log(jnp.abs(jnp.where(finite, leaf.coefficient, 1.0)))
@@ -234,8 +234,7 @@ def _in_units(logs: Array, leaf: Leaf) -> tuple[Array, Array]:
         jnp.where(some, jnp.log(jnp.abs(polynomial)), -jnp.inf),
     )
     unit = lax.stop_gradient(unit)
-    # The factors of what is not there must be finite: they are multiplied by zero when
-    # differentiated.
+    # Factors of absent terms must be finite: differentiation multiplies them by zero.
     tail = leaf.coefficient * jnp.exp(logs - jnp.where(finite, unit, 0.0))
     rest = polynomial * jnp.exp(-jnp.where(some, unit, 0.0))
     return jnp.where(finite, tail, 0.0) + jnp.where(some, rest, 0.0), unit
@@ -253,14 +252,14 @@ def _add(sums: _Sum, added: _Sum) -> _Sum:
 def _with_gradient[Aux](
     function: Callable[..., tuple[Array, Aux]], y: Array, law: Law, derivatives: int
 ) -> tuple[Aux, _Sum]:
-    """What else the function returns; its value and, if asked for, the gradient of each row."""
+    """The auxiliary result, the value and, if requested, the gradient of each row."""
     arguments = (y, law.weights, law.normal_scale)
     if not derivatives:
         value, aux = function(*arguments)
         return aux, _Sum(jnp.zeros_like(value), value, None)
     value, pull_back, aux = jax.vjp(function, *arguments, has_aux=True)
-    # Points do not interact, so that one pullback gives the gradient of each. It is cheap: the
-    # sums that it multiplies were made with the value.
+    # Points do not interact, so that one pullback gives the gradient of each. It is cheap: the sums
+    # that it uses were computed with the value.
     rows = jnp.eye(len(value), dtype=value.dtype)[:, :, None] * jnp.ones_like(value)
     pulled = jax.vmap(pull_back, out_axes=-2)(rows)
     return aux, _Sum(jnp.zeros_like(value), value, Gradient(*pulled))

@@ -1,10 +1,10 @@
 """Calls with known numbers: few programs for all numbers of points and weights.
 
-Outside of ``jit`` a program is compiled for each shape of its arguments. Here points are padded to
-one of few capacities, and weights with zeros; the program is told how many matter and skips the
-rest, so that the next table, figure or notebook cell compiles nothing. What a traced program has
-to decide with a branch, whether some points need conditioning, is decided in Python: the program
-of the harder method is compiled when a point first needs it, and run for those points alone.
+Outside ``jit`` a program is compiled for each shape of its arguments. Here points are padded to one
+of few capacities, and weights with zeros; the program gets their true numbers and skips the rest,
+so that the next table, figure or notebook cell compiles nothing. Whether some points need
+conditioning, for which a traced program needs a branch, is decided in Python: the program of the
+harder method is compiled when a point first needs it, and run only for those points.
 """
 
 from functools import partial
@@ -27,7 +27,7 @@ from nn_uq_dist.linear_combination._each_point import (
 )
 from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law
 
-# Points beyond this many: their program is compiled for the shape at hand.
+# With more points than this, the program is compiled for the given shape.
 MOST_POINTS = 2**14
 _FEWEST_POINTS = 2**10
 _FEWEST_WEIGHTS = 16
@@ -105,12 +105,12 @@ def _run(
 
 
 def rows_in_use(count: int) -> Any:
-    """Rows in whole groups that hold `count` weights, as an argument of a program."""
+    """Number of rows in whole groups that hold `count` weights, as an argument of a program."""
     return np.int32(-(-count // ROWS_PER_GROUP) * ROWS_PER_GROUP)
 
 
 def padded(part: HostArray, shape: tuple[int, ...]) -> Any:
-    """The array in the corner of one of zeros."""
+    """The array, padded with zeros at the end of each axis."""
     whole = np.zeros(shape, part.dtype)
     whole[tuple(slice(size) for size in part.shape)] = part
     return whole

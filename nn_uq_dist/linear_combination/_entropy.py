@@ -35,7 +35,7 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     Notes
     -----
     Gauss-Legendre quadrature with 256 nodes of ``-2 p log p`` on the upper half of the support, or
-    on 9.5 standard deviations where that is less. The error is below 1e-10 for a dozen comparable
+    over 9.5 standard deviations if that is less. The error is below 1e-10 for a dozen comparable
     weights and below 1e-4 where the density has kinks (two or three dominating weights).
 
     Examples
@@ -49,7 +49,7 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     arguments = prepare("x", 0.0, weights, normal_scale)
     weights = jnp.asarray(arguments.weights)
     scale = None if arguments.normal_scale is None else jnp.asarray(arguments.normal_scale)
-    # In units of the standard deviation: errors of the quadrature's mass would otherwise be
+    # In units of the standard deviation: otherwise errors in the mass of the quadrature would be
     # multiplied by the logarithm of the unit.
     variance = jnp.sum(weights * weights, axis=-1) / 3.0
     if scale is not None:

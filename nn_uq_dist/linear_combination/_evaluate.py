@@ -1,7 +1,7 @@
-"""From arguments that broadcast to a method: laws of points, shared ones, very many weights.
+"""Choice of a method for broadcast arguments: a law per point, shared laws, very many weights.
 
-`log_density`, `log_survival` and `log_density_and_survival` are what everything above asks. Known
-numbers come and go as NumPy arrays, for which nothing is compiled anew.
+All other modules use `log_density`, `log_survival` and `log_density_and_survival`. Known numbers
+come in and go out as NumPy arrays, for which nothing is compiled anew.
 """
 
 import math
@@ -30,7 +30,7 @@ def log_survival(y: Array, weights: Array, normal_scale: Array | None) -> Array:
 def log_density_and_survival(
     y: Array, weights: Array, normal_scale: Array | None
 ) -> tuple[Array, Array]:
-    """Both at ``y >= 0``, for little more than the price of one.
+    """Both at ``y >= 0``, for little more than the cost of one.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def log_density_and_survival(
 
     Notes
     -----
-    NumPy arrays give NumPy arrays. Axes along which the law (``weights`` and ``normal_scale``)
-    broadcasts against the points share a law. With enough points on them a table pays.
+    NumPy arrays give NumPy arrays. Points along axes on which ``weights`` and ``normal_scale``
+    broadcast share a law. With enough such points a table saves time.
     """
     density, survival = _evaluate(BOTH, y, weights, normal_scale)
     return density, survival

@@ -77,7 +77,7 @@ def prepare(
 
 
 def _as_result(values: Any, *given: object) -> Any:
-    """NumPy results become JAX arrays, on the device that an argument was put on."""
+    """NumPy results become JAX arrays, on the device of the arguments."""
 
     def one(value: Any) -> Any:
         if namespace(value) is not np:
@@ -99,7 +99,7 @@ def _magnitude(x: Any) -> Any:
 def _at_most_half(x: Any, log_tail: Any) -> Any:
     """The tail beyond ``|x|``: ``log(1/2)`` at the center, at most that elsewhere.
 
-    Rounding may miss or exceed it. The derivative is passed.
+    Rounding may miss or exceed this. The derivative passes through.
     """
     xp = namespace(log_tail)
     excess = log_tail - math.log(0.5)
@@ -167,7 +167,7 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
 
 
 def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    """Density: the exponential of `logpdf`, which see for arguments and errors.
+    """Density: the exponential of `logpdf`, where arguments and errors are described.
 
     Examples
     --------
@@ -183,8 +183,8 @@ def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     r"""Log survival function, ``log P(X > x)``; arguments and errors as in `logpdf`.
 
-    The upper tail has relative accuracy to the edge of the support. Below the center the
-    value is ``log1p(-exp(.))`` of the mirrored tail.
+    The upper tail has relative accuracy up to the edge of the support. Below the center the value
+    is ``log1p(-exp(.))`` of the mirrored tail.
 
     Notes
     -----
@@ -206,7 +206,7 @@ def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = Non
 def logpdf_and_logsf(
     x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None
 ) -> tuple[Array, Array]:
-    """`logpdf` and `logsf` at once, for little more than the price of one.
+    """`logpdf` and `logsf` at once, for little more than the cost of one.
 
     Parameters and errors as in `logpdf`. The integrands differ by the factor ``1/z`` only.
 
@@ -274,8 +274,8 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     Parameters
     ----------
     q : array_like, shape (...)
-        Probabilities in [0, 1]. Lower tail probabilities as small as the type holds are
-        resolved; for the upper tail use the symmetry ``ppf(1 - q) = -ppf(q)``.
+        Probabilities in [0, 1]. Lower tail probabilities down to the smallest number of the type
+        are resolved; for the upper tail use the symmetry ``ppf(1 - q) = -ppf(q)``.
     weights, normal_scale
         As in `logpdf`.
 
@@ -309,7 +309,7 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
 
 
 def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    r"""Normal score ``Phi^{-1}(F(x))``, right in both tails.
+    r"""Normal score ``Phi^{-1}(F(x))``, accurate in both tails.
 
     Parameters and errors as in `logpdf`. Infinite at and beyond the edge of the support.
 
@@ -335,7 +335,7 @@ def _score(x: Any, log_tail: Any) -> Any:
         from scipy.special import ndtri_exp
 
         score = -ndtri_exp(log_tail.astype(np.float64)).astype(log_tail.dtype)
-        # The rounding of log(1/2) would show.
+        # Otherwise the rounding of log(1/2) would be visible.
         score = np.where((x == 0) & np.isfinite(score), score.dtype.type(0.0), score)
         return np.where(x < 0, -score, score)
     score = score_from_log_survival(log_tail)
@@ -345,7 +345,7 @@ def _score(x: Any, log_tail: Any) -> Any:
 def normal_score_and_logpdf(
     x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None
 ) -> tuple[Array, Array]:
-    """`normal_score` and `logpdf` at once, for little more than the price of one.
+    """`normal_score` and `logpdf` at once, for little more than the cost of one.
 
     Parameters and errors as in `logpdf`. The density of a copula needs both.
 
@@ -369,7 +369,7 @@ def normal_score_and_logpdf(
 def from_normal_score(
     z: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None
 ) -> Array:
-    """Inverse of `normal_score`: ``F^{-1}(Phi(z))``, right in both tails.
+    """Inverse of `normal_score`: ``F^{-1}(Phi(z))``, accurate in both tails.
 
     Examples
     --------

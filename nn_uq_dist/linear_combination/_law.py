@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-# Factors that are multiplied at a time; rows of weights beyond the ones in use come in such groups.
+# Factors that are multiplied at a time; the number of rows in use is a multiple of this.
 ROWS_PER_GROUP = 4
 
 
@@ -15,9 +15,10 @@ class Law(NamedTuple):
     Attributes
     ----------
     weights : Array, shape (n, B)
-        Of the uniforms on (-1, 1); not negative below `evaluate_each_point`.
+        Weights of the uniforms on (-1, 1); non-negative in everything that `evaluate_each_point`
+        calls.
     normal_scale : Array, shape (B,), or None
-        None means no normal part, known from the types.
+        None means that there is no normal part, which is part of the pytree structure.
     num_rows : Array of int, or None
         How many rows of weights are in use, a multiple of `ROWS_PER_GROUP`; the others are zero and
         cost nothing. None: all of them.
@@ -64,7 +65,7 @@ def distance_from_edge(y: Array, weights: Array) -> Array:
 
 
 def binary_scale(law: Law) -> Array:
-    """Power of two near the largest weight: scaling by it rounds nothing."""
+    """Power of two near the largest weight: scaling by it causes no rounding."""
     largest = jnp.max(jnp.abs(law.weights), axis=0, initial=0.0)
     if law.normal_scale is not None:
         largest = jnp.maximum(largest, law.normal_scale)

@@ -1,8 +1,8 @@
-"""Log density and log survival of laws of very many weights, a thousand and more.
+"""Log density and log survival of laws with very many weights, a thousand or more.
 
-Nearly all of the weights enter through their power sums (`_power_sums`). Points so far out that
-their series does not converge, some ten standard deviations, take all weights one by one, as do
-derivatives; both in blocks, so that memory stays near that of the weights.
+Nearly all of the weights enter through their power sums (`_power_sums`). Points so far out that the
+series does not converge (about ten standard deviations) use all weights one by one, as derivatives
+do; both are computed in blocks, so that memory stays close to that of the weights.
 """
 
 from functools import partial
@@ -39,10 +39,11 @@ from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._saddlepoint import solve_tilt, tilted_moments
 from nn_uq_dist.linear_combination._uniform_component import excess_coth
 
-# With fewer weights the sums cost more than they save, and the series ends nearer to the center.
+# With fewer weights the sums cost more than they save, and the series converges only closer to the
+# center.
 FEWEST_WEIGHTS = 1024
 _MOST_NEWTON_STEPS = 4
-# Numbers in the weights of a block of points that take all of them.
+# Most numbers in the weights of a block of points that use all weights.
 _MOST_NUMBERS = 2**21
 
 
@@ -90,7 +91,7 @@ def _values(orders: Orders, y: Array, weights: Array, normal_scale: Array | None
 def _easy(
     orders: Orders, points: Array, of_law: Array, weights: Array, normal_scale: Array | None
 ) -> tuple[Array, Array]:
-    """Values (N, M) by the power sums, and where they hold."""
+    """Values (N, M) by the power sums, and where they are valid."""
     reduced = reduce(weights, normal_scale)
 
     def block(points: Array, of_law: Array) -> tuple[Array, Array]:
@@ -111,7 +112,7 @@ def _with_all_weights(
     weights: Array,
     normal_scale: Array | None,
 ) -> Array:
-    """The values (N, M), those that do not hold from all weights."""
+    """The values (N, M); invalid ones are recomputed from all weights."""
 
     def block(points: Array, of_law: Array, values: Array, holds: Array) -> Array:
         def singly() -> Array:
@@ -129,14 +130,14 @@ def _with_all_weights(
 def _values_jvp(
     orders: Orders, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
-    # Derivatives with respect to weights need the factor n for each point in any case.
+    # Derivatives with respect to weights cost a factor n for each point anyway.
     return jax.jvp(partial(_singly, orders), primals, tangents)
 
 
 def _singly(orders: Orders, y: Array, weights: Array, normal_scale: Array | None) -> Array:
     """The same with all weights at each point; shape (M, L, P)."""
 
-    # Not kept for the way back: a copy of the law for each point.
+    # Do not keep a copy of the law for each point for the backward pass.
     @jax.checkpoint
     def block(points: Array, of_law: Array) -> Array:
         law = _laws_of_points(weights, normal_scale, of_law)
@@ -148,7 +149,7 @@ def _singly(orders: Orders, y: Array, weights: Array, normal_scale: Array | None
 
 
 def _flat(y: Any) -> tuple[Any, Any]:
-    """Points of all laws, and which law each one has."""
+    """Points of all laws, and the index of the law of each."""
     xp, num_points = namespace(y), y.shape[1]
     return y.reshape(-1), xp.arange(y.size, dtype=np.int32) // np.int32(num_points)
 
@@ -159,7 +160,7 @@ def _laws_of_points(weights: Array, normal_scale: Array | None, of_law: Array) -
 
 
 def _hard_block(weights: Array) -> int:
-    """Points in a block that takes all weights."""
+    """Points in a block that uses all weights."""
     return max(1, min(block_size().traced, _MOST_NUMBERS // weights.shape[-1]))
 
 
@@ -178,7 +179,7 @@ def _in_blocks(function: Any, parts: tuple[Array, ...], size: int) -> Any:
 
 
 def _by_power_sums(orders: Orders, y: Array, law: ReducedLaw) -> tuple[Array, Array]:
-    """Values (M, B) at points (B,), and where they hold."""
+    """Values (M, B) at points (B,), and where they are valid."""
     like, y = law.normal_like, y / law.scale
     order = jnp.broadcast_to(jnp.asarray(orders)[:, None], (len(orders), *y.shape))
     distance = distance_from_edge(y, law.large)
@@ -194,7 +195,7 @@ def _by_power_sums(orders: Orders, y: Array, law: ReducedLaw) -> tuple[Array, Ar
 
 
 def _tilt(order: Array, y: Array, distance: Array, law: ReducedLaw) -> tuple[Array, Array, Array]:
-    """Tilt, tilted variance, and whether the tilt is near the saddlepoint; the series known."""
+    """Tilt, tilted variance, and whether the tilt is near the saddlepoint, by the series."""
     like, pole = law.normal_like, order.astype(y.dtype)
     everywhere = jnp.ones(y.shape, bool)
     lowest = 0.5 / jnp.sqrt(like.moments()[0])
@@ -236,7 +237,7 @@ def _sum(distance: Array, law: ReducedLaw, contour: Contour) -> tuple[Array, Arr
             density = density * nodes.pole
             rows.append(jnp.sum(density.real, axis=0))
         total = total + jnp.where(unfinished, jnp.stack(rows), 0.0)
-        # The series holds at all nodes that count.
+        # The series must be valid at all nodes that count.
         valid = valid & (~unfinished | (law.unit * jnp.abs(nodes.z[-1]) <= FARTHEST))
         node = ((chunk + 1) * size).astype(distance.dtype)
         bound = envelope_at(like, excess, contour, node) * jnp.exp(moved[-1].real)

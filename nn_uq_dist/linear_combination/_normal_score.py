@@ -1,4 +1,4 @@
-"""Normal scores from log tail probabilities, right in both tails."""
+"""Normal scores from log tail probabilities, accurate in both tails."""
 
 import math
 
@@ -19,8 +19,9 @@ def log_normal_density(z: Array) -> Array:
 def score_from_log_survival(log_survival: Array) -> Array:
     r"""``z >= 0`` with ``log(1 - Phi(z)) = log_survival``, for ``log_survival <= log(1/2)``.
 
-    Newton's method from a start that is right to 4.5e-4 everywhere (M. Abramowitz and I. A. Stegun,
-    Handbook of Mathematical Functions (1964), 26.2.23): one step leaves 7e-8, two nothing.
+    Newton's method from a start that is accurate to 4.5e-4 everywhere (M. Abramowitz and I. A.
+    Stegun, Handbook of Mathematical Functions (1964), 26.2.23): one step leaves an error of 7e-8,
+    two steps only rounding.
     """
     finite = jnp.isfinite(log_survival)
     target = jnp.where(finite, log_survival, -1.0)
@@ -42,7 +43,8 @@ def _hazard(z: Array, log_survival: Array) -> Array:
     """Density over survival probability of a standard normal variable at ``z >= 0``.
 
     It lies between ``z`` and ``z + 1/z`` (R. D. Gordon, Ann. Math. Stat. 12 (1941)). Far out both
-    logarithms are huge, and their difference is rounding, which the exponential would blow up.
+    logarithms are huge, and their difference is a rounding error, which the exponential would
+    magnify.
     """
     ratio = jnp.exp(log_normal_density(z) - log_survival)
     return jnp.clip(ratio, z, z + 1 / jnp.maximum(z, jnp.finfo(z.dtype).tiny))

@@ -1,4 +1,4 @@
-"""The tail integral ``log I_m(y)`` by the contour integral alone, and where that converges."""
+"""The tail integral ``log I_m(y)`` by the contour integral alone, and where it converges."""
 
 from functools import partial
 
@@ -50,11 +50,11 @@ def log_tail_integral(
         Points without density (at or beyond the edge of a bounded law) give ``-inf``.
     """
     inside = active & ((distance > 0) | (law.normal_variance > 0)) & (law.moments()[0] > 0)
-    # Zero weights become tiny ones with the derivative passed through: all is even in them, and
-    # the second derivative at zero is not zero.
+    # Zero weights become tiny ones, and derivatives pass through: the integral is even in each
+    # weight, and its second derivative at zero is not zero.
     smallest = jnp.finfo(y.dtype).eps ** 1.5
     lift = lax.stop_gradient(jnp.maximum(smallest - law.weights, 0.0))
-    # Where nothing is to be computed: the center of a law with all weights one.
+    # Where nothing is computed, use the center of a law with all weights equal to one.
     scale = law.normal_scale
     safe = law._replace(
         weights=jnp.where(inside, law.weights + lift, 1.0),
@@ -73,7 +73,7 @@ def log_tail_integral(
     def simple(*_: object) -> Array:
         return first_alias_correction(order, decay)
 
-    # Only conditioning, the last method, raises the orders.
+    # Only conditioning, the last method, uses higher orders.
     correction = (
         lax.cond(last, general, simple, safe_y, safe.moments()) if conditioned else simple()
     )
@@ -82,7 +82,7 @@ def log_tail_integral(
 
 
 def relative_correction(correction: Array, log_sum: Array) -> Array:
-    """``correction / exp(log_sum)``, zero where there is none even if the sum underflows."""
+    """``correction / exp(log_sum)``; zero for a zero correction even if the sum underflows."""
     some = correction > 0
     log_correction = jnp.log(jnp.where(some, correction, 1.0))
     return jnp.where(some, jnp.exp(jnp.where(some, log_correction - log_sum, 0.0)), 0.0)
@@ -92,7 +92,7 @@ def relative_correction(correction: Array, log_sum: Array) -> Array:
 def _log_contour_sum(
     derivatives: int, _y: Array, distance: Array, law: Law, contour: Contour
 ) -> Array:
-    """Logs of the midpoint sums; ``y`` is differentiated, its value enters through ``distance``."""
+    """Logs of the midpoint sums; ``y`` is for derivatives, its value enters by ``distance``."""
     del derivatives
     return contour_sum(distance, law, contour, 0)[0]
 

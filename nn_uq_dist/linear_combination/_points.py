@@ -1,8 +1,8 @@
-"""Points with a law each: values, with derivatives of two orders.
+"""Points that each have their own law: values, with first and second derivatives.
 
-Known numbers go to programs for few sizes (`_eager`); traced ones are compiled for their shape. The
-derivatives are sums on the nodes of the values: nothing is differentiated but where a second
-derivative is asked for.
+Known numbers go to programs for few sizes (`_eager`); traced ones are compiled for their shape.
+First derivatives are sums over the nodes of the values: automatic differentiation is used only for
+second derivatives.
 """
 
 from functools import partial
@@ -64,15 +64,15 @@ def _values_and_gradient_jvp(
     """Hessian times direction, linear in the direction and self-adjoint.
 
     A loop with a run-time number of iterations cannot be transposed. The Hessian is symmetric, so
-    its transpose is itself: ``custom_linear_solve`` is told so, and reverse-mode differentiation
-    of a gradient works.
+    it is its own transpose: ``custom_linear_solve`` is told so, and reverse-mode differentiation of
+    a gradient works.
     """
     primals = _twice_differentiable(primals)
     found = _compiled(orders, 2, primals[0], Law(*primals[1:]))
     values, gradient = found.logs, gradient_of(found)
 
     def multiply(_: object, packed: Array) -> Array:
-        # Each order has a Hessian of its own: together a symmetric matrix of blocks.
+        # Each order has its own Hessian; together they are the blocks of a symmetric matrix.
         def of_order(m: Array, direction: Array) -> Array:
             along = _unpack(direction, primals[2])
             moved = _moved_gradient(orders, primals, along)
@@ -108,7 +108,7 @@ def _along(gradient: Gradient, tangents: Primals) -> Array:
 
 
 def _pack(parts: Gradient) -> Array:
-    """One array, not three: transposition takes operands that are linear as a whole only."""
+    """One array, not three: transposition accepts only an operand that is linear as a whole."""
     scale = [] if parts.normal_scale is None else [parts.normal_scale[None]]
     return jnp.concatenate([parts.y[None], *scale, parts.weights])
 
@@ -121,7 +121,7 @@ def _unpack(packed: Array, normal_scale: Array | None) -> Primals:
 
 @jax.custom_jvp
 def _twice_differentiable(values: Primals) -> Primals:
-    """Identity on what a second derivative is made of; differentiating it raises."""
+    """Identity on the arguments of a second derivative; differentiating it raises."""
     return values
 
 

@@ -1,4 +1,4 @@
-r"""A law of very many weights as a few large ones and the power sums of the others.
+r"""A law with very many weights as a few large weights and the power sums of the others.
 
 With ``S_p`` the sum of the ``p``-th powers of the small weights, their cumulant generating function
 is
@@ -6,8 +6,9 @@ is
 .. math:: \sum_k \log\frac{\sinh w_k z}{w_k z} = \frac{S_2 z^2}{6} - \frac{S_4 z^4}{180} + \dots,
 
 exact to rounding while ``|w z|`` is at most `FARTHEST` for each of them (the series converges up to
-``pi``). The first term is that of a normal part, and is kept as one; what follows is the correction
-here. The sums are made once for a law: a point then costs the large weights alone.
+``pi``). The first term is that of a normal part, and is treated as one; the others are the
+correction computed here. The sums are computed once for a law: a point then costs only the large
+weights.
 """
 
 import math
@@ -21,10 +22,10 @@ from nn_uq_dist.linear_combination._contour import sum_in_blocks
 from nn_uq_dist.linear_combination._law import Law, binary_scale
 from nn_uq_dist.linear_combination._uniform_component import LANGEVIN_SERIES
 
-# Weights that stay by themselves. The next one is then at most 0.22 standard deviations.
+# Weights that are kept individually. The next one is then at most 0.22 standard deviations.
 NUM_LARGE = 64
-# The first of the powers that are left out adds (FARTHEST/pi)^42/21 of the number of weights that
-# are this large: 1e-15 of it.
+# The first omitted power adds (FARTHEST/pi)^42/21 = 1e-15 times the number of weights that are this
+# large.
 FARTHEST = 1.5
 # Coefficients of x^2, x^4, ...; beyond those of the table, 2 zeta(2k)/pi^(2k), of alternating sign.
 _SERIES = tuple(
@@ -40,7 +41,7 @@ _SERIES = tuple(
         start=1,
     )
 )
-# Numbers in the laws that are reduced together.
+# Most numbers in the laws that are reduced together.
 _MOST_NUMBERS = 2**20
 
 
@@ -50,15 +51,16 @@ class ReducedLaw(NamedTuple):
     Attributes
     ----------
     scale : Array, shape (B,)
-        Power of two that all has been divided by.
+        Power of two by which everything has been divided.
     large : Array, shape (NUM_LARGE, B)
         The largest weights, none of them zero.
     normal_scale : Array, shape (B,)
-        Of the normal part and of the small weights together.
+        Standard deviation of the normal part and the small weights together.
     unit : Array, shape (B,)
         The largest of the small weights.
     coefficients : Array, shape (J, B)
-        Of ``x^4, x^6, ...``, ``x = unit * z``, in the cumulant generating function.
+        Coefficients of ``x^4, x^6, ...``, with ``x = unit * z``, in the cumulant generating
+        function.
     """
 
     scale: Array
@@ -95,7 +97,7 @@ def _reduce_one(weights: Array, normal_scale: Array) -> ReducedLaw:
     scale = binary_scale(Law(weights, normal_scale))
     magnitudes = jnp.abs(weights) / scale
     large, index = lax.top_k(magnitudes, NUM_LARGE)
-    # Set to zero, not subtracted from the sums: what is left may be far smaller.
+    # Large weights are set to zero, not subtracted from the sums, which may be far smaller.
     small = magnitudes.at[index].set(0.0)
     unit = jnp.max(small)
     square = (small / jnp.where(unit > 0, unit, 1.0)) ** 2
@@ -104,13 +106,13 @@ def _reduce_one(weights: Array, normal_scale: Array) -> ReducedLaw:
         power = power * square
         coefficients.append(coefficient * sum_in_blocks(power))
     variance = (normal_scale / scale) ** 2 + 2.0 * coefficients[0] * unit * unit
-    # A factor of a zero weight is one, but not in the way that it is computed.
+    # The factor of a zero weight is one, but its formula gives NaN.
     large = jnp.maximum(large, jnp.finfo(weights.dtype).eps ** 1.5)
     return ReducedLaw(scale, large, jnp.sqrt(variance), unit, jnp.stack(coefficients[1:]))
 
 
 def correction_at(law: ReducedLaw, z: Array) -> Array:
-    """What the cumulant generating function has beyond that of `ReducedLaw.normal_like`."""
+    """Cumulant generating function minus that of `ReducedLaw.normal_like`."""
     square = (law.unit * z) ** 2
     total = jnp.zeros_like(square)
     for coefficient in law.coefficients[::-1]:

@@ -7,7 +7,7 @@ from jax.typing import DTypeLike
 
 
 class Precision(NamedTuple):
-    """What the quadrature and the root-finders aim at in one floating-point type.
+    """Targets of the quadrature and the root-finders for one floating-point type.
 
     Attributes
     ----------
@@ -16,19 +16,19 @@ class Precision(NamedTuple):
     nodes_per_chunk
         Nodes that are evaluated at a time.
     target, seen, unseen
-        Nodes are added until the bound on all that follows falls below ``target``; or below
-        ``unseen``, where the integrand at the last two nodes is below ``seen``. The bound is that
-        of a product of sines with all of them one; the integrand itself is smaller by about two to
-        the number of weights.
+        Nodes are added until the bound on all later terms falls below ``target``; or below
+        ``unseen``, if the integrand at the last two nodes is below ``seen``. The bound replaces all
+        sines of a product by one; the integrand itself is smaller by a factor of about two to the
+        power of the number of weights.
     acceptable
         A law whose bound stays above this at ``max_nodes`` is conditioned on more weights.
     max_nodes, most_nodes
-        Longest quadrature on a rung of the ladder of methods that others follow, and on the last.
+        Most nodes of a method that is followed by others, and of the last method.
     table_nodes, table_reach
-        Nodes of a tabulated law, and how many standard deviations of the tilted law a point
-        may lie from the tilt that serves it.
+        Nodes of a tabulated law, and the largest distance of a point from the mean of its tilted
+        law, in standard deviations of that law.
     tilt_tolerance
-        How near the saddlepoint the tilt must be, in standard deviations of the tilted law.
+        Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted law.
     root_tolerance
         Relative accuracy of quantiles.
     """

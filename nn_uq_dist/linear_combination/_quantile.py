@@ -33,7 +33,7 @@ def upper_quantile(log_survival: Any, weights: Any, normal_scale: Any) -> Any:
 
     Notes
     -----
-    From the saddlepoint approximation at most four steps, mostly two (`iterate_quantile`); NaN
+    At most four steps from the saddlepoint approximation, usually two (`iterate_quantile`); NaN
     where 20 do not suffice. NumPy arrays give NumPy arrays.
     """
     if namespace(log_survival) is np:
@@ -48,16 +48,16 @@ def _upper_quantile(log_survival: Array, weights: Array, normal_scale: Array | N
 
 
 class _Search(NamedTuple):
-    """What does not change from step to step; all of the shape of the result.
+    """Constants of all steps, with the shape of the result.
 
     Attributes
     ----------
     log_survival, target : Array
-        As given; and where there is something to be solved.
+        The level as given, and the level that is solved for.
     usable, proper, bounded : Array of bool
         Points to be solved, laws that have a quantile function, laws without a normal part.
     width, edge, last : Array
-        Half-width of the support, a bound of the quantile, and the last point inside.
+        Half-width of the support, a bound on the quantile, and the last point inside.
     small, rate : Array
         Step that ends the search, and the rate at which the density falls.
     is_center : Array of bool
@@ -78,7 +78,7 @@ class _Search(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Points, the bracket around each, and which are found."""
+    """Points, their brackets, and which are found."""
 
     x: Any
     low: Any
@@ -89,14 +89,15 @@ class _State(NamedTuple):
 def iterate_quantile(
     log_survival: Array, weights: Array, normal_scale: Array | None
 ) -> tuple[Array, Array]:
-    """`upper_quantile` and the number of steps that the slowest point took.
+    """`upper_quantile`, and the number of steps of the slowest point.
 
     Notes
     -----
-    A step solves for the quantile as if the density went on to decay at the rate that the
-    saddlepoint approximation has found. With exact rates that is right to third order, and with
-    any other between zero and the hazard ``p/P`` to second order, as Newton's method for the
-    probability or for its logarithm, which are the two ends. A bracket guards the steps.
+    A step solves for the quantile as if the density continued to decay at the rate found by the
+    saddlepoint approximation. With exact rates the steps converge with third order. With any other
+    rate between zero and the hazard ``p/P`` they converge with second order, like Newton's method
+    for the probability or for its logarithm, which are the two limits. The steps are safeguarded by
+    a bracket.
     """
     scale = jnp.zeros((), log_survival.dtype) if normal_scale is None else normal_scale
     search, start = _begin(log_survival, weights, scale)
@@ -115,12 +116,12 @@ def iterate_quantile(
 
 
 def _quantile_now(log_survival: HostArray, weights: Any, normal_scale: Any) -> Any:
-    """The same steps in NumPy: the loop needs no program but those of the start and the tails."""
+    """The same steps in NumPy: only the start and the tails need compiled programs."""
     scale = np.zeros((), weights.dtype) if normal_scale is None else normal_scale
     shape = np.broadcast_shapes(log_survival.shape, weights.shape[:-1], scale.shape)
     if math.prod(shape) > MOST_POINTS:
         return _in_portions(log_survival, weights, normal_scale, shape)
-    # A start takes some thirty functions of each weight, in NumPy only where these are few.
+    # The start evaluates some thirty functions of each weight: use NumPy only if these are few.
     is_small = math.prod(shape) * weights.shape[-1] <= _MOST_NUMBERS
     with np.errstate(all="ignore"):
         begun = (_begin if is_small else _begin_program)(log_survival, weights, scale)
@@ -138,7 +139,7 @@ def _quantile_now(log_survival: HostArray, weights: Any, normal_scale: Any) -> A
 def _in_portions(
     log_survival: HostArray, weights: Any, normal_scale: Any, shape: tuple[int, ...]
 ) -> Any:
-    """Many points: a part of the first axis at a time, so that hard laws slow their own part."""
+    """Many points: a part of the first axis at a time, so that hard laws delay only their part."""
     rows = MOST_POINTS // max(math.prod(shape[1:]), 1)
     if rows == 0:
         result = _upper_quantile(*map(_on_device, (log_survival, weights, normal_scale)))
@@ -166,7 +167,7 @@ def _on_device(array: Any) -> Any:
 
 
 def _begin(log_survival: Any, weights: Any, normal_scale: Any) -> tuple[_Search, _State]:
-    """The saddlepoint approximation, and what bounds the quantile."""
+    """The saddlepoint approximation, and bounds on the quantile."""
     xp = namespace(log_survival)
     eps = float(jnp.finfo(log_survival.dtype).eps)
     width, scale = xp.broadcast_arrays(_width(weights), normal_scale)
@@ -178,13 +179,14 @@ def _begin(log_survival: Any, weights: Any, normal_scale: Any) -> tuple[_Search,
     bounded = scale == 0
     # P(X > width + s z) <= P(s N > s z)
     edge = width + scale * score
-    # Nothing can be evaluated at the edge of the support itself. One step of the type inside tells
-    # whether the quantile lies beyond what the type resolves.
+    # Nothing can be evaluated at the edge of the support itself. The value at the next number
+    # inside shows whether the quantile is closer to the edge than the type resolves.
     last = xp.where(bounded, width * (1 - eps), edge)
-    # What an accepted step still lacks is about its square over the deviation.
+    # The remaining error after an accepted step is about its square over the deviation.
     small = approximate.deviation * precision(log_survival.dtype).root_tolerance ** 0.5
     start = xp.clip(approximate.x, 0.0, last)
-    # Where a normal part is finer than the type, the next number may already be too far out.
+    # If a normal part is narrower than the spacing of the type, the next number may already be too
+    # far out.
     resolved = bounded | (approximate.deviation > eps * start)
     constants = (log_survival, target, usable, proper, bounded, width, edge, last, small)
     search = _Search(*xp.broadcast_arrays(*constants, approximate.rate, score == 0))
@@ -193,7 +195,7 @@ def _begin(log_survival: Any, weights: Any, normal_scale: Any) -> tuple[_Search,
 
 
 def _width(weights: Any) -> Any:
-    """Half-width of the support, as exact as distances from it.
+    """Half-width of the support, as accurate as distances from the edge.
 
     Rounding must not put the last point inside beyond the edge.
     """
@@ -206,7 +208,7 @@ def _width(weights: Any) -> Any:
 def _score_now(log_survival: HostArray) -> HostArray:
     from scipy.special import ndtri_exp
 
-    # No tail probability exceeds one half but by rounding.
+    # A tail probability exceeds one half only by rounding.
     score = np.maximum(-ndtri_exp(log_survival.astype(np.float64)), 0.0)
     return score.astype(log_survival.dtype)
 
@@ -215,7 +217,7 @@ _begin_program = jax.jit(_begin)
 
 
 def _step(xp: Any, search: _Search, state: _State, log_density: Any, log_survival: Any) -> _State:
-    """The next points from density and survival at the present ones; ``xp`` is NumPy or JAX's."""
+    """The next points from density and survival at the current ones; ``xp`` is NumPy or JAX."""
     x, low, high, ready = state
     eps = float(jnp.finfo(x.dtype).eps)
     excess = log_survival - search.target
@@ -234,7 +236,7 @@ def _step(xp: Any, search: _Search, state: _State, log_density: Any, log_surviva
 
 
 def _step_in_exponential_tail(xp: Any, excess: Any, log_hazard: Any, rate: Any) -> Any:
-    """How much farther out the log survival is less by ``excess``.
+    """Distance ``d`` at which the log survival is lower by ``excess``.
 
     ``P(x + d) = P(x) - p(x) (1 - exp(-rate d))/rate`` where the density decays with this rate. As
     the densities of these laws are log-concave, the true rate is at most the hazard ``p/P``.
@@ -248,7 +250,7 @@ def _step_in_exponential_tail(xp: Any, excess: Any, log_hazard: Any, rate: Any) 
 
 
 def _end(xp: Any, search: _Search, state: _State) -> Any:
-    """Zero at the center, the edge where nothing is left beyond, NaN where nothing was found."""
+    """Zero at the center, the edge where no probability is left, NaN where nothing was found."""
     x = xp.where(search.is_center, 0.0, state.x).astype(state.x.dtype)
     x = xp.where(search.usable & state.ready, x, xp.nan)
     beyond = (search.log_survival == -xp.inf) & search.proper

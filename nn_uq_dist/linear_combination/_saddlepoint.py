@@ -1,8 +1,7 @@
 r"""Where the contour crosses the real axis: the tilt ``t`` with ``K'(t) - order/t = y``.
 
 The integral does not depend on the tilt; its conditioning does. The tilt therefore needs to be
-right within a fraction of a standard deviation of the tilted law only, and is never
-differentiated.
+accurate only to a fraction of a standard deviation of the tilted law, and is never differentiated.
 """
 
 import jax.numpy as jnp
@@ -49,15 +48,16 @@ def variance_floor(order: Array, tilt: Array) -> Array:
 def _initial_tilt(
     order: Array, y: Array, distance: Array, width: Array, variance: Array, normal_variance: Array
 ) -> Array:
-    # Inverse Langevin function of equal weights with this width and variance (the
-    # approximation of A. Cohen, Rheologica Acta 30, 1991), then the pole's share from
-    # t sigma^2 - order/t = y.
+    # Inverse Langevin function of equal weights with this width and variance (the approximation of
+    # A. Cohen, Rheologica Acta 30, 1991), then the contribution of the pole from t sigma^2 -
+    # order/t = y.
     box_variance = jnp.maximum(variance - normal_variance, 0.0)
     share = jnp.clip(y / jnp.maximum(width, 1e-30), 0.0, 1.0)
     gap = jnp.clip(distance / jnp.maximum(width, 1e-30), 1e-30, 1.0)
     stretch = (1.0 - share * share / 3.0) / (gap * (1.0 + share))
     bounded = y / jnp.maximum(variance, 1e-30) * jnp.where(box_variance > 0, stretch, 1.0)
-    # A normal part caps the tilt at the one that it needs by itself beyond the edge.
+    # With a normal part the tilt is at most the one that the normal part alone needs beyond the
+    # edge.
     reach = jnp.sqrt(jnp.maximum(normal_variance, 1e-30))
     cap = jnp.maximum(-distance, 0.0) / jnp.maximum(normal_variance, 1e-30) + 3.0 / reach
     tilt = jnp.where(normal_variance > 0, jnp.minimum(bounded, cap), bounded)
@@ -77,19 +77,19 @@ def solve_tilt(
         Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
     law : Law
     active : Array of bool, shape (B,)
-        Points that count for the termination of the iteration.
+        Points that decide when the iteration ends.
 
     Notes
     -----
     Newton's method for ``1/(W - K'(t))``, which is nearly linear in ``t`` for every pattern of
-    weights, safeguarded by a bracket. ``W - K'`` is convex and decreasing, so that a plain
-    Newton step from the left of the root never overshoots: that is the fallback.
+    weights, safeguarded by a bracket. ``W - K'`` is convex and decreasing, so a plain Newton step
+    from the left of the root never overshoots; this is the fallback.
     """
     tolerance = precision(y.dtype).tilt_tolerance
     order = order.astype(y.dtype)
     width, normal_variance = law.width, law.normal_variance
     variance = jnp.sum(law.weights * law.weights, axis=0) / 3.0 + normal_variance
-    # The tilt stays off zero, where the pole is and where coth(w t) is infinite.
+    # The tilt stays away from zero, where the pole is and coth(w t) is infinite.
     lowest = 0.5 * jnp.sqrt(1.0 / variance)
     start = jnp.maximum(_initial_tilt(order, y, distance, width, variance, normal_variance), lowest)
 

@@ -1,4 +1,4 @@
-r"""Quantiles by the saddlepoint approximation, near enough for two or three exact steps.
+r"""Quantiles by the saddlepoint approximation, so close that two or three exact steps suffice.
 
 The law tilted by ``exp(t x)`` has the mean ``K'(t)``. The normal score of that point under the law
 itself is, with ``r^2/2 = t K'(t) - K(t)`` (Chernoff's exponent) and ``v^2 = t^2 K''(t)``,
@@ -6,7 +6,7 @@ itself is, with ``r^2/2 = t K'(t) - K(t)`` (Chernoff's exponent) and ``v^2 = t^2
 .. math:: z \approx r + \frac{1}{r} \log\frac{v}{r}
 
 (O. E. Barndorff-Nielsen, Biometrika 73, 1986). For sums of uniforms and a normal the tail
-probability is right to a few percent *everywhere*: at the center, near the edge of the support,
+probability is accurate to a few percent *everywhere*: at the center, near the edge of the support,
 where a small normal part takes over from the uniforms, and beyond.
 """
 
@@ -20,9 +20,10 @@ from jax import lax
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._any_point import any_point
 
-# Below this product of weight and tilt the closed forms cancel; the series are right to 1e-5.
+# Below this product of weight and tilt the closed forms cancel; the series are accurate to 1e-5.
 _SMALL = 0.5
-# So near to the center the law is as good as normal, and what is corrected would be rounding.
+# This close to the center the law is practically normal, and the correction would be rounding
+# error.
 _LEAST_SCORE = 1e-3
 _LEAST_CORRECTED = 0.1
 _MAX_ITERATIONS = 30
@@ -31,7 +32,7 @@ _NUM_KNOTS = 32
 
 
 class ApproximateQuantile(NamedTuple):
-    """A point, and how fast the tail falls there; all of shape (...).
+    """A point, and the rate at which the tail falls there; all of shape (...).
 
     Attributes
     ----------
@@ -40,7 +41,7 @@ class ApproximateQuantile(NamedTuple):
     deviation : Array
         Standard deviation of the tilted law: the distance over which tails change their slope.
     rate : Array
-        ``-d log p / dx``, not negative.
+        ``-d log p / dx``, non-negative.
     """
 
     x: Any
@@ -58,12 +59,12 @@ class _TiltedLaw(NamedTuple):
 
 
 def saddlepoint_quantile(score: Any, weights: Any, normal_scale: Any) -> ApproximateQuantile:
-    """Point with about this normal score; NumPy arrays give NumPy arrays.
+    """Point with approximately this normal score; NumPy arrays give NumPy arrays.
 
     Parameters
     ----------
     score : Array, shape (...)
-        Not negative, finite.
+        Non-negative and finite.
     weights : Array, shape (..., n)
         Any sign, zeros allowed.
     normal_scale : Array, shape (...)
@@ -71,7 +72,7 @@ def saddlepoint_quantile(score: Any, weights: Any, normal_scale: Any) -> Approxi
 
     Notes
     -----
-    Defined for laws with a finite, positive width or scale; anything for others.
+    Defined for laws with a finite, positive width or scale; arbitrary for others.
     """
     xp = namespace(score)
     weights = xp.abs(weights)
@@ -80,8 +81,8 @@ def saddlepoint_quantile(score: Any, weights: Any, normal_scale: Any) -> Approxi
     valid = (unit > 0) & xp.isfinite(unit)
     unit = xp.where(valid, unit, 1.0)
     weights = xp.where(valid[..., None], weights / unit[..., None], 1.0)
-    # A normal part that the type does not resolve beside the edge may as well be there: it bounds
-    # the tilts that lead to the edge.
+    # A normal part too small for the type to resolve at the edge is always added: it bounds the
+    # tilts that lead to the edge.
     scale = xp.maximum(normal_scale / unit, 0.25 * float(jnp.finfo(score.dtype).eps))
     scale = xp.where(valid, scale, 1.0)
 
@@ -101,7 +102,7 @@ def saddlepoint_quantile(score: Any, weights: Any, normal_scale: Any) -> Approxi
 
 
 def _solved(xp: Any, score: Any, weights: Any, normal_scale: Any) -> _TiltedLaw:
-    """Tilted law whose mean has about this score; weights of shape (n, ...), a positive scale.
+    """Tilted law whose mean has approximately this score; weights (n, ...), a positive scale.
 
     Newton's method in ``log t``, in which Chernoff's exponent is convex: from the right it
     converges monotonically. The start is on the right, because the exponent of one component is
@@ -133,18 +134,19 @@ def _solved(xp: Any, score: Any, weights: Any, normal_scale: Any) -> _TiltedLaw:
             state = step(state)
     else:
         state = lax.while_loop(unfinished, step, (jnp.asarray(0), *state[1:]))
-    # The last spread is that of a tilt beside this one, which suffices: it is no part of the mean.
+    # The last spread belongs to a nearby tilt, which suffices: the mean does not depend on it.
     return _tilted_law(xp, xp.exp(state[1]), state[3], weights)
 
 
 def _interpolated(xp: Any, score: Any, weights: Any, normal_scale: Any) -> _TiltedLaw:
     """`_solved` for many scores of one law: solved for some, interpolated between them.
 
-    Axes along which ``normal_scale`` has length one share the law.
+    Scores along axes on which ``normal_scale`` has length one share the law.
     """
     shared = tuple(axis for axis in range(score.ndim) if normal_scale.shape[axis] == 1)
     largest = xp.maximum(xp.max(score, axis=shared, keepdims=True), 1.0)
-    # Even in the area hyperbolic sine, so that one far score leaves knots to the others.
+    # Evenly spaced in the inverse hyperbolic sine, so that one far score leaves knots for the
+    # others.
     spacing = xp.arcsinh(largest) / (_NUM_KNOTS - 1)
     index = xp.arange(_NUM_KNOTS, dtype=score.dtype).reshape(-1, *[1] * score.ndim)
     knots = xp.maximum(xp.sinh(spacing * index), _LEAST_SCORE)
@@ -159,7 +161,8 @@ def _interpolated(xp: Any, score: Any, weights: Any, normal_scale: Any) -> _Tilt
         low, high = (xp.take_along_axis(values, left + i, axis=0)[0] for i in (0, 1))
         return low + share * (high - low)
 
-    # The tilt starts like the score; over it, all grow or fall about exponentially.
+    # The tilt starts out proportional to the score; later all values grow or fall roughly
+    # exponentially.
     tiny = float(jnp.finfo(score.dtype).tiny)
     return _TiltedLaw(
         tilt=xp.maximum(score, _LEAST_SCORE) * xp.exp(between(xp.log(law.tilt / knots))),
@@ -199,8 +202,8 @@ def _tilted_law(xp: Any, tilt: Any, spread: Any, weights: Any) -> _TiltedLaw:
         1.0 - product * (1.0 / 3.0 - square * (1.0 / 45.0 - square * 2.0 / 945.0)),
         1.0 / a - 2.0 * ratio,
     )
-    # a^3 L''(a), which the normal part lacks. With p = exp(K - t x)/sqrt(2 pi K'') at x = K'(t),
-    # -d log p / dx = t + K'''/(2 K''^2).
+    # a^3 L''(a), to which the normal part does not contribute. With p = exp(K - t x)/sqrt(2 pi K'')
+    # at x = K'(t), -d log p / dx = t + K'''/(2 K''^2).
     skewness = xp.where(
         small,
         -square * square * (2.0 / 15.0 - square * 8.0 / 189.0),

@@ -1,6 +1,6 @@
 """Log density and log survival of many points under one law: tabulate, then look up.
 
-What the table does not hold, nearest to the edge or beyond its tilts, is evaluated point by point.
+Points that the table does not cover, close to the edge or beyond its tilts, are evaluated singly.
 """
 
 from functools import partial
@@ -27,7 +27,7 @@ from nn_uq_dist.linear_combination._table import Table, look_up, table_size, tab
 _LAWS_AT_ONCE = 64
 # With fewer factors (points times weights) a table costs more than it saves.
 _FEWEST_FACTORS = 2**15
-# Of the programs for known numbers: columns in a block, and the most points of all laws.
+# For the programs for known numbers: columns in a block, and most points of all laws.
 _COLUMNS_AT_ONCE = 256
 _MOST_NUMBERS = 2**20
 
@@ -41,7 +41,7 @@ def is_worth_a_table(
     *,
     has_normal_part: bool,
 ) -> bool:
-    """Whether a table pays for this many points of each law of ``count`` weights."""
+    """Whether a table saves time for this many points of each law with ``count`` weights."""
     if num_points * num_laws * count < _FEWEST_FACTORS:
         return False
     num_tilts, _ = table_size(max(orders), count, dtype, has_normal_part=has_normal_part)
@@ -51,7 +51,7 @@ def is_worth_a_table(
 def _by_table(
     order: int, y: Array, law: Law, num_points: Array | None = None
 ) -> tuple[Array, Array]:
-    """Values of one order at points (L, P) of laws with weights (n, L), and where they hold."""
+    """Values of one order at points (L, P) of laws with weights (n, L), and their validity."""
     magnitudes = law._replace(weights=jnp.abs(law.weights))
     scale = binary_scale(magnitudes)
     magnitudes = magnitudes._replace(
@@ -116,7 +116,7 @@ def values_of_shared_laws(orders: Orders, y: Any, weights: Any, normal_scale: An
 def _evaluate_now(
     order: int, y: HostArray, weights: HostArray, normal_scale: HostArray | None
 ) -> HostArray:
-    """One order in a program for few sizes; points that the table does not hold one by one."""
+    """One order in a program for few sizes; points that the table does not cover singly."""
     (count, num_laws), num_points = weights.shape, y.shape[1]
     rows = capacity(count, 16, 2)
     laws, points = capacity(num_laws, 4, 2), capacity(num_points, 4 * _COLUMNS_AT_ONCE, 4)
@@ -155,7 +155,7 @@ def _values(orders: Orders, y: Array, law: Law) -> Array:
 def _values_jvp(
     orders: Orders, primals: tuple[Array, Law], tangents: tuple[Array, Law]
 ) -> tuple[Array, Array]:
-    # Derivatives with respect to weights need the factor n for each point in any case.
+    # Derivatives with respect to weights cost a factor n for each point anyway.
     return jax.jvp(partial(_singly, orders), primals, tangents)
 
 

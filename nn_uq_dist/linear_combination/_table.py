@@ -1,9 +1,9 @@
-"""A law tabulated: the integrand on the contour for a few dozen tilts, and its look-up at points.
+"""A tabulated law: the integrand on the contour for a few dozen tilts, and its look-up at points.
 
 The integrand depends on the point only through ``exp(i a d)``, ``d`` the distance from the edge.
-The rest is tabulated once; each point takes the tilt whose tilted mean is near and sums one short
-series: no root-finding and no factor ``n``. The tilts are marched outwards in steps of a few tilted
-standard deviations, so that relative accuracy holds to the edge of the support.
+The rest is tabulated once; each point uses the tilt whose tilted mean is closest and sums one short
+series: no root-finding and no factor ``n``. The tilts advance outward in steps of a few tilted
+standard deviations, so that relative accuracy holds up to the edge of the support.
 """
 
 import math
@@ -27,7 +27,7 @@ from nn_uq_dist.linear_combination._saddlepoint import solve_tilt, tilted_moment
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
 from nn_uq_dist.linear_combination._uniform_component import excess_coth
 
-# Tables end at this fraction of the width from the edge; nearer points are evaluated singly.
+# Tables end at this fraction of the width from the edge; closer points are evaluated singly.
 _NEAREST = {"float32": 1e-4, "float64": 1e-7}
 _MANY_WEIGHTS = 24
 
@@ -40,7 +40,7 @@ class Table(NamedTuple):
     thresholds : Array, shape (L, T - 1)
         Distances from the edge that separate the ranges of the tilts, decreasing.
     nearest : Array, shape (L,)
-        Distance from the edge that the last tilt still serves.
+        Least distance from the edge that the last tilt covers.
     contour : Contour
         Fields of shape (L, T).
     log_scale : Array, shape (L, T)
@@ -78,7 +78,7 @@ def _march(dtype_name: str) -> float:
 
 
 def _tilts(order: int, law: Law, num_tilts: int) -> tuple[Array, Array, Array, Array]:
-    """Tilts, tilted distances from the edge, variances, and what separates the ranges; (T, L)."""
+    """Tilts, tilted distances from the edge, variances, and limits of the ranges; (T, L)."""
     dtype = law.weights.dtype
     step = _march(dtype.name)
     pole = jnp.asarray(order, dtype)
@@ -139,7 +139,7 @@ def tabulate(order: int, law: Law) -> Table:
 
 
 def look_up(order: int, distance: Array, table: Table) -> tuple[Array, Array]:
-    """Log tail integral at points given by their distance from the edge, and where it holds.
+    """Log tail integral at points given by their distance from the edge, and where it is valid.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Sine and cosine that vectorize: XLA on the CPU calls a scalar routine for its own."""
+"""Sine and cosine that vectorize, unlike those of XLA on the CPU, which call a scalar routine."""
 
 import math
 
@@ -54,7 +54,7 @@ def sine_and_cosine(angle: Array) -> tuple[Array, Array]:
 def sine_cosine_and_deficits(angle: Array, inverse: Array) -> tuple[Array, Array, Array, Array]:
     """Sine, cosine, ``(1 - sin(v)/v)/v`` and ``(1 - cos v)/v``, exact for small ``v >= 0``.
 
-    ``inverse`` is ``1/v``, which callers have without a division at each node.
+    ``inverse`` is ``1/v``, which callers can compute without a division at each node.
     """
     turns, reduced, square = _reduced(angle)
     bend = _polynomial(_SINE[angle.dtype.name], square)
@@ -67,7 +67,7 @@ def sine_cosine_and_deficits(angle: Array, inverse: Array) -> tuple[Array, Array
 
 
 def _reduced(angle: Array) -> tuple[Array, Array, Array]:
-    """Number of quarter turns, what is left of the angle, and its square."""
+    """Number of quarter turns, the remaining angle, and its square."""
     turns = jnp.round(angle * (2.0 / math.pi))
     reduced = angle
     for part in _HALF_PI[angle.dtype.name]:

@@ -1,7 +1,7 @@
 r"""The law of one component, ``w U`` with ``U ~ Uniform(-1, 1)``, on the complex contour.
 
-Everything that is special to the uniform law stands here: the part of its cumulant generating
-function that remains when the edge of the support is split off,
+Everything that is specific to the uniform law is here: the part of its cumulant generating function
+that remains when the edge of the support is split off,
 
 .. math:: \log\frac{\sinh(wz)}{wz} = wz + \log\frac{1 - e^{-2wz}}{2wz},
 
@@ -37,11 +37,12 @@ LANGEVIN_SERIES = (
 
 
 def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
-    """``log((1 - exp(-2 w t)) / (2 w t))``: the log moment generating function less ``w t``."""
+    """``log((1 - exp(-2 w t)) / (2 w t))``: the log moment generating function minus ``w t``."""
     product = weights * tilt
     small = product < 0.3
-    # The quotient is near one and rounds to a multiple of epsilon: thousands of small weights
-    # would add up to a bias. The series is the integral of that of the Langevin function.
+    # The quotient is close to one and is rounded to a multiple of epsilon: with thousands of small
+    # weights these errors would add up to a bias. The series is the integral of that of the
+    # Langevin function.
     at = jnp.where(small, product, 0.0)
     square = at * at
     series = jnp.zeros_like(square)
@@ -54,8 +55,8 @@ def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
 def distance_and_variance(weights: Array, tilt: Array) -> tuple[Array, Array]:
     """Distance ``w - K'(t)`` of the tilted mean from the edge, and the tilted variance ``K''(t)``.
 
-    Both lose relative accuracy for ``w t`` near zero, where they are compared with
-    quantities of order ``1/t`` and ``1/t^2`` only.
+    Both lose relative accuracy for ``w t`` near zero, where they are only compared with quantities
+    of order ``1/t`` and ``1/t^2``.
     """
     complement = -jnp.expm1(-2.0 * weights * tilt)
     decay = 1.0 - complement
@@ -72,8 +73,8 @@ def squared_envelope(weights: Array, excess: Array, tilt: Array, frequency: Arra
     """Largest squared modulus of the factor at this and all larger frequencies.
 
     ``|cos v + i coth u sin v|^2 = 1 + (coth^2 u - 1) sin^2 v`` over ``1 + (v/u)^2`` decreases for
-    ``v`` in (0, pi), as ``v cos v <= sin v`` there. Hence the bound of ``sin^2`` by its Taylor
-    series up to where that is one, and by one beyond.
+    ``v`` in (0, pi), as ``v cos v <= sin v`` there. Hence ``sin^2`` is bounded by its Taylor series
+    up to the point where that is one, and by one beyond.
     """
     square = (weights * frequency) ** 2
     sine = jnp.minimum(square * (1.0 + square * (square * (2.0 / 45.0) - 1.0 / 3.0)), 1.0)
@@ -83,7 +84,7 @@ def squared_envelope(weights: Array, excess: Array, tilt: Array, frequency: Arra
 
 
 class TiltedComponent(NamedTuple):
-    """What `langevin` needs of each component at the tilt, with ``u = w t``; shape (n, B).
+    """Constants of each component for `langevin`, at the tilt, with ``u = w t``; shape (n, B).
 
     Attributes
     ----------
@@ -129,12 +130,12 @@ def langevin(
         \operatorname{Im} L = \frac{1}{D}\Bigl(r^2 \frac{v - s c}{v^2} - k s c
             + \frac{r\,\delta/u}{1 + r^2}\Bigr).
 
-    Each difference is a polynomial where it would cancel, so that no digit is lost at small
-    arguments, where ``coth x`` and ``1/x`` are nearly equal. In real arithmetic: a complex
-    division would not vectorize.
+    Where a difference would cancel, a polynomial replaces it, so that no digit is lost at small
+    arguments, where ``coth x`` and ``1/x`` are nearly equal. The arithmetic is real, because a
+    complex division would not vectorize.
     """
     angle = weight * frequency
-    # 1/v = (1/u)/r, with one division for each node and not for each weight.
+    # 1/v = (1/u)/r, with one division for each node instead of one for each weight.
     inverse = component.inverse * (1.0 / ratio)
     sine, cosine, of_sine, of_cosine = sine_cosine_and_deficits(angle, inverse)
     square = ratio * ratio

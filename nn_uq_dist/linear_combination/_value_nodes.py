@@ -1,16 +1,16 @@
 r"""Nodes over the values of a linear combination, for integrals of functions of its normal score.
 
-An integral :math:`\int f(z(x))\,dx` of a function that decays in the normal score ``z`` needs nodes
-that lie densely where ``z`` bends: near the edge of the support and where a small weight or a small
-normal part rounds off a corner of the density. The quantiles at equidistant scores would do, at
-the price of solving for them. The means of the exponentially tilted law,
+An integral :math:`\int f(z(x))\,dx` of a function that decays in the normal score ``z`` needs dense
+nodes where ``z`` bends: near the edge of the support and where a small weight or a small normal
+part rounds off a corner of the density. Quantiles at equidistant scores would work, but must be
+solved for. The means of the exponentially tilted law,
 
 .. math:: x(t) = K'(t), \qquad dx = K''(t)\,dt,
 
-do as well and are explicit. The score of ``x(t)`` is close to the signed root
-``r(t) = sqrt(2 (t K'(t) - K(t)))`` of the saddlepoint approximation (Daniels 1954; Lugannani and
-Rice 1980) for all patterns of weights, so that panels at equal steps of ``r`` are panels at about
-equal steps of ``z``.
+work as well and are explicit. The score of ``x(t)`` is close to the signed root ``r(t) = sqrt(2 (t
+K'(t) - K(t)))`` of the saddlepoint approximation (Daniels 1954; Lugannani and Rice 1980) for all
+patterns of weights, so that panels at equal steps of ``r`` are panels at about equal steps of
+``z``.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from nn_uq_dist.linear_combination._uniform_component import LANGEVIN_SERIES, lo
 _RANGE = 10.0
 _PANELS = 14
 _SERIES_BELOW = 0.3
-# Of the Langevin function: below that bound the rest is rounding.
+# Terms of the series of the Langevin function; where it is used, later terms are below rounding.
 _TERMS = 8
 
 
@@ -48,7 +48,7 @@ class ValueNodes(NamedTuple):
 
 @jax.jit
 def value_nodes(weights: Array, normal_scale: Array | None) -> ValueNodes:
-    """Nodes over the values of each law, of which it takes about 200.
+    """Nodes over the values of each law, about 200 of them.
 
     Parameters
     ----------
@@ -85,11 +85,11 @@ def _tilts(weights: Array, normal_variance: Array, variance: Array) -> tuple[Arr
     """Nodes in the tilt and their weights, shape (Q, ...)."""
     width = jnp.sum(weights, axis=0)
     deviation, scale = jnp.sqrt(variance), jnp.sqrt(normal_variance)
-    # Nearer to the edge than this the values of the type do not resolve the distance from it.
+    # Closer to the edge than this, the type does not resolve the distance from the edge.
     nearest = 0.01 / (jnp.finfo(weights.dtype).eps * width)
     highest = jnp.where(scale > 0, jnp.minimum(_RANGE / scale, nearest), nearest)
 
-    # r grows like the tilt in the middle and like the root of its logarithm towards an edge.
+    # r grows like the tilt near the center and like the root of its logarithm near an edge.
     def tilt_at(v: Array) -> Array:
         return jnp.sinh(v) / deviation
 

@@ -27,7 +27,7 @@ def normal_factor(at: list[FloatArray], covariance: FloatArray) -> Any:
 def uniform_factors(at: list[FloatArray], columns: FloatArray) -> Any:
     """Characteristic function of each column times a uniform variable on (-1, 1), one by one."""
     for column in columns.T[np.any(columns != 0, axis=0)]:
-        # sinc(x) = sin(pi x)/(pi x), so the factor pi of the angular frequency is in it.
+        # sinc(x) = sin(pi x)/(pi x), so it includes the factor pi of the angular frequency.
         yield np.sinc(2 * _inner(column, at))
 
 
@@ -55,8 +55,8 @@ def needed_smoothing(
         axes = [scipy.fft.fftfreq(num_points, h) for h in spacing]
         axes[axis] = np.array([0.5 / step])
         face = list(np.meshgrid(*axes, indexing="ij", sparse=True))
-        # |sin x / x| <= min(1, 1/|x|), which unlike the left side never grows along a ray from
-        # the origin: its largest value on the faces bounds all that the grid leaves out.
+        # |sin x / x| <= min(1, 1/|x|), which, unlike the left side, never grows along a ray from
+        # the origin: its maximum over the faces bounds everything that the grid leaves out.
         bound = normal_factor(face, covariance)
         for column in columns.T:
             bound = bound / np.maximum(1, np.abs(2 * np.pi * _inner(column, face)))

@@ -1,4 +1,4 @@
-"""Outputs that do not depend on the input are refused by their position."""
+"""Outputs that do not depend on the input raise an error that names their position."""
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ def require_varying(image: LinearImage) -> None:
     """Raise ``ValueError`` if an output is known to be constant."""
     if not _checks.is_concrete(image):
         return
-    # In NumPy, which compiles nothing; not in float64, which would take twice the Jacobian.
+    # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
     constant = np.asarray(jax.tree.map(np.asarray, image).is_constant)
     if not constant.any():
         return

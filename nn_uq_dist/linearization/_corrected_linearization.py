@@ -38,10 +38,10 @@ _BAND_POINTS = 99
 class CorrectedLinearization:
     r"""Laws of the outputs of a network: those of its linearization, moved by increasing maps.
 
-    Made by `Linearization.corrected` from paired draws. Output `j` has the law of
-    :math:`T_j(l_j)`: :math:`l_j` the linear output, whose law is exact, and :math:`T_j` the map
-    from its quantiles to those of the network, estimated from the differences of paired order
-    statistics. The object is an immutable pytree.
+    Made by `Linearization.corrected` from paired draws. Output `j` has the law of :math:`T_j(l_j)`.
+    Here :math:`l_j` is the linear output, whose law is exact, and :math:`T_j` maps its quantiles to
+    those of the network; it is estimated from the differences of paired order statistics. The
+    object is an immutable pytree.
 
     Attributes
     ----------
@@ -52,21 +52,21 @@ class CorrectedLinearization:
     transform : MonotoneSpline
         The maps, knots of shape ``batch_shape + (N_y, k)``.
     scores : Array, shape (m,)
-        Mean normal scores of bins of probability.
+        Mean normal score of each probability bin.
     shift : Array, shape batch_shape + (N_y, m)
-        Averages over the bins of the network's quantile function less that of the linear law, by
+        Averages over the bins of the network's quantile function minus that of the linear law, with
         control variates, not smoothed.
     standard_error : Array, shape batch_shape + (N_y, m)
-        Of the shift.
+        Standard error of the shift.
     unexplained : Array, shape batch_shape + (N_y,)
-        Share of the variance of the differences that a polynomial of the inputs left to the draws;
-        1 where none was used.
+        Share of the variance of the differences that a polynomial of the inputs does not explain; 1
+        where none was used.
     flattened : Array, shape batch_shape + (N_y,)
-        Share of the knots at which the map would have fallen.
+        Share of the knots at which the estimated map would decrease.
     own_scale : Array, shape batch_shape + (N_y,) or None
         Standard deviations of normal laws that stand in for outputs without sensitivity.
     num_surface_draws : int or None
-        As asked for; laws with more noise are estimated with as many.
+        As passed to `Linearization.corrected`; `with_noise` uses the same number.
 
     Examples
     --------
@@ -118,29 +118,29 @@ class CorrectedLinearization:
 
     @property
     def correlation(self) -> Array:
-        """Correlation of the network's outputs by control variates, ``(N_y, N_y)``.
+        """Correlation of the network's outputs with control variates, ``(N_y, N_y)``.
 
-        Its standard errors are those of ``self.statistics.correlation``.
+        Its standard errors are in ``self.statistics.correlation``.
 
         Raises
         ------
         TypeError
-            If values are traced, as `statistics`.
+            If values are traced, as for `statistics`.
         """
         dtype = jnp.result_type(self.transform.images)
         return jnp.asarray(self.statistics.correlation.value, dtype)
 
     @property
     def covariance(self) -> Array:
-        """Covariance of the outputs, ``(N_y, N_y)``: `correlation`, and the laws' variances."""
+        """Covariance of the outputs, ``(N_y, N_y)``, from `correlation` and the laws' variances."""
         sd = jnp.sqrt(self.variance)
         return self.correlation * sd[:, None] * sd
 
     @property
     def statistics(self) -> PairedStatistics:
-        """Moments and quantiles of the network's outputs by control variates, with their errors.
+        """Moments and quantiles of the network's outputs with control variates, and their errors.
 
-        They stand beside the corrected laws, and are not smoothed as these are.
+        Unlike the corrected laws, they are not smoothed.
         """
         return paired_statistics(self.pairs)
 
@@ -151,8 +151,8 @@ class CorrectedLinearization:
     def with_noise(self, noise_scale: ArrayLike | None) -> "CorrectedLinearization":
         """Return the laws of outputs with noise, estimated anew from pairs with the same noise.
 
-        Noise that is added after a map is not what the map makes of noise: so both members of the
-        pairs get it, and the map is estimated for these.
+        Noise added after a map differs from noise added before it. So both members of each pair get
+        the noise, and the map is estimated from the noisy pairs.
 
         Parameters
         ----------
@@ -187,9 +187,9 @@ class CorrectedLinearization:
     ) -> GaussianCopulaJoint:
         """Return the corrected laws, coupled by a Gaussian copula.
 
-        With ``correlation="nataf"`` it matches the network's correlations, by control variates. At
-        a batch of means, with traced values and with ``"linear"`` it is the copula of the
-        linearization.
+        With ``correlation="nataf"`` the copula matches the network's correlations, estimated with
+        control variates. For a batch of means, with traced values and with ``"linear"`` it is the
+        copula of the linearization.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class CorrectedLinearization:
         return GaussianCopulaJoint(marginals, linear.correlation_matrix)
 
     def linear_joint(self, noise_scale: ArrayLike | None = None) -> CorrectedJoint:
-        """Return the joint law of the linear outputs, each moved by its map.
+        """Return the joint law of the linear outputs, each transformed by its map.
 
         Parameters
         ----------
@@ -238,19 +238,19 @@ class CorrectedLinearization:
         return self.transform(linear)
 
     def band(self, level: float = 0.95) -> Band:
-        """Return a band that holds the network's distribution functions, each with a probability.
+        """Return bands that each hold a network distribution function with a given probability.
 
         Parameters
         ----------
         level
-            Probability that the distribution function of an output is in its band everywhere.
+            Probability that the distribution function of an output lies in its band everywhere.
 
         Returns
         -------
         Band
             At 99 points of each output, arrays of shape ``(99, ..., N_y)``. It is centered on the
             controlled estimate, not on the corrected law, which is smoother. For quasi-random
-            pairs it is wider than it need be.
+            pairs it is wider than it needs to be.
 
         Raises
         ------
@@ -290,14 +290,14 @@ class CorrectedLinearization:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the law of each output cannot represent, in words; empty if nothing was seen."""
+        """Remarks on what the law of each output cannot represent; empty if nothing was found."""
         network, _, _ = usable_pairs(self.pairs)
         own_scale = None if self.own_scale is None else np.asarray(self.own_scale).reshape(-1)
         return remarks(np.asarray(network), np.asarray(self.flattened).reshape(-1), own_scale)
 
     @property
     def _noise(self) -> ArrayLike | None:
-        """Noise of the linear law: that of the pairs, and what stands in for no sensitivity."""
+        """Noise of the linear law: that of the pairs, and `own_scale`."""
         noise: ArrayLike | None = self.pairs.noise_scale
         if self.own_scale is None:
             return noise
@@ -311,6 +311,16 @@ def correct(
     require_pairs(linearization, pairs)
     if num_surface_draws is not None and num_surface_draws != 0:
         num_surface_draws = _checks.positive_int("num_surface_draws", num_surface_draws)
+    if not _checks.is_concrete(linearization, pairs):
+        return _estimate(linearization, pairs, num_surface_draws)
+    # Known pairs are corrected at once, even if a function under `jit` closes over them.
+    with jax.ensure_compile_time_eval():
+        return _estimate(linearization, pairs, num_surface_draws)
+
+
+def _estimate(
+    linearization: Any, pairs: PairedDraws, num_surface_draws: int | None
+) -> CorrectedLinearization:
     network, linear, inputs = usable_pairs(pairs)
     noise, own_scale = pairs.noise_scale, None
     constant = constant_outputs(linearization, noise)

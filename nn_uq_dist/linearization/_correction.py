@@ -19,24 +19,24 @@ from nn_uq_dist.paired_samples._quantile_averages import sample_averages
 from nn_uq_dist.paired_samples._quantile_map import LinearQuantiles
 from nn_uq_dist.sampling import PairedDraws
 
-# Cheap draws of a surface for each draw of the network, and their bounds.
+# Cheap draws of a surface for each draw of the network, and bounds on their number.
 _SURFACE_DRAWS = 32
 _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS = 2**15, 2**17
 _BLOCK = 2**13
 
 
 class Controls(NamedTuple):
-    """What predicts the network's outputs, and draws of it with the law of linear outputs.
+    """Predictions of the network's outputs: at the pairs, and at many more random inputs.
 
     Attributes
     ----------
     at_pairs
         Shape ``(n, J)``.
     many
-        Draws of the control, and linear outputs at the same inputs, both ``(m, J)``; ``None`` if
-        the control is the linear output itself.
+        Predictions and linear outputs at the same random inputs, both ``(m, J)``; ``None`` if the
+        prediction is the linear output itself.
     unexplained
-        Share of the variance of the differences that a surface leaves, ``(J,)``.
+        Share of the variance of the differences that the surface does not explain, ``(J,)``.
     """
 
     at_pairs: Any
@@ -45,7 +45,7 @@ class Controls(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """The map, with what is known of its errors; arrays as in `CorrectedLinearization`."""
+    """The map and its estimated errors; arrays as in `CorrectedLinearization`."""
 
     transform: MonotoneSpline
     scores: Array
@@ -62,7 +62,7 @@ def controls(
     inputs: Any,
     num_draws: int | None,
 ) -> Controls:
-    """The linear outputs, and what a polynomial adds to them where that helps."""
+    """The linear outputs, plus a polynomial where that helps."""
     none = Controls(linear, None, jnp.ones(network.shape[1]))
     is_known = isinstance(network, np.ndarray)
     law = linearization.input
@@ -92,7 +92,7 @@ def controls(
 
 
 def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
-    """Squared correlations of each input with the linear outputs, summed over these."""
+    """Squared correlations of each input with the linear outputs, summed over the outputs."""
     x, y = standard - standard.mean(axis=0), linear - linear.mean(axis=0)
     x_scale, y_scale = np.linalg.norm(x, axis=0), np.linalg.norm(y, axis=0)
     x, y = x / np.where(x_scale > 0, x_scale, 1), y / np.where(y_scale > 0, y_scale, 1)
@@ -103,8 +103,8 @@ def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
 def _many(
     linearization: Any, pairs: PairedDraws, surface: Surface, standard: Any, num_draws: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Many draws of the control and of the linear outputs, which cost no network."""
-    # Another key than those of the network's draws: `fold_in` numbers these from 0 to 2**31.
+    """Many draws of the control and of the linear outputs, without network evaluations."""
+    # Not one of the keys of the network's draws, which `fold_in` numbers from 0 to 2**31.
     key = jax.random.fold_in(pairs.key, 2**32 - 1)
     dimension = linearization.num_coordinates
     blocks = -(-num_draws // _BLOCK)
@@ -146,7 +146,7 @@ def _noise(pairs: PairedDraws, key: Array, number: int, outputs: Array) -> Any:
 def correction(
     law: OutputLaw, network: Array, found: Controls, num_randomizations: int, dtype: Any
 ) -> Correction:
-    """The map of each output, batch shape that of `law`."""
+    """The map of each output, with the batch shape of `law`."""
     bins = ScoreBins.for_samples(network.shape[0])
     is_known = isinstance(network, np.ndarray)
     surface: Any = None
@@ -158,14 +158,14 @@ def correction(
     quantiles = _quantiles(law, bins, as_numpy=is_known)
     result = estimate_map(network, found.at_pairs, quantiles, surface, bins, num_randomizations)
 
-    # NumPy's for known numbers: JAX would compile each step.
+    # NumPy for known numbers: JAX would compile each step.
     xp = np if is_known else jnp
 
     def shaped(rows: Any) -> Array:
         found: Array = xp.asarray(rows, dtype).reshape(*law.batch_shape, -1)
         return found
 
-    # Rounding to the type of the outputs may join knots of the linear law's far tail.
+    # Rounding to the type of the outputs may merge knots in the far tail of the linear law.
     x, y = _ascending(shaped(result.linear)), _ascending(shaped(result.network))
     averages = result.rest if surface is None else result.rest + surface.T
     return Correction(

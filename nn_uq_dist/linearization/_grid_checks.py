@@ -1,4 +1,4 @@
-"""What a grid of a joint density can show: which outputs, how many points, which laws."""
+"""Checks of what a grid can show of a joint density: outputs, number of points, laws."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ _NARROWEST_CELLS = 2.0
 
 
 def two_or_three_outputs(indices: Sequence[int] | None, num_outputs: int) -> tuple[int, ...]:
-    """Return the outputs along the axes, counted from 0 as the axes of the result name them."""
+    """Return the numbers of the outputs, from 0, in the order of the axes of the result."""
     given = range(num_outputs) if indices is None else indices
     if np.ndim(given) == 0:
         raise TypeError(f"indices must be integers, got {indices!r}; pass (0, 1)")
@@ -34,13 +34,13 @@ def two_or_three_outputs(indices: Sequence[int] | None, num_outputs: int) -> tup
     if outputs != tuple(given):
         raise ValueError(
             f"indices must be distinct numbers from 0 to {num_outputs - 1}, got {tuple(given)}; "
-            f"name each output once, as it stands in loc"
+            f"name each output once, by its position in loc"
         )
     return outputs
 
 
 def points_per_axis(num_points: int, num_axes: int) -> int:
-    """Return the number of points as an integer that a grid of this many axes can have."""
+    """Return the points along each axis as an integer, checked for a grid with this many axes."""
     num_points = _checks.positive_int("num_points", num_points)
     largest = int(MAXIMUM_POINTS ** (1 / num_axes))
     if not MINIMUM_POINTS_PER_AXIS <= num_points <= largest:
@@ -95,7 +95,7 @@ def require_resolved(
     outputs
         Names of the rows, for the message.
     num_points, margin
-        Points along each axis, and how many cells the law leaves free at each end.
+        Points along each axis, and the number of free cells at each end.
     """
     narrowest = float(np.linalg.norm(root_in_cells, ord=-2))  # the smallest singular value
     if narrowest >= _NARROWEST_CELLS:

@@ -1,8 +1,8 @@
 """Values and Jacobians of a network, in portions whose memory is bounded.
 
-Forward mode costs a pass for each input, reverse mode one for each output: the fewer decide. Passes
-run together, as many as `_MOST_NUMBERS` allows; a basis vector is made from its index in the
-portion that needs it, so that no identity matrix of a large size stands in memory.
+Forward mode costs a pass for each input, reverse mode one for each output: the mode with fewer
+passes is used. As many passes run together as `_MOST_NUMBERS` allows; each basis vector is made
+from its index when it is needed, so no large identity matrix is held in memory.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _MOST_NUMBERS = 2**22
 
 
 def points_at_once(num_inputs: int, num_outputs: int) -> int:
-    """How many points are handled together if nothing else is said."""
+    """How many points are handled together by default."""
     return max(1, _MOST_NUMBERS // (num_inputs * num_outputs))
 
 
@@ -32,7 +32,7 @@ def value_and_jacobian(
     net
         Maps ``(N_x,)`` to ``(N_y,)``.
     point
-        Where, shape ``(N_x,)``.
+        Point, shape ``(N_x,)``.
     num_outputs
         ``N_y``.
     """
@@ -40,7 +40,7 @@ def value_and_jacobian(
     if num_inputs <= num_outputs:
         value, forward = jax.linearize(net, point)
         if num_inputs * num_outputs <= _MOST_NUMBERS:
-            # Outside of `jit` no loop has to be compiled, and no transpose is made.
+            # Outside `jit` this needs no compiled loop and no transpose.
             return value, jax.vmap(forward, out_axes=-1)(jnp.eye(num_inputs, dtype=point.dtype))
         return value, _images_of_basis(forward, num_inputs, num_outputs, point.dtype).T
     value, pull_back = jax.vjp(net, point)
@@ -67,7 +67,7 @@ def values_and_jacobians(
     net
         Maps ``(N_x,)`` to ``(N_y,)``.
     points
-        Where, shape ``(..., N_x)``.
+        Points, shape ``(..., N_x)``.
     num_outputs
         ``N_y``.
     batch_size
@@ -98,7 +98,7 @@ def _images_of_basis(
     def image(index: Array) -> Array:
         return linear((jnp.arange(count) == index).astype(dtype))
 
-    # Portions of about one size: the last one, which has a program of its own, is not much smaller.
+    # Portions of nearly equal size: the last one, compiled separately, is not much smaller.
     portions = -(-count * max(count, width) // _MOST_NUMBERS)
     size = max(1, -(-count // portions))
     rows: Array = lax.map(image, jnp.arange(count), batch_size=size if size > 1 else None)

@@ -27,9 +27,9 @@ class JointCorrelation(NamedTuple):
     target : Array, shape (..., N_y, N_y)
         Correlation of the outputs under the linear law, noise included.
     attainable : Array of bool, shape (..., N_y, N_y)
-        False where no Gaussian copula gives the outputs that correlation.
+        False where no Gaussian copula can give the outputs that correlation.
     moved : Array, shape (...)
-        Largest change of an entry by the repair.
+        Largest change that the repair made to an entry.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def joint_correlation(
     min_eigenvalue: ArrayLike | None,
 ) -> JointCorrelation:
     """Match the correlation of the scores to ``target``, and put a floor under its eigenvalues."""
-    # By its text: a matrix given by mistake must not be compared entry by entry.
+    # Compare as text: a matrix passed by mistake must not be compared entry by entry.
     if str(method) not in get_args(Method):
         raise ValueError(
             f"correlation must be 'nataf' or 'linear', got {method!r}; for a matrix of your own "

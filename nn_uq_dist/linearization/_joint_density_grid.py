@@ -85,15 +85,16 @@ class JointDensityGrid:
         r"""Total variation distance to another law with a density, between 0 and 1.
 
         It is :math:`\int (p - q)_+ = \frac12 \int |p - q|`, summed over the grid; the first form
-        holds for a `q` that reaches beyond the grid, too. `q` is smoothed by `resolution` as the
-        density is. This lowers the distance, in proportion to the size of a cell where densities
+        also holds for a `q` that reaches beyond the grid. `q` is smoothed by `resolution`, as
+        `density` is. This lowers the distance, in proportion to the size of a cell where densities
         jump (two or three inputs, no normal part): double `num_points` until the value settles.
 
         Parameters
         ----------
         log_prob
-            Log density of the other law, as of a NumPyro distribution with ``event_shape (d,)``:
-            takes some of the points, shape ``(..., d)``, returns ``(...)``, ``-inf`` off support.
+            Log density of the other law, such as that of a NumPyro distribution with ``event_shape
+            (d,)``: it maps points of shape ``(..., d)`` to shape ``(...)``, ``-inf`` outside the
+            support.
 
         Raises
         ------
@@ -158,8 +159,8 @@ def joint_density_grid(
 ) -> JointDensityGrid:
     r"""Return the joint density of outputs on a grid, from its characteristic function.
 
-    The law of :math:`m + W U + B N + \sigma \odot N'` has about :math:`m` the real characteristic
-    function
+    The law of :math:`m + W U + B N + \sigma \odot N'`, centered at :math:`m`, has the real
+    characteristic function
 
     .. math:: \prod_k \frac{\sin x_k}{x_k}\,
         \exp\Bigl(-\tfrac12 |B^T \omega|^2 - \tfrac12 \sum_j \sigma_j^2 \omega_j^2\Bigr),
@@ -176,9 +177,10 @@ def joint_density_grid(
     loc
         Means of the outputs, shape ``(d,)``.
     image
-        Their law about the means, NumPy arrays in float64, with a noise scale (zeros for none).
+        Their law, centered at the means, as NumPy arrays in float64, with a noise scale (zeros for
+        none).
     outputs
-        Names of the outputs, for the messages.
+        Numbers of the outputs, for error messages.
     num_points
         Points along each output.
     eps
@@ -187,10 +189,10 @@ def joint_density_grid(
     Raises
     ------
     ValueError
-        If the outputs are linearly dependent, so that there is no joint density; or if the law is
-        narrower than 2 cells (standard deviation) in some direction.
+        If the outputs are linearly dependent, so that there is no joint density; or if the standard
+        deviation of the law is below 2 cells in some direction.
     """
-    # There are no fewer columns than rows, as each output has its own for the noise.
+    # At least as many columns as rows: each output has a column of its own for the noise.
     root = np.asarray(image.root)
     _checks.require_finite("the Jacobian times the scales of the input", root)
     require_full_rank(root, outputs, eps)
@@ -201,7 +203,7 @@ def joint_density_grid(
         np.abs(weights).sum(axis=-1) + reach, _STANDARD_DEVIATIONS * np.linalg.norm(root, axis=-1)
     )
     # An odd number of cells, centered on the mean, fills the range: its ends lie halfway between
-    # two points, where a density that jumps there is not asked for.
+    # two points, so no point falls on a jump of the density there.
     margin = _MARGIN + (0.5 if num_points % 2 == 0 else 0.0)
     spacing = 2 * half_range / (num_points - 2 * margin)
     require_resolved(root / spacing[:, None], outputs, num_points, margin)

@@ -45,12 +45,13 @@ class Linearization:
         Law of the random input with ``N_x`` inputs: an `InputLaw` or another
         `nn_uq_dist.inputs.AbstractInputLaw`.
     output_structure
-        What the network returns where that is no vector, for `unravel`; set by `linearize`.
+        Structure of what the network returns if that is not a vector, for `unravel`; set by
+        `linearize`.
 
     Raises
     ------
     TypeError
-        If `loc` or `jacobian` is not an array of real numbers, or `input` not an `InputLaw`.
+        If `loc` or `jacobian` is not an array of real numbers, or `input` is not an `InputLaw`.
     ValueError
         If the shapes do not fit, or known (not traced) values hold NaN or infinity.
 
@@ -147,7 +148,7 @@ class Linearization:
         return self.image().correlation
 
     def image(self, noise_scale: ArrayLike | None = None) -> LinearImage:
-        r"""Return the law of :math:`J (f - \mu)`: what moments, marginals and joints are made from.
+        r"""Return the law of :math:`J (f - \mu)`, the basis of moments, marginals and joints.
 
         Parameters
         ----------
@@ -176,8 +177,8 @@ class Linearization:
 
         For an `InputLaw` output :math:`j` has weights :math:`J_{jk} \beta_k`, shape
         ``(..., N_y, N_x)`` (one zero weight if the input has no box part), and the normal scale
-        :math:`\sqrt{\|(J L)_j\|^2 + \sigma_j^2}`, ``None`` if there is neither a Gaussian part
-        nor noise. Other input laws have other columns: see `image`.
+        :math:`\sqrt{\|(J L)_j\|^2 + \sigma_j^2}`, ``None`` if there is neither a Gaussian part nor
+        noise. For other input laws the columns differ: see `image`.
 
         Parameters
         ----------
@@ -212,7 +213,7 @@ class Linearization:
         correlation: Literal["nataf", "linear"] = "nataf",
         min_eigenvalue: ArrayLike | None = 1e-4,
     ) -> JointCorrelation:
-        """Return the correlation of the normal scores that `joint` uses, and what repair moved.
+        """Return the correlation of the normal scores that `joint` uses, and its repair.
 
         Parameters, errors and notes as in `joint`.
 
@@ -251,12 +252,11 @@ class Linearization:
             ``(..., N_y)``. ``None`` for no noise.
         correlation
             ``"nataf"`` matches the correlation of the outputs to that of the linear law.
-            ``"linear"`` takes the correlation of the linear law for that of the normal scores: off
-            by up to 0.02 at two inputs and 2e-4 at 31, but cheap and smooth. It is the choice
-            inside models.
+            ``"linear"`` uses the correlation of the linear law for the normal scores: off by up to
+            0.02 with two inputs and 2e-4 with 31, but cheap and smooth. Use it inside models.
         min_eigenvalue
             Floor under the eigenvalues of the correlation of the scores, in ``[0, 1)``. With fewer
-            inputs than outputs they are zero, and there is no density without a floor.
+            inputs than outputs some eigenvalues are zero, and there is no density without a floor.
             ``"nataf"`` takes the nearest correlation matrix (`nearest_correlation`), ``"linear"``
             ``(1 - floor) R + floor I``, which is smooth. ``None`` forbids repair.
 
@@ -266,13 +266,13 @@ class Linearization:
             If an argument is not an array of real numbers.
         ValueError
             If `noise_scale` does not broadcast or is negative, an output is constant, `correlation`
-            or `min_eigenvalue` is none of the above, or repair is forbidden and needed. Under
-            ``jit`` the latter gives NaN.
+            or `min_eigenvalue` is none of the above, or repair is needed but forbidden. Under
+            ``jit`` the last case gives NaN.
 
         Notes
         -----
-        `joint_correlation` tells how far the repair moved the matrix, and which correlations no
-        Gaussian copula can give.
+        `joint_correlation` reports how far the repair moved the matrix, and which correlations no
+        Gaussian copula can attain.
 
         Examples
         --------
@@ -295,7 +295,7 @@ class Linearization:
         noise_scale: ArrayLike | None = None,
         noise_covariance: ArrayLike | None = None,
     ) -> LinearizedJoint:
-        """Return the joint law of the outputs itself: box and normal inputs, and normal noise.
+        """Return the joint law of the linear outputs without a copula approximation.
 
         Parameters
         ----------
@@ -310,8 +310,8 @@ class Linearization:
         TypeError
             If an argument is not an array of real numbers.
         ValueError
-            If an argument does not broadcast or is negative, or the outputs have no density
-            together: fewer inputs than outputs, or outputs that are functions of others, want
+            If an argument does not broadcast or is negative, or the outputs have no joint density:
+            if there are fewer inputs than outputs, or some outputs are functions of others, pass
             noise.
 
         Examples
@@ -329,9 +329,9 @@ class Linearization:
         count = image.weights.shape[-1]
         if covariance is None and count < self.num_outputs:
             raise ValueError(
-                f"input must be at least as many uniforms as there are outputs, got {count} for "
-                f"{self.num_outputs} outputs, which have no density together; pass noise_scale, or "
-                "take some outputs"
+                f"input must have at least as many uniforms as there are outputs, got {count} for "
+                f"{self.num_outputs} outputs, which have no joint density; pass noise_scale, or "
+                "linearize fewer outputs"
             )
         return LinearizedJoint(self.loc, image.weights, covariance)
 
@@ -343,10 +343,9 @@ class Linearization:
     ) -> JointDensityGrid:
         """Return the exact joint density of two or three outputs of the linear law on a grid.
 
-        It is what a copula is measured against: see
-        `nn_uq_dist.JointDensityGrid.total_variation`. Where the characteristic function of the law
-        decays too slowly for the grid, a normal smoothing of up to two cells is added: the
-        ``resolution`` of the result.
+        Use it to measure the error of a copula: see `nn_uq_dist.JointDensityGrid.total_variation`.
+        Where the characteristic function of the law decays too slowly for the grid, a normal
+        smoothing of up to two cells is added: the ``resolution`` of the result.
 
         Parameters
         ----------
@@ -362,11 +361,12 @@ class Linearization:
         Raises
         ------
         TypeError
-            If values are traced, `indices` or `num_points` no integers, or `noise_scale` not real.
+            If values are traced, `indices` or `num_points` are not integers, or `noise_scale` is
+            not real.
         ValueError
             If there are batch axes, not two or three distinct known outputs, too few or too many
             points, or a bad `noise_scale`; if the outputs are linearly dependent, so that there is
-            no joint density; or if the law is narrower than 2 cells (standard deviation) in some
+            no joint density; or if the standard deviation of the law is below 2 cells in some
             direction: strong correlation needs more points.
 
         Examples
@@ -384,17 +384,17 @@ class Linearization:
     def corrected(
         self, pairs: PairedDraws, *, num_surface_draws: int | None = None
     ) -> CorrectedLinearization:
-        """Return laws nearer to the network, estimated from its outputs at some random inputs.
+        """Return laws closer to the network, estimated from its outputs at some random inputs.
 
         Parameters
         ----------
         pairs : PairedDraws
             From ``paired_draws(net, linearization, key, num_samples)``: a hundred help, a thousand
-            help much. With traced values the correction is a function of the parameters.
+            help a lot. With traced values the correction is a function of the parameters.
         num_surface_draws
-            Draws of a polynomial of the inputs that predicts the differences, and costs no network.
-            Default: 32 for each pair, between 32768 and 131072; 0 for no polynomial. With traced
-            values there is none.
+            Number of draws of a polynomial of the inputs that predicts the differences; they do not
+            evaluate the network. Default: 32 for each pair, but between 32768 and 131072; 0 for no
+            polynomial. With traced values no polynomial is used.
 
         Returns
         -------
@@ -403,15 +403,16 @@ class Linearization:
         Raises
         ------
         TypeError
-            If `pairs` are no `PairedDraws`.
+            If `pairs` is not a `PairedDraws`.
         ValueError
-            If they are those of another linearization, or fewer than eight are finite.
+            If `pairs` belongs to another linearization, or fewer than eight of its draws are
+            finite.
 
         Notes
         -----
-        The difference of the quantile functions of network and linear outputs is averaged over
-        about ``sqrt(n)`` bins of the normal score, by control variates, and smoothed as much as
-        its noise asks for (`nn_uq_dist.paired_samples`).
+        The difference between the quantile functions of network and linear outputs is averaged over
+        about ``sqrt(n)`` bins of the normal score, with control variates, and smoothed as much as
+        its noise requires (`nn_uq_dist.paired_samples`).
 
         Examples
         --------
@@ -446,7 +447,7 @@ class Linearization:
     @property
     def num_coordinates(self) -> int:
         """Coordinates of the points that `pairs_at` takes, one for each random variable."""
-        # One that moves nothing if all inputs are known: there are no points of no coordinates.
+        # One without effect if all inputs are known: a point needs at least one coordinate.
         return max(1, sum(self.input.num_standard_variables))
 
     def pairs_at(self, points: Array) -> tuple[Array, Array]:
@@ -465,8 +466,8 @@ class Linearization:
         Returns
         -------
         Array or pytree of Array
-            The leading axes in front of each array. Values of a network that returns a vector are
-            returned as they are.
+            Each array has the leading axes of `values` in front. Values of a network that returns a
+            vector are returned unchanged.
 
         Raises
         ------
@@ -487,12 +488,12 @@ class Linearization:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What to know about the law of each output, empty where a linear network's is exact."""
+        """A remark on the law of each output; empty if it is exact for a linear network."""
         remark = ""
         if self.input.is_transformed:
             remark = (
-                "the input is transformed: the network after the transform is linearized in "
-                "standard space, and the law is not exact for a linear network, either"
+                "the input is transformed: transform and network together are linearized in "
+                "standard space, so the law is not exact even for a linear network"
             )
         return (remark,) * self.num_outputs
 

@@ -1,4 +1,4 @@
-"""Where a network is linearized: at another point than the mean, or by least squares."""
+"""Where a network is linearized: at a point other than the mean, or by least squares."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ def as_point(at: ArrayLike, law: AbstractInputLaw) -> Array:
 
 
 def fit_arguments(at: str, key: Any, num_samples: int | None, num_inputs: int) -> tuple[Array, int]:
-    """Return key and number of draws of a fit, checked."""
+    """Return the checked key and number of draws of a fit."""
     if at != "fit":
         raise ValueError(f'at must be a point or "fit", got {at!r}')
     if key is None:
@@ -62,7 +62,7 @@ def least_squares(
     """
     law = tangent.input
     deviation = law.sample_deviation(key, (num_samples,))
-    # In units of the inputs: rank is judged by relative size.
+    # In units of the standard deviations: `lstsq` judges the rank by relative size.
     scale = jnp.sqrt(law.variance)
     scale = jnp.where(scale > 0, scale, 1)
 

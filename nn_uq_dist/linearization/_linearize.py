@@ -35,8 +35,8 @@ def linearize(
     r"""Linearize `net`: :math:`g(f) \approx g(a) + J(a) (f - a)`, at the mean of `f` by default.
 
     The Jacobian is taken column by column in forward mode if the network has at least as many
-    outputs as inputs, else row by row in reverse mode; the value comes out of the same pass. Large
-    Jacobians, and those of many points, are taken in portions: beside the result, memory stays
+    outputs as inputs, else row by row in reverse mode; the same pass gives the value. Large
+    Jacobians, and those at many points, are computed in portions, so memory beyond the result stays
     bounded. Works inside ``jit``, ``grad`` and ``vmap``. Wrap repeated calls in ``jax.jit``:
     outside of it the network is traced anew in each call.
 
@@ -45,26 +45,26 @@ def linearize(
     net
         Any JAX callable that maps one input, usually of shape ``(N_x,)``, to a vector ``(N_y,)``:
         a function, a closure, a jitted function, a Flax NNX or Equinox module in inference mode;
-        the how-to pages of the documentation have other frameworks. It may return an array of any
-        shape or a pytree of arrays: their numbers are the ``N_y`` outputs, and
-        `Linearization.unravel` takes results back.
+        the how-to pages of the documentation cover other frameworks. It may return an array of any
+        shape or a pytree of arrays: their entries are the ``N_y`` outputs, and
+        `Linearization.unravel` restores the structure.
     f
         Law of the input: a NumPyro distribution, an `InputLaw` or another
-        `nn_uq_dist.inputs.AbstractInputLaw`, or a dict, list or tuple of independent ones and of
-        known arrays, which the network then takes. See `nn_uq_dist.inputs.as_input_law`. Its batch
-        shape becomes that of the result. A transformed input, such as a log-normal one, is
+        `nn_uq_dist.inputs.AbstractInputLaw`, or a dict, list or tuple of independent laws and known
+        arrays, which is then the argument of the network. See `nn_uq_dist.inputs.as_input_law`. Its
+        batch shape becomes that of the result. A transformed input, such as a log-normal one, is
         linearized in the space of its normal scores.
     at
-        Where: a point of shape ``(..., N_x)`` of the vector of the law, by default its mean.
-        ``"fit"`` takes the
-        best linear fit over the input law instead of a tangent: least squares of the network at
-        random inputs.
+        Point of linearization, shape ``(..., N_x)``, in the order of the input vector; by default
+        its mean. ``"fit"`` uses the best linear fit over the input law instead of a tangent: least
+        squares of the network at random inputs.
     key, num_samples
         For ``at="fit"``: a JAX random key, and the number of inputs, by default ``10 (N_x + 1)``.
     batch_size
-        Points of the batch of `f` whose tangents are taken at a time; it bounds the memory that
-        the network takes, not that of the result. Default: about 4 million numbers in their
-        Jacobians. Choose less for a network with many more neurons than inputs and outputs.
+        Number of points of the batch of `f` that are linearized at a time; it bounds the memory of
+        the network evaluations, not of the result. Default: as many as have about 4 million numbers
+        in their Jacobians. Choose less for a network with many more neurons than inputs and
+        outputs.
 
     Returns
     -------
@@ -76,11 +76,11 @@ def linearize(
     ------
     TypeError
         If `net` is not callable, its output holds no real floats, or the family of `f`
-        is not supported; if `at` is no point, or ``"fit"`` comes without a key.
+        is not supported; if `at` is not a point, or ``"fit"`` comes without a key.
     ValueError
-        If `net` fails on an input of its shape (the cause is chained), its output is empty, its
-        calls depend on each other, or value or Jacobian are known to be NaN or infinite; if `at`
-        has another shape, `num_samples` is not above ``N_x``, or `batch_size` is not positive.
+        If `net` fails on an input of the given shape (the cause is chained), its output is empty,
+        one call affects the next, or value or Jacobian are known to be NaN or infinite; if `at` has
+        another shape, `num_samples` is not above ``N_x``, or `batch_size` is not positive.
 
     Examples
     --------
@@ -118,9 +118,9 @@ def linearize(
     try:
         value, jacobian = values_and_jacobians(net, point, num_outputs, batch_size)
     except jax.errors.UnexpectedTracerError as error:
-        # The first call, which checks the network, cannot see that a value is kept for the next.
+        # The first call, which checks the network, cannot detect a value kept for the next.
         raise ValueError(
-            f"net must be a pure function, got one whose calls depend on each other; "
+            f"net must be a pure function, got one in which a call affects the next; "
             f"{remedy_for(net.net, error)}"
         ) from error
     where = "mean input" if point is law.loc else "at"

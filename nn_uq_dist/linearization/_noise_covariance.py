@@ -9,7 +9,7 @@ from nn_uq_dist.inputs import LinearImage
 
 
 def normal_covariance(image: LinearImage, noise_covariance: ArrayLike | None) -> Array | None:
-    """Covariance of the normal part with that of the noise, ``(..., N_y, N_y)``, or ``None``."""
+    """Covariance of the normal part plus the noise, ``(..., N_y, N_y)``, or ``None``."""
     covariance, num_outputs = image.normal_covariance, image.shape[-1]
     if noise_covariance is None:
         return covariance

@@ -1,14 +1,14 @@
-"""What a smooth, increasing map of a linear law cannot represent, in words."""
+"""Remarks on what a smooth, increasing map of a linear law cannot represent."""
 
 from typing import Any
 
 import numpy as np
 
-# Equal draws that are no coincidence: a share, and a number.
+# More equal draws than this share, and at least this number, indicate a point mass.
 _POINT_MASS, _FEWEST_EQUAL = 0.01, 5
-# Share of knots at which the map would have fallen.
+# Share of knots at which the estimated map would decrease.
 _FLAT = 0.1
-# A normal law has 0; draws beyond this rest on a few.
+# Excess kurtosis, 0 for a normal law; above this value moments rest on a few draws.
 _HEAVY = 10.0
 
 
@@ -43,7 +43,7 @@ def _of_output(draws: Any, flat: float, own_scale: float) -> list[str]:
         )
     elif flat > _FLAT:
         found.append(
-            f"narrow peak: quantiles of network and linear law disagree in order at {flat:.0%} of "
+            f"narrow peak: the estimated quantiles of the network do not increase at {flat:.0%} of "
             f"the knots, where the density is arbitrary"
         )
     if own_scale > 0:

@@ -41,22 +41,22 @@ def usable_pairs(pairs: PairedDraws) -> tuple[Array, Array, Array]:
 
 
 def constant_outputs(linearization: Any, noise: ArrayLike | None) -> Any:
-    """Which outputs do not vary in the linear model, or ``None`` if all do or none is known."""
+    """Which outputs are constant in the linear model; ``None`` if none is or values are traced."""
     if not _checks.is_concrete(linearization, noise):
         return None
     constant = np.asarray(linearization.image(noise).is_constant)
     if constant.shape != linearization.mean.shape:
-        return None  # of parts, whose laws have a least width
+        return None  # a linearization over parts, whose laws have a minimum width
     return constant if constant.any() else None
 
 
 def stand_in(
     linearization: Any, pairs: Any, network: Any, linear: Any, constant: Any
 ) -> tuple[Array, Any]:
-    """A normal law for outputs without sensitivity, as wide as the network's, and draws of it."""
+    """A normal law for outputs without sensitivity, as wide as the network's, and its draws."""
     loc = np.asarray(linearization.loc, np.float64)
     spread = network.std(axis=0).reshape(loc.shape)
-    # An output that is constant in all draws gets a width that shows in no figure.
+    # An output that is constant in all draws gets a negligible width.
     spread = np.maximum(spread, 1e-6 * np.maximum(np.abs(loc), 1))
     own_scale = np.where(constant, spread, 0.0)
     normal = jax.random.normal(jax.random.fold_in(pairs.key, 2**32 - 4), linear.shape)

@@ -20,12 +20,12 @@ class Band(NamedTuple):
     points : array, shape (k, ...)
         Values of the outputs, ascending.
     estimate : array, shape (k, ...)
-        Distribution function of the network's outputs, by control variates.
+        Distribution function of the network's outputs, estimated with control variates.
     lower, upper : array, shape (k, ...)
-        The band: it holds the distribution function at all points at once with probability
+        The band, which contains the distribution function at all points at once with probability
         `level`.
     level : float
-        Its level.
+        Probability of the band.
 
     Examples
     --------
@@ -59,10 +59,11 @@ def controlled_band(
 ) -> Band:
     r"""Estimate a distribution function from pairs, with a band of constant width.
 
-    The estimate is the share of the network's draws at or below `y`, less a multiple of what the
-    share of the control's draws differs by from its known value. The width is that of the largest
-    deviation of a normal process with the covariance of the residuals (multiplier bootstrap; A. W.
-    van der Vaart and J. A. Wellner, Weak Convergence and Empirical Processes (1996), chapter 2.9).
+    The estimate is the share of the network's draws at or below `y`, minus a multiple of the
+    difference between the share of the control's draws and its known value. The width is a quantile
+    of the largest deviation of a normal process with the covariance of the residuals (multiplier
+    bootstrap; A. W. van der Vaart and J. A. Wellner, Weak Convergence and Empirical Processes
+    (1996), chapter 2.9).
 
     Parameters
     ----------
@@ -71,9 +72,9 @@ def controlled_band(
     points, known
         Points, and the distribution function of the control there, shape ``(k, J)``.
     level
-        In (0, 1).
+        Probability of the band, in (0, 1).
     rng
-        For the simulation.
+        Generator for the simulation.
 
     Examples
     --------

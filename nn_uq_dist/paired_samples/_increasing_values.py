@@ -1,4 +1,4 @@
-"""Estimated quantiles made to increase, with a least slope against those of another law."""
+"""Estimated quantiles made to increase, with a minimum slope against those of another law."""
 
 from typing import Any, cast
 
@@ -7,32 +7,33 @@ from jax import Array, lax
 
 from nn_uq_dist.basics._row_algebra import namespace
 
-# Least slope, in units of the mean slope: a point mass has none.
+# Least slope, in units of the mean slope; a point mass would have slope zero.
 _LEAST_SLOPE = 1e-4
-# Least slope of the outermost pieces, in units of the least of as many pieces before them. Few
-# draws can make these flat by chance, and outputs that are possible all but impossible.
+# Least slope of the outermost pieces, in units of the least slope of the same number of pieces
+# before them. With few draws these pieces can be flat by chance, which would make possible outputs
+# nearly impossible.
 _LEAST_TAIL_SLOPE, _TAIL_PIECES = 0.2, 3
-# Weights that are smaller than the largest by more are lost to rounding.
+# Weights below this share of the largest are lost to rounding.
 _LEAST_WEIGHT = 1e-12
 
 
 def increasing(linear: Array, wanted: Array, log_weights: Array) -> tuple[Array, Array]:
-    """The increasing values nearest to the wanted ones, by weighted squares.
+    """The increasing values closest to the wanted ones, by weighted least squares.
 
     Parameters
     ----------
     linear
-        Values that increase, shape ``(J, k)``: slopes are those against these.
+        Increasing values, shape ``(J, k)``, against which slopes are measured.
     wanted
-        What is to increase with them, ``(J, k)``.
+        Values that should increase with them, ``(J, k)``.
     log_weights
-        Logarithms of weights, ``(J, k)``: inverse variances. What is known precisely stays where
-        it is, and noisy values beside it give way.
+        Logarithms of weights, ``(J, k)``: inverse variances. Precise values stay where they are,
+        and noisy values next to them are moved.
 
     Returns
     -------
     tuple of Array
-        The values, ``(J, k)``, and the share of the wanted ones that fell, ``(J,)``.
+        The values, ``(J, k)``, and the share of the wanted values that decreased, ``(J,)``.
     """
     xp = namespace(linear, wanted)
     width = linear[:, 1:] - linear[:, :-1]
@@ -40,7 +41,7 @@ def increasing(linear: Array, wanted: Array, log_weights: Array) -> tuple[Array,
     mean_slope = (xp.max(wanted, axis=-1) - xp.min(wanted, axis=-1)) / xp.sum(width, axis=-1)
     least = _LEAST_SLOPE * mean_slope[:, None] * xp.ones_like(width)
     first = _rising(least * width, wanted, weights)
-    # In single precision knots of the far tail may be one.
+    # In single precision, knots of the far tail may coincide.
     safe = xp.where(width > 0, width, 1)
     slopes, k = (first[:, 1:] - first[:, :-1]) / safe, _TAIL_PIECES
     lower, upper = (
@@ -53,7 +54,7 @@ def increasing(linear: Array, wanted: Array, log_weights: Array) -> tuple[Array,
 
 
 def _rising(rise: Array, wanted: Array, weights: Array) -> Array:
-    """Values that rise by at least so much from each to the next."""
+    """Values that rise by at least `rise` from each to the next."""
     xp = namespace(rise, wanted)
     least = xp.concatenate([xp.zeros_like(rise[:, :1]), xp.cumsum(rise, axis=-1)], axis=-1)
     return least + isotonic(wanted - least, weights)
@@ -62,13 +63,14 @@ def _rising(rise: Array, wanted: Array, weights: Array) -> Array:
 def isotonic(rows: Array, weights: Array) -> Array:
     """Isotonic regression along the last axis by its minimax formula, which needs no iteration.
 
-    The largest, over starts up to a place, of the smallest, over ends from there on, of the
-    weighted averages between (T. Robertson, F. T. Wright and R. L. Dykstra, Order Restricted
-    Statistical Inference (1988), theorem 1.4.4).
+    The value at a position is the maximum, over starts up to it, of the minimum, over ends from it
+    on, of the weighted average in between (T. Robertson, F. T. Wright and R. L. Dykstra, Order
+    Restricted Statistical Inference (1988), theorem 1.4.4).
     """
     xp: Any = namespace(rows, weights)
     upper = np.triu(np.ones((rows.shape[-1],) * 2, bool))
-    # A sum for each stretch. Differences of running sums would cancel: weights differ by decades.
+    # A separate sum for each stretch. Differences of running sums would cancel: weights differ by
+    # orders of magnitude.
     totals, sums = (
         xp.cumsum(xp.where(upper, part[..., None, :], 0), axis=-1)
         for part in (weights, weights * rows)

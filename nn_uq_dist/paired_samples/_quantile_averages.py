@@ -1,4 +1,4 @@
-r"""Averages of quantile functions over bins of probability, from draws and with their noise.
+r"""Averages of quantile functions over bins of probability, from draws, and their noise.
 
 The average over a bin, :math:`\frac{1}{v - u} \int_u^v Q(p)\,dp`, is linear in the order
 statistics. To first order in :math:`1/n` its error is the mean of the influence function
@@ -34,8 +34,8 @@ def sample_averages(ordered: Array, bins: ScoreBins) -> Array:
     """
     xp = namespace(ordered)
     count = ordered.shape[0]
-    # The integral of the quantile function, a step function, up to each probability. Sums start
-    # from the middle of the sample: those of a large mean would lose digits.
+    # The integral of the quantile function, a step function, up to each probability. The median is
+    # subtracted first: sums with a large mean would lose digits.
     center = ordered[count // 2]
     sums = xp.cumsum(ordered - center, axis=0)
     sums = xp.concatenate([xp.zeros_like(sums[:1]), sums]) / count
@@ -49,12 +49,12 @@ def sample_averages(ordered: Array, bins: ScoreBins) -> Array:
 
 
 def influence(sample: Array, ordered: Array, bins: ScoreBins) -> Array:
-    """Influence functions of `sample_averages` at the draws, less their means.
+    """Influence functions of `sample_averages` at the draws, minus their means.
 
     Parameters
     ----------
     sample, ordered
-        The draws as they came and ascending, both ``(n, J)``.
+        The draws in their own order and ascending, both ``(n, J)``.
     bins
         The bins.
 

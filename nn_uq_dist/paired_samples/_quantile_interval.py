@@ -1,4 +1,4 @@
-"""Quantiles held inside of an interval that draws alone give for each."""
+"""Quantiles kept within intervals that come from the draws alone."""
 
 from typing import Any
 
@@ -7,20 +7,20 @@ from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
 
-# Half the length of the interval in standard deviations of a rank. At three an exactly linear
-# network would be moved by its draws: the worst of many quantiles goes beyond.
+# Half the length of the interval in standard deviations of a rank. With three, the draws would move
+# quantiles of an exactly linear network: the worst of many quantiles exceeds three.
 _REACH = 4.0
-# Ratios below are an average over ranks; single ones scatter more.
+# Lower bound of the ratio, which is an average over ranks; single ranks scatter more.
 _LEAST_RATIO = 0.25
-# How far beyond the draws a tail may go, in units of the span of the outermost of them.
+# How far beyond the draws a tail may reach, in units of the span of the outermost draws.
 _BEYOND_DRAWS, _SPACINGS = 10.0, 5
 
 
 def hold_in_interval(wanted: Array, network: Array, scores: np.ndarray, ratio: Array) -> Array:
-    """Clip quantiles to order statistics, some ranks above and below.
+    """Clip quantiles to order statistics some ranks above and below.
 
-    What regression and smoothing gain in standard deviations of the output can be far off in
-    probability, where many outputs are nearly equal: those of a unit that saturates.
+    An error of regression and smoothing that is small in units of the output can be a large error
+    in probability if many outputs are nearly equal, as for a unit that saturates.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def hold_in_interval(wanted: Array, network: Array, scores: np.ndarray, ratio: A
     scores
         Normal scores of the quantiles, ``(k,)``.
     ratio
-        Variance of a rank over that for independent draws, ``(J,)``.
+        Variance of a rank divided by that for independent draws, ``(J,)``.
     """
     from scipy.special import ndtr
 

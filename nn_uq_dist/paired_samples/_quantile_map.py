@@ -13,13 +13,13 @@ from nn_uq_dist.paired_samples._quantile_interval import hold_in_interval
 from nn_uq_dist.paired_samples._score_bins import ScoreBins
 from nn_uq_dist.paired_samples._smoothing import Points, smooth
 
-# Of the noise covariance, what is taken from its diagonal alone: estimated correlations of many
-# averages from few draws are too good to be true.
+# Shrinkage of the noise covariance towards its diagonal: correlations of many averages estimated
+# from few draws are unreliable.
 _SHRINKAGE = 0.5
-# How many draws of its own the noise of neighbors is worth to a bin.
+# Number of draws of its own that the noise of its neighbors is worth to a bin.
 _DRAWS_OF_NEIGHBORS = 4.0
-# Prior weights of coefficients of the control: none, one for all bins, one for each. Draws in a bin
-# that tell nothing about its own.
+# Prior weights of coefficients of the control: zero, one for all bins, one for each bin. And the
+# number of draws in a bin that do not count as evidence for its own coefficient.
 _PRIOR, _FEWEST_INSIDE = np.array([0.02, 0.96, 0.02]), 4.0
 
 
@@ -33,11 +33,11 @@ class QuantileMap(NamedTuple):
     shift
         The correction at the knots, before the map was made to increase, ``(J, k)``.
     rest
-        Averages over the bins of what the control leaves to correct, not smoothed, ``(J, m)``.
+        Averages over the bins of the correction that the control leaves, not smoothed, ``(J, m)``.
     standard_error
-        Of these averages, ``(J, m)``.
+        Standard error of these averages, ``(J, m)``.
     flattened
-        Share of the knots at which the map would have fallen, ``(J,)``.
+        Share of the knots at which the estimated map would decrease, ``(J,)``.
 
     Examples
     --------
@@ -86,12 +86,12 @@ def estimate_map(
     linear
         Quantiles of the exactly known law.
     surface
-        What the control adds to its quantile function, averages over the bins, shape ``(m, J)``;
-        ``None`` for nothing.
+        Quantile function of the control minus that of the linear law, averaged over the bins, shape
+        ``(m, J)``; ``None`` if they are equal.
     bins
         The bins, with the knots of the map.
     num_randomizations
-        As of `PairedDraws`: the noise of quasi-random draws is that between randomizations.
+        As in `PairedDraws`: the noise of quasi-random draws is estimated between randomizations.
 
     Examples
     --------
@@ -145,13 +145,13 @@ def estimate_map(
     quantiles = hold_in_interval(base + shift, network, knots, ratio)
     certain = -xp.log(diagonal + floor[:, None] ** 2) @ _hats(knots, bins.centers)
     mapped, flattened = increasing(base, quantiles, certain.astype(network.dtype))
-    # The smoothing takes the noise as it is: with more of it the tails would be shrunk.
+    # The smoothing uses the noise as estimated: with more noise it would shrink the tails.
     error = xp.sqrt(_steadied(diagonal, count * bins.widths, xp))
     return QuantileMap(base, mapped, shift, difference, error, flattened)
 
 
 def _steadied(variance: Array, num_inside: np.ndarray, xp: Any) -> Array:
-    """Variances of the averages, those from few draws raised to what their neighbors say.
+    """Variances of the averages; those from few draws are raised towards their neighbors.
 
     A variance from two draws may be tiny by chance.
     """
@@ -165,10 +165,10 @@ def _steadied(variance: Array, num_inside: np.ndarray, xp: Any) -> Array:
 
 
 def _tail_residuals(residual: Array, bins: ScoreBins, knots: np.ndarray, xp: Any) -> Array:
-    """What the smoothing has taken from the two outermost bins at each end, at the knots.
+    """The part of the two outermost bins at each end that the smoothing removed, at the knots.
 
-    To the smoothing rare large differences are noise, but they carry the standard deviation. It
-    fades out towards the middle, and towards the last knot.
+    The smoothing treats rare large differences as noise, but they matter for the standard
+    deviation. The part fades out towards the middle, and towards the last knot.
     """
     centers = bins.centers
     lower = np.concatenate([knots[:1], centers[:3]])
@@ -187,7 +187,7 @@ def _tail_residuals(residual: Array, bins: ScoreBins, knots: np.ndarray, xp: Any
 
 
 def _hats(at: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Piecewise linear functions, one at each corner and zero at the others."""
+    """Piecewise linear functions: each is 1 at its corner and 0 at the others."""
     return np.stack([np.interp(at, corners, row) for row in np.eye(corners.size)])
 
 
@@ -207,10 +207,10 @@ def _controlled(
 def _coefficients(a: Array, b: Array, num_inside: np.ndarray, xp: Any) -> Array:
     """Coefficients of the control in each bin, shape ``(m, J)``, from influence functions.
 
-    One for all bins is what a smooth map asks for, and where few draws are inside of a bin, its own
-    would be fitted to their noise. But where the network saturates its quantiles hardly scatter,
-    and the control would bring its own noise. So none, one for all and its own are averaged,
-    weighted by the likelihood of what they leave.
+    A smooth map needs one coefficient for all bins, and with few draws in a bin, a coefficient of
+    its own would be fitted to their noise. But where the network saturates, its quantiles hardly
+    scatter, and the control would only add noise. So three choices are averaged: zero, one
+    coefficient for all bins, and one for each bin, weighted by the likelihood of the residuals.
     """
     own, scatter = xp.sum(a * b, axis=1), xp.sum(b * b, axis=1)
     total = xp.sum(scatter, axis=0)
@@ -227,8 +227,8 @@ def _coefficients(a: Array, b: Array, num_inside: np.ndarray, xp: Any) -> Array:
 
 
 def _noise_ratio(network: Array, control: Array, num_randomizations: int, xp: Any) -> Array:
-    """Variance of quasi-random averages over that of independent ones, at most 1, ``(J,)``."""
-    # Bins that a part alone can fill.
+    """Ratio of the variances of quasi-random and independent averages, at most 1, ``(J,)``."""
+    # Bins that each part alone can fill.
     coarse = ScoreBins.for_samples(network.shape[0] // num_randomizations)
     parts = zip(
         xp.split(network, num_randomizations), xp.split(control, num_randomizations), strict=True
@@ -250,9 +250,9 @@ def _noise_ratio(network: Array, control: Array, num_randomizations: int, xp: An
 
 
 def _at_centers(averages: Array, xp: Any) -> Array:
-    """Values at the knots from averages over the bins about them, to the second order.
+    """Values at the knots from averages over the bins around them, to second order.
 
-    The outermost bins have other widths, and the knots beyond them no averages.
+    Not for the outermost bins, whose widths differ, and the knots beyond, which have no averages.
     """
     inner = averages[:, 3:-3]
     bend = averages[:, 2:-4] - 2 * inner + averages[:, 4:-2]

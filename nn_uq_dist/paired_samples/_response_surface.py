@@ -1,11 +1,11 @@
 """Polynomials of the inputs that predict the difference of network and linear outputs.
 
-A polynomial is cheap: the law of what it predicts is found from as many draws as one likes, and
-the network's draws have to tell only what it does not predict (control variates; A. B. Owen, Monte
-Carlo Theory, Methods and Examples (2013), chapter 8). It is fitted by ridge regression. How much
-it predicts is judged by leaving each draw out in turn, which has a closed form for a linear fit
-(G. H. Golub, M. Heath and G. Wahba, Technometrics 21 (1979)); so is the control itself, because a
-fit knows the draws that it was fitted to.
+A polynomial is cheap: the law of its predictions can be found from any number of draws, and the
+network's draws are only needed for what it does not predict (control variates; A. B. Owen, Monte
+Carlo Theory, Methods and Examples (2013), chapter 8). It is fitted by ridge regression. Its
+predictions are judged by leaving each draw out in turn, which has a closed form for a linear fit
+(G. H. Golub, M. Heath and G. Wahba, Technometrics 21 (1979)). The control also uses these
+predictions, because a fit is biased at the draws to which it was fitted.
 """
 
 import dataclasses
@@ -19,15 +19,15 @@ from nn_uq_dist.basics._summary_line import summary_line
 
 Array = NDArray[np.float64]
 
-# Fewer draws than this tell too little about the second degree.
+# Fewer draws than this are too few to fit the second degree.
 LEAST_DRAWS = 150
 _DEGREES = (1, 2, 3, 4, 6, 8, 12, 16)
-# Terms that a draw can bear, and that the time for a fit allows.
+# Most terms per draw, and most terms in all, which bounds the time for a fit.
 _TERMS_PER_DRAW, _MOST_TERMS = 0.6, 600
 _RIDGES = np.geomspace(1e-5, 1e3, 17)
-# Degrees in a row that do not help, after which none is tried: an even function has no third one.
+# Stop after this many degrees in a row that do not help: an even function has no third degree.
 _PATIENCE = 2
-# A surface is used where it leaves no more than this share of the variance.
+# A surface is used if it leaves at most this share of the variance unexplained.
 _WORTHWHILE = 0.8
 
 
@@ -40,7 +40,8 @@ class Surface:
     left_out
         Predictions at the draws, each from all other draws, shape ``(n, J)``.
     unexplained
-        Share of the variance of the differences that is left, 1 where none is used, ``(J,)``.
+        Share of the variance of the differences that is not explained, 1 without a polynomial,
+        ``(J,)``.
 
     Examples
     --------
@@ -63,7 +64,7 @@ class Surface:
         """Values at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""
         total = np.zeros((len(standard), self.unexplained.size))
         basis, terms = None, total
-        for fit in self._fits:  # those of one basis follow each other
+        for fit in self._fits:  # fits with the same basis are consecutive
             if fit.basis is not basis:
                 basis, terms = fit.basis, fit.basis.terms(standard)
             total[:, fit.outputs] = terms.T @ fit.coefficients + fit.constant
@@ -72,7 +73,7 @@ class Surface:
 
 @dataclasses.dataclass(frozen=True)
 class _Basis:
-    """All inputs to the first degree, the first few to a higher one, in order of importance."""
+    """All inputs to first degree, and the most important few to a higher degree."""
 
     order: NDArray[np.intp]
     num_linear: int
@@ -81,7 +82,7 @@ class _Basis:
     is_bounded: bool
 
     def terms(self, standard: Array) -> Array:
-        """Shape ``(n, N_x)`` to ``(t, n)``: a row for each term, so that it is written at once."""
+        """Shape ``(n, N_x)`` to ``(t, n)``: a row for each term, contiguous in memory."""
         linear = standard.T[self.order[: self.num_linear]]
         if self.degree == 1:
             return linear
@@ -120,7 +121,7 @@ class _Fit:
     constant: Array
 
     def without(self, others: NDArray[np.bool_]) -> "_Fit":
-        """The fit of those outputs that have no better one."""
+        """The fit without `others`, the outputs that have a better fit."""
         kept = ~others[self.outputs]
         return _Fit(self.outputs[kept], self.basis, self.coefficients[:, kept], self.constant[kept])
 
@@ -133,12 +134,12 @@ def fit_surface(
     Parameters
     ----------
     standard
-        Inputs less their means, in units of their half-ranges if `is_bounded`, else of their
+        Inputs minus their means, in units of their half-ranges if `is_bounded`, otherwise of their
         standard deviations, shape ``(n, N_x)``.
     differences
-        Network outputs less linear ones, shape ``(n, J)``.
+        Network outputs minus linear ones, shape ``(n, J)``.
     importance
-        Of the inputs, shape ``(N_x,)``: the higher degrees are for the largest.
+        Importance of the inputs, shape ``(N_x,)``: the most important ones get higher degrees.
     is_bounded
         Whether the inputs have bounds.
 
@@ -186,7 +187,7 @@ def fit_surface(
 
 
 class _Ridge:
-    """Ridge regressions on the same terms, by the eigenvectors of their products."""
+    """Ridge regressions on the same terms, by eigenvectors of their Gram matrix."""
 
     def __init__(self, terms: Array, centered: Array) -> None:
         self.center = terms.mean(axis=1)
@@ -213,7 +214,7 @@ class _Ridge:
         return predictions
 
     def coefficients(self, k: int, outputs: NDArray[np.intp]) -> Array:
-        """Of the terms, shape ``(t, outputs)``."""
+        """Coefficients of the terms, shape ``(t, outputs)``."""
         found: Array = self._vectors @ (self._shrunk(k)[:, None] * self._projected[:, outputs])
         return found
 
@@ -230,7 +231,7 @@ class _Ridge:
 
 
 def _bases(standard: Array, importance: Array, *, is_bounded: bool) -> Iterator[_Basis]:
-    """Bases with as many terms as the draws bear, from the first degree on."""
+    """Bases with as many terms as the number of draws allows, from the first degree on."""
     count, num_inputs = standard.shape
     order = np.argsort(-importance, kind="stable")
     most = int(min(_TERMS_PER_DRAW * count, _MOST_TERMS))

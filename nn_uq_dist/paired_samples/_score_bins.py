@@ -13,17 +13,17 @@ from nn_uq_dist.basics._summary_line import summary_line
 Array = NDArray[np.float64]
 
 _FEWEST, _MOST = 6, 48
-# Draws that the outermost bins hold on average. Fewer leave the tail to the smoothing.
+# Mean number of draws in the outermost bins. With fewer, the smoothing alone sets the tail.
 _OUTERMOST_DRAWS = 2.0
-# Nodes of quadratures over a bin: what is integrated is smooth within one.
+# Nodes of quadratures over a bin, within which integrands are smooth.
 _INNER_NODES, _OUTER_NODES = 4, 12
-# Scores beyond the edge of the outermost bin: to where it is integrated, and where knots end.
+# Distances beyond the edge of the outermost bin: end of its quadrature, and last knot.
 _BEYOND, _LAST_KNOT = 5.0, 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class ScoreBins:
-    """Bins of normal scores: equally wide, but for the outermost, which reach to infinity.
+    """Bins of normal scores: equally wide, except the outermost, which extend to infinity.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class ScoreBins:
 
     @classmethod
     def for_samples(cls, num_samples: int) -> Self:
-        """About ``sqrt(n)`` bins, so that bins and draws in a bin grow alike."""
+        """About ``sqrt(n)`` bins, so that the number of bins and the draws per bin grow alike."""
         from scipy.special import ndtri
 
         count = int(np.clip(round(num_samples**0.5), _FEWEST, _MOST))

@@ -1,8 +1,8 @@
-r"""A smooth function from noisy averages of it, as smooth as the noise asks for.
+r"""A smooth function from noisy averages of it, as smooth as the noise requires.
 
-The difference of two quantile functions, as a function of the normal score `z`, has as prior a
-Gaussian process: a constant, a multiple of the linear law's quantile function, a stationary part,
-and two that grow in the tails,
+The difference of two quantile functions, as a function of the normal score `z`, has a Gaussian
+process prior: a constant, a multiple of the linear law's quantile function, a stationary part, and
+two that grow in the tails,
 
 .. math::
     k(z, z') = a \bigl(1 + l(z) l(z') + \rho\, e^{-(z - z')^2 / 2 \ell^2}
@@ -10,9 +10,9 @@ and two that grow in the tails,
 
 with `l` standardized and `h` quadratic beyond a score of 1.5. The posterior mean is averaged over
 a grid of amplitudes, lengths and ratios, weighted by their evidence (C. E. Rasmussen and C. K. I.
-Williams, Gaussian Processes for Machine Learning (2006), chapter 5): so the data choose how much
-of the difference to believe, none of it included. An average changes smoothly with the data,
-where a choice of the best would jump.
+Williams, Gaussian Processes for Machine Learning (2006), chapter 5): so the data determine how much
+of the difference is kept, possibly none. An average changes smoothly with the data, while a choice
+of the best would jump.
 """
 
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ _TAIL_START = 1.5
 
 
 class Points(NamedTuple):
-    """Where a function is known or asked for."""
+    """Points at which a function is observed or predicted."""
 
     scores: np.ndarray  # (m,)
     linear: Array  # standardized quantiles of the linear law there, (J, m)
@@ -44,13 +44,13 @@ def smooth(averages: Array, noise: Array, at: Points, wanted: Points, floor: Arr
     Parameters
     ----------
     averages
-        What was observed, shape ``(J, m)``.
+        Observed averages, shape ``(J, m)``.
     noise
-        Covariance of its errors, shape ``(J, m, m)``.
+        Covariance of their errors, shape ``(J, m, m)``.
     at, wanted
-        Where it was observed, and where the function is asked for, ``k`` scores.
+        Points of the observations, and the ``k`` points at which the function is predicted.
     floor
-        Smallest standard deviation of the noise to be believed, shape ``(J,)``.
+        Lower bound of the standard deviation of the noise, shape ``(J,)``.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def smooth(averages: Array, noise: Array, at: Points, wanted: Points, floor: Arr
         """Log evidence, ``(J, g)``, and coefficients of the kernels, ``(J, g, m)``."""
         covariance = amplitude * known + scaled[:, None]
         largest = xp.max(xp.diagonal(covariance, axis1=-2, axis2=-1), axis=-1)[..., None, None]
-        # Rounding must not make the matrix indefinite, nor noise that is zero a singular one.
+        # Keeps rounding from making the matrix indefinite, and zero noise from making it singular.
         covariance = covariance + (50 * eps * largest + 1e-6) * identity
         factor = xp.linalg.cholesky(covariance)
         data = xp.broadcast_to(standard[:, None, :], factor.shape[:-1])

@@ -31,8 +31,8 @@ PANELS = ("Monte Carlo", "analytic", "difference")
 LARGEST_WITH_VALUES = 8
 FIGURE_INCHES = (7.0, 3.4)
 
-# Diverging maps of ColorBrewer that readers with any color vision can tell apart; the difference
-# has its own, because its scale is another.
+# Diverging color maps of ColorBrewer that readers with any color vision can tell apart; the
+# difference has a map of its own because its scale differs.
 VISUALS: dict[str, Mapping[str, Any]] = {
     "heatmap": {"cmap": "RdBu_r"},
     "difference": {"cmap": "PuOr_r"},
@@ -60,9 +60,9 @@ def plot_correlation(
     """Plot the correlations of Monte Carlo draws, those of the analytic law, and the difference.
 
     Three heat maps side by side. The first two share a scale from -1 to 1; the difference,
-    analytic minus Monte Carlo, has its own, symmetric about zero. Under it stand the largest
-    difference and the largest standard error of the draws, the size of what chance alone gives.
-    With at most eight outputs the values stand in the cells.
+    analytic minus Monte Carlo, has its own, symmetric about zero. Below it are the largest
+    difference and the largest standard error of the draws, which is the size of chance differences.
+    With at most eight outputs the cells show the values.
 
     Parameters
     ----------
@@ -72,10 +72,10 @@ def plot_correlation(
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``.
     law
         ``"linear"`` for the exact correlation of the linear model, ``"copula"`` for that of the
-        outputs under `Linearization.joint`, which differs where that was repaired, or any
-        `nn_uq_dist.laws.JointLaw` of the `N_y` outputs; the title has its `kind`.
+        outputs under `Linearization.joint`, which differs if that was repaired, or any
+        `nn_uq_dist.laws.JointLaw` of the `N_y` outputs; the title shows its `kind`.
     correlation, min_eigenvalue
-        Of the copula, as in `Linearization.joint`.
+        For the copula, as in `Linearization.joint`.
     outputs
         At least two outputs to show, by position or name. Default: all.
     output_names
@@ -130,7 +130,7 @@ def plot_correlation(
     shown, names = choose_outputs(outputs, output_names, num_outputs)
     if len(shown) < 2:
         raise ValueError(
-            f"outputs must name at least 2 outputs, got {len(shown)}; one has no correlation"
+            f"outputs must name at least 2 outputs, got {len(shown)}; pass two or more"
         )
     check_law(law, num_outputs)
     values = as_draws(draws, num_outputs)[:, shown]
@@ -141,7 +141,7 @@ def plot_correlation(
     if figure.backend not in {"matplotlib", "none"}:
         raise ValueError(
             f"backend must be 'matplotlib' or 'none' for heat maps, got {figure.backend!r}; "
-            "ArviZ has no heat maps for others"
+            "ArviZ has no heat maps for other backends"
         )
 
     found, error = _from_draws(values, names)
@@ -168,12 +168,12 @@ def _new_panels(data: Any, backend: str, pc_kwargs: dict[str, Any]) -> Any:
 
 
 def _from_draws(values: NDArray[Any], names: Sequence[str]) -> tuple[Array, Array]:
-    # One layout in memory, as rounding errors of sums depend on it.
+    # Use one memory layout, because rounding errors of sums depend on it.
     complete = np.ascontiguousarray(complete_rows(values, names))
     if len(complete) < MINIMUM_DRAWS:
         raise ValueError(
             f"draws must hold at least {MINIMUM_DRAWS} rows that are finite in all shown outputs, "
-            f"got {len(complete)}; leave out the outputs that are not, or mend the network"
+            f"got {len(complete)}; leave out the outputs that are not, or fix the network"
         )
     return sample_correlation(complete)
 
@@ -201,7 +201,7 @@ def _draw(
     names = data["output"].values
     backend = plot_collection.backend
     last = data["correlation"].sel(panel="difference").values
-    # At least rounding: a scale needs a width.
+    # At least the size of rounding: a scale needs a nonzero width.
     limit = max(float(np.max(np.abs(last), where=~np.isnan(last), initial=0.0)), 1e-12)
 
     def heatmap(da: Any, target: Any, *, sel: Mapping[str, Any], **_: Any) -> Any:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 DRAWS_PER_CALL = 1024
-TAIL = 1e-3  # of the errors on either side may lie outside the panel
+TAIL = 1e-3  # share of the errors that may lie outside the panel on either side
 SMALLEST_RANGE = 1e-6  # in sd: for a network that is linear, up to rounding
-HEADROOM = 1.45  # for the text
+HEADROOM = 1.3  # for the text
 CENTRAL = (0.005, 0.995)
 VISUALS: dict[str, Mapping[str, Any]] = {
     "range": {"color": SKY, "alpha": 0.3},
@@ -57,9 +57,9 @@ def plot_errors(
 ) -> "PlotCollection":
     r"""Plot the density of the linearization error :math:`g(f) - (m + J (f - \mu))`.
 
-    Network and linear model see the same inputs, so that this is the error of single outputs and
-    not a difference of two laws, which may agree though the errors are large. One panel per output:
-    a histogram with the mean, the central 99% and the zero.
+    Network and linear model see the same inputs, so this is the error of single output values, not
+    a difference of two laws, which may agree even if the errors are large. One panel per output: a
+    histogram with the mean, the central 99% and zero.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def plot_errors(
         linearized output.
     num_bins
         Bins over the range of a panel, which holds all but ``1e-3`` of the errors on either side;
-        the histogram is normalized by all.
+        the histogram is normalized by all errors.
     plot_collection, backend, **pc_kwargs
         As in `plot_marginals`.
     visuals
@@ -135,13 +135,13 @@ def plot_errors(
     central = np.array([np.quantile(column, CENTRAL) for column in columns])
     mean = np.array([column.mean() for column in columns])
     height = bars[:, 0].max(axis=1)
-    # The zero is always in sight: an error may be all of one sign.
+    # Zero is always in the panel, even if all errors have the same sign.
     margin = 0.04 * (high - low)
     left, right = np.minimum(low, 0) - margin, np.maximum(high, 0) + margin
     frame = Frame(left, right, 0 * height, HEADROOM * height)
 
     figure.one_panel_per_output(bars, HISTOGRAM, names)
-    figure.area("range", upright(central.T, height), "central 99%")
+    figure.area("range", upright(central.T, HEADROOM * height), "central 99%")
     figure.bars("histogram", bars, "network - linear model")
     figure.line("zero", vertical_lines(0 * mean, height), "no error", layer=2)
     figure.line("mean", vertical_lines(mean, height), "mean", layer=2)
@@ -151,7 +151,7 @@ def plot_errors(
 
 
 def _checked_sd(net: Callable[[jax.Array], jax.Array], linearization: Any) -> Array:
-    """Return the standard deviations of the linearized outputs, if the network has these."""
+    """Return the standard deviations of the linearized outputs after a check of the network."""
     unbatched(linearization)
     sd = np.sqrt(np.asarray(linearization.marginals().variance, np.float64))
     num_outputs = linearization.num_outputs

@@ -62,9 +62,9 @@ def plot_input_samples(
     x
         Positions of the inputs, ascending, shape ``(N_x,)``. Default: 0, 1, ...
     input_names
-        Names of the inputs, shown below as many of them as have room. Default: the positions.
+        Names of the inputs; as many as fit are shown below the axis. Default: the positions.
     deviation
-        Whether to show deviations from the mean. It helps where the range is narrow beside the
+        Whether to show deviations from the mean. It helps if the range is narrow compared with the
         changes of the mean.
     xlabel, ylabel
         Labels of the axes with the unit; None for none.
@@ -87,7 +87,7 @@ def plot_input_samples(
     ImportError
         If ArviZ or the backend is missing.
     TypeError, ValueError
-        If arguments do not fit or `f` has batch axes; nothing is drawn before that is known.
+        If arguments do not fit or `f` has batch axes; this is checked before anything is drawn.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def plot_input_samples(
     law = as_input_law(f)
     if law.is_transformed:
         raise ValueError(
-            f"f must not be transformed, got {law!r}, whose numbers are scores; plot draws of "
+            f"f must not be transformed, got {law!r}, whose entries are scores; plot draws of "
             f"law.network_input(law.sample(key, (n,)))"
         )
     if law.batch_shape:
@@ -140,7 +140,7 @@ def plot_input_samples(
 
 
 def input_range(law: AbstractInputLaw) -> tuple[Array, str]:
-    """Return the half-width of the range at each input and what it is."""
+    """Return the half-width of the range at each input and its description."""
     exact = in_float64(law)
     box, normal = exact.half_range, exact.normal_scale
     half = np.zeros(law.num_inputs) if box is None else np.asarray(box, np.float64)

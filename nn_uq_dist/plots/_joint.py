@@ -65,8 +65,8 @@ def plot_joint(
     r"""Plot the joint density of each pair of outputs as lines over filled Monte Carlo regions.
 
     On the diagonal: the density of each output over a histogram of the draws. Below: regions of
-    highest density that hold the given masses, the same for the analytic law and for the draws.
-    Where both laws agree the lines run along the edges of the filled regions.
+    highest density that hold the given masses, for the analytic law and for the draws. Where both
+    laws agree, the lines follow the edges of the filled regions.
 
     Parameters
     ----------
@@ -75,9 +75,10 @@ def plot_joint(
     draws
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Default: only the analytic law. Their
         density is smoothed with a normal kernel of Scott's width, ``n**(-1/6)`` standard deviations
-        in any direction; the level of a region is such that it holds that fraction of the draws.
+        in any direction; the level of a region is chosen so that it holds that fraction of the
+        draws.
     outputs
-        Two to six outputs, by position or name. Default: all, if they are not more.
+        Two to six outputs, by position or name. Default: all, if there are at most six.
     output_names
         Names of all `N_y` outputs, the labels of the axes. Default ``y[0]``, ``y[1]``, ...
     masses
@@ -85,9 +86,9 @@ def plot_joint(
     law
         ``"copula"`` for the law of `Linearization.joint`, ``"linear"`` for the exact law of the
         linear model, `Linearization.joint_density_grid`, or any `nn_uq_dist.laws.JointLaw` of the
-        `N_y` outputs; the legend has its `kind`.
+        `N_y` outputs; the legend shows its `kind`.
     correlation, min_eigenvalue
-        Of the copula, as in `Linearization.joint`.
+        For the copula, as in `Linearization.joint`.
     unit
         Unit of all outputs, for the labels of the axes, such as ``"°C"``.
     num_bins
@@ -183,7 +184,8 @@ def _draw_diagonal(
 
     matrix_plot = figure.collection
     names = matrix_plot.data["output"].values
-    # Tables of unbounded and bounded laws differ in length; repeats of the last point draw nothing.
+    # Tables of unbounded and bounded laws differ in length: repeat the last point, which is
+    # invisible.
     curves = [table.curve() for table in tables]
     most = max(curve.shape[1] for curve in curves)
     padded = [np.pad(c, [(0, 0), (0, most - c.shape[1])], mode="edge") for c in curves]

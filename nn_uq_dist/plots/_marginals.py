@@ -50,8 +50,9 @@ def plot_marginals(
     """Plot the analytic density of each output over a histogram of Monte Carlo draws.
 
     One panel per output: the density, bands of 1, 2 and 3 standard deviations about the mean, and
-    the draws. A panel shows 4 standard deviations on either side, cut at the support, and all but
-    ``1e-4`` of the draws on either side; the histogram is normalized by all draws.
+    the draws. A panel shows 4 standard deviations on either side, cut at the ends of the support,
+    and all but a fraction ``1e-4`` of the draws on either side; the histogram is normalized by all
+    draws.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def plot_marginals(
     ImportError
         If ArviZ or the backend is missing.
     TypeError, ValueError
-        If shapes, names, outputs or visuals do not fit; nothing is drawn before that is known.
+        If shapes, names, outputs or visuals do not fit; this is checked before anything is drawn.
 
     Examples
     --------
@@ -139,7 +140,7 @@ def plot_marginals(
 
 
 def _ranges(laws: Outputs) -> tuple[Array, Array]:
-    """Return the ends of the panels, but for a margin."""
+    """Return the ends of the panels, without a margin."""
     reach = RANGE_IN_SD * laws.sd
     low, high = laws.bounds
     low, high = np.maximum(laws.mean - reach, low), np.minimum(laws.mean + reach, high)

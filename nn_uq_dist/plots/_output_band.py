@@ -32,8 +32,10 @@ Array = NDArray[np.float64]
 RANGE_IN_SD = 3.6
 GRID_POINTS = 320
 MOST_DENSITIES = 12
-WIDTH = 0.42  # of the distance to the next density that the widest one takes
-TAIL = 1e-3  # of the draws on either side may lie outside the figure
+WIDTH = 0.42  # of the widest density, as a share of the distance to the next one
+MOST_WIDTH = 0.07  # of the widest density, as a share of all positions: bands and mean stay visible
+VISIBLE = 0.01  # shapes end where they are lower than this share of the tallest one
+TAIL = 1e-3  # share of the draws that may lie outside the figure on either side
 VISUALS: dict[str, Mapping[str, Any]] = {
     "bands": {"color": SKY},
     "mean": {"color": VERMILION, "linestyle": DASHED, "width": 1.2},
@@ -63,7 +65,8 @@ def plot_output_band(
 
     The bands are 1, 2 and 3 standard deviations about the mean. At each chosen output its analytic
     density is drawn to the right of its position and the histogram of its draws to the left, both
-    to the same scale; each pair has a scale of its own.
+    to the same scale; each pair has a scale of its own. Both end where they are lower than a
+    hundredth of the tallest.
 
     Parameters
     ----------
@@ -75,11 +78,12 @@ def plot_output_band(
     x
         Positions of the outputs, ascending, shape ``(N_y,)``. Default: 0, 1, ...
     outputs
-        Outputs with a density, by position or name. Default: all up to 12, else 8 of them.
+        Outputs with a density, by position or name. Default: all if there are at most 12, else 8 of
+        them.
     output_names
-        Names of the outputs, shown below as many of them as have room. Default: the positions.
+        Names of the outputs; as many as fit are shown below the axis. Default: the positions.
     deviation
-        Whether to show deviations from the mean. It helps where the bands are narrow beside the
+        Whether to show deviations from the mean. It helps if the bands are narrow compared with the
         changes of the mean.
     xlabel, ylabel
         Labels of the axes with the unit; None for none.
@@ -104,7 +108,8 @@ def plot_output_band(
     ImportError
         If ArviZ or the backend is missing.
     TypeError, ValueError
-        If arguments do not fit or there is a single output; nothing is drawn before that is known.
+        If arguments do not fit or there is a single output; this is checked before anything is
+        drawn.
 
     Examples
     --------
@@ -137,9 +142,15 @@ def plot_output_band(
     densities = list(zip(*laws.density_curves(low, high, GRID_POINTS), strict=True))
     steps = _outlines(laws, low, high, bins)
     tallest = np.max([[heights.max() for _, heights in x] for x in (densities, steps) if x], axis=0)
+    densities, steps = (
+        [_visible(*curve, top) for curve, top in zip(curves, tallest, strict=False)]
+        for curves in (densities, steps)
+    )
     places, base = positions[laws.shown], origin[laws.shown]
-    room = float(np.diff(places).min()) if len(places) > 1 else 0.15 * np.ptp(positions)
-    scale = WIDTH * room / tallest
+    width = MOST_WIDTH * float(np.ptp(positions))
+    if len(places) > 1:
+        width = min(width, WIDTH * float(np.diff(places).min()))
+    scale = width / tallest
 
     line = np.stack([positions, mean - origin])
     figure.one_panel(line, LINE)
@@ -156,11 +167,13 @@ def plot_output_band(
         if rows:
             _fill(figure, visual, np.array(rows), entry)
 
-    bottom = min(np.min(mean - origin - 3 * sd), np.min(low - base))
-    top = max(np.max(mean - origin + 3 * sd), np.max(high - base))
+    drawn = [np.array([at[[0, -1]] for at, _ in curves]) for curves in (densities, steps) if curves]
+    ends = np.array(drawn) - base[:, None]  # (curves, outputs, 2)
+    bottom = min(np.min(mean - origin - 3 * sd), ends.min())
+    top = max(np.max(mean - origin + 3 * sd), ends.max())
     margin = 0.04 * (top - bottom)
     left, right, ticks = position_ticks(positions, None if output_names is None else all_names)
-    left, right = min(left, places[0] - 0.5 * room), max(right, places[-1] + 0.5 * room)
+    left, right = min(left, places[0] - 1.2 * width), max(right, places[-1] + 1.2 * width)
     frame = Frame(left, right, bottom - margin, top + margin)
     return figure.finish(frame, xlabel=xlabel, ylabel=ylabel, xticks=ticks)
 
@@ -177,6 +190,15 @@ def _outlines(laws: Outputs, low: Array, high: Array, num_bins: int) -> list[tup
     return [staircase(np.append(left, right[-1]), heights) for heights, left, right in bars]
 
 
+def _visible(at: Array, heights: Array, tallest: float) -> tuple[Array, Array]:
+    """Draw an outline together where it is too low to be seen; the number of points stays."""
+    inside = np.flatnonzero(heights >= VISIBLE * tallest)
+    first, last = inside[0], inside[-1]
+    position = np.arange(at.size)
+    kept = np.where((position >= first) & (position <= last), heights, 0.0)
+    return np.clip(at, at[first], at[last]), kept
+
+
 def _fill(figure: Figure, visual: str, rows: Array, entry: str) -> None:
     """Fill one outline per chosen output, `rows` of shape ``(outputs, 3, points)``."""
     if (style := figure.options[visual]) is None:
@@ -191,7 +213,7 @@ def _fill(figure: Figure, visual: str, rows: Array, entry: str) -> None:
             artists[k] = area(da.isel(density_output=k), target, **style)
         return artists
 
-    # zorder and line widths are left to the backend: what is drawn later lies on top.
+    # Drawing order and line widths are left to the backend, which puts later artists on top.
     sizes = {"density_output": len(rows)}
     figure.collection.map(fill_all, visual, data=data, artist_dims=sizes, **style)
     figure.legend[entry] = area_entry(style)

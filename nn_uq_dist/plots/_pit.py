@@ -49,9 +49,10 @@ def plot_pit(
     r"""Plot how far the probability integral transforms of draws are from uniform.
 
     One panel per output: the empirical distribution function of ``F(draw)`` minus that of the
-    uniform law. It is 0 if the law is right, up to chance. A curve below 0 says that the draws are
-    larger than the law has them, one above 0 that they are smaller; one that goes up first and then
-    down that the law is too narrow, and down and then up that it is too wide.
+    uniform law. If the law is correct, it is 0 up to chance. A curve below 0 means that the draws
+    are larger than the law predicts, a curve above 0 that they are smaller. A curve that first
+    rises above 0 and then falls below it means that the law is too narrow, the opposite that it is
+    too wide.
 
     Parameters
     ----------
@@ -61,8 +62,8 @@ def plot_pit(
         Independent Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Draws that are NaN or
         infinite are warned about and left out.
     coverage
-        Probability that all of the curve of one output lies in the band if its law is right: at
-        least this, for any `n`.
+        Probability that the whole curve of one output lies in the band if its law is correct; the
+        actual probability is at least this, for any `n`.
     outputs
         Outputs to show, by position or name. Default: all.
     output_names
@@ -89,16 +90,16 @@ def plot_pit(
     ImportError
         If ArviZ or the backend is missing.
     TypeError, ValueError
-        If arguments do not fit, or an output has fewer than 100 finite draws; nothing is drawn
-        before that is known.
+        If arguments do not fit, or an output has fewer than 100 finite draws; this is checked
+        before anything is drawn.
 
     Notes
     -----
     The half-width of the band is :math:`\epsilon = \sqrt{\log(2 / (1 - c)) / (2 n)}` with the
     coverage `c` (A. Dvoretzky, J. Kiefer, J. Wolfowitz, Ann. Math. Statist. 27 (1956); the constant
-    by P. Massart, Ann. Probab. 18 (1990)). Every panel has its own band: of 31 right laws, one or
-    two leave theirs at 0.95. With many draws every approximation leaves it; what counts then is the
-    size of the difference.
+    is due to P. Massart, Ann. Probab. 18 (1990)). Every panel has its own band: of 31 correct laws,
+    one or two leave their bands at 0.95. With many draws every approximation leaves it; then the
+    size of the difference matters.
 
     Examples
     --------
@@ -146,19 +147,19 @@ def plot_pit(
 
 
 def _stacked(curves: Sequence[Array]) -> Array:
-    """Stack curves of different lengths; repeats of the last point draw nothing."""
+    """Stack curves of different lengths; repeats of the last point are invisible."""
     longest = max(curve.shape[1] for curve in curves)
     padded = [np.pad(c, [(0, 0), (0, longest - c.shape[1])], mode="edge") for c in curves]
     return np.stack(padded)
 
 
 def dkw_half_width(count: int, coverage: float) -> float:
-    """Half-width of the band about a distribution function that holds an empirical one."""
+    """Half-width of the band about a distribution function that contains the empirical one."""
     return math.sqrt(math.log(2 / (1 - coverage)) / (2 * count))
 
 
 def ecdf_difference(transforms: Array) -> tuple[Array, Array]:
-    """Empirical minus uniform distribution function, and where they differ most.
+    """Empirical minus uniform distribution function, and the point of the largest difference.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ def ecdf_difference(transforms: Array) -> tuple[Array, Array]:
     -------
     (ndarray, ndarray)
         The curve, shape ``(2, points)``: at about a thousand of the draws, just below and at each,
-        so that the largest difference is a point of it. That point, shape ``(2,)``.
+        including the largest difference. The point of the largest difference, shape ``(2,)``.
     """
     count = transforms.size
     steps = np.arange(count + 1) / count

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Light to dark in equal steps of lightness, one hue: no color vision is needed to tell the order.
+# One hue from light to dark in equal steps: the order is visible without color vision.
 SHADES = ("#F1F5F9", "#D3E3F1", "#AECDE6", "#7FB2D7", "#4C93C5", "#0072B2", "#00507F", "#00304D")
-CELL = 0.46  # half of its side; 0.5 would leave no gap between cells
+CELL = 0.46  # half the side of a cell; 0.5 would leave no gap between cells
 MOST_TEXTS = 200
 VISUALS: dict[str, Mapping[str, Any]] = {
     "cells": {},
@@ -55,10 +55,11 @@ def plot_sensitivity(
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
 ) -> "PlotCollection":
-    """Plot which input makes what share of the variance of each output.
+    """Plot the share of the variance of each output that is due to each input.
 
     One row per output and one column per input: the first-order Sobol indices of the linear law,
-    in up to eight classes of equal width. Up to 200 cells also hold their percentage.
+    in up to eight classes of equal width. With up to 200 cells, the percentages are written in
+    them.
 
     Parameters
     ----------
@@ -81,8 +82,8 @@ def plot_sensitivity(
     Returns
     -------
     arviz_plots.PlotCollection
-        Artists of `cells` with the dimension `shade`. Outputs that do not depend on the input have
-        no cells but the word "constant". If inputs are correlated, the title says that the
+        Artists of `cells` with the dimension `shade`. Outputs that do not depend on the input show
+        the word "constant" instead of cells. If inputs are correlated, the title says that the
         indices of an output need not sum to 100%.
 
     Raises
@@ -90,7 +91,7 @@ def plot_sensitivity(
     ImportError
         If ArviZ or the backend is missing.
     TypeError, ValueError
-        If arguments do not fit; nothing is drawn before that is known.
+        If arguments do not fit; this is checked before anything is drawn.
 
     See Also
     --------
@@ -141,7 +142,7 @@ def plot_sensitivity(
 
 
 def _draw_cells(figure: Figure, indices: Array, heights: Array) -> None:
-    """Fill the cells and write into them; a row of NaN is that of a constant output."""
+    """Fill the cells and write into them; a row of NaN belongs to a constant output."""
     num_inputs = indices.shape[1]
     limits = class_limits(indices)
     shades = [
@@ -195,7 +196,7 @@ def percent(share: float) -> str:
 def cell_rows(is_in_class: NDArray[np.bool_], heights: Array) -> Array:
     """Return rows for `area` that fill all cells of a class at once, shape ``(3, points)``.
 
-    From cell to cell the area has no height: one artist per class instead of one per cell.
+    Between cells the area has no height, so one artist per class suffices instead of one per cell.
     """
     parts = []
     for r, c in np.argwhere(is_in_class):

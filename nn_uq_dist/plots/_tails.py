@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 GRID_POINTS = 256
 POINTS_PER_TAIL = 13
-# Two curves of log10 of probabilities that differ by less are one line to any reader.
+# Two curves of log10 probabilities that differ by less than this look like one line.
 SAME_CURVE = 0.005
 VISUALS: dict[str, Mapping[str, Any]] = {
     "analytic": {"color": BLUE, "width": 1.6},
@@ -53,8 +53,8 @@ def plot_tails(
 ) -> "PlotCollection":
     """Plot the probability of each tail on a logarithmic scale, analytic and by Monte Carlo.
 
-    One panel per output: the analytic ``P(X > mean + d)`` and ``P(X < mean - d)``, one curve where
-    the laws are symmetric, against the draws above and below the analytic mean.
+    One panel per output: the analytic ``P(X > mean + d)`` and ``P(X < mean - d)``, a single curve
+    if the laws are symmetric, compared with the draws above and below the analytic mean.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def plot_tails(
         Independent Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Draws that are NaN or
         infinite are warned about and left out.
     coverage
-        Confidence level of the interval at each single point.
+        Confidence level of the interval at each point.
     outputs
         Outputs to show, by position or name. Default: all.
     output_names
@@ -75,22 +75,23 @@ def plot_tails(
         As in `plot_marginals`.
     visuals
         Options of each visual, or False to leave it out. Keys: `analytic`, `analytic_lower` (only
-        of laws that are not symmetric), `upper`, `lower`, `upper_interval`, `lower_interval`,
+        for laws that are not symmetric), `upper`, `lower`, `upper_interval`, `lower_interval`,
         `title`, `ticks`, `xlabel`, `ylabel`, `legend`.
 
     Returns
     -------
     arviz_plots.PlotCollection
         The vertical values are log10 of probabilities, down to a third of a draw. Beyond the last
-        draw of a tail there is no point, but the interval still says what `n` draws exclude.
+        draw of a tail there is no point, but the interval still shows which probabilities `n` draws
+        exclude.
 
     Raises
     ------
     ImportError
         If ArviZ or the backend is missing.
     TypeError, ValueError
-        If arguments do not fit, or an output has fewer than 100 finite draws; nothing is drawn
-        before that is known.
+        If arguments do not fit, or an output has fewer than 100 finite draws; this is checked
+        before anything is drawn.
 
     Notes
     -----
@@ -121,9 +122,9 @@ def plot_tails(
     reach = np.maximum(1.08 * farthest, 2.0)
     floor = np.array([np.log10(0.3 / z.size) for z in scaled])
     distance, upper, lower = _analytic_tails(laws, reach)
-    # Matplotlib breaks a line at -inf. Far below the panel it is drawn as the drop that it is.
+    # Matplotlib breaks a line at -inf; a value far below the panel is drawn as a drop.
     upper, lower = (np.maximum(x, 10 * floor[:, None]) for x in (upper, lower))
-    # What lies below the panel may differ.
+    # The curves may differ below the panel.
     seen = [np.maximum(x, floor[:, None]) for x in (upper, lower)]
     is_symmetric = np.max(np.abs(seen[0] - seen[1])) < SAME_CURVE
 
@@ -154,7 +155,7 @@ def plot_tails(
 def _analytic_tails(laws: Outputs, reach: Array) -> tuple[Array, Array, Array]:
     """Return distances from the mean in sd, and log10 of the probabilities beyond on each side.
 
-    Each of shape ``(outputs, 256)``. By normal scores, which tell the tails of both sides.
+    Each has shape ``(outputs, 256)``. They come from normal scores, which resolve both tails.
     """
     distance = np.linspace(0, reach, GRID_POINTS)
     points = [laws.mean + sign * laws.sd * distance for sign in (1, -1)]
@@ -174,7 +175,7 @@ def _tail(
     with np.errstate(divide="ignore"):
         estimate = np.where(count > 0, np.log10(count / scores.size), np.nan)
         low, high = np.maximum(np.log10(low), floor - 1), np.log10(high)
-    at = at + shift  # beside the other tail, not on it
+    at = at + shift  # next to the other tail, not on it
     return np.stack([at, estimate]), segments(at, low, high)
 
 

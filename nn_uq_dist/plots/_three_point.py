@@ -15,7 +15,7 @@ from nn_uq_dist.plots.parts._frame import put_ticks
 from nn_uq_dist.plots.parts._from_diagnostics import as_draws, complete_rows, unbatched
 from nn_uq_dist.plots.parts._joint_argument import Law, check_law, drawn_law
 from nn_uq_dist.plots.parts._legend import line_entry
-from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, tones
+from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, SKY, tones
 from nn_uq_dist.plots.parts._regions import Region, as_masses, kernel_region
 from nn_uq_dist.plots.parts._slices import (
     as_levels,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from arviz_plots import PlotCollection
 
 VISUALS: dict[str, Mapping[str, Any]] = {
-    "analytic": {"color": BLUE},
+    "analytic": {"color": SKY},  # lighter than the lines on it
     "monte_carlo": {"color": DARK_GRAY},
-    "contour": {"color": BLUE, "width": 1.2},
+    "contour": {"color": BLUE, "width": 0.9},
     "title": {"size": 9},
     "ticks": {"size": 8},
     "labels": {"size": 9},
@@ -62,10 +62,10 @@ def plot_three_point(
 ) -> "PlotCollection":
     r"""Plot level sets of the density of three outputs, the analytic law above Monte Carlo.
 
-    Surfaces in three dimensions hide each other in print, so the third output is held at some
-    values, one column each: quantiles of its draws. The upper row shows the analytic law of the
-    other two given that value, the lower row that of the draws, with the analytic lines over it.
-    The axes of a column are shared; those of different columns differ.
+    Surfaces in three dimensions hide each other in print, so the third output is held fixed at
+    quantiles of its draws, one column for each. The upper row shows the analytic law of the other
+    two given that value, the lower row that of the draws, with the analytic lines over it. The axes
+    of a column are shared; those of different columns differ.
 
     Parameters
     ----------
@@ -82,19 +82,20 @@ def plot_three_point(
         ``(0.5, 0.9, 0.99)``.
     levels
         Instead of masses: values of the joint density of the three outputs, as in the paper's
-        figures of three-point densities; units are one over the product of those of the outputs.
+        figures of three-point densities; its unit is one over the product of the units of the
+        outputs.
     quantiles
         Probabilities of the values at which the third output is held.
     window
-        Fraction of the draws, those nearest in rank to a quantile, that stand for the condition.
+        Fraction of the draws, those nearest in rank to a quantile, that represent the condition.
         They are moved to it along their linear regression on the third output (Beaumont, Zhang and
         Balding 2002), and smoothed as in `plot_joint`.
     law
         ``"copula"`` for the law of `Linearization.joint`, ``"linear"`` for the exact law of the
         linear model, `Linearization.joint_density_grid`, or any `nn_uq_dist.laws.JointLaw` of the
-        `N_y` outputs; the upper row has its `kind` as a label.
+        `N_y` outputs; the label of the upper row shows its `kind`.
     correlation, min_eigenvalue
-        Of the copula, as in `Linearization.joint`.
+        For the copula, as in `Linearization.joint`.
     unit
         Unit of all outputs, for the labels, such as ``"°C"``.
     plot_collection

@@ -1,4 +1,4 @@
-"""Widths for outputs that do not vary in some parts of the input: a density shows no atoms."""
+"""Widths for outputs that are constant in some parts of the input: a density has no atoms."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ from jax import Array, lax
 
 from nn_uq_dist.inputs import LinearImage
 
-# Least standard deviation of an output in a part, in units of the usual one there. A hundredth
-# would blur units that are saturated in many parts: their distribution functions were off by 0.02
-# at the bounds, instead of by 0.002.
+# Least standard deviation of an output in a part, in units of its usual standard deviation in a
+# part. A value of 1e-2 would blur units that are saturated in many parts: their distribution
+# functions were off by 0.02 at the bounds, instead of by 0.002.
 _LEAST_WIDTH = 1e-4
 
 
@@ -28,20 +28,20 @@ class LeastWidths(NamedTuple):
 
 
 def least_widths(image: LinearImage, loc: Array, probabilities: Array) -> LeastWidths:
-    """A ten-thousandth of the usual standard deviation of an output inside of a part.
+    """A ten-thousandth of the usual standard deviation of an output within a part.
 
     Parameters
     ----------
     image : LinearImage
-        Of all parts, batch shape (M,).
+        Image of all parts, batch shape (M,).
     loc : Array, shape (M, N_y)
     probabilities : Array, shape (M,)
     """
-    # Only which parts are widened depends on this, and by how little.
+    # No gradient: this only decides which parts are widened, and by what small amount.
     scale, loc = lax.stop_gradient((image.standard_deviation, loc))
     shares = lax.stop_gradient(probabilities)
     usual = jnp.sqrt(shares @ scale**2)
-    # A step function varies between the parts and in none of them.
+    # A step function varies between the parts but within none of them.
     between = jnp.sqrt(shares @ (loc - mean_of_parts(shares, loc)) ** 2)
     usual = jnp.maximum(usual, between / len(loc))
     rounding = 16 * jnp.finfo(scale.dtype).eps * jnp.max(jnp.abs(loc), axis=0)
@@ -63,6 +63,6 @@ def with_least_widths(
 
 
 def mean_of_parts(probabilities: Array, loc: Array) -> Array:
-    """Means of the outputs, shape ``(N_y,)``, without rounding about a large common value."""
+    """Means of the outputs, shape ``(N_y,)``, without loss of digits to a large common value."""
     first = loc[0]
     return first + jnp.sum(probabilities[:, None] * (loc - first), axis=0)

@@ -11,13 +11,13 @@ from scipy.special import ndtr
 from nn_uq_dist.basics._float64 import FloatArray
 
 MOST_NORMAL_PARTS = 32
-# Fewer parts have one width: a pair of wider ones would hold too much of the law.
+# With fewer parts all widths are equal: a pair of wider parts would hold too much of the law.
 _FEWEST_WITH_WIDE_PAIR = 6
-# Centers are a little farther apart towards the tails; near the best for all numbers of parts.
+# Centers are a little farther apart towards the tails; nearly optimal for any number of parts.
 _STRETCH = 0.13
 _SPACING = 1.72
-# Tails that are wanted, and what a relative error there counts beside one of the distribution
-# function.
+# Points at which tails are fitted, and the weight of a relative tail error against an error of the
+# distribution function.
 _TAILS = np.array([2.5, 3.0, 3.5, 4.0, 4.5])[:, None]
 _TAIL_WEIGHT = 5e-4
 
@@ -36,7 +36,7 @@ class NormalParts(NamedTuple):
 
     @property
     def mean_square(self) -> float:
-        """Root of the mean of the squared variances: what errors of second order grow with."""
+        """Root of the mean of the squared variances; errors of second order grow with it."""
         return math.sqrt(float(self.probabilities @ self.scales**4))
 
 
@@ -44,7 +44,8 @@ def normal_parts(count: int) -> NormalParts:
     r"""Split a standard normal law: :math:`N(0, 1) \approx \sum_i p_i N(a_i, s_i^2)`.
 
     No mixture of finitely many narrower normal laws is normal. Mean, variance and odd moments are
-    exact, one part is the law itself, and the others are off by
+    exact. A single part is the law itself. With more parts, their standard deviation and the
+    largest error of the distribution function are
 
     =====================  ====  ====  ====  ====  ====  ====  ====
     parts                  2     3     4     6     8     16    32
@@ -53,16 +54,17 @@ def normal_parts(count: int) -> NormalParts:
     distribution function  5e-3  6e-4  8e-4  9e-4  4e-4  2e-4  1e-4
     =====================  ====  ====  ====  ====  ====  ====  ====
 
-    From six parts on tail probabilities are within 45% of what they should be out to 4.5 standard
-    deviations, as the outermost two are wider than the others; of fewer parts they are too small
-    from 3 on, by a quarter to a half at 3.5. Far enough out they are always too small.
+    With six parts or more, the outermost two are wider than the others, and tail probabilities are
+    within 45% of the exact ones out to 4.5 standard deviations. With fewer parts they are too small
+    beyond 3 standard deviations, by a quarter to a half at 3.5. Far enough out they are always too
+    small.
 
     Notes
     -----
-    Gauss-Hermite nodes, which match the most moments, are the worse choice: for equal widths they
-    are off by ten to forty times as much, since their outermost parts have next to no probability.
-    Here the centers are nearly equidistant, and the probabilities fit the distribution function
-    and its tails by least squares.
+    Gauss-Hermite nodes, which match the most moments, are a worse choice: for equal widths their
+    errors are ten to forty times as large, since their outermost parts have almost no probability.
+    Here the centers are nearly equidistant, and the probabilities fit the distribution function and
+    its tails by least squares.
     """
     if count == 1:
         return NormalParts(np.zeros(1), np.ones(1), np.ones(1))
@@ -80,7 +82,7 @@ def normal_parts(count: int) -> NormalParts:
     inner = _SPACING * scale * _places(count - 2, count)
 
     def with_pair(outer: float) -> tuple[NormalParts, float]:
-        # The slope of the logarithm of the normal density at 4.
+        # Matches the slope of the log normal density at 4.
         wide = math.sqrt(1 - outer / 4)
         centers = np.concatenate([[-outer], inner, [outer]])
         scales = np.concatenate([[wide], np.full(count - 2, scale), [wide]])
@@ -100,7 +102,7 @@ def _best(error: Callable[[float], float], bounds: tuple[float, float]) -> float
 
 
 def _fit(centers: FloatArray, scales: FloatArray) -> tuple[NormalParts, float]:
-    """Probabilities by least squares, of known sum and variance, and the largest errors."""
+    """Probabilities by least squares, with given sum and variance, and the largest errors."""
     count = len(centers)
     half, widths = centers[count // 2 :], scales[count // 2 :]
 

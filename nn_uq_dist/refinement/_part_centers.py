@@ -1,8 +1,8 @@
-"""Parts of the standard variables of an input: centers, widths, and how probable each is.
+"""Parts of the standard variables of an input: centers, widths and probabilities.
 
-A uniform variable on (-1, 1) is one on ``M`` equidistant points plus a uniform one of width
-``1/M``, exactly. A normal one is nearly such a sum (`normal_parts`), and exactly one of a normal
-center and a narrower normal variable.
+A uniform variable on (-1, 1) is exactly the sum of a variable on ``M`` equidistant points and a
+uniform variable on (-1/M, 1/M). A normal variable is nearly such a sum (`normal_parts`), and
+exactly the sum of a normal center and a narrower normal variable.
 """
 
 import math
@@ -18,13 +18,13 @@ from nn_uq_dist.refinement._normal_parts import normal_parts
 
 
 class Parts(NamedTuple):
-    """Parts in standard variables, uniform ones on (-1, 1) first and then normal ones.
+    """Parts in standard variables: uniform ones on (-1, 1) first, then normal ones.
 
     Attributes
     ----------
     centers : Array, shape (M, K)
     scales : Array, shape (M, K)
-        Width of the part in each variable, in units of that of the whole.
+        Width of the part in each variable, in units of the width of the whole.
     probabilities : Array, shape (M,)
     """
 
@@ -57,7 +57,7 @@ def sampled_parts(
 ) -> Parts:
     """Some of the combinations, equally probable: a Sobol sequence with a random shift.
 
-    Centers of normal variables are drawn from a normal law; their parts have one width.
+    Centers of normal variables are drawn from a normal law; their parts have equal widths.
     """
     cut = [k for k, count in enumerate(splits) if count > 1]
     shifted = _sobol(num_parts, len(cut)).astype(dtype) + jax.random.uniform(

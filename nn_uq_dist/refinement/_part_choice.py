@@ -1,13 +1,13 @@
-r"""Which standard variables of an input are cut, and into how many parts.
+r"""Which standard variables of an input are split, and into how many parts.
 
-In a part where variable ``k`` has variance :math:`v_k`, the mean square of what a linearization
-leaves out of output ``j`` is about
+In a part where variable ``k`` has variance :math:`v_k`, the mean square error of a linearization of
+output ``j`` is about
 
 .. math:: e_j = \sum_k \tfrac14 H_{jkk}^2\, c_k v_k^2 + \sum_{k < l} H_{jkl}^2\, v_k v_l
 
 with its second derivatives ``H`` and :math:`c_k = E[u^4]/v^2`, 9/5 for uniform and 3 for normal
-variables. The derivatives are mean squares of differences of Jacobians over half of the input:
-those at the mean alone would be zero there for odd functions.
+variables. The squares of the derivatives are mean squares of differences of Jacobians over half of
+the input: at the mean alone, the second derivatives of an odd function are zero.
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ import numpy as np
 from nn_uq_dist.basics._float64 import FloatArray
 from nn_uq_dist.refinement._normal_parts import MOST_NORMAL_PARTS, normal_parts
 
-# Where Jacobians are compared with that at the mean.
+# Offsets at which Jacobians are compared with that at the mean.
 UNIFORM_OFFSET = 0.6
 NORMAL_OFFSET = 1.2
-# An error of less than 1e-4 standard deviations is left.
+# Errors below 1e-4 standard deviations are accepted.
 _NEGLIGIBLE = 1e-8
-# Distance between distribution functions that the variance of drawn centers costs beside as much
-# mean square error of linearizations; for Sobol points.
+# Weight of the variance of drawn centers against the mean square error of linearizations, by their
+# effect on distribution functions; for Sobol points.
 _PRICE_OF_DRAWING = 4.0
 _MOST_PARTS_OF_ONE = 2**12
 
 
 class Curvature(NamedTuple):
-    """What of a network the choice depends on.
+    """The properties of a network on which the choice depends.
 
     Attributes
     ----------
@@ -53,13 +53,13 @@ class Curvature(NamedTuple):
         return np.where(np.arange(count) < self.num_uniform, 1 / 3, 1.0)
 
     def error(self, variances: FloatArray) -> float:
-        """Mean square of what linearizations leave out, over the variance, mean over outputs."""
+        """Mean square error of linearizations over the variance, averaged over the outputs."""
         left = self._left_out(variances)
         total = self.slopes**2 @ self.whole + self._left_out(self.whole)
         return float(np.mean(np.where(total > 0, left / np.where(total > 0, total, 1), 0)))
 
     def between(self, variances: FloatArray) -> float:
-        """Share of the variance that the centers of the parts have."""
+        """Share of the variance that is due to the centers of the parts."""
         within, total = self.slopes**2 @ variances, self.slopes**2 @ self.whole
         return float(1 - np.mean(np.where(total > 0, within / np.where(total > 0, total, 1), 1)))
 
@@ -72,9 +72,9 @@ class Curvature(NamedTuple):
 
 
 def choose_splits(curvature: Curvature, num_parts: int, *, may_draw: bool) -> tuple[int, ...]:
-    """Parts along each variable; more than ``num_parts`` together if some of them are to be drawn.
+    """Parts along each variable; more than ``num_parts`` in total if some of them are to be drawn.
 
-    Step by step the variable is cut once more that brings the error down most for its price.
+    In each step, one more part goes to the variable that lowers the error most for its cost.
     """
 
     def loss(cut: tuple[tuple[int, ...], FloatArray]) -> float:
@@ -91,7 +91,7 @@ def choose_splits(curvature: Curvature, num_parts: int, *, may_draw: bool) -> tu
 def _cuts(
     curvature: Curvature, num_parts: int, *, may_draw: bool
 ) -> Iterator[tuple[tuple[int, ...], FloatArray]]:
-    """One part, and then one more along one of the variables in each step."""
+    """Yield one part, and in each step one more along one of the variables."""
     splits = np.ones(len(curvature.whole), int)
     tables: dict[tuple[bool, int], float] = {}
 

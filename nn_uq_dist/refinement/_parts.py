@@ -24,7 +24,7 @@ from nn_uq_dist.refinement._part_choice import (
 )
 from nn_uq_dist.refinement._partwise_linearization import PartwiseLinearization
 
-# Parts that are evaluated at once, at most.
+# Most parts that are evaluated at once.
 _MOST_AT_ONCE = 256
 
 
@@ -38,25 +38,25 @@ def linearize_parts(
     r"""Linearize `net` at the center of each of many parts of the law of its input.
 
     The random input is made of independent uniform and normal variables (see
-    `nn_uq_dist.inputs.AbstractInputLaw`). Each of them is cut into parts, and the network is
-    linearized at the center of every combination: its outputs then follow a mixture. For few inputs
-    this converges fast to the law of the network itself.
+    `nn_uq_dist.inputs.AbstractInputLaw`). Each of them is split into parts, and the network is
+    linearized at the center of every combination: its outputs then follow a mixture. With few
+    inputs this quickly converges to the law of the network itself.
 
     Parameters
     ----------
     net
-        Any JAX callable that `linearize` takes.
+        Any JAX callable that `linearize` accepts.
     f
-        Law of the input, as `linearize` takes it, without batch axes.
+        Law of the input, as for `linearize`, without batch axes.
     num_parts
-        The most parts that there may be: which variables are cut, and how often, is chosen by how
-        the Jacobian changes along each of them, and fewer parts are made where that is enough. Or
-        the number of parts along each standard variable, uniform ones first and then normal ones,
-        which works inside ``jit`` and ``vmap``.
+        Largest number of parts. Which variables are split, and how often, depends on how the
+        Jacobian changes along each of them; fewer parts are made if they suffice. Alternatively the
+        number of parts along each standard variable, uniform ones first and then normal ones, which
+        works inside ``jit`` and ``vmap``.
     key
-        A JAX random key: if many variables matter, so that a cut through each of them would give
-        too many combinations, `num_parts` of these are drawn. Without a key only the variables that
-        matter most are cut.
+        A JAX random key: if so many variables matter that splitting each of them would give too
+        many combinations, `num_parts` of these are drawn. Without a key only the variables that
+        matter most are split.
 
     Returns
     -------
@@ -68,17 +68,19 @@ def linearize_parts(
         If `net` is not callable, its output holds no real floats, the family of `f` is
         not supported, or the parts are to be chosen and `f` is traced.
     ValueError
-        If `net` fails on an input of its shape, its values or Jacobians are known to be NaN
+        If `net` fails on an input of the given shape, its values or Jacobians are known to be NaN
         or infinite, `f` has batch axes, or `num_parts` is not positive or has the wrong length.
 
     Notes
     -----
-    A uniform variable on (-1, 1) is one on ``M`` equidistant points plus one of width ``1/M``: the
-    parts of a box make it up exactly. Normal variables do not split like this; their parts leave an
-    error of their own, of 1e-3 and less in the distribution function of that variable from three
-    parts on (`nn_uq_dist.refinement._normal_parts`). A network that is linear is not cut.
+    A uniform variable on (-1, 1) is the sum of a variable on ``M`` equidistant points and a uniform
+    variable on (-1/M, 1/M): the parts of a box add up to it exactly. Normal variables do not split
+    like this; with three parts or more, their parts cause an error of at most 1e-3 in the
+    distribution function of the variable (`nn_uq_dist.refinement._normal_parts`). The input of a
+    linear network is not split.
 
-    The choice takes two Jacobians for each standard variable, and one more; the result counts them.
+    The choice needs two Jacobians for each standard variable, and one more; they are included in
+    ``num_evaluations`` of the result.
 
     Examples
     --------
@@ -159,7 +161,7 @@ def _known_splits(
         raise ValueError(
             f"num_parts must have an entry for each standard variable of the input, "
             f"{num_uniform} uniform and {count - num_uniform} normal ones, got {len(splits)}; "
-            "pass one number to have them chosen"
+            "pass one number to have the parts chosen"
         )
     if max(splits[num_uniform:], default=1) > MOST_NORMAL_PARTS:
         raise ValueError(
@@ -176,7 +178,7 @@ def _curvature(
     num_uniform: int,
     num_outputs: int,
 ) -> tuple[Curvature, int]:
-    """Mean squares of second derivatives, and the number of points that they took."""
+    """Mean squares of second derivatives, and the number of points that were evaluated."""
     count = matrix.shape[-1]
     moving = np.flatnonzero(np.any(np.asarray(matrix) != 0, axis=0))
     offsets = np.where(np.arange(count) < num_uniform, UNIFORM_OFFSET, NORMAL_OFFSET)
@@ -189,9 +191,9 @@ def _curvature(
     for i, k in enumerate(moving):
         sides = jacobians[1 + 2 * i : 3 + 2 * i] - jacobians[0]
         squares[:, k] = np.mean((sides / offsets[k]) ** 2, axis=0)
-    # Each mixed derivative has been seen from both of its variables.
+    # Each mixed derivative has been estimated along both of its variables.
     squares = (squares + squares.transpose(0, 2, 1)) / 2
-    # A network that is NaN out there is found at the centers of the parts.
+    # NaN at these points is ignored; NaN at the centers of the parts is found later.
     squares = np.where(np.isfinite(squares), squares, 0)
     return Curvature(jacobians[0], squares, num_uniform), len(steps)
 

@@ -34,11 +34,11 @@ from nn_uq_dist.sampling import PairedDraws
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
 class PartwiseLinearization:
-    r"""The random vector that is :math:`m_i + J_i (f - \mu_i)` where the input is in part ``i``.
+    r"""The random vector :math:`m_i + J_i (f - \mu_i)` if the input is in part ``i``.
 
-    Made by `linearize_parts`. The law of each part is that of the whole input, narrower and about
-    another center; the law of the outputs is a mixture over the parts. The object is an immutable
-    pytree.
+    Made by `linearize_parts`. The law of each part is that of the whole input, but narrower and
+    with another center; the law of the outputs is a mixture over the parts. The object is an
+    immutable pytree.
 
     Parameters
     ----------
@@ -47,21 +47,21 @@ class PartwiseLinearization:
     jacobian : Array, shape (M, N_y, N_x)
         Jacobians there.
     deviation : Array, shape (M, N_x)
-        Centers less the mean input.
+        Centers minus the mean input.
     scales : Array, shape (M, K)
         Widths of the parts in the ``K`` standard variables of the input, uniform ones first, in
-        units of that of the whole.
+        units of the width of the whole.
     probabilities : Array, shape (M,)
-        Of the parts.
+        Probabilities of the parts.
     input
         Law of the whole input.
     splits : tuple of int
         Parts along each standard variable.
     num_evaluations : int
-        Price in runs of the network: ``1 + min(N_x, N_y)`` for each value with its Jacobian, those
-        by which the parts were chosen included.
+        Cost in runs of the network: ``1 + min(N_x, N_y)`` for each value with its Jacobian,
+        including those for the choice of the parts.
     output_structure
-        What the network returns where that is no vector, for `unravel`.
+        Structure of what the network returns if that is not a vector, for `unravel`.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class PartwiseLinearization:
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """No batch of means: the empty shape."""
+        """The empty shape: there is no batch of means."""
         return ()
 
     @property
@@ -110,7 +110,7 @@ class PartwiseLinearization:
 
     @property
     def variance(self) -> Array:
-        """Variances, shape ``(N_y,)``: those inside of the parts and that between them."""
+        """Variances, shape ``(N_y,)``: within the parts plus between them."""
         return self._whole().variance
 
     @property
@@ -120,22 +120,22 @@ class PartwiseLinearization:
 
     @property
     def correlation(self) -> Array:
-        """Correlation matrix, shape ``(N_y, N_y)``; NaN for outputs that do not vary."""
+        """Correlation matrix, shape ``(N_y, N_y)``; NaN for constant outputs."""
         return self._whole().correlation
 
     @property
     def point_mass(self) -> Array:
         """Probability of the parts in which an output hardly varies, shape ``(N_y,)``.
 
-        There the law of the output has an atom, or nearly one, which a density cannot show:
-        `marginals` gives it a ten-thousandth of the standard deviation that the output usually has
-        in a part. Units that are dead or saturated over a part do this.
+        There the law of the output has an atom, or nearly one, which a density cannot represent:
+        `marginals` gives it a ten-thousandth of the usual standard deviation of the output in a
+        part. Units that are dead or saturated over a part cause this.
         """
         narrow = least_widths(self.image(), self.loc, self.probabilities).narrow
         return jnp.sum(self.probabilities[:, None] * narrow, axis=0)
 
     def _whole(self, noise_scale: ArrayLike | None = None) -> LinearImage:
-        """Columns with the covariance of the mixture, inside of the parts and between them."""
+        """Columns with the covariance of the mixture, within the parts and between them."""
         gaps = self.loc - self.mean
         columns = jnp.concatenate([self.image().root, gaps[..., None]], axis=-1)
         columns = columns * jnp.sqrt(self.probabilities)[:, None, None]
@@ -143,7 +143,7 @@ class PartwiseLinearization:
         return LinearImage(None, rows).with_noise(noise_scale)
 
     def image(self, noise_scale: ArrayLike | None = None) -> LinearImage:
-        """Return the laws of the outputs about their mean in each part, batch shape ``(M,)``.
+        """Return the laws of the outputs minus their mean in each part, batch shape ``(M,)``.
 
         Parameters
         ----------
@@ -227,9 +227,9 @@ class PartwiseLinearization:
         TypeError
             If an argument is not an array of real numbers.
         ValueError
-            If an argument does not broadcast or is negative, or the outputs have no density
-            together in one of the parts: fewer inputs than outputs, or an output that does not
-            vary there, want noise.
+            If an argument does not broadcast or is negative, or the outputs have no joint density
+            in one of the parts: if there are fewer inputs than outputs, or an output is constant
+            there, pass noise.
 
         Examples
         --------
@@ -257,8 +257,8 @@ class PartwiseLinearization:
     ) -> GaussianCopulaJoint:
         """Return the joint law with the marginals of the mixture, coupled by a Gaussian copula.
 
-        Parameters, errors and notes as in `nn_uq_dist.Linearization.joint`. Outputs that are no
-        monotone functions of each other are better described by `linear_joint`.
+        Parameters, errors and notes as in `nn_uq_dist.Linearization.joint`. If the dependence
+        between outputs is not monotone, `linear_joint` describes it better.
 
         Examples
         --------
@@ -275,7 +275,7 @@ class PartwiseLinearization:
         return GaussianCopulaJoint(marginals, fit.matrix)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw outputs exactly, shape ``sample_shape + (N_y,)``: those of `sample_pairs`.
+        """Draw outputs exactly, shape ``sample_shape + (N_y,)``; the same as in `sample_pairs`.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class PartwiseLinearization:
         tuple of Array
             Inputs, shape ``sample_shape + (N_x,)``, and outputs, ``sample_shape + (N_y,)``. The
             outputs follow `marginals` exactly. The inputs follow their law exactly if it is a box
-            and all parts were taken, else as nearly as the parts make it up.
+            and all combinations of parts are used, otherwise as closely as the parts represent it.
 
         Examples
         --------
@@ -336,7 +336,7 @@ class PartwiseLinearization:
     def corrected(
         self, pairs: PairedDraws, *, num_surface_draws: int | None = None
     ) -> CorrectedLinearization:
-        """Return laws nearer to the network, as `nn_uq_dist.Linearization.corrected`.
+        """Return laws closer to the network, as `nn_uq_dist.Linearization.corrected` does.
 
         Examples
         --------
@@ -353,7 +353,7 @@ class PartwiseLinearization:
         return correct(self, pairs, num_surface_draws)
 
     def _pairs(self, index: Array, variables: Array) -> tuple[Array, Array]:
-        """Inputs and outputs for parts, and standard variables inside of them."""
+        """Inputs and outputs for parts, and standard variables within them."""
         count = self.input.num_standard_variables[0]
         inside = variables * self.scales[index]
         moved = self.input.deviation_at(inside[..., :count], inside[..., count:])
@@ -361,7 +361,7 @@ class PartwiseLinearization:
         return inputs, draws_of_parts(index, variables, self.loc, _columns(self.image()))
 
     def _draw(self, key: Array, sample_shape: tuple[int, ...]) -> tuple[Array, Array]:
-        """Part of each draw, and its standard variables inside of the part."""
+        """Part of each draw, and its standard variables within the part."""
         keys = jax.random.split(_checks.as_key("key", key), 3)
         logs = log_weights(self.probabilities)
         index = jax.random.categorical(keys[0], logs, shape=tuple(sample_shape))

@@ -1,13 +1,12 @@
-"""The network itself at random inputs: draws, and statistics gathered without keeping any.
+"""The network itself at random inputs: draws, and statistics computed without storing draws.
 
 Read `_passes.py` first: the plan of a run and the loop that carries it out over all devices.
 `_monte_carlo.py` keeps the draws; `_streaming.py` reduces them while drawing, to the
 `MonteCarloStatistics` of `_statistics.py`. `_paired_draws.py` sends the inputs through the
-linearization as well. What pairs say of the network is in `_paired_statistics.py`: moments from
-`_controlled_moments.py` over `_control_variates.py`, probabilities and quantiles from
-`_controlled_laws.py` over `_controlled_cdf.py`; what is known of the linear outputs is in
-`_linear_law.py`. `_win_probabilities.py`
-says which output is the largest.
+linearization as well. Statistics of the network from pairs are in `_paired_statistics.py`: moments
+from `_controlled_moments.py` with `_control_variates.py`, probabilities and quantiles from
+`_controlled_laws.py` with `_controlled_cdf.py`; the known law of the linear outputs is in
+`_linear_law.py`. `_win_probabilities.py` estimates which output is the largest.
 """
 
 from nn_uq_dist.sampling._control_variates import PairedEstimate as PairedEstimate

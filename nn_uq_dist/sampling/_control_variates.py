@@ -1,7 +1,7 @@
-"""Means of a sample sharpened by quantities whose expected values are known. NumPy only.
+"""Means of a sample, sharpened by quantities with known expected values. NumPy only.
 
-The sample gets weights that give the controls their known means exactly; everything else is then
-estimated with the same weights. That is the regression on the controls, with coefficients from the
+The draws get weights under which the controls have exactly their known means; everything else is
+estimated with the same weights. This equals regression on the controls, with coefficients from the
 sample (S. S. Lavenberg and P. D. Welch, Management Sci. 27 (1981); in surveys, calibration).
 """
 
@@ -17,9 +17,9 @@ from nn_uq_dist.basics._summary_line import summary_line
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-# Directions of the controls with less than this share of the largest variance are rounding.
+# Directions of the controls with less than this share of the largest variance are rounding errors.
 _NEGLIGIBLE = 1e-10
-# An interval of so many standard errors to either side is meant to hold in 95% of the cases.
+# An interval of this many standard errors to either side should hold in 95% of the cases.
 TWO_SIDED_95 = 1.959963984540054
 
 
@@ -33,7 +33,7 @@ class PairedEstimate(NamedTuple):
     standard_error
         Its standard error.
     worth
-        How many plain draws of the network have the same standard error; infinite if it is zero.
+        Number of plain draws of the network with the same standard error; infinite if it is zero.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class PairedEstimate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ControlledSample:
-    """Weights of draws at which the controls have their known means.
+    """Weights of draws under which the controls have their known means.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class ControlledSample:
     basis : Array, shape (k, n)
         Orthonormal, centered combinations of the controls.
     used : Mask, shape (n,)
-        The draws that the statistics are about: those with a finite output.
+        The draws that enter the statistics: those with a finite output.
     num_randomizations : int
         Number of independent sequences that the draws consist of, 0 for independent draws.
     """
@@ -78,7 +78,7 @@ class ControlledSample:
 
     @classmethod
     def make(cls, controls: Array, used: Mask, num_randomizations: int) -> "ControlledSample":
-        """From controls of expected value 0, shape ``(k, n)``."""
+        """Make it from controls with expected value 0, shape ``(k, n)``."""
         mean = controls.mean(axis=1)
         centered = controls - mean[:, None]
         variances, directions = np.linalg.eigh(centered @ centered.T)
@@ -99,9 +99,9 @@ class ControlledSample:
 
     @cached_property
     def _enlarged(self) -> Array:
-        """Weights over what the fit to all the other draws would leave of a residual."""
+        """Weights, enlarged so that residuals are as in a fit that leaves the draw out."""
         leverage = 1 / self.used.size + np.einsum("ij,ij->j", self.basis, self.basis)
-        # Leverage 1 is a draw that the controls fit exactly.
+        # A draw with leverage 1 is fitted exactly by the controls.
         return self.weights / np.maximum(1 - leverage, 1e-6)
 
     @property
@@ -115,17 +115,17 @@ class ControlledSample:
         return float(self.weights @ known) / self._share
 
     def contributions(self, influence: Array) -> Array:
-        """What each draw adds to the error of a statistic with this influence function.
+        """Contribution of each draw to the error of a statistic with this influence function.
 
-        The residuals of the regression, those with leverage enlarged as if the draw had been left
-        out (HC3 of J. G. MacKinnon and H. White, J. Econometrics 29 (1985)): right with few draws
-        and where the residuals grow along the controls.
+        These are the residuals of the regression, enlarged by their leverage as if the draw had
+        been left out (HC3 of J. G. MacKinnon and H. White, J. Econometrics 29 (1985)): valid with
+        few draws and if the residuals grow along the controls.
 
         Parameters
         ----------
         influence
-            First-order influence of each draw on the statistic, shape ``(n,)``, of mean about 0
-            over the draws that are used.
+            First-order influence of each draw on the statistic, shape ``(n,)``, with a mean of
+            about 0 over the draws that are used.
         """
         centered = self._of_all(influence)
         return self._enlarged * (centered - (self.basis @ centered) @ self.basis)
@@ -138,7 +138,7 @@ class ControlledSample:
         return value, error, worth(plain, error, count)
 
     def _of_all(self, influence: Array) -> Array:
-        # Draws that are not used do not move a statistic of the others, but their controls count.
+        # Draws that are not used have no influence themselves, but their controls count.
         known = influence if self._are_all_used else np.where(self.used, influence, 0.0)
         scaled = known / self._share
         return scaled - scaled.mean()
@@ -147,10 +147,11 @@ class ControlledSample:
 def standard_error(contributions: Array, num_randomizations: int) -> float:
     """Standard error of a sum of contributions of mean 0.
 
-    Independent draws: the root of the summed squares. Sobol points: draws of one sequence depend on
-    each other, and only the sums over the sequences are independent. With few of them the spread is
-    itself uncertain; it is enlarged by the quantile of Student's t over the normal one, so that
-    1.96 standard errors hold in 95% of the cases. One sequence says nothing: NaN.
+    For independent draws it is the root of the summed squares. For Sobol points, draws of one
+    sequence depend on each other, and only the sums over the sequences are independent. With few
+    sequences the spread is itself uncertain; it is multiplied by the ratio of the quantiles of
+    Student's t and the normal law, so that 1.96 standard errors hold in 95% of the cases. NaN for a
+    single sequence.
     """
     if not num_randomizations:
         return float(np.sqrt(np.sum(contributions**2)))
@@ -165,5 +166,5 @@ def standard_error(contributions: Array, num_randomizations: int) -> float:
 
 
 def worth(plain_variance: float, error: float, count: int) -> float:
-    """Plain draws with the standard error `error`, if `count` of them have this variance."""
+    """Number of plain draws with standard error `error`, if `count` of them have this variance."""
     return float(count * plain_variance / error**2) if error else float("inf")

@@ -1,10 +1,11 @@
 r"""The distribution function of a network's output, controlled by that of its linear model.
 
-About a value ``y`` the outputs are described by a line and residuals, ``a + b l + e``, fitted to
-the pairs whose linear outputs are at the same level. Then ``P(Y <= y | l)`` is about
-``g(l) = #{e_k <= y - a - b l} / K``, a control whose mean ``sum_k F((y - a - e_k) / b) / K`` is
-known, `F` the linear law. It is the best function of `l` if line and residuals are right, and
-unbiased to first order if they are not. For equal outputs it is the indicator of ``l <= y``.
+Near a value ``y`` the outputs are described by a line and residuals, ``a + b l + e``, fitted to the
+pairs whose linear outputs are at the same level. Then ``P(Y <= y | l)`` is about ``g(l) = #{e_k <=
+y - a - b l} / K``, a control whose mean ``sum_k F((y - a - e_k) / b) / K`` is known; `F` is the
+distribution function of the linear law. It is the best function of `l` if line and residuals are
+correct, and the estimate is unbiased to first order if they are not. For equal outputs it is the
+indicator of ``l <= y``.
 """
 
 from typing import NamedTuple
@@ -16,40 +17,42 @@ from nn_uq_dist.sampling._control_variates import standard_error
 
 Array = NDArray[np.float64]
 
-# Quantiles of the residuals that stand for all of them: with 16, nine tenths of what 63 gain at a
-# probability of 1%, all of it elsewhere.
+# Number of quantiles that represent the residuals: 16 give nine tenths of the gain of 63 at a
+# probability of 1%, and all of it elsewhere.
 NUM_RESIDUALS = 16
 # Pairs that a line is fitted to: this many times n^0.6, 64 of 100 and 1000 of 10,000.
 _WINDOW = 4.0
-# Slopes of the line; where an output hardly follows its linear model, the residuals say the rest.
+# Range of slopes of the line; if an output hardly follows its linear model, the residuals describe
+# it.
 _SLOPES = (0.02, 50.0)
-# Prior draws with the coefficient 1 of a right control: steadies it where few draws are beyond.
+# Prior draws with the coefficient 1 of a correct control, which stabilize it if few draws are
+# beyond.
 _PRIOR = 1.0
-# Fewer draws than that beyond a point say too little about how well the control does there.
+# Fewer draws than this beyond a point are too few to judge the control there.
 _FEW = 10
-# Draws added on either side, as by A. Agresti and Y. Min, Biometrics 57 (2001) for pairs.
+# Draws added on either side, as in A. Agresti and Y. Min, Biometrics 57 (2001), for pairs.
 _ADDED = 0.5
 
 
 class Line(NamedTuple):
-    """Description of the outputs about one value: ``a + b l + e``."""
+    """Description of the outputs near one value: ``a + b l + e``."""
 
     intercept: float
     slope: float
     residuals: Array  # ascending, NUM_RESIDUALS of them
 
     def thresholds(self, point: float) -> Array:
-        """Linear outputs at which that of the network is at a point, one for each residual."""
+        """Linear outputs at which the network's output equals `point`, one for each residual."""
         return (point - self.intercept - self.residuals) / self.slope
 
 
 class Control(NamedTuple):
-    """The control of one indicator, and what it leaves."""
+    """The control of one indicator, and the variance that it leaves."""
 
     line: Line
     coefficient: float
-    excess: float  # of the mean of the control over its expected value
-    variance: float  # left of that of one draw
+    excess: float  # mean of the control minus its expected value
+    variance: float  # remaining variance of one draw
     spread: float  # standard error from Sobol sequences, 0 for independent draws
 
 
@@ -83,7 +86,7 @@ class OutputPairs:
 
     @property
     def is_enough(self) -> bool:
-        """Whether there are enough pairs to say anything."""
+        """Whether there are enough pairs for an estimate."""
         return self.count >= _FEW
 
     @property
@@ -92,7 +95,7 @@ class OutputPairs:
         return self.differing_share == 0
 
     def line(self, point: float) -> Line:
-        """Least squares over the pairs about the level of a value of the network."""
+        """Least squares over the pairs near the level of a value of the network."""
         size = min(self.count, int(np.ceil(_WINDOW * self.count**0.6)))
         level = int(np.searchsorted(self.ordered, point))
         start = int(np.clip(level - size // 2, 0, self.count - size))
@@ -125,7 +128,7 @@ class OutputPairs:
         deviation = control - control.mean()
         coefficient = (indicator @ deviation + _PRIOR) / (deviation @ deviation + _PRIOR)
         residuals = indicator - coefficient * deviation
-        # What the model itself expects: pairs between the thresholds, a share of them on each side.
+        # Expected by the model itself: pairs between the thresholds, with shares on either side.
         steps = np.arange(1, NUM_RESIDUALS) / NUM_RESIDUALS
         expected = float(np.diff(np.sort(at_thresholds)) @ (steps * (1 - steps)))
         found = float(residuals @ residuals) / (len(residuals) - 2)
@@ -136,7 +139,7 @@ class OutputPairs:
         return Control(line, float(coefficient), excess, max(found, expected), spread)
 
     def near_ends(self) -> tuple[float, float]:
-        """Values with ten draws below, and above: the last ones at which controls are judged."""
+        """Values with ten draws below, and above: the outermost at which controls are judged."""
         return float(self.ordered[self._few]), float(self.ordered[-1 - self._few])
 
     @property
@@ -156,10 +159,10 @@ class OutputPairs:
     def error(
         self, point: float, control: Control, left: tuple[float, float]
     ) -> tuple[float, float]:
-        """Standard error of `below`, and that of as many plain draws.
+        """Standard error of `below`, and that of the same number of plain draws.
 
-        The residuals of a rare indicator may all be zero by chance. Where fewer than ten draws are
-        beyond the point, the control is taken to leave the same share of the variance as at the
+        The residuals of a rare indicator may all be zero by chance. If fewer than ten draws are
+        beyond the point, the control is assumed to leave the same share of the variance as at the
         nearest value with ten, and half a draw is added to either side.
 
         Parameters
@@ -178,14 +181,14 @@ class OutputPairs:
         of_plain = float(np.sqrt(plain / self.count))
         if self.num_randomizations == 1:
             return float("nan"), of_plain
-        # Where pairs that differ are rare, none may have been about this point.
+        # If pairs that differ are rare, there may by chance be none near this point.
         least = (1 - self.differing_share) * _ADDED / self.count
         if min(below, above) < self._few:
-            # Sobol points are too few there as well for their spread to say more.
+            # Sobol points are also too few there for their spread to be informative.
             least = max(least, control.variance, left[int(above < below)] * plain)
             return float(np.sqrt(least / total)), of_plain
         error = np.sqrt(max(control.variance, least) / total)
         if self.num_randomizations:
-            # Sequences may all count the same, but not more finely than in draws.
+            # All sequences may have the same count, but counts resolve no less than a draw.
             error = max(control.spread, np.sqrt(least / total), _ADDED / total)
         return float(error), of_plain

@@ -13,23 +13,24 @@ Array = NDArray[np.float64]
 
 # Halvings of a bracket of three times the range of the draws.
 _ROUNDS = 45
-# The density at a quantile is read off the values this many standard errors to either side.
+# The density at a quantile comes from the values this many standard errors to either side.
 _REACH = 2.0
-# The same as a share of the smaller tail: of nearer values the difference is rounding.
+# The least reach, as a share of the smaller tail: between closer values the difference is rounding.
 _LEAST_REACH = 0.01
 
 
 class ControlledLaws:
-    """The laws of the outputs as pairs tell them.
+    """The laws of the outputs, estimated from pairs.
 
     Parameters
     ----------
     outputs
         The pairs of each output.
     cdf
-        Distribution functions of the linear law at points of shape ``(p, N_y)``, of that shape.
+        Distribution functions of the linear law: maps points of shape ``(p, N_y)`` to the same
+        shape.
     icdf
-        Its quantiles at levels of shape ``(p, 1)``, shape ``(p, N_y)``.
+        Quantiles of the linear law: maps levels of shape ``(p, 1)`` to shape ``(p, N_y)``.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class ControlledLaws:
         """Quantiles at levels of shape ``(p,)``, shape ``(p, N_y)``.
 
         The controlled distribution function, with the control at the plain quantile, is inverted.
-        Its standard error over the density there is that of the quantile; the density is that of
-        the same function between the values two standard errors below and above.
+        The standard error of the quantile is that of the function over the density. The density is
+        the slope of the same function between the values two standard errors below and above.
         """
         shape = (levels.size, len(self._outputs))
         result = np.full((3, *shape), np.nan)
@@ -111,7 +112,7 @@ class ControlledLaws:
         return [(left(j, 0), left(j, 1)) for j in range(size)]
 
     def _controls(self, points: Array) -> list[list[Control | None]]:
-        """The controls at points; none where a point is NaN or the pairs need no control."""
+        """The controls at points; None where a point is NaN or the pairs need no control."""
         count, size = points.shape
         thresholds = np.full((count, NUM_RESIDUALS, size), np.nan)
         lines = {}
@@ -128,7 +129,7 @@ class ControlledLaws:
         return found
 
     def _solve(self, levels: Array, controls: list[list[Control | None]]) -> Array:
-        """Values at which the controlled distribution functions have levels ``(k, p, N_y)``."""
+        """Values at which the controlled distribution functions attain levels ``(k, p, N_y)``."""
         slope, intercept, coefficient = np.full((3, *levels.shape[1:]), 1.0)
         residuals = np.full((NUM_RESIDUALS, *levels.shape[1:]), np.nan)
         low, high = np.full((2, *levels.shape), np.nan)

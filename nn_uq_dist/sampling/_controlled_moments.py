@@ -1,7 +1,7 @@
 """Moments of one and of two outputs from weighted draws, with their standard errors. NumPy only.
 
-To first order an estimate is the mean of its influence function; what the controls leave of that
-makes the standard error. Outputs that are not used may be NaN.
+To first order an estimate is the mean of its influence function; the part that the controls do not
+explain gives the standard error. Outputs that are not used may be NaN.
 """
 
 import numpy as np
@@ -22,13 +22,13 @@ def mean(sample: ControlledSample, y: Array) -> Triple:
 
 
 def variance(sample: ControlledSample, y: Array) -> Triple:
-    """Variance; without bias to first order."""
+    """Variance; unbiased to first order."""
     if not sample.is_enough:
         return UNKNOWN
     center, deviation = _centered(sample, y)
     _, error, _ = sample.estimate(center, deviation)
     square = sample.mean(deviation**2)
-    # The estimated mean is nearer to the draws than the right one, by its own variance.
+    # The estimated mean is closer to the draws than the true one, by its own variance.
     bias = error**2 if np.isfinite(error) else 0.0
     return sample.estimate(max(square, 0.0) + bias, deviation**2 - square)
 
@@ -43,7 +43,7 @@ def skewness(sample: ControlledSample, y: Array) -> Triple:
 
 
 def excess_kurtosis(sample: ControlledSample, y: Array) -> Triple:
-    """Fourth standardized moment less 3; NaN for a constant output."""
+    """Fourth standardized moment minus 3; NaN for a constant output."""
     if not sample.is_enough:
         return UNKNOWN
     z, third, fourth = _standardized(sample, y)
@@ -53,12 +53,12 @@ def excess_kurtosis(sample: ControlledSample, y: Array) -> Triple:
 
 
 def covariance(sample: ControlledSample, x: Array, y: Array) -> Triple:
-    """Covariance; without bias to first order."""
+    """Covariance; unbiased to first order."""
     if not sample.is_enough:
         return UNKNOWN
     x, y = (_centered(sample, part)[1] for part in (x, y))
     product = sample.mean(x * y)
-    # As for the variance; with Sobol points the errors of the means are of smaller order.
+    # As for the variance; with Sobol points the errors of the means are of lower order.
     bias = 0.0
     if not sample.num_randomizations:
         bias = float(sample.contributions(x) @ sample.contributions(y))
@@ -66,7 +66,7 @@ def covariance(sample: ControlledSample, x: Array, y: Array) -> Triple:
 
 
 def correlation(sample: ControlledSample, x: Array, y: Array) -> Triple:
-    """Correlation, held within -1 and 1; NaN for constant outputs."""
+    """Correlation, clipped to [-1, 1]; NaN for constant outputs."""
     if not sample.is_enough:
         return UNKNOWN
     x, y = (_standardized(sample, part)[0] for part in (x, y))
@@ -76,7 +76,7 @@ def correlation(sample: ControlledSample, x: Array, y: Array) -> Triple:
 
 
 def _centered(sample: ControlledSample, y: Array) -> tuple[float, Array]:
-    """Mean, and what the outputs deviate from it; 0 for those that are not used."""
+    """Mean, and deviations of the outputs from it; 0 for those that are not used."""
     center = sample.mean(y)
     return center, np.where(sample.used, y - center, 0.0)
 
@@ -85,7 +85,7 @@ def _standardized(sample: ControlledSample, y: Array) -> tuple[Array, float, flo
     """Standardized outputs, their third moment and their fourth."""
     center, deviation = _centered(sample, y)
     variance = sample.mean(deviation**2)
-    # A constant output has a spread of rounding errors only, and they have no shape.
+    # The spread of a constant output is only rounding error, whose shape means nothing.
     rounding = 4 * np.finfo(np.float64).eps * abs(center)
     z = deviation / np.sqrt(variance) if variance > rounding**2 else np.full_like(deviation, np.nan)
     square = z * z

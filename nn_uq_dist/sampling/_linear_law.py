@@ -1,4 +1,4 @@
-"""What is known of the linear outputs of pairs: moments, distribution functions, quantiles."""
+"""The known law of the linear outputs of pairs: moments, distribution functions, quantiles."""
 
 from functools import cached_property
 
@@ -23,14 +23,14 @@ class LinearLaw:
     Parameters
     ----------
     pairs
-        Without batch axes, of known values.
+        Pairs without batch axes, with known values.
 
     Attributes
     ----------
     mean, sd
         Shape ``(N_y,)``.
     correlation
-        Shape ``(N_y, N_y)``; 0 beside an output that is constant.
+        Shape ``(N_y, N_y)``; 0 in the row and column of a constant output.
     """
 
     def __init__(self, pairs: PairedDraws) -> None:

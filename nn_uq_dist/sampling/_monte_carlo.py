@@ -25,8 +25,8 @@ def monte_carlo(
 ) -> np.ndarray:
     """Draw inputs from `f` and push them through the network itself, without linearization.
 
-    Draw ``i`` depends on `key` and ``i`` alone: the inputs are the same, bit for bit, whatever
-    `batch_size`, `devices` and `num_samples` are, and so are the first draws of a longer run. The
+    Draw ``i`` depends on `key` and ``i`` alone: the inputs are the same, bit for bit, for any
+    `batch_size`, `devices` and `num_samples`, so a longer run begins with the same draws. The
     network always runs on groups of one fixed size (at most 4096 draws), so its outputs agree bit
     for bit too, unless `num_samples` or `batch_size` is smaller than that group or the devices are
     of different kinds; then they agree to rounding.
@@ -36,9 +36,9 @@ def monte_carlo(
     net
         Any deterministic JAX callable, as in `linearize`.
     f
-        Law of the input, as `linearize` takes it, or any other NumPyro distribution with
-        ``sample``, of any event shape, alone or in a dict, list or tuple. The latter are drawn by
-        their own ``sample``.
+        Law of the input, as for `linearize`, or any other NumPyro distribution with ``sample``, of
+        any event shape, alone or in a dict, list or tuple. Such distributions are drawn with their
+        own ``sample``.
     key
         A JAX random key.
     num_samples
@@ -63,16 +63,16 @@ def monte_carlo(
     Raises
     ------
     TypeError
-        If `key` is no random key, a count is no integer, `net` or `f` is not of a supported kind,
-        or the function is called under ``jit``.
+        If `key` is not a random key, a count is not an integer, `net` or `f` is not of a supported
+        kind, or the function is called under ``jit``.
     ValueError
-        If a count is not positive, `net` fails on an input of its shape, or `devices` are those of
-        other processes alone.
+        If a count is not positive, `net` fails on an input of the given shape, or all `devices`
+        belong to other processes.
 
     Warns
     -----
     RuntimeWarning
-        If some draws are NaN or infinite. They stay in the result.
+        If some draws are NaN or infinite. They are kept in the result.
 
     Examples
     --------

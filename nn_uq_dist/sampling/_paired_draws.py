@@ -24,7 +24,7 @@ Points = Literal["random", "sobol"]
 
 
 class LinearModel(Protocol):
-    """What can be paired with a network: a `Linearization` or a `PartwiseLinearization`."""
+    """A model that can be paired with a network: a `Linearization` or a `PartwiseLinearization`."""
 
     input: AbstractInputLaw
 
@@ -33,7 +33,7 @@ class LinearModel(Protocol):
         """Number of outputs."""
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Draws of the input, and the outputs that the model gives to them."""
+        """Draws of the input, and the outputs of the model for them."""
 
     @property
     def num_coordinates(self) -> int:
@@ -46,17 +46,17 @@ class LinearModel(Protocol):
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairedDraws:
-    """Draws of a random input, with what a network and its linearization make of them.
+    """Draws of a random input, with the outputs of a network and of its linearization.
 
     Made by `paired_draws`. Linear and network outputs differ by little, and the law of the linear
-    ones is known exactly: what is estimated of the difference has a small standard error. The
-    object is an immutable pytree; draws that were not traced are NumPy arrays.
+    ones is known exactly, so estimates from the difference have a small standard error. The object
+    is an immutable pytree; draws that were not traced are NumPy arrays.
 
     Attributes
     ----------
     inputs : array, shape (n, ..., N_x)
-        The random inputs: vectors of the input law. Where the law maps them to what the network
-        takes, as for a dict or a log-normal input, that is
+        The random inputs: vectors of the input law. If the law maps them to the argument of the
+        network, as for a dict or a log-normal input, that argument is
         ``linearization.input.network_input(inputs)``.
     network : array, shape (n, ..., N_y)
         Outputs of the network.
@@ -67,9 +67,9 @@ class PairedDraws:
     key : Array
         The random key.
     noise_scale : array or None
-        Standard deviation of the noise that both outputs have been given, see `plus_noise`.
+        Standard deviation of the noise added to both outputs, see `plus_noise`.
     num_randomizations : int
-        How many Sobol sequences the draws are made of, in order; 0 for independent draws.
+        Number of Sobol sequences that the draws consist of, in order; 0 for independent draws.
 
     Examples
     --------
@@ -105,14 +105,14 @@ class PairedDraws:
         Parameters
         ----------
         scale
-            Standard deviation of independent noise, not negative; broadcasts against ``(N_y,)``.
+            Standard deviation of independent noise, non-negative; broadcasts against ``(N_y,)``.
         key
             A JAX random key.
 
         Raises
         ------
         TypeError, ValueError
-            If `scale` is not real, negative, infinite, or of a shape that does not fit.
+            If `scale` is not real, is negative or infinite, or has a shape that does not fit.
 
         Examples
         --------
@@ -168,26 +168,26 @@ def paired_draws(
     """Draw inputs, and push them through the network and through its linearization.
 
     With independent draws the inputs are those of `monte_carlo` with the same key, to rounding:
-    draw ``i`` depends on `key` and ``i`` alone, whatever the devices and batches are. Under ``jit``
-    with a traced input law the inputs are the same, functions of the law's parameters (common
-    random numbers); then `batch_size`, `devices` and `progress` do not count.
+    draw ``i`` depends on `key` and ``i`` alone, for any devices and batches. Under ``jit`` with a
+    traced input law the inputs are the same, as functions of the law's parameters (common random
+    numbers); then `batch_size`, `devices` and `progress` are ignored.
 
     Parameters
     ----------
     net
         The network, any deterministic JAX callable that `linearize` takes.
     linearization
-        What `linearize` or `linearize_parts` made of it.
+        Its linearization, from `linearize` or `linearize_parts`.
     key
         A JAX random key.
     num_samples
-        Number of pairs, at most 2**31. The network is evaluated that often.
+        Number of pairs, at most 2**31, which is the number of network evaluations.
     points
         ``"random"`` for independent draws, ``"sobol"`` for scrambled Sobol points: more accurate
-        for the same number where few inputs matter. At a batch of means all have the same points.
+        for the same number if few inputs matter. For a batch of means all have the same points.
     num_randomizations
-        With Sobol points: independent sequences that the draws are divided among, and standard
-        errors come from. It divides `num_samples`.
+        With Sobol points: number of independent sequences that make up the draws, and from which
+        standard errors are estimated. It must divide `num_samples`.
     batch_size, devices, progress
         As in `monte_carlo`.
 
@@ -198,10 +198,10 @@ def paired_draws(
     Raises
     ------
     TypeError
-        If an argument is not of the kind it must be.
+        If an argument has the wrong type.
     ValueError
         If a count is not positive, `points` is unknown, `num_randomizations` does not divide
-        `num_samples`, or `net` has another number of outputs than `linearization`.
+        `num_samples`, or `net` and `linearization` have different numbers of outputs.
 
     Warns
     -----
@@ -271,7 +271,7 @@ def _pair_at_point(
 ) -> tuple[Array, Array]:
     del key
     model, cube = source
-    # Indices behind the last draw are cut off afterwards.
+    # Indices beyond the last draw are cut off afterwards.
     return model.pairs_at(jnp.take(cube, index, axis=0, mode="clip"))
 
 

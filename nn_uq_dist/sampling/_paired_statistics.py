@@ -1,4 +1,4 @@
-"""Statistics of a network from pairs, sharper than from its own draws: the linear law is known."""
+"""Statistics of a network from pairs, sharper than from its draws: the linear law is known."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -25,32 +25,34 @@ class PairedStatistics:
 
     Made by `paired_statistics`. Every statistic is a `PairedEstimate` of NumPy arrays in float64:
     ``value``, ``standard_error``, and ``worth``, the number of plain draws of the network with the
-    same standard error. Where an output equals its linear model in all pairs the values are those
-    of the linear law and the standard errors are zero, to rounding.
+    same standard error. If an output equals its linear model in all pairs, the values are those of
+    the linear law and the standard errors are zero, to rounding.
 
     Notes
     -----
-    With ``z`` the standardized linear output, the draws get weights at which the means of ``z`` and
-    ``z^2`` are the known ones (for covariances, those of all products of two linear outputs; for
-    skewness and kurtosis, those up to ``z^4``). That is the regression on these controls, its
-    coefficients estimated. Standard errors are those of the residuals, as if each draw had been
-    left out of the fit.
+    With ``z`` the standardized linear output, the draws get weights under which the means of ``z``
+    and ``z^2`` equal their known values (for covariances, the means of all products of two linear
+    outputs; for skewness and kurtosis, of powers up to ``z^4``). This equals regression on these
+    controls with estimated coefficients. Standard errors come from the residuals, as if each draw
+    had been left out of the fit.
 
-    Probabilities have another control: ``P(Y <= y | z)``, as a line and residuals fitted about the
-    point tell it; the linear law gives its expected value. With fewer than ten draws beyond a point
-    the standard error does not rest on them alone, and is not zero unless all pairs are equal.
-    Quantiles invert the controlled distribution function.
+    Probabilities have another control: ``P(Y <= y | z)``, estimated by a line and residuals fitted
+    near the point; the linear law gives its expected value. With fewer than ten draws beyond a
+    point the standard error does not depend on them alone, and is not zero unless all pairs are
+    equal. Quantiles invert the controlled distribution function.
 
     With Sobol points the standard errors come from the spread between the independent sequences,
-    times the quantile of Student's t over the normal one. They are NaN for one sequence.
+    multiplied by the ratio of the quantiles of Student's t and the normal law. They are NaN for one
+    sequence.
 
     Intervals of 1.96 standard errors held in 91% to 98% of the cases (100 and 1000 pairs, random or
     8 Sobol sequences, networks with smooth and with kinked units, box and normal inputs); in up to
-    100% about tails that hold fewer than ten pairs. Those of skewness and kurtosis of 100 pairs
-    lack rare draws, as plain estimates do: 85% to 96%.
+    100% for tails with fewer than ten pairs. Those of skewness and kurtosis from 100 pairs held in
+    85% to 96%: like plain estimates, they lack rare draws.
 
     Pairs in which an output of the network is NaN or infinite are left out of the statistics of
-    that output, which are those of its finite values. With fewer than about ten left all is NaN.
+    that output, which are those of its finite values. With fewer than about ten left, all values
+    are NaN.
 
     References
     ----------
@@ -72,7 +74,7 @@ class PairedStatistics:
 
     def __init__(self, pairs: PairedDraws) -> None:
         _require_known_pairs(pairs)
-        # A row for each output.
+        # One row per output.
         self._network = np.ascontiguousarray(np.asarray(pairs.network).T, np.float64)
         self._linear = np.ascontiguousarray(np.asarray(pairs.linear).T, np.float64)
         self._used = np.isfinite(self._network)
@@ -113,7 +115,7 @@ class PairedStatistics:
 
     @property
     def excess_kurtosis(self) -> PairedEstimate:
-        """Fourth standardized moments less 3, shape ``(N_y,)``; as `skewness`."""
+        """Fourth standardized moments minus 3, shape ``(N_y,)``; needs linear outputs that vary."""
         return self._skewness_and_kurtosis[1]
 
     @cached_property
@@ -138,7 +140,7 @@ class PairedStatistics:
         Returns
         -------
         PairedEstimate
-            Of shape ``q.shape + (N_y,)``.
+            Shape ``q.shape + (N_y,)``.
 
         Raises
         ------
@@ -163,12 +165,12 @@ class PairedStatistics:
         Returns
         -------
         PairedEstimate
-            Of shape ``(..., N_y)``, as `points` broadcast.
+            Shape ``(..., N_y)``, as broadcast from `points`.
 
         Raises
         ------
         TypeError
-            If `points` are no real numbers.
+            If `points` are not real numbers.
         ValueError
             If `points` do not broadcast, or an output of the linear law is constant.
         """
@@ -204,7 +206,7 @@ class PairedStatistics:
     def _each(
         self, known: Array, *statistics: Callable[..., moments.Triple]
     ) -> list[PairedEstimate]:
-        """Statistics of every output, powers of the linear one as controls, of known means."""
+        """Statistics of every output, with powers of the linear output as controls."""
         found = np.empty((len(statistics), 3, self.num_outputs))
         for j, (y, z) in enumerate(zip(self._network, self._z, strict=True)):
             powers = np.cumprod(np.broadcast_to(z, (len(known), z.size)), axis=0)
@@ -216,7 +218,7 @@ class PairedStatistics:
     def _each_two(
         self, statistic: Callable[..., moments.Triple], diagonal: PairedEstimate
     ) -> PairedEstimate:
-        """A statistic of every two outputs, products of the linear ones as controls."""
+        """A statistic of every two outputs, with products of the linear outputs as controls."""
         size = self.num_outputs
         matrix = np.full((3, size, size), np.nan)
         for part, values in zip(matrix, diagonal, strict=True):
@@ -243,12 +245,12 @@ def paired_statistics(pairs: PairedDraws) -> PairedStatistics:
     Returns
     -------
     PairedStatistics
-        Nothing is computed before it is asked for.
+        Each statistic is computed on first access.
 
     Raises
     ------
     TypeError
-        If `pairs` is something else, or holds traced values.
+        If `pairs` is not a `PairedDraws`, or holds traced values.
     ValueError
         If `pairs` has batch axes.
 

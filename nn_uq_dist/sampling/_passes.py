@@ -26,17 +26,17 @@ from nn_uq_dist.sampling._processes import on_host, place, require_own_device, s
 
 # Draws per group: large enough to keep a device busy, small enough for the processor's cache.
 _GROUP_SIZE = 4096
-# Numbers per array, in a group and in a pass.
+# Most numbers per array, in a group and in a pass.
 _GROUP_NUMBERS = 2**20
 _PASS_NUMBERS = 2**22
-# `jax.random.fold_in` takes 32 bits; one bit is left for the groups behind the last draw.
+# `jax.random.fold_in` takes 32 bits; one bit is left for the groups beyond the last draw.
 _MAX_SAMPLES = 2**31
 
 
 class Draws(NamedTuple):
-    """What one group of draws gives."""
+    """Results of one group of draws."""
 
-    inputs: Any  # (group_size,) + batch_shape + (N_x,); a structure where there is no law of it
+    inputs: Any  # (group_size,) + batch_shape + (N_x,); a structure if there is no input law
     linear: Array | None  # outputs of a linear model at the same inputs
     outputs: Array  # of the network, (group_size,) + output_shape
 
@@ -47,7 +47,7 @@ def draw_input(law: AbstractInputLaw, key: Array, index: Array) -> tuple[Array, 
 
 
 def draws_of(law: SampledInput) -> Callable[[None, Array, Array], tuple[Any, None]]:
-    """The function for `DrawPlan.draw` of what can only be drawn from."""
+    """The function for `DrawPlan.draw` of an input that can only be sampled."""
 
     def draw(_: None, key: Array, index: Array) -> tuple[Any, None]:
         return law.draw(jax.random.fold_in(key, index)), None
@@ -57,15 +57,15 @@ def draws_of(law: SampledInput) -> Callable[[None, Array, Array], tuple[Any, Non
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DrawPlan:
-    """What to draw and in which portions.
+    """What to draw, and in which portions.
 
     Attributes
     ----------
     net, law, key
         The network, the law of its input, and a Threefry random key.
     source, draw
-        A pytree, and a pure function ``(source, key, index)`` that gives the input with a number,
-        and what a linear model makes of it or ``None``.
+        A pytree, and a pure function ``(source, key, index)`` that returns the input with this
+        index, and the output of a linear model for it or ``None``.
     num_samples
         Number of draws.
     output_shape, output_dtype
@@ -122,7 +122,8 @@ class DrawPlan:
         group_size = min(group_size, batch_size)
         num_groups = -(-num_samples // group_size)
         devices = _some_devices(devices)
-        # With several processes each one must stay: those without a group help to gather.
+        # With several processes keep all devices: those without a group still take part in
+        # gathering.
         if not spans_processes(devices):
             devices = devices[:num_groups]
         groups_per_pass = min(batch_size // group_size, -(-num_groups // len(devices)))
@@ -142,7 +143,7 @@ class DrawPlan:
 
     @property
     def pass_size(self) -> int:
-        """Draws per pass, all devices together."""
+        """Draws per pass, over all devices."""
         return self.group_size * self.groups_per_pass * len(self.devices)
 
 
@@ -160,18 +161,18 @@ def run_passes[Carry](
     plan
         The draws and their portions.
     step
-        Pure function ``(carry, draws, is_wanted) -> (carry, kept)`` that sees one group of draws,
-        and which of them have an index below ``num_samples``.
+        Pure function ``(carry, draws, is_wanted) -> (carry, kept)`` that gets one group of draws,
+        and a mask of those with an index below ``num_samples``.
     initial
-        Carry that each device starts a pass with.
+        Initial carry of each device in each pass.
     progress
         Whether a progress bar may appear.
 
     Yields
     ------
     tuple
-        Index of the first draw; number of draws; the last carry of each device, stacked; what was
-        kept of each group, stacked in the order of the draws. The last two as NumPy arrays.
+        Index of the first draw; number of draws; the last carry of each device, stacked; the kept
+        results of each group, stacked in the order of the draws. The last two are NumPy arrays.
     """
     from tqdm import tqdm
 
@@ -190,7 +191,7 @@ def run_passes[Carry](
             return carry, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), kept)
 
         def one_group(carry: Carry, start: Array) -> tuple[Carry, Any]:
-            # The branch saves the work of groups behind the last draw. It also keeps the compiler
+            # The branch saves the work of groups beyond the last draw. It also keeps the compiler
             # from merging the network with a loop that runs only once, which changes last bits.
             result: tuple[Carry, Any] = lax.cond(start < stop, run_group, skip_group, carry, start)
             return result
@@ -243,7 +244,7 @@ def _some_devices(devices: Sequence[jax.Device] | None) -> tuple[jax.Device, ...
 
 
 def threefry(key: Array) -> Array:
-    """Return a Threefry key: with others, a draw under ``vmap`` depends on its neighbors."""
+    """Return a Threefry key; with other kinds, a draw under ``vmap`` depends on its neighbors."""
     if str(jax.random.key_impl(key)) == "threefry2x32":
         return key
     words = jax.random.bits(key, (2,), jnp.uint32)

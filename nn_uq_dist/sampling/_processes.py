@@ -1,7 +1,7 @@
-"""Arrays that go to the devices of all processes, and whole results that come back to each one.
+"""Arrays placed on the devices of all processes, and whole results returned to each process.
 
 With several processes (`jax.distributed`) all of them run the same program on the same arguments. A
-mesh may hold devices of other processes, on which this one can neither put nor read numbers.
+mesh may hold devices of other processes, where this process can neither write nor read.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ def _place_leaf(leaf: Any, sharding: NamedSharding) -> Array:
 
 
 def on_host(tree: Any) -> Any:
-    """Whole arrays in the memory of this process, gathered from the others where that is needed."""
+    """Whole arrays in the memory of this process, gathered from the others if needed."""
     return jax.tree.map(_leaf_on_host, tree)
 
 

@@ -1,4 +1,4 @@
-"""What a Monte Carlo run leaves behind when it does not store its draws."""
+"""Results of a Monte Carlo run that does not store its draws."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,15 +22,15 @@ class MonteCarloStatistics:
     num_samples : int
         Number of draws.
     count : numpy.ndarray
-        Finite draws, ``shape``.
+        Number of finite draws, ``shape``.
     num_nonfinite : numpy.ndarray
-        NaN or infinite draws, ``shape``; they are in no other field.
+        Number of NaN or infinite draws, ``shape``; no other field includes them.
     mean : numpy.ndarray
         Sample mean, ``shape``.
     variance : numpy.ndarray
         Unbiased sample variance, ``shape``.
     skewness : numpy.ndarray
-        Third central moment over the 3/2 power of the second, ``shape``; NaN for a constant.
+        Third central moment over the 3/2 power of the second, ``shape``; NaN for a constant output.
     excess_kurtosis : numpy.ndarray
         Fourth central moment over the square of the second, minus 3, ``shape``.
     minimum, maximum : numpy.ndarray
@@ -105,11 +105,11 @@ class MonteCarloStatistics:
         return lower, upper
 
     def ks_distance(self, cdf: Callable[[Any], ArrayLike]) -> np.ndarray:
-        r"""Kolmogorov-Smirnov distance of the draws to a law, from the bin edges.
+        r"""Kolmogorov-Smirnov distance between the draws and a law, from the bin edges.
 
-        The empirical CDF is known exactly at the edges; between two of them it can be further from
-        `cdf` by at most the share of the draws in the bin. The distance over all draws is therefore
-        between the returned value and that value plus `max_bin_mass`.
+        The empirical CDF is known exactly at the edges; between two edges the difference from `cdf`
+        can exceed that at the edges by at most the share of the draws in the bin. The exact
+        distance is therefore between the returned value and that value plus `max_bin_mass`.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class MonteCarloStatistics:
         Returns
         -------
         numpy.ndarray
-            Shape ``shape``. The distance of two equal laws is about ``0.87 / sqrt(count)``.
+            Shape ``shape``. For draws of the law itself it is about ``0.87 / sqrt(count)``.
 
         Raises
         ------
@@ -131,10 +131,10 @@ class MonteCarloStatistics:
         return np.asarray(difference.max(axis=0))
 
     def tv_distance(self, cdf: Callable[[Any], ArrayLike], num_cells: int = 64) -> np.ndarray:
-        r"""Total-variation distance of the draws to a law, over cells of about equal mass.
+        r"""Total-variation distance between the draws and a law, over cells of about equal mass.
 
         :math:`\frac12 \sum_c |\hat p_c - p_c|`, where each cell :math:`c` is a run of bins with
-        about ``1/num_cells`` of the draws. Cells hide differences inside them, and the noise of
+        about ``1/num_cells`` of the draws. Differences within cells are not seen, and the noise of
         the draws adds about ``sqrt(num_cells / (2 pi count))``.
 
         Parameters
@@ -162,13 +162,13 @@ class MonteCarloStatistics:
         levels = np.arange(1, num_cells) / num_cells
         inner = np.stack([np.searchsorted(column, levels) for column in rows.T], axis=-1)
         ends = np.zeros((1, inner.shape[1]), int)
-        # A bin with more than a cell's mass makes two cut points equal; such cells are empty.
+        # A bin with more mass than a cell makes two cut points equal; the cell between is empty.
         cuts = np.concatenate([ends, inner, ends + num_bins]).reshape(-1, *self.count.shape)
         masses = [np.diff(np.take_along_axis(c, cuts, 0), axis=0) for c in (empirical, analytic)]
         return np.asarray(np.abs(masses[0] - masses[1]).sum(axis=0) / 2)
 
     def _share(self, number: np.ndarray) -> np.ndarray:
-        # An output without finite draws has no shares: NaN, without NumPy's warning.
+        # The shares of an output without finite draws are NaN, without NumPy's warning.
         with np.errstate(invalid="ignore"):
             return np.asarray(number / self.count)
 
@@ -199,7 +199,7 @@ class MonteCarloStatistics:
             if not counts.any():
                 continue
             cumulative = np.cumsum(counts)
-            # Empty bins hold no quantile: at q = 0 the first bin with a draw is wanted.
+            # Empty bins hold no quantile: q = 0 means the first bin with a draw.
             target = np.maximum(q.ravel() * cumulative[-1], 0.5 * np.finfo(float).tiny)
             index = np.searchsorted(cumulative, target)
             lower, upper = column[index], column[index + 1]
@@ -223,7 +223,7 @@ def moments(
 ) -> dict[str, np.ndarray]:
     """Moments from the sums of the first four powers of ``t = (y - center)/scale``.
 
-    The center is within sampling error of the mean, so moving the moments there cancels nothing.
+    The center is within sampling error of the mean, so shifting the moments to it loses no digits.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         m1, m2, m3, m4 = sums / count

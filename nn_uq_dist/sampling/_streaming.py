@@ -1,4 +1,4 @@
-"""Monte Carlo statistics that are gathered while drawing: no draw is stored."""
+"""Monte Carlo statistics that are accumulated while drawing: no draw is stored."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ from nn_uq_dist.sampling._monte_carlo import warn_nonfinite
 from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes
 from nn_uq_dist.sampling._statistics import MonteCarloStatistics, bin_edges, moments
 
-# Draws that fix the center and the scale of the bins before the run; they count in it as well.
+# Draws that set the center and the scale of the bins before the run; the run includes them.
 _PILOT_SIZE = 4096
-# Beyond this many scales a draw is in the first or last bin anyway; its square fits float32.
+# Beyond this many scales a draw is in the first or last bin anyway; float32 holds the square.
 _LARGEST = 1e9
 
 
@@ -35,13 +35,13 @@ def monte_carlo_statistics(
 ) -> MonteCarloStatistics:
     r"""Moments, quantiles and distances of the network's outputs, without storing the draws.
 
-    Takes the draws of `monte_carlo` with the same key, so the same guarantees hold. Each output is
-    counted into bins that are equally wide in :math:`t/\sqrt{1 + t^2}`,
-    :math:`t = (y - c)/s`, with center :math:`c` and scale :math:`s` the mean and standard deviation
-    of the first draws (at most 4096). The bins cover the real line; a bin is
-    :math:`2 s (1 + t^2)^{3/2} / \mathrm{num\_bins}` wide, which is 0.0001 s at the center and
-    0.016 s at :math:`t = 5` with the default number. Power sums of :math:`t` are added in the
-    output's precision within groups of at most 4096 draws, and in float64 between groups.
+    Uses the draws of `monte_carlo` with the same key, so the same guarantees hold. Each output is
+    counted into bins that are equally wide in :math:`t/\sqrt{1 + t^2}`, :math:`t = (y - c)/s`, with
+    center :math:`c` and scale :math:`s` the mean and standard deviation of the first draws (at most
+    4096). The bins cover the real line; a bin is :math:`2 s (1 + t^2)^{3/2} / \mathrm{num\_bins}`
+    wide, which is 0.0001 s at the center and 0.016 s at :math:`t = 5` with the default number.
+    Power sums of :math:`t` are added in the output's precision within groups of at most 4096 draws,
+    and in float64 between groups.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ def monte_carlo_statistics(
     Raises
     ------
     TypeError, ValueError
-        As `monte_carlo`; also if `num_bins` is not an integer or below 16.
+        As for `monte_carlo`, or if `num_bins` is not an integer or is below 16.
 
     Warns
     -----
     RuntimeWarning
         If some draws are NaN or infinite. They are counted in ``num_nonfinite`` and left out of
-        all else.
+        everything else.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def _pilot(plan: DrawPlan) -> tuple[np.ndarray, np.ndarray]:
     scale = np.sqrt(square.sum(axis=0) / number)
     dtype = jnp.promote_types(plan.output_dtype, jnp.float32)
     center, scale = center.astype(dtype), scale.astype(dtype)
-    # An output that does not vary in the pilot has no scale of its own.
+    # An output that is constant in the pilot has no scale of its own.
     return center, np.where((scale > 0) & np.isfinite(scale), scale, np.ones_like(scale))
 
 

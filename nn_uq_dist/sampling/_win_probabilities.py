@@ -1,4 +1,4 @@
-"""How probable it is that each output is the largest: the classes of logits."""
+"""Probability that each output is the largest, as for classes and their logits."""
 
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from nn_uq_dist.sampling._passes import threefry
 
 Array = NDArray[np.float64]
 
-# Half a draw that differs is added to those that do, so that no standard error is zero by chance.
+# Half a draw is added to those that differ, so that no standard error is zero by chance.
 _ADDED = 0.5
 # Numbers per array of linear draws.
 _PASS_NUMBERS = 2**22
@@ -32,13 +32,13 @@ def win_probabilities(
     Parameters
     ----------
     draws
-        Draws of the outputs together, shape ``(n, ..., N_y)``: those of `monte_carlo`, or of any
-        joint law, as ``linear.sample(key, (n,))`` and ``linear.linear_joint().sample(key, (n,))``.
-        Or what `paired_draws` returns: then the estimate is that of the network, with the
-        linear model as control variate, and of smaller standard error than its own draws give.
+        Joint draws of the outputs, shape ``(n, ..., N_y)``, from `monte_carlo` or from any joint
+        law, such as ``linear.sample(key, (n,))`` and ``linear.linear_joint().sample(key, (n,))``.
+        Or the result of `paired_draws`: then the estimate is for the network, with the linear model
+        as control variate, and has a smaller standard error than from the network's draws alone.
     num_linear_draws
-        With pairs: how many draws of the linear model, which cost no network, its own
-        probabilities are estimated from.
+        With pairs: number of draws of the linear model from which its probabilities are estimated;
+        they do not evaluate the network.
 
     Returns
     -------
@@ -50,20 +50,20 @@ def win_probabilities(
     Raises
     ------
     TypeError
-        If `draws` are no real numbers, or are traced.
+        If `draws` are not real numbers, or are traced.
     ValueError
-        If `draws` have not the shape ``(n, ..., N_y)`` with ``n >= 2``.
+        If `draws` do not have shape ``(n, ..., N_y)`` with ``n >= 2``.
 
     Notes
     -----
     With :math:`A` and :math:`B` the indicators that class `j` wins in the network and in the linear
     model, the means over `n` pairs, and :math:`q` the share in `m` other linear draws, the estimate
     is :math:`\bar A - c (\bar B - q)`. The coefficient
-    :math:`c = \frac{m}{n + m} \mathrm{Cov}(A, B) / \mathrm{Var}(B)` makes its variance
-    :math:`\mathrm{Var}(A - c B) / n + c^2 \mathrm{Var}(B) / m` least. Standard errors count half a
-    draw more that is not as predicted, and are not zero where none was.
+    :math:`c = \frac{m}{n + m} \mathrm{Cov}(A, B) / \mathrm{Var}(B)` minimizes its variance
+    :math:`\mathrm{Var}(A - c B) / n + c^2 \mathrm{Var}(B) / m`. Standard errors count half a draw
+    more than was observed to differ from the prediction, so they are not zero if none did.
 
-    The first of several largest outputs wins. A draw with NaN is won by none.
+    The first of several largest outputs wins. In a draw with NaN no output wins.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
     centered = linear - linear.mean(axis=0)
     own = network - network.mean(axis=0)
     spread = np.sum(centered**2, axis=0)
-    # A class that the linear model gives all pairs, or none, is no control.
+    # A class that wins all pairs in the linear model, or none, cannot serve as a control.
     slope = np.sum(own * centered, axis=0) / np.where(spread > 0, spread, 1.0)
     slope = slope * num_linear_draws / (num_linear_draws + pairs.num_samples)
     value = network.mean(axis=0) - slope * (linear.mean(axis=0) - known)
@@ -129,7 +129,7 @@ def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
 
 
 def _linear_shares(pairs: PairedDraws, count: int) -> Array:
-    """Shares of draws of the linear model, other ones than the pairs', that each output wins."""
+    """Shares of draws of the linear model, other than those of the pairs, that each output wins."""
     key = jax.random.fold_in(threefry(_checks.as_key("key", pairs.key)), _LINEAR_DRAWS)
     size = max(1, min(count, _PASS_NUMBERS // max(pairs.inputs[0].size, pairs.network[0].size)))
     noise = jnp.asarray(0.0 if pairs.noise_scale is None else pairs.noise_scale)
@@ -160,7 +160,7 @@ def _estimate(
     num_randomizations: int,
     of_known: Array | float,
 ) -> PairedEstimate:
-    """Standard errors from the residuals of each draw, and what the draws are worth."""
+    """Standard errors from the residuals of each draw, and the worth of the draws."""
     count = len(residuals)
     least = np.sqrt(_ADDED) / count
     if num_randomizations:

@@ -1,19 +1,20 @@
 """What the figures share; read `_figure` first, then `_outputs` (single outputs) and `_drawn_law`.
 
-The names exported here are what a figure of one's own starts from: see the page on extending.
+To write a figure of your own, start from the names exported here: see the page on extending.
 
 - `_figure`: a figure being drawn: backend, options of its visuals, panels, legend.
 - `_outputs`: the laws and the draws of the shown outputs, prepared once.
-- `_drawn_law`: what figures ask of a joint law; `_drawn_copula`, `_drawn_linear`, `_drawn_joint`:
-  the Gaussian copula, the exact linear law on a grid, and any other `JointLaw`.
-- `_output_table`, `_score_grid`: normal scores and densities of one output at points of given
+- `_drawn_law`: what figures need from a joint law; `_drawn_copula`, `_drawn_linear`,
+  `_drawn_joint`: the Gaussian copula, the exact linear law on a grid, and any other `JointLaw`.
+- `_output_table`, `_score_grid`: normal scores and densities of one output at points with given
   scores, and of two outputs on a grid.
-- `_regions`, `_contours`: regions of highest density, and how they are drawn; `_slices`,
-  `_corner`: what belongs to slices of three outputs and to corner plots.
+- `_regions`, `_contours`: regions of highest density, and how they are drawn; `_slices`, `_corner`:
+  pieces of figures with slices of three outputs and of corner plots.
 - `_panels`, `_frame`, `_ticks`, `_legend`, `_shapes`, `_palette`, `_heat_map`, `_positions`,
   `_output_curves`: pieces of panels.
-- `_arguments`, `_joint_argument`, `_backends`: checks of arguments, and what backends differ in.
-- `_from_diagnostics`: all that figures take from the diagnostics.
+- `_arguments`, `_joint_argument`, `_backends`: checks of arguments, and differences between
+  backends.
+- `_from_diagnostics`: everything that figures import from the diagnostics.
 """
 
 from nn_uq_dist.plots.parts._figure import AREA as AREA

@@ -16,7 +16,7 @@ def as_visuals(
 ) -> dict[str, dict[str, Any] | None]:
     """Merge the options of each visual into its defaults; None marks a visual that is off.
 
-    The defaults count in points and are converted for the backend; what users give is not.
+    The defaults are in points and are converted for the backend; options from users are not.
     """
     given = dict(visuals or {})
     unknown = [name for name in given if name not in defaults]
@@ -36,7 +36,7 @@ def as_visuals(
 
 
 def as_outputs(outputs: Sequence[int | str] | None, names: Sequence[str]) -> list[int]:
-    """Return the positions of the outputs to show; they are given as positions or names."""
+    """Return the positions of the outputs to show, which are given as positions or names."""
     if outputs is None:
         return list(range(len(names)))
     if isinstance(outputs, str):
@@ -56,7 +56,7 @@ def as_outputs(outputs: Sequence[int | str] | None, names: Sequence[str]) -> lis
         return list(as_indices(positions, len(known), "outputs"))
     except ValueError as error:
         raise ValueError(
-            f"outputs must hold at least one output and none twice, got {list(outputs)!r}"
+            f"outputs must name at least one output, and none twice, got {list(outputs)!r}"
         ) from error
 
 
@@ -73,5 +73,5 @@ def as_coverage(coverage: float) -> float:
     """Return a probability strictly between 0 and 1."""
     level = float(coverage)
     if not 0 < level < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; pass such as 0.95")
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; pass 0.95")
     return level

@@ -1,4 +1,4 @@
-"""The plotting backends of ArviZ: which one draws, and what lengths mean to it."""
+"""The plotting backends of ArviZ: which one draws, and its units of length."""
 
 import importlib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def as_backend(backend: str | None, plot_collection: Any | None, purpose: str) -
     plot_collection
         The collection to draw into, or None.
     purpose
-        What needs it, such as ``"plots.plot_pit"``.
+        The function that needs it, such as ``"plots.plot_pit"``.
     """
     require_extra("arviz_plots", purpose)
     name: str
@@ -34,7 +34,7 @@ def as_backend(backend: str | None, plot_collection: Any | None, purpose: str) -
     if name not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
     if name in {"plotly", "bokeh"}:
-        # The extra `viz` brings Matplotlib alone.
+        # The extra `viz` installs Matplotlib only.
         try:
             importlib.import_module(f"arviz_plots.backend.{name}")
         except ImportError as error:
@@ -48,10 +48,10 @@ def as_backend(backend: str | None, plot_collection: Any | None, purpose: str) -
 
 
 def in_backend_units(style: Mapping[str, Any], backend: str) -> dict[str, Any]:
-    """Convert lengths in points to what a backend counts in.
+    """Convert lengths in points to the units of a backend.
 
-    `size` (of letters) and `width` are points to Matplotlib and pixels to Plotly and Bokeh. The
-    `diameter` of a marker becomes its `size`, which for Matplotlib and Plotly is the square of it.
+    `size` (of letters) and `width` are points in Matplotlib and pixels in Plotly and Bokeh. The
+    `diameter` of a marker becomes its `size`, which in Matplotlib and Plotly is its square.
     """
     scale = PIXELS_PER_POINT if backend in {"plotly", "bokeh"} else 1.0
     converted = {
@@ -65,7 +65,7 @@ def in_backend_units(style: Mapping[str, Any], backend: str) -> dict[str, Any]:
 
 
 def in_front(backend: str, layer: int) -> dict[str, int]:
-    """Return the option that lifts a visual above areas: Plotly has these above histograms."""
+    """Return the option that puts a visual above areas, which Plotly puts above histograms."""
     return {"zorder": layer} if backend == "plotly" else {}
 
 
@@ -74,7 +74,7 @@ def figure_options(
 ) -> dict[str, Any]:
     """Take `figure_kwargs` out of the arguments of a collection; add the size of a new figure.
 
-    `tight_rows` is the number of rows that have nothing between them, if so: Plotly cannot tell.
+    `tight_rows` is the number of rows if nothing is between them, which Plotly cannot determine.
     """
     options = dict(pc_kwargs.pop("figure_kwargs", {}))
     if "figsize" not in options:
@@ -84,5 +84,5 @@ def figure_options(
     if backend == "plotly" and tight_rows:
         options.setdefault("vertical_spacing", 0.1 / tight_rows)
     if backend == "matplotlib":
-        options.setdefault("layout", "constrained")  # of this figure only; leaves room for legends
+        options.setdefault("layout", "constrained")  # for this figure only; leaves room for legends
     return options

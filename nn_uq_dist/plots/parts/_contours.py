@@ -12,16 +12,16 @@ from nn_uq_dist.plots.parts._legend import AREA_POINTS, Entries
 from nn_uq_dist.plots.parts._palette import tones
 from nn_uq_dist.plots.parts._regions import Region
 
-# Whose filled contours take skewed grids; the others show outlines.
+# Backends whose filled contours accept skewed grids; the others show outlines.
 FILLING = ("matplotlib", "none")
 OUTLINE_POINTS = 2
 
 
 def draw_filled(target: Any, backend: str, region: Region, colors: Sequence[str]) -> Any:
-    """Fill the regions; where the backend has no skewed grids, draw their outlines."""
+    """Fill the regions, or draw their outlines if the backend has no skewed grids."""
     bounds: dict[float, str] = {}
     for level, color in zip(region.levels, colors, strict=True):
-        bounds.setdefault(float(level), color)  # of equal levels the smallest mass stays
+        bounds.setdefault(float(level), color)  # of equal levels, keep the smallest mass
     levels = sorted(level for level in bounds if 0 < level < region.density.max())
     if backend == "none":
         artist = {
@@ -56,7 +56,7 @@ def draw_lines(target: Any, region: Region, colors: Sequence[str], **style: Any)
 
 
 def draw_outlines(target: Any, region: Region, style: Mapping[str, Any]) -> list[Any]:
-    """Draw the outlines of all levels alike."""
+    """Draw the outlines of all levels in the same style."""
     others = {key: value for key, value in style.items() if key != "color"}
     return draw_lines(target, region, [style["color"]] * len(region.levels), **others)
 
@@ -71,6 +71,6 @@ def shade_entries(texts: Sequence[str], color: str, backend: str) -> Entries:
 
 
 def extent(regions: Sequence[Region]) -> NDArray[np.float64]:
-    """Return the box about the outermost lines, ``((x_low, y_low), (x_high, y_high))``."""
+    """Return the box around the outermost lines, ``((x_low, y_low), (x_high, y_high))``."""
     lines = np.concatenate([line for region in regions for line in region.lines()], axis=1)
     return np.array([np.nanmin(lines, axis=1), np.nanmax(lines, axis=1)])

@@ -22,7 +22,7 @@ def new_matrix(names: Sequence[str], backend: str, pc_kwargs: dict[str, Any]) ->
     """Make a matrix of panels, sized for a page."""
     plots = require_extra("arviz_plots", "a figure")
     side = min(PAGE_INCHES, 2.4 * len(names))
-    # The legend above needs its room.
+    # Leave room for the legend above.
     figure = figure_options(backend, (max(side, 5.0), max(side, 4.4) + 0.3), pc_kwargs, len(names))
     data = panel_data(np.zeros(len(names)), None, names)
     return plots.PlotMatrix(
@@ -31,7 +31,7 @@ def new_matrix(names: Sequence[str], backend: str, pc_kwargs: dict[str, Any]) ->
 
 
 def corner_limits(tables: Sequence[OutputTable], columns: Sequence[Array]) -> tuple[Array, Array]:
-    """Four standard deviations to either side, cut at the support, and all but a few draws."""
+    """Four standard deviations to either side, cut at the support, and room for most draws."""
     low = np.array([max(table.low, table.mean - RANGE_IN_SD * table.sd) for table in tables])
     high = np.array([min(table.high, table.mean + RANGE_IN_SD * table.sd) for table in tables])
     cover_draws(low, high, columns, TAIL)

@@ -1,4 +1,4 @@
-"""Gaussian copulas as figures draw them: their densities on a grid are products and algebra."""
+"""Gaussian copulas as figures draw them: closed-form densities on a grid."""
 
 from collections.abc import Sequence
 from typing import final
@@ -25,7 +25,7 @@ class DrawnCopula(DrawnLaw):
     joint
         The law of the shown outputs.
     origin
-        What is added to the outputs of `joint`, shape ``(d,)``.
+        Offset added to the outputs of `joint`, shape ``(d,)``.
     """
 
     def __init__(self, joint: GaussianCopulaJoint, origin: Array) -> None:
@@ -35,7 +35,7 @@ class DrawnCopula(DrawnLaw):
         self._matrix = np.asarray(joint.correlation_matrix, np.float64)
 
     def marginals(self) -> tuple[OutputLaw, Array]:
-        """Those of the copula."""
+        """Marginal laws of the copula."""
         return as_output_law(self._joint.marginals), self._origin
 
     def correlation(self) -> Array:

@@ -26,22 +26,22 @@ from nn_uq_dist.plots.parts._score_grid import (
 Array = NDArray[np.float64]
 
 POINTS_PER_CALL = 4096
-# The grid follows the correlation of the outputs up to here. It is only a guide: the scores of a
-# law that is no Gaussian copula may spread more than their correlation says.
+# The grid follows the correlation of the outputs up to this value. It is only a guide: the scores
+# of a law other than a Gaussian copula may spread more than their correlation suggests.
 MOST_CORRELATION = 0.99
 LARGEST_LOSS = 0.03
 
 
 @final
 class DrawnJoint(DrawnLaw):
-    """A joint law of the shown outputs, of which only the contract is known."""
+    """A joint law of the shown outputs, used only through the contract `JointLaw`."""
 
     def __init__(self, joint: JointLaw) -> None:
         self.kind = joint.kind
         self._joint = joint
 
     def marginals(self) -> tuple[OutputLaw, Array]:
-        """Those of the joint law."""
+        """Marginal laws of the joint law."""
         return as_output_law(self._joint.marginals), np.zeros(self._joint.event_shape)
 
     def correlation(self) -> Array:
@@ -68,14 +68,15 @@ class DrawnJoint(DrawnLaw):
             return None
         third = float(np.exp(log_density))
         grid = score_grid(x, y, *conditional_scores(self._guide(), score))
-        # The slice of a law may follow the scores, as a copula's, or the values, as a linear law's.
+        # A slice may follow the scores, as for a copula, or the values, as for a linear law: try
+        # both.
         found = []
         for u, v in ((grid.x, grid.y), self._regression_grid(value)):
             points = np.stack([u, v, np.full_like(u, value)], axis=-1)
             density = _density(self._joint, points) / third
             found.append((np.sum(density * _areas(u, v)), u, v, density))
         mass, u, v, density = max(found, key=lambda each: each[0])
-        # What rounding and the approximation of a density leave of a mass of one.
+        # The mass is 1 up to rounding and the approximation of the density.
         scale = mass if abs(mass - 1.0) < LARGEST_LOSS else 1.0
         return Slice(_region(u, v, density / scale, masses), third)
 
@@ -85,7 +86,7 @@ class DrawnJoint(DrawnLaw):
         mean = np.asarray(self._joint.mean, np.float64)
         slope = covariance[:2, 2] / covariance[2, 2]
         spread = covariance[:2, :2] - np.outer(slope, covariance[2, :2])
-        # Outputs that are functions of others leave rounding.
+        # If outputs are functions of others, only rounding errors are left.
         nudge = 1e-9 * np.diag(np.diag(covariance)[:2])
         factor = np.linalg.cholesky(spread + nudge)
         w = np.linspace(-GRID_REACH, GRID_REACH, GRID_POINTS)
@@ -93,7 +94,7 @@ class DrawnJoint(DrawnLaw):
         return skewed(u, v, mean[:2] + slope * (value - mean[2]), factor)
 
     def _guide(self) -> Array:
-        """A correlation of the scores that makes a good grid."""
+        """A correlation of the scores that gives a good grid."""
         matrix = self.correlation()
         return np.where(np.eye(len(matrix), dtype=bool), 1, MOST_CORRELATION * matrix)
 
@@ -114,6 +115,6 @@ def _region(x: Array, y: Array, density: Array, masses: Sequence[float]) -> Regi
 
 
 def _areas(x: Array, y: Array) -> Array:
-    """Areas of the cells about the points of a skewed grid."""
-    # One row has one value of `x`, so that the area is a product.
+    """Areas of the cells around the points of a skewed grid."""
+    # `x` is constant along a row, so that the area is a product.
     return np.gradient(x, axis=0) * np.gradient(y, axis=1)

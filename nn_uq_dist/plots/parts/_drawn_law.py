@@ -1,4 +1,4 @@
-"""What figures ask of a joint law of outputs."""
+"""What figures need from a joint law of outputs."""
 
 import abc
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ class Slice(NamedTuple):
 class DrawnLaw(abc.ABC):
     """A joint law of the outputs that a figure shows, as the figure draws it.
 
-    Final subclasses say how densities of pairs come about on a grid that resolves them: by algebra
-    for a Gaussian copula, by FFT for the linear law, from `log_prob` for any other joint law.
+    Final subclasses compute densities of pairs on a grid that resolves them: in closed form for a
+    Gaussian copula, by FFT for the linear law, from `log_prob` for any other joint law.
 
     Attributes
     ----------
     kind
-        What legends and labels call the law.
+        Name of the law in legends and labels.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class DrawnLaw(abc.ABC):
 
     @abc.abstractmethod
     def marginals(self) -> tuple[OutputLaw, Array]:
-        """The laws of the shown outputs about an origin, and that origin, shape ``(d,)``."""
+        """The laws of the shown outputs minus an origin, and that origin, shape ``(d,)``."""
 
     @abc.abstractmethod
     def correlation(self) -> Array:

@@ -26,7 +26,7 @@ class DrawnLinear(DrawnLaw):
     Parameters
     ----------
     linearization
-        Of all outputs.
+        Linearization of all outputs.
     shown, names
         Positions and names of the shown outputs.
     """
@@ -41,7 +41,7 @@ class DrawnLinear(DrawnLaw):
         self._names = list(names)
 
     def marginals(self) -> tuple[OutputLaw, Array]:
-        """Those of the linear model, about its means."""
+        """Laws of the linear model, centered at zero, and its means."""
         return marginals_about_zero(self._linearization, self._shown)
 
     def correlation(self) -> Array:
@@ -62,11 +62,11 @@ class DrawnLinear(DrawnLaw):
 def marginals_about_zero(
     linearization: Linearization, shown: Sequence[int]
 ) -> tuple[OutputLaw, Array]:
-    """The laws of some outputs about zero, and their means.
+    """The laws of some outputs, centered at zero, and their means.
 
-    The resolution of float32 is then that of the deviations.
+    Then float32 resolves the deviations instead of the values.
     """
-    linearization.marginals()  # names a constant output by its own position
+    linearization.marginals()  # raises for a constant output and names its position
     rows = jnp.asarray(shown)
     zeros = jnp.zeros(len(shown), linearization.loc.dtype)
     law = Linearization(zeros, linearization.jacobian[rows], linearization.input).marginals()
@@ -81,7 +81,7 @@ def linear_region(
 ) -> Region:
     """Exact density of two outputs of the linear model, from `Linearization.joint_density_grid`.
 
-    The grid is that of the whitened outputs, which are linear in the input as well: it resolves
+    The grid is regular in the whitened outputs, which are also linear in the input, so it resolves
     any correlation.
     """
     factor, grid = _white_grid(linearization, shown, PLANE_POINTS, names)
@@ -121,7 +121,7 @@ def linear_slices(
         upper = position - below
         layer = (1 - upper) * grid.density[below] + upper * grid.density[below + 1]
         total = float(layer.sum() * area)
-        # Beyond the support the transform leaves rounding errors.
+        # Beyond the support the transform gives only rounding errors.
         if total < 1e-12:
             slices.append(None)
             continue
@@ -140,12 +140,12 @@ def linear_slices(
 def _white_grid(
     linearization: Linearization, shown: Sequence[int], num_points: int, names: Sequence[str]
 ) -> tuple[Array, Any]:
-    """Return the lower Cholesky factor of the outputs, and the exact density of the whitened."""
+    """Return the lower Cholesky factor of the outputs, and the density of the whitened outputs."""
     law = linearization.input
     jacobian = np.asarray(linearization.jacobian, np.float64)[list(shown)]
     root = np.asarray(in_float64(linearization).image().take(shown).root)
     rows = root / np.linalg.norm(root, axis=-1, keepdims=True)
-    # As in `joint_density_grid`: this moves by eps when the Jacobian is rounded.
+    # As in `joint_density_grid`: rounding the Jacobian changes this by about eps.
     eps = float(jnp.finfo(linearization.jacobian.dtype).eps)
     too_few = root.shape[1] < len(rows)
     if too_few or np.linalg.svd(rows, compute_uv=False)[-1] <= 100 * eps:

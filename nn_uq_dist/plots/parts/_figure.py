@@ -1,4 +1,4 @@
-"""A figure while it is drawn: who draws it, the options of its visuals, its panels and legend."""
+"""A figure that is being drawn: its backend, the options of its visuals, its panels and legend."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,13 +37,13 @@ HISTOGRAM = ("histogram", "left_edges", "right_edges")
 class Figure:
     """A figure that is being drawn.
 
-    Made once all other arguments of a figure are checked. A method that draws a visual does nothing
-    where the user has switched that visual off, and adds its entry to the legend where it has one.
+    Make it after all other arguments of a figure are checked. A method that draws a visual does
+    nothing if the user has switched that visual off, and adds its legend entry if it has one.
 
     Parameters
     ----------
     name
-        Of the public function, for the message about a missing package.
+        Name of the public function, for the message about a missing package.
     defaults
         The visuals of the figure with their default options.
     visuals, plot_collection, backend, pc_kwargs
@@ -145,7 +145,7 @@ class Figure:
     def bands(self, rows_of: Callable[[int], Array]) -> None:
         """Fill bands of 1, 2, 3 standard deviations, the widest first, so that they overlap.
 
-        They are areas: spans of some backends hide what they hold.
+        They are areas: in some backends spans hide what is drawn in them.
         """
         if (style := self.options["bands"]) is None:
             return

@@ -9,7 +9,7 @@ from nn_uq_dist.plots.parts._arguments import Options
 from nn_uq_dist.plots.parts._panels import panel_data
 from nn_uq_dist.plots.parts._ticks import Ticks, ticks
 
-# What all panels have, beside what is drawn in them.
+# Visuals that all panels have, besides what is drawn in them.
 FRAME_VISUALS: dict[str, Mapping[str, Any]] = {
     "title": {"size": 10},
     "ticks": {"size": 8},
@@ -36,7 +36,7 @@ class Frame(NamedTuple):
 
 
 def frame_visuals(without: str) -> dict[str, Mapping[str, Any]]:
-    """Return what all panels have but for one visual.
+    """Return the visuals that all panels have, except one.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _label(
     outer: tuple[list[Any], list[Any]] | None,
     style: Mapping[str, Any],
 ) -> None:
-    """Label the outer panels; the others get an empty text, for ArviZ stores one per panel."""
+    """Label the outer panels; the others get an empty text, because ArviZ stores one per panel."""
     from arviz_plots import visuals as draw
 
     put: Any = draw.labelled_y if axis == "y" else draw.labelled_x
@@ -141,7 +141,7 @@ def write(plot_collection: Any, label: str, names: Sequence[str], frame: Frame,
 
 
 def put_ticks(target: Any, axis: str, marks: Ticks, style: Mapping[str, Any]) -> None:
-    """Set the ticks of one axis; ArviZ has a visual for the horizontal one alone."""
+    """Set the ticks of one axis; ArviZ has a visual for the horizontal axis only."""
     from arviz_plots.plot_collection import backend_from_object
 
     backend = backend_from_object(target)

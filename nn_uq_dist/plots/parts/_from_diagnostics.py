@@ -1,4 +1,4 @@
-"""All that figures take from the diagnostics, in one place."""
+"""Everything that figures import from the diagnostics, in one place."""
 
 from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS as MINIMUM_DRAWS
 from nn_uq_dist.diagnostics._arguments import Marginals as Marginals

@@ -11,7 +11,7 @@ from nn_uq_dist.plots.parts._palette import LIGHT_GRAY
 Array = NDArray[np.float64]
 
 MOST_TICKS = 12
-MOST_LETTERS = 34  # that fit under a panel side by side
+MOST_LETTERS = 34  # number of characters that fit side by side under a panel
 
 
 def draw_image(target: Any, values: Array, ends: tuple[float, float], style: dict[str, Any]) -> Any:
@@ -24,7 +24,7 @@ def draw_image(target: Any, values: Array, ends: tuple[float, float], style: dic
 
 
 def print_values(target: Any, values: Array, digits: int, style: Mapping[str, Any]) -> None:
-    """Write the values into the cells, dark on light and light on dark."""
+    """Write the values into the cells, dark on light cells and light on dark ones."""
     if not target.images:
         return
     image = target.images[0]
@@ -34,7 +34,7 @@ def print_values(target: Any, values: Array, digits: int, style: Mapping[str, An
             continue
         shade = image.cmap(image.norm(value))
         luminance = 0.299 * shade[0] + 0.587 * shade[1] + 0.114 * shade[2]
-        # Without the zero before the point, which takes a fifth of the room.
+        # Drop the zero before the decimal point, which takes a fifth of the room.
         text = f"{value:.{digits}f}".replace("0.", ".", 1)
         if float(text) == 0:
             text = "0"
@@ -64,7 +64,7 @@ def add_colorbar(target: Any, note: str | None, style: Mapping[str, Any]) -> Non
 def label_cells(
     target: Any, names: Sequence[str], style: Mapping[str, Any], *, is_first: bool
 ) -> None:
-    """Name rows and columns, as many as have room; only the first panel names its rows."""
+    """Name rows and columns, as many as fit; only the first panel names its rows."""
     step = -(-len(names) // MOST_TICKS)
     ticks = np.arange(0, len(names), step)
     labels = [str(name) for name in names[::step]]

@@ -25,7 +25,7 @@ def check_law(law: Law, num_outputs: int) -> None:
         as_joint_law("law", law, num_outputs)
     elif not isinstance(law, str):
         raise TypeError(
-            f"law must be 'copula', 'linear' or a JointLaw, got {type(law).__name__}; pass such as "
+            f"law must be 'copula', 'linear' or a JointLaw, got {type(law).__name__}; pass "
             "linearization.joint()"
         )
     elif law not in {"copula", "linear"}:
@@ -40,7 +40,7 @@ def drawn_law(
     correlation: Literal["nataf", "linear"],
     min_eigenvalue: ArrayLike | None,
 ) -> DrawnLaw:
-    """Return the law of the shown outputs that the argument names, or that it is.
+    """Return the law of the shown outputs that the argument names or contains.
 
     Parameters
     ----------
@@ -48,17 +48,17 @@ def drawn_law(
         ``"copula"`` for `Linearization.joint`, ``"linear"`` for the exact law of the linear model,
         or any `JointLaw` of all outputs.
     linearization
-        Of all outputs.
+        Linearization of all outputs.
     shown, names
         Positions and names of the shown outputs.
     correlation, min_eigenvalue
-        Of the copula, as in `Linearization.joint`.
+        For the copula, as in `Linearization.joint`.
     """
     origin = np.zeros(len(shown))
     if isinstance(law, str):
         if law == "linear":
             return DrawnLinear(linearization, shown, names)
-        # About zero: the resolution of float32 is then that of the deviations.
+        # Centered at zero, so that float32 resolves the deviations instead of the values.
         zeros = jnp.zeros_like(linearization.loc)
         about_zero = Linearization(zeros, linearization.jacobian, linearization.input)
         origin = np.asarray(linearization.loc, np.float64)[list(shown)]

@@ -1,4 +1,4 @@
-"""The legend of a figure: lines above the panels, wide ones for areas."""
+"""The legend of a figure, above the panels: lines, and wide lines for areas."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Entries = dict[str, dict[str, Any]]
 AREA_POINTS = 8
 ROW_PIXELS = 24
 LABEL_PIXELS = 12
-# What every backend's line has; other options belong to the visual alone.
+# Options that lines have in every backend; other options apply to the visual only.
 LINE_OPTIONS = ("color", "alpha", "width", "linestyle")
 
 
@@ -41,9 +41,9 @@ def band_entries(style: Mapping[str, Any]) -> Entries:
 
 
 def add_legend(plot_collection: Any, entries: Entries, options: Mapping[str, Any] | None) -> None:
-    """Add a legend above the panels, or nothing where `options` is None.
+    """Add a legend above the panels, or nothing if `options` is None.
 
-    Bokeh has no legends of figures: with several panels it stands beside the first row.
+    Bokeh has no figure legends: with several panels the legend is to the right of the first row.
     """
     if options is None or not entries:
         return
@@ -86,10 +86,10 @@ def _above_subplots(plot_collection: Any, labels: Sequence[str]) -> dict[str, An
     lines = 1 + -(-len(labels) // columns) + max(titles, default=0)
     figure.update_layout(margin={"t": ROW_PIXELS * lines + 20, "b": 60, "l": 60, "r": 20})
     return {
-        # Plotly would look for a dimension that the entries stand for, and there is none.
+        # Plotly would look for a dimension behind the entries, and there is none.
         "update_visuals": False,
         "legend_orientation": "h",
-        "legend_traceorder": "normal",  # it would reverse what is filled to the line before
+        "legend_traceorder": "normal",  # it would reverse entries filled to the previous line
         "legend_x": 0.5,
         "legend_xanchor": "center",
         "legend_yref": "container",
@@ -99,7 +99,7 @@ def _above_subplots(plot_collection: Any, labels: Sequence[str]) -> dict[str, An
 
 
 def _at_a_plot(plot_collection: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """Place it right of the first row, or in the empty corner of a matrix of panels."""
+    """Place the legend right of the first row, or in the empty corner of a matrix of panels."""
     small = {
         "label_text_font_size": f"{LABEL_PIXELS}px",
         "label_height": LABEL_PIXELS,
@@ -109,7 +109,7 @@ def _at_a_plot(plot_collection: Any, labels: Sequence[str]) -> dict[str, Any]:
     }
     if type(plot_collection).__name__ == "PlotMatrix":
         return {"side": "center", **small}
-    # Bokeh aligns the panels of a column, so that all of them get the legend's width.
+    # Bokeh aligns the panels of a column, so all of them get wider by the legend's width.
     width = int(25 + 0.5 * LABEL_PIXELS * max(map(len, labels)))
     cells = plot_collection.get_viz("figure").children
     last = max(column for _, _, column in cells)
@@ -121,7 +121,7 @@ def _at_a_plot(plot_collection: Any, labels: Sequence[str]) -> dict[str, Any]:
 
 def legend_columns(labels: Sequence[str], width: float) -> int:
     """Return how many columns of labels, filled from top to bottom, fit into inches."""
-    inches = [0.62 + 0.073 * len(label) for label in labels]  # a small font, and its line
+    inches = [0.62 + 0.073 * len(label) for label in labels]  # in a small font, with its line
     for rows in range(1, len(labels)):
         columns = [inches[k : k + rows] for k in range(0, len(labels), rows)]
         if sum(map(max, columns)) <= width - 0.1:

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# What a panel of a density shows: this much on either side, and all but a few draws.
+# Range of a density panel: this much on either side, or more to include most draws.
 RANGE_IN_SD = 4.0
-TAIL = 1e-4  # of the draws on either side may lie outside the panel
+TAIL = 1e-4  # share of the draws that may lie outside the panel on either side
 
 
 def cover_draws(low: Array, high: Array, columns: Sequence[Array], tail: float) -> None:
-    """Widen ranges in place until all but the fraction `tail` of the draws on either side fit."""
+    """Widen ranges in place to hold all but the fraction `tail` of the draws on either side."""
     for k, column in enumerate(columns):
         if column.size:
             inner = np.quantile(column, [tail, 1 - tail])
@@ -23,7 +23,7 @@ def cover_draws(low: Array, high: Array, columns: Sequence[Array], tail: float) 
 def histograms(
     columns: Sequence[Array], num_draws: int | Sequence[int], low: Array, high: Array, num_bins: int
 ) -> Array:
-    """Return histograms of sorted draws, normalized by `num_draws`, one for all or one each.
+    """Return histograms of sorted draws, normalized by `num_draws`: one number, or one per column.
 
     Shape ``(len(columns), 3, num_bins)``: heights, left and right edges.
     """

@@ -1,4 +1,4 @@
-"""The law of one output at points that its normal scores choose."""
+"""The law of one output at points spaced by its normal scores."""
 
 from typing import NamedTuple
 
@@ -12,33 +12,33 @@ from nn_uq_dist.plots.parts._from_diagnostics import LawFunctions
 Array = NDArray[np.float64]
 
 SCORE_REACH = 8.0
-# Of a table, and in one call: a call of another shape would be compiled anew.
+# Points of a table, and of one call: a call of another shape would be compiled anew.
 NUM_POINTS = 512
 # Steps of the search for the points with these scores, per factor of two in the distance.
 STEPS_PER_OCTAVE = 4
-# In standard deviations; by Chebyshev's inequality no score of 8 is farther away than 2^25.
+# In standard deviations; by Chebyshev's inequality a score of 8 is at most 2^25 away.
 OCTAVES = (-6, 26)
-# Distances from an end of the support, down to what a float32 tells from the end itself.
+# Distances from an end of the support, down to the resolution of float32 at the end.
 END_OCTAVES = 24
 
 
 class OutputTable(NamedTuple):
     """The law of one output, tabulated evenly in its normal scores between -8 and 8.
 
-    The table says where points of given scores are; scores and densities are always those of the
+    The table locates points with given scores; scores and densities are always evaluated from the
     law itself, never interpolated.
 
     Attributes
     ----------
     functions
-        Those of the law about `origin`.
+        Functions of the law minus `origin`.
     origin
-        What is added to the points of the law. A law about zero keeps the resolution of float32 for
-        the deviations from a large mean.
+        Offset added to the points of the law. With a law centered at zero, float32 resolves the
+        deviations from a large mean.
     mean, sd, low, high
-        Moments and ends of the support, origin included.
+        Moments and ends of the support, including `origin`.
     points, scores, log_densities
-        Ascending points, and the law there.
+        Ascending points, and scores and log densities there.
     """
 
     functions: LawFunctions
@@ -61,7 +61,7 @@ class OutputTable(NamedTuple):
         return np.array([x, p])
 
     def near_scores(self, scores: Array) -> tuple[Array, Array, Array]:
-        """Points with about these normal scores; their exact scores and log densities."""
+        """Points with roughly these normal scores, and their exact scores and log densities."""
         points = np.interp(scores, self.scores, self.points)
         return points, *self.at(points)
 
@@ -73,7 +73,7 @@ class OutputTable(NamedTuple):
 
 
 def output_table(laws: OutputLaw, index: int, origin: float) -> OutputTable:
-    """Tabulate one of several laws about `origin`."""
+    """Tabulate one of several laws, with offset `origin`."""
     functions = LawFunctions(take_outputs(laws, (index,)), 1, points_per_call=NUM_POINTS)
     constants = (functions.mean, functions.sd, functions.low, functions.high)
     mean, sd, low, high = (float(values[0]) for values in constants)
@@ -102,8 +102,8 @@ def _search_points(mean: float, sd: float, low: float, high: float) -> Array:
 
 
 def _evaluated(functions: LawFunctions, points: Array) -> tuple[Array, Array, Array]:
-    """Rising points with rising scores between -8 and 8, and the log densities there."""
-    # What the law is asked about in its own precision is where its values belong.
+    """Ascending points with ascending scores between -8 and 8, and the log densities there."""
+    # Round the points to the precision of the law, so that its values belong to them exactly.
     points = np.unique(points.astype(functions.law.mean.dtype)).astype(np.float64)
     found = functions.scores_and_log_densities(points[:, None])
     scores, log_densities = (values[:, 0] for values in found)
@@ -115,10 +115,10 @@ def _evaluated(functions: LawFunctions, points: Array) -> tuple[Array, Array, Ar
 
 
 def _outward(scores: Array) -> NDArray[np.intp]:
-    """Positions of the scores on the way out from the mean that are larger than all before.
+    """Positions of the scores, going outward from the mean, that exceed all previous ones.
 
-    Rounding may order neighbors differently, and far out some laws have the same score everywhere.
-    The way ends at the first score beyond 8, or that is not finite: at the end of a support.
+    Rounding may swap neighbors, and far out some laws have the same score everywhere. It stops at
+    the first score that is beyond 8 or not finite, as at the end of a support.
     """
     beyond = np.flatnonzero(~(np.abs(scores) <= SCORE_REACH))
     inside = scores[: beyond[0]] if beyond.size else scores

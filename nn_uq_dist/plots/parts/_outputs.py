@@ -25,19 +25,19 @@ Array = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outputs:
-    """The shown outputs of a network: their laws by analysis, and their draws.
+    """The shown outputs of a network: their analytic laws and their draws.
 
     Attributes
     ----------
     functions
-        Those of the laws of all `N_y` outputs. Not only of the shown ones: any choice of outputs
-        then runs the same compiled program.
+        Functions of the laws of all `N_y` outputs, not only the shown ones, so that any choice of
+        outputs runs the same compiled program.
     shown, names
         Positions and names of the shown outputs.
     draws
         Monte Carlo draws of the shown outputs, shape ``(n, len(shown))``, or None.
     columns
-        Those that are finite, sorted, for each shown output; empty without draws.
+        The finite draws of each shown output, sorted; empty without draws.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Outputs:
 
     @property
     def num_draws(self) -> int:
-        """Number of draws, those that are not finite included."""
+        """Number of draws, including those that are not finite."""
         return 0 if self.draws is None else len(self.draws)
 
     def values_at(self, points: Array) -> tuple[Array, Array]:
@@ -113,7 +113,7 @@ def prepare_outputs(
     outputs: Sequence[int | str] | None,
     output_names: Sequence[str] | None,
 ) -> Outputs:
-    """Check the arguments that all figures of single outputs have, and prepare what they draw.
+    """Check the arguments that figures of single outputs share, and prepare what they draw.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def prepare_outputs(
     Raises
     ------
     TypeError, ValueError
-        If they do not fit.
+        If the arguments do not fit.
 
     Examples
     --------
@@ -148,5 +148,5 @@ def require_enough(counts: Sequence[int], names: Sequence[str]) -> None:
     if few:
         raise ValueError(
             f"every shown output must have at least {MINIMUM_DRAWS} finite draws, got "
-            f"{', '.join(few)}; leave such outputs out by outputs="
+            f"{', '.join(few)}; leave such outputs out with outputs="
         )

@@ -8,13 +8,13 @@ BLUE = "#0072B2"
 SKY = "#56B4E9"
 VERMILION = "#D55E00"
 LIGHT_GRAY = "#B8B8B8"
-GRAY = "#7A7A7A"  # for what lies on bands
+GRAY = "#7A7A7A"  # for lines on bands
 DARK_GRAY = "#606060"
 
 # ArviZ's names of line styles, which every backend translates to its own.
 DASHED, DOTTED = "C1", "C2"
 
-# Within 1, 2, 3 standard deviations of the mean: the bands lie on top of each other.
+# For bands of 1, 2, 3 standard deviations about the mean, which lie on top of each other.
 BAND_ALPHAS = (0.45, 0.25, 0.13)
 
 LIGHT, DARK = 0.25, 0.85

@@ -12,15 +12,15 @@ PAGE_INCHES = 7.0
 SINGLE_INCHES = (PAGE_INCHES, 3.6)
 PANEL_INCHES = (2.4, 1.75)
 MOST_COLUMNS = 4
-NARROW_COLUMNS = 3  # what a page is wide enough for
+NARROW_COLUMNS = 3  # number of columns that fit on a page
 MANY_PANELS = 12
 
 
 def panel_data(values: Any, axes: Sequence[str] | None, names: Sequence[str] | None) -> Any:
-    """Wrap values the way ArviZ reads them.
+    """Wrap values in the form that ArviZ reads.
 
-    Shape ``(panels, axes, points)``, without the first for a single panel (`names` is None) and
-    without the last two where `axes` is None.
+    Shape ``(panels, axes, points)``, without the first axis for a single panel (`names` is None)
+    and without the last two if `axes` is None.
     """
     xarray = require_extra("xarray", "a figure")
     values = np.asarray(values)
@@ -38,7 +38,7 @@ def output_panels(data: Any, backend: str, pc_kwargs: dict[str, Any]) -> Any:
     balanced = -(-count // -(-count // most))  # four panels are two rows of two
     columns = min(pc_kwargs.setdefault("col_wrap", balanced), count)
     rows = -(-count // columns)
-    # A single panel is wider, and a single row higher: the legend above must fit.
+    # A single panel is wider, and a single row taller, so that the legend above fits.
     width = max(PANEL_INCHES[0] * columns, 4.8)
     height = PANEL_INCHES[1] * rows * (1.5 if rows == 1 else 1) + 0.6
     pc_kwargs.setdefault("cols", ["output"])
@@ -60,7 +60,7 @@ def _wrap(data: Any, backend: str, inches: tuple[float, float], pc_kwargs: dict[
 
 
 def outer_panels(plot_collection: Any, is_own: bool) -> tuple[list[Any], list[Any]] | None:
-    """Return the outputs without a panel below and those without one to the left; None for all."""
+    """Return the outputs with no panel below and those with no panel to the left; None for all."""
     if not is_own or "output" not in plot_collection.viz["row_index"].dims:
         return None
     columns = plot_collection.viz["col_index"]
@@ -68,7 +68,7 @@ def outer_panels(plot_collection: Any, is_own: bool) -> tuple[list[Any], list[An
 
 
 def _bottom_outputs(plot_collection: Any) -> list[Any]:
-    """Return the outputs whose panels have none below, where the axis label belongs."""
+    """Return the outputs without a panel below, where the axis label belongs."""
     rows, columns = plot_collection.viz["row_index"], plot_collection.viz["col_index"]
     lowest = {
         int(column): int(rows.where(columns == column).max()) for column in np.unique(columns)

@@ -1,4 +1,4 @@
-"""Where the outputs or inputs of a network stand along a horizontal axis."""
+"""Positions of the outputs or inputs of a network along a horizontal axis."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-MOST_CHARACTERS = 80  # of names that fit below a figure as wide as a page
+MOST_CHARACTERS = 80  # of all names that fit below a figure as wide as a page
 
 
 def as_positions(x: ArrayLike | None, count: int, kind: str) -> Array:
@@ -31,7 +31,7 @@ def as_positions(x: ArrayLike | None, count: int, kind: str) -> Array:
 def position_ticks(
     positions: Array, names: Sequence[str] | None, margin: float = 0.02
 ) -> tuple[float, float, Any]:
-    """Return the ends of the axis, `margin` of the range beyond, and ticks if there are names."""
+    """Return the ends of the axis, with a margin relative to the range, and ticks for the names."""
     width = float(positions[-1] - positions[0]) or 1.0
     left, right = positions[0] - margin * width, positions[-1] + margin * width
     if names is None:
@@ -42,7 +42,7 @@ def position_ticks(
     longest = max(len(name) for name in names) + 2
     apart = 0.999 * longest / MOST_CHARACTERS * (width if len(names) > 1 else 0.0)
     kept = [0]
-    for k in range(1, len(names)):  # positions may crowd at the ends, as those of quadratures do
+    for k in range(1, len(names)):  # positions may crowd at the ends, as quadrature nodes do
         if positions[k] - positions[kept[-1]] >= apart:
             kept.append(k)
     return float(left), float(right), (positions[kept].tolist(), [names[k] for k in kept])

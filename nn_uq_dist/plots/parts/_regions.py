@@ -14,9 +14,9 @@ Array = NDArray[np.float64]
 # Cells of the histogram under the kernel, per standard deviation of the kernel.
 CELLS_PER_BANDWIDTH = 3
 MAXIMUM_CELLS = 400
-# Of the draws, on either side, that the grid of the kernel density may leave out.
+# Share of the draws that the grid of the kernel density may leave out on either side.
 TAIL = 1e-4
-# Below a plateau of the density, where all levels are equal, rounding draws any line.
+# Relative amount by which a level is lowered: on a plateau rounding would decide the lines.
 ROUNDING = 1e-5
 
 
@@ -30,8 +30,8 @@ class Region(NamedTuple):
     density
         Shape ``(n, m)``; zero along the border, so that every contour line is closed.
     levels
-        Densities that bound the regions of the masses asked for, falling as the masses rise; 0 for
-        a region that the grid does not hold.
+        Densities that bound the regions of the requested masses, decreasing with the masses; 0 for
+        a region that the grid does not cover.
     """
 
     x: Array
@@ -40,7 +40,7 @@ class Region(NamedTuple):
     levels: Array
 
     def scaled(self, factor: float, levels: Sequence[float]) -> "Region":
-        """Multiply the density, and take given levels."""
+        """Multiply the density by a factor, and set the given levels."""
         return self._replace(density=factor * self.density, levels=np.array(levels))
 
     def lines(self) -> list[Array]:
@@ -75,11 +75,11 @@ def mass_levels(density: Array, weights: Array, masses: Sequence[float]) -> Arra
     Parameters
     ----------
     density
-        At some points.
+        Density at some points.
     weights
         Probabilities of the cells around the points, or ``1/n`` for points that were drawn.
     masses
-        Between 0 and 1.
+        Masses between 0 and 1.
 
     References
     ----------
@@ -99,7 +99,7 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     The kernel is normal with covariance :math:`n^{-1/3}` times that of the draws (Scott's rule,
     :math:`n^{-1/6}` standard deviations), applied to a histogram in whitened coordinates, where
     strong correlation needs no finer grid. A level is a quantile of the densities at the draws,
-    so that its region holds that fraction of the draws however wide the kernel.
+    so that its region holds that fraction of the draws for any width of the kernel.
 
     References
     ----------

@@ -21,9 +21,9 @@ class ScoreGrid(NamedTuple):
     x, y
         The points.
     scores, log_densities
-        Normal scores of the two outputs, and the log densities of each by itself.
+        Normal scores of the two outputs, and the log density of each output alone.
     weights
-        Probabilities of the cells if the scores are jointly normal as the grid supposes.
+        Probabilities of the cells if the scores are jointly normal, as the grid assumes.
     """
 
     x: Array
@@ -37,8 +37,8 @@ def score_grid(x: OutputTable, y: OutputTable, loc: Array, factor: Array) -> Sco
     """Points with scores ``z = loc + factor w`` for regular `w`, which resolve any correlation.
 
     Each row of constant ``w[0]`` is moved along the second output by the nearest whole number of
-    steps. So the second output has few different values (its law is evaluated once at each) where
-    a row of its own for each ``w[0]`` would have 161 times 161.
+    steps. So the second output has few different values, at each of which its law is evaluated
+    once; unrounded shifts would need 161 times 161 values.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ def area(da: Any, target: Any, **style: Any) -> Any:
 def upright(ends: Array, top: Array) -> Array:
     """Return rows for `area` of rectangles from 0 to `top`, shape ``(panels, 3, 2)``.
 
-    `ends` are left and right ones, shape ``(2, panels)``.
+    `ends` are the left and right ends, shape ``(2, panels)``.
     """
     sides = np.transpose(ends)
     return np.stack([sides, np.zeros_like(sides), np.stack([top, top], -1)], axis=1)
@@ -28,7 +28,7 @@ def upright(ends: Array, top: Array) -> Array:
 def vertical_lines(at: Array, top: Array) -> Array:
     """Return lines from 0 to `top`, shape ``(panels, 2, 2)``.
 
-    The vertical lines of ArviZ lie behind a histogram.
+    ArviZ draws its own vertical lines behind a histogram.
     """
     return np.stack([np.stack([at, at], -1), np.stack([0 * top, top], -1)], axis=1)
 
@@ -37,7 +37,7 @@ def sideways(base: float, width: Array, y: Array) -> Array:
     """Return rows for `area` that fill from the vertical line at `base` to ``base + width(y)``.
 
     The backends fill the polygon that runs along `y_bottom` and back along `y_top`. With a constant
-    `y_top` the way back has no area, so that the way there may be any curve.
+    `y_top` the return path encloses no area of its own, so the other path may be any curve.
     """
     x = np.concatenate([[base], base + width, [base]])
     bottom = np.concatenate([y[:1], y, y[-1:]])

@@ -26,19 +26,18 @@ class DrawsNearQuantile(NamedTuple):
 
 
 def as_levels(levels: Sequence[float]) -> list[float]:
-    """Return the levels of a density, falling."""
+    """Return the levels of a density in descending order."""
     values = np.asarray(levels)
     is_number = values.ndim == 1 and values.size and values.dtype.kind in "fi"
     if not is_number or not np.all(values > 0) or len(set(values.tolist())) < values.size:
         raise ValueError(
-            f"levels must be different positive densities, got {levels!r}; "
-            "pass such as (0.005, 0.1, 0.4)"
+            f"levels must be different positive densities, got {levels!r}; pass (0.005, 0.1, 0.4)"
         )
     return sorted((float(value) for value in values), reverse=True)
 
 
 def as_probabilities(quantiles: Sequence[float]) -> list[float]:
-    """Return the probabilities of quantiles, checked."""
+    """Return the checked probabilities of quantiles."""
     values = np.asarray(quantiles)
     is_number = values.ndim == 1 and values.size and values.dtype.kind in "fi"
     if not is_number or not np.all((values > 0) & (values < 1)) or np.any(np.diff(values) <= 0):
@@ -49,7 +48,7 @@ def as_probabilities(quantiles: Sequence[float]) -> list[float]:
 
 
 def draws_near_quantile(draws: Array, probability: float, width: float) -> DrawsNearQuantile:
-    """Take the draws whose third output has a rank near the quantile, and adjust for the rest."""
+    """Take the draws whose third output is near the quantile in rank, and move them onto it."""
     count = len(draws)
     first, last = (
         round(count * min(max(probability + side * width / 2, 0), 1)) for side in (-1, 1)
@@ -96,7 +95,7 @@ def new_grid(data: Any, backend: str, pc_kwargs: dict[str, Any]) -> Any:
 
 
 def slice_panels(plot_collection: Any, regions: Sequence[Sequence[Region | None]]) -> Any:
-    """Return positions of the panels, in a form that ArviZ's `map` does not skip for being NaN."""
+    """Return positions of the panels without NaN, so that ArviZ's `map` skips none of them."""
     xarray = require_extra("xarray", "a figure")
     shape = (len(regions), len(regions[0]))
     coords = {name: plot_collection.data[name].values for name in ("law", "quantile")}

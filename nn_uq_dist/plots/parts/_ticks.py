@@ -33,5 +33,5 @@ def ticks(low: float, high: float, most: int = 4) -> Ticks:
 
 
 def blank(labels: Sequence[str]) -> list[str]:
-    """Return as many empty labels: ticks of a panel whose neighbor has the numbers."""
+    """Return as many empty labels, for a panel whose neighbor shows the numbers."""
     return [""] * len(labels)
