@@ -14,8 +14,9 @@ extensions = [
     "sphinx.ext.napoleon",
 ]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_tables", "_static"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
 
 napoleon_google_docstring = False
 napoleon_use_rtype = False
@@ -25,3 +26,13 @@ autodoc_typehints = "none"  # the docstrings state types and shapes
 
 html_theme = "furo"
 html_title = project
+
+# Every reference must have a target, but the words of a type ("Array, shape (N_y,)", "array_like,
+# optional"), which Sphinx takes for names of classes, and names of packages whose pages are not
+# looked up: the build needs no network.
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:class", r"[^.]*"),
+    ("py:class", r"(jax|numpy|numpyro|pd|xr)\..*"),
+    ("py:class", r"nn_uq_dist(\.\w+)*\._.*"),  # in signatures; what a user needs of them is said
+]

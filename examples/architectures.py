@@ -1,10 +1,10 @@
-"""Linearize three networks that are no plain perceptrons, and see how far that can be trusted.
+"""Linearize three networks other than plain perceptrons, and see how far that can be trusted.
 
 A DeepONet learns how light fades along a path, a Fourier neural operator one time step of the
 viscous Burgers equation, and a convolutional Flax NNX network reads handwritten digits. Each gets
-an input that is uncertain within a box, from narrow to wide; boxes about gray values are not cut
-off at white and black. Its outputs by linearization are set against Monte Carlo; for the digits, so
-is the probability that the predicted class changes.
+an input that is uncertain within a box, from narrow to wide; boxes around gray values are not cut
+off at white and black. Its outputs by linearization are compared with Monte Carlo; for the digits,
+so is the probability that the predicted class changes.
 
 Run `python examples/architectures.py --help` for the arguments.
 """

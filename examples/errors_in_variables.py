@@ -246,10 +246,10 @@ def synthetic(
     return Experiment(name, net, x, y, (beta, sigma), (beta, sigma))
 
 
-def forecasts(key: Array, *, progress: bool) -> Experiment:
+def forecasts(key: Array) -> Experiment:
     """Return the trained network, and the pairs of sea-surface curves that it has not seen."""
     years, curves = sea_surface.load_curves()
-    net = sea_surface.fit_forecast(key, years, curves, progress=progress)
+    net = sea_surface.fit_forecast(key, years, curves)
     new = years[1:] >= sea_surface.FIRST_TEST_YEAR
     x, y = jnp.asarray(curves[:-1][new]), jnp.asarray(curves[1:][new])
     return Experiment("sea surface", net, x, y, (0.3, 0.7), None)
@@ -338,7 +338,8 @@ def draw(results: dict[str, dict[str, Posterior]], experiments: list[Experiment]
                             alpha=0.5 if fill else 1, label=model)  # fmt: skip
             if experiment.truth is not None:
                 axis.axvline(experiment.truth[i], color=VERMILION, ls="--", label="truth")
-            axis.set(yticks=[], xlabel=f"{name}: {PARAMETERS[name]}", title=experiment.name)
+            title = experiment.name if len(results) > 1 else ""  # one needs no name
+            axis.set(yticks=[], xlabel=f"{name}: {PARAMETERS[name]}", title=title)
             axis.title.set_fontsize("medium")
             axis.spines[["top", "right", "left"]].set_visible(False)
     handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -383,7 +384,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     makers: dict[str, Callable[[], Experiment]] = {
         "narrow": lambda: synthetic(data_key, "narrow", 0.01, 0.005, arguments),
         "wide": lambda: synthetic(data_key, "wide", 0.3, 0.1, arguments),
-        "sea": lambda: forecasts(training_key, progress=not arguments.no_progress),
+        "sea": lambda: forecasts(training_key),
     }
     experiments, results = [], {}
     for name in arguments.only:

@@ -11,13 +11,18 @@ import nn_uq_dist as nuq
 
 def input_samples(case: Case) -> Any:
     return nuq.plots.plot_input_samples(
-        case.f, jax.random.key(2), input_names=case.input_names, ylabel=case.unit
+        case.f, jax.random.key(2), input_names=case.input_names, ylabel=case.unit or "value"
     )
 
 
 def output_band(case: Case) -> Any:
+    unit = "" if case.unit is None else f" ({case.unit})"
     return nuq.plots.plot_output_band(
-        case.lin, case.draws, output_names=case.output_names, ylabel=case.unit, deviation=True
+        case.lin,
+        case.draws,
+        output_names=case.output_names,
+        ylabel=f"deviation from the mean{unit}",
+        deviation=True,
     )
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 import jax
 import matplotlib.pyplot as plt
 import pandas as pd
-from cases import Case, sea_surface, untrained
+from cases import Case, seasons, untrained
 from figures import FIGURES
+from PIL import Image
 from tqdm import tqdm
 
 import nn_uq_dist as nuq
 
 FOLDER = Path(__file__).parents[1] / "_static" / "gallery"
-DOTS_PER_INCH = 110
+DOTS_PER_INCH = 200
+MOST_BYTES = 200_000
 
 
 def words(case: Case) -> str:
@@ -37,10 +39,11 @@ def words(case: Case) -> str:
             "log score": table["log_score", "error"],
         }
     ).map("{:.3g}".format)
-    shown["verdict"] = table["verdict", "words"]
-    shown = shown.rename_axis(None)
+    verdicts = table["verdict", "words"]
+    shown["verdict"] = verdicts.str.ljust(verdicts.str.len().max())
     with pd.option_context("display.max_colwidth", None, "display.width", None):
-        return f"{shown.to_string(justify='left')}\n\n{joint}\n"
+        text = f"{shown.rename_axis(None).to_string(justify='left')}\n\n{joint}"
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -52,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     arguments.out.mkdir(parents=True, exist_ok=True)
     seconds = {}
-    cases = [make(arguments.num_draws) for make in (sea_surface, untrained)]
+    cases = [make(arguments.num_draws) for make in (seasons, untrained)]
     work = [(case, draw) for case in cases for draw in FIGURES]
     for case, draw in tqdm(work, "figures", disable=arguments.no_progress):
         start = time.perf_counter()
@@ -61,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             figure = draw(case)
             file = arguments.out / f"{case.name}_{draw.__name__}.png"
             figure.savefig(file, dpi=DOTS_PER_INCH)
+            if file.stat().st_size > MOST_BYTES:  # heat maps need more colors
+                Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
         plt.close("all")
         seconds[file.stem] = time.perf_counter() - start
     for case in cases:

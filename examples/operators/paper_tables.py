@@ -18,6 +18,10 @@ import nn_uq_dist as nuq
 
 CORRELATED = ("g1", "g6", "g11", "g16", "g21")
 ERROR_DRAWS = 20_000
+VARIANCE_RATIO = (
+    "Variance of the linear model over that of the draws, mean of 30 outputs (by chance off by "
+    "0.004, all rows alike, as they share their draws):"
+)
 DEPTH_NAMES = [f"{depth} layer{'s' if depth > 1 else ''}" for depth in DEPTHS]
 
 
@@ -86,7 +90,7 @@ def agreement(operator: str, key: jax.Array, num_draws: int, *, progress: bool) 
     heading = ["amplitude", *DEPTH_NAMES, "operator itself"]
     return "\n".join(
         [
-            "Variance of the linear model over that of the draws, mean of 30 outputs:\n",
+            f"{VARIANCE_RATIO}\n",
             as_markdown(heading, cells["ratio"]),
             f"Kolmogorov-Smirnov distance, mean of 30 outputs (by chance {floors[0]:.3f}):\n",
             as_markdown(heading, cells["ks"]),

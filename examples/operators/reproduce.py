@@ -15,9 +15,11 @@ import jax
 import matplotlib.pyplot as plt
 import paper_figures as figures
 import paper_tables as tables
+from PIL import Image
 from study import study
 
-DOTS_PER_INCH = 110
+DOTS_PER_INCH = 200
+MOST_BYTES = 200_000
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -46,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     pictures: dict[str, Callable[[], Any]] = {
         "inputs": lambda: figures.inputs(key),
         "corner": lambda: figures.corner(case("nonlinear_1", 1.5)),
-        "band_nonlinear_0.1": lambda: figures.band(case("nonlinear_5", 0.1)),
+        "band_nonlinear_0.1": lambda: figures.band(case("nonlinear_5", 0.1), deviation=True),
         "band_nonlinear_1": lambda: figures.band(case("nonlinear_5", 1.0)),
         "band_linear_2": lambda: figures.band(case("linear_5", 2.0)),
         "marginals_nonlinear_0.1": lambda: figures.marginals(case("nonlinear_5", 0.1)),
@@ -85,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not arguments.only or name in arguments.only:
             file = arguments.out / f"{name}.png"
             draw().savefig(file, dpi=DOTS_PER_INCH)
+            if file.stat().st_size > MOST_BYTES:  # heat maps need more colors
+                Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
             plt.close("all")
             print(f"{time.perf_counter() - start:6.1f} s  {file}", flush=True)
     for name, write in texts.items():
