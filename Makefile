@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # every target installs into the same virtual environment
-.PHONY: environment help demo test testall lint typecheck bench sbc docs gallery paper wheel constraints clean
+.PHONY: environment help demo test testall lint typecheck bench sbc docs gallery paper wheel lowest constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -39,9 +39,9 @@ demo: $(STAMPS)/demo ## run the main example (DEMO_ARGS="--beta 0.5" passes argu
 # Compiling is most of the work. So programs are kept, for the other worker and for the next run,
 # small ones too: there are thousands of them. And XLA optimizes less, which halves the time; the
 # accuracy of the bank is tested as users compile. Not for the benchmarks: they time compilation.
-test testall: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
-test testall: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
-test testall: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
+test testall lowest: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
+test testall lowest: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+test testall lowest: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
 
 test: $(STAMPS)/tests ## run the tests, doctests and the README's code in 12 minutes (PYTEST_ARGS="-k name")
 	@$(BIN)/python -m pytest $(FAST) $(PYTEST_ARGS)
@@ -49,8 +49,8 @@ test: $(STAMPS)/tests ## run the tests, doctests and the README's code in 12 min
 testall: $(STAMPS)/tests ## run the slow tests too (10 minutes more with cold caches)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(STAMPS)/lint ## check style and format
-	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --check .
+lint: $(STAMPS)/lint ## check style, format and spelling
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --check . && $(BIN)/codespell
 
 typecheck: $(STAMPS)/lint ## check types (mypy strict)
 	@$(BIN)/python -m mypy
@@ -75,6 +75,13 @@ paper: $(STAMPS)/demo ## redo the paper's figures and tables for the documentati
 wheel: $(STAMPS)/base ## build the wheel in dist
 	@$(PIP) wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
+
+lowest: $(STAMPS)/base ## run the tests with the lowest versions of jax, numpyro and scipy that pyproject.toml allows
+	@rm -rf $(CACHE)/lowest && $(BIN)/python -m venv $(CACHE)/lowest
+	@$(CACHE)/lowest/bin/python -m pip install -qq --upgrade pip
+	@$(CACHE)/lowest/bin/python -m pip install -qq '.[viz]' --group tests \
+	  $$(sed -n 's/^dependencies = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '",' | sed 's/>=/==/g')
+	@$(CACHE)/lowest/bin/python -m pytest $(FAST) $(PYTEST_ARGS)
 
 constraints: $(STAMPS)/base ## renew constraints.txt with the newest versions of everything
 	@rm -rf $(CACHE)/newest && $(BIN)/python -m venv $(CACHE)/newest
@@ -132,7 +139,7 @@ $(STAMPS)/tests: $(STAMPS)/base
 	@touch $@
 
 $(STAMPS)/lint: $(STAMPS)/base
-	@echo "set-up: ruff and mypy"
+	@echo "set-up: ruff, mypy and codespell"
 	@$(INSTALL) --group lint
 	@touch $@
 

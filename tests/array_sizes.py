@@ -1,4 +1,4 @@
-"""How large the arrays of a program are: what it takes is known without running it."""
+"""Sizes of the arrays of a program, from which its memory is known without running it."""
 
 import math
 

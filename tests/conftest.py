@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 import jax
+import numpyro
 import pytest
 from hypothesis import HealthCheck, settings
 
 MOST_MEMORY_MAPS = 20_000
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # read by Matplotlib when a test first imports it
+numpyro.enable_validation()  # the default of NumPyro from 0.22 on
 
 _COMMON = {
     "deadline": None,  # the first example compiles

@@ -1,4 +1,4 @@
-"""The bank of reference problems, checked by means that its generator does not use."""
+"""The bank of reference problems, checked by methods that its generator does not use."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The derivatives in the bank, checked by identities that finite differences do not know."""
+"""The derivatives in the bank, checked by identities that are independent of finite differences."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""What the objects of the library say of themselves: one line, and no numbers of their arrays."""
+"""The repr of the objects of the library: one line, without the numbers of their arrays."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Other ways to the law of a network's outputs, written from their formulas for `bench_peers`.
+"""Other methods for the law of a network's outputs, from their formulas, for `bench_peers`.
 
 All take a leaky-ReLU network without skip connection and a box as input.
 """

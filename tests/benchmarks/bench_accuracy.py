@@ -1,7 +1,7 @@
 """Errors of log density and log survival against the bank of 40-digit references.
 
 Run with ``python -m tests.benchmarks.bench_accuracy`` or ``make bench``. The error of a value is
-``|error| / max(1, |value| / 10)``; OpenTURNS' stands beside ours where it can be had.
+``|error| / max(1, |value| / 10)``; The error of OpenTURNS is shown next to ours if it is installed.
 """
 
 from collections import defaultdict

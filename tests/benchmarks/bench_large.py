@@ -1,4 +1,4 @@
-"""Large networks: time and memory from the Jacobian to log densities, each case in a process.
+"""Large networks: time and memory from the Jacobian to log densities, one process per case.
 
 Run with ``python -m tests.benchmarks.bench_large`` or ``make bench BENCH=bench_large``.
 """

@@ -1,4 +1,4 @@
-"""Linearization with exact laws beside other ways to the law of a network's outputs.
+"""Linearization with exact laws, compared with other methods for the law of a network's outputs.
 
 Run with ``python -m tests.benchmarks.bench_peers`` or ``make bench BENCH=bench_peers``. Errors are
 those of one output, the worst or the median over the outputs, against draws through the network

@@ -1,4 +1,4 @@
-"""The benchmark of first calls measures what it says."""
+"""The benchmark of first calls measures what it claims to measure."""
 
 from tests.benchmarks import _first_call_jobs, bench_first_call
 

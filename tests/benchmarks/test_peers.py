@@ -1,4 +1,4 @@
-"""The peers of `bench_peers` compute what they are said to: a bug there would flatter us."""
+"""The peers of `bench_peers` are implemented correctly: a bug there would bias the comparison."""
 
 import itertools
 from functools import partial

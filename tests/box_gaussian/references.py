@@ -1,4 +1,4 @@
-"""Log densities of ``W u + e`` by methods that share nothing with expectation propagation."""
+"""Log densities of ``W u + e`` by methods that are independent of expectation propagation."""
 
 import functools
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The second order of the joint density against references that know no expansion."""
+"""The second order of the joint density against references that use no expansion."""
 
 import jax
 import jax.numpy as jnp

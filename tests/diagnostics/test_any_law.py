@@ -1,4 +1,4 @@
-"""Tables of laws that know nothing of linearization: by the contracts alone, against SciPy."""
+"""Tables of laws that do not come from a linearization: by the contracts alone, against SciPy."""
 
 import jax
 import jax.numpy as jnp

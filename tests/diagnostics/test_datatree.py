@@ -1,4 +1,4 @@
-"""The tree of draws and laws: against known laws, through NetCDF, and in ArviZ's hands."""
+"""The tree of draws and laws: against known laws, through NetCDF, and in ArviZ."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Flags of outputs: each on a law where it is known, none where nothing is wrong."""
+"""Flags of outputs: each on a law where it is expected, and none where nothing is wrong."""
 
 import sys
 
@@ -32,7 +32,8 @@ def test_noise_between_outputs_that_vary_is_negligible():
     names = [f"y_{j + 1}" for j in range(31)]
     table = flags(jacobian, output_names=names)
     assert table.index[table["negligible_variance"]].tolist() == ["y_16"]
-    assert table.loc["y_16", "remark"].startswith("variance negligible: sd 3.3e-07 beside 8.2e-01")
+    words = "variance negligible: sd 3.3e-07, its neighbors' sd 8.2e-01"
+    assert table.loc["y_16", "remark"].startswith(words)
 
 
 @pytest.mark.parametrize(("ratio", "flagged"), [(0.9e-3, True), (1.1e-3, False)])
@@ -69,7 +70,7 @@ def test_dominating_input_is_named(weight, dominated):
     # 16/17 is 0.94, 20.25/21.25 is 0.953.
     table = flags([[1.0, weight]], input_names=["wind", "tide"])
     assert table["dominated_by"].item() == dominated
-    assert table["remark"].item() == (dominated and "tide makes 95% of the variance")
+    assert table["remark"].item() == (dominated and "tide explains 95% of the variance")
     strict = flags([[1.0, weight]], input_names=["wind", "tide"], dominated=0.99)
     assert strict["dominated_by"].item() == ""
 

@@ -1,4 +1,4 @@
-"""Tables from pairs: right where the truth is known, sharper than plain draws, else unchanged."""
+"""Tables from pairs: correct where the truth is known, sharper than plain draws, else unchanged."""
 
 import jax
 import jax.numpy as jnp

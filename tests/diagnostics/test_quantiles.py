@@ -1,4 +1,4 @@
-"""Values at given scores by bracketing: of laws whose supports end where they do not say."""
+"""Values at given scores by bracketing, for laws that do not state where their supports end."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`GaussianCopulaJoint` and its conditionals: values, derivatives and errors, by other ways."""
+"""`GaussianCopulaJoint` and its conditionals: values and derivatives by other methods, errors."""
 
 from fractions import Fraction
 

@@ -222,7 +222,7 @@ def test_calibration_table_takes_it():
     [
         (([0.0, 0.0], [1.0, 1.0]), r"weights must have shape \(\.\.\., d, n\)"),
         (([0.0] * 3, np.ones((2, 2)), np.eye(2)), "must broadcast"),
-        (([0.0, 0.0], np.ones((2, 1))), "as many columns as rows without a normal part"),
+        (([0.0, 0.0], np.ones((2, 1))), "without a normal part must have at least as many columns"),
         (([0.0, 0.0], np.ones((2, 2))), "got outputs 0, 1, which are linearly dependent"),
         (
             (np.zeros(3), [[1.0, 0.5, 0.1], [1.5, 0.5, 0.2], [2.5, 1.0, 0.3]]),

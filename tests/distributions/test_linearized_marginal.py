@@ -1,4 +1,4 @@
-"""`LinearizedMarginal`: densities, tails, moments and gradients against other ways; its errors."""
+"""`LinearizedMarginal`: densities, tails, moments and gradients by other methods; its errors."""
 
 import itertools
 import math

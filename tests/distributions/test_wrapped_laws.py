@@ -1,6 +1,6 @@
-"""Laws inside NumPyro's wrappers, what these refuse, and their words.
+"""Laws inside NumPyro's wrappers, what these reject, and their messages.
 
-Two weights make a trapezoid, which SciPy has.
+The law of two weights is a trapezoid, which SciPy has.
 """
 
 import jax

@@ -1,4 +1,4 @@
-"""The examples run, at a small size, and write what they say."""
+"""The examples run, at a small size, and write the files that they announce."""
 
 import importlib.util
 import warnings
@@ -27,23 +27,44 @@ def test_sea_surface_runs(sea_surface, tmp_path, monkeypatch, capsys):
     output, errors = capsys.readouterr()
     assert errors == ""  # no progress bar
     assert {path.name for path in tmp_path.iterdir()} == {"figures"}
-    written = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert written == ["forecast.png", "marginals_box.png", "marginals_gaussian.png"]
-    for name in written:
-        assert str(tmp_path / "figures" / name) in output
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["forecast.png"]
+    assert str(tmp_path / "figures" / "forecast.png") in output
     lines = output.splitlines()
-    assert sum(line.startswith("Jan ") for line in lines) == 2
-    table = [line for line in lines if line[:3] in sea_surface.MONTHS]
-    assert len(table) == 24
-    assert max(map(len, table)) <= 100
-    numbers = np.array([line.split()[1:] for line in table], dtype=float)
-    mean, mean_monte_carlo, sd, sd_monte_carlo = numbers[:, :4].T
-    assert (np.abs(mean - mean_monte_carlo) < sd).all()
-    np.testing.assert_allclose(sd, sd_monte_carlo, rtol=0.5)
+    assert max(map(len, lines[:-1])) <= 100  # the last one is the path
+    table = [line.split()[1:] for line in lines if line[:3] in sea_surface.MONTHS]
+    both, alone = np.array(table[:12], dtype=float).T, np.array(table[12:], dtype=float).T
+    observed, forecast, input_sd, own_sd, low, high, low_drawn, high_drawn = both
+    years, curves = sea_surface.load_curves()
+    assert years[-1] == 2010
+    np.testing.assert_allclose(observed, curves[-1], atol=0.005)
+    # The own error is nearly all of it, and normal; 5% quantiles of 2000 draws are known to 5% sd.
+    assert (input_sd < 0.5 * own_sd).all()
+    np.testing.assert_allclose(high - low, 2 * 1.645 * np.hypot(input_sd, own_sd), rtol=0.03)
+    np.testing.assert_allclose(low, forecast - 1.645 * np.hypot(input_sd, own_sd), atol=0.1)
+    np.testing.assert_allclose([low_drawn, high_drawn], [low, high], atol=0.2)
+    sd, sd_drawn = alone[:3:2]
+    np.testing.assert_allclose(sd, sd_drawn, rtol=0.5)
     # By chance alone 0.87/sqrt(2000) = 0.02 on average.
-    tangent, corrected = numbers[:, -2:].T
+    tangent, corrected = alone[-2:]
     assert corrected.max() < 0.06
     assert corrected.mean() < tangent.mean()
+
+
+def test_sea_surface_coverage(sea_surface):
+    observed = np.zeros((3, 4))
+    observed[0] = [0, 0, 2, 2]  # half of a year inside, then all, then all
+    share, error = sea_surface.share_inside(observed, np.array([-1.0, 1.0])[:, None, None])
+    assert share == pytest.approx(2.5 / 3)
+    assert error == pytest.approx(np.std([0.5, 1, 1], ddof=1) / np.sqrt(3))
+
+
+def test_sea_surface_own_error_is_without_that_of_the_input(sea_surface, monkeypatch):
+    # A network that returns its input: the residual is the change from year to year.
+    monkeypatch.setattr(sea_surface, "train", lambda *_: lambda x: x)
+    years, curves = sea_surface.load_curves()
+    found = sea_surface.own_error(None, years, curves, 0.3)
+    change = np.diff(curves[years < sea_surface.FIRST_TEST_YEAR], axis=0)
+    np.testing.assert_allclose(found**2, (change**2).mean(axis=0) - 0.3**2 / 3, rtol=1e-4)
 
 
 def test_sea_surface_data_and_baselines(sea_surface):
@@ -52,14 +73,6 @@ def test_sea_surface_data_and_baselines(sea_surface):
     assert curves.shape == (61, 12)
     assert (curves > 15).all()
     assert (curves < 32).all()
-
-
-def test_sea_surface_input_laws_share_their_spread(sea_surface):
-    _, curves = sea_surface.load_curves()
-    laws = sea_surface.input_laws(curves[-1], 0.3)
-    for law in laws.values():
-        np.testing.assert_allclose(law.mean, curves[-1], rtol=1e-6)
-        np.testing.assert_allclose(law.variance, 0.3**2 / 3, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

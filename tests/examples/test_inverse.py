@@ -1,4 +1,4 @@
-"""The example of an inverse problem runs, at a small size, and its parts are right."""
+"""The example of an inverse problem runs, at a small size, and its parts are correct."""
 
 import importlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The operators of the paper, the quadrature behind them, and the networks trained to be them."""
+"""The operators of the paper, their quadrature, and the networks trained to approximate them."""
 
 import importlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The script that redoes the paper's figures and tables runs, and its tables say what is so."""
+"""The script that reproduces the paper's figures and tables runs, and its tables are correct."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""A triangular input from outside the package: exact laws, tables, figures, and its refusals."""
+"""A triangular input from outside the package: exact laws, tables, figures, and its errors."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A Laplace law of outputs from outside the package, and what copulas, tables and figures make."""
+"""A Laplace law of outputs from outside the package, in copulas, tables and figures."""
 
 import jax
 import jax.numpy as jnp

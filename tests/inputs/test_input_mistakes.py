@@ -1,4 +1,4 @@
-"""What is said to users whose input has no law here; the table of the docs."""
+"""Messages to users whose input has no law here; the table of the docs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is said to users who pass a network that cannot be linearized; the table of the docs."""
+"""Messages to users who pass a network that cannot be linearized; the table of the docs."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Monte Carlo of inputs that can only be drawn from."""
+"""Monte Carlo with inputs that can only be sampled."""
 
 import jax
 import jax.numpy as jnp

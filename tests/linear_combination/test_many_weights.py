@@ -1,4 +1,4 @@
-"""Laws of a thousand and more weights: accuracy to the edge, derivatives, and arrays that fit."""
+"""Laws of a thousand weights and more: accuracy up to the edge, derivatives, and memory."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""`jax.vmap` over parameters: as a loop gives it, and without evaluating every method."""
+"""`jax.vmap` over parameters: the same results as a loop, without evaluating every method."""
 
 import jax
 import jax.numpy as jnp

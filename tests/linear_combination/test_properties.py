@@ -1,4 +1,4 @@
-"""Laws that must hold whatever the weights; compiled once, so that examples are cheap."""
+"""Properties that must hold for all weights; compiled once, so that examples are cheap."""
 
 import math
 from functools import cache

@@ -1,4 +1,4 @@
-"""Corrected linearizations: nearer to the network, exact where it is linear, honest where not."""
+"""Corrected linearizations: closer to the network, exact if it is linear, valid if it is not."""
 
 import jax
 import jax.numpy as jnp
@@ -262,3 +262,11 @@ def test_errors():
         lin.corrected(pairs, num_surface_draws=-1)
     with pytest.raises(ValueError, match="level must be in"):
         lin.corrected(pairs).band(95)
+
+
+def test_known_pairs_are_corrected_where_a_jitted_function_closes_over_them():
+    lin, pairs = pairs_of(smooth, BOX, 100)
+    expected = lin.corrected(pairs).transform
+    found = jax.jit(lambda: lin.corrected(pairs).transform)()
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(one, other)

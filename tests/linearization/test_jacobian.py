@@ -1,4 +1,4 @@
-"""Jacobians in portions: the numbers of JAX's own, and never a large identity."""
+"""Jacobians in portions: the same numbers as JAX's own, and never a large identity matrix."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Linearizations at other points than the mean, and by least squares."""
+"""Linearizations at points other than the mean, and by least squares."""
 
 import jax
 import jax.numpy as jnp

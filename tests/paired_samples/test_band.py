@@ -1,4 +1,4 @@
-"""The band for a distribution function: its coverage, and no width where nothing is unknown."""
+"""The band for a distribution function: its coverage, and zero width if nothing is unknown."""
 
 import numpy as np
 import scipy.stats

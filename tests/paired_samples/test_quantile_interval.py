@@ -1,4 +1,4 @@
-"""The interval that draws alone give for quantiles: how often it holds them, and what it clips."""
+"""Intervals for quantiles from the draws alone: their coverage, and what they clip."""
 
 import numpy as np
 from scipy.special import ndtr

@@ -1,4 +1,4 @@
-"""Every figure on Plotly and Bokeh: its visuals, legend, labels and numbers are those of the rest.
+"""Every figure on Plotly and Bokeh: visuals, legend, labels and numbers as on other backends.
 
 The numbers are checked elsewhere on the backend ``"none"``; here they are those that are drawn.
 """

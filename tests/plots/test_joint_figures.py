@@ -476,7 +476,7 @@ def test_messages_of_correlation(boxed, draws, arguments, error, message):
         plot_correlation(**given)
 
 
-@pytest.mark.filterwarnings("ignore:of 200 draws")
+@pytest.mark.filterwarnings("ignore:some of 200 draws")
 def test_correlation_needs_finite_rows(boxed, draws):
     few = draws[:200].copy()
     few[:101, 1] = np.inf

@@ -191,6 +191,19 @@ def test_sideways_shapes_have_the_area_of_their_laws_and_one_scale(lin, draws):
         assert np.trapezoid(x, y) / scale[0] == pytest.approx(1, abs=5e-3)
 
 
+def test_shapes_are_narrow_and_end_where_they_are_low(lin, draws):
+    """A few densities far apart leave the band in sight, and their ends are no spikes."""
+    x = [0.0, 1.0, 4.0]
+    figure = plot_output_band(lin, draws, x=x, outputs=["y[0]", "y[2]"], backend="none")
+    for name, side in (("density", 1), ("histogram", -1)):
+        for place, shape in zip((0.0, 4.0), figure.viz[name]["values"].values, strict=True):
+            width = side * (shape["x"] - place)
+            assert 0.02 < width.max() <= 0.07 * 4 + 1e-9
+            y = shape["y_bottom"]
+            for end in (y.min(), y.max()):
+                assert width[y == end].max() >= 0.01 * 0.07 * 4 * (1 - 1e-6)
+
+
 def test_densities_stand_at_the_chosen_outputs(lin, draws, backend):
     figure = plot_output_band(
         lin, draws, output_names=NAMES, outputs=["bend", "level"], x=[0, 1, 4], backend=backend

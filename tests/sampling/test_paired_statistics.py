@@ -1,4 +1,4 @@
-"""Paired statistics: exact where the truth is known, intervals that hold, worth that is real.
+"""Paired statistics: exact where the truth is known, with correct coverage and correct worth.
 
 Repetitions are columns: a linear model with many equal rows, whose outputs are drawn each for
 itself. Truths are sums over dense grids of the inputs, which nothing else here uses.

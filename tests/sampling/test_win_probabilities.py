@@ -1,4 +1,4 @@
-"""`win_probabilities`: against closed forms, and its standard errors against what they mean."""
+"""`win_probabilities`: against closed forms, and its standard errors against repetitions."""
 
 import dataclasses
 

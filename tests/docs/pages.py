@@ -1,0 +1,90 @@
+"""Pages of the documentation as programs: their blocks of code, and what those print.
+
+A block of a page opens with three backticks and `python`; what it prints, if anything, is in the
+block of `text` below it. Run as a program, this writes what the blocks print into the pages named,
+and the figures that they save into a folder of `docs/_static`: `python -m tests.docs.pages
+docs/tutorial.md`.
+"""
+
+import contextlib
+import io
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    if "_build" not in path.parts and "```python\n" in path.read_text("utf-8")
+)
+# A block, and what it prints if that is shown next.
+BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
+# With its white space: a column of a table is narrower or wider with the length of its numbers.
+NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d*(?:e[-+]\d+)?")
+
+
+class Block(NamedTuple):
+    """A block of code, its first line in the page, and what the page says that it prints."""
+
+    code: str
+    line: int
+    shown: str | None
+
+    def imported(self) -> list[str]:
+        """Return the packages that the block imports."""
+        return IMPORT.findall(self.code)
+
+    def run(self, page: Path, namespace: dict[str, Any]) -> str:
+        """Run the block, with tracebacks that show lines of the page; return what it prints."""
+        output = io.StringIO()
+        code = compile("\n" * (self.line - 1) + self.code, str(page), "exec")
+        with contextlib.redirect_stdout(output):
+            exec(code, namespace)  # noqa: S102
+        return output.getvalue()
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Yield the blocks of a page."""
+    for match in BLOCK.finditer(text):
+        yield Block(match[1], 1 + text.count("\n", 0, match.start(1)), match[2])
+
+
+def assert_same_output(printed: str, shown: str) -> None:
+    """Compare words; decimal fractions may differ by one in the last place that is shown."""
+    assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", shown).split(), printed
+    for found, expected in zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True):
+        mantissa, _, exponent = expected.partition("e")
+        step = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+        assert abs(float(found) - float(expected)) < 1.5 * step, printed
+
+
+def with_outputs(page: Path) -> str:
+    """Return the text of a page with what its blocks print now."""
+    text = page.read_text("utf-8")
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    done, start = [], 0
+    for match in BLOCK.finditer(text):
+        line = 1 + text.count("\n", 0, match.start(1))
+        output = Block(match[1], line, match[2]).run(page, namespace)
+        done += [text[start : match.start()], f"```python\n{match[1]}```"]
+        done += [f"\n\n```text\n{output.rstrip()}\n```"] if output.strip() else []
+        start = match.end()
+    return "".join([*done, text[start:]])
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        file = Path(name).resolve()
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            written = with_outputs(file)
+            for figure in Path().glob("*.png"):
+                pictures = ROOT / "docs" / "_static" / file.stem
+                pictures.mkdir(exist_ok=True)
+                shutil.copy(figure, pictures)
+        file.write_text(written, encoding="utf-8")

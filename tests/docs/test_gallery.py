@@ -1,0 +1,41 @@
+"""The gallery page shows every figure of both cases, and the files are there."""
+
+import re
+from pathlib import Path
+
+import nn_uq_dist as nuq
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "evidence" / "gallery.md").read_text(encoding="utf-8")
+CASES = ("seasons", "untrained")
+
+
+def test_every_plot_is_shown_for_both_cases():
+    code = (DOCS / "gallery" / "figures.py").read_text(encoding="utf-8")
+    shown = set(re.findall(r"nuq\.plots\.(plot_\w+)\(", code))
+    assert shown == set(nuq.plots.__all__)
+    functions = re.findall(r"^def (\w+)\(", code, re.MULTILINE)
+    assert set(re.findall(r":pyobject: (\w+)", PAGE)) == set(functions)
+    pictures = re.findall(r"\{figure\} (\S+)\n:alt: \S", PAGE)
+    expected = {f"../_static/gallery/{case}_{name}.png" for case in CASES for name in functions}
+    assert set(pictures) == expected
+
+
+def test_files_of_the_page_exist():
+    files = re.findall(r"\{(?:figure|literalinclude)\} \.\./(\S+)", PAGE)
+    assert len(files) > 20
+    for name in files:
+        assert (DOCS / name).stat().st_size > 100
+    folder = DOCS / "_static" / "gallery"
+    assert {path.name for path in folder.iterdir()} == {
+        Path(name).name for name in files if name.startswith("_static/gallery/")
+    }
+
+
+def test_verdicts_are_good_and_bad():
+    """The page says so: every output of one case is small or noise, of the other large."""
+    for case, words in zip(CASES, (("small:", "noise:"), ("large:",)), strict=True):
+        table = (DOCS / "_static" / "gallery" / f"{case}.txt").read_text(encoding="utf-8")
+        rows = table.split("\n\n")[0].splitlines()[1:]
+        assert len(rows) >= 4
+        assert all(any(word in row for word in words) and " nan" not in row for row in rows)

@@ -1,0 +1,48 @@
+"""Links of all pages that GitHub shows lead to an existing file and an existing heading.
+
+Sphinx checks those of the documentation as it builds it; the README, CONTRIBUTING and the pages as
+GitHub shows them are checked here.
+"""
+
+import re
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+PAGES = sorted(
+    path
+    for folder, pattern in ((ROOT, "*.md"), (ROOT / "docs", "**/*.md"), (ROOT / "examples", "*.md"))
+    for path in folder.glob(pattern)
+    if "_build" not in path.parts
+)
+LINK = re.compile(r"\]\(([^)\s]*)\)")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchor(heading):
+    """The name that GitHub and MyST give to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page):
+    return {anchor(heading) for heading in HEADING.findall(page.read_text("utf-8"))}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_have_targets(page):
+    for link in LINK.findall(CODE.sub("", page.read_text("utf-8"))):
+        if "://" in link:
+            continue
+        name, _, heading = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert ROOT in target.parents, f"{link} leads out of the repository"
+        assert not heading or heading in anchors(target), link
+
+
+def test_pages_and_links_are_found():
+    assert {"README.md", "CONTRIBUTING.md"} <= {page.name for page in PAGES}
+    assert anchor("What `it` cannot do: 2, 3") == "what-it-cannot-do-2-3"
+    assert LINK.findall("[a](b.md) ![c](d/e.png#f)") == ["b.md", "d/e.png#f"]

@@ -1,0 +1,82 @@
+"""The README and every page of the docs: each block of code runs and prints what the page says.
+
+A page whose framework is not installed is skipped on a developer's machine and fails in CI. PyTorch
+alone is never installed there: its page runs from the file that its first block saved once.
+"""
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, assert_same_output, blocks
+
+# Made by the first block of `docs/howto/torch.md` with PyTorch 2.14.1.
+SAVED_BY_TORCH = Path(__file__).parent / "torch_network.safetensors"
+HOWTO = [page for page in PAGES if page.parent.name == "howto"]
+MOST_LINES = 80
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT).with_suffix(""))
+
+
+def missing(block):
+    return [name for name in block.imported() if importlib.util.find_spec(name) is None]
+
+
+@pytest.mark.viz
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page, id=name_of(page), marks=[] if page.name == "README.md" else pytest.mark.slow
+        )
+        for page in PAGES
+    ],
+)
+def test_code_of_the_page_prints_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # figures and files that the page saves
+    monkeypatch.setenv("KERAS_BACKEND", "jax")  # undone after the page sets it, too
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    shutil.copy(SAVED_BY_TORCH, tmp_path / "net.safetensors")
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page.read_text("utf-8")):
+        absent = missing(block)
+        if "torch" in absent:
+            continue
+        if absent and not os.environ.get("CI"):
+            pytest.skip(f"{', '.join(absent)} not installed: pip install --group frameworks")
+        assert not absent, f"CI must install {absent}: the group `frameworks` of pyproject.toml"
+        printed = block.run(page, namespace)
+        assert bool(printed.strip()) == (block.shown is not None), printed
+        if block.shown is not None:
+            assert_same_output(printed, block.shown)
+
+
+@pytest.mark.parametrize("page", HOWTO, ids=name_of)
+def test_answer_is_short_and_listed(page):
+    text = page.read_text("utf-8")
+    lines = [line for block in blocks(text) for line in block.code.splitlines() if line.strip()]
+    assert len(lines) <= MOST_LINES
+    index = (page.parent / "index.md").read_text("utf-8")
+    assert f"]({page.name})" in index
+    assert f"\n{page.stem}\n" in index
+
+
+def test_blocks_are_found_with_lines_and_outputs():
+    text = "text\n```python\na = 1\n```\n```sh\nmake\n```\n```python\nb\n```\n\n```text\n2\n```\n"
+    found = [tuple(block) for block in blocks(text)]
+    assert found == [("a = 1\n", 3, None), ("b\n", 9, "2\n")]
+
+
+def test_outputs_are_compared_by_words_and_last_places():
+    assert_same_output("[0.19 0.2 0.18] True\n", "[0.19 0.20 0.19] True\n")
+    assert_same_output("1.2e-07", "1.3e-07")
+    for other in ("[0.19 0.2 0.18] False", "[0.19 0.2 0.21] True", "[0.19 0.2] True"):
+        with pytest.raises(AssertionError):
+            assert_same_output("[0.19 0.2 0.18] True", other)
+    with pytest.raises(AssertionError):
+        assert_same_output("1.2e-07", "1.2e-06")
