@@ -11,6 +11,7 @@ from nn_uq_dist.paired_samples._increasing_values import increasing
 from nn_uq_dist.paired_samples._quantile_averages import influence, sample_averages
 from nn_uq_dist.paired_samples._quantile_interval import hold_in_interval
 from nn_uq_dist.paired_samples._score_bins import ScoreBins
+from nn_uq_dist.paired_samples._smooth_slopes import smooth_slopes
 from nn_uq_dist.paired_samples._smoothing import Points, smooth
 
 # Shrinkage of the noise covariance towards its diagonal: correlations of many averages estimated
@@ -144,7 +145,9 @@ def estimate_map(
     base = linear.at_knots.T
     quantiles = hold_in_interval(base + shift, network, knots, ratio)
     certain = -xp.log(diagonal + floor[:, None] ** 2) @ _hats(knots, bins.centers)
-    mapped, flattened = increasing(base, quantiles, certain.astype(network.dtype))
+    certain = certain.astype(network.dtype)
+    mapped, flattened = increasing(base, quantiles, certain)
+    mapped = smooth_slopes(base, mapped, quantiles, certain, knots)
     # The smoothing uses the noise as estimated: with more noise it would shrink the tails.
     error = xp.sqrt(_steadied(diagonal, count * bins.widths, xp))
     return QuantileMap(base, mapped, shift, difference, error, flattened)

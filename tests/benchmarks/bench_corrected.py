@@ -29,7 +29,9 @@ RANDOMIZATIONS = 4
 SCORES = np.linspace(-7, 7, 1401)
 WEIGHTS = np.exp(-(SCORES**2) / 2) / np.exp(-(SCORES**2) / 2).sum()
 METHODS = ("plain", "Sobol", "tangent", "corrected", "corrected, Sobol")
-STATISTICS = ("KS", "sd", "q05", "q95", *(f"P {tail:g}" for tail in TAILS))
+# Bins of equal probability, over which densities are compared.
+BINS = 100
+STATISTICS = ("KS", "sd", "q05", "q95", *(f"P {tail:g}" for tail in TAILS), "density")
 
 Array = NDArray[np.float64]
 
@@ -104,12 +106,13 @@ def of_law(case: Case, quantiles: Array) -> Array:
             -np.interp(case.tails[1, :, j], column, SCORES),
         ]
         ks = np.abs(found - case.levels).max()
-        rows.append(_errors(case, j, ks, sd, ends, np.stack([ndtr(z) for z in beyond])))
+        tails = np.stack([ndtr(z) for z in beyond])
+        rows.append(_errors(case, j, ks, sd, ends, tails, _total_variation(found)))
     return np.stack(rows, axis=1)
 
 
 def of_draws(case: Case, draws: Array) -> Array:
-    """Errors of the empirical law of draws."""
+    """Errors of the empirical law of draws, and of a kernel estimate of their density."""
     ordered = np.sort(draws.astype(np.float64), axis=0)
     count = len(ordered)
     rows = []
@@ -124,16 +127,29 @@ def of_draws(case: Case, draws: Array) -> Array:
             ]
         )
         ends = np.quantile(column, [0.05, 0.95])
-        rows.append(_errors(case, j, ks, column.std(ddof=1), ends, beyond))
+        sd = column.std(ddof=1)
+        width = sd * count**-0.2  # D. W. Scott, Multivariate Density Estimation (1992)
+        edges = case.quantiles[:: len(case.levels) // BINS, j]
+        kernels = ndtr((edges[:, None] - column) / width).mean(axis=1)
+        rows.append(_errors(case, j, ks, sd, ends, beyond, _total_variation(kernels)))
     return np.stack(rows, axis=1)
 
 
-def _errors(case: Case, j: int, ks: float, sd: float, ends: Array, beyond: Array) -> Array:
+def _total_variation(found: Array) -> float:
+    """Largest error of the probability of a union of bins, from probabilities of their ends."""
+    step = len(found) // BINS
+    shares = np.diff(np.concatenate([[0.0], found[step::step], [1.0]]))
+    return float(np.abs(shares - 1 / BINS).sum() / 2)
+
+
+def _errors(
+    case: Case, j: int, ks: float, sd: float, ends: Array, beyond: Array, density: float
+) -> Array:
     """Distances, errors in units of the sd, and relative errors of tail probabilities."""
     true_ends = np.interp([0.05, 0.95], case.levels, case.quantiles[:, j])
     ends = np.abs(ends - true_ends) / case.sd[j]
     tails = np.abs(beyond / np.array(TAILS) - 1).mean(axis=0)
-    return np.array([ks, abs(sd / case.sd[j] - 1), *ends, *tails])
+    return np.array([ks, abs(sd / case.sd[j] - 1), *ends, *tails, density])
 
 
 def one_key(case: Case, count: int, number: int) -> Array:
