@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -36,17 +36,28 @@ def evaluate(law: Any, name: str, *args: Any) -> Any:
     return value(*args) if callable(value) else value
 
 
-@contextmanager
-def counted_compilations() -> Iterator[list[str]]:
-    """The programs that are compiled inside, or loaded from the compilation cache; their names."""
-    compiled: list[str] = []
+_open_counts: list[list[str]] = []
+
+
+@cache
+def _listen() -> None:
+    """Tell JAX once: not all versions can be told to stop."""
 
     def note(event: str, _: float, **details: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
-            compiled.append(str(details.get("fun_name", "a program")))
+            for count in _open_counts:
+                count.append(str(details.get("fun_name", "a program")))
 
     jax.monitoring.register_event_duration_secs_listener(note)
+
+
+@contextmanager
+def counted_compilations() -> Iterator[list[str]]:
+    """The programs that are compiled inside, or loaded from the compilation cache; their names."""
+    _listen()
+    compiled: list[str] = []
+    _open_counts.append(compiled)
     try:
         yield compiled
     finally:
-        jax.monitoring.unregister_event_duration_listener(note)
+        _open_counts.pop()

@@ -72,8 +72,11 @@ def _slope(name: str, function: Callable[[Array], Array]) -> float:
         raise ValueError(
             f"{name} must be a leaky ReLU with one fixed slope, got one with parameters; {remedy}"
         )
-    with jax.ensure_compile_time_eval():  # numbers, even if the conversion itself is traced
-        values = np.array([function(jnp.asarray(point)) for point in _PROBES])
+    # Numbers, even if the conversion itself is traced. JAX 0.8 traces rules of derivatives all the
+    # same, unless they are inside of a compiled function.
+    compiled = jax.jit(function)
+    with jax.ensure_compile_time_eval():
+        values = np.array([compiled(jnp.asarray(point)) for point in _PROBES])
     # The shortest decimal that gives the value: 0.01 even if it was rounded to float32.
     slope = float(str(-values[_PROBES.index(-1.0)])) + 0.0  # no -0.0 for the ReLU
     expected = [point if point >= 0 else slope * point for point in _PROBES]

@@ -206,6 +206,13 @@ def test_batches_of_transforms_with_parameters():
     assert as_input_law(f).network_input(jnp.zeros((4, 3))).shape == (4, 4)
 
 
+def batch_of_matrices():
+    """An affine map for each of a batch, which NumPyro's constructor may refuse."""
+    found = tf.LowerCholeskyAffine(jnp.ones(3), jnp.eye(3))
+    found.loc, found.scale_tril = jnp.ones((4, 3)), jnp.tile(jnp.eye(3), (4, 1, 1))
+    return found
+
+
 ERRORS = {
     "known only": (lambda: as_input_law({"a": jnp.ones(3)}), ValueError, "got known values only"),
     "batch of scalars": (
@@ -243,7 +250,7 @@ ERRORS = {
         lambda: as_input_law(
             dist.TransformedDistribution(
                 dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1),
-                tf.LowerCholeskyAffine(jnp.ones((4, 3)), jnp.tile(jnp.eye(3), (4, 1, 1))),
+                batch_of_matrices(),
             )
         ),
         TypeError,

@@ -363,14 +363,15 @@ def test_tails_against_scipy(lin, draws):
                 shift = -0.006 * sign * np.max(np.asarray(line["x"]))
                 distance = (x[k] - shift) * law.std()
                 count = int(np.sum(sign * (draws[:, j] - law.mean()) > distance))
+                # SciPy 1.17 finds the ends to an absolute error of 2e-12.
                 interval = scipy.stats.binomtest(count, SIZE).proportion_ci(0.99, "exact")
-                assert ends[k, 1] == pytest.approx(np.log10(interval.high), abs=1e-9)
+                assert ends[k, 1] == pytest.approx(np.log10(interval.high), abs=1e-8)
                 if count == 0:
                     assert np.isnan(y[k])
                     continue
                 assert y[k] == pytest.approx(np.log10(count / SIZE), abs=1e-9)
                 floor = np.log10(0.3 / SIZE) - 1
-                assert ends[k, 0] == pytest.approx(max(np.log10(interval.low), floor), abs=1e-9)
+                assert ends[k, 0] == pytest.approx(max(np.log10(interval.low), floor), abs=1e-8)
 
 
 @given(st.integers(1, 10**6), st.floats(0, 1), st.floats(0.5, 0.999))
