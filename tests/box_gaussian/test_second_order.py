@@ -15,7 +15,7 @@ def errors(num_inputs, num_outputs, noise, seed):
         np.random.default_rng(seed), num_inputs, num_outputs, noise, 30
     )
     if num_inputs == 3:
-        exact = np.array([by_quadrature(point, weights, covariance, 200) for point in draws])
+        exact = np.array([by_quadrature(point, weights, covariance, 100) for point in draws])
     else:
         exact = np.array([by_separation(point, weights, covariance).value for point in draws])
     parts = [jnp.asarray(part) for part in (draws, weights, covariance)]
