@@ -9,10 +9,6 @@ from nn_uq_dist.basics._row_algebra import namespace
 
 # Least slope, in units of the mean slope; a point mass would have slope zero.
 _LEAST_SLOPE = 1e-4
-# Least slope of the outermost pieces, in units of the least slope of the same number of pieces
-# before them. With few draws these pieces can be flat by chance, which would make possible outputs
-# nearly impossible.
-_LEAST_TAIL_SLOPE, _TAIL_PIECES = 0.2, 3
 # Weights below this share of the largest are lost to rounding.
 _LEAST_WEIGHT = 1e-12
 
@@ -39,25 +35,10 @@ def increasing(linear: Array, wanted: Array, log_weights: Array) -> tuple[Array,
     width = linear[:, 1:] - linear[:, :-1]
     weights = xp.exp(log_weights - xp.max(log_weights, axis=-1, keepdims=True)) + _LEAST_WEIGHT
     mean_slope = (xp.max(wanted, axis=-1) - xp.min(wanted, axis=-1)) / xp.sum(width, axis=-1)
-    least = _LEAST_SLOPE * mean_slope[:, None] * xp.ones_like(width)
-    first = _rising(least * width, wanted, weights)
-    # In single precision, knots of the far tail may coincide.
-    safe = xp.where(width > 0, width, 1)
-    slopes, k = (first[:, 1:] - first[:, :-1]) / safe, _TAIL_PIECES
-    lower, upper = (
-        xp.maximum(_LEAST_TAIL_SLOPE * xp.min(slopes[:, part], axis=-1)[:, None], least[:, :k])
-        for part in (slice(k, 2 * k), slice(-2 * k, -k))
-    )
-    rise = xp.concatenate([lower, least[:, k:-k], upper], axis=-1) * width
-    falls = xp.mean(1.0 * (wanted[:, 1:] - wanted[:, :-1] < least * width), axis=-1)
-    return _rising(rise, wanted, weights), falls
-
-
-def _rising(rise: Array, wanted: Array, weights: Array) -> Array:
-    """Values that rise by at least `rise` from each to the next."""
-    xp = namespace(rise, wanted)
+    rise = _LEAST_SLOPE * mean_slope[:, None] * width
+    falls = xp.mean(1.0 * (wanted[:, 1:] - wanted[:, :-1] < rise), axis=-1)
     least = xp.concatenate([xp.zeros_like(rise[:, :1]), xp.cumsum(rise, axis=-1)], axis=-1)
-    return least + isotonic(wanted - least, weights)
+    return least + isotonic(wanted - least, weights), falls
 
 
 def isotonic(rows: Array, weights: Array) -> Array:
