@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
+# All pages of text that GitHub shows.
+MARKDOWN = sorted(
     path
-    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-    if "_build" not in path.parts and "```python\n" in path.read_text("utf-8")
+    for folder, pattern in ((ROOT, "*.md"), (ROOT / "docs", "**/*.md"), (ROOT / "examples", "*.md"))
+    for path in folder.glob(pattern)
+    if "_build" not in path.parts
 )
+PAGES = [path for path in MARKDOWN if "```python\n" in path.read_text("utf-8")]
 # A block, and what it prints if that is shown next.
 BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
@@ -45,7 +48,7 @@ class Block(NamedTuple):
         output = io.StringIO()
         code = compile("\n" * (self.line - 1) + self.code, str(page), "exec")
         with contextlib.redirect_stdout(output):
-            exec(code, namespace)  # noqa: S102
+            exec(code, namespace)  # noqa: S102 (the repository's own page)
         return output.getvalue()
 
 

@@ -8,14 +8,8 @@ import re
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import MARKDOWN, ROOT
 
-PAGES = sorted(
-    path
-    for folder, pattern in ((ROOT, "*.md"), (ROOT / "docs", "**/*.md"), (ROOT / "examples", "*.md"))
-    for path in folder.glob(pattern)
-    if "_build" not in path.parts
-)
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -30,7 +24,7 @@ def anchors(page):
     return {anchor(heading) for heading in HEADING.findall(page.read_text("utf-8"))}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_have_targets(page):
     for link in LINK.findall(CODE.sub("", page.read_text("utf-8"))):
         if "://" in link:
@@ -43,6 +37,6 @@ def test_links_have_targets(page):
 
 
 def test_pages_and_links_are_found():
-    assert {"README.md", "CONTRIBUTING.md"} <= {page.name for page in PAGES}
+    assert {"README.md", "CONTRIBUTING.md"} <= {page.name for page in MARKDOWN}
     assert anchor("What `it` cannot do: 2, 3") == "what-it-cannot-do-2-3"
     assert LINK.findall("[a](b.md) ![c](d/e.png#f)") == ["b.md", "d/e.png#f"]

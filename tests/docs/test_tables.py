@@ -3,15 +3,9 @@
 import re
 from collections import defaultdict
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import MARKDOWN
 from tests.docs.tables import COPY, README, TABLES, accuracy_summary, with_copies
 
-FILES = [
-    path
-    for folder, pattern in ((ROOT, "*.md"), (ROOT / "docs", "**/*.md"))
-    for path in folder.glob(pattern)
-    if "_build" not in path.parts
-]
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -24,7 +18,7 @@ def test_copies_are_those_of_their_source():
 
 def test_rows_of_numbers_stand_once():
     places = defaultdict(set)
-    for path in FILES:
+    for path in MARKDOWN:
         text = CODE.sub("", COPY.sub("", path.read_text("utf-8")))
         for row in re.findall(r"^\|.*\|$(?!\n\|-)", text, re.MULTILINE):  # no headings
             if len(re.findall(r"\d[\d.]*", row)) >= 3:
