@@ -281,8 +281,7 @@ class Propagated(NamedTuple):
 
     def at(self, *index: int) -> "Propagated":
         """Take one mean, or one mean and one half-width."""
-        linear = jax.tree.map(lambda leaf: leaf[index], self.linear)
-        return Propagated(linear, self.draws[:, *index])
+        return Propagated(self.linear[index], self.draws[:, *index])
 
 
 def propagate(
@@ -364,7 +363,7 @@ def change_probabilities(
 
     return {
         "Monte Carlo": (result.draws.argmax(axis=-1) != np.asarray(predicted)).mean(axis=0),
-        "copula": share(unit.joint(), key_copula, "copula"),
+        "copula": share(unit.gaussian_copula(), key_copula, "copula"),
         "linear draws": share(unit, key_linear, "linear draws"),
     }
 

@@ -6,7 +6,7 @@ carry normal noise of standard deviation sigma, and both are unknown. Models of 
 sampled by NUTS:
 
 - marginalized: the network is linearized once; the joint law of the outputs of an observation,
-  `Linearization.linear_joint`, has its input error integrated out. Two latent variables remain.
+  `Linearization.joint`, has its input error integrated out. Two latent variables remain.
 - latent: every true input is a latent variable, and the network runs in each step.
 
 The outputs of one observation share its input error. So the marginalized likelihood is their joint
@@ -20,7 +20,7 @@ output they are the same.
 
 The other two tell what a difference between the first two comes from:
 
-- copula: as marginalized, with the Gaussian copula of `Linearization.joint` for the joint law;
+- copula: as marginalized, with `Linearization.gaussian_copula` for the joint law;
 - latent-linear: as latent, with the linearized network in place of the network.
 
 Run `python examples/errors_in_variables.py --help` for the arguments.
@@ -108,9 +108,9 @@ def marginalized_model(error: str, *, copula: bool = False) -> Model:
         if y.shape[1] == 1:
             outputs = linear.marginals(noise_scale=sigma).to_event(1)
         elif copula:
-            outputs = linear.joint(noise_scale=sigma, correlation="linear")
+            outputs = linear.gaussian_copula(noise_scale=sigma, correlation="linear")
         else:
-            outputs = linear.linear_joint(noise_scale=sigma)
+            outputs = linear.joint(noise_scale=sigma)
         with numpyro.plate("observations", len(y)):
             numpyro.sample("y", outputs, obs=y)
 
@@ -156,7 +156,7 @@ def relinearized_model(net: Network, error: str) -> Model:
         (loc, slopes, rest), _ = jax.lax.scan(improve, start, length=PASSES)
         linear = nuq.Linearization(loc, slopes, input_law(x, beta, error))
         with numpyro.plate("observations", len(y)):
-            outputs = linear.linear_joint(noise_scale=sigma, noise_covariance=rest)
+            outputs = linear.joint(noise_scale=sigma, noise_covariance=rest)
             numpyro.sample("y", outputs, obs=y)
 
     return model

@@ -5,7 +5,7 @@ smooth f, a few Legendre coefficients theta about a nominal curve. In each run o
 actuator adds its own error to every nodal value, uniform within +-half_width, and a few outputs are
 measured with normal noise. Two models of the same data, both sampled by NUTS:
 
-- marginalized: the joint law of the outputs, `Linearization.linear_joint`, the input error
+- marginalized: the joint law of the outputs, `Linearization.joint`, the input error
   integrated out by linearization;
 - ignored: the outputs of the exact input, plus normal noise.
 
@@ -13,10 +13,9 @@ The Jacobian of a leaky-ReLU network jumps where a neuron changes its sign, and 
 likelihood with it: by thousands of nats far from the data, where chains would stick. So theta is
 found without the input error first, and sampled with the Jacobian there, averaged over the input
 error; the value of the network follows theta. `--check` samples the input errors as well, without
-any linearization, and sets the Gaussian copula of `Linearization.joint` beside both. Last, in a new
-run the law of all outputs is updated from three of them.
-
-Run `python examples/inverse.py --help` for the arguments.
+any linearization, and sets `Linearization.gaussian_copula` beside both. Last, in a new run the law
+of all outputs is updated from three of them. Run `python examples/inverse.py --help` for the
+arguments.
 """
 
 import argparse
@@ -112,9 +111,9 @@ def marginalized_model(experiment: Experiment, *, copula: bool = False) -> Model
         linear = nuq.Linearization(experiment.measured(f.loc), jacobian, f)
         if copula:
             # "nataf" solves equations in every step; with 31 inputs "linear" is off by 2e-4.
-            law = linear.joint(noise_scale=experiment.noise, correlation="linear")
+            law = linear.gaussian_copula(noise_scale=experiment.noise, correlation="linear")
         else:
-            law = linear.linear_joint(noise_scale=experiment.noise)
+            law = linear.joint(noise_scale=experiment.noise)
         with numpyro.plate("runs", len(experiment.y)):
             numpyro.sample("y", law, obs=y)
 
@@ -265,7 +264,7 @@ def update(key: Array, experiment: Experiment, theta: Array, num_draws: int) -> 
     """
     f = experiment.input_law(theta)
     draw_key, noise_key, run_key, rest_key = jax.random.split(key, 4)
-    joint = nuq.linearize(experiment.net, f).linear_joint(noise_scale=experiment.noise)
+    joint = nuq.linearize(experiment.net, f).joint(noise_scale=experiment.noise)
     given = np.array(GIVEN)
     run = np.asarray(nuq.monte_carlo(experiment.net, f, run_key, 1, progress=False))[0]
     run = run + experiment.noise * np.asarray(jax.random.normal(noise_key, run.shape))

@@ -118,7 +118,7 @@ def three_point(case: Study, *, copula: bool = False) -> Any:
     """Three-point densities, observed with a little noise: slices of a law beside the draws."""
     # Of outputs that are made of two numbers three have no density without noise.
     noise = NOISE * np.sqrt(np.diagonal(case.lin.covariance))
-    joint = case.lin.joint if copula else case.lin.linear_joint
+    joint = case.lin.gaussian_copula if copula else case.lin.joint
     normal = np.random.default_rng(0).normal(size=case.draws.shape)
     return nuq.plots.plot_three_point(
         case.lin, case.draws + noise * normal, outputs=TRIPLE, output_names=NAMES,

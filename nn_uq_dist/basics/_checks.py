@@ -60,9 +60,7 @@ def require_finite(
         finite = np.isfinite(np.asarray(value))
         if not finite.all():
             bad = np.asarray(value)[~finite].ravel()[0]
-            raise ValueError(
-                f"{name} must be finite, got {bad} at index {first_index(~finite)}; {remedy}"
-            )
+            raise ValueError(f"{name} must be finite, got {bad}{_place(~finite)}; {remedy}")
 
 
 def require_nonnegative(name: str, value: object, remedy: str) -> None:
@@ -71,9 +69,12 @@ def require_nonnegative(name: str, value: object, remedy: str) -> None:
         negative = np.asarray(value) < 0
         if negative.any():
             bad = np.asarray(value)[negative].ravel()[0]
-            raise ValueError(
-                f"{name} must not be negative, got {bad} at index {first_index(negative)}; {remedy}"
-            )
+            raise ValueError(f"{name} must not be negative, got {bad}{_place(negative)}; {remedy}")
+
+
+def _place(mask: np.ndarray) -> str:
+    """Where the first true entry is; a single number needs no index."""
+    return f" at index {first_index(mask)}" if mask.ndim else ""
 
 
 def first_index(mask: np.ndarray) -> tuple[int, ...]:

@@ -14,6 +14,8 @@ from nn_uq_dist.basics._row_algebra import namespace
 _MAX_STEPS = 100
 # Scores this far from what is asked for are near enough for the last step.
 _NEAR = 1e-2
+# Scores are rounded to a few units; at the value zero, nothing else would end the search.
+_ROUNDING = 64
 
 # From the points that are not found yet, and their places along the flattened axes if these are
 # known, to normal scores and log densities.
@@ -103,7 +105,8 @@ def _step(xp: Any, at: Search, excess: Any, score: Any, log_density: Any, eps: f
     small = 2 * eps * xp.abs(at.x)
     # At the edge of a support the score is steep, and a step may vanish far from the root.
     near = usable & (xp.abs(excess) <= _NEAR)
-    found = near & ((xp.abs(newton) <= small) | (xp.abs(excess) <= eps))
+    rounding = max(eps, _ROUNDING * float(jnp.finfo(at.x.dtype).eps))
+    found = near & ((xp.abs(newton) <= small) | (xp.abs(excess) <= rounding))
     found = found | (high - low <= small) | (excess == 0)
     within = usable & (proposal > low) & (proposal < high) & (near | (xp.abs(newton) > small))
     within = within & (xp.abs(newton) <= 0.5 * xp.abs(at.change))

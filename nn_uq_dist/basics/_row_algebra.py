@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -49,8 +50,24 @@ def norm(rows: Array) -> Array:
     return scaled
 
 
+def binary_unit(size: Array) -> Array:
+    """Power of two near each size, 1 for zero and infinity: scaling by it causes no rounding."""
+    xp = namespace(size)
+    # No result depends on the unit, so no gradient flows through it.
+    size = size if xp is np else lax.stop_gradient(size)
+    usable = (size > 0) & xp.isfinite(size)
+    _, exponent = xp.frexp(xp.where(usable, size, 1))
+    unit: Array = xp.ldexp(xp.ones_like(size), exponent)
+    return unit
+
+
 def covariance_root(covariance: Array) -> Array:
     """A matrix ``R`` with ``R R^T = covariance``; without derivatives if that is singular."""
+    if namespace(covariance) is np:
+        values, vectors = np.linalg.eigh(covariance)
+        known: Any = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+        return known
+    covariance, unit = _in_own_units(covariance)
     factor = jnp.linalg.cholesky(covariance)
     regular = ~jnp.any(jnp.isnan(factor), axis=(-2, -1), keepdims=True)
 
@@ -61,6 +78,17 @@ def covariance_root(covariance: Array) -> Array:
 
     # Eigenvalues of thousands of outputs take far longer than the factor.
     if is_concrete(regular):
-        return factor if regular.all() else mended()
+        return unit * (factor if regular.all() else mended())
     root: Array = lax.cond(jnp.all(regular), lambda: factor, mended)
-    return root
+    return unit * root
+
+
+@jax.jit
+def _in_own_units(covariance: Array) -> tuple[Array, Array]:
+    """The matrix with a diagonal near one, and the units of its rows, shape (..., N, 1).
+
+    Eigenvalues of entries of very different sizes would lose the small ones.
+    """
+    diagonal = jnp.diagonal(lax.stop_gradient(covariance), axis1=-2, axis2=-1)
+    unit = binary_unit(jnp.sqrt(diagonal))[..., None]
+    return covariance / unit / unit.mT, unit

@@ -23,6 +23,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     solve_lower,
     whiten,
 )
+from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.box_gaussian._passes import cavity, fixed_point
 
 # Points in a block: the arrays of a pass stay in the cache, and a slow point delays only its block.
@@ -50,7 +51,8 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
     r"""Log density of ``W u + e`` at a point, ``u`` uniform on a box and ``e`` normal.
 
     By expectation propagation, which is off by a few thousandths for outputs with noise, and exact
-    if each output has an input of its own.
+    if each output has an input of its own. Where the weights have a smaller rank than there are
+    inputs and noise is little, it rounds corners off: see `LinearizedJoint`.
 
     Parameters
     ----------
@@ -93,16 +95,18 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
     0.125
     """
     count, num_outputs = weights.shape[-1], weights.shape[-2]
-    if covariance is None and count <= num_outputs:
-        if count < num_outputs:
-            msg = (
-                f"{num_outputs} outputs of {count} uniform inputs have no density without a normal "
-                "part: they lie on a plane; pass a covariance, such as that of the noise"
-            )
-            raise ValueError(msg)
-        return _of_parallelepiped(deviation, weights)
-    problem = of_one_shape(deviation, weights, covariance)
-    return _log_evidence(*flattened(problem)).reshape(problem.deviation.shape[:-1])
+    if covariance is None and count < num_outputs:
+        msg = (
+            f"{num_outputs} outputs of {count} uniform inputs have no density without a normal "
+            "part: they lie on a plane; pass a covariance, such as that of the noise"
+        )
+        raise ValueError(msg)
+    given = in_own_units(deviation, weights, covariance)
+    if covariance is None and count == num_outputs:
+        return _of_parallelepiped(given.deviation, given.weights) - given.log_volume
+    problem = of_one_shape(given.deviation, given.weights, given.covariance)
+    logs = _log_evidence(*flattened(problem)).reshape(problem.deviation.shape[:-1])
+    return logs - given.log_volume
 
 
 def _of_parallelepiped(deviation: Array, weights: Array) -> Array:

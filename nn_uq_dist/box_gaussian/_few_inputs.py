@@ -30,6 +30,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     of_one_shape,
     solve_lower,
 )
+from nn_uq_dist.box_gaussian._own_units import in_own_units
 
 # With fewer outputs each point gets its own factorization, as when each point has its own law.
 FEWEST_OUTPUTS = 256
@@ -72,8 +73,10 @@ def log_evidence_of_shared_law(deviation: Array, weights: Array, covariance: Arr
     """
     if covariance is None or not is_reducible(weights, covariance):
         return log_evidence(deviation, weights, covariance)
-    flat = deviation.reshape(-1, deviation.shape[-1])
-    return _reduced(flat, weights, covariance).reshape(deviation.shape[:-1])
+    given = in_own_units(deviation, weights, covariance)
+    flat = given.deviation.reshape(-1, deviation.shape[-1])
+    logs = _reduced(flat, given.weights, given.covariance).reshape(deviation.shape[:-1])
+    return logs - given.log_volume
 
 
 class _Reduced(NamedTuple):

@@ -21,7 +21,8 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     of_one_shape,
     solve_lower,
 )
-from nn_uq_dist.box_gaussian._moments import input_moments
+from nn_uq_dist.box_gaussian._moments import uniform_moments
+from nn_uq_dist.box_gaussian._own_units import in_own_units
 
 # With 16 steps for each input, the slowest measured case (12 outputs of 31 inputs with little
 # noise) had a standard deviation 2 to 3% too small in its slowest input, and .3% on average.
@@ -71,8 +72,9 @@ def input_draws(
     >>> bool(jnp.allclose(draws.sum(-1), 1.5, atol=1e-5)), bool((draws >= 0.5 - 1e-5).all())
     (True, True)
     """
+    deviation, weights, covariance, _ = in_own_units(deviation, weights, covariance)
     deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
-    moments = input_moments(deviation, weights, covariance)
+    moments = uniform_moments(deviation, weights, covariance)
     values, vectors = jnp.linalg.eigh(moments.covariance)
     root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
     count = weights.shape[-1]

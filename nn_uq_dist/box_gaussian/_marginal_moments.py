@@ -18,9 +18,10 @@ from jax import Array, lax
 from nn_uq_dist.box_gaussian._gaussian_part import of_one_shape
 from nn_uq_dist.box_gaussian._moments import (
     Moments,
-    input_moments,
     output_moments,
+    uniform_moments,
 )
+from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 
 _NODES = 24
@@ -56,8 +57,9 @@ def posterior_moments(deviation: Array, weights: Array, covariance: Array | None
     >>> print(f"{found.mean[0]:.3f}")  # two inputs of sum 1.5, neither beyond 1
     0.740
     """
+    deviation, weights, covariance, _ = in_own_units(deviation, weights, covariance)
     deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
-    moments = input_moments(deviation, weights, covariance)
+    moments = uniform_moments(deviation, weights, covariance)
     # A uniform is removed by a zero weight, so that all problems have the same shape.
     one_left = 1.0 - jnp.eye(weights.shape[-1], dtype=weights.dtype)
     others = weights[..., None, :, :] * one_left[:, None, :]
@@ -101,13 +103,21 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
     >>> print(f"{found.mean[0]:.3f}")  # one of two terms of the sum 1.5, observed with noise
     0.740
     """
+    deviation, weights, covariance, units = in_own_units(deviation, weights, covariance)
     deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
     known = deviation.shape[-1]
+    units = units[..., known:]
+
+    def in_given_units(found: Moments) -> Moments:
+        # One unit at a time, because their product may over- or underflow.
+        spread = units[..., None] * found.covariance * units[..., None, :]
+        return Moments(units * found.mean, spread)
+
     moments = output_moments(deviation, weights, covariance)
     # Means of the uniforms from their own densities do not reproduce the known outputs, which
     # matters if an output is nearly determined. So each output also uses its own density.
     if covariance is None:
-        return moments
+        return in_given_units(moments)
     rows = [np.append(np.arange(known), j) for j in range(known, weights.shape[-2])]
     parts = jnp.stack([weights[..., row, :] for row in rows], axis=-3)
     spreads = jnp.stack([covariance[..., row[:, None], row] for row in rows], axis=-3)
@@ -117,7 +127,7 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
         values = jnp.concatenate([seen, outputs[..., None]], axis=-1)
         return corrected_log_evidence(values, parts, spreads)
 
-    return _sharpened(moments, log_density, (-np.inf, np.inf))
+    return in_given_units(_sharpened(moments, log_density, (-np.inf, np.inf)))
 
 
 def _sharpened(

@@ -16,6 +16,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     whiten,
 )
 from nn_uq_dist.box_gaussian._no_derivatives import undifferentiated
+from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.box_gaussian._passes import fixed_point
 
 
@@ -64,6 +65,12 @@ def input_moments(deviation: Array, weights: Array, covariance: Array | None) ->
     >>> bool(jnp.allclose(found.mean, 0.5, atol=1e-3))  # two inputs share what was seen
     True
     """
+    given = in_own_units(deviation, weights, covariance)
+    return uniform_moments(given.deviation, given.weights, given.covariance)
+
+
+def uniform_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
+    """`input_moments` for outputs in their own units."""
     problem = undifferentiated(Problem(deviation, weights, covariance))
     whitened = whiten(problem)
     found = fixed_point(problem, whitened, jnp.ones(deviation.shape[:-1], bool))
@@ -102,6 +109,8 @@ class Regression(NamedTuple):
 def regression(weights: Array, covariance: Array | None, known: int) -> Regression:
     """Regression of the other outputs on the first ``known`` ones, by their normal parts.
 
+    All outputs in their own units.
+
     Parameters
     ----------
     weights : Array, shape (..., d + e, n)
@@ -125,7 +134,7 @@ def output_moments(deviation: Array, weights: Array, covariance: Array | None) -
     Parameters
     ----------
     deviation : Array, shape (..., d)
-        Deviations of the known outputs.
+        Deviations of the known outputs; like all outputs, in their own units.
     weights : Array, shape (..., d + e, n)
         Weights of all outputs, the known ones first.
     covariance : Array, shape (..., d + e, d + e), or None
@@ -146,7 +155,7 @@ def output_moments(deviation: Array, weights: Array, covariance: Array | None) -
     """
     known = deviation.shape[-1]
     seen = None if covariance is None else covariance[..., :known, :known]
-    uniforms = input_moments(deviation, weights[..., :known, :], seen)
+    uniforms = uniform_moments(deviation, weights[..., :known, :], seen)
     others = regression(weights, covariance, known)
     spread = matmul(matmul(others.columns, uniforms.covariance), others.columns.mT)
     mean = others.of_inputs(uniforms.mean, deviation)

@@ -5,10 +5,11 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.special import logsumexp
 
+from nn_uq_dist.basics._normal_tails import score_from_log_survival
 from nn_uq_dist.box_gaussian._moments import output_moments
+from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 from nn_uq_dist.linear_combination import normal_score
-from nn_uq_dist.linear_combination._normal_score import score_from_log_survival
 
 # Conditional densities are smooth except for jumps at an edge; nodes on either side of the value.
 _NODES = 24
@@ -38,6 +39,7 @@ def conditional_scores(deviation: Array, weights: Array, covariance: Array | Non
     >>> bool(jnp.allclose(scores, 0.0, atol=1e-3))  # the center is the median of each
     True
     """
+    deviation, weights, covariance, _ = in_own_units(deviation, weights, covariance)
     scale = None if covariance is None else jnp.sqrt(covariance[0, 0])
     first = normal_score(deviation[:, 0], weights[0], scale)
     others = (_score(j, deviation, weights, covariance) for j in range(1, deviation.shape[-1]))

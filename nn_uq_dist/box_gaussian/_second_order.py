@@ -24,6 +24,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     of_one_shape,
 )
 from nn_uq_dist.box_gaussian._no_derivatives import undifferentiated
+from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.box_gaussian._passes import cavity
 
 
@@ -56,11 +57,12 @@ def second_order(deviation: Array, weights: Array, covariance: Array | None) -> 
     >>> print(f"{jnp.exp(value):.3f} {jnp.exp(better):.3f}")  # of 0.125
     0.136 0.124
     """
-    return _both(deviation, weights, covariance)[1]
+    given = in_own_units(deviation, weights, covariance)
+    return _both(given.deviation, given.weights, given.covariance)[1]
 
 
 def corrected_log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
-    """`log_evidence` with its second order; without gradients."""
+    """`log_evidence` with its second order, for outputs in their own units; without gradients."""
     logs, correction = _both(deviation, weights, covariance)
     return logs + correction
 

@@ -1,6 +1,7 @@
 """Arguments that tables and figures share: the laws, the draws, and the names of the outputs."""
 
 import importlib
+import math
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Protocol
@@ -11,17 +12,22 @@ from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._statistics import MonteCarloStatistics
 
 MINIMUM_DRAWS = 100
+# Draws beyond this count as infinite: their squares would be.
+LARGEST_DRAW = 1e150
+# What to do with a batch where only one point is taken.
+ONE_POINT = "take one point: model[i] with draws[:, i], or with pairs[i]"
 
 
 class HasMarginals(Protocol):
-    """An object that gives the laws of its outputs, such as a `Linearization`."""
+    """An object that gives the laws of its outputs, such as a `LinearModel`."""
 
     def marginals(self) -> Distribution:
         """The laws of the outputs."""
@@ -43,35 +49,48 @@ def require_extra(module: str, purpose: str) -> ModuleType:
         ) from error
 
 
-def as_marginals(marginals: Marginals) -> tuple[OutputLaw, int]:
-    """Return the laws of the outputs, batch shape ``(N_y,)`` or ``()``, and their number.
+def as_marginals(
+    marginals: Marginals, *, batched: bool = False
+) -> tuple[OutputLaw, tuple[int, ...]]:
+    """Return the laws of the outputs in a row, and the shape ``(..., N_y)`` that they had.
 
     Parameters
     ----------
     marginals
         An `OutputLaw`, any univariate NumPyro distribution with ``cdf`` and ``icdf``, a joint law,
-        or an object with a method ``marginals()``, such as a `Linearization`.
+        or an object with a method ``marginals()``, such as a `LinearModel`.
+    batched
+        Whether batch axes in front of the outputs are allowed.
     """
     law: Any = marginals
     if isinstance(law, JointLaw):
-        law = as_joint_law("marginals", law).marginals
+        law = as_joint_law("marginals", law, batched=batched).marginals
     elif not isinstance(law, Distribution) and callable(getattr(law, "marginals", None)):
         law = law.marginals()
     if not isinstance(law, Distribution):
         raise TypeError(
             "marginals must be a LinearizedMarginal or a Linearization, got "
-            f"{type(marginals).__name__}; pass linearize(net, f), its marginals() or another "
+            f"{type(marginals).__name__}; pass linearize(network, f), its marginals() or another "
             "univariate NumPyro distribution"
         )
-    if law.event_shape or len(law.batch_shape) > 1:
+    if law.event_shape or (len(law.batch_shape) > 1 and not batched):
+        wanted = "(..., N_y)" if batched else "(N_y,)"
+        remedy = "pass the laws of single outputs" if law.event_shape else ONE_POINT
         raise ValueError(
-            "marginals must have batch shape (N_y,) and no event shape, got batch shape "
-            f"{law.batch_shape} and event shape {law.event_shape}; linearize at one mean at a time"
+            f"marginals must have batch shape {wanted} and no event shape, got batch shape "
+            f"{law.batch_shape} and event shape {law.event_shape}; {remedy}"
         )
-    return as_output_law(law), (law.batch_shape or (1,))[0]
+    found = as_output_law(law)
+    shape = tuple(law.batch_shape) or (1,)
+    if len(shape) > 1:
+        in_a_row = np.unravel_index(np.arange(math.prod(shape)), shape)
+        found = as_output_law(batch_entries(found, in_a_row))
+    return found, shape
 
 
-def as_joint_law(name: str, law: object, num_outputs: int | None = None) -> JointLaw:
+def as_joint_law(
+    name: str, law: object, num_outputs: int | None = None, *, batched: bool = False
+) -> JointLaw:
     """Return a joint law of outputs after a check of its type, its shapes and its marginals.
 
     Parameters
@@ -79,19 +98,19 @@ def as_joint_law(name: str, law: object, num_outputs: int | None = None) -> Join
     name
         Name of the argument, for error messages.
     law
-        The argument, which must be a `JointLaw` without a batch shape.
+        The argument, which must be a `JointLaw`.
     num_outputs
         How many outputs it must have. Default: any number.
+    batched
+        Whether it may have a batch shape.
     """
     if not isinstance(law, JointLaw):
         raise TypeError(
-            f"{name} must be a JointLaw, got {type(law).__name__}; pass linearization.joint()"
+            f"{name} must be a JointLaw, got {type(law).__name__}; pass linearization.joint() or "
+            "linearization.gaussian_copula()"
         )
-    if law.batch_shape:
-        raise ValueError(
-            f"{name} must have no batch shape, got {law.batch_shape}; linearize at one mean at a "
-            "time"
-        )
+    if law.batch_shape and not batched:
+        raise ValueError(f"{name} must have no batch shape, got {law.batch_shape}; {ONE_POINT}")
     if num_outputs is not None and law.event_shape != (num_outputs,):
         raise ValueError(
             f"{name} must have event shape (N_y,) = ({num_outputs},), got {law.event_shape}; pass "
@@ -109,30 +128,35 @@ def as_joint_law(name: str, law: object, num_outputs: int | None = None) -> Join
     return law
 
 
-def unbatched(linearization: object) -> Linearization:
-    """Return the linearization after a check of its type and its batch shape."""
-    if not isinstance(linearization, Linearization):
+def as_model(linearization: object) -> LinearModel:
+    """Return the model after a check of its type."""
+    if not isinstance(linearization, LinearModel):
         raise TypeError(
-            f"linearization must be a Linearization, got {type(linearization).__name__}; "
-            "pass linearize(net, f)"
-        )
-    if linearization.batch_shape:
-        raise ValueError(
-            f"linearization must have no batch shape, got {linearization.batch_shape}; "
-            "linearize at one mean at a time"
+            f"linearization must be a Linearization or another LinearModel, got "
+            f"{type(linearization).__name__}; pass linearize(network, f)"
         )
     return linearization
 
 
-def as_draws(draws: NetworkDraws, num_outputs: int) -> NDArray[Any]:
-    """Return the draws as a NumPy array of real numbers, shape ``(n, N_y)``.
+def unbatched(linearization: object, remedy: str = ONE_POINT) -> LinearModel:
+    """Return the model after a check of its type and its batch shape."""
+    model = as_model(linearization)
+    if model.batch_shape:
+        raise ValueError(
+            f"linearization must have no batch shape, got {model.batch_shape}; {remedy}"
+        )
+    return model
+
+
+def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the draws as a NumPy array of real numbers, one column for each output and point.
 
     Parameters
     ----------
     draws
-        As given; from pairs, the draws of the network are used.
-    num_outputs
-        Required number of columns.
+        As given; from pairs, the draws of the network are used. Those beyond 1e150 become infinite.
+    shape
+        Required shape of a draw, ``(..., N_y)``.
     """
     if isinstance(draws, PairedDraws):
         draws = draws.network
@@ -143,17 +167,19 @@ def as_draws(draws: NetworkDraws, num_outputs: int) -> NDArray[Any]:
             "ks_distance and tv_distance"
         )
     values = np.asarray(draws)
-    if values.ndim == 1 and num_outputs == 1:
-        values = values[:, None]
-    if values.ndim != 2 or values.shape[1] != num_outputs:
+    if shape[-1] == 1 and values.shape[1:] == shape[:-1]:
+        values = values[..., None]
+    if values.shape[1:] != shape or values.ndim != 1 + len(shape):
         hint = (
             "pass its transpose"
-            if values.ndim == 2 and values.shape[0] == num_outputs
+            if values.ndim == 2 and values.shape[:1] == shape
             else "pass what monte_carlo returns, one row per draw"
         )
-        raise ValueError(
-            f"draws must have shape (n, N_y) = (n, {num_outputs}), got {values.shape}; {hint}"
-        )
+        if len(shape) == 1 and values.ndim > 2:
+            hint = ONE_POINT
+        kind = "(n, N_y)" if len(shape) == 1 else "(n, ..., N_y)"
+        wanted = ", ".join(["n", *map(str, shape)])
+        raise ValueError(f"draws must have shape {kind} = ({wanted}), got {values.shape}; {hint}")
     if values.shape[0] < MINIMUM_DRAWS:
         raise ValueError(
             f"draws must hold at least {MINIMUM_DRAWS} rows, got {values.shape[0]}; "
@@ -161,7 +187,15 @@ def as_draws(draws: NetworkDraws, num_outputs: int) -> NDArray[Any]:
         )
     if values.dtype.kind not in "fiub" and values.dtype.name != "bfloat16":  # NumPy kind "V"
         raise TypeError(f"draws must be real numbers, got dtype {values.dtype}")
-    return values
+    return bounded(values.reshape(len(values), -1))
+
+
+def bounded(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the values, infinite where their squares would overflow."""
+    if values.dtype != np.float64:
+        return values
+    too_large = np.abs(values) > LARGEST_DRAW
+    return np.where(too_large, np.copysign(np.inf, values), values) if too_large.any() else values
 
 
 def as_output_names(output_names: Sequence[str] | None, num_outputs: int) -> list[str]:

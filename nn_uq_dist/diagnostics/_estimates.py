@@ -69,7 +69,8 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
     count = draws.size
     mean = draws.mean()
     centered = draws - mean
-    spread = np.sqrt(np.mean(centered**2))
+    unit = np.abs(centered).max() or 1.0  # the squares of small numbers would be zero
+    spread = unit * np.sqrt(np.mean((centered / unit) ** 2))
     # The spread of a constant sample is only rounding error, whose shape means nothing.
     if not spread > 4 * np.finfo(np.float64).eps * np.abs(draws[[0, -1]]).max():
         zero = Estimate(0.0, 0.0)
@@ -183,13 +184,14 @@ def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
     H. Cramer, Mathematical Methods of Statistics (1946).
     """
     count, size = draws.shape
-    mean = draws.mean(axis=0, dtype=np.float64)
     largest = np.abs(draws).max(axis=0).astype(np.float64)
-    scale = np.sqrt(sum(np.sum((x - mean) ** 2, axis=0) for x in _blocks(draws)) / count)
+    unit = np.where(largest > 0, largest, 1)  # the squares of small numbers would be zero
+    mean = sum(np.sum(x, axis=0) for x in _blocks(draws, unit)) / count
+    scale = np.sqrt(sum(np.sum((x - mean) ** 2, axis=0) for x in _blocks(draws, unit)) / count)
     # The spread of a constant column is only rounding error.
-    scale = np.where(scale > 4 * np.finfo(np.float64).eps * largest, scale, np.nan)
+    scale = np.where(scale > 4 * np.finfo(np.float64).eps, scale, np.nan)
     products, squares, cubes = np.zeros((3, size, size))
-    for x in _blocks(draws):
+    for x in _blocks(draws, unit):
         z = (x - mean) / scale
         square = z * z
         products += z.T @ z
@@ -205,6 +207,6 @@ def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
     return r, error
 
 
-def _blocks(draws: NDArray[np.floating]) -> Iterator[Array]:
+def _blocks(draws: NDArray[np.floating], unit: Array) -> Iterator[Array]:
     for start in range(0, len(draws), BLOCK_ROWS):
-        yield draws[start : start + BLOCK_ROWS].astype(np.float64)
+        yield draws[start : start + BLOCK_ROWS].astype(np.float64) / unit

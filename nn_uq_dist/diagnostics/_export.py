@@ -1,5 +1,6 @@
 """Draws, probabilities, densities and moments of the outputs as one labelled tree for ArviZ."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,9 +21,11 @@ from nn_uq_dist.diagnostics._arguments import (
 )
 from nn_uq_dist.diagnostics._estimates import UNKNOWN, sample_correlation, sample_moments
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._points import flat_names, point_coordinates, point_dims
 from nn_uq_dist.diagnostics._prepared import PreparedDraws
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearization import Linearization
 
 if TYPE_CHECKING:
@@ -33,7 +36,6 @@ NUM_CHAINS = 4
 RANGE_IN_SD = 6.0
 # Random numbers that one call draws; this bounds the memory.
 BLOCK_NUMBERS = 2**23
-SAMPLE_DIMS = ("chain", "draw", "output")
 
 
 def to_datatree(
@@ -51,14 +53,15 @@ def to_datatree(
     Parameters
     ----------
     law
-        A `Linearization`, whose draws are exact; a `GaussianCopulaJoint` or any other `JointLaw`;
-        or the laws of the outputs alone, batch shape ``(N_y,)``, whose draws are independent: a
-        `LinearizedMarginal`, any other `OutputLaw`, a univariate NumPyro distribution.
+        A `Linearization` or any other `LinearModel`; a `GaussianCopulaJoint` or any other
+        `JointLaw`; or the laws of the outputs alone, batch shape ``(..., N_y)``, whose draws are
+        independent: a `LinearizedMarginal`, any other `OutputLaw`, a univariate NumPyro
+        distribution.
     draws
-        Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``; from
+        Monte Carlo draws of the outputs, shape ``(n, ..., N_y)``, independent, ``n >= 100``; from
         `PairedDraws`, those of the network are used.
     output_names
-        Names of the outputs, the coordinate `output`. Default ``y[0]``, ``y[1]``, ...
+        Names of the `N_y` outputs, the coordinate `output`. Default ``y[0]``, ``y[1]``, ...
     key
         JAX random key of the analytic draws. Default ``jax.random.key(0)``.
     num_analytic_draws
@@ -83,13 +86,16 @@ def to_datatree(
           clipped to the range from 2.2e-16 to 1 - 2.2e-16, which draws beyond the support attain.
           NaN where the draw is not finite.
         - `analytic_grid`: `x`, `density`, `cdf` and `log_sf` (log survival) with dimensions
-          `output`, `point`; the grid extends 6 standard deviations to either side, or to the end of
-          the support.
+          `output`, `grid_point`; the grid extends 6 standard deviations to either side, or to the
+          end of the support.
         - `moments`, of all draws: `mean`, `sd`, `skewness`, `excess_kurtosis` with dimensions
           `law` (``"analytic"``, ``"monte_carlo"``) and `output`; `correlation` with
           `law`, `output`, `other_output`, the analytic one NaN where only marginals are given;
           the standard errors of the Monte Carlo values as `mean_standard_error` and so on;
           `outside_support` (fraction of the finite draws) and `non_finite` (count) of each output.
+
+        Of a batch, the batch axes are dimensions in front of `output`: ``point``, or ``point_0``,
+        ``point_1``, ... if there are several.
 
     Raises
     ------
@@ -115,19 +121,22 @@ def to_datatree(
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
     >>> law = nuq.InputLaw(jnp.zeros(3), half_width=0.5)
-    >>> net = lambda f: jnp.array([jnp.sin(f[0]) + f[1], f[1] * jnp.exp(f[2])])
-    >>> draws = nuq.monte_carlo(net, law, jax.random.key(0), 4_000)
-    >>> tree = nuq.diagnostics.to_datatree(nuq.linearize(net, law), draws, output_names=["a", "b"])
+    >>> network = lambda f: jnp.array([jnp.sin(f[0]) + f[1], f[1] * jnp.exp(f[2])])
+    >>> draws = nuq.monte_carlo(network, law, jax.random.key(0), 4_000)
+    >>> tree = nuq.diagnostics.to_datatree(
+    ...     nuq.linearize(network, law), draws, output_names=["a", "b"]
+    ... )
     >>> print(*tree.children)
     monte_carlo analytic pit analytic_grid moments
     >>> print(tree["moments"]["sd"].sel(output="b").values.round(2))
     [0.29 0.31]
     """
     if isinstance(law, JointLaw):
-        as_joint_law("law", law)
-    marginals, num_outputs = as_marginals(law)
-    values = _as_storable(as_draws(draws, num_outputs))
-    names = as_output_names(output_names, num_outputs)
+        as_joint_law("law", law, batched=True)
+    marginals, shape = as_marginals(law, batched=True)
+    values = _as_storable(as_draws(draws, shape))
+    names = as_output_names(output_names, shape[-1])
+    batch_shape, num_columns = shape[:-1], values.shape[1]
     key = jax.random.key(0) if key is None else _checks.as_key("key", key)
     num_analytic = _checks.positive_int("num_analytic_draws", num_analytic_draws)
     num_points = _checks.positive_int("num_grid_points", num_grid_points)
@@ -135,37 +144,35 @@ def to_datatree(
         raise ValueError("num_grid_points must be at least 2, got 1; a grid has two ends")
     xarray = require_extra("xarray", "diagnostics.to_datatree")
 
-    prepared = PreparedDraws(marginals, values, names, progress=progress)
-    functions = LawFunctions(marginals, num_outputs)
-    drawn = _drawn(law, marginals, num_outputs)
+    prepared = PreparedDraws(marginals, values, flat_names(batch_shape, names), progress=progress)
+    functions = LawFunctions(marginals, num_columns)
+    drawn = _drawn(law, marginals, shape)
     per_chain = -(-num_analytic // NUM_CHAINS)
-    analytic = _sample(drawn, key, NUM_CHAINS * per_chain, num_outputs)
+    analytic = _sample(drawn, key, NUM_CHAINS * per_chain, num_columns)
 
-    coordinates = {"output": names}
+    dims = (*point_dims(batch_shape), "output")
+    coordinates = {**point_coordinates(batch_shape), "output": names}
+
+    def draws_of(array: NDArray[Any], attributes: dict[str, Any]) -> Any:
+        of_chains = {"y": (("chain", "draw", *dims), _in_chains(array, shape))}
+        return xarray.Dataset(of_chains, coordinates, attributes)
+
     groups = {
-        "monte_carlo": xarray.Dataset(
-            {"y": (SAMPLE_DIMS, _in_chains(values))},
-            coordinates,
-            {"draws_left_out": values.shape[0] % NUM_CHAINS},
-        ),
-        "analytic": xarray.Dataset(
-            {"y": (SAMPLE_DIMS, _in_chains(analytic))}, coordinates, {"source": drawn.source}
-        ),
-        "pit": xarray.Dataset(
-            {"y": (SAMPLE_DIMS, _in_chains(prepared.probabilities))}, coordinates
-        ),
+        "monte_carlo": draws_of(values, {"draws_left_out": values.shape[0] % NUM_CHAINS}),
+        "analytic": draws_of(analytic, {"source": drawn.source}),
+        "pit": draws_of(prepared.probabilities, {}),
         "analytic_grid": xarray.Dataset(
             {
-                name: (("output", "point"), array)
+                name: ((*dims, "grid_point"), array.reshape(*shape, num_points))
                 for name, array in _grid(functions, num_points).items()
             },
             coordinates,
         ),
         "moments": xarray.Dataset(
-            _moments(functions, drawn, prepared)
+            _moments(functions, drawn, prepared, shape)
             | {
-                "outside_support": ("output", prepared.outside_support),
-                "non_finite": ("output", prepared.non_finite),
+                "outside_support": (dims, prepared.outside_support.reshape(shape)),
+                "non_finite": (dims, prepared.non_finite.reshape(shape)),
             },
             coordinates | {"other_output": names, "law": ["analytic", "monte_carlo"]},
         ),
@@ -200,36 +207,40 @@ def _as_storable(draws: NDArray[Any]) -> NDArray[Any]:
     return draws.astype(np.float32 if small else np.float64)
 
 
-def _drawn(law: Marginals, marginals: OutputLaw, num_outputs: int) -> _Drawn:
+def _drawn(law: Marginals, marginals: OutputLaw, shape: tuple[int, ...]) -> _Drawn:
+    size = math.prod(shape)
     if isinstance(law, JointLaw):
         covariance = np.asarray(law.covariance_matrix, np.float64)
-        sd = np.sqrt(np.diag(covariance))
+        sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
         source = "Gaussian copula" if law.kind == "copula" else law.kind
-        return _Drawn(law, source, covariance / np.outer(sd, sd), num_outputs)
-    if isinstance(law, Linearization):
+        return _Drawn(law, source, covariance / sd[..., None] / sd[..., None, :], size)
+    if isinstance(law, LinearModel):
         correlation = np.asarray(law.correlation, np.float64)
-        return _Drawn(law, "linear model", correlation, num_outputs + law.input.num_inputs)
-    unknown = np.where(np.eye(num_outputs, dtype=bool), 1, np.nan)
+        source = "linear model" if isinstance(law, Linearization) else type(law).__name__
+        numbers = size + math.prod(law.batch_shape) * law.input.num_inputs
+        return _Drawn(law, source, correlation, numbers)
+    unknown = np.where(np.eye(shape[-1], dtype=bool), 1, np.nan)
+    unknown = np.broadcast_to(unknown, (*shape, shape[-1]))
     # A linear combination draws one number for each of its weights.
-    size = sum(np.size(leaf) for leaf in jax.tree.leaves(marginals))
-    return _Drawn(marginals, "marginals, drawn independently", unknown, max(num_outputs, size))
+    numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(marginals))
+    return _Drawn(marginals, "marginals, drawn independently", unknown, max(size, numbers))
 
 
-def _sample(drawn: _Drawn, key: jax.Array, count: int, num_outputs: int) -> NDArray[Any]:
-    """Draw in blocks of one size, each with its own key, shape ``(count, N_y)``."""
+def _sample(drawn: _Drawn, key: jax.Array, count: int, num_columns: int) -> NDArray[Any]:
+    """Draw in blocks of one size, each with its own key, one column for each output and point."""
     block = min(count, max(1, BLOCK_NUMBERS // drawn.random_numbers))
     keys = jax.random.split(key, -(-count // block))
     parts = [np.asarray(drawn.law.sample(k, (block,))) for k in keys]
-    return np.concatenate(parts)[:count].reshape(count, num_outputs)
+    return np.concatenate(parts)[:count].reshape(count, num_columns)
 
 
-def _in_chains(draws: NDArray[Any]) -> NDArray[Any]:
+def _in_chains(draws: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     per_chain = len(draws) // NUM_CHAINS
-    return draws[: NUM_CHAINS * per_chain].reshape(NUM_CHAINS, per_chain, -1)
+    return draws[: NUM_CHAINS * per_chain].reshape(NUM_CHAINS, per_chain, *shape)
 
 
 def _grid(functions: LawFunctions, num_points: int) -> dict[str, NDArray[np.float64]]:
-    """Values on the grids, shape ``(N_y, points)``."""
+    """Values on the grids, a row for each output and point of the batch."""
     from scipy.special import log_ndtr, ndtr
 
     reach = RANGE_IN_SD * functions.sd
@@ -246,10 +257,12 @@ def _grid(functions: LawFunctions, num_points: int) -> dict[str, NDArray[np.floa
     return {name: column.T for name, column in columns.items()}
 
 
-def _moments(functions: LawFunctions, drawn: _Drawn, prepared: PreparedDraws) -> dict[str, Any]:
+def _moments(
+    functions: LawFunctions, drawn: _Drawn, prepared: PreparedDraws, shape: tuple[int, ...]
+) -> dict[str, Any]:
     """Moments of the law and of the draws, and the standard errors of the latter."""
-    draws, columns = prepared.values, prepared.columns
-    size = len(columns)
+    columns = prepared.columns
+    dims = (*point_dims(shape[:-1]), "output")
     analytic = {
         "mean": functions.mean,
         "sd": functions.sd,
@@ -260,17 +273,25 @@ def _moments(functions: LawFunctions, drawn: _Drawn, prepared: PreparedDraws) ->
     variables: dict[str, Any] = {}
     for name, value in analytic.items():
         estimates = [moments.get(name, UNKNOWN) for moments in found]
-        both = [value, [estimate.value for estimate in estimates]]
-        variables[name] = (("law", "output"), np.array(both))
-        errors = [estimate.standard_error for estimate in estimates]
-        variables[f"{name}_standard_error"] = ("output", errors)
+        both = np.array([value, [estimate.value for estimate in estimates]])
+        variables[name] = (("law", *dims), both.reshape(2, *shape))
+        errors = np.array([estimate.standard_error for estimate in estimates])
+        variables[f"{name}_standard_error"] = (dims, errors.reshape(shape))
 
-    pairs = ("output", "other_output")
-    complete = draws[np.isfinite(draws).all(axis=1)]
-    if len(complete) >= MINIMUM_DRAWS:
-        correlation, error = sample_correlation(complete)
-    else:
-        correlation = error = np.full((size, size), np.nan)
+    size = shape[-1]
+    of_points = np.split(prepared.values, len(columns) // size, axis=1)
+    both = np.array([_correlation(draws) for draws in of_points])
+    correlation, error = both.swapaxes(0, 1).reshape(2, *shape, size)
+    pairs = (*dims, "other_output")
     variables["correlation"] = (("law", *pairs), np.stack([drawn.correlation, correlation]))
     variables["correlation_standard_error"] = (pairs, error)
     return variables
+
+
+def _correlation(draws: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Correlation of the outputs of a point and its standard errors, NaN with too few draws."""
+    complete = draws[np.isfinite(draws).all(axis=1)]
+    if len(complete) >= MINIMUM_DRAWS:
+        return sample_correlation(complete)
+    unknown = np.full((draws.shape[1], draws.shape[1]), np.nan)
+    return unknown, unknown

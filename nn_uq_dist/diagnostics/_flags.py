@@ -14,17 +14,18 @@ from nn_uq_dist.diagnostics._arguments import (
     unbatched,
 )
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
+from nn_uq_dist.linearization._linearization import Linearization
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nn_uq_dist.linearization._linearization import Linearization
+    from nn_uq_dist.linearization._linear_model import LinearModel
 
 Array = NDArray[np.float64]
 
 
 def flag_outputs(
-    linearization: "Linearization",
+    linearization: "LinearModel",
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
@@ -36,7 +37,7 @@ def flag_outputs(
     Parameters
     ----------
     linearization
-        The linearized network, without batch axes.
+        The linearized network, or any other `LinearModel`, without batch axes.
     input_names, output_names
         Names of the inputs and outputs. Default ``f[0]``, ... and ``y[0]``, ...
     negligible
@@ -67,7 +68,7 @@ def flag_outputs(
     ImportError
         If pandas is missing.
     TypeError, ValueError
-        If `linearization` is not a `Linearization` or has batch axes, or names or thresholds do not
+        If `linearization` is not a `LinearModel` or has batch axes, or names or thresholds do not
         fit.
 
     Examples
@@ -79,7 +80,7 @@ def flag_outputs(
     >>> print(table.query("negligible_variance").index.tolist(), table.loc["y[2]", "remark"])
     ['y[1]'] f[0] explains 100% of the variance
     """
-    num_inputs = unbatched(linearization).input.num_inputs
+    num_inputs = unbatched(linearization, "pass linearization[i]").input.num_inputs
     inputs = as_input_names(input_names, num_inputs)
     outputs = as_output_names(output_names, linearization.num_outputs)
     for name, value in (("negligible", negligible), ("dominated", dominated)):
@@ -91,8 +92,7 @@ def flag_outputs(
     is_constant = sd == 0
     beside = _sd_beside(sd)
     is_negligible = ~is_constant & (sd < np.sqrt(negligible) * beside)
-    indices, _ = first_order_indices(linearization)
-    indices = np.where(is_constant[:, None], 0, indices)
+    indices = np.where(is_constant[:, None], 0, first_order_indices(linearization).value)
     strongest = indices.argmax(axis=1)
     share = indices.max(axis=1)
     rows = []
@@ -118,9 +118,11 @@ def flag_outputs(
     return table
 
 
-def standard_deviations(linearization: "Linearization") -> Array:
-    """Standard deviations of the outputs, without the underflow that variances may have."""
-    return np.asarray(in_float64(linearization).image().standard_deviation)
+def standard_deviations(linearization: "LinearModel") -> Array:
+    """Standard deviations of the outputs, where possible without the underflow of variances."""
+    if isinstance(linearization, Linearization):
+        return np.asarray(in_float64(linearization).image().standard_deviation)
+    return np.sqrt(np.asarray(linearization.variance, np.float64))
 
 
 def _sd_beside(sd: Array) -> Array:

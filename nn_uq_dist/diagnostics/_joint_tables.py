@@ -105,8 +105,8 @@ def calibration_columns(
         Name of the joint law in names of columns, and elsewhere.
     """
     size = white.shape[1]
-    distance, p_value = uniform_distance(_uniform(white))
-    of_linear, _ = uniform_distance(_uniform(white_linear))
+    distance, p_value = _distances(white)
+    of_linear, linear_p_value = _distances(white_linear)
     floor, linear_floor = (
         np.full(size + 1, kolmogorov_noise_floor(len(scores))) for scores in (white, white_linear)
     )
@@ -117,13 +117,33 @@ def calibration_columns(
         f"{prefix}_ks": of_linear,
         f"{prefix}_noise_floor": linear_floor,
         "dominates": [
-            dominating_part(*numbers, kind)
-            for numbers in zip(distance, floor, of_linear, linear_floor, strict=True)
+            dominating_part(*numbers, kind, size + 1)
+            for numbers in zip(distance, p_value, of_linear, linear_p_value, strict=True)
         ],
         "p_value": p_value,
         "mean": described.mean(axis=0),
         "sd": described.std(axis=0, ddof=1),
     }
+
+
+def _distances(white: Array) -> tuple[Array, Array]:
+    """Distances of the outputs and of the radius from uniform, and their p-values.
+
+    A p-value is that of the most significant of three tests, times three: Kolmogorov and Smirnov's,
+    a mean of 0, a variance of 1. For the radius the second is that of a mean of `N_y`, and there is
+    no third.
+    """
+    from scipy.special import chdtr, chdtrc, ndtr
+
+    count, size = white.shape
+    distance, p_value = uniform_distance(_uniform(white))
+    of_mean = 2 * ndtr(-np.abs(white.mean(axis=0)) * np.sqrt(count))
+    squares, freedom = np.sum((white - white.mean(axis=0)) ** 2, axis=0), count - 1
+    of_sd = 2 * np.minimum(chdtr(freedom, squares), chdtrc(freedom, squares))
+    total = np.sum(white**2)
+    of_radius = 2 * min(chdtr(count * size, total), chdtrc(count * size, total))
+    least = np.minimum(p_value, np.append(np.minimum(of_mean, of_sd), of_radius))
+    return distance, np.minimum(3 * least, 1.0)
 
 
 def _uniform(white: Array) -> Array:

@@ -78,6 +78,9 @@ class LawFunctions:
         Beyond the support the scores are infinite and the log densities ``-inf``.
         """
         size = self._points_per_call
+        # A float64 may be beyond the range of the law's type.
+        largest = float(jnp.finfo(self.law.mean.dtype).max)
+        points = np.clip(points, -largest, largest)
         padded = np.pad(points, [(0, -len(points) % size), (0, 0)], mode="edge")
         portions = np.split(padded, len(padded) // size)
         values = [_scores_and_log_densities(self.law, jnp.asarray(x)) for x in portions]

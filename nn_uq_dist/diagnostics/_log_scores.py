@@ -51,7 +51,10 @@ def log_scores(draws: Array, log_density: Array) -> LogScores:
         if a draw is more than 30 bandwidths from the next, or more than a tenth of the draws are
         ties.
     """
-    kernel, is_law = _log_kernel_density(draws)
+    centered = draws - draws.mean()
+    unit = np.abs(centered).max()  # the squares of small numbers would be zero
+    kernel, is_law = _log_kernel_density(centered / unit)
+    kernel = kernel - np.log(unit)
     if not is_law:
         kernel = np.full_like(kernel, np.nan)
     difference = log_density - kernel

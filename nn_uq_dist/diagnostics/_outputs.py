@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import (
     MINIMUM_DRAWS,
+    ONE_POINT,
     Marginals,
     NetworkDraws,
     as_draws,
@@ -21,6 +22,7 @@ from nn_uq_dist.diagnostics._joint import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
 from nn_uq_dist.diagnostics._output_row import Analytic, Sampled, output_row
 from nn_uq_dist.diagnostics._paired import Paired, paired_values
+from nn_uq_dist.diagnostics._points import flat_names, row_index
 from nn_uq_dist.diagnostics._prepared import PreparedDraws
 from nn_uq_dist.diagnostics._verdict import dependence_verdict, marginal_verdict
 from nn_uq_dist.sampling._paired_draws import PairedDraws
@@ -47,17 +49,19 @@ def summary(
     Parameters
     ----------
     marginals
-        Laws of the `N_y` outputs: a `Linearization`; with batch shape ``(N_y,)`` a
-        `LinearizedMarginal`, any other `OutputLaw` or a univariate NumPyro distribution with
-        ``cdf`` and ``icdf``; or a joint law, of which the marginals are used.
+        Laws of the `N_y` outputs, of one point or of a batch of points: a `Linearization` or any
+        other `LinearModel`; with batch shape ``(..., N_y)`` a `LinearizedMarginal`, any other
+        `OutputLaw` or a univariate NumPyro distribution with ``cdf`` and ``icdf``; or a joint law,
+        of which the marginals are used.
     draws
-        Monte Carlo draws of the outputs, shape ``(n, N_y)``, independent, ``n >= 100``; usually
-        from `monte_carlo`. Draws that are NaN or infinite are left out of the statistics of their
-        output, counted in the table, and warned about; an output with fewer than 100 finite draws
-        gets NaN. `PairedDraws` give sharper statistics from the same number of draws, even when
-        compared with laws other than the linearization that they were made with.
+        Monte Carlo draws of the outputs, shape ``(n, ..., N_y)``, independent, ``n >= 100``;
+        usually from `monte_carlo`. Draws that are NaN, infinite or beyond 1e150 are left out of the
+        statistics of their output, counted in the table, and warned about; an output with fewer
+        than 100 finite draws gets NaN. `PairedDraws` give sharper statistics from the same number
+        of draws, even when compared with laws other than the linearization that they were made
+        with.
     output_names
-        Names of the outputs, the index of the table. Default ``y[0]``, ``y[1]``, ...
+        Names of the `N_y` outputs, the index of the table. Default ``y[0]``, ``y[1]``, ...
     quantiles
         Levels in (0, 1), each becomes a statistic named ``q0.05`` and so on.
     tails
@@ -69,21 +73,24 @@ def summary(
         the square of their width, and the noise floor ``sqrt(num_bins / (2 pi n))`` still decreases
         with `n`.
     joint
-        The `joint_summary` of the same outputs. With it the verdict can name the copula.
+        The `joint_summary` of the same outputs. With it the verdict can name the copula. Not for
+        a batch of points.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
     Returns
     -------
     pandas.DataFrame
-        One row per output. Columns have two levels, `statistic` and `value`:
+        One row per output; of a batch one row per point and output, with the index levels ``point``
+        (``point_0``, ``point_1``, ... for several batch axes) and ``output``. Columns have two
+        levels, `statistic` and `value`:
 
         - `mean`, `sd`, `skewness`, `excess_kurtosis`, each quantile and each tail have the values
           `analytic`, `monte_carlo`, `error` (analytic minus Monte Carlo) and `standard_error`
           (of the Monte Carlo value, hence of the error). The analytic skewness of a linearized
           network is 0: a linear map of symmetric inputs is symmetric. With pairs they are the
-          estimates of `nn_uq_dist.PairedStatistics`, and `worth` is the number of plain draws with
-          the same standard error.
+          estimates of `nn_uq_dist.sampling.PairedStatistics`, and `worth` is the number of plain
+          draws with the same standard error.
         - `kolmogorov_smirnov` (largest difference of the distribution functions), `wasserstein`
           (area between them, in units of the output) and `total_variation` (half the summed
           difference of bin masses) have `monte_carlo`, `standard_error` (for laws that differ) and
@@ -150,32 +157,33 @@ def summary(
     """
     pandas = require_extra("pandas", "diagnostics.summary")
     require_extra("arviz_stats", "diagnostics.summary")
-    law, num_outputs = as_marginals(marginals)
-    values = as_draws(draws, num_outputs)
-    names = as_output_names(output_names, num_outputs)
+    law, shape = as_marginals(marginals, batched=True)
+    values = as_draws(draws, shape)
+    names = as_output_names(output_names, shape[-1])
+    batch_shape, num_columns = shape[:-1], values.shape[1]
     levels = _as_levels("quantiles", quantiles, 1.0)
     tail_levels = _as_levels("tails", tails, 0.5)
     bins = _as_num_bins(num_bins, values.shape[0])
-    _check_joint(joint, names)
+    _check_joint(joint, names, batch_shape)
 
-    prepared = PreparedDraws(law, values, names, progress=progress)
-    analytic = _analytic(LawFunctions(law, num_outputs), levels, tail_levels, bins)
+    prepared = PreparedDraws(law, values, flat_names(batch_shape, names), progress=progress)
+    analytic = _analytic(LawFunctions(law, num_columns), levels, tail_levels, bins)
     paired = None
     if isinstance(draws, PairedDraws):
-        paired = _paired(draws, [analytic(j) for j in range(num_outputs)], levels)
+        paired = _paired(draws, [analytic(j) for j in range(num_columns)], levels)
     sampled = _sampled(prepared, paired)
     rows: list[dict[tuple[str, str], Any]] = []
-    for j, name in enumerate(names):
+    for j in range(num_columns):
         row = output_row(analytic(j), sampled(j), levels, tail_levels)
         dominates, words = marginal_verdict(row)
         if dominates == "noise" and joint is not None:
-            dominates, words = dependence_verdict(str(joint.calibration.loc[name, "dominates"]))
+            dominates, words = dependence_verdict(str(joint.calibration["dominates"].iloc[j]))
         row["verdict", "dominates"] = dominates
         row["verdict", "words"] = words
         rows.append(row)
     frame = pandas.DataFrame(
         {column: [row[column] for row in rows] for column in rows[0]},
-        index=pandas.Index(names, name="output"),
+        index=row_index(batch_shape, names),
     )
     frame.columns = pandas.MultiIndex.from_tuples(rows[0], names=["statistic", "value"])
     return frame
@@ -259,9 +267,14 @@ def _as_num_bins(num_bins: int | None, num_draws: int) -> int:
     return number
 
 
-def _check_joint(joint: Any, names: Sequence[str]) -> None:
+def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...]) -> None:
     if joint is None:
         return
+    if batch_shape:
+        raise ValueError(
+            f"joint must be None for a batch, got a summary for batch shape {batch_shape}; "
+            f"{ONE_POINT}"
+        )
     if not isinstance(joint, JointSummary):
         raise TypeError(
             f"joint must be a JointSummary, got {type(joint).__name__}; pass what "

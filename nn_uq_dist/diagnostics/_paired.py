@@ -49,22 +49,29 @@ def paired_values(
     levels
         Levels of the quantiles.
     tail_points
-        Lower points, then as many upper ones, a column for each output.
+        Lower points, then as many upper ones, a column for each output of each point of a batch.
     grid, cdf
-        Points that cover the laws, and the distribution functions there, a column for each output.
+        Points that cover the laws, and the distribution functions there, columns alike.
     """
     statistics = paired_statistics(pairs)
     moments = [
-        statistics.mean,
-        statistics.sd,
-        statistics.skewness,
-        statistics.excess_kurtosis,
+        _columns(PairedEstimate(*(part[None] for part in moment)))
+        for moment in (
+            statistics.mean,
+            statistics.sd,
+            statistics.skewness,
+            statistics.excess_kurtosis,
+        )
     ]
-    quantiles = statistics.quantile(levels)
-    above = statistics.exceedance(tail_points)
+    quantiles = _columns(statistics.quantile(levels))
+    above = statistics.exceedance(tail_points.reshape(-1, *pairs.network.shape[1:]))
+    above = _columns(above)
     is_lower = np.arange(len(tail_points))[:, None] < len(tail_points) // 2
     tails = above._replace(value=np.where(is_lower, 1 - above.value, above.value))
-    network, linear = (np.asarray(part, np.float64) for part in (pairs.network, pairs.linear))
+    network, linear = (
+        np.asarray(part, np.float64).reshape(len(part), -1)
+        for part in (pairs.network, pairs.linear)
+    )
     # The linear law may reach beyond the other one.
     levels_between = (np.arange(_NUM_POINTS) + 0.5) / _NUM_POINTS
     points = np.sort(np.concatenate([grid, np.quantile(linear, levels_between, axis=0)]), axis=0)
@@ -85,8 +92,13 @@ def paired_values(
     return of_output
 
 
+def _columns(estimate: PairedEstimate) -> PairedEstimate:
+    """A column for each output of each point."""
+    return PairedEstimate(*(part.reshape(len(part), -1) for part in estimate))
+
+
 def _values(estimate: PairedEstimate, j: int) -> tuple[PairedValue, ...]:
-    rows = (np.atleast_2d(part)[:, j].tolist() for part in estimate)
+    rows = (part[:, j].tolist() for part in estimate)
     return tuple(PairedValue(*row) for row in zip(*rows, strict=True))
 
 

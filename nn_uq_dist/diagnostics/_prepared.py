@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS
 from nn_uq_dist.diagnostics._tails import Tails
 from nn_uq_dist.laws._output_law import OutputLaw
 
@@ -90,12 +91,23 @@ def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[Array]:
 
 
 def complete_rows(draws: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
-    """Return the rows that are finite in all outputs, and warn if others are left out."""
+    """Return the rows that are finite in all outputs, and warn if others are left out.
+
+    Raises
+    ------
+    ValueError
+        If they are fewer than 100.
+    """
     is_finite = np.isfinite(draws)
     is_complete = is_finite.all(axis=1)
     if is_complete.all():
         return draws
     warn_of_left_out(len(draws), is_finite.sum(axis=0).tolist(), names)
+    if is_complete.sum() < MINIMUM_DRAWS:
+        raise ValueError(
+            f"draws must hold at least {MINIMUM_DRAWS} rows that are finite in all outputs, "
+            f"got {is_complete.sum()}; leave out the outputs that are not, or fix the network"
+        )
     return draws[is_complete]
 
 
@@ -108,7 +120,7 @@ def warn_of_left_out(num_draws: int, counts: Sequence[int], names: Sequence[str]
     ]
     if left_out:
         warnings.warn(
-            f"some of {num_draws} draws are NaN or infinite and are left out "
+            f"some of {num_draws} draws are NaN or infinite, or beyond 1e150, and are left out "
             f"({', '.join(left_out)})",
             RuntimeWarning,  # as monte_carlo
             skip_file_prefixes=(_PACKAGE,),  # the line of the user

@@ -1,58 +1,87 @@
 """First-order Sobol indices of a linearized network."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics._checks import as_key
 from nn_uq_dist.basics._float64 import in_float64
 from nn_uq_dist.diagnostics._arguments import (
     as_input_names,
+    as_model,
     as_output_names,
     require_extra,
-    unbatched,
 )
+from nn_uq_dist.diagnostics._explained_variance import explained_shares
+from nn_uq_dist.diagnostics._points import point_coordinates, point_dims, points
 from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
 from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
+from nn_uq_dist.linearization._linearization import Linearization
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from nn_uq_dist.linearization._linearization import Linearization
+    from nn_uq_dist.linearization._linear_model import LinearModel
 
 Array = NDArray[np.float64]
 
 
+class Indices(NamedTuple):
+    """First-order indices, ``batch_shape + (N_y, N_x)``.
+
+    Attributes
+    ----------
+    value
+        NaN for an output that does not depend on the input.
+    standard_error
+        Zero where the index is known.
+    is_additive
+        Whether those of an output sum to 1.
+    """
+
+    value: Array
+    standard_error: Array
+    is_additive: bool
+
+
 def sensitivity(
-    linearization: "Linearization",
+    linearization: "LinearModel",
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    key: jax.Array | None = None,
 ) -> "xr.DataArray":
-    r"""First-order Sobol indices of the linear law: the share of a variance due to each input.
+    r"""First-order Sobol indices: the share of the variance of each output due to each input.
 
     Parameters
     ----------
     linearization
-        The linearized network, without batch axes.
+        The linearized network, whose indices are closed forms; or any other `LinearModel`, whose
+        indices are estimated from 65,536 of its draws, without running the network.
     input_names, output_names
         Names of the inputs and outputs, the coordinates. Default ``f[0]``, ... and ``y[0]``, ...
+    key
+        JAX random key of the draws. Default ``jax.random.key(0)``.
 
     Returns
     -------
     xarray.DataArray
-        Dimensions ``("output", "input")``, between 0 and 1. NaN for an output that does not depend
-        on the input. The attribute `additive` is 1 if the inputs are independent: the indices of an
-        output then sum to 1.
+        Dimensions ``("output", "input")``, with those of the batch in front (``"point"``, or
+        ``"point_0"``, ``"point_1"``, ...), between 0 and 1. NaN for an output that does not depend
+        on the input. The attribute `additive` is 1 if the indices of an output sum to 1: the model
+        is linear and the inputs are independent. The attribute `standard_error` is the largest
+        standard error of an index, 0 for closed forms; usually it is below 0.006.
 
     Raises
     ------
     ImportError
         If xarray is missing.
     TypeError, ValueError
-        If `linearization` is not a `Linearization` or has batch axes, or names do not fit; if the
-        input is not an `InputLaw` and its entries depend on each other.
+        If `linearization` is not a `LinearModel`, or names do not fit; if the input of a
+        `Linearization` is not an `InputLaw` and its entries depend on each other.
 
     Notes
     -----
@@ -73,6 +102,10 @@ def sensitivity(
     With one, the estimate is the mean of a truncated normal law, and `V_k` is a one-dimensional
     integral, taken by quadrature.
 
+    The estimate for other models is the variance of the means of ``y_j`` in 128 bins of ``f_k``,
+    each with the same number of draws, less what the scatter within the bins adds. Bins hide at
+    most 0.2% of an index.
+
     References
     ----------
     I. M. Sobol, Sensitivity estimates for nonlinear mathematical models, Math. Modelling Comput.
@@ -86,24 +119,43 @@ def sensitivity(
     >>> print(nuq.diagnostics.sensitivity(lin, input_names=["wind", "tide"]).values)
     [[0.2 0.8]]
     """
-    num_inputs = unbatched(linearization).input.num_inputs
-    inputs = as_input_names(input_names, num_inputs)
-    outputs = as_output_names(output_names, linearization.num_outputs)
+    model = as_model(linearization)
+    inputs = as_input_names(input_names, model.input.num_inputs)
+    outputs = as_output_names(output_names, model.num_outputs)
+    key = None if key is None else as_key("key", key)
     xarray = require_extra("xarray", "diagnostics.sensitivity")
-    indices, is_additive = first_order_indices(linearization)
+    indices = first_order_indices(model, key)
+    batch_shape = model.batch_shape
     array: xr.DataArray = xarray.DataArray(
-        indices,
-        coords={"output": outputs, "input": inputs},
-        dims=("output", "input"),
+        indices.value,
+        coords={**point_coordinates(batch_shape), "output": outputs, "input": inputs},
+        dims=(*point_dims(batch_shape), "output", "input"),
         name="first_order_sobol_index",
-        attrs={"additive": int(is_additive)},
+        attrs={
+            "additive": int(indices.is_additive),
+            "standard_error": float(np.nanmax(indices.standard_error, initial=0.0)),
+        },
     )
     return array
 
 
-def first_order_indices(linearization: Any) -> tuple[Array, bool]:
-    """Indices, shape ``(N_y, N_x)``, and whether they sum to 1."""
-    exact = in_float64(linearization)
+def first_order_indices(model: "LinearModel", key: jax.Array | None = None) -> Indices:
+    """Indices of each point of the batch: closed forms if there are, else estimates from draws."""
+    shape = (*model.batch_shape, model.num_outputs, model.input.num_inputs)
+    places = list(points(model.batch_shape))
+    if not isinstance(model, Linearization):
+        key = jax.random.key(0) if key is None else key
+        found = np.array([explained_shares(model[at] if at else model, key) for at in places])
+        value, error = found.swapaxes(0, 1).reshape(2, *shape)
+        return Indices(value, error, is_additive=False)
+    exact = in_float64(model)
+    value = np.array([_closed_form(exact[at] if at else exact) for at in places]).reshape(shape)
+    additive = bool(model.input.has_independent_entries)
+    return Indices(value, np.zeros(shape), additive)
+
+
+def _closed_form(exact: Linearization) -> Array:
+    """Indices at one point, from values in float64, shape ``(N_y, N_x)``."""
     jacobian, law = exact.jacobian, exact.input
     variance = np.asarray(law.variance, np.float64)
 
@@ -112,13 +164,12 @@ def first_order_indices(linearization: Any) -> tuple[Array, bool]:
     with np.errstate(divide="ignore", invalid="ignore"):
         rows = np.where(largest > 0, jacobian / largest, np.nan)
     explained = rows**2 * variance
-    independent = law.has_independent_entries
-    if not independent:
+    if not law.has_independent_entries:
         explained += _explained_by_others(law, rows)
     total = np.asarray(law.image(rows).variance, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        indices = explained / np.where(total > 0, total, np.nan)[:, None]
-    return np.clip(indices, 0, 1), independent
+        indices: Array = explained / np.where(total > 0, total, np.nan)[:, None]
+    return indices.clip(0, 1)
 
 
 def _explained_by_others(law: AbstractInputLaw, rows: Array) -> Array:

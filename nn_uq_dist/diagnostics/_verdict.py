@@ -11,6 +11,10 @@ import numpy as np
 
 # Moments: a difference counts beyond this many standard errors; by chance once in 370.
 MOMENT_STANDARD_ERRORS = 3.0
+# Quantiles, tails, kurtosis and PIT: they are many, and their standard errors scatter more, so a
+# difference counts only if chance shows it once in 16,000 cases (PIT: once in a thousand).
+OTHER_STANDARD_ERRORS = 4.0
+SMALLEST_P_VALUE = 1e-3
 # A skewness this small is not a relevant feature of a law, however many draws show it.
 NEGLIGIBLE_SKEWNESS = 0.1
 # Kolmogorov-Smirnov distances count beyond this many times their mean, by chance in 0.5% of cases.
@@ -19,6 +23,9 @@ KS_NOISE_FACTOR = 2.0
 # normal law that is 5% (25%) too wide is 0.012 (0.056) away, one shifted by a tenth of its standard
 # deviation is 0.04 away.
 KS_SMALL, KS_MODERATE = 0.02, 0.1
+# A table of joint calibration shows an error by chance in one of this many cases (Bonferroni's
+# bound), whatever the number of its rows.
+TABLES_PER_FALSE_ALARM = 100
 # The joint law dominates if draws of the linear law show more than this share of the distance.
 JOINT_LAW_SHARE = 0.5
 # A joint density is called not calibrated beyond this distance of a Rosenblatt transform. Energy
@@ -50,13 +57,17 @@ def marginal_verdict(row: Mapping[tuple[str, str], float]) -> Verdict:
     if row["sd", "monte_carlo"] == 0:
         return Verdict("linearization", "linearization, large: all draws are equal")
     distance = row["kolmogorov_smirnov", "monte_carlo"]
-    features = [*_features(row)]
+    features = _features(row) or _other_features(row)
     is_seen = distance > KS_NOISE_FACTOR * row["kolmogorov_smirnov", "noise_floor"]
     if not is_seen and not features:
         return Verdict("noise", "noise: no difference beyond chance")
-    size = "small" if distance <= KS_SMALL else "moderate" if distance <= KS_MODERATE else "large"
     described = ", ".join(features) or "no single moment stands out"
-    return Verdict("linearization", f"linearization, {size}: {described}")
+    return Verdict("linearization", f"linearization, {_size(distance)}: {described}")
+
+
+def _size(distance: float) -> str:
+    """Return a word for a Kolmogorov-Smirnov distance."""
+    return "small" if distance <= KS_SMALL else "moderate" if distance <= KS_MODERATE else "large"
 
 
 def _features(row: Mapping[tuple[str, str], float]) -> list[str]:
@@ -71,7 +82,8 @@ def _features(row: Mapping[tuple[str, str], float]) -> list[str]:
     if counts("sd"):
         ratio = row["sd", "analytic"] / sd
         side = "wide" if ratio > 1 else "narrow"
-        found.append(f"sd {_percent(abs(ratio - 1))} too {side}")
+        size = f"{ratio:.2g} times" if ratio > 10 else _percent(abs(ratio - 1))
+        found.append(f"sd {size} too {side}")
     if counts("mean"):
         found.append(f"draws shifted by {-row['mean', 'error'] / sd:+.2g} sd")
     skewness = row["skewness", "analytic"]
@@ -84,24 +96,39 @@ def _features(row: Mapping[tuple[str, str], float]) -> list[str]:
     return found
 
 
+def _other_features(row: Mapping[tuple[str, str], float]) -> list[str]:
+    """What else differs by more than chance, if the moments and the support show nothing."""
+    found = [
+        name.replace("_", " ")
+        for name, value in row
+        if value == "error" and name not in {"mean", "sd", "skewness", "log_score"}
+        and abs(row[name, "error"]) > OTHER_STANDARD_ERRORS * row[name, "standard_error"]
+    ]  # fmt: skip
+    if row["pit", "p_value"] < SMALLEST_P_VALUE:
+        found.append("the PIT values")
+    return [f"only {' and '.join(found[:2])} differ by more than chance"] if found else []
+
+
 def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.095 else f"{100 * share:.2g}%"
 
 
 def dominating_part(
-    distance: float, floor: float, joint: float, joint_floor: float, kind: str = "copula"
+    distance: float, p_value: float, joint: float, joint_p_value: float, kind: str, num_rows: int
 ) -> str:
     """What dominates the joint calibration of one output given the ones before it.
 
     Parameters
     ----------
-    distance, floor
-        Kolmogorov-Smirnov distance from uniform of the network's draws under the joint law, and
-        its expected value if that is right.
-    joint, joint_floor
+    distance, p_value
+        Kolmogorov-Smirnov distance from uniform of the network's draws under the joint law, and the
+        probability that chance shows as much in this row if that is right.
+    joint, joint_p_value
         The same for draws of the linear law, which only an error of the joint law can misplace.
     kind
         Name of the joint law.
+    num_rows
+        Number of rows of the table.
 
     Returns
     -------
@@ -110,8 +137,9 @@ def dominating_part(
     """
     if not np.isfinite(distance + joint):
         return "unknown"
-    is_seen = joint > KS_NOISE_FACTOR * joint_floor
-    if not is_seen and distance <= KS_NOISE_FACTOR * floor:
+    level = 1 / (2 * num_rows * TABLES_PER_FALSE_ALARM)
+    is_seen = joint_p_value < level
+    if not is_seen and p_value >= level:
         return "noise"
     return kind if is_seen and joint > JOINT_LAW_SHARE * distance else "linearization"
 
@@ -131,8 +159,13 @@ def is_energy_seen(energy: float, spread: float) -> bool:
     return bool(energy > ENERGY_NOISE_FACTOR * spread)
 
 
-def energy_verdict(distances: Mapping[str, float], counts: Mapping[str, bool]) -> str:
-    """What dominates the error of a joint law, judged by energy distances.
+def joint_verdict(
+    distances: Mapping[str, float],
+    counts: Mapping[str, bool],
+    calibration: Mapping[str, tuple[float, str]],
+    correlation: str,
+) -> str:
+    """What dominates the error of a joint law; no error only if no table shows one.
 
     Parameters
     ----------
@@ -140,35 +173,59 @@ def energy_verdict(distances: Mapping[str, float], counts: Mapping[str, bool]) -
         Roots of the energy distances: of the linearization, of the joint law, and ``"total"``.
     counts
         Which of them exceed the noise.
+    calibration
+        Kolmogorov-Smirnov distance of the Rosenblatt transforms of each output, and of
+        ``"radius"``, and what dominates it.
+    correlation
+        From `correlation_words`.
     """
+    where = max(calibration, key=lambda name: calibration[name][0])
+    distance, cause = calibration[where]
+    by_energy = _energy_verdict(distances, counts)
+    if by_energy:
+        if not distance > KS_UNCALIBRATED:
+            return by_energy
+        return f"{by_energy}; the joint density is not calibrated, by the {cause} (see {where})"
+    seen = {k: v for k, v in calibration.items() if v[1] not in {"noise", "unknown"}}
+    if seen:
+        where = max(seen, key=lambda name: seen[name][0])
+        distance, cause = seen[where]
+        return (
+            f"{_size(distance)} error by the {cause}: Kolmogorov-Smirnov distance {distance:.2g} "
+            f"(see {where}); energy distances do not resolve it"
+        )
+    return correlation or "no error exceeds the noise of the draws"
+
+
+def correlation_words(
+    difference: np.ndarray, standard_error: np.ndarray, names: Sequence[str]
+) -> str:
+    """What to say if correlations of draws and of the linear law differ by more than chance."""
+    from scipy.special import ndtri
+
+    above = np.triu(np.ones(difference.shape, bool), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = np.where(above, np.abs(difference) / standard_error, 0)
+    scores = np.nan_to_num(scores, nan=0.0)
+    level = 1 / (2 * max(above.sum(), 1) * TABLES_PER_FALSE_ALARM)
+    if not scores.max() > -ndtri(level):
+        return ""
+    i, j = divmod(int(np.argmax(scores)), len(names))
+    return (
+        f"small error by the linearization: the correlation of {names[i]} and {names[j]} is off by "
+        f"{difference[i, j]:.2g}; nothing else shows it"
+    )
+
+
+def _energy_verdict(distances: Mapping[str, float], counts: Mapping[str, bool]) -> str:
+    """What dominates by the energy distances; empty if none of them exceeds the noise."""
     names = [name for name in distances if name != "total"]
     seen = {name: distances[name] for name in names if counts[name]}
     if not seen:
         if counts["total"]:
             return f"{' and '.join(names)} together exceed the noise, neither of them alone"
-        return "no error exceeds the noise of the draws"
+        return ""
     larger = max(seen, key=seen.__getitem__)
     if len(seen) == 2 and seen[larger] < ENERGY_RATIO * min(seen.values()):
         return f"{' and '.join(names)} contribute alike"
     return f"the {larger} dominates"
-
-
-def calibration_remark(
-    names: Sequence[str], distances: Sequence[float], dominates: Sequence[str]
-) -> str:
-    """What to add to the verdict if the joint density is not calibrated, else an empty string.
-
-    Parameters
-    ----------
-    names
-        Names of the outputs, and ``"radius"``.
-    distances
-        Kolmogorov-Smirnov distances of their Rosenblatt transforms from uniform.
-    dominates
-        What dominates each of them.
-    """
-    worst = int(np.argmax(distances))
-    if not distances[worst] > KS_UNCALIBRATED:
-        return ""
-    cause, where = dominates[worst], names[worst]
-    return f"; the joint density is not calibrated, by the {cause} (see {where})"

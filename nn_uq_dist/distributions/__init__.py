@@ -1,6 +1,5 @@
 """NumPyro distributions of the outputs of a network."""
 
-from nn_uq_dist.distributions._corrected_joint import CorrectedJoint as CorrectedJoint
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal as CorrectedMarginal
 from nn_uq_dist.distributions._gaussian_copula_conditional import (
     GaussianCopulaConditional as GaussianCopulaConditional,
@@ -15,6 +14,7 @@ from nn_uq_dist.distributions._linearized_conditional import (
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint as LinearizedJoint
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal as LinearizedMarginal
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline as MonotoneSpline
+from nn_uq_dist.distributions._noisy_marginal import NoisyMarginal as NoisyMarginal
 from nn_uq_dist.distributions._normal_score_transform import (
     NormalScoreTransform as NormalScoreTransform,
 )

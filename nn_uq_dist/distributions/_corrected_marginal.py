@@ -5,17 +5,18 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
-from nn_uq_dist.laws._abstract import pass_validation, validate_sample
+from nn_uq_dist.distributions._vector_support import support_between
+from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._choose_outputs import take_outputs
 from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.laws._quantile_pieces import QuantilePieces, mapped_pieces
 from nn_uq_dist.laws._score_quadrature import score_quadrature
 
 MAP_CONSTRAINTS: dict[str, constraints.Constraint] = {
@@ -67,7 +68,9 @@ class CorrectedMarginal(OutputLaw):
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> linear = nuq.LinearizedMarginal(0.0, [1.0, 0.5])
-    >>> law = nuq.CorrectedMarginal(linear, jnp.array([-1.0, 0, 1]), jnp.array([-1.0, 0, 2]))
+    >>> law = nuq.distributions.CorrectedMarginal(
+    ...     linear, jnp.array([-1.0, 0, 1]), jnp.array([-1.0, 0, 2])
+    ... )
     >>> print(f"{law.cdf(0.0):.3f} {law.support.upper_bound:.3f} {law.skewness:.2f}")
     0.500 3.000 0.63
     """
@@ -98,10 +101,7 @@ class CorrectedMarginal(OutputLaw):
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
         low, high = self.base.bounds
-        entry = self.base.support
-        if entry is constraints.real:
-            return constraints.real
-        return constraints.interval(self.transform(low), self.transform(high))
+        return support_between(self.base.support, self.transform(low), self.transform(high))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws of the base, transformed by the map; reparametrized if those are."""
@@ -163,21 +163,17 @@ class CorrectedMarginal(OutputLaw):
         """Kinks of the base; the map adds none, as its slope is continuous."""
         return self.base.score_kinks()
 
-    def take(self, indices: tuple[int, ...]) -> "CorrectedMarginal":
-        """The laws of some outputs: ``indices``, from 0, along the last batch axis."""
-        part = CorrectedMarginal(
-            take_outputs(self.base, indices),
-            *self.transform.take(indices, self.batch_shape[-1]).parameters,
-            validate_args=False,
-        )
-        return pass_validation(self, part)
+    def make_quantile_pieces(self) -> QuantilePieces:
+        """Those of the base, mapped; at the knots the second derivative of the map jumps."""
+        pieces = self.base.quantile_pieces()
+        knots = jnp.moveaxis(lax.stop_gradient(jnp.asarray(self.knots)), -1, 0)
+        kinks = jnp.broadcast_to(self.base.normal_score(knots), (len(knots), *self.batch_shape))
+        return mapped_pieces(pieces, self.transform, kinks.astype(pieces.breaks.dtype))
 
     def expand(self, batch_shape: Sequence[int]) -> "CorrectedMarginal":
         """The same law with a larger batch shape."""
         shape = self._expanded_shape(batch_shape)
-        base, maps = self.base.expand(shape), self.transform.parameters
-        wide = CorrectedMarginal(base, *maps, validate_args=False)
-        return pass_validation(self, wide)
+        return rebuilt(self, base=self.base.expand(shape))
 
 
 def fitting_map(
@@ -221,7 +217,10 @@ def _vmap_over_corrected_marginal(
     images: int | None = None,
     slopes: int | None = None,
 ) -> CorrectedMarginal:
+    # Slopes that are not given follow from knots and images.
+    of_map = [axis for axis in (slopes, knots, images) if axis is not None]
     default = vmap_over.dispatch(dist.Distribution)
+    slopes = of_map[0] if of_map else None
     return default(d, base=base, knots=knots, images=images, slopes=slopes)
 
 
@@ -230,5 +229,4 @@ def _promote_corrected_marginal(d: CorrectedMarginal) -> CorrectedMarginal:
     base = promote_batch_shape(d.base)
     leading = (jnp.shape(part)[:-1] for part in (d.knots, d.images, d.slopes))
     shape = jnp.broadcast_shapes(base.batch_shape, *leading)
-    wide = CorrectedMarginal(base.expand(shape), d.knots, d.images, d.slopes, validate_args=False)
-    return pass_validation(d, wide)
+    return rebuilt(d, base=base.expand(shape))

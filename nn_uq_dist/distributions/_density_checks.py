@@ -63,7 +63,7 @@ def _require_independent(total: FloatArray, tolerance: float) -> None:
         raise ValueError(
             f"outputs must not be functions of each other, got outputs "
             f"{', '.join(involved[:8])}{more}, which are linearly dependent: there is no "
-            "density; pass normal_covariance (noise_scale in Linearization.linear_joint) or "
+            "density; pass normal_covariance (noise_scale in Linearization.joint) or "
             "leave one out with marginalize"
         )
 

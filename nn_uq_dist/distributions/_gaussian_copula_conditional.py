@@ -1,23 +1,23 @@
 """The law of some outputs, given others, under a Gaussian copula."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import broadcast_shapes, float_dtype
 from nn_uq_dist.distributions._score_distribution import ScoreDistribution
 from nn_uq_dist.gaussian_copula._score_algebra import cholesky_of_rows
-from nn_uq_dist.laws._abstract import pass_validation
+from nn_uq_dist.laws._abstract import pass_validation, rebuilt
 from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._choose_outputs import require_univariate, take_outputs, with_rank
+from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, score_quadrature
+from nn_uq_dist.laws._univariate import require_univariate, with_rank
 
 
 class GaussianCopulaConditional(ScoreDistribution):
@@ -121,13 +121,12 @@ class GaussianCopulaConditional(ScoreDistribution):
         return self._entropy_by_quadrature()
 
     def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaConditional":
-        part = GaussianCopulaConditional(
-            take_outputs(self.marginals, kept),
-            self._score_loc[..., kept],
-            cholesky_of_rows(self._score_tril, kept),
-            validate_args=False,
+        return rebuilt(
+            self,
+            marginals=batch_entries(self.marginals, (..., kept)),
+            score_loc=self._score_loc[..., kept],
+            score_tril=cholesky_of_rows(self._score_tril, kept),
         )
-        return pass_validation(self, part)
 
     def condition(
         self, indices: int | Sequence[int], values: ArrayLike
@@ -139,13 +138,7 @@ class GaussianCopulaConditional(ScoreDistribution):
     def expand(self, batch_shape: Sequence[int]) -> "GaussianCopulaConditional":
         """The same law with a larger batch shape; `condition` and the like stay available."""
         shape = self._expanded_shape(batch_shape)
-        wide = GaussianCopulaConditional(
-            self.marginals.expand((*shape, *self.event_shape)),
-            self.score_loc,
-            self.score_tril,
-            validate_args=False,
-        )
-        return pass_validation(self, wide)
+        return rebuilt(self, marginals=self.marginals.expand((*shape, *self.event_shape)))
 
     @staticmethod
     def infer_shapes(
@@ -154,21 +147,3 @@ class GaussianCopulaConditional(ScoreDistribution):
         """Batch and event shape from the batch shape of the marginals and those of the arrays."""
         batch_shape = jnp.broadcast_shapes(marginals[:-1], score_loc[:-1], score_tril[:-2])
         return batch_shape, score_loc[-1:]
-
-
-@vmap_over.register
-def _vmap_over_conditional(
-    d: GaussianCopulaConditional,
-    marginals: Any = None,
-    score_loc: int | None = None,
-    score_tril: int | None = None,
-) -> GaussianCopulaConditional:
-    default = vmap_over.dispatch(dist.Distribution)
-    return default(d, marginals=marginals, score_loc=score_loc, score_tril=score_tril)
-
-
-@promote_batch_shape.register
-def _promote_conditional(d: GaussianCopulaConditional) -> GaussianCopulaConditional:
-    marginals = promote_batch_shape(d.marginals)
-    wide = GaussianCopulaConditional(marginals, d.score_loc, d.score_tril, validate_args=False)
-    return pass_validation(d, wide)

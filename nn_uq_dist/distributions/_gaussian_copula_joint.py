@@ -1,14 +1,13 @@
 """The joint law of outputs, coupled by a Gaussian copula."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import broadcast_shapes, float_dtype
@@ -20,16 +19,12 @@ from nn_uq_dist.gaussian_copula._correlation_checks import (
     require_positive_definite,
 )
 from nn_uq_dist.gaussian_copula._score_algebra import valid_cholesky
-from nn_uq_dist.laws._abstract import pass_validation
+from nn_uq_dist.laws._abstract import pass_validation, rebuilt
 from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._choose_outputs import (
-    require_univariate,
-    take_matrix,
-    take_outputs,
-    with_rank,
-)
+from nn_uq_dist.laws._batch_entries import batch_entries, take_matrix
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, score_quadrature
 from nn_uq_dist.laws._score_rule import ScoreRule
+from nn_uq_dist.laws._univariate import require_univariate, with_rank
 
 
 class GaussianCopulaJoint(ScoreDistribution):
@@ -153,8 +148,8 @@ class GaussianCopulaJoint(ScoreDistribution):
 
     def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaJoint":
         matrix = take_matrix(jnp.asarray(self.correlation_matrix), kept, kept)
-        part = GaussianCopulaJoint(take_outputs(self.marginals, kept), matrix, validate_args=False)
-        return pass_validation(self, part)
+        marginals = batch_entries(self.marginals, (..., kept))
+        return rebuilt(self, marginals=marginals, correlation_matrix=matrix)
 
     def condition(
         self, indices: int | Sequence[int], values: ArrayLike
@@ -202,9 +197,7 @@ class GaussianCopulaJoint(ScoreDistribution):
     def expand(self, batch_shape: Sequence[int]) -> "GaussianCopulaJoint":
         """The same law with a larger batch shape; `condition` and the like stay available."""
         shape = self._expanded_shape(batch_shape)
-        marginals = self.marginals.expand((*shape, *self.event_shape))
-        wide = GaussianCopulaJoint(marginals, self.correlation_matrix, validate_args=False)
-        return pass_validation(self, wide)
+        return rebuilt(self, marginals=self.marginals.expand((*shape, *self.event_shape)))
 
     @staticmethod
     def infer_shapes(
@@ -213,18 +206,3 @@ class GaussianCopulaJoint(ScoreDistribution):
         """Batch and event shape from the batch shape of the marginals and that of the matrix."""
         batch_shape = jnp.broadcast_shapes(marginals[:-1], correlation_matrix[:-2])
         return batch_shape, correlation_matrix[-1:]
-
-
-@vmap_over.register
-def _vmap_over_joint(
-    d: GaussianCopulaJoint, marginals: Any = None, correlation_matrix: int | None = None
-) -> GaussianCopulaJoint:
-    default = vmap_over.dispatch(dist.Distribution)
-    return default(d, marginals=marginals, correlation_matrix=correlation_matrix)
-
-
-@promote_batch_shape.register
-def _promote_joint(d: GaussianCopulaJoint) -> GaussianCopulaJoint:
-    marginals = promote_batch_shape(d.marginals)
-    wide = GaussianCopulaJoint(marginals, d.correlation_matrix, validate_args=False)
-    return pass_validation(d, wide)

@@ -5,19 +5,17 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 
 from nn_uq_dist.basics._indices import as_indices
-from nn_uq_dist.basics._row_algebra import covariance_root, gram
+from nn_uq_dist.basics._row_algebra import covariance_root
 from nn_uq_dist.box_gaussian import log_evidence
+from nn_uq_dist.box_gaussian._own_units import joint_covariance
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._mixture_components import fitting_mixture
-from nn_uq_dist.distributions._mixture_draws import draws_of_parts
+from nn_uq_dist.distributions._mixture_components import draws_of_parts, fitting_mixture
 from nn_uq_dist.distributions._mixture_sums import (
     log_sum,
     log_tails,
@@ -27,7 +25,7 @@ from nn_uq_dist.distributions._mixture_sums import (
 from nn_uq_dist.distributions._output_mixture import OutputMixture
 from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._abstract import pass_validation, validate_sample, without_validation
+from nn_uq_dist.laws._abstract import rebuilt, validate_sample, without_validation
 from nn_uq_dist.laws._joint_law import JointLaw
 
 # Most numbers in an array of the matrices of several components at all points.
@@ -71,7 +69,7 @@ class JointMixture(JointLaw):
     >>> loc = jnp.array([[-2.0, 0.0], [2.0, 0.0]])
     >>> weights = jnp.array([[[1.0, 1.0], [1.0, -1.0]]])
     >>> parts = nuq.LinearizedJoint(loc, weights)  # two squares of area 8
-    >>> joint = nuq.JointMixture(parts, [0.25, 0.75])
+    >>> joint = nuq.distributions.JointMixture(parts, [0.25, 0.75])
     >>> print(f"{jnp.exp(joint.log_prob(jnp.array([2.5, 0.0]))):.4f} {joint.mean[0]:.1f}")
     0.0938 1.0
     """
@@ -162,25 +160,32 @@ class JointMixture(JointLaw):
         """Log density by expectation propagation in each component; ``-inf`` off all supports."""
         given = fitting_value(value, self.shape())
         logs = _logs_of_components(given, *self._parameters)
+        # Just inside the edge of a component its sites may fail in the type; it has next to no
+        # density there, and must not hide the others.
+        unknown = jnp.isnan(logs)
+        logs = jnp.where(unknown & ~jnp.all(unknown, axis=-1, keepdims=True), -jnp.inf, logs)
         return log_sum(logs + log_weights(self._probabilities))
 
     @property
     def covariance_matrix(self) -> Array:
         """Mean of the covariances of the components plus the covariance of their means."""
         loc, weights, covariance = self._parameters
-        within = gram(weights) / 3.0
-        within = within if covariance is None else within + covariance
         share = self._probabilities[..., None]
         gaps = (loc - jnp.sum(share * loc, axis=-2, keepdims=True)) * jnp.sqrt(share)
-        total = jnp.sum(share[..., None] * within, axis=-3) + gram(gaps.mT)
+        # All columns of all components side by side: a component alone may be too narrow for its
+        # own covariance in the type.
+        columns = jnp.moveaxis(weights * jnp.sqrt(share[..., None]), -3, -2)
+        columns = columns.reshape(*columns.shape[:-2], -1)
+        columns = jnp.concatenate([columns, jnp.sqrt(3.0) * gaps.mT], axis=-1)
+        if covariance is not None:
+            covariance = jnp.sum(share[..., None] * covariance, axis=-3)
+        total = joint_covariance(columns, covariance)
         return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
 
     def marginalize(self, indices: int | Sequence[int]) -> "JointMixture":
         """The exact joint law of some outputs, in the order of ``indices``."""
         kept = as_indices(indices, self.event_shape[0])
-        components = self.components.marginalize(kept)
-        part = JointMixture(components, self.probabilities, validate_args=False)
-        return pass_validation(self, part)
+        return rebuilt(self, components=self.components.marginalize(kept))
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores from those of the components, weighted by how well they explain earlier outputs.
@@ -196,7 +201,7 @@ class JointMixture(JointLaw):
         for j in range(self.event_shape[0]):
             logs = weights
             if j == 1:
-                first = jnp.asarray(quiet.marginals.take((0,)).log_prob(at[..., :1]))[..., 0]
+                first = jnp.asarray(quiet.marginals[..., :1].log_prob(at[..., :1]))[..., 0]
                 logs = weights + first
             elif j > 1:
                 part = quiet.marginalize(tuple(range(j)))
@@ -210,9 +215,7 @@ class JointMixture(JointLaw):
     def expand(self, batch_shape: Sequence[int]) -> "JointMixture":
         """The same law with a larger batch shape."""
         shape = self._expanded_shape(batch_shape)
-        components = self.components.expand((*shape, self._wide[-1]))
-        wide = JointMixture(components, self.probabilities, validate_args=False)
-        return pass_validation(self, wide)
+        return rebuilt(self, components=self.components.expand((*shape, self._wide[-1])))
 
 
 @jax.jit
@@ -240,18 +243,3 @@ def _logs_of_components(
 def _widened(part: Array, batch_shape: tuple[int, ...], event_dim: int) -> Array:
     event_shape = part.shape[part.ndim - event_dim :]
     return jnp.broadcast_to(part, (*batch_shape, *event_shape))
-
-
-@vmap_over.register
-def _vmap_over_joint_mixture(
-    d: JointMixture, components: Any = None, probabilities: int | None = None
-) -> JointMixture:
-    default = vmap_over.dispatch(dist.Distribution)
-    return default(d, components=components, probabilities=probabilities)
-
-
-@promote_batch_shape.register
-def _promote_joint_mixture(d: JointMixture) -> JointMixture:
-    components = promote_batch_shape(d.components)
-    wide = JointMixture(components, d.probabilities, validate_args=False)
-    return pass_validation(d, wide)

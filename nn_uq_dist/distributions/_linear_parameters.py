@@ -81,7 +81,7 @@ def linear_parameters(
         msg = (
             f"weights without a normal part must have at least as many columns as rows, got "
             f"{num_outputs} outputs of {count} uniforms, which have no joint density; "
-            "pass normal_covariance (noise_scale in Linearization.linear_joint)"
+            "pass normal_covariance (noise_scale in Linearization.joint)"
         )
         raise ValueError(msg)
     covariance_shape = () if normal_covariance is None else jnp.shape(normal_covariance)

@@ -5,11 +5,9 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, is_concrete, require_finite
@@ -22,6 +20,7 @@ from nn_uq_dist.box_gaussian import (
     log_evidence,
 )
 from nn_uq_dist.box_gaussian._moments import regression
+from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.distributions._density_checks import require_density
 from nn_uq_dist.distributions._linear_parameters import (
     LinearParameters,
@@ -31,8 +30,8 @@ from nn_uq_dist.distributions._linear_parameters import (
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._abstract import Law, pass_validation, validate_sample
-from nn_uq_dist.laws._choose_outputs import take_matrix
+from nn_uq_dist.laws._abstract import Law, rebuilt, validate_sample
+from nn_uq_dist.laws._batch_entries import take_matrix
 
 
 class LinearizedConditional(Law):
@@ -71,7 +70,9 @@ class LinearizedConditional(Law):
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> weights = jnp.array([[1.0, 1.0], [1.0, 0.0]])  # a sum, and one of its two terms
-    >>> rest = nuq.LinearizedConditional([1.5], jnp.zeros(2), weights, 1e-2 * jnp.eye(2))
+    >>> rest = nuq.distributions.LinearizedConditional(
+    ...     [1.5], jnp.zeros(2), weights, 1e-2 * jnp.eye(2)
+    ... )
     >>> print(f"{rest.mean[0]:.2f} {rest.variance[0]:.3f}")
     0.74 0.036
     """
@@ -160,16 +161,18 @@ class LinearizedConditional(Law):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws of the law itself, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
         seen, loc, weights, covariance = self._deviation()
+        seen, weights, covariance, units = in_own_units(seen, weights, covariance)
         key_inputs, key_normal = random.split(key)
         own = None if covariance is None else covariance[..., : self._known, : self._known]
         count = int(np.prod(sample_shape))
         inputs = input_draws(key_inputs, seen, weights[..., : self._known, :], own, count)
         others = regression(weights, covariance, self._known)
-        draws = loc + others.of_inputs(inputs, seen)
-        draws = jnp.broadcast_to(draws, (count, *self.shape()))
+        moved = others.of_inputs(inputs, seen)
+        moved = jnp.broadcast_to(moved, (count, *self.shape()))
         if others.spread is not None:
-            normal = random.normal(key_normal, draws.shape, draws.dtype)
-            draws = draws + matvec(covariance_root(others.spread), normal)
+            normal = random.normal(key_normal, moved.shape, moved.dtype)
+            moved = moved + matvec(covariance_root(others.spread), normal)
+        draws = loc + units[..., self._known :] * moved
         return draws.reshape(*sample_shape, *self.shape())
 
     def _moments(self) -> Moments:
@@ -203,15 +206,12 @@ class LinearizedConditional(Law):
             covariance = take_matrix(jnp.asarray(covariance), order, order)
         loc = jnp.asarray(self.loc)[..., rows]
         weights = jnp.asarray(self.weights)[..., rows, :]
-        part = LinearizedConditional(self.values, loc, weights, covariance, validate_args=False)
-        return pass_validation(self, part)
+        return rebuilt(self, loc=loc, weights=weights, normal_covariance=covariance)
 
     def expand(self, batch_shape: Sequence[int]) -> "LinearizedConditional":
         """The same law with a larger batch shape."""
         shape = self._expanded_shape(batch_shape)
-        values = jnp.broadcast_to(self.values, (*shape, self._known))
-        wide = LinearizedConditional(values, *self._parameters, validate_args=False)
-        return pass_validation(self, wide)
+        return rebuilt(self, values=jnp.broadcast_to(self.values, (*shape, self._known)))
 
     @staticmethod
     def infer_shapes(
@@ -225,23 +225,3 @@ class LinearizedConditional(Law):
         shape = jnp.broadcast_shapes(loc, weights[:-1], covariance)
         batch_shape = jnp.broadcast_shapes(values[:-1], shape[:-1])
         return batch_shape, (shape[-1] - values[-1],)
-
-
-@vmap_over.register
-def _vmap_over_linearized_conditional(
-    d: LinearizedConditional,
-    values: int | None = None,
-    loc: int | None = None,
-    weights: int | None = None,
-    normal_covariance: int | None = None,
-) -> LinearizedConditional:
-    default = vmap_over.dispatch(dist.Distribution)
-    axes = {"loc": loc, "weights": weights, "normal_covariance": normal_covariance}
-    return default(d, values=values, **axes)
-
-
-@promote_batch_shape.register
-def _promote_linearized_conditional(d: LinearizedConditional) -> LinearizedConditional:
-    parts = d.values, d.loc, d.weights, d.normal_covariance
-    wide = LinearizedConditional(*parts, validate_args=False)
-    return pass_validation(d, wide)

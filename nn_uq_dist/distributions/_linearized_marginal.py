@@ -12,7 +12,6 @@ import numpyro.distributions as dist
 from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist import linear_combination
@@ -25,15 +24,11 @@ from nn_uq_dist.basics._checks import (
     require_finite,
 )
 from nn_uq_dist.basics._known_values import as_jax, is_local
-from nn_uq_dist.laws._abstract import pass_validation, validate_sample
-from nn_uq_dist.laws._choose_outputs import take_entries
+from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_rule import ScoreRule
-from nn_uq_dist.linear_combination._value_nodes import value_nodes
-
-# Up to this many weights times points, computing scores point by point is as fast as with a table
-# of the law that the points share, and compiles in less than two thirds of the time.
-_FEW_FACTORS = 2**19
+from nn_uq_dist.linear_combination._value_nodes import value_nodes, weights_of_nodes
 
 
 class LinearizedMarginal(OutputLaw):
@@ -91,7 +86,6 @@ class LinearizedMarginal(OutputLaw):
     }
     reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_scale"]
     pytree_data_fields = ("loc", "weights", "normal_scale")
-    pytree_aux_fields = ("_has_normal_part",)
 
     def __init__(
         self,
@@ -101,12 +95,10 @@ class LinearizedMarginal(OutputLaw):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        self._has_normal_part = normal_scale is not None
-        if normal_scale is None:
-            normal_scale = 0.0
         loc = _as_parameter("loc", loc)
         weights = _as_parameter("weights", weights)
-        normal_scale = _as_parameter("normal_scale", normal_scale)
+        if normal_scale is not None:
+            normal_scale = _as_parameter("normal_scale", normal_scale)
         weights_shape = jnp.shape(weights)
         if not weights_shape or weights_shape[-1] == 0:
             msg = (
@@ -118,24 +110,27 @@ class LinearizedMarginal(OutputLaw):
             "loc, weights without their last axis and normal_scale must broadcast",
             loc=jnp.shape(loc),
             weights=weights_shape[:-1],
-            normal_scale=jnp.shape(normal_scale),
+            normal_scale=() if normal_scale is None else jnp.shape(normal_scale),
         )
-        self.loc, self.normal_scale = (
-            promote_shapes(part, shape=batch_shape)[0] if self._has_normal_part or i == 0 else part
-            for i, part in enumerate((loc, normal_scale))
-        )
+        (self.loc,) = promote_shapes(loc, shape=batch_shape)
+        # None, not zero, without a normal part: a number would be a leaf that `jax.vmap` must map.
+        self.normal_scale = normal_scale
+        if normal_scale is not None:
+            (self.normal_scale,) = promote_shapes(normal_scale, shape=batch_shape)
         (self.weights,) = promote_shapes(weights, shape=(*batch_shape, weights_shape[-1]))
         super().__init__(batch_shape, (), validate_args=validate_args)
         if self._validate_args:
-            # NumPyro's constraint of a non-negative number lets infinity through.
-            require_finite("normal_scale", normal_scale, "pass a finite standard deviation")
+            if normal_scale is not None:
+                # NumPyro's constraint of a non-negative number lets infinity through.
+                require_finite("normal_scale", normal_scale, "pass a finite standard deviation")
             self._refuse_point_masses()
 
     def _refuse_point_masses(self) -> None:
         if not is_concrete(self.weights, self.normal_scale):
             return
         degenerate = np.all(np.asarray(self.weights) == 0, axis=-1)
-        degenerate = degenerate & (np.asarray(self.normal_scale) == 0)
+        if self.normal_scale is not None:
+            degenerate = degenerate & (np.asarray(self.normal_scale) == 0)
         if degenerate.any():
             where = f" at batch index {first_index(degenerate)}" if degenerate.ndim else ""
             msg = (
@@ -145,14 +140,9 @@ class LinearizedMarginal(OutputLaw):
             )
             raise ValueError(msg)
 
-    @property
-    def _scale(self) -> ArrayLike | None:
-        """``normal_scale``, or None if the law was made without a normal part."""
-        return self.normal_scale if self._has_normal_part else None
-
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
-        if self._has_normal_part:
+        if self.normal_scale is not None:
             return constraints.real
         return constraints.interval(*_ends(self.loc, self.weights))
 
@@ -160,7 +150,7 @@ class LinearizedMarginal(OutputLaw):
         if is_local(value, self.loc, self.weights):
             # In NumPy: JAX compiles each comparison for each shape.
             entry = constraints.real
-            if not self._has_normal_part:
+            if self.normal_scale is None:
                 entry = constraints.interval(*_known_ends(self.loc, self.weights))
             known: Any = SimpleNamespace(support=entry)
             # NumPyro's own check, with a different support.
@@ -176,7 +166,7 @@ class LinearizedMarginal(OutputLaw):
             key_uniform, (*shape, weights.shape[-1]), dtype, minval=-1.0, maxval=1.0
         )
         draws = jnp.asarray(self.loc) + jnp.sum(weights * uniform, axis=-1)
-        if self._has_normal_part:
+        if self.normal_scale is not None:
             draws = draws + self._valid_scale * random.normal(key_normal, shape, dtype)
         return draws
 
@@ -219,39 +209,43 @@ class LinearizedMarginal(OutputLaw):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density, with relative accuracy up to the edge of the support, ``-inf`` beyond."""
-        return linear_combination.logpdf(self._centered(value), self.weights, self._scale)
+        return linear_combination.logpdf(self._centered(value), self.weights, self.normal_scale)
 
     def cdf(self, value: ArrayLike) -> Array:
         """Distribution function, with relative accuracy in the lower tail."""
-        return linear_combination.cdf(self._centered(value), self.weights, self._scale)
+        return linear_combination.cdf(self._centered(value), self.weights, self.normal_scale)
 
     def log_cdf(self, value: ArrayLike) -> Array:
         """Log distribution function, accurate in both tails."""
-        return linear_combination.logcdf(self._centered(value), self.weights, self._scale)
+        return linear_combination.logcdf(self._centered(value), self.weights, self.normal_scale)
 
     def log_sf(self, value: ArrayLike) -> Array:
         """Log survival function ``log P(X > value)``, accurate in both tails."""
-        return linear_combination.logsf(self._centered(value), self.weights, self._scale)
+        return linear_combination.logsf(self._centered(value), self.weights, self.normal_scale)
 
     def icdf(self, q: ArrayLike) -> Array:
         """Quantile function; lower tail probabilities such as 1e-30 are resolved."""
         q = self._fitting("q", q)
-        return self._shifted(linear_combination.ppf(q, self.weights, self._scale))
+        return self._shifted(linear_combination.ppf(q, self.weights, self.normal_scale))
 
     def normal_score(self, value: ArrayLike) -> Array:
         """``Phi^{-1}(cdf(value))`` without going through a probability, accurate in both tails."""
-        return linear_combination.normal_score(self._centered(value), self.weights, self._scale)
+        return linear_combination.normal_score(
+            self._centered(value), self.weights, self.normal_scale
+        )
 
     def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
         """`normal_score` and `log_prob` at once, in little more time than one of them."""
         return linear_combination.normal_score_and_logpdf(
-            self._centered(value), self.weights, self._scale
+            self._centered(value), self.weights, self.normal_scale
         )
 
     def from_normal_score(self, z: ArrayLike) -> Array:
         """Value whose normal score is ``z``; the inverse of `normal_score`."""
         z = self._fitting("z", z)
-        return self._shifted(linear_combination.from_normal_score(z, self.weights, self._scale))
+        return self._shifted(
+            linear_combination.from_normal_score(z, self.weights, self.normal_scale)
+        )
 
     @property
     def mean(self) -> Array:
@@ -261,11 +255,15 @@ class LinearizedMarginal(OutputLaw):
     @property
     def variance(self) -> Array:
         """``sum w^2/3 + s^2`` (the paper's ``var``)."""
-        weights = jnp.asarray(self.weights, self._dtype)
-        normal_variance = self._valid_scale**2
-        return jnp.broadcast_to(
-            jnp.sum(weights**2, axis=-1) / 3 + normal_variance, self.batch_shape
-        )
+        unit, variance, _ = _moments(*self._valid_parameters)
+        # The square of the unit alone might underflow.
+        return jnp.broadcast_to(unit * (unit * variance), self.batch_shape)
+
+    @property
+    def standard_deviation(self) -> Array:
+        """Square root of the variance, also where that would over- or underflow."""
+        unit, variance, _ = _moments(*self._valid_parameters)
+        return jnp.broadcast_to(unit * jnp.sqrt(variance), self.batch_shape)
 
     @property
     def skewness(self) -> Array:
@@ -275,9 +273,7 @@ class LinearizedMarginal(OutputLaw):
     @property
     def excess_kurtosis(self) -> Array:
         """``-(2/15) sum w^4 / variance^2``: between -1.2 (uniform) and 0 (normal)."""
-        weights = jnp.asarray(self.weights, self._dtype)
-        fourth_cumulant = -2 / 15 * jnp.sum(weights**4, axis=-1)
-        return jnp.broadcast_to(fourth_cumulant / self.variance**2, self.batch_shape)
+        return jnp.broadcast_to(_moments(*self._valid_parameters)[2], self.batch_shape)
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -304,40 +300,35 @@ class LinearizedMarginal(OutputLaw):
 
     def hermite_rule(self) -> ScoreRule:
         """Scores at nodes over the values: a quantile costs several evaluations, a score one."""
-        weights, scale = jnp.asarray(self.weights, self._dtype), self._scale
+        weights, scale = jnp.asarray(self.weights, self._dtype), self.normal_scale
         scale = None if scale is None else jnp.asarray(scale, self._dtype)
         nodes = value_nodes(weights, scale)
-        if nodes.values.size * weights.shape[-1] <= _FEW_FACTORS:
-            weights = jnp.broadcast_to(weights, (*nodes.values.shape, weights.shape[-1]))
+        weights = weights_of_nodes(nodes.values, weights)
         scores = linear_combination.normal_score(nodes.values, weights, scale)
         return ScoreRule(scores, nodes.lengths, nodes.variance, is_half=True)
 
-    def take(self, indices: tuple[int, ...]) -> "LinearizedMarginal":
-        """The laws of some outputs: ``indices``, from 0, along the last batch axis."""
-        count, scale = self.batch_shape[-1], self._scale
-        return LinearizedMarginal(
-            take_entries(jnp.broadcast_to(self.loc, self.batch_shape), indices, 0, count),
-            take_entries(self.weights, indices, 1, count),
-            None if scale is None else take_entries(scale, indices, 0, count),
-            validate_args=False,
-        )
-
     def entropy(self) -> Array:
         """Differential entropy by quadrature: see `nn_uq_dist.linear_combination.entropy`."""
-        value = linear_combination.entropy(self.weights, self._scale)
+        value = linear_combination.entropy(self.weights, self.normal_scale)
         return jnp.broadcast_to(value, self.batch_shape)
 
     @property
     def _dtype(self) -> jnp.dtype:
         # As in `linear_combination`, which has no half precision.
-        dtype = float_dtype(self.loc, self.weights, self.normal_scale)
+        given = (self.loc, self.weights, self.normal_scale)
+        dtype = float_dtype(*(part for part in given if part is not None))
         return jnp.promote_types(dtype, jnp.float32)
 
     @property
     def _valid_scale(self) -> Array:
         # A negative scale that validation could not see must not be taken for its absolute value.
-        scale = jnp.asarray(self.normal_scale, self._dtype)
+        given = 0.0 if self.normal_scale is None else self.normal_scale
+        scale = jnp.asarray(given, self._dtype)
         return jnp.where(scale >= 0, scale, jnp.nan)
+
+    @property
+    def _valid_parameters(self) -> tuple[Array, Array]:
+        return jnp.asarray(self.weights, self._dtype), self._valid_scale
 
     def expand(self, batch_shape: Sequence[int]) -> "LinearizedMarginal":
         """The same law with a larger batch shape, ``cdf`` and ``icdf`` included.
@@ -347,9 +338,16 @@ class LinearizedMarginal(OutputLaw):
         shape = self._expanded_shape(batch_shape)
         # Known numbers stay known under `jit`, where values are checked against the support.
         xp = np if isinstance(self.loc, np.ndarray) else jnp
-        loc = xp.broadcast_to(xp.asarray(self.loc), shape)
-        wide = LinearizedMarginal(loc, self.weights, self._scale, validate_args=False)
-        return pass_validation(self, wide)
+        return rebuilt(self, loc=xp.broadcast_to(xp.asarray(self.loc), shape))
+
+
+@jax.jit
+def _moments(weights: Array, normal_scale: Array) -> tuple[Array, Array, Array]:
+    """A power of two near the largest parameter, the variance in this unit, the excess kurtosis."""
+    unit = binary_unit(jnp.maximum(jnp.max(jnp.abs(weights), axis=-1), normal_scale))
+    squares = (weights / unit[..., None]) ** 2
+    variance = jnp.sum(squares, axis=-1) / 3 + (normal_scale / unit) ** 2
+    return unit, variance, -2 / 15 * jnp.sum(squares**2, axis=-1) / variance**2
 
 
 @jax.jit
@@ -376,21 +374,3 @@ def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:
         with contextlib.suppress(ValueError):
             value = np.asarray(value)
     return as_numeric(name, value)
-
-
-@vmap_over.register
-def _vmap_over_linearized_marginal(
-    d: LinearizedMarginal,
-    loc: int | None = None,
-    weights: int | None = None,
-    normal_scale: int | None = None,
-) -> LinearizedMarginal:
-    default = vmap_over.dispatch(dist.Distribution)
-    return default(d, loc=loc, weights=weights, normal_scale=normal_scale)
-
-
-@promote_batch_shape.register
-def _promote_linearized_marginal(d: LinearizedMarginal) -> LinearizedMarginal:
-    # Without a normal part, `vmap` has made its zero a vector, whose axis is not a batch axis.
-    wide = LinearizedMarginal(d.loc, d.weights, d._scale, validate_args=False)  # noqa: SLF001
-    return pass_validation(d, wide)

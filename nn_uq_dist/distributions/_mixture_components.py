@@ -1,118 +1,48 @@
-"""Components of a mixture: broadcast with their probabilities, and selections of them."""
+"""Components of a mixture: broadcast with their probabilities, selected, and drawn from."""
 
-import inspect
-from collections.abc import Callable
+import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
-from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.laws._choose_outputs import with_rank
+from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.laws._batch_entries import Where, with_parameters
+from nn_uq_dist.laws._univariate import with_rank
 
-type Change = Callable[[ArrayLike, int], ArrayLike]
-
-
-def with_parameters(
-    law: dist.Distribution, batch_shape: tuple[int, ...], change: Change
-) -> dist.Distribution:
-    """Return a law of the same kind with other parameters.
-
-    Parameters
-    ----------
-    law : numpyro.distributions.Distribution
-        A law that keeps the arguments of its constructor as attributes.
-    batch_shape : tuple of int
-        Shape to which its parameters are broadcast first.
-    change : callable
-        Maps a parameter and the number of its axes after the batch axes to the new parameter.
-
-    Raises
-    ------
-    TypeError
-        If the law does not keep an argument.
-    """
-    if isinstance(law, dist.ExpandedDistribution):
-        return with_parameters(law.base_dist, batch_shape, change)
-    arguments: dict[str, Any] = {}
-    for name in inspect.signature(type(law).__init__).parameters:
-        if name in ("self", "validate_args"):
-            continue
-        if name not in law.__dict__:
-            raise TypeError(
-                f"components must keep the arguments of their constructor to be chosen from, got "
-                f"{type(law).__name__} without {name}; pass a LinearizedMarginal or a NumPyro "
-                "distribution that has them as attributes"
-            )
-        argument = law.__dict__[name]
-        if name == "normal_scale" and not law.__dict__.get("_has_normal_part", True):
-            argument = None  # a zero would make the support the real line
-        if isinstance(argument, dist.Distribution):
-            argument = with_parameters(argument, batch_shape, change)
-        elif argument is not None and name in law.arg_constraints:
-            event_dim = law.arg_constraints[name].event_dim
-            event_shape = jnp.shape(argument)[jnp.ndim(argument) - event_dim :]
-            xp = namespace(argument)
-            wide = xp.broadcast_to(xp.asarray(argument), (*batch_shape, *event_shape))
-            argument = change(wide, event_dim)
-        arguments[name] = argument
-    return type(law)(**arguments, validate_args=False)
-
-
-def take_rows(
-    law: dist.Distribution, batch_shape: tuple[int, ...], indices: tuple[int, ...]
-) -> dist.Distribution:
-    """The entries ``indices`` of the last batch axis but one."""
-
-    def rows(argument: ArrayLike, event_dim: int) -> ArrayLike:
-        axis = jnp.ndim(argument) - event_dim - 2
-        return namespace(argument).take(argument, np.asarray(indices), axis=axis)
-
-    return with_parameters(law, batch_shape, rows)
-
-
-def take_components(
-    law: dist.Distribution, batch_shape: tuple[int, ...], start: int, stop: int
-) -> dist.Distribution:
-    """The components from ``start`` to ``stop`` along the last batch axis."""
-
-    def part(argument: Any, event_dim: int) -> ArrayLike:
-        behind = (slice(None),) * event_dim
-        return argument[(..., slice(start, stop), *behind)]
-
-    return with_parameters(law, batch_shape, part)
+# Most numbers in an array of the component matrices of some draws.
+_MOST_NUMBERS = 2**22
 
 
 def take_flat(
     law: dist.Distribution, batch_shape: tuple[int, ...], index: Any
 ) -> dist.Distribution:
     """All components at ``index`` in the flattened other batch axes, ``(len(index), M)``."""
-
-    def places(argument: Any, event_dim: int) -> ArrayLike:
-        event_shape = jnp.shape(argument)[jnp.ndim(argument) - event_dim :]
-        return argument.reshape(-1, batch_shape[-1], *event_shape)[index]
-
-    return with_parameters(law, batch_shape, places)
+    if len(batch_shape) == 1:
+        return law  # the same components everywhere
+    places = Where(np.unravel_index(index, batch_shape[:-1]), together=True)
+    return with_parameters(law, lambda argument, lead, _: places.of(argument, lead - 1))
 
 
 def choose_components(
     law: dist.Distribution, batch_shape: tuple[int, ...], index: Array
 ) -> dist.Distribution:
     """One component for each entry of ``index``, shape ``(...) + batch_shape[:-1]``."""
-    *entries, count = batch_shape
 
-    def chosen(argument: ArrayLike, event_dim: int) -> ArrayLike:
-        event_shape = jnp.shape(argument)[jnp.ndim(argument) - event_dim :]
-        table = jnp.asarray(argument).reshape(-1, count, *event_shape)
+    def chosen(argument: ArrayLike, lead: int, _: int) -> ArrayLike:
+        event_shape = jnp.shape(argument)[max(lead, 0) :]
+        table = jnp.broadcast_to(jnp.asarray(argument), (*batch_shape, *event_shape))
+        table = table.reshape(-1, batch_shape[-1], *event_shape)
         flat = index.reshape(-1, len(table))
         return table[jnp.arange(len(table)), flat].reshape(*index.shape, *event_shape)
 
-    return with_parameters(law, (*entries, count), chosen)
+    return with_parameters(law, chosen)
 
 
 def fitting_mixture(
@@ -135,3 +65,35 @@ def fitting_mixture(
     # Axes which `vmap` puts in front stay in front of both.
     (promoted,) = promote_shapes(probabilities, shape=shape)
     return with_rank(components, len(shape)), promoted, shape
+
+
+@jax.jit
+def draws_of_parts(index: Array, variables: Array, loc: Array, matrix: Array) -> Array:
+    """``loc_i + A_i v`` with the component ``i`` of each draw, shape ``(...) + batch + (d,)``.
+
+    Parameters
+    ----------
+    index : Array of int, shape (...) + batch
+    variables : Array, shape (...) + batch + (k,)
+    loc : Array, shape batch + (M, d)
+    matrix : Array, shape batch + (M, d, k)
+
+    Notes
+    -----
+    The matrices of the components are looked up for some draws at a time, which bounds memory.
+    """
+    batch_shape, event_shape = loc.shape[:-2], loc.shape[-1:]
+    laws = math.prod(batch_shape)
+    flat_index = index.reshape(-1, laws)
+    flat_variables = variables.reshape(-1, laws, variables.shape[-1])
+    means = loc.reshape(laws, *loc.shape[-2:])
+    matrices = matrix.reshape(laws, *matrix.shape[-3:])
+    law = jnp.arange(laws)
+
+    def one(draw: tuple[Array, Array]) -> Array:
+        chosen, values = draw
+        return means[law, chosen] + matvec(matrices[law, chosen], values)
+
+    size = max(1, _MOST_NUMBERS // (laws * matrix.shape[-2] * matrix.shape[-1]))
+    draws = lax.map(one, (flat_index, flat_variables), batch_size=size)
+    return draws.reshape(*index.shape, *event_shape)

@@ -22,7 +22,7 @@ def mixture_rule(mixture: Mixture, batch_shape: tuple[int, ...]) -> tuple[Array,
     quantiles of points that mark the components, which are dense where the law may change fast.
     """
     laws = mixture.laws
-    mean, scale = laws.mean, jnp.sqrt(laws.variance)
+    mean, scale = laws.mean, laws.standard_deviation
     low, high = hull(mixture)
     # Without finite ends: as far as any of the components reaches.
     low = jnp.where(jnp.isfinite(low), low, jnp.min(mean - _REACH * scale, axis=-1))

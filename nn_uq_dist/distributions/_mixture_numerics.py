@@ -13,9 +13,11 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import float_dtype
 from nn_uq_dist.basics._known_values import is_local
+from nn_uq_dist.basics._normal_tails import log_normal_density
 from nn_uq_dist.basics._quantile_search import quantile_at_score
+from nn_uq_dist.basics._row_algebra import binary_unit
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._mixture_components import take_components, take_flat
+from nn_uq_dist.distributions._mixture_components import take_flat
 from nn_uq_dist.distributions._mixture_sums import (
     log_sum,
     log_tails,
@@ -24,9 +26,9 @@ from nn_uq_dist.distributions._mixture_sums import (
 )
 from nn_uq_dist.laws._abstract import without_validation
 from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linear_combination._eager import MOST_POINTS
-from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
 # Known values are handled in portions if all components at all points have more numbers than this.
 _MOST_NUMBERS = 2**22
@@ -118,7 +120,7 @@ class Mixture(NamedTuple):
             return _sums(np, self.laws, probabilities, value, logs)
         portions = []
         for start in range(0, count, size):
-            part = as_output_law(take_components(self.components, shape, start, start + size))
+            part = as_output_law(batch_entries(self.components, (..., slice(start, start + size))))
             some = probabilities[..., start : start + size]
             portions.append(_sums(np, part, some, value, logs))
         return tuple(log_sum(np.stack(same, axis=-1)) for same in zip(*portions, strict=True))
@@ -169,9 +171,9 @@ def _bracket(xp: Any, target: Any, mixture: Mixture) -> tuple[Any, Any]:
     if isinstance(laws, LinearizedMarginal):
         # A uniform, and with it a sum of uniforms and a normal, is strictly sub-Gaussian:
         # P(X > t) <= exp(-t^2/(2 variance)).
-        mean, variance = xp.asarray(laws.mean), xp.asarray(laws.variance)
+        mean, scale = xp.asarray(laws.mean), xp.asarray(laws.standard_deviation)
         log_tail = log_tails(xp, -xp.abs(z))[0]
-        reach = xp.sqrt(-2 * variance * log_tail)
+        reach = scale * xp.sqrt(-2 * log_tail)
         reach = xp.minimum(reach, xp.asarray(laws.bounds[1]) - mean)
         lowest, highest = mean - xp.where(z <= 0, reach, 0), mean + xp.where(z >= 0, reach, 0)
     else:
@@ -183,7 +185,9 @@ def _bracket(xp: Any, target: Any, mixture: Mixture) -> tuple[Any, Any]:
 
 def _start(xp: Any, target: Any, low: Any, high: Any, mixture: Mixture) -> Any:
     """The quantile if the components were normal."""
-    mean, scale = xp.asarray(mixture.laws.mean), xp.sqrt(xp.asarray(mixture.laws.variance))
+    mean, scale = (
+        xp.asarray(part) for part in (mixture.laws.mean, mixture.laws.standard_deviation)
+    )
     weights = xp.broadcast_to(log_weights(xp.asarray(mixture.probabilities)), mixture.shape)
     tables = [xp.broadcast_to(part, mixture.shape) for part in (mean, scale, weights)]
     index_of_law = np.broadcast_to(_indices(mixture.shape[:-1]), target.shape).reshape(-1)
@@ -237,19 +241,30 @@ def hull(mixture: Mixture) -> tuple[Any, Any]:
 @jax.jit
 def moments(mixture: Mixture) -> tuple[Array, Array]:
     """Mean and variance."""
+    mean, unit, variance, *_ = _in_units(mixture)
+    return mean, unit * (unit * variance)
+
+
+def _in_units(mixture: Mixture) -> tuple[Array, Array, Array, Array, Array]:
+    """Mean, a unit near the size of the law, and in it the variance, and gaps and scales of parts.
+
+    Squares of narrow components underflow long before the variance of the mixture does.
+    """
     probabilities, laws = jnp.asarray(mixture.probabilities), mixture.laws
     mean = jnp.sum(probabilities * laws.mean, axis=-1)
-    gaps = laws.mean - mean[..., None]
-    return mean, jnp.sum(probabilities * (laws.variance + gaps**2), axis=-1)
+    gaps, scales = laws.mean - mean[..., None], laws.standard_deviation
+    unit = binary_unit(jnp.max(jnp.maximum(jnp.abs(gaps), scales), axis=-1))
+    gaps, scales = gaps / unit[..., None], scales / unit[..., None]
+    return mean, unit, jnp.sum(probabilities * (scales**2 + gaps**2), axis=-1), gaps, scales
 
 
 @jax.jit
 def higher_moments(mixture: Mixture) -> tuple[Array, Array]:
     """Skewness and excess kurtosis."""
     probabilities, laws = jnp.asarray(mixture.probabilities), mixture.laws
-    mean, variance = moments(mixture)
-    unit = jnp.sqrt(variance)[..., None]
-    gaps, parts = (laws.mean - mean[..., None]) / unit, laws.variance / unit**2
+    _, _, variance, gaps, scales = _in_units(mixture)
+    deviation = jnp.sqrt(variance)[..., None]
+    gaps, parts = gaps / deviation, (scales / deviation) ** 2
     third = laws.skewness * parts**1.5
     fourth = (laws.excess_kurtosis + 3) * parts**2
     skewness = third + 3 * parts * gaps + gaps**3

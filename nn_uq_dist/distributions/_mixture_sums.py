@@ -8,8 +8,8 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import log_ndtr
 
+from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.linear_combination._normal_score import score_from_log_tails
 
 
 def log_sum(terms: Any) -> Any:

@@ -2,7 +2,6 @@
 
 import functools
 import operator
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,9 +14,8 @@ from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, is_concrete
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.laws._choose_outputs import take_entries
 
 
 class MonotoneSpline(Transform):
@@ -55,7 +53,9 @@ class MonotoneSpline(Transform):
     --------
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> spline = nuq.MonotoneSpline(jnp.array([-1.0, 0.0, 2.0]), jnp.array([-2.0, 0.0, 1.0]))
+    >>> spline = nuq.distributions.MonotoneSpline(
+    ...     jnp.array([-1.0, 0.0, 2.0]), jnp.array([-2.0, 0.0, 1.0])
+    ... )
     >>> print(f"{spline(1.0):.3f} {spline(5.0):.3f} {spline.inv(spline(7.0)):.3f}")
     0.576 2.500 7.000
     """
@@ -106,14 +106,6 @@ class MonotoneSpline(Transform):
         """Log of the derivative at ``x``."""
         del y, intermediates
         return _log_slope(jnp.asarray(x), self.knots, self.images, self.slopes)
-
-    def take(self, indices: Sequence[int], num_outputs: int) -> "MonotoneSpline":
-        """The maps of some outputs, counted along the last leading axis."""
-        parts = (
-            take_entries(part, tuple(indices), 1, num_outputs)
-            for part in (self.knots, self.images, self.slopes)
-        )
-        return MonotoneSpline(*parts)
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the values for arguments of this shape."""
@@ -174,19 +166,40 @@ def _piece(held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Pie
     return _Piece(start, image, at(x, 1) - start, at(y, 1) - image, at(slopes, 0), at(slopes, 1))
 
 
+class _InUnits(NamedTuple):
+    """A spline with knots and images in powers of two near their ranges, and these units."""
+
+    x: Array
+    y: Array
+    slopes: Array
+    x_unit: Array
+    y_unit: Array
+
+
+def _in_units(x: Array, y: Array, slopes: Array) -> _InUnits:
+    """Squares of small or large values, in quadratic equations and in derivatives, stay finite."""
+    x_unit, y_unit = (binary_unit(part[..., -1] - part[..., 0]) for part in (x, y))
+    slopes = slopes * x_unit[..., None] / y_unit[..., None]
+    return _InUnits(x / x_unit[..., None], y / y_unit[..., None], slopes, x_unit, y_unit)
+
+
 @jax.jit
 def _value(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+    x, y, slopes, x_unit, y_unit = _in_units(x, y, slopes)
+    value = value / x_unit
     held = jnp.clip(value, x[..., 0], x[..., -1])
     piece = _piece(held, x, x, y, slopes)
     t = (held - piece.x) / piece.width
     inside = piece.y + piece.rise * (piece.chord * t**2 + piece.left * t * (1 - t)) / (
         piece.chord + piece.bend * t * (1 - t)
     )
-    return _with_ends(value, inside, x, y, slopes)
+    return y_unit * _with_ends(value, inside, x, y, slopes)
 
 
 @jax.jit
 def _inverse(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+    x, y, slopes, x_unit, y_unit = _in_units(x, y, slopes)
+    value = value / y_unit
     held = jnp.clip(value, y[..., 0], y[..., -1])
     piece = _piece(held, y, x, y, slopes)
     rest = held - piece.y
@@ -195,18 +208,20 @@ def _inverse(value: Array, x: Array, y: Array, slopes: Array) -> Array:
     c = -piece.chord * rest
     # The root that does not cancel; `b` is positive where `rest` is zero.
     t = 2 * c / (-b - jnp.sqrt(jnp.maximum(b**2 - 4 * a * c, 0)))
-    return _with_ends(value, piece.x + piece.width * t, y, x, 1 / slopes)
+    return x_unit * _with_ends(value, piece.x + piece.width * t, y, x, 1 / slopes)
 
 
 @jax.jit
 def _log_slope(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+    x, y, slopes, x_unit, y_unit = _in_units(x, y, slopes)
     # Beyond the knots the slope is that at the ends.
-    held = jnp.clip(value, x[..., 0], x[..., -1])
+    held = jnp.clip(value / x_unit, x[..., 0], x[..., -1])
     piece = _piece(held, x, x, y, slopes)
     t = (held - piece.x) / piece.width
     above = piece.right * t**2 + 2 * piece.chord * t * (1 - t) + piece.left * (1 - t) ** 2
     below = piece.chord + piece.bend * t * (1 - t)
-    return 2 * jnp.log(piece.chord) + jnp.log(above) - 2 * jnp.log(below)
+    logs = 2 * jnp.log(piece.chord) + jnp.log(above) - 2 * jnp.log(below)
+    return logs + jnp.log(y_unit) - jnp.log(x_unit)
 
 
 def _with_ends(value: Array, inside: Array, knots: Array, images: Array, slopes: Array) -> Array:

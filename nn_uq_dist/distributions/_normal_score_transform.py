@@ -12,10 +12,10 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
+from nn_uq_dist.basics._normal_scores import from_normal_score, normal_score
+from nn_uq_dist.basics._normal_tails import log_normal_density
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._normal_scores import from_normal_score, normal_score
-from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
 
 class NormalScoreTransform(Transform):
@@ -34,15 +34,17 @@ class NormalScoreTransform(Transform):
     .. math:: \log |\det \partial y / \partial z| = \sum_j \log \phi(z_j) - \log p_j(y_j),
 
     a difference of logarithms, so that nothing under- or overflows in the tails. Scores of
-    `LinearizedMarginal` and of NumPyro's normal, log-normal, uniform, Student-t, Laplace, logistic
-    and Cauchy are accurate in both tails; those of others are capped at about 8 (float64) or 5
+    the laws of this package and of NumPyro's common families are accurate in both tails; those of
+    the others that `nn_uq_dist.laws.AdaptedLaw` lists are capped at about 8 (float64) or 5
     (float32) in the upper tail, where their ``cdf`` rounds to one.
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> transform = nuq.NormalScoreTransform(nuq.LinearizedMarginal(jnp.zeros(2), [1.0, 0.5]))
+    >>> transform = nuq.distributions.NormalScoreTransform(
+    ...     nuq.LinearizedMarginal(jnp.zeros(2), [1.0, 0.5])
+    ... )
     >>> y = transform(jnp.array([0.0, 6.0]))
     >>> print(transform.inv(y).round(4))
     [0. 6.]

@@ -9,7 +9,6 @@ import numpyro.distributions as dist
 from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
 from nn_uq_dist.basics._known_values import as_jax
@@ -17,15 +16,15 @@ from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.distributions._mixture_components import (
     choose_components,
     fitting_mixture,
-    take_rows,
 )
 from nn_uq_dist.distributions._mixture_nodes import mixture_rule
 from nn_uq_dist.distributions._mixture_numerics import Mixture, higher_moments, hull, moments
 from nn_uq_dist.distributions._mixture_sums import log_weights
-from nn_uq_dist.laws._abstract import pass_validation, validate_sample
-from nn_uq_dist.laws._choose_outputs import require_univariate, take_entries
+from nn_uq_dist.distributions._vector_support import support_between
+from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_rule import ScoreRule
+from nn_uq_dist.laws._univariate import require_univariate
 
 # With more components the quantile function has many kinks, each of them slight.
 _MOST_KINKS = 16
@@ -79,7 +78,9 @@ class OutputMixture(OutputLaw):
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> parts = nuq.LinearizedMarginal(jnp.array([-2.0, 2.0]), jnp.ones((2, 1)))
-    >>> output = nuq.OutputMixture(parts, [0.25, 0.75])  # uniform on (-3, -1) and on (1, 3)
+    >>> output = nuq.distributions.OutputMixture(
+    ...     parts, [0.25, 0.75]
+    ... )  # uniform on (-3, -1) and on (1, 3)
     >>> print(f"{output.cdf(-2.0):.3f} {output.icdf(0.5):.3f} {output.mean:.3f}")
     0.125 1.667 1.000
     """
@@ -113,12 +114,7 @@ class OutputMixture(OutputLaw):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
-        entry = self.components.support
-        if type(entry) is type(constraints.interval(0.0, 1.0)):
-            return constraints.interval(*self.bounds)
-        if hasattr(entry, "lower_bound"):
-            return constraints.greater_than_eq(self.bounds[0])
-        return constraints.real
+        return support_between(self.components.support, *self.bounds)
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -210,18 +206,10 @@ class OutputMixture(OutputLaw):
         values, lengths = mixture_rule(self._mixture, self.batch_shape)
         return ScoreRule(self.normal_score(values), lengths, self.variance)
 
-    def take(self, indices: tuple[int, ...]) -> "OutputMixture":
-        """The laws of some outputs: ``indices``, from 0, along the last batch axis."""
-        components = take_rows(self.components, self._wide, indices)
-        probabilities = take_entries(self.probabilities, indices, 1, self.batch_shape[-1])
-        return OutputMixture(components, probabilities, validate_args=False)
-
     def expand(self, batch_shape: Sequence[int]) -> "OutputMixture":
         """The same law with a larger batch shape, ``cdf`` and ``icdf`` included."""
         shape = self._expanded_shape(batch_shape)
-        components = self.components.expand((*shape, self._wide[-1]))
-        wide = OutputMixture(components, self.probabilities, validate_args=False)
-        return pass_validation(self, wide)
+        return rebuilt(self, components=self.components.expand((*shape, self._wide[-1])))
 
     @staticmethod
     def infer_shapes(
@@ -238,18 +226,3 @@ def _result(values: Any) -> Array:
 def _at_most_zero(logs: Any) -> Array:
     """Log probabilities capped at zero, which rounding may exceed."""
     return _result(namespace(logs).minimum(logs, 0))
-
-
-@vmap_over.register
-def _vmap_over_output_mixture(
-    d: OutputMixture, components: Any = None, probabilities: int | None = None
-) -> OutputMixture:
-    default = vmap_over.dispatch(dist.Distribution)
-    return default(d, components=components, probabilities=probabilities)
-
-
-@promote_batch_shape.register
-def _promote_output_mixture(d: OutputMixture) -> OutputMixture:
-    components = promote_batch_shape(d.components)
-    wide = OutputMixture(components, d.probabilities, validate_args=False)
-    return pass_validation(d, wide)

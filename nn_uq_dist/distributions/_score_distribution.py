@@ -16,6 +16,12 @@ from numpyro.distributions.util import validate_sample
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, first_index, is_concrete
 from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._normal_scores import (
+    from_normal_score,
+    normal_score,
+    normal_score_and_log_prob,
+)
+from nn_uq_dist.basics._normal_tails import log_normal_density
 from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
 from nn_uq_dist.distributions._output_values import (
     fitting_value,
@@ -29,16 +35,10 @@ from nn_uq_dist.gaussian_copula._score_algebra import (
     log_density_of_outputs,
     whitened,
 )
-from nn_uq_dist.laws._choose_outputs import take_outputs
+from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
-from nn_uq_dist.laws._normal_scores import (
-    from_normal_score,
-    normal_score,
-    normal_score_and_log_prob,
-)
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature
 from nn_uq_dist.laws._score_rule import ScoreRule
-from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
 
 class ScoreDistribution(JointLaw, dist.TransformedDistribution):
@@ -229,7 +229,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     ) -> tuple[dist.Distribution, Array, Array]:
         """Marginals of the outputs that remain, and mean and factor of their scores."""
         observed, remaining = split_outputs(indices, self.event_shape[0])
-        given = take_outputs(self.marginals, observed)
+        given = batch_entries(self.marginals, (..., observed))
         values = observed_values(values, observed, given.support, self.batch_shape)
         scores = normal_score(given, values)
         self._require_finite_scores(scores, observed, values)
@@ -240,7 +240,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
             self._score_tril, observed, remaining, jnp.where(valid, residual, 0)
         )
         loc = self._score_loc[..., remaining] + jnp.where(valid, shift, jnp.nan)
-        return take_outputs(self.marginals, remaining), loc, factor
+        return batch_entries(self.marginals, (..., remaining)), loc, factor
 
     @staticmethod
     def _require_finite_scores(scores: Array, observed: tuple[int, ...], values: Array) -> None:

@@ -1,4 +1,6 @@
-"""Supports of random vectors whose bounds may depend on other latent sites."""
+"""Supports of outputs: of one with other ends than its base, of vectors with latent bounds."""
+
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
@@ -57,6 +59,24 @@ def _biject_to_box(constraint: VectorInterval) -> Transform:
 @biject_to.register(VectorGreaterThanEq)
 def _biject_to_half_lines(constraint: VectorGreaterThan | VectorGreaterThanEq) -> Transform:
     return IndependentTransform(biject_to(constraints.greater_than(constraint.lower_bound)), 1)
+
+
+def support_between(entry: constraints.Constraint, low: Any, high: Any) -> constraints.Constraint:
+    """The support that has the same ends as ``entry``, if any, at other places.
+
+    Which ends there are is known from the kind of ``entry`` alone: an interval with an infinite end
+    has no bijection from the real line.
+    """
+    has_low, has_high = hasattr(entry, "lower_bound"), hasattr(entry, "upper_bound")
+    if has_low and has_high:
+        return constraints.interval(low, high)
+    if has_low:
+        is_closed = isinstance(entry, type(constraints.greater_than_eq(0.0)))
+        return (constraints.greater_than_eq if is_closed else constraints.greater_than)(low)
+    if has_high:
+        is_closed = isinstance(entry, type(constraints.less_than_eq(0.0)))
+        return (constraints.less_than_eq if is_closed else constraints.less_than)(high)
+    return constraints.real
 
 
 def vector_support(entry: constraints.Constraint) -> constraints.Constraint:

@@ -1,9 +1,9 @@
 """How far a leaky-ReLU network is from its linearization: exact errors, bounds, flips.
 
 Read `_leaky_relu_network.py` and `_error.py` first: the network, and the identity for its error on
-which everything else is based. `_bounds.py` bounds that error on a box, in NumPy's float64
-(`_float64_network.py`), without the neurons that cannot flip (`_enclosure.py`). `_flips.py`
-determines which neurons can.
+which everything else is based. `_read_layers.py` reads the weights from any function. `_bounds.py`
+bounds that error on a box, in NumPy's float64 (`_float64_network.py`), without the neurons that
+cannot flip (`_enclosure.py`). `_flips.py` determines which neurons can.
 """
 
 from nn_uq_dist.error_analysis._bounds import deterministic_bound as deterministic_bound

@@ -9,52 +9,52 @@ from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import AbstractInputLaw, InputLaw, as_input_law
 
 
-def require_network(net: LeakyReLUNetwork) -> None:
-    """Raise ``TypeError`` if `net` is another callable, whose layers are not accessible."""
-    if not isinstance(net, LeakyReLUNetwork):
+def require_network(network: LeakyReLUNetwork) -> None:
+    """Raise ``TypeError`` if `network` is another callable, whose layers are not accessible."""
+    if not isinstance(network, LeakyReLUNetwork):
         raise TypeError(
-            f"net must be a LeakyReLUNetwork, got {type(net).__name__}; convert it with "
-            f"LeakyReLUNetwork.from_flax or LeakyReLUNetwork.from_equinox"
+            f"network must be a LeakyReLUNetwork, got {type(network).__name__}; convert it with "
+            f"LeakyReLUNetwork.from_network"
         )
 
 
-def require_single(net: LeakyReLUNetwork) -> None:
+def require_single(network: LeakyReLUNetwork) -> None:
     """Raise ``ValueError`` for stacked networks, which are one pytree with batched leaves."""
-    if np.ndim(net.output_matrix) != 2:
+    if np.ndim(network.output_matrix) != 2:
         raise ValueError(
-            f"net must be one network, got stacked ones with output_matrix of shape "
-            f"{np.shape(net.output_matrix)}; use jax.vmap over them"
+            f"network must be one network, got stacked ones with output_matrix of shape "
+            f"{np.shape(network.output_matrix)}; use jax.vmap over them"
         )
 
 
-def input_law_of(net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) -> AbstractInputLaw:
-    """Return the law of the input of `net`, or raise an error that says why `f` is not one."""
-    require_network(net)
+def input_law_of(network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) -> AbstractInputLaw:
+    """Return the law of the input of `network`, or raise an error that says why `f` is not one."""
+    require_network(network)
     law = as_input_law(f)
     if not law.is_vector:
         raise TypeError(
-            f"f must be the law of the vector that net takes, got {law!r}; pass a uniform or "
+            f"f must be the law of the vector that network takes, got {law!r}; pass a uniform or "
             f"Gaussian distribution over vectors, or an InputLaw"
         )
-    if law.num_inputs != net.num_inputs:
+    if law.num_inputs != network.num_inputs:
         raise ValueError(
-            f"f must have N_x = {net.num_inputs} inputs as net, got {law.num_inputs}; pass one "
-            f"coordinate per input of the network"
+            f"f must have N_x = {network.num_inputs} inputs as network, got {law.num_inputs}; pass "
+            f"one coordinate per input of the network"
         )
     return law
 
 
 def as_concrete_law(
-    function: str, net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
+    function: str, network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
 ) -> tuple[InputLaw, NDArray[np.bool_]]:
     """Return the law, and whether it has a Gaussian part; raise ``TypeError`` for traced values."""
-    given = input_law_of(net, f)
+    given = input_law_of(network, f)
     # Bounds start from the box itself: they do not hold for other columns of uniform variables.
     law = InputLaw.from_distribution(given)
-    if not _checks.is_concrete(net, law):
+    if not _checks.is_concrete(network, law):
         raise TypeError(
-            f"{function} must get known numbers, got traced values in net or f; call it outside "
-            f"of jit, grad and vmap, and give f a batch shape for many boxes"
+            f"{function} must get known numbers, got traced values in network or f; call it "
+            f"outside of jit, grad and vmap, and give f a batch shape for many boxes"
         )
     if law.normal_scale is None:
         return law, np.zeros((), bool)

@@ -30,7 +30,7 @@ _FORMS = ("tightened", "corrected", "printed")
 
 
 def deterministic_bound(
-    net: LeakyReLUNetwork,
+    network: LeakyReLUNetwork,
     f: Distribution | AbstractInputLaw,
     *,
     of: Literal["total", "last_layer"] = "total",
@@ -40,7 +40,7 @@ def deterministic_bound(
 
     Parameters
     ----------
-    net
+    network
         The network. Stacked networks (leading axes on every leaf) broadcast against the batch
         shape of `f`.
     f
@@ -61,7 +61,8 @@ def deterministic_bound(
     Raises
     ------
     TypeError
-        If `net` is not a `LeakyReLUNetwork`, `f` is not of a supported family, or either is traced.
+        If `network` is not a `LeakyReLUNetwork`, `f` is not of a supported family, or either is
+        traced.
     ValueError
         If `f` has a Gaussian part, for which there is no such bound, or the wrong number of inputs;
         if `of` or `form` is unknown; if a weight is NaN or infinite.
@@ -98,21 +99,21 @@ def deterministic_bound(
     Examples
     --------
     >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
-    >>> net = LeakyReLUNetwork([[[3.0], [1.0]]], [[0.0, 5.0]], [[1.0, 1.0]], 0.0)
+    >>> network = LeakyReLUNetwork([[[3.0], [1.0]]], [[0.0, 5.0]], [[1.0, 1.0]], 0.0)
     >>> box = InputLaw([0.5], half_width=1.0)
     >>> for form in ("tightened", "corrected"):  # the first neuron reaches -1.5
-    ...     bound = error_analysis.deterministic_bound(net, box, form=form)
+    ...     bound = error_analysis.deterministic_bound(network, box, form=form)
     ...     print(form, f"{bound[0]:.3f}")
     tightened 1.500
     corrected 4.472
     """
-    network, mu, half_width = _prepared("deterministic_bound", net, f, of, form)
-    bound = _bound(network, mu, half_width, norm(half_width), of, form)
-    return _rounded_up(bound, network, net)
+    exact, mu, half_width = _prepared("deterministic_bound", network, f, of, form)
+    bound = _bound(exact, mu, half_width, norm(half_width), of, form)
+    return _rounded_up(bound, exact, network)
 
 
 def probabilistic_bound(
-    net: LeakyReLUNetwork,
+    network: LeakyReLUNetwork,
     f: Distribution | AbstractInputLaw,
     delta: float,
     *,
@@ -123,7 +124,7 @@ def probabilistic_bound(
 
     Parameters
     ----------
-    net, f, of, form
+    network, f, of, form
         As in `deterministic_bound`.
     delta
         Probability in ``(0, 1)``. It covers all outputs together, since all bounds hold whenever
@@ -157,10 +158,10 @@ def probabilistic_bound(
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
-    >>> net = LeakyReLUNetwork([jnp.ones((1, 31)) / 31**0.5], [[0.0]], [[1.0]], 0.0)
+    >>> network = LeakyReLUNetwork([jnp.ones((1, 31)) / 31**0.5], [[0.0]], [[1.0]], 0.0)
     >>> box = InputLaw(jnp.zeros(31), half_width=1.0)
     >>> for form in ("corrected", "printed"):
-    ...     bound = error_analysis.probabilistic_bound(net, box, 0.5, form=form)
+    ...     bound = error_analysis.probabilistic_bound(network, box, 0.5, form=form)
     ...     print(form, f"{bound[0] ** 2:.2f}")
     corrected 12.45
     printed 35.54
@@ -176,26 +177,26 @@ def probabilistic_bound(
             f"delta must lie in (0, 1), got {delta}; pass the probability that the bound may fail, "
             f"and for none use deterministic_bound"
         )
-    network, mu, half_width = _prepared("probabilistic_bound", net, f, of, form)
+    exact, mu, half_width = _prepared("probabilistic_bound", network, f, of, form)
     squared = printed_squared_norm if form == "printed" else bernstein_squared_norm
     radius = np.sqrt(squared(half_width, float(delta)))
-    bound = _bound(network, mu, half_width, radius, of, form)
-    return _rounded_up(bound, network, net)
+    bound = _bound(exact, mu, half_width, radius, of, form)
+    return _rounded_up(bound, exact, network)
 
 
 def _prepared(
-    function: str, net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw, of: str, form: str
+    function: str, network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw, of: str, form: str
 ) -> tuple[Float64Network, FloatArray, FloatArray]:
     """Checked network, center and half-widths in float64."""
     require_choice("of", of, ("total", "last_layer"))
     require_choice("form", form, _FORMS)
-    law, has_gaussian_part = as_concrete_law(function, net, f)
+    law, has_gaussian_part = as_concrete_law(function, network, f)
     if np.any(has_gaussian_part):
         raise ValueError(
             "f must be a box for bounds of the error, got a law with a Gaussian part, on whose "
             "unbounded support there is none; pass a Uniform, or look at flip_probabilities"
         )
-    return as_float64(net), np.asarray(law.loc, np.float64), box_half_width(law)
+    return as_float64(network), np.asarray(law.loc, np.float64), box_half_width(law)
 
 
 def _bound(
@@ -221,10 +222,10 @@ def _bound(
         return np.where(np.isnan(bound), np.inf, bound)
 
 
-def _rounded_up(bound: FloatArray, network: Float64Network, net: LeakyReLUNetwork) -> jax.Array:
+def _rounded_up(bound: FloatArray, exact: Float64Network, network: LeakyReLUNetwork) -> jax.Array:
     # The relative error of products and norms of these sizes is below `operations` times epsilon.
-    operations = 8 * sum(sum(weights.shape[-2:]) for weights in network.hidden_weights)
-    dtype = _checks.float_dtype(net.output_matrix)
+    operations = 8 * sum(sum(weights.shape[-2:]) for weights in exact.hidden_weights)
+    dtype = _checks.float_dtype(network.output_matrix)
     with np.errstate(over="ignore"):
         bound = bound * (1 + operations * np.finfo(np.float64).eps)
         rounded = bound.astype(dtype)

@@ -11,7 +11,7 @@ from nn_uq_dist.error_analysis._arguments import require_network, require_single
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 
 
-def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
+def total_error(network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
     r"""Return :math:`g(\mu + z) - (g(\mu) + J(\mu) z)`, the error of the linearization.
 
     With :math:`h_n` the pre-activations at :math:`\mu`, :math:`\delta_n` their change due to
@@ -29,7 +29,7 @@ def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
 
     Parameters
     ----------
-    net
+    network
         The network. A skip connection or an output bias is affine and adds no error.
     mu
         Point of linearization, shape ``(N_x,)``.
@@ -44,7 +44,7 @@ def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
     Raises
     ------
     TypeError
-        If `net` is not a `LeakyReLUNetwork`, or `mu` or `z` is not an array of real numbers.
+        If `network` is not a `LeakyReLUNetwork`, or `mu` or `z` is not an array of real numbers.
     ValueError
         If the shapes do not fit.
 
@@ -60,21 +60,21 @@ def total_error(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist import LeakyReLUNetwork, error_analysis
-    >>> net = LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.0, 0.0]], [[1.0, 1.0]], 0.0)  # |x|
+    >>> network = LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.0, 0.0]], [[1.0, 1.0]], 0.0)  # |x|
     >>> z = jnp.array([[0.5], [-0.5], [-3.0]])
-    >>> error_analysis.total_error(net, [1.0], z)[:, 0]
+    >>> error_analysis.total_error(network, [1.0], z)[:, 0]
     Array([0., 0., 4.], dtype=float32)
     """
-    slopes, residuals = _slopes_and_residuals(net, mu, z)
+    slopes, residuals = _slopes_and_residuals(network, mu, z)
     error = residuals[0]
     for weights, slope, residual in zip(
-        net.hidden_weights[1:], slopes[1:], residuals[1:], strict=True
+        network.hidden_weights[1:], slopes[1:], residuals[1:], strict=True
     ):
         error = slope * matvec(weights, error) + residual
-    return matvec(net.output_matrix, error)
+    return matvec(network.output_matrix, error)
 
 
-def last_layer_residual(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
+def last_layer_residual(network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
     r"""Return :math:`A \Delta\phi_L`, the share of the last hidden layer in `total_error`.
 
     Its magnitude is the paper's ``eq:error``, which the paper takes as the whole error: that is
@@ -89,17 +89,17 @@ def last_layer_residual(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> A
     --------
     >>> from nn_uq_dist import LeakyReLUNetwork, error_analysis
     >>> one = [[1.0]]
-    >>> net = LeakyReLUNetwork([one, one], [[-1.0], [0.02]], one)
-    >>> print(error_analysis.last_layer_residual(net, [0.0], [2.0]))  # the first layer flips
+    >>> network = LeakyReLUNetwork([one, one], [[-1.0], [0.02]], one)
+    >>> print(error_analysis.last_layer_residual(network, [0.0], [2.0]))  # the first layer flips
     [0.]
-    >>> print(error_analysis.total_error(net, [0.0], [2.0]))
+    >>> print(error_analysis.total_error(network, [0.0], [2.0]))
     [0.99]
     """
-    _, residuals = _slopes_and_residuals(net, mu, z)
-    return matvec(net.output_matrix, residuals[-1])
+    _, residuals = _slopes_and_residuals(network, mu, z)
+    return matvec(network.output_matrix, residuals[-1])
 
 
-def layer_contributions(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
+def layer_contributions(network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
     r"""Return the terms of the sum in `total_error`, one per hidden layer.
 
     Arguments and errors as in `total_error`. The terms add up to it and may cancel.
@@ -114,42 +114,42 @@ def layer_contributions(net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> A
     --------
     >>> from nn_uq_dist import LeakyReLUNetwork, error_analysis
     >>> one = [[1.0]]
-    >>> net = LeakyReLUNetwork([one, one], [[-1.0], [-0.5]], one)
-    >>> print(error_analysis.layer_contributions(net, [0.0], [2.0])[:, 0])
+    >>> network = LeakyReLUNetwork([one, one], [[-1.0], [-0.5]], one)
+    >>> print(error_analysis.layer_contributions(network, [0.0], [2.0])[:, 0])
     [0.0099 0.495 ]
     """
-    slopes, residuals = _slopes_and_residuals(net, mu, z)
-    to_output = net.output_matrix
+    slopes, residuals = _slopes_and_residuals(network, mu, z)
+    to_output = network.output_matrix
     terms = [matvec(to_output, residuals[-1])]
-    for n in range(net.num_layers - 1, 0, -1):
-        to_output = matmul(to_output * slopes[n], net.hidden_weights[n])
+    for n in range(network.num_layers - 1, 0, -1):
+        to_output = matmul(to_output * slopes[n], network.hidden_weights[n])
         terms.append(matvec(to_output, residuals[n - 1]))
     return jnp.stack(terms[::-1], axis=-2)
 
 
 def _slopes_and_residuals(
-    net: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike
+    network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike
 ) -> tuple[list[Array], list[Array]]:
     r"""Slopes :math:`\phi'(h_n)`, shapes ``(N_n,)``, and :math:`\Delta\phi_n`, ``(..., N_n)``."""
-    require_network(net)
-    require_single(net)
+    require_network(network)
+    require_single(network)
     mu, z = (_checks.as_numeric(name, value) for name, value in (("mu", mu), ("z", z)))
-    if np.shape(mu) != (net.num_inputs,):
+    if np.shape(mu) != (network.num_inputs,):
         raise ValueError(
-            f"mu must have shape ({net.num_inputs},), got {np.shape(mu)}; pass one input of net, "
-            f"and use jax.vmap over several"
+            f"mu must have shape ({network.num_inputs},), got {np.shape(mu)}; pass one input of "
+            f"network, and use jax.vmap over several"
         )
-    if np.shape(z)[-1:] != (net.num_inputs,):
+    if np.shape(z)[-1:] != (network.num_inputs,):
         raise ValueError(
-            f"z must have shape (..., {net.num_inputs}), got {np.shape(z)}; pass perturbations of "
-            f"the inputs along the last axis"
+            f"z must have shape (..., {network.num_inputs}), got {np.shape(z)}; pass perturbations "
+            f"of the inputs along the last axis"
         )
-    dtype = _checks.float_dtype(mu, z, net.output_matrix)
+    dtype = _checks.float_dtype(mu, z, network.output_matrix)
     signal = jnp.asarray(z, dtype)
-    alpha = net.negative_slope.astype(dtype)
+    alpha = network.negative_slope.astype(dtype)
     slopes, residuals = [], []
     for weights, h in zip(
-        net.hidden_weights, net.pre_activations(jnp.asarray(mu, dtype)), strict=True
+        network.hidden_weights, network.pre_activations(jnp.asarray(mu, dtype)), strict=True
     ):
         change = matvec(weights, signal)
         perturbed = h + change

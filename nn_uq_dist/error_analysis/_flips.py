@@ -26,7 +26,7 @@ from nn_uq_dist.inputs import AbstractInputLaw
 
 
 def flip_probabilities(
-    net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
+    network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
 ) -> tuple[Array, ...]:
     r"""Return the probability that each neuron's pre-activation changes sign, without sampling.
 
@@ -38,7 +38,7 @@ def flip_probabilities(
 
     Parameters
     ----------
-    net
+    network
         The network.
     f
         Law of its input, as in `nn_uq_dist.linearize`: a box, a Gaussian, both, or another
@@ -53,9 +53,9 @@ def flip_probabilities(
     Raises
     ------
     TypeError
-        If `net` is not a `LeakyReLUNetwork` or `f` is not of a supported family.
+        If `network` is not a `LeakyReLUNetwork` or `f` is not of a supported family.
     ValueError
-        If `f` and `net` have different numbers of inputs.
+        If `f` and `network` have different numbers of inputs.
 
     Notes
     -----
@@ -65,14 +65,14 @@ def flip_probabilities(
     Examples
     --------
     >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
-    >>> net = LeakyReLUNetwork([[[1.0], [2.0], [0.5]]], [[-0.5, 0.0, 1.0]], [[1.0, 1.0, 1.0]])
-    >>> (layer,) = error_analysis.flip_probabilities(net, InputLaw([0.0], half_width=1.0))
+    >>> network = LeakyReLUNetwork([[[1.0], [2.0], [0.5]]], [[-0.5, 0.0, 1.0]], [[1.0, 1.0, 1.0]])
+    >>> (layer,) = error_analysis.flip_probabilities(network, InputLaw([0.0], half_width=1.0))
     >>> print(layer)
     [0.25 0.5  0.  ]
     """
-    law = input_law_of(net, f)
-    require_single(net)
-    at: Callable[[Array], tuple[Array, Array]] = partial(_linear_model, net)
+    law = input_law_of(network, f)
+    require_single(network)
+    at: Callable[[Array], tuple[Array, Array]] = partial(_linear_model, network)
     for _ in law.batch_shape:
         at = jax.vmap(at)
     hidden, rows = at(law.loc)
@@ -83,12 +83,12 @@ def flip_probabilities(
     # All layers go into one call, since each shape is compiled anew.
     probability = linear_combination.sf(jnp.abs(hidden), weights, image.normal_scale)
     probability = jnp.where(moves, probability, 0)
-    sizes = [weight.shape[-2] for weight in net.hidden_weights]
+    sizes = [weight.shape[-2] for weight in network.hidden_weights]
     return tuple(jnp.split(probability, list(accumulate(sizes))[:-1], axis=-1))
 
 
 def is_exact_on_support(
-    net: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
+    network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
 ) -> bool | NDArray[np.bool_]:
     r"""Return whether no neuron can flip on the box, so that the linearization is exact there.
 
@@ -98,7 +98,7 @@ def is_exact_on_support(
 
     Parameters
     ----------
-    net
+    network
         The network. Stacked networks (leading axes on every leaf) broadcast against the batch
         shape of `f`.
     f
@@ -112,9 +112,10 @@ def is_exact_on_support(
     Raises
     ------
     TypeError
-        If `net` is not a `LeakyReLUNetwork`, `f` is not of a supported family, or either is traced.
+        If `network` is not a `LeakyReLUNetwork`, `f` is not of a supported family, or either is
+        traced.
     ValueError
-        If `f` and `net` have different numbers of inputs, or a weight is NaN or infinite.
+        If `f` and `network` have different numbers of inputs, or a weight is NaN or infinite.
 
     Notes
     -----
@@ -126,26 +127,26 @@ def is_exact_on_support(
     Examples
     --------
     >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
-    >>> net = LeakyReLUNetwork([[[1.0, -1.0]]], [[0.5]], [[1.0]])
+    >>> network = LeakyReLUNetwork([[[1.0, -1.0]]], [[0.5]], [[1.0]])
     >>> for half_width in (0.2, 0.3):
-    ...     print(error_analysis.is_exact_on_support(net, InputLaw([0.0, 0.0], half_width)))
+    ...     print(error_analysis.is_exact_on_support(network, InputLaw([0.0, 0.0], half_width)))
     True
     False
     """
-    law, has_gaussian_part = as_concrete_law("is_exact_on_support", net, f)
-    network = as_float64(net)
-    box = enclose(network, np.asarray(law.loc, np.float64), box_half_width(law))
+    law, has_gaussian_part = as_concrete_law("is_exact_on_support", network, f)
+    model = as_float64(network)
+    box = enclose(model, np.asarray(law.loc, np.float64), box_half_width(law))
     flips = np.concatenate([layer.any(axis=-1)[..., None] for layer in box.can_flip], axis=-1)
-    is_affine = network.alpha[..., 0] == 1
+    is_affine = model.alpha[..., 0] == 1
     exact: NDArray[np.bool_] = (is_affine | ~flips.any(axis=-1)) & ~has_gaussian_part
     return bool(exact) if np.ndim(exact) == 0 else exact
 
 
-def _linear_model(net: LeakyReLUNetwork, mu: Array) -> tuple[Array, Array]:
+def _linear_model(network: LeakyReLUNetwork, mu: Array) -> tuple[Array, Array]:
     """Pre-activations of all layers at `mu`, shape ``(sum N_n,)``, and their Jacobian."""
-    hidden = net.pre_activations(mu)
-    rows = [net.hidden_weights[0]]
-    for weights, h in zip(net.hidden_weights[1:], hidden[:-1], strict=True):
-        slope = jnp.where(h >= 0, 1, net.negative_slope)
+    hidden = network.pre_activations(mu)
+    rows = [network.hidden_weights[0]]
+    for weights, h in zip(network.hidden_weights[1:], hidden[:-1], strict=True):
+        slope = jnp.where(h >= 0, 1, network.negative_slope)
         rows.append(matmul(weights, slope[:, None] * rows[-1]))
     return jnp.concatenate(hidden), jnp.concatenate(rows)

@@ -23,17 +23,17 @@ class Float64Network(NamedTuple):
     alpha: FloatArray  # shape (..., 1)
 
 
-def as_float64(net: LeakyReLUNetwork) -> Float64Network:
+def as_float64(network: LeakyReLUNetwork) -> Float64Network:
     """Convert; raise ``ValueError`` if a parameter is NaN or infinite."""
     # The constructor has checked this, but a transformation may have rebuilt the network since.
-    _checks.require_finite("negative_slope", net.negative_slope, "pass a number in [0, 1]")
-    for part in (*net.hidden_weights, *net.biases, net.output_matrix):
-        _checks.require_finite("every weight and bias of net", part)
+    _checks.require_finite("negative_slope", network.negative_slope, "pass a number in [0, 1]")
+    for part in (*network.hidden_weights, *network.biases, network.output_matrix):
+        _checks.require_finite("every weight and bias of network", part)
     return Float64Network(
-        [np.asarray(part, np.float64) for part in net.hidden_weights],
-        [np.asarray(part, np.float64) for part in net.biases],
-        np.asarray(net.output_matrix, np.float64),
-        np.asarray(net.negative_slope, np.float64)[..., None],
+        [np.asarray(part, np.float64) for part in network.hidden_weights],
+        [np.asarray(part, np.float64) for part in network.biases],
+        np.asarray(network.output_matrix, np.float64),
+        np.asarray(network.negative_slope, np.float64)[..., None],
     )
 
 

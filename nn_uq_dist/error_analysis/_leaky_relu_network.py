@@ -1,9 +1,10 @@
 """A fully connected leaky-ReLU network as a pytree, for the error analysis."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Sequence
+from typing import Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -13,11 +14,10 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.error_analysis._linear_layers import Layer, equinox_layers, flax_layers
-
-if TYPE_CHECKING:
-    import equinox as eqx
-    from flax import nnx
+from nn_uq_dist.error_analysis._read_layers import read_layers
+from nn_uq_dist.inputs import KnownInput
+from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs._foreign_networks import traced_output
 
 
 @register_frozen
@@ -63,8 +63,8 @@ class LeakyReLUNetwork:
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist import LeakyReLUNetwork
-    >>> net = LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.0, 0.0]], [[1.0, 1.0]])
-    >>> net(jnp.array([-2.0]))  # |x|, less 1% of it
+    >>> network = LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.0, 0.0]], [[1.0, 1.0]])
+    >>> network(jnp.array([-2.0]))  # |x|, less 1% of it
     Array([1.98], dtype=float32)
     """
 
@@ -139,86 +139,52 @@ class LeakyReLUNetwork:
         set_field(self, "output_bias", output_bias)
 
     @classmethod
-    def from_flax(
-        cls,
-        layers: "Sequence[nnx.Linear]",
-        negative_slope: ArrayLike = 0.01,
-        skip_connection: bool = False,
-    ) -> Self:
-        """Take the parameters of a sequence of Flax NNX linear layers.
+    def from_network(cls, network: Callable[[Array], Array], num_inputs: int) -> Self:
+        """Read the weights of a network from what it computes.
+
+        Scaling of inputs and outputs and all else that is affine (batch norm in inference mode,
+        convolutions) goes into the weights.
 
         Parameters
         ----------
-        layers
-            At least two ``nnx.Linear``, from the input to the output. Hidden layers without bias
-            get zeros; an output layer without bias gets none.
-        negative_slope
-            Negative slope of the activation between the layers, which the layers do not store.
-        skip_connection
-            Whether the input is added to the output of the last layer.
+        network
+            A JAX function from a vector to a vector, or a module of Flax NNX or Equinox: affine
+            maps with one leaky ReLU or ReLU between them, each layer fed by the one before. The
+            input itself may be added to the output.
+        num_inputs
+            Number of inputs ``N_x``.
 
         Raises
         ------
         TypeError
-            If a layer has no `kernel`.
+            If `network` is not callable, or does not return real floats.
         ValueError
-            If there are fewer than two layers, or they do not fit.
+            If it cannot be called with a vector of this length, is an affine map, or does anything
+            else: another activation, a connection that skips layers, a product of values.
 
         Examples
         --------
-        >>> from flax import nnx
-        >>> from nn_uq_dist import LeakyReLUNetwork
-        >>> rngs = nnx.Rngs(0)
-        >>> layers = [nnx.Linear(3, 8, rngs=rngs), nnx.Linear(8, 2, rngs=rngs)]
-        >>> LeakyReLUNetwork.from_flax(layers).num_outputs
-        2
-        """
-        return cls._from_layers(flax_layers(layers), negative_slope, skip_connection)
-
-    @classmethod
-    def from_equinox(cls, mlp: "eqx.nn.MLP", skip_connection: bool = False) -> Self:
-        """Take the parameters of an Equinox ``MLP``; the slope is determined from its activation.
-
-        Parameters
-        ----------
-        mlp
-            An MLP with at least one hidden layer, a leaky-ReLU or ReLU activation without
-            parameters, and no final activation.
-        skip_connection
-            Whether the input is added to the output of `mlp`.
-
-        Raises
-        ------
-        TypeError
-            If `mlp` does not have the fields of an Equinox MLP.
-        ValueError
-            If it has no hidden layer, or an activation is not of that kind.
-
-        Examples
-        --------
-        >>> import equinox as eqx
         >>> import jax
+        >>> import jax.numpy as jnp
         >>> from nn_uq_dist import LeakyReLUNetwork
-        >>> mlp = eqx.nn.MLP(3, 2, 8, 1, jax.nn.leaky_relu, key=jax.random.key(0))
-        >>> print(LeakyReLUNetwork.from_equinox(mlp).negative_slope)
-        0.01
+        >>> weights = jnp.array([[1.0, -2.0], [0.5, 1.0]])
+        >>> def network(x):
+        ...     return 10 * weights @ jax.nn.leaky_relu(weights @ ((x - 3) / 2))
+        >>> net = LeakyReLUNetwork.from_network(network, 2)
+        >>> print(net.hidden_weights[0].tolist(), net.biases[0].tolist(), net.negative_slope)
+        [[0.5, -1.0], [0.25, 0.5]] [1.5, -2.25] 0.01
         """
-        layers, slope = equinox_layers(mlp)
-        return cls._from_layers(layers, slope, skip_connection)
-
-    @classmethod
-    def _from_layers(
-        cls, layers: list[Layer], negative_slope: ArrayLike, skip_connection: bool
-    ) -> Self:
-        if len(layers) < 2:
-            raise ValueError(
-                f"the network must have at least 2 linear layers, a hidden and the output one, got "
-                f"{len(layers)}; a linear map is its own linearization"
-            )
-        weights = [weight for weight, _ in layers]
-        biases = [jnp.zeros(w.shape[0], w.dtype) if b is None else b for w, b in layers[:-1]]
-        output_bias = layers[-1][1]
-        return cls(weights[:-1], biases, weights[-1], negative_slope, skip_connection, output_bias)
+        num_inputs = _checks.positive_int("num_inputs", num_inputs)
+        flat = flat_network(network, KnownInput(jnp.zeros(num_inputs)))
+        found = read_layers(flat, num_inputs)
+        dtype = traced_output(flat, jax.ShapeDtypeStruct((num_inputs,), jnp.float32)).dtype
+        weights, biases = (
+            tuple(part.astype(dtype) for part in parts) for parts in (found.weights, found.biases)
+        )
+        slope, skip = found.negative_slope, found.skip_connection
+        result = cls(weights[:-1], biases[:-1], weights[-1], slope, skip, biases[-1])
+        _require_same(flat, result)
+        return result
 
     @property
     def num_inputs(self) -> int:
@@ -310,4 +276,24 @@ def _check_slope(slope: ArrayLike) -> None:
     if _checks.is_concrete(slope) and not 0 <= np.asarray(slope) <= 1:
         raise ValueError(
             f"negative_slope must lie in [0, 1], got {slope}; pass 0.01 for the usual leaky ReLU"
+        )
+
+
+def _require_same(network: Callable[[Array], Array], read: LeakyReLUNetwork) -> None:
+    """Raise if what was read differs from the network itself at some inputs."""
+    if not _checks.is_concrete(read):
+        return
+    draws = np.random.default_rng(0).normal(size=(6, read.num_inputs))
+    inputs = jnp.asarray(
+        draws * np.array([[0.1], [0.1], [1], [1], [100], [100]]), read.biases[0].dtype
+    )
+    with jax.ensure_compile_time_eval():
+        expected, found = jax.vmap(network)(inputs), jax.vmap(read)(inputs)
+    size = np.abs(expected).max(axis=1, keepdims=True) + np.abs(read(inputs[0] * 0)).max()
+    tolerance = np.sqrt(jnp.finfo(found.dtype).eps)
+    if not (np.abs(found - expected) <= tolerance * size).all():
+        raise ValueError(
+            f"network must be the same function each time, got outputs that differ by up to "
+            f"{np.abs(found - expected).max():.1e} from those of the layers that were read; "
+            f"switch dropout off, or construct a LeakyReLUNetwork from the weights"
         )

@@ -1,8 +1,8 @@
 """Numerics of the Gaussian copula: Hermite series, Nataf and nearest correlation matrix.
 
 Outputs ``y_j = F_j^{-1}(Phi(z_j))`` are functions of normal scores ``z`` with a correlation matrix.
-Three questions are answered here, in the order in which `nn_uq_dist.Linearization.joint` needs
-them:
+Three questions are answered here, in the order in which
+`nn_uq_dist.Linearization.gaussian_copula` needs them:
 
 - `hermite_coefficients`, `covariance_of_scores`, `covariance_of_outputs`: which covariance do the
   outputs have, given the correlation of their scores? (Mehler's formula)

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from nn_uq_dist.basics._normal_tails import log_normal_density
+from nn_uq_dist.basics._row_algebra import binary_unit
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature
 from nn_uq_dist.laws._score_rule import ScoreRule
-from nn_uq_dist.linear_combination._normal_score import log_normal_density
 
 # Odd, because the last term takes the rest of the variance and a symmetric law has only odd terms.
 # With an even last term, opposite outputs could not attain the correlation -1.
@@ -50,25 +51,38 @@ def hermite_coefficients(rule: ScoreQuadrature | ScoreRule, num_terms: int = NUM
     >>> print(f"{hermite_coefficients(uniform.hermite_rule())[0, 0]:.4f}")  # 1/sqrt(pi)
     0.5642
     """
-    degrees = jnp.arange(1, num_terms, dtype=rule.variance.dtype)
+    coefficients, unit = coefficients_in_units(rule, num_terms)
+    return unit * coefficients
+
+
+def coefficients_in_units(
+    rule: ScoreQuadrature | ScoreRule, num_terms: int = NUM_TERMS
+) -> tuple[Array, Array]:
+    """`hermite_coefficients` in powers of two near the standard deviations, and these units.
+
+    Products of the coefficients underflow long before the covariances do.
+    """
+    unit = binary_unit(jnp.sqrt(rule.variance))
+    variance = rule.variance / unit / unit
+    degrees = jnp.arange(1, num_terms, dtype=variance.dtype)
     if isinstance(rule, ScoreRule):
         # At the edge of the support the score is infinite and the integrand is zero.
         inside = jnp.isfinite(rule.scores) | jnp.isnan(rule.scores)
         scores = jnp.where(inside, rule.scores, 0)
-        measure = jnp.where(inside, rule.lengths * jnp.exp(log_normal_density(scores)), 0)
+        measure = jnp.where(inside, rule.lengths / unit * jnp.exp(log_normal_density(scores)), 0)
         projections = _projections(scores, measure, num_terms - 1)
         if rule.is_half:
             # The other half doubles integrands that are even in the score, and cancels odd ones.
             projections = projections * jnp.where(degrees % 2 == 1, 2, 0).reshape(
-                -1, *(1,) * rule.variance.ndim
+                -1, *(1,) * variance.ndim
             ).astype(projections.dtype)
-        roots = jnp.sqrt(degrees).reshape(-1, *(1,) * rule.variance.ndim)
+        roots = jnp.sqrt(degrees).reshape(-1, *(1,) * variance.ndim)
         coefficients = projections / roots
     else:
-        measure = rule.rule * rule.deviations
+        measure = rule.rule * (rule.deviations / unit)
         coefficients = _projections(rule.nodes, measure, num_terms)[1:]
-    rest = lax.stop_gradient(rule.variance - jnp.sum(coefficients**2, axis=0))
-    return jnp.concatenate([coefficients, jnp.sqrt(jnp.maximum(rest, 0))[None]])
+    rest = lax.stop_gradient(variance - jnp.sum(coefficients**2, axis=0))
+    return jnp.concatenate([coefficients, jnp.sqrt(jnp.maximum(rest, 0))[None]]), unit
 
 
 def _projections(nodes: Array, measure: Array, count: int) -> Array:
@@ -136,6 +150,8 @@ def covariance_of_outputs(rule: ScoreQuadrature | ScoreRule, correlation: Array)
     >>> print(f"{covariance_of_outputs(uniform.hermite_rule(), rho)[0, 1]:.4f}")
     0.3217
     """
-    covariance, _ = covariance_of_scores(hermite_coefficients(rule), correlation)
+    coefficients, unit = coefficients_in_units(rule)
+    covariance, _ = covariance_of_scores(coefficients, correlation)
+    covariance = unit[..., None] * covariance * unit[..., None, :]
     diagonal = jnp.eye(correlation.shape[-1], dtype=bool)
     return jnp.where(diagonal, rule.variance[..., None], covariance)

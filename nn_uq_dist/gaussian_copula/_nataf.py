@@ -12,13 +12,13 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.gaussian_copula._correlation_checks import as_correlation
 from nn_uq_dist.gaussian_copula._hermite import (
+    coefficients_in_units,
     covariance_of_scores,
-    hermite_coefficients,
 )
 from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._choose_outputs import require_univariate
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature
 from nn_uq_dist.laws._score_rule import ScoreRule
+from nn_uq_dist.laws._univariate import require_univariate
 
 _MAX_ITERATIONS = 60
 
@@ -43,7 +43,7 @@ class NatafCorrelation(NamedTuple):
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> marginals = dist.LogNormal(jnp.zeros(2), jnp.array([0.01, 1.5]))
-    >>> fit = nuq.nataf_correlation(marginals, [[1.0, 0.9], [0.9, 1.0]])
+    >>> fit = nuq.distributions.nataf_correlation(marginals, [[1.0, 0.9], [0.9, 1.0]])
     >>> print(fit.attainable[0, 1], fit.matrix[0, 1])
     False 1.0
     """
@@ -96,7 +96,7 @@ def nataf_correlation(marginals: dist.Distribution, correlation: ArrayLike) -> N
     >>> import numpyro.distributions as dist
     >>> import nn_uq_dist as nuq
     >>> marginals = dist.Uniform(jnp.zeros(2), 1.0)
-    >>> nuq.nataf_correlation(marginals, [[1.0, 0.5], [0.5, 1.0]]).matrix.round(4)
+    >>> nuq.distributions.nataf_correlation(marginals, [[1.0, 0.5], [0.5, 1.0]]).matrix.round(4)
     Array([[1.    , 0.5176],
            [0.5176, 1.    ]], dtype=float32)
     """
@@ -113,7 +113,7 @@ def _match(
     rule: ScoreQuadrature | ScoreRule, correlation: Array, batch_shape: tuple[int, ...]
 ) -> NatafCorrelation:
     """Solve for all pairs of outputs."""
-    coefficients = hermite_coefficients(rule)
+    coefficients, _ = coefficients_in_units(rule)
     norms = jnp.sqrt(jnp.sum(coefficients**2, axis=0))
     dtype = jnp.promote_types(coefficients.dtype, correlation.dtype)
     coefficients = (coefficients / norms).astype(dtype)

@@ -74,7 +74,9 @@ def nearest_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
     Examples
     --------
     >>> import nn_uq_dist as nuq
-    >>> R = nuq.nearest_correlation([[1, 1, 0], [1, 1, 1], [0, 1, 1]], min_eigenvalue=0)
+    >>> R = nuq.distributions.nearest_correlation(
+    ...     [[1, 1, 0], [1, 1, 1], [0, 1, 1]], min_eigenvalue=0
+    ... )
     >>> print(f"{R[0, 1]:.4f} {R[0, 2]:.4f}")
     0.7607 0.1573
     """

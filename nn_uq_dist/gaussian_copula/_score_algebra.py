@@ -6,7 +6,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._normal_score import log_normal_density
+from nn_uq_dist.basics._normal_tails import log_normal_density
 
 
 @jax.jit

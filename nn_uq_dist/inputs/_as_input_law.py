@@ -34,8 +34,9 @@ def as_input_law(f: object) -> AbstractInputLaw:
           ``GaussianCopula``, or a univariate family with ``icdf`` or ``cdf``, by way of its normal
           score. The result has `AbstractInputLaw.is_transformed`;
         - a dict, list, tuple or other pytree of all these, independent of each other, and of plain
-          arrays, which are known values. The network is called with the same structure. The vector
-          has the parts in the order of ``jax.tree.leaves``: of dicts by sorted keys.
+          arrays, which are known values and the same for each element of a batch. The network is
+          called with the same structure. The vector has the parts in the order of
+          ``jax.tree.leaves``: of dicts by sorted keys.
 
         Parameters may be traced.
 
@@ -49,8 +50,9 @@ def as_input_law(f: object) -> AbstractInputLaw:
     TypeError
         If `f` is none of these, or its family is not accepted; the message lists those that are.
     ValueError
-        If a distribution has batch axes and no event axis, nothing is random, or a registered
-        function returns a law of another shape.
+        If a distribution has batch axes and no event axis, nothing is random, a known array may be
+        meant as one value for each element of a batch, or a registered function returns a law of
+        another shape.
 
     Examples
     --------
@@ -96,6 +98,20 @@ def known_value(name: str, part: Any) -> Array:
         ) from error
 
 
+def require_one_for_all(arrays: dict[str, Array], batch_shape: Shape) -> None:
+    """Raise for a known array whose leading axes may be those of the batch."""
+    for name, array in arrays.items():
+        if batch_shape and array.shape[: len(batch_shape)] == batch_shape:
+            axes = array.ndim - len(batch_shape)
+            each = f"array, event_dim={axes}" if axes else "array[..., None], event_dim=1"
+            raise ValueError(
+                f"{name} must be a known array that cannot be taken for one value for each element "
+                f"of the batch, got shape {array.shape} beside batch_shape {batch_shape}; pass "
+                f"dist.Delta({each}) for one value each, or "
+                f"dist.Delta(array, event_dim={array.ndim}) for the same array everywhere"
+            )
+
+
 def _is_part(part: object) -> bool:
     return isinstance(part, dist.Distribution | AbstractInputLaw)
 
@@ -110,12 +126,15 @@ def _of_structure(f: object) -> AbstractInputLaw:
     laws: list[AbstractInputLaw] = []
     maps: list[InputMap] = []
     known: list[tuple[Array, int]] = []  # with the number of batch axes
+    arrays: dict[str, Array] = {}
     is_known = []
     for name, part in named:
         value = _certain(name, part)
         is_known.append(value is not None)
         if value is not None:
             known.append(value)
+            if not isinstance(part, dist.Distribution):
+                arrays[name] = value[0]
             continue
         law, of_input = law_and_map(name, part)
         laws.append(law)
@@ -130,6 +149,7 @@ def _of_structure(f: object) -> AbstractInputLaw:
         **{f"part {i}": law.batch_shape for i, law in enumerate(laws)},
         **{f"known {i}": value.shape[:axes] for i, (value, axes) in enumerate(known)},
     )
+    require_one_for_all(arrays, batch_shape)
     mapped = [
         MappedInput(law, of_input).expand(batch_shape)
         for law, of_input in zip(laws, maps, strict=True)

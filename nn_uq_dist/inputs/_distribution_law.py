@@ -11,6 +11,8 @@ import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._normal_scores import missing_functions
+from nn_uq_dist.basics._solved_quantiles import Beta
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._families import AsInputLaw, accepted_families, family_of
 from nn_uq_dist.inputs._input_blocks import InputBlocks
@@ -23,7 +25,6 @@ from nn_uq_dist.inputs._input_maps import (
     vector_of,
 )
 from nn_uq_dist.inputs._mapped_input import MappedInput
-from nn_uq_dist.inputs._normal_score_quantile import Beta, has_quantiles
 
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
@@ -91,7 +92,13 @@ def _scores_map(inner: InputMap, family: Any, f: dist.Distribution) -> FromNorma
 
 def _has_quantiles_entrywise(family: Any) -> bool:
     """Whether a family has quantiles, and arrays with an entry for each value alone."""
-    if not has_quantiles(family):
+    # A law that was rebuilt from its parameters may have lost its support.
+    support = family.support
+    if family.event_dim != 0 or (support is not None and support.is_discrete):
+        return False
+    # Without `icdf`, quantiles are solved for within the support.
+    missing = missing_functions(family)
+    if "icdf" in missing and ("cdf" in missing or support is None):
         return False
     # NumPyro's beta law keeps its parameters in another distribution as well, along an axis of
     # their own. A mixture has one for its components.

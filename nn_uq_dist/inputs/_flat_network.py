@@ -23,7 +23,7 @@ class FlatNetwork:
 
     Attributes
     ----------
-    net
+    network
         The network as it was given.
     law
         Law of its input.
@@ -33,7 +33,7 @@ class FlatNetwork:
         Type of all of them together.
     """
 
-    net: Callable[[Any], Any]
+    network: Callable[[Any], Any]
     law: AbstractInputLaw | SampledInput
     structure: OutputStructure
     dtype: jnp.dtype
@@ -65,50 +65,52 @@ class FlatNetwork:
         return self.structure.unravel(values)
 
     def _outputs(self, value: Any) -> Array:
-        output = self.net(value)
+        output = self.network(value)
         if self.structure.is_vector:
             vector: Array = output
             return vector
         return self.structure.ravel(output, self.dtype)
 
 
-def flat_network(net: Callable[[Any], Any], law: AbstractInputLaw | SampledInput) -> FlatNetwork:
+def flat_network(
+    network: Callable[[Any], Any], law: AbstractInputLaw | SampledInput
+) -> FlatNetwork:
     """Return the network between vectors, or say what is wrong with it.
 
     The network is only traced, not run. One that maps a vector to a vector is called as it is.
     """
-    if not callable(net):
+    if not callable(network):
         raise TypeError(
-            f"net must be a callable (N_x,) -> (N_y,), got {type(net).__name__}; "
-            f"{remedy_for(net) or 'pass a function or a module'}"
+            f"network must be a callable (N_x,) -> (N_y,), got {type(network).__name__}; "
+            f"{remedy_for(network) or 'pass a function or a module'}"
         )
-    one_input = "for a network of batches pass lambda x: net(x[None])[0]"
+    one_input = "for a network of batches pass lambda x: network(x[None])[0]"
     taken = _one_input(law)
     try:
-        output: Any = traced_output(net, taken)
+        output: Any = traced_output(network, taken)
     except Exception as error:
-        remedy = remedy_for(net, error, taken) or (
+        remedy = remedy_for(network, error, taken) or (
             f"{one_input}, and switch modules with dropout or batch statistics to inference mode"
         )
         raise ValueError(
-            f"net must accept one input of {_words(taken)}, got {type(error).__name__} from it: "
-            f"{_first_line(error)}; {remedy}"
+            f"network must accept one input of {_words(taken)}, got {type(error).__name__} from "
+            f"it: {_first_line(error)}; {remedy}"
         ) from error
     structure = OutputStructure.of(output)
     if not structure.shapes or structure.num_outputs == 0:
         raise ValueError(
-            f"net must return at least one number, got output of {_words(output)}; return what is "
-            f"to have a law"
+            f"network must return at least one number, got output of {_words(output)}; return what "
+            f"is to have a law"
         )
     for path, leaf in jax.tree.leaves_with_path(output):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             at = f" at output{jax.tree_util.keystr(path)}" if path else ""
             raise TypeError(
-                f"net must return real floats, got dtype {leaf.dtype}{at}, which has no "
+                f"network must return real floats, got dtype {leaf.dtype}{at}, which has no "
                 f"derivative; return the continuous output, such as logits instead of labels"
             )
     dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
-    return FlatNetwork(net, law, structure, dtype)
+    return FlatNetwork(network, law, structure, dtype)
 
 
 def _one_input(law: AbstractInputLaw | SampledInput) -> Any:

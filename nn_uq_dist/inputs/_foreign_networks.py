@@ -62,12 +62,14 @@ _MOST_SIZES = 8
 _KEY_ERRORS = ("InvalidRngError", "MissingRNGError")
 
 
-def remedy_for(net: object, error: BaseException | None = None, argument: Any = None) -> str | None:
+def remedy_for(
+    network: object, error: BaseException | None = None, argument: Any = None
+) -> str | None:
     """Say what to write in place of a network, or ``None`` if nothing better than general is known.
 
     Parameters
     ----------
-    net
+    network
         What was passed as a network, callable or not.
     error
         What it raised; ``None`` if it could not be called.
@@ -75,20 +77,20 @@ def remedy_for(net: object, error: BaseException | None = None, argument: Any = 
         Shape and dtype of the input that it was called with, or a pytree of those. With it the
         network is traced once more, on a batch of one.
     """
-    owner = getattr(net, "__self__", None)
-    found = _of_description(net) or _of_description(owner)
-    found = found or next(filter(None, map(_of_object, _objects_in(net))), None)
+    owner = getattr(network, "__self__", None)
+    found = _of_description(network) or _of_description(owner)
+    found = found or next(filter(None, map(_of_object, _objects_in(network))), None)
     if found is None and error is not None:
-        found = _of_signature(net, error) or _of_error(error)
+        found = _of_signature(network, error) or _of_error(error)
         if found is None and argument is not None:
-            found = _of_shapes(net, error, argument)
+            found = _of_shapes(network, error, argument)
     return found
 
 
-def _objects_in(net: object) -> Iterator[object]:
+def _objects_in(network: object) -> Iterator[object]:
     """The network, what it is made of or a method of, and what a function refers to by name."""
-    yield net
-    function = net
+    yield network
+    function = network
     while isinstance(function, functools.partial):
         yield from (*function.args, *function.keywords.values(), function.func)
         function = function.func
@@ -112,18 +114,19 @@ def _packages(value: object) -> set[str]:
     return {cls.__module__.partition(".")[0] for cls in type(value).__mro__}
 
 
-def _of_description(net: object) -> str | None:
+def _of_description(network: object) -> str | None:
     """What to do about a description of a network that has no weights of its own."""
-    packages = _packages(net)
-    if "haiku" in packages and hasattr(net, "init") and hasattr(net, "apply"):
+    packages = _packages(network)
+    if "haiku" in packages and hasattr(network, "init") and hasattr(network, "apply"):
         return (
-            "haiku.transform gives a pair of functions: pass lambda x: net.apply(params, None, x) "
-            f"with params = net.init(key, x); {_PAGE}"
+            "haiku.transform gives a pair of functions: pass "
+            "lambda x: network.apply(params, None, x) "
+            f"with params = network.init(key, x); {_PAGE}"
         )
-    if "flax" in packages and getattr(net, "scope", "") is None:
+    if "flax" in packages and getattr(network, "scope", "") is None:
         return (
             "a Flax Linen module has no weights of its own: pass lambda x: "
-            f"net.apply(variables, x) with variables = net.init(key, x); {_PAGE}"
+            f"network.apply(variables, x) with variables = network.init(key, x); {_PAGE}"
         )
     return None
 
@@ -153,12 +156,12 @@ def _of_keras() -> str | None:
     )
 
 
-def _of_signature(net: object, error: BaseException) -> str | None:
+def _of_signature(network: object, error: BaseException) -> str | None:
     """What to do about a network that takes other than one argument."""
-    if not isinstance(error, TypeError) or not callable(net):
+    if not isinstance(error, TypeError) or not callable(network):
         return None
     try:
-        signature = inspect.signature(net)
+        signature = inspect.signature(network)
     except (TypeError, ValueError):  # functions of C do not tell
         return None
     try:
@@ -174,7 +177,7 @@ def _of_signature(net: object, error: BaseException) -> str | None:
         listed = ", ".join(required) or "none"
         return (
             f"its required arguments are ({listed}): bind all but the input, as in "
-            f"lambda x: net(params, x)"
+            f"lambda x: network(params, x)"
         )
     return None
 
@@ -194,21 +197,21 @@ def _of_error(error: BaseException) -> str | None:
     if "hk.transform" in words or "must be called with an RNG" in words:
         return (
             "a function of Haiku modules has to be transformed and called with parameters and no "
-            f"key: pass lambda x: haiku.transform(net).apply(params, None, x); {_PAGE}"
+            f"key: pass lambda x: haiku.transform(network).apply(params, None, x); {_PAGE}"
         )
     return None
 
 
-def _of_shapes(net: object, error: BaseException, argument: Any) -> str | None:
+def _of_shapes(network: object, error: BaseException, argument: Any) -> str | None:
     """What to do about a network that takes a batch, or another number of inputs."""
-    if _gives(net, jax.tree.map(lambda leaf: _struct(leaf, (1, *leaf.shape)), argument)):
-        return "it takes a batch of inputs: pass lambda x: net(x[None])[0]"
+    if _gives(network, jax.tree.map(lambda leaf: _struct(leaf, (1, *leaf.shape)), argument)):
+        return "it takes a batch of inputs: pass lambda x: network(x[None])[0]"
     if len(getattr(argument, "shape", ())) != 1:
         return None
     # A network that was given too many or too few inputs mostly says how many it expected.
     sizes = dict.fromkeys(int(word) for word in re.findall(r"\b\d{1,6}\b", str(error)))
     for size in list(sizes)[:_MOST_SIZES]:
-        if any(_gives(net, _struct(argument, shape)) for shape in ((size,), (1, size))):
+        if any(_gives(network, _struct(argument, shape)) for shape in ((size,), (1, size))):
             return (
                 f"it takes {size} inputs, not {argument.shape[0]}: pass a law of {size} inputs, "
                 f"with half-width or scale 0 for those that are known"
@@ -220,17 +223,17 @@ def _struct(leaf: Any, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
 
-def traced_output(net: Any, argument: Any) -> Any:
+def traced_output(network: Any, argument: Any) -> Any:
     """Shapes and types that a network returns for one argument, given by its shapes and types."""
     # JAX needs a hashable function, which a module may not be, and would remember the shape after
     # the weights of a module were replaced by other ones. A new partial object is neither.
-    return jax.eval_shape(functools.partial(net), argument)
+    return jax.eval_shape(functools.partial(network), argument)
 
 
-def _gives(net: object, argument: Any) -> bool:
+def _gives(network: object, argument: Any) -> bool:
     """Whether the network gives one output for this input, for a batch of one a batch of one."""
     try:
-        output = traced_output(net, argument)
+        output = traced_output(network, argument)
     except Exception:  # noqa: BLE001 - whatever it raises, this shape is not the remedy
         return False
     batch = jax.tree.leaves(argument)[0].shape[:-1]

@@ -13,8 +13,8 @@ import jax
 import numpyro.distributions as dist
 from jax import Array
 
+from nn_uq_dist.basics._normal_scores import from_normal_score
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.inputs._normal_score_quantile import at_normal_score
 
 type Transform = Any  # of NumPyro
 
@@ -79,7 +79,7 @@ class FromNormalScores:
 
     def __call__(self, x: Array) -> Array:
         """Quantiles of the family at the probabilities of the scores."""
-        return at_normal_score(self.family, self.inner(x))
+        return from_normal_score(self.family, self.inner(x))
 
 
 @register_frozen

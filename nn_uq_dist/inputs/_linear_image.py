@@ -2,30 +2,29 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._one_program import broadcast, one_program
+from nn_uq_dist.basics._one_program import one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import _image_algebra as algebra
-from nn_uq_dist.inputs._parameter_checks import nan_where_negative
+from nn_uq_dist.inputs._output_noise import joined_scale, output_noise
 
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinearImage:
-    r"""Law of outputs :math:`W U + B N + \sigma \odot N'` about their means.
+    r"""Law of outputs :math:`W U + B N + e` about their means.
 
-    :math:`U` has independent entries, uniform on (-1, 1), :math:`N` and :math:`N'` independent
-    standard normal ones. `InputLaw.image` and `Linearization.image` make it; moments, marginals,
-    copulas, grids and figures take their columns from it. The number of columns is that of the
-    random variables that the input is made of, not ``N_x``.
+    :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
+    ones, and :math:`e` is normal noise. `InputLaw.image` and `Linearization.image` make it;
+    moments, marginals, copulas, grids and figures take their columns from it. The number of columns
+    is that of the random variables that the input is made of, not ``N_x``.
 
     The object is an immutable pytree, linear in the columns. Its arguments are not checked: the
     caller has to do that.
@@ -38,8 +37,11 @@ class LinearImage:
         Columns :math:`B` of the normal variables, shape ``(..., N_y, m)``; ``None`` for none. At
         least one of the two is given.
     noise_scale
-        Standard deviation :math:`\sigma` of independent normal noise of each output, shape
-        ``(..., N_y)``; ``None`` for none. It may have more batch axes than the columns.
+        Standard deviation of the noise of each output, shape ``(..., N_y)``; ``None`` for none. It
+        may have more batch axes than the columns.
+    noise_coupling
+        Covariances of the noise of different outputs, shape ``(..., N_y, N_y)``, with a diagonal of
+        zeros; ``None`` if it is independent.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class LinearImage:
     uniform: Array | None
     normal: Array | None
     noise_scale: Array | None = None
+    noise_coupling: Array | None = None
 
     def __repr__(self) -> str:
         return summary_line(self)
@@ -61,51 +64,54 @@ class LinearImage:
         """Batch shape and number of outputs, ``(..., N_y)``."""
         return self._part.shape[:-1] if self.noise_scale is None else self.noise_scale.shape
 
-    def with_noise(self, noise_scale: ArrayLike | None) -> "LinearImage":
-        r"""Return the image with independent normal noise added to each output.
+    def with_noise(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> "LinearImage":
+        r"""Return the image with normal noise added to the outputs; see `output_noise`.
 
         Parameters
         ----------
         noise_scale
-            Standard deviation :math:`\sigma \ge 0`; broadcasts against ``(..., N_y)``. ``None``
-            for no noise.
-
-        Raises
-        ------
-        TypeError
-            If `noise_scale` is not an array of real numbers.
-        ValueError
-            If it does not broadcast, or is known and negative or not finite. A negative one that is
-            traced becomes NaN.
+            Standard deviation :math:`\sigma \ge 0` of independent normal noise; broadcasts against
+            ``(..., N_y)``. ``None`` for none.
+        noise_covariance
+            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
         """
-        if noise_scale is None:
+        noise = output_noise(noise_scale, noise_covariance, self.shape, self._part)
+        if noise is None:
             return self
-        noise_scale = _checks.as_numeric("noise_scale", noise_scale)
-        shape = _checks.broadcast_shapes(
-            "noise_scale must broadcast against the outputs (..., N_y)",
-            noise_scale=np.shape(noise_scale),
-            outputs=self.shape,
-        )
-        _checks.require_finite("noise_scale", noise_scale)
-        _checks.require_nonnegative("noise_scale", noise_scale, "pass a standard deviation")
-        noise: Any
-        if namespace(self._part) is np:
-            noise = np.broadcast_to(np.asarray(noise_scale, self._part.dtype), shape)
-        else:
-            dtype = _checks.float_dtype(noise_scale, self._part)
-            noise = nan_where_negative(broadcast(noise_scale, dtype, shape))
+        scale, coupling = noise
         if self.noise_scale is not None:
-            noise = one_program(algebra.joined_noise, self.noise_scale, noise)
-        return dataclasses.replace(self, noise_scale=noise)
+            scale = one_program(joined_scale, self.noise_scale, scale)
+        if self.noise_coupling is not None:
+            coupling = self.noise_coupling + (0 if coupling is None else coupling)
+        return LinearImage(self.uniform, self.normal, scale, coupling)
+
+    def with_normal_share(self, share: Array) -> "LinearImage":
+        """Return the image with a share of its uniform part normal: the same covariance.
+
+        Parameters
+        ----------
+        share
+            Between 0 and 1, shape ``(...)``.
+        """
+        if self.uniform is None:
+            return self
+        share = share[..., None, None]
+        moved = jnp.sqrt(share * algebra.UNIFORM_VARIANCE) * self.uniform
+        columns = moved if self.normal is None else jnp.concatenate([self.normal, moved], axis=-1)
+        uniform = jnp.sqrt(1 - share) * self.uniform
+        return dataclasses.replace(self, uniform=uniform, normal=columns)
 
     def take(self, outputs: Sequence[int]) -> "LinearImage":
         """Return the image of some outputs, in the order of their indices."""
         rows = np.asarray(outputs)
-        noise = self.noise_scale
+        noise, coupling = self.noise_scale, self.noise_coupling
         return LinearImage(
             None if self.uniform is None else self.uniform[..., rows, :],
             None if self.normal is None else self.normal[..., rows, :],
             None if noise is None else noise[..., rows],
+            None if coupling is None else coupling[..., rows[:, None], rows],
         )
 
     @property
@@ -121,7 +127,7 @@ class LinearImage:
         """Standard deviation of the normal part of each marginal, ``(..., N_y)``, or ``None``."""
         if self.normal is None:
             return self.noise_scale
-        return one_program(algebra.standard_deviation, None, self.normal, self.noise_scale)
+        return one_program(algebra.standard_deviation, None, self.normal, self.noise_scale, None)
 
     @property
     def normal_covariance(self) -> Array | None:
@@ -129,7 +135,8 @@ class LinearImage:
         if self.normal is None and self.noise_scale is None:
             return None
         normal = self.weights[..., :0] if self.normal is None else self.normal
-        return one_program(algebra.covariance, None, normal, self.noise_scale)
+        noise = self.noise_scale, self.noise_coupling
+        return one_program(algebra.covariance, None, normal, *noise)
 
     @property
     def root(self) -> Array:
@@ -171,4 +178,5 @@ class LinearImage:
         return next(part for part in (self.uniform, self.normal) if part is not None)
 
     def _ask(self, function: Callable[..., Array]) -> Array:
-        return one_program(function, self.uniform, self.normal, self.noise_scale)
+        noise = self.noise_scale, self.noise_coupling
+        return one_program(function, self.uniform, self.normal, *noise)

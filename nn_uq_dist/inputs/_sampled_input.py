@@ -11,7 +11,12 @@ from jax import Array
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._as_input_law import as_input_law, known_value, parts_of
+from nn_uq_dist.inputs._as_input_law import (
+    as_input_law,
+    known_value,
+    parts_of,
+    require_one_for_all,
+)
 from nn_uq_dist.inputs._distribution_law import UnsupportedFamilyError, require_events
 
 
@@ -38,10 +43,11 @@ class SampledInput:
         """Check what is drawn from."""
         named, tree = parts_of(f)
         parts: list[Any] = []
-        shapes = {}
+        shapes, arrays = {}, {}
         for name, part in named:
             if not isinstance(part, dist.Distribution | AbstractInputLaw):
-                parts.append(known_value(name, part))
+                arrays[name] = known_value(name, part)
+                parts.append(arrays[name])
                 continue
             if isinstance(part, dist.Distribution):
                 require_events(name, part)
@@ -50,6 +56,7 @@ class SampledInput:
         batch_shape = _checks.broadcast_shapes(
             "the batch shapes of the parts of f must broadcast", **shapes
         )
+        require_one_for_all(arrays, batch_shape)
         found = cls(tuple(parts), tree, batch_shape)
         try:
             jax.eval_shape(found.draw, jax.random.key(0))

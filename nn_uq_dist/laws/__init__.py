@@ -2,6 +2,6 @@
 
 from nn_uq_dist.laws._adapted_law import AdaptedLaw as AdaptedLaw
 from nn_uq_dist.laws._adapted_law import as_output_law as as_output_law
-from nn_uq_dist.laws._choose_outputs import take_outputs as take_outputs
+from nn_uq_dist.laws._batch_entries import batch_entries as batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw as JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw as OutputLaw

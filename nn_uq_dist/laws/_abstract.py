@@ -2,9 +2,10 @@
 
 import abc
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +14,12 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 
 from nn_uq_dist.basics._checks import is_concrete
 from nn_uq_dist.basics._known_values import as_jax, is_local
 from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.laws._batch_entries import rebuilt_entries
 
 
 def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
@@ -48,9 +51,19 @@ class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignor
 class Law(dist.Distribution, metaclass=AbstractDistribution):
     """What laws of outputs and joint laws have in common."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in cls.__dict__:
+            _register_batches(cls)
+
     def get_args(self) -> dict[str, Any]:
         """Parameters by name, without optional ones that are not there."""
         return {name: value for name, value in super().get_args().items() if value is not None}
+
+    def __getitem__(self, index: Any) -> Self:
+        """Return the distributions at some entries of the batch; see `batch_entries`."""
+        part: Self = pass_validation(self, rebuilt_entries(self, index))
+        return part
 
     def __repr__(self) -> str:
         parameters = (name for name in self.arg_constraints if name in self.__dict__)
@@ -94,6 +107,53 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
                 f"axes on the left or enlarge axes of size 1"
             )
         return shape
+
+
+def rebuilt[D: Law](law: D, **changed: Any) -> D:
+    """The same kind of law with some other arguments of its constructor, which are valid."""
+    kind = type(law)
+    arguments = {name: law.__dict__[name] for name in _arguments(kind)} | changed
+    if "validate_args" in inspect.signature(kind.__init__).parameters:
+        arguments["validate_args"] = False
+    return pass_validation(law, kind(**arguments))
+
+
+def _arguments(kind: type[Law]) -> list[str]:
+    """Names of the arguments of the constructor, which laws keep as attributes."""
+    names = inspect.signature(kind.__init__).parameters
+    return [name for name in names if name not in {"self", "validate_args"}]
+
+
+def _register_batches(kind: type[Law]) -> None:
+    """Tell NumPyro which arguments ``vmap`` may have axes in, and how those become batch axes.
+
+    The function of the axes names each argument: NumPyro asks its signature.
+    """
+    names = _arguments(kind)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, keyword, default=None) for name in names]
+
+    def axes_of(d: Law, **axes: Any) -> Law:
+        default = vmap_over.dispatch(dist.Distribution)
+        return default(d, **{name: axes.get(name) for name in names})
+
+    def promoted(d: Law) -> Law:
+        if any(name not in d.__dict__ for name in names):
+            return d
+        parts = {name: d.__dict__[name] for name in names}
+        return rebuilt(
+            d,
+            **{
+                name: promote_batch_shape(part)
+                for name, part in parts.items()
+                if isinstance(part, dist.Distribution)
+            },
+        )
+
+    first = inspect.Parameter("d", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    axes_of.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
+    vmap_over.register(kind, axes_of)
+    promote_batch_shape.register(kind, promoted)
 
 
 def pass_validation[D: dist.Distribution](law: Law, other: D) -> D:

@@ -9,17 +9,18 @@ from jax.scipy.special import log_ndtr
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.laws._choose_outputs import require_univariate, take_outputs
-from nn_uq_dist.laws._normal_scores import from_normal_score, normal_score
+from nn_uq_dist.basics._normal_scores import from_normal_score, normal_score
 from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.laws._univariate import require_univariate
 
 
 class AdaptedLaw(OutputLaw):
     """Any univariate continuous NumPyro distribution with ``cdf`` and ``icdf`` as an `OutputLaw`.
 
     Made by `as_output_law`. Its tails follow from its normal scores. These are right on both sides
-    for NumPyro's normal, log-normal, uniform, Student-t, Laplace, logistic and Cauchy. For others
-    they do not exceed about 8 (float64) or 5 (float32), where ``cdf`` rounds to one.
+    for NumPyro's univariate families, also truncated, expanded and transformed, but for the rare
+    ones (Gompertz, Levy, Dagum, asymmetric Laplace, truncated gamma and power laws) and those of
+    others: there they do not exceed about 8 (float64) or 5 (float32), where ``cdf`` rounds to one.
 
     Parameters
     ----------
@@ -31,8 +32,8 @@ class AdaptedLaw(OutputLaw):
     >>> import numpyro.distributions as dist
     >>> import nn_uq_dist as nuq
     >>> law = nuq.laws.AdaptedLaw(dist.Logistic(0.0, 1.0))
-    >>> print(f"{law.log_cdf(-100.0):.1f} {law.normal_score(0.0):.1f}")
-    -100.0 0.0
+    >>> print(f"{law.log_cdf(-100.0):.1f} {law.normal_score(1.0):.1f}")
+    -100.0 0.6
     """
 
     pytree_data_fields = ("base",)
@@ -96,10 +97,6 @@ class AdaptedLaw(OutputLaw):
             base = base.base_dist
         count = 1 if isinstance(base, dist.Laplace) else 0
         return jnp.zeros((count, *self.batch_shape), jnp.result_type(self.mean))
-
-    def take(self, indices: tuple[int, ...]) -> dist.Distribution:
-        """The laws of some outputs."""
-        return AdaptedLaw(take_outputs(self.base, indices))
 
 
 def as_output_law(law: dist.Distribution) -> OutputLaw:

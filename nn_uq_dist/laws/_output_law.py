@@ -2,19 +2,22 @@
 
 import abc
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
+from nn_uq_dist.basics._checks import is_concrete
+from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.laws._abstract import Law
+from nn_uq_dist.laws._quantile_pieces import QuantilePieces, smooth_pieces
 from nn_uq_dist.laws._score_quadrature import (
     ScoreQuadrature,
     score_quadrature,
     standardized_moment,
 )
 from nn_uq_dist.laws._score_rule import ScoreRule
-from nn_uq_dist.linear_combination._normal_score import score_from_log_tails
 
 
 class OutputLaw(Law):
@@ -39,12 +42,13 @@ class OutputLaw(Law):
     overridden by what is faster or more accurate:
 
     - ``cdf``, ``icdf``; ``normal_score`` and ``normal_score_and_log_prob`` (one pass instead of
-      two); ``skewness`` and ``excess_kurtosis``; ``bounds``;
+      two); ``standard_deviation``, ``skewness`` and ``excess_kurtosis``; ``bounds``;
     - ``score_kinks``: where the quantile function bends, for quadratures over normal scores;
+    - ``make_quantile_pieces``: the quantile function as polynomials, for convolutions;
     - ``hermite_rule``: the points at which a copula evaluates the law for its Hermite series; worth
       overriding if scores are cheaper than quantiles;
-    - ``take(indices)``: the laws of some outputs, indices from 0 along the last batch axis. A law
-      without it is rebuilt from the arguments of its constructor, which it must then store.
+    - ``law[index]``: the entries of the batch at an index, made anew from the arguments of the
+      constructor, which the law must store.
 
     Examples
     --------
@@ -88,6 +92,11 @@ class OutputLaw(Law):
         return self.normal_score(value), self.log_prob(value)
 
     @property
+    def standard_deviation(self) -> Array:
+        """Square root of the variance; a law may know it where its variance underflows."""
+        return jnp.sqrt(self.variance)
+
+    @property
     def skewness(self) -> Array:
         """Third standardized moment, by quadrature over the normal scores."""
         return standardized_moment(self, 3)
@@ -123,3 +132,24 @@ class OutputLaw(Law):
         (`ScoreRule`).
         """
         return score_quadrature(self)
+
+    def quantile_pieces(self) -> QuantilePieces:
+        """The quantile function of normal scores as polynomials between its kinks.
+
+        Where the parameters are known they are computed once, also under ``jit``, and kept.
+        """
+        if not is_concrete(self):
+            return self.make_quantile_pieces()
+        # Not a field of the pytree: a law that has passed through `jit` computes them anew.
+        kept: dict[bool, QuantilePieces] = self.__dict__.setdefault("_quantile_pieces", {})
+        wide = bool(jax.config.jax_enable_x64)
+        if wide not in kept:
+            with jax.ensure_compile_time_eval():
+                kept[wide] = self.make_quantile_pieces()
+        return kept[wide]
+
+    def make_quantile_pieces(self) -> QuantilePieces:
+        """Make what `quantile_pieces` returns, from some 400 quantiles of each output."""
+        kinks = self.score_kinks()
+        dtype = jnp.promote_types(kinks.dtype, jnp.float32)
+        return smooth_pieces(self.from_normal_score, kinks.astype(dtype))

@@ -9,6 +9,7 @@ from jax import Array, lax
 from jax.scipy.stats import norm
 
 from nn_uq_dist.basics._panels import gauss_legendre
+from nn_uq_dist.basics._row_algebra import binary_unit
 
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
 RANGE = 10.0
@@ -46,7 +47,9 @@ class ScoreQuadrature(NamedTuple):
     @property
     def variance(self) -> Array:
         """Variances of the outputs, shape ``(..., N_y)``."""
-        return jnp.sum(self.rule * self.deviations**2, axis=0)
+        unit = binary_unit(jnp.max(jnp.abs(self.deviations), axis=0))
+        # Squares of small deviations underflow before the variance does.
+        return unit * (unit * jnp.sum(self.rule * (self.deviations / unit) ** 2, axis=0))
 
 
 def score_quadrature(

@@ -1,16 +1,12 @@
 """Differential entropy by quadrature."""
 
 import jax.numpy as jnp
-import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.linear_combination._evaluate import log_density
-from nn_uq_dist.linear_combination._functions import prepare
-
-_NODES = 256
-# Beyond this many standard deviations -p log p is below 1e-17.
-_REACH = 9.5
+from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.linear_combination._functions import logpdf, prepare
+from nn_uq_dist.linear_combination._value_nodes import value_nodes, weights_of_nodes
 
 
 def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -34,9 +30,9 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
 
     Notes
     -----
-    Gauss-Legendre quadrature with 256 nodes of ``-2 p log p`` on the upper half of the support, or
-    over 9.5 standard deviations if that is less. The error is below 1e-10 for a dozen comparable
-    weights and below 1e-4 where the density has kinks (two or three dominating weights).
+    Quadrature of ``-2 p log p`` over the upper half of the law, with panels that are dense near the
+    edge of the support and where a small weight or a small normal part rounds off a corner of the
+    density. The error is below 1e-9 in float64 and below 1e-5 in float32.
 
     Examples
     --------
@@ -46,30 +42,26 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     >>> abs(float(value) - math.log(2.0)) < 1e-6
     True
     """
-    arguments = prepare("x", 0.0, weights, normal_scale)
-    weights = jnp.asarray(arguments.weights)
-    scale = None if arguments.normal_scale is None else jnp.asarray(arguments.normal_scale)
-    # In units of the standard deviation: otherwise errors in the mass of the quadrature would be
+    a = prepare("x", 0.0, weights, normal_scale)
+    magnitudes, scale = a.numpy.abs(a.weights), a.normal_scale
+    largest = magnitudes.max(axis=-1)
+    if scale is not None:
+        largest = a.numpy.maximum(largest, scale)
+    # In a unit of the size of the law: otherwise errors in the mass of the quadrature would be
     # multiplied by the logarithm of the unit.
-    variance = jnp.sum(weights * weights, axis=-1) / 3.0
-    if scale is not None:
-        variance = variance + scale * scale
-    unit = lax.stop_gradient(jnp.sqrt(variance))
-    weights = weights / unit[..., None]
-    upper = jnp.minimum(jnp.sum(jnp.abs(weights), axis=-1), _REACH)
-    if scale is not None:
-        scale = scale / unit
-        upper = jnp.where(scale > 0, _REACH, upper)
-    legendre = np.polynomial.legendre.leggauss(_NODES)
-    nodes = jnp.asarray(0.5 * (legendre[0] + 1.0), weights.dtype)
-    rule = jnp.asarray(legendre[1], weights.dtype)
-    logs = log_density(
-        upper[..., None] * nodes,
-        weights[..., None, :],
-        None if scale is None else scale[..., None],
-    )
-    positive = logs > -jnp.inf
-    safe = jnp.where(positive, logs, 0.0)
-    terms = jnp.where(positive, -jnp.exp(safe) * safe, 0.0)
-    terms = jnp.where(jnp.isnan(logs), jnp.nan, terms)
-    return upper * jnp.sum(rule * terms, axis=-1) + jnp.log(unit)
+    unit = binary_unit(largest)
+    magnitudes, scale = magnitudes / unit[..., None], None if scale is None else scale / unit
+    values, lengths, _ = value_nodes(magnitudes, scale, around_corners=True)
+    # The nodes stop where the type does not resolve the distance from the edge any more: a density
+    # that jumps there is the same up to the edge.
+    width = jnp.sum(magnitudes, axis=-1)
+    rest = jnp.maximum(width - jnp.sum(lengths, axis=0), 0.0)
+    values = jnp.concatenate([values, (width - 0.5 * rest)[None]])
+    lengths = jnp.concatenate([lengths, rest[None]])
+    logs = logpdf(values, weights_of_nodes(values, magnitudes), scale)
+    # An end in the far tail may underflow to a density of zero.
+    safe = jnp.where(logs == -jnp.inf, 0.0, logs)
+    share = lengths * jnp.exp(logs)
+    mass = jnp.sum(share, axis=0)
+    # In units of the mass found, which cancels the errors that all densities have in common.
+    return jnp.log(2.0 * mass) - jnp.sum(share * safe, axis=0) / mass + jnp.log(unit)

@@ -17,13 +17,13 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import as_numeric, float_dtype
 from nn_uq_dist.basics._known_values import as_jax, is_local
+from nn_uq_dist.basics._normal_tails import score_from_log_survival
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._evaluate import (
     log_density,
     log_density_and_survival,
     log_survival,
 )
-from nn_uq_dist.linear_combination._normal_score import score_from_log_survival
 from nn_uq_dist.linear_combination._quantile import upper_quantile
 
 

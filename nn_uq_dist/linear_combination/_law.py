@@ -5,6 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from nn_uq_dist.basics._row_algebra import binary_unit
+
 # Factors that are multiplied at a time; the number of rows in use is a multiple of this.
 ROWS_PER_GROUP = 4
 
@@ -69,6 +71,4 @@ def binary_scale(law: Law) -> Array:
     largest = jnp.max(jnp.abs(law.weights), axis=0, initial=0.0)
     if law.normal_scale is not None:
         largest = jnp.maximum(largest, law.normal_scale)
-    usable = (largest > 0) & jnp.isfinite(largest)
-    _, exponent = jnp.frexp(jnp.where(usable, largest, 1.0))
-    return lax.stop_gradient(jnp.ldexp(jnp.ones_like(largest), exponent))
+    return binary_unit(largest)

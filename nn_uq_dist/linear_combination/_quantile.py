@@ -9,12 +9,12 @@ import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics._known_values import as_jax
+from nn_uq_dist.basics._normal_tails import score_from_log_survival
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._eager import MOST_POINTS, HostArray
 from nn_uq_dist.linear_combination._evaluate import log_density_and_survival
 from nn_uq_dist.linear_combination._law import distance_from_edge
-from nn_uq_dist.linear_combination._normal_score import score_from_log_survival
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._saddlepoint_quantile import saddlepoint_quantile
 

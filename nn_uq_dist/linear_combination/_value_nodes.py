@@ -13,6 +13,7 @@ patterns of weights, so that panels at equal steps of ``r`` are panels at about 
 ``z``.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -25,6 +26,9 @@ from nn_uq_dist.linear_combination._uniform_component import LANGEVIN_SERIES, lo
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
 _RANGE = 10.0
 _PANELS = 14
+# Up to this many weights times nodes, going point by point is as fast as a table of the law that
+# the nodes share, and compiles in less than two thirds of the time.
+_FEW_FACTORS = 2**19
 _SERIES_BELOW = 0.3
 # Terms of the series of the Langevin function; where it is used, later terms are below rounding.
 _TERMS = 8
@@ -46,9 +50,18 @@ class ValueNodes(NamedTuple):
     variance: Array
 
 
-@jax.jit
-def value_nodes(weights: Array, normal_scale: Array | None) -> ValueNodes:
-    """Nodes over the values of each law, about 200 of them.
+def weights_of_nodes(values: Array, weights: Array) -> Array:
+    """Weights for functions at the nodes: a copy for each node, or shared if there are many."""
+    if values.size * weights.shape[-1] > _FEW_FACTORS:
+        return weights
+    return jnp.broadcast_to(weights, (*values.shape, weights.shape[-1]))
+
+
+@partial(jax.jit, static_argnames="around_corners")
+def value_nodes(
+    weights: Array, normal_scale: Array | None, *, around_corners: bool = False
+) -> ValueNodes:
+    """Nodes over the values of each law, about 200 of them, or 500 with those around corners.
 
     Parameters
     ----------
@@ -58,8 +71,10 @@ def value_nodes(weights: Array, normal_scale: Array | None) -> ValueNodes:
     Notes
     -----
     Panels end at the knots of the density at the sums of the three largest weights, where the score
-    is not smooth. The nodes move with the law at fixed tilts: at fixed values the derivative of an
-    integral in a weight would have a boundary layer at the edge.
+    is not smooth. With `around_corners` there are also panels as wide as the rest of the law rounds
+    these knots off, for integrands that do not decay. The nodes move with the law at fixed tilts:
+    at fixed values the derivative of an integral in a weight would have a boundary layer at the
+    edge.
     """
     scale = jnp.zeros((), weights.dtype) if normal_scale is None else normal_scale
     scale = jnp.where(scale >= 0, scale, jnp.nan)
@@ -74,20 +89,25 @@ def value_nodes(weights: Array, normal_scale: Array | None) -> ValueNodes:
     unit = lax.stop_gradient(jnp.maximum(jnp.max(magnitudes, axis=0), scale))
     parts, normal_variance = magnitudes / unit, (scale / unit) ** 2
     variance = jnp.sum(parts**2, axis=0) / 3 + normal_variance
-    tilts, steps = _tilts(*(lax.stop_gradient(part) for part in (parts, normal_variance, variance)))
+    given = (lax.stop_gradient(part) for part in (parts, normal_variance, variance))
+    tilts, steps = _tilts(*given, around_corners=around_corners)
     langevin, slope = _langevin(parts[:, None] * tilts)
     mean, spread = _sums(parts[:, None] * langevin, parts[:, None] ** 2 * slope)
     mean, spread = mean + normal_variance * tilts, spread + normal_variance
     return ValueNodes(unit * mean, unit * spread * steps, unit**2 * variance)
 
 
-def _tilts(weights: Array, normal_variance: Array, variance: Array) -> tuple[Array, Array]:
+def _tilts(
+    weights: Array, normal_variance: Array, variance: Array, *, around_corners: bool
+) -> tuple[Array, Array]:
     """Nodes in the tilt and their weights, shape (Q, ...)."""
     width = jnp.sum(weights, axis=0)
     deviation, scale = jnp.sqrt(variance), jnp.sqrt(normal_variance)
-    # Closer to the edge than this, the type does not resolve the distance from the edge.
-    nearest = 0.01 / (jnp.finfo(weights.dtype).eps * width)
-    highest = jnp.where(scale > 0, jnp.minimum(_RANGE / scale, nearest), nearest)
+    # Closer to the edge than this, the type does not resolve the distance from the edge; nor does
+    # it resolve a normal part of less than its rounding.
+    eps = jnp.finfo(weights.dtype).eps
+    rounded = scale > eps * width
+    highest = jnp.where(rounded, _RANGE / jnp.where(rounded, scale, 1), 0.01 / (eps * width))
 
     # r grows like the tilt near the center and like the root of its logarithm near an edge.
     def tilt_at(v: Array) -> Array:
@@ -98,6 +118,8 @@ def _tilts(weights: Array, normal_variance: Array, variance: Array) -> tuple[Arr
     share = jnp.arange(1, _PANELS + 1, dtype=weights.dtype) / _PANELS
     levels = share.reshape(-1, *(1,) * variance.ndim) * jnp.minimum(furthest, _RANGE)
     corners = _corners(weights)
+    if around_corners:
+        corners = _with_surroundings(corners, weights, normal_variance)
 
     def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -121,6 +143,17 @@ def _corners(weights: Array) -> Array:
     first, second, third = ordered[:3]
     inner = [jnp.zeros_like(first), third, second, jnp.minimum(first, second + third)]
     return jnp.sum(ordered[3:], axis=0) + 2 * jnp.stack(inner)
+
+
+def _with_surroundings(corners: Array, weights: Array, normal_variance: Array) -> Array:
+    """The corners, and how far the other weights and the normal part round them off."""
+    rest = -jnp.sort(-weights, axis=0)[3:]
+    spread = jnp.sqrt(jnp.sum(rest**2, axis=0) / 3 + normal_variance)
+    largest = jnp.max(rest, axis=0, initial=0.0)
+    # Smooth laws have no more corner at 7 standard deviations; a fourth weight has its own there.
+    offsets = (largest, 3 * spread, 7 * spread)
+    moved = [corners + sign * offset for offset in offsets for sign in (-1, 1)]
+    return jnp.concatenate([corners, *moved])
 
 
 def _root_and_distance(weights: Array, normal_variance: Array, tilt: Array) -> tuple[Array, Array]:

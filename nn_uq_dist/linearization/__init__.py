@@ -1,15 +1,22 @@
-"""Networks linearized at the mean of a random input, and the laws of their outputs.
+"""Networks replaced by linear functions of a random input, and the distributions of their outputs.
 
-Read `_linearization.py` first: `Linearization` holds value, Jacobian and input law; its moments and
-laws come from its `image`. `_linearize.py` makes one from a network, `_joint_correlation.py`
-couples its outputs by a copula. `_joint_density_grid.py` computes the joint density by which the
-copula is judged, from the functions in `_characteristic_function.py`.
+Read `_linear_model.py` first: `LinearModel` says what tables, figures and models ask for. There are
+three: `Linearization` holds value, Jacobian and input law, and `_linearize.py` makes one from a
+network; `CorrectedLinearization` adds what `_correction.py` estimates from paired draws, and
+`_linear_fit.py` for the joint distribution; `PartwiseLinearization` has a linear function for each
+part of the input, made in `_parts.py`, with `_part_choice.py` and `_part_centers.py`.
+`_joint_density_grid.py` computes the joint density by which the copula is judged.
 """
 
+from nn_uq_dist.linearization._copula_correlation import CopulaCorrelation as CopulaCorrelation
 from nn_uq_dist.linearization._corrected_linearization import (
     CorrectedLinearization as CorrectedLinearization,
 )
-from nn_uq_dist.linearization._joint_correlation import JointCorrelation as JointCorrelation
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid as JointDensityGrid
+from nn_uq_dist.linearization._linear_model import LinearModel as LinearModel
 from nn_uq_dist.linearization._linearization import Linearization as Linearization
 from nn_uq_dist.linearization._linearize import linearize as linearize
+from nn_uq_dist.linearization._parts import linearize_parts as linearize_parts
+from nn_uq_dist.linearization._partwise_linearization import (
+    PartwiseLinearization as PartwiseLinearization,
+)

@@ -1,7 +1,8 @@
 """A linearization whose laws have been corrected by paired draws."""
 
 import dataclasses
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,16 +11,17 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._entries import entries
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.distributions import (
-    CorrectedJoint,
-    CorrectedMarginal,
-    GaussianCopulaJoint,
-    MonotoneSpline,
-)
+from nn_uq_dist.distributions import CorrectedMarginal, MonotoneSpline, NoisyMarginal
+from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs._output_noise import output_noise
+from nn_uq_dist.inputs._output_structure import OutputStructure
+from nn_uq_dist.laws import JointLaw
 from nn_uq_dist.linearization._correction import controls, correction
-from nn_uq_dist.linearization._joint_correlation import joint_correlation
+from nn_uq_dist.linearization._linear_fit import linear_fit
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._remarks import remarks
 from nn_uq_dist.linearization._usable_pairs import (
     constant_outputs,
@@ -31,16 +33,19 @@ from nn_uq_dist.paired_samples import Band, controlled_band
 from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
 
 _BAND_POINTS = 99
+# Fields whose leaves lead with the batch axes.
+_BATCHED = ("transform", "shift", "standard_error", "unexplained", "flattened", "own_scale")
 
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class CorrectedLinearization:
-    r"""Laws of the outputs of a network: those of its linearization, moved by increasing maps.
+class CorrectedLinearization(LinearModel):
+    r"""A linearization, corrected by the outputs of the network at some random inputs.
 
-    Made by `Linearization.corrected` from paired draws. Output `j` has the law of :math:`T_j(l_j)`.
-    Here :math:`l_j` is the linear output, whose law is exact, and :math:`T_j` maps its quantiles to
-    those of the network; it is estimated from the differences of paired order statistics. The
+    Made by `Linearization.corrected` from paired draws. Output `j` has the distribution of
+    :math:`T_j(l_j)`. Here :math:`l_j` is the linear output, whose distribution is exact, and
+    :math:`T_j` maps its quantiles to those of the network; it is estimated from the differences of
+    paired order statistics. The joint distribution is corrected in another way: see `joint`. The
     object is an immutable pytree.
 
     Attributes
@@ -66,16 +71,16 @@ class CorrectedLinearization:
     own_scale : Array, shape batch_shape + (N_y,) or None
         Standard deviations of normal laws that stand in for outputs without sensitivity.
     num_surface_draws : int or None
-        As passed to `Linearization.corrected`; `with_noise` uses the same number.
+        As passed to `Linearization.corrected`.
 
     Examples
     --------
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> net = lambda x: jnp.array([jnp.exp(x[0]) + x[1]])
-    >>> lin = nuq.linearize(net, nuq.InputLaw([0.0, 0.0], half_width=1.0))
-    >>> pairs = nuq.paired_draws(net, lin, jax.random.key(0), 1000, progress=False)
+    >>> network = lambda x: jnp.array([jnp.exp(x[0]) + x[1]])
+    >>> lin = nuq.linearize(network, nuq.InputLaw([0.0, 0.0], half_width=1.0))
+    >>> pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, progress=False)
     >>> law = lin.corrected(pairs).marginals()
     >>> print(f"{law.mean[0]:.2f} {lin.mean[0]:.2f}")  # sinh(1) = 1.1752
     1.18 1.00
@@ -96,6 +101,12 @@ class CorrectedLinearization:
         return summary_line(self)
 
     @property
+    def input(self) -> AbstractInputLaw:  # type: ignore[override]  # a field of the other models
+        """Law of the random input."""
+        law: AbstractInputLaw = self.linearization.input
+        return law
+
+    @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch."""
         shape: tuple[int, ...] = self.linearization.batch_shape
@@ -107,135 +118,123 @@ class CorrectedLinearization:
         return int(self.linearization.num_outputs)
 
     @property
+    def output_structure(self) -> OutputStructure | None:
+        """Structure of what the network returns if that is not a vector."""
+        structure: OutputStructure | None = self.linearization.output_structure
+        return structure
+
+    @property
     def mean(self) -> Array:
-        """Means of the corrected laws, shape ``batch_shape + (N_y,)``."""
+        """Means of the corrected distributions, shape ``batch_shape + (N_y,)``."""
         return self.marginals().mean
 
     @property
     def variance(self) -> Array:
-        """Variances of the corrected laws, shape ``batch_shape + (N_y,)``."""
+        """Variances of the corrected distributions, shape ``batch_shape + (N_y,)``."""
         return self.marginals().variance
 
     @property
-    def correlation(self) -> Array:
-        """Correlation of the network's outputs with control variates, ``(N_y, N_y)``.
-
-        Its standard errors are in ``self.statistics.correlation``.
-
-        Raises
-        ------
-        TypeError
-            If values are traced, as for `statistics`.
-        """
-        dtype = jnp.result_type(self.transform.images)
-        return jnp.asarray(self.statistics.correlation.value, dtype)
-
-    @property
     def covariance(self) -> Array:
-        """Covariance of the outputs, ``(N_y, N_y)``, from `correlation` and the laws' variances."""
+        """Covariance of the outputs, ``batch_shape + (N_y, N_y)``.
+
+        From the variances of the corrected distributions and the correlation of the network's
+        outputs, estimated with control variates: `PairedStatistics` has its standard errors. With
+        traced values the correlation is that of the linearization.
+        """
+        if not _checks.is_concrete(self):
+            return self._with_variances(self.linearization._correlation(self._noise, None))  # noqa: SLF001
+        # Known numbers, also while a function that uses them is traced.
+        with jax.ensure_compile_time_eval():
+            matrix = self.statistics.correlation.value
+            return self._with_variances(jnp.asarray(matrix, jnp.result_type(self.transform.images)))
+
+    def _with_variances(self, correlation: Array) -> Array:
         sd = jnp.sqrt(self.variance)
-        return self.correlation * sd[:, None] * sd
+        return correlation * sd[..., None] * sd[..., None, :]
 
     @property
     def statistics(self) -> PairedStatistics:
         """Moments and quantiles of the network's outputs with control variates, and their errors.
 
-        Unlike the corrected laws, they are not smoothed.
+        Unlike the corrected distributions, they are not smoothed.
         """
         return paired_statistics(self.pairs)
 
-    def unravel(self, values: ArrayLike) -> Any:
-        """Return values ``(..., N_y)`` as the network's outputs: see `Linearization.unravel`."""
-        return self.linearization.unravel(values)
+    def marginals(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> CorrectedMarginal | NoisyMarginal:
+        """Return the distributions of the single outputs, batch shape ``batch_shape + (N_y,)``.
 
-    def with_noise(self, noise_scale: ArrayLike | None) -> "CorrectedLinearization":
-        """Return the laws of outputs with noise, estimated anew from pairs with the same noise.
-
-        Noise added after a map differs from noise added before it. So both members of each pair get
-        the noise, and the map is estimated from the noisy pairs.
-
-        Parameters
-        ----------
-        noise_scale
-            Standard deviation of independent normal noise; broadcasts against ``(N_y,)``. ``None``
-            for no noise.
-        """
-        if noise_scale is None:
-            return self
-        key = jax.random.fold_in(self.pairs.key, 2**32 - 2)
-        noisy = self.pairs.plus_noise(noise_scale, key)
-        return correct(self.linearization, noisy, self.num_surface_draws)
-
-    def marginals(self, noise_scale: ArrayLike | None = None) -> CorrectedMarginal:
-        """Return the laws of the single outputs, batch shape ``batch_shape + (N_y,)``.
+        Noise is a convolution: the maps are those of the outputs without noise, and the result is a
+        smooth function of its scale. Noise of the pairs themselves (`PairedDraws.plus_noise`) is
+        part of the outputs that the maps describe. Where the maps are traced, it is cheaper.
 
         Parameters
         ----------
-        noise_scale
-            See `with_noise`.
+        noise_scale, noise_covariance
+            As for `Linearization.marginals`.
         """
-        if noise_scale is not None:
-            return self.with_noise(noise_scale).marginals()
-        linear = self.linearization.marginals(self._noise)
-        return CorrectedMarginal(linear, *self.transform.parameters)
+        law = self._without_noise
+        noise = output_noise(noise_scale, noise_covariance, law.batch_shape, law.mean)
+        return law if noise is None else NoisyMarginal(law, noise.scale)
+
+    @property
+    def _without_noise(self) -> CorrectedMarginal:
+        """The corrected distributions; known ones are made once, as they keep what noise needs."""
+        known: CorrectedMarginal | None = self.__dict__.get("_made")
+        if known is not None:
+            return known
+        if not _checks.is_concrete(self):
+            linear = self.linearization.marginals(self._noise)
+            return CorrectedMarginal(linear, *self.transform.parameters)
+        with jax.ensure_compile_time_eval():
+            linear = self.linearization.marginals(self._noise)
+            made = CorrectedMarginal(linear, *self.transform.parameters)
+        object.__setattr__(self, "_made", made)
+        return made
 
     def joint(
-        self,
-        noise_scale: ArrayLike | None = None,
-        correlation: Literal["nataf", "linear"] = "nataf",
-        min_eigenvalue: ArrayLike | None = 1e-4,
-    ) -> GaussianCopulaJoint:
-        """Return the corrected laws, coupled by a Gaussian copula.
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> JointLaw:
+        """Return the joint distribution of the linear function nearest to the network.
 
-        With ``correlation="nataf"`` the copula matches the network's correlations, estimated with
-        control variates. For a batch of means, with traced values and with ``"linear"`` it is the
-        copula of the linearization.
+        Means and Jacobian of the linearization are moved by a regression of what it leaves of the
+        network on the inputs of the pairs, and the covariance of what is left then is added to the
+        noise. So its marginals are not those of `marginals`, which follow the network more closely:
+        take those for questions about single outputs, and this as the likelihood of several.
 
         Parameters
         ----------
-        noise_scale
-            See `with_noise`.
-        correlation, min_eigenvalue
-            As in `Linearization.joint`.
+        noise_scale, noise_covariance
+            As for `Linearization.joint`.
         """
-        if noise_scale is not None:
-            return self.with_noise(noise_scale).joint(None, correlation, min_eigenvalue)
-        if correlation == "nataf" and not self.batch_shape and _checks.is_concrete(self):
-            marginals = self.marginals()
-            fit = joint_correlation(marginals, self.correlation, correlation, min_eigenvalue)
-            return GaussianCopulaJoint(marginals, fit.matrix)
-        linear = self.linearization.joint(self._noise, correlation, min_eigenvalue)
-        marginals = CorrectedMarginal(linear.marginals, *self.transform.parameters)
-        return GaussianCopulaJoint(marginals, linear.correlation_matrix)
+        fit = linear_fit(self.pairs)
+        covariance = fit.covariance
+        if noise_covariance is not None:
+            covariance = covariance + jnp.asarray(noise_covariance)
+        moved = self.linearization.moved(fit.shift, fit.slopes)
+        image = moved.image(self._joined_noise(noise_scale), covariance)
+        joint: JointLaw = moved.joint_of(image, fit.normal_share(moved.variance))
+        return joint
 
-    def linear_joint(self, noise_scale: ArrayLike | None = None) -> CorrectedJoint:
-        """Return the joint law of the linear outputs, each transformed by its map.
-
-        Parameters
-        ----------
-        noise_scale
-            See `with_noise`.
-        """
-        if noise_scale is not None:
-            return self.with_noise(noise_scale).linear_joint()
-        linear = self.linearization.linear_joint(self._noise)
-        return CorrectedJoint(linear, *self.transform.parameters)
-
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws of the linear model, mapped: shape ``sample_shape + batch_shape + (N_y,)``.
-
-        Parameters
-        ----------
-        key
-            A JAX random key.
-        sample_shape
-            Shape of independent draws, in front of the batch shape.
-        """
+    def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
+        """Draw inputs, and the outputs of the linear model for them, each moved by its map."""
         key_inputs, key_noise = jax.random.split(key)
-        linear = self.linearization.sample(key_inputs, sample_shape)
+        inputs, linear = self.linearization.sample_pairs(key_inputs, sample_shape)
         if self._noise is not None:
-            linear = linear + self._noise * jax.random.normal(key_noise, linear.shape)
-        return self.transform(linear)
+            noise = jnp.asarray(self._noise, linear.dtype)
+            linear = linear + noise * jax.random.normal(key_noise, linear.shape, linear.dtype)
+        return inputs, self.transform(linear)
+
+    def __getitem__(self, index: Any) -> "CorrectedLinearization":
+        """Return the model at some entries of the batch, indexed as a NumPy array of that shape."""
+        where = partial(entries, batch_shape=self.batch_shape, index=index)
+        return dataclasses.replace(
+            self,
+            linearization=self.linearization[index],
+            pairs=self.pairs[index],
+            **{name: where(getattr(self, name)) for name in _BATCHED},
+        )
 
     def band(self, level: float = 0.95) -> Band:
         """Return bands that each hold a network distribution function with a given probability.
@@ -266,7 +265,7 @@ class CorrectedLinearization:
         if not _checks.is_concrete(self):
             raise TypeError("band needs known values, got traced ones; call it outside jit")
         network, linear, inputs = usable_pairs(self.pairs)
-        law = self.marginals()
+        law = self._without_noise
         found = controls(
             self.linearization, self.pairs, network, linear, inputs, self.num_surface_draws
         )
@@ -294,6 +293,13 @@ class CorrectedLinearization:
         network, _, _ = usable_pairs(self.pairs)
         own_scale = None if self.own_scale is None else np.asarray(self.own_scale).reshape(-1)
         return remarks(np.asarray(network), np.asarray(self.flattened).reshape(-1), own_scale)
+
+    def _joined_noise(self, noise_scale: ArrayLike | None) -> ArrayLike | None:
+        """Noise of the pairs and further noise."""
+        of_pairs = self.pairs.noise_scale
+        if of_pairs is None or noise_scale is None:
+            return noise_scale if of_pairs is None else of_pairs
+        return jnp.hypot(of_pairs, jnp.asarray(_checks.as_numeric("noise_scale", noise_scale)))
 
     @property
     def _noise(self) -> ArrayLike | None:

@@ -23,13 +23,13 @@ def points_at_once(num_inputs: int, num_outputs: int) -> int:
 
 
 def value_and_jacobian(
-    net: Callable[[Array], Array], point: Array, num_outputs: int
+    network: Callable[[Array], Array], point: Array, num_outputs: int
 ) -> tuple[Array, Array]:
     """Value ``(N_y,)`` and Jacobian ``(N_y, N_x)`` at a point ``(N_x,)``.
 
     Parameters
     ----------
-    net
+    network
         Maps ``(N_x,)`` to ``(N_y,)``.
     point
         Point, shape ``(N_x,)``.
@@ -38,12 +38,12 @@ def value_and_jacobian(
     """
     num_inputs = point.shape[0]
     if num_inputs <= num_outputs:
-        value, forward = jax.linearize(net, point)
+        value, forward = jax.linearize(network, point)
         if num_inputs * num_outputs <= _MOST_NUMBERS:
             # Outside `jit` this needs no compiled loop and no transpose.
             return value, jax.vmap(forward, out_axes=-1)(jnp.eye(num_inputs, dtype=point.dtype))
         return value, _images_of_basis(forward, num_inputs, num_outputs, point.dtype).T
-    value, pull_back = jax.vjp(net, point)
+    value, pull_back = jax.vjp(network, point)
 
     def backward(row: Array) -> Array:
         slope: Array = pull_back(row)[0]
@@ -55,7 +55,7 @@ def value_and_jacobian(
 
 
 def values_and_jacobians(
-    net: Callable[[Array], Array],
+    network: Callable[[Array], Array],
     points: Array,
     num_outputs: int,
     batch_size: int | None = None,
@@ -64,7 +64,7 @@ def values_and_jacobians(
 
     Parameters
     ----------
-    net
+    network
         Maps ``(N_x,)`` to ``(N_y,)``.
     points
         Points, shape ``(..., N_x)``.
@@ -75,7 +75,7 @@ def values_and_jacobians(
     """
 
     def at(point: Array) -> tuple[Array, Array]:
-        return value_and_jacobian(net, point, num_outputs)
+        return value_and_jacobian(network, point, num_outputs)
 
     if points.ndim == 1:
         return at(points)

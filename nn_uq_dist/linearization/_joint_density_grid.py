@@ -127,22 +127,23 @@ def grid_of(
     indices: Sequence[int] | None,
     num_points: int,
     noise_scale: ArrayLike | None,
+    noise_covariance: ArrayLike | None,
 ) -> JointDensityGrid:
     """The grid of a `Linearization`: see `Linearization.joint_density_grid`."""
-    if not _checks.is_concrete(linearization, noise_scale):
+    if not _checks.is_concrete(linearization, noise_scale, noise_covariance):
         raise TypeError(
             "linearization must hold known values, got traced ones; call it outside jit and vmap"
         )
     if linearization.batch_shape:
         raise ValueError(
             f"linearization must have batch shape (), got {linearization.batch_shape}; pass one "
-            f"entry, jax.tree.map(lambda leaf: leaf[i], linearization)"
+            f"entry, linearization[i]"
         )
     outputs = two_or_three_outputs(indices, linearization.num_outputs)
     num_points = points_per_axis(num_points, len(outputs))
     exact = in_float64(linearization)
     noise_scale = 0.0 if noise_scale is None else noise_scale
-    image = exact.image(noise_scale)
+    image = exact.image(noise_scale, noise_covariance)
     if image.shape != linearization.loc.shape:
         raise ValueError(
             f"noise_scale must have shape () or ({linearization.num_outputs},), got shape "

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,20 +13,19 @@ from nn_uq_dist.basics._one_program import broadcast
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.distributions import GaussianCopulaJoint, LinearizedJoint, LinearizedMarginal
+from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
-from nn_uq_dist.inputs._output_structure import OutputStructure, unraveled
+from nn_uq_dist.inputs._output_structure import OutputStructure
 from nn_uq_dist.linearization._constant_outputs import require_varying
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
-from nn_uq_dist.linearization._joint_correlation import JointCorrelation, joint_correlation
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, grid_of
-from nn_uq_dist.linearization._noise_covariance import normal_covariance
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.sampling import PairedDraws
 
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class Linearization:
+class Linearization(LinearModel):
     r"""The random vector :math:`m + J (f - \mu)`, a network linearized at the mean of its input.
 
     Usually made by `linearize`. All moments are closed forms in :math:`J`, the half-widths
@@ -114,16 +112,6 @@ class Linearization:
         set_field(self, "output_structure", output_structure)
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """Shape of the batch: the leading axes of `loc`."""
-        return self.loc.shape[:-1]
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs ``N_y``."""
-        return self.loc.shape[-1]
-
-    @property
     def mean(self) -> Array:
         """Mean, shape ``batch_shape + (N_y,)``."""
         return self.loc
@@ -138,30 +126,31 @@ class Linearization:
         """Covariance matrix, shape ``batch_shape + (N_y, N_y)``."""
         return self.image().covariance
 
-    @property
-    def correlation(self) -> Array:
-        """Correlation matrix, shape ``batch_shape + (N_y, N_y)``.
+    def _correlation(
+        self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
+    ) -> Array:
+        # From the columns: a variance may underflow where the correlation is well defined.
+        return self.image(noise_scale, noise_covariance).correlation
 
-        The row and the column of an output with zero variance are NaN, its diagonal entry
-        included; all other diagonal entries are exactly 1.
-        """
-        return self.image().correlation
-
-    def image(self, noise_scale: ArrayLike | None = None) -> LinearImage:
+    def image(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> LinearImage:
         r"""Return the law of :math:`J (f - \mu)`, the basis of moments, marginals and joints.
 
         Parameters
         ----------
         noise_scale
             Standard deviation :math:`\sigma \ge 0` of independent normal noise added to each
-            output; broadcasts against ``(..., N_y)``. ``None`` for no noise.
+            output; broadcasts against ``(..., N_y)``. ``None`` for none.
+        noise_covariance
+            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
 
         Raises
         ------
         TypeError
-            If `noise_scale` is not an array of real numbers.
+            If an argument is not an array of real numbers.
         ValueError
-            If `noise_scale` does not broadcast, or is known and negative or not finite.
+            If an argument does not fit, or is known and no standard deviation or covariance.
 
         Examples
         --------
@@ -170,10 +159,12 @@ class Linearization:
         >>> print(f"{lin.image(noise_scale=1.0).standard_deviation[0]:.3f}")
         4.000
         """
-        return self.input.image(self.jacobian).with_noise(noise_scale)
+        return self.input.image(self.jacobian).with_noise(noise_scale, noise_covariance)
 
-    def marginals(self, noise_scale: ArrayLike | None = None) -> LinearizedMarginal:
-        r"""Return the laws of the single outputs, batch shape ``batch_shape + (N_y,)``.
+    def marginals(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> LinearizedMarginal:
+        r"""Return the distributions of the single outputs, batch shape ``batch_shape + (N_y,)``.
 
         For an `InputLaw` output :math:`j` has weights :math:`J_{jk} \beta_k`, shape
         ``(..., N_y, N_x)`` (one zero weight if the input has no box part), and the normal scale
@@ -184,15 +175,17 @@ class Linearization:
         ----------
         noise_scale
             Standard deviation :math:`\sigma \ge 0` of independent normal noise added to each
-            output; broadcasts against ``(..., N_y)``. ``None`` for no noise.
+            output; broadcasts against ``(..., N_y)``. ``None`` for none.
+        noise_covariance
+            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
 
         Raises
         ------
         TypeError
-            If `noise_scale` is not an array of real numbers.
+            If an argument is not an array of real numbers.
         ValueError
-            If `noise_scale` does not broadcast, is known and negative or not finite, or if an
-            output is known to be constant: a point mass has no density.
+            If an argument does not fit, or is known and no standard deviation or covariance, or if
+            an output is known to be constant: a point mass has no density.
 
         Examples
         --------
@@ -201,118 +194,33 @@ class Linearization:
         >>> lin.marginals(noise_scale=0.1).weights
         Array([[3., 6.]], dtype=float32)
         """
-        return self._marginals_of(self.image(noise_scale))
-
-    def _marginals_of(self, image: LinearImage) -> LinearizedMarginal:
+        image = self.image(noise_scale, noise_covariance)
         require_varying(image)
         return LinearizedMarginal(self.loc, image.weights, image.normal_scale)
 
-    def joint_correlation(
-        self,
-        noise_scale: ArrayLike | None = None,
-        correlation: Literal["nataf", "linear"] = "nataf",
-        min_eigenvalue: ArrayLike | None = 1e-4,
-    ) -> JointCorrelation:
-        """Return the correlation of the normal scores that `joint` uses, and its repair.
-
-        Parameters, errors and notes as in `joint`.
-
-        Examples
-        --------
-        >>> import jax.numpy as jnp
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 4.0]], InputLaw(jnp.zeros(2), 1.0))
-        >>> fit = lin.joint_correlation()  # the outputs are proportional
-        >>> print(f"{fit.matrix[0, 1]:.4f} {fit.moved:.1e} {fit.attainable.all()}")
-        0.9999 1.0e-04 True
-        """
-        return self._coupled(noise_scale, correlation, min_eigenvalue)[1]
-
-    def _coupled(
-        self, noise_scale: ArrayLike | None, method: object, min_eigenvalue: ArrayLike | None
-    ) -> tuple[LinearizedMarginal, JointCorrelation]:
-        """The marginals and the correlation that couples their normal scores."""
-        image = self.image(noise_scale)
-        target = image.correlation
-        marginals = self._marginals_of(image)
-        return marginals, joint_correlation(marginals, target, method, min_eigenvalue)
-
     def joint(
-        self,
-        noise_scale: ArrayLike | None = None,
-        correlation: Literal["nataf", "linear"] = "nataf",
-        min_eigenvalue: ArrayLike | None = 1e-4,
-    ) -> GaussianCopulaJoint:
-        """Return the joint law of the outputs: exact marginals, coupled by a Gaussian copula.
-
-        Parameters
-        ----------
-        noise_scale
-            Standard deviation of independent normal noise added to each output; broadcasts against
-            ``(..., N_y)``. ``None`` for no noise.
-        correlation
-            ``"nataf"`` matches the correlation of the outputs to that of the linear law.
-            ``"linear"`` uses the correlation of the linear law for the normal scores: off by up to
-            0.02 with two inputs and 2e-4 with 31, but cheap and smooth. Use it inside models.
-        min_eigenvalue
-            Floor under the eigenvalues of the correlation of the scores, in ``[0, 1)``. With fewer
-            inputs than outputs some eigenvalues are zero, and there is no density without a floor.
-            ``"nataf"`` takes the nearest correlation matrix (`nearest_correlation`), ``"linear"``
-            ``(1 - floor) R + floor I``, which is smooth. ``None`` forbids repair.
-
-        Raises
-        ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
-            If `noise_scale` does not broadcast or is negative, an output is constant, `correlation`
-            or `min_eigenvalue` is none of the above, or repair is needed but forbidden. Under
-            ``jit`` the last case gives NaN.
-
-        Notes
-        -----
-        `joint_correlation` reports how far the repair moved the matrix, and which correlations no
-        Gaussian copula can attain.
-
-        Examples
-        --------
-        >>> import jax
-        >>> import jax.numpy as jnp
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> law = InputLaw(jnp.zeros(3), half_width=1.0)
-        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
-        >>> joint = lin.joint()
-        >>> joint.sample(jax.random.key(0), (1000,)).shape
-        (1000, 2)
-        >>> print(f"{joint.covariance_matrix[0, 1]:.3f} {lin.covariance[0, 1]:.3f}")
-        1.000 1.000
-        """
-        marginals, fit = self._coupled(noise_scale, correlation, min_eigenvalue)
-        return GaussianCopulaJoint(marginals, fit.matrix)
-
-    def linear_joint(
-        self,
-        noise_scale: ArrayLike | None = None,
-        noise_covariance: ArrayLike | None = None,
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
     ) -> LinearizedJoint:
-        """Return the joint law of the linear outputs without a copula approximation.
+        r"""Return the joint distribution of the outputs, for likelihoods and for conditioning.
+
+        Draws, moments and marginals are exact. The density is computed by expectation propagation:
+        off by a few thousandths on average, see `nn_uq_dist.LinearizedJoint`.
 
         Parameters
         ----------
         noise_scale
-            Standard deviation of independent normal noise added to each output; broadcasts against
-            ``(..., N_y)``. ``None`` for no noise.
+            Standard deviation :math:`\sigma \ge 0` of independent normal noise added to each
+            output; broadcasts against ``(..., N_y)``. ``None`` for none.
         noise_covariance
-            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. Default: none.
+            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
 
         Raises
         ------
         TypeError
             If an argument is not an array of real numbers.
         ValueError
-            If an argument does not broadcast or is negative, or the outputs have no joint density:
-            if there are fewer inputs than outputs, or some outputs are functions of others, pass
-            noise.
+            If an argument does not fit, or the outputs have no joint density: if there are fewer
+            inputs than outputs, or some outputs are functions of others, pass noise.
 
         Examples
         --------
@@ -320,32 +228,39 @@ class Linearization:
         >>> from nn_uq_dist import InputLaw, Linearization
         >>> law = InputLaw(jnp.zeros(2), half_width=1.0)
         >>> lin = Linearization([0.0, 0.0], [[1.0, 1.0], [1.0, -1.0]], law)
-        >>> joint = lin.linear_joint()
+        >>> joint = lin.joint()
         >>> round(float(joint.log_prob(jnp.array([0.5, 0.5]))), 4)  # log(1/8)
         -2.0794
         """
-        image = self.image(noise_scale)
-        covariance = normal_covariance(image, noise_covariance)
+        image = self.image(noise_scale, noise_covariance)
         count = image.weights.shape[-1]
-        if covariance is None and count < self.num_outputs:
+        if image.normal_covariance is None and count < self.num_outputs:
             raise ValueError(
                 f"input must have at least as many uniforms as there are outputs, got {count} for "
                 f"{self.num_outputs} outputs, which have no joint density; pass noise_scale, or "
                 "linearize fewer outputs"
             )
-        return LinearizedJoint(self.loc, image.weights, covariance)
+        return self.joint_of(image)
+
+    def joint_of(self, image: LinearImage, normal_share: Array | None = None) -> LinearizedJoint:
+        """Return the joint distribution of outputs with this image, a share of it made normal."""
+        if normal_share is not None:
+            image = image.with_normal_share(normal_share)
+        return LinearizedJoint(self.loc, image.weights, image.normal_covariance)
 
     def joint_density_grid(
         self,
         indices: Sequence[int] | None = None,
         num_points: int = 256,
         noise_scale: ArrayLike | None = None,
+        noise_covariance: ArrayLike | None = None,
     ) -> JointDensityGrid:
         """Return the exact joint density of two or three outputs of the linear law on a grid.
 
-        Use it to measure the error of a copula: see `nn_uq_dist.JointDensityGrid.total_variation`.
-        Where the characteristic function of the law decays too slowly for the grid, a normal
-        smoothing of up to two cells is added: the ``resolution`` of the result.
+        Use it to measure the error of a copula: see
+        `nn_uq_dist.linearization.JointDensityGrid.total_variation`. Where the characteristic
+        function decays too slowly for the grid, a normal smoothing of up to two cells is added: the
+        ``resolution`` of the result.
 
         Parameters
         ----------
@@ -355,17 +270,16 @@ class Linearization:
         num_points
             Points along each output, at least 32, at most ``2**25`` in all. Memory is about 30
             bytes per point of the grid, time proportional to points times inputs.
-        noise_scale
-            Standard deviation of normal noise added to each of the ``N_y`` outputs, default none.
+        noise_scale, noise_covariance
+            As for `marginals`.
 
         Raises
         ------
         TypeError
-            If values are traced, `indices` or `num_points` are not integers, or `noise_scale` is
-            not real.
+            If values are traced, `indices` or `num_points` are not integers, or noise is not real.
         ValueError
             If there are batch axes, not two or three distinct known outputs, too few or too many
-            points, or a bad `noise_scale`; if the outputs are linearly dependent, so that there is
+            points, or bad noise; if the outputs are linearly dependent, so that there is
             no joint density; or if the standard deviation of the law is below 2 cells in some
             direction: strong correlation needs more points.
 
@@ -379,7 +293,7 @@ class Linearization:
         >>> round(float(grid.density.max()), 4)
         0.125
         """
-        return grid_of(self, indices, num_points, noise_scale)
+        return grid_of(self, indices, num_points, noise_scale, noise_covariance)
 
     def corrected(
         self, pairs: PairedDraws, *, num_surface_draws: int | None = None
@@ -389,8 +303,8 @@ class Linearization:
         Parameters
         ----------
         pairs : PairedDraws
-            From ``paired_draws(net, linearization, key, num_samples)``: a hundred help, a thousand
-            help a lot. With traced values the correction is a function of the parameters.
+            From ``paired_draws(network, linearization, key, num_samples)``: a hundred help, a
+            thousand help a lot. With traced values the correction is a function of the parameters.
         num_surface_draws
             Number of draws of a polynomial of the inputs that predicts the differences; they do not
             evaluate the network. Default: 32 for each pair, but between 32768 and 131072; 0 for no
@@ -427,22 +341,14 @@ class Linearization:
         """
         return correct(self, pairs, num_surface_draws)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw from the linear model exactly, shape ``sample_shape + batch_shape + (N_y,)``.
-
-        Parameters
-        ----------
-        key
-            A JAX random key. The inputs are those of ``input.sample(key, sample_shape)``.
-        sample_shape
-            Shape of independent draws, in front of the batch shape.
-        """
-        return self.loc + matvec(self.jacobian, self.input.sample_deviation(key, sample_shape))
-
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw inputs, as `sample` does, and return them with the outputs of the linear model."""
         deviation = self.input.sample_deviation(key, sample_shape)
         return self.input.loc + deviation, self.loc + matvec(self.jacobian, deviation)
+
+    def moved(self, shift: Array, slopes: Array) -> "Linearization":
+        """Return the model with a linear function of the input added, by its value at the mean."""
+        return dataclasses.replace(self, loc=self.loc + shift, jacobian=self.jacobian + slopes)
 
     @property
     def num_coordinates(self) -> int:
@@ -455,47 +361,16 @@ class Linearization:
         deviation = self.input.deviation_at_points(points)
         return self.input.loc + deviation, self.loc + matvec(self.jacobian, deviation)
 
-    def unravel(self, values: ArrayLike) -> Any:
-        """Return values of the outputs in the structure in which the network returns them.
-
-        Parameters
-        ----------
-        values
-            Shape ``(..., N_y)``: means, standard deviations, draws.
-
-        Returns
-        -------
-        Array or pytree of Array
-            Each array has the leading axes of `values` in front. Values of a network that returns a
-            vector are returned unchanged.
-
-        Raises
-        ------
-        ValueError
-            If the last axis is not ``N_y``.
-
-        Examples
-        --------
-        >>> import jax.numpy as jnp
-        >>> import nn_uq_dist as nuq
-        >>> net = lambda x: {"level": x.sum(), "image": jnp.outer(x, x)}
-        >>> lin = nuq.linearize(net, nuq.InputLaw([1.0, 2.0], half_width=0.1))
-        >>> found = lin.unravel(lin.mean)
-        >>> print(found["level"], found["image"].tolist())
-        3.0 [[1.0, 2.0], [2.0, 4.0]]
-        """
-        return unraveled(self.output_structure, self.num_outputs, values)
-
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A remark on the law of each output; empty if it is exact for a linear network."""
+        """A remark on each output, point by point; empty if exact for a linear network."""
         remark = ""
         if self.input.is_transformed:
             remark = (
                 "the input is transformed: transform and network together are linearized in "
                 "standard space, so the law is not exact even for a linear network"
             )
-        return (remark,) * self.num_outputs
+        return (remark,) * self.loc.size
 
     def __call__(self, x: ArrayLike) -> Array:
         r"""Evaluate the linear surrogate :math:`m + J (x - \mu)`.

@@ -10,6 +10,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.inputs import AbstractInputLaw, MappedInput
 from nn_uq_dist.inputs._flat_network import FlatNetwork
 from nn_uq_dist.linearization._linearization import Linearization
@@ -53,7 +54,7 @@ def fit_arguments(at: str, key: Any, num_samples: int | None, num_inputs: int) -
 
 
 def least_squares(
-    net: FlatNetwork, tangent: Linearization, key: Array, num_samples: int
+    network: FlatNetwork, tangent: Linearization, key: Array, num_samples: int
 ) -> Linearization:
     r"""The linear function with the least mean squared error over random inputs.
 
@@ -66,7 +67,8 @@ def least_squares(
     scale = jnp.sqrt(law.variance)
     scale = jnp.where(scale > 0, scale, 1)
 
-    differences = net.at_draws(law.loc + deviation) - tangent(law.loc + deviation)
+    draws = law.loc + deviation
+    differences = compiled_once(network.at_draws, draws)(draws) - tangent(draws)
 
     def fit(x: Array, y: Array) -> Array:
         terms = jnp.concatenate([jnp.ones_like(x[:, :1]), x], axis=1)
@@ -85,7 +87,7 @@ def least_squares(
 
 def linearize_each(
     linearize: Callable[..., Linearization],
-    net: Callable[[Any], Any],
+    network: Callable[[Any], Any],
     law: MappedInput,
     at: ArrayLike | str | None,
     key: Array | None,
@@ -103,16 +105,20 @@ def linearize_each(
     keys = None if key is None else jax.random.split(_checks.as_key("key", key), law.batch_shape)
 
     def one(law: MappedInput, point: Array | None, key: Array | None) -> Linearization:
-        return linearize(net, law, at if point is None else point, key=key, num_samples=num_samples)
+        return linearize(
+            network, law, at if point is None else point, key=key, num_samples=num_samples
+        )
 
     for _ in range(axes - 1):
         one = jax.vmap(one)
-    found = lax.map(
-        lambda arguments: one(*arguments),
-        (law, point, keys),
-        batch_size=law.batch_shape[0] if batch_size is None else batch_size,
-    )
+    size = law.batch_shape[0] if batch_size is None else batch_size
+
+    def each(*arguments: Any) -> Linearization:
+        found: Linearization = lax.map(lambda at: one(*at), arguments, batch_size=size)
+        return found
+
+    found = compiled_once(each, law, point, keys)(law, point, keys)
     remedy = "check the weights of the network and its input"
-    _checks.require_finite("net(mean input)", found.loc, remedy)
-    _checks.require_finite("the Jacobian of net at the mean input", found.jacobian, remedy)
+    _checks.require_finite("network(mean input)", found.loc, remedy)
+    _checks.require_finite("the Jacobian of network at the mean input", found.jacobian, remedy)
     return found

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, MappedInput, as_input_law
 from nn_uq_dist.inputs._flat_network import flat_network
@@ -24,7 +25,7 @@ from nn_uq_dist.linearization._linearization_point import (
 
 
 def linearize(
-    net: Callable[[Any], Any],
+    network: Callable[[Any], Any],
     f: Distribution | AbstractInputLaw | Any,
     at: ArrayLike | Literal["fit"] | None = None,
     *,
@@ -32,17 +33,18 @@ def linearize(
     num_samples: int | None = None,
     batch_size: int | None = None,
 ) -> Linearization:
-    r"""Linearize `net`: :math:`g(f) \approx g(a) + J(a) (f - a)`, at the mean of `f` by default.
+    r"""Linearize a network: :math:`g(f) \approx g(a) + J(a) (f - a)`, by default at the mean.
 
     The Jacobian is taken column by column in forward mode if the network has at least as many
     outputs as inputs, else row by row in reverse mode; the same pass gives the value. Large
     Jacobians, and those at many points, are computed in portions, so memory beyond the result stays
-    bounded. Works inside ``jit``, ``grad`` and ``vmap``. Wrap repeated calls in ``jax.jit``:
-    outside of it the network is traced anew in each call.
+    bounded. Works inside ``jit``, ``grad`` and ``vmap``. Outside of them the network is traced in
+    each call and compiled where its program is new, as in `monte_carlo`; put calls that repeat very
+    often inside of ``jax.jit``, which saves the tracing too.
 
     Parameters
     ----------
-    net
+    network
         Any JAX callable that maps one input, usually of shape ``(N_x,)``, to a vector ``(N_y,)``:
         a function, a closure, a jitted function, a Flax NNX or Equinox module in inference mode;
         the how-to pages of the documentation cover other frameworks. It may return an array of any
@@ -75,12 +77,12 @@ def linearize(
     Raises
     ------
     TypeError
-        If `net` is not callable, its output holds no real floats, or the family of `f`
+        If `network` is not callable, its output holds no real floats, or the family of `f`
         is not supported; if `at` is not a point, or ``"fit"`` comes without a key.
     ValueError
-        If `net` fails on an input of the given shape (the cause is chained), its output is empty,
-        one call affects the next, or value or Jacobian are known to be NaN or infinite; if `at` has
-        another shape, `num_samples` is not above ``N_x``, or `batch_size` is not positive.
+        If `network` fails on an input of the given shape (the cause is chained), its output is
+        empty, one call affects the next, or value or Jacobian are known to be NaN or infinite; if
+        `at` has another shape, `num_samples` is not above ``N_x``, or `batch_size` is not positive.
 
     Examples
     --------
@@ -104,9 +106,9 @@ def linearize(
     if batch_size is not None:
         batch_size = _checks.positive_int("batch_size", batch_size)
     if isinstance(law, MappedInput) and law.varies_over_batch:
-        return linearize_each(linearize, net, law, at, key, num_samples, batch_size)
-    net = flat_network(net, law)
-    num_outputs = net.num_outputs
+        return linearize_each(linearize, network, law, at, key, num_samples, batch_size)
+    network = flat_network(network, law)
+    num_outputs = network.num_outputs
     point = law.loc
     if isinstance(at, str):
         key, num_samples = fit_arguments(at, key, num_samples, law.num_inputs)
@@ -115,21 +117,24 @@ def linearize(
     elif at is not None:
         point = as_point(at, law)
 
+    def each(at: Array) -> tuple[Array, Array]:
+        return values_and_jacobians(network, at, num_outputs, batch_size)
+
     try:
-        value, jacobian = values_and_jacobians(net, point, num_outputs, batch_size)
+        value, jacobian = compiled_once(each, point)(point)
     except jax.errors.UnexpectedTracerError as error:
         # The first call, which checks the network, cannot detect a value kept for the next.
         raise ValueError(
-            f"net must be a pure function, got one in which a call affects the next; "
-            f"{remedy_for(net.net, error)}"
+            f"network must be a pure function, got one in which a call affects the next; "
+            f"{remedy_for(network.network, error)}"
         ) from error
     where = "mean input" if point is law.loc else "at"
     remedy = f"check the weights of the network and the {where}"
-    _checks.require_finite(f"net({where})", value, remedy)
-    _checks.require_finite(f"the Jacobian of net at the {where}", jacobian, remedy)
+    _checks.require_finite(f"network({where})", value, remedy)
+    _checks.require_finite(f"the Jacobian of network at the {where}", jacobian, remedy)
     if point is not law.loc:
         value = value + matvec(jacobian, law.loc - point)
-    linearization = Linearization(value, jacobian, law, output_structure=net.output_structure)
+    linearization = Linearization(value, jacobian, law, output_structure=network.output_structure)
     if key is None or num_samples is None:
         return linearization
-    return least_squares(net, linearization, key, num_samples)
+    return least_squares(network, linearization, key, num_samples)

@@ -69,7 +69,7 @@ def require_pairs(linearization: Any, pairs: Any) -> None:
     if not isinstance(pairs, PairedDraws):
         raise TypeError(
             f"pairs must be PairedDraws, got {type(pairs).__name__}; pass "
-            f"paired_draws(net, linearization, key, num_samples)"
+            f"paired_draws(network, linearization, key, num_samples)"
         )
     other = pairs.linearization
     structures = {jax.tree.structure(each) for each in (other, linearization)}
@@ -80,5 +80,5 @@ def require_pairs(linearization: Any, pairs: Any) -> None:
     if not same:
         raise ValueError(
             "pairs must be those of this linearization, got pairs of another one; pass "
-            "paired_draws(net, linearization, key, num_samples)"
+            "paired_draws(network, linearization, key, num_samples)"
         )

@@ -7,20 +7,15 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
+from nn_uq_dist.diagnostics._estimates import sample_correlation
+from nn_uq_dist.diagnostics._prepared import complete_rows
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearization import Linearization
-from nn_uq_dist.plots.parts._arguments import Options, Visuals, choose_outputs
-from nn_uq_dist.plots.parts._backends import figure_options
-from nn_uq_dist.plots.parts._figure import Figure
-from nn_uq_dist.plots.parts._from_diagnostics import (
-    MINIMUM_DRAWS,
-    as_draws,
-    complete_rows,
-    require_extra,
-    sample_correlation,
-    unbatched,
-)
-from nn_uq_dist.plots.parts._heat_map import add_colorbar, draw_image, label_cells, print_values
-from nn_uq_dist.plots.parts._joint_argument import Law, check_law, drawn_law
+from nn_uq_dist.plots.parts._drawn_linear import Law, as_law, drawn_law
+from nn_uq_dist.plots.parts._figure import Figure, Visuals
+from nn_uq_dist.plots.parts._outputs import choose_outputs
+from nn_uq_dist.plots.parts._palette import LIGHT_GRAY
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -29,6 +24,8 @@ Array = NDArray[np.float64]
 
 PANELS = ("Monte Carlo", "analytic", "difference")
 LARGEST_WITH_VALUES = 8
+MOST_TICKS = 12
+MOST_LETTERS = 34  # number of characters that fit side by side under a panel
 FIGURE_INCHES = (7.0, 3.4)
 
 # Diverging color maps of ColorBrewer that readers with any color vision can tell apart; the
@@ -44,10 +41,10 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_correlation(
-    linearization: Linearization,
+    linearization: LinearModel,
     draws: ArrayLike,
     *,
-    law: Law = "linear",
+    law: Law | None = None,
     correlation: Literal["nataf", "linear"] = "nataf",
     min_eigenvalue: ArrayLike | None = 1e-4,
     outputs: Sequence[int | str] | None = None,
@@ -67,15 +64,16 @@ def plot_correlation(
     Parameters
     ----------
     linearization
-        The linearized network, without batch axes.
+        The linearized network, or any other `LinearModel`, without batch axes.
     draws
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``.
     law
-        ``"linear"`` for the exact correlation of the linear model, ``"copula"`` for that of the
-        outputs under `Linearization.joint`, which differs if that was repaired, or any
-        `nn_uq_dist.laws.JointLaw` of the `N_y` outputs; the title shows its `kind`.
+        Default: the `correlation` of the model. ``"joint"`` for that of its joint distribution,
+        ``"copula"`` for that of the outputs under `LinearModel.gaussian_copula`, which differs if
+        that was repaired, or any `nn_uq_dist.laws.JointLaw` of the `N_y` outputs; the title shows
+        its `kind`. ``"linear"`` is the default for a `Linearization`.
     correlation, min_eigenvalue
-        For the copula, as in `Linearization.joint`.
+        For the copula, as in `LinearModel.gaussian_copula`.
     outputs
         At least two outputs to show, by position or name. Default: all.
     output_names
@@ -84,8 +82,7 @@ def plot_correlation(
         Draw into this collection, which must be faceted by the dimension `panel` with the values
         ``"Monte Carlo"``, ``"analytic"``, ``"difference"``. Default: a new one.
     backend
-        ``"matplotlib"`` or ``"none"``: ArviZ has no heat maps. Default: that of `plot_collection`,
-        or ArviZ's own default.
+        As in `plot_marginals`.
     visuals
         Options of each visual, or False to leave it out. Keys: `heatmap`, `difference` (both for
         Matplotlib's ``imshow``), `values`, `colorbar`, `title`, `ticks`.
@@ -126,120 +123,122 @@ def plot_correlation(
     >>> matrices.sel(panel=["Monte Carlo", "analytic"]).values.round(2)
     array([0.87, 0.87])
     """
-    num_outputs = unbatched(linearization).num_outputs
+    model = unbatched(linearization)
+    num_outputs = model.num_outputs
     shown, names = choose_outputs(outputs, output_names, num_outputs)
     if len(shown) < 2:
         raise ValueError(
             f"outputs must name at least 2 outputs, got {len(shown)}; pass two or more"
         )
-    check_law(law, num_outputs)
-    values = as_draws(draws, num_outputs)[:, shown]
-    figure = Figure(
-        "plot_correlation", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
-    )  # fmt: skip
-    if figure.backend not in {"matplotlib", "none"}:
-        raise ValueError(
-            f"backend must be 'matplotlib' or 'none' for heat maps, got {figure.backend!r}; "
-            "ArviZ has no heat maps for other backends"
-        )
-
-    found, error = _from_draws(values, names)
-    drawn = drawn_law(law, linearization, shown, names, correlation, min_eigenvalue)
-    analytic = drawn.correlation()
+    chosen = None if law is None else as_law(law, model)
+    values = as_draws(draws, (num_outputs,))[:, shown]
+    figure = Figure("plot_correlation", VISUALS, visuals, plot_collection, backend, pc_kwargs)
+    # Use one memory layout, because rounding errors of sums depend on it.
+    found, error = sample_correlation(np.ascontiguousarray(complete_rows(values, names)))
+    if chosen is None or chosen == "linear":
+        kind = "linear law" if isinstance(model, Linearization) else "model"
+        analytic = np.asarray(model.correlation, np.float64)[np.ix_(shown, shown)]
+    else:
+        drawn = drawn_law(chosen, model, shown, names, correlation, min_eigenvalue)
+        kind, analytic = drawn.kind, drawn.correlation()
     difference = analytic - found
 
-    xarray = require_extra("xarray", "a figure")
-    dims = ("panel", "output", "other_output")
-    data = xarray.Dataset(
-        {"correlation": (dims, np.stack([found, analytic, difference]))},
+    import xarray as xr
+    from arviz_plots import PlotCollection
+
+    matrices = np.stack([found, analytic, difference])
+    data = xr.Dataset(
+        {"correlation": (("panel", "output", "other_output"), matrices)},
         {"panel": list(PANELS), "output": names, "other_output": names},
     )
-    figure.new_collection(lambda backend, kwargs: _new_panels(data, backend, kwargs))
-    _draw(figure.collection, data, figure.options, _titles(drawn.kind, difference, error))
+    figure.new_collection(PlotCollection.wrap, data, FIGURE_INCHES, ["panel"], cols=["panel"])
+    titles = ("Monte Carlo", f"analytic, {kind}", "analytic - Monte Carlo")
+    note = f"largest {_largest(difference):.2g}, standard error {_largest(error):.1g}"
+    _draw(figure, matrices, names, titles, note)
     return figure.collection
 
 
-def _new_panels(data: Any, backend: str, pc_kwargs: dict[str, Any]) -> Any:
-    figure = figure_options(backend, FIGURE_INCHES, pc_kwargs)
-    pc_kwargs.setdefault("cols", ["panel"])
-    plots = require_extra("arviz_plots", "plots.plot_correlation")
-    return plots.PlotCollection.wrap(data, backend=backend, figure_kwargs=figure, **pc_kwargs)
-
-
-def _from_draws(values: NDArray[Any], names: Sequence[str]) -> tuple[Array, Array]:
-    # Use one memory layout, because rounding errors of sums depend on it.
-    complete = np.ascontiguousarray(complete_rows(values, names))
-    if len(complete) < MINIMUM_DRAWS:
-        raise ValueError(
-            f"draws must hold at least {MINIMUM_DRAWS} rows that are finite in all shown outputs, "
-            f"got {len(complete)}; leave out the outputs that are not, or fix the network"
-        )
-    return sample_correlation(complete)
-
-
-def _titles(kind: str, difference: Array, error: Array) -> dict[str, str]:
-    largest, chance = (
-        float(np.max(np.abs(x), where=~np.isnan(x), initial=0.0)) for x in (difference, error)
-    )
-    return {
-        "Monte Carlo": "Monte Carlo",
-        "analytic": f"analytic, {kind}",
-        "difference": "analytic - Monte Carlo",
-        "note": f"largest {largest:.2g}, standard error {chance:.1g}",
-    }
+def _largest(values: Array) -> float:
+    """Return the largest absolute value, 0 if there is none but NaN."""
+    return float(np.max(np.abs(values), where=~np.isnan(values), initial=0.0))
 
 
 def _draw(
-    plot_collection: Any,
-    data: Any,
-    options: Options,
-    titles: Mapping[str, str],
+    figure: Figure, matrices: Array, names: Sequence[str], titles: Sequence[str], note: str
 ) -> None:
     from arviz_plots import visuals as draw
 
-    names = data["output"].values
-    backend = plot_collection.backend
-    last = data["correlation"].sel(panel="difference").values
+    options = figure.options
     # At least the size of rounding: a scale needs a nonzero width.
-    limit = max(float(np.max(np.abs(last), where=~np.isnan(last), initial=0.0)), 1e-12)
+    limits = (1.0, 1.0, max(_largest(matrices[2]), 1e-12))
 
-    def heatmap(da: Any, target: Any, *, sel: Mapping[str, Any], **_: Any) -> Any:
-        is_difference = sel["panel"] == "difference"
-        style = options["difference" if is_difference else "heatmap"]
-        if style is None:
-            return None
-        ends = (-limit, limit) if is_difference else (-1.0, 1.0)
-        if backend == "none":
-            artist = {"function": "heatmap", "values": da.values, "limits": ends, **style}
-            target.append(artist)
-            return artist
-        return draw_image(target, da.values, ends, style)
+    def heatmap(target: Any, k: int) -> Any:
+        style = options["heatmap" if k < 2 else "difference"]
+        return None if style is None else _draw_image(target, matrices[k], limits[k], style)
 
-    def axes(_: Any, target: Any, *, sel: Mapping[str, Any], **__: Any) -> None:
+    def surroundings(target: Any, k: int) -> None:
         if (style := options["title"]) is not None:
-            draw.labelled_title(None, target, text=titles[sel["panel"]], **style)
-        if (style := options["ticks"]) is not None and backend == "matplotlib":
-            label_cells(target, names, style, is_first=sel["panel"] == PANELS[0])
+            draw.labelled_title(None, target, text=titles[k], **style)
+        if figure.backend == "none":
+            return
+        if target.images and len(names) <= LARGEST_WITH_VALUES and options["values"] is not None:
+            _print_values(target, matrices[k], options["values"])
+        if target.images and (style := options["colorbar"]) is not None:
+            _add_colorbar(target, None if k < 2 else note, style)
+        if (style := options["ticks"]) is not None:
+            _label_cells(target, names, style, is_first=k == 0)
 
-    plot_collection.map(heatmap, "heatmap", data=data, subset_info=True)
-    if backend == "matplotlib":
-        _annotate(plot_collection, data, options, titles["note"])
-    plot_collection.map(axes, data=data, subset_info=True, store_artist=False)
+    figure.each_panel(heatmap, "heatmap")
+    figure.each_panel(surroundings)
 
 
-def _annotate(plot_collection: Any, data: Any, options: Options, note: str) -> None:
-    """Add the values of the cells and the color bars."""
+def _draw_image(target: Any, values: Array, limit: float, style: dict[str, Any]) -> Any:
+    """Draw the cells, on a scale that is symmetric about zero; ArviZ has no heat maps."""
+    if isinstance(target, list):
+        limits = (-limit, limit)
+        target.append({"function": "heatmap", "values": values, "limits": limits, **style})
+        return target[-1]
+    target.set_facecolor(LIGHT_GRAY)  # shows where values are NaN
+    image = target.imshow(values, vmin=-limit, vmax=limit, interpolation="nearest", **style)
+    target.spines[:].set_visible(False)
+    target.tick_params(length=0)
+    return image
 
-    def cells(da: Any, target: Any, **_: Any) -> None:
-        is_large = np.max(np.abs(da.values), where=~np.isnan(da.values), initial=0) >= 0.095
-        print_values(target, da.values, 2 if is_large else 3, options["values"] or {})
 
-    def colorbar(_: Any, target: Any, *, sel: Mapping[str, Any], **__: Any) -> None:
-        text = note if sel["panel"] == "difference" else None
-        add_colorbar(target, text, options["colorbar"] or {})
+def _print_values(target: Any, values: Array, style: Mapping[str, Any]) -> None:
+    """Write the values into the cells, dark on light cells and light on dark ones."""
+    image = target.images[0]
+    digits = 2 if _largest(values) >= 0.095 else 3
+    size = 9 if len(values) <= 4 else 7 if len(values) <= 6 else 5.5
+    for row, column in np.argwhere(~np.isnan(values)):
+        value = values[row, column]
+        luminance = np.dot(image.cmap(image.norm(value))[:3], (0.299, 0.587, 0.114))
+        # Drop the zero before the decimal point, which takes a fifth of the room.
+        text = f"{value:.{digits}f}".replace("0.", ".", 1)
+        color = "black" if luminance > 0.5 else "white"
+        options = {"ha": "center", "va": "center", "fontsize": size, "color": color, **style}
+        target.text(column, row, text if float(text) else "0", **options)
 
-    for function, name in ((cells, "values"), (colorbar, "colorbar")):
-        is_readable = name != "values" or data.sizes["output"] <= LARGEST_WITH_VALUES
-        if options[name] is not None and is_readable:
-            plot_collection.map(function, data=data, subset_info=True, store_artist=False)
+
+def _add_colorbar(target: Any, note: str | None, style: Mapping[str, Any]) -> None:
+    """Add a color bar below, with a note as its label."""
+    from matplotlib.ticker import MaxNLocator
+
+    options = {"location": "bottom", "shrink": 0.9, "aspect": 18, **style}
+    bar = target.figure.colorbar(target.images[0], ax=target, **options)
+    bar.locator = MaxNLocator(4, symmetric=note is not None)
+    bar.update_ticks()
+    bar.ax.tick_params(labelsize=7)
+    bar.set_label(note or "correlation", fontsize=8)
+    bar.outline.set_visible(False)
+
+
+def _label_cells(
+    target: Any, names: Sequence[str], style: Mapping[str, Any], *, is_first: bool
+) -> None:
+    """Name rows and columns, as many as fit; only the first panel names its rows."""
+    step = -(-len(names) // MOST_TICKS)
+    ticks, labels = np.arange(0, len(names), step), names[::step]
+    is_long = sum(len(label) + 1 for label in labels) > MOST_LETTERS
+    target.set_xticks(ticks, labels, fontsize=style["size"], rotation=90 if is_long else 0)
+    target.set_yticks(ticks, labels if is_first else [""] * len(labels), fontsize=style["size"])

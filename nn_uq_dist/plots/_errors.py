@@ -1,24 +1,24 @@
 """The error of the linearization itself, draw by draw."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax import lax
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import as_key, positive_int
+from nn_uq_dist.basics._compiled_once import compiled_once
+from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, bounded, unbatched
+from nn_uq_dist.diagnostics._prepared import finite_draws
 from nn_uq_dist.inputs._flat_network import flat_network
-from nn_uq_dist.linearization._linearization import Linearization
-from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
-from nn_uq_dist.plots.parts._figure import HISTOGRAM, Figure
+from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.plots.parts._figure import Figure, Visuals
 from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
-from nn_uq_dist.plots.parts._from_diagnostics import MINIMUM_DRAWS, finite_draws, unbatched
-from nn_uq_dist.plots.parts._output_curves import histograms
-from nn_uq_dist.plots.parts._outputs import require_enough
+from nn_uq_dist.plots.parts._outputs import choose_outputs, require_enough
 from nn_uq_dist.plots.parts._palette import DASHED, DOTTED, LIGHT_GRAY, SKY, VERMILION
-from nn_uq_dist.plots.parts._shapes import upright, vertical_lines
+from nn_uq_dist.plots.parts._shapes import HISTOGRAM, histograms, upright, vertical_lines
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -41,8 +41,8 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_errors(
-    net: Callable[[jax.Array], jax.Array],
-    linearization: Linearization,
+    network: Callable[[jax.Array], jax.Array],
+    linearization: LinearModel,
     key: jax.Array,
     *,
     num_draws: int = 10_000,
@@ -63,12 +63,12 @@ def plot_errors(
 
     Parameters
     ----------
-    net
+    network
         The network, ``(N_x,) -> (N_y,)``.
     linearization
-        ``linearize(net, f)``, without batch axes.
+        ``linearize(network, f)``, or any other `LinearModel`, without batch axes.
     key
-        JAX random key; the inputs are ``linearization.input.sample(key, (num_draws,))``.
+        JAX random key of ``linearization.sample_pairs(key, (num_draws,))``.
     num_draws
         Number of inputs, at least 100.
     outputs
@@ -95,7 +95,7 @@ def plot_errors(
     Raises
     ------
     ImportError
-        If ArviZ or the backend is missing.
+        If ArviZ or Matplotlib is missing.
     TypeError, ValueError
         If arguments do not fit, an output is constant, or has fewer than 100 finite errors.
 
@@ -107,31 +107,29 @@ def plot_errors(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> net = lambda f: jnp.array([f[0] + f[1], f[0] * f[1]])
-    >>> lin = nuq.linearize(net, nuq.InputLaw(jnp.ones(2), half_width=0.5))
-    >>> figure = nuq.plots.plot_errors(net, lin, jax.random.key(0), backend="none")
+    >>> network = lambda f: jnp.array([f[0] + f[1], f[0] * f[1]])
+    >>> lin = nuq.linearize(network, nuq.InputLaw(jnp.ones(2), half_width=0.5))
+    >>> figure = nuq.plots.plot_errors(network, lin, jax.random.key(0), backend="none")
     >>> print(figure.viz["text"]["values"].sel(output="y[1]").item()["string"])
     mean 0.00, sd 0.21
     99%: -0.53 to 0.54
     """
-    sd = _checked_sd(net, linearization)
+    sd = _checked_sd(network, linearization)
     shown, names = choose_outputs(outputs, output_names, sd.size)
     key = as_key("key", key)
     count = positive_int("num_draws", num_draws)
     if count < MINIMUM_DRAWS:
         raise ValueError(f"num_draws must be at least {MINIMUM_DRAWS}, got {count}")
     bins = positive_int("num_bins", num_bins)
-    figure = Figure(
-        "plot_errors", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
-    )  # fmt: skip
+    figure = Figure("plot_errors", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
-    errors = linearization_errors(net, linearization, key, count)[:, shown] / sd[shown]
+    errors = linearization_errors(network, linearization, key, count)[:, shown] / sd[shown]
     columns = finite_draws(errors, names)
-    counts = [column.size for column in columns]
-    require_enough(counts, names)
-    low, high = _ranges(columns)
-    bars = histograms(columns, counts, low, high, bins)
+    require_enough(columns, names)
+    low, high = np.array([np.quantile(column, [TAIL, 1 - TAIL]) for column in columns]).T
+    middle, half = (low + high) / 2, np.maximum(high - low, SMALLEST_RANGE) / 2
+    low, high = middle - half, middle + half
+    bars = histograms(columns, [column.size for column in columns], low, high, bins)
     central = np.array([np.quantile(column, CENTRAL) for column in columns])
     mean = np.array([column.mean() for column in columns])
     height = bars[:, 0].max(axis=1)
@@ -143,48 +141,39 @@ def plot_errors(
     figure.one_panel_per_output(bars, HISTOGRAM, names)
     figure.area("range", upright(central.T, HEADROOM * height), "central 99%")
     figure.bars("histogram", bars, "network - linear model")
-    figure.line("zero", vertical_lines(0 * mean, height), "no error", layer=2)
-    figure.line("mean", vertical_lines(mean, height), "mean", layer=2)
+    figure.line("zero", vertical_lines(0 * mean, height), "no error")
+    figure.line("mean", vertical_lines(mean, height), "mean")
     texts = [_text(column, ends) for column, ends in zip(columns, central, strict=True)]
     figure.texts("text", frame, texts)
     return figure.finish(frame, xlabel=xlabel, removed={"axis": "y"})
 
 
-def _checked_sd(net: Callable[[jax.Array], jax.Array], linearization: Any) -> Array:
+def _checked_sd(network: Callable[[jax.Array], jax.Array], linearization: Any) -> Array:
     """Return the standard deviations of the linearized outputs after a check of the network."""
-    unbatched(linearization)
+    num_outputs = unbatched(linearization, "take one point: linearization[i]").num_outputs
     sd = np.sqrt(np.asarray(linearization.marginals().variance, np.float64))
-    num_outputs = linearization.num_outputs
-    found = flat_network(net, linearization.input).num_outputs
+    found = flat_network(network, linearization.input).num_outputs
     if found != num_outputs:
         raise ValueError(
-            f"net must have the {num_outputs} outputs of linearization, got {found}; pass the "
+            f"network must have the {num_outputs} outputs of linearization, got {found}; pass the "
             "network that was linearized"
         )
     return sd
 
 
-def _ranges(columns: Sequence[Array]) -> tuple[Array, Array]:
-    """Return the ends of the ranges that hold all but the tails of the errors."""
-    low, high = np.array([np.quantile(column, [TAIL, 1 - TAIL]) for column in columns]).T
-    middle, half = (low + high) / 2, np.maximum(high - low, SMALLEST_RANGE) / 2
-    return middle - half, middle + half
-
-
 def linearization_errors(
-    net: Callable[[jax.Array], jax.Array], linearization: Any, key: jax.Array, count: int
+    network: Callable[[jax.Array], jax.Array], linearization: Any, key: jax.Array, count: int
 ) -> Array:
     """Errors at random inputs, shape ``(count, N_y)``; a block of draws at a time."""
-    inputs = linearization.input.sample(key, (count,))
-    network = flat_network(net, linearization.input)
-    run = jax.jit(jax.vmap(partial(_error, network, linearization)))
-    blocks = [inputs[i : i + DRAWS_PER_CALL] for i in range(0, count, DRAWS_PER_CALL)]
-    return np.concatenate([np.asarray(run(block), np.float64) for block in blocks])
+    inputs, linear = linearization.sample_pairs(key, (count,))
+    flat = flat_network(network, linearization.input)
 
+    def each(at: jax.Array) -> jax.Array:
+        outputs: jax.Array = lax.map(flat, at, batch_size=DRAWS_PER_CALL)
+        return outputs
 
-def _error(net: Callable[[jax.Array], jax.Array], linearization: Any, x: jax.Array) -> jax.Array:
-    error: jax.Array = net(x) - linearization(x)
-    return error
+    outputs = np.asarray(compiled_once(each, inputs)(inputs), np.float64)
+    return bounded(outputs - np.asarray(linear, np.float64))
 
 
 def _text(errors: Array, central: Array) -> str:

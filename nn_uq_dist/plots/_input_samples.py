@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import as_key, positive_int
 from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.diagnostics._arguments import as_input_names
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
-from nn_uq_dist.plots.parts._arguments import Visuals
-from nn_uq_dist.plots.parts._figure import LINE, Figure
-from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
-from nn_uq_dist.plots.parts._from_diagnostics import as_input_names, require_extra
-from nn_uq_dist.plots.parts._legend import line_entry
-from nn_uq_dist.plots.parts._palette import BLUE, GRAY, SKY
-from nn_uq_dist.plots.parts._positions import as_positions, position_ticks
+from nn_uq_dist.plots.parts._figure import Figure, Visuals
+from nn_uq_dist.plots.parts._frame import Frame, as_positions, frame_visuals, position_ticks
+from nn_uq_dist.plots.parts._palette import BLUE, GRAY, SKY, line_entry
+from nn_uq_dist.plots.parts._shapes import LINE
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -85,7 +83,7 @@ def plot_input_samples(
     Raises
     ------
     ImportError
-        If ArviZ or the backend is missing.
+        If ArviZ or Matplotlib is missing.
     TypeError, ValueError
         If arguments do not fit or `f` has batch axes; this is checked before anything is drawn.
 
@@ -112,10 +110,7 @@ def plot_input_samples(
     positions = as_positions(x, law.num_inputs, "input")
     names = None if input_names is None else as_input_names(input_names, law.num_inputs)
     key = as_key("key", key)
-    figure = Figure(
-        "plot_input_samples", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
-    )  # fmt: skip
+    figure = Figure("plot_input_samples", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
     mean = np.asarray(law.mean, np.float64)
     curves = np.asarray(law.sample(key, (count,)), np.float64)
@@ -130,8 +125,11 @@ def plot_input_samples(
     figure.one_panel(line, LINE)
     figure.area("range", np.stack([positions, mean - half, mean + half]), entry)
     if (style := figure.options["samples"]) is not None:
-        data = _sample_data(curves)
-        figure.collection.map(_curves, "samples", data=data, x=positions, **style)
+        import xarray as xr
+        from arviz_plots import visuals as draw
+
+        data = xr.Dataset({"values": (["sample", "point"], curves)}, {"point": positions})
+        figure.collection.map(draw.multiple_lines, "samples", data=data, x_dim="point", **style)
         figure.legend[f"{count} samples" if count > 1 else "sample"] = line_entry(style)
     figure.line("mean", line, "mean")
     left, right, ticks = position_ticks(positions, names)
@@ -147,14 +145,3 @@ def input_range(law: AbstractInputLaw) -> tuple[Array, str]:
     if normal is None:
         return half, "range"
     return half + 3 * normal, "±3 sd" if box is None else "box ±3 sd of the Gaussian part"
-
-
-def _sample_data(curves: Array) -> Any:
-    xarray = require_extra("xarray", "plots.plot_input_samples")
-    return xarray.Dataset({"values": (["sample", "point"], curves)})
-
-
-def _curves(da: Any, target: Any, *, x: Array, **style: Any) -> Any:
-    from arviz_plots import visuals as draw
-
-    return draw.multiple_lines(da, target, x_dim="point", xvalues=x, **style)

@@ -1,6 +1,6 @@
 """Joint densities of outputs against Monte Carlo draws, pair by pair, in a corner plot."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -8,29 +8,28 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.linearization._linearization import Linearization
-from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
-from nn_uq_dist.plots.parts._contours import draw_filled, draw_outlines, shade_entries
-from nn_uq_dist.plots.parts._corner import corner_limits, draw_corner_axes, new_matrix
-from nn_uq_dist.plots.parts._figure import HISTOGRAM, LINE, Figure
-from nn_uq_dist.plots.parts._from_diagnostics import (
-    as_draws,
-    finite_draws,
-    require_extra,
-    unbatched,
+from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
+from nn_uq_dist.diagnostics._prepared import complete_rows, finite_draws
+from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.plots.parts._drawn_linear import Law, as_law, drawn_law
+from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, Visuals
+from nn_uq_dist.plots.parts._frame import draw_axis
+from nn_uq_dist.plots.parts._outputs import choose_outputs
+from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, LIGHT_GRAY, line_entry, shade_entries
+from nn_uq_dist.plots.parts._regions import (
+    Region,
+    as_masses,
+    draw_filled,
+    draw_outlines,
+    kernel_region,
 )
-from nn_uq_dist.plots.parts._joint_argument import Law, check_law, drawn_law
-from nn_uq_dist.plots.parts._legend import Entries, line_entry
-from nn_uq_dist.plots.parts._output_curves import histograms
-from nn_uq_dist.plots.parts._output_table import OutputTable
-from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, LIGHT_GRAY, tones
-from nn_uq_dist.plots.parts._panels import panel_data
-from nn_uq_dist.plots.parts._regions import Region, as_masses, kernel_region
+from nn_uq_dist.plots.parts._shapes import density_range, histograms, stacked
 
 if TYPE_CHECKING:
     from arviz_plots import PlotMatrix
 
 Array = NDArray[np.float64]
+Regions = Mapping[tuple[int, ...], Region]
 
 MAXIMUM_OUTPUTS = 6
 
@@ -46,13 +45,13 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_joint(
-    linearization: Linearization,
+    linearization: LinearModel,
     draws: ArrayLike | None = None,
     *,
     outputs: Sequence[int | str] | None = None,
     output_names: Sequence[str] | None = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
-    law: Law = "copula",
+    law: Law | None = None,
     correlation: Literal["nataf", "linear"] = "nataf",
     min_eigenvalue: ArrayLike | None = 1e-4,
     unit: str | None = None,
@@ -71,7 +70,7 @@ def plot_joint(
     Parameters
     ----------
     linearization
-        The linearized network, without batch axes.
+        The linearized network, or any other `LinearModel`, without batch axes.
     draws
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Default: only the analytic law. Their
         density is smoothed with a normal kernel of Scott's width, ``n**(-1/6)`` standard deviations
@@ -84,11 +83,14 @@ def plot_joint(
     masses
         Probabilities of the regions, between 0 and 1.
     law
-        ``"copula"`` for the law of `Linearization.joint`, ``"linear"`` for the exact law of the
-        linear model, `Linearization.joint_density_grid`, or any `nn_uq_dist.laws.JointLaw` of the
-        `N_y` outputs; the legend shows its `kind`.
+        Which joint distribution: ``"joint"`` for that of the model, ``linearization.joint()``;
+        ``"linear"`` for the exact density of a `Linearization`, on a grid; ``"copula"`` for
+        `LinearModel.gaussian_copula`, an approximation, which is drawn also where the outputs
+        depend on each other so that they have no joint density; or any `nn_uq_dist.laws.JointLaw`
+        of the `N_y` outputs. The legend names it. Default: ``"linear"`` for a
+        `Linearization`, ``"joint"`` for other models.
     correlation, min_eigenvalue
-        For the copula, as in `Linearization.joint`.
+        For the copula, as in `LinearModel.gaussian_copula`.
     unit
         Unit of all outputs, for the labels of the axes, such as ``"°C"``.
     num_bins
@@ -97,7 +99,7 @@ def plot_joint(
         Draw into this matrix, which must be faceted by the dimension `output` with the shown names
         as its values. Default: a new one.
     backend
-        As in `plot_marginals`. Plotly and Bokeh show outlines instead of filled regions.
+        As in `plot_marginals`.
     visuals
         Options of each visual, or False to leave it out. Keys: `histogram`, `density`, `filled`,
         `contour`, `ticks`, `labels`, `legend`.
@@ -113,10 +115,10 @@ def plot_joint(
     Raises
     ------
     ImportError
-        If ArviZ or the backend is missing.
+        If ArviZ or Matplotlib is missing.
     TypeError, ValueError
-        If shapes, names, outputs, masses or visuals do not fit; for ``law="linear"``, if two
-        outputs are linearly dependent, so that there is no joint density; if draws lie on a line.
+        If shapes, names, outputs, masses or visuals do not fit; if outputs are linearly dependent,
+        so that there is no joint density (pass ``law="copula"``); if draws lie on a line.
 
     Warns
     -----
@@ -132,9 +134,10 @@ def plot_joint(
     >>> figure = nuq.plots.plot_joint(lin, draws, output_names=["a", "b"], backend="none")
     >>> levels = figure.viz["levels"].to_dataset()
     >>> levels.analytic.sel(pair="a, b", mass=0.5).round(2).item()
-    0.13
+    0.12
     """
-    num_outputs = unbatched(linearization).num_outputs
+    model = unbatched(linearization)
+    num_outputs = model.num_outputs
     shown, names = choose_outputs(outputs, output_names, num_outputs)
     if not 2 <= len(shown) <= MAXIMUM_OUTPUTS:
         raise ValueError(
@@ -142,120 +145,109 @@ def plot_joint(
             f"pass some of them, such as outputs=(0, {min(num_outputs, 2) - 1})"
         )
     fractions = as_masses(masses)
-    check_law(law, num_outputs)
+    chosen = as_law(law, model)
     bins = positive_int("num_bins", num_bins)
-    values = None if draws is None else as_draws(draws, num_outputs)[:, shown]
-    figure = Figure(
-        "plot_joint", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
-    )  # fmt: skip
+    values = None if draws is None else as_draws(draws, (num_outputs,))[:, shown]
+    figure = Figure("plot_joint", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
-    columns = [] if values is None else finite_draws(values, names)
     pairs = [(a, b) for b in range(len(shown)) for a in range(b)]
-    found: dict[tuple[int, int], Region] = {}
+    regions: dict[str, Regions] = {}
+    columns = []
     if values is not None:
-        points = values[np.isfinite(values).all(axis=1)].astype(np.float64)
-        found = {
-            (a, b): kernel_region(points[:, [a, b]], fractions, (names[a], names[b]))
+        complete = complete_rows(values, names).astype(np.float64)
+        columns = finite_draws(values, names)
+        regions["monte_carlo"] = {
+            (a, b): kernel_region(complete[:, [a, b]], fractions, (names[a], names[b]))
             for a, b in pairs
         }
-    drawn = drawn_law(law, linearization, shown, names, correlation, min_eigenvalue)
-    limits = corner_limits(drawn.tables, columns)
-    analytic = {pair: drawn.region(pair, fractions) for pair in pairs}
+    drawn = drawn_law(chosen, model, shown, names, correlation, min_eigenvalue)
+    regions["analytic"] = {pair: drawn.region(pair, fractions) for pair in pairs}
+    mean, sd, *ends = np.transpose([[x.mean, x.sd, x.low, x.high] for x in drawn.tables])
+    low, high = density_range(mean, sd, (ends[0], ends[1]), columns)
 
-    figure.new_collection(lambda backend, kwargs: new_matrix(names, backend, kwargs))
-    num_draws = None if values is None else len(values)
-    _draw_diagonal(figure, drawn.tables, columns, num_draws, limits, bins)
-    _draw_pairs(figure, analytic, found, fractions, drawn.kind)
-    draw_corner_axes(figure.collection, figure.options, names, limits, unit)
-    _store_levels(figure.collection, analytic, found, fractions, names)
+    import xarray as xr
+    from arviz_plots import PlotMatrix
+
+    side = min(PAGE_INCHES, 2.4 * len(names))
+    inches = (max(side, 5.0), max(side, 4.4) + 0.3)  # with room for the legend above
+    data = xr.Dataset({"values": ("output", np.zeros(len(names)))}, {"output": names})
+    rows = ["__variable__", "output"]
+    figure.new_collection(PlotMatrix, data, inches, ["output"], facet_dims=rows)
+    curves = stacked([table.curve() for table in drawn.tables])
+    top = curves[:, 1].max(axis=1)
+    if values is not None and figure.options["histogram"] is not None:
+        # No bin straddles an end of the support.
+        bars = histograms(columns, len(values), low, high, bins)
+        top = np.maximum(top, bars[:, 0].max(axis=1))
+        figure.bars("histogram", bars)
+    figure.line("density", curves, "analytic density")
+    _draw_pairs(figure, regions, fractions, drawn.kind)
+    margin = 0.04 * (high - low)
+    texts = [name if unit is None else f"{name} ({unit})" for name in names]
+    _draw_axes(figure, texts, low - margin, high + margin, top)
+    coords = {"pair": [f"{names[a]}, {names[b]}" for a, b in pairs], "mass": fractions}
+    for name, found in regions.items():
+        levels = np.array([found[pair].levels for pair in pairs])
+        figure.collection.viz[f"levels/{name}"] = xr.DataArray(levels, coords, ("pair", "mass"))
     return figure.with_legend()
 
 
-def _draw_diagonal(
+def _each_pair(
     figure: Figure,
-    tables: Sequence[OutputTable],
-    columns: Sequence[Array],
-    num_draws: int | None,
-    limits: tuple[Array, Array],
-    num_bins: int,
+    function: Callable[..., Any],
+    visual: str | None = None,
+    **options: Any,
 ) -> None:
-    from arviz_plots import visuals as draw
+    """Call a function of each panel below the diagonal, its column and its row."""
 
-    matrix_plot = figure.collection
-    names = matrix_plot.data["output"].values
-    # Tables of unbounded and bounded laws differ in length: repeat the last point, which is
-    # invisible.
-    curves = [table.curve() for table in tables]
-    most = max(curve.shape[1] for curve in curves)
-    padded = [np.pad(c, [(0, 0), (0, most - c.shape[1])], mode="edge") for c in curves]
-    top = np.array([curve[1].max() for curve in curves])
-    if num_draws is not None and (style := figure.options["histogram"]) is not None:
-        # No bin straddles an end of the support.
-        margin = 0.04 / 1.08 * (limits[1] - limits[0])
-        bars = histograms(columns, num_draws, limits[0] + margin, limits[1] - margin, num_bins)
-        top = np.maximum(top, bars[:, 0].max(axis=1))
-        matrix_plot.map(draw.hist, "histogram", data=panel_data(bars, HISTOGRAM, names), **style)
-    if (style := figure.options["density"]) is not None:
-        data = panel_data(np.array(padded), LINE, names)
-        matrix_plot.map(draw.line_xy, "density", data=data, **style)
-        figure.legend["analytic density"] = line_entry(style)
+    def call(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> Any:
+        return function(target, isel_x["output"], isel_y["output"])
 
-    def frame(_: Any, target: Any, *, top: float) -> None:
-        draw.set_ylim(None, target, (0.0, float(top)))
-
-    tops = panel_data(1.06 * top, None, names)
-    matrix_plot.map(frame, data=tops, top=tops["values"], store_artist=False)
-    matrix_plot.map(draw.remove_axis, data=tops, axis="y", store_artist=False)
+    keeps = visual is not None
+    figure.collection.map_lower(call, visual, subset_info=True, store_artist=keeps, **options)
 
 
 def _draw_pairs(
-    figure: Figure,
-    analytic: Mapping[tuple[int, int], Region],
-    found: Mapping[tuple[int, int], Region],
-    masses: Sequence[float],
-    kind: str,
+    figure: Figure, regions: Mapping[str, Regions], masses: Sequence[float], kind: str
 ) -> None:
     from arviz_plots import visuals as draw
 
-    matrix_plot = figure.collection
-    shaded: Entries = {}
-    if found and (style := figure.options["filled"]) is not None:
-        shades = tones(style["color"], len(masses))
-
-        def filled(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> Any:
-            region = found[isel_x["output"], isel_y["output"]]
-            return draw_filled(target, figure.backend, region, shades)
-
-        matrix_plot.map_lower(filled, "filled", subset_info=True)
-        texts = [f"Monte Carlo {100 * mass:g}%" for mass in masses]
-        shaded = shade_entries(texts, style["color"], figure.backend)
+    percents = [f"{100 * mass:g}" for mass in masses]
+    shaded = {}
+    if "monte_carlo" in regions and (style := figure.options["filled"]) is not None:
+        color = style["color"]
+        drawn = regions["monte_carlo"]
+        _each_pair(figure, lambda target, *at: draw_filled(target, drawn[at], color), "filled")
+        shaded = shade_entries([f"Monte Carlo {text}%" for text in percents], color)
     if (style := figure.options["contour"]) is not None:
-        outline = dict(style)
+        lines = dict(style)
 
-        def contour(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> Any:
-            region = analytic[isel_x["output"], isel_y["output"]]
-            return draw_outlines(target, region, outline)
+        def contour(target: Any, *at: int) -> Any:
+            return draw_outlines(target, regions["analytic"][at], **lines)
 
-        matrix_plot.map_lower(
-            contour, "contour", subset_info=True, artist_dims={"mass": len(masses)}
-        )
-        listed = ", ".join(f"{100 * mass:g}" for mass in masses)
-        figure.legend[f"{kind} {listed}%"] = line_entry(style)
-    matrix_plot.map_upper(draw.remove_matrix_axis, axis="both", store_artist=False)
+        _each_pair(figure, contour, "contour", artist_dims={"mass": len(masses)})
+        figure.legend[f"{kind} {', '.join(percents)}%"] = line_entry(style)
     figure.legend |= shaded
+    figure.collection.map_upper(draw.remove_matrix_axis, axis="both", store_artist=False)
 
 
-def _store_levels(
-    matrix_plot: Any,
-    analytic: Mapping[tuple[int, int], Region],
-    found: Mapping[tuple[int, int], Region],
-    masses: Sequence[float],
-    names: Sequence[str],
-) -> None:
-    xarray = require_extra("xarray", "a figure")
-    coords = {"pair": [f"{names[a]}, {names[b]}" for a, b in analytic], "mass": list(masses)}
-    for name, regions in (("analytic", analytic), ("monte_carlo", found)):
-        if regions:
-            values = np.array([regions[pair].levels for pair in analytic])
-            matrix_plot.viz[f"levels/{name}"] = xarray.DataArray(values, coords, ("pair", "mass"))
+def _draw_axes(figure: Figure, texts: Sequence[str], low: Array, high: Array, top: Array) -> None:
+    """Set equal limits along rows and columns; label the left and the lower edge."""
+    from arviz_plots import visuals as draw
+
+    def axis_of(target: Any, axis: str, j: int, *, is_outer: bool) -> None:
+        label = texts[j] if is_outer else None
+        ends = (low[j], high[j])
+        draw_axis(target, axis, ends, figure.options, label=label, has_numbers=is_outer, most=3)
+
+    def on_diagonal(target: Any, j: int) -> None:
+        draw.set_ylim(None, target, (0.0, float(1.06 * top[j])))
+        draw.remove_axis(None, target, axis="y")
+        axis_of(target, "x", j, is_outer=j == len(texts) - 1)
+
+    def below(target: Any, column: int, row: int) -> None:
+        axis_of(target, "x", column, is_outer=row == len(texts) - 1)
+        axis_of(target, "y", row, is_outer=column == 0)
+
+    figure.each_panel(on_diagonal)
+    _each_pair(figure, below)

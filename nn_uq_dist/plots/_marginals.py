@@ -5,22 +5,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.plots.parts._arguments import Visuals
-from nn_uq_dist.plots.parts._figure import LINE, Figure
+from nn_uq_dist.diagnostics._arguments import Marginals
+from nn_uq_dist.plots.parts._figure import Figure, Visuals
 from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
-from nn_uq_dist.plots.parts._from_diagnostics import Marginals
-from nn_uq_dist.plots.parts._output_curves import RANGE_IN_SD, TAIL, cover_draws, histograms
-from nn_uq_dist.plots.parts._outputs import Outputs, prepare_outputs
+from nn_uq_dist.plots.parts._outputs import prepare_outputs
 from nn_uq_dist.plots.parts._palette import BLUE, DASHED, LIGHT_GRAY, SKY, VERMILION
-from nn_uq_dist.plots.parts._shapes import upright, vertical_lines
+from nn_uq_dist.plots.parts._shapes import (
+    LINE,
+    density_range,
+    histograms,
+    upright,
+    vertical_lines,
+)
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
-
-Array = NDArray[np.float64]
 
 GRID_POINTS = 401
 
@@ -75,12 +76,12 @@ def plot_marginals(
         Draw into this collection, which must be faceted by the dimension `output` with the shown
         names as its values. Default: a new one.
     backend
-        ``"matplotlib"``, ``"plotly"``, ``"bokeh"`` or ``"none"`` (draws nothing, keeps the
-        numbers). Default: that of `plot_collection`, or ArviZ's own default.
+        ``"matplotlib"`` or ``"none"`` (draws nothing, keeps what would be drawn). Default: that of
+        `plot_collection`, or ``"matplotlib"``. Interactive figures come from the draws that
+        `nn_uq_dist.diagnostics.to_datatree` exports.
     visuals
         Options of each visual, or False to leave it out. Keys: `bands`, `histogram`, `density`,
-        `mean`, `remove_axis`, `title`, `ticks`, `xlabel`, `legend`. Lengths are in the units of the
-        backend: pixels for Plotly and Bokeh.
+        `mean`, `remove_axis`, `title`, `ticks`, `xlabel`, `legend`.
     **pc_kwargs
         Passed to ``arviz_plots.PlotCollection.wrap``: `col_wrap`, `figure_kwargs` and others.
 
@@ -92,7 +93,7 @@ def plot_marginals(
     Raises
     ------
     ImportError
-        If ArviZ or the backend is missing.
+        If ArviZ or Matplotlib is missing.
     TypeError, ValueError
         If shapes, names, outputs or visuals do not fit; this is checked before anything is drawn.
 
@@ -110,13 +111,10 @@ def plot_marginals(
     """
     laws = prepare_outputs(marginals, draws, outputs, output_names)
     bins = positive_int("num_bins", num_bins)
-    figure = Figure(
-        "plot_marginals", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
-    )  # fmt: skip
+    figure = Figure("plot_marginals", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
     mean, sd = laws.mean, laws.sd
-    inner = _ranges(laws)
+    inner = density_range(mean, sd, laws.bounds, laws.columns)
     margin = 0.04 * (inner[1] - inner[0])
     low, high = inner[0] - margin, inner[1] + margin
     grid, density = laws.density_curves(low, high, GRID_POINTS)
@@ -133,16 +131,7 @@ def plot_marginals(
     figure.bands(lambda k: upright(np.clip([mean - k * sd, mean + k * sd], low, high), frame.top))
     if bars is not None:
         figure.bars("histogram", bars, "Monte Carlo")
-    figure.line("density", curve, "analytic density", layer=2)
+    figure.line("density", curve, "analytic density")
     height = np.array([np.interp(m, x, p) for m, x, p in zip(mean, grid, density, strict=True)])
-    figure.line("mean", vertical_lines(mean, height), "mean", layer=2)
+    figure.line("mean", vertical_lines(mean, height), "mean")
     return figure.finish(frame, xlabel=xlabel, removed=figure.options["remove_axis"])
-
-
-def _ranges(laws: Outputs) -> tuple[Array, Array]:
-    """Return the ends of the panels, without a margin."""
-    reach = RANGE_IN_SD * laws.sd
-    low, high = laws.bounds
-    low, high = np.maximum(laws.mean - reach, low), np.minimum(laws.mean + reach, high)
-    cover_draws(low, high, laws.columns, TAIL)
-    return low, high

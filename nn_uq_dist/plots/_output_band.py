@@ -1,6 +1,7 @@
 """The mean curve of the outputs with bands, and densities at single outputs, drawn sideways."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,21 +9,13 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.plots.parts._arguments import Visuals, as_outputs
-from nn_uq_dist.plots.parts._figure import AREA, LINE, Figure
-from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
-from nn_uq_dist.plots.parts._from_diagnostics import (
-    Marginals,
-    as_marginals,
-    as_output_names,
-    require_extra,
-)
-from nn_uq_dist.plots.parts._legend import area_entry
-from nn_uq_dist.plots.parts._output_curves import cover_draws, histograms
-from nn_uq_dist.plots.parts._outputs import Outputs, prepare_outputs
-from nn_uq_dist.plots.parts._palette import BLUE, DASHED, GRAY, SKY, VERMILION
-from nn_uq_dist.plots.parts._positions import as_positions, position_ticks
-from nn_uq_dist.plots.parts._shapes import area, sideways, staircase
+from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals, as_output_names
+from nn_uq_dist.laws import OutputLaw, as_output_law, batch_entries
+from nn_uq_dist.plots.parts._figure import Figure, Visuals
+from nn_uq_dist.plots.parts._frame import Frame, as_positions, frame_visuals, position_ticks
+from nn_uq_dist.plots.parts._outputs import Outputs, as_outputs, choose_outputs, prepare_outputs
+from nn_uq_dist.plots.parts._palette import BLUE, DASHED, GRAY, SKY, VERMILION, area_entry
+from nn_uq_dist.plots.parts._shapes import LINE, area, cover_draws, histograms
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -35,6 +28,7 @@ MOST_DENSITIES = 12
 WIDTH = 0.42  # of the widest density, as a share of the distance to the next one
 MOST_WIDTH = 0.07  # of the widest density, as a share of all positions: bands and mean stay visible
 VISIBLE = 0.01  # shapes end where they are lower than this share of the tallest one
+ENTRIES = {"density": ("analytic density", 1.0), "histogram": ("Monte Carlo", -1.0)}
 TAIL = 1e-3  # share of the draws that may lie outside the figure on either side
 VISUALS: dict[str, Mapping[str, Any]] = {
     "bands": {"color": SKY},
@@ -51,9 +45,10 @@ def plot_output_band(
     *,
     x: ArrayLike | None = None,
     outputs: Sequence[int | str] | None = None,
+    points: Sequence[int] | None = None,
     output_names: Sequence[str] | None = None,
     deviation: bool = False,
-    xlabel: str | None = "output",
+    xlabel: str | None = "",
     ylabel: str | None = None,
     num_bins: int = 40,
     plot_collection: "PlotCollection | None" = None,
@@ -61,32 +56,38 @@ def plot_output_band(
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
 ) -> "PlotCollection":
-    """Plot the mean over the outputs with bands, and sideways densities at some of them.
+    """Plot the mean over the outputs, or over points, with bands, and sideways densities at some.
 
     The bands are 1, 2 and 3 standard deviations about the mean. At each chosen output its analytic
     density is drawn to the right of its position and the histogram of its draws to the left, both
     to the same scale; each pair has a scale of its own. Both end where they are lower than a
     hundredth of the tallest.
 
+    For a batch of points, such as times or patients, the figure shows one output over the points.
+
     Parameters
     ----------
     marginals
-        Laws of the `N_y` outputs, two or more, as in `plot_marginals`.
+        Laws of the `N_y` outputs, two or more, as in `plot_marginals`; or of a batch of two or more
+        points, batch shape ``(P, N_y)``.
     draws
-        Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Default: no histograms. Draws that are
-        NaN or infinite are warned about and count as lying outside the figure.
+        Monte Carlo draws, shape ``(n, N_y)`` or ``(n, P, N_y)``, ``n >= 100``. Default: no
+        histograms. Draws that are NaN or infinite are warned about and count as lying outside the
+        figure.
     x
-        Positions of the outputs, ascending, shape ``(N_y,)``. Default: 0, 1, ...
+        Positions of the outputs, or of the points, ascending. Default: 0, 1, ...
     outputs
         Outputs with a density, by position or name. Default: all if there are at most 12, else 8 of
-        them.
+        them. Of a batch: the one output to show, needed if there are several.
+    points
+        Of a batch: points with a density, by position. Default: as for outputs.
     output_names
         Names of the outputs; as many as fit are shown below the axis. Default: the positions.
     deviation
         Whether to show deviations from the mean. It helps if the bands are narrow compared with the
         changes of the mean.
     xlabel, ylabel
-        Labels of the axes with the unit; None for none.
+        Labels of the axes with the unit; None for none. Default: ``"output"``, or ``"point"``.
     num_bins
         Bins of a histogram over 3.6 standard deviations to either side, or more if needed for all
         but ``1e-3`` of the draws on either side.
@@ -106,10 +107,10 @@ def plot_output_band(
     Raises
     ------
     ImportError
-        If ArviZ or the backend is missing.
+        If ArviZ or Matplotlib is missing.
     TypeError, ValueError
-        If arguments do not fit or there is a single output; this is checked before anything is
-        drawn.
+        If arguments do not fit, there is a single output or point, or a batch of several outputs
+        and no choice of one; this is checked before anything is drawn.
 
     Examples
     --------
@@ -121,31 +122,32 @@ def plot_output_band(
     >>> print(figure.viz["band_1_sd"]["values"].item()["y_top"].round(3))
     [0.577 0.816 2.732]
     """
-    law, num_outputs = as_marginals(marginals)
-    if num_outputs < 2:
-        raise ValueError("marginals must hold two or more outputs, got 1; use plot_marginals")
-    positions = as_positions(x, num_outputs, "output")
-    few = None if num_outputs <= MOST_DENSITIES else _spread_out(num_outputs)
-    all_names = as_output_names(output_names, num_outputs)
+    law, shape = as_marginals(marginals, batched=True)
+    kind = "output"
+    if len(shape) > 1:
+        kind = "point"
+        law, draws = _one_output(law, draws, shape, outputs, output_names)
+        outputs, output_names = points, None
+    elif points is not None:
+        raise ValueError(f"points must be None without a batch of points, got {points!r}")
+    num_places = shape[0]
+    if num_places < 2:
+        raise ValueError(f"marginals must hold two or more {kind}s, got 1; use plot_marginals")
+    positions = as_positions(x, num_places, kind)
+    few = None
+    if num_places > MOST_DENSITIES:
+        few = np.linspace(0, num_places - 1, 8).round().astype(int).tolist()
+    all_names = as_output_names(output_names, num_places)
     shown = sorted(as_outputs(few if outputs is None else outputs, all_names))
     laws = prepare_outputs(law, draws, shown, output_names)
     bins = positive_int("num_bins", num_bins)
-    figure = Figure(
-        "plot_output_band", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
-    )  # fmt: skip
+    figure = Figure("plot_output_band", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
     mean, sd = laws.functions.mean, laws.functions.sd  # of all outputs
     origin = mean if deviation else np.zeros_like(mean)
     low, high = (laws.mean + side * RANGE_IN_SD * laws.sd for side in (-1, 1))
     cover_draws(low, high, laws.columns, TAIL)
-    densities = list(zip(*laws.density_curves(low, high, GRID_POINTS), strict=True))
-    steps = _outlines(laws, low, high, bins)
-    tallest = np.max([[heights.max() for _, heights in x] for x in (densities, steps) if x], axis=0)
-    densities, steps = (
-        [_visible(*curve, top) for curve, top in zip(curves, tallest, strict=False)]
-        for curves in (densities, steps)
-    )
+    outlines, tallest = _outlines(laws, low, high, bins)
     places, base = positions[laws.shown], origin[laws.shown]
     width = MOST_WIDTH * float(np.ptp(positions))
     if len(places) > 1:
@@ -156,18 +158,18 @@ def plot_output_band(
     figure.one_panel(line, LINE)
     figure.bands(lambda k: np.stack([positions, mean - origin - k * sd, mean - origin + k * sd]))
     figure.line("mean", line, "mean")
-    for visual, entry, side, outlines in (
-        ("density", "analytic density", 1.0, densities),
-        ("histogram", "Monte Carlo", -1.0, steps),
-    ):
-        rows = [
-            sideways(place, side * s * heights, at - b)
-            for place, s, (at, heights), b in zip(places, scale, outlines, base, strict=False)
-        ]
-        if rows:
-            _fill(figure, visual, np.array(rows), entry)
+    for visual, curves in outlines.items():
+        entry, side = ENTRIES[visual]
+        if (style := figure.options[visual]) is not None:
+            rows = [
+                _sideways(place, side * s * heights, at - b)
+                for place, s, (at, heights), b in zip(places, scale, curves, base, strict=True)
+            ]
+            fills = [partial(area, row, **style) for row in rows]
+            figure.several(visual, "density_output", fills)
+            figure.legend[entry] = area_entry(style)
 
-    drawn = [np.array([at[[0, -1]] for at, _ in curves]) for curves in (densities, steps) if curves]
+    drawn = [[at[[0, -1]] for at, _ in curves] for curves in outlines.values()]
     ends = np.array(drawn) - base[:, None]  # (curves, outputs, 2)
     bottom = min(np.min(mean - origin - 3 * sd), ends.min())
     top = max(np.max(mean - origin + 3 * sd), ends.max())
@@ -175,45 +177,67 @@ def plot_output_band(
     left, right, ticks = position_ticks(positions, None if output_names is None else all_names)
     left, right = min(left, places[0] - 1.2 * width), max(right, places[-1] + 1.2 * width)
     frame = Frame(left, right, bottom - margin, top + margin)
+    xlabel = kind if xlabel == "" else xlabel
     return figure.finish(frame, xlabel=xlabel, ylabel=ylabel, xticks=ticks)
 
 
-def _spread_out(num_outputs: int) -> list[int]:
-    return [int(j) for j in np.linspace(0, num_outputs - 1, 8).round()]
+def _one_output(
+    law: OutputLaw,
+    draws: Any,
+    shape: tuple[int, ...],
+    outputs: Sequence[int | str] | None,
+    output_names: Sequence[str] | None,
+) -> tuple[OutputLaw, Any]:
+    """Return law and draws of one output at all points, from those of all outputs in a row."""
+    if len(shape) > 2:
+        raise ValueError(
+            f"marginals must have batch shape (N_y,) or (P, N_y), got {shape}; take a row of "
+            "points: model[i]"
+        )
+    shown, _ = choose_outputs(outputs, output_names, shape[1])
+    if len(shown) != 1:
+        raise ValueError(
+            f"outputs must name one output of a batch of points, got {len(shown)}; pass outputs=[0]"
+        )
+    columns = np.arange(shape[0]) * shape[1] + shown[0]
+    part = as_output_law(batch_entries(law, columns))
+    return part, None if draws is None else as_draws(draws, shape)[:, columns]
 
 
-def _outlines(laws: Outputs, low: Array, high: Array, num_bins: int) -> list[tuple[Array, Array]]:
-    """Return the outlines of the histograms, positions and heights; none without draws."""
-    if laws.draws is None:
-        return []
-    bars = histograms(laws.columns, laws.num_draws, low, high, num_bins)
-    return [staircase(np.append(left, right[-1]), heights) for heights, left, right in bars]
+def _outlines(
+    laws: Outputs, low: Array, high: Array, num_bins: int
+) -> tuple[dict[str, list[tuple[Array, Array]]], Array]:
+    """Return positions and heights along densities and histograms, and the largest heights."""
+    outlines = {"density": list(zip(*laws.density_curves(low, high, GRID_POINTS), strict=True))}
+    if laws.draws is not None:
+        bars = histograms(laws.columns, laws.num_draws, low, high, num_bins)
+        outlines["histogram"] = [
+            (np.repeat(np.append(left, right[-1]), 2)[1:-1], np.repeat(heights, 2))
+            for heights, left, right in bars
+        ]
+    tallest = np.max([[heights.max() for _, heights in x] for x in outlines.values()], axis=0)
+    return {
+        visual: [_visible(*curve, top) for curve, top in zip(curves, tallest, strict=True)]
+        for visual, curves in outlines.items()
+    }, tallest
 
 
 def _visible(at: Array, heights: Array, tallest: float) -> tuple[Array, Array]:
     """Draw an outline together where it is too low to be seen; the number of points stays."""
     inside = np.flatnonzero(heights >= VISIBLE * tallest)
-    first, last = inside[0], inside[-1]
+    # Nothing may be visible: no finite draws, or draws far from the law.
+    first, last = (inside[0], inside[-1]) if inside.size else (0, 0)
     position = np.arange(at.size)
     kept = np.where((position >= first) & (position <= last), heights, 0.0)
     return np.clip(at, at[first], at[last]), kept
 
 
-def _fill(figure: Figure, visual: str, rows: Array, entry: str) -> None:
-    """Fill one outline per chosen output, `rows` of shape ``(outputs, 3, points)``."""
-    if (style := figure.options[visual]) is None:
-        return
-    xarray = require_extra("xarray", "plots.plot_output_band")
-    dims = ["density_output", "plot_axis", "point"]
-    data = xarray.Dataset({"values": (dims, rows)}, coords={"plot_axis": list(AREA)})
+def _sideways(base: float, width: Array, y: Array) -> Array:
+    """Return rows for `area` that fill from the vertical line at `base` to ``base + width(y)``.
 
-    def fill_all(da: Any, target: Any, **style: Any) -> Any:
-        artists = np.empty(da.sizes["density_output"], dtype=object)
-        for k in range(artists.size):
-            artists[k] = area(da.isel(density_output=k), target, **style)
-        return artists
-
-    # Drawing order and line widths are left to the backend, which puts later artists on top.
-    sizes = {"density_output": len(rows)}
-    figure.collection.map(fill_all, visual, data=data, artist_dims=sizes, **style)
-    figure.legend[entry] = area_entry(style)
+    Matplotlib fills the polygon that runs along `y_bottom` and back along `y_top`. With a constant
+    `y_top` the return path encloses no area of its own, so the other path may be any curve.
+    """
+    x = np.concatenate([[base], base + width, [base]])
+    bottom = np.concatenate([y[:1], y, y[-1:]])
+    return np.stack([x, bottom, np.full_like(x, y[-1])])

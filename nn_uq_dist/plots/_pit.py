@@ -8,12 +8,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.plots.parts._arguments import Visuals, as_coverage
-from nn_uq_dist.plots.parts._figure import LINE, Figure
+from nn_uq_dist.diagnostics._arguments import Marginals
+from nn_uq_dist.plots.parts._figure import Figure, Visuals
 from nn_uq_dist.plots.parts._frame import FRAME_VISUALS, Frame
-from nn_uq_dist.plots.parts._from_diagnostics import Marginals
-from nn_uq_dist.plots.parts._outputs import prepare_outputs
+from nn_uq_dist.plots.parts._outputs import as_coverage, prepare_outputs, require_enough
 from nn_uq_dist.plots.parts._palette import BLUE, DOTTED, SKY, VERMILION
+from nn_uq_dist.plots.parts._shapes import LINE, stacked
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -25,7 +25,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
     "band": {"color": SKY, "alpha": 0.35},
     "zero": {"color": "black", "linestyle": DOTTED, "width": 0.8},
     "difference": {"color": BLUE, "width": 1.3},
-    "largest": {"color": VERMILION, "diameter": 4.7},
+    "largest": {"color": VERMILION, "size": 4.7**2},
     "text": {"size": 7},
     **FRAME_VISUALS,
 }
@@ -88,7 +88,7 @@ def plot_pit(
     Raises
     ------
     ImportError
-        If ArviZ or the backend is missing.
+        If ArviZ or Matplotlib is missing.
     TypeError, ValueError
         If arguments do not fit, or an output has fewer than 100 finite draws; this is checked
         before anything is drawn.
@@ -112,11 +112,8 @@ def plot_pit(
     """
     laws = prepare_outputs(marginals, draws, outputs, output_names)
     level = as_coverage(coverage)
-    figure = Figure(
-        "plot_pit", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
-    )  # fmt: skip
-    laws.require_enough()
+    figure = Figure("plot_pit", VISUALS, visuals, plot_collection, backend, pc_kwargs)
+    require_enough(laws.columns, laws.names)
 
     counts = [column.size for column in laws.columns]
     probabilities, is_outside = laws.transforms(progress=progress)
@@ -129,7 +126,7 @@ def plot_pit(
     size = max(np.abs(peaks[:, 1]).max(), band.max())
     ends = np.ones(len(counts))
     frame = Frame(-0.02 * ends, 1.02 * ends, -1.15 * size * ends, 1.75 * size * ends)
-    curves = _stacked([curve for curve, _ in found])
+    curves = stacked([curve for curve, _ in found])
     figure.one_panel_per_output(curves, LINE, laws.names)
     title = f"{100 * level:g}% band (Dvoretzky-Kiefer-Wolfowitz)"
     figure.area("band", [[[0.0, 1.0], [-e, -e], [e, e]] for e in band], title)
@@ -144,13 +141,6 @@ def plot_pit(
     figure.texts("text", frame, texts)
     ticks = ([0.0, 0.5, 1.0], ["0", "0.5", "1"])
     return figure.finish(frame, xlabel=xlabel, ylabel=ylabel, xticks=ticks)
-
-
-def _stacked(curves: Sequence[Array]) -> Array:
-    """Stack curves of different lengths; repeats of the last point are invisible."""
-    longest = max(curve.shape[1] for curve in curves)
-    padded = [np.pad(c, [(0, 0), (0, longest - c.shape[1])], mode="edge") for c in curves]
-    return np.stack(padded)
 
 
 def dkw_half_width(count: int, coverage: float) -> float:

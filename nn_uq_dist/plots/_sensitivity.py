@@ -1,25 +1,20 @@
 """Sobol indices of outputs and inputs as a heat map."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.linearization._linearization import Linearization
-from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
-from nn_uq_dist.plots.parts._backends import in_backend_units
-from nn_uq_dist.plots.parts._figure import AREA, Figure
-from nn_uq_dist.plots.parts._frame import Frame
-from nn_uq_dist.plots.parts._from_diagnostics import (
-    as_input_names,
-    first_order_indices,
-    unbatched,
-)
-from nn_uq_dist.plots.parts._legend import area_entry
-from nn_uq_dist.plots.parts._palette import GRAY
-from nn_uq_dist.plots.parts._panels import panel_data
-from nn_uq_dist.plots.parts._shapes import area
+from nn_uq_dist.diagnostics._arguments import as_input_names, unbatched
+from nn_uq_dist.diagnostics._sensitivity import first_order_indices
+from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.plots.parts._figure import Figure, Visuals
+from nn_uq_dist.plots.parts._frame import FRAME_VISUALS, Frame
+from nn_uq_dist.plots.parts._outputs import choose_outputs
+from nn_uq_dist.plots.parts._palette import GRAY, area_entry
+from nn_uq_dist.plots.parts._shapes import LINE, area, write
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -34,16 +29,13 @@ VISUALS: dict[str, Mapping[str, Any]] = {
     "cells": {},
     "values": {},
     "unknown": {"color": GRAY},
+    **FRAME_VISUALS,
     "ticks": {},
-    "title": {"size": 10},
-    "xlabel": {"size": 9},
-    "ylabel": {"size": 9},
-    "legend": {},
 }
 
 
 def plot_sensitivity(
-    linearization: Linearization,
+    linearization: LinearModel,
     *,
     outputs: Sequence[int | str] | None = None,
     output_names: Sequence[str] | None = None,
@@ -64,7 +56,7 @@ def plot_sensitivity(
     Parameters
     ----------
     linearization
-        The linearized network, without batch axes.
+        The linearized network, or any other `LinearModel`, without batch axes.
     outputs
         Outputs to show, by position or name. Default: all.
     output_names, input_names
@@ -83,13 +75,13 @@ def plot_sensitivity(
     -------
     arviz_plots.PlotCollection
         Artists of `cells` with the dimension `shade`. Outputs that do not depend on the input show
-        the word "constant" instead of cells. If inputs are correlated, the title says that the
-        indices of an output need not sum to 100%.
+        the word "constant" instead of cells. If inputs are correlated, or the model is not linear,
+        the title says that the indices of an output need not sum to 100%.
 
     Raises
     ------
     ImportError
-        If ArviZ or the backend is missing.
+        If ArviZ or Matplotlib is missing.
     TypeError, ValueError
         If arguments do not fit; this is checked before anything is drawn.
 
@@ -105,16 +97,13 @@ def plot_sensitivity(
     >>> [text["string"] for text in figure.viz["values"]["values"].values]
     ['20', '80']
     """
-    num_inputs = unbatched(linearization).input.num_inputs
+    num_inputs = unbatched(linearization, "take one point: linearization[i]").input.num_inputs
     columns = as_input_names(input_names, num_inputs)
     shown, names = choose_outputs(outputs, output_names, linearization.num_outputs)
-    figure = Figure(
-        "plot_sensitivity", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
-    )  # fmt: skip
+    figure = Figure("plot_sensitivity", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
-    indices, is_additive = first_order_indices(linearization)
-    indices = indices[shown]
+    found = first_order_indices(linearization)
+    indices = found.value[shown]
     num_rows = len(shown)
     heights = np.arange(num_rows)[::-1].astype(np.float64)  # the first output on top
     longest = max(len(name) for name in columns)
@@ -123,19 +112,19 @@ def plot_sensitivity(
         min(7.0, max(4.0, 1.9 + 0.42 * num_inputs)),
         min(9.0, 1.5 + (0.3 if num_rows <= 16 else 0.2) * num_rows + 0.06 * longest * upright),
     )
-    figure.one_panel(np.zeros(()), None, inches)
+    figure.one_panel(np.zeros((2, 1)), LINE, inches)
     _draw_cells(figure, indices, heights)
-    if (style := figure.options["title"]) is not None:
-        _title(figure, "share of the variance of each output (%)" if is_additive else
-               "first-order index (%); inputs are correlated, rows need not sum to 100",
-               style)  # fmt: skip
     if (ticks := figure.options["ticks"]) is not None:
-        size = _letters(figure, 8 if max(num_rows, num_inputs) <= 16 else 7)
+        size = {"size": 8 if max(num_rows, num_inputs) <= 16 else 7}
         figure.options["ticks"] = size | ({"rotation": 90} if upright else {}) | ticks
+    title = "share of the variance of each output (%)"
+    if not found.is_additive:
+        title = "first-order index (%); rows need not sum to 100"
     return figure.finish(
         Frame(-0.6, num_inputs - 0.4, -0.6, num_rows - 0.4),
         xlabel=xlabel,
         ylabel=ylabel,
+        title=title,
         xticks=(list(map(float, range(num_inputs))), columns),
         yticks=(heights.tolist(), names),
     )
@@ -153,30 +142,27 @@ def _draw_cells(figure: Figure, indices: Array, heights: Array) -> None:
     classes[unknown] = -1
     if (style := figure.options["cells"]) is not None:
         rows = [cell_rows(classes == k, heights) for k in range(len(shades))]
-        used = [k for k, row in enumerate(rows) if row.size]
-        _fill_cells(figure, [rows[k] for k in used], [shades[k] for k in used], style)
-        figure.legend |= {
-            f"{percent(limits[k])} to {percent(limits[k + 1])}%": area_entry(
-                {"color": shades[k], **style}
-            )
-            for k in range(len(shades))
-        }
+        styles = [{"color": shade, **style} for shade in shades]
+        filled = zip(rows, styles, strict=True)
+        fills = [partial(area, row, **style) for row, style in filled if row.size]
+        figure.several("cells", "shade", fills)
+        for low, high, style in zip(limits[:-1], limits[1:], styles, strict=True):
+            figure.legend[f"{percent(low)} to {percent(high)}%"] = area_entry(style)
     if (style := figure.options["values"]) is not None and indices.size <= MOST_TEXTS:
-        cells = [(r, c) for r in np.flatnonzero(~unknown) for c in range(num_inputs)]
-        texts = [f"{100 * indices[cell]:.0f}" for cell in cells]
-        colors = ["white" if shades[classes[cell]] in SHADES[5:] else "black" for cell in cells]
-        at = [(float(c), float(heights[r])) for r, c in cells]
-        size = _letters(figure, 8 if num_inputs <= 16 else 6)
-        _write(figure, "values", at, texts, colors, size | style)
-    if (style := figure.options["unknown"]) is not None and unknown.any():
-        at = [((num_inputs - 1) / 2, float(heights[r])) for r in np.flatnonzero(unknown)]
-        style = _letters(figure, 8) | style
-        color = style.pop("color")
-        _write(figure, "unknown", at, ["constant"] * len(at), [color] * len(at), style)
-
-
-def _letters(figure: Figure, points: int) -> dict[str, Any]:
-    return in_backend_units({"size": points}, figure.backend)
+        size = 8 if num_inputs <= 16 else 6
+        texts = []
+        for r, c in np.argwhere(~np.isnan(indices)):
+            color = "white" if shades[classes[r, c]] in SHADES[5:] else "black"
+            text = f"{100 * indices[r, c]:.0f}"
+            at = {"x": c, "y": heights[r], "size": size, "color": color}
+            texts.append(partial(write, text=text, **{**at, **style}))
+        figure.several("values", "cell", texts)
+    if (style := figure.options["unknown"]) is not None:
+        middle = (num_inputs - 1) / 2
+        figure.several("unknown", "cell", [
+            partial(write, x=middle, y=float(y), text="constant", **{"size": 8, **style})
+            for y in heights[unknown]
+        ])  # fmt: skip
 
 
 def class_limits(indices: Array) -> Array:
@@ -206,53 +192,3 @@ def cell_rows(is_in_class: NDArray[np.bool_], heights: Array) -> Array:
     if not parts:
         return np.empty((3, 0))
     return np.concatenate(np.array(parts), axis=1)
-
-
-def _fill_cells(
-    figure: Figure, rows: Sequence[Array], colors: Sequence[str], style: Mapping[str, Any]
-) -> None:
-    def fill(_: Any, target: Any, **style: Any) -> Any:
-        artists = np.empty(len(rows), dtype=object)
-        for k, (row, color) in enumerate(zip(rows, colors, strict=True)):
-            da = panel_data(row, AREA, None)["values"]
-            artists[k] = area(da, target, **{"color": color, **style})
-        return artists
-
-    if rows:
-        figure.collection.map(fill, "cells", data=_one(), artist_dims={"shade": len(rows)}, **style)
-
-
-def _write(
-    figure: Figure,
-    label: str,
-    at: Sequence[tuple[float, float]],
-    texts: Sequence[str],
-    colors: Sequence[str],
-    style: Mapping[str, Any],
-) -> None:
-    from arviz_plots.plot_collection import backend_from_object
-
-    def write_all(_: Any, target: Any, **style: Any) -> Any:
-        artists = np.empty(len(texts), dtype=object)
-        for k, ((x, y), text, color) in enumerate(zip(at, texts, colors, strict=True)):
-            options = {"color": color, **style}
-            artists[k] = backend_from_object(target).text(x, y, text, target, **options)
-        return artists
-
-    if texts:
-        figure.collection.map(
-            write_all, label, data=_one(), artist_dims={"cell": len(texts)}, **style
-        )
-
-
-def _title(figure: Figure, text: str, style: Mapping[str, Any]) -> None:
-    from arviz_plots import visuals as draw
-
-    def title(_: Any, target: Any, **style: Any) -> Any:
-        return draw.labelled_title(None, target, text=text, **style)
-
-    figure.collection.map(title, "title", data=_one(), **style)
-
-
-def _one() -> Any:
-    return panel_data(np.zeros(()), None, None)

@@ -9,13 +9,12 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from scipy.special import betaincinv, log_ndtr
 
-from nn_uq_dist.plots.parts._arguments import Visuals, as_coverage
-from nn_uq_dist.plots.parts._figure import LINE, Figure
+from nn_uq_dist.diagnostics._arguments import Marginals
+from nn_uq_dist.plots.parts._figure import Figure, Visuals
 from nn_uq_dist.plots.parts._frame import FRAME_VISUALS, Frame
-from nn_uq_dist.plots.parts._from_diagnostics import Marginals
-from nn_uq_dist.plots.parts._outputs import Outputs, prepare_outputs
+from nn_uq_dist.plots.parts._outputs import Outputs, as_coverage, prepare_outputs, require_enough
 from nn_uq_dist.plots.parts._palette import BLUE, DASHED, SKY, VERMILION
-from nn_uq_dist.plots.parts._shapes import segments
+from nn_uq_dist.plots.parts._shapes import LINE
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -29,8 +28,8 @@ SAME_CURVE = 0.005
 VISUALS: dict[str, Mapping[str, Any]] = {
     "analytic": {"color": BLUE, "width": 1.6},
     "analytic_lower": {"color": BLUE, "width": 1.6, "linestyle": DASHED},
-    "upper": {"color": VERMILION, "diameter": 3.7},
-    "lower": {"color": SKY, "diameter": 3.7},
+    "upper": {"color": VERMILION, "size": 3.7**2},
+    "lower": {"color": SKY, "size": 3.7**2},
     "upper_interval": {"color": VERMILION, "width": 1.0},
     "lower_interval": {"color": SKY, "width": 1.0},
     **FRAME_VISUALS,
@@ -88,7 +87,7 @@ def plot_tails(
     Raises
     ------
     ImportError
-        If ArviZ or the backend is missing.
+        If ArviZ or Matplotlib is missing.
     TypeError, ValueError
         If arguments do not fit, or an output has fewer than 100 finite draws; this is checked
         before anything is drawn.
@@ -110,11 +109,8 @@ def plot_tails(
     """
     laws = prepare_outputs(marginals, draws, outputs, output_names)
     level = as_coverage(coverage)
-    figure = Figure(
-        "plot_tails", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
-    )  # fmt: skip
-    laws.require_enough()
+    figure = Figure("plot_tails", VISUALS, visuals, plot_collection, backend, pc_kwargs)
+    require_enough(laws.columns, laws.names)
 
     mean, sd = laws.mean, laws.sd
     scaled = [(x - m) / s for x, m, s in zip(laws.columns, mean, sd, strict=True)]
@@ -176,7 +172,9 @@ def _tail(
         estimate = np.where(count > 0, np.log10(count / scores.size), np.nan)
         low, high = np.maximum(np.log10(low), floor - 1), np.log10(high)
     at = at + shift  # next to the other tail, not on it
-    return np.stack([at, estimate]), segments(at, low, high)
+    gaps = np.full_like(at, np.nan)
+    bars = [np.stack(rows, axis=-1).ravel() for rows in ((at, at, gaps), (low, high, gaps))]
+    return np.stack([at, estimate]), np.stack(bars)
 
 
 def _decades(floor: float) -> tuple[list[float], list[str]]:

@@ -5,31 +5,36 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jax.typing import ArrayLike
+from numpy.typing import NDArray
 
-from nn_uq_dist.linearization._linearization import Linearization
-from nn_uq_dist.plots.parts._arguments import Visuals, choose_outputs
-from nn_uq_dist.plots.parts._contours import draw_filled, draw_outlines, extent, shade_entries
+from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
+from nn_uq_dist.diagnostics._prepared import complete_rows
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts._drawn_law import Slice
-from nn_uq_dist.plots.parts._figure import Figure
-from nn_uq_dist.plots.parts._frame import put_ticks
-from nn_uq_dist.plots.parts._from_diagnostics import as_draws, complete_rows, unbatched
-from nn_uq_dist.plots.parts._joint_argument import Law, check_law, drawn_law
-from nn_uq_dist.plots.parts._legend import line_entry
-from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, SKY, tones
-from nn_uq_dist.plots.parts._regions import Region, as_masses, kernel_region
-from nn_uq_dist.plots.parts._slices import (
-    as_levels,
-    as_probabilities,
+from nn_uq_dist.plots.parts._drawn_linear import Law, as_law, drawn_law
+from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, Visuals
+from nn_uq_dist.plots.parts._frame import draw_axis
+from nn_uq_dist.plots.parts._outputs import choose_outputs
+from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, SKY, line_entry, shade_entries
+from nn_uq_dist.plots.parts._regions import (
+    Region,
+    as_masses,
+    as_numbers,
+    draw_filled,
+    draw_outlines,
     draws_near_quantile,
-    levels_as_data,
-    new_grid,
-    slice_panels,
+    extent,
+    kernel_region,
 )
-from nn_uq_dist.plots.parts._ticks import blank, ticks
+from nn_uq_dist.plots.parts._shapes import write
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
 
+Array = NDArray[np.float64]
+
+ROW_INCHES = 2.5
+ROWS = ("analytic", "Monte Carlo")
 VISUALS: dict[str, Mapping[str, Any]] = {
     "analytic": {"color": SKY},  # lighter than the lines on it
     "monte_carlo": {"color": DARK_GRAY},
@@ -42,7 +47,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_three_point(
-    linearization: Linearization,
+    linearization: LinearModel,
     draws: ArrayLike,
     outputs: Sequence[int | str],
     *,
@@ -51,7 +56,7 @@ def plot_three_point(
     levels: Sequence[float] | None = None,
     quantiles: Sequence[float] = (0.1, 0.5, 0.9),
     window: float = 0.1,
-    law: Law = "copula",
+    law: Law | None = None,
     correlation: Literal["nataf", "linear"] = "nataf",
     min_eigenvalue: ArrayLike | None = 1e-4,
     unit: str | None = None,
@@ -70,7 +75,7 @@ def plot_three_point(
     Parameters
     ----------
     linearization
-        The linearized network, without batch axes.
+        The linearized network, or any other `LinearModel`, without batch axes.
     draws
         Monte Carlo draws, shape ``(n, N_y)``; at least 100 must lie in each window.
     outputs
@@ -91,18 +96,22 @@ def plot_three_point(
         They are moved to it along their linear regression on the third output (Beaumont, Zhang and
         Balding 2002), and smoothed as in `plot_joint`.
     law
-        ``"copula"`` for the law of `Linearization.joint`, ``"linear"`` for the exact law of the
-        linear model, `Linearization.joint_density_grid`, or any `nn_uq_dist.laws.JointLaw` of the
-        `N_y` outputs; the label of the upper row shows its `kind`.
+        Which joint distribution: ``"joint"`` for that of the model, ``linearization.joint()``;
+        ``"linear"`` for the exact density of a `Linearization`, on a grid; ``"copula"`` for
+        `LinearModel.gaussian_copula`, an approximation, which is drawn also where the outputs
+        depend on each other so that they have no joint density; or any `nn_uq_dist.laws.JointLaw`
+        of the `N_y` outputs. The label of the upper row names it. Default: ``"linear"`` for a
+        `Linearization`, ``"joint"`` for other models.
     correlation, min_eigenvalue
-        For the copula, as in `Linearization.joint`.
+        For the copula, as in `LinearModel.gaussian_copula`.
     unit
         Unit of all outputs, for the labels, such as ``"°C"``.
     plot_collection
         Draw into this collection, which must be faceted in rows by the dimension `law` (values
-        ``"analytic"``, ``"Monte Carlo"``) and in columns by `quantile`. Default: a new one.
+        ``"analytic"``, ``"Monte Carlo"``) and in columns by `quantile`, with the values of
+        `quantiles`. Default: a new one.
     backend
-        As in `plot_marginals`. Plotly and Bokeh show outlines instead of filled regions.
+        As in `plot_marginals`.
     visuals
         Options of each visual, or False to leave it out. Keys: `analytic`, `monte_carlo` (filled),
         `contour`, `title`, `ticks`, `labels`, `legend`.
@@ -119,10 +128,10 @@ def plot_three_point(
     Raises
     ------
     ImportError
-        If ArviZ or the backend is missing.
+        If ArviZ or Matplotlib is missing.
     TypeError, ValueError
-        If arguments do not fit, a window holds fewer than 100 draws, its draws lie on a line, or,
-        for ``law="linear"``, the outputs are linearly dependent.
+        If arguments do not fit, a window holds fewer than 100 draws, its draws lie on a line, or
+        the outputs are linearly dependent (pass ``law="copula"``).
 
     Warns
     -----
@@ -139,7 +148,8 @@ def plot_three_point(
     >>> print(dict(figure.data.level.sizes))
     {'law': 2, 'quantile': 3, 'region': 3}
     """
-    num_outputs = unbatched(linearization).num_outputs
+    model = unbatched(linearization)
+    num_outputs = model.num_outputs
     shown, names = choose_outputs(outputs, output_names, num_outputs)
     if len(shown) != 3:
         raise ValueError(
@@ -148,29 +158,46 @@ def plot_three_point(
     if masses is not None and levels is not None:
         raise ValueError("masses and levels exclude each other, got both; pass one of them")
     fractions = as_masses((0.5, 0.9, 0.99) if masses is None else masses)
-    given = None if levels is None else as_levels(levels)
-    check_law(law, num_outputs)
+    given = None
+    if levels is not None:
+        rule, example = "be different positive densities", "(0.005, 0.1, 0.4)"
+        given = as_numbers("levels", levels, rule, example, lambda x: np.all(x > 0))
+        given = sorted(given, reverse=True)
+    chosen = as_law(law, model)
     if not 0 < window <= 1:
         raise ValueError(f"window must lie between 0 and 1, got {window}; pass 0.1")
-    probabilities = as_probabilities(quantiles)
-    values = as_draws(draws, num_outputs)[:, shown]
-    figure = Figure(
-        "plot_three_point", VISUALS, visuals=visuals, plot_collection=plot_collection,
-        backend=backend, pc_kwargs=pc_kwargs,
+    probabilities = as_numbers(
+        "quantiles", quantiles, "rise and lie between 0 and 1", "(0.1, 0.5, 0.9)",
+        lambda x: x[0] > 0 and x[-1] < 1 and np.all(np.diff(x) > 0),
     )  # fmt: skip
+    values = as_draws(draws, (num_outputs,))[:, shown]
+    figure = Figure("plot_three_point", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
     complete = complete_rows(values, names).astype(np.float64)
-    windows = [draws_near_quantile(complete, probability, window) for probability in probabilities]
-    at = [part.value for part in windows]
-    drawn = drawn_law(law, linearization, shown, names, correlation, min_eigenvalue)
+    at = np.quantile(complete[:, 2], probabilities).tolist()
+    found = []
+    for probability, value in zip(probabilities, at, strict=True):
+        points, density = draws_near_quantile(complete, probability, value, window)
+        found.append(Slice(kernel_region(points, fractions, names[:2]), density))
+    drawn = drawn_law(chosen, model, shown, names, correlation, min_eigenvalue)
     analytic = drawn.slices(at, fractions)
-    found = [
-        Slice(kernel_region(part.points, fractions, names[:2]), part.density) for part in windows
-    ]
     regions = [[_with_levels(x, given) for x in row] for row in (analytic, found)]
+    asked = fractions if given is None else given
+    unknown = np.full(len(asked), np.nan)
+    drawn_levels = [[unknown if x is None else x.levels for x in row] for row in regions]
 
-    data = levels_as_data(regions, probabilities, fractions if given is None else given)
-    figure.new_collection(lambda backend, kwargs: new_grid(data, backend, kwargs))
+    import xarray as xr
+    from arviz_plots import PlotCollection
+
+    data = xr.Dataset(
+        {"level": (("law", "quantile", "region"), np.array(drawn_levels))},
+        {"law": list(ROWS), "quantile": probabilities, "region": asked},
+    )
+    width = min(PAGE_INCHES, max(5.0, ROW_INCHES * len(at)))
+    inches = (width, 2 * ROW_INCHES + 0.3)
+    rows, columns = ["law"], ["quantile"]
+    make = PlotCollection.grid
+    figure.new_collection(make, data, inches, rows + columns, rows=rows, cols=columns)
     _draw_regions(figure, regions)
     suffix = "" if unit is None else f" {unit}"
     titles = [
@@ -179,7 +206,11 @@ def plot_three_point(
     ]
     labels = [name if unit is None else f"{name} ({unit})" for name in names[:2]]
     _draw_axes(figure, regions, titles, labels, (drawn.kind, "Monte Carlo"))
-    _add_entries(figure, fractions, given)
+    if (style := figure.options["contour"]) is not None:
+        figure.legend["analytic"] = line_entry(style)
+    if (style := figure.options["monte_carlo"]) is not None:
+        texts = [f"{100 * x:g}%" if given is None else f"density {x:.2g}" for x in asked]
+        figure.legend |= shade_entries(texts, style["color"])
     return figure.with_legend()
 
 
@@ -187,41 +218,34 @@ def _with_levels(found: Slice | None, levels: Sequence[float] | None) -> Region 
     if found is None:
         return None
     region, density = found
-    return region if levels is None else region.scaled(density, levels)
+    if levels is None:
+        return region
+    return region._replace(density=density * region.density, levels=np.array(levels))
 
 
 def _draw_regions(figure: Figure, regions: Sequence[Sequence[Region | None]]) -> None:
-    from arviz_plots import visuals as draw
+    options = figure.options
+    count = figure.collection.data.sizes["region"]
 
-    collection, options = figure.collection, figure.options
-    panels = slice_panels(collection, regions)
-    count = collection.data.sizes["region"]
-
-    def filled(da: Any, target: Any, *, isel: Mapping[str, int], **_: Any) -> Any:
-        region = regions[isel["law"]][isel["quantile"]]
-        style = options["analytic" if isel["law"] == 0 else "monte_carlo"]
+    def filled(target: Any, row: int, column: int) -> Any:
+        region = regions[row][column]
+        style = options["analytic" if row == 0 else "monte_carlo"]
         if style is None:
             return None
         if region is None:
-            other = regions[1][isel["quantile"]]
-            assert other is not None  # noqa: S101 (there are always draws)
-            x, y = extent([other]).mean(axis=0)
+            x, y = extent(regions[1][column : column + 1]).mean(axis=0)
             text = "outside the\nanalytic support"
-            return draw.annotate_xy(
-                da, target, text=text, x=x, y=y, horizontal_align="center", size=9
-            )
-        shades = tones(style["color"], len(region.levels))
-        return draw_filled(target, figure.backend, region, shades)
+            return write(target, x, y, text, horizontal_align="center", size=9)
+        return draw_filled(target, region, style["color"])
 
-    def contour(_: Any, target: Any, *, isel: Mapping[str, int], **__: Any) -> Any:
-        region = regions[0][isel["quantile"]]
-        style = options["contour"]
+    def contour(target: Any, _: int, column: int) -> Any:
+        region, style = regions[0][column], options["contour"]
         if region is None or style is None:
             return np.full(count, None)
-        return draw_outlines(target, region, style)
+        return draw_outlines(target, region, **style)
 
-    collection.map(filled, "filled", data=panels, subset_info=True)
-    collection.map(contour, "contour", data=panels, subset_info=True, artist_dims={"region": count})
+    figure.each_panel(filled, "filled")
+    figure.each_panel(contour, "contour", artist_dims={"region": count})
 
 
 def _draw_axes(
@@ -237,38 +261,17 @@ def _draw_axes(
     options = figure.options
     boxes = []
     for column in zip(*regions, strict=True):
-        box = extent([region for region in column if region is not None])
+        box = extent(column)
         margin = 0.1 * (box[1] - box[0])
-        boxes.append((box[0] - margin, box[1] + margin))
+        boxes.append(np.transpose([box[0] - margin, box[1] + margin]))
 
-    def axes(_: Any, target: Any, *, isel: Mapping[str, int], **__: Any) -> None:
-        row, column = isel["law"], isel["quantile"]
-        low, high = boxes[column]
-        draw.set_xlim(None, target, (low[0], high[0]))
-        draw.set_ylim(None, target, (low[1], high[1]))
-        if (style := options["ticks"]) is not None:
-            values, texts = ticks(low[0], high[0])
-            put_ticks(target, "x", (values, texts if row == 1 else blank(texts)), style)
-            put_ticks(target, "y", ticks(low[1], high[1]), style)
-        if (style := options["labels"]) is not None:
-            if row == 1:
-                draw.labelled_x(None, target, text=labels[0], **style)
-            if column == 0:
-                draw.labelled_y(None, target, text=f"{rows[row]}\n{labels[1]}", **style)
+    def axes(target: Any, row: int, column: int) -> None:
+        x, y = map(tuple, boxes[column])
+        label = labels[0] if row == 1 else None
+        draw_axis(target, "x", x, options, label=label, has_numbers=row == 1)
+        label = f"{rows[row]}\n{labels[1]}" if column == 0 else None
+        draw_axis(target, "y", y, options, label=label, has_numbers=True)
         if row == 0 and (style := options["title"]) is not None:
             draw.labelled_title(None, target, text=titles[column], **style)
 
-    panels = slice_panels(figure.collection, regions)
-    figure.collection.map(axes, data=panels, subset_info=True, store_artist=False)
-
-
-def _add_entries(figure: Figure, masses: Sequence[float], levels: Sequence[float] | None) -> None:
-    texts = (
-        [f"{100 * m:g}%" for m in masses]
-        if levels is None
-        else [f"density {v:.2g}" for v in levels]
-    )
-    if (style := figure.options["contour"]) is not None:
-        figure.legend["analytic"] = line_entry(style)
-    if (style := figure.options["monte_carlo"]) is not None:
-        figure.legend |= shade_entries(texts, style["color"], figure.backend)
+    figure.each_panel(axes)

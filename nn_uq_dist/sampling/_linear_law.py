@@ -18,19 +18,23 @@ _POINTS_PER_CALL = 2048
 
 
 class LinearLaw:
-    """The law of the linear outputs of pairs, their noise included, in float64.
+    """The law of the linear outputs of pairs, their noise included.
+
+    Its moments are exact to float64 whatever the precision of JAX is, so that a large common value
+    of the outputs costs no digits. Distribution functions and quantiles have the precision of the
+    linearization, as the pairs themselves.
 
     Parameters
     ----------
     pairs
-        Pairs without batch axes, with known values.
+        Pairs with known values.
 
     Attributes
     ----------
     mean, sd
-        Shape ``(N_y,)``.
+        Shape ``(R,)``: the outputs of each point of a batch in turn.
     correlation
-        Shape ``(N_y, N_y)``; 0 in the row and column of a constant output.
+        Shape ``batch_shape + (N_y, N_y)``; 0 in the row and column of a constant output.
     """
 
     def __init__(self, pairs: PairedDraws) -> None:
@@ -39,25 +43,28 @@ class LinearLaw:
         exact = in_float64(pairs.linearization)
         covariance = np.array(exact.covariance, np.float64)
         if pairs.noise_scale is not None:
-            covariance += np.diag(np.asarray(pairs.noise_scale, np.float64) ** 2)
-        self.mean = np.asarray(exact.mean, np.float64)
-        self.sd = np.sqrt(np.diag(covariance))
-        unit = np.where(self.sd > 0, self.sd, 1.0)
-        self.correlation = covariance / np.outer(unit, unit)
+            noise = np.asarray(pairs.noise_scale, np.float64)[..., None]
+            covariance += np.eye(covariance.shape[-1]) * noise**2
+        sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+        unit = np.where(sd > 0, sd, 1.0)
+        self.correlation = covariance / (unit[..., None] * unit[..., None, :])
+        self.mean = np.asarray(exact.mean, np.float64).ravel()
+        self.sd = sd.ravel()
 
     def standardized(self, linear: Array) -> Array:
-        """Linear outputs ``(N_y, n)`` with mean 0 and variance 1; 0 for constant ones."""
+        """Linear outputs ``(R, n)`` with mean 0 and variance 1; 0 for constant ones."""
         scale = np.where(self.sd > 0, self.sd, np.inf)
         return (linear - self.mean[:, None]) / scale[:, None]
 
     @cached_property
     def shape(self) -> tuple[Array, Array]:
         """Third and fourth standardized moments."""
-        third, fourth = self._law.skewness, self._law.excess_kurtosis
-        return np.asarray(third, np.float64), np.asarray(fourth, np.float64) + 3
+        moments = self._law.skewness, self._law.excess_kurtosis
+        third, fourth = (np.asarray(part, np.float64).ravel() for part in moments)
+        return third, fourth + 3
 
     def cdf(self, points: Array) -> Array:
-        """Distribution functions at points of shape ``(p, N_y)``; NaN at NaN."""
+        """Distribution functions at points of shape ``(p, R)``; NaN at NaN."""
         from scipy.special import ndtr
 
         known = np.where(np.isnan(points), self.mean, points)
@@ -65,13 +72,17 @@ class LinearLaw:
         if len(known) > size:
             known = np.pad(known, [(0, -len(known) % size), (0, 0)], mode="edge")
         portions = np.split(known, max(len(known) // size, 1))
-        scores = [np.asarray(self._law.normal_score(x), np.float64) for x in portions]
-        below: Array = ndtr(np.concatenate(scores)[: len(points)])
+        shape = (-1, *self._law.batch_shape)
+        scores = [self._law.normal_score(x.reshape(shape)) for x in portions]
+        found = np.concatenate([np.asarray(part, np.float64) for part in scores])
+        below: Array = ndtr(found.reshape(len(known), -1)[: len(points)])
         return np.where(np.isnan(points), np.nan, below)
 
-    def icdf(self, levels: Array) -> Array:
-        """Quantiles at levels of shape ``(p, 1)``, shape ``(p, N_y)``."""
-        return np.asarray(self._law.icdf(jnp.asarray(levels)), np.float64)
+    def quantiles(self, scores: Array) -> Array:
+        """Quantiles at normal scores of shape ``(p,)``, shape ``(p, R)``."""
+        column = jnp.asarray(scores).reshape(-1, *(1,) * len(self._law.batch_shape))
+        found = np.asarray(self._law.from_normal_score(column), np.float64)
+        return found.reshape(len(scores), -1)
 
     @cached_property
     def _law(self) -> OutputLaw:

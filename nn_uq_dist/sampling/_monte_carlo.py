@@ -14,7 +14,7 @@ from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes
 
 
 def monte_carlo(
-    net: Callable[[Any], Any],
+    network: Callable[[Any], Any],
     f: Distribution | AbstractInputLaw | Any,
     key: Array,
     num_samples: int,
@@ -33,7 +33,7 @@ def monte_carlo(
 
     Parameters
     ----------
-    net
+    network
         Any deterministic JAX callable, as in `linearize`.
     f
         Law of the input, as for `linearize`, or any other NumPyro distribution with ``sample``, of
@@ -63,16 +63,21 @@ def monte_carlo(
     Raises
     ------
     TypeError
-        If `key` is not a random key, a count is not an integer, `net` or `f` is not of a supported
-        kind, or the function is called under ``jit``.
+        If `key` is not a random key, a count is not an integer, `network` or `f` is not of a
+        supported kind, or the function is called under ``jit``.
     ValueError
-        If a count is not positive, `net` fails on an input of the given shape, or all `devices`
+        If a count is not positive, `network` fails on an input of the given shape, or all `devices`
         belong to other processes.
 
     Warns
     -----
     RuntimeWarning
         If some draws are NaN or infinite. They are kept in the result.
+
+    Notes
+    -----
+    The network is traced in each call and compiled where its program is new: not for new weights,
+    laws and keys of the same shapes, whatever the network is made of.
 
     Examples
     --------
@@ -84,7 +89,7 @@ def monte_carlo(
     >>> draws.shape
     (1000, 2)
     """
-    plan = DrawPlan.make(net, f, key, num_samples, batch_size, devices)
+    plan = DrawPlan.make(network, f, key, num_samples, batch_size, devices)
     draws = np.empty((plan.num_samples, *plan.output_shape), plan.output_dtype)
     for start, count, _, outputs in run_passes(plan, _keep, None, progress=progress):
         rows = outputs.reshape(-1, *plan.output_shape)

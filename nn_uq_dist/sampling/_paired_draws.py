@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._entries import entries, positions
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._sobol import sobol_points
 from nn_uq_dist.basics._summary_line import summary_line
@@ -23,7 +24,7 @@ from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes, threefry
 Points = Literal["random", "sobol"]
 
 
-class LinearModel(Protocol):
+class PairedModel(Protocol):
     """A model that can be paired with a network: a `Linearization` or a `PartwiseLinearization`."""
 
     input: AbstractInputLaw
@@ -76,9 +77,9 @@ class PairedDraws:
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> net = lambda x: jnp.array([jnp.tanh(x[0]) + x[1]])
-    >>> lin = nuq.linearize(net, nuq.InputLaw([0.1, 0.2], half_width=0.5))
-    >>> pairs = nuq.paired_draws(net, lin, jax.random.key(0), 1000, progress=False)
+    >>> network = lambda x: jnp.array([jnp.tanh(x[0]) + x[1]])
+    >>> lin = nuq.linearize(network, nuq.InputLaw([0.1, 0.2], half_width=0.5))
+    >>> pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, progress=False)
     >>> bool((pairs.network - pairs.linear).std() < 0.1 * pairs.network.std())
     True
     """
@@ -93,6 +94,26 @@ class PairedDraws:
 
     def __repr__(self) -> str:
         return summary_line(self)
+
+    def __getitem__(self, index: Any) -> "PairedDraws":
+        """Return the pairs of some entries of the batch, indexed as a NumPy array of that shape.
+
+        All draws are kept: ``pairs[13]`` are those of the patient, or the pixel, number 13.
+        """
+        batch_shape = self.linearization.batch_shape
+        draws = (self.inputs, self.network, self.linear)
+        inputs, network, linear = (
+            draw[(slice(None), *np.unravel_index(positions(batch_shape, index), batch_shape))]
+            for draw in draws
+        )
+        return dataclasses.replace(
+            self,
+            inputs=inputs,
+            network=network,
+            linear=linear,
+            linearization=self.linearization[index],
+            noise_scale=entries(self.noise_scale, batch_shape, index),
+        )
 
     @property
     def num_samples(self) -> int:
@@ -154,8 +175,8 @@ class PairedDraws:
 
 
 def paired_draws(
-    net: Callable[[Any], Any],
-    linearization: LinearModel,
+    network: Callable[[Any], Any],
+    linearization: PairedModel,
     key: Array,
     num_samples: int,
     *,
@@ -174,7 +195,7 @@ def paired_draws(
 
     Parameters
     ----------
-    net
+    network
         The network, any deterministic JAX callable that `linearize` takes.
     linearization
         Its linearization, from `linearize` or `linearize_parts`.
@@ -201,7 +222,7 @@ def paired_draws(
         If an argument has the wrong type.
     ValueError
         If a count is not positive, `points` is unknown, `num_randomizations` does not divide
-        `num_samples`, or `net` and `linearization` have different numbers of outputs.
+        `num_samples`, or `network` and `linearization` have different numbers of outputs.
 
     Warns
     -----
@@ -245,9 +266,9 @@ def paired_draws(
         source = (linearization, cube.astype(linearization.input.dtype))
         draw = _pair_at_point
     if not _checks.is_concrete(linearization, key):
-        drawn = _traced_pairs(net, linearization, source, draw, threefry(key), num_samples)
+        drawn = _traced_pairs(network, linearization, source, draw, threefry(key), num_samples)
     else:
-        plan = DrawPlan.make(net, linearization.input, key, num_samples, batch_size, devices)
+        plan = DrawPlan.make(network, linearization.input, key, num_samples, batch_size, devices)
         _require_outputs(linearization, plan.output_shape[-1])
         drawn = _known_pairs(dataclasses.replace(plan, source=source, draw=draw), progress=progress)
         outputs = drawn.outputs
@@ -262,12 +283,12 @@ def paired_draws(
     )
 
 
-def _draw_pair(model: LinearModel, key: Array, index: Array) -> tuple[Array, Array]:
+def _draw_pair(model: PairedModel, key: Array, index: Array) -> tuple[Array, Array]:
     return model.sample_pairs(jax.random.fold_in(key, index))
 
 
 def _pair_at_point(
-    source: tuple[LinearModel, Array], key: Array, index: Array
+    source: tuple[PairedModel, Array], key: Array, index: Array
 ) -> tuple[Array, Array]:
     del key
     model, cube = source
@@ -295,8 +316,8 @@ def _keep(_: None, draws: Draws, is_wanted: Array) -> tuple[None, Draws]:
 
 
 def _traced_pairs(
-    net: Callable[[Any], Any],
-    model: LinearModel,
+    network: Callable[[Any], Any],
+    model: PairedModel,
     source: Any,
     draw: Callable[..., Any],
     key: Array,
@@ -305,22 +326,22 @@ def _traced_pairs(
     """All pairs at once, as functions of traced parameters."""
     index = jnp.arange(num_samples, dtype=jnp.uint32)
     inputs, linear = jax.vmap(partial(draw, source, key))(index)
-    network = flat_network(net, model.input)
-    _require_outputs(model, network.num_outputs)
-    return Draws(inputs, linear, network.at_draws(inputs))
+    flat = flat_network(network, model.input)
+    _require_outputs(model, flat.num_outputs)
+    return Draws(inputs, linear, flat.at_draws(inputs))
 
 
 def _require_model(linearization: object) -> None:
     if not callable(getattr(linearization, "sample_pairs", None)):
         raise TypeError(
             f"linearization must be a Linearization or a PartwiseLinearization, got "
-            f"{type(linearization).__name__}; pass linearize(net, f)"
+            f"{type(linearization).__name__}; pass linearize(network, f)"
         )
 
 
-def _require_outputs(model: LinearModel, num_outputs: int) -> None:
+def _require_outputs(model: PairedModel, num_outputs: int) -> None:
     if num_outputs != model.num_outputs:
         raise ValueError(
-            f"net must have the {model.num_outputs} outputs of linearization, got {num_outputs}; "
-            f"pass the network that was linearized"
+            f"network must have the {model.num_outputs} outputs of linearization, got "
+            f"{num_outputs}; pass the network that was linearized"
         )

@@ -74,9 +74,12 @@ class PairedStatistics:
 
     def __init__(self, pairs: PairedDraws) -> None:
         _require_known_pairs(pairs)
-        # One row per output.
-        self._network = np.ascontiguousarray(np.asarray(pairs.network).T, np.float64)
-        self._linear = np.ascontiguousarray(np.asarray(pairs.linear).T, np.float64)
+        self._shape: tuple[int, ...] = pairs.network.shape[1:]
+        # A row for each output of each point of the batch.
+        self._network, self._linear = (
+            np.asarray(part, np.float64).reshape(len(part), -1).T.copy()
+            for part in (pairs.network, pairs.linear)
+        )
         self._used = np.isfinite(self._network)
         self._precision = float(jnp.finfo(pairs.network.dtype).eps)
         self._num_randomizations = pairs.num_randomizations
@@ -84,48 +87,55 @@ class PairedStatistics:
         self._z = self._law.standardized(self._linear)
 
     def __repr__(self) -> str:
-        return f"PairedStatistics(num_outputs={self.num_outputs}, num_pairs={self._used.shape[1]})"
+        batch = f"batch_shape={self.batch_shape}, " if self.batch_shape else ""
+        size = f"num_outputs={self.num_outputs}, num_pairs={self._used.shape[1]}"
+        return f"PairedStatistics({batch}{size})"
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch."""
+        return self._shape[:-1]
 
     @property
     def num_outputs(self) -> int:
         """Number of outputs ``N_y``."""
-        return len(self._network)
+        return self._shape[-1]
 
     @property
     def mean(self) -> PairedEstimate:
-        """Means, shape ``(N_y,)``."""
+        """Means, shape ``batch_shape + (N_y,)``."""
         return self._mean_and_variance[0]
 
     @property
     def variance(self) -> PairedEstimate:
-        """Variances, shape ``(N_y,)``."""
+        """Variances, shape ``batch_shape + (N_y,)``."""
         return self._mean_and_variance[1]
 
     @cached_property
     def sd(self) -> PairedEstimate:
-        """Standard deviations, shape ``(N_y,)``."""
+        """Standard deviations, shape ``batch_shape + (N_y,)``."""
         root = np.sqrt(self.variance.value)
         error = self.variance.standard_error / np.where(root > 0, 2 * root, 1.0)
         return PairedEstimate(root, error, self.variance.worth)
 
     @property
     def skewness(self) -> PairedEstimate:
-        """Third standardized moments, shape ``(N_y,)``; needs linear outputs that vary."""
+        """Third standardized moments, shaped as `mean`; needs linear outputs that vary."""
         return self._skewness_and_kurtosis[0]
 
     @property
     def excess_kurtosis(self) -> PairedEstimate:
-        """Fourth standardized moments minus 3, shape ``(N_y,)``; needs linear outputs that vary."""
+        """Fourth standardized moments minus 3, shaped as `mean`; as the skewness."""
         return self._skewness_and_kurtosis[1]
 
     @cached_property
     def covariance(self) -> PairedEstimate:
-        """Covariance matrix, shape ``(N_y, N_y)``; not necessarily positive definite."""
+        """Covariance, shape ``batch_shape + (N_y, N_y)``; not necessarily positive definite."""
         return self._each_two(moments.covariance, self.variance)
 
     @cached_property
     def correlation(self) -> PairedEstimate:
-        """Correlation matrix, shape ``(N_y, N_y)``."""
+        """Correlation matrix, shape ``batch_shape + (N_y, N_y)``."""
         one = np.where(self.variance.value > 0, 1.0, np.nan)
         return self._each_two(moments.correlation, PairedEstimate(one, one - 1, one * np.inf))
 
@@ -140,7 +150,7 @@ class PairedStatistics:
         Returns
         -------
         PairedEstimate
-            Shape ``q.shape + (N_y,)``.
+            Shape ``q.shape + batch_shape + (N_y,)``.
 
         Raises
         ------
@@ -151,7 +161,7 @@ class PairedStatistics:
         if not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"q must be in (0, 1), got {q}; pass probabilities, not percentages")
         found = self._controlled.quantile(levels.ravel())
-        shape = (*levels.shape, self.num_outputs)
+        shape = (*levels.shape, *self._shape)
         return PairedEstimate(*(part.reshape(shape) for part in found))
 
     def exceedance(self, points: ArrayLike) -> PairedEstimate:
@@ -160,7 +170,7 @@ class PairedStatistics:
         Parameters
         ----------
         points
-            Values of the outputs, broadcast against ``(N_y,)``.
+            Values of the outputs, broadcast against ``batch_shape + (N_y,)``.
 
         Returns
         -------
@@ -175,26 +185,36 @@ class PairedStatistics:
             If `points` do not broadcast, or an output of the linear law is constant.
         """
         given = np.asarray(_checks.as_numeric("points", points), np.float64)
-        if given.shape[-1:] not in {(), (1,), (self.num_outputs,)}:
+        try:
+            shape = np.broadcast_shapes(given.shape, self._shape)
+        except ValueError:
+            shape = ()
+        if shape[len(shape) - len(self._shape) :] != self._shape:
+            wanted = f"(N_y,) = {self._shape}"
+            if self.batch_shape:
+                wanted = f"batch_shape + {wanted}"
             raise ValueError(
-                f"points must broadcast against (N_y,) = ({self.num_outputs},), got shape "
-                f"{given.shape}; pass one column per output"
+                f"points must broadcast against {wanted}, got shape {given.shape}; pass one column "
+                "per output"
             )
-        shape = np.broadcast_shapes(given.shape, (self.num_outputs,))
-        found = self._controlled.below(np.broadcast_to(given, shape).reshape(-1, shape[-1]))
+        found = self._controlled.below(np.broadcast_to(given, shape).reshape(-1, self._rows))
         value, error, worth = (part.reshape(shape) for part in found)
         return PairedEstimate(1 - value, error, worth)
+
+    @property
+    def _rows(self) -> int:
+        return len(self._network)
 
     @cached_property
     def _controlled(self) -> ControlledLaws:
         rows = zip(self._network, self._linear, strict=True)
         number, precision = self._num_randomizations, self._precision
         outputs = [OutputPairs(y, x, number, precision) for y, x in rows]
-        return ControlledLaws(outputs, self._law.cdf, self._law.icdf)
+        return ControlledLaws(outputs, self._law.cdf, self._law.quantiles)
 
     @cached_property
     def _mean_and_variance(self) -> list[PairedEstimate]:
-        known = np.broadcast_to([[0.0], [1.0]], (2, self.num_outputs))
+        known = np.broadcast_to([[0.0], [1.0]], (2, self._rows))
         return self._each(known, moments.mean, moments.variance)
 
     @cached_property
@@ -207,30 +227,34 @@ class PairedStatistics:
         self, known: Array, *statistics: Callable[..., moments.Triple]
     ) -> list[PairedEstimate]:
         """Statistics of every output, with powers of the linear output as controls."""
-        found = np.empty((len(statistics), 3, self.num_outputs))
+        found = np.empty((len(statistics), 3, self._rows))
         for j, (y, z) in enumerate(zip(self._network, self._z, strict=True)):
             powers = np.cumprod(np.broadcast_to(z, (len(known), z.size)), axis=0)
             controls = powers - known[:, j, None]
             sample = ControlledSample.make(controls, self._used[j], self._num_randomizations)
             found[:, :, j] = [statistic(sample, y) for statistic in statistics]
-        return [PairedEstimate(*part) for part in found]
+        return [PairedEstimate(*part.reshape(3, *self._shape)) for part in found]
 
     def _each_two(
         self, statistic: Callable[..., moments.Triple], diagonal: PairedEstimate
     ) -> PairedEstimate:
         """A statistic of every two outputs, with products of the linear outputs as controls."""
         size = self.num_outputs
-        matrix = np.full((3, size, size), np.nan)
-        for part, values in zip(matrix, diagonal, strict=True):
-            np.fill_diagonal(part, values)
-        for i, j in combinations(range(size), 2):
-            x, y = self._z[i], self._z[j]
-            product = x * y - self._law.correlation[i, j]
-            controls = np.stack([x, y, x**2 - 1, y**2 - 1, product])
-            used = self._used[i] & self._used[j]
-            sample = ControlledSample.make(controls, used, self._num_randomizations)
-            found = statistic(sample, self._network[i], self._network[j])
-            matrix[:, i, j] = matrix[:, j, i] = found
+        matrix = np.full((3, *self._shape, size), np.nan)
+        inner = np.arange(size)
+        matrix[..., inner, inner] = diagonal
+        for point in np.ndindex(*self.batch_shape):
+            first = int(np.ravel_multi_index(point, self.batch_shape)) * size if point else 0
+            for i, j in combinations(range(size), 2):
+                a, b = first + i, first + j
+                x, y = self._z[a], self._z[b]
+                product = x * y - self._law.correlation[(*point, i, j)]
+                controls = np.stack([x, y, x**2 - 1, y**2 - 1, product])
+                used = self._used[a] & self._used[b]
+                sample = ControlledSample.make(controls, used, self._num_randomizations)
+                found = statistic(sample, self._network[a], self._network[b])
+                for k, value in enumerate(found):
+                    matrix[(k, *point, i, j)] = matrix[(k, *point, j, i)] = value
         return PairedEstimate(*matrix)
 
 
@@ -240,7 +264,7 @@ def paired_statistics(pairs: PairedDraws) -> PairedStatistics:
     Parameters
     ----------
     pairs
-        From `paired_draws`, without batch axes.
+        From `paired_draws`.
 
     Returns
     -------
@@ -251,17 +275,15 @@ def paired_statistics(pairs: PairedDraws) -> PairedStatistics:
     ------
     TypeError
         If `pairs` is not a `PairedDraws`, or holds traced values.
-    ValueError
-        If `pairs` has batch axes.
 
     Examples
     --------
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> net = lambda f: jnp.tanh(jnp.array([f[0] + f[1]]))
-    >>> lin = nuq.linearize(net, nuq.InputLaw([0.1, 0.2], half_width=0.5))
-    >>> pairs = nuq.paired_draws(net, lin, jax.random.key(0), 1000, progress=False)
+    >>> network = lambda f: jnp.tanh(jnp.array([f[0] + f[1]]))
+    >>> lin = nuq.linearize(network, nuq.InputLaw([0.1, 0.2], half_width=0.5))
+    >>> pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, progress=False)
     >>> beyond = nuq.paired_statistics(pairs).exceedance(0.6)
     >>> bool(beyond.worth[0] > 1000)
     True
@@ -277,9 +299,4 @@ def _require_known_pairs(pairs: object) -> None:
     if not _checks.is_concrete(pairs):
         raise TypeError(
             "pairs must hold numbers, got traced values; call paired_statistics outside of jit"
-        )
-    if pairs.network.ndim != 2:
-        raise ValueError(
-            f"pairs must have no batch axes, got outputs of shape {pairs.network.shape} instead of "
-            f"(n, N_y); linearize at one mean at a time"
         )

@@ -9,6 +9,7 @@ depend on its size.
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -19,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import FlatNetwork, flat_network
 from nn_uq_dist.inputs._sampled_input import SampledInput, as_drawable
@@ -61,7 +63,7 @@ class DrawPlan:
 
     Attributes
     ----------
-    net, law, key
+    network, law, key
         The network, the law of its input, and a Threefry random key.
     source, draw
         A pytree, and a pure function ``(source, key, index)`` that returns the input with this
@@ -78,7 +80,7 @@ class DrawPlan:
         The devices in use.
     """
 
-    net: FlatNetwork
+    network: FlatNetwork
     law: AbstractInputLaw | SampledInput
     key: Array
     source: Any
@@ -93,7 +95,7 @@ class DrawPlan:
     @classmethod
     def make(
         cls,
-        net: Callable[[Any], Any],
+        network: Callable[[Any], Any],
         f: Distribution | AbstractInputLaw | Any,
         key: Array,
         num_samples: int,
@@ -111,8 +113,8 @@ class DrawPlan:
                 "f and key must hold numbers, got traced values; call Monte Carlo functions "
                 "outside of jit, vmap and grad"
             )
-        network = flat_network(net, law)
-        num_outputs = network.num_outputs
+        flat = flat_network(network, law)
+        num_outputs = flat.num_outputs
         output_shape = (*law.batch_shape, num_outputs)
 
         width = math.prod(law.batch_shape) * max(law.num_inputs, num_outputs)
@@ -128,14 +130,14 @@ class DrawPlan:
             devices = devices[:num_groups]
         groups_per_pass = min(batch_size // group_size, -(-num_groups // len(devices)))
         return cls(
-            net=network,
+            network=flat,
             law=law,
             key=threefry(key),
             source=law if isinstance(law, AbstractInputLaw) else None,
             draw=draw_input if isinstance(law, AbstractInputLaw) else draws_of(law),
             num_samples=num_samples,
             output_shape=output_shape,
-            output_dtype=network.dtype,
+            output_dtype=flat.dtype,
             group_size=group_size,
             groups_per_pass=groups_per_pass,
             devices=devices,
@@ -183,7 +185,7 @@ def run_passes[Carry](
         def run_group(carry: Carry, start: Array) -> tuple[Carry, Any]:
             index = start + jnp.arange(plan.group_size, dtype=jnp.uint32)
             inputs, linear = jax.vmap(lambda i: plan.draw(source, key, i))(index)
-            outputs = plan.net.at_draws(inputs)
+            outputs = plan.network.at_draws(inputs)
             return step(carry, Draws(inputs, linear, outputs), index < stop)
 
         def skip_group(carry: Carry, start: Array) -> tuple[Carry, Any]:
@@ -199,28 +201,26 @@ def run_passes[Carry](
         carry, kept = lax.scan(one_group, initial, starts)
         return jax.tree.map(lambda leaf: leaf[None], carry), kept
 
-    run = jax.jit(
-        jax.shard_map(
-            on_device,
-            mesh=mesh,
-            in_specs=(everywhere, everywhere, everywhere, over_devices),
-            out_specs=over_devices,
-            check_vma=False,
-        )
+    over_mesh = jax.shard_map(
+        on_device,
+        mesh=mesh,
+        in_specs=(everywhere, everywhere, everywhere, over_devices),
+        out_specs=over_devices,
+        check_vma=False,
     )
-    key, source, stop = place(
-        (plan.key, plan.source, np.uint32(plan.num_samples)), NamedSharding(mesh, everywhere)
-    )
+    place_everywhere = partial(place, sharding=NamedSharding(mesh, everywhere))
+    known = place_everywhere((plan.key, plan.source, np.uint32(plan.num_samples)))
     offsets = np.arange(0, plan.pass_size, plan.group_size, dtype=np.uint32)
+    place_over = partial(place, sharding=NamedSharding(mesh, over_devices))
+    run = compiled_once(over_mesh, *known, place_over(offsets), place=place_everywhere)
     shown = progress and not (spans_processes(plan.devices) and jax.process_index())
     with tqdm(
         total=plan.num_samples, unit="draw", unit_scale=True, delay=1.5, disable=not shown
     ) as bar:
         for first in range(0, plan.num_samples, plan.pass_size):
             starts = np.uint32(first) + offsets
-            placed = place(starts, NamedSharding(mesh, over_devices))
             count = min(plan.pass_size, plan.num_samples - first)
-            carry, kept = run(key, source, stop, placed)
+            carry, kept = run(*known, place_over(starts))
             num_groups = -(-count // plan.group_size)
             kept = jax.tree.map(lambda leaf, n=num_groups: leaf[:n], on_host(kept))
             yield first, count, on_host(carry), kept

@@ -23,7 +23,7 @@ _LARGEST = 1e9
 
 
 def monte_carlo_statistics(
-    net: Callable[[Any], Any],
+    network: Callable[[Any], Any],
     f: Distribution | AbstractInputLaw | Any,
     key: Array,
     num_samples: int,
@@ -45,7 +45,7 @@ def monte_carlo_statistics(
 
     Parameters
     ----------
-    net, f, key, num_samples, batch_size, devices, progress
+    network, f, key, num_samples, batch_size, devices, progress
         As in `monte_carlo`. Memory does not grow with `num_samples`.
     num_bins
         Number of bins per output, at least 16.
@@ -78,7 +78,7 @@ def monte_carlo_statistics(
     num_bins = _checks.positive_int("num_bins", num_bins)
     if num_bins < 16:
         raise ValueError(f"num_bins must be at least 16, got {num_bins}; the default is 16384")
-    plan = DrawPlan.make(net, f, key, num_samples, batch_size, devices)
+    plan = DrawPlan.make(network, f, key, num_samples, batch_size, devices)
     center, scale = _pilot(plan)
     step = _make_step(center, scale, num_bins)
     num_outputs = center.size

@@ -1,7 +1,8 @@
 """Probability that each output is the largest, as for classes and their logits."""
 
+import math
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.sampling._control_variates import PairedEstimate, standard_error
-from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.sampling._paired_draws import PairedDraws, PairedModel
 from nn_uq_dist.sampling._passes import threefry
 
 Array = NDArray[np.float64]
@@ -25,7 +26,10 @@ _LINEAR_DRAWS = 2**31
 
 
 def win_probabilities(
-    draws: PairedDraws | ArrayLike, *, num_linear_draws: int = 100_000
+    draws: "PairedDraws | PairedModel | ArrayLike",
+    *,
+    key: jax.Array | None = None,
+    num_linear_draws: int = 100_000,
 ) -> PairedEstimate:
     r"""Estimate the probability that each output is the largest, such as a class by its logit.
 
@@ -33,24 +37,29 @@ def win_probabilities(
     ----------
     draws
         Joint draws of the outputs, shape ``(n, ..., N_y)``, from `monte_carlo` or from any joint
-        law, such as ``linear.sample(key, (n,))`` and ``linear.linear_joint().sample(key, (n,))``.
-        Or the result of `paired_draws`: then the estimate is for the network, with the linear model
-        as control variate, and has a smaller standard error than from the network's draws alone.
+        law, such as ``linear.joint(noise_scale=0.1).sample(key, (n,))``.
+        Or a model, such as a `Linearization`, a corrected one or one over parts: then it is drawn
+        from. Or the result of `paired_draws`: then the estimate is for the network, with the linear
+        model as control variate, and has a smaller standard error than from the network's draws
+        alone.
+    key
+        With a model: a JAX random key.
     num_linear_draws
-        With pairs: number of draws of the linear model from which its probabilities are estimated;
-        they do not evaluate the network.
+        With a model or pairs: number of draws of the linear model, which do not evaluate the
+        network.
 
     Returns
     -------
     PairedEstimate
         Arrays of shape ``(..., N_y)``: ``value``, ``standard_error``, and ``worth``, the number of
-        plain draws with the same standard error. From draws the values sum to 1. From pairs each
-        class has a control of its own, and the sum is off by about a standard error.
+        plain draws with the same standard error; of the network for pairs. From draws and models
+        the values sum to 1. From pairs each class has a control of its own, and the sum is off by
+        about a standard error.
 
     Raises
     ------
     TypeError
-        If `draws` are not real numbers, or are traced.
+        If `draws` are not real numbers, or are traced; if `key` is missing for a model.
     ValueError
         If `draws` do not have shape ``(n, ..., N_y)`` with ``n >= 2``.
 
@@ -70,9 +79,9 @@ def win_probabilities(
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> net = lambda x: jnp.array([jnp.tanh(x[0]), x[1], 0.0])
-    >>> lin = nuq.linearize(net, nuq.InputLaw([0.5, 0.4], half_width=0.3))
-    >>> pairs = nuq.paired_draws(net, lin, jax.random.key(0), 1000, progress=False)
+    >>> network = lambda x: jnp.array([jnp.tanh(x[0]), x[1], 0.0])
+    >>> lin = nuq.linearize(network, nuq.InputLaw([0.5, 0.4], half_width=0.3))
+    >>> pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, progress=False)
     >>> wins = nuq.win_probabilities(pairs)
     >>> [f"{p:.2f}" for p in wins.value]
     ['0.59', '0.41', '0.00']
@@ -83,7 +92,11 @@ def win_probabilities(
     if isinstance(draws, PairedDraws):
         _require_known(draws)
         return _from_pairs(draws, _checks.positive_int("num_linear_draws", num_linear_draws))
-    values = _checks.as_numeric("draws", draws)
+    if callable(getattr(draws, "sample_pairs", None)):
+        _require_known(draws)
+        count = _checks.positive_int("num_linear_draws", num_linear_draws)
+        return _from_model(draws, _checks.as_key("key", key), count)
+    values: Any = _checks.as_numeric("draws", cast("ArrayLike", draws))
     _require_known(values)
     wins = _wins(_with_draws(np.asarray(values)))
     return _estimate(wins.mean(axis=0), wins - wins.mean(axis=0), wins, 0, 0.0)
@@ -128,15 +141,29 @@ def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
     return _estimate(value, residuals, network, pairs.num_randomizations, of_known)
 
 
+def _from_model(model: Any, key: jax.Array, count: int) -> PairedEstimate:
+    share = _shares(model, threefry(key), 0.0, count)
+    error = np.sqrt(share * (1 - share) / count + _ADDED / count**2)
+    return PairedEstimate(share, error, np.full(share.shape, float(count)))
+
+
 def _linear_shares(pairs: PairedDraws, count: int) -> Array:
     """Shares of draws of the linear model, other than those of the pairs, that each output wins."""
     key = jax.random.fold_in(threefry(_checks.as_key("key", pairs.key)), _LINEAR_DRAWS)
-    size = max(1, min(count, _PASS_NUMBERS // max(pairs.inputs[0].size, pairs.network[0].size)))
-    noise = jnp.asarray(0.0 if pairs.noise_scale is None else pairs.noise_scale)
-    total = np.zeros(pairs.network.shape[1:])
+    noise = 0.0 if pairs.noise_scale is None else pairs.noise_scale
+    return _shares(pairs.linearization, key, noise, count)
+
+
+def _shares(model: Any, key: jax.Array, noise: ArrayLike, count: int) -> Array:
+    """Shares of draws of a model that each output wins, shape ``batch_shape + (N_y,)``."""
+    shape = (*model.batch_shape, model.num_outputs)
+    points = math.prod(model.batch_shape)
+    numbers = points * max(model.input.num_inputs, model.num_outputs)
+    size = max(1, min(count, _PASS_NUMBERS // numbers))
+    total = np.zeros(shape)
     for start in range(0, count, size):
         wanted = min(size, count - start)
-        total += np.asarray(_linear_wins(pairs.linearization, key, start, wanted, noise, size))
+        total += np.asarray(_linear_wins(model, key, start, wanted, jnp.asarray(noise), size))
     return total / count
 
 

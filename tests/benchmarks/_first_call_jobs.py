@@ -68,12 +68,12 @@ def icdf() -> Call:
 def joint() -> Call:
     """The fit of the copula."""
     linearized = trained_size_network()
-    return lambda: linearized.joint().correlation_matrix
+    return lambda: linearized.gaussian_copula().correlation_matrix
 
 
 def joint_log_prob() -> Call:
     """Its density; fit and draws come before."""
-    law = trained_size_network().joint()
+    law = trained_size_network().gaussian_copula()
     y = jax.block_until_ready(law.sample(jax.random.key(0), (100,)))
     return lambda: law.log_prob(y)
 

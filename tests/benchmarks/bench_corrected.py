@@ -50,12 +50,12 @@ class Case(NamedTuple):
     tails: Array  # (lower and upper, tails, outputs)
     programs: dict[int, Any]  # random pairs, compiled for each number
 
-    def sobol(self, count: int, key: jax.Array) -> nuq.PairedDraws:
+    def sobol(self, count: int, key: jax.Array) -> nuq.sampling.PairedDraws:
         """Pairs at Sobol points."""
         points = sobol_points(key, count, RANDOMIZATIONS, self.lin.num_coordinates)
         inputs, linear = self.lin.pairs_at(jnp.asarray(points, jnp.float32))
         outputs = jax.vmap(self.net)(inputs)
-        return nuq.PairedDraws(
+        return nuq.sampling.PairedDraws(
             inputs, outputs, linear, self.lin, key, num_randomizations=RANDOMIZATIONS
         )
 
@@ -158,7 +158,7 @@ def one_key(case: Case, count: int, number: int) -> Array:
     found = []
     both = [case.programs[count](case.lin, key), case.sobol(count, key)]
     pairs = [
-        nuq.PairedDraws(
+        nuq.sampling.PairedDraws(
             *(np.asarray(values) for values in (part.inputs, part.network, part.linear)),
             case.lin,
             key,

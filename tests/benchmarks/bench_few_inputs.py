@@ -89,11 +89,11 @@ def of_law(case: Case, law: Any) -> Array:
     return np.abs(found - case.probabilities[:, None]).max(axis=0)
 
 
-def at_sobol_points(case: Case, base: Any, count: int, key: jax.Array) -> nuq.PairedDraws:
+def at_sobol_points(case: Case, base: Any, count: int, key: jax.Array) -> nuq.sampling.PairedDraws:
     """Pairs at Sobol points."""
     points = sobol_points(key, count, RANDOMIZATIONS, base.num_coordinates)
     inputs, linear = base.pairs_at(jnp.asarray(points, jnp.float32))
-    return nuq.PairedDraws(
+    return nuq.sampling.PairedDraws(
         inputs,
         np.asarray(case.many(inputs)),
         linear,

@@ -40,7 +40,7 @@ def fit() -> None:
     network = random_network([INPUTS, *[64] * 5, 31])
     law = nuq.InputLaw(jnp.ones(INPUTS), half_width=0.5)
     key = jax.random.key(0)
-    solve = jax.jit(lambda linear: linear.joint_correlation())
+    solve = jax.jit(lambda linear: linear.copula_correlation())
     cases = {
         "fit, 31 outputs, 31 inputs": linear_law(key, 31),
         "fit, 31 outputs of rank 2": low_rank_law(key),
@@ -72,7 +72,7 @@ def fit() -> None:
 def density(num_points: int = 1000) -> None:
     """Log density and its gradient."""
     linear = linear_law(jax.random.key(1), 31)
-    fitted = linear.joint_correlation(noise_scale=0.5).matrix
+    fitted = linear.copula_correlation(noise_scale=0.5).matrix
     weights, loc, noise = linear.jacobian, linear.loc, jnp.full(31, 0.5)
     points = nuq.GaussianCopulaJoint(linear.marginals(0.5), fitted).sample(
         jax.random.key(2), (num_points,)
@@ -158,7 +158,7 @@ def distance(num_seeds: int = 20) -> None:
             law = nuq.InputLaw(jnp.zeros(num_inputs), half_width=1.0)
             linear = nuq.Linearization(jnp.zeros(2), jnp.asarray(rows), law)
             grid = linear.joint_density_grid(num_points=num_points)
-            joint = linear.joint()
+            joint = linear.gaussian_copula()
             quiet = nuq.GaussianCopulaJoint(
                 joint.marginals, joint.correlation_matrix, validate_args=False
             )

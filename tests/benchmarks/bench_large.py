@@ -103,7 +103,7 @@ def of_joint(name: str) -> str:
     law = input_law(50, is_uniform=True)
     before = peak_megabytes()
     linear, of_linear = twice(lambda: nuq.linearize(net, law))
-    joint, of_law = twice(lambda: linear.linear_joint(noise_scale=0.1))
+    joint, of_law = twice(lambda: linear.joint(noise_scale=0.1))
     draws, of_draws = twice(lambda: joint.sample(jax.random.key(0), (NUM_POINTS,)))
     logs, of_density = twice(lambda: joint.log_prob(draws))
     assert jnp.isfinite(logs).all()

@@ -42,9 +42,9 @@ def normal(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
     return dist.Normal(linear.mean, scale, validate_args=False).log_prob(y).sum()
 
 
-def joint(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
+def copula(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
     """Sum over observations, the outputs of each coupled by the copula."""
-    return linear.joint(noise_scale=sigma, correlation="linear").log_prob(y).sum()
+    return linear.gaussian_copula(noise_scale=sigma, correlation="linear").log_prob(y).sum()
 
 
 def multivariate_normal(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
@@ -54,17 +54,17 @@ def multivariate_normal(linear: nuq.Linearization, sigma: Array, y: Array) -> Ar
     return law.log_prob(y).sum()
 
 
-def linear_joint(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
-    """Sum over observations, the joint law itself, by expectation propagation."""
-    return linear.linear_joint(noise_scale=sigma).log_prob(y).sum()
+def joint(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
+    """Sum over observations, the joint law, by expectation propagation."""
+    return linear.joint(noise_scale=sigma).log_prob(y).sum()
 
 
 LAWS: dict[str, LogLikelihood] = {
     "Normal": normal,
     "marginals": marginals,
     "MultivariateNormal": multivariate_normal,
+    "copula": copula,
     "joint": joint,
-    "linear joint": linear_joint,
 }
 
 
@@ -121,9 +121,9 @@ def gradients(dtype: str) -> None:
         )
         print(markdown_table(timings, relative_to="Normal"))
         _print_ratio(timings, "marginals", "Normal")
+        _print_ratio(timings, "copula", "MultivariateNormal")
         _print_ratio(timings, "joint", "MultivariateNormal")
-        _print_ratio(timings, "linear joint", "MultivariateNormal")
-        _print_ratio(timings, "linear joint", "joint")
+        _print_ratio(timings, "joint", "copula")
 
 
 def _print_ratio(timings: dict[str, Timing], name: str, peer: str) -> None:

@@ -361,7 +361,7 @@ def test_laws_that_are_none_are_named():
     copula = GaussianCopulaJoint(dist.Normal(jnp.zeros(3), 1), 0.5 + 0.5 * jnp.eye(3))
     with pytest.raises(ValueError, match="whose marginals have other means"):
         to_datatree(copula.condition(0, 1.0), draws)
-    with pytest.raises(ValueError, match=r"marginals must have no batch shape, got \(4,\)"):
+    with pytest.raises(ValueError, match=r"shape \(n, ..., N_y\) = \(n, 4, 3\), got \(200, 3\)"):
         summary(copula.expand((4,)), np.zeros((200, 3)))
 
 

@@ -224,9 +224,9 @@ def test_wrong_arguments_are_named(lin, wrong, error, message):
         to_datatree(**({"law": lin, "draws": np.zeros((200, 3))} | wrong))
 
 
-def test_batched_and_constant_laws_are_refused(lin):
-    joint = lin.joint().expand((2,))
-    with pytest.raises(ValueError, match=r"law must have no batch shape, got \(2,\)"):
+def test_draws_without_the_batch_and_constant_laws_are_refused(lin):
+    joint = lin.gaussian_copula().expand((2,))
+    with pytest.raises(ValueError, match=r"\(n, 2, 3\), got \(200, 3\)"):
         to_datatree(joint, np.zeros((200, 3)))
     constant = Linearization(LOC, 0 * JACOBIAN, InputLaw(jnp.zeros(2), 1.0))
     with pytest.raises(ValueError, match="every output must vary"):

@@ -168,14 +168,15 @@ def test_exceedance_errors_are_calibrated():
 @pytest.mark.parametrize(
     ("numbers", "expected"),
     [
-        ((0.01, 0.01, 0.01, 0.01), "noise"),
-        ((0.1, 0.01, 0.01, 0.01), "linearization"),
-        ((0.1, 0.01, 0.06, 0.01), "copula"),
-        ((0.1, 0.01, 0.04, 0.01), "linearization"),
-        ((0.01, 0.01, 0.03, 0.01), "copula"),
-        ((0.1, 0.01, 0.06, 0.05), "linearization"),  # within the noise of its own draws
+        # Distance and p-value of the network's draws, and of exact linear draws.
+        ((0.009, 0.3, 0.009, 0.4), "noise"),
+        ((0.03, 1e-6, 0.009, 0.4), "linearization"),
+        ((0.03, 1e-6, 0.029, 1e-6), "copula"),
+        ((0.06, 1e-9, 0.029, 1e-6), "linearization"),
+        ((0.009, 0.3, 0.05, 1e-9), "copula"),
+        ((0.02, 2e-3, 0.009, 0.4), "noise"),  # once in 500 rows: not in a table of four
         ((np.nan, 0.01, 0.01, 0.01), "unknown"),
     ],
 )
 def test_dominating_part_follows_its_rule(numbers, expected):
-    assert dominating_part(*numbers) == expected
+    assert dominating_part(*numbers, "copula", 4) == expected

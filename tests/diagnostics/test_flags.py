@@ -101,7 +101,9 @@ def test_wrong_arguments_are_named(wrong, error, message):
 
 
 def test_wrong_type_and_missing_pandas_are_named(monkeypatch):
-    with pytest.raises(TypeError, match="linearization must be a Linearization, got list"):
+    with pytest.raises(
+        TypeError, match="linearization must be a Linearization or another LinearModel, got list"
+    ):
         flag_outputs([])
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):

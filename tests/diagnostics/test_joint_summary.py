@@ -184,7 +184,7 @@ def test_tails_resolve_scores_and_probabilities(scale):
 def test_draws_of_the_copula_are_calibrated(lin):
     # 400 samples of 250 draws, four distances each: under the copula 5% are rejected. The standard
     # error of a rate is 0.011; 0.05 +- 0.045 is four of them.
-    joint = lin.joint()
+    joint = lin.gaussian_copula()
     draws = np.asarray(jax.jit(lambda key: joint.sample(key, (400 * 250,)))(jax.random.key(1)))
     white = rosenblatt_scores(joint, Tails(lin.marginals(), draws))
     radius = scipy.stats.chi2(3).cdf(np.sum(white**2, axis=1))
@@ -218,7 +218,7 @@ def test_correlations_agree_with_numpy_and_the_linear_law(summary_of_exact, exac
 
 
 def test_calibration_agrees_with_scipy(lin, summary_of_exact, exact_draws):
-    marginals, joint = lin.marginals(), lin.joint()
+    marginals, joint = lin.marginals(), lin.gaussian_copula()
     scores = scipy.stats.norm.ppf(np.asarray(marginals.cdf(exact_draws), np.float64))
     factor = np.linalg.cholesky(np.asarray(joint.correlation_matrix, np.float64))
     white = scipy.linalg.solve_triangular(factor, scores.T, lower=True).T
@@ -296,7 +296,11 @@ WRONG = [
     ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
     ({"max_points": 10}, ValueError, "max_points must be at least 50, got 10"),
     ({"correlation": "exact"}, ValueError, "correlation must be 'nataf' or 'linear'"),
-    ({"linearization": 3}, TypeError, "linearization must be a Linearization, got int"),
+    (
+        {"linearization": 3},
+        TypeError,
+        "linearization must be a Linearization or another LinearModel, got int",
+    ),
 ]
 
 

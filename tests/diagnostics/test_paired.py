@@ -7,10 +7,11 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
-from nn_uq_dist import InputLaw, PairedDraws, linearize, monte_carlo, paired_draws
+from nn_uq_dist import InputLaw, linearize, monte_carlo, paired_draws
 from nn_uq_dist.diagnostics import summary, to_datatree
 from nn_uq_dist.diagnostics._distances import Distance
 from nn_uq_dist.diagnostics._paired import controlled_kolmogorov_smirnov, sharper
+from nn_uq_dist.sampling import PairedDraws
 
 pytestmark = pytest.mark.viz
 

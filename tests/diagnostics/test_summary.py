@@ -450,7 +450,7 @@ WRONG = [
     (
         {"marginals": lambda: LinearizedMarginal(jnp.zeros((2, 2)), jnp.ones((2, 2, 3)))},
         ValueError,
-        r"batch shape \(N_y,\).*got batch shape \(2, 2\)",
+        r"draws must have shape .*\(n, 2, 2\), got \(200, 2\)",
     ),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 from jax.test_util import check_grads
-from numpyro.distributions.batch_util import promote_batch_shape
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.infer import MCMC, NUTS
 
 import nn_uq_dist as nuq
@@ -24,14 +24,14 @@ IMAGES = KNOTS + np.array([0.2, -0.1, 0.3, 0.9, 2.0])
 
 def corrected(*, noise=None, weights=WEIGHTS):
     base = nuq.LinearizedMarginal(LOC, weights, noise)
-    return nuq.CorrectedMarginal(base, KNOTS, IMAGES)
+    return nuq.distributions.CorrectedMarginal(base, KNOTS, IMAGES)
 
 
 @pytest.mark.parametrize("noise", [None, 0.3])
 def test_density_integrates_to_one(x64, noise):
     law = corrected(noise=noise)
     for j in range(3):
-        part = law.take((j,))
+        part = law[..., [j]]
         low, high = part.bounds
         if noise is not None:
             low, high = part.from_normal_score(-9.0), part.from_normal_score(9.0)
@@ -49,7 +49,7 @@ def test_density_integrates_to_one(x64, noise):
 def test_is_what_scipy_makes_of_a_uniform(x64):
     # One uniform, and a map that is straight: uniform again.
     base = nuq.LinearizedMarginal(0.0, [2.0])
-    law = nuq.CorrectedMarginal(base, [-1.0, 1.0], [1.0, 4.0])
+    law = nuq.distributions.CorrectedMarginal(base, [-1.0, 1.0], [1.0, 4.0])
     known = scipy.stats.uniform(2.5 - 3, 6)
     y = np.linspace(-0.4, 5.4, 9)
     np.testing.assert_allclose(law.log_prob(y), known.logpdf(y), rtol=1e-12)
@@ -79,7 +79,7 @@ def test_moments_are_those_of_draws():
     assert (np.abs(draws.mean(axis=0) - law.mean) < 4 * error).all()
     np.testing.assert_allclose(draws.std(axis=0), np.sqrt(law.variance), rtol=0.01)
     for j in range(3):
-        part = law.take((j,))
+        part = law[..., [j]]
         assert scipy.stats.kstest(draws[:2000, j], lambda y, p=part: p.cdf(y)).pvalue > 1e-3
 
 
@@ -94,7 +94,7 @@ def test_scores_and_densities_in_one_pass():
 def test_gradients(x64):
     def value(loc, images):
         base = nuq.LinearizedMarginal(loc, WEIGHTS, 0.2)
-        law = nuq.CorrectedMarginal(base, KNOTS, images)
+        law = nuq.distributions.CorrectedMarginal(base, KNOTS, images)
         return law.log_prob(jnp.array([0.3, 3.3, -1.2])).sum() + law.icdf(0.3).sum()
 
     check_grads(value, (jnp.asarray(LOC), jnp.asarray(IMAGES)), order=1, rtol=1e-5)
@@ -104,29 +104,42 @@ def test_batches():
     law = corrected(noise=0.1)
     assert law.expand((4, 3)).batch_shape == (4, 3)
     assert law.expand((4, 3)).log_prob(jnp.zeros(3)).shape == (4, 3)
-    taken = law.take((2, 0))
+    taken = law[..., [2, 0]]
     np.testing.assert_allclose(taken.log_prob(0.1), law.log_prob(0.1)[jnp.array([2, 0])], rtol=1e-5)
-    adapted = nuq.CorrectedMarginal(dist.Normal(0.0, 1.0), [0.0, 1.0], [0.0, 2.0])
+    adapted = nuq.distributions.CorrectedMarginal(dist.Normal(0.0, 1.0), [0.0, 1.0], [0.0, 2.0])
     np.testing.assert_allclose(adapted.log_prob(1.0), scipy.stats.norm(0, 2).logpdf(1.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["knots", "images"])
+def test_derived_slopes_have_the_axis_of_the_map(name):
+    base = nuq.LinearizedMarginal(LOC, WEIGHTS, 0.3)
+    parts = {"knots": KNOTS, "images": IMAGES}
+
+    def law(part):
+        return nuq.distributions.CorrectedMarginal(base, **(parts | {name: part}))
+
+    stacked = np.stack([parts[name], parts[name] + 0.1])
+    found = jax.vmap(law, out_axes=vmap_over(law(parts[name]), **{name: 0}))(stacked)
+    np.testing.assert_allclose(getattr(found, name), stacked, rtol=1e-6)
 
 
 def test_maps_in_a_batch():
     base = nuq.LinearizedMarginal(LOC, WEIGHTS, 0.3)
     images = np.stack([IMAGES, IMAGES + 1])
     laws = promote_batch_shape(
-        jax.vmap(lambda y: nuq.CorrectedMarginal(base, KNOTS, y, np.ones(5)))(images)
+        jax.vmap(lambda y: nuq.distributions.CorrectedMarginal(base, KNOTS, y, np.ones(5)))(images)
     )
     assert laws.batch_shape == (2, 3)
-    alone = nuq.CorrectedMarginal(base, KNOTS, images[1], np.ones(5))
+    alone = nuq.distributions.CorrectedMarginal(base, KNOTS, images[1], np.ones(5))
     np.testing.assert_allclose(laws.log_prob(0.4)[1], alone.log_prob(0.4), rtol=1e-5)
 
 
 def test_as_a_likelihood():
     # The map's knots are known; the location is inferred, conjugate by hand on a grid.
-    spline = nuq.MonotoneSpline([-2.0, 0.0, 2.0], [-2.0, 0.5, 4.0])
+    spline = nuq.distributions.MonotoneSpline([-2.0, 0.0, 2.0], [-2.0, 0.5, 4.0])
 
     def law(loc):
-        return nuq.CorrectedMarginal(
+        return nuq.distributions.CorrectedMarginal(
             nuq.LinearizedMarginal(loc, [1.0, 0.5], 0.3), *spline.parameters
         )
 
@@ -159,4 +172,4 @@ def test_as_a_likelihood():
 )
 def test_errors(base, knots, error, message):
     with pytest.raises(error, match=message):
-        nuq.CorrectedMarginal(base, knots, [0.0, 1.0])
+        nuq.distributions.CorrectedMarginal(base, knots, [0.0, 1.0])

@@ -14,11 +14,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.transforms import biject_to
 
-from nn_uq_dist import (
-    GaussianCopulaConditional,
-    GaussianCopulaJoint,
-    LinearizedMarginal,
-)
+from nn_uq_dist import GaussianCopulaJoint, LinearizedMarginal
+from nn_uq_dist.distributions import GaussianCopulaConditional
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape
 
 import nn_uq_dist as nuq
-from nn_uq_dist import JointMixture, LinearizedJoint
+from nn_uq_dist import LinearizedJoint
+from nn_uq_dist.distributions import JointMixture
 from tests.box_gaussian.references import by_quadrature
 from tests.compiling import evaluate
 
@@ -87,10 +88,10 @@ def test_marginals_are_exact(x64):
         for value in values:
             pairs = np.insert((7 * nodes)[:, None], output, value, axis=1)
             integral = 7 * rule @ np.exp(law.log_prob(pairs))
-            found = np.exp(law.marginals.take((output,)).log_prob(value))
+            found = np.exp(law.marginals[..., [output]].log_prob(value))
             np.testing.assert_allclose(found, integral, rtol=0.02)
     assert law.marginals.batch_shape == (2,)
-    assert isinstance(law.marginals, nuq.OutputMixture)
+    assert isinstance(law.marginals, nuq.distributions.OutputMixture)
 
 
 def test_marginalize(x64):
@@ -203,3 +204,16 @@ def test_batches_pytree_and_trace():
 def test_mistakes(arguments, error, message):
     with pytest.raises(error, match=message):
         JointMixture(*arguments, validate_args=True)
+
+
+def test_component_that_fails_at_its_edge_hides_no_other():
+    weights = np.array([[0.8, -0.5, 0.3, 0.4], [0.2, 0.7, -0.6, 0.3]])
+    loc = np.array([[-0.5, 0.2], [0.8, -0.4]])
+    parts = LinearizedJoint(loc, np.stack([weights[:, :3], weights[:, 1:]]))
+    law = JointMixture(parts, [0.3, 0.7])
+    value = np.array([0.6661434769630432, -0.03246891498565674])
+    with jax.enable_x64(True):
+        known = law.log_prob(value)
+    np.testing.assert_allclose(law.log_prob(value.astype(np.float32)), known, atol=0.02)
+    slope = jax.grad(law.log_prob)(jnp.asarray(value, jnp.float32))
+    assert jnp.isfinite(slope).all()

@@ -12,7 +12,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape
 
 import nn_uq_dist as nuq
-from nn_uq_dist import LinearizedConditional, LinearizedJoint
+from nn_uq_dist import LinearizedJoint
+from nn_uq_dist.distributions import LinearizedConditional
 from tests.box_gaussian.references import by_quadrature
 
 KEY = jax.random.key(6)

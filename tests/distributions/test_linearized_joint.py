@@ -183,12 +183,12 @@ def test_a_model_recovers_its_noise():
     linear = nuq.Linearization(
         jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.InputLaw(jnp.zeros(3), half_width=1.0)
     )
-    data = linear.linear_joint(noise_scale=0.2).sample(KEY, (200,))
+    data = linear.joint(noise_scale=0.2).sample(KEY, (200,))
 
     def model(y):
         noise = numpyro.sample("noise", dist.HalfNormal(1.0))
         with numpyro.plate("observations", len(y)):
-            numpyro.sample("y", linear.linear_joint(noise_scale=noise), obs=y)
+            numpyro.sample("y", linear.joint(noise_scale=noise), obs=y)
 
     kernel = numpyro.infer.NUTS(model)
     chain = numpyro.infer.MCMC(kernel, num_warmup=100, num_samples=100, progress_bar=False)
@@ -200,12 +200,12 @@ def test_noise_as_a_covariance():
     linear = nuq.Linearization(
         jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.InputLaw(jnp.zeros(3), half_width=1.0)
     )
-    want = linear.linear_joint(noise_scale=np.array([0.2, 0.3])).log_prob(jnp.ones(2) * 0.3)
+    want = linear.joint(noise_scale=np.array([0.2, 0.3])).log_prob(jnp.ones(2) * 0.3)
     noise = np.diag([0.04, 0.09])
-    found = linear.linear_joint(noise_covariance=noise).log_prob(jnp.ones(2) * 0.3)
+    found = linear.joint(noise_covariance=noise).log_prob(jnp.ones(2) * 0.3)
     np.testing.assert_allclose(found, want, rtol=1e-4)
     with pytest.raises(ValueError, match=r"noise_covariance must have shape \(\.\.\., 2, 2\)"):
-        linear.linear_joint(noise_covariance=np.eye(3))
+        linear.joint(noise_covariance=np.eye(3))
 
 
 def test_calibration_table_takes_it():
@@ -213,7 +213,7 @@ def test_calibration_table_takes_it():
     matrix = jnp.asarray(WEIGHTS)
     draws = nuq.monte_carlo(lambda x: matrix @ x, law, KEY, 600, progress=False)
     linear = nuq.linearize(lambda x: matrix @ x, law)
-    summary = nuq.diagnostics.joint_summary(linear, draws, KEY, joint=linear.linear_joint())
+    summary = nuq.diagnostics.joint_summary(linear, draws, KEY, joint=linear.joint())
     assert "linear joint" in str(summary)
 
 
@@ -244,11 +244,11 @@ def test_messages_of_a_linearization():
     law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
     lin = nuq.Linearization(jnp.zeros(3), np.ones((3, 2)), law)
     with pytest.raises(ValueError, match=r"got 2 for 3 outputs, .* pass noise_scale"):
-        lin.linear_joint()
+        lin.joint()
     wide = nuq.InputLaw(jnp.zeros(20), half_width=1.0)
     of_rank_two = np.random.default_rng(0).normal(size=(12, 2)) @ np.ones((2, 20))
     with pytest.raises(ValueError, match=r"outputs 0, 1, .* and 4 more, .* pass normal_covariance"):
-        nuq.Linearization(jnp.zeros(12), of_rank_two, wide).linear_joint()
+        nuq.Linearization(jnp.zeros(12), of_rank_two, wide).joint()
 
 
 def test_values_that_do_not_fit():

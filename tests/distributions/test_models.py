@@ -38,7 +38,7 @@ def trapezoid(loc=0.0, weights=WEIGHTS):
 
 def joint_law(width=1.0, noise_scale=None):
     linear = Linearization(np.zeros(2), JACOBIAN, InputLaw(np.zeros(2), half_width=width))
-    return linear.joint(noise_scale, "linear", None)
+    return linear.gaussian_copula(noise_scale, correlation="linear", min_eigenvalue=None)
 
 
 def joint_reference(rows):
@@ -106,7 +106,7 @@ def test_scan_of_a_network():
         def step(state, y):
             f = InputLaw(state, half_width=0.5)
             outputs = linearize(lambda x: jnp.stack([x[0] + 0.1 * jnp.tanh(x[1]), 0.9 * x[1]]), f)
-            state = numpyro.sample("x", outputs.joint(correlation="linear"))
+            state = numpyro.sample("x", outputs.gaussian_copula(correlation="linear"))
             numpyro.sample("y", dist.Normal(state, 0.1).to_event(1), obs=y)
             return state, None
 

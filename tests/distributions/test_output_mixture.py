@@ -14,7 +14,8 @@ from numpyro.distributions.batch_util import promote_batch_shape
 from scipy.integrate import quad
 
 import nn_uq_dist as nuq
-from nn_uq_dist import LinearizedMarginal, OutputMixture
+from nn_uq_dist import LinearizedMarginal
+from nn_uq_dist.distributions import OutputMixture
 from nn_uq_dist.gaussian_copula import hermite_coefficients
 from nn_uq_dist.laws._score_quadrature import score_quadrature
 from tests.compiling import evaluate
@@ -300,7 +301,7 @@ def test_components_of_other_families(x64):
     assert law.support is constraints.real
     half = OutputMixture(dist.Exponential(WIDTH).expand((2, 3)), SHARES)
     assert half.sample(KEY, (5,)).shape == (5, 2)
-    assert half.take((1,)).batch_shape == (1,)
+    assert half[..., [1]].batch_shape == (1,)
     assert half.support(jnp.array([1.0, -1.0])).tolist() == [True, False]
 
 
@@ -315,8 +316,8 @@ def test_numpyro_agrees(x64):
 def test_take_expand_and_batches():
     law = several()
     at = np.array([0.1, 0.7], np.float32)
-    np.testing.assert_allclose(law.take((1, 0)).log_prob(at[::-1]), law.log_prob(at)[::-1])
-    shared = OutputMixture(law.components, SHARES).take((1,))
+    np.testing.assert_allclose(law[[1, 0]].log_prob(at[::-1]), law.log_prob(at)[::-1])
+    shared = OutputMixture(law.components, SHARES)[[1]]
     assert shared.batch_shape == (1,)
     wide = law.expand((4, 2))
     assert wide.log_prob(at).shape == wide.sample(KEY).shape == wide.mean.shape == (4, 2)

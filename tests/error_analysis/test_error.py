@@ -98,7 +98,7 @@ def test_relu_and_identity_are_limits():
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_arguments_that_do_not_fit_are_refused(function):
     net, mu = network(1), np.zeros(SIZE)
-    with pytest.raises(TypeError, match=r"net must be a LeakyReLUNetwork, got .*from_flax"):
+    with pytest.raises(TypeError, match=r"network must be a LeakyReLUNetwork, got .*from_network"):
         function(jnp.tanh, mu, mu)
     with pytest.raises(ValueError, match=r"mu must have shape \(4,\), got \(2, 4\).*vmap"):
         function(net, np.zeros((2, SIZE)), mu)
@@ -113,11 +113,11 @@ def test_laws_that_do_not_fit_are_refused():
     net, box = network(1), InputLaw(np.zeros(SIZE), 1.0)
     bounds = (ea.deterministic_bound, lambda net, f: ea.probabilistic_bound(net, f, 0.1))
     for function in (*bounds, ea.is_exact_on_support, ea.flip_probabilities):
-        with pytest.raises(TypeError, match="net must be a LeakyReLUNetwork"):
+        with pytest.raises(TypeError, match="network must be a LeakyReLUNetwork"):
             function(jnp.tanh, box)
         with pytest.raises(TypeError, match="f must be a distribution"):
             function(net, np.zeros(SIZE))
-        with pytest.raises(ValueError, match="f must have N_x = 4 inputs as net, got 3"):
+        with pytest.raises(ValueError, match="f must have N_x = 4 inputs as network, got 3"):
             function(net, InputLaw(np.zeros(3), 1.0))
     for function in (*bounds, ea.is_exact_on_support):
         with pytest.raises(TypeError, match=r"must get known numbers.*outside of jit"):

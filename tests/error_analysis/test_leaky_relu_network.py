@@ -1,5 +1,6 @@
-"""`LeakyReLUNetwork`: values, conversions from Flax and Equinox, pytree, derivatives, errors."""
+"""`LeakyReLUNetwork`: values, reading from functions and modules, pytree, derivatives, errors."""
 
+import functools
 import itertools
 
 import equinox as eqx
@@ -7,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
+from flax import linen, nnx
 
 from nn_uq_dist import InputLaw, LeakyReLUNetwork, linearize
 
+W, B, A = np.ones((4, 3)), np.zeros(4), np.ones((2, 4))
 SIZES = {1: (3, 5, 3), 3: (3, 4, 6, 5, 3)}
 
 
@@ -59,41 +61,178 @@ def test_values_and_linearization_match_loops(precision, num_layers, skip):
     np.testing.assert_allclose(lin.jacobian, jacobian, rtol=rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("use_bias", [False, True])
-def test_from_flax_is_the_same_map(use_bias):
-    rngs = nnx.Rngs(0)
-    sizes = [(3, 6), (6, 4), (4, 2)]
-    options = {"use_bias": use_bias, "bias_init": nnx.initializers.normal(1.0), "rngs": rngs}
-    layers = [nnx.Linear(*size, **options) for size in sizes]
-    net = LeakyReLUNetwork.from_flax(layers, negative_slope=0.2)
-    assert (net.output_bias is None) is not use_bias
-    x = jnp.array([[0.4, -1.0, 2.0], [-0.4, 1.0, -2.0]])
-    expected = x
-    for layer in layers[:-1]:
-        expected = nnx.leaky_relu(layer(expected), 0.2)
-    expected = layers[-1](expected)
-    np.testing.assert_allclose(jax.vmap(net)(x), expected, rtol=1e-5, atol=1e-6)
+KEY = jax.random.key(1)
+MEAN, SD = jnp.array([100.0, -2.0, 0.5]), jnp.array([20.0, 0.1, 3.0])
 
 
-@pytest.mark.parametrize(
-    ("activation", "slope", "scan"),
-    [
-        (jax.nn.leaky_relu, 0.01, False),
-        (lambda x: jnp.maximum(x, 0.3 * x), 0.3, True),
-        (jax.nn.relu, 0.0, False),
-    ],
-)
-def test_from_equinox_is_the_same_map(precision, activation, slope, scan):
-    key = jax.random.key(1)
-    mlp = eqx.nn.MLP(3, 2, 5, 3, activation, use_final_bias=not scan, scan=scan, key=key)
-    # Under `jit`, too, the slope must be read off as a number.
-    net = jax.jit(lambda: LeakyReLUNetwork.from_equinox(mlp))()
-    assert net.num_layers == 3
-    assert net.negative_slope == jnp.asarray(slope, precision)
-    assert (net.output_bias is None) is scan
-    rtol = 1e-12 if precision == "float64" else 1e-5
-    for x in jnp.array([[0.4, -1.0, 2.0], [-0.4, 1.0, -2.0]]):
-        np.testing.assert_allclose(net(x), mlp(x), rtol=rtol, atol=rtol)
+class Scaled(nnx.Module):
+    """A network that scales its inputs and outputs, with batch norm and dropout."""
+
+    def __init__(self, rngs, slope=0.2):
+        self.first = nnx.Linear(3, 8, rngs=rngs, bias_init=nnx.initializers.normal(1.0))
+        self.norm = nnx.BatchNorm(8, rngs=rngs)
+        self.second = nnx.Linear(8, 5, rngs=rngs, use_bias=False)
+        self.dropout = nnx.Dropout(0.1, rngs=rngs)
+        self.last = nnx.Linear(5, 2, rngs=rngs)
+        self.slope = slope
+        self.norm.mean[...] = jnp.arange(8.0)
+
+    def __call__(self, x):
+        x = nnx.leaky_relu(self.norm(self.first((x - MEAN) / SD)), self.slope)
+        x = self.dropout(nnx.leaky_relu(self.second(x), self.slope))
+        return self.last(x) * jnp.array([5.0, 0.1]) + jnp.array([-7.0, 0.3])
+
+
+def scaled():
+    network = Scaled(nnx.Rngs(0))
+    network.eval()
+    return network
+
+
+def mlp(activation=jax.nn.leaky_relu, final=lambda x: x, outputs=2, **options):
+    return eqx.nn.MLP(3, outputs, 5, 3, activation, final, key=KEY, **options)
+
+
+def convolutional():
+    layers = [
+        eqx.nn.Lambda(lambda x: x.reshape(1, 1, 3)),
+        eqx.nn.Conv2d(1, 3, 2, padding=1, key=KEY),
+        eqx.nn.Lambda(jax.nn.relu),
+        eqx.nn.AvgPool2d(2),
+        eqx.nn.Lambda(jnp.ravel),
+        eqx.nn.Linear(9, 2, key=KEY),
+    ]
+    return eqx.nn.Sequential(layers)
+
+
+def linen_network():
+    module = linen.Sequential([linen.Dense(6), linen.leaky_relu, linen.Dense(2)])
+    variables = module.init(KEY, jnp.zeros(3))
+    return lambda x: module.apply(variables, x)
+
+
+def with_skip():
+    inner = mlp(outputs=3)
+    return lambda x: inner((x - 1) / 2) + x
+
+
+# Each with its slope and number of hidden layers.
+NETWORKS = {
+    "NNX module with scaling": (scaled, 0.2, 2),
+    "NNX sequence": (
+        lambda: nnx.Sequential(
+            nnx.Linear(3, 8, rngs=nnx.Rngs(0)), nnx.relu, nnx.Linear(8, 2, rngs=nnx.Rngs(0))
+        ),
+        0.0,
+        1,
+    ),
+    "Linen": (linen_network, 0.01, 1),
+    "MLP": (mlp, 0.01, 3),
+    "MLP in a loop": (lambda: mlp(jax.nn.relu, scan=True, use_final_bias=False), 0.0, 3),
+    "maximum": (lambda: mlp(lambda x: jnp.maximum(0.3 * x, x)), 0.3, 3),
+    "where below zero": (lambda: mlp(lambda x: jnp.where(x < 0, x / 8, x)), 0.125, 3),
+    "of a multiple": (lambda: mlp(lambda x: 2 * jax.nn.leaky_relu(-3 * x, 0.5)), 0.5, 3),
+    "PReLU": (lambda: mlp(eqx.nn.PReLU(0.1)), 0.1, 3),
+    "activation at the end": (lambda: mlp(final=jax.nn.leaky_relu), 0.01, 4),
+    "convolutional": (convolutional, 0.0, 1),
+    "skip connection": (with_skip, 0.01, 3),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_what_is_read_is_the_same_map(name):
+    make, slope, num_layers = NETWORKS[name]
+    network = make()
+    net = LeakyReLUNetwork.from_network(network, 3)
+    assert net.num_layers == num_layers
+    assert net.negative_slope == np.float32(slope)
+    assert net.skip_connection is (name == "skip connection")
+    x = MEAN + SD * jax.random.normal(KEY, (50, 3)) * jnp.logspace(-2, 2, 50)[:, None]
+    expected = jax.vmap(functools.partial(network))(x)
+    # Where both outputs are small by cancellation, rounding is that of a usual output.
+    size = np.abs(expected).max(axis=1, keepdims=True)
+    size = np.maximum(size, np.median(size))
+    assert (np.abs(jax.vmap(net)(x) - expected) <= 1e-5 * size).all()
+
+
+@pytest.mark.usefixtures("x64")
+def test_types_of_what_is_read():
+    wide = mlp()
+    narrow = jax.tree.map(lambda leaf: leaf.astype("float32") if eqx.is_array(leaf) else leaf, wide)
+    x = jnp.array([0.4, -1.0, 2.0])
+    net = LeakyReLUNetwork.from_network(lambda x: wide((x - 0.1) / 0.3), 3)
+    np.testing.assert_allclose(net(x), wide((x - 0.1) / 0.3), rtol=1e-13)
+    weights = LeakyReLUNetwork.from_network(narrow, 3).hidden_weights[0]
+    assert weights.dtype == "float32"
+    np.testing.assert_array_equal(weights, narrow.layers[0].weight)
+
+
+def test_reading_under_jit_and_gradients():
+    inner = mlp()
+    x = jnp.array([0.4, -1.0, 2.0])
+    net = jax.jit(lambda: LeakyReLUNetwork.from_network(inner, 3))()
+    np.testing.assert_allclose(net(x), inner(x), rtol=1e-5)
+    found = jax.jit(
+        jax.grad(lambda s: LeakyReLUNetwork.from_network(lambda x: inner(s * x), 3)(x).sum())
+    )(1.5)
+    np.testing.assert_allclose(found, jax.grad(lambda s: inner(s * x).sum())(1.5), rtol=1e-5)
+
+
+def towers(x):
+    left, right = jax.nn.relu(W @ x), jax.nn.relu(-(W @ x))
+    return jnp.concatenate([left, right])
+
+
+UNREADABLE = {
+    "tanh": (lambda: mlp(jnp.tanh), "got the operation tanh of values that depend on the input"),
+    "ceiling": (lambda: mlp(jax.nn.relu6), "got the operation min"),
+    "elu": (lambda: mlp(jax.nn.elu), "slope 1.0 below zero and 0.0 above"),
+    "absolute": (lambda: mlp(jnp.abs), "got the operation abs"),
+    "steeper below": (lambda: mlp(lambda x: jax.nn.leaky_relu(x, 2.0)), "slope 2.0 below"),
+    "affine": (lambda: mlp(lambda x: 2 * x), "got an affine map; it is its own linearization"),
+    "constant": (lambda: lambda x: jnp.ones(2), "an output that does not change with the input"),
+    "slope for each": (
+        lambda: lambda x: jnp.where(x >= 0, x, jnp.arange(3.0) / 5 * x),
+        "an activation other than a leaky ReLU with one fixed slope",
+    ),
+    "two slopes": (
+        lambda: lambda x: W.T @ jax.nn.leaky_relu(W @ jax.nn.relu(x)),
+        r"layers with different negative slopes \[0.0, 0.00999",
+    ),
+    "another threshold": (lambda: lambda x: jnp.maximum(W @ x, 1.0), "an activation other than"),
+    "residual layers": (
+        lambda: lambda x: jax.nn.relu(x + W.T @ jax.nn.relu(W @ x)),
+        "a connection that skips or splits layers",
+    ),
+    "towers": (lambda: towers, "a connection that skips or splits layers"),
+    "scaled skip": (
+        lambda: lambda x: W.T @ jax.nn.relu(W @ x) + 2 * x,
+        "a skip connection that is not the input itself",
+    ),
+    "product": (lambda: lambda x: jax.nn.relu(x) * x, "got the operation mul of values"),
+    "loop": (lambda: lambda x: jax.lax.scan(lambda c, e: (c + e, None), 0.0, x)[0], "got a scan"),
+    "another size": (lambda: lambda x: jnp.ones((2, 4)) @ x, "it takes 4 inputs, not 3"),
+    "in training": (lambda: Scaled(nnx.Rngs(0)), "inference mode"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_be_read_is_said(name):
+    make, message = UNREADABLE[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        LeakyReLUNetwork.from_network(make(), 3)
+    assert "; " in str(caught.value)
+
+
+def test_a_function_that_changes_is_refused():
+    calls = []
+
+    def network(x):
+        calls.append(1)
+        return len(calls) * (W @ jax.nn.relu(x))
+
+    with pytest.raises(ValueError, match="must be the same function each time"):
+        LeakyReLUNetwork.from_network(network, 3)
 
 
 def test_pytree_keeps_leaves_and_structure():
@@ -151,9 +290,6 @@ def test_traced_slope_outside_of_the_interval_gives_nan():
     assert jnp.isnan(at(-0.1)).all()
 
 
-W, B, A = np.ones((4, 3)), np.zeros(4), np.ones((2, 4))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -197,25 +333,3 @@ def test_types_that_do_not_fit_are_refused(arguments, message):
 def test_input_of_another_shape_is_refused(shape):
     with pytest.raises(ValueError, match=r"one input of shape \(3,\).*jax.vmap"):
         network(1)(jnp.zeros(shape))
-
-
-def test_conversions_refuse_what_is_no_leaky_relu_network():
-    key = jax.random.key(0)
-    for activation in (jnp.tanh, jax.nn.elu, jax.nn.relu6, lambda x: -x, lambda x: 2 * x):
-        mlp = eqx.nn.MLP(2, 2, 3, 1, activation, key=key)
-        with pytest.raises(ValueError, match=r"^activation must be a leaky ReLU"):
-            LeakyReLUNetwork.from_equinox(mlp)
-    mlp = eqx.nn.MLP(2, 2, 3, 1, jax.nn.relu, jax.nn.relu, key=key)
-    with pytest.raises(ValueError, match="final_activation must be the identity"):
-        LeakyReLUNetwork.from_equinox(mlp)
-    mlp = eqx.nn.MLP(2, 2, 3, 1, eqx.nn.PReLU(0.1), key=key)
-    with pytest.raises(ValueError, match="got one with parameters"):
-        LeakyReLUNetwork.from_equinox(mlp)
-    mlp = eqx.nn.MLP(2, 2, 3, 0, jax.nn.relu, key=key)
-    with pytest.raises(ValueError, match="at least 2 linear layers"):
-        LeakyReLUNetwork.from_equinox(mlp)
-    with pytest.raises(TypeError, match=r"must be an equinox\.nn.MLP, got Linear"):
-        LeakyReLUNetwork.from_equinox(eqx.nn.Linear(2, 2, key=key))
-    layers = [nnx.Linear(2, 3, rngs=nnx.Rngs(0)), jax.nn.leaky_relu]
-    with pytest.raises(TypeError, match=r"got .* at index 1; leave activations out"):
-        LeakyReLUNetwork.from_flax(layers)

@@ -75,7 +75,7 @@ def test_tree_agrees_with_scipy(law, draws):
 
 def test_copula_has_the_correlation_that_was_asked_for(law):
     target = np.array([[1.0, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 1.0]])
-    fit = nuq.nataf_correlation(law, jnp.asarray(target))
+    fit = nuq.distributions.nataf_correlation(law, jnp.asarray(target))
     assert fit.attainable.all()
     # Correlation of a pair of Laplace laws by quadrature over independent normal scores.
     nodes, weights = np.polynomial.hermite_e.hermegauss(120)

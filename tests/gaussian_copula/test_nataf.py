@@ -7,7 +7,8 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
-from nn_uq_dist import LinearizedMarginal, nataf_correlation
+from nn_uq_dist import LinearizedMarginal
+from nn_uq_dist.distributions import nataf_correlation
 from nn_uq_dist.gaussian_copula._hermite import (
     covariance_of_outputs,
     covariance_of_scores,

@@ -84,6 +84,28 @@ def test_batches_go_through_structures(at):
     np.testing.assert_array_equal(at_one["gain"], np.broadcast_to(gain, (3, 4, 1)))
 
 
+def test_known_arrays_beside_a_batch():
+    loc = jnp.arange(6.0).reshape(3, 2)
+    gain = loc + 1
+
+    def network(x):
+        return x["gain"] * x["a"]
+
+    def means(gain, law=None):
+        law = dist.Normal(loc, 0.1).to_event(1) if law is None else law
+        return nuq.linearize(network, {"a": law, "gain": gain}).mean
+
+    np.testing.assert_allclose(means(dist.Delta(gain, event_dim=1)), gain * loc)  # one each
+    np.testing.assert_allclose(means(gain[0]), gain[0] * loc)  # the same for all
+    same = means(dist.Delta(gain, event_dim=2), dist.Normal(jnp.ones((3, 1)), 0.1).to_event(1))
+    np.testing.assert_allclose(same, np.tile(gain.reshape(-1), (3, 1)))
+    with pytest.raises(ValueError, match=r"event_dim=1\) for one value each, or .*event_dim=2\)"):
+        means(gain)
+    discrete = dist.Poisson(gain).to_event(1)
+    with pytest.raises(ValueError, match=r"f\['gain'\] must be a known array.* got shape \(3,\)"):
+        nuq.monte_carlo(network, {"a": discrete, "gain": jnp.ones(3)}, KEY, 4, progress=False)
+
+
 def test_one_point_for_each_of_a_batch_of_maps():
     f = dist.Gamma(jnp.array([[2.0], [5.0]]), 1.0).to_event(1)
     at = jnp.array([[0.5], [-0.5]])
@@ -158,6 +180,10 @@ TRANSFORMED = {
     "copula of beta laws": (
         dist.GaussianCopulaBeta(2.0 * jnp.ones(2), 3.0, jnp.array([[1.0, 0.6], [0.6, 1.0]])),
         scipy.stats.beta(2, 3),
+    ),
+    "truncated Student": (
+        dist.TruncatedDistribution(dist.StudentT(3.0 * jnp.ones(2)), low=-1.0).to_event(1),
+        scipy.stats.truncate(scipy.stats.make_distribution(scipy.stats.t)(df=3.0), lb=-1.0),
     ),
     "truncated": (
         dist.TruncatedNormal(jnp.ones(2), 2.0, low=-1.0, high=2.0).to_event(1),
@@ -271,7 +297,7 @@ ERRORS = {
             dist.LogNormal(jnp.zeros(1), 1.0).to_event(1),
         ),
         TypeError,
-        "f must be the law of the vector that net takes, got MappedInput",
+        "f must be the law of the vector that network takes, got MappedInput",
     ),
     "figure": (
         lambda: nuq.plots.plot_input_samples(dist.LogNormal(0.0, 1.0), KEY, backend="none"),

@@ -53,6 +53,11 @@ MISTAKES = {
         ValueError,
         "call the network itself, or pass a distribution",
     ),
+    "a known array for each of a batch": (
+        lambda: {"a": dist.Normal(jnp.zeros((3, 2)), 1.0).to_event(1), "b": jnp.ones((3, 2))},
+        ValueError,
+        "dist.Delta(array, event_dim=1) for one value each, or dist.Delta(array, event_dim=2) for",
+    ),
     "a word in a dict": (
         lambda: {"a": dist.Normal(0.0, 1.0), "b": "one"},
         TypeError,
@@ -61,7 +66,7 @@ MISTAKES = {
     "a negative half-width": (
         lambda: InputLaw(ZEROS, half_width=-1.0),
         ValueError,
-        "half_width must not be negative, got -1.0 at index (); pass (high - low) / 2",
+        "half_width must not be negative, got -1.0; pass (high - low) / 2",
     ),
     "a covariance as `scale_tril`": (
         lambda: InputLaw(ZEROS[:2], scale_tril=[[1.0, 0.5], [0.5, 1.0]]),

@@ -102,7 +102,7 @@ MISTAKES = {
         "PyTorch computes on tensors of its own: write its layers in jax.numpy",
     ),
     "a function that calls a PyTorch module": (
-        lambda: lambda x, net=None: TORCH(x),
+        lambda: lambda x, network=None: TORCH(x),
         ValueError,
         "PyTorch computes on tensors of its own: write its layers in jax.numpy",
     ),
@@ -124,12 +124,12 @@ MISTAKES = {
     "a Haiku transform": (
         lambda: foreign("haiku", init=None, apply=None),
         TypeError,
-        "pass lambda x: net.apply(params, None, x)",
+        "pass lambda x: network.apply(params, None, x)",
     ),
     "a Flax Linen module without its variables": (
         lambda: flax.linen.Dense(3),
         ValueError,
-        "pass lambda x: net.apply(variables, x)",
+        "pass lambda x: network.apply(variables, x)",
     ),
     "a function in NumPy": (
         lambda: lambda x: np.maximum(WEIGHTS @ x, 0),
@@ -149,7 +149,7 @@ MISTAKES = {
     "a network of batches": (
         lambda: of_batches,
         ValueError,
-        "it takes a batch of inputs: pass lambda x: net(x[None])[0]",
+        "it takes a batch of inputs: pass lambda x: network(x[None])[0]",
     ),
     "a network of other inputs than the law has": (
         lambda: lambda x: WEIGHTS[:, :2] @ x,
@@ -212,7 +212,7 @@ def test_message_names_the_remedy(mistake):
         linearize(make(), LAW)
     message = str(caught.value)
     assert words in message
-    assert message.startswith("net")
+    assert message.startswith("network")
     assert " got " in message
     assert "\n" not in message
 
@@ -225,7 +225,10 @@ def test_table_of_the_docs_has_these_mistakes_and_messages():
 
 @pytest.mark.parametrize(
     "call",
-    [lambda net, f: linearize_parts(net, f, 10), lambda net, f: monte_carlo(net, f, KEY, 10)],
+    [
+        lambda network, f: linearize_parts(network, f, 10),
+        lambda network, f: monte_carlo(network, f, KEY, 10),
+    ],
 )
 def test_other_functions_say_the_same(call):
     with pytest.raises(ValueError, match="PyTorch computes on tensors of its own"):
@@ -253,17 +256,19 @@ def test_keras_on_jax_is_told_about_batches(monkeypatch):
 
 
 def test_first_line_of_keras_is_not_what_is_shown():
-    def net(x):
+    def network(x):
         raise ValueError(
             "Exception encountered when calling Sequential.call().\n\n\x1b[1mBad shape\x1b[0m\n"
         )
 
     with pytest.raises(ValueError, match="got ValueError from it: Bad shape; for a network"):
-        linearize(net, LAW)
+        linearize(network, LAW)
 
 
 def test_objects_are_found_behind_partial_functions_and_jit():
-    assert "PyTorch" in remedy_for(functools.partial(lambda net, x: net(x), TORCH), TypeError())
+    assert "PyTorch" in remedy_for(
+        functools.partial(lambda network, x: network(x), TORCH), TypeError()
+    )
     assert "PyTorch" in remedy_for(jax.jit(lambda x: TORCH(x)), TypeError())  # noqa: PLW0108
     assert "PyTorch" in remedy_for(functools.partial(TORCH), TypeError())
 
@@ -271,10 +276,10 @@ def test_objects_are_found_behind_partial_functions_and_jit():
 def test_objects_are_found_among_the_attributes_of_an_object():
     class Wrapped:
         def __init__(self):
-            self.net = TORCH
+            self.network = TORCH
 
         def __call__(self, x):
-            return self.net(x)
+            return self.network(x)
 
     assert "PyTorch" in remedy_for(Wrapped(), TypeError())
     assert "PyTorch" in remedy_for(Wrapped().__call__, TypeError())

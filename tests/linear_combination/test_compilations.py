@@ -20,8 +20,10 @@ CALLS = {
     "log_sf": lambda law, x, q: law.log_sf(x),
     "normal_score": lambda law, x, q: law.normal_score(x),
     "icdf": lambda law, x, q: law.icdf(q),
-    "logpdf": lambda law, x, q: linear_combination.logpdf(x, law.weights, law._scale),
-    "linear_combination.cdf": lambda law, x, q: linear_combination.cdf(x, law.weights, law._scale),
+    "logpdf": lambda law, x, q: linear_combination.logpdf(x, law.weights, law.normal_scale),
+    "linear_combination.cdf": lambda law, x, q: linear_combination.cdf(
+        x, law.weights, law.normal_scale
+    ),
 }
 
 # One program of the density and one of both functions, for up to 16 weights and up to 32.
@@ -159,9 +161,9 @@ def test_a_second_joint_compiles_nothing(correlation):
         nuq.linearize(network(shift), nuq.InputLaw(np.full(5, shift), half))
         for shift, half in [(1.0, 0.3), (1.5, 0.2)]
     )
-    jax.block_until_ready(first.joint(correlation=correlation).correlation_matrix)
+    jax.block_until_ready(first.gaussian_copula(correlation=correlation).correlation_matrix)
     with counted_compilations() as programs:
-        joint = second.joint(correlation=correlation)
+        joint = second.gaussian_copula(correlation=correlation)
         jax.block_until_ready(joint.correlation_matrix)
     assert programs == []
     assert not np.allclose(joint.correlation_matrix, np.eye(3))

@@ -124,22 +124,77 @@ def test_noise_is_that_of_the_outputs(references):
     noisy = np.sort(clean + noise * rng.permuted(rng.normal(size=clean.shape), axis=0), axis=0)
     for law in (
         corrected.marginals(noise),
-        corrected.joint(noise).marginals,
-        corrected.linear_joint(noise).marginals,
+        corrected.gaussian_copula(noise).marginals,
         lin.corrected(pairs.plus_noise(noise, jax.random.key(5))).marginals(),
     ):
         assert (distance(law, noisy) < 0.02).all()
 
 
-def test_noise_keeps_the_number_of_cheap_draws():
-    lin, pairs = pairs_of(smooth, BOX, 300)
-    corrected = lin.corrected(pairs, num_surface_draws=0)
-    assert (corrected.unexplained == 1).all()
-    assert (corrected.with_noise(0.2).unexplained == 1).all()
-    assert (lin.corrected(pairs).with_noise(0.2).unexplained < 1).any()
+def test_joint_has_the_moments_of_the_network():
+    lin, pairs = pairs_of(smooth, BOX, 1000)
+    draws = nuq.monte_carlo(smooth, BOX, jax.random.key(9), 200_000, progress=False)
+    for noise in (0.0, np.array([0.5, 0.2, 0.1])):
+        joint = lin.corrected(pairs).joint(noise_scale=noise)
+        np.testing.assert_allclose(joint.mean, draws.mean(axis=0), atol=0.05)
+        expected = np.cov(draws.T) + np.diag(np.broadcast_to(noise, 3) ** 2)
+        # Three standard errors of a variance of 1000 pairs.
+        np.testing.assert_allclose(joint.covariance_matrix, expected, atol=0.18)
 
 
-def test_joints_carry_the_maps():
+@pytest.mark.parametrize("model", ["tangent", "parts"])
+def test_joint_is_nearer_to_the_network_than_the_uncorrected_one(model):
+    """By the mean log density of new draws, which the network's own has the largest of."""
+    f = nuq.InputLaw(BOX.loc, half_width=1.0)
+    linear = nuq.linearize(smooth, f) if model == "tangent" else nuq.linearize_parts(smooth, f, 8)
+    pairs = nuq.paired_draws(smooth, linear, KEY, 300, progress=False)
+    draws = nuq.monte_carlo(smooth, f, jax.random.key(9), 4000, progress=False)
+    noise = np.array([0.1, 0.1, 0.1])
+    draws = draws + noise * np.random.default_rng(0).normal(size=draws.shape)
+    corrected = linear.corrected(pairs).joint(noise).log_prob(draws).mean()
+    # Eight tangents leave little to correct.
+    gain = 0.05 if model == "tangent" else 0.0
+    assert corrected > linear.joint(noise).log_prob(draws).mean() + gain
+    assert (
+        corrected
+        > scipy.stats.multivariate_normal(draws.mean(axis=0), np.cov(draws.T)).logpdf(draws).mean()
+    )
+
+
+def test_joint_of_a_linear_network_is_that_of_the_linearization():
+    matrix = np.array([[1.0, 2.0, -1.0], [0.3, 0.0, 1.0]], np.float32)
+    lin, pairs = pairs_of(lambda x: matrix @ x + 5, BOX, 30)
+    value = jnp.array([[5.0, 5.0], [6.0, 4.0]])
+    found = lin.corrected(pairs).joint(0.1).log_prob(value)
+    np.testing.assert_allclose(found, lin.joint(0.1).log_prob(value), rtol=1e-4)
+
+
+def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
+    def of_width(width):
+        f = nuq.InputLaw(jnp.array([0.1, 0.2, -0.1]), half_width=width)
+        lin = nuq.linearize(smooth, f)
+        pairs = nuq.paired_draws(smooth, lin, KEY, 60, progress=False)
+        covariance = 0.01 * jnp.eye(3)
+        joint = lin.corrected(pairs).joint(0.2, covariance)
+        return joint.log_prob(jnp.array([0.7, 0.3, 1.1]))
+
+    value, slope = jax.jit(jax.value_and_grad(of_width))(1.1)
+    np.testing.assert_allclose(value, of_width(1.1), rtol=1e-8)
+    step = 1e-4
+    difference = (of_width(1.1 + step) - of_width(1.1 - step)) / (2 * step)
+    np.testing.assert_allclose(slope, difference, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("x64")
+def test_draws_of_a_float32_object_are_float32():
+    box = nuq.InputLaw(jnp.zeros(2, jnp.float32), half_width=jnp.full(2, 0.5, jnp.float32))
+    lin = nuq.linearize(jnp.tanh, box)
+    pairs = nuq.paired_draws(jnp.tanh, lin, KEY, 64, progress=False)
+    corrected = lin.corrected(pairs)
+    assert corrected.sample(KEY, (3,)).dtype == "float32"
+    assert lin.corrected(pairs.plus_noise(0.1, KEY)).sample(KEY, (3,)).dtype == "float32"
+
+
+def test_copula_carries_the_maps():
     lin, pairs = pairs_of(smooth, BOX, 1000)
     corrected = lin.corrected(pairs)
     draws = nuq.monte_carlo(smooth, BOX, jax.random.key(9), 200_000, progress=False)
@@ -147,12 +202,9 @@ def test_joints_carry_the_maps():
     errors = corrected.statistics.correlation.standard_error
     assert (np.abs(corrected.correlation - truth) < 4 * errors + 0.01).all()
     np.testing.assert_allclose(corrected.covariance, np.cov(draws.T), atol=0.08)
-    joint = corrected.joint()
+    joint = corrected.gaussian_copula()
     assert isinstance(joint, nuq.GaussianCopulaJoint)
     np.testing.assert_allclose(joint.covariance_matrix, np.cov(draws.T), atol=0.08)
-    linear = corrected.linear_joint(0.1)
-    assert isinstance(linear, nuq.CorrectedJoint)
-    assert np.isfinite(linear.log_prob(linear.mean))
     sampled = corrected.sample(KEY, (100_000,))
     np.testing.assert_allclose(sampled.std(axis=0), jnp.sqrt(corrected.variance), rtol=0.02)
 
@@ -177,7 +229,7 @@ def test_dead_and_saturated_outputs_are_named():
     assert linear == ""
     # The law of a square of a uniform: sqrt(y).
     assert abs(float(law.cdf(0.25)[1]) - 0.5) < 0.06
-    assert np.isfinite(corrected.linear_joint(0.1).log_prob(law.mean))
+    assert np.isfinite(corrected.joint(0.1).log_prob(law.mean))
 
 
 def test_heavy_skew():
@@ -229,9 +281,18 @@ def test_batches_of_means():
     means = np.array([[0.1, 0.2, -0.1], [1.0, -1.0, 0.5]], np.float32)
     f = nuq.InputLaw(means, half_width=1.0)
     lin, pairs = pairs_of(smooth, f, 400)
-    law = lin.corrected(pairs).marginals()
+    corrected = lin.corrected(pairs)
+    law = corrected.marginals()
     assert law.batch_shape == (2, 3)
     for b in range(2):
+        one = corrected[b]
+        np.testing.assert_allclose(one.marginals().mean, law.mean[b], rtol=1e-5)
+        np.testing.assert_allclose(one.covariance, corrected.covariance[b], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            one.joint(0.1).log_prob(law.mean[b]),
+            corrected.joint(0.1).log_prob(law.mean)[b],
+            rtol=1e-4,
+        )
         draws = nuq.monte_carlo(
             smooth, nuq.InputLaw(means[b], 1.0), jax.random.key(9), 100_000, progress=False
         )

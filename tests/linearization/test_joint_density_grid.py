@@ -330,7 +330,7 @@ ERRORS = {
     "batch": (
         lambda: joint_density_grid(Linearization(np.zeros((5, 2)), np.eye(2, 3), BOX)),
         ValueError,
-        r"batch shape \(\), got \(5,\); pass one entry, jax.tree.map",
+        r"batch shape \(\), got \(5,\); pass one entry, linearization",
     ),
     "traced": (
         lambda: jax.jit(lambda loc: joint_density_grid(Linearization(loc, np.eye(2, 3), BOX)))(

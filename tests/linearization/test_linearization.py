@@ -242,7 +242,7 @@ def test_marginals_hold_the_variance_of_the_linearization(law, noise_scale):
     assert marginals.batch_shape == (5,)
     noise_variance = 0 if noise_scale is None else noise_scale**2
     box = np.sum(np.asarray(marginals.weights) ** 2, axis=-1) / 3
-    normal = np.asarray(marginals.normal_scale) ** 2
+    normal = 0 if marginals.normal_scale is None else np.asarray(marginals.normal_scale) ** 2
     np.testing.assert_allclose(box + normal, lin.variance + noise_variance, rtol=1e-12)
     np.testing.assert_array_equal(marginals.loc, lin.loc)
     if law == "box":
@@ -309,7 +309,7 @@ def failing(_):
 BOX = InputLaw(np.zeros(3), 0.1)
 LIN = Linearization(np.zeros(2), np.eye(2, 3), BOX)
 ERRORS = {
-    "no callable": (lambda: linearize(3, BOX), TypeError, "net must be a callable .* got int"),
+    "no callable": (lambda: linearize(3, BOX), TypeError, "network must be a callable .* got int"),
     "no law": (lambda: linearize(wide_net, np.zeros(3)), TypeError, "got ndarray; pass a Uniform"),
     "family": (
         lambda: linearize(wide_net, dist.Dirichlet(np.ones(3))),
@@ -320,7 +320,7 @@ ERRORS = {
     "no output": (
         lambda: linearize(lambda _: (), BOX),
         ValueError,
-        r"net must return at least one number, got output of structure \(\)",
+        r"network must return at least one number, got output of structure \(\)",
     ),
     "label among outputs": (
         lambda: linearize(lambda x: {"y": x, "label": x.argmax()}, BOX),
@@ -330,17 +330,17 @@ ERRORS = {
     "integer output": (
         lambda: linearize(lambda x: (x > 0).astype(int), BOX),
         TypeError,
-        "net must return real floats, got dtype int32, which has no derivative",
+        "network must return real floats, got dtype int32, which has no derivative",
     ),
     "complex output": (
         lambda: linearize(lambda x: 1j * x, BOX),
         TypeError,
-        "net must return real floats, got dtype complex64",
+        "network must return real floats, got dtype complex64",
     ),
     "wrong width": (
         lambda: linearize(lambda x: np.ones((2, 4)) @ x, BOX),
         ValueError,
-        r"net must accept one input of shape \(3,\) and dtype float32, got TypeError",
+        r"network must accept one input of shape \(3,\) and dtype float32, got TypeError",
     ),
     "failing": (
         lambda: linearize(failing, BOX),
@@ -350,12 +350,12 @@ ERRORS = {
     "nan output": (
         lambda: linearize(lambda x: jnp.log(x - 1), BOX),
         ValueError,
-        r"net\(mean input\) must be finite, got nan at index \(0,\); check the weights",
+        r"network\(mean input\) must be finite, got nan at index \(0,\); check the weights",
     ),
     "infinite slope": (
         lambda: linearize(lambda x: jnp.sqrt(jnp.abs(x)), BOX),
         ValueError,
-        "the Jacobian of net at the mean input must be finite",
+        "the Jacobian of network at the mean input must be finite",
     ),
     "input": (
         lambda: Linearization(np.zeros(2), np.eye(2, 3), np.zeros(3)),

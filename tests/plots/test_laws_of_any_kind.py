@@ -12,9 +12,9 @@ from numpyro.distributions import constraints
 import nn_uq_dist as nuq
 from nn_uq_dist.basics._indices import as_indices
 from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
-from nn_uq_dist.laws._choose_outputs import take_outputs
-from nn_uq_dist.plots.parts._drawn_joint import DrawnJoint
-from nn_uq_dist.plots.parts._output_table import output_table
+from nn_uq_dist.laws._batch_entries import batch_entries
+from nn_uq_dist.plots.parts._drawn_law import DrawnJoint
+from nn_uq_dist.plots.parts._score_grid import output_table
 
 pytestmark = pytest.mark.viz
 
@@ -84,7 +84,7 @@ class Independent(JointLaw):
 
     def marginalize(self, indices):
         kept = as_indices(indices, self.event_shape[0])
-        return Independent(take_outputs(self.marginals, kept))
+        return Independent(batch_entries(self.marginals, (..., kept)))
 
     def rosenblatt(self, value):
         return as_output_law(self.marginals).normal_score(value)
@@ -336,7 +336,7 @@ def test_pairs_and_slices_of_a_correlated_law(r):
     sd = np.array([2.0, 0.1, 1.0])
     correlation = np.array([[1, r, 0.3 * r], [r, 1, 0.3], [0.3 * r, 0.3, 1]])
     covariance = correlation * np.outer(sd, sd)
-    law = DrawnJoint(CorrelatedNormal(jnp.asarray(LOC), jnp.asarray(covariance)))
+    law = DrawnJoint(CorrelatedNormal(jnp.asarray(LOC), jnp.asarray(covariance)), np.zeros(3))
     region = law.region((0, 1), MASSES)
     peak = 1 / (2 * np.pi * np.sqrt(np.linalg.det(covariance[:2, :2])))
     np.testing.assert_allclose(region.levels / peak, 1 - np.array(MASSES), atol=5e-3)
@@ -352,7 +352,7 @@ def test_pairs_and_slices_of_a_correlated_law(r):
 def test_a_copula_given_as_an_object_is_the_one_that_is_named(lin):
     options = {"outputs": [2, 0], "backend": "none"}
     named = nuq.plots.plot_joint(lin, law="copula", correlation="linear", **options)
-    joint = lin.joint(correlation="linear")
+    joint = lin.gaussian_copula(correlation="linear")
     given = nuq.plots.plot_joint(lin, law=joint, **options)
     levels = [figure.viz["levels"]["analytic"].values for figure in (given, named)]
     np.testing.assert_allclose(*levels, rtol=1e-3)
@@ -361,13 +361,13 @@ def test_a_copula_given_as_an_object_is_the_one_that_is_named(lin):
 @pytest.mark.parametrize(
     ("law", "error", "message"),
     [
-        (3, TypeError, "law must be 'copula', 'linear' or a JointLaw, got int; pass linearization"),
+        (3, TypeError, "law must be 'joint', 'copula', 'linear' or a JointLaw, got int"),
         (
             Independent(dist.Normal(jnp.zeros(2), 1.0)),
             ValueError,
             r"law must have event shape \(N_y,\) = \(3,\), got \(2,\); pass a joint law of all",
         ),
-        ("exact", ValueError, "law must be 'copula' or 'linear', got 'exact'"),
+        ("exact", ValueError, "law must be 'joint', 'copula' or 'linear', got 'exact'"),
     ],
 )
 def test_laws_that_do_not_fit_are_named(lin, law, error, message):
@@ -402,7 +402,7 @@ def test_slices_of_outputs_on_a_plane_are_straight():
     weights = np.array([[1.0, 0.0], [0.7, 0.7], [0.2, 1.0]]) @ weights
     noise = 0.05 * np.sqrt((weights**2).sum(1) / 3)
     plane = np.linalg.svd(weights)[0][:, -1]
-    law = DrawnJoint(nuq.LinearizedJoint(np.zeros(3), weights, np.diag(noise**2)))
+    law = DrawnJoint(nuq.LinearizedJoint(np.zeros(3), weights, np.diag(noise**2)), np.zeros(3))
     width = np.sqrt((plane**2 * noise**2).sum())
     for value in (-2.0 * noise[2] / 0.05, 0.0, 2.0 * noise[2] / 0.05):
         ((region, _),) = law.slices([value], MASSES)

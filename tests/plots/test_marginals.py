@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nn_uq_dist.distributions import LinearizedMarginal
 from nn_uq_dist.plots import plot_marginals
-from nn_uq_dist.plots.parts import _ticks
+from nn_uq_dist.plots.parts import _frame
 
 pytestmark = pytest.mark.viz
 
@@ -209,7 +209,7 @@ def test_missing_arviz_names_the_extra(law, monkeypatch):
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_ticks_are_few_round_and_inside(low, width):
-    ticks = _ticks.nice_ticks(low, low + width)
+    ticks = _frame.nice_ticks(low, low + width)
     assert 1 <= len(ticks) <= 4
     slack = 1e-9 * (abs(low) + width)
     assert low - slack <= ticks[0] <= ticks[-1] <= low + width + slack
@@ -217,6 +217,6 @@ def test_ticks_are_few_round_and_inside(low, width):
 
 
 def test_zero_has_no_sign():
-    values, labels = _ticks.ticks(-0.3, 0.9)
+    values, labels = _frame.ticks(-0.3, 0.9)
     assert labels[values.index(0)] == "0.00"[: len(labels[0])]
-    assert _ticks.tick_labels([-0.0, 0.25]) == ["0.00", "0.25"]
+    assert _frame.tick_labels([-0.0, 0.25]) == ["0.00", "0.25"]

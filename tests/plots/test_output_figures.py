@@ -485,7 +485,10 @@ def test_wrong_laws_and_networks_are_named(lin):
         plot_errors(lambda f: f[:2], lin, KEY, backend="none")
     with pytest.raises(ValueError, match="num_draws must be at least 100, got 99"):
         plot_errors(net, lin, KEY, num_draws=99, backend="none")
-    with pytest.raises(TypeError, match="linearization must be a Linearization, got LinearizedM"):
+    with pytest.raises(
+        TypeError,
+        match="linearization must be a Linearization or another LinearModel, got LinearizedM",
+    ):
         plot_sensitivity(one, backend="none")
     with pytest.raises(ValueError, match="one name per input, 3, got 1"):
         plot_input_samples(lin.input, KEY, input_names=["a"], backend="none")

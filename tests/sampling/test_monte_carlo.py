@@ -19,17 +19,17 @@ MATRIX = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 BOX = InputLaw(np.array([0.3, -0.2, 0.1], np.float32), 0.5)
 
 
-def net(x):
+def network(x):
     return jnp.tanh(MATRIX @ x)
 
 
 def draw(num_samples, **options):
-    options = {"progress": False, "f": BOX, "net": net, "key": KEY} | options
+    options = {"progress": False, "f": BOX, "network": network, "key": KEY} | options
     return monte_carlo(num_samples=num_samples, **options)
 
 
 def gather(num_samples, **options):
-    options = {"progress": False, "f": BOX, "net": net, "key": KEY} | options
+    options = {"progress": False, "f": BOX, "network": network, "key": KEY} | options
     return monte_carlo_statistics(num_samples=num_samples, **options)
 
 
@@ -43,7 +43,7 @@ def test_shape_and_type(batch):
 
 
 def test_outputs_are_those_of_the_drawn_inputs():
-    inputs = draw(500, net=lambda x: x)
+    inputs = draw(500, network=lambda x: x)
     assert (np.abs(inputs - np.asarray(BOX.loc)) <= 0.5).all()
     np.testing.assert_allclose(draw(500), np.tanh(inputs @ MATRIX.T), rtol=1e-4, atol=1e-6)
 
@@ -55,7 +55,7 @@ def test_outputs_do_not_depend_on_the_batch_size(batch_size):
 
 @pytest.mark.parametrize("batch_size", [1, 7, 1000])
 def test_small_batches_have_the_same_inputs_and_outputs_to_rounding(batch_size):
-    identity = {"net": lambda x: x}
+    identity = {"network": lambda x: x}
     np.testing.assert_array_equal(
         draw(2000, batch_size=batch_size, **identity), draw(2000, **identity)
     )
@@ -63,7 +63,7 @@ def test_small_batches_have_the_same_inputs_and_outputs_to_rounding(batch_size):
 
 
 def test_a_longer_run_starts_with_the_shorter_one():
-    identity = {"net": lambda x: x}
+    identity = {"network": lambda x: x}
     np.testing.assert_array_equal(draw(9000, **identity)[:100], draw(100, **identity))
 
 
@@ -72,13 +72,13 @@ def test_keys():
     np.testing.assert_array_equal(draw(100, key=legacy), draw(100))
     assert not np.array_equal(draw(100, key=jax.random.key(1)), draw(100))
     rbg = jax.random.key(0, impl="rbg")
-    identity = {"net": lambda x: x, "key": rbg}
+    identity = {"network": lambda x: x, "key": rbg}
     np.testing.assert_array_equal(draw(100, batch_size=7, **identity), draw(200, **identity)[:100])
 
 
 def test_draws_are_independent_and_follow_the_law():
     law = InputLaw(np.zeros(2, np.float32), [1.0, 0.0], [[0.0, 0.0], [0.0, 2.0]])
-    draws = draw(50_000, f=law, net=lambda x: x)
+    draws = draw(50_000, f=law, network=lambda x: x)
     # Fixed key; each test fails for 1 key in 1000.
     assert stats.kstest(draws[:, 0], stats.uniform(-1, 2).cdf).pvalue > 1e-3
     assert stats.kstest(draws[:, 1], stats.norm(0, 2).cdf).pvalue > 1e-3
@@ -97,7 +97,7 @@ def test_index_of_the_last_group_fits_32_bits():
     # 2**31 draws are too many for a test: the plan alone is made.
     from nn_uq_dist.sampling._passes import DrawPlan
 
-    plan = DrawPlan.make(net, BOX, KEY, 2**31, None, None)
+    plan = DrawPlan.make(network, BOX, KEY, 2**31, None, None)
     last = (2**31 - 1) // plan.pass_size * plan.pass_size + plan.pass_size
     assert last < 2**32
 
@@ -113,12 +113,13 @@ key = jax.random.split(jax.random.key(0))
 first = jax.random.normal(key[0], (31, 64)) / 6
 # Weights that were put on one device must not hinder the others.
 last = jax.device_put(jax.random.normal(key[1], (64, 5)) / 8, jax.devices()[-1])
-net = lambda x: jax.nn.leaky_relu(x @ first, 0.01) @ last
+network = lambda x: jax.nn.leaky_relu(x @ first, 0.01) @ last
 law = InputLaw(jnp.zeros(31), 0.5, 0.1 * jnp.eye(31))
 options = {"batch_size": 4096, "progress": False}
-draws = monte_carlo(net, law, jax.random.key(1), 50_001, **options)
-statistics = monte_carlo_statistics(net, law, jax.random.key(1), 50_001, **options)
-some = monte_carlo(net, law, jax.random.key(1), 50_001, devices=jax.devices()[:1], progress=False)
+draws = monte_carlo(network, law, jax.random.key(1), 50_001, **options)
+statistics = monte_carlo_statistics(network, law, jax.random.key(1), 50_001, **options)
+options["devices"] = jax.devices()[:1]
+some = monte_carlo(network, law, jax.random.key(1), 50_001, **options)
 np.savez(path, draws=draws, some=some, mean=statistics.mean, counts=statistics.bin_counts)
 """
 
@@ -183,7 +184,7 @@ def normal_cdf(y):
 
 def test_ks_distance_is_that_of_the_draws_to_the_stated_resolution():
     law = InputLaw(np.zeros(2, np.float32), scale_tril=2 * np.eye(2, dtype=np.float32))
-    identity = {"f": law, "net": lambda x: x}
+    identity = {"f": law, "network": lambda x: x}
     draws = draw(30_000, **identity)
     for num_bins in (16, 1000, 16384):
         statistics = gather(30_000, num_bins=num_bins, **identity)
@@ -197,7 +198,7 @@ def test_ks_distance_is_that_of_the_draws_to_the_stated_resolution():
 @pytest.mark.parametrize("shift", [0.0, 0.5, 3.0])
 def test_tv_distance_of_shifted_normals(shift):
     law = InputLaw(np.zeros(1, np.float32), scale_tril=np.eye(1, dtype=np.float32))
-    statistics = gather(100_000, f=law, net=lambda x: x)
+    statistics = gather(100_000, f=law, network=lambda x: x)
     distance = statistics.tv_distance(stats.norm(shift).cdf)[0]
     exact = 2 * stats.norm.cdf(shift / 2) - 1
     noise = np.sqrt(64 / (2 * np.pi * 1e5))
@@ -210,8 +211,8 @@ def test_statistics_of_far_outliers():
         return jnp.where(x > 0.999, 1e6 * x, x)
 
     law = InputLaw(np.zeros(1, np.float32), 1.0)
-    draws = np.asarray(draw(50_000, f=law, net=outlier), np.float64)
-    statistics = gather(50_000, f=law, net=outlier)
+    draws = np.asarray(draw(50_000, f=law, network=outlier), np.float64)
+    statistics = gather(50_000, f=law, network=outlier)
     assert statistics.bin_counts.sum() == 50_000
     assert statistics.maximum[0] == draws.max() > 9e5
     np.testing.assert_allclose(statistics.mean, draws.mean(axis=0), rtol=1e-5)
@@ -220,7 +221,7 @@ def test_statistics_of_far_outliers():
 
 def test_mean_far_from_zero_costs_no_accuracy():
     law = InputLaw(np.zeros(1, np.float32), 1.0)
-    far = {"f": law, "net": lambda x: x * 2.0**-6 + 1024}
+    far = {"f": law, "network": lambda x: x * 2.0**-6 + 1024}
     draws = np.asarray(draw(50_000, **far), np.float64)
     statistics = gather(50_000, **far)
     np.testing.assert_allclose(statistics.variance, draws.var(axis=0, ddof=1), rtol=1e-5)
@@ -228,7 +229,7 @@ def test_mean_far_from_zero_costs_no_accuracy():
 
 
 def test_constant_output():
-    statistics = gather(5000, net=lambda x: 0 * x + 3.0)
+    statistics = gather(5000, network=lambda x: 0 * x + 3.0)
     np.testing.assert_array_equal(statistics.mean, 3.0)
     np.testing.assert_array_equal(statistics.variance, 0.0)
     assert np.isnan(statistics.skewness).all()
@@ -241,9 +242,9 @@ def test_nonfinite_outputs_are_counted_and_reported():
 
     law = InputLaw(np.zeros(1, np.float32), 1.0)
     with pytest.warns(RuntimeWarning, match="of 20000 network outputs drawn are NaN or infinite"):
-        draws = draw(5000, f=law, net=partial)
+        draws = draw(5000, f=law, network=partial)
     with pytest.warns(RuntimeWarning, match="check the network over the range of its input"):
-        statistics = gather(5000, f=law, net=partial)
+        statistics = gather(5000, f=law, network=partial)
     finite = np.isfinite(draws)
     np.testing.assert_array_equal(statistics.count, finite.sum(axis=0))
     np.testing.assert_array_equal(statistics.num_nonfinite, 5000 - finite.sum(axis=0))
@@ -302,7 +303,7 @@ ERRORS = {
         TypeError,
         "got str; pass a Uniform",
     ),
-    "output": (lambda: draw(10, net=lambda _: ()), ValueError, "at least one number, got"),
+    "output": (lambda: draw(10, network=lambda _: ()), ValueError, "at least one number, got"),
     "batch of scalars": (
         lambda: draw(10, f=dist.Gamma(np.ones(3), 1.0)),
         ValueError,

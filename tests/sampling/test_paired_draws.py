@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nn_uq_dist import InputLaw, Linearization, PairedDraws, linearize, monte_carlo, paired_draws
+from nn_uq_dist import InputLaw, Linearization, linearize, monte_carlo, paired_draws
 from nn_uq_dist.inputs import InputSum
+from nn_uq_dist.sampling import PairedDraws
 
 KEY = jax.random.key(0)
 MATRIX = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
@@ -254,7 +255,7 @@ ERRORS = {
     "outputs": (
         lambda: paired_draws(lambda x: x, linearize(net, LAWS["box"]), KEY, 10),
         ValueError,
-        "net must have the 4 outputs of linearization, got 3; pass the network that was",
+        "network must have the 4 outputs of linearization, got 3; pass the network that was",
     ),
     "traced outputs": (
         lambda: jax.jit(
@@ -263,7 +264,7 @@ ERRORS = {
             )
         )(0.5),
         ValueError,
-        "net must have the 4 outputs of linearization, got 3",
+        "network must have the 4 outputs of linearization, got 3",
     ),
     "traced key": (
         lambda: jax.jit(lambda key: pair(16, key=key, points="sobol").network)(KEY),

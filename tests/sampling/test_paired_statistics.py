@@ -13,15 +13,8 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
-from nn_uq_dist import (
-    InputLaw,
-    Linearization,
-    PairedDraws,
-    PairedStatistics,
-    linearize,
-    paired_draws,
-    paired_statistics,
-)
+from nn_uq_dist import InputLaw, Linearization, linearize, paired_draws, paired_statistics
+from nn_uq_dist.sampling import PairedDraws, PairedStatistics
 
 KEY = jax.random.key(0)
 LEVELS = np.array([0.05, 0.5, 0.95])
@@ -376,11 +369,6 @@ ERRORS = {
         TypeError,
         "pairs must hold numbers, got traced values; call paired_statistics outside of jit",
     ),
-    "batch": (
-        lambda: paired_statistics(PairedDraws(*[np.zeros((10, 2, 3))] * 3, None, KEY)),
-        ValueError,
-        r"pairs must have no batch axes, got outputs of shape \(10, 2, 3\)",
-    ),
     "level": (
         lambda: paired_statistics(repetitions(tanh_net, "box", 0.8, 100, 1)).quantile(50),
         ValueError,
@@ -404,3 +392,30 @@ def test_errors(case):
     call, kind, message = ERRORS[case]
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_a_batch_has_the_statistics_of_its_points():
+    points = jnp.array([[0.2, -0.4], [1.0, 0.3], [-0.5, 0.1]])
+
+    def network(x):
+        return jnp.array([jnp.tanh(x[0] + x[1]), x[0] * x[1]])
+
+    lin = linearize(network, InputLaw(points, half_width=0.4))
+    pairs = paired_draws(network, lin, KEY, 400, progress=False).plus_noise(0.05, KEY)
+    found = paired_statistics(pairs)
+    assert found.batch_shape == (3,)
+    calls = {
+        "mean": lambda s: s.mean,
+        "sd": lambda s: s.sd,
+        "skewness": lambda s: s.skewness,
+        "correlation": lambda s: s.correlation,
+        "quantile": lambda s: s.quantile([0.1, 0.5]),
+        "exceedance": lambda s: s.exceedance(0.2),
+    }
+    for name, call in calls.items():
+        for k in range(3):
+            for batch, alone in zip(call(found), call(paired_statistics(pairs[k])), strict=True):
+                at = batch[:, k] if name == "quantile" else batch[k]
+                np.testing.assert_allclose(at, alone, rtol=1e-3, atol=1e-6, err_msg=name)
+    with pytest.raises(ValueError, match=r"batch_shape \+ \(N_y,\) = \(3, 2\)"):
+        found.exceedance(np.zeros(4))

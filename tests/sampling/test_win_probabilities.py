@@ -40,7 +40,7 @@ def test_draws_of_a_law_agree_with_a_closed_form():
     # Two outputs a + b and a - b: the first wins where b is positive, 3/4 of the box.
     law = nuq.InputLaw(jnp.array([0.0, 0.1]), half_width=0.2)
     linear = nuq.Linearization([0.1, -0.1], [[1.0, 1.0], [1.0, -1.0]], law)
-    for draws in (linear.sample(KEY, (20_000,)), linear.linear_joint().sample(KEY, (20_000,))):
+    for draws in (linear.sample(KEY, (20_000,)), linear.joint().sample(KEY, (20_000,))):
         wins = nuq.win_probabilities(draws)
         assert wins.value.sum() == pytest.approx(1)
         assert abs(wins.value[0] - 0.75) < 4 * wins.standard_error[0]
@@ -128,6 +128,27 @@ def test_parts_are_a_control_too():
     assert (wins.standard_error[:2] < plain.standard_error[:2]).all()
 
 
+@pytest.mark.parametrize("kind", ["tangent", "corrected", "parts"])
+def test_models_are_drawn_from(kind):
+    model = LINEAR if kind != "parts" else nuq.linearize_parts(bending, LAW, 16)
+    if kind == "corrected":
+        pairs = nuq.paired_draws(bending, LINEAR, KEY, 400, progress=False)
+        model = LINEAR.corrected(pairs, num_surface_draws=0)
+    wins = nuq.win_probabilities(model, key=KEY, num_linear_draws=50_000)
+    draws = nuq.win_probabilities(model.sample(jax.random.key(1), (50_000,)))
+    error = np.hypot(wins.standard_error, draws.standard_error)
+    assert (np.abs(wins.value - draws.value) < 4 * error).all()
+    assert wins.value.sum() == pytest.approx(1)
+    np.testing.assert_allclose(wins.worth, 50_000)
+
+
+def test_batch_of_a_model():
+    laws = nuq.InputLaw(jnp.stack([LAW.loc, LAW.loc + 0.1]), half_width=0.4)
+    wins = nuq.win_probabilities(nuq.linearize(bending, laws), key=KEY, num_linear_draws=20_000)
+    assert wins.value.shape == (2, 3)
+    np.testing.assert_allclose(wins.value.sum(axis=1), 1)
+
+
 def test_draw_with_nan_is_won_by_none_and_infinity_wins():
     draws = np.array([[0.0, np.nan], [0.0, np.inf], [1.0, 0.0], [1.0, 1.0]])
     np.testing.assert_allclose(nuq.win_probabilities(draws).value, [0.5, 0.25])
@@ -139,6 +160,12 @@ def test_draw_with_nan_is_won_by_none_and_infinity_wins():
         (lambda: nuq.win_probabilities(np.zeros(3)), ValueError, r"got shape \(3,\); pass the"),
         (lambda: nuq.win_probabilities(np.zeros((1, 3))), ValueError, "with n >= 2"),
         (lambda: nuq.win_probabilities("abc"), TypeError, "draws must be an array of real"),
+        (lambda: nuq.win_probabilities(LINEAR), TypeError, "key must be a JAX random key"),
+        (
+            lambda: nuq.win_probabilities(LINEAR, key=KEY, num_linear_draws=0.5),
+            TypeError,
+            "num_linear_draws must be a positive integer",
+        ),
         (lambda: jax.jit(nuq.win_probabilities)(np.zeros((9, 3))), TypeError, "outside of jit"),
         (
             lambda: nuq.win_probabilities(

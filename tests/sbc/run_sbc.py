@@ -8,7 +8,7 @@ arXiv:1804.06788). Regimes, by what the data come from:
 - exact: the linear model, one output for each observation, so that nothing is approximated;
 - network: a network some of whose neurons change their sign within the box, one output;
 - 12-of-12, 6-of-3: the linear model, so many outputs of so many inputs for each observation. The
-  likelihood is the joint law itself, `Linearization.linear_joint`, whose density is an
+  likelihood is the joint law, `Linearization.joint`, whose density is an
   approximation (expectation propagation); with ``-copula``, the Gaussian copula.
 
 Run with ``python -m tests.sbc.run_sbc`` or ``make sbc``.
@@ -48,16 +48,16 @@ class Regime(NamedTuple):
     outputs: int
     thinning: int  # thinned draws of NUTS are nearly independent
     linear: bool  # whether the data come from the linear model
-    likelihood: str  # marginals, linear_joint or joint
+    likelihood: str  # marginals, joint or copula
 
 
 REGIMES = {
     "exact": Regime("one output, linear model", 40, 8, 1, 4, True, "marginals"),
     "network": Regime("one output, network", 40, 8, 1, 4, False, "marginals"),
-    "12-of-12": Regime("12 outputs of 12 inputs", 10, 12, 12, 2, True, "linear_joint"),
-    "12-of-12-copula": Regime("the same, copula", 10, 12, 12, 2, True, "joint"),
-    "6-of-3": Regime("6 outputs of 3 inputs", 20, 3, 6, 2, True, "linear_joint"),
-    "6-of-3-copula": Regime("the same, copula", 20, 3, 6, 2, True, "joint"),
+    "12-of-12": Regime("12 outputs of 12 inputs", 10, 12, 12, 2, True, "joint"),
+    "12-of-12-copula": Regime("the same, copula", 10, 12, 12, 2, True, "copula"),
+    "6-of-3": Regime("6 outputs of 3 inputs", 20, 3, 6, 2, True, "joint"),
+    "6-of-3-copula": Regime("the same, copula", 20, 3, 6, 2, True, "copula"),
 }
 
 
@@ -87,10 +87,10 @@ def model(linear: nuq.Linearization, y: Array, likelihood: str) -> None:
     )
     if likelihood == "marginals":
         outputs = law.marginals(noise_scale=sigma).to_event(1)
-    elif likelihood == "joint":
-        outputs = law.joint(noise_scale=sigma, correlation="linear")
+    elif likelihood == "copula":
+        outputs = law.gaussian_copula(noise_scale=sigma, correlation="linear")
     else:
-        outputs = law.linear_joint(noise_scale=sigma)
+        outputs = law.joint(noise_scale=sigma)
     with numpyro.plate("observations", len(y)):
         numpyro.sample("y", outputs, obs=y)
 

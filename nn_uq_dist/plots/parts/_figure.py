@@ -6,32 +6,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.plots.parts._arguments import Visuals, as_visuals
-from nn_uq_dist.plots.parts._backends import as_backend, in_front
-from nn_uq_dist.plots.parts._frame import Frame, finish_panels, write
-from nn_uq_dist.plots.parts._legend import (
+from nn_uq_dist.diagnostics._arguments import require_extra
+from nn_uq_dist.plots.parts._frame import Frame, Ticks, put_ticks, ticks
+from nn_uq_dist.plots.parts._palette import (
+    BAND_ALPHAS,
     Entries,
     add_legend,
     area_entry,
     band_entries,
     line_entry,
+    marker_entry,
 )
-from nn_uq_dist.plots.parts._palette import BAND_ALPHAS
-from nn_uq_dist.plots.parts._panels import (
-    SINGLE_INCHES,
-    outer_panels,
-    output_panels,
-    panel_data,
-    single_panel,
-)
-from nn_uq_dist.plots.parts._shapes import area
-from nn_uq_dist.plots.parts._ticks import Ticks
+from nn_uq_dist.plots.parts._shapes import HISTOGRAM, LINE, area, panel_data, write
 
 Array = NDArray[np.float64]
+Visuals = Mapping[str, Mapping[str, Any] | bool]
 
-LINE = ("x", "y")
-AREA = ("x", "y_bottom", "y_top")
-HISTOGRAM = ("histogram", "left_edges", "right_edges")
+PAGE_INCHES = 7.0
+PANEL_INCHES = (2.4, 1.75)
+MOST_COLUMNS = 4
+NARROW_COLUMNS = 3  # number of columns that fit on a page
+MANY_PANELS = 12
 
 
 class Figure:
@@ -85,79 +80,111 @@ class Figure:
         self,
         name: str,
         defaults: Mapping[str, Mapping[str, Any]],
-        *,
         visuals: Visuals | None,
         plot_collection: Any | None,
         backend: str | None,
         pc_kwargs: dict[str, Any],
     ) -> None:
-        self.backend = as_backend(backend, plot_collection, f"plots.{name}")
-        self.options = as_visuals(visuals, defaults, self.backend)
+        self.backend = _as_backend(backend, plot_collection, f"plots.{name}")
+        self.options = _as_visuals(visuals, defaults)
         self.collection: Any = plot_collection
         self.legend: Entries = {}
         self._pc_kwargs = pc_kwargs
         self._is_own = plot_collection is None
-        self._names: Sequence[str] | None = None
+        self._variable = "values"
+        self._facets: dict[str, Any] = {}
 
-    def new_collection(self, make: Callable[[str, dict[str, Any]], Any]) -> None:
-        """Make a collection by a function of the backend and `pc_kwargs`, unless one was given."""
+    def new_collection(
+        self,
+        make: Callable[..., Any],
+        data: Any,
+        inches: tuple[float, float],
+        facets: Sequence[str],
+        **layout: Any,
+    ) -> None:
+        """Make a collection by a constructor of ArviZ, unless one was given.
+
+        The panels are those of the dimensions `facets` of its data.
+        """
+        (self._variable,) = data.data_vars
+        self._facets = {name: data[name].values for name in facets}
         if self.collection is None:
-            self.collection = make(self.backend, self._pc_kwargs)
+            options = {"figsize": inches, "figsize_units": "inches"}
+            if self.backend == "matplotlib":
+                options["layout"] = "constrained"  # leaves room for legends
+            given = {**layout, **self._pc_kwargs}
+            options |= given.pop("figure_kwargs", {})
+            self.collection = make(data, backend=self.backend, figure_kwargs=options, **given)
 
     def one_panel_per_output(self, rows: Any, axes: Sequence[str], names: Sequence[str]) -> None:
         """Make a panel for each output; the collection keeps the rows as its data."""
-        self._names = names
-        data = panel_data(rows, axes, names)
-        self.new_collection(lambda backend, kwargs: output_panels(data, backend, kwargs))
+        count = len(names)
+        most = NARROW_COLUMNS if count <= MANY_PANELS else MOST_COLUMNS
+        balanced = -(-count // -(-count // most))  # four panels are two rows of two
+        wrap = self._pc_kwargs.get("col_wrap", balanced)
+        columns = min(wrap, count)
+        lines = -(-count // columns)
+        # A single panel is wider, and a single row taller, so that the legend above fits.
+        width = max(PANEL_INCHES[0] * columns, 4.8)
+        height = PANEL_INCHES[1] * lines * (1.5 if lines == 1 else 1) + 0.6
+        self._wrap(rows, axes, (width, height), {"output": list(names)}, col_wrap=wrap)
 
     def one_panel(
-        self,
-        rows: Any,
-        axes: Sequence[str] | None,
-        inches: tuple[float, float] = SINGLE_INCHES,
+        self, rows: Any, axes: Sequence[str], inches: tuple[float, float] = (PAGE_INCHES, 3.6)
     ) -> None:
         """Make a single panel; the collection keeps the rows as its data."""
-        data = panel_data(rows, axes, None)
-        self.new_collection(lambda backend, kwargs: single_panel(data, backend, kwargs, inches))
+        self._wrap(rows, axes, inches, {})
 
-    def line(self, visual: str, rows: Any, entry: str | None = None, layer: int = 0) -> None:
+    def line(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw a line in each panel, rows ``x`` and ``y``."""
-        from arviz_plots import visuals as draw
-
-        self._map(visual, draw.line_xy, (rows, LINE), entry, line_entry, layer)
+        self._map(visual, "line_xy", rows, LINE, entry, line_entry)
 
     def points(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw points in each panel, rows ``x`` and ``y``."""
-        from arviz_plots import visuals as draw
-
-        self._map(visual, draw.scatter_xy, (rows, LINE), entry, self._marker_entry)
-
-    def area(self, visual: str, rows: Any, entry: str | None = None) -> None:
-        """Fill an area in each panel, rows ``x``, ``y_bottom`` and ``y_top``."""
-        self._map(visual, area, (rows, AREA), entry, area_entry)
+        self._map(visual, "scatter_xy", rows, LINE, entry, marker_entry)
 
     def bars(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw a histogram in each panel, rows of heights, left and right edges."""
-        from arviz_plots import visuals as draw
+        self._map(visual, "hist", rows, HISTOGRAM, entry, area_entry)
 
-        self._map(visual, draw.hist, (rows, HISTOGRAM), entry, area_entry, 1)
+    def area(self, visual: str, rows: Any, entry: str | None = None) -> None:
+        """Fill an area in each panel, rows ``x``, ``y_bottom`` and ``y_top``."""
+        self._fill(visual, rows, self.options[visual])
+        if entry is not None and (style := self.options[visual]) is not None:
+            self.legend[entry] = area_entry(style)
 
     def bands(self, rows_of: Callable[[int], Array]) -> None:
-        """Fill bands of 1, 2, 3 standard deviations, the widest first, so that they overlap.
-
-        They are areas: in some backends spans hide what is drawn in them.
-        """
+        """Fill bands of 1, 2, 3 standard deviations, the widest first, so that they overlap."""
         if (style := self.options["bands"]) is None:
             return
         for k, alpha in reversed(list(enumerate(BAND_ALPHAS, start=1))):
-            data = panel_data(rows_of(k), AREA, self._names)
-            self.collection.map(area, f"band_{k}_sd", data=data, **{"alpha": alpha, **style})
+            self._fill(f"band_{k}_sd", rows_of(k), {"alpha": alpha, **style})
         self.legend |= band_entries(style)
 
     def texts(self, visual: str, frame: Frame, texts: Sequence[str]) -> None:
         """Write a text into the upper left corner of each output's panel."""
-        if (style := self.options[visual]) is not None:
-            write(self.collection, visual, self._names or (), frame, texts, style)
+        if (style := self.options[visual]) is None:
+            return
+        left, right, bottom, top = frame
+        aligned = {"vertical_align": "top", "horizontal_align": "left", **style}
+
+        def text(target: Any, j: int) -> Any:
+            x, y = left[j] + 0.03 * (right[j] - left[j]), top[j] - 0.04 * (top[j] - bottom[j])
+            return write(target, x, y, texts[j], **aligned)
+
+        self.each_panel(text, visual)
+
+    def several(self, visual: str, dim: str, artists: Sequence[Callable[[Any], Any]]) -> None:
+        """Draw several artists in a single panel, and keep them along a dimension."""
+
+        def draw_all(target: Any) -> Any:
+            drawn = np.empty(len(artists), dtype=object)
+            for k, artist in enumerate(artists):
+                drawn[k] = artist(target)
+            return drawn
+
+        if artists:
+            self.each_panel(draw_all, visual, artist_dims={dim: len(artists)})
 
     def finish(
         self,
@@ -165,50 +192,148 @@ class Figure:
         *,
         xlabel: str | None,
         ylabel: str | None = None,
+        title: str | None = None,
         xticks: Ticks | None = None,
         yticks: Ticks | None = None,
         removed: Mapping[str, Any] | None = None,
     ) -> Any:
         """Set limits, ticks, titles and labels, add the legend, and return the collection.
 
-        `removed` are options of ArviZ's `remove_axis`; the vertical axes then have no ticks.
+        The title of an output's panel is its name. `removed` are options of ArviZ's `remove_axis`;
+        the vertical axes then have no ticks.
         """
-        outer = None if self._names is None else outer_panels(self.collection, self._is_own)
-        finish_panels(
-            self.collection,
-            self.options,
-            self._names,
-            frame,
-            labels=(xlabel, ylabel),
-            outer=outer,
-            xticks=xticks,
-            yticks=yticks,
-            removed=removed,
-        )
+        from arviz_plots import visuals as draw
+
+        def axes(target: Any, *at: int) -> None:
+            left, right, bottom, top = (float(np.asarray(side)[at]) for side in frame)
+            draw.set_xlim(None, target, (left, right))
+            draw.set_ylim(None, target, (bottom, top))
+            if removed is not None:
+                draw.remove_axis(None, target, **removed)
+            if (style := self.options["ticks"]) is not None:
+                put_ticks(target, "x", xticks or ticks(left, right), style)
+                if removed is None:
+                    upright = {key: value for key, value in style.items() if key != "rotation"}
+                    put_ticks(target, "y", yticks or ticks(bottom, top), upright)
+
+        self.each_panel(axes)
+        lowest, first, has_room = self._edges()
+        self._put("title", self._facets.get("output", title))
+        self._put("ylabel", None if ylabel is None else np.where(first, ylabel, ""))
+        has_xlabel = self._put("xlabel", None if xlabel is None else np.where(lowest, xlabel, ""))
+        if has_xlabel and self.backend == "matplotlib":
+            # If nothing is below a panel, its label has room. If the layout counted the label, it
+            # would move the whole next row down.
+            self.each_panel(lambda target, *at: target.xaxis.set_in_layout(not has_room[at]))
         return self.with_legend()
 
     def with_legend(self) -> Any:
-        """Add the legend, and return the collection."""
-        add_legend(self.collection, self.legend, self.options["legend"])
+        """Add the legend above the panels, and return the collection."""
+        if (style := self.options["legend"]) is not None and self.legend:
+            add_legend(self.collection, self.legend, style)
         return self.collection
+
+    def each_panel(
+        self, function: Callable[..., Any], visual: str | None = None, **options: Any
+    ) -> None:
+        """Call a function of each panel and its position along the facets.
+
+        What it returns is kept as the artist of the visual, if there is one.
+        """
+        import xarray as xr
+
+        def call(_: Any, target: Any, *, isel: Mapping[str, int], **__: Any) -> Any:
+            return function(target, *(isel[name] for name in self._facets))
+
+        # Without NaN, as ArviZ skips panels whose data are NaN.
+        zeros = np.zeros([len(values) for values in self._facets.values()])
+        data = xr.Dataset({self._variable: (list(self._facets), zeros)}, self._facets)
+        keeps = visual is not None
+        self.collection.map(
+            call, visual, data=data, subset_info=True, store_artist=keeps, **options
+        )
+
+    def _wrap(self, rows: Any, axes: Sequence[str], inches: tuple[float, float],
+              facets: dict[str, Any], **layout: Any) -> None:  # fmt: skip
+        from arviz_plots import PlotCollection
+
+        data = panel_data(rows, axes, facets)
+        self.new_collection(PlotCollection.wrap, data, inches, [*facets], cols=[*facets], **layout)
 
     def _map(
         self,
         visual: str,
-        function: Callable[..., Any],
-        rows: tuple[Any, Sequence[str]],
+        function: str,
+        rows: Any,
+        axes: Sequence[str],
         entry: str | None,
         as_entry: Callable[[Mapping[str, Any]], dict[str, Any]],
-        layer: int = 0,
     ) -> None:
-        if (style := self.options[visual]) is None:
-            return
-        data = panel_data(*rows, self._names)
-        options = {**(in_front(self.backend, layer) if layer else {}), **style}
-        self.collection.map(function, visual, data=data, **options)
-        if entry is not None:
-            self.legend[entry] = as_entry(style)
+        """Draw rows by a visual of ArviZ."""
+        from arviz_plots import visuals as draw
 
-    def _marker_entry(self, style: Mapping[str, Any]) -> dict[str, Any]:
-        marker = {"linestyle": "none", "marker": "o"} if self.backend == "matplotlib" else {}
-        return {**line_entry(style), **marker}
+        if (style := self.options[visual]) is not None:
+            data = panel_data(rows, axes, self._facets)
+            self.collection.map(getattr(draw, function), visual, data=data, **style)
+            if entry is not None:
+                self.legend[entry] = as_entry(style)
+
+    def _fill(self, visual: str, rows: Any, style: Mapping[str, Any] | None) -> None:
+        if style is not None:
+            values = np.asarray(rows)
+            self.each_panel(lambda target, *at: area(values[at], target, **style), visual)
+
+    def _put(self, visual: str, texts: Any | None) -> bool:
+        """Put titles or labels, empty ones too: ArviZ stores one per panel."""
+        from arviz_plots import visuals as draw
+
+        style = self.options.get(visual)
+        if texts is None or style is None:
+            return False
+        names = {"title": "labelled_title", "xlabel": "labelled_x", "ylabel": "labelled_y"}
+        put = getattr(draw, names[visual])
+        texts = np.asarray(texts)
+        self.each_panel(lambda target, *at: put(None, target, text=str(texts[at]), **style), visual)
+        return True
+
+    def _edges(self) -> tuple[NDArray[np.bool_], ...]:
+        """Whether panels are the lowest of their column, are in the first one, have room below."""
+        rows, columns = (self.collection.viz[f"{x}_index"] for x in ("row", "col"))
+        if not self._is_own or "output" not in rows.dims:  # label all panels
+            everywhere = np.full([len(values) for values in self._facets.values()], fill_value=True)
+            return everywhere, everywhere, ~everywhere
+        rows, columns = rows.values, columns.values
+        ends = [rows[columns == column].max() for column in columns]
+        return rows == ends, columns == 0, (rows == ends) & (rows < rows.max())
+
+
+def _as_backend(backend: str | None, plot_collection: Any | None, purpose: str) -> str:
+    """Return the name of the backend that draws, after a check that it is installed."""
+    require_extra("arviz_plots", purpose)
+    name: str = (backend or "matplotlib") if plot_collection is None else plot_collection.backend
+    if name not in {"matplotlib", "none"}:
+        raise ValueError(
+            f"backend must be 'matplotlib' or 'none', got {name!r}; for interactive figures "
+            "export the draws with to_datatree"
+        )
+    if name == "matplotlib":
+        require_extra(name, purpose)
+    return name
+
+
+def _as_visuals(
+    visuals: Visuals | None, defaults: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any] | None]:
+    """Merge the options of each visual into its defaults; None marks a visual that is off."""
+    given = dict(visuals or {})
+    unknown = [name for name in given if name not in defaults]
+    if unknown:
+        raise ValueError(
+            f"visuals must have keys from {', '.join(defaults)}, got {', '.join(unknown)}"
+        )
+    merged: dict[str, dict[str, Any] | None] = {}
+    for name, options in defaults.items():
+        choice = given.get(name, True)
+        chosen = choice if isinstance(choice, Mapping) else {}
+        merged[name] = None if choice is False else {**options, **chosen}
+    return merged

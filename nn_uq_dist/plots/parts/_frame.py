@@ -1,13 +1,15 @@
-"""What surrounds a panel: limits, ticks, titles and labels, and texts in its corner."""
+"""What surrounds a panel: limits, ticks with round numbers or names, and labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
 
-from nn_uq_dist.plots.parts._arguments import Options
-from nn_uq_dist.plots.parts._panels import panel_data
-from nn_uq_dist.plots.parts._ticks import Ticks, ticks
+Array = NDArray[np.float64]
+Options = Mapping[str, dict[str, Any] | None]
+Ticks = tuple[Sequence[float], Sequence[str]]
 
 # Visuals that all panels have, besides what is drawn in them.
 FRAME_VISUALS: dict[str, Mapping[str, Any]] = {
@@ -17,6 +19,7 @@ FRAME_VISUALS: dict[str, Mapping[str, Any]] = {
     "ylabel": {"size": 9},
     "legend": {},
 }
+MOST_CHARACTERS = 80  # of all names that fit below a figure as wide as a page
 
 
 class Frame(NamedTuple):
@@ -47,121 +50,90 @@ def frame_visuals(without: str) -> dict[str, Mapping[str, Any]]:
     return {name: style for name, style in FRAME_VISUALS.items() if name != without}
 
 
-def finish_panels(
-    plot_collection: Any,
-    options: Options,
-    names: Sequence[str] | None,
-    frame: Frame,
-    *,
-    labels: tuple[str | None, str | None],
-    outer: tuple[list[Any], list[Any]] | None,
-    xticks: Ticks | None = None,
-    yticks: Ticks | None = None,
-    removed: Mapping[str, Any] | None = None,
-) -> None:
-    """Add limits, ticks, titles (the names of the outputs) and labels to the panels.
-
-    `removed` are options of ArviZ's `remove_axis`; the vertical axes then have no ticks.
-    """
-    from arviz_plots import visuals as draw
-
-    data = panel_data(np.zeros(np.shape(frame.left)), None, names)
-    limits = {
-        side: panel_data(value, None, names)["values"]
-        for side, value in zip(Frame._fields, frame, strict=True)
-    }
-
-    def set_ticks(
-        _: Any, target: Any, *, left: Any, right: Any, bottom: Any, top: Any, **style: Any
-    ) -> None:
-        upright = {key: value for key, value in style.items() if key != "rotation"}
-        put_ticks(target, "x", xticks or ticks(float(left), float(right)), style)
-        if removed is None:
-            put_ticks(target, "y", yticks or ticks(float(bottom), float(top)), upright)
-
-    plot_collection.map(_set_limits, data=data, store_artist=False, **limits)
-    if removed is not None:
-        plot_collection.map(draw.remove_axis, data=data, store_artist=False, **removed)
-    if (style := options["ticks"]) is not None:
-        plot_collection.map(set_ticks, data=data, store_artist=False, **limits, **style)
-    if names is not None and (style := options["title"]) is not None:
-        plot_collection.map(_title, "title", data=data, subset_info=True, **style)
-    for axis, text in zip("xy", labels, strict=True):
-        style = options.get(f"{axis}label")
-        if style is not None and text is not None:
-            _label(plot_collection, data, axis, text, outer, style)
-
-
-def _label(
-    plot_collection: Any,
-    data: Any,
-    axis: str,
-    text: str,
-    outer: tuple[list[Any], list[Any]] | None,
-    style: Mapping[str, Any],
-) -> None:
-    """Label the outer panels; the others get an empty text, because ArviZ stores one per panel."""
-    from arviz_plots import visuals as draw
-
-    put: Any = draw.labelled_y if axis == "y" else draw.labelled_x
-    above_gap = [] if outer is None or axis == "y" else _above_gaps(plot_collection, outer[0])
-
-    def label(_: Any, target: Any, *, sel: Mapping[str, Any], **style: Any) -> Any:
-        is_outer = outer is None or sel["output"] in outer[axis == "y"]
-        if plot_collection.backend == "matplotlib" and sel.get("output") in above_gap:
-            # Nothing is below this panel, so its label has room. If the layout counted the label,
-            # it would move the whole next row down.
-            target.xaxis.set_in_layout(False)
-        return put(None, target, text=text if is_outer else "", **_artist(style))
-
-    plot_collection.map(label, f"{axis}label", data=data, subset_info=True, **style)
-
-
-def _above_gaps(plot_collection: Any, bottom: Sequence[Any]) -> list[Any]:
-    """Return the outputs without a panel below that are not in the last row."""
-    rows = plot_collection.viz["row_index"]
-    last = int(rows.max())
-    return [name for name in bottom if int(rows.sel(output=name)) < last]
-
-
-def write(plot_collection: Any, label: str, names: Sequence[str], frame: Frame,
-          texts: Sequence[str], style: Mapping[str, Any]) -> None:  # fmt: skip
-    """Write a text into the upper left corner of each panel."""
-    from arviz_plots.plot_collection import backend_from_object
-
-    def text(_: Any, target: Any, *, sel: Mapping[str, Any], **style: Any) -> Any:
-        j = list(names).index(sel["output"])
-        x = frame.left[j] + 0.03 * (frame.right[j] - frame.left[j])
-        y = frame.top[j] - 0.04 * (frame.top[j] - frame.bottom[j])
-        return backend_from_object(target).text(x, y, texts[j], target, **_artist(style))
-
-    style = {"vertical_align": "top", "horizontal_align": "left", **style}
-    data = panel_data(np.zeros(len(names)), None, names)
-    plot_collection.map(text, label, data=data, subset_info=True, **style)
-
-
 def put_ticks(target: Any, axis: str, marks: Ticks, style: Mapping[str, Any]) -> None:
     """Set the ticks of one axis; ArviZ has a visual for the horizontal axis only."""
     from arviz_plots.plot_collection import backend_from_object
 
-    backend = backend_from_object(target)
-    put: Any = backend.xticks if axis == "x" else backend.yticks
-    put(*marks, target, **style)
+    getattr(backend_from_object(target), f"{axis}ticks")(*marks, target, **style)
 
 
-def _set_limits(_: Any, target: Any, *, left: Any, right: Any, bottom: Any, top: Any) -> None:
+def draw_axis(
+    target: Any,
+    axis: str,
+    ends: tuple[float, float],
+    options: Options,
+    *,
+    label: str | None,
+    has_numbers: bool,
+    most: int = 4,
+) -> None:
+    """Set the limits of one axis, its ticks, the numbers at them unless a neighbor has them."""
     from arviz_plots import visuals as draw
 
-    draw.set_xlim(None, target, (float(left), float(right)))
-    draw.set_ylim(None, target, (float(bottom), float(top)))
+    getattr(draw, f"set_{axis}lim")(None, target, ends)
+    if (style := options["ticks"]) is not None:
+        values, texts = ticks(*ends, most)
+        put_ticks(target, axis, (values, texts if has_numbers else [""] * len(texts)), style)
+    if label is not None and (style := options["labels"]) is not None:
+        getattr(draw, f"labelled_{axis}")(None, target, text=label, **style)
 
 
-def _title(_: Any, target: Any, *, sel: Mapping[str, Any], **style: Any) -> Any:
-    from arviz_plots import visuals as draw
+def nice_ticks(low: float, high: float, most: int = 4) -> list[float]:
+    """Return up to `most` round numbers between `low` and `high`, none of them ``-0.0``."""
+    step = 10.0 ** np.floor(np.log10((high - low) / most))
+    for factor in (1, 2, 2.5, 5, 10, 20):
+        first, last = np.ceil(low / (factor * step)), np.floor(high / (factor * step))
+        if last - first < most:
+            break
+    return [float(k * factor * step) + 0.0 for k in np.arange(first, last + 1)]
 
-    return draw.labelled_title(None, target, text=str(sel["output"]), **_artist(style))
+
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """Return the numbers as text with the same number of decimals."""
+    texts = [f"{value + 0.0:g}" for value in values]
+    if any("e" in text for text in texts):
+        return texts
+    decimals = max(len(text.partition(".")[2]) for text in texts)
+    return [f"{value + 0.0:.{decimals}f}" for value in values]
 
 
-def _artist(style: dict[str, Any]) -> dict[str, Any]:
-    """Drop what ``map(subset_info=True)`` adds to the options of an artist."""
-    return {key: value for key, value in style.items() if key not in {"var_name", "isel", "sel"}}
+def ticks(low: float, high: float, most: int = 4) -> Ticks:
+    """Return round numbers between the ends, and their texts."""
+    values = nice_ticks(low, high, most)
+    return values, tick_labels(values)
+
+
+def as_positions(x: ArrayLike | None, count: int, kind: str) -> Array:
+    """Return positions along the horizontal axis, ascending: 0, 1, ... unless given."""
+    if x is None:
+        return np.arange(count, dtype=np.float64)
+    positions = np.asarray(x)
+    if positions.shape != (count,):
+        raise ValueError(
+            f"x must hold one position per {kind}, shape ({count},), got shape {positions.shape}"
+        )
+    if positions.dtype.kind not in "fiu":
+        raise TypeError(f"x must be real numbers, got dtype {positions.dtype}")
+    positions = positions.astype(np.float64)
+    if not np.all(np.isfinite(positions)) or np.any(np.diff(positions) <= 0):
+        raise ValueError(f"x must be finite and ascending; sort the {kind}s by position")
+    return positions
+
+
+def position_ticks(
+    positions: Array, names: Sequence[str] | None
+) -> tuple[float, float, Ticks | None]:
+    """Return the ends of an axis of positions, with a margin, and ticks for the names."""
+    width = float(positions[-1] - positions[0]) or 1.0
+    left, right = float(positions[0] - 0.02 * width), float(positions[-1] + 0.02 * width)
+    if names is None:
+        if positions.size > 12 or not np.array_equal(positions, np.arange(positions.size)):
+            return left, right, None
+        names = [str(j) for j in range(positions.size)]
+    longest = max(len(name) for name in names) + 2
+    apart = 0.999 * longest / MOST_CHARACTERS * (width if len(names) > 1 else 0.0)
+    kept = [0]
+    for k in range(1, len(names)):  # positions may crowd at the ends, as quadrature nodes do
+        if positions[k] - positions[kept[-1]] >= apart:
+            kept.append(k)
+    return left, right, (positions[kept].tolist(), [names[k] for k in kept])

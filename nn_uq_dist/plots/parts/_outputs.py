@@ -1,4 +1,4 @@
-"""The laws and the draws of the outputs that a figure of single outputs shows."""
+"""Which outputs a figure shows, their laws and their draws."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,17 +8,17 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.plots.parts._arguments import as_outputs
-from nn_uq_dist.plots.parts._from_diagnostics import (
+from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.diagnostics._arguments import (
     MINIMUM_DRAWS,
-    LawFunctions,
     Marginals,
-    Tails,
     as_draws,
     as_marginals,
     as_output_names,
-    finite_draws,
 )
+from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._prepared import finite_draws
+from nn_uq_dist.diagnostics._tails import Tails
 
 Array = NDArray[np.float64]
 
@@ -102,10 +102,6 @@ class Outputs:
         whole[:, self.shown] = points
         return whole
 
-    def require_enough(self) -> None:
-        """Raise if a shown output has too few finite draws."""
-        require_enough([column.size for column in self.columns], self.names)
-
 
 def prepare_outputs(
     marginals: Marginals,
@@ -133,20 +129,61 @@ def prepare_outputs(
     >>> parts.prepare_outputs(dist.Normal(jnp.zeros(2), 1.0), None, None, None).names
     ['y[0]', 'y[1]']
     """
-    law, num_outputs = as_marginals(marginals)
-    all_names = as_output_names(output_names, num_outputs)
-    shown = as_outputs(outputs, all_names)
-    names = [all_names[j] for j in shown]
-    values = None if draws is None else as_draws(draws, num_outputs)[:, shown]
+    law, shape = as_marginals(marginals)
+    shown, names = choose_outputs(outputs, output_names, shape[-1])
+    values = None if draws is None else as_draws(draws, shape)[:, shown]
     columns = [] if values is None else finite_draws(values, names)
-    return Outputs(LawFunctions(law, num_outputs), shown, names, values, columns)
+    return Outputs(LawFunctions(law, shape[-1]), shown, names, values, columns)
 
 
-def require_enough(counts: Sequence[int], names: Sequence[str]) -> None:
+def require_enough(columns: Sequence[Array], names: Sequence[str]) -> None:
     """Raise if an output has too few finite draws."""
-    few = [f"{n}: {c}" for n, c in zip(names, counts, strict=True) if c < MINIMUM_DRAWS]
+    sizes = [column.size for column in columns]
+    few = [f"{n}: {c}" for n, c in zip(names, sizes, strict=True) if c < MINIMUM_DRAWS]
     if few:
         raise ValueError(
             f"every shown output must have at least {MINIMUM_DRAWS} finite draws, got "
             f"{', '.join(few)}; leave such outputs out with outputs="
         )
+
+
+def as_outputs(outputs: Sequence[int | str] | None, names: Sequence[str]) -> list[int]:
+    """Return the positions of the outputs to show, which are given as positions or names."""
+    if outputs is None:
+        return list(range(len(names)))
+    if isinstance(outputs, str):
+        raise TypeError(f"outputs must be a sequence, got the string {outputs!r}; pass a list")
+    known = list(names)
+    positions: list[Any] = []
+    for output in outputs:
+        if isinstance(output, str) and output not in known:
+            raise ValueError(
+                f"outputs must name outputs, got {output!r}; the names are {', '.join(known)}"
+            )
+        position = known.index(output) if isinstance(output, str) else output
+        if not -len(known) <= position < len(known):
+            raise ValueError(f"outputs must lie between 0 and {len(known) - 1}, got {output}")
+        positions.append(position)
+    try:
+        return list(as_indices(positions, len(known), "outputs"))
+    except ValueError as error:
+        raise ValueError(
+            f"outputs must name at least one output, and none twice, got {list(outputs)!r}"
+        ) from error
+
+
+def choose_outputs(
+    outputs: Sequence[int | str] | None, output_names: Sequence[str] | None, num_outputs: int
+) -> tuple[list[int], list[str]]:
+    """Return positions and names of the outputs to show."""
+    names = as_output_names(output_names, num_outputs)
+    shown = as_outputs(outputs, names)
+    return shown, [names[j] for j in shown]
+
+
+def as_coverage(coverage: float) -> float:
+    """Return a probability strictly between 0 and 1."""
+    level = float(coverage)
+    if not 0 < level < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; pass 0.95")
+    return level

@@ -1,13 +1,14 @@
-"""Densities of two outputs on a grid, and the regions of highest density that hold given masses."""
+"""Densities of two outputs on a grid: regions of highest density, filled and as outlines."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.plots.parts._from_diagnostics import require_extra
+from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, require_extra
+from nn_uq_dist.plots.parts._palette import tones
 
 Array = NDArray[np.float64]
 
@@ -39,10 +40,6 @@ class Region(NamedTuple):
     density: Array
     levels: Array
 
-    def scaled(self, factor: float, levels: Sequence[float]) -> "Region":
-        """Multiply the density by a factor, and set the given levels."""
-        return self._replace(density=factor * self.density, levels=np.array(levels))
-
     def lines(self) -> list[Array]:
         """Contour lines of each level as points, shape ``(2, points)``, NaN between the pieces."""
         contourpy = require_extra("contourpy", "a contour plot")
@@ -58,15 +55,22 @@ class Region(NamedTuple):
 
 def as_masses(masses: Sequence[float]) -> list[float]:
     """Return the probability masses of regions, sorted."""
-    values = np.asarray(masses)
-    if values.ndim != 1 or not values.size or values.dtype.kind not in "fi":
-        raise TypeError(f"masses must be a sequence of numbers, got {masses!r}; pass (0.5, 0.9)")
-    if not np.all((values > 0) & (values < 1)) or len(set(values.tolist())) < values.size:
-        raise ValueError(
-            f"masses must lie between 0 and 1 and differ, got {tuple(values.tolist())}; "
-            "pass (0.5, 0.9)"
-        )
-    return sorted(float(value) for value in values)
+    rule = "lie between 0 and 1 and differ"
+    return sorted(
+        as_numbers("masses", masses, rule, "(0.5, 0.9)", lambda x: np.all((x > 0) & (x < 1)))
+    )
+
+
+def as_numbers(
+    name: str, given: Sequence[float], rule: str, example: str, is_right: Callable[[Array], Any]
+) -> list[float]:
+    """Return different numbers after a check of a rule, which the error message quotes."""
+    values = np.asarray(given)
+    if values.ndim != 1 or values.dtype.kind not in "fi":
+        raise TypeError(f"{name} must be a sequence of numbers, got {given!r}; pass {example}")
+    if not 0 < values.size == np.unique(values).size or not is_right(values):
+        raise ValueError(f"{name} must {rule}, got {given!r}; pass {example}")
+    return [float(value) for value in values]
 
 
 def mass_levels(density: Array, weights: Array, masses: Sequence[float]) -> Array:
@@ -131,6 +135,37 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     return Region(x, y, smooth, levels)
 
 
+def draws_near_quantile(
+    draws: Array, probability: float, value: float, width: float
+) -> tuple[Array, float]:
+    """Take the draws whose third output is near a quantile in rank, and move them onto it.
+
+    Returns
+    -------
+    (ndarray, float)
+        The first two outputs, shape ``(m, 2)``, moved along their regression on the third to its
+        `value`. The density of the third, averaged over the window.
+    """
+    count = len(draws)
+    first, last = (
+        round(count * min(max(probability + side * width / 2, 0), 1)) for side in (-1, 1)
+    )
+    if last - first < MINIMUM_DRAWS:
+        raise ValueError(
+            f"draws must hold at least {MINIMUM_DRAWS} finite rows in each window, got "
+            f"{last - first} of {count} for window={width:g}; pass more draws or a wider window"
+        )
+    near = draws[np.argsort(draws[:, 2], kind="stable")[first:last]]
+    spread = float(near[-1, 2] - near[0, 2])
+    if spread == 0:  # all draws at one value: the condition holds exactly, without a density
+        return near[:, :2], np.inf
+    # In units of the spread, as the squares of small numbers would be zero.
+    deviation = (near[:, 2] - near[:, 2].mean()) / spread
+    slope = deviation @ (near[:, :2] - near[:, :2].mean(axis=0)) / (deviation @ deviation)
+    points = near[:, :2] - np.outer((near[:, 2] - value) / spread, slope)
+    return points, (last - first) / count / spread
+
+
 def _covariance(points: Array, center: Array, names: Sequence[str]) -> Array:
     covariance = (points - center).T @ (points - center) / len(points)
     sd = np.sqrt(np.diag(covariance))
@@ -139,7 +174,7 @@ def _covariance(points: Array, center: Array, names: Sequence[str]) -> Array:
     if not resolved.all() or 1 - abs(covariance[0, 1] / sd.prod()) < 1e-12:
         raise ValueError(
             f"draws must have a density, got draws of outputs {' and '.join(names)} that lie on a "
-            "line; pass other outputs"
+            "line, or whose squares float64 cannot hold; pass other outputs, or scale these"
         )
     return np.asarray(covariance)
 
@@ -153,3 +188,41 @@ def close_border(density: Array) -> None:
 def skewed(u: Array, v: Array, center: Any, factor: Array) -> tuple[Array, Array]:
     """Map whitened coordinates to those of the outputs."""
     return center[0] + factor[0, 0] * u, center[1] + factor[1, 0] * u + factor[1, 1] * v
+
+
+def draw_filled(target: Any, region: Region, color: str) -> Any:
+    """Fill the regions with shades; the backend "none" keeps what would be drawn."""
+    bounds: dict[float, str] = {}
+    for level, shade in zip(region.levels, tones(color, len(region.levels)), strict=True):
+        bounds.setdefault(float(level), shade)  # of equal levels, keep the smallest mass
+    levels = sorted(level for level in bounds if 0 < level < region.density.max())
+    if isinstance(target, list):
+        x, y, density, _ = region
+        target.append(
+            {"function": "contourf", "levels": levels, "x": x, "y": y, "density": density}
+        )
+        return target[-1]
+    if not levels:
+        return None
+    return target.contourf(
+        region.x,
+        region.y,
+        region.density,
+        levels=[*levels, 2 * region.density.max()],
+        colors=[bounds[level] for level in levels],
+    )
+
+
+def draw_outlines(target: Any, region: Region, **style: Any) -> list[Any]:
+    """Draw the outlines of all levels, one artist for each."""
+    from arviz_plots.plot_collection import backend_from_object
+
+    return [backend_from_object(target).line(x, y, target, **style) for x, y in region.lines()]
+
+
+def extent(regions: Sequence[Region | None]) -> Array:
+    """Return the box around the outermost lines, ``((x_low, y_low), (x_high, y_high))``."""
+    lines = np.concatenate(
+        [line for region in regions if region for line in region.lines()], axis=1
+    )
+    return np.array([np.nanmin(lines, axis=1), np.nanmax(lines, axis=1)])

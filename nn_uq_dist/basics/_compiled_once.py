@@ -1,0 +1,132 @@
+"""Programs that are compiled once, although the functions that they come from are made anew.
+
+A network is a Python function, a bound method or a module. It may read a global or weights that
+change from one call to the next, so its identity does not tell what it computes; and `jax.jit` of a
+function that is made of it in each call compiles in each call. Here the function is traced and
+lowered in every call, which takes a tenth of the time, and a compiled program is looked up by what
+was lowered: the text of the program holds all that is not passed as an argument. Arrays that the
+function closes over are passed as arguments, so new weights of the same shapes need no new program.
+"""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.extend.core as jax_core
+import numpy as np
+from jax import lax
+
+# Programs that are kept; the ones not used for longest go first.
+_MOST_PROGRAMS = 128
+# An argument of each program beside those of the function.
+_MARK = np.uint8(0)
+# What refers to things outside of the text of a program: functions of Python on the host.
+_OUTSIDE = ("callback", "stablehlo.send", "stablehlo.recv", "stablehlo.infeed", "stablehlo.outfeed")
+
+# Compiled programs hold no arrays and no Python functions of the caller.
+_programs: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
+_lock = threading.Lock()
+
+
+def compiled_once[T](
+    function: Callable[..., T],
+    *examples: Any,
+    place: Callable[[list[Any]], list[Any]] | None = None,
+) -> Callable[..., T]:
+    """Return `function` compiled for arguments like `examples`; the same program is compiled once.
+
+    Parameters
+    ----------
+    function
+        A function of pytrees of arrays. It may close over arrays.
+    *examples
+        Arguments that have the shapes, types and devices of those to come. If one of them is
+        traced, or something that `function` closes over, there is nothing to compile now, and
+        `function` itself is returned.
+    place
+        Puts the arrays that `function` closes over on the devices of the arguments; by default they
+        stay where they are.
+    """
+    leaves, structure = jax.tree.flatten(examples)
+    if _is_traced(leaves):
+        return function
+    # JAX would remember what the same object computed before. A new partial object is another one.
+    closed, shapes = jax.make_jaxpr(partial(function), return_shape=True)(*examples)
+    constants = list(closed.consts)
+    if _is_traced(constants):
+        return function
+    if place is not None:
+        constants = place(constants)
+    program = _program(closed.jaxpr, [*constants, *leaves])
+    out_structure = jax.tree.structure(shapes)
+
+    def run(*arguments: Any) -> T:
+        given: Any = jax.tree.structure(arguments)
+        if given != structure:
+            raise TypeError(
+                f"arguments must have the structure {structure}, got {given}; compile for them"
+            )
+        flat = program(_MARK, *constants, *jax.tree.leaves(arguments))[1]
+        result: T = jax.tree.unflatten(out_structure, flat)
+        return result
+
+    return run
+
+
+def _program(jaxpr: jax_core.Jaxpr, leaves: list[Any]) -> Callable[..., Any]:
+    """Compiled program of the variables of a jaxpr, first those for constants, at such leaves."""
+    count = len(jaxpr.constvars)
+
+    def evaluated(mark: Any, *flat: Any) -> tuple[Any, list[Any]]:
+        # JAX leaves arguments that are not used out of the text. The barrier uses all of them, and
+        # stays because the mark is returned. (`keep_unused=True` makes JAX remember the jaxpr.)
+        mark, *flat = lax.optimization_barrier((mark, *flat))
+        return mark, jax.core.eval_jaxpr(jaxpr, flat[:count], *flat[count:])
+
+    lowered = jax.jit(evaluated).lower(_MARK, *leaves)
+    text = lowered.as_text()
+    if not _is_complete(text, 1 + len(leaves)):
+        return lowered.compile()
+    key = (
+        hashlib.sha256(text.encode()).digest(),
+        tuple(map(_kind, leaves)),
+        # The text has no weak types.
+        tuple(str(variable.aval) for variable in jaxpr.outvars),
+        jax.config.jax_default_device,
+    )
+    with _lock:
+        if key in _programs:
+            _programs.move_to_end(key)
+            return _programs[key]
+    program = lowered.compile()
+    with _lock:
+        _programs[key] = program
+        while len(_programs) > _MOST_PROGRAMS:
+            _programs.popitem(last=False)
+    return program
+
+
+def _is_complete(text: str, num_arguments: int) -> bool:
+    """Whether a text determines its program.
+
+    It calls nothing outside, and it has the arguments that were passed. More of them would be
+    arrays that JAX has hidden from the text and keeps with the compiled program.
+    """
+    signature = text.partition("@main(")[2].partition("\n")[0]
+    return signature.count("%arg") == num_arguments and not any(word in text for word in _OUTSIDE)
+
+
+def _kind(leaf: Any) -> Hashable:
+    """What a program depends on besides its text: weak types, and devices."""
+    kind = jax.typeof(leaf)
+    if isinstance(leaf, jax.Array):
+        return str(kind), leaf.sharding, leaf.committed
+    return str(kind), None, False
+
+
+def _is_traced(leaves: list[Any]) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)

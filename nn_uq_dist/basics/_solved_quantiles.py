@@ -1,0 +1,261 @@
+"""Standard laws whose distribution functions are known, and whose quantiles are solved for."""
+
+import abc
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from jax.custom_derivatives import SymbolicZero
+from jax.scipy.special import (
+    betainc,
+    betaln,
+    gammainc,
+    gammaincc,
+    gammaln,
+    log_ndtr,
+    ndtri,
+    xlog1py,
+    xlogy,
+)
+
+from nn_uq_dist.basics._normal_tails import log_normal_density, score_from_log_tails
+from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._quantile_search import quantile_at_score
+
+type Pair = tuple[Array, Array]
+
+
+class SolvedLaw(abc.ABC):
+    """A pytree whose arrays broadcast against its values."""
+
+    @property
+    @abc.abstractmethod
+    def support(self) -> Any:
+        """NumPyro's constraint."""
+
+    @abc.abstractmethod
+    def tails(self, x: Array) -> Pair:
+        """Distribution and survival function, each with its digits where it is small."""
+
+    @abc.abstractmethod
+    def log_prob(self, x: Array) -> Array:
+        """Log density."""
+
+    @abc.abstractmethod
+    def guess(self, z: Array) -> Array:
+        """Where to begin the search for the value at a score, in the coordinate of `_placed`."""
+
+    def normal_score(self, value: Array) -> Array:
+        """Normal score, from the smaller tail; not beyond that of the smallest probability."""
+        return _score(self, value)
+
+    def from_normal_score(self, z: Array) -> Array:
+        """Value with this normal score."""
+        return _quantile(self, z)
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gamma(SolvedLaw):
+    """The gamma law of rate 1."""
+
+    concentration: Any
+    support = dist.constraints.positive
+
+    def tails(self, x: Array) -> Pair:
+        # One of JAX's loops for each value: the other function gets what it is done with at once.
+        a, is_low = self.concentration, x <= jnp.maximum(self.concentration, 1)
+        lower, upper = gammainc(a, jnp.where(is_low, x, 0)), gammaincc(a, jnp.where(is_low, 0, x))
+        return jnp.where(is_low, lower, 1 - upper), jnp.where(is_low, 1 - lower, upper)
+
+    def log_prob(self, x: Array) -> Array:
+        return xlogy(self.concentration - 1, x) - x - gammaln(self.concentration)
+
+    def guess(self, z: Array) -> Array:
+        """Cube of a normal variable (E. B. Wilson and M. M. Hilferty 1931), or a lower bound."""
+        a = self.concentration
+        root = 1 - 1 / (9 * a) + z / (3 * jnp.sqrt(a))
+        by_cube = jnp.log(a) + 3 * jnp.log(jnp.maximum(root, jnp.finfo(z.dtype).tiny))
+        return jnp.maximum((log_ndtr(z) + gammaln(a + 1)) / a, by_cube)
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class Beta(SolvedLaw):
+    """A beta law whose arrays are its two parameters alone, one for each entry."""
+
+    concentration1: Any
+    concentration0: Any
+    support = dist.constraints.unit_interval
+
+    def tails(self, x: Array) -> Pair:
+        a, b = self.concentration1, self.concentration0
+        is_low = x * (a + b) < a
+        small = betainc(
+            jnp.where(is_low, a, b), jnp.where(is_low, b, a), jnp.where(is_low, x, 1 - x)
+        )
+        return jnp.where(is_low, small, 1 - small), jnp.where(is_low, 1 - small, small)
+
+    def log_prob(self, x: Array) -> Array:
+        a, b = self.concentration1, self.concentration0
+        return xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b)
+
+    def guess(self, z: Array) -> Array:
+        """Bounds of the logit: of powers at one end each, which hold between them in the middle."""
+        a, b = self.concentration1, self.concentration0
+        constant = betaln(a, b)
+        from_low = (log_ndtr(z) + jnp.log(a) + constant) / a
+        from_high = -(log_ndtr(-z) + jnp.log(b) + constant) / b
+        return jnp.where(z < 0, jnp.minimum(from_low, from_high), jnp.maximum(from_low, from_high))
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class Student(SolvedLaw):
+    """Student's law about zero, in units of the root of its degrees of freedom."""
+
+    df: Any
+    support = dist.constraints.real
+
+    def tails(self, x: Array) -> Pair:
+        half, square = self.df / 2, x**2
+        is_near = square * self.df < 1
+        share = jnp.where(is_near, square, 1) / (1 + square)
+        found = betainc(jnp.where(is_near, 0.5, half), jnp.where(is_near, half, 0.5), share) / 2
+        # A power of the value far out, where its square may overflow.
+        is_far, log_size = self._far(x)
+        power = jnp.exp(-self.df * log_size - betaln(half, 0.5)) / self.df
+        small = jnp.where(is_far, power, jnp.where(is_near, 0.5 - found, found))
+        return jnp.where(x < 0, small, 1 - small), jnp.where(x < 0, 1 - small, small)
+
+    def log_prob(self, x: Array) -> Array:
+        is_far, log_size = self._far(x)
+        log_square = jnp.where(is_far, 2 * log_size, jnp.log1p(jnp.where(is_far, 0, x) ** 2))
+        return -(self.df + 1) / 2 * log_square - betaln(self.df / 2, 0.5)
+
+    def _far(self, x: Array) -> Pair:
+        """Where one is nothing beside the square of the value, and the log of its size there."""
+        is_far = jnp.abs(x) > (1 + self.df) / math.sqrt(jnp.finfo(x.dtype).eps)
+        return is_far, jnp.log(jnp.where(is_far, jnp.abs(x), 1))
+
+    def guess(self, z: Array) -> Array:
+        """``log(1 + x^2)`` is nearly a multiple of ``z^2`` (D. L. Wallace 1959)."""
+        exponent = (z * (8 * self.df + 3) / (8 * self.df + 1)) ** 2 / self.df
+        size = exponent / 2 + jnp.log1p(jnp.sqrt(-jnp.expm1(-exponent)))
+        return jnp.where(z < 0, -size, size)
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class ByDistributionFunction(SolvedLaw):
+    """A law of NumPyro with ``cdf``, whose upper tail is what is left of it."""
+
+    law: Any
+
+    @property
+    def support(self) -> Any:
+        return self.law.support
+
+    def tails(self, x: Array) -> Pair:
+        lower = self.law.cdf(x)
+        return lower, 1 - lower
+
+    def log_prob(self, x: Array) -> Array:
+        found: Array = self.law.log_prob(x)
+        return found
+
+    def guess(self, z: Array) -> Array:
+        return z
+
+
+@jax.custom_jvp
+def _score(law: SolvedLaw, x: Array) -> Array:
+    lower, upper = law.tails(x)
+    tiny = jnp.finfo(jnp.result_type(lower)).tiny
+    return score_from_log_tails(*(jnp.log(jnp.maximum(p, tiny)) for p in (lower, upper)))
+
+
+def _score_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> Pair:
+    law, x = primals
+    z = _score(law, x)
+    change = _moved_tail(law, tangents[0], x, z > 0)
+    if not isinstance(tangents[1], SymbolicZero):
+        change = change + jnp.exp(law.log_prob(x)) * tangents[1]
+    return z, change * jnp.exp(-log_normal_density(z))
+
+
+_score.defjvp(_score_tangent, symbolic_zeros=True)
+
+
+@jax.custom_jvp
+def _quantile(law: SolvedLaw, z: Array) -> Array:
+    """Solve ``F(x) = Phi(z)`` by Newton steps inside of a bracket, in the tail of ``z``."""
+    leaves = jax.tree.leaves(law)
+    dtype = jnp.result_type(z, *leaves)
+    shape = jnp.broadcast_shapes(jnp.shape(z), *(jnp.shape(leaf) for leaf in leaves))
+    limits = jnp.finfo(dtype)
+    farthest = ndtri(jnp.asarray(limits.tiny, dtype)) / (1 + limits.eps)
+    z = jnp.clip(jnp.broadcast_to(z, shape).astype(dtype), farthest, -farthest)
+    is_upper = z > 0
+
+    def score_and_log_density(t: Array, _: None) -> Pair:
+        x, log_slope = _placed(law, t)
+        lower, upper = law.tails(x)
+        score = ndtri(jnp.where(is_upper, upper, lower))
+        return jnp.where(is_upper, -score, score), law.log_prob(x) + log_slope
+
+    # Beyond, values over- or underflow.
+    end = jnp.full(shape, math.log(limits.max), dtype)
+    start = jnp.clip(law.guess(z), -end, end).astype(dtype)
+    # The last step is Newton's too: it squares what is missing.
+    near = 0.1 * math.sqrt(limits.eps)
+    found = quantile_at_score(z, start, -end, end, score_and_log_density, near)
+    return _placed(law, found)[0]
+
+
+def _placed(law: SolvedLaw, t: Array) -> Pair:
+    """Value at a coordinate on the real line, and the log of its slope there."""
+    if law.support is dist.constraints.real:
+        # Logarithmic far out on both sides: values of any size are some hundreds away.
+        return jnp.sinh(t), jnp.logaddexp(t, -t) - math.log(2)
+    to_support = dist.transforms.biject_to(law.support)
+    x = to_support(t)
+    return x, to_support.log_abs_det_jacobian(t, x)
+
+
+def _quantile_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> Pair:
+    law, z = primals
+    x = _quantile(law, z)
+    log_density = law.log_prob(x)
+    tangent = -_moved_tail(law, tangents[0], x, z > 0) * jnp.exp(-log_density)
+    if not isinstance(tangents[1], SymbolicZero):
+        tangent = tangent + jnp.exp(log_normal_density(z) - log_density) * tangents[1]
+    return x, tangent
+
+
+_quantile.defjvp(_quantile_tangent, symbolic_zeros=True)
+
+
+def _moved_tail(law: SolvedLaw, law_dot: Any, x: Array, is_upper: Array) -> Array:
+    """Change of the distribution function with the parameters, by that of the smaller tail."""
+    dots = jax.tree.leaves(law_dot, is_leaf=lambda leaf: isinstance(leaf, SymbolicZero))
+    # The distribution function may have no derivative in a parameter that nobody asks for.
+    moving = [not isinstance(dot, SymbolicZero) for dot in dots]
+    if not any(moving):
+        return jnp.zeros_like(x)
+    values, structure = jax.tree.flatten(law)
+
+    def tail(*moved: Array) -> Array:
+        new = iter(moved)
+        filled = [next(new) if m else v for m, v in zip(moving, values, strict=True)]
+        lower, upper = jax.tree.unflatten(structure, filled).tails(x)
+        return jnp.where(is_upper, -upper, lower)
+
+    primal = tuple(v for m, v in zip(moving, values, strict=True) if m)
+    dot = tuple(d for m, d in zip(moving, dots, strict=True) if m)
+    change: Array = jax.jvp(tail, primal, dot)[1]
+    return change

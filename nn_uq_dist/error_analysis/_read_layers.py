@@ -1,0 +1,273 @@
+"""The layers of a leaky-ReLU network, read from what it computes: any JAX function or module.
+
+The program of the network is run once with each value written as an affine function of the
+activations of the last layer before it. An activation ends a layer and begins the next one. Scaling
+of inputs and outputs, and whatever else is affine, thus goes into the weights.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import Literal
+
+from nn_uq_dist.basics._checks import is_concrete
+
+# Linear in all operands together; in one of them.
+_LINEAR = frozenset(
+    {
+        *("add", "add_any", "sub", "neg", "reduce_sum", "cumsum", "reduce_window_sum"),
+        *("reshape", "transpose", "broadcast_in_dim", "squeeze", "rev", "copy", "copy_p"),
+        *("concatenate", "split", "pad", "slice", "dynamic_slice", "gather"),
+        "convert_element_type",
+    }
+)
+_BILINEAR = frozenset({"mul", "dot_general", "conv_general_dilated"})
+_COMPARISONS = {"ge": True, "gt": True, "lt": False, "le": False}
+_REMEDY = (
+    "construct a LeakyReLUNetwork from its weights, or compare the network itself with monte_carlo"
+)
+
+
+class Layers(NamedTuple):
+    """What a `LeakyReLUNetwork` is made of."""
+
+    weights: tuple[Array, ...]
+    biases: tuple[Array, ...]
+    negative_slope: float
+    skip_connection: bool
+
+
+@dataclasses.dataclass(eq=False)
+class _Affine:
+    """``const + sum_n linear[n] . s_n``: ``s_0`` is the input, ``s_n`` the n-th activations."""
+
+    linear: dict[int, Any]  # (size of s_n,) + shape
+    const: Any
+    # The value of which it is a multiple, and by how much: what activations are told by.
+    source: "_Affine | None" = None
+    factor: float = 1.0
+
+
+class _Sign(NamedTuple):
+    """Whether a value is positive, or negative."""
+
+    of: _Affine
+    positive: bool
+
+
+def read_layers(network: Callable[[Array], Array], num_inputs: int) -> Layers:
+    """Weights and biases of all layers, the last one without activation.
+
+    Raises
+    ------
+    ValueError
+        If the network does anything but affine maps and one leaky ReLU.
+    """
+    dtype = jnp.result_type(float)
+    program = jax.make_jaxpr(network)(jax.ShapeDtypeStruct((num_inputs,), dtype))
+    reader = _Reader()
+    # Numbers that are known stay known, even if the conversion itself is traced.
+    with jax.ensure_compile_time_eval(), jax.default_matmul_precision("highest"):
+        start = _Affine({0: jnp.eye(num_inputs, dtype=dtype)}, jnp.zeros(num_inputs, dtype))
+        (output,) = reader.run(program.jaxpr, program.consts, [start])
+        if not isinstance(output, _Affine):
+            raise _unreadable("an output that does not change with the input")
+        return reader.layers(output, num_inputs)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.weights: list[Array] = []
+        self.biases: list[Array] = []
+        self.slopes: list[float] = []
+
+    def run(self, jaxpr: Any, consts: Any, operands: list[Any]) -> list[Any]:
+        """Values of the outputs of a program."""
+        known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+        known.update(zip(jaxpr.invars, operands, strict=True))
+
+        def value(place: Any) -> Any:
+            return place.val if isinstance(place, Literal) else known[place]
+
+        for eqn in jaxpr.eqns:
+            found = self.apply(eqn, [value(place) for place in eqn.invars])
+            known.update(zip(eqn.outvars, found, strict=True))
+        return [value(place) for place in jaxpr.outvars]
+
+    def apply(self, eqn: Any, given: list[Any]) -> list[Any]:
+        """Values of the results of one operation."""
+        depends = any(isinstance(part, _Affine | _Sign) for part in given)
+        if eqn.primitive.name == "scan" and depends:
+            return self.unrolled(eqn, given)
+        inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
+        if inner is not None and eqn.primitive.name != "scan":
+            return self.run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), given)
+        if not depends:
+            found = eqn.primitive.bind(*given, **eqn.params)
+            return list(found) if eqn.primitive.multiple_results else [found]
+        bent = self.bent(eqn.primitive.name, given)
+        return _mapped(eqn, given) if bent is None else [bent]
+
+    def bent(self, name: str, given: list[Any]) -> "_Affine | _Sign | None":
+        """The result of an operation that is part of an activation, None if it is none."""
+        if name in _COMPARISONS and isinstance(given[0], _Affine) and _is_zero(given[1]):
+            of = given[0]
+            return _Sign(of.source or of, _COMPARISONS[name] == (of.factor > 0))
+        if name == "select_n" and isinstance(given[0], _Sign):
+            sign, *cases = given
+            low, high = (_multiple(part, sign.of) for part in cases)
+            return self.activated(sign.of, *((low, high) if sign.positive else (high, low)))
+        if name == "max":
+            first = next(part for part in given if isinstance(part, _Affine))
+            of = first.source or first
+            factors = [_multiple(part, of) for part in given]
+            return self.activated(of, min(factors), max(factors))
+        return None
+
+    def unrolled(self, eqn: Any, given: list[Any]) -> list[Any]:
+        """A loop over layers of known weights, one after the other."""
+        body, consts = eqn.params["jaxpr"], ()
+        if not hasattr(body, "invars"):
+            body, consts = body.jaxpr, body.consts
+        # Of what the body gets, the last are rows of arrays, and those before are carried on.
+        rows = len(given) - sum(
+            jnp.shape(getattr(part, "const", part)) != place.aval.shape
+            for part, place in zip(given, body.invars, strict=True)
+        )
+        first = rows - len(body.outvars)
+        fixed, state, stacked = given[:first], given[first:rows], given[rows:]
+        collects = any(
+            place.aval.shape != inner.aval.shape
+            for place, inner in zip(eqn.outvars, body.outvars, strict=True)
+        )
+        if collects or any(isinstance(part, _Affine | _Sign) for part in stacked):
+            raise _unreadable("a scan over values that depend on the input")
+        steps = range(eqn.params["length"])
+        for step in reversed(steps) if eqn.params["reverse"] else steps:
+            state = self.run(body, consts, [*fixed, *state, *(part[step] for part in stacked)])
+        return state
+
+    def activated(self, before: _Affine, low: float, high: float) -> _Affine:
+        """``high h`` where ``h`` is positive, ``low h`` where it is negative: a new layer."""
+        slopes = f"an activation of slope {low} below zero and {high} above"
+        if high <= 0:  # it falls with `h`, and rises with `-h`
+            low, high = -high, -low
+            opposite = {stage: -part for stage, part in before.linear.items()}
+            before = _Affine(opposite, -before.const)
+        if not (high > 0 and 0 <= low <= high):
+            raise _unreadable(slopes)
+        self.slopes.append(low / high)
+        self.end_layer(before)
+        shape = before.const.shape
+        size = before.const.size
+        unit = high * jnp.eye(size, dtype=before.const.dtype).reshape(size, *shape)
+        return _Affine({len(self.weights): unit}, jnp.zeros(shape, before.const.dtype))
+
+    def end_layer(self, value: _Affine) -> None:
+        """Keep the weights that lead from the last activations to a value."""
+        last = len(self.weights)
+        if set(value.linear) != {last}:
+            raise _unreadable("a connection that skips or splits layers")
+        self.weights.append(value.linear[last].reshape(-1, value.const.size).T)
+        self.biases.append(value.const.reshape(-1))
+
+    def layers(self, output: Any, num_inputs: int) -> Layers:
+        """The layers, once the output is known."""
+        if not self.slopes:
+            raise ValueError(
+                "network must have a hidden layer with a leaky ReLU, got an affine map; it is its "
+                "own linearization"
+            )
+        slope = self.slopes[0]
+        if not np.allclose(self.slopes, slope, rtol=1e-6, atol=0):
+            raise _unreadable(f"layers with different negative slopes {sorted(set(self.slopes))}")
+        rest = dict(output.linear)
+        around = rest.pop(0, None)
+        if around is not None and not (
+            around.shape == (num_inputs, num_inputs)
+            and is_concrete(around)
+            and np.array_equal(around, np.eye(num_inputs))
+        ):
+            raise _unreadable("a skip connection that is not the input itself")
+        self.end_layer(dataclasses.replace(output, linear=rest))
+        return Layers(tuple(self.weights), tuple(self.biases), slope, around is not None)
+
+
+def _mapped(eqn: Any, given: list[Any]) -> list[Any]:
+    """An operation that is linear in the values that depend on the input, done to their parts."""
+    name, several = eqn.primitive.name, eqn.primitive.multiple_results
+    moving = [part for part in given if isinstance(part, _Affine)]
+    is_float = jnp.issubdtype(eqn.params.get("new_dtype", jnp.float32), jnp.floating)
+    # All operands together, or one with the others as they are.
+    keeps_known = name not in _LINEAR
+    is_only = len(moving) == 1 and (name in _BILINEAR or (name == "div" and moving[0] is given[0]))
+    if not (is_float and (is_only or not keeps_known)) or any(isinstance(p, _Sign) for p in given):
+        raise _unreadable(f"the operation {name} of values that depend on the input")
+
+    def act(*operands: Any) -> tuple[Any, ...]:
+        found = eqn.primitive.bind(*operands, **eqn.params)
+        return tuple(found) if several else (found,)
+
+    consts = act(*(part.const if isinstance(part, _Affine) else part for part in given))
+    linear: list[dict[int, Any]] = [{} for _ in consts]
+    for stage in sorted({stage for part in given for stage in getattr(part, "linear", ())}):
+        operands = [_of_stage(part, stage, keeps_known=keeps_known) for part in given]
+        axes = [0 if stage in getattr(part, "linear", ()) else None for part in given]
+        for found, part in zip(linear, jax.vmap(act, axes)(*operands), strict=True):
+            found[stage] = part
+    results = [_Affine(parts, const) for parts, const in zip(linear, consts, strict=True)]
+    factor = _scaling(eqn, given)
+    if factor is not None:
+        results[0].source = moving[0].source or moving[0]
+        results[0].factor = moving[0].factor * factor
+    return results
+
+
+def _of_stage(part: Any, stage: int, *, keeps_known: bool) -> Any:
+    if isinstance(part, _Affine):
+        return part.linear.get(stage, jnp.zeros_like(part.const))
+    # Indices are no summands.
+    is_index = jnp.issubdtype(jnp.result_type(part), jnp.integer)
+    return part if keeps_known or is_index else jnp.zeros_like(part)
+
+
+def _scaling(eqn: Any, given: list[Any]) -> float | None:
+    """By what number an operation multiplies every entry of a value, None if it does not."""
+    name = eqn.primitive.name
+    if name in {"convert_element_type", "copy", "copy_p"}:
+        return 1.0
+    if name == "neg":
+        return -1.0
+    if name not in {"mul", "div"}:
+        return None
+    (other,) = (part for part in given if not isinstance(part, _Affine))
+    if not is_concrete(other) or np.ptp(np.asarray(other)) != 0:
+        return None
+    number = float(np.asarray(other).flat[0])
+    return number if name == "mul" else 1 / number
+
+
+def _multiple(part: Any, of: _Affine) -> float:
+    """By how much one side of an activation multiplies the value before it."""
+    if part is of:
+        return 1.0
+    if isinstance(part, _Affine) and part.source is of:
+        return part.factor
+    if not isinstance(part, _Affine | _Sign) and _is_zero(part):
+        return 0.0
+    raise _unreadable("an activation other than a leaky ReLU with one fixed slope")
+
+
+def _is_zero(part: Any) -> bool:
+    return not isinstance(part, _Affine | _Sign) and is_concrete(part) and not np.any(part)
+
+
+def _unreadable(what: str) -> ValueError:
+    return ValueError(
+        f"network must be affine maps with one leaky ReLU between them, got {what}; {_REMEDY}"
+    )

@@ -1,0 +1,138 @@
+"""Normal noise of the outputs: arguments `noise_scale` and `noise_covariance` of every model."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._one_program import broadcast
+from nn_uq_dist.basics._row_algebra import namespace, norm
+from nn_uq_dist.inputs._parameter_checks import nan_where_negative
+
+# Asymmetry and negative eigenvalues that rounding explains, in units of epsilon and of the largest
+# variance.
+_ROUNDINGS = 64
+
+
+class OutputNoise(NamedTuple):
+    """Standard deviations of the noise, and covariances of the noise of different outputs.
+
+    Attributes
+    ----------
+    scale : array, shape (..., N_y)
+        The root of the diagonal of `noise_covariance` included.
+    coupling : array, shape (..., N_y, N_y), or None
+        The covariance off its diagonal, where it is zero.
+    """
+
+    scale: Any
+    coupling: Any = None
+
+
+def output_noise(
+    noise_scale: ArrayLike | None,
+    noise_covariance: ArrayLike | None,
+    shape: tuple[int, ...],
+    like: Any,
+) -> OutputNoise | None:
+    """Return the sum of both kinds of noise, or ``None`` if there is none.
+
+    Parameters
+    ----------
+    noise_scale
+        Standard deviation of independent normal noise; broadcasts against `shape`.
+    noise_covariance
+        Covariance of correlated normal noise, shape ``(..., N_y, N_y)``.
+    shape
+        Batch shape and number of outputs, ``(..., N_y)``.
+    like
+        An array of the outputs, for library and type.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers.
+    ValueError
+        If one does not broadcast, or is known and not finite; if a known scale is negative, or a
+        known covariance not symmetric and positive semidefinite. A negative scale that is traced
+        becomes NaN.
+    """
+    if noise_scale is None and noise_covariance is None:
+        return None
+    scale = None if noise_scale is None else _scale(noise_scale, shape, like)
+    if noise_covariance is None:
+        return OutputNoise(scale)
+    covariance = _covariance(noise_covariance, shape, like)
+    xp = namespace(covariance)
+    variance = xp.diagonal(covariance, axis1=-2, axis2=-1)
+    # The square root has no finite slope at zero. A negative variance gives NaN.
+    is_zero = variance == 0
+    own = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, variance)))
+    coupling = xp.where(xp.eye(shape[-1], dtype=bool), 0, covariance)
+    return OutputNoise(own if scale is None else joined_scale(scale, own), coupling)
+
+
+def joined_scale(first: Any, second: Any) -> Any:
+    """Standard deviation of the sum of two independent noises."""
+    xp = namespace(first, second)
+    return norm(xp.stack(xp.broadcast_arrays(first, second), axis=-1))
+
+
+def _scale(noise_scale: ArrayLike, shape: tuple[int, ...], like: Any) -> Any:
+    noise_scale = _checks.as_numeric("noise_scale", noise_scale)
+    wide = _checks.broadcast_shapes(
+        "noise_scale must broadcast against the outputs (..., N_y)",
+        noise_scale=np.shape(noise_scale),
+        outputs=shape,
+    )
+    if wide[-1] != shape[-1]:
+        raise ValueError(
+            f"noise_scale must broadcast against the {shape[-1]} outputs, got shape "
+            f"{np.shape(noise_scale)}; pass one standard deviation per output"
+        )
+    _checks.require_finite("noise_scale", noise_scale)
+    _checks.require_nonnegative("noise_scale", noise_scale, "pass a standard deviation")
+    if namespace(like) is np:
+        return np.broadcast_to(np.asarray(noise_scale, like.dtype), wide)
+    dtype = _checks.float_dtype(noise_scale, like)
+    return nan_where_negative(broadcast(noise_scale, dtype, wide))
+
+
+def _covariance(noise_covariance: ArrayLike, shape: tuple[int, ...], like: Any) -> Any:
+    noise_covariance = _checks.as_numeric("noise_covariance", noise_covariance)
+    given = np.shape(noise_covariance)
+    if given[-2:] != (shape[-1], shape[-1]):
+        raise ValueError(
+            f"noise_covariance must have shape (..., {shape[-1]}, {shape[-1]}), got {given}; for "
+            f"independent noise use noise_scale"
+        )
+    _checks.broadcast_shapes(
+        "the leading axes of noise_covariance must broadcast against the batch shape",
+        noise_covariance=given[:-2],
+        batch_shape=shape[:-1],
+    )
+    _checks.require_finite("noise_covariance", noise_covariance)
+    if _checks.is_concrete(noise_covariance):
+        _require_covariance(np.asarray(noise_covariance, np.float64), like.dtype)
+    if namespace(like) is np:
+        return np.asarray(noise_covariance, like.dtype)
+    return jnp.asarray(noise_covariance, _checks.float_dtype(noise_covariance, like))
+
+
+def _require_covariance(covariance: Any, dtype: Any) -> None:
+    largest = np.abs(np.diagonal(covariance, axis1=-2, axis2=-1)).max(axis=-1)
+    rounding = _ROUNDINGS * jnp.finfo(jnp.promote_types(dtype, jnp.float32)).eps * largest
+    asymmetry = np.abs(covariance - covariance.mT).max(axis=(-2, -1))
+    if np.any(asymmetry > rounding):
+        raise ValueError(
+            f"noise_covariance must be symmetric, got a difference of {asymmetry.max():.2g} from "
+            f"its transpose; pass (C + C.T) / 2"
+        )
+    least = np.linalg.eigvalsh(covariance).min(axis=-1)
+    if np.any(least < -rounding):
+        raise ValueError(
+            f"noise_covariance must be positive semidefinite, got the eigenvalue "
+            f"{least.min():.2g}; check the signs of its entries"
+        )

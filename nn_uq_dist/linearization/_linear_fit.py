@@ -1,0 +1,158 @@
+r"""The linear function that is nearest to a network over pairs, and what it leaves.
+
+A tangent is the nearest linear function at a point, and not over the range of the input. The
+differences :math:`d` between the outputs of the network and of a linear model are regressed on the
+standardized inputs :math:`x` of the pairs, with the prior of ridge regression: coefficients are
+normal with mean zero, so that few pairs change the Jacobian little. Its strength is integrated out
+over a grid, weighted by the evidence (C. M. Bishop, Pattern Recognition and Machine Learning, 2006,
+section 3.5), which all outputs share.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.linearization._usable_pairs import usable_pairs
+from nn_uq_dist.sampling import PairedDraws
+
+# Variance that the prior expects the coefficients to explain, over that of what they leave.
+_EXPLAINED = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+# Size of the largest remainders, in variances, at which half of the uniform part becomes normal.
+_LARGE = 3.0
+
+
+class LinearFit(NamedTuple):
+    """What to add to a linear model, and the covariance of what is left; batch axes in front.
+
+    Attributes
+    ----------
+    shift : Array, shape (..., N_y)
+        Mean of the differences at the mean input.
+    slopes : Array, shape (..., N_y, N_x)
+        To be added to the Jacobian.
+    rest : Array, shape (..., n, N_y)
+        The differences that remain, each from a fit without its own pair.
+    """
+
+    shift: Array
+    slopes: Array
+    rest: Array
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of what remains, shape ``(..., N_y, N_y)``."""
+        return self.rest.mT @ self.rest / self.rest.shape[-2]
+
+    def normal_share(self, variance: Array) -> Array:
+        """Share of the uniform part of the joint distribution that is made normal, ``(...)``.
+
+        Where a few remainders are huge, their covariance is too small for them and too large for
+        the others; a distribution with softer edges is nearer to the network there. The share is
+        below .01 where remainders are small.
+
+        Parameters
+        ----------
+        variance
+            Of the linear model, shape ``(..., N_y)``.
+        """
+        total = variance + jnp.mean(self.rest**2, axis=-2)
+        sizes = self.rest**2 / jnp.where(total > 0, total, 1)[..., None, :]
+        size = jnp.mean(sizes, axis=-1)
+        largest = jnp.sum(size**2, axis=-1) / jnp.maximum(jnp.sum(size, axis=-1), _tiny(size))
+        return largest**2 / (largest**2 + _LARGE**2)
+
+
+def linear_fit(pairs: PairedDraws) -> LinearFit:
+    """Fit what the linear model of pairs leaves of the network.
+
+    With fewer pairs than inputs the Jacobian stays as it is, and only the means are shifted.
+
+    Parameters
+    ----------
+    pairs
+        Those whose outputs are finite count.
+    """
+    network, linear, inputs = usable_pairs(pairs)
+    xp: Any = namespace(network)
+    law = pairs.linearization.input
+    dtype, batch_shape = pairs.network.dtype, law.batch_shape
+    differences = _batch_first(xp, network - linear, batch_shape)
+    scale: Any
+    loc: Any
+    if xp is np:
+        # Known numbers, also while a function that uses them is traced.
+        with jax.ensure_compile_time_eval():
+            scale, loc = law.variance**0.5, law.loc
+        known: Any = (np.asarray(part, np.float64) for part in (inputs, scale, loc))
+        inputs, scale, loc = known
+    else:
+        scale, loc = law.variance**0.5, law.loc
+    scale = xp.where(scale > 0, scale, 1)
+    count = differences.shape[-2]
+    if count <= law.num_inputs:
+        slopes = xp.zeros((*batch_shape, differences.shape[-1], law.num_inputs), differences.dtype)
+        shift = differences.mean(axis=-2)
+        rest = (differences - shift[..., None, :]) * (count / (count - 1))
+    else:
+        standard = _batch_first(xp, (inputs - loc) / scale, batch_shape)
+        shift, slopes, rest = _ridge(xp, standard, differences)
+        slopes = slopes / scale[..., None, :]
+    return LinearFit(*(jnp.asarray(part, dtype) for part in (shift, slopes, rest)))
+
+
+def _tiny(values: Any) -> Any:
+    return jnp.finfo(values.dtype).tiny
+
+
+def _batch_first(xp: Any, values: Any, batch_shape: tuple[int, ...]) -> Any:
+    """Draws ``(n, ...)`` as ``batch_shape + (n, numbers)``."""
+    size = values.size // (len(values) * math.prod(batch_shape))
+    rows = xp.reshape(values, (len(values), *batch_shape, size))
+    return xp.moveaxis(rows, 0, -2)
+
+
+def _ridge(xp: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+    """Value at zero, slopes ``(..., N_y, N_x)``, and residuals with each pair left out in turn."""
+    count, size = x.shape[-2:]
+    x_mean, y_mean = (part.mean(axis=-2, keepdims=True) for part in (x, y))
+    x, y = x - x_mean, y - y_mean
+    transposed = xp.swapaxes(x, -1, -2)
+    # The strengths of the prior along an axis in front of those of the batch.
+    lead = (len(_EXPLAINED),) + (1,) * (x.ndim - 2)
+    penalty = xp.asarray(size / np.array(_EXPLAINED), y.dtype).reshape(*lead, 1, 1)
+    factor = xp.linalg.cholesky(transposed @ x + penalty * xp.eye(size, dtype=y.dtype))
+    half = _solved(xp, factor, transposed)
+    slopes = _solved(xp, factor, half @ y, transposed=True)
+    rests = y - x @ slopes
+    leverage = 1 / count + xp.sum(half**2, axis=-2)
+
+    # One weight for all outputs: slopes that are shrunk more for one output than for another leave
+    # the few directions in which all of them vary.
+    left = xp.sum(rests**2, axis=-2) + penalty[..., 0] * xp.sum(slopes**2, axis=-2)
+    total, tiny = xp.sum(y**2, axis=-2), xp.finfo(y.dtype).tiny
+    fit = xp.mean(xp.log((left + tiny) / (total + tiny)), axis=-1)
+    log_determinant = xp.sum(xp.log(xp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+    logs = size / 2 * xp.log(penalty[..., 0, 0]) - log_determinant - (count - 1) / 2 * fit
+    logs = xp.concatenate([xp.zeros_like(logs[:1]), logs])  # without slopes
+    weights = xp.exp(logs - xp.max(logs, axis=0))
+    weights = (weights / xp.sum(weights, axis=0))[..., None, None]
+    slope = xp.sum(weights[1:] * slopes, axis=0)
+    left_out = rests / (1 - leverage)[..., None]
+    rest = weights[0] * y * (count / (count - 1)) + xp.sum(weights[1:] * left_out, axis=0)
+    return (y_mean - x_mean @ slope)[..., 0, :], xp.swapaxes(slope, -1, -2), rest
+
+
+def _solved(xp: Any, factor: Any, right: Any, *, transposed: bool = False) -> Any:
+    """``L^-1 B``, or ``L^-T B``."""
+    if xp is np:
+        return np.linalg.solve(factor.mT if transposed else factor, right)
+    lead = jnp.broadcast_shapes(factor.shape[:-2], right.shape[:-2])
+    factor, right = (jnp.broadcast_to(part, lead + part.shape[-2:]) for part in (factor, right))
+    return jax.lax.linalg.triangular_solve(
+        factor, right, left_side=True, lower=True, transpose_a=transposed
+    )

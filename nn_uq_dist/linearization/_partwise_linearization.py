@@ -1,0 +1,366 @@
+"""A network linearized at the center of each part of its input, and the laws of its outputs."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._row_algebra import matvec, namespace
+from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.distributions import (
+    JointMixture,
+    LinearizedJoint,
+    LinearizedMarginal,
+    OutputMixture,
+)
+from nn_uq_dist.distributions._mixture_components import draws_of_parts
+from nn_uq_dist.distributions._mixture_sums import log_weights
+from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
+from nn_uq_dist.inputs._input_algebra import standard_values
+from nn_uq_dist.inputs._output_structure import OutputStructure
+from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
+from nn_uq_dist.linearization._least_widths import least_widths, mean_of_parts, with_least_widths
+from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.sampling import PairedDraws
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class PartwiseLinearization(LinearModel):
+    r"""The random vector :math:`m_i + J_i (f - \mu_i)` if the input is in part ``i``.
+
+    Made by `linearize_parts`. The law of each part is that of the whole input, but narrower and
+    with another center; the law of the outputs is a mixture over the parts. The object is an
+    immutable pytree.
+
+    Parameters
+    ----------
+    loc : Array, shape batch_shape + (M, N_y)
+        Network outputs at the centers of the parts.
+    jacobian : Array, shape batch_shape + (M, N_y, N_x)
+        Jacobians there.
+    deviation : Array, shape batch_shape + (M, N_x)
+        Centers minus the mean input.
+    scales : Array, shape batch_shape + (M, K)
+        Widths of the parts in the ``K`` standard variables of the input, uniform ones first, in
+        units of the width of the whole.
+    probabilities : Array, shape batch_shape + (M,)
+        Probabilities of the parts.
+    input
+        Law of the whole input.
+    splits : tuple of int
+        Parts along each standard variable.
+    num_evaluations : int
+        Cost in runs of the network for each point of the batch: ``1 + min(N_x, N_y)`` for each
+        value with its Jacobian, including those for the choice of the parts.
+    output_structure
+        Structure of what the network returns if that is not a vector, for `unravel`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> law = nuq.InputLaw(jnp.zeros(1), half_width=1.0)
+    >>> parts = nuq.linearize_parts(lambda x: x**2, law, 16)
+    >>> print(f"{parts.mean[0]:.3f} {parts.variance[0]:.3f}")  # 1/3 and 4/45
+    0.332 0.089
+    """
+
+    loc: Array
+    jacobian: Array
+    deviation: Array
+    scales: Array
+    probabilities: Array
+    input: AbstractInputLaw
+    splits: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    num_evaluations: int = dataclasses.field(metadata={"static": True})
+    output_structure: OutputStructure | None = dataclasses.field(
+        default=None, metadata={"static": True}
+    )
+
+    def __repr__(self) -> str:
+        return summary_line(self, "splits", "num_evaluations", "loc", "jacobian", "input")
+
+    @property
+    def num_parts(self) -> int:
+        """Number of parts ``M``."""
+        return self.loc.shape[-2]
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the outputs, shape ``batch_shape + (N_y,)``."""
+        return mean_of_parts(self.probabilities, self.loc)
+
+    @property
+    def variance(self) -> Array:
+        """Variances, shape ``batch_shape + (N_y,)``: within the parts plus between them."""
+        return self._whole().variance
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance matrix, shape ``batch_shape + (N_y, N_y)``."""
+        return self._whole().covariance
+
+    @property
+    def point_mass(self) -> Array:
+        """Probability of the parts in which an output hardly varies, ``batch_shape + (N_y,)``.
+
+        There the law of the output has an atom, or nearly one, which a density cannot represent:
+        `marginals` gives it a ten-thousandth of the usual standard deviation of the output in a
+        part. Units that are dead or saturated over a part cause this.
+        """
+        narrow = least_widths(self.image(), self.loc, self.probabilities).narrow
+        return jnp.sum(self.probabilities[..., None] * narrow, axis=-2)
+
+    def _whole(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> LinearImage:
+        """Columns with the covariance of the mixture, within the parts and between them."""
+        xp = namespace(self.loc)
+        gaps = self.loc - self.mean[..., None, :]
+        columns = xp.concatenate([self.image().root, gaps[..., None]], axis=-1)
+        columns = columns * xp.sqrt(self.probabilities)[..., None, None]
+        rows = xp.moveaxis(columns, -3, -2)
+        rows = rows.reshape(*rows.shape[:-2], -1)
+        return LinearImage(None, rows).with_noise(noise_scale, noise_covariance)
+
+    def _correlation(
+        self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
+    ) -> Array:
+        return self._whole(noise_scale, noise_covariance).correlation
+
+    def image(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> LinearImage:
+        """Return the laws of the outputs minus their mean in each part, ``batch_shape + (M,)``.
+
+        Parameters
+        ----------
+        noise_scale, noise_covariance
+            As for `Linearization.marginals`.
+        """
+        # An axis of the input for that of the parts.
+        rank = len(self.batch_shape)
+        law = jax.tree.map(
+            lambda leaf: leaf.reshape(*leaf.shape[:rank], 1, *leaf.shape[rank:]), self.input
+        )
+        image = law.image(self.jacobian)
+        count = 0 if image.uniform is None else image.uniform.shape[-1]
+        widths = self.scales[..., None, :count], self.scales[..., None, count:]
+        uniform, normal = (
+            None if part is None else part * width
+            for part, width in zip((image.uniform, image.normal), widths, strict=True)
+        )
+        noise = (
+            _in_each_part(noise_scale, self.batch_shape, 1),
+            _in_each_part(noise_covariance, self.batch_shape, 2),
+        )
+        return LinearImage(uniform, normal).with_noise(*noise)
+
+    def marginals(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> OutputMixture:
+        """Return the distributions of the single outputs, batch shape ``batch_shape + (N_y,)``.
+
+        Parameters
+        ----------
+        noise_scale, noise_covariance
+            As for `Linearization.marginals`.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If an argument does not fit, or is known and no standard deviation or covariance, or if
+            an output is known to be constant over the whole input.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> law = nuq.InputLaw(jnp.zeros(1), half_width=1.0)
+        >>> output = nuq.linearize_parts(lambda x: x**2, law, 16).marginals()
+        >>> print(f"{output.cdf(jnp.array([0.25]))[0]:.2f}")
+        0.50
+        """
+        image = self.image(noise_scale, noise_covariance)
+        self._require_varying(image)
+        weights, scale = with_least_widths(image, self.loc, self.probabilities)
+        components = LinearizedMarginal(
+            jnp.swapaxes(self.loc, -1, -2),
+            jnp.moveaxis(weights, -3, -2),
+            None if scale is None else jnp.swapaxes(scale, -1, -2),
+            validate_args=False,
+        )
+        return OutputMixture(components, self.probabilities[..., None, :], validate_args=False)
+
+    def _require_varying(self, image: LinearImage) -> None:
+        if not _checks.is_concrete(self, image):
+            return
+        varies = np.ptp(np.asarray(self.loc), axis=-2) > 0
+        constant = ~varies & np.asarray(image.is_constant).all(axis=-2)
+        if constant.any():
+            raise ValueError(
+                f"every output must vary with the input, got zero sensitivity for output "
+                f"{_checks.first_index(constant)[-1]} in all parts: a constant has no density; "
+                "pass noise_scale > 0 or leave the output out of the network"
+            )
+
+    def joint(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> JointMixture:
+        """Return the joint distribution of the outputs, a mixture over the parts.
+
+        Parameters
+        ----------
+        noise_scale, noise_covariance
+            As for `Linearization.marginals`.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If an argument does not fit, or the outputs have no joint density in one of the parts:
+            if there are fewer inputs than outputs, or an output is constant there, pass noise.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+        >>> parts = nuq.linearize_parts(lambda x: jnp.array([x[0], x[0] * x[1]]), law, 64)
+        >>> joint = parts.joint(noise_scale=0.05)
+        >>> print(f"{joint.log_prob(jnp.array([0.5, 0.0])):.1f}")  # log 1/2
+        -0.7
+        """
+        return self.joint_of(self.image(noise_scale, noise_covariance))
+
+    def joint_of(self, image: LinearImage, normal_share: Array | None = None) -> JointMixture:
+        """Return the joint distribution of outputs with this image, a share of it made normal."""
+        if normal_share is not None:
+            image = image.with_normal_share(normal_share[..., None])
+        return JointMixture(
+            LinearizedJoint(self.loc, image.weights, image.normal_covariance),
+            self.probabilities,
+            validate_args=False,
+        )
+
+    def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
+        """Draw inputs, and the outputs that the linearizations give for them.
+
+        Parameters
+        ----------
+        key
+            A JAX random key.
+        sample_shape
+            Shape of independent draws.
+
+        Returns
+        -------
+        tuple of Array
+            Inputs, shape ``sample_shape + batch_shape + (N_x,)``, and outputs, with ``(N_y,)``. The
+            outputs follow `marginals` exactly. The inputs follow their law exactly if it is a box
+            and all combinations of parts are used, otherwise as closely as the parts represent it.
+
+        Examples
+        --------
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> law = nuq.InputLaw(jnp.zeros(1), half_width=1.0)
+        >>> parts = nuq.linearize_parts(lambda x: x**2, law, 16)
+        >>> inputs, outputs = parts.sample_pairs(jax.random.key(0), (1000,))
+        >>> bool(jnp.abs(inputs**2 - outputs).max() < 0.005)
+        True
+        """
+        return self._pairs(*self._draw(key, sample_shape))
+
+    def moved(self, shift: Array, slopes: Array) -> "PartwiseLinearization":
+        """Return the model with a linear function of the input added, by its value at the mean."""
+        slopes = slopes[..., None, :, :]
+        added = shift[..., None, :] + matvec(slopes, self.deviation)
+        return dataclasses.replace(self, loc=self.loc + added, jacobian=self.jacobian + slopes)
+
+    @property
+    def num_coordinates(self) -> int:
+        """Coordinates of the points that `pairs_at` takes: the part, and each random variable."""
+        return 1 + sum(self.input.num_standard_variables)
+
+    def pairs_at(self, points: Array) -> tuple[Array, Array]:
+        """Inputs and outputs at points of the unit cube, shape ``(..., num_coordinates)``."""
+        ends = jnp.cumsum(self.probabilities, axis=-1)
+        points = points.reshape(*points.shape[:-1], *(1,) * len(self.batch_shape), -1)
+        below = ends[..., :-1] < points[..., :1] * ends[..., -1:]
+        index = jnp.sum(below, axis=-1)
+        values = standard_values(points[..., 1:], self.input.num_standard_variables[0])
+        variables = jnp.concatenate(values, axis=-1)
+        variables = jnp.broadcast_to(variables, (*index.shape, variables.shape[-1]))
+        return self._pairs(index, variables)
+
+    def corrected(
+        self, pairs: PairedDraws, *, num_surface_draws: int | None = None
+    ) -> CorrectedLinearization:
+        """Return laws closer to the network, as `nn_uq_dist.Linearization.corrected` does.
+
+        Examples
+        --------
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> network = lambda x: jnp.tanh(2 * x)
+        >>> parts = nuq.linearize_parts(network, nuq.InputLaw(jnp.zeros(1), half_width=1.0), 4)
+        >>> pairs = nuq.paired_draws(network, parts, jax.random.key(0), 200, progress=False)
+        >>> law = parts.corrected(pairs).marginals()
+        >>> bool(abs(law.cdf(jnp.tanh(jnp.array([1.0])))[0] - 0.75) < 0.03)
+        True
+        """
+        return correct(self, pairs, num_surface_draws)
+
+    def _pairs(self, index: Array, variables: Array) -> tuple[Array, Array]:
+        """Inputs and outputs for parts, and standard variables within them."""
+        count = self.input.num_standard_variables[0]
+        inside = variables * _of_parts(self.scales, index)
+        moved = self.input.deviation_at(inside[..., :count], inside[..., count:])
+        inputs = self.input.loc + _of_parts(self.deviation, index) + moved
+        return inputs, draws_of_parts(index, variables, self.loc, _columns(self.image()))
+
+    def _draw(self, key: Array, sample_shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """Part of each draw, and its standard variables within the part."""
+        keys = jax.random.split(_checks.as_key("key", key), 3)
+        logs = log_weights(self.probabilities)
+        shape = (*sample_shape, *self.batch_shape)
+        index = jax.random.categorical(keys[0], logs, shape=shape)
+        shapes = [(*shape, count) for count in self.input.num_standard_variables]
+        dtype = self.scales.dtype
+        uniform = jax.random.uniform(keys[1], shapes[0], dtype, minval=-1, maxval=1)
+        normal = jax.random.normal(keys[2], shapes[1], dtype)
+        return index, jnp.concatenate([uniform, normal], axis=-1)
+
+
+def _of_parts(table: Array, index: Array) -> Array:
+    """Entries of a table, shape ``batch_shape + (M, K)``, of a part for each entry of the batch."""
+    flat = table.reshape(-1, *table.shape[-2:])
+    chosen = index.reshape(-1, len(flat))
+    return flat[jnp.arange(len(flat)), chosen].reshape(*index.shape, table.shape[-1])
+
+
+def _in_each_part(
+    noise: ArrayLike | None, batch_shape: tuple[int, ...], event_dim: int
+) -> ArrayLike | None:
+    """Noise of the outputs with an axis for the parts, if it has batch axes."""
+    if noise is None or not batch_shape or np.ndim(noise) <= event_dim:
+        return noise
+    return jnp.expand_dims(jnp.asarray(noise), -1 - event_dim)
+
+
+def _columns(image: LinearImage) -> Array:
+    """Uniform and normal columns side by side."""
+    parts = [part for part in (image.uniform, image.normal) if part is not None]
+    return jnp.concatenate(parts, axis=-1)

@@ -1,0 +1,349 @@
+"""Normal scores of NumPyro's univariate laws, and values at scores, against SciPy and mpmath."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from mpmath import mp
+from scipy.special import erfinv, ndtr, ndtri_exp
+
+from nn_uq_dist.basics._normal_scores import (
+    from_normal_score,
+    missing_functions,
+    normal_score,
+    normal_score_and_log_prob,
+)
+from nn_uq_dist.distributions import NormalScoreTransform
+
+SCORES = np.linspace(-12, 12, 25)
+
+
+@dataclasses.dataclass
+class Truncated:
+    """A law of SciPy between two ends; the formulas of its own truncated laws cancel."""
+
+    base: Any
+    low: float = -np.inf
+    high: float = np.inf
+
+    def ppf(self, p):
+        low, high = self.base.cdf(self.low), self.base.cdf(self.high)
+        above = self.base.sf(self.low) * (1 - p) + self.base.sf(self.high) * p
+        below = low * (1 - p) + high * p
+        return np.where(below < above, self.base.ppf(below), self.base.isf(above))
+
+    def isf(self, q):
+        below = self.base.cdf(self.low) * q + self.base.cdf(self.high) * (1 - q)
+        above = self.base.sf(self.low) * q + self.base.sf(self.high) * (1 - q)
+        return np.where(below < above, self.base.ppf(below), self.base.isf(above))
+
+    def logcdf(self, x):
+        return np.log(self._mass(self.low, x) / self._mass(self.low, self.high))
+
+    def logsf(self, x):
+        return np.log(self._mass(x, self.high) / self._mass(self.low, self.high))
+
+    def logpdf(self, x):
+        return self.base.logpdf(x) - np.log(self._mass(self.low, self.high))
+
+    def _mass(self, a, b):
+        below = self.base.cdf(b) - self.base.cdf(a)
+        return np.where(self.base.cdf(a) > 0.5, self.base.sf(a) - self.base.sf(b), below)
+
+
+FAMILIES: dict[str, tuple[Callable[..., dist.Distribution], tuple[float, ...], Any]] = {
+    "normal": (dist.Normal, (0.3, 2.0), scipy.stats.norm(0.3, 2)),
+    "uniform": (dist.Uniform, (0.0, 2.0), scipy.stats.uniform(0, 2)),
+    "laplace": (dist.Laplace, (1.0, 2.0), scipy.stats.laplace(1, 2)),
+    "logistic": (dist.Logistic, (1.0, 2.0), scipy.stats.logistic(1, 2)),
+    "soft laplace": (dist.SoftLaplace, (0.5, 2.0), scipy.stats.hypsecant(0.5, 2)),
+    "cauchy": (dist.Cauchy, (1.0, 2.0), scipy.stats.cauchy(1, 2)),
+    "student": (dist.StudentT, (3.0, 10.0, 2.0), scipy.stats.t(3, 10, 2)),
+    "student, heavy tails": (dist.StudentT, (0.7, 0.5, 2.0), scipy.stats.t(0.7, 0.5, 2)),
+    "student, nearly normal": (dist.StudentT, (50.0, 0.5, 2.0), scipy.stats.t(50, 0.5, 2)),
+    "exponential": (dist.Exponential, (2.0,), scipy.stats.expon(scale=0.5)),
+    "weibull": (dist.Weibull, (2.0, 1.5), scipy.stats.weibull_min(1.5, scale=2)),
+    "gumbel": (dist.Gumbel, (1.0, 2.0), scipy.stats.gumbel_r(1, 2)),
+    "half normal": (dist.HalfNormal, (2.0,), scipy.stats.halfnorm(scale=2)),
+    "half cauchy": (dist.HalfCauchy, (2.0,), scipy.stats.halfcauchy(scale=2)),
+    "gamma": (dist.Gamma, (2.0, 3.0), scipy.stats.gamma(2, scale=1 / 3)),
+    "gamma, much at zero": (dist.Gamma, (0.25, 2.0), scipy.stats.gamma(0.25, scale=0.5)),
+    "gamma, nearly normal": (dist.Gamma, (2000.0, 4.0), scipy.stats.gamma(2e3, scale=0.25)),
+    "chi2": (dist.Chi2, (3.0,), scipy.stats.chi2(3)),
+    "beta": (dist.Beta, (2.0, 3.0), scipy.stats.beta(2, 3)),
+    "beta, two ends": (dist.Beta, (0.5, 0.5), scipy.stats.beta(0.5, 0.5)),
+    "beta, narrow": (dist.Beta, (40.0, 25.0), scipy.stats.beta(40, 25)),
+    "log-normal": (dist.LogNormal, (0.25, 0.5), scipy.stats.lognorm(0.5, scale=np.exp(0.25))),
+    "pareto": (dist.Pareto, (1.0, 3.0), scipy.stats.pareto(3)),
+    "inverse gamma": (dist.InverseGamma, (3.0, 2.0), scipy.stats.invgamma(3, scale=2)),
+    "log-uniform": (dist.LogUniform, (1.0, 3.0), scipy.stats.loguniform(1, 3)),
+    "truncated": (
+        lambda *args: dist.TruncatedNormal(*args[:2], low=args[2], high=args[3]),
+        (1.0, 2.0, -1.0, 2.0),
+        Truncated(scipy.stats.norm(1, 2), -1, 2),
+    ),
+    "truncated far out": (
+        lambda *args: dist.TruncatedNormal(*args[:2], low=args[2], high=args[3]),
+        (0.0, 1.0, 8.0, 9.0),
+        Truncated(scipy.stats.norm(0, 1), 8, 9),
+    ),
+    "truncated on the left": (
+        lambda loc, scale, low: dist.TruncatedNormal(loc, scale, low=low),
+        (1.0, 2.0, -1.0),
+        Truncated(scipy.stats.norm(1, 2), low=-1),
+    ),
+    "truncated on the right": (
+        lambda loc, scale, high: dist.TruncatedNormal(loc, scale, high=high),
+        (1.0, 2.0, 2.0),
+        Truncated(scipy.stats.norm(1, 2), high=2),
+    ),
+    "truncated student": (
+        lambda *args: dist.TruncatedDistribution(dist.StudentT(*args[:3]), low=args[3]),
+        (3.0, 0.0, 1.0, -1.0),
+        Truncated(scipy.stats.t(3), low=-1),
+    ),
+    "expanded": (
+        lambda loc, scale: dist.Gumbel(loc, scale).expand((1,)),
+        (1.0, 2.0),
+        scipy.stats.gumbel_r(1, 2),
+    ),
+}
+
+
+def law_in(name, precision):
+    make, parameters, known = FAMILIES[name]
+    return make(*np.array(parameters, precision)), known
+
+
+def known_values(name, known, scores):
+    lower, upper = known.ppf(ndtr(scores)), known.isf(ndtr(-scores))
+    if name == "half normal":  # SciPy's quantile is 0 where the probability is less than 1e-16
+        lower = 2 * np.sqrt(2) * erfinv(ndtr(scores))
+    return np.where(scores < 0, lower, upper)
+
+
+# What JAX's incomplete gamma and beta functions are off by in float32.
+FLOAT32 = {"gamma, nearly normal": 1e-4, "student, nearly normal": 1e-4, "beta, narrow": 2e-5}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_values_at_scores_in_both_tails(name, precision):
+    law, known = law_in(name, precision)
+    found = np.asarray(from_normal_score(law, jnp.asarray(SCORES, precision)))
+    assert found.dtype == precision
+    expected = known_values(name, known, SCORES)
+    keep = np.abs(expected) < np.finfo(precision).max
+    rtol = 3e-13 if precision == "float64" else FLOAT32.get(name, 1e-5)
+    width = known.ppf(0.75) - known.ppf(0.25)
+    # Far out in a heavy tail a rounding of the score moves the value by more.
+    slope = np.exp(scipy.stats.norm.logpdf(SCORES) - known.logpdf(expected))
+    rounding = 4 * np.finfo(precision).eps * np.abs(SCORES) * np.where(slope < np.inf, slope, 0)
+    near = np.abs(found - expected) <= rtol * (np.abs(expected) + width) + rounding
+    assert near[keep].all()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_scores_of_values_in_both_tails(name, precision):
+    law, known = law_in(name, precision)
+    value = known_values(name, known, SCORES)
+    value = value[np.abs(value) < np.finfo(precision).max].astype(precision)
+    found = np.asarray(normal_score(law, jnp.asarray(value)))
+    assert found.dtype == precision
+    value = value.astype(float)
+    with np.errstate(all="ignore"):
+        lower, upper = known.logcdf(value), known.logsf(value)
+        expected = np.where(lower < upper, ndtri_exp(lower), -ndtri_exp(upper))
+        # Some relative roundings of the value, from which the distance of an end is taken.
+        steepness = np.exp(known.logpdf(value) - scipy.stats.norm.logpdf(expected))
+        rounding = 40 * np.finfo(precision).eps * np.abs(value) * steepness
+        error = np.abs(found - expected)
+    own = 2e-12 if precision == "float64" else 10 * FLOAT32.get(name, 1e-7)
+    # Values that round to an end of the support, or to less than the smallest number, have none.
+    inside = np.isfinite(expected) & (np.abs(value) > np.finfo(precision).tiny) & (rounding < 0.01)
+    assert inside.sum() >= 7
+    assert (error <= rounding + own * (1 + np.abs(expected)))[inside].all()
+
+
+# Laws about 0 of scale 1.75, with their survival functions for x > 0, in mpmath.
+TWO_SIDED = {
+    "normal": (dist.Normal, lambda x: mp.erfc(x / mp.sqrt(2)) / 2),
+    "uniform": (lambda m, s: dist.Uniform(m - s, m + s), lambda x: (1 - x) / 2),
+    "laplace": (dist.Laplace, lambda x: mp.exp(-x) / 2),
+    "logistic": (dist.Logistic, lambda x: 1 / (1 + mp.exp(x))),
+    "cauchy": (dist.Cauchy, lambda x: mp.atan(1 / x) / mp.pi),
+    "Student-t": (
+        lambda m, s: dist.StudentT(5.0, m, s),
+        lambda x: mp.betainc(2.5, 0.5, 0, 5 / (5 + x * x), regularized=True) / 2,
+    ),
+}
+SCALE = 1.75
+TAILS = {
+    "normal": [0.03, 1.0, 6.0, 12.0],
+    "uniform": [0.03, 0.5, 1 - 2**-10, 1 - 2**-20],
+    "laplace": [0.03, 1.0, 30.0, 70.0],
+    "logistic": [0.03, 1.0, 30.0, 70.0],
+    "cauchy": [0.03, 1.0, 1e4, 1e15],
+    "Student-t": [0.03, 1.0, 30.0, 1e4],
+}
+
+
+def reference_score(survival):
+    def log_survival(z):
+        return mp.log(mp.erfc(z / mp.sqrt(2)) / 2)
+
+    start = mp.sqrt(-2 * mp.log(2 * survival))
+    return mp.findroot(lambda z: log_survival(z) - mp.log(survival), start)
+
+
+@pytest.mark.parametrize("name", TWO_SIDED)
+def test_symmetric_laws_to_all_digits(name, precision):
+    make, survival = TWO_SIDED[name]
+    value = np.array([SCALE * x for x in TAILS[name]], precision)
+    with mp.workdps(40):
+        exact = [reference_score(survival(mp.mpf(float(y)) / mp.mpf(SCALE))) for y in value]
+        expected = np.array([float(z) for z in exact])
+    law = make(0.0, SCALE)
+    rtol = {"float32": 1e-6, "float64": 1e-12}[precision]
+    atol = {"float32": 1e-7, "float64": 1e-15}[precision]
+    upper, lower = normal_score(law, value), normal_score(law, -value)
+    assert upper.dtype == precision
+    np.testing.assert_allclose(upper, expected, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(lower, -expected, rtol=rtol, atol=atol)
+    scores = expected.astype(precision)
+    # A rounding of the score moves a far quantile by z times as much.
+    rtol = {"float32": 2e-5, "float64": 1e-13}[precision]
+    np.testing.assert_allclose(from_normal_score(law, scores), value, rtol=rtol)
+    np.testing.assert_allclose(from_normal_score(law, -scores), -value, rtol=rtol)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_slopes_are_ratios_of_densities(name):
+    law, known = law_in(name, "float64")
+
+    # One program: the slope and its slope, of values at scores and of scores at values.
+    @jax.jit
+    @jax.vmap
+    def slopes(z, x):
+        def first(z):
+            return jax.grad(lambda z: from_normal_score(law, z).sum())(z)
+
+        return first(z), jax.grad(first)(z), jax.grad(lambda x: normal_score(law, x).sum())(x)
+
+    # The slope at the median is that of the tangent.
+    z = np.array([-2.0, 0.0, 0.3, 2.0])
+    x = known.ppf(ndtr(z))
+    found, bend, back = slopes(z, x)
+
+    def slope(z):
+        x = known.ppf(ndtr(z))
+        return np.exp(scipy.stats.norm.logpdf(z) - known.logpdf(x))
+
+    np.testing.assert_allclose(found, slope(z), rtol=1e-8)  # JAX's betaln is off by 7e-9
+    np.testing.assert_allclose(back, 1 / slope(z), rtol=1e-8)
+    differences = (slope(z + 1e-4) - slope(z - 1e-4)) / 2e-4
+    smooth = (z != 0) | (name != "laplace")  # a kink of the slope
+    near = np.abs(bend - differences) <= 1e-4 * (np.abs(differences) + slope(z))
+    assert near[smooth].all()
+
+
+@pytest.mark.usefixtures("x64")
+def test_slopes_in_the_parameters():
+    def value(concentration, rate, z):
+        return from_normal_score(dist.Gamma(concentration, rate), z)
+
+    def score(concentration, rate, x):
+        return normal_score(dist.Gamma(concentration, rate), x)
+
+    for z in (-3.0, 0.7, 3.0):
+        q, steps = ndtr(-z), np.array([-1e-5, 1e-5])
+        by_shape = np.diff(scipy.stats.gamma.isf(q, 2.0 + steps, scale=1 / 3))[0] / 2e-5
+        found = jax.jit(jax.grad(value, argnums=(0, 1)))(2.0, 3.0, z)
+        x = scipy.stats.gamma.isf(q, 2.0, scale=1 / 3)
+        assert found[0] == pytest.approx(by_shape, rel=1e-6)
+        assert found[1] == pytest.approx(-x / 3, rel=1e-10)
+        by_shape = -np.diff(scipy.stats.norm.ppf(scipy.stats.gamma.sf(x, 2 + steps, scale=1 / 3)))
+        found = jax.jit(jax.grad(score))(2.0, 3.0, x)
+        assert found == pytest.approx(by_shape[0] / 2e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_value_is_infinite(name, precision):
+    law, _ = law_in(name, precision)
+    far = [-30.0, -10.0, 10.0, 30.0]
+    if name in {"student, heavy tails", "pareto"} and precision == "float32":
+        far = far[1:3]  # the quantiles at 30 are 1e280 and 1e65
+    value = from_normal_score(law, jnp.array(far, precision))
+    assert np.isfinite(value).all()
+    assert not np.isnan(normal_score(law, value)).any()
+
+
+OTHERS = {
+    "gompertz": (dist.Gompertz(0.5, 2.0), scipy.stats.gompertz(0.5, scale=0.5)),
+    "levy": (dist.Levy(0.0, 1.0), scipy.stats.levy()),
+    "mixture": (
+        dist.MixtureSameFamily(
+            dist.Categorical(jnp.array([0.5, 0.5])), dist.Normal(jnp.zeros(2), jnp.ones(2))
+        ),
+        scipy.stats.norm(),
+    ),
+}
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_families_by_their_own_functions(name):
+    law, known = OTHERS[name]
+    scores = np.linspace(-4, 4, 9)
+    value = known.ppf(ndtr(scores))
+    found, logs = normal_score_and_log_prob(law, value)
+    np.testing.assert_allclose(found, scores, atol=1e-6)
+    np.testing.assert_allclose(logs, known.logpdf(value), rtol=1e-5)
+    if name != "mixture":  # it has no quantile function, and arrays along an axis of its own
+        np.testing.assert_allclose(from_normal_score(law, scores), value, rtol=1e-6)
+        far = from_normal_score(law, np.array([-30.0, 30.0]))
+        assert np.isfinite(far).all()
+
+
+def test_subclasses_with_functions_of_their_own_are_not_in_the_table():
+    class Shifted(dist.Normal):
+        def cdf(self, value):
+            return super().cdf(value - 1)
+
+        def icdf(self, q):
+            return super().icdf(q) + 1
+
+    class Named(dist.Normal):
+        pass
+
+    assert from_normal_score(Shifted(0.0, 1.0), 0.0) == 1
+    assert from_normal_score(Named(0.0, 1.0), 30.0) == 30
+
+
+def test_functions_that_are_missing():
+    assert missing_functions(dist.Gamma(1.0, 1.0)) == ()
+    assert missing_functions(dist.VonMises(0.0, 1.0)) == ("cdf", "icdf")
+    assert missing_functions(dist.VonMises(0.0, 1.0).expand((2,))) == ("cdf", "icdf")
+    assert missing_functions(dist.FoldedDistribution(dist.Normal())) == ("cdf", "icdf")
+    mixture = OTHERS["mixture"][0]
+    assert missing_functions(mixture) == ("icdf",)
+
+
+@pytest.mark.usefixtures("x64")
+def test_transform_inverts_and_has_the_log_determinant():
+    transform = NormalScoreTransform(dist.Uniform(jnp.array([-1.0, 2.0]), jnp.array([1.0, 2.5])))
+    z = jnp.array([[0.3, -1.0], [5.0, 3.5]])
+    y = transform(z)
+    np.testing.assert_allclose(transform.inv(y), z, rtol=1e-8)
+    jacobian = jax.vmap(jax.jacobian(transform))(z)
+    np.testing.assert_allclose(
+        transform.log_abs_det_jacobian(z, y), np.linalg.slogdet(jacobian)[1], rtol=1e-7
+    )
+    assert transform.codomain(y).all()
+    assert transform.forward_shape((5, 1)) == transform.inverse_shape((5, 1)) == (5, 2)

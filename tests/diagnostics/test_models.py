@@ -1,0 +1,228 @@
+"""Every table takes every linear model, at one point and for a batch of points."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.integrate
+
+import nn_uq_dist as nuq
+from nn_uq_dist.diagnostics import flag_outputs, joint_summary, sensitivity, summary, to_datatree
+from nn_uq_dist.diagnostics._explained_variance import NUM_BINS, share_of_bins
+from tests.compiling import counted_compilations
+
+pytestmark = pytest.mark.viz
+
+KEY = jax.random.key(0)
+MEANS = np.array([[0.1, 0.2], [1.0, -0.5], [0.3, 0.0]], np.float32)
+NAMES = ["a", "b"]
+
+
+def network(x):
+    return jnp.stack([jnp.tanh(x[0]) + x[1] ** 2, x[0] * x[1] + x[1]])
+
+
+@pytest.fixture(scope="module")
+def many():
+    """A linearization of three points, and its pairs."""
+    lin = nuq.linearize(network, nuq.InputLaw(MEANS, half_width=0.5))
+    return lin, nuq.paired_draws(network, lin, KEY, 400, progress=False)
+
+
+@pytest.fixture(scope="module", params=["tangent", "corrected", "parts"])
+def model(request, many):
+    """A model of the second point, and draws of the network."""
+    lin, pairs = many
+    if request.param == "parts":
+        law = nuq.InputLaw(MEANS[1], half_width=0.5)
+        return nuq.linearize_parts(network, law, (4, 4)), pairs.network[:, 1]
+    if request.param == "corrected":
+        return lin[1].corrected(pairs[1], num_surface_draws=0), pairs.network[:, 1]
+    return lin[1], pairs.network[:, 1]
+
+
+def test_summary_and_tree_take_every_model(model):
+    found, draws = model
+    table = summary(found, draws, output_names=NAMES, progress=False)
+    np.testing.assert_allclose(table["mean", "analytic"], found.mean, rtol=1e-3)
+    np.testing.assert_allclose(table["sd", "analytic"], np.sqrt(found.variance), rtol=2e-3)
+    tree = to_datatree(found, draws, num_analytic_draws=20_000, progress=False)
+    moments = tree["moments"]
+    np.testing.assert_allclose(moments["correlation"].sel(law="analytic"), found.correlation,
+                               rtol=1e-5)  # fmt: skip
+    drawn = tree["analytic"]["y"].values.reshape(-1, 2)
+    error = np.sqrt(np.asarray(found.variance) / 20_000)
+    assert (np.abs(drawn.mean(axis=0) - np.asarray(found.marginals().mean)) < 5 * error).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["copula", "joint"])
+def test_joint_summary_takes_every_model(model, law):
+    found, draws = model
+    joint = found.joint(noise_scale=0.02) if law == "joint" else None
+    table = joint_summary(found, draws, KEY, joint=joint, max_points=100, progress=False)
+    assert np.isfinite(table.energy["energy"]).all()
+    np.testing.assert_allclose(table.correlation["linear"], found.correlation, rtol=1e-5)
+
+
+def test_flags_and_sensitivity_take_every_model(model):
+    found, _ = model
+    flags = flag_outputs(found, output_names=NAMES)
+    np.testing.assert_allclose(flags["sd"], np.sqrt(found.variance), rtol=1e-5)
+    indices = sensitivity(found, output_names=NAMES)
+    assert indices.dims == ("output", "input")
+    is_exact = isinstance(found, nuq.Linearization)
+    assert (indices.attrs["standard_error"] == 0) == is_exact
+    assert indices.attrs["standard_error"] < 0.006
+    assert ((indices >= 0) & (indices <= 1)).all()
+
+
+def test_estimated_indices_agree_with_quadrature():
+    """Of parts so many that the model is the network: ``x y + y`` and a function of ``x`` alone."""
+
+    def curve(x):
+        return jnp.stack([x[0] * x[1] + x[1], jnp.exp(x[0])])
+
+    def moment(k):
+        return scipy.integrate.dblquad(lambda y, x: (x * y + y) ** k / 2, 0.5, 1.5, -1.5, 0.5)[0]
+
+    parts = nuq.linearize_parts(curve, nuq.InputLaw([1.0, -0.5], half_width=[0.5, 1.0]), (16, 16))
+    indices = sensitivity(parts)
+    # Given x the mean is -0.5 (x + 1); given y it is 2 y; the total is by quadrature over the box.
+    total = moment(2) - moment(1) ** 2
+    expected = [[0.25 / 12 / total, 4 / 3 / total], [1.0, 0.0]]
+    np.testing.assert_allclose(indices, expected, atol=4 * indices.attrs["standard_error"] + 2e-3)
+    other = sensitivity(parts, key=jax.random.key(1))
+    assert not indices.equals(other)
+    np.testing.assert_allclose(indices, other, atol=6 * indices.attrs["standard_error"])
+
+
+def test_standard_errors_of_estimated_indices_hold():
+    # 300 repetitions: shares within 1.96 errors, 0.95 +- 0.05 is four standard deviations.
+    rng = np.random.default_rng(0)
+    scores = []
+    for _ in range(300):
+        x = rng.normal(size=64 * NUM_BINS)
+        noise, skewed = rng.normal(size=(2, x.size))
+        y = np.stack([x + 2 * noise, x**2 + noise, np.exp(skewed)], axis=1)
+        y = y - y.mean(axis=0)
+        value, error = share_of_bins(x, y)
+        scores.append((value - [1 / 5, 2 / 3, 0]) / error)
+    within = np.abs(scores) < 1.96
+    assert (within.mean(axis=0) > 0.9).all()
+    assert (np.std(scores, axis=0)[:2] > 0.85).all()  # the third is cut at zero
+    assert share_of_bins(np.ones(256), y[:256])[0].tolist() == [0, 0, 0]
+
+
+def test_outputs_that_are_constant_have_no_indices():
+    parts = nuq.linearize_parts(
+        lambda x: jnp.stack([x[0], 0 * x[0] + 1]), nuq.InputLaw([0.0, 1.0], half_width=1.0), 4
+    )
+    indices = sensitivity(parts)
+    assert np.isnan(indices[1]).all()
+    assert indices[0, 0] > 0.99
+    assert flag_outputs(parts)["constant"].tolist() == [False, True]
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["pairs", "draws"])
+def test_summary_of_a_batch_has_the_rows_of_its_points(many, kind):
+    lin, pairs = many
+    draws = pairs if kind == "pairs" else pairs.network
+    table = summary(lin, draws, output_names=NAMES, progress=False)
+    assert table.index.names == ["point", "output"]
+    assert table.index.tolist() == [(i, name) for i in range(3) for name in NAMES]
+    for i in range(3):
+        part = pairs[i] if kind == "pairs" else pairs.network[:, i]
+        single = summary(lin[i], part, output_names=NAMES, progress=False)
+        assert table.loc[i]["verdict"].equals(single["verdict"])
+        numbers = [
+            frame.drop(columns="verdict", level=0).astype(float).to_numpy()
+            for frame in (table.loc[i], single)
+        ]
+        np.testing.assert_allclose(*numbers, rtol=1e-4, atol=1e-5)
+
+
+def test_two_batch_axes_have_two_levels(many):
+    lin, pairs = many
+    index = np.array([[0, 1], [2, 0]])
+    table = summary(lin[index].marginals(), pairs.network[:, index], progress=False)
+    assert table.index.names == ["point_0", "point_1", "output"]
+    alone = summary(lin, pairs.network, progress=False)
+    assert table.loc[1, 0]["verdict"].equals(alone.loc[2]["verdict"])
+    tree = to_datatree(lin[index], pairs.network[:, index], progress=False)
+    assert tree["moments"]["sd"].dims == ("law", "point_0", "point_1", "output")
+    assert sensitivity(lin[index]).dims == ("point_0", "point_1", "output", "input")
+
+
+def test_a_batch_of_one_output_needs_no_axis_for_it(many):
+    lin, pairs = many
+    laws = nuq.LinearizedMarginal(lin.mean[:, :1], lin.marginals().weights[:, :1])
+    table = summary(laws, pairs.network[..., 0], progress=False)
+    assert table.equals(summary(laws, pairs.network[..., :1], progress=False))
+
+
+def test_tree_of_a_batch_has_the_trees_of_its_points(many):
+    lin, pairs = many
+    tree = to_datatree(lin, pairs, output_names=NAMES, num_analytic_draws=400, progress=False)
+    assert tree["monte_carlo"]["y"].dims == ("chain", "draw", "point", "output")
+    assert tree["analytic_grid"]["cdf"].dims == ("point", "output", "grid_point")
+    single = to_datatree(lin[2], pairs[2], output_names=NAMES, num_analytic_draws=400,
+                         progress=False)  # fmt: skip
+    part = tree["moments"].to_dataset().sel(point=2).drop_vars("point")
+    for name, values in single["moments"].data_vars.items():
+        np.testing.assert_allclose(part[name], values, rtol=1e-4, atol=1e-5)
+    for group in ("monte_carlo", "pit", "analytic_grid"):
+        for name, values in single[group].data_vars.items():
+            np.testing.assert_allclose(tree[group][name].sel(point=2), values, rtol=1e-4, atol=1e-5)
+
+
+def test_sensitivity_of_a_batch_is_that_of_its_points(many):
+    lin, pairs = many
+    for batch in (lin, lin.corrected(pairs, num_surface_draws=0)):
+        found = sensitivity(batch, output_names=NAMES)
+        assert found.dims == ("point", "output", "input")
+        for i in range(3):
+            np.testing.assert_array_equal(found.sel(point=i), sensitivity(batch[i]))
+
+
+def test_tables_of_one_point_say_how_to_take_it(many):
+    lin, pairs = many
+    with pytest.raises(ValueError, match=r"got \(3,\); take one point: joint_summary\(model\[i\]"):
+        joint_summary(lin, pairs, KEY)
+    with pytest.raises(ValueError, match=r"got \(3,\); pass linearization\[i\]"):
+        flag_outputs(lin)
+    with pytest.raises(ValueError, match=r"\(n, 2\), got \(400, 3, 2\); take one point"):
+        summary(lin[0], pairs.network)
+    one = joint_summary(lin[0], pairs[0], KEY, max_points=100, progress=False)
+    with pytest.raises(ValueError, match="joint must be None for a batch"):
+        summary(lin, pairs, joint=one)
+
+
+def test_rows_with_bad_draws_name_their_point(many):
+    lin, pairs = many
+    broken = pairs.network.copy()
+    broken[:7, 2, 1] = np.nan
+    with pytest.warns(RuntimeWarning, match=r"b of point 2: 7\)"):
+        table = summary(lin, broken, output_names=NAMES, progress=False)
+    assert table["draws", "non_finite"].tolist() == [0, 0, 0, 0, 0, 7]
+
+
+def test_second_tables_compile_nothing(many):
+    lin, pairs = many
+    corrected = lin.corrected(pairs, num_surface_draws=0)
+    calls = (
+        lambda: summary(lin, pairs, progress=False),
+        lambda: summary(corrected, pairs.network, progress=False),
+        lambda: sensitivity(lin),
+        lambda: sensitivity(corrected),
+        lambda: to_datatree(lin, pairs, progress=False),
+        lambda: nuq.win_probabilities(lin, key=KEY, num_linear_draws=100),
+    )
+    for call in calls:
+        call()
+        with counted_compilations() as compiled:
+            call()
+        assert compiled == []

@@ -1,0 +1,156 @@
+"""Laws of outputs far from one in single precision: what has no unit stays what it is.
+
+A law scaled by ``s`` has ``log p(s y) = log p(y) - log s`` and all else scaled. Values at size one
+are tested against references elsewhere.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nn_uq_dist as nuq
+
+# Squares of these leave single precision nearly, those of narrow components altogether. Powers of
+# two scale without rounding.
+UNITS = [2.0**-59, 2.0**59]
+KEY = jax.random.key(0)
+LEVELS = jnp.array([0.01, 0.3, 0.9])
+WEIGHTS = np.array([[1.0, -0.6, 0.2], [0.3, 0.5, -0.8]], np.float32)
+COVARIANCE = np.array([[0.04, 0.02], [0.02, 0.09]], np.float32)
+POINTS = np.array([0.4, -0.3], np.float32)
+
+
+def marginal(unit, scale=None):
+    loc, weights = np.float32(0.1) * unit, WEIGHTS[0] * unit
+    return nuq.LinearizedMarginal(loc, weights, None if scale is None else scale * unit)
+
+
+def mixture(unit, scale=None):
+    # One component is three hundred times narrower than the other.
+    loc = np.array([0.0, 1e-3], np.float32) * unit
+    weights = np.array([[1.0, 0.5], [3e-3, 1e-3]], np.float32) * unit
+    scale = None if scale is None else np.array([0.1, 1e-3], np.float32) * unit
+    components = nuq.LinearizedMarginal(loc, weights, scale)
+    return nuq.distributions.OutputMixture(components, np.array([0.3, 0.7], np.float32))
+
+
+def corrected(unit, scale=None):
+    knots = np.array([-1.0, -0.98, 0.0, 0.7], np.float32) * unit
+    images = np.array([-1.0, -0.985, 0.1, 1.2], np.float32) * unit
+    return nuq.distributions.CorrectedMarginal(marginal(unit, scale), knots, images)
+
+
+def shape_and_entropy(weights, scale):
+    law = nuq.LinearizedMarginal(0.0, weights, scale)
+    return law.excess_kurtosis + law.entropy()
+
+
+SLOPES = jax.jit(jax.grad(shape_and_entropy))
+
+
+def univariate(make, unit, scale):
+    law = make(unit, scale)
+    points = np.array([-0.5, 2e-3, 0.9], np.float32) * unit
+    values = {
+        "log_prob": law.log_prob(points) + np.log(unit),
+        "cdf": law.cdf(points),
+        "log_sf": law.log_sf(points),
+        "icdf": law.icdf(LEVELS) / unit,
+        "normal_score": law.normal_score(points),
+        "mean": law.mean / unit,
+        "variance": law.variance / unit / unit,
+        "standard_deviation": law.standard_deviation / unit,
+        "skewness": law.skewness,
+        "excess_kurtosis": law.excess_kurtosis,
+        "draws": law.sample(KEY, (3,)) / unit,
+    }
+    if isinstance(law, nuq.LinearizedMarginal):
+        values["entropy"] = law.entropy() - np.log(unit)
+        values["slopes"] = SLOPES(law.weights, law.normal_scale) * unit
+    return values
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("scale", [None, np.float32(0.1)], ids=["bounded", "normal part"])
+@pytest.mark.parametrize("make", [marginal, mixture, corrected])
+def test_laws_of_single_outputs(make, scale, unit):
+    unit = np.float32(unit)
+    expected = univariate(make, np.float32(1), scale)
+    found = univariate(make, unit, scale)
+    for label, value in expected.items():
+        assert np.isfinite(value).all(), label
+        np.testing.assert_allclose(found[label], value, rtol=1e-5, atol=1e-5, err_msg=label)
+
+
+def linearized(units, covariance):
+    loc, weights = np.array([0.1, -0.2], np.float32) * units, WEIGHTS * units[:, None]
+    if covariance is not None:
+        covariance = covariance * units[:, None] * units
+    return nuq.LinearizedJoint(loc, weights, covariance, validate_args=False)
+
+
+def joint_mixture(units, covariance):
+    parts = linearized(units, covariance)
+    second = nuq.LinearizedJoint(
+        parts.loc + units, parts.weights * 1e-2, parts.normal_covariance, validate_args=False
+    )
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), parts, second)
+    components = nuq.LinearizedJoint(
+        stacked.loc, stacked.weights, stacked.normal_covariance, validate_args=False
+    )
+    return nuq.distributions.JointMixture(components, jnp.array([0.4, 0.6]), validate_args=False)
+
+
+def copula(units, covariance):
+    marginals = linearized(units, covariance).marginals
+    correlation = jnp.array([[1.0, 0.5], [0.5, 1.0]])
+    matrix = nuq.distributions.nataf_correlation(marginals, correlation).matrix
+    return nuq.GaussianCopulaJoint(marginals, matrix, validate_args=False)
+
+
+def multivariate(make, units, covariance):
+    law = make(units, covariance)
+    points, log_volume = POINTS * units, jnp.sum(jnp.log(units))
+    values = {
+        "log_prob": law.log_prob(points) + log_volume,
+        "slope": jax.grad(law.log_prob)(points) * units,
+        "covariance": law.covariance_matrix / units / units[:, None],
+        "draws": law.sample(KEY, (3,)) / units,
+        "rosenblatt": law.rosenblatt(points),
+    }
+    if make is not joint_mixture:
+        rest = law.condition(0, points[:1])
+        values["conditional log_prob"] = rest.log_prob(points[1:]) + jnp.log(units[1])
+        values["conditional mean"] = rest.mean / units[1:]
+        values["conditional variance"] = rest.variance / units[1:] / units[1:]
+        values["conditional draws"] = rest.sample(KEY, (3,)) / units[1:]
+    if make is copula:
+        values["entropy"] = law.entropy() - log_volume
+        values["matrix"] = law.correlation_matrix
+    return values
+
+
+@pytest.mark.parametrize("covariance", [None, COVARIANCE], ids=["bounded", "normal part"])
+@pytest.mark.parametrize("make", [linearized, joint_mixture, copula])
+def test_joint_laws(make, covariance):
+    # Laws of single outputs have few programs for all shapes outside of `jit`.
+    compiled = (lambda function: function) if make is copula else jax.jit
+    program = compiled(lambda units: multivariate(make, units, covariance))
+    expected = program(jnp.ones(2))
+    for units in (*(np.full(2, unit, np.float32) for unit in UNITS), [2.0**-40, 2.0**40]):
+        found = program(jnp.asarray(units, jnp.float32))
+        for label, value in expected.items():
+            assert np.isfinite(value).all(), label
+            np.testing.assert_allclose(found[label], value, rtol=1e-4, atol=1e-4, err_msg=label)
+
+
+def test_a_singular_normal_part_of_different_sizes():
+    # Outputs 1 and 2 share their noise: the factor is that of a singular matrix.
+    column = np.array([2.0**-40, 2.0**40], np.float32)
+    joint = nuq.LinearizedJoint(
+        np.zeros(2), 1e-3 * np.diag(column), np.outer(column, column), validate_args=False
+    )
+    draws = joint.sample(KEY, (1000,)) / column
+    np.testing.assert_allclose(draws.std(axis=0), 1, rtol=0.1)
+    np.testing.assert_allclose(draws[:, 0], draws[:, 1], atol=3e-3)

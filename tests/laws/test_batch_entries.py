@@ -1,0 +1,132 @@
+"""Entries of batches: `law[index]` has the log densities of the batch at that index."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import nn_uq_dist as nuq
+from nn_uq_dist.laws import batch_entries
+from tests.compiling import evaluate
+
+WEIGHTS = jnp.array([[0.1, 1.0], [0.5, 0.2], [0.4, 0.4]])
+KNOTS = jnp.array([-1.0, 0.0, 1.0])
+# Of batch shape (2, 3).
+LAWS = {
+    "linearized": lambda: nuq.LinearizedMarginal(jnp.arange(6.0).reshape(2, 3), WEIGHTS),
+    "shared weights": lambda: nuq.LinearizedMarginal(
+        jnp.arange(6.0).reshape(2, 3), jnp.array([1.0, 0.5]), 0.1
+    ),
+    "known numbers": lambda: nuq.LinearizedMarginal(
+        np.arange(6.0).reshape(2, 3), np.asarray(WEIGHTS), np.array([[0.1], [0.2]])
+    ),
+    "corrected": lambda: nuq.distributions.CorrectedMarginal(
+        nuq.LinearizedMarginal(jnp.arange(6.0).reshape(2, 3), WEIGHTS), KNOTS, 2 * KNOTS
+    ),
+    "mixture": lambda: nuq.distributions.OutputMixture(
+        dist.Normal(jnp.arange(24.0).reshape(2, 3, 4), 1.0), jnp.array([0.1, 0.2, 0.3, 0.4])
+    ),
+    "joint": lambda: nuq.LinearizedJoint(jnp.arange(6.0)[:, None].reshape(2, 3, 1), WEIGHTS[:1]),
+    "joint of two": lambda: nuq.LinearizedJoint(
+        jnp.zeros((2, 3, 2)), jnp.eye(2), jnp.stack([jnp.eye(2), 2 * jnp.eye(2)])[:, None]
+    ),
+    "copula": lambda: nuq.GaussianCopulaJoint(
+        nuq.LinearizedMarginal(jnp.arange(12.0).reshape(2, 3, 2), jnp.array([1.0, 0.5])),
+        jnp.array([[1.0, 0.5], [0.5, 1.0]]),
+    ),
+    "joint mixture": lambda: nuq.distributions.JointMixture(
+        nuq.LinearizedJoint(jnp.arange(24.0).reshape(2, 3, 4, 1), WEIGHTS[:1], jnp.eye(1)),
+        jnp.full(4, 0.25),
+    ),
+    "normal": lambda: dist.Normal(jnp.arange(6.0).reshape(2, 3), jnp.array([[1.0], [2.0]])),
+    "uniform": lambda: dist.Uniform(-1.0, jnp.arange(1.0, 7).reshape(2, 3)),
+    "expanded": lambda: dist.Normal(0.5, 2.0).expand((2, 3)),
+    "expanded twice": lambda: dist.Normal(jnp.arange(3.0), 1.0).expand((2, 3)),
+    "truncated": lambda: dist.TruncatedNormal(
+        jnp.arange(3.0), jnp.ones((2, 1)), low=-1.0, high=4.0
+    ),
+}
+INDICES = {
+    "entry": (1, 2),
+    "row": 1,
+    "negative": (-1, -3),
+    "slice": (slice(None), slice(1, 3)),
+    "list": (..., [2, 0]),
+    "steps": slice(None, None, -1),
+    "mask": np.array([[True, False, True], [False, False, True]]),
+    "two lists": ([0, 1, 1], [2, 2, 0]),
+}
+
+
+PLACES = np.arange(6).reshape(2, 3)
+
+
+def at(values, law, index):
+    """Entries of what has the batch axes in front."""
+    values = jnp.broadcast_to(values, law.batch_shape + law.event_shape)
+    return np.asarray(values).reshape(6, *law.event_shape)[PLACES[index]]
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+@pytest.mark.parametrize("name", LAWS)
+def test_entries_have_their_moments(name, index):
+    law = LAWS[name]()
+    part = batch_entries(law, index)
+    assert part.batch_shape == PLACES[index].shape
+    np.testing.assert_allclose(part.mean, at(law.mean, law, index), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(part.variance, at(law.variance, law, index), rtol=1e-5)
+    if isinstance(law, nuq.laws.OutputLaw | nuq.laws.JointLaw):
+        assert type(law[index]) is type(law)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_entries_have_their_densities(name):
+    law, index = LAWS[name](), INDICES["two lists"]
+    value = jnp.full(law.batch_shape + law.event_shape, 0.3)
+    expected = np.asarray(evaluate(law, "log_prob", value))[index]
+    found = evaluate(batch_entries(law, index), "log_prob", jnp.full((3, *law.event_shape), 0.3))
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
+
+
+def test_shared_parameters_stay_shared():
+    law = LAWS["shared weights"]()
+    assert law[:, 1:].weights.size == 2
+    assert law[1, 2].weights.shape == (2,)
+
+
+def test_known_numbers_stay_known():
+    assert isinstance(LAWS["known numbers"]()[1].weights, np.ndarray)
+
+
+def test_entries_of_the_output_axis():
+    """As copulas and figures take some outputs."""
+    law = LAWS["linearized"]()
+    np.testing.assert_allclose(law[..., [2, 0]].mean, law.mean[:, jnp.array([2, 0])])
+
+
+MISTAKES = {
+    "no batch": (lambda: nuq.LinearizedMarginal(0.0, [1.0])[0], IndexError, "needs batch axes"),
+    "too far": (lambda: LAWS["linearized"]()[0, 3], IndexError, r"fit the batch shape \(2, 3\)"),
+    "traced": (
+        lambda: jax.jit(lambda i: LAWS["linearized"]()[i].mean)(0),
+        TypeError,
+        "must be known, got a traced",
+    ),
+    "hidden": (
+        lambda: batch_entries(
+            dist.TransformedDistribution(
+                dist.Normal(jnp.zeros(3), 1.0), dist.transforms.ExpTransform()
+            ),
+            0,
+        ),
+        TypeError,
+        "keep the arguments .* got TransformedDistribution without",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,234 @@
+"""`Linearization.gaussian_copula`: its correlation, repair at low rank, noise, errors."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization
+from nn_uq_dist.linearization import CopulaCorrelation
+
+pytestmark = pytest.mark.slow
+
+KEY = jax.random.key(2)
+SIZE = 31
+# Both methods and both precisions, without the cost of compiling four times.
+MIXED = [("nataf", "float64"), ("linear", "float32")]
+
+
+def linear(jacobian, dtype="float64", **law):
+    """A linear model with box inputs of width one, or the given law."""
+    jacobian = np.asarray(jacobian, dtype)
+    law = InputLaw(np.zeros(jacobian.shape[-1], dtype), **(law or {"half_width": 1.0}))
+    return Linearization(np.zeros(jacobian.shape[:-1], dtype), jacobian, law)
+
+
+def low_rank(rank, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(SIZE, rank)) @ rng.normal(size=(rank, SIZE))
+
+
+def operator_like(dtype):
+    """31 outputs of 31 inputs, rank 2, the last one a millionth of a like one in scale."""
+    jacobian = low_rank(2)
+    jacobian[-1] *= 1e-6
+    return linear(jacobian, dtype)
+
+
+def off_target(covariance, target):
+    sd = np.sqrt(np.diag(np.asarray(covariance, float)))
+    return np.abs(np.asarray(covariance, float) / np.outer(sd, sd) - np.asarray(target)).max()
+
+
+def smallest_eigenvalue(matrix):
+    return np.linalg.eigvalsh(np.asarray(matrix, float))[..., 0].min()
+
+
+@pytest.mark.parametrize("method", ["nataf", "linear"])
+def test_operator_like_case(method, precision):
+    lin = operator_like(precision)
+    fit = lin.copula_correlation(correlation=method)
+    assert isinstance(fit, CopulaCorrelation)
+    np.testing.assert_array_equal(fit.target, lin.correlation)
+    assert fit.attainable.all()
+    assert 0 < fit.moved < 1e-3  # measured: 1.4e-4
+    np.testing.assert_allclose(smallest_eigenvalue(fit.matrix), 1e-4, rtol=0.02)
+    joint = GaussianCopulaJoint(lin.marginals(), fit.matrix)
+    assert joint.covariance_matrix.dtype == precision
+    # Measured: 1.4e-4 (nataf), 1.3e-4 (linear).
+    assert off_target(joint.covariance_matrix, lin.correlation) <= 1e-3
+
+
+def test_operator_like_draws_and_density():
+    lin = operator_like("float32")
+    joint = lin.gaussian_copula()
+    count = 20_000
+    draws = joint.sample(KEY, (count,))
+    assert np.isfinite(draws).all()
+    achieved = np.corrcoef(np.asarray(draws, float).T)
+    # 5 standard errors of each correlation, none above one, and the repair.
+    error = (1 - np.asarray(lin.correlation) ** 2 + 0.01) / np.sqrt(count)
+    assert (np.abs(achieved - lin.correlation) < 5 * error + 2e-4).all()
+    assert np.isfinite(joint.log_prob(draws[:1000])).all()
+
+
+@pytest.mark.parametrize("rank", [1, 2, 10])
+@pytest.mark.parametrize("method", ["nataf", "linear"])
+def test_ranks_below_the_number_of_outputs(rank, method):
+    lin = linear(low_rank(rank, seed=rank), "float32")
+    fit = lin.copula_correlation(correlation=method)
+    assert np.isfinite(fit.matrix).all()
+    assert fit.moved < 1e-3
+    np.testing.assert_allclose(smallest_eigenvalue(fit.matrix), 1e-4, rtol=0.02)
+    # Shares its compiled quadrature with the operator-like case.
+    joint = GaussianCopulaJoint(lin.marginals(), fit.matrix)
+    assert off_target(joint.covariance_matrix, lin.correlation) <= 1e-3
+
+
+@pytest.mark.parametrize(("method", "precision"), MIXED, indirect=["precision"])
+def test_proportional_and_opposite_outputs(method, precision):
+    lin = linear([[1.0, 2.0], [3.0, 6.0], [-1.0, -2.0], [1.0, -1.0]], precision)
+    fit = lin.copula_correlation(correlation=method)
+    assert fit.attainable.all()
+    np.testing.assert_allclose(fit.matrix[0, 1], 1 - fit.moved, atol=1e-4)
+    joint = lin.gaussian_copula(correlation=method)
+    np.testing.assert_array_equal(joint.correlation_matrix, fit.matrix)
+    draws = joint.sample(KEY, (50,))
+    assert np.isfinite(draws).all()
+    assert np.isfinite(joint.log_prob(draws)).all()
+    assert (np.abs(draws) <= joint.support.upper_bound).all()
+
+
+@pytest.mark.usefixtures("x64")
+def test_achieved_correlation_of_few_inputs():
+    # Nataf is exact without repair; the correlation of the linear law is off by up to 0.02.
+    lin = linear([[1.0, 0.2], [0.3, 1.0]])
+    nataf, plain = (lin.gaussian_copula(correlation=method) for method in ("nataf", "linear"))
+    assert off_target(nataf.covariance_matrix, lin.correlation) < 1e-8
+    assert 1e-4 < off_target(plain.covariance_matrix, lin.correlation) < 0.02
+    np.testing.assert_allclose(np.diag(nataf.covariance_matrix), lin.variance, rtol=1e-8)
+    assert lin.copula_correlation().moved == 0
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("method", ["nataf", "linear"])
+def test_floor_of_choice(method):
+    # The linear law has its correlation, so that comonotone outputs have no less: attainable.
+    lin = linear([[1.0, 1.0], [1.0, 1.1]])
+    fit = lin.copula_correlation(correlation=method, min_eigenvalue=0.1)
+    assert fit.attainable.all()
+    assert smallest_eigenvalue(fit.matrix) > 0.1 - 1e-12
+    expected = np.abs(fit.matrix - lin.copula_correlation(correlation=method).matrix).max()
+    np.testing.assert_allclose(fit.moved, expected, rtol=2e-3)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("method", ["nataf", "linear"])
+def test_normal_inputs_give_the_multivariate_normal(method):
+    jacobian = np.array([[1.0, 2.0, 0.5], [0.3, -1.0, 1.0]])
+    tril = np.array([[0.5, 0, 0], [0.2, 0.4, 0], [0.1, -0.3, 0.6]])
+    lin = linear(jacobian, scale_tril=tril)
+    joint = lin.gaussian_copula(correlation=method, min_eigenvalue=None)
+    covariance = jacobian @ tril @ tril.T @ jacobian.T
+    np.testing.assert_allclose(joint.covariance_matrix, covariance, rtol=1e-8)
+    sd = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(joint.correlation_matrix, covariance / np.outer(sd, sd), rtol=1e-8)
+
+
+@pytest.mark.parametrize(("method", "precision"), MIXED, indirect=["precision"])
+def test_noise_regularizes(method, precision):
+    lin = linear([[1.0, 2.0], [3.0, 6.0], [-1.0, -2.0]], precision)
+    noise = np.array([0.3, 0.5, 0.2], precision)
+    fit = lin.copula_correlation(noise, correlation=method, min_eigenvalue=None)
+    assert fit.moved == 0
+    sd = np.sqrt(np.asarray(lin.variance) + noise**2)
+    covariance = np.asarray(lin.covariance) + np.diag(noise**2)
+    np.testing.assert_allclose(fit.target, covariance / np.outer(sd, sd), rtol=1e-5)
+    joint = lin.gaussian_copula(noise, correlation=method, min_eigenvalue=None)
+    np.testing.assert_allclose(joint.variance, sd**2, rtol=1e-5)
+    if method == "nataf":
+        assert lin.copula_correlation(noise).moved == 0
+        assert off_target(joint.covariance_matrix, fit.target) < 1e-8
+
+
+def test_joint_of_a_batch_and_under_jit():
+    jacobian = np.random.default_rng(1).normal(size=(4, 3, 3)).astype("float32")
+    lin = linear(jacobian, "float32")
+    joint = lin.gaussian_copula(correlation="linear")
+    assert joint.batch_shape == (4,)
+    single = linear(jacobian[2], "float32")
+
+    @jax.jit
+    def log_prob(lin, value):
+        return lin.gaussian_copula(correlation="linear").log_prob(value)
+
+    value = jnp.array([0.1, -0.2, 0.3])
+    np.testing.assert_allclose(joint.log_prob(value)[2], log_prob(single, value), rtol=1e-5)
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+DEPENDENT = np.array([[1.0, 2.0], [2.0, 4.0]])
+
+
+@pytest.mark.parametrize(("method", "precision"), MIXED, indirect=["precision"])
+def test_forbidden_repair(method, precision):
+    lin = linear(DEPENDENT, precision)
+    message = (
+        r"correlation of the outputs must be positive definite, got.*; pass min_eigenvalue > 0"
+    )
+    for function in (lin.gaussian_copula, lin.copula_correlation):
+        with pytest.raises(ValueError, match=message):
+            function(correlation=method, min_eigenvalue=None)
+
+
+def test_forbidden_repair_under_jit_gives_nan():
+    lin = linear([[1.0, 2.0], [-1.0, -2.0], [1.0, 1.0], [2.0, 3.0]], "float32")
+
+    @jax.jit
+    def log_prob(jacobian):
+        traced = Linearization(lin.loc, jacobian, lin.input)
+        joint = traced.gaussian_copula(correlation="linear", min_eigenvalue=None)
+        return joint.log_prob(jnp.zeros(4))
+
+    assert np.isnan(log_prob(lin.jacobian))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"correlation": "foo"}, ValueError, "correlation must be .*'linear', got 'foo'; for"),
+        ({"correlation": None}, ValueError, "correlation must be .*'linear', got None; for"),
+        ({"correlation": np.eye(2)}, ValueError, "correlation must be 'nataf' or 'linear', got"),
+        ({"min_eigenvalue": 1.0}, ValueError, r"min_eigenvalue must be in \[0, 1\), got 1.0.*pass"),
+        ({"min_eigenvalue": -1e-3}, ValueError, r"min_eigenvalue must be .*got -0.001.*pass"),
+        ({"min_eigenvalue": np.nan}, ValueError, r"min_eigenvalue must be .*got nan.*pass"),
+        (
+            {"min_eigenvalue": [0.1, 0.2]},
+            ValueError,
+            r"min_eigenvalue must be a scalar, got.*\(2,\)",
+        ),
+        ({"min_eigenvalue": "a"}, TypeError, "min_eigenvalue must be an array of real.*got str"),
+        (
+            {"min_eigenvalue": 0.0, "correlation": "linear"},
+            ValueError,
+            "positive definite, got smallest",
+        ),
+        ({"noise_scale": -1.0}, ValueError, "noise_scale must not be negative, got -1.0"),
+        ({"noise_scale": np.ones(3)}, ValueError, r"noise_scale must broadcast.*\(3,\)"),
+        ({"noise_scale": "a"}, TypeError, "noise_scale must be an array of real numbers, got str"),
+    ],
+)
+def test_bad_arguments(arguments, error, message):
+    lin = linear(DEPENDENT, "float32")
+    with pytest.raises(error, match=message):
+        lin.gaussian_copula(**arguments)
+
+
+def test_a_constant_output():
+    lin = linear([[1.0, 2.0], [0.0, 0.0]], "float32")
+    with pytest.raises(ValueError, match=r"zero sensitivity for output 1.*pass noise_scale > 0"):
+        lin.gaussian_copula()
+    joint = lin.gaussian_copula(0.1, correlation="linear")
+    assert joint.correlation_matrix[0, 1] == 0
+    np.testing.assert_allclose(joint.variance, [5 / 3 + 0.01, 0.01], rtol=1e-6)

@@ -1,0 +1,110 @@
+"""The contract of linear models, for all three: noise, copulas, entries of batches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nn_uq_dist as nuq
+
+KEY = jax.random.key(0)
+MEANS = np.array([[0.1, 0.2], [1.0, -0.5], [0.3, 0.0]], np.float32)
+NOISE = np.array([[0.04, 0.01], [0.01, 0.09]])
+
+
+def network(x):
+    return jnp.stack([jnp.tanh(x[0]) + x[1] ** 2, x[0] * x[1] + x[1]])
+
+
+def tangent(f):
+    return nuq.linearize(network, f)
+
+
+def parts(f):
+    if f.batch_shape:
+        return jax.vmap(lambda one: nuq.linearize_parts(network, one, (2, 2)))(f)
+    return nuq.linearize_parts(network, f, (2, 2))
+
+
+def corrected(f):
+    lin = nuq.linearize(network, f)
+    return lin.corrected(nuq.paired_draws(network, lin, KEY, 200, progress=False))
+
+
+MODELS = [tangent, parts, corrected]
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def models(request):
+    """A model of three points, and of the second of them alone."""
+    many, one = (nuq.InputLaw(means, half_width=0.5) for means in (MEANS, MEANS[1]))
+    return request.param(many), request.param(one)
+
+
+def test_is_a_linear_model(models):
+    many, one = models
+    for model in models:
+        assert isinstance(model, nuq.linearization.LinearModel)
+        assert model.num_outputs == 2
+        assert model.mean.shape == (*model.batch_shape, 2)
+        assert model.remarks == ("",) * model.mean.size
+    assert many.batch_shape == (3,)
+    assert one.batch_shape == ()
+
+
+def test_entries_are_models_of_their_points(models):
+    many, one = models
+    if isinstance(one, nuq.linearization.CorrectedLinearization):
+        one = many.linearization[1].corrected(many.pairs[1], num_surface_draws=0)
+        many = many.linearization.corrected(many.pairs, num_surface_draws=0)
+    part = many[1]
+    for name in ("mean", "variance", "covariance", "correlation"):
+        np.testing.assert_allclose(getattr(part, name), getattr(one, name), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(getattr(many, name)[1], getattr(one, name), rtol=1e-4, atol=1e-6)
+    value = jnp.array([0.5, 0.3])
+    np.testing.assert_allclose(
+        part.joint(0.1).log_prob(value), one.joint(0.1).log_prob(value), rtol=1e-4, atol=1e-4
+    )
+    assert many[np.array([True, False, True])].batch_shape == (2,)
+    with pytest.raises(IndexError, match="needs batch axes"):
+        one[0]
+
+
+def test_noise_adds_to_the_covariance(models):
+    _, model = models
+    scale = np.array([0.1, 0.3])
+    total = NOISE + np.diag(scale**2)
+    for joint in (
+        model.gaussian_copula(noise_scale=scale, noise_covariance=NOISE),
+        model.joint(noise_scale=scale, noise_covariance=NOISE),
+    ):
+        clean = model.joint(1e-3) if joint.kind != "copula" else model
+        clean = clean.covariance_matrix if clean is not model else model.covariance
+        np.testing.assert_allclose(joint.covariance_matrix, clean + total, rtol=5e-3, atol=2e-4)
+    variance = model.marginals(scale, NOISE).variance
+    np.testing.assert_allclose(variance, model.variance + np.diagonal(total), rtol=2e-3)
+
+
+def test_draws_have_the_moments_of_the_model(models):
+    _, model = models
+    inputs, outputs = model.sample_pairs(KEY, (20_000,))
+    assert inputs.shape == outputs.shape == (20_000, 2)
+    np.testing.assert_allclose(outputs.mean(axis=0), model.mean, atol=0.02)
+    np.testing.assert_allclose(outputs.var(axis=0), model.variance, rtol=0.05)
+    np.testing.assert_array_equal(model.sample(KEY, (20_000,)), outputs)
+
+
+MISTAKES = {
+    "asymmetric": (np.array([[1.0, 0.5], [0.0, 1.0]]), "symmetric, got a difference of 0.5"),
+    "indefinite": (np.array([[1.0, 2.0], [2.0, 1.0]]), "semidefinite, got the eigenvalue -1"),
+    "shape": (np.eye(3), r"shape \(\.\.\., 2, 2\), got \(3, 3\)"),
+    "NaN": (np.full((2, 2), np.nan), "be finite, got nan"),
+}
+
+
+@pytest.mark.parametrize(("covariance", "message"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize("method", ["marginals", "joint", "gaussian_copula", "copula_correlation"])
+def test_mistakes_in_the_noise(method, covariance, message):
+    lin = tangent(nuq.InputLaw(MEANS[0], half_width=0.5))
+    with pytest.raises(ValueError, match=f"noise_covariance must .*{message}"):
+        getattr(lin, method)(noise_covariance=covariance)

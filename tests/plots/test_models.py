@@ -1,0 +1,187 @@
+"""Every figure takes every linear model; figures of one point say how to take it; the fan."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import nn_uq_dist as nuq
+from nn_uq_dist import plots
+from tests.compiling import counted_compilations
+
+pytestmark = pytest.mark.viz
+
+KEY = jax.random.key(0)
+MEANS = np.array([[0.1, 0.2, 0.0], [1.0, -0.5, 0.2], [0.3, 0.0, 0.1]], np.float32)
+
+
+def network(x):
+    return jnp.stack([jnp.tanh(x[0]) + x[1] ** 2, x[0] * x[1] + x[1], x[0] + jnp.sin(x[1]) + x[2]])
+
+
+@pytest.fixture(scope="module")
+def many():
+    lin = nuq.linearize(network, nuq.InputLaw(MEANS, half_width=0.3, scale=0.2))
+    return lin, nuq.paired_draws(network, lin, KEY, 2000, progress=False)
+
+
+MODELS = {
+    "tangent": lambda lin, pairs: lin,
+    "corrected": lambda lin, pairs: lin.corrected(pairs, num_surface_draws=0),
+    "parts": lambda lin, pairs: nuq.linearize_parts(network, lin.input, 4),
+}
+FIGURES = {
+    "marginals": plots.plot_marginals,
+    "output_band": plots.plot_output_band,
+    "pit": plots.plot_pit,
+    "tails": plots.plot_tails,
+    "correlation": plots.plot_correlation,
+    "errors": lambda model, draws, **options: plots.plot_errors(
+        network, model, KEY, num_draws=500, **options
+    ),
+    "sensitivity": lambda model, draws, **options: plots.plot_sensitivity(model, **options),
+}
+OF_JOINT_LAWS = {
+    "joint": lambda model, draws, **options: plots.plot_joint(
+        model, draws, outputs=[0, 2], **options
+    ),
+    "three_point": lambda model, draws, **options: plots.plot_three_point(
+        model, draws, (0, 1, 2), **options
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request, many):
+    lin, pairs = many
+    return MODELS[request.param](lin[1], pairs[1])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_takes_every_model(model, many, name):
+    figure = FIGURES[name](model, many[1][1], backend="none")
+    assert figure.viz.children
+
+
+def test_density_and_errors_are_those_of_the_model(model, many):
+    draws = many[1].network[:, 1]
+    figure = plots.plot_marginals(model, draws, backend="none")
+    line = figure.viz["density"]["values"].sel(output="y[0]").item()
+    at = np.zeros((len(line["x"]), 3), np.float32) + np.asarray(line["x"])[:, None]
+    expected = np.exp(model.marginals().log_prob(at)[:, 0])
+    np.testing.assert_allclose(line["y"], expected, rtol=2e-3, atol=1e-4)
+    figure = plots.plot_errors(network, model, KEY, num_draws=20_000, backend="none")
+    text = figure.viz["text"]["values"].sel(output="y[1]").item()["string"]
+    inputs, outputs = model.sample_pairs(jax.random.key(1), (20_000,))
+    errors = np.asarray(jax.vmap(network)(inputs) - outputs)[:, 1]
+    found = float(text.split("sd ")[1].split("\n")[0])
+    expected = errors.std() / np.sqrt(model.marginals().variance[1])
+    assert found == pytest.approx(float(expected), rel=0.05, abs=0.006)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", [None, "joint", "copula"])
+@pytest.mark.parametrize("name", OF_JOINT_LAWS)
+def test_figures_of_joint_laws_take_every_model(model, many, name, law):
+    figure = OF_JOINT_LAWS[name](model, many[1].network[:, 1], law=law, backend="none")
+    assert figure.viz.children
+
+
+@pytest.mark.slow
+def test_default_is_the_joint_distribution_of_the_model(model, many):
+    """Draws of the joint distribution lie above the levels as often as the masses say."""
+    figure = plots.plot_joint(model, outputs=[0, 2], masses=(0.5, 0.9), backend="none")
+    joint = model.joint()
+    x = np.asarray(joint.sample(KEY, (4000,)))[:, [0, 2]]
+    density = np.exp(np.asarray(joint.marginalize((0, 2)).log_prob(x)))
+    levels = figure.viz["levels"]["analytic"].values[0]
+    for mass, level in zip((0.5, 0.9), levels, strict=True):
+        # Five standard deviations, and the density by expectation propagation.
+        assert abs((density > level).mean() - mass) < 5 * np.sqrt(mass * (1 - mass) / 4000) + 0.01
+
+
+def test_correlation_is_that_of_the_model(model, many):
+    figure = plots.plot_correlation(model, many[1].network[:, 1], backend="none")
+    found = figure.data["correlation"].sel(panel="analytic")
+    np.testing.assert_allclose(found, model.correlation, atol=1e-6)
+
+
+def test_linear_law_is_refused_for_other_models(many):
+    parts = MODELS["parts"](many[0][1], None)
+    for plot in OF_JOINT_LAWS.values():
+        with pytest.raises(ValueError, match="law must be 'joint' or 'copula' for a Partwise"):
+            plot(parts, np.zeros((200, 3)), law="linear", backend="none")
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *OF_JOINT_LAWS])
+def test_figures_of_one_point_say_how_to_take_it(many, name):
+    lin, pairs = many
+    remedy = r"take one point: (model|linearization)\[i\]"
+    if name == "output_band":
+        remedy = r"outputs must name one output .* got 3; pass outputs=\[0\]"
+    with pytest.raises(ValueError, match=remedy):
+        (FIGURES | OF_JOINT_LAWS)[name](lin, pairs, backend="none")
+
+
+# -- the fan over points ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["model", "laws"])
+def test_fan_shows_one_output_over_the_points(many, kind):
+    lin, pairs = many
+    law = lin if kind == "model" else lin.marginals()
+    figure = plots.plot_output_band(law, pairs, outputs=[1], points=[0, 2], backend="none")
+    sd = np.sqrt(np.asarray(lin.variance)[:, 1])
+    band = figure.viz["band_2_sd"]["values"].item()
+    np.testing.assert_allclose(band["y_top"], lin.mean[:, 1] + 2 * sd, rtol=1e-5)
+    np.testing.assert_allclose(band["y_bottom"], lin.mean[:, 1] - 2 * sd, rtol=1e-5, atol=1e-6)
+    shapes = figure.viz["density"]["values"].values
+    assert [round(float(shape["x"][0])) for shape in shapes] == [0, 2]
+    assert figure.viz["histogram"]["values"].shape == (2,)
+    # The sideways density at the last point is that of its law.
+    shape = shapes[1]
+    width, y = shape["x"][1:-1] - 2, shape["y_bottom"][1:-1]
+    at = np.zeros((len(y), 3, 3), np.float32) + y[:, None, None]
+    density = np.exp(np.asarray(lin.marginals().log_prob(at.astype(np.float32))))[:, 2, 1]
+    shown = width > 0
+    np.testing.assert_allclose(width[shown] / width.max(), density[shown] / density.max(),
+                               atol=0.02)  # fmt: skip
+
+
+def test_fan_of_normal_laws_by_name_at_given_positions():
+    loc, scale = jnp.array([[0.0, 1.0], [2.0, 3.0]]), jnp.array([[1.0, 2.0], [0.5, 0.1]])
+    own = dist.Normal(loc, scale)
+    draws = np.asarray(own.sample(jax.random.key(0), (500,)))
+    figure = plots.plot_output_band(
+        own, draws, x=[10.0, 12.0], outputs=["b"], output_names=["a", "b"], backend="matplotlib"
+    )
+    axes = figure.get_viz("figure").axes[0]
+    figure.get_viz("figure").canvas.draw()
+    assert axes.get_xlabel() == "point"
+    assert axes.get_xlim()[0] <= 10
+    assert axes.get_xlim()[1] >= 12
+    plots.plot_output_band(own, outputs=["b"], output_names=["a", "b"], backend="none")
+
+
+def test_fan_says_what_it_cannot_show(many):
+    lin, pairs = many
+    with pytest.raises(ValueError, match="points must be None without a batch of points"):
+        plots.plot_output_band(lin[0], pairs[0], points=[0], backend="none")
+    with pytest.raises(ValueError, match="two or more points, got 1"):
+        plots.plot_output_band(lin[:1], outputs=[0], backend="none")
+    with pytest.raises(ValueError, match=r"\(N_y,\) or \(P, N_y\), got \(2, 1, 3\)"):
+        plots.plot_output_band(lin[np.array([[0], [1]])], outputs=[0], backend="none")
+    with pytest.raises(ValueError, match="outputs must lie between 0 and 2, got 9"):
+        plots.plot_output_band(lin, pairs, outputs=[0], points=[9], backend="none")
+
+
+def test_second_fan_compiles_nothing(many):
+    lin, pairs = many
+    fan = partial(plots.plot_output_band, lin, pairs, outputs=[1], backend="none")
+    fan()
+    with counted_compilations() as compiled:
+        fan()
+    assert compiled == []

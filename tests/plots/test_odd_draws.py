@@ -1,0 +1,93 @@
+"""Every figure of odd draws: either it is right, or the error says what is wrong with them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nn_uq_dist as nuq
+from nn_uq_dist import plots
+
+pytestmark = [
+    pytest.mark.viz,
+    pytest.mark.filterwarnings("ignore:some of [0-9]+ draws are NaN or infinite:RuntimeWarning"),
+]
+
+KEY = jax.random.key(0)
+JACOBIAN = np.array([[1.0, 0.5, 0.2, 0.0], [0.3, -0.7, 0.5, 0.1], [0.2, 0.4, 0.1, 0.9]])
+LIN = nuq.Linearization(np.zeros(3), JACOBIAN, nuq.InputLaw(np.zeros(4), 1.0))
+
+FIGURES = {
+    "marginals": plots.plot_marginals,
+    "output_band": plots.plot_output_band,
+    "pit": plots.plot_pit,
+    "tails": plots.plot_tails,
+    "joint": plots.plot_joint,
+    "correlation": plots.plot_correlation,
+    "three_point": lambda lin, draws, **options: plots.plot_three_point(
+        lin, draws, (0, 1, 2), **options
+    ),
+}
+# What is done to an output, or to all of them.
+ODD = {
+    "nan": lambda x: np.full_like(x, np.nan),
+    "huge": lambda x: 1e300 * x,
+    "tiny": lambda x: 1e-200 * x,
+    "equal": lambda x: np.full_like(x, 0.1),
+    "far": lambda x: x + 1e6,
+    "two_values": np.sign,
+    "few_infinite": lambda x: np.where(np.arange(len(x))[:, None] < 5, np.inf, x),
+    "few_huge": lambda x: np.where(np.arange(len(x))[:, None] < 5, 1e300, x),
+}
+FEW = "must (hold|have) at least 100 (rows|finite)"
+LINE = "draws must have a density, got draws of outputs"
+# Errors of the figures with densities of two outputs, and of those that compare with draws.
+ERRORS = {"nan": FEW, "huge": FEW, "tiny": LINE, "equal": LINE}
+DENSITIES, NEED_FINITE = {"joint", "three_point"}, {"pit", "tails", "correlation"}
+
+
+@pytest.fixture(scope="module")
+def draws():
+    return np.asarray(LIN.sample(KEY, (2000,)), np.float64)
+
+
+@pytest.mark.parametrize("outputs", [[1], [0, 1, 2]], ids=["one", "all"])
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", FIGURES)
+def test_odd_draws_give_a_figure_or_say_what_is_wrong(draws, name, odd, outputs):
+    changed = draws.copy()
+    changed[:, outputs] = ODD[odd](draws[:, outputs])
+    message = ERRORS.get(odd)
+    is_refused = name in DENSITIES or (name in NEED_FINITE and message == FEW)
+    if odd == "two_values" and name in DENSITIES and len(outputs) == 1:
+        is_refused = False
+    if message is not None and is_refused:
+        with pytest.raises(ValueError, match=message):
+            FIGURES[name](LIN, changed, backend="none")
+        return
+    figure = FIGURES[name](LIN, changed, backend="none")
+    assert figure.viz.children
+
+
+def test_tiny_draws_have_their_correlations(draws):
+    figure = plots.plot_correlation(LIN, 1e-200 * draws, backend="none")
+    found = figure.data["correlation"].sel(panel="Monte Carlo")
+    np.testing.assert_allclose(found, np.corrcoef(draws.T), atol=1e-12)
+
+
+def test_density_of_far_draws_is_not_drawn(draws):
+    """Between law and draws there is nothing: the shapes collapse instead of failing."""
+    figure = plots.plot_output_band(LIN, draws + np.array([0, 1e9, 0]), backend="none")
+    width = [np.ptp(shape["x"]) for shape in figure.viz["histogram"]["values"].values]
+    assert np.isfinite(width).all()
+
+
+@pytest.mark.parametrize("value", [jnp.nan, 1e30])
+def test_errors_of_a_network_that_fails(value):
+    def network(x):
+        return jnp.where(x[0] > 0.99, value, JACOBIAN.astype(np.float32) @ x)
+
+    figure = plots.plot_errors(network, LIN, KEY, num_draws=1000, backend="none")
+    assert figure.viz.children
+    with pytest.raises(ValueError, match="at least 100 finite draws"):
+        plots.plot_errors(lambda x: jnp.nan * x[:3], LIN, KEY, num_draws=1000, backend="none")

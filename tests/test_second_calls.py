@@ -1,0 +1,133 @@
+"""A second call with the same shapes compiles nothing, whatever the network is made of."""
+
+from collections import OrderedDict
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import nn_uq_dist as nuq
+from nn_uq_dist.basics import _compiled_once
+from nn_uq_dist.diagnostics import summary
+from tests.compiling import counted_compilations
+
+NUM_INPUTS, WIDTH, NUM_OUTPUTS = 4, 8, 2
+
+
+@pytest.fixture(autouse=True)
+def _empty_table(monkeypatch):
+    """Other tests, and other networks with the same program, compile nothing for this one."""
+    monkeypatch.setattr(_compiled_once, "_programs", OrderedDict())
+
+
+class Operator:
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        self.hidden = jnp.asarray(rng.normal(size=(WIDTH, NUM_INPUTS)), jnp.float32)
+        self.output = jnp.asarray(rng.normal(size=(NUM_OUTPUTS, WIDTH)) / 4, jnp.float32)
+
+    def apply(self, x):
+        return self.output @ jnp.tanh(self.hidden @ x)
+
+
+class FlaxNetwork(nnx.Module):
+    def __init__(self, seed):
+        rngs = nnx.Rngs(seed)
+        self.hidden = nnx.Linear(NUM_INPUTS, WIDTH, rngs=rngs)
+        self.output = nnx.Linear(WIDTH, NUM_OUTPUTS, rngs=rngs)
+
+    def __call__(self, x):
+        return self.output(jnp.tanh(self.hidden(x)))
+
+
+def closure(seed):
+    operator = Operator(seed)
+    return lambda x: operator.output @ jnp.tanh(operator.hidden @ x)
+
+
+def recurrent(seed):
+    weights = Operator(seed).hidden
+
+    def one(state, value):
+        return jnp.tanh(state + weights @ value), None
+
+    return lambda x: jax.lax.scan(one, jnp.zeros(WIDTH), jnp.diag(x))[0][:NUM_OUTPUTS]
+
+
+NETWORKS = {
+    "function": closure,
+    "bound_method": lambda seed: Operator(seed).apply,
+    "loop": recurrent,
+    "nnx_module": FlaxNetwork,
+    "equinox_module": lambda seed: eqx.nn.MLP(
+        NUM_INPUTS, NUM_OUTPUTS, WIDTH, 1, activation=jnp.tanh, key=jax.random.key(seed)
+    ),
+}
+
+
+def programs_of(network, seed, batch_shape=(), *, with_tables=False):
+    """Programs that each function compiles for a network, an input and a key of this seed."""
+    found = {}
+
+    def counted(function, *args, **options):
+        with counted_compilations() as programs:
+            result = jax.block_until_ready(function(*args, **options))
+        found[function.__name__] = programs
+        return result
+
+    rng, key = np.random.default_rng(seed), jax.random.key(seed)
+    mean = rng.uniform(size=(*batch_shape, NUM_INPUTS)).astype(np.float32)
+    f = nuq.InputLaw(mean, half_width=0.3 + 0.1 * seed)
+    linear = counted(nuq.linearize, network, f)
+    draws = counted(nuq.monte_carlo, network, f, key, 100, progress=False)
+    inputs = nuq.monte_carlo(lambda x: x, f, key, 100, progress=False)
+    expected = jax.vmap(network)(inputs.reshape(-1, NUM_INPUTS)).reshape(draws.shape)
+    np.testing.assert_allclose(draws, expected, rtol=1e-4, atol=1e-5)
+    pairs = counted(nuq.paired_draws, network, linear, key, 100, progress=False)
+    np.testing.assert_allclose(pairs.network, draws, rtol=1e-4, atol=1e-5)
+    if not batch_shape:
+        counted(nuq.linearize_parts, network, f, (2, 1, 1, 2))
+    if with_tables or batch_shape:
+        counted(linear.corrected, pairs)
+        counted(linear.corrected(pairs).band)
+    if with_tables:
+        counted(lambda: nuq.paired_statistics(pairs).quantile([0.1, 0.9]))
+        counted(summary, linear, pairs, quantiles=[0.1, 0.9], tails=[0.1])
+    return found
+
+
+@pytest.mark.viz
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_second_call_compiles_nothing(name):
+    # What comes after the pairs does not see the network.
+    options = {"with_tables": name in ("function", "nnx_module", "equinox_module")}
+    first, second = (programs_of(NETWORKS[name](seed), seed, **options) for seed in (0, 1))
+    assert first["monte_carlo"]
+    assert second == {call: [] for call in first}
+
+
+def test_a_second_batch_compiles_nothing():
+    first, second = (programs_of(closure(seed), seed, (5,)) for seed in (0, 1))
+    assert first["monte_carlo"]
+    assert second == {call: [] for call in first}
+
+
+def test_weights_that_change_in_place_change_the_answer():
+    network, operator = FlaxNetwork(0), Operator(0)
+    f = nuq.InputLaw(np.zeros(NUM_INPUTS, np.float32), half_width=0.5)
+
+    def results(net):
+        draws = nuq.monte_carlo(net, f, jax.random.key(0), 50, progress=False)
+        parts = nuq.linearize_parts(net, f, (2, 1, 1, 1))
+        return draws, nuq.linearize(net, f).jacobian, parts.jacobian
+
+    before = results(network), results(operator.apply)
+    network.output.kernel = nnx.Param(2 * network.output.kernel[...])
+    operator.output = 2 * operator.output
+    with counted_compilations() as programs:
+        after = results(network), results(operator.apply)
+    assert programs == []
+    jax.tree.map(lambda b, a: np.testing.assert_allclose(a, 2 * b, rtol=1e-5), before, after)
