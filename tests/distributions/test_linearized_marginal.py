@@ -253,7 +253,7 @@ EXPECTED_BROADCAST = "must broadcast, got loc .*, weights .*, normal_scale .*; m
         ((0.0, [1.0, np.inf]), ValueError, "invalid weights parameter"),
         ((0.0, [1.0], -1.0), ValueError, "invalid normal_scale parameter"),
         ((0.0, [1.0], np.nan), ValueError, "invalid normal_scale parameter"),
-        ((0.0, [1.0], np.inf), ValueError, "normal_scale must be finite, got inf .*; pass a fin"),
+        ((0.0, [1.0], np.inf), ValueError, "normal_scale must be finite, got inf.*; pass a fin"),
     ],
 )
 def test_errors_of_the_constructor(arguments, error, message):
