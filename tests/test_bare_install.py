@@ -21,7 +21,7 @@ KEY = jax.random.key(0)
 
 CALLS = {
     "diagnostics.flag_outputs": (LINEARIZATION,),
-    "diagnostics.joint_summary": (LINEARIZATION, DRAWS, KEY),
+    "diagnostics.joint_summary": (LINEARIZATION, DRAWS, KEY, LINEARIZATION.gaussian_copula()),
     "diagnostics.sensitivity": (LINEARIZATION,),
     "diagnostics.summary": (LINEARIZATION, DRAWS),
     "diagnostics.to_datatree": (LINEARIZATION, DRAWS),

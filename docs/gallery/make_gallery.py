@@ -24,7 +24,12 @@ MOST_BYTES = 200_000
 def words(case: Case) -> str:
     """Return the verdicts and the main columns of the tables as text."""
     joint = nuq.diagnostics.joint_summary(
-        case.lin, case.draws, jax.random.key(5), output_names=case.output_names, progress=False
+        case.lin,
+        case.draws,
+        jax.random.key(5),
+        joint=case.lin.gaussian_copula(),
+        output_names=case.output_names,
+        progress=False,
     )
     table = nuq.diagnostics.summary(
         case.lin, case.draws, output_names=case.output_names, joint=joint, progress=False

@@ -2,11 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
@@ -31,7 +30,6 @@ from nn_uq_dist.diagnostics._joint_tables import (
 from nn_uq_dist.diagnostics._prepared import complete_rows
 from nn_uq_dist.diagnostics._tails import Tails
 from nn_uq_dist.diagnostics._verdict import correlation_words, joint_verdict
-from nn_uq_dist.distributions import GaussianCopulaJoint
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -66,9 +64,6 @@ class JointSummary:
         Fraction of the complete draws with an output at or beyond the end of its support.
     num_draws, num_non_finite
         Number of draws, and of those left out because an output is not finite.
-    moved
-        Largest change of an entry of the correlation of the normal scores by the repair; NaN if the
-        joint law was given.
     kind
         Name of the joint law in rows and sentences; in columns and in the names of matrices with
         underscores instead of blanks.
@@ -79,7 +74,10 @@ class JointSummary:
     >>> law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
     >>> lin = nuq.Linearization([0.0, 0.0], [[1.0, 0.2], [0.2, 1.0]], law)
     >>> draws = lin.sample(jax.random.key(0), (2_000,))
-    >>> found = nuq.diagnostics.joint_summary(lin, draws, jax.random.key(1), max_points=500)
+    >>> copula = lin.gaussian_copula()
+    >>> found = nuq.diagnostics.joint_summary(
+    ...     lin, draws, jax.random.key(1), joint=copula, max_points=500
+    ... )
     >>> found.energy.index.tolist()
     ['linearization', 'copula', 'total', 'noise_floor']
     """
@@ -91,8 +89,7 @@ class JointSummary:
     outside_support: float
     num_draws: int
     num_non_finite: int
-    moved: float
-    kind: str = "copula"
+    kind: str
 
     def __repr__(self) -> str:
         return summary_line(self)
@@ -101,14 +98,12 @@ class JointSummary:
         def largest(name: str) -> float:
             return float(np.nanmax(np.abs(self.correlation[name]), initial=0))
 
-        repair = f"repair moved the correlation of the scores by at most {self.moved:.1e}\n"
         worst = self.calibration["ks"].drop("radius").nlargest(5).index
         shown = self.calibration.loc[[*worst, "radius"]]
         lines = (
             f"Joint law of {self.correlation.sizes['output']} outputs: {self.verdict}\n",
             f"{self.num_draws} draws, {self.num_non_finite} of them not finite",
-            f"outside the analytic support: {100 * self.outside_support:.2g}%",
-            repair if np.isfinite(self.moved) else "",
+            f"outside the analytic support: {100 * self.outside_support:.2g}%\n",
             "Energy distances of the standardized outputs:",
             self.energy.to_string(float_format="{:.3g}".format),
             "\nLargest difference of correlations:",
@@ -125,10 +120,8 @@ def joint_summary(
     linearization: LinearModel,
     draws: NetworkDraws,
     key: jax.Array,
+    joint: JointLaw,
     *,
-    joint: JointLaw | None = None,
-    correlation: Literal["nataf", "linear"] = "nataf",
-    min_eigenvalue: ArrayLike | None = 1e-4,
     output_names: Sequence[str] | None = None,
     max_points: int = 2000,
     progress: bool = True,
@@ -136,9 +129,9 @@ def joint_summary(
     r"""Compare the joint law of the outputs with Monte Carlo draws, and split its error.
 
     Three laws are compared: that of the network (`draws`), the linear law, which can be drawn from
-    exactly, and a joint law with a density, the Gaussian copula unless another one is given. The
-    first and the second differ by the error of the linearization, the second and the third by that
-    of the copula. Of another `LinearModel` the second is the law of its own draws.
+    exactly, and `joint`, a joint law with a density such as the Gaussian copula. The first and the
+    second differ by the error of the linearization, the second and the third by that of the copula.
+    Of another `LinearModel` the second is the law of its own draws.
 
     Parameters
     ----------
@@ -150,11 +143,9 @@ def joint_summary(
     key
         JAX random key of the analytic draws and of the random choices.
     joint
-        Joint law of the outputs to judge, such as ``linearization.joint()``, without a batch shape.
-        Its `kind` replaces "copula" below. Default: ``linearization.gaussian_copula()``, with the
-        two arguments that follow.
-    correlation, min_eigenvalue
-        As in `Linearization.gaussian_copula`; not used if `joint` is given.
+        Joint law of the outputs to judge, such as ``linearization.joint()`` or
+        ``linearization.gaussian_copula()``, without a batch shape. Its `kind` replaces "copula"
+        below.
     output_names
         Names of the outputs. Default ``y[0]``, ``y[1]``, ...
     max_points
@@ -246,7 +237,10 @@ def joint_summary(
     >>> law = nuq.InputLaw(jnp.array([0.3, 0.1, 0.2]), half_width=1.0)
     >>> network = lambda f: jnp.array([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])
     >>> draws = nuq.monte_carlo(network, law, jax.random.key(0), 4_000)
-    >>> found = nuq.diagnostics.joint_summary(nuq.linearize(network, law), draws, jax.random.key(1))
+    >>> lin = nuq.linearize(network, law)
+    >>> found = nuq.diagnostics.joint_summary(
+    ...     lin, draws, jax.random.key(1), joint=lin.gaussian_copula()
+    ... )
     >>> print(*found.verdict.split("; "), sep="\n")
     the linearization dominates
     the joint density is not calibrated, by the linearization (see radius)
@@ -262,18 +256,10 @@ def joint_summary(
             f"max_points must be at least {MINIMUM_DRAWS // 2}, got {most}; "
             "fewer say nothing about a joint law"
         )
-    if joint is not None:
-        joint = as_joint_law("joint", joint, size)
+    joint = as_joint_law("joint", joint, size)
     pandas = require_extra("pandas", "diagnostics.joint_summary")
     xarray = require_extra("xarray", "diagnostics.joint_summary")
     complete = complete_rows(values, names)
-    moved = np.nan
-    if joint is None:
-        fit = linearization.copula_correlation(
-            correlation=correlation, min_eigenvalue=min_eigenvalue
-        )
-        joint = GaussianCopulaJoint(linearization.marginals(), fit.matrix)
-        moved = float(fit.moved)
     kind = f"{joint.kind} law" if joint.kind in _TAKEN else joint.kind
 
     points = min(most, len(complete) // 2)
@@ -317,7 +303,6 @@ def joint_summary(
         outside_support=float(tails.is_outside.any(axis=1).mean()),
         num_draws=len(values),
         num_non_finite=len(values) - len(complete),
-        moved=moved,
         kind=kind,
     )
 

@@ -1,7 +1,7 @@
 """Correlation matrices of Monte Carlo draws and of the analytic law, and their difference."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -45,8 +45,6 @@ def plot_correlation(
     draws: ArrayLike,
     *,
     law: Law | None = None,
-    correlation: Literal["nataf", "linear"] = "nataf",
-    min_eigenvalue: ArrayLike | None = 1e-4,
     outputs: Sequence[int | str] | None = None,
     output_names: Sequence[str] | None = None,
     plot_collection: "PlotCollection | None" = None,
@@ -72,8 +70,6 @@ def plot_correlation(
         ``"copula"`` for that of the outputs under `LinearModel.gaussian_copula`, which differs if
         that was repaired, or any `nn_uq_dist.laws.JointLaw` of the `N_y` outputs; the title shows
         its `kind`. ``"linear"`` is the default for a `Linearization`.
-    correlation, min_eigenvalue
-        For the copula, as in `LinearModel.gaussian_copula`.
     outputs
         At least two outputs to show, by position or name. Default: all.
     output_names
@@ -139,7 +135,7 @@ def plot_correlation(
         kind = "linear law" if isinstance(model, Linearization) else "model"
         analytic = np.asarray(model.correlation, np.float64)[np.ix_(shown, shown)]
     else:
-        drawn = drawn_law(chosen, model, shown, names, correlation, min_eigenvalue)
+        drawn = drawn_law(chosen, model, shown, names)
         kind, analytic = drawn.kind, drawn.correlation()
     difference = analytic - found
 

@@ -1,7 +1,7 @@
 """Joint densities of outputs against Monte Carlo draws, pair by pair, in a corner plot."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -52,8 +52,6 @@ def plot_joint(
     output_names: Sequence[str] | None = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
     law: Law | None = None,
-    correlation: Literal["nataf", "linear"] = "nataf",
-    min_eigenvalue: ArrayLike | None = 1e-4,
     unit: str | None = None,
     num_bins: int = 50,
     plot_collection: "PlotMatrix | None" = None,
@@ -89,8 +87,6 @@ def plot_joint(
         depend on each other so that they have no joint density; or any `nn_uq_dist.laws.JointLaw`
         of the `N_y` outputs. The legend names it. Default: ``"linear"`` for a
         `Linearization`, ``"joint"`` for other models.
-    correlation, min_eigenvalue
-        For the copula, as in `LinearModel.gaussian_copula`.
     unit
         Unit of all outputs, for the labels of the axes, such as ``"°C"``.
     num_bins
@@ -160,7 +156,7 @@ def plot_joint(
             (a, b): kernel_region(complete[:, [a, b]], fractions, (names[a], names[b]))
             for a, b in pairs
         }
-    drawn = drawn_law(chosen, model, shown, names, correlation, min_eigenvalue)
+    drawn = drawn_law(chosen, model, shown, names)
     regions["analytic"] = {pair: drawn.region(pair, fractions) for pair in pairs}
     mean, sd, *ends = np.transpose([[x.mean, x.sd, x.low, x.high] for x in drawn.tables])
     low, high = density_range(mean, sd, (ends[0], ends[1]), columns)

@@ -1,7 +1,7 @@
 """Level sets of the joint density of three outputs, analytic above Monte Carlo, in slices."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -57,8 +57,6 @@ def plot_three_point(
     quantiles: Sequence[float] = (0.1, 0.5, 0.9),
     window: float = 0.1,
     law: Law | None = None,
-    correlation: Literal["nataf", "linear"] = "nataf",
-    min_eigenvalue: ArrayLike | None = 1e-4,
     unit: str | None = None,
     plot_collection: "PlotCollection | None" = None,
     backend: str | None = None,
@@ -102,8 +100,6 @@ def plot_three_point(
         depend on each other so that they have no joint density; or any `nn_uq_dist.laws.JointLaw`
         of the `N_y` outputs. The label of the upper row names it. Default: ``"linear"`` for a
         `Linearization`, ``"joint"`` for other models.
-    correlation, min_eigenvalue
-        For the copula, as in `LinearModel.gaussian_copula`.
     unit
         Unit of all outputs, for the labels, such as ``"°C"``.
     plot_collection
@@ -179,7 +175,7 @@ def plot_three_point(
     for probability, value in zip(probabilities, at, strict=True):
         points, density = draws_near_quantile(complete, probability, value, window)
         found.append(Slice(kernel_region(points, fractions, names[:2]), density))
-    drawn = drawn_law(chosen, model, shown, names, correlation, min_eigenvalue)
+    drawn = drawn_law(chosen, model, shown, names)
     analytic = drawn.slices(at, fractions)
     regions = [[_with_levels(x, given) for x in row] for row in (analytic, found)]
     asked = fractions if given is None else given

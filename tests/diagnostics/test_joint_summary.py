@@ -36,6 +36,10 @@ def brute_energy(x, y):
     return 2 * between - sum(within), 2 * between
 
 
+def of_copula(lin, draws, key, **options):
+    return joint_summary(lin, draws, key, joint=lin.gaussian_copula(), **options)
+
+
 @pytest.fixture(scope="module")
 def lin():
     return Linearization(np.zeros(3), JACOBIAN, InputLaw(np.zeros(4), 1.0))
@@ -48,7 +52,7 @@ def exact_draws(lin):
 
 @pytest.fixture(scope="module")
 def summary_of_exact(lin, exact_draws):
-    return joint_summary(lin, exact_draws, jax.random.key(0), output_names=NAMES, max_points=1_000)
+    return of_copula(lin, exact_draws, jax.random.key(0), output_names=NAMES, max_points=1_000)
 
 
 @pytest.mark.parametrize("law", ["normal", "skewed"])
@@ -197,7 +201,7 @@ def test_draws_of_the_copula_are_calibrated(lin):
 def test_wrong_dependence_is_seen_though_the_marginals_are_right(lin, exact_draws):
     # The laws are symmetric, so that a change of sign turns the correlations only.
     turned = exact_draws * np.array([1, 1, -1], np.float32)
-    found = joint_summary(lin, turned, jax.random.key(0), output_names=NAMES, max_points=500)
+    found = of_copula(lin, turned, jax.random.key(0), output_names=NAMES, max_points=500)
     floor = found.calibration["noise_floor"].iloc[0]
     assert (found.calibration.loc[["level", "slope"], "ks"] < 3 * floor).all()
     assert (found.calibration.loc[["bend", "radius"], "ks"] > 5 * floor).all()
@@ -255,7 +259,7 @@ def test_verdict_names_the_linearization():
     found = linearize(lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])]), law)
     f = np.asarray(law.sample(jax.random.key(0), (4_000,)))
     draws = np.column_stack([np.sin(2 * f[:, 0]) + f[:, 1], f[:, 1] * np.exp(f[:, 2])])
-    summary = joint_summary(found, draws, jax.random.key(1), max_points=1_000)
+    summary = of_copula(found, draws, jax.random.key(1), max_points=1_000)
     uncalibrated = summary.calibration["ks"]["radius"] > 0.1
     assert summary.verdict.startswith("the linearization dominates")
     assert uncalibrated
@@ -268,7 +272,7 @@ def test_verdict_names_the_copula():
     # |U_1 + U_2| and |U_1 - U_2| exclude each other, which no Gaussian copula knows.
     lin = Linearization(np.zeros(2), [[1.0, 1.0], [1.0, -1.0]], InputLaw(np.zeros(2), 1.0))
     draws = np.asarray(lin.sample(jax.random.key(0), (8_000,)))
-    summary = joint_summary(lin, draws, jax.random.key(1), max_points=2_000)
+    summary = of_copula(lin, draws, jax.random.key(1), max_points=2_000)
     assert summary.verdict.startswith("the copula dominates")
     assert summary.calibration.loc["radius", "dominates"] == "copula"
 
@@ -277,7 +281,7 @@ def test_rows_that_are_not_finite_are_counted_and_left_out(lin, exact_draws):
     draws = exact_draws[:2_000].copy()
     draws[:5, 1], draws[3:8, 2] = np.nan, np.inf
     with pytest.warns(RuntimeWarning, match="slope: 5, bend: 5"):
-        found = joint_summary(lin, draws, jax.random.key(0), output_names=NAMES, max_points=100)
+        found = of_copula(lin, draws, jax.random.key(0), output_names=NAMES, max_points=100)
     assert (found.num_draws, found.num_non_finite) == (2_000, 8)
     np.testing.assert_allclose(
         found.correlation["monte_carlo"], np.corrcoef(draws[8:].T), atol=1e-6
@@ -287,7 +291,7 @@ def test_rows_that_are_not_finite_are_counted_and_left_out(lin, exact_draws):
         pytest.warns(RuntimeWarning, match="left out"),
         pytest.raises(ValueError, match="at least 100 rows that are finite in all outputs, got 42"),
     ):
-        joint_summary(lin, draws, jax.random.key(0))
+        of_copula(lin, draws, jax.random.key(0))
 
 
 WRONG = [
@@ -295,7 +299,7 @@ WRONG = [
     ({"key": 3}, TypeError, "key must be a JAX random key, got int"),
     ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
     ({"max_points": 10}, ValueError, "max_points must be at least 50, got 10"),
-    ({"correlation": "exact"}, ValueError, "correlation must be 'nataf' or 'linear'"),
+    ({"joint": None}, TypeError, r"joint must be a JointLaw, got NoneType; pass .*\.joint\(\)"),
     (
         {"linearization": 3},
         TypeError,
@@ -306,7 +310,12 @@ WRONG = [
 
 @pytest.mark.parametrize(("wrong", "error", "message"), WRONG)
 def test_wrong_arguments_are_named(lin, wrong, error, message):
-    arguments = {"linearization": lin, "draws": np.zeros((200, 3)), "key": jax.random.key(0)}
+    arguments = {
+        "linearization": lin,
+        "draws": np.zeros((200, 3)),
+        "key": jax.random.key(0),
+        "joint": lin.gaussian_copula(),
+    }
     with pytest.raises(error, match=message):
         joint_summary(**(arguments | wrong))
 
@@ -314,7 +323,7 @@ def test_wrong_arguments_are_named(lin, wrong, error, message):
 def test_missing_pandas_names_the_extra(lin, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
-        joint_summary(lin, np.zeros((200, 3)), jax.random.key(0))
+        of_copula(lin, np.zeros((200, 3)), jax.random.key(0))
 
 
 def test_pairs_sharpen_the_correlations():
@@ -322,8 +331,8 @@ def test_pairs_sharpen_the_correlations():
     net = lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])  # noqa: E731
     lin = linearize(net, law)
     pairs = paired_draws(net, lin, jax.random.key(0), 1_000, progress=False)
-    found = joint_summary(lin, pairs, jax.random.key(1), max_points=200)
-    plain = joint_summary(lin, pairs.network, jax.random.key(1), max_points=200)
+    found = of_copula(lin, pairs, jax.random.key(1), max_points=200)
+    plain = of_copula(lin, pairs.network, jax.random.key(1), max_points=200)
     # Sums over a grid of 100^3 equally likely inputs.
     middle = 0.4 * (2 * (np.arange(100) + 0.5) / 100 - 1)
     f = np.stack(np.meshgrid(0.3 + middle, 0.1 + middle, 0.2 + middle), axis=-1).reshape(-1, 3)

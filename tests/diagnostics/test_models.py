@@ -59,7 +59,7 @@ def test_summary_and_tree_take_every_model(model):
 @pytest.mark.parametrize("law", ["copula", "joint"])
 def test_joint_summary_takes_every_model(model, law):
     found, draws = model
-    joint = found.joint(noise_scale=0.02) if law == "joint" else None
+    joint = found.joint(noise_scale=0.02) if law == "joint" else found.gaussian_copula()
     table = joint_summary(found, draws, KEY, joint=joint, max_points=100, progress=False)
     assert np.isfinite(table.energy["energy"]).all()
     np.testing.assert_allclose(table.correlation["linear"], found.correlation, rtol=1e-5)
@@ -191,12 +191,13 @@ def test_sensitivity_of_a_batch_is_that_of_its_points(many):
 def test_tables_of_one_point_say_how_to_take_it(many):
     lin, pairs = many
     with pytest.raises(ValueError, match=r"got \(3,\); take one point: joint_summary\(model\[i\]"):
-        joint_summary(lin, pairs, KEY)
+        joint_summary(lin, pairs, KEY, joint=lin.gaussian_copula())
     with pytest.raises(ValueError, match=r"got \(3,\); pass linearization\[i\]"):
         flag_outputs(lin)
     with pytest.raises(ValueError, match=r"\(n, 2\), got \(400, 3, 2\); take one point"):
         summary(lin[0], pairs.network)
-    one = joint_summary(lin[0], pairs[0], KEY, max_points=100, progress=False)
+    copula = lin[0].gaussian_copula()
+    one = joint_summary(lin[0], pairs[0], KEY, joint=copula, max_points=100, progress=False)
     with pytest.raises(ValueError, match="joint must be None for a batch"):
         summary(lin, pairs, joint=one)
 

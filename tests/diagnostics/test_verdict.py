@@ -109,7 +109,8 @@ def test_joint_summary_agrees_with_the_table_of_the_outputs():
     f = nuq.InputLaw(jnp.zeros(3), scale=0.6)  # normal, so that the copula is right
     lin = nuq.linearize(network, f)
     draws = nuq.monte_carlo(network, f, jax.random.key(0), 20_000, progress=False)
-    found = joint_summary(lin, draws, jax.random.key(1), progress=False)
+    copula = lin.gaussian_copula()
+    found = joint_summary(lin, draws, jax.random.key(1), joint=copula, progress=False)
     table = summary(lin, draws, progress=False)
     assert table["verdict", "dominates"].tolist() == ["linearization", "noise"]
     assert not found.energy["counts"].any()

@@ -40,7 +40,8 @@ def normal(correlation, sd=(1.0, 1.0, 1.0)):
 
 
 def drawn_copula(lin, shown, correlation="nataf"):
-    return drawn_law("copula", lin, shown, NAMES, correlation, None)
+    law = lin.gaussian_copula(correlation=correlation, min_eigenvalue=None)
+    return drawn_law(law, lin, shown, NAMES)
 
 
 def inside(points, lines):
@@ -62,9 +63,9 @@ def assert_holds(fraction, mass, count, slack=0.0):
 @pytest.mark.parametrize("law", ["copula", "linear"])
 def test_levels_of_a_normal_law_are_those_of_chi_square(r, law):
     lin = normal([[1, r], [r, 1]], sd=(2.0, 0.1))
-    figure = plot_joint(
-        lin, masses=MASSES, law=law, correlation="linear", min_eigenvalue=None, backend="none"
-    )
+    if law == "copula":
+        law = lin.gaussian_copula(min_eigenvalue=None)
+    figure = plot_joint(lin, masses=MASSES, law=law, backend="none")
     levels = figure.viz["levels"]["analytic"].values[0]
     peak = 1 / (2 * np.pi * 0.2 * np.sqrt(1 - r**2))
     np.testing.assert_allclose(
@@ -447,17 +448,15 @@ def test_messages_of_joint(arguments, error, message):
     jacobian = jacobian.at[7].set(-2 * jacobian[0])
     lin = Linearization(jnp.zeros(8), jacobian, InputLaw(jnp.zeros(9), 1.0))
     with pytest.raises(error, match=message):
-        plot_joint(lin, **{"backend": "none", "correlation": "linear", **arguments})
+        plot_joint(lin, **{"backend": "none", **arguments})
 
 
 def test_dependent_outputs_have_a_copula_figure():
     """The floor under the eigenvalues leaves a narrow density, which the skewed grid resolves."""
     law = InputLaw(jnp.zeros(2), 1.0)
     lin = Linearization(jnp.zeros(2), [[1.0, 2.0], [2.0, 4.0]], law)
-    figure = plot_joint(lin, law="copula", correlation="linear", backend="none")
-    points = np.asarray(
-        lin.gaussian_copula(correlation="linear").sample(jax.random.key(0), (NUM_DRAWS,)), float
-    )
+    figure = plot_joint(lin, law="copula", backend="none")
+    points = np.asarray(lin.gaussian_copula().sample(jax.random.key(0), (NUM_DRAWS,)), float)
     for mass, line in zip(MASSES, figure.viz["contour"].values[1, 0], strict=True):
         assert_holds(inside(points, (line["x"], line["y"])), mass, NUM_DRAWS, slack=5e-3)
 

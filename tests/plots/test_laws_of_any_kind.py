@@ -351,9 +351,8 @@ def test_pairs_and_slices_of_a_correlated_law(r):
 
 def test_a_copula_given_as_an_object_is_the_one_that_is_named(lin):
     options = {"outputs": [2, 0], "backend": "none"}
-    named = nuq.plots.plot_joint(lin, law="copula", correlation="linear", **options)
-    joint = lin.gaussian_copula(correlation="linear")
-    given = nuq.plots.plot_joint(lin, law=joint, **options)
+    named = nuq.plots.plot_joint(lin, law="copula", **options)
+    given = nuq.plots.plot_joint(lin, law=lin.gaussian_copula(), **options)
     levels = [figure.viz["levels"]["analytic"].values for figure in (given, named)]
     np.testing.assert_allclose(*levels, rtol=1e-3)
 

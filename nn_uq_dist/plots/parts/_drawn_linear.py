@@ -5,7 +5,6 @@ from typing import Any, Literal, final
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._float64 import in_float64
@@ -52,8 +51,6 @@ def drawn_law(
     model: LinearModel,
     shown: Sequence[int],
     names: Sequence[str],
-    correlation: Literal["nataf", "linear"],
-    min_eigenvalue: ArrayLike | None,
 ) -> DrawnLaw:
     """Return the law of the shown outputs that the argument names or contains.
 
@@ -65,8 +62,6 @@ def drawn_law(
         Model of all outputs.
     shown, names
         Positions and names of the shown outputs.
-    correlation, min_eigenvalue
-        For the copula, as in `Linearization.gaussian_copula`.
     """
     origin = np.zeros(len(shown))
     if law == "linear" and isinstance(model, Linearization):
@@ -76,7 +71,7 @@ def drawn_law(
     elif isinstance(law, str):
         if isinstance(model, Linearization):
             model, origin = centered(model, shown)
-        law = model.gaussian_copula(correlation=correlation, min_eigenvalue=min_eigenvalue)
+        law = model.gaussian_copula()
     return DrawnJoint(law.marginalize(tuple(shown)), origin)
 
 
