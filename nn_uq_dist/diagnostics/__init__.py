@@ -3,9 +3,9 @@
 Each question has a module: single outputs (`_outputs`, a row in `_output_row`), their joint law
 (`_joint`, `_joint_tables`), which input matters (`_sensitivity`), which outputs need a second look
 (`_flags`), export to ArviZ (`_export`). They share the statistics (`_estimates`, `_distances`,
-`_log_scores`, `_energy`) and the thresholds for a difference (`_verdict`). Only `_law_functions`,
-`_quantiles` and `_tails` evaluate laws, through the contract `nn_uq_dist.laws.OutputLaw`;
-`_prepared` holds the draws, sorted and evaluated under the laws once.
+`_log_scores`) and the thresholds for a difference (`_verdict`). Only `_law_functions`, `_quantiles`
+and `_tails` evaluate laws, through the contract `nn_uq_dist.laws.OutputLaw`; `_tails` also holds
+the draws, sorted and evaluated under the laws once.
 """
 
 from nn_uq_dist.diagnostics._export import to_datatree as to_datatree

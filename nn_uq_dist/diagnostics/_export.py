@@ -17,12 +17,14 @@ from nn_uq_dist.diagnostics._arguments import (
     as_joint_law,
     as_marginals,
     as_output_names,
+    flat_names,
+    point_coordinates,
+    point_dims,
     require_extra,
 )
 from nn_uq_dist.diagnostics._estimates import UNKNOWN, sample_correlation, sample_moments
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._points import flat_names, point_coordinates, point_dims
-from nn_uq_dist.diagnostics._prepared import PreparedDraws
+from nn_uq_dist.diagnostics._tails import PreparedDraws
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel

@@ -27,8 +27,7 @@ from nn_uq_dist.diagnostics._joint_tables import (
     energies,
     rosenblatt_scores,
 )
-from nn_uq_dist.diagnostics._prepared import complete_rows
-from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.diagnostics._tails import Tails, complete_rows
 from nn_uq_dist.diagnostics._verdict import correlation_words, joint_verdict
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._joint_law import JointLaw

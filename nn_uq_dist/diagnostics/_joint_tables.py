@@ -9,8 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import NetworkDraws
-from nn_uq_dist.diagnostics._distances import kolmogorov_noise_floor, uniform_distance
-from nn_uq_dist.diagnostics._energy import energy_distance, energy_of_random_halves
+from nn_uq_dist.diagnostics._distances import (
+    energy_distance,
+    energy_of_random_halves,
+    kolmogorov_noise_floor,
+    uniform_distance,
+)
 from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.diagnostics._law_functions import POINTS_PER_CALL
 from nn_uq_dist.diagnostics._tails import LARGEST_SCORE, Tails

@@ -16,14 +16,15 @@ from nn_uq_dist.diagnostics._arguments import (
     as_draws,
     as_marginals,
     as_output_names,
+    flat_names,
     require_extra,
+    row_index,
 )
 from nn_uq_dist.diagnostics._joint import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
 from nn_uq_dist.diagnostics._output_row import Analytic, Sampled, output_row
 from nn_uq_dist.diagnostics._paired import Paired, paired_values
-from nn_uq_dist.diagnostics._points import flat_names, row_index
-from nn_uq_dist.diagnostics._prepared import PreparedDraws
+from nn_uq_dist.diagnostics._tails import PreparedDraws
 from nn_uq_dist.diagnostics._verdict import dependence_verdict, marginal_verdict
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 

@@ -14,10 +14,9 @@ from nn_uq_dist.basics._checks import broadcast_shapes, float_dtype
 from nn_uq_dist.distributions._score_distribution import ScoreDistribution
 from nn_uq_dist.gaussian_copula._score_algebra import cholesky_of_rows
 from nn_uq_dist.laws._abstract import pass_validation, rebuilt
-from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._adapted_law import as_output_law, require_univariate, with_rank
 from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, score_quadrature
-from nn_uq_dist.laws._univariate import require_univariate, with_rank
 
 
 class GaussianCopulaConditional(ScoreDistribution):

@@ -20,11 +20,9 @@ from nn_uq_dist.gaussian_copula._correlation_checks import (
 )
 from nn_uq_dist.gaussian_copula._score_algebra import valid_cholesky
 from nn_uq_dist.laws._abstract import pass_validation, rebuilt
-from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._adapted_law import as_output_law, require_univariate, with_rank
 from nn_uq_dist.laws._batch_entries import batch_entries, take_matrix
-from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, score_quadrature
-from nn_uq_dist.laws._score_rule import ScoreRule
-from nn_uq_dist.laws._univariate import require_univariate, with_rank
+from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule, score_quadrature
 
 
 class GaussianCopulaJoint(ScoreDistribution):

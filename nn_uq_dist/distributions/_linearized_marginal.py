@@ -27,7 +27,7 @@ from nn_uq_dist.basics._known_values import as_jax, is_local
 from nn_uq_dist.basics._row_algebra import binary_unit
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.laws._score_rule import ScoreRule
+from nn_uq_dist.laws._score_quadrature import ScoreRule
 from nn_uq_dist.linear_combination._value_nodes import value_nodes, weights_of_nodes
 
 

@@ -13,8 +13,8 @@ from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
 from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.laws._adapted_law import with_rank
 from nn_uq_dist.laws._batch_entries import Where, with_parameters
-from nn_uq_dist.laws._univariate import with_rank
 
 # Most numbers in an array of the component matrices of some draws.
 _MOST_NUMBERS = 2**22

@@ -21,11 +21,9 @@ from nn_uq_dist.basics._checks import (
 from nn_uq_dist.basics._panels import gauss_legendre
 from nn_uq_dist.distributions import _convolution
 from nn_uq_dist.laws._abstract import pass_validation, validate_sample
-from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._adapted_law import as_output_law, with_rank
 from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.laws._score_quadrature import RANGE
-from nn_uq_dist.laws._score_rule import ScoreRule
-from nn_uq_dist.laws._univariate import with_rank
+from nn_uq_dist.laws._score_quadrature import RANGE, ScoreRule
 
 # Panels over the noise beyond the last quantiles of the output, for integrals over the values.
 _PANELS_OF_NOISE = 8

@@ -1,4 +1,4 @@
-"""The law of outputs that is a mixture of laws of one kind."""
+"""The law of outputs that is a mixture of laws of one kind, and its nodes for integrals."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -6,25 +6,22 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array, random
+from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
 from nn_uq_dist.basics._known_values import as_jax
+from nn_uq_dist.basics._panels import gauss_legendre
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.distributions._mixture_components import (
-    choose_components,
-    fitting_mixture,
-)
-from nn_uq_dist.distributions._mixture_nodes import mixture_rule
+from nn_uq_dist.distributions._mixture_components import choose_components, fitting_mixture
 from nn_uq_dist.distributions._mixture_numerics import Mixture, higher_moments, hull, moments
 from nn_uq_dist.distributions._mixture_sums import log_weights
 from nn_uq_dist.distributions._vector_support import support_between
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample
+from nn_uq_dist.laws._adapted_law import require_univariate
 from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.laws._score_rule import ScoreRule
-from nn_uq_dist.laws._univariate import require_univariate
+from nn_uq_dist.laws._score_quadrature import ScoreRule
 
 # With more components the quantile function has many kinks, each of them slight.
 _MOST_KINKS = 16
@@ -226,3 +223,35 @@ def _result(values: Any) -> Array:
 def _at_most_zero(logs: Any) -> Array:
     """Log probabilities capped at zero, which rounding may exceed."""
     return _result(namespace(logs).minimum(logs, 0))
+
+
+# Panels of equal length, and panels between components, which may be narrow and close together.
+_EQUAL = 20
+_BETWEEN = 20
+# Reach, in standard deviations, of an unbounded law: he_k phi is at most sqrt(phi), 1e-11 there.
+_REACH = 10.0
+
+
+def mixture_rule(mixture: Mixture, batch_shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Nodes and lengths, shape ``(Q,) + batch_shape``, about 500 of them for each output.
+
+    Notes
+    -----
+    A mixture has too many kinks to put a panel between each two. Half of the panels end at
+    quantiles of points that mark the components, which are dense where the law may change fast.
+    """
+    laws = mixture.laws
+    mean, scale = laws.mean, laws.standard_deviation
+    low, high = hull(mixture)
+    # Without finite ends: as far as any of the components reaches.
+    low = jnp.where(jnp.isfinite(low), low, jnp.min(mean - _REACH * scale, axis=-1))
+    high = jnp.where(jnp.isfinite(high), high, jnp.max(mean + _REACH * scale, axis=-1))
+    wide = (*batch_shape, laws.batch_shape[-1])
+    marks = [jnp.broadcast_to(mean + k * scale, wide) for k in (-2.0, 0.0, 2.0)]
+    shares = jnp.linspace(0, 1, _BETWEEN + 1, dtype=mean.dtype)[1:-1]
+    between = jnp.quantile(jnp.concatenate(marks, axis=-1), shares, axis=-1)
+    steps = jnp.linspace(0, 1, _EQUAL + 1, dtype=mean.dtype)
+    steps = steps.reshape(-1, *(1,) * len(batch_shape))
+    equal = jnp.broadcast_to(low + (high - low) * steps, (len(steps), *batch_shape))
+    ends = jnp.sort(jnp.concatenate([equal, jnp.clip(between, low, high)]), axis=0)
+    return gauss_legendre(lax.stop_gradient(ends))

@@ -37,8 +37,7 @@ from nn_uq_dist.gaussian_copula._score_algebra import (
 )
 from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
-from nn_uq_dist.laws._score_quadrature import ScoreQuadrature
-from nn_uq_dist.laws._score_rule import ScoreRule
+from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule
 
 
 class ScoreDistribution(JointLaw, dist.TransformedDistribution):

@@ -18,9 +18,10 @@ from nn_uq_dist.error_analysis._float64_network import (
     slopes_at,
 )
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.error_analysis._norm_factors import corrected_factor, printed_factor
-from nn_uq_dist.error_analysis._squared_norm import (
+from nn_uq_dist.error_analysis._norm_bounds import (
     bernstein_squared_norm,
+    corrected_factor,
+    printed_factor,
     printed_squared_norm,
 )
 from nn_uq_dist.error_analysis._tightened import tightened_bound

@@ -15,8 +15,7 @@ from jax import Array, lax
 
 from nn_uq_dist.basics._normal_tails import log_normal_density
 from nn_uq_dist.basics._row_algebra import binary_unit
-from nn_uq_dist.laws._score_quadrature import ScoreQuadrature
-from nn_uq_dist.laws._score_rule import ScoreRule
+from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule
 
 # Odd, because the last term takes the rest of the variance and a symmetric law has only odd terms.
 # With an even last term, opposite outputs could not attain the correlation -1.

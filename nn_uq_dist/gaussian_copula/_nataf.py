@@ -15,10 +15,8 @@ from nn_uq_dist.gaussian_copula._hermite import (
     coefficients_in_units,
     covariance_of_scores,
 )
-from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._score_quadrature import ScoreQuadrature
-from nn_uq_dist.laws._score_rule import ScoreRule
-from nn_uq_dist.laws._univariate import require_univariate
+from nn_uq_dist.laws._adapted_law import as_output_law, require_univariate
+from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule
 
 _MAX_ITERATIONS = 60
 

@@ -14,10 +14,10 @@ from nn_uq_dist.laws._abstract import Law
 from nn_uq_dist.laws._quantile_pieces import QuantilePieces, smooth_pieces
 from nn_uq_dist.laws._score_quadrature import (
     ScoreQuadrature,
+    ScoreRule,
     score_quadrature,
     standardized_moment,
 )
-from nn_uq_dist.laws._score_rule import ScoreRule
 
 
 class OutputLaw(Law):

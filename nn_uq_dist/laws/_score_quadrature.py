@@ -1,5 +1,6 @@
 """Quadrature over the normal scores of outputs: moments, Hermite coefficients, entropies."""
 
+import dataclasses
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -9,7 +10,9 @@ from jax import Array, lax
 from jax.scipy.stats import norm
 
 from nn_uq_dist.basics._panels import gauss_legendre
+from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.basics._summary_line import summary_line
 
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
 RANGE = 10.0
@@ -104,3 +107,29 @@ def panel_rule(kinks: Array, low: float, high: float) -> tuple[Array, Array]:
     regular = jnp.broadcast_to(regular, (panels + 1, *kinks.shape[1:]))
     ends = jnp.sort(jnp.concatenate([regular, kinks]), axis=0)
     return gauss_legendre(ends)
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True)
+class ScoreRule:
+    r"""Rule for integrals :math:`\int f(z(x))\,dx \approx \sum_q \ell_q f(z_q)` over the values.
+
+    Parameters
+    ----------
+    scores : Array, shape (Q, ..., N_y)
+        Normal scores of the nodes; infinite at and beyond the edge of the support.
+    lengths : Array, shape (Q, ..., N_y)
+        Weights of the nodes, in the unit of the outputs.
+    variance : Array, shape (..., N_y)
+        Variances of the outputs.
+    is_half : bool
+        Whether the laws are symmetric and the nodes cover their upper halves only.
+    """
+
+    scores: Array
+    lengths: Array
+    variance: Array
+    is_half: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    def __repr__(self) -> str:
+        return summary_line(self)

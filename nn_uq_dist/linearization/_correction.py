@@ -15,8 +15,8 @@ from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
 from nn_uq_dist.paired_samples import ScoreBins, Surface, estimate_map, fit_surface
 from nn_uq_dist.paired_samples._increasing_values import running_maximum
-from nn_uq_dist.paired_samples._quantile_averages import sample_averages
 from nn_uq_dist.paired_samples._quantile_map import LinearQuantiles
+from nn_uq_dist.paired_samples._score_bins import sample_averages
 from nn_uq_dist.sampling import PairedDraws
 
 # Cheap draws of a surface for each draw of the network, and bounds on their number.

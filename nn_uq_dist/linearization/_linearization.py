@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -16,7 +17,6 @@ from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._output_structure import OutputStructure
-from nn_uq_dist.linearization._constant_outputs import require_varying
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, grid_of
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -397,3 +397,21 @@ class Linearization(LinearModel):
             batch_shape=self.batch_shape,
         )
         return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.loc)
+
+
+def require_varying(image: LinearImage) -> None:
+    """Raise ``ValueError`` if an output is known to be constant."""
+    if not _checks.is_concrete(image):
+        return
+    # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
+    constant = np.asarray(jax.tree.map(np.asarray, image).is_constant)
+    if not constant.any():
+        return
+    *batch, output = _checks.first_index(constant)
+    where = f"output {output}" + (f" of batch entry {tuple(batch)}" if batch else "")
+    count = int(constant.sum())
+    others = f" and {count - 1} more" if count > 1 else ""
+    raise ValueError(
+        f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
+        f"constant has no density; pass noise_scale > 0 or leave the output out of the network"
+    )

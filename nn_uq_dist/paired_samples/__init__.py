@@ -1,12 +1,12 @@
 """Numerics of paired samples: how the law of one member differs from that of the other.
 
 Pure functions of arrays: NumPy's for known numbers, in float64, and JAX's for traced ones.
-`_score_bins.py` divides the normal scores into bins; `_quantile_averages.py` averages quantile
-functions over them, with influence functions; `_smoothing.py` estimates a smooth difference from
-noisy averages; `_quantile_interval.py` keeps quantiles within intervals from the draws alone, and
-`_increasing_values.py` makes them increase; `_quantile_map.py` combines these into the knots of a
-monotone map. `_response_surface.py` fits polynomials to the differences, which predict most of them
-if there are enough draws; `_band.py` computes a band for a distribution function.
+`_score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
+influence functions; `_smoothing.py` estimates a smooth difference from noisy averages;
+`_increasing_values.py` makes values increase; `_quantile_map.py` combines these into the knots of a
+monotone map, within intervals from the draws alone. `_response_surface.py` fits polynomials to the
+differences, which predict most of them if there are enough draws; `_band.py` computes a band for a
+distribution function.
 """
 
 from nn_uq_dist.paired_samples._band import Band as Band

@@ -1,4 +1,14 @@
-"""Bins of normal scores, over which quantile functions are averaged."""
+r"""Bins of normal scores, averages of quantile functions over them from draws, and their noise.
+
+The average over a bin, :math:`\frac{1}{v - u} \int_u^v Q(p)\,dp`, is linear in the order
+statistics. To first order in :math:`1/n` its error is the mean of the influence function
+
+.. math:: \psi(y) = \frac{\min(\max(y, Q(u)), Q(v))}{v - u} + \mathrm{const}
+
+(R. J. Serfling, Approximation Theorems of Mathematical Statistics (1980), chapter 8): no density
+needs to be estimated, and the noise of a difference of paired samples is that of the difference
+of their influence functions.
+"""
 
 import dataclasses
 import itertools
@@ -6,11 +16,11 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from jax import Array
 
+from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._summary_line import summary_line
-
-Array = NDArray[np.float64]
 
 _FEWEST, _MOST = 6, 48
 # Mean number of draws in the outermost bins. With fewer, the smoothing alone sets the tail.
@@ -38,7 +48,7 @@ class ScoreBins:
     (10, 0.02)
     """
 
-    edges: Array
+    edges: FloatArray
 
     def __repr__(self) -> str:
         return summary_line(self)
@@ -53,32 +63,32 @@ class ScoreBins:
         return cls(np.linspace(-last, last, count - 1))
 
     @cached_property
-    def probabilities(self) -> Array:
+    def probabilities(self) -> FloatArray:
         """Probabilities of the edges with 0 and 1 around them, shape ``(m + 1,)``."""
         from scipy.special import ndtr
 
         return np.concatenate([[0.0], ndtr(self.edges), [1.0]])
 
     @property
-    def widths(self) -> Array:
+    def widths(self) -> FloatArray:
         """Probabilities of the bins, shape ``(m,)``."""
         return np.diff(self.probabilities)
 
     @cached_property
-    def centers(self) -> Array:
+    def centers(self) -> FloatArray:
         """Mean scores in the bins, shape ``(m,)``."""
         density = np.exp(-(self.edges**2) / 2) / np.sqrt(2 * np.pi)
         return -np.diff(np.concatenate([[0.0], density, [0.0]])) / self.widths
 
     @cached_property
-    def knots(self) -> Array:
+    def knots(self) -> FloatArray:
         """The centers and two scores beyond them at each end, shape ``(m + 4,)``."""
         last, end = self.centers[-1], self.edges[-1] + _LAST_KNOT
         outer = np.array([(last + end) / 2, end])
         return np.concatenate([-outer[::-1], self.centers, outer])
 
     @cached_property
-    def nodes(self) -> Array:
+    def nodes(self) -> FloatArray:
         """Nodes of a quadrature over all bins, shape ``(q,)``."""
         return np.concatenate([nodes for nodes, _ in self._rules])
 
@@ -92,7 +102,7 @@ class ScoreBins:
         return np.stack(rows).astype(values.dtype) @ values
 
     @cached_property
-    def _rules(self) -> list[tuple[Array, Array]]:
+    def _rules(self) -> list[tuple[FloatArray, FloatArray]]:
         ends = np.concatenate([[self.edges[0] - _BEYOND], self.edges, [self.edges[-1] + _BEYOND]])
         last = ends.size - 2
         rules = []
@@ -103,3 +113,63 @@ class ScoreBins:
             weights = w * np.exp(-(nodes**2) / 2)
             rules.append((nodes, weights / weights.sum()))
         return rules
+
+
+def sample_averages(ordered: Array, bins: ScoreBins) -> Array:
+    """Averages of the quantile function of a sample.
+
+    Parameters
+    ----------
+    ordered
+        Ascending along the first axis, shape ``(n, J)``.
+    bins
+        The bins.
+
+    Returns
+    -------
+    Array
+        Shape ``(m, J)``.
+    """
+    xp = namespace(ordered)
+    count = ordered.shape[0]
+    # The integral of the quantile function, a step function, up to each probability. The median is
+    # subtracted first: sums with a large mean would lose digits.
+    center = ordered[count // 2]
+    sums = xp.cumsum(ordered - center, axis=0)
+    sums = xp.concatenate([xp.zeros_like(sums[:1]), sums]) / count
+    position = bins.probabilities * count
+    below = np.minimum(position.astype(int), count - 1)
+    share = (position - below)[:, None].astype(ordered.dtype)
+    at_edges = sums[below] * (1 - share) + sums[below + 1] * share
+    widths = np.diff(bins.probabilities)[:, None].astype(ordered.dtype)
+    averages: Array = center + (at_edges[1:] - at_edges[:-1]) / widths
+    return averages
+
+
+def influence(sample: Array, ordered: Array, bins: ScoreBins) -> Array:
+    """Influence functions of `sample_averages` at the draws, minus their means.
+
+    Parameters
+    ----------
+    sample, ordered
+        The draws in their own order and ascending, both ``(n, J)``.
+    bins
+        The bins.
+
+    Returns
+    -------
+    Array
+        Shape ``(m, n, J)``.
+    """
+    xp = namespace(sample)
+    count = sample.shape[0]
+    position = bins.probabilities[1:-1] * (count - 1)
+    below = np.minimum(position.astype(int), count - 2)
+    share = (position - below)[:, None].astype(sample.dtype)
+    at_edges = ordered[below] * (1 - share) + ordered[below + 1] * share
+    low = xp.concatenate([ordered[:1], at_edges])[:, None]
+    high = xp.concatenate([at_edges, ordered[-1:]])[:, None]
+    widths = np.diff(bins.probabilities)[:, None, None].astype(sample.dtype)
+    clipped = xp.minimum(xp.maximum(sample, low), high) / widths
+    centered: Array = clipped - xp.mean(clipped, axis=1, keepdims=True)
+    return centered

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._checks import as_key, positive_int
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, bounded, unbatched
-from nn_uq_dist.diagnostics._prepared import finite_draws
+from nn_uq_dist.diagnostics._tails import finite_draws
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts._figure import Figure, Visuals

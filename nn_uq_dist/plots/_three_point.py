@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
-from nn_uq_dist.diagnostics._prepared import complete_rows
+from nn_uq_dist.diagnostics._tails import complete_rows
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts._drawn_law import Slice
 from nn_uq_dist.plots.parts._drawn_linear import Law, as_law, drawn_law

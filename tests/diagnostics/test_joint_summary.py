@@ -11,7 +11,6 @@ import scipy.stats
 
 from nn_uq_dist import InputLaw, Linearization, linearize, paired_draws
 from nn_uq_dist.diagnostics import _distances as distances
-from nn_uq_dist.diagnostics import _energy as energies
 from nn_uq_dist.diagnostics import _estimates as estimates
 from nn_uq_dist.diagnostics._joint import joint_summary
 from nn_uq_dist.diagnostics._joint_tables import rosenblatt_scores
@@ -83,10 +82,10 @@ def test_constant_columns_have_no_correlation():
 
 
 def test_energy_distance_agrees_with_scipy_in_one_dimension(monkeypatch):
-    monkeypatch.setattr(energies, "BLOCK_NUMBERS", 1_000)  # many blocks
+    monkeypatch.setattr(distances, "BLOCK_NUMBERS", 1_000)  # many blocks
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=300), generator.exponential(size=200)
-    found = energies.energy_distance(x[:, None], y[:, None])
+    found = distances.energy_distance(x[:, None], y[:, None])
     # SciPy's is the root of the V-statistic, which counts the zero distances of the diagonals.
     within = [np.abs(z[:, None] - z).sum() for z in (x, y)]
     corrected = scipy.stats.energy_distance(x, y) ** 2 - sum(
@@ -101,7 +100,7 @@ def test_energy_distance_agrees_with_brute_force(size):
     generator = np.random.default_rng(size)
     x, y = generator.normal(size=(30, size)), generator.uniform(size=(40, size))
     value, scale = brute_energy(x, y)
-    found = energies.energy_distance(x, y)
+    found = distances.energy_distance(x, y)
     assert found.value == pytest.approx(value, rel=1e-10)
     assert found.coefficient == pytest.approx(value / scale, rel=1e-10)
 
@@ -114,7 +113,7 @@ def test_energy_distance_and_its_standard_error_are_calibrated():
     folded = scipy.stats.foldnorm(shift / np.sqrt(2), scale=np.sqrt(2)).mean()
     exact = 2 * folded - 4 / np.sqrt(np.pi)
     found = [
-        energies.energy_distance(
+        distances.energy_distance(
             generator.normal(size=(100, 1)), generator.normal(shift, 1, size=(150, 1))
         )
         for _ in range(1_000)
@@ -127,7 +126,7 @@ def test_energy_distance_and_its_standard_error_are_calibrated():
 
 def test_energy_of_random_halves_is_that_of_the_halves():
     x = np.random.default_rng(0).normal(size=(40, 3))
-    found = energies.energy_of_random_halves(x, 5, seed=3)
+    found = distances.energy_of_random_halves(x, 5, seed=3)
     generator = np.random.default_rng(3)
     signs = np.where(np.arange(40) < 20, 1, -1)
     for value in found:
@@ -139,8 +138,8 @@ def test_spread_of_random_halves_is_that_of_independent_samples():
     # 200 splits and 400 pairs of samples: each spread is known to about 6% (the law is skewed).
     generator = np.random.default_rng(0)
     draw = lambda n: generator.normal(size=(n, 2))  # noqa: E731
-    splits = energies.energy_of_random_halves(draw(400), 200, seed=0)
-    pairs = [energies.energy_distance(draw(200), draw(200)).value for _ in range(400)]
+    splits = distances.energy_of_random_halves(draw(400), 200, seed=0)
+    pairs = [distances.energy_distance(draw(200), draw(200)).value for _ in range(400)]
     assert np.std(splits) == pytest.approx(np.std(pairs), rel=0.3)
     assert abs(np.mean(pairs)) < 4 * np.std(pairs) / np.sqrt(400)
 

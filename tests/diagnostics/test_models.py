@@ -8,7 +8,7 @@ import scipy.integrate
 
 import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import flag_outputs, joint_summary, sensitivity, summary, to_datatree
-from nn_uq_dist.diagnostics._explained_variance import NUM_BINS, share_of_bins
+from nn_uq_dist.diagnostics._sensitivity import NUM_BINS, share_of_bins
 from tests.compiling import counted_compilations
 
 pytestmark = pytest.mark.viz

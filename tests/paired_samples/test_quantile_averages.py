@@ -8,7 +8,7 @@ import scipy.integrate
 import scipy.stats
 
 from nn_uq_dist.paired_samples import ScoreBins
-from nn_uq_dist.paired_samples._quantile_averages import influence, sample_averages
+from nn_uq_dist.paired_samples._score_bins import influence, sample_averages
 
 LAWS = {
     "normal": scipy.stats.norm(1.0, 2.0),

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import ndtr
 
-from nn_uq_dist.paired_samples._quantile_interval import hold_in_interval
+from nn_uq_dist.paired_samples._quantile_map import hold_in_interval
 
 SCORES = np.linspace(-3.5, 3.5, 29)
 RATIO = np.ones(500)

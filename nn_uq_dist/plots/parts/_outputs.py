@@ -17,8 +17,7 @@ from nn_uq_dist.diagnostics._arguments import (
     as_output_names,
 )
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._prepared import finite_draws
-from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.diagnostics._tails import Tails, finite_draws
 
 Array = NDArray[np.float64]
 
