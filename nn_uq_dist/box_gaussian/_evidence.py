@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from nn_uq_dist.basics._row_algebra import matmul
+from nn_uq_dist.box_gaussian._expectation_propagation import cavity, fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Posterior,
     Problem,
@@ -24,7 +25,6 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     whiten,
 )
 from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.box_gaussian._passes import cavity, fixed_point
 
 # Points in a block: the arrays of a pass stay in the cache, and a slow point delays only its block.
 _BLOCK_SIZE = 256

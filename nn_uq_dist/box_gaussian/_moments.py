@@ -7,6 +7,7 @@ from jax import Array
 
 from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.box_gaussian._expectation_propagation import fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
     input_covariance,
@@ -17,7 +18,6 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
 )
 from nn_uq_dist.box_gaussian._no_derivatives import undifferentiated
 from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.box_gaussian._passes import fixed_point
 
 
 class Moments(NamedTuple):

@@ -17,6 +17,7 @@ from jax import Array
 
 from nn_uq_dist.basics._row_algebra import matmul
 from nn_uq_dist.box_gaussian._evidence import in_blocks, log_evidence, solve
+from nn_uq_dist.box_gaussian._expectation_propagation import cavity
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
     flattened,
@@ -25,7 +26,6 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
 )
 from nn_uq_dist.box_gaussian._no_derivatives import undifferentiated
 from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.box_gaussian._passes import cavity
 
 
 def second_order(deviation: Array, weights: Array, covariance: Array | None) -> Array:

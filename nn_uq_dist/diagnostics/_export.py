@@ -28,7 +28,7 @@ from nn_uq_dist.diagnostics._tails import PreparedDraws
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.linearization._linearized_network import Linearization
 
 if TYPE_CHECKING:
     import xarray as xr

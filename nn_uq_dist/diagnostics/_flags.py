@@ -14,7 +14,7 @@ from nn_uq_dist.diagnostics._arguments import (
     unbatched,
 )
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
-from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.linearization._linearized_network import Linearization
 
 if TYPE_CHECKING:
     import pandas as pd

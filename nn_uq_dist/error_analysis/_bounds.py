@@ -9,7 +9,11 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._float64 import FloatArray
-from nn_uq_dist.error_analysis._arguments import as_concrete_law, box_half_width, require_choice
+from nn_uq_dist.error_analysis._bound_arguments import (
+    as_concrete_law,
+    box_half_width,
+    require_choice,
+)
 from nn_uq_dist.error_analysis._float64_network import (
     Float64Network,
     as_float64,

@@ -13,7 +13,7 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist import linear_combination
 from nn_uq_dist.basics._row_algebra import matmul
-from nn_uq_dist.error_analysis._arguments import (
+from nn_uq_dist.error_analysis._bound_arguments import (
     as_concrete_law,
     box_half_width,
     input_law_of,

@@ -4,7 +4,7 @@ Read `_linear_model.py` first: `LinearModel` says what tables, figures and model
 three: `Linearization` holds value, Jacobian and input law, and `_linearize.py` makes one from a
 network; `CorrectedLinearization` adds what `_correction.py` estimates from paired draws, and
 `_linear_fit.py` for the joint distribution; `PartwiseLinearization` has a linear function for each
-part of the input, made in `_parts.py`, with `_part_choice.py` and `_part_centers.py`.
+part of the input, made in `_linearize_parts.py`, with `_part_choice.py` and `_part_centers.py`.
 `_joint_density_grid.py` computes the joint density by which the copula is judged.
 """
 
@@ -14,9 +14,9 @@ from nn_uq_dist.linearization._corrected_linearization import (
 )
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid as JointDensityGrid
 from nn_uq_dist.linearization._linear_model import LinearModel as LinearModel
-from nn_uq_dist.linearization._linearization import Linearization as Linearization
 from nn_uq_dist.linearization._linearize import linearize as linearize
-from nn_uq_dist.linearization._parts import linearize_parts as linearize_parts
+from nn_uq_dist.linearization._linearize_parts import linearize_parts as linearize_parts
+from nn_uq_dist.linearization._linearized_network import Linearization as Linearization
 from nn_uq_dist.linearization._partwise_linearization import (
     PartwiseLinearization as PartwiseLinearization,
 )

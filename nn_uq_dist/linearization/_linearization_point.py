@@ -13,7 +13,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.inputs import AbstractInputLaw, MappedInput
 from nn_uq_dist.inputs._flat_network import FlatNetwork
-from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.linearization._linearized_network import Linearization
 
 _DRAWS_PER_INPUT = 10
 

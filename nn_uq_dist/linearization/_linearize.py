@@ -15,13 +15,13 @@ from nn_uq_dist.inputs import AbstractInputLaw, MappedInput, as_input_law
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.inputs._foreign_networks import remedy_for
 from nn_uq_dist.linearization._jacobian import values_and_jacobians
-from nn_uq_dist.linearization._linearization import Linearization
 from nn_uq_dist.linearization._linearization_point import (
     as_point,
     fit_arguments,
     least_squares,
     linearize_each,
 )
+from nn_uq_dist.linearization._linearized_network import Linearization
 
 
 def linearize(

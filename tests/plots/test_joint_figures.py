@@ -7,9 +7,9 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist import InputLaw, Linearization
-from nn_uq_dist.plots._correlation import plot_correlation
-from nn_uq_dist.plots._joint import plot_joint
-from nn_uq_dist.plots._three_point import plot_three_point
+from nn_uq_dist.plots._plot_correlation import plot_correlation
+from nn_uq_dist.plots._plot_joint import plot_joint
+from nn_uq_dist.plots._plot_three_point import plot_three_point
 from nn_uq_dist.plots.parts._drawn_linear import DrawnLinear, drawn_law
 from nn_uq_dist.plots.parts._regions import kernel_region
 

@@ -1,5 +1,6 @@
 """Figures of single outputs: what they draw against independent numbers, on two backends."""
 
+import importlib
 import sys
 
 import jax
@@ -12,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nn_uq_dist as nuq
-from nn_uq_dist.plots._errors import plot_errors
-from nn_uq_dist.plots._input_samples import plot_input_samples
-from nn_uq_dist.plots._output_band import plot_output_band
-from nn_uq_dist.plots._pit import dkw_half_width, ecdf_difference, plot_pit
-from nn_uq_dist.plots._sensitivity import SHADES, class_limits, plot_sensitivity
-from nn_uq_dist.plots._tails import clopper_pearson, plot_tails
+from nn_uq_dist.plots._plot_errors import plot_errors
+from nn_uq_dist.plots._plot_input_samples import plot_input_samples
+from nn_uq_dist.plots._plot_output_band import plot_output_band
+from nn_uq_dist.plots._plot_pit import dkw_half_width, ecdf_difference, plot_pit
+from nn_uq_dist.plots._plot_sensitivity import SHADES, class_limits, plot_sensitivity
+from nn_uq_dist.plots._plot_tails import clopper_pearson, plot_tails
 
 pytestmark = pytest.mark.viz
 
@@ -55,8 +56,8 @@ def artist(figure, name, output=None):
 
 
 FIGURES = {
-    "band": lambda lin, draws, **o: plot_output_band(lin, draws, output_names=NAMES, **o),
-    "input": lambda lin, draws, **o: plot_input_samples(lin.input, KEY, **o),
+    "output_band": lambda lin, draws, **o: plot_output_band(lin, draws, output_names=NAMES, **o),
+    "input_samples": lambda lin, draws, **o: plot_input_samples(lin.input, KEY, **o),
     "pit": lambda lin, draws, **o: plot_pit(lin, draws, output_names=NAMES, **o),
     "errors": lambda lin, draws, **o: plot_errors(
         net, lin, KEY, num_draws=500, output_names=NAMES, **o
@@ -130,17 +131,9 @@ def test_draws_into_a_given_collection_and_leaves_visuals_out(lin, draws, plot):
 
 
 def test_every_visual_can_be_left_out(lin, draws, plot):
-    from nn_uq_dist.plots import _errors, _input_samples, _output_band, _pit, _sensitivity, _tails
-
-    modules = dict(
-        zip(
-            FIGURES,
-            (_output_band, _input_samples, _pit, _errors, _tails, _sensitivity),
-            strict=True,
-        )
-    )
     name = next(key for key, value in FIGURES.items() if value is plot)
-    nothing = dict.fromkeys(modules[name].VISUALS, False)
+    module = importlib.import_module(f"nn_uq_dist.plots._plot_{name}")
+    nothing = dict.fromkeys(module.VISUALS, False)
     figure = plot(lin, draws, backend="none", visuals=nothing)
     assert not figure.viz.children
 

@@ -1,11 +1,11 @@
-"""What the figures share; read `_figure` first, then `_outputs` (single outputs) and `_drawn_law`.
+"""What the figures share; read `_figure`, then `_shown_outputs` (single outputs) and `_drawn_law`.
 
 To write a figure of your own, start from the names exported here: see the page on extending.
 
 - `_figure`: a figure being drawn: backend, options of its visuals, panels, legend.
 - `_frame`, `_shapes`, `_palette`: limits, ticks and labels of panels, what is drawn in them, and in
   which colors.
-- `_outputs`: which outputs are shown, with their laws and draws, prepared once.
+- `_shown_outputs`: which outputs are shown, with their laws and draws, prepared once.
 - `_drawn_law`: what figures need from a joint law; `_drawn_linear`: the same for the exact linear
   law on a grid, and which of the two a figure draws.
 - `_score_grid`: normal scores and densities of one output at points with given scores, and of two
@@ -16,8 +16,6 @@ To write a figure of your own, start from the names exported here: see the page 
 from nn_uq_dist.plots.parts._figure import Figure as Figure
 from nn_uq_dist.plots.parts._frame import Frame as Frame
 from nn_uq_dist.plots.parts._frame import frame_visuals as frame_visuals
-from nn_uq_dist.plots.parts._outputs import Outputs as Outputs
-from nn_uq_dist.plots.parts._outputs import prepare_outputs as prepare_outputs
 from nn_uq_dist.plots.parts._palette import BLUE as BLUE
 from nn_uq_dist.plots.parts._palette import GRAY as GRAY
 from nn_uq_dist.plots.parts._palette import LIGHT_GRAY as LIGHT_GRAY
@@ -26,3 +24,5 @@ from nn_uq_dist.plots.parts._palette import VERMILION as VERMILION
 from nn_uq_dist.plots.parts._shapes import AREA as AREA
 from nn_uq_dist.plots.parts._shapes import HISTOGRAM as HISTOGRAM
 from nn_uq_dist.plots.parts._shapes import LINE as LINE
+from nn_uq_dist.plots.parts._shown_outputs import Outputs as Outputs
+from nn_uq_dist.plots.parts._shown_outputs import prepare_outputs as prepare_outputs

@@ -11,7 +11,7 @@ from nn_uq_dist.basics._float64 import in_float64
 from nn_uq_dist.diagnostics._arguments import as_joint_law
 from nn_uq_dist.laws import JointLaw, OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.plots.parts._drawn_law import DrawnJoint, DrawnLaw, Slice
 from nn_uq_dist.plots.parts._regions import Region, close_border, mass_levels, skewed
 

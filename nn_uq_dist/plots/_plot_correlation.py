@@ -11,11 +11,11 @@ from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
 from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.diagnostics._tails import complete_rows
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._linearization import Linearization
+from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.plots.parts._drawn_linear import Law, as_law, drawn_law
 from nn_uq_dist.plots.parts._figure import Figure, Visuals
-from nn_uq_dist.plots.parts._outputs import choose_outputs
 from nn_uq_dist.plots.parts._palette import LIGHT_GRAY
+from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection

@@ -12,9 +12,9 @@ from nn_uq_dist.diagnostics._sensitivity import first_order_indices
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts._figure import Figure, Visuals
 from nn_uq_dist.plots.parts._frame import FRAME_VISUALS, Frame
-from nn_uq_dist.plots.parts._outputs import choose_outputs
 from nn_uq_dist.plots.parts._palette import GRAY, area_entry
 from nn_uq_dist.plots.parts._shapes import LINE, area, write
+from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection

@@ -20,7 +20,7 @@ from nn_uq_dist.diagnostics._arguments import (
     require_extra,
     row_index,
 )
-from nn_uq_dist.diagnostics._joint import JointSummary
+from nn_uq_dist.diagnostics._joint_summary import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
 from nn_uq_dist.diagnostics._output_row import Analytic, Sampled, output_row
 from nn_uq_dist.diagnostics._paired import Paired, paired_values

@@ -14,7 +14,6 @@ from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts._drawn_linear import Law, as_law, drawn_law
 from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, Visuals
 from nn_uq_dist.plots.parts._frame import draw_axis
-from nn_uq_dist.plots.parts._outputs import choose_outputs
 from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, LIGHT_GRAY, line_entry, shade_entries
 from nn_uq_dist.plots.parts._regions import (
     Region,
@@ -24,6 +23,7 @@ from nn_uq_dist.plots.parts._regions import (
     kernel_region,
 )
 from nn_uq_dist.plots.parts._shapes import density_range, histograms, stacked
+from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
 
 if TYPE_CHECKING:
     from arviz_plots import PlotMatrix

@@ -12,9 +12,14 @@ from scipy.special import betaincinv, log_ndtr
 from nn_uq_dist.diagnostics._arguments import Marginals
 from nn_uq_dist.plots.parts._figure import Figure, Visuals
 from nn_uq_dist.plots.parts._frame import FRAME_VISUALS, Frame
-from nn_uq_dist.plots.parts._outputs import Outputs, as_coverage, prepare_outputs, require_enough
 from nn_uq_dist.plots.parts._palette import BLUE, DASHED, SKY, VERMILION
 from nn_uq_dist.plots.parts._shapes import LINE
+from nn_uq_dist.plots.parts._shown_outputs import (
+    Outputs,
+    as_coverage,
+    prepare_outputs,
+    require_enough,
+)
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection

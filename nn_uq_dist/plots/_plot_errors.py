@@ -16,9 +16,9 @@ from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts._figure import Figure, Visuals
 from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
-from nn_uq_dist.plots.parts._outputs import choose_outputs, require_enough
 from nn_uq_dist.plots.parts._palette import DASHED, DOTTED, LIGHT_GRAY, SKY, VERMILION
 from nn_uq_dist.plots.parts._shapes import HISTOGRAM, histograms, upright, vertical_lines
+from nn_uq_dist.plots.parts._shown_outputs import choose_outputs, require_enough
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection

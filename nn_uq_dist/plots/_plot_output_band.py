@@ -13,9 +13,14 @@ from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals,
 from nn_uq_dist.laws import OutputLaw, as_output_law, batch_entries
 from nn_uq_dist.plots.parts._figure import Figure, Visuals
 from nn_uq_dist.plots.parts._frame import Frame, as_positions, frame_visuals, position_ticks
-from nn_uq_dist.plots.parts._outputs import Outputs, as_outputs, choose_outputs, prepare_outputs
 from nn_uq_dist.plots.parts._palette import BLUE, DASHED, GRAY, SKY, VERMILION, area_entry
 from nn_uq_dist.plots.parts._shapes import LINE, area, cover_draws, histograms
+from nn_uq_dist.plots.parts._shown_outputs import (
+    Outputs,
+    as_outputs,
+    choose_outputs,
+    prepare_outputs,
+)
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection

@@ -10,7 +10,6 @@ from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import Marginals
 from nn_uq_dist.plots.parts._figure import Figure, Visuals
 from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
-from nn_uq_dist.plots.parts._outputs import prepare_outputs
 from nn_uq_dist.plots.parts._palette import BLUE, DASHED, LIGHT_GRAY, SKY, VERMILION
 from nn_uq_dist.plots.parts._shapes import (
     LINE,
@@ -19,6 +18,7 @@ from nn_uq_dist.plots.parts._shapes import (
     upright,
     vertical_lines,
 )
+from nn_uq_dist.plots.parts._shown_outputs import prepare_outputs
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
