@@ -18,7 +18,7 @@ from nn_uq_dist.diagnostics._arguments import (
 from nn_uq_dist.diagnostics._explained_variance import explained_shares
 from nn_uq_dist.diagnostics._points import point_coordinates, point_dims, points
 from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
-from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
+from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 from nn_uq_dist.linearization._linearization import Linearization
 
 if TYPE_CHECKING:

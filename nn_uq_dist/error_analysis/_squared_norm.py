@@ -3,7 +3,7 @@
 import numpy as np
 
 from nn_uq_dist.basics._float64 import FloatArray
-from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
+from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
 
 def bernstein_squared_norm(half_width: FloatArray, delta: float) -> FloatArray:
