@@ -4,7 +4,8 @@ The law is that of a registered family, exact, or that of a transform of another
 """
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -129,27 +130,26 @@ def law_and_map(name: str, f: Any) -> tuple[AbstractInputLaw, InputMap]:
         return f, ToShape((f.num_inputs,))
     require_events(name, f)
     base = unwrapped(f)
-    family = _FAMILIES.get(type(base))
-    if family is not None:
-        return _registered(family, f, base), ToShape(f.event_shape)
+    if type(base) in _FAMILIES:
+        return _registered(_FAMILIES[type(base)], f, base), ToShape(f.event_shape)
     if isinstance(base, dist.TransformedDistribution):
         return _transformed(name, f, base)
-    if isinstance(base, dist.GaussianCopula) and _has_quantiles_entrywise(base.marginal_dist):
-        scores = _around(base.base_dist, f, base)
+    is_copula = isinstance(base, dist.GaussianCopula)
+    family = base.marginal_dist if is_copula else base
+    if _has_quantiles_entrywise(family):
+        scores = _around(base.base_dist if is_copula else _standard_normal(base), f, base)
         law, of_scores = law_and_map(name, scores)
-        return law, _scores_map(of_scores, base.marginal_dist, f)
-    if _has_quantiles_entrywise(base):
-        dtype = _checks.float_dtype(*map(jnp.asarray, jax.tree.leaves(base)))
-        normal = dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
-        law, of_scores = law_and_map(
-            name, normal.expand(f.batch_shape + f.event_shape).to_event(f.event_dim)
-        )
-        return law, _scores_map(of_scores, base, f)
+        return law, _scores_map(of_scores, family, f)
     raise UnsupportedFamilyError(
         f"{name} must be of a supported family, got {type(base).__name__}; pass a "
         f"{accepted_families()}, one that is transformed or has icdf, or draw from it: "
         f"monte_carlo takes any distribution with sample"
     )
+
+
+def _standard_normal(like: dist.Distribution) -> dist.Normal:
+    dtype = _checks.float_dtype(*map(jnp.asarray, jax.tree.leaves(like)))
+    return dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
 
 
 def _scores_map(inner: InputMap, family: Any, f: dist.Distribution) -> FromNormalScores:
@@ -240,18 +240,24 @@ def _placed(
 
 def _registered(function: AsInputLaw, f: dist.Distribution, base: Any) -> AbstractInputLaw:
     """The law of the vector of a registered family, last axis of the values fastest."""
-    extra = f.event_shape[: f.event_dim - base.event_dim]
-    own = f.event_shape[f.event_dim - base.event_dim :]
+    axes, split = len(f.batch_shape), f.event_dim - base.event_dim
+    extra, own = f.event_shape[:split], f.event_shape[split:]
     if base.event_dim == 0:
         if f.event_dim > 1:
             base = _as_vectors(base, f.batch_shape, f.event_shape)
-        return _checked(function(base, (*f.batch_shape, math.prod(extra))), base, f, extra)
+        extra, own = (), extra
+    shape = (*f.batch_shape, *extra, math.prod(own))
+    law = function(base, shape)
+    if law.loc.shape != shape:
+        raise ValueError(
+            f"the input law of {type(base).__name__} must have loc of shape {shape}, got shape "
+            f"{law.loc.shape}; broadcast loc to the shape that the registered function is given"
+        )
     if not extra:
-        return _checked(function(base, (*f.batch_shape, math.prod(own))), base, f, own)
+        return law
     # Several independent vectors: a block for each.
-    law = function(base, (*f.batch_shape, *extra, math.prod(own)))
-    _checked(law, base, f, own, extra)
-    return InputBlocks(*_unstacked(law, len(f.batch_shape), extra))
+    places = [(slice(None),) * axes + at for at in np.ndindex(*extra)]
+    return InputBlocks(*(jax.tree.map(operator.itemgetter(at), law) for at in places))
 
 
 def _as_vectors(base: Any, batch_shape: Shape, event_shape: Shape) -> Any:
@@ -263,23 +269,3 @@ def _as_vectors(base: Any, batch_shape: Shape, event_shape: Shape) -> Any:
         return jnp.broadcast_to(leaf, batch_shape + event_shape).reshape(*batch_shape, -1)
 
     return jax.tree.map(flat, base)
-
-
-def _unstacked(law: AbstractInputLaw, axes: int, extra: Shape) -> Sequence[AbstractInputLaw]:
-    """The laws along the batch axes that are none of the batch."""
-    return [
-        jax.tree.map(lambda leaf, at=at: leaf[(slice(None),) * axes + at], law)
-        for at in np.ndindex(*extra)
-    ]
-
-
-def _checked(
-    law: AbstractInputLaw, base: Any, f: dist.Distribution, event: Shape, extra: Shape = ()
-) -> AbstractInputLaw:
-    shape = (*f.batch_shape, *extra, math.prod(event))
-    if law.loc.shape != shape:
-        raise ValueError(
-            f"the input law of {type(base).__name__} must have loc of shape {shape}, got shape "
-            f"{law.loc.shape}; broadcast loc to the shape that the registered function is given"
-        )
-    return law
