@@ -19,7 +19,7 @@ from nn_uq_dist.diagnostics._arguments import (
     require_extra,
 )
 from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
-from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
+from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 from nn_uq_dist.linearization._linearized_network import Linearization
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from nn_uq_dist.error_analysis._float64_network import (
     norm,
     spectral_norm,
 )
-from nn_uq_dist.inputs._image_algebra import UNIFORM_VARIANCE
+from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
 
 def printed_factor(network: Float64Network, slopes: list[FloatArray]) -> FloatArray:

@@ -11,10 +11,11 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._one_program import one_program
-from nn_uq_dist.basics._row_algebra import matvec, namespace, norm
+from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._summary_line import described_line
-from nn_uq_dist.inputs._input_algebra import standard_values
+from nn_uq_dist.inputs import _terms
 from nn_uq_dist.inputs._linear_image import LinearImage
+from nn_uq_dist.inputs._terms import InputTerm
 
 
 class AbstractInputLaw(abc.ABC):
@@ -35,11 +36,10 @@ class AbstractInputLaw(abc.ABC):
     The network is called with ``network_input(x)`` for a vector ``x`` of ``N_x`` numbers. Here that
     is ``x`` itself; `MappedInput` wraps a law for a network that takes something else.
 
-    The rest follows from the columns of the identity matrix. With very many inputs, override the
-    methods that would make that matrix: ``sample_deviation``, ``variance``, ``covariance``,
-    ``half_range``, ``normal_scale``, ``has_independent_entries``, ``num_standard_variables``,
-    ``deviation_at``. A dataclass keeps the one-line `repr` of this class if it is made with
-    ``repr=False``.
+    The rest follows from ``terms``, which are the columns of the identity matrix unless a subclass
+    says otherwise. With very many inputs, where that matrix would be too large, override it, also
+    with operators: return an `InputTerm` for each matrix of few columns and for each diagonal. A
+    dataclass keeps the one-line `repr` of this class if it is made with ``repr=False``.
 
     A family that is a sum of boxes and Gaussian parts needs no subclass: see `InputSum`.
 
@@ -84,6 +84,17 @@ class AbstractInputLaw(abc.ABC):
         """
 
     @property
+    def terms(self) -> tuple[InputTerm, ...]:
+        r"""The terms of :math:`A U + B N`, independent of each other."""
+        xp = namespace(self.loc)
+        found = self.columns(xp.eye(self.num_inputs, dtype=self.dtype))
+        return tuple(
+            InputTerm(namespace(part).broadcast_to(part, self.batch_shape + part.shape[-2:]), kind)
+            for part, kind in zip(found, (True, False), strict=True)
+            if part is not None
+        )
+
+    @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch of laws: the leading axes of `loc`."""
         return self.loc.shape[:-1]
@@ -106,38 +117,27 @@ class AbstractInputLaw(abc.ABC):
     @property
     def variance(self) -> Array:
         """Variances, shape ``batch_shape + (N_x,)``."""
-        return self._image_of_identity.variance
+        return one_program(_terms.variance, self.loc, self.terms)
 
     @property
     def covariance(self) -> Array:
         """Covariance matrix, shape ``batch_shape + (N_x, N_x)``."""
-        return self._image_of_identity.covariance
+        return one_program(_terms.covariance, self.loc, self.terms)
 
     @property
     def half_range(self) -> Array | None:
         """Half-width of the uniform part at each input, shaped as `loc`; None without that part."""
-        uniform = self._image_of_identity.uniform
-        return None if uniform is None else namespace(uniform).sum(abs(uniform), axis=-1)
+        return _terms.half_range(self.loc, self.terms)
 
     @property
     def normal_scale(self) -> Array | None:
         """Standard deviation of the Gaussian part of each input, shaped as `loc`, or ``None``."""
-        normal = self._image_of_identity.normal
-        return None if normal is None else one_program(norm, normal)
+        return _terms.normal_scale(self.loc, self.terms)
 
     @property
     def has_independent_entries(self) -> bool:
         """Whether the inputs are independent of each other; of known values only."""
-        image = self._image_of_identity
-        if image.uniform is not None:
-            # Inputs that share a uniform variable depend on each other, uncorrelated ones as well.
-            moved_by_each = np.count_nonzero(image.uniform, axis=-2)
-            if np.any(moved_by_each > 1):
-                return False
-        if image.normal is None:
-            return True
-        normal = np.asarray(image.normal)
-        return not np.any((normal @ normal.mT)[..., ~np.eye(self.num_inputs, dtype=bool)])
+        return _terms.are_independent(self.terms)
 
     def image(self, jacobian: ArrayLike) -> LinearImage:
         r"""Return the law of :math:`J (f - \mu)`, the deviation of linear outputs from their mean.
@@ -237,26 +237,13 @@ class AbstractInputLaw(abc.ABC):
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw ``f - loc``, without the rounding error that adding a large `loc` would cause."""
-        key_uniform, key_normal = jax.random.split(_checks.as_key("key", key))
-        image = self._image_of_identity
-        deviation = jnp.zeros((*sample_shape, *self.loc.shape), self.dtype)
-        if image.uniform is not None:
-            shape = (*sample_shape, *self.batch_shape, image.uniform.shape[-1])
-            uniform = jax.random.uniform(key_uniform, shape, self.dtype, minval=-1, maxval=1)
-            deviation += matvec(image.uniform, uniform)
-        if image.normal is not None:
-            shape = (*sample_shape, *self.batch_shape, image.normal.shape[-1])
-            deviation += matvec(image.normal, jax.random.normal(key_normal, shape, self.dtype))
-        return deviation
+        key = _checks.as_key("key", key)
+        return _terms.draw_deviation(key, tuple(sample_shape), self.loc, self.terms)
 
     @property
     def num_standard_variables(self) -> tuple[int, int]:
         """How many uniform and how many normal variables the law is made of."""
-        image = self._image_of_identity
-        uniform, normal = (
-            0 if part is None else part.shape[-1] for part in (image.uniform, image.normal)
-        )
-        return uniform, normal
+        return _terms.num_variables(self.terms)
 
     def deviation_at(self, uniform: Array, normal: Array) -> Array:
         """``A U + B N`` at given values of the standard variables.
@@ -266,13 +253,7 @@ class AbstractInputLaw(abc.ABC):
         uniform, normal
             Shapes ``(..., n)`` and ``(..., m)`` with the numbers of `num_standard_variables`.
         """
-        image = self._image_of_identity
-        terms = [
-            matvec(part, values)
-            for part, values in ((image.uniform, uniform), (image.normal, normal))
-            if part is not None
-        ]
-        return sum(terms, jnp.zeros((), self.dtype))
+        return _terms.deviation(uniform, normal, self.loc, self.terms)
 
     def deviation_at_points(self, points: Array) -> Array:
         """``f - loc`` at points of the unit cube, shape ``(..., n + m)``: for quasi-random points.
@@ -280,7 +261,8 @@ class AbstractInputLaw(abc.ABC):
         The first ``n`` coordinates are probabilities of the uniform variables, the others of the
         normal ones.
         """
-        return self.deviation_at(*standard_values(points, self.num_standard_variables[0]))
+        count = self.num_standard_variables[0]
+        return self.deviation_at(*_terms.standard_values(points, count))
 
     def network_input(self, x: Array) -> Any:
         """Return what the network is called with: here the vector itself.
@@ -324,7 +306,15 @@ class AbstractInputLaw(abc.ABC):
         """What kind of law it is, in a few words."""
         return ""
 
+
+class InputOfTerms(AbstractInputLaw):
+    """Abstract law that gives its terms; its columns follow from them."""
+
     @property
-    def _image_of_identity(self) -> LinearImage:
-        """The law of the inputs themselves about their means."""
-        return self.image(namespace(self.loc).eye(self.num_inputs, dtype=self.dtype))
+    @abc.abstractmethod
+    def terms(self) -> tuple[InputTerm, ...]:
+        """The terms, from the arrays of the law as they are."""
+
+    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
+        """Columns of all terms, side by side."""
+        return one_program(_terms.columns, jacobian, self.terms)

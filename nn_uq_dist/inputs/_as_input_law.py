@@ -9,11 +9,20 @@ from jax import Array
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._distribution_law import law_and_map, require_events, unwrapped
-from nn_uq_dist.inputs._families import accepted_families
+from nn_uq_dist.inputs._distribution_law import (
+    accepted_families,
+    law_and_map,
+    require_events,
+    unwrapped,
+)
 from nn_uq_dist.inputs._input_blocks import InputBlocks
-from nn_uq_dist.inputs._input_maps import InputMap, ToStructure, rearranges_only
-from nn_uq_dist.inputs._mapped_input import MappedInput
+from nn_uq_dist.inputs._mapped_input import (
+    InputMap,
+    MappedInput,
+    ToKnown,
+    ToStructure,
+    rearranges_only,
+)
 
 type Shape = tuple[int, ...]
 
@@ -123,45 +132,31 @@ def _wrapped(law: AbstractInputLaw, of_input: InputMap) -> AbstractInputLaw:
 def _of_structure(f: object) -> AbstractInputLaw:
     """The law of independent parts, and the map to the structure that they came in."""
     named, tree = parts_of(f)
-    laws: list[AbstractInputLaw] = []
-    maps: list[InputMap] = []
-    known: list[tuple[Array, int]] = []  # with the number of batch axes
-    arrays: dict[str, Array] = {}
-    is_known = []
-    for name, part in named:
-        value = _certain(name, part)
-        is_known.append(value is not None)
-        if value is not None:
-            known.append(value)
-            if not isinstance(part, dist.Distribution):
-                arrays[name] = value[0]
-            continue
-        law, of_input = law_and_map(name, part)
-        laws.append(law)
-        maps.append(of_input)
-    if not laws:
+    known = {i: sure for i, part in enumerate(named) if (sure := _certain(*part)) is not None}
+    random = {i: MappedInput(*law_and_map(*part)) for i, part in enumerate(named) if i not in known}
+    if not random:
         raise ValueError(
             "f must have a random part, got known values only; call the network itself, or pass "
             "a distribution"
         )
     batch_shape = _checks.broadcast_shapes(
         "the batch shapes of the parts of f must broadcast",
-        **{f"part {i}": law.batch_shape for i, law in enumerate(laws)},
-        **{f"known {i}": value.shape[:axes] for i, (value, axes) in enumerate(known)},
+        **{f"part {i}": law.batch_shape for i, law in random.items()},
+        **{f"part {i}": value.shape[:axes] for i, (value, axes) in known.items()},
     )
-    require_one_for_all(arrays, batch_shape)
-    mapped = [
-        MappedInput(law, of_input).expand(batch_shape)
-        for law, of_input in zip(laws, maps, strict=True)
-    ]
+    arrays = {i: value for i, (value, _) in known.items() if not _is_part(named[i][1])}
+    require_one_for_all({named[i][0]: array for i, array in arrays.items()}, batch_shape)
+    laws = {i: law.expand(batch_shape) for i, law in random.items()}
+    maps: dict[int, InputMap] = {i: law.input_map for i, law in laws.items()}
+    for i, (value, axes) in known.items():
+        maps[i] = ToKnown(jnp.broadcast_to(value, batch_shape + value.shape[axes:]))
+    places = range(len(named))
     to_structure = ToStructure(
-        maps=tuple(part.input_map for part in mapped),
-        known=tuple(_expanded(value, axes, batch_shape) for value, axes in known),
-        sizes=tuple(law.num_inputs for law in laws),
-        is_known=tuple(is_known),
+        maps=tuple(maps[i] for i in places),
+        sizes=tuple(laws[i].num_inputs if i in laws else 0 for i in places),
         tree=tree,
     )
-    bases = [part.base for part in mapped]
+    bases = [law.base for law in laws.values()]
     return MappedInput(bases[0] if len(bases) == 1 else InputBlocks(*bases), to_structure)
 
 
@@ -177,9 +172,3 @@ def _certain(name: str, part: Any) -> tuple[Array, int] | None:
     require_events(name, part)
     shape = part.batch_shape + part.event_shape
     return jnp.broadcast_to(jnp.asarray(base.v), shape), len(part.batch_shape)
-
-
-def _expanded(value: Array, axes: int, batch_shape: Shape) -> Array:
-    ones = (1,) * (len(batch_shape) - axes)
-    value = value.reshape(ones + value.shape)
-    return jnp.broadcast_to(value, batch_shape + value.shape[len(batch_shape) :])

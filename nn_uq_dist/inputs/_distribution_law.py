@@ -1,6 +1,11 @@
-"""How one distribution becomes the law of a vector, and a map from the vector to its values."""
+"""How one distribution becomes the law of a vector, and a map from the vector to its values.
 
-from collections.abc import Sequence
+The law is that of a registered family, exact, or that of a transform of another law.
+"""
+
+import math
+import operator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,25 +19,90 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._normal_scores import missing_functions
 from nn_uq_dist.basics._solved_quantiles import Beta
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._families import AsInputLaw, accepted_families, family_of
 from nn_uq_dist.inputs._input_blocks import InputBlocks
-from nn_uq_dist.inputs._input_maps import (
+from nn_uq_dist.inputs._mapped_input import (
     FromNormalScores,
     InputMap,
+    MappedInput,
     ToShape,
     Transformed,
-    size_of,
-    vector_of,
 )
-from nn_uq_dist.inputs._mapped_input import MappedInput
 
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
 type Shape = tuple[int, ...]
+type AsInputLaw = Callable[[Any, tuple[int, ...]], AbstractInputLaw]
+
+# By exact type: subclasses may change the law.
+_FAMILIES: dict[type[dist.Distribution], AsInputLaw] = {}
 
 
 class UnsupportedFamilyError(TypeError):
     """A distribution that can be sampled, but that `linearize` does not accept."""
+
+
+def register_input_family[F: AsInputLaw](family: object) -> Callable[[F], F]:
+    """Decorate the function that makes an input law from a distribution of this type.
+
+    Parameters
+    ----------
+    family
+        A class of NumPyro distributions. Its subclasses are not registered with it.
+
+    Returns
+    -------
+    Callable
+        Decorator of a function ``(base, shape) -> AbstractInputLaw``. It gets a distribution whose
+        type is `family`, without the ``.expand(...)`` and ``.to_event(1)`` around it, and the shape
+        ``batch_shape + (N_x,)`` to which the mean is to be broadcast. Expansion makes independent
+        copies, so it only broadcasts the parameters. Parameters may be traced. Where a
+        univariate family is over arrays, ``.to_event(2)``, its parameters come as vectors, last
+        axis fastest.
+
+    Raises
+    ------
+    TypeError
+        If `family` is not a class of distributions.
+
+    Examples
+    --------
+    A logistic law, approximated by a normal one of the same variance:
+
+    >>> import jax.numpy as jnp
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> class RoughlyNormal(dist.Logistic):
+    ...     pass
+    >>> @nuq.inputs.register_input_family(RoughlyNormal)
+    ... def _(base, shape):
+    ...     loc = jnp.broadcast_to(base.loc, shape)
+    ...     return nuq.InputLaw(loc, scale=base.scale * jnp.pi / jnp.sqrt(3))
+    >>> law = nuq.inputs.as_input_law(RoughlyNormal(jnp.zeros(2), 1.0).to_event(1))
+    >>> print(f"{law.variance[0]:.2f}")
+    3.29
+    """
+    if not (isinstance(family, type) and issubclass(family, dist.Distribution)):
+        raise TypeError(
+            f"family must be a class of NumPyro distributions, got {family!r}; "
+            f"decorate with @register_input_family(MyDistribution)"
+        )
+
+    def register(function: F) -> F:
+        _FAMILIES[family] = function
+        return function
+
+    return register
+
+
+def accepted_families() -> str:
+    """List what is accepted, for messages."""
+    own = [family.__name__ for family in _FAMILIES if family.__module__.startswith("numpyro.")]
+    added = [family.__name__ for family in _FAMILIES if family.__name__ not in own]
+    return (
+        f"{', '.join(own[:-1])} or {own[-1]} of NumPyro, with .expand(...) and .to_event(1), "
+        + (f"a registered family ({', '.join(added)}), " if added else "")
+        + "or an InputLaw"
+    )
 
 
 def unwrapped(f: dist.Distribution) -> Any:
@@ -57,30 +127,29 @@ def law_and_map(name: str, f: Any) -> tuple[AbstractInputLaw, InputMap]:
     if isinstance(f, MappedInput):
         return f.base, f.input_map
     if isinstance(f, AbstractInputLaw):
-        return f, vector_of(f.num_inputs)
+        return f, ToShape((f.num_inputs,))
     require_events(name, f)
     base = unwrapped(f)
-    family = family_of(base)
-    if family is not None:
-        return _registered(family, f, base), ToShape(f.event_shape)
+    if type(base) in _FAMILIES:
+        return _registered(_FAMILIES[type(base)], f, base), ToShape(f.event_shape)
     if isinstance(base, dist.TransformedDistribution):
         return _transformed(name, f, base)
-    if isinstance(base, dist.GaussianCopula) and _has_quantiles_entrywise(base.marginal_dist):
-        scores = _around(base.base_dist, f, base)
+    is_copula = isinstance(base, dist.GaussianCopula)
+    family = base.marginal_dist if is_copula else base
+    if _has_quantiles_entrywise(family):
+        scores = _around(base.base_dist if is_copula else _standard_normal(base), f, base)
         law, of_scores = law_and_map(name, scores)
-        return law, _scores_map(of_scores, base.marginal_dist, f)
-    if _has_quantiles_entrywise(base):
-        dtype = _checks.float_dtype(*map(jnp.asarray, jax.tree.leaves(base)))
-        normal = dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
-        law, of_scores = law_and_map(
-            name, normal.expand(f.batch_shape + f.event_shape).to_event(f.event_dim)
-        )
-        return law, _scores_map(of_scores, base, f)
+        return law, _scores_map(of_scores, family, f)
     raise UnsupportedFamilyError(
         f"{name} must be of a supported family, got {type(base).__name__}; pass a "
         f"{accepted_families()}, one that is transformed or has icdf, or draw from it: "
         f"monte_carlo takes any distribution with sample"
     )
+
+
+def _standard_normal(like: dist.Distribution) -> dist.Normal:
+    dtype = _checks.float_dtype(*map(jnp.asarray, jax.tree.leaves(like)))
+    return dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
 
 
 def _scores_map(inner: InputMap, family: Any, f: dist.Distribution) -> FromNormalScores:
@@ -171,18 +240,24 @@ def _placed(
 
 def _registered(function: AsInputLaw, f: dist.Distribution, base: Any) -> AbstractInputLaw:
     """The law of the vector of a registered family, last axis of the values fastest."""
-    extra = f.event_shape[: f.event_dim - base.event_dim]
-    own = f.event_shape[f.event_dim - base.event_dim :]
+    axes, split = len(f.batch_shape), f.event_dim - base.event_dim
+    extra, own = f.event_shape[:split], f.event_shape[split:]
     if base.event_dim == 0:
         if f.event_dim > 1:
             base = _as_vectors(base, f.batch_shape, f.event_shape)
-        return _checked(function(base, (*f.batch_shape, size_of(extra))), base, f, extra)
+        extra, own = (), extra
+    shape = (*f.batch_shape, *extra, math.prod(own))
+    law = function(base, shape)
+    if law.loc.shape != shape:
+        raise ValueError(
+            f"the input law of {type(base).__name__} must have loc of shape {shape}, got shape "
+            f"{law.loc.shape}; broadcast loc to the shape that the registered function is given"
+        )
     if not extra:
-        return _checked(function(base, (*f.batch_shape, size_of(own))), base, f, own)
+        return law
     # Several independent vectors: a block for each.
-    law = function(base, (*f.batch_shape, *extra, size_of(own)))
-    _checked(law, base, f, own, extra)
-    return InputBlocks(*_unstacked(law, len(f.batch_shape), extra))
+    places = [(slice(None),) * axes + at for at in np.ndindex(*extra)]
+    return InputBlocks(*(jax.tree.map(operator.itemgetter(at), law) for at in places))
 
 
 def _as_vectors(base: Any, batch_shape: Shape, event_shape: Shape) -> Any:
@@ -194,23 +269,3 @@ def _as_vectors(base: Any, batch_shape: Shape, event_shape: Shape) -> Any:
         return jnp.broadcast_to(leaf, batch_shape + event_shape).reshape(*batch_shape, -1)
 
     return jax.tree.map(flat, base)
-
-
-def _unstacked(law: AbstractInputLaw, axes: int, extra: Shape) -> Sequence[AbstractInputLaw]:
-    """The laws along the batch axes that are none of the batch."""
-    return [
-        jax.tree.map(lambda leaf, at=at: leaf[(slice(None),) * axes + at], law)
-        for at in np.ndindex(*extra)
-    ]
-
-
-def _checked(
-    law: AbstractInputLaw, base: Any, f: dist.Distribution, event: Shape, extra: Shape = ()
-) -> AbstractInputLaw:
-    shape = (*f.batch_shape, *extra, size_of(event))
-    if law.loc.shape != shape:
-        raise ValueError(
-            f"the input law of {type(base).__name__} must have loc of shape {shape}, got shape "
-            f"{law.loc.shape}; broadcast loc to the shape that the registered function is given"
-        )
-    return law

@@ -1,23 +1,64 @@
-"""The law of independent random inputs, joined to one vector."""
+"""Laws of independent parts; of parts that are joined to one vector."""
 
+import abc
 import dataclasses
-from typing import Any
+import operator
+from collections.abc import Sequence
+from functools import reduce
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._joined_columns import joined_columns, joined_or_zero
+from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw, InputOfTerms
+from nn_uq_dist.inputs._terms import InputTerm, layers
+
+
+class JoinedInput(InputOfTerms):
+    """Abstract law of independent parts of one batch shape, each from an input of its own on."""
+
+    parts: tuple[AbstractInputLaw, ...]
+
+    @property
+    @abc.abstractmethod
+    def starts(self) -> tuple[int, ...]:
+        """First input of each part."""
+
+    @property
+    def terms(self) -> tuple[InputTerm, ...]:
+        """Terms of all parts."""
+        return tuple(
+            dataclasses.replace(term, start=start + term.start)
+            for part, start in zip(self.parts, self.starts, strict=True)
+            for term in part.terms
+        )
+
+    def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw ``f - loc``, each part with a key of its own."""
+        keys = jax.random.split(_checks.as_key("key", key), len(self.parts))
+        each = zip(self.parts, keys, strict=True)
+        return self._placed([part.sample_deviation(own, sample_shape) for part, own in each])
+
+    def _join(self, parts: Sequence[AbstractInputLaw]) -> None:
+        """Set the fields, with parts of one batch shape."""
+        batch_shape = _checks.broadcast_shapes(
+            "the batch shapes of the parts must broadcast",
+            **{f"part {i}": part.batch_shape for i, part in enumerate(parts)},
+        )
+        object.__setattr__(self, "parts", tuple(part.expand(batch_shape) for part in parts))
+        object.__setattr__(self, "loc", self._placed([part.loc for part in self.parts]))
+
+    def _placed(self, values: list[Array]) -> Array:
+        """Sum of values of the parts, each in its place."""
+        size = self.starts[-1] + self.parts[-1].num_inputs
+        return reduce(operator.add, layers(zip(self.starts, values, strict=True), size))
 
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class InputBlocks(AbstractInputLaw):
+class InputBlocks(JoinedInput):
     """Law of independent random inputs joined to one vector, in the order given.
 
     Moments, draws and columns are those of the parts, side by side. A matrix of all inputs by all
@@ -63,113 +104,13 @@ class InputBlocks(AbstractInputLaw):
                     f"part {i} must be the law of the vector that the network takes, got "
                     f"{part!r}; pass a dict or a list of the parts to as_input_law or linearize"
                 )
-        batch_shape = _checks.broadcast_shapes(
-            "the batch shapes of the parts must broadcast",
-            **{f"part {i}": part.batch_shape for i, part in enumerate(parts)},
-        )
-        dtype = _checks.float_dtype(*(part.loc for part in parts))
-        expanded = tuple(part.expand(batch_shape) for part in parts)
-        loc = jnp.concatenate([part.loc.astype(dtype) for part in expanded], axis=-1)
-        object.__setattr__(self, "loc", loc)
-        object.__setattr__(self, "parts", expanded)
-
-    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
-        """Columns of all parts, side by side."""
-        return joined_columns(
-            part.columns(jacobian[..., start:stop]) for part, start, stop in self._placed
-        )
+        self._join(parts)
 
     @property
-    def variance(self) -> Array:
-        """Variances of the parts, one after the other."""
-        return self._concatenated([part.variance for part in self.parts])
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance matrices of the parts along the diagonal."""
-        xp: Any = namespace(self.loc)
-        rows = []
-        for part, start, stop in self._placed:
-            block = part.covariance
-            around = (*block.shape[:-1], start), (*block.shape[:-1], self.num_inputs - stop)
-            before, after = (xp.zeros(shape, block.dtype) for shape in around)
-            rows.append(xp.concatenate([before, block, after], axis=-1))
-        matrix: Array = xp.concatenate(rows, axis=-2)
-        return matrix
-
-    @property
-    def half_range(self) -> Array | None:
-        """Half-ranges of the uniform parts, zero where a part has none; None without any."""
-        return self._or_zero([part.half_range for part in self.parts])
-
-    @property
-    def normal_scale(self) -> Array | None:
-        """Standard deviations of the Gaussian parts, zero where there is none; None without any."""
-        return self._or_zero([part.normal_scale for part in self.parts])
-
-    @property
-    def has_independent_entries(self) -> bool:
-        """Whether the entries of each part are independent; of known values only."""
-        return all(part.has_independent_entries for part in self.parts)
-
-    def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw ``f - loc``, each part with a key of its own."""
-        keys = jax.random.split(_checks.as_key("key", key), len(self.parts))
-        return self._concatenated(
-            [
-                part.sample_deviation(part_key, sample_shape)
-                for part, part_key in zip(self.parts, keys, strict=True)
-            ]
-        )
-
-    @property
-    def num_standard_variables(self) -> tuple[int, int]:
-        """Numbers of uniform and of normal variables of all parts together."""
-        return sum_of_variables(self.parts)
-
-    def deviation_at(self, uniform: Array, normal: Array) -> Array:
-        """Deviations of the parts at given values of the standard variables."""
-        found = [
-            part.deviation_at(one, other)
-            for part, one, other in of_each_part(self.parts, uniform, normal)
-        ]
-        shape = np.broadcast_shapes(*(part.shape[:-1] for part in found))
-        return self._concatenated(
-            [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in found]
-        )
-
-    def _concatenated(self, vectors: list[Array]) -> Array:
-        together: Array = namespace(*vectors).concatenate(vectors, axis=-1)
-        return together
-
-    def _or_zero(self, found: list[Array | None]) -> Array | None:
-        return joined_or_zero(found, [part.loc for part in self.parts])
-
-    @property
-    def _placed(self) -> list[tuple[AbstractInputLaw, int, int]]:
-        """Each part with the ends of its place in the vector."""
-        ends = np.cumsum([0, *(part.num_inputs for part in self.parts)]).tolist()
-        return list(zip(self.parts, ends[:-1], ends[1:], strict=True))
+    def starts(self) -> tuple[int, ...]:
+        """One after the other."""
+        return tuple(np.cumsum([0, *(part.num_inputs for part in self.parts[:-1])]).tolist())
 
     @property
     def _description(self) -> str:
         return f"{len(self.parts)} parts"
-
-
-def sum_of_variables(parts: tuple[AbstractInputLaw, ...]) -> tuple[int, int]:
-    """Numbers of uniform and of normal variables of all parts."""
-    uniform, normal = zip(*(part.num_standard_variables for part in parts), strict=True)
-    return sum(uniform), sum(normal)
-
-
-def of_each_part(
-    parts: tuple[AbstractInputLaw, ...], uniform: Array, normal: Array
-) -> list[tuple[AbstractInputLaw, Array, Array]]:
-    """Each part with the values of its own standard variables."""
-    found, first, second = [], 0, 0
-    for part in parts:
-        counts = part.num_standard_variables
-        ends = first + counts[0], second + counts[1]
-        found.append((part, uniform[..., first : ends[0]], normal[..., second : ends[1]]))
-        first, second = ends
-    return found

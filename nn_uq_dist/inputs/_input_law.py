@@ -1,8 +1,10 @@
 """The law of a random network input: a box part, a Gaussian part, or both."""
 
 import dataclasses
+import math
 from typing import Self
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -11,30 +13,16 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._one_program import broadcast, one_program
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import gram, namespace, norm
-from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
+from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.inputs._abstract_input_law import InputOfTerms
 from nn_uq_dist.inputs._as_input_law import as_input_law
-from nn_uq_dist.inputs._input_algebra import (
-    covariance_matrix,
-    deviation,
-    draw_deviation,
-    image_columns,
-    mean_and_factor,
-    variances,
-)
-from nn_uq_dist.inputs._parameter_checks import (
-    factor_batch,
-    nan_where_negative,
-    nan_where_no_factor,
-    require_factor,
-    split_loc_shape,
-    vector_batch,
-)
+from nn_uq_dist.inputs._parameter_checks import as_loc, as_scale_tril, as_scales, in_one_batch
+from nn_uq_dist.inputs._terms import InputTerm
 
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class InputLaw(AbstractInputLaw):
+class InputLaw(InputOfTerms):
     r"""Law of a random input :math:`f = \mu + \beta \odot U + L N`.
 
     :math:`U` has independent entries, uniform on (-1, 1), and :math:`N` independent standard
@@ -104,38 +92,19 @@ class InputLaw(AbstractInputLaw):
                 "InputLaw must have one Gaussian part, got both scale and scale_tril; pass scale "
                 "for independent entries or scale_tril for correlated ones"
             )
-        loc = _checks.as_numeric("loc", loc)
-        batch_shape, num_inputs = split_loc_shape(np.shape(loc))
-        parts = [loc]
+        loc, size = as_loc(loc)
+        parts: dict[str, tuple[ArrayLike, tuple[int, ...]]] = {}
         if half_width is not None:
-            half_width = _checks.as_numeric("half_width", half_width)
-            batch_shape = vector_batch("half_width", np.shape(half_width), batch_shape, num_inputs)
-            _checks.require_finite("half_width", half_width)
-            _checks.require_nonnegative("half_width", half_width, "pass (high - low) / 2")
-            parts.append(half_width)
+            half_width = as_scales("half_width", half_width, size, "pass (high - low) / 2")
+            parts["half_width"] = half_width, (size,)
         if scale is not None:
-            scale = _checks.as_numeric("scale", scale)
-            batch_shape = vector_batch("scale", np.shape(scale), batch_shape, num_inputs)
-            _checks.require_finite("scale", scale)
-            _checks.require_nonnegative("scale", scale, "pass standard deviations")
-            parts.append(scale)
+            scale = as_scales("scale", scale, size, "pass standard deviations")
+            parts["scale"] = scale, (size,)
         if scale_tril is not None:
-            scale_tril = _checks.as_numeric("scale_tril", scale_tril)
-            batch_shape = factor_batch(np.shape(scale_tril), batch_shape, num_inputs)
-            require_factor(scale_tril)
-            parts.append(scale_tril)
-        _checks.require_finite("loc", loc)
-
-        dtype = _checks.float_dtype(*parts)
-        shape = (*batch_shape, num_inputs)
-        set_field = object.__setattr__
-        set_field(self, "loc", broadcast(loc, dtype, shape))
-        for name, part in (("half_width", half_width), ("scale", scale)):
-            placed = None if part is None else nan_where_negative(broadcast(part, dtype, shape))
-            set_field(self, name, placed)
-        if scale_tril is not None:
-            scale_tril = nan_where_no_factor(broadcast(scale_tril, dtype, (*shape, num_inputs)))
-        set_field(self, "_scale_tril", scale_tril)
+            parts["scale_tril"] = as_scale_tril(scale_tril, size), (size, size)
+        placed = in_one_batch(**parts, loc=(loc, (size,)))
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, placed.get(field.name.removeprefix("_")))
 
     @classmethod
     def from_distribution(cls, distribution: "Distribution | InputLaw") -> Self:
@@ -209,7 +178,7 @@ class InputLaw(AbstractInputLaw):
             )
         _checks.require_finite("draws", draws)
         placed = broadcast(draws, _checks.float_dtype(draws), shape)
-        loc, factor = one_program(mean_and_factor, placed)
+        loc, factor = one_program(_mean_and_factor, placed)
         return cls(loc, scale_tril=factor)
 
     @property
@@ -221,55 +190,14 @@ class InputLaw(AbstractInputLaw):
         return factor * self.scale[..., None, :]
 
     @property
-    def normal_scale(self) -> Array | None:
-        """Standard deviation of the Gaussian part of each input, shaped as `loc`, or ``None``."""
-        if self.scale is not None:
-            return self.scale
-        return None if self._scale_tril is None else one_program(norm, self._scale_tril)
-
-    @property
-    def half_range(self) -> Array | None:
-        """The half-widths of the box: `half_width`."""
-        return self.half_width
-
-    @property
-    def has_independent_entries(self) -> bool:
-        """Whether the Gaussian part leaves all inputs uncorrelated; of known values only."""
-        if self._scale_tril is None:
-            return True
-        covariance = np.asarray(gram(self._scale_tril))
-        return not np.any(covariance[..., ~np.eye(self.num_inputs, dtype=bool)])
-
-    @property
-    def variance(self) -> Array:
-        r"""Variances :math:`\beta_k^2/3 + \sum_l L_{kl}^2`, shape ``batch_shape + (N_x,)``."""
-        return one_program(variances, self.loc, *self._parts)
-
-    @property
-    def covariance(self) -> Array:
-        r"""Covariance :math:`\mathrm{diag}(\beta^2)/3 + L L^T`, ``batch_shape + (N_x, N_x)``."""
-        return one_program(covariance_matrix, self.loc, *self._parts)
-
-    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
-        r"""The columns :math:`J \mathrm{diag}(\beta)` and :math:`J L`, or ``None``."""
-        return one_program(image_columns, jacobian, *self._parts)
-
-    def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw ``f - loc``, without the rounding error that adding a large `loc` would cause."""
-        key = _checks.as_key("key", key)
-        shape = (*sample_shape, *self.loc.shape)
-        return draw_deviation(key, *self._parts, shape=shape, dtype=self.dtype)
-
-    @property
-    def num_standard_variables(self) -> tuple[int, int]:
-        """A uniform variable for each input if there is a box, and a normal one if Gaussian."""
-        has_normal = self.scale is not None or self._scale_tril is not None
-        count = self.num_inputs
-        return count if self.half_width is not None else 0, count if has_normal else 0
-
-    def deviation_at(self, uniform: Array, normal: Array) -> Array:
-        """``beta * U + L N`` at given values of the standard variables, without a matrix."""
-        return deviation(uniform, normal, *self._parts)
+    def terms(self) -> tuple[InputTerm, ...]:
+        r"""Those of ``half_width``, ``scale`` and ``scale_tril`` that there are."""
+        parts = (
+            (self.half_width, True, True),
+            (self.scale, False, True),
+            (self._scale_tril, False, False),
+        )
+        return tuple(InputTerm(factor, *kind) for factor, *kind in parts if factor is not None)
 
     @property
     def _description(self) -> str:
@@ -278,6 +206,15 @@ class InputLaw(AbstractInputLaw):
         box = "" if self.half_width is None else "box"
         return " and ".join(part for part in (box, gaussian) if part)
 
-    @property
-    def _parts(self) -> tuple[Array | None, Array | None, Array | None]:
-        return self.half_width, self.scale, self._scale_tril
+
+def _mean_and_factor(draws: Array) -> tuple[Array, Array]:
+    """Mean of draws ``(n, ..., N_x)``, and the triangular factor of their covariance."""
+    mean = jnp.mean(draws, axis=0)
+    rows = jnp.moveaxis(draws - mean, 0, -2) / math.sqrt(draws.shape[0] - 1)
+    # Not by the covariance: its Cholesky factor fails where it is singular, or nearly so.
+    upper = jnp.linalg.qr(rows, mode="r")
+    missing = draws.shape[-1] - upper.shape[-2]
+    upper = jnp.pad(upper, [(0, 0)] * (upper.ndim - 2) + [(0, missing), (0, 0)])
+    diagonal = jnp.diagonal(upper, axis1=-2, axis2=-1)
+    lower = jnp.where(diagonal < 0, -1, 1)[..., None, :] * upper.mT
+    return mean, jnp.tril(lower)

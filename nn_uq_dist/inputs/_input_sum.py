@@ -1,24 +1,27 @@
-"""The law of a sum of independent random inputs."""
+"""Sums of independent random inputs; triangular and trapezoidal ones, sums of two uniform ones."""
 
 import dataclasses
 
-import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._one_program import one_program
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import namespace, norm
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._as_input_law import as_input_law
-from nn_uq_dist.inputs._input_blocks import of_each_part, sum_of_variables
-from nn_uq_dist.inputs._joined_columns import joined_columns, total
+from nn_uq_dist.inputs._input_blocks import JoinedInput
+from nn_uq_dist.inputs._input_law import InputLaw
+
+# Ends that were rounded each by itself are still symmetric.
+_ROUNDINGS = 8
 
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class InputSum(AbstractInputLaw):
+class InputSum(JoinedInput):
     r"""Law of a sum :math:`f = f_1 + f_2 + \dots` of independent random inputs.
 
     The entries of the sum have triangular laws for two equal boxes, trapezoidal ones for two
@@ -72,67 +75,145 @@ class InputSum(AbstractInputLaw):
                 f"the parts of an InputSum must have the same number of inputs, got {sizes}; "
                 f"pass laws of the same vector"
             )
-        batch_shape = _checks.broadcast_shapes(
-            "the batch shapes of the parts must broadcast",
-            **{f"part {i}": law.batch_shape for i, law in enumerate(laws)},
-        )
-        expanded = tuple(law.expand(batch_shape) for law in laws)
-        object.__setattr__(self, "loc", total([law.loc for law in expanded]))
-        object.__setattr__(self, "parts", expanded)
-
-    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
-        """Columns of all parts, side by side."""
-        return joined_columns(part.columns(jacobian) for part in self.parts)
+        self._join(laws)
 
     @property
-    def variance(self) -> Array:
-        """Sum of the variances of the parts."""
-        return total([part.variance for part in self.parts])
-
-    @property
-    def covariance(self) -> Array:
-        """Sum of the covariance matrices of the parts."""
-        return total([part.covariance for part in self.parts])
-
-    @property
-    def half_range(self) -> Array | None:
-        """Sum of the half-ranges of the parts, or ``None``."""
-        found = [part.half_range for part in self.parts]
-        given = [half_range for half_range in found if half_range is not None]
-        return total(given) if given else None
-
-    @property
-    def normal_scale(self) -> Array | None:
-        """Standard deviation of the Gaussian part of each input, or ``None``."""
-        found = [part.normal_scale for part in self.parts]
-        given = [scale for scale in found if scale is not None]
-        return one_program(norm, namespace(*given).stack(given, axis=-1)) if given else None
-
-    @property
-    def has_independent_entries(self) -> bool:
-        """Whether the entries of each part are independent."""
-        return all(part.has_independent_entries for part in self.parts)
-
-    def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw ``f - loc``, each part with a key of its own."""
-        keys = jax.random.split(_checks.as_key("key", key), len(self.parts))
-        return total(
-            [
-                part.sample_deviation(k, sample_shape)
-                for part, k in zip(self.parts, keys, strict=True)
-            ]
-        )
-
-    @property
-    def num_standard_variables(self) -> tuple[int, int]:
-        """Numbers of uniform and of normal variables of all parts together."""
-        return sum_of_variables(self.parts)
-
-    def deviation_at(self, uniform: Array, normal: Array) -> Array:
-        """Sum of the deviations of the parts at given values of the standard variables."""
-        each = of_each_part(self.parts, uniform, normal)
-        return total(part.deviation_at(one, other) for part, one, other in each)
+    def starts(self) -> tuple[int, ...]:
+        """All from the first input on."""
+        return (0,) * len(self.parts)
 
     @property
     def _description(self) -> str:
         return f"{len(self.parts)} terms"
+
+
+def triangular(low: ArrayLike, high: ArrayLike, mode: ArrayLike | None = None) -> InputSum:
+    r"""Law of independent inputs with symmetric triangular densities.
+
+    Each input is the sum of two independent uniform variables on intervals of half its width. This
+    is exact, and takes two columns for each input.
+
+    Parameters
+    ----------
+    low, high
+        Ends of the supports, shape ``(..., N_x)``; one of them may be a scalar.
+    mode
+        Where the density is largest: the middle, which is also the default.
+
+    Returns
+    -------
+    InputSum
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers.
+    ValueError
+        If `low` is known to be above `high`, or `mode` not to be the middle. Under ``jit`` these
+        give NaN.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> f = nuq.inputs.triangular(jnp.array([-1.0, 0.0]), jnp.array([1.0, 4.0]))
+    >>> law = nuq.linearize(lambda x: x, f).marginals()
+    >>> print(f.mean, jnp.exp(law.log_prob(f.mean)))
+    [0. 2.] [1.  0.5]
+    """
+    given = {"low": low, "high": high} | ({} if mode is None else {"mode": mode})
+    ends = _ends(given)
+    top = (ends[0] + ends[1]) / 2 if mode is None else ends[2]
+    return _sum_of_two("mode", "triangular", ends[0], top, top, ends[1])
+
+
+def trapezoidal(low: ArrayLike, start: ArrayLike, stop: ArrayLike, high: ArrayLike) -> InputSum:
+    r"""Law of independent inputs with symmetric trapezoidal densities.
+
+    Each input is the sum of two independent uniform variables of half-widths
+    :math:`(b - a \pm (d - c)) / 4` for the support :math:`(a, b)` and the flat top
+    :math:`(c, d)`. This is exact, and takes two columns for each input.
+
+    Parameters
+    ----------
+    low, start, stop, high
+        Ends of the supports and of the flat tops, in this order, shape ``(..., N_x)``; scalars and
+        other axes broadcast. ``start - low`` must be ``high - stop``.
+
+    Returns
+    -------
+    InputSum
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers.
+    ValueError
+        If known values are not in order, or not symmetric. Under ``jit`` these give NaN.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> f = nuq.inputs.trapezoidal(jnp.array([0.0]), 1.0, 3.0, 4.0)
+    >>> law = nuq.linearize(lambda x: x, f).marginals()
+    >>> print([f"{value:.4f}" for value in jnp.exp(law.log_prob(jnp.array([[0.5], [2.0]])))[:, 0]])
+    ['0.1667', '0.3333']
+    """
+    ends = _ends({"low": low, "start": start, "stop": stop, "high": high})
+    return _sum_of_two("start and stop", "trapezoidal", *ends)
+
+
+def _ends(given: dict[str, ArrayLike]) -> list[Array]:
+    """Ends of one shape and type, finite where they are known."""
+    names = {name: _checks.as_numeric(name, value) for name, value in given.items()}
+    shape = _checks.broadcast_shapes(
+        f"{', '.join(names)} must broadcast to (..., N_x)",
+        **{name: np.shape(value) for name, value in names.items()},
+    )
+    if not shape:
+        raise ValueError(
+            f"{', '.join(names)} must have shape (..., N_x), got scalars; pass arrays with an "
+            f"entry per input, such as jnp.array([low])"
+        )
+    for name, value in names.items():
+        _checks.require_finite(name, value)
+    dtype = _checks.float_dtype(*names.values())
+    return [jnp.broadcast_to(jnp.asarray(value, dtype), shape) for value in names.values()]
+
+
+def _sum_of_two(
+    what: str, kind: str, low: Array, start: Array, stop: Array, high: Array
+) -> InputSum:
+    ends = (low, start, stop, high)
+    decreasing = (start < low) | (stop < start) | (high < stop)
+    largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
+    rounding = _ROUNDINGS * jnp.finfo(low.dtype).eps * largest
+    bent = jnp.abs((start - low) - (high - stop)) > rounding
+    _require_none(
+        decreasing,
+        ends,
+        f"the ends of a {kind} law must not decrease",
+        f"; pass low below high, with {what} between them",
+    )
+    _require_none(
+        bent,
+        ends,
+        f"a {kind} law must be symmetric",
+        f": only then is it a sum of two uniform ones; put {what} in the middle, or give a NumPyro "
+        f"distribution with icdf of your own, which is linearized by its normal score, or only "
+        f"sample for monte_carlo",
+    )
+    # A top that rounding makes wider than the support is as wide.
+    width = high - low
+    top = jnp.where(decreasing | bent, jnp.nan, jnp.minimum(stop - start, width))
+    box = InputLaw((low + high) / 2, (width + top) / 4)
+    return InputSum(box, InputLaw(jnp.zeros_like(low), (width - top) / 4))
+
+
+def _require_none(wrong: Array, ends: tuple[Array, ...], expected: str, remedy: str) -> None:
+    """Raise ``ValueError`` for known ends where something is wrong with them."""
+    if _checks.is_concrete(wrong) and wrong.any():
+        at = _checks.first_index(np.asarray(wrong))
+        values = [float(end[at]) for end in ends]
+        raise ValueError(f"{expected}, got {values} at index {at}{remedy}")

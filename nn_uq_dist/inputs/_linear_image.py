@@ -1,7 +1,11 @@
 """The law of a linear map of a random input, as the columns of independent random variables."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import math
+import operator
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +14,10 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._one_program import one_program
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._row_algebra import covariance_root, gram, namespace, norm
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.inputs import _image_algebra as algebra
 from nn_uq_dist.inputs._output_noise import joined_scale, output_noise
+from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE, joined
 
 
 @register_frozen
@@ -98,7 +102,7 @@ class LinearImage:
         if self.uniform is None:
             return self
         share = share[..., None, None]
-        moved = jnp.sqrt(share * algebra.UNIFORM_VARIANCE) * self.uniform
+        moved = jnp.sqrt(share * UNIFORM_VARIANCE) * self.uniform
         columns = moved if self.normal is None else jnp.concatenate([self.normal, moved], axis=-1)
         uniform = jnp.sqrt(1 - share) * self.uniform
         return dataclasses.replace(self, uniform=uniform, normal=columns)
@@ -127,7 +131,7 @@ class LinearImage:
         """Standard deviation of the normal part of each marginal, ``(..., N_y)``, or ``None``."""
         if self.normal is None:
             return self.noise_scale
-        return one_program(algebra.standard_deviation, None, self.normal, self.noise_scale, None)
+        return LinearImage(None, self.normal, self.noise_scale).standard_deviation
 
     @property
     def normal_covariance(self) -> Array | None:
@@ -135,28 +139,27 @@ class LinearImage:
         if self.normal is None and self.noise_scale is None:
             return None
         normal = self.weights[..., :0] if self.normal is None else self.normal
-        noise = self.noise_scale, self.noise_coupling
-        return one_program(algebra.covariance, None, normal, *noise)
+        return dataclasses.replace(self, uniform=None, normal=normal).covariance
 
     @property
     def root(self) -> Array:
         """A matrix ``A`` with covariance ``A A^T``, a column for each independent variable."""
-        return self._ask(algebra.root)
+        return one_program(_root, self)
 
     @property
     def standard_deviation(self) -> Array:
         """Standard deviations, ``(..., N_y)``, also where a variance would underflow."""
-        return self._ask(algebra.standard_deviation)
+        return one_program(_standard_deviation, self)
 
     @property
     def variance(self) -> Array:
         """Variances, shape ``(..., N_y)``."""
-        return self._ask(algebra.variance)
+        return one_program(_variance, self)
 
     @property
     def covariance(self) -> Array:
         """Covariance matrix, shape ``(..., N_y, N_y)``."""
-        return self._ask(algebra.covariance)
+        return one_program(_covariance, self)
 
     @property
     def correlation(self) -> Array:
@@ -165,18 +168,82 @@ class LinearImage:
         The row and the column of a constant output are NaN, its diagonal entry included; all other
         diagonal entries are exactly 1.
         """
-        return self._ask(algebra.correlation)
+        return one_program(_correlation, self)
 
     @property
     def is_constant(self) -> Array:
         """Whether an output does not vary at all, shape ``(..., N_y)``: then it has no density."""
-        return self._ask(algebra.is_constant)
+        return one_program(_is_constant, self)
 
     @property
     def _part(self) -> Array:
         """One of the arrays of columns, to ask for shape, dtype and library."""
         return next(part for part in (self.uniform, self.normal) if part is not None)
 
-    def _ask(self, function: Callable[..., Array]) -> Array:
-        noise = self.noise_scale, self.noise_coupling
-        return one_program(function, self.uniform, self.normal, *noise)
+
+def _columns(image: LinearImage) -> Array:
+    """Columns of variables of variance one: the root of the covariance without noise."""
+    uniform = None if image.uniform is None else image.uniform * math.sqrt(UNIFORM_VARIANCE)
+    columns: Any = joined([uniform, image.normal])
+    return columns
+
+
+def _beside(shared: Array, own: Array) -> Array:
+    """Columns that all outputs share, and those of their noise, which may have more batch axes."""
+    xp, shape = namespace(shared, own), own.shape[:-1]
+    wide = [xp.broadcast_to(part, (*shape, part.shape[-1])) for part in (shared, own)]
+    columns: Array = xp.concatenate(wide, axis=-1)
+    return columns
+
+
+def _root(image: LinearImage) -> Array:
+    shared, scale = _columns(image), image.noise_scale
+    if scale is None:
+        return shared
+    own = namespace(shared, scale).eye(scale.shape[-1], dtype=scale.dtype) * scale[..., None]
+    if image.noise_coupling is not None:
+        own = covariance_root(own * scale[..., None] + image.noise_coupling)
+    return _beside(shared, own)
+
+
+def _standard_deviation(image: LinearImage) -> Array:
+    rows, scale = _columns(image), image.noise_scale
+    # A row has one column of noise of its own beside the shared ones: the others are zero.
+    return norm(rows if scale is None else _beside(rows, scale[..., None]))
+
+
+def _variance(image: LinearImage) -> Array:
+    total = (_columns(image) ** 2).sum(axis=-1)
+    return total if image.noise_scale is None else total + image.noise_scale**2
+
+
+def _covariance(image: LinearImage) -> Array:
+    shared, scale = gram(_columns(image)), image.noise_scale
+    if scale is None:
+        return shared
+    identity = namespace(shared, scale).eye(shared.shape[-1], dtype=shared.dtype)
+    total: Array = shared + identity * scale[..., None] ** 2
+    return total if image.noise_coupling is None else total + image.noise_coupling
+
+
+def _correlation(image: LinearImage) -> Array:
+    shared = _columns(image)
+    xp = namespace(shared)
+    scale = _standard_deviation(image)[..., None]
+    # Rows are scaled before they are multiplied: a variance may underflow where the correlation is
+    # well defined. Independent noise of two outputs counts in their scales alone.
+    safe = xp.where(scale > 0, scale, 1)
+    product = gram(xp.where(scale > 0, shared, xp.nan) / safe)
+    if image.noise_coupling is not None:
+        product = product + image.noise_coupling / safe / safe.mT
+    product = xp.clip(product, -1, 1)
+    unit = xp.eye(shared.shape[-2], dtype=bool) & (scale > 0)
+    matrix: Array = xp.where(unit, 1, product)
+    return matrix
+
+
+def _is_constant(image: LinearImage) -> Array:
+    noise = None if image.noise_scale is None else image.noise_scale[..., None]
+    # Each part by itself: products of the smallest numbers underflow.
+    parts = [part for part in (image.uniform, image.normal, noise) if part is not None]
+    return reduce(operator.and_, [(part == 0).all(axis=-1) for part in parts])

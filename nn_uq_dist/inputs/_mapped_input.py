@@ -1,15 +1,168 @@
-"""An input law whose vector is mapped to what the network takes."""
+"""Maps from the vector of an input law to what the network is called with, and laws with a map.
+
+Each map is a frozen pytree, called with one vector ``(n,)``. Its arrays have the batch shape of the
+law in front and are mapped over it by `MappedInput`. `is_transformed` tells maps that bend from
+those that only rearrange.
+"""
 
 import dataclasses
-from typing import Any
+import itertools
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 from jax import Array
 
+from nn_uq_dist.basics._normal_scores import from_normal_score
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._input_maps import InputMap
+from nn_uq_dist.inputs._terms import InputTerm
+
+type Transform = Any  # of NumPyro
+
+# Linear in their argument: a linear network of what they make is linear in the vector.
+_LINEAR = (
+    dist.transforms.IdentityTransform,
+    dist.transforms.AffineTransform,
+    dist.transforms.LowerCholeskyAffine,
+    dist.transforms.PermuteTransform,
+    dist.transforms.ReshapeTransform,
+    dist.transforms.RecursiveLinearTransform,
+    dist.transforms.ZeroSumTransform,
+)
+
+
+class InputMap(Protocol):
+    """What all maps have."""
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether the map is nonlinear."""
+
+    @property
+    def words(self) -> str:
+        """What the map makes, for a `repr`."""
+
+    def __call__(self, x: Array) -> Any:
+        """Return what the network takes for one vector."""
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class ToShape:
+    """The vector as an array of another shape."""
+
+    shape: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    is_transformed = False
+
+    @property
+    def words(self) -> str:
+        """The shape."""
+        return f"shape {self.shape}"
+
+    def __call__(self, x: Array) -> Array:
+        """Reshape, last axis fastest."""
+        return x.reshape(self.shape)
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class FromNormalScores:
+    """Values of a univariate family at the entries of an array of normal scores."""
+
+    inner: InputMap
+    family: dist.Distribution  # parameters of the shape of the array
+    is_transformed = True
+
+    @property
+    def words(self) -> str:
+        """The family."""
+        return f"{type(self.family).__name__} at normal scores"
+
+    def __call__(self, x: Array) -> Array:
+        """Quantiles of the family at the probabilities of the scores."""
+        return from_normal_score(self.family, self.inner(x))
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class Transformed:
+    """Transforms of NumPyro, one after the other."""
+
+    inner: InputMap
+    transforms: tuple[Transform, ...]
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether one of them is nonlinear."""
+        bends = any(not isinstance(transform, _LINEAR) for transform in self.transforms)
+        return self.inner.is_transformed or bends
+
+    @property
+    def words(self) -> str:
+        """Names of the transforms."""
+        inner = [self.inner.words] if self.inner.is_transformed else []
+        return " then ".join([*inner, *(type(t).__name__ for t in self.transforms)])
+
+    def __call__(self, x: Array) -> Array:
+        """Apply them to what the inner map gives."""
+        value = self.inner(x)
+        for transform in self.transforms:
+            value = transform(value)
+        return value
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class ToKnown:
+    """A known value, whatever the vector is."""
+
+    value: Array
+    is_transformed = False
+    words = "known"
+
+    def __call__(self, x: Array) -> Array:
+        """Return the value."""
+        del x
+        return self.value
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class ToStructure:
+    """A pytree of what several maps make of consecutive pieces."""
+
+    maps: tuple[InputMap, ...]
+    sizes: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    tree: Any = dataclasses.field(metadata={"static": True})
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether a piece is."""
+        return any(of_piece.is_transformed for of_piece in self.maps)
+
+    @property
+    def words(self) -> str:
+        """What there is how often."""
+        known = sum(isinstance(of_piece, ToKnown) for of_piece in self.maps)
+        bent = sum(of_piece.is_transformed for of_piece in self.maps)
+        counts = {"random parts": len(self.maps) - known, "transformed": bent, "known": known}
+        return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+
+    def __call__(self, x: Array) -> Any:
+        """Cut the vector and map the pieces."""
+        ends = itertools.accumulate(self.sizes)
+        leaves = [
+            of_piece(x[end - size : end])
+            for of_piece, size, end in zip(self.maps, self.sizes, ends, strict=True)
+        ]
+        return jax.tree.unflatten(self.tree, leaves)
+
+
+def rearranges_only(of_input: InputMap, size: int) -> bool:
+    """Whether a map leaves a vector of this size as it is."""
+    return isinstance(of_input, ToShape) and of_input.shape == (size,)
 
 
 @register_frozen
@@ -97,47 +250,18 @@ class MappedInput(AbstractInputLaw):
         """Whether the map is nonlinear, so that not even the law of a linear network is exact."""
         return self.input_map.is_transformed
 
+    @property
+    def terms(self) -> tuple[InputTerm, ...]:
+        """Those of the base."""
+        return self.base.terms
+
     def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
         """Those of the base."""
         return self.base.columns(jacobian)
 
-    @property
-    def variance(self) -> Array:
-        """Variances of the vector."""
-        return self.base.variance
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance matrix of the vector."""
-        return self.base.covariance
-
-    @property
-    def half_range(self) -> Array | None:
-        """That of the base."""
-        return self.base.half_range
-
-    @property
-    def normal_scale(self) -> Array | None:
-        """That of the base."""
-        return self.base.normal_scale
-
-    @property
-    def has_independent_entries(self) -> bool:
-        """Whether the entries of the vector are independent."""
-        return self.base.has_independent_entries
-
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw the vector less its mean."""
         return self.base.sample_deviation(key, sample_shape)
-
-    @property
-    def num_standard_variables(self) -> tuple[int, int]:
-        """That of the base."""
-        return self.base.num_standard_variables
-
-    def deviation_at(self, uniform: Array, normal: Array) -> Array:
-        """That of the base."""
-        return self.base.deviation_at(uniform, normal)
 
     @property
     def _description(self) -> str:

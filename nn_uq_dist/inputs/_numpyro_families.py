@@ -5,11 +5,10 @@ import numpyro.distributions as dist
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
-from nn_uq_dist.inputs._families import register_input_family
-from nn_uq_dist.inputs._gaussian_input import GaussianInput
+from nn_uq_dist.inputs._distribution_law import register_input_family
+from nn_uq_dist.inputs._gaussian_input import GaussianInput, KnownInput
 from nn_uq_dist.inputs._input_law import InputLaw
 from nn_uq_dist.inputs._input_sum import InputSum
-from nn_uq_dist.inputs._known_input import KnownInput
 
 
 @register_input_family(dist.Uniform)

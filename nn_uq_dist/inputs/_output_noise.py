@@ -97,7 +97,7 @@ def _scale(noise_scale: ArrayLike, shape: tuple[int, ...], like: Any) -> Any:
     if namespace(like) is np:
         return np.broadcast_to(np.asarray(noise_scale, like.dtype), wide)
     dtype = _checks.float_dtype(noise_scale, like)
-    return nan_where_negative(broadcast(noise_scale, dtype, wide))
+    return broadcast(nan_where_negative(noise_scale), dtype, wide)
 
 
 def _covariance(noise_covariance: ArrayLike, shape: tuple[int, ...], like: Any) -> Any:

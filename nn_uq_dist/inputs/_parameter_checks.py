@@ -1,86 +1,85 @@
-"""Shapes and values of the parameters of an input law, checked before anything is computed."""
+"""Parameters of an input law: checked before anything is computed, then of one shape and type."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._one_program import broadcast
 
 
-def split_loc_shape(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Return the batch shape of ``loc`` and the number of inputs."""
+def as_loc(loc: ArrayLike) -> tuple[ArrayLike, int]:
+    """Return a finite mean, and the number of inputs."""
+    loc = _checks.as_numeric("loc", loc)
+    shape = np.shape(loc)
     if len(shape) == 0 or shape[-1] == 0:
         raise ValueError(
             f"loc must have shape (..., N_x) with N_x >= 1, got shape {shape}; "
             f"pass one entry per network input"
         )
-    return shape[:-1], shape[-1]
+    _checks.require_finite("loc", loc)
+    return loc, shape[-1]
 
 
-def vector_batch(
-    name: str, shape: tuple[int, ...], batch_shape: tuple[int, ...], num_inputs: int
-) -> tuple[int, ...]:
-    """Join the batch shape with that of half-widths or scales, one per input or one for all."""
+def as_scales(name: str, value: ArrayLike, num_inputs: int, remedy: str) -> ArrayLike:
+    """Return half-widths or scales that are not negative, one per input or one for all."""
+    value = _checks.as_numeric(name, value)
+    shape = np.shape(value)
     if len(shape) > 0 and shape[-1] not in {1, num_inputs}:
         raise ValueError(
             f"{name} must have last axis N_x = {num_inputs} (as loc) or 1, got shape {shape}; "
             f"give a {name.replace('_', '-')} per batch entry the shape (..., 1)"
         )
-    return _checks.broadcast_shapes(
-        f"{name} must broadcast against loc of shape (..., N_x)",
-        **{name: shape[:-1], "loc": batch_shape},
-    )
+    _checks.require_finite(name, value)
+    _checks.require_nonnegative(name, value, remedy)
+    return nan_where_negative(value)
 
 
-def factor_batch(
-    shape: tuple[int, ...], batch_shape: tuple[int, ...], num_inputs: int
-) -> tuple[int, ...]:
-    """Join the batch shape with that of ``scale_tril``."""
+def as_scale_tril(scale_tril: ArrayLike, num_inputs: int) -> ArrayLike:
+    """Return a lower triangular factor of a covariance."""
+    scale_tril = _checks.as_numeric("scale_tril", scale_tril)
+    shape = np.shape(scale_tril)
     if shape[-2:] != (num_inputs, num_inputs):
         raise ValueError(
             f"scale_tril must have shape (..., N_x, N_x) with N_x = {num_inputs} (as loc), got "
             f"shape {shape}; for independent scales pass jnp.diag(scale), or scale=scale, which "
             f"needs no matrix"
         )
-    return _checks.broadcast_shapes(
-        "the leading axes of scale_tril must broadcast against those of loc",
-        scale_tril=shape[:-2],
-        loc=batch_shape,
-    )
-
-
-def require_factor(scale_tril: ArrayLike) -> None:
-    """Raise ``ValueError`` if a known matrix is no lower triangular factor of a covariance."""
     _checks.require_finite("scale_tril", scale_tril)
     if not _checks.is_concrete(scale_tril):
-        return
-    factor = np.asarray(scale_tril)
-    _checks.require_nonnegative(
-        "the diagonal of scale_tril",
-        np.diagonal(factor, axis1=-2, axis2=-1),
-        "pass jnp.linalg.cholesky(covariance)",
-    )
-    above = np.triu(factor, 1) != 0
-    if above.any():
+        factor = jnp.asarray(scale_tril)
+        above = jnp.triu(jnp.ones(shape[-2:], bool), 1) & (factor != 0)
+        negative = jnp.eye(num_inputs, dtype=bool) & (factor < 0)
+        return jnp.where(above | negative, jnp.nan, factor)
+    known = np.asarray(scale_tril)
+    remedy = "pass jnp.linalg.cholesky(covariance)"
+    diagonal = np.diagonal(known, axis1=-2, axis2=-1)
+    _checks.require_nonnegative("the diagonal of scale_tril", diagonal, remedy)
+    if np.any(above := np.triu(known, 1) != 0):
         raise ValueError(
             f"scale_tril must be lower triangular, got a nonzero entry at index "
-            f"{_checks.first_index(above)}; pass jnp.linalg.cholesky(covariance)"
+            f"{_checks.first_index(above)}; {remedy}"
         )
+    return scale_tril
 
 
-def nan_where_negative(scale: Array) -> Array:
+def nan_where_negative(scale: ArrayLike) -> ArrayLike:
     """Half-widths or scales with NaN for negative ones that could not be seen before."""
     # A negative one has the law of a positive one: without NaN a traced mistake would go on as a
     # plausible number.
-    return jnp.where(scale < 0, jnp.nan, scale) if not _checks.is_concrete(scale) else scale
+    return jnp.where(scale < 0, jnp.nan, scale) if isinstance(scale, jax.core.Tracer) else scale
 
 
-def nan_where_no_factor(scale_tril: Array) -> Array:
-    """A factor with NaN for entries that a factor cannot have and that could not be seen before."""
-    if _checks.is_concrete(scale_tril):
-        return scale_tril
-    size = scale_tril.shape[-1]
-    above = jnp.triu(jnp.ones((size, size), bool), 1) & (scale_tril != 0)
-    negative = jnp.eye(size, dtype=bool) & (scale_tril < 0)
-    return jnp.where(above | negative, jnp.nan, scale_tril)
+def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, Array]:
+    """Return parameters, each given with its shape for one law, in one batch shape and dtype."""
+    batch_shape = _checks.broadcast_shapes(
+        f"the leading axes of {', '.join(parameters)} must broadcast",
+        **{name: np.shape(value)[: -len(own)] for name, (value, own) in parameters.items()},
+    )
+    dtype = _checks.float_dtype(*(value for value, _ in parameters.values()))
+    return {
+        name: broadcast(value, dtype, (*batch_shape, *own))
+        for name, (value, own) in parameters.items()
+    }

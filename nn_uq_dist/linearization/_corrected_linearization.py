@@ -16,8 +16,8 @@ from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import CorrectedMarginal, MonotoneSpline, NoisyMarginal
 from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.inputs._output_noise import output_noise
-from nn_uq_dist.inputs._output_structure import OutputStructure
 from nn_uq_dist.laws import JointLaw
 from nn_uq_dist.linearization._correction import controls, correction
 from nn_uq_dist.linearization._linear_fit import linear_fit

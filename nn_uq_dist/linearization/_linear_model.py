@@ -11,8 +11,8 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics._entries import entries
 from nn_uq_dist.distributions import GaussianCopulaJoint
 from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs._flat_network import unraveled
 from nn_uq_dist.inputs._output_noise import output_noise
-from nn_uq_dist.inputs._output_structure import unraveled
 from nn_uq_dist.laws import JointLaw
 from nn_uq_dist.linearization._copula_correlation import CopulaCorrelation, copula_correlation
 

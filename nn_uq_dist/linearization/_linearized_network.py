@@ -16,7 +16,7 @@ from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
-from nn_uq_dist.inputs._output_structure import OutputStructure
+from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, grid_of
 from nn_uq_dist.linearization._linear_model import LinearModel

@@ -22,8 +22,8 @@ from nn_uq_dist.distributions import (
 from nn_uq_dist.distributions._mixture_components import draws_of_parts
 from nn_uq_dist.distributions._mixture_sums import log_weights
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
-from nn_uq_dist.inputs._input_algebra import standard_values
-from nn_uq_dist.inputs._output_structure import OutputStructure
+from nn_uq_dist.inputs._flat_network import OutputStructure
+from nn_uq_dist.inputs._terms import standard_values
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.sampling import PairedDraws

@@ -8,8 +8,7 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inputs import as_input_law
-from nn_uq_dist.inputs._flat_network import flat_network
-from nn_uq_dist.inputs._output_structure import OutputStructure
+from nn_uq_dist.inputs._flat_network import OutputStructure, flat_network
 
 BOX = nuq.InputLaw(np.zeros(3), 0.1)
 

@@ -70,6 +70,8 @@ def test_draws_and_points_are_those_of_the_parts():
     uniform, normal = np.array([[0.5, -1.0]]), np.array([[2.0, 1.0]])
     found = LAW.deviation_at(jnp.asarray(uniform), jnp.asarray(normal))
     np.testing.assert_allclose(found, [[0.5, -3.0, 0.0, *(TRIL @ [2.0, 1.0])]], rtol=1e-6)
+    both = LAW.deviation_at(jnp.asarray(uniform[0]), jnp.asarray(np.tile(normal, (3, 1))))
+    np.testing.assert_allclose(both, np.tile(found, (3, 1)), rtol=1e-6)
     # Of a sum: a law that makes its columns from the identity says the same.
     total = InputSum(BOX, NORMAL)
     image = total.image(np.eye(2, dtype=np.float32))
