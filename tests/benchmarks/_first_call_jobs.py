@@ -1,7 +1,8 @@
 """The jobs of `bench_first_call`: one of them, once, in a process of its own.
 
-Run as ``python _first_call_jobs.py JOB`` in the folder of a checkout that is on ``PYTHONPATH``. It
-imports nothing but public names, so that it runs with earlier states of the package as well.
+Run as ``python _first_call_jobs.py JOB`` in the folder of a checkout that is on ``PYTHONPATH``;
+without a job it counts the kernels of two programs. It imports nothing but public names, so that it
+runs with earlier states of the package as well.
 """
 
 import json
@@ -118,6 +119,30 @@ def first_call(job: str) -> dict[str, float]:
     }
 
 
+def kernels() -> dict[str, int]:
+    """Fused kernels of a likelihood with a noise scale, and of its gradient in all parameters.
+
+    Nearly all of a first call is compilation, which takes about as long for each kernel, whatever
+    it computes.
+    """
+    weights, x, scale = normal(180, 12), normal(180), jnp.float32(0.3)
+
+    def value(weights: jax.Array, scale: jax.Array) -> jax.Array:
+        return nuq.LinearizedMarginal(jnp.zeros(180), weights, scale).log_prob(x)
+
+    def total(weights: jax.Array, scale: jax.Array) -> jax.Array:
+        return value(weights, scale).sum()
+
+    programs = {
+        "value": jax.jit(value),
+        "value and gradient": jax.jit(jax.value_and_grad(total, argnums=(0, 1))),
+    }
+    return {
+        name: program.lower(weights, scale).compile().as_text().count(" fusion(")
+        for name, program in programs.items()
+    }
+
+
 if __name__ == "__main__":
     # On a line of its own, the last: the example prints too.
-    print("\n" + json.dumps(first_call(sys.argv[1])))
+    print("\n" + json.dumps(first_call(*sys.argv[1:]) if sys.argv[1:] else kernels()))

@@ -3,7 +3,8 @@
 Run with ``python -m tests.benchmarks.bench_first_call [BASELINE]`` or
 ``make bench BENCH=bench_first_call BENCH_ARGS=BASELINE``. ``BASELINE`` is a git revision: then its
 first calls are timed in the same run, in turns with those of the working tree. Programs are not
-kept from one process to the next. Importing and the arrays of the inputs are not timed.
+kept from one process to the next. Importing and the arrays of the inputs are not timed. A second
+table has the number of fused kernels, with which the time to compile goes.
 """
 
 import json
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks import _first_call_jobs
 
@@ -33,18 +35,28 @@ class FirstCall:
 
 def first_call(job: str, checkout: Path) -> FirstCall:
     """One job with the package of one checkout, in a fresh process."""
+    return FirstCall(**in_fresh_process(checkout, job))
+
+
+def kernels(checkout: Path) -> dict[str, int]:
+    """Fused kernels of the programs of a likelihood, with the package of one checkout."""
+    return in_fresh_process(checkout)
+
+
+def in_fresh_process(checkout: Path, *job: str) -> Any:
+    """What the module of the jobs prints last."""
     environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     environment["PYTHONPATH"] = str(checkout)
     # The command is this interpreter and a module of the repository.
     child = subprocess.run(  # noqa: S603
-        [sys.executable, str(Path(_first_call_jobs.__file__)), job],
+        [sys.executable, str(Path(_first_call_jobs.__file__)), *job],
         cwd=checkout,
         env=environment,
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
-    return FirstCall(**json.loads(child.stdout.splitlines()[-1]))
+    return json.loads(child.stdout.splitlines()[-1])
 
 
 def fastest(job: str, checkouts: list[Path]) -> list[FirstCall]:
@@ -79,6 +91,15 @@ def table() -> None:
         )
 
 
+def table_of_kernels(checkouts: list[Path]) -> None:
+    """How many kernels the compiler makes of a likelihood of 180 laws of 12 weights."""
+    print("\n## Fused kernels of a likelihood with a noise scale\n")
+    print("| program | kernels |\n|---|---:|")
+    counts = [kernels(checkout) for checkout in checkouts]
+    for program in counts[0]:
+        print(f"| {program} | " + " -> ".join(str(count[program]) for count in counts) + " |")
+
+
 def table_of_ratios(revision: str) -> None:
     """The working tree and a revision, and the ratio of now to before."""
     with tempfile.TemporaryDirectory() as folder:
@@ -97,6 +118,7 @@ def table_of_ratios(revision: str) -> None:
                 f"{before.programs} -> {now.programs}",
             )
             print(f"| {job} | " + " | ".join(cells) + " |", flush=True)
+        table_of_kernels([baseline, ROOT])
 
 
 if __name__ == "__main__":
@@ -104,3 +126,4 @@ if __name__ == "__main__":
         table_of_ratios(sys.argv[1])
     else:
         table()
+        table_of_kernels([ROOT])

@@ -12,6 +12,11 @@ def test_a_first_call_in_a_fresh_process():
     assert 1 <= call.programs <= 3
 
 
+def test_kernels_of_the_programs():
+    counts = bench_first_call.kernels(bench_first_call.ROOT)
+    assert 0 < counts["value"] < counts["value and gradient"]
+
+
 def test_the_readme_has_an_example(monkeypatch):
     monkeypatch.chdir(bench_first_call.ROOT)
     assert callable(_first_call_jobs.readme())
