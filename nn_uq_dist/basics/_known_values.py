@@ -1,10 +1,11 @@
-"""Known numbers: NumPy computes with them, and compiles nothing for a new shape."""
+"""Known numbers: NumPy computes with them, in float64 for what is only shown; nothing compiles."""
 
 from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import is_concrete
 
@@ -39,3 +40,17 @@ def as_jax(value: Any, device: Any = None) -> Array:
     """
     placed: Array = jax.device_put(np.asarray(value), device)
     return placed
+
+
+type FloatArray = NDArray[np.float64]
+
+
+def in_float64[T](tree: T) -> T:
+    """Return the same object with NumPy leaves in float64; its values must be known.
+
+    What is computed from the copy stays in NumPy: exact to float64 whatever the precision of JAX
+    is, and without a program to compile. `nn_uq_dist.inputs.LinearImage` and all that it is made
+    from work on either kind of array; transformations of JAX take the original.
+    """
+    copy: T = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
+    return copy

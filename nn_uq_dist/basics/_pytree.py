@@ -1,10 +1,12 @@
-"""Registration of frozen dataclasses as JAX pytrees."""
+"""Frozen dataclasses as JAX pytrees, and the entries of a batch of them."""
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from typing import Any
 
 import jax
+import numpy as np
 
 
 def register_frozen[T](cls: type[T]) -> type[T]:
@@ -46,3 +48,56 @@ def register_frozen[T](cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
+
+
+def positions(batch_shape: tuple[int, ...], index: Any) -> np.ndarray:
+    """Where in the flattened batch the entries at an index are, in the shape of the result.
+
+    Parameters
+    ----------
+    batch_shape
+        Shape of the batch.
+    index
+        Integers, slices, masks, arrays of integers and tuples of these, as for NumPy arrays.
+
+    Raises
+    ------
+    IndexError
+        If there is no batch, or the index does not fit it.
+    TypeError
+        If the index is traced.
+    """
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(index)):
+        raise TypeError(
+            "the index of a batch must be known, got a traced one; use jax.vmap, or index the "
+            "arrays of the result"
+        )
+    if not batch_shape:
+        raise IndexError(
+            f"the index of a batch needs batch axes, got {index!r} for batch shape (); linearize "
+            f"at several means at once, or leave the index out"
+        )
+    index = jax.tree.map(
+        lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, index
+    )
+    numbers = np.arange(math.prod(batch_shape)).reshape(batch_shape)
+    try:
+        return np.asarray(numbers[index])
+    except IndexError as error:
+        raise IndexError(f"the index must fit the batch shape {batch_shape}: {error}") from error
+
+
+def _in_numpy(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
+
+
+def entries[T](tree: T, batch_shape: tuple[int, ...], index: Any) -> T:
+    """The same pytree with the entries at this index, if each leaf leads with the batch axes."""
+    where = positions(batch_shape, index)
+    rank = len(batch_shape)
+
+    def part(leaf: Any) -> Any:
+        return leaf.reshape(-1, *leaf.shape[rank:])[where]
+
+    found: T = jax.tree.map(part, tree)
+    return found

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 
 # Of SciPy's direction numbers (S. Joe and F. Y. Kuo, SIAM J. Sci. Comput. 30 (2008)).
 MAXIMUM_DIMENSION = 21201

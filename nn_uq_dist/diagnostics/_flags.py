@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import (
     as_input_names,
     as_output_names,

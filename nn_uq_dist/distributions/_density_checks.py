@@ -5,7 +5,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import require_finite
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 
 
 def require_density(

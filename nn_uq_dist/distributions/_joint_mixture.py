@@ -9,7 +9,7 @@ from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._checks import as_indices
 from nn_uq_dist.basics._row_algebra import covariance_root
 from nn_uq_dist.box_gaussian import log_evidence
 from nn_uq_dist.box_gaussian._own_units import joint_covariance

@@ -10,8 +10,13 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, is_concrete, require_finite
-from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._checks import (
+    as_indices,
+    as_numeric,
+    broadcast_shapes,
+    is_concrete,
+    require_finite,
+)
 from nn_uq_dist.basics._row_algebra import covariance_root, matvec
 from nn_uq_dist.box_gaussian import (
     Moments,

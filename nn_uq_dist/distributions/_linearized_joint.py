@@ -9,8 +9,7 @@ from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._checks import as_indices, is_concrete
 from nn_uq_dist.basics._row_algebra import covariance_root, matvec
 from nn_uq_dist.box_gaussian import (
     Moments,

@@ -9,8 +9,13 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, first_index, is_concrete
-from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._checks import (
+    as_indices,
+    as_numeric,
+    broadcast_shapes,
+    first_index,
+    is_concrete,
+)
 
 
 def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:

@@ -14,8 +14,13 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
-from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, first_index, is_concrete
-from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._checks import (
+    as_indices,
+    as_numeric,
+    broadcast_shapes,
+    first_index,
+    is_concrete,
+)
 from nn_uq_dist.basics._normal_scores import (
     from_normal_score,
     normal_score,

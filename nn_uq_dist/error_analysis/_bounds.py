@@ -8,7 +8,7 @@ import numpy as np
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis._bound_arguments import (
     as_concrete_law,
     box_half_width,

@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis._float64_network import (
     Float64Network,
     apply,

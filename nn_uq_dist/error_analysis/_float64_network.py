@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis._enclosure import EPS, Enclosure, enclose
 from nn_uq_dist.error_analysis._float64_network import (
     Float64Network,

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._one_program import one_program
+from nn_uq_dist.basics._compiled_once import one_program
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inputs import _terms

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._one_program import broadcast, one_program
+from nn_uq_dist.basics._compiled_once import broadcast, one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.inputs._abstract_input_law import InputOfTerms

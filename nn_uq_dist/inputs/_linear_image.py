@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._one_program import one_program
+from nn_uq_dist.basics._compiled_once import one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import covariance_root, gram, namespace, norm
 from nn_uq_dist.basics._summary_line import summary_line

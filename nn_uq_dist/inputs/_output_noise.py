@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._one_program import broadcast
+from nn_uq_dist.basics._compiled_once import broadcast
 from nn_uq_dist.basics._row_algebra import namespace, norm
 from nn_uq_dist.inputs._parameter_checks import nan_where_negative
 

@@ -7,7 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._one_program import broadcast
+from nn_uq_dist.basics._compiled_once import broadcast
 
 
 def as_loc(loc: ArrayLike) -> tuple[ArrayLike, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import ndtri
 
-from nn_uq_dist.basics._one_program import one_program
+from nn_uq_dist.basics._compiled_once import one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import gram, matmul, matvec, namespace, norm
 from nn_uq_dist.basics._summary_line import summary_line

@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from nn_uq_dist.basics._entries import positions
+from nn_uq_dist.basics._pytree import positions
 
 type Change = Callable[[Any, int, int], Any]
 

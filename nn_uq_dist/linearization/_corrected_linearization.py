@@ -11,8 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._entries import entries
-from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._pytree import entries, register_frozen
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import CorrectedMarginal, MonotoneSpline, NoisyMarginal
 from nn_uq_dist.inputs import AbstractInputLaw

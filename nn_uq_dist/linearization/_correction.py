@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._sobol import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline

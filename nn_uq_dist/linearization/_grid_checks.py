@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._float64 import FloatArray
-from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._checks import as_indices
+from nn_uq_dist.basics._known_values import FloatArray
 
 MAXIMUM_POINTS = 2**25
 MINIMUM_POINTS_PER_AXIS = 32

@@ -11,7 +11,7 @@ import scipy.fft
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._float64 import FloatArray, in_float64
+from nn_uq_dist.basics._known_values import FloatArray, in_float64
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import LinearImage
 from nn_uq_dist.linearization._grid_checks import (

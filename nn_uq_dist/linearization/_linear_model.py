@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._entries import entries
+from nn_uq_dist.basics._pytree import entries
 from nn_uq_dist.distributions import GaussianCopulaJoint
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import unraveled

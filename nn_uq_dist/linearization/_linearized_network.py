@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._one_program import broadcast
+from nn_uq_dist.basics._compiled_once import broadcast
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.basics._summary_line import summary_line

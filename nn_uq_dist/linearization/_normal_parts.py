@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 
 MOST_NORMAL_PARTS = 32
 # With fewer parts all widths are equal: a pair of wider parts would hold too much of the law.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.linearization._normal_parts import MOST_NORMAL_PARTS, normal_parts
 
 # Offsets at which Jacobians are compared with that at the mean.

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 from jax import Array
 
-from nn_uq_dist.basics._float64 import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._summary_line import summary_line
 

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import as_key, positive_int
-from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import as_input_names
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
 from nn_uq_dist.plots.parts._figure import Figure, Visuals

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws

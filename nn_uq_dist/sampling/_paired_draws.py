@@ -12,8 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._entries import entries, positions
-from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._pytree import entries, positions, register_frozen
 from nn_uq_dist.basics._sobol import sobol_points
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import AbstractInputLaw

@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.basics._known_values import in_float64
 
 pytestmark = pytest.mark.viz
 

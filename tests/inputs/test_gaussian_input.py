@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.inputs import GaussianInput
 from tests.inputs.test_input_law import all_sizes
 

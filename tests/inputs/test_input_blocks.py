@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.inputs import GaussianInput, InputBlocks, InputSum, KnownInput
 
 TRIL = np.array([[1.0, 0.0], [0.5, 0.2]])

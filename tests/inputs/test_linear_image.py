@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nn_uq_dist import InputLaw, Linearization
-from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.inputs import LinearImage
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.inputs import InputBlocks, InputSum, InputTerm
 from nn_uq_dist.inputs._terms import layers
 from tests.inputs.test_input_law import all_sizes

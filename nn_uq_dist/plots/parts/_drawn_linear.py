@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._float64 import in_float64
+from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import as_joint_law
 from nn_uq_dist.laws import JointLaw, OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._checks import as_indices
 from nn_uq_dist.diagnostics._arguments import (
     MINIMUM_DRAWS,
     Marginals,

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist.basics._indices import as_indices
+from nn_uq_dist.basics._checks import as_indices
 
 
 @pytest.mark.parametrize(
