@@ -21,37 +21,85 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._aliases import powers, tail_polynomial
-from nn_uq_dist.linear_combination._law import Law
+from nn_uq_dist.linear_combination._law import Law, moments_of, sums_of
+from nn_uq_dist.linear_combination._polynomials import tail_polynomials
+from nn_uq_dist.linear_combination._rows import Rows
 
 # Largest number of weights that are conditioned on.
 MOST_CONDITIONED = 4
 
 
-def ranks_of_largest(weights: Array, depth: int) -> Array:
-    """Ranks 0, 1, ... of the ``depth`` largest weights of each law, ``depth`` for the others."""
-    index = jnp.arange(weights.shape[0])[:, None]
-    ranks = jnp.full(weights.shape, depth)
-    for rank in range(min(depth, weights.shape[0])):
-        left = jnp.where(ranks < depth, -1.0, weights)
-        ranks = jnp.where(index == jnp.argmax(left, axis=0), rank, ranks)
-    return ranks
+class Tree(NamedTuple):
+    """Which weights to condition on, and what is left at each level; level 0 is the whole law.
 
-
-def number_of_dominating(law: Law, ranks: Array, depth: int) -> Array:
-    """How many of the largest weights to condition on, at most ``depth``.
-
-    This is the rank of the last weight that exceeds twice the standard deviation of the smaller
-    parts; if there is none, ``depth``: then the quadrature is slow because of few comparable
-    weights.
+    Attributes
+    ----------
+    ranks : Array of int, shape (n, B)
+        0, 1, ... for the largest weights, `MOST_CONDITIONED` for the others.
+    number : Array of int, shape (B,)
+        How many weights are conditioned on.
+    largest : Array, shape (MOST_CONDITIONED, B)
+        The largest weights.
+    width, square, quartic : Array, shape (B,)
+        Sums of the other weights and of their powers.
     """
-    last = jnp.zeros(ranks.shape[1:], ranks.dtype)
-    for rank in range(depth):
-        weight = jnp.sum(jnp.where(ranks == rank, law.weights, 0.0), axis=0)
-        smaller = jnp.where(ranks > rank, law.weights, 0.0)
-        variance = jnp.sum(smaller * smaller, axis=0) / 3.0 + law.normal_variance
-        last = jnp.where(weight > 2.0 * jnp.sqrt(variance), rank + 1, last)
-    return jnp.where(last == 0, depth, last)
+
+    ranks: Array
+    number: Array
+    largest: Array
+    width: Array
+    square: Array
+    quartic: Array
+
+    def sums_at(self, level: Array) -> tuple[Array, Array, Array]:
+        """Sums of the weights that are left at a level and of their powers, shape (B,)."""
+        width, square, quartic = self.width, self.square, self.quartic
+        for rank, weight in enumerate(self.largest):
+            left = jnp.where(rank >= level, weight, 0.0)
+            power = left * left
+            width, square, quartic = width + left, square + power, quartic + power * power
+        return width, square, quartic
+
+    def rest(self, law: Law) -> Law:
+        """The law without the weights that are conditioned on."""
+        return law._replace(weights=jnp.where(self.ranks < self.number, 0.0, law.weights))
+
+
+def no_tree(law: Law) -> Tree:
+    """The law itself, without conditioning."""
+    zeros = jnp.zeros(law.weights.shape[1:], law.weights.dtype)
+    ranks = jnp.full(law.weights.shape, MOST_CONDITIONED)
+    largest = jnp.zeros((MOST_CONDITIONED, *zeros.shape), zeros.dtype)
+    return Tree(ranks, jnp.zeros(zeros.shape, int), largest, zeros, zeros, zeros)
+
+
+def tree_of(law: Law, number: int | None = None) -> Tree:
+    """The tree of the largest weights.
+
+    ``number`` weights are conditioned on, by default as many as dominate: up to the last weight
+    that exceeds twice the standard deviation of the smaller parts; if there is none, all of them,
+    because the quadrature is then slow due to few comparable weights.
+    """
+    weights = law.weights
+    count = min(MOST_CONDITIONED, weights.shape[0])
+    largest, index = lax.top_k(weights.T, count)
+    largest = jnp.pad(largest.T, [(0, MOST_CONDITIONED - count), (0, 0)])
+    ranks = jnp.full(weights.shape, MOST_CONDITIONED)
+    for rank in range(count):
+        is_it = jnp.arange(weights.shape[0])[:, None] == index[:, rank]
+        ranks = jnp.where(is_it, rank, ranks)
+    left = jnp.where(ranks < MOST_CONDITIONED, 0.0, weights)
+    square = left * left
+    sums = sums_of(left, square, square * square)
+    tree = Tree(ranks, jnp.full(weights.shape[1:], number or 0), largest, *sums)
+    if number is not None:
+        return tree
+    dominating = jnp.zeros_like(tree.number)
+    for rank in range(count):
+        variance = tree.sums_at(jnp.asarray(rank + 1))[1] / 3.0 + law.normal_variance
+        dominates = largest[rank] > 2.0 * jnp.sqrt(variance)
+        dominating = jnp.where(dominates, rank + 1, dominating)
+    return tree._replace(number=jnp.where(dominating == 0, MOST_CONDITIONED, dominating))
 
 
 class Leaf(NamedTuple):
@@ -59,31 +107,25 @@ class Leaf(NamedTuple):
 
     Attributes
     ----------
-    order : Array of int, shape (M, B)
     point, distance : Array, shape (B,)
         Point on the tail side of the rest, and its distance from the edge.
-    rest : Law
-        The law without the weights conditioned on.
-    coefficient, polynomial : Array, shape (M, B)
-        The leaf adds ``coefficient * I_order(point) + polynomial``.
+    coefficient : Array, shape (M, B)
+        The leaf adds ``coefficient * I(point)``.
+    direction : Array, shape (R, B)
+        Derivatives of the point.
+    polynomial : Array, shape (R, M, B)
+        The polynomials that the leaf adds, and their derivatives.
     """
 
-    order: Array
     point: Array
     distance: Array
-    rest: Law
     coefficient: Array
+    direction: Array
     polynomial: Array
 
 
-def whole_law(order: Array, y: Array, distance: Array, law: Law) -> Leaf:
-    """The root itself: nothing is conditioned on."""
-    ones = jnp.ones(order.shape, y.dtype)
-    return Leaf(order, y, distance, law, ones, jnp.zeros_like(ones))
-
-
 def leaf_of(
-    index: Array, order: Array, y: Array, distance: Array, law: Law, ranks: Array, number: Array
+    index: Array, levels: Array, order: Array, y: Array, distance: Array, tree: Tree, rows: Rows
 ) -> Leaf:
     """The leaf with the steps given by the bits of ``index``: 0 to ``y - w``, 1 to ``y + w``.
 
@@ -91,59 +133,51 @@ def leaf_of(
     ----------
     index : Array of int, shape ()
         Below ``2^number``; polynomials at a node are added in the first leaf below it.
+    levels : Array of int, shape ()
+        ``MOST_CONDITIONED + 1``; or 0 for the law itself.
     order : Array of int, shape (M, B)
         0 for the density and 1 for the survival function.
     y, distance : Array, shape (B,)
-    law : Law
-    ranks : Array of int, shape (n, B)
-    number : Array of int, shape (B,)
-        How many weights are conditioned on; zero gives the integral itself.
+    tree : Tree
+    rows : Rows
     """
-    State = tuple[Array, Array, Array, Array]
 
-    def rest_at(level: Array) -> Law:
-        left_out = ranks < jnp.minimum(number, level)
-        return law._replace(weights=jnp.where(left_out, 0.0, law.weights))
-
-    def node(state: State, level: Array) -> State:
-        """Mirror to the tail side of the sum at this level."""
-        point, distance, coefficient, polynomial = state
-        rest = rest_at(level)
-        here = order + jnp.minimum(number, level)
-        mirrored = point < 0
-        point = jnp.where(mirrored, -point, point)
-        distance = jnp.where(mirrored, rest.width - point, distance)
-        other = tail_polynomial(here, powers(point), rest.moments())
-        counts = mirrored & (level <= number) & (index >> level == 0)
-        polynomial = polynomial + jnp.where(counts, coefficient * other, 0.0)
-        flipped = mirrored & (here % 2 == 1)
-        return point, distance, jnp.where(flipped, -coefficient, coefficient), polynomial
-
-    def step(state: State, level: Array) -> tuple[State, None]:
-        point, distance, coefficient, polynomial = node(state, level)
-        conditions = level < number
-        weight = jnp.sum(jnp.where(ranks == level, law.weights, 0.0), axis=0)
-        # Beyond the support, and at a weight of zero, which means a point mass, nothing is left.
-        inside = weight > 0
-        if law.normal_scale is None:
-            inside = inside & (distance > 0)
-        else:
-            inside = inside & ((distance > 0) | (law.normal_scale > 0))
-        weight = jnp.where(conditions & inside, weight, 0.0)
-        share = 0.5 / jnp.where(weight > 0, weight, 1.0)
+    def step(level: Array, leaf: Leaf) -> Leaf:
+        width, square, quartic = tree.sums_at(level)
+        weight = lax.dynamic_index_in_dim(
+            tree.largest, jnp.minimum(level, MOST_CONDITIONED - 1), keepdims=False
+        )
+        moments = moments_of(square, quartic, rows.normal_variance)
+        # Mirror to the tail side of the sum at this level.
+        here = order + level
+        mirrored = (leaf.point < 0) & (level <= tree.number)
+        point = jnp.where(mirrored, -leaf.point, leaf.point)
+        distance = jnp.where(mirrored, width - point, leaf.distance)
+        direction = jnp.where(mirrored, -leaf.direction, leaf.direction)
+        counts = mirrored & (index >> level == 0)
+        values = tail_polynomials(here, point, moments, rows.derivatives)
+        values = values * jnp.where(counts, leaf.coefficient, 0.0)
+        polynomial = leaf.polynomial + rows.of_polynomial(values, direction, level)
+        coefficient = jnp.where(mirrored & (here % 2 == 1), -leaf.coefficient, leaf.coefficient)
+        # Condition on its largest weight.
+        conditions = level < tree.number
         is_far = (index >> level) & 1 == 1
-        share = jnp.where(is_far, -share, share)
-        share = jnp.where(inside, share, 0.0)
-        coefficient = jnp.where(conditions, coefficient * share, coefficient)
-        point = jnp.where(is_far, point + weight, point - weight)
-        distance = jnp.where(is_far, distance - 2.0 * weight, distance)
-        return (point, distance, coefficient, polynomial), None
+        sign = jnp.where(is_far, 1.0, -1.0).astype(y.dtype)
+        # Beyond the support, and at a weight of zero, which means a point mass, nothing is left.
+        inside = (weight > 0) & ((distance > 0) | (rows.normal_variance > 0))
+        share = jnp.where(inside, -0.5 * sign / jnp.where(inside, weight, 1.0), 0.0)
+        moved = jnp.where(conditions & inside, weight, 0.0)
+        return Leaf(
+            point + sign * moved,
+            jnp.where(is_far, distance - 2.0 * moved, distance),
+            jnp.where(conditions, coefficient * share, coefficient),
+            jnp.where(conditions & (rows.ranks == level), sign, direction),
+            polynomial,
+        )
 
-    ones = jnp.ones(order.shape, y.dtype)
-    state = (y, distance, ones, jnp.zeros_like(ones))
-    depth = MOST_CONDITIONED
-    state, _ = lax.scan(step, state, jnp.arange(depth))
-    point, distance, coefficient, polynomial = node(state, jnp.asarray(depth))
-    return Leaf(
-        order + number, point, distance, rest_at(jnp.asarray(depth)), coefficient, polynomial
-    )
+    return lax.fori_loop(0, levels, step, root_leaf(order, y, distance, rows))
+
+
+def root_leaf(order: Array, y: Array, distance: Array, rows: Rows) -> Leaf:
+    """The whole law as a leaf."""
+    return Leaf(y, distance, jnp.ones(order.shape, y.dtype), rows.of_y, rows.zeros(order))

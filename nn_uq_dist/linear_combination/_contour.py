@@ -15,7 +15,7 @@ Probability 12, 1980, for the pole).
 
 The only errors of the midpoint rule with step ``h`` are aliases at multiples of ``L = 2 pi/h``
 (Poisson summation): on the right they vanish, on the left ``I_m`` is a polynomial whose alternating
-sum has a closed form (`_aliases`).
+sum has a closed form (`_polynomials`).
 """
 
 from typing import NamedTuple
@@ -41,8 +41,8 @@ class Contour(NamedTuple):
     order : Array of int, shape (M, B)
         Orders ``m`` of the pole at zero, ascending by one: M integrals share the line and the
         product of the factors of all components, which is almost all of the work.
-    tilt, step : Array, shape (B,)
-        Real part ``t`` of the line, distance ``h`` of the nodes.
+    tilt, spacing : Array, shape (B,)
+        Real part ``t`` of the line, distance ``L`` of the aliases.
     scale : Array, shape (B,)
         Frequency scale of the tilted law: one over its standard deviation, or the tilt.
     num_nodes : Array of int, shape (B,)
@@ -54,15 +54,15 @@ class Contour(NamedTuple):
 
     order: Array
     tilt: Array
-    step: Array
+    spacing: Array
     scale: Array
     num_nodes: Array
     polynomial_aliases: Array
 
     @property
-    def spacing(self) -> Array:
-        """Distance ``L`` of the aliases."""
-        return 2.0 * jnp.pi / self.step
+    def step(self) -> Array:
+        """Distance ``h`` of the nodes."""
+        return 2.0 * jnp.pi / self.spacing
 
     @property
     def alias_decay(self) -> Array:
@@ -136,22 +136,23 @@ def contour_at(
     tolerances = precision(tilt.dtype)
     weights, normal_variance = law.weights, law.normal_variance
     exponent = tolerances.alias_exponent
-    deviation = jnp.sqrt(variance)
+    inverse = lax.rsqrt(variance)
+    deviation = variance * inverse
     rate = 1.0 / tilt
+    ahead = order[-1].astype(tilt.dtype) * rate + tolerances.tilt_tolerance * deviation
     slowest = 0.45 * jnp.max(weights, axis=0, initial=0.0)
     rate = jnp.where(order[-1] == 0, jnp.minimum(rate, slowest), rate)
     tail = (2.0 * exponent) ** 0.5
     decayed = tail * deviation + (2.0 / 3.0) * exponent * rate
-    untilted = tail * jnp.sqrt(jnp.sum(weights * weights, axis=0) / 3.0 + normal_variance)
-    ahead = order[-1].astype(tilt.dtype) / tilt + tolerances.tilt_tolerance * deviation
+    untilted = tail * jnp.sqrt(law.moments()[0])
     beyond = span + 2.0 * (tilt * normal_variance + tail * jnp.sqrt(normal_variance))
     spacing = jnp.minimum(decayed, untilted + ahead) + margin * deviation
     spacing = jnp.minimum(spacing, beyond)
     return Contour(
         order=order,
         tilt=tilt,
-        step=2.0 * jnp.pi / spacing,
-        scale=jnp.maximum(1.0 / deviation, tilt),
+        spacing=spacing,
+        scale=jnp.maximum(inverse, tilt),
         num_nodes=jnp.zeros(tilt.shape, jnp.int32),
         polynomial_aliases=y < spacing,
     )
@@ -163,13 +164,21 @@ def envelope_at(law: Law, excess: Array, contour: Contour, node: Array | int) ->
     ``excess`` is ``coth(w t) - 1``, shape (n, B).
     """
     frequency = node * contour.step
-    squares = squared_envelope(law.weights, excess, contour.tilt, frequency)
-    ratio = frequency / contour.tilt
-    return (
-        jnp.sqrt(jnp.prod(squares, axis=0))
-        * (1.0 + ratio * ratio) ** (-0.5 * contour.order[0].astype(ratio.dtype))
-        * jnp.exp(-0.5 * law.normal_variance * frequency * frequency)
-    )
+    ratio = node * (contour.step / contour.tilt)
+    shrink = 1.0 / (1.0 + ratio * ratio)
+    squares = squared_envelope(law.weights, excess, shrink, frequency)
+    decay = jnp.exp(-0.5 * law.normal_variance * frequency * frequency)
+    pole = power_of(shrink, contour.order[0])
+    return jnp.sqrt(jnp.prod(squares, axis=0) * pole) * decay
+
+
+def power_of(base: Array, exponent: Array) -> Array:
+    """``base ** exponent`` for an integer array from 0 to 7 that broadcasts against the base."""
+    value = jnp.ones_like(base)
+    for bit in (1, 2, 4):
+        value = jnp.where(exponent & bit, value * base, value)
+        base = base * base
+    return value
 
 
 def growth_at(contour: Contour, node: Array | int, derivatives: int) -> Array:

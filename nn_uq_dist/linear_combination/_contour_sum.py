@@ -15,11 +15,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.linear_combination._any_point import any_point
-from nn_uq_dist.linear_combination._contour import Contour, envelope_at, growth_at, log_scale
-from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law
+from nn_uq_dist.linear_combination._contour import (
+    Contour,
+    envelope_at,
+    growth_at,
+    log_scale,
+    power_of,
+)
+from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law, num_leading_rows
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
 from nn_uq_dist.linear_combination._uniform_component import (
@@ -36,13 +43,14 @@ class Slopes(NamedTuple):
     Attributes
     ----------
     y : Array, shape (M, B)
-    weights : Array, shape (n, M, B)
     normal_variance : Array, shape (M, B)
+    weights : Array, shape (R, M, B)
+        After as many rows of zeros as other derivatives have: R is a number of rows of `Rows`.
     """
 
     y: Array
-    weights: Array
     normal_variance: Array
+    weights: Array
 
 
 class Nodes(NamedTuple):
@@ -55,17 +63,17 @@ class Nodes(NamedTuple):
 
 def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int) -> Nodes:
     """Nodes ``a = (j + 1/2) h`` of one chunk."""
-    index = jnp.arange(size, dtype=contour.tilt.dtype) + 0.5
+    index = np.arange(size, dtype=contour.tilt.dtype) + 0.5
     index = index + jnp.asarray(chunk).astype(contour.tilt.dtype) * size
-    frequency = index[:, None] * contour.step
+    frequency = jnp.asarray(index)[:, None] * contour.step
     ratio = frequency / contour.tilt
     shrink = 1.0 / (1.0 + ratio * ratio)
     tilt = jnp.broadcast_to(contour.tilt, frequency.shape)
     return Nodes(frequency, lax.complex(tilt, frequency), lax.complex(shrink, -ratio * shrink))
 
 
-def product_of_factors(law: Law, excess: Array, nodes: Nodes) -> Array:
-    r"""Product of the factors of all components at the nodes, without the edge phase.
+def product_of_factors(law: Law, excess: Array, order: Array, nodes: Nodes) -> Array:
+    r"""Product of the factors of all components and the pole, without the edge phase.
 
     One factor is ``(t/z) (1 - exp(-2 w z))/(1 - exp(-2 w t))``. In real arithmetic, with
     ``g = coth(w t) - 1``, its second part is ``1 + g sin(w a) (sin(w a) + i cos(w a))``: no
@@ -77,6 +85,8 @@ def product_of_factors(law: Law, excess: Array, nodes: Nodes) -> Array:
     law : Law
     excess : Array, shape (n, B)
         ``g`` of each weight.
+    order : Array of int, shape (B,)
+        Order of the pole.
     nodes : Nodes
     """
     pole_of_group = nodes.pole * nodes.pole
@@ -97,7 +107,7 @@ def product_of_factors(law: Law, excess: Array, nodes: Nodes) -> Array:
         return product
 
     rows = (law.weights, excess)
-    return _fold_rows(law, rows, multiply, multiply_rest, jnp.ones_like(nodes.z))
+    return _fold_rows(law, rows, multiply, multiply_rest, power_of(nodes.pole, order))
 
 
 def _fold_rows[State](
@@ -127,8 +137,7 @@ def _fold_rows[State](
 @jax.custom_jvp
 def integrand(distance: Array, law: Law, excess: Array, contour: Contour, nodes: Nodes) -> Array:
     """Normalized integrands (1 on the real axis) at a chunk of nodes, shape (J, M, B)."""
-    value = product_of_factors(law, excess, nodes)
-    value = value * power_of(nodes.pole, contour.order[0])
+    value = product_of_factors(law, excess, contour.order[0], nodes)
     value = value * edge_phase(distance, law, contour, nodes)
     values = [value]
     for _ in contour.order[1:]:
@@ -174,36 +183,30 @@ def edge_phase(distance: Array, law: Law, contour: Contour, nodes: Nodes) -> Arr
     return lax.complex(decay * cosine, decay * sine)
 
 
-def power_of(base: Array, exponent: Array) -> Array:
-    """``base ** exponent`` for an integer array from 0 to 7 that broadcasts against the base."""
-    value = jnp.ones_like(base)
-    for bit in (1, 2, 4):
-        value = jnp.where(exponent & bit, value * base, value)
-        base = base * base
-    return value
-
-
-def _slopes_of_chunk(density: Array, law: Law, component: TiltedComponent, nodes: Nodes) -> Slopes:
-    """Sums of ``e_y``, ``e_k`` and ``e_v`` under densities of shape (J, M, B)."""
+def _add_slopes(
+    sums: Slopes, density: Array, law: Law, component: TiltedComponent, nodes: Nodes
+) -> Slopes:
+    """Add ``e_y``, ``e_k`` and ``e_v`` under densities of shape (J, M, B)."""
     z = nodes.z[:, None]
     moved = lax.optimization_barrier(density * z)
     ratio = nodes.z.imag / nodes.z.real
+    lead = len(sums.weights) - len(law.weights)
 
-    def of_rows(weights: Array, *constants: Array) -> Array:
+    def put(start: Array | int, sums: Array, weights: Array, *constants: Array) -> Array:
         rows = TiltedComponent(*(part[:, None] for part in constants))
         real, imaginary = langevin(weights[:, None], rows, nodes.frequency, ratio)
         terms = real[:, :, None] * moved.real - imaginary[:, :, None] * moved.imag
         # The barrier keeps the compiler from evaluating the terms inside the sum, where they are
         # not vectorized.
-        return jnp.sum(lax.optimization_barrier(terms), axis=1)
+        added = jnp.sum(lax.optimization_barrier(terms), axis=1)
+        old = lax.dynamic_slice_in_dim(sums, lead + start, len(added))
+        return lax.dynamic_update_slice_in_dim(sums, old + added, lead + start, axis=0)
 
-    def put(start: Array | int, sums: Array, *rows: Array) -> Array:
-        return lax.dynamic_update_slice_in_dim(sums, of_rows(*rows), start, axis=0)
-
-    zeros = jnp.zeros((len(law.weights), *density.shape[1:]), moved.real.dtype)
-    by_weight = _fold_rows(law, (law.weights, *component), put, put, zeros)
-    along = jnp.sum(moved.real, axis=0)
-    return Slopes(-along, by_weight, 0.5 * jnp.sum((moved * z).real, axis=0))
+    return Slopes(
+        sums.y - jnp.sum(moved.real, axis=0),
+        sums.normal_variance + 0.5 * jnp.sum((moved * z).real, axis=0),
+        _fold_rows(law, (law.weights, *component), put, put, sums.weights),
+    )
 
 
 def contour_sum(
@@ -234,21 +237,10 @@ def contour_sum(
     nothing = jnp.zeros(contour.order.shape, distance.dtype)
     slopes = None
     if derivatives:
-        slopes = Slopes(
-            nothing, jnp.zeros((len(law.weights), *nothing.shape), nothing.dtype), nothing
-        )
+        rows = num_leading_rows(law) + len(law.weights)
+        slopes = Slopes(nothing, nothing, jnp.zeros((rows, *nothing.shape), nothing.dtype))
 
     State = tuple[Array, Array, Array, Slopes | None]
-
-    def unfinished(state: State) -> Array:
-        chunk, largest, _, _ = state
-        law, excess, contour = constants
-        node = chunk * size
-        bound = envelope_at(law, excess, contour, node.astype(distance.dtype))
-        growth = growth_at(contour, node.astype(distance.dtype), derivatives)
-        seen = (largest * growth > tolerances.seen) | (bound * growth > tolerances.unseen)
-        more = seen & (bound * growth > tolerances.target) & (node < contour.num_nodes)
-        return (chunk == 0) | any_point(more)
 
     def add_chunk(state: State) -> State:
         chunk, _, total, slopes = state
@@ -256,15 +248,23 @@ def contour_sum(
         density = integrand(distance, law, excess, contour, nodes)
         density = lax.optimization_barrier(density)
         total = total + jnp.sum(density.real, axis=0)
-        end = lax.stop_gradient(density[-2:, 0])
-        largest = jnp.max(jnp.abs(end.real) + jnp.abs(end.imag), axis=0)
         if slopes is not None:
-            added = _slopes_of_chunk(density, law, component, nodes)
-            slopes = Slopes(*(old + new for old, new in zip(slopes, added, strict=True)))
-        return chunk + 1, largest, total, slopes
+            slopes = _add_slopes(slopes, density, law, component, nodes)
+        chunk = chunk + 1
+        return chunk, unfinished(chunk * size, density[-2:, 0]), total, slopes
 
-    state = (jnp.asarray(0), jnp.zeros_like(distance), nothing, slopes)
-    _, _, total, slopes = lax.while_loop(unfinished, add_chunk, state)
+    def unfinished(node: Array, end: Array) -> Array:
+        law, excess, contour = constants
+        end = lax.stop_gradient(end)
+        largest = jnp.max(jnp.abs(end.real) + jnp.abs(end.imag), axis=0)
+        bound = envelope_at(law, excess, contour, node.astype(distance.dtype))
+        growth = growth_at(contour, node.astype(distance.dtype), derivatives)
+        seen = (largest * growth > tolerances.seen) | (bound * growth > tolerances.unseen)
+        more = seen & (bound * growth > tolerances.target) & (node < contour.num_nodes)
+        return any_point(more)
+
+    state = (jnp.asarray(0), jnp.asarray(True), nothing, slopes)
+    _, _, total, slopes = lax.while_loop(lambda state: state[1], add_chunk, state)
     # Derivatives of the integrand include its unit.
     unit = log_scale(*lax.stop_gradient((distance, law, contour)))
     value = unit + jnp.log(total * contour.step / jnp.pi)

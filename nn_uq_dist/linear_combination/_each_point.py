@@ -5,11 +5,8 @@ largest weights, up to four. Both are passes of one loop over the same integral:
 is the case without a conditioned weight, so the program is compiled once.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -17,13 +14,20 @@ from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._conditioning import (
     MOST_CONDITIONED,
     Leaf,
+    Tree,
     leaf_of,
-    number_of_dominating,
-    ranks_of_largest,
-    whole_law,
+    no_tree,
+    root_leaf,
+    tree_of,
 )
-from nn_uq_dist.linear_combination._law import Law, binary_scale, distance_from_edge
-from nn_uq_dist.linear_combination._plain_integral import log_tail_integral
+from nn_uq_dist.linear_combination._law import (
+    Law,
+    binary_scale,
+    distance_from_edge,
+    num_leading_rows,
+)
+from nn_uq_dist.linear_combination._plain_integral import TailIntegral, tail_integral
+from nn_uq_dist.linear_combination._rows import Rows, rows_of
 
 Orders = tuple[int, ...]
 DENSITY: Orders = (0,)
@@ -116,12 +120,17 @@ def evaluate_each_point(
     return Values(jnp.where(valid, logs, jnp.nan), found.done | ~valid, gradient)
 
 
-class _Sum(NamedTuple):
-    """A sum over leaves and its gradient, both in units of ``exp(unit)``, shape (M, B)."""
+class _Sums(NamedTuple):
+    """Sums over leaves, ``exp(unit)`` times rows of values and gradients.
+
+    Attributes
+    ----------
+    unit : Array, shape (M, B)
+    rows : Array, shape (R, M, B)
+    """
 
     unit: Array
-    value: Array
-    gradient: Gradient | None
+    rows: Array
 
 
 def _evaluate_scaled(
@@ -129,137 +138,108 @@ def _evaluate_scaled(
 ) -> Values:
     is_closed_form = law.normal_scale is None and law.weights.shape[0] <= MOST_CONDITIONED
     order = jnp.broadcast_to(jnp.asarray(orders)[:, None], (len(orders), *y.shape))
-    if not (conditioning or is_closed_form):
-        return _plain(order, y, law, active, derivatives)
-    first = _first_pass(order, y, law, active, derivatives, is_closed_form)
-    State = tuple[Array, Array, Array, Array, _Sum]
+    distance = distance_from_edge(y, law.weights)
+    whole = no_tree(law)
+    root = rows_of(law, whole.ranks, derivatives)
+    nothing = _Sums(jnp.full(order.shape, -jnp.inf, y.dtype), root.zeros(order))
+    if is_closed_form:
+        sums = _closed_form(order, y, distance, law, derivatives, nothing)
+        return _values(sums, jnp.ones(y.shape, bool), law)
+    if not conditioning:
+        leaf = root_leaf(order, y, distance, root)
+        last = jnp.asarray(False)
+        tail = tail_integral(order, y, distance, law, active, last, derivatives)
+        return _values(_add(nothing, leaf, tail, whole, root, active), tail.converged, law)
+    return _with_conditioning(order, y, distance, law, active, derivatives, nothing)
 
-    def unfinished(state: State) -> Array:
-        index, done, _, number, _ = state
-        return (index < 0) | any_point(active & ~done & (index < 2**number))
+
+def _closed_form(
+    order: Array, y: Array, distance: Array, law: Law, derivatives: int, nothing: _Sums
+) -> _Sums:
+    """All weights are conditioned on: only polynomials are left."""
+    number = law.weights.shape[0]
+    tree = tree_of(law, number)
+    rows = rows_of(law, tree.ranks, derivatives)
+
+    def add_leaf(index: Array, sums: _Sums) -> _Sums:
+        leaf = leaf_of(index, jnp.asarray(number + 1), order, y, distance, tree, rows)
+        return _add(sums, leaf, None, tree, rows, jnp.ones(y.shape, bool))
+
+    return lax.fori_loop(0, 2**number, add_leaf, nothing)
+
+
+def _with_conditioning(
+    order: Array,
+    y: Array,
+    distance: Array,
+    law: Law,
+    active: Array,
+    derivatives: int,
+    nothing: _Sums,
+) -> Values:
+    """The plain integral, index -1, then the leaves of points for which it does not converge.
+
+    One program of the integral serves both.
+    """
+    State = tuple[Array, Array, Array, Tree, _Sums]
 
     def add_leaf(state: State) -> State:
-        index, done, ranks, number, sums = state
+        index, _, used, tree, sums = state
         is_plain = index < 0
-        used = active & ~done & (is_plain | (index < 2**number))
-
-        def addend(y: Array, weights: Array, scale: Array | None) -> tuple[Array, Any]:
-            own = law._replace(weights=weights, normal_scale=scale)
-            distance = distance_from_edge(y, weights)
-            leaf = lax.cond(
-                is_plain & (not is_closed_form),
-                lambda y, distance, own: whole_law(order, y, distance, own),
-                lambda y, distance, own: leaf_of(index, order, y, distance, own, ranks, number),
-                *(y, distance, own),
-            )
-            if is_closed_form:
-                logs, converged = jnp.full(order.shape, -jnp.inf, y.dtype), used
-            else:
-                logs, converged = log_tail_integral(
-                    leaf.order, leaf.point, leaf.distance, leaf.rest, used, ~is_plain, derivatives
-                )
-            value, unit = _in_units(logs, leaf)
-            return value, (unit, converged)
-
-        (unit, converged), added = _with_gradient(addend, y, law, derivatives)
-        added = added._replace(unit=unit)
+        rows = rows_of(law, tree.ranks, derivatives)
+        levels = jnp.where(is_plain, 0, MOST_CONDITIONED + 1)
+        leaf = leaf_of(index, levels, order, y, distance, tree, rows)
+        rest = tree.rest(law)
+        here = order + tree.number
+        tail = tail_integral(here, leaf.point, leaf.distance, rest, used, ~is_plain, derivatives)
         # Points that did not converge in the plain pass start again.
-        kept = used & (converged | ~is_plain)
-        sums = jax.tree.map(partial(jnp.where, kept), _add(sums, added), sums)
-        done = jnp.where(is_plain, converged | ~active, done)
-        ranks, number = lax.cond(
-            is_plain & any_point(active & ~done),
-            lambda: _conditioned_weights(law),
-            lambda: (ranks, number),
-        )
-        return index + 1, done, ranks, number, sums
+        kept = used & (tail.converged | ~is_plain)
+        sums = _add(sums, leaf, tail, tree, rows, kept)
+        index = index + 1
+        used = used & jnp.where(is_plain, ~tail.converged, index < 1 << tree.number)
+        more = any_point(used)
+        tree = lax.cond(is_plain & more, lambda: tree_of(law), lambda: tree)
+        return index, more, used, tree, sums
 
-    _, _, _, _, sums = lax.while_loop(unfinished, add_leaf, first)
-    positive = sums.value > 0
-    safe = jnp.where(positive, sums.value, 1.0)
-    logs = jnp.where(positive, sums.unit + jnp.log(safe), -jnp.inf)
-    gradient = jax.tree.map(lambda part: jnp.where(positive, part / safe, 0.0), sums.gradient)
-    return Values(logs, jnp.ones(y.shape, bool), gradient)
+    first = (jnp.asarray(-1), jnp.asarray(True), active, no_tree(law), nothing)
+    sums = lax.while_loop(lambda state: state[1], add_leaf, first)[4]
+    return _values(sums, jnp.ones(y.shape, bool), law)
 
 
-def _plain(order: Array, y: Array, law: Law, active: Array, derivatives: int) -> Values:
-    """The plain integral alone; `done` is False where it does not converge."""
-
-    def logs_of(y: Array, weights: Array, scale: Array | None) -> tuple[Array, Array]:
-        own = law._replace(weights=weights, normal_scale=scale)
-        distance = distance_from_edge(y, weights)
-        last = jnp.asarray(False)
-        return log_tail_integral(
-            order, y, distance, own, active, last, derivatives, conditioned=False
-        )
-
-    converged, found = _with_gradient(logs_of, y, law, derivatives)
-    return Values(found.value, converged, found.gradient)
-
-
-def _first_pass(
-    order: Array, y: Array, law: Law, active: Array, derivatives: int, is_closed_form: bool
-) -> tuple[Array, Array, Array, Array, _Sum]:
-    """Index -1 is the plain integral; leaves count from 0."""
-    zeros = jnp.zeros(order.shape, y.dtype)
-    gradient = None
-    if derivatives:
-        by_weight = jnp.zeros((law.weights.shape[0], *order.shape), y.dtype)
-        gradient = Gradient(zeros, by_weight, None if law.normal_scale is None else zeros)
-    sums = _Sum(jnp.full(order.shape, -jnp.inf, y.dtype), zeros, gradient)
-    if is_closed_form:
-        ranks = ranks_of_largest(lax.stop_gradient(law.weights), MOST_CONDITIONED)
-        number = jnp.full(y.shape, law.weights.shape[0])
-        return jnp.asarray(0), ~active, ranks, number, sums
-    ranks = jnp.full(law.weights.shape, MOST_CONDITIONED)
-    return jnp.asarray(-1), ~active, ranks, jnp.zeros(y.shape, int), sums
-
-
-def _conditioned_weights(law: Law) -> tuple[Array, Array]:
-    """Ranks of the largest weights and how many of them to condition on."""
-    law = lax.stop_gradient(law)
-    ranks = ranks_of_largest(law.weights, MOST_CONDITIONED)
-    return ranks, number_of_dominating(law, ranks, MOST_CONDITIONED)
-
-
-def _in_units(logs: Array, leaf: Leaf) -> tuple[Array, Array]:
-    """The contribution of a leaf, in units of ``exp(unit)``, because tail values may underflow."""
-    finite = jnp.isfinite(logs) & (leaf.coefficient != 0)
-    logs = jnp.where(finite, logs, 0.0)
-    size = jnp.log(jnp.abs(jnp.where(finite, leaf.coefficient, 1.0)))
-    some = leaf.polynomial != 0
-    polynomial = jnp.where(some, leaf.polynomial, 1.0)
-    unit = jnp.maximum(
-        jnp.where(finite, logs + size, -jnp.inf),
-        jnp.where(some, jnp.log(jnp.abs(polynomial)), -jnp.inf),
-    )
-    unit = lax.stop_gradient(unit)
-    # Factors of absent terms must be finite: differentiation multiplies them by zero.
-    tail = leaf.coefficient * jnp.exp(logs - jnp.where(finite, unit, 0.0))
-    rest = polynomial * jnp.exp(-jnp.where(some, unit, 0.0))
-    return jnp.where(finite, tail, 0.0) + jnp.where(some, rest, 0.0), unit
-
-
-def _add(sums: _Sum, added: _Sum) -> _Sum:
-    unit = jnp.maximum(sums.unit, added.unit)
+def _add(
+    sums: _Sums, leaf: Leaf, tail: TailIntegral | None, tree: Tree, rows: Rows, kept: Array
+) -> _Sums:
+    """Add a leaf at some points, in units of the largest value, because tails may underflow."""
+    value = leaf.polynomial[0]
+    some = value != 0
+    size = jnp.where(some, jnp.log(jnp.abs(jnp.where(some, value, 1.0))), -jnp.inf)
+    unit = jnp.maximum(sums.unit, size)
+    if tail is not None:
+        finite = jnp.isfinite(tail.log_sum) & (leaf.coefficient != 0)
+        logs = jnp.where(finite, tail.log_sum, 0.0)
+        size = jnp.log(jnp.abs(jnp.where(finite, leaf.coefficient, 1.0)))
+        unit = jnp.maximum(unit, jnp.where(finite, logs + size, -jnp.inf))
+    unit = lax.stop_gradient(jnp.where(kept, unit, sums.unit))
     safe = jnp.where(jnp.isfinite(unit), unit, 0.0)
-    old, new = jnp.exp(sums.unit - safe), jnp.exp(added.unit - safe)
-    value = sums.value * old + added.value * new
-    gradient = jax.tree.map(lambda a, b: a * old + b * new, sums.gradient, added.gradient)
-    return _Sum(unit, value, gradient)
+    total = sums.rows * jnp.exp(sums.unit - safe)
+    total = total + jnp.where(some, leaf.polynomial, 0.0) * jnp.where(some, jnp.exp(-safe), 0.0)
+    if tail is not None:
+        share = jnp.exp(jnp.where(finite, logs - safe, 0.0))
+        value = jnp.where(finite, leaf.coefficient * share, 0.0)
+        aliases = rows.of_polynomial(value * tail.aliases, -leaf.direction, tree.number)
+        total = total + rows.of_tail(value, tail.slopes, leaf.direction, tree.number) + aliases
+    return _Sums(unit, jnp.where(kept, total, sums.rows))
 
 
-def _with_gradient[Aux](
-    function: Callable[..., tuple[Array, Aux]], y: Array, law: Law, derivatives: int
-) -> tuple[Aux, _Sum]:
-    """The auxiliary result, the value and, if requested, the gradient of each row."""
-    arguments = (y, law.weights, law.normal_scale)
+def _values(sums: _Sums, done: Array, law: Law) -> Values:
+    """Logarithms of the sums, and the derivatives of these."""
+    value, *derivatives = sums.rows
+    positive = value > 0
+    safe = jnp.where(positive, value, 1.0)
+    logs = jnp.where(positive, sums.unit + jnp.log(safe), -jnp.inf)
     if not derivatives:
-        value, aux = function(*arguments)
-        return aux, _Sum(jnp.zeros_like(value), value, None)
-    value, pull_back, aux = jax.vjp(function, *arguments, has_aux=True)
-    # Points do not interact, so that one pullback gives the gradient of each. It is cheap: the sums
-    # that it uses were computed with the value.
-    rows = jnp.eye(len(value), dtype=value.dtype)[:, :, None] * jnp.ones_like(value)
-    pulled = jax.vmap(pull_back, out_axes=-2)(rows)
-    return aux, _Sum(jnp.zeros_like(value), value, Gradient(*pulled))
+        return Values(logs, done, None)
+    slopes = jnp.where(positive, sums.rows / safe, 0.0)
+    lead = num_leading_rows(law)
+    scale = None if law.normal_scale is None else slopes[2]
+    return Values(logs, done, Gradient(slopes[1], slopes[lead:], scale))

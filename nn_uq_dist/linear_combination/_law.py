@@ -1,8 +1,10 @@
 """The law of ``sum_k w_k U_k + s N``, in the layout that all numerics of this package share."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics._row_algebra import binary_unit
@@ -45,25 +47,52 @@ class Law(NamedTuple):
     def moments(self) -> tuple[Array, Array]:
         """Second and fourth moment, shape (B,)."""
         squares = self.weights * self.weights
-        second = jnp.sum(squares, axis=0) / 3.0 + self.normal_variance
-        fourth = 3.0 * second * second - 2.0 / 15.0 * jnp.sum(squares * squares, axis=0)
-        return second, fourth
+        sums = jnp.sum(squares, axis=0), jnp.sum(squares * squares, axis=0)
+        return moments_of(*sums, self.normal_variance)
 
 
+def sums_of(*terms: Array) -> tuple[Array, ...]:
+    """Sums over the first axis, all in one pass."""
+    start = (np.zeros((), terms[0].dtype),) * len(terms)
+    sums: tuple[Array, ...] = lax.reduce(
+        terms, start, lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), (0,)
+    )
+    return sums
+
+
+def moments_of(square: Array, quartic: Array, normal_variance: Array) -> tuple[Array, Array]:
+    """Second and fourth moment from the sums of squares and fourth powers of the weights."""
+    second = square / 3.0 + normal_variance
+    return second, 3.0 * second * second - 2.0 / 15.0 * quartic
+
+
+def num_leading_rows(law: Law) -> int:
+    """Rows of values and derivatives before those of the weights: value, point, normal scale."""
+    return 2 if law.normal_scale is None else 3
+
+
+@jax.custom_jvp
 def distance_from_edge(y: Array, weights: Array) -> Array:
-    """``sum(weights) - y`` without the rounding of the sum (two-sum, D. E. Knuth, TAOCP 2)."""
-    if not weights.shape[0]:
-        return -y
-
-    def add(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        total, error = state
-        weight = weights[k]
-        new = total + weight
-        shadow = new - total
-        return new, error + ((total - (new - shadow)) + (weight - shadow))
-
-    total, error = lax.fori_loop(0, weights.shape[0], add, (-y, jnp.zeros_like(y)))
+    """``sum(weights) - y`` without the rounding of the sum."""
+    zeros = jnp.zeros_like(weights)
+    start = (np.zeros((), weights.dtype),) * 2
+    total, error = lax.reduce((weights, zeros), start, _two_sum, (0,))
+    total, error = _two_sum((total, error), (-y, jnp.zeros_like(y)))
     return total + error
+
+
+@distance_from_edge.defjvp
+def _distance_from_edge_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    return distance_from_edge(*primals), jnp.sum(tangents[1], axis=0) - tangents[0]
+
+
+def _two_sum(a: Any, b: Any) -> Any:
+    """Sum of sums, each with its rounding error (D. E. Knuth, TAOCP 2)."""
+    total = a[0] + b[0]
+    shadow = total - a[0]
+    return total, a[1] + b[1] + ((a[0] - (total - shadow)) + (b[0] - shadow))
 
 
 def binary_scale(law: Law) -> Array:

@@ -14,20 +14,19 @@ import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.linear_combination._aliases import first_alias_correction
 from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._blocks import block_size
 from nn_uq_dist.linear_combination._contour import Contour, contour_at, envelope_at, log_scale
 from nn_uq_dist.linear_combination._contour_sum import (
     edge_phase,
     nodes_of_chunk,
-    power_of,
     product_of_factors,
 )
 from nn_uq_dist.linear_combination._each_point import Orders, evaluate_each_point
 from nn_uq_dist.linear_combination._law import Law, distance_from_edge
 from nn_uq_dist.linear_combination._plain_integral import relative_correction
 from nn_uq_dist.linear_combination._points import values_of_points
+from nn_uq_dist.linear_combination._polynomials import first_alias_correction
 from nn_uq_dist.linear_combination._power_sums import (
     FARTHEST,
     ReducedLaw,
@@ -230,7 +229,7 @@ def _sum(distance: Array, law: ReducedLaw, contour: Contour) -> tuple[Array, Arr
         chunk, unfinished, valid, total = state
         nodes = nodes_of_chunk(contour, chunk, size)
         moved = correction_at(law, nodes.z) - at_tilt
-        density = product_of_factors(like, excess, nodes) * power_of(nodes.pole, contour.order[0])
+        density = product_of_factors(like, excess, contour.order[0], nodes)
         density = density * edge_phase(distance, like, contour, nodes) * jnp.exp(moved)
         rows = [jnp.sum(density.real, axis=0)]
         for _ in contour.order[1:]:

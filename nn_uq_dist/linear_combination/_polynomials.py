@@ -1,7 +1,13 @@
-r"""Aliases of the midpoint rule left of the center, where ``I_m`` is a polynomial.
+r"""Tail integrals left of the center, where they are polynomials, with derivatives.
 
 Left of the support ``I_m(-u) = E[(R + u)^(m-1)]/(m-1)!`` for ``u >= 0``: no quadrature is needed,
-and the alternating sum over all aliases is known in closed form.
+and the alternating sum over all aliases of the midpoint rule is known in closed form.
+
+Derivatives are polynomials of lower orders. With ``P_m`` the polynomial of order ``m``, ``v`` the
+normal variance and the second and fourth cumulant ``w^2/3`` and ``-2 w^4/15`` of ``w U``,
+
+.. math:: \frac{dP_m}{du} = P_{m-1}, \qquad \frac{dP_m}{dv} = \frac{P_{m-2}}{2}, \qquad
+    \frac{dP_m}{dw} = \frac{w}{3} P_{m-2} - \frac{w^3}{45} P_{m-4}.
 """
 
 import math
@@ -11,35 +17,96 @@ import numpy as np
 from jax import Array
 
 # Order for the survival function of a law conditioned on its four largest weights.
-MAX_ORDER = 5
+_MAX_ORDER = 5
+# How far the orders lie below that of the value: for the value itself and for its derivatives.
+_LOWER = (0, 1, 2, 4)
 
 # Sum over k >= 1 of -(-q)^k k^p is q times these polynomials in q over (1 + q)^(p + 1) (Euler).
-_EULERIAN = np.array(
-    [[1, 0, 0, 0], [1, 0, 0, 0], [1, -1, 0, 0], [1, -4, 1, 0], [1, -11, 11, -1]], float
-)
-_BINOMIAL = np.array([[math.comb(r, p) for p in range(MAX_ORDER)] for r in range(MAX_ORDER)], float)
+_EULERIAN = ((1,), (1,), (1, -1), (1, -4, 1), (1, -11, 11, -1))
 
 
-def powers(base: Array) -> Array:
-    """``base^0, ..., base^4`` along a new first axis."""
-    square = base * base
-    return jnp.stack([jnp.ones_like(base), base, square, square * base, square * square])
-
-
-def tail_polynomial(order: Array, moments_of_point: Array, moments: tuple[Array, Array]) -> Array:
-    """``E[(R + u)^p]/p!`` with ``p = order - 1``: the value of ``I_order(-u)`` left of the support.
+def tail_polynomials(
+    order: Array, point: Array, moments: tuple[Array, Array], derivatives: bool
+) -> Array:
+    """``I_order(-u)`` left of the support, and those of the lower orders for derivatives.
 
     Parameters
     ----------
     order : Array of int, shape (M, B)
-        From 0 (a density: the value is zero) to `MAX_ORDER`.
-    moments_of_point : Array, shape (5, B)
-        ``u^0, ..., u^4``, or any linear functional of them.
+        From 0 (a density: the value is zero) to 5.
+    point : Array, shape (B,)
+        ``u``.
     moments : tuple of Array
         Second and fourth moment of ``R``; the odd ones vanish by symmetry.
+    derivatives : bool
+        Whether to add the lower orders.
+
+    Returns
+    -------
+    Array, shape (K, M, B)
+        Orders ``m``, ``m - 1``, ``m - 2`` and ``m - 4``, or ``m`` alone.
     """
+    return _select(order, _powers(point), moments, derivatives)
+
+
+def alias_corrections(
+    order: Array,
+    y: Array,
+    moments: tuple[Array, Array],
+    decay: Array,
+    spacing: Array,
+    derivatives: bool,
+) -> Array:
+    """Sum of the aliases ``I_m(y - k L)``, ``k >= 1``, with factors ``-(-q)^k``.
+
+    Parameters
+    ----------
+    order, moments, derivatives
+        As for `tail_polynomials`, as is the result.
+    y : Array, shape (B,)
+    decay : Array, shape (B,)
+        ``q = exp(-t L)``; zero where the aliases are not corrected.
+    spacing : Array, shape (B,)
+        ``L``.
+    """
+    share, scaled, sums = 1.0 / (1.0 + decay), decay, []
+    for numerator in _EULERIAN:
+        # (k L)^p, summed over k
+        scaled = scaled * share
+        sums.append(scaled * _polynomial(numerator, decay))
+        scaled = scaled * spacing
+    of_point = _powers(-y)
+    rows = [
+        sum(  # the binomial sum over powers of k L - y
+            (math.comb(r, p) * sums[p] * of_point[r - p] for p in range(r)),
+            start=sums[r],
+        )
+        for r in range(_MAX_ORDER)
+    ]
+    return _select(order, rows, moments, derivatives)
+
+
+def first_alias_correction(order: Array, decay: Array) -> Array:
+    """The same for orders 0 and 1, whose polynomials are 0 and 1."""
+    return jnp.where(order == 1, decay / (1.0 + decay), 0.0)
+
+
+def _polynomial(coefficients: tuple[int, ...], x: Array) -> Array:
+    value = jnp.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = value * x + coefficient
+    return value
+
+
+def _powers(base: Array) -> list[Array]:
+    """``base^0, ..., base^4``."""
+    square = base * base
+    return [jnp.ones_like(base), base, square, square * base, square * square]
+
+
+def _select(order: Array, a: list[Array], moments: tuple[Array, Array], derivatives: bool) -> Array:
+    """Polynomials from the powers of the point, or from any linear functional of them."""
     second, fourth = moments
-    a = moments_of_point
     values = (
         a[0],
         a[1],
@@ -47,46 +114,9 @@ def tail_polynomial(order: Array, moments_of_point: Array, moments: tuple[Array,
         (a[3] + 3.0 * second * a[1]) / 6.0,
         (a[4] + 6.0 * second * a[2] + fourth * a[0]) / 24.0,
     )
-    result = jnp.zeros(order.shape, a.dtype)
+    lower = np.array(_LOWER if derivatives else _LOWER[:1])[:, None, None]
+    order = order - lower
+    result = jnp.zeros(order.shape, a[0].dtype)
     for p, value in enumerate(values):
         result = jnp.where(order == p + 1, value, result)
     return result
-
-
-def alias_correction(
-    order: Array, y: Array, moments: tuple[Array, Array], decay: Array, spacing: Array
-) -> Array:
-    """Sum of the aliases ``I_m(y - k L)``, ``k >= 1``, with factors ``-(-q)^k``.
-
-    Parameters
-    ----------
-    order : Array of int, shape (M, B)
-    y : Array, shape (B,)
-    moments : tuple of Array
-        As for `tail_polynomial`.
-    decay : Array, shape (B,)
-        ``q = exp(-t L)``; zero where the aliases are not corrected.
-    spacing : Array, shape (B,)
-        ``L``.
-
-    Returns
-    -------
-    Array, shape (M, B)
-    """
-    if order.shape[0] == 0:
-        return jnp.zeros(order.shape, y.dtype)
-    eulerian = jnp.asarray(_EULERIAN, y.dtype)
-    numerator = jnp.einsum("pc,cb->pb", eulerian, powers(decay)[:4], precision="highest")
-    sums = numerator * decay / (1.0 + decay) / powers(1.0 + decay) * powers(spacing)
-    of_point = powers(-y)
-    # Binomial sums over k of the powers of k L - y.
-    rows = []
-    for r in range(MAX_ORDER):
-        terms = _BINOMIAL[r, : r + 1, None].astype(y.dtype) * sums[: r + 1] * of_point[r::-1]
-        rows.append(jnp.sum(terms, axis=0))
-    return tail_polynomial(order, jnp.stack(rows), moments)
-
-
-def first_alias_correction(order: Array, decay: Array) -> Array:
-    """The same for orders 0 and 1, whose polynomials are 0 and 1."""
-    return jnp.where(order == 1, decay / (1.0 + decay), 0.0)

@@ -10,7 +10,9 @@ from jax import Array, lax
 from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._law import Law
 from nn_uq_dist.linear_combination._precision import precision
-from nn_uq_dist.linear_combination._uniform_component import distance_and_variance
+from nn_uq_dist.linear_combination._uniform_component import (
+    sums_of_distance_and_variance,
+)
 
 _MAX_ITERATIONS = 60
 
@@ -32,10 +34,8 @@ def tilted_moments(order: Array, law: Law, tilt: Array) -> tuple[Array, Array]:
     """
     distance = order / tilt - law.normal_variance * tilt
     variance = order / (tilt * tilt) + law.normal_variance
-    if law.weights.shape[0]:
-        # One complex sum instead of two real ones: XLA would evaluate the terms twice.
-        total = jnp.sum(lax.complex(*distance_and_variance(law.weights, tilt)), axis=0)
-        distance, variance = distance + total.real, variance + total.imag
+    of_weights = sums_of_distance_and_variance(law.weights, tilt)
+    distance, variance = distance + of_weights[0], variance + of_weights[1]
     # Rounding may leave the variance of an almost degenerate law negative.
     return distance, jnp.maximum(variance, 1e-6 * variance_floor(order, tilt))
 
@@ -46,22 +46,23 @@ def variance_floor(order: Array, tilt: Array) -> Array:
 
 
 def _initial_tilt(
-    order: Array, y: Array, distance: Array, width: Array, variance: Array, normal_variance: Array
+    order: Array, y: Array, distance: Array, law: Law, inverse_variance: Array
 ) -> Array:
     # Inverse Langevin function of equal weights with this width and variance (the approximation of
     # A. Cohen, Rheologica Acta 30, 1991), then the contribution of the pole from t sigma^2 -
     # order/t = y.
-    box_variance = jnp.maximum(variance - normal_variance, 0.0)
-    share = jnp.clip(y / jnp.maximum(width, 1e-30), 0.0, 1.0)
-    gap = jnp.clip(distance / jnp.maximum(width, 1e-30), 1e-30, 1.0)
+    width, normal_variance = law.width, law.normal_variance
+    inverse_width = 1.0 / jnp.maximum(width, 1e-30)
+    share = jnp.clip(y * inverse_width, 0.0, 1.0)
+    gap = jnp.clip(distance * inverse_width, 1e-30, 1.0)
     stretch = (1.0 - share * share / 3.0) / (gap * (1.0 + share))
-    bounded = y / jnp.maximum(variance, 1e-30) * jnp.where(box_variance > 0, stretch, 1.0)
+    bounded = y * inverse_variance * jnp.where(width > 0, stretch, 1.0)
     # With a normal part the tilt is at most the one that the normal part alone needs beyond the
     # edge.
-    reach = jnp.sqrt(jnp.maximum(normal_variance, 1e-30))
-    cap = jnp.maximum(-distance, 0.0) / jnp.maximum(normal_variance, 1e-30) + 3.0 / reach
+    reach = lax.rsqrt(jnp.maximum(normal_variance, 1e-30))
+    cap = (jnp.maximum(-distance, 0.0) * reach + 3.0) * reach
     tilt = jnp.where(normal_variance > 0, jnp.minimum(bounded, cap), bounded)
-    return 0.5 * (tilt + jnp.sqrt(tilt * tilt + 4.0 * order / variance))
+    return 0.5 * (tilt + jnp.sqrt(tilt * tilt + 4.0 * order * inverse_variance))
 
 
 def solve_tilt(
@@ -87,40 +88,32 @@ def solve_tilt(
     """
     tolerance = precision(y.dtype).tilt_tolerance
     order = order.astype(y.dtype)
-    width, normal_variance = law.width, law.normal_variance
-    variance = jnp.sum(law.weights * law.weights, axis=0) / 3.0 + normal_variance
+    inverse = lax.rsqrt(law.moments()[0])
     # The tilt stays away from zero, where the pole is and coth(w t) is infinite.
-    lowest = 0.5 * jnp.sqrt(1.0 / variance)
-    start = jnp.maximum(_initial_tilt(order, y, distance, width, variance, normal_variance), lowest)
+    lowest = 0.5 * inverse
+    start = jnp.maximum(_initial_tilt(order, y, distance, law, inverse * inverse), lowest)
+    State = tuple[Array, Array, Array, Array, Array, Array]
 
-    def step(
-        state: tuple[Array, Array, Array, Array, Array, Array],
-    ) -> tuple[Array, Array, Array, Array, Array, Array]:
-        count, tilt, _, left, right, _ = state
+    def step(state: State) -> State:
+        count, _, tilt, _, left, right = state
         at_tilt, spread = tilted_moments(order, law, tilt)
         excess = at_tilt - distance
         left = jnp.where(excess >= 0, tilt, left)
         right = jnp.where(excess < 0, tilt, right)
         plain = excess / spread
-        bent = (distance > 0) & (at_tilt > 0)
-        move = jnp.where(bent, plain * at_tilt / jnp.where(bent, distance, 1.0), plain)
+        bent = (distance > 0) & (excess > -distance)
+        move = plain + jnp.where(bent, plain * excess / jnp.where(bent, distance, 1.0), 0.0)
         proposal = tilt + move
         inside = (proposal > left) & (proposal < right)
         middle = jnp.where(jnp.isinf(right), tilt + plain, jnp.sqrt(left * right))
         proposal = jnp.maximum(jnp.where(inside, proposal, middle), lowest)
-        done = (jnp.abs(plain) * jnp.sqrt(spread) < tolerance) | ((excess < 0) & (tilt <= lowest))
-        return count + 1, jnp.where(done, tilt, proposal), spread, left, right, done
+        near = excess * excess < tolerance * tolerance * spread
+        done = near | ((excess < 0) & (tilt <= lowest))
+        tilt = jnp.where(done, tilt, proposal)
+        more = any_point(active & ~done) & (count < _MAX_ITERATIONS)
+        return count + 1, more, tilt, spread, left, right
 
-    def unfinished(state: tuple[Array, Array, Array, Array, Array, Array]) -> Array:
-        return (state[0] < _MAX_ITERATIONS) & any_point(active & ~state[5])
-
-    state = (
-        jnp.asarray(0),
-        start,
-        variance,
-        lowest,
-        jnp.full_like(start, jnp.inf),
-        jnp.zeros(start.shape, bool),
-    )
-    state = lax.while_loop(unfinished, step, state)
-    return state[1], state[2]
+    nothing = jnp.zeros_like(start)
+    state = (jnp.asarray(1), jnp.asarray(True), start, nothing, lowest, nothing + jnp.inf)
+    state = lax.while_loop(lambda state: state[1], step, state)
+    return state[2], state[3]

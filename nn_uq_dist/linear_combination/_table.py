@@ -17,7 +17,6 @@ from nn_uq_dist.linear_combination._contour import Contour, contour_at, envelope
 from nn_uq_dist.linear_combination._contour_sum import (
     edge_phase,
     nodes_of_chunk,
-    power_of,
     product_of_factors,
 )
 from nn_uq_dist.linear_combination._law import Law
@@ -123,7 +122,7 @@ def tabulate(order: int, law: Law) -> Table:
     excess = excess_coth(repeated.weights, contour.tilt)
     bound = envelope_at(repeated, excess, contour, num_nodes)
     nodes = nodes_of_chunk(contour, 0, num_nodes)
-    values = product_of_factors(repeated, excess, nodes) * power_of(nodes.pole, orders[0])
+    values = product_of_factors(repeated, excess, orders[0], nodes)
     if scale is not None:
         values = values * edge_phase(jnp.zeros_like(width), repeated, contour, nodes)
     constant = log_scale(jnp.zeros_like(width), repeated, contour)
@@ -154,7 +153,8 @@ def look_up(order: int, distance: Array, table: Table) -> tuple[Array, Array]:
     def at(field: Array) -> Array:
         return jnp.take(field.reshape(-1), flat)
 
-    step, tilt = at(table.contour.step), at(table.contour.tilt)
+    spacing, tilt = at(table.contour.spacing), at(table.contour.tilt)
+    step = 2.0 * jnp.pi / spacing
     sine, cosine = sine_and_cosine(0.5 * step * distance)
     half_turn = lax.complex(cosine, sine)
     turn = half_turn * half_turn
@@ -167,7 +167,7 @@ def look_up(order: int, distance: Array, table: Table) -> tuple[Array, Array]:
     total_real = (total * half_turn).real * step / jnp.pi
     value = at(table.log_scale) + tilt * distance
     if order:
-        q = jnp.exp(-tilt * 2.0 * jnp.pi / step)
+        q = jnp.exp(-tilt * spacing)
         correction = jnp.where(at(table.contour.polynomial_aliases), q / (1.0 + q), 0.0)
         total_real = total_real + relative_correction(correction, value)
     holds = at(table.usable) & (distance >= table.nearest[:, None]) & (total_real > 0)

@@ -14,7 +14,7 @@ cancellation between ``t W`` and ``t x``.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from nn_uq_dist.linear_combination._trigonometry import sine_cosine_and_deficits
 
@@ -52,16 +52,18 @@ def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
     return jnp.where(small, series * square - at, jnp.log(-jnp.expm1(-double) / double))
 
 
-def distance_and_variance(weights: Array, tilt: Array) -> tuple[Array, Array]:
-    """Distance ``w - K'(t)`` of the tilted mean from the edge, and the tilted variance ``K''(t)``.
+def sums_of_distance_and_variance(weights: Array, tilt: Array) -> tuple[Array, Array]:
+    """Sums over the weights of ``w - K'(t)``, the distance from the edge, and of ``K''(t)``.
 
     Both lose relative accuracy for ``w t`` near zero, where they are only compared with quantities
     of order ``1/t`` and ``1/t^2``.
     """
-    complement = -jnp.expm1(-2.0 * weights * tilt)
-    decay = 1.0 - complement
-    ratio = 2.0 * weights / complement
-    return 1.0 / tilt - ratio * decay, 1.0 / (tilt * tilt) - ratio * ratio * decay
+    # The barrier keeps the exponentials out of the sum, where they are not vectorized.
+    part = lax.optimization_barrier(weights * excess_coth(weights, tilt))
+    # One complex sum instead of two real ones: XLA would evaluate the terms twice.
+    total = jnp.sum(lax.complex(part, part * (part + 2.0 * weights)), axis=0)
+    each = weights.shape[0] / tilt
+    return each - total.real, each / tilt - total.imag
 
 
 def excess_coth(weights: Array, tilt: Array) -> Array:
@@ -69,8 +71,10 @@ def excess_coth(weights: Array, tilt: Array) -> Array:
     return 2.0 / jnp.expm1(2.0 * weights * tilt)
 
 
-def squared_envelope(weights: Array, excess: Array, tilt: Array, frequency: Array) -> Array:
-    """Largest squared modulus of the factor at this and all larger frequencies.
+def squared_envelope(weights: Array, excess: Array, shrink: Array, frequency: Array) -> Array:
+    """Largest squared modulus of the factor at this and all larger frequencies ``a``.
+
+    ``shrink`` is ``1/(1 + (a/t)^2)``.
 
     ``|cos v + i coth u sin v|^2 = 1 + (coth^2 u - 1) sin^2 v`` over ``1 + (v/u)^2`` decreases for
     ``v`` in (0, pi), as ``v cos v <= sin v`` there. Hence ``sin^2`` is bounded by its Taylor series
@@ -78,9 +82,7 @@ def squared_envelope(weights: Array, excess: Array, tilt: Array, frequency: Arra
     """
     square = (weights * frequency) ** 2
     sine = jnp.minimum(square * (1.0 + square * (square * (2.0 / 45.0) - 1.0 / 3.0)), 1.0)
-    ratio = frequency / tilt
-    bound = (1.0 + excess * (excess + 2.0) * sine) / (1.0 + ratio * ratio)
-    return jnp.minimum(bound, 1.0)
+    return jnp.minimum((1.0 + excess * (excess + 2.0) * sine) * shrink, 1.0)
 
 
 class TiltedComponent(NamedTuple):
