@@ -101,6 +101,9 @@ class FixedPoint(NamedTuple):
 class _State(NamedTuple):
     number: Array
     sites: Sites
+    before: Sites
+    # The last pass would have changed `before` by this, and in units of the marginals.
+    step: Sites
     change: Array
     error: Array
     damping: Array
@@ -121,9 +124,13 @@ def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoi
     shape = (*deviation.shape[:-1], weights.shape[-1])
     dtype = deviation.dtype
     tolerance = _TOLERANCE[dtype.name]
+    zeros = jnp.zeros(shape, dtype)
+    uniform = Sites(jnp.full(shape, 3.0, dtype), zeros)
     start = _State(
         jnp.asarray(0),
-        Sites(jnp.full(shape, 3.0, dtype), jnp.zeros(shape, dtype)),
+        uniform,
+        uniform,
+        Sites(zeros, zeros),
         jnp.zeros((2, *shape), dtype),
         jnp.full(shape[:-1], jnp.inf, dtype),
         jnp.ones(shape[:-1], dtype),
@@ -138,7 +145,7 @@ def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoi
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))
 
     def one_pass(state: _State) -> _State:
-        sites, change, outside = _moved(problem, whitened, state.sites, state.damping)
+        step, change, outside = _step(problem, whitened, state.sites)
         error = jnp.max(jnp.abs(change), axis=(0, -1))
         # Damp only if the passes oscillate without converging: a site that an early pass made far
         # too narrow widens steadily, although its error, in units of its marginal, does not
@@ -147,6 +154,10 @@ def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoi
         slower = back & (error > 0.9 * state.error)
         slower = jnp.where(slower, 0.5 * state.damping, 1.1 * state.damping)
         damping = jnp.clip(jnp.where(state.number < 3, 1.0, slower), 0.05, 1.0)
+        # Where passes contract steadily, look ahead.
+        usable = (state.number > 0) & (error < state.error)
+        mix = jnp.where(usable, _mix(change, state.change), 0.0)
+        sites = _ahead(state, step, damping[..., None], mix[..., None])
         go_on = waiting(state)
         moves, old = go_on[..., None], state.sites
         kept = Sites(
@@ -156,6 +167,8 @@ def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoi
         return _State(
             state.number + 1,
             kept,
+            old,
+            step,
             change,
             jnp.where(go_on, error, state.error),
             damping,
@@ -167,9 +180,30 @@ def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoi
     return FixedPoint(found.sites, converged, found.outside, found.number)
 
 
-def _moved(
-    problem: Problem, whitened: Whitened, sites: Sites, damping: Array
-) -> tuple[Sites, Array, Array]:
+def _mix(change: Array, before: Array) -> Array:
+    """Multiple of the last difference that makes the change smallest."""
+    bend = change - before
+    length = jnp.sum(bend * bend, axis=(0, -1))
+    share = jnp.sum(change * bend, axis=(0, -1)) / jnp.where(length > 0, length, 1.0)
+    return jnp.clip(share, -20.0, 0.5)
+
+
+def _ahead(state: _State, step: Sites, damping: Array, mix: Array) -> Sites:
+    """The next sites, by the secant through the last two passes (D. G. Anderson, J. ACM 12, 1965).
+
+    With a memory of one pass this takes three quarters of the passes. A site whose precision would
+    leave the neighborhood of that of a plain step takes the plain step: it is determined by the
+    outputs, and its precision is mostly rounding.
+    """
+    plain = Sites(*(at + damping * move for at, move in zip(state.sites, step, strict=True)))
+    parts = zip(plain, state.sites, state.before, step, state.step, strict=True)
+    ahead = Sites(*(p - mix * (at - last + move - moved) for p, at, last, move, moved in parts))
+    fits = (ahead.precision > 0.2 * plain.precision) & (ahead.precision < 5.0 * plain.precision)
+    return Sites(*(jnp.where(fits, a, p) for a, p in zip(ahead, plain, strict=True)))
+
+
+def _step(problem: Problem, whitened: Whitened, sites: Sites) -> tuple[Sites, Array, Array]:
+    """How a pass would change the sites, the same in units of the marginals, and `outside`."""
     law = posterior(problem, whitened, sites)
     hole = cavity(law, sites)
     moments = hole.moments()
@@ -185,14 +219,12 @@ def _moved(
             (change.slope - change.precision * hole.point) / jnp.sqrt(law.precision),
         ]
     )
-    step = damping[..., None]
-    moved = Sites(sites.precision + step * change.precision, sites.slope + step * change.slope)
     outside = jnp.zeros(law.pull.shape[:-1], bool)
     if problem.covariance is None:
         # The support extends this far in the direction of the pull.
         reach = jnp.sum(jnp.abs(matvec(problem.weights.mT, law.pull)), axis=-1)
         outside = jnp.sum(law.pull * problem.deviation, axis=-1) > reach
-    return moved, relative, outside
+    return change, relative, outside
 
 
 def _resolved(precision: Array, hole: Cavity, problem: Problem) -> Array:

@@ -28,7 +28,7 @@ from nn_uq_dist.linear_combination._contour import (
 )
 from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law, num_leading_rows
 from nn_uq_dist.linear_combination._precision import precision
-from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
+from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine, square_and_product
 from nn_uq_dist.linear_combination._uniform_component import (
     TiltedComponent,
     excess_coth,
@@ -93,9 +93,8 @@ def product_of_factors(law: Law, excess: Array, order: Array, nodes: Nodes) -> A
     pole_of_group = pole_of_group * pole_of_group
 
     def factors(weights: Array, excess: Array) -> Array:
-        sine, cosine = sine_and_cosine(weights[:, None] * nodes.frequency)
-        turned = excess[:, None] * sine
-        return lax.complex(1.0 + turned * sine, turned * cosine)
+        square, product = square_and_product(weights[:, None] * nodes.frequency)
+        return lax.complex(1.0 + excess[:, None] * square, excess[:, None] * product)
 
     def multiply(_: Array, product: Array, *rows: Array) -> Array:
         a, b, c, d = factors(*rows)
@@ -176,11 +175,12 @@ def edge_phase(distance: Array, law: Law, contour: Contour, nodes: Nodes) -> Arr
     """``exp(i a d + v (z^2 - t^2)/2)``, with the distance ``d`` from the edge."""
     if law.normal_scale is None:
         sine, cosine = sine_and_cosine(nodes.frequency * distance)
-        return lax.complex(cosine, sine)
-    variance = law.normal_variance
-    sine, cosine = sine_and_cosine(nodes.frequency * (distance + variance * contour.tilt))
-    decay = jnp.exp(-0.5 * variance * nodes.frequency * nodes.frequency)
-    return lax.complex(decay * cosine, decay * sine)
+    else:
+        variance = law.normal_variance
+        sine, cosine = sine_and_cosine(nodes.frequency * (distance + variance * contour.tilt))
+        decay = jnp.exp(-0.5 * variance * nodes.frequency * nodes.frequency)
+        sine, cosine = decay * sine, decay * cosine
+    return lax.complex(cosine, sine)
 
 
 def _add_slopes(

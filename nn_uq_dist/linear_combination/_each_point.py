@@ -226,7 +226,9 @@ def _add(
     if tail is not None:
         share = jnp.exp(jnp.where(finite, logs - safe, 0.0))
         value = jnp.where(finite, leaf.coefficient * share, 0.0)
-        aliases = rows.of_polynomial(value * tail.aliases, -leaf.direction, tree.number)
+        # The barrier keeps the compiler from computing these anew for each row.
+        value, aliases = lax.optimization_barrier((value, value * tail.aliases))
+        aliases = rows.of_polynomial(aliases, -leaf.direction, tree.number)
         total = total + rows.of_tail(value, tail.slopes, leaf.direction, tree.number) + aliases
     return _Sums(unit, jnp.where(kept, total, sums.rows))
 

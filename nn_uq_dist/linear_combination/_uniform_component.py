@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._trigonometry import sine_cosine_and_deficits
+from nn_uq_dist.linear_combination._trigonometry import square_product_and_deficits
 
 # Taylor coefficients of L(x)/x in powers of x^2: 2^(2k) B_2k / (2k)!, of alternating sign, which
 # tend to 2/pi^(2k).
@@ -127,7 +127,7 @@ def langevin(
     ``k = 1/sinh^2 u - 1/u^2`` and ``s, c`` sine and cosine of ``v``,
 
     .. math::
-        \delta = k s^2 + r^2 (s^2/v^2 - 1), \qquad D = 1 + r^2 + \delta, \\
+        \delta = k s^2 - r^2 (1 - s^2/v^2), \qquad D = 1 + r^2 + \delta, \\
         \operatorname{Re} L = \frac{1}{D}\Bigl(l - \frac{\delta/u}{1 + r^2}\Bigr), \qquad
         \operatorname{Im} L = \frac{1}{D}\Bigl(r^2 \frac{v - s c}{v^2} - k s c
             + \frac{r\,\delta/u}{1 + r^2}\Bigr).
@@ -136,19 +136,16 @@ def langevin(
     arguments, where ``coth x`` and ``1/x`` are nearly equal. The arithmetic is real, because a
     complex division would not vectorize.
     """
-    angle = weight * frequency
-    # 1/v = (1/u)/r, with one division for each node instead of one for each weight.
+    # 1/v = (1/u)/r and 1/(1 + r^2), with one division for each node instead of one for each weight.
     inverse = component.inverse * (1.0 / ratio)
-    sine, cosine, of_sine, of_cosine = sine_cosine_and_deficits(angle, inverse)
-    square = ratio * ratio
-    whole = 1.0 + square
-    # s^2/v^2 - 1 = -(1 - s/v)(1 + s/v), with 1 - s/v = v of_sine
-    flat = 1.0 - angle * of_sine
-    delta = component.curvature * sine * sine - square * (angle * of_sine) * (1.0 + flat)
+    whole = 1.0 + ratio * ratio
+    squared, product, of_square, of_product = square_product_and_deficits(
+        weight * frequency, inverse
+    )
+    delta = component.curvature * squared - (ratio * ratio) * of_square
+    shift = delta * component.inverse * (1.0 / whole)
     inverse = 1.0 / (whole + delta)
-    shift = delta * component.inverse / whole
     real = inverse * (component.langevin - shift)
-    # (v - s c)/v^2 = ((1 - c) + c (1 - s/v))/v
-    bend = square * (of_cosine + cosine * of_sine)
-    imaginary = inverse * (bend - component.curvature * sine * cosine + ratio * shift)
+    bend = (ratio * ratio) * of_product
+    imaginary = inverse * (bend - component.curvature * product + ratio * shift)
     return real, imaginary
