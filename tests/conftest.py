@@ -25,6 +25,22 @@ settings.register_profile("ci", derandomize=True, database=None, **_COMMON)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark all but the first case of a test slow: types and shapes add programs to compile.
+
+    `make test` shows that an installation is right. Docstrings are all different.
+    """
+    seen = {}
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        # Of the first examples that a module marks slow, the next one takes the place.
+        if seen.setdefault(test, item) is item and item.get_closest_marker("slow"):
+            del seen[test]
+        elif seen[test] is not item and item.path.name != "test_docstrings.py":
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def x64():
     """Run the test with 64-bit types enabled."""
