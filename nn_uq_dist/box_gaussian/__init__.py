@@ -5,11 +5,11 @@ from nn_uq_dist.box_gaussian._few_inputs import (
     log_evidence_of_shared_law as log_evidence_of_shared_law,
 )
 from nn_uq_dist.box_gaussian._input_draws import input_draws as input_draws
-from nn_uq_dist.box_gaussian._marginal_moments import (
+from nn_uq_dist.box_gaussian._moments import Moments as Moments
+from nn_uq_dist.box_gaussian._moments import (
     conditional_moments as conditional_moments,
 )
-from nn_uq_dist.box_gaussian._marginal_moments import posterior_moments as posterior_moments
-from nn_uq_dist.box_gaussian._moments import Moments as Moments
 from nn_uq_dist.box_gaussian._moments import input_moments as input_moments
+from nn_uq_dist.box_gaussian._moments import posterior_moments as posterior_moments
 from nn_uq_dist.box_gaussian._rosenblatt import conditional_scores as conditional_scores
 from nn_uq_dist.box_gaussian._second_order import second_order as second_order

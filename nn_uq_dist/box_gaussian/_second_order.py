@@ -23,8 +23,8 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     flattened,
     input_covariance,
     of_one_shape,
+    undifferentiated,
 )
-from nn_uq_dist.box_gaussian._no_derivatives import undifferentiated
 from nn_uq_dist.box_gaussian._own_units import in_own_units
 
 

@@ -16,7 +16,14 @@ from jax import Array, lax
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._blocks import block_size
-from nn_uq_dist.linear_combination._contour import Contour, contour_at, envelope_at, log_scale
+from nn_uq_dist.linear_combination._contour import (
+    Contour,
+    contour_at,
+    envelope_at,
+    log_scale,
+    solve_tilt,
+    tilted_moments,
+)
 from nn_uq_dist.linear_combination._contour_sum import (
     edge_phase,
     nodes_of_chunk,
@@ -35,7 +42,6 @@ from nn_uq_dist.linear_combination._power_sums import (
     reduce,
 )
 from nn_uq_dist.linear_combination._precision import precision
-from nn_uq_dist.linear_combination._saddlepoint import solve_tilt, tilted_moments
 from nn_uq_dist.linear_combination._uniform_component import excess_coth
 
 # With fewer weights the sums cost more than they save, and the series converges only closer to the

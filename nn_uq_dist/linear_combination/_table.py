@@ -13,7 +13,14 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from nn_uq_dist.linear_combination._contour import Contour, contour_at, envelope_at, log_scale
+from nn_uq_dist.linear_combination._contour import (
+    Contour,
+    contour_at,
+    envelope_at,
+    log_scale,
+    solve_tilt,
+    tilted_moments,
+)
 from nn_uq_dist.linear_combination._contour_sum import (
     edge_phase,
     nodes_of_chunk,
@@ -22,7 +29,6 @@ from nn_uq_dist.linear_combination._contour_sum import (
 from nn_uq_dist.linear_combination._law import Law
 from nn_uq_dist.linear_combination._plain_integral import relative_correction
 from nn_uq_dist.linear_combination._precision import precision
-from nn_uq_dist.linear_combination._saddlepoint import solve_tilt, tilted_moments
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
 from nn_uq_dist.linear_combination._uniform_component import excess_coth
 
