@@ -2,8 +2,7 @@
 
 import importlib
 import math
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -252,18 +251,13 @@ def point_coordinates(batch_shape: Sequence[int]) -> dict[str, range]:
     return dict(zip(point_dims(batch_shape), map(range, batch_shape), strict=True))
 
 
-def points(batch_shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """The indices of the points in order: one empty index if there is no batch."""
-    return product(*map(range, batch_shape))
-
-
 def flat_names(batch_shape: Sequence[int], names: Sequence[str]) -> list[str]:
     """One text for each output of each point, for messages."""
     if not batch_shape:
         return list(names)
     return [
         f"{name} of point {', '.join(map(str, point))}"
-        for point in points(batch_shape)
+        for point in np.ndindex(*batch_shape)
         for name in names
     ]
 

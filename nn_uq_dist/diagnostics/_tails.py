@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,8 @@ class Tails:
         Normal scores, infinite beyond the support, NaN for draws that are not finite.
     log_density
         Log density at the draws, ``-inf`` beyond the support, NaN for draws that are not finite.
+    is_finite
+        Whether a draw is finite.
     is_outside
         Whether a draw lies beyond an end of the support by more than rounding.
     """
@@ -59,7 +60,7 @@ class Tails:
         count, num_outputs = draws.shape
         functions = LawFunctions(law, num_outputs)
         self.points, self.scores, self.log_density = np.empty((3, count, num_outputs))
-        self.is_outside = np.empty((count, num_outputs), dtype=bool)
+        self.is_finite, self.is_outside = np.empty((2, count, num_outputs), dtype=bool)
         rounding = _rounding(functions, draws)
         # A law narrower than the rounding error is evaluated at its mean.
         innermost = (
@@ -81,28 +82,25 @@ class Tails:
             self.points[rows] = points
             self.scores[rows] = np.where(finite, scores, np.nan)
             self.log_density[rows] = np.where(finite, log_density, np.nan)
-            self.is_outside[rows] = outside
+            self.is_finite[rows], self.is_outside[rows] = finite, outside
 
     @property
-    def is_above(self) -> NDArray[np.bool_]:
-        """Whether a draw is above the median."""
-        above: NDArray[np.bool_] = self.scores > 0
-        return above
+    def non_finite(self) -> NDArray[np.int64]:
+        """Number of draws of each output that are not finite."""
+        return np.sum(~self.is_finite, axis=0)
 
     @property
-    def log_tail(self) -> Array:
-        """Log probability of the smaller tail, the one beyond the draw: ``log Phi(-|score|)``."""
-        from scipy.special import log_ndtr
-
-        log_tail: Array = log_ndtr(-np.abs(self.scores))
-        return log_tail
+    def outside_support(self) -> Array:
+        """Fraction of the finite draws of each output beyond its support, NaN if there are none."""
+        counts = self.is_finite.sum(axis=0)
+        return self.is_outside.sum(axis=0) / np.where(counts > 0, counts, np.nan)
 
     def probabilities(self) -> Array:
         """The probability integral transform ``F(x)``, clipped to 2.2e-16 from 0 and 1."""
         from scipy.special import ndtr
 
         tail = np.maximum(ndtr(-np.abs(self.scores)), CLIP)
-        return np.where(self.is_above, 1 - tail, tail)
+        return np.where(self.scores > 0, 1 - tail, tail)
 
     def normal_scores(self) -> Array:
         """``Phi^-1(F(x))``, clipped to [-38, 38], also for draws beyond the support."""
@@ -118,68 +116,6 @@ def _rounding(functions: LawFunctions, draws: NDArray[np.generic]) -> Array:
 
 
 _PACKAGE = str(Path(__file__).parents[1])
-
-
-class PreparedDraws:
-    """Checked draws of the outputs, with their positions under the laws of the outputs.
-
-    The constructor warns of draws that are not finite, so call it after all arguments are checked.
-
-    Parameters
-    ----------
-    law
-        Laws of the outputs, from `as_marginals`.
-    values
-        Draws, from `as_draws`, shape ``(n, N_y)``.
-    names
-        Names of the outputs, from `as_output_names`.
-    progress
-        Whether a progress bar may appear while the laws are evaluated.
-
-    Attributes
-    ----------
-    columns
-        The finite draws of each output in float64, ascending.
-    """
-
-    def __init__(
-        self, law: OutputLaw, values: NDArray[Any], names: Sequence[str], *, progress: bool = True
-    ) -> None:
-        self.law = law
-        self.values = values
-        self.names = names
-        self.columns = finite_draws(values, names)
-        self._progress = progress
-
-    def finite(self, j: int) -> NDArray[np.intp]:
-        """Positions of the finite draws of output `j`."""
-        return np.flatnonzero(np.isfinite(self.values[:, j].astype(np.float64)))
-
-    def order(self, j: int) -> NDArray[np.intp]:
-        """The same, sorted by the size of the draws, as in `columns`."""
-        finite = self.finite(j)
-        return finite[np.argsort(self.values[finite, j].astype(np.float64))]
-
-    @cached_property
-    def tails(self) -> Tails:
-        """Positions of all draws under the laws, in the order of the draws."""
-        return Tails(self.law, self.values, progress=self._progress)
-
-    @cached_property
-    def probabilities(self) -> Array:
-        """Probability integral transforms of all draws, in the order of the draws."""
-        return self.tails.probabilities()
-
-    @cached_property
-    def non_finite(self) -> NDArray[np.int64]:
-        """Number of draws of each output that are not finite."""
-        return np.array([len(self.values) - column.size for column in self.columns])
-
-    @cached_property
-    def outside_support(self) -> Array:
-        """Fraction of the finite draws of each output beyond its support, NaN if there are none."""
-        counts = np.array([column.size for column in self.columns], np.float64)
-        return self.tails.is_outside.sum(axis=0) / np.where(counts > 0, counts, np.nan)
 
 
 def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[Array]:

@@ -1,10 +1,12 @@
-"""Shapes that panels hold, as rows of coordinates: histograms, areas, lines and texts."""
+"""Shapes that panels hold, as rows of coordinates, and positions along an axis."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+from jax.typing import ArrayLike
 from numpy.typing import NDArray
+
+from nn_uq_dist.plots.parts._figure import Marks
 
 Array = NDArray[np.float64]
 
@@ -15,29 +17,8 @@ HISTOGRAM = ("histogram", "left_edges", "right_edges")
 
 # Range of a density panel: this much on either side, or more to include most draws.
 RANGE_IN_SD = 4.0
+MOST_CHARACTERS = 80  # of all names that fit below a figure as wide as a page
 TAIL = 1e-4  # share of the draws that may lie outside the panel on either side
-
-
-def panel_data(rows: Any, axes: Sequence[str], facets: Mapping[str, Any]) -> Any:
-    """Wrap rows in the form that ArviZ reads, shape ``(panels, axes, points)``."""
-    import xarray as xr
-
-    coords = {**facets, "plot_axis": list(axes)}
-    return xr.Dataset({"values": ([*coords, "point"], np.asarray(rows))}, coords)
-
-
-def area(rows: Any, target: Any, **style: Any) -> Any:
-    """Fill between the rows `y_bottom` and `y_top` over the row `x`."""
-    from arviz_plots.plot_collection import backend_from_object
-
-    return backend_from_object(target).fill_between_y(*rows, target, **style)
-
-
-def write(target: Any, x: float, y: float, text: str, **style: Any) -> Any:
-    """Write a text into a panel."""
-    from arviz_plots.plot_collection import backend_from_object
-
-    return backend_from_object(target).text(x, y, text, target, **style)
 
 
 def upright(ends: Array, top: Array) -> Array:
@@ -97,3 +78,39 @@ def histograms(
         heights = np.diff(np.searchsorted(column, edges)) / (total * np.diff(edges))
         bars.append([heights, edges[:-1], edges[1:]])
     return np.array(bars)
+
+
+def as_positions(x: ArrayLike | None, count: int, kind: str) -> Array:
+    """Return positions along the horizontal axis, ascending: 0, 1, ... unless given."""
+    if x is None:
+        return np.arange(count, dtype=np.float64)
+    positions = np.asarray(x)
+    if positions.shape != (count,):
+        raise ValueError(
+            f"x must hold one position per {kind}, shape ({count},), got shape {positions.shape}"
+        )
+    if positions.dtype.kind not in "fiu":
+        raise TypeError(f"x must be real numbers, got dtype {positions.dtype}")
+    positions = positions.astype(np.float64)
+    if not np.all(np.isfinite(positions)) or np.any(np.diff(positions) <= 0):
+        raise ValueError(f"x must be finite and ascending; sort the {kind}s by position")
+    return positions
+
+
+def position_ticks(
+    positions: Array, names: Sequence[str] | None
+) -> tuple[float, float, Marks | None]:
+    """Return the ends of an axis of positions, with a margin, and ticks for the names."""
+    width = float(positions[-1] - positions[0]) or 1.0
+    left, right = float(positions[0] - 0.02 * width), float(positions[-1] + 0.02 * width)
+    if names is None:
+        if positions.size > 12 or not np.array_equal(positions, np.arange(positions.size)):
+            return left, right, None
+        names = [str(j) for j in range(positions.size)]
+    longest = max(len(name) for name in names) + 2
+    apart = 0.999 * longest / MOST_CHARACTERS * (width if len(names) > 1 else 0.0)
+    kept = [0]
+    for k in range(1, len(names)):  # positions may crowd at the ends, as quadrature nodes do
+        if positions[k] - positions[kept[-1]] >= apart:
+            kept.append(k)
+    return left, right, (positions[kept].tolist(), [names[k] for k in kept])
