@@ -3,8 +3,8 @@
 Each question has a module: single outputs (`_summary`), their joint law (`_joint_summary`), which
 input matters (`_sensitivity`), which outputs need a second look (`_flags`), export to ArviZ
 (`_export`). They share the statistics (`_estimates`, `_distances`, of pairs `_paired`) and the
-thresholds for a difference (`_verdict`). Only `_law_functions` and `_tails` evaluate laws, through
-the contract `nn_uq_dist.laws.OutputLaw`, the latter at draws.
+thresholds for a difference (`_verdict`). Laws of single outputs are evaluated only in
+`_law_functions`, through the contract `nn_uq_dist.laws.OutputLaw`.
 """
 
 from nn_uq_dist.diagnostics._export import to_datatree as to_datatree

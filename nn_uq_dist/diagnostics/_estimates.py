@@ -82,7 +82,8 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
             "excess_kurtosis": UNKNOWN,
         }
     z = centered / spread
-    square, cube, fourth = z**2, z**3, z**4
+    square = z * z
+    cube, fourth = square * z, square * square
     skewness, kurtosis = cube.mean(), fourth.mean()
     sd = spread * np.sqrt(count / (count - 1))
     found = {

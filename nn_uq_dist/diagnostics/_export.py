@@ -17,14 +17,13 @@ from nn_uq_dist.diagnostics._arguments import (
     as_joint_law,
     as_marginals,
     as_output_names,
+    finite_draws,
     flat_names,
     point_coordinates,
-    point_dims,
     require_extra,
 )
 from nn_uq_dist.diagnostics._estimates import MOMENTS, sample_correlation, sample_moments
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._tails import Tails, finite_draws
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -153,7 +152,7 @@ def to_datatree(
     per_chain = -(-num_analytic // NUM_CHAINS)
     analytic = _sample(drawn, key, NUM_CHAINS * per_chain, num_columns)
 
-    dims = (*point_dims(batch_shape), "output")
+    dims = (*point_coordinates(batch_shape), "output")
     coordinates = {**point_coordinates(batch_shape), "output": names}
 
     def draws_of(array: NDArray[Any], attributes: dict[str, Any]) -> Any:
@@ -264,7 +263,7 @@ def _moments(
     shape: tuple[int, ...],
 ) -> dict[str, Any]:
     """Moments of the law and of the draws, and the standard errors of the latter."""
-    dims = (*point_dims(shape[:-1]), "output")
+    dims = (*point_coordinates(shape[:-1]), "output")
     found = np.full((len(columns), 4, 2), np.nan)
     for j, column in enumerate(columns):
         if column.size >= MINIMUM_DRAWS:

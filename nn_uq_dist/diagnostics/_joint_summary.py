@@ -18,6 +18,7 @@ from nn_uq_dist.diagnostics._arguments import (
     as_draws,
     as_joint_law,
     as_output_names,
+    complete_rows,
     require_extra,
     unbatched,
 )
@@ -28,8 +29,7 @@ from nn_uq_dist.diagnostics._distances import (
     uniform_distance,
 )
 from nn_uq_dist.diagnostics._estimates import sample_correlation
-from nn_uq_dist.diagnostics._law_functions import POINTS_PER_CALL
-from nn_uq_dist.diagnostics._tails import LARGEST_SCORE, Tails, complete_rows
+from nn_uq_dist.diagnostics._law_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
 from nn_uq_dist.diagnostics._verdict import (
     correlation_words,
     dominating_part,

@@ -14,7 +14,6 @@ from nn_uq_dist.diagnostics._arguments import (
     as_model,
     as_output_names,
     point_coordinates,
-    point_dims,
     require_extra,
 )
 from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
@@ -128,7 +127,7 @@ def sensitivity(
     array: xr.DataArray = xarray.DataArray(
         indices.value,
         coords={**point_coordinates(batch_shape), "output": outputs, "input": inputs},
-        dims=(*point_dims(batch_shape), "output", "input"),
+        dims=(*point_coordinates(batch_shape), "output", "input"),
         name="first_order_sobol_index",
         attrs={
             "additive": int(indices.is_additive),

@@ -16,6 +16,7 @@ from nn_uq_dist.diagnostics._arguments import (
     as_draws,
     as_marginals,
     as_output_names,
+    finite_draws,
     flat_names,
     require_extra,
     row_index,
@@ -35,9 +36,8 @@ from nn_uq_dist.diagnostics._estimates import (
     sample_quantiles,
 )
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 from nn_uq_dist.diagnostics._paired import Paired
-from nn_uq_dist.diagnostics._tails import Tails, finite_draws
 from nn_uq_dist.diagnostics._verdict import Verdict, dependence_verdict, marginal_verdict
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 

@@ -8,14 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
+from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
 from nn_uq_dist.diagnostics._estimates import sample_correlation
-from nn_uq_dist.diagnostics._tails import complete_rows
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.plots.parts._drawn_law import Law, drawn_law
 from nn_uq_dist.plots.parts._figure import Figure, PlotCollection, Visuals, drawing
-from nn_uq_dist.plots.parts._heat_map import add_colorbar, draw_cells, write_values
+from nn_uq_dist.plots.parts._shapes import add_colorbar, draw_cells, write_values
 from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
 
 Array = NDArray[np.float64]

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import as_key, positive_int
 from nn_uq_dist.basics._compiled_once import compiled_once
-from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, bounded, unbatched
-from nn_uq_dist.diagnostics._tails import finite_draws
+from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, bounded, finite_draws, unbatched
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals, frame_visuals
@@ -125,7 +124,7 @@ def plot_errors(
     low, high = np.array([np.quantile(column, [TAIL, 1 - TAIL]) for column in columns]).T
     middle, half = (low + high) / 2, np.maximum(high - low, SMALLEST_RANGE) / 2
     low, high = middle - half, middle + half
-    bars = histograms(columns, [column.size for column in columns], low, high, bins)
+    bars = histograms(columns, count, low, high, bins)
     central = np.array([np.quantile(column, CENTRAL) for column in columns])
     mean = np.array([column.mean() for column in columns])
     height = bars[:, 0].max(axis=1)

@@ -8,8 +8,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
-from nn_uq_dist.diagnostics._tails import complete_rows, finite_draws
+from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, finite_draws, unbatched
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts._drawn_law import Law, drawn_law
 from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, PlotMatrix, Visuals, drawing

@@ -18,8 +18,7 @@ from nn_uq_dist.plots.parts._figure import (
     drawing,
     frame_visuals,
 )
-from nn_uq_dist.plots.parts._heat_map import add_colorbar, draw_cells, write_values
-from nn_uq_dist.plots.parts._shapes import LINE
+from nn_uq_dist.plots.parts._shapes import LINE, add_colorbar, draw_cells, write_values
 from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
 
 Array = NDArray[np.float64]

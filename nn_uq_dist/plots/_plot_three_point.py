@@ -7,8 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
-from nn_uq_dist.diagnostics._tails import complete_rows
+from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts._drawn_law import Law, drawn_law
 from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, PlotCollection, Visuals, drawing

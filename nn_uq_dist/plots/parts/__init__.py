@@ -3,8 +3,7 @@
 To write a figure of your own, start from the names exported here: see the page on extending.
 
 - `_figure`: a figure being drawn: backend, options of its visuals, panels, axes, legend.
-- `_palette`: colors, and the legend that shows them; `_shapes`: what panels hold, as rows of
-  coordinates; `_heat_map`: cells and the values in them.
+- `_palette`: colors, and the legend that shows them; `_shapes`: what panels hold.
 - `_shown_outputs`: which outputs are shown, with their laws and draws, prepared once.
 - `_drawn_law`: which joint law a figure draws, on a grid that resolves it.
 - `_regions`: regions of highest density, and how they are drawn.

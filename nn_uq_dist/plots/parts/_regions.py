@@ -1,6 +1,5 @@
 """Densities of two outputs on a grid: regions of highest density, filled and as outlines."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -44,13 +43,13 @@ class Region(NamedTuple):
     def lines(self) -> list[Array]:
         """Contour lines of each level as points, shape ``(2, points)``, NaN between the pieces."""
         contourpy = require_extra("contourpy", "a contour plot")
-        generator = contourpy.contour_generator(self.x, self.y, self.density)
-        gap = np.full((1, 2), np.nan)
+        kind = "ChunkCombinedNan"
+        generator = contourpy.contour_generator(self.x, self.y, self.density, line_type=kind)
         found = []
         for level in self.levels:
-            pieces = generator.lines(level) if 0 < level < self.density.max() else []
-            parts = list(itertools.chain.from_iterable((piece, gap) for piece in pieces))
-            found.append(np.concatenate(parts[:-1] or [gap]).T)
+            is_drawn = 0 < level < self.density.max()
+            ((points,),) = generator.lines(level) if is_drawn else ((None,),)
+            found.append(np.full((2, 1), np.nan) if points is None else points.T)
         return found
 
 

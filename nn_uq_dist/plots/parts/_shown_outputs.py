@@ -15,9 +15,9 @@ from nn_uq_dist.diagnostics._arguments import (
     as_draws,
     as_marginals,
     as_output_names,
+    finite_draws,
 )
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._tails import Tails, finite_draws
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 
 Array = NDArray[np.float64]
 
