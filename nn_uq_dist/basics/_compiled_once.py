@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
+from numpy.typing import NDArray
 
 from nn_uq_dist.basics._row_algebra import namespace
 
@@ -156,6 +157,35 @@ def one_program[T](function: Callable[..., T], *trees: Any) -> T:
 @partial(jax.jit, static_argnums=0)
 def _compiled(function: Callable[..., Any], *trees: Any) -> Any:
     return function(*trees)
+
+
+def in_portions(function: Callable[..., Any], *arrays: NDArray[Any], size: int) -> Any:
+    """Apply a function to portions of rows, all of one shape, so that it is compiled once.
+
+    Parameters
+    ----------
+    function
+        Takes and returns arrays with a row for each point; it may return a tuple of them.
+    *arrays
+        With the same number of rows, at least one.
+    size
+        Rows of a portion; the last one is filled up by its last row.
+
+    Returns
+    -------
+    Any
+        What the function returns for all rows at once, as NumPy arrays in float64.
+    """
+    count = len(arrays[0])
+    parts = []
+    for start in range(0, count, size):
+        rows = np.minimum(np.arange(start, start + size), count - 1)
+        parts.append(function(*(jnp.asarray(array[rows]) for array in arrays)))
+
+    def joined(*same: Any) -> NDArray[np.float64]:
+        return np.concatenate([np.asarray(part, np.float64) for part in same])[:count]
+
+    return jax.tree.map(joined, *parts)
 
 
 def broadcast(value: ArrayLike, dtype: Any, shape: tuple[int, ...]) -> Array:

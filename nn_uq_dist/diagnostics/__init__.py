@@ -1,12 +1,10 @@
 """Tables that show how far the laws of outputs are from those of the network.
 
-Each question has a module: single outputs (`_summary`, a row in `_output_row`), their joint law
-(`_joint_summary`, `_joint_tables`), which input matters (`_sensitivity`), which outputs need a
-second look (`_flags`), export to ArviZ (`_export`). They share the statistics (`_estimates`,
-`_distances`, `_log_scores`) and the thresholds for a difference (`_verdict`). Only
-`_law_functions`, `_quantiles` and `_tails` evaluate laws, through the contract
-`nn_uq_dist.laws.OutputLaw`; `_tails` also holds the draws, sorted and evaluated under the laws
-once.
+Each question has a module: single outputs (`_summary`), their joint law (`_joint_summary`), which
+input matters (`_sensitivity`), which outputs need a second look (`_flags`), export to ArviZ
+(`_export`). They share the statistics (`_estimates`, `_distances`, of pairs `_paired`) and the
+thresholds for a difference (`_verdict`). Laws of single outputs are evaluated only in
+`_law_functions`, through the contract `nn_uq_dist.laws.OutputLaw`.
 """
 
 from nn_uq_dist.diagnostics._export import to_datatree as to_datatree

@@ -2,8 +2,9 @@
 
 import importlib
 import math
-from collections.abc import Iterator, Sequence
-from itertools import product
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -20,9 +21,12 @@ from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._statistics import MonteCarloStatistics
 
+Array = NDArray[np.float64]
+
 MINIMUM_DRAWS = 100
 # Draws beyond this count as infinite: their squares would be.
 LARGEST_DRAW = 1e150
+_PACKAGE = str(Path(__file__).parents[1])
 # What to do with a batch where only one point is taken.
 ONE_POINT = "take one point: model[i] with draws[:, i], or with pairs[i]"
 
@@ -199,6 +203,53 @@ def bounded(values: NDArray[Any]) -> NDArray[Any]:
     return np.where(too_large, np.copysign(np.inf, values), values) if too_large.any() else values
 
 
+def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[Array]:
+    """Return the sorted finite draws of each output in float64, and warn if others are left out."""
+    columns = []
+    for column in draws.T:
+        numbers = column.astype(np.float64)
+        columns.append(np.sort(numbers[np.isfinite(numbers)]))
+    warn_of_left_out(len(draws), [column.size for column in columns], names)
+    return columns
+
+
+def complete_rows(draws: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
+    """Return the rows that are finite in all outputs, and warn if others are left out.
+
+    Raises
+    ------
+    ValueError
+        If they are fewer than 100.
+    """
+    is_finite = np.isfinite(draws)
+    is_complete = is_finite.all(axis=1)
+    if is_complete.all():
+        return draws
+    warn_of_left_out(len(draws), is_finite.sum(axis=0).tolist(), names)
+    if is_complete.sum() < MINIMUM_DRAWS:
+        raise ValueError(
+            f"draws must hold at least {MINIMUM_DRAWS} rows that are finite in all outputs, "
+            f"got {is_complete.sum()}; leave out the outputs that are not, or fix the network"
+        )
+    return draws[is_complete]
+
+
+def warn_of_left_out(num_draws: int, counts: Sequence[int], names: Sequence[str]) -> None:
+    """Warn if outputs have fewer finite draws than there are draws."""
+    left_out = [
+        f"{name}: {num_draws - count}"
+        for name, count in zip(names, counts, strict=True)
+        if count < num_draws
+    ]
+    if left_out:
+        warnings.warn(
+            f"some of {num_draws} draws are NaN or infinite, or beyond 1e150, and are left out "
+            f"({', '.join(left_out)})",
+            RuntimeWarning,  # as monte_carlo
+            skip_file_prefixes=(_PACKAGE,),  # the line of the user
+        )
+
+
 def as_output_names(output_names: Sequence[str] | None, num_outputs: int) -> list[str]:
     """Return one unique name per output: ``y[0]``, ``y[1]``, ... unless given."""
     return as_names(output_names, num_outputs, "output", "y")
@@ -241,20 +292,11 @@ def as_names(names: Sequence[str] | None, count: int, kind: str, letter: str) ->
     return texts
 
 
-def point_dims(batch_shape: Sequence[int]) -> list[str]:
-    """Names of the batch axes: none, ``point``, or ``point_0``, ``point_1``, ..."""
-    rank = len(batch_shape)
-    return ["point"] if rank == 1 else [f"point_{axis}" for axis in range(rank)]
-
-
 def point_coordinates(batch_shape: Sequence[int]) -> dict[str, range]:
-    """The positions along each batch axis."""
-    return dict(zip(point_dims(batch_shape), map(range, batch_shape), strict=True))
-
-
-def points(batch_shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """The indices of the points in order: one empty index if there is no batch."""
-    return product(*map(range, batch_shape))
+    """The positions along each batch axis: none, ``point``, or ``point_0``, ``point_1``, ..."""
+    rank = len(batch_shape)
+    names = ["point"] if rank == 1 else [f"point_{axis}" for axis in range(rank)]
+    return dict(zip(names, map(range, batch_shape), strict=True))
 
 
 def flat_names(batch_shape: Sequence[int], names: Sequence[str]) -> list[str]:
@@ -263,7 +305,7 @@ def flat_names(batch_shape: Sequence[int], names: Sequence[str]) -> list[str]:
         return list(names)
     return [
         f"{name} of point {', '.join(map(str, point))}"
-        for point in points(batch_shape)
+        for point in np.ndindex(*batch_shape)
         for name in names
     ]
 
@@ -273,5 +315,5 @@ def row_index(batch_shape: Sequence[int], names: Sequence[str]) -> Any:
     pandas = require_extra("pandas", "a table")
     if not batch_shape:
         return pandas.Index(names, name="output")
-    levels = [*map(range, batch_shape), names]
-    return pandas.MultiIndex.from_product(levels, names=[*point_dims(batch_shape), "output"])
+    levels = point_coordinates(batch_shape) | {"output": names}
+    return pandas.MultiIndex.from_product(levels.values(), names=levels)

@@ -22,6 +22,7 @@ class Estimate(NamedTuple):
 
 # Rows of joint draws that are processed at a time; this bounds the memory.
 BLOCK_ROWS = 2**15
+MOMENTS = ("mean", "sd", "skewness", "excess_kurtosis")
 UNKNOWN = Estimate(float("nan"), float("nan"))
 
 
@@ -81,30 +82,21 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
             "excess_kurtosis": UNKNOWN,
         }
     z = centered / spread
-    moments = [1.0]
-    power = np.ones_like(z)
-    for _ in range(8):
-        power = power * z
-        moments.append(float(power.mean()))
-    skewness, kurtosis = moments[3], moments[4]
-
-    def standard_error(*coefficients: float) -> float:
-        variance = sum(
-            a * b * moments[i + j]
-            for i, a in enumerate(coefficients)
-            for j, b in enumerate(coefficients)
-        )
-        # The variance of a two-point sample's kurtosis is 0 and may come out as -1e-17.
-        return float(np.sqrt(max(variance, 0.0) / count))
-
+    square = z * z
+    cube, fourth = square * z, square * square
+    skewness, kurtosis = cube.mean(), fourth.mean()
     sd = spread * np.sqrt(count / (count - 1))
-    return {
-        "mean": Estimate(float(mean), float(spread * standard_error(0, 1))),
-        "sd": Estimate(float(sd), float(spread * standard_error(-0.5, 0, 0.5))),
-        "skewness": Estimate(skewness, standard_error(skewness / 2, -3, -1.5 * skewness, 1)),
-        "excess_kurtosis": Estimate(
-            kurtosis - 3, standard_error(kurtosis, -4 * skewness, -2 * kurtosis, 0, 1)
+    found = {
+        "mean": (mean, spread * z),
+        "sd": (sd, spread * (square - 1) / 2),
+        "skewness": (skewness, cube - 1.5 * skewness * square - 3 * z + skewness / 2),
+        "excess_kurtosis": (
+            kurtosis - 3, fourth - 2 * kurtosis * square - 4 * skewness * z + kurtosis
         ),
+    }  # fmt: skip
+    return {
+        name: Estimate(float(value), float(np.sqrt(np.mean(influence**2) / count)))
+        for name, (value, influence) in found.items()
     }
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,14 +17,13 @@ from nn_uq_dist.diagnostics._arguments import (
     as_joint_law,
     as_marginals,
     as_output_names,
+    finite_draws,
     flat_names,
     point_coordinates,
-    point_dims,
     require_extra,
 )
-from nn_uq_dist.diagnostics._estimates import UNKNOWN, sample_correlation, sample_moments
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._tails import PreparedDraws
+from nn_uq_dist.diagnostics._estimates import MOMENTS, sample_correlation, sample_moments
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -146,13 +145,14 @@ def to_datatree(
         raise ValueError("num_grid_points must be at least 2, got 1; a grid has two ends")
     xarray = require_extra("xarray", "diagnostics.to_datatree")
 
-    prepared = PreparedDraws(marginals, values, flat_names(batch_shape, names), progress=progress)
+    columns = finite_draws(values, flat_names(batch_shape, names))
+    positions = Tails(marginals, values, progress=progress)
     functions = LawFunctions(marginals, num_columns)
     drawn = _drawn(law, marginals, shape)
     per_chain = -(-num_analytic // NUM_CHAINS)
     analytic = _sample(drawn, key, NUM_CHAINS * per_chain, num_columns)
 
-    dims = (*point_dims(batch_shape), "output")
+    dims = (*point_coordinates(batch_shape), "output")
     coordinates = {**point_coordinates(batch_shape), "output": names}
 
     def draws_of(array: NDArray[Any], attributes: dict[str, Any]) -> Any:
@@ -162,7 +162,7 @@ def to_datatree(
     groups = {
         "monte_carlo": draws_of(values, {"draws_left_out": values.shape[0] % NUM_CHAINS}),
         "analytic": draws_of(analytic, {"source": drawn.source}),
-        "pit": draws_of(prepared.probabilities, {}),
+        "pit": draws_of(positions.probabilities(), {}),
         "analytic_grid": xarray.Dataset(
             {
                 name: ((*dims, "grid_point"), array.reshape(*shape, num_points))
@@ -171,10 +171,10 @@ def to_datatree(
             coordinates,
         ),
         "moments": xarray.Dataset(
-            _moments(functions, drawn, prepared, shape)
+            _moments(functions, drawn, values, columns, shape)
             | {
-                "outside_support": (dims, prepared.outside_support.reshape(shape)),
-                "non_finite": (dims, prepared.non_finite.reshape(shape)),
+                "outside_support": (dims, positions.outside_support.reshape(shape)),
+                "non_finite": (dims, positions.non_finite.reshape(shape)),
             },
             coordinates | {"other_output": names, "law": ["analytic", "monte_carlo"]},
         ),
@@ -188,14 +188,10 @@ def to_datatree(
     return tree
 
 
-class _CanSample(Protocol):
-    def sample(self, key: jax.Array, sample_shape: tuple[int, ...]) -> jax.Array: ...
-
-
 class _Drawn(NamedTuple):
     """The source of the analytic draws."""
 
-    law: _CanSample
+    law: Any
     source: str
     correlation: NDArray[np.float64]
     random_numbers: int  # for one draw of all outputs
@@ -260,28 +256,27 @@ def _grid(functions: LawFunctions, num_points: int) -> dict[str, NDArray[np.floa
 
 
 def _moments(
-    functions: LawFunctions, drawn: _Drawn, prepared: PreparedDraws, shape: tuple[int, ...]
+    functions: LawFunctions,
+    drawn: _Drawn,
+    draws: NDArray[Any],
+    columns: Sequence[NDArray[np.float64]],
+    shape: tuple[int, ...],
 ) -> dict[str, Any]:
     """Moments of the law and of the draws, and the standard errors of the latter."""
-    columns = prepared.columns
-    dims = (*point_dims(shape[:-1]), "output")
-    analytic = {
-        "mean": functions.mean,
-        "sd": functions.sd,
-        "skewness": functions.skewness,
-        "excess_kurtosis": functions.excess_kurtosis,
-    }
-    found = [sample_moments(c) if c.size >= MINIMUM_DRAWS else {} for c in columns]
+    dims = (*point_coordinates(shape[:-1]), "output")
+    found = np.full((len(columns), 4, 2), np.nan)
+    for j, column in enumerate(columns):
+        if column.size >= MINIMUM_DRAWS:
+            found[j] = list(sample_moments(column).values())
     variables: dict[str, Any] = {}
-    for name, value in analytic.items():
-        estimates = [moments.get(name, UNKNOWN) for moments in found]
-        both = np.array([value, [estimate.value for estimate in estimates]])
+    analytic = (functions.mean, functions.sd, *functions.shape)
+    for k, (name, value) in enumerate(zip(MOMENTS, analytic, strict=True)):
+        both = np.array([value, found[:, k, 0]])
         variables[name] = (("law", *dims), both.reshape(2, *shape))
-        errors = np.array([estimate.standard_error for estimate in estimates])
-        variables[f"{name}_standard_error"] = (dims, errors.reshape(shape))
+        variables[f"{name}_standard_error"] = (dims, found[:, k, 1].reshape(shape))
 
     size = shape[-1]
-    of_points = np.split(prepared.values, len(columns) // size, axis=1)
+    of_points = np.split(draws, len(columns) // size, axis=1)
     both = np.array([_correlation(draws) for draws in of_points])
     correlation, error = both.swapaxes(0, 1).reshape(2, *shape, size)
     pairs = (*dims, "other_output")

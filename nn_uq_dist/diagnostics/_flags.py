@@ -14,18 +14,17 @@ from nn_uq_dist.diagnostics._arguments import (
     unbatched,
 )
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nn_uq_dist.linearization._linear_model import LinearModel
-
 Array = NDArray[np.float64]
 
 
 def flag_outputs(
-    linearization: "LinearModel",
+    linearization: LinearModel,
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
@@ -118,7 +117,7 @@ def flag_outputs(
     return table
 
 
-def standard_deviations(linearization: "LinearModel") -> Array:
+def standard_deviations(linearization: LinearModel) -> Array:
     """Standard deviations of the outputs, where possible without the underflow of variances."""
     if isinstance(linearization, Linearization):
         return np.asarray(in_float64(linearization).image().standard_deviation)

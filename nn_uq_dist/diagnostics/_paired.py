@@ -1,13 +1,13 @@
 """What pairs add to the table of `summary`: sharper statistics and a sharper distance."""
 
+import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._distances import Distance
-from nn_uq_dist.sampling._control_variates import PairedEstimate, standard_error
+from nn_uq_dist.sampling._control_variates import standard_error
 from nn_uq_dist.sampling._linear_law import LinearLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._paired_statistics import paired_statistics
@@ -20,27 +20,8 @@ _NUM_SIGNS = 16
 _NUM_POINTS = 2048
 
 
-class PairedValue(NamedTuple):
-    """A statistic of one output from pairs, and the number of plain draws they are worth."""
-
-    value: float
-    standard_error: float
-    worth: float
-
-
-class Paired(NamedTuple):
-    """Estimates for one output from pairs."""
-
-    moments: tuple[PairedValue, ...]  # mean, sd, skewness, excess kurtosis
-    quantiles: tuple[PairedValue, ...]
-    tails: tuple[PairedValue, ...]  # below the lower points, then above the upper ones
-    kolmogorov_smirnov: Distance
-
-
-def paired_values(
-    pairs: PairedDraws, levels: Array, tail_points: Array, grid: Array, cdf: Array
-) -> Callable[[int], Paired]:
-    """Statistics of every output from pairs.
+class Paired:
+    """Estimates of every output from pairs.
 
     Parameters
     ----------
@@ -52,54 +33,56 @@ def paired_values(
         Lower points, then as many upper ones, a column for each output of each point of a batch.
     grid, cdf
         Points that cover the laws, and the distribution functions there, columns alike.
+
+    Attributes
+    ----------
+    statistics
+        Value, standard error and worth of the moments (mean, sd, skewness, excess kurtosis), the
+        quantiles, and the probabilities below the lower points and above the upper ones, shape
+        ``(statistics, outputs, 3)``.
     """
-    statistics = paired_statistics(pairs)
-    moments = [
-        _columns(PairedEstimate(*(part[None] for part in moment)))
-        for moment in (
-            statistics.mean,
-            statistics.sd,
-            statistics.skewness,
-            statistics.excess_kurtosis,
+
+    def __init__(
+        self, pairs: PairedDraws, levels: Array, tail_points: Array, grid: Array, cdf: Array
+    ) -> None:
+        found = paired_statistics(pairs)
+        shape = pairs.network.shape[1:]
+        lower, upper = np.split(tail_points.reshape(-1, *shape), 2)
+        below = found.exceedance(lower)
+        parts = [
+            *(found.mean, found.sd, found.skewness, found.excess_kurtosis),
+            found.quantile(levels),
+            below._replace(value=1 - below.value),
+            found.exceedance(upper),
+        ]
+        outputs = math.prod(shape)
+        self.statistics = np.concatenate(
+            [np.stack(part, axis=-1).reshape(-1, outputs, 3) for part in parts]
         )
-    ]
-    quantiles = _columns(statistics.quantile(levels))
-    above = statistics.exceedance(tail_points.reshape(-1, *pairs.network.shape[1:]))
-    above = _columns(above)
-    is_lower = np.arange(len(tail_points))[:, None] < len(tail_points) // 2
-    tails = above._replace(value=np.where(is_lower, 1 - above.value, above.value))
-    network, linear = (
-        np.asarray(part, np.float64).reshape(len(part), -1)
-        for part in (pairs.network, pairs.linear)
-    )
-    # The linear law may reach beyond the other one.
-    levels_between = (np.arange(_NUM_POINTS) + 0.5) / _NUM_POINTS
-    points = np.sort(np.concatenate([grid, np.quantile(linear, levels_between, axis=0)]), axis=0)
-    below = LinearLaw(pairs).cdf(points)
-
-    def of_output(j: int) -> Paired:
-        at_points = below[:, j] - np.interp(points[:, j], grid[:, j], cdf[:, j], left=0, right=1)
-        distance = controlled_kolmogorov_smirnov(
-            network[:, j],
-            linear[:, j],
-            # The difference of two laws is smoother than either.
-            lambda y: np.interp(y, points[:, j], at_points, left=0, right=0),
-            pairs.num_randomizations,
+        self._network, self._linear = (
+            np.asarray(part, np.float64).reshape(len(part), -1)
+            for part in (pairs.network, pairs.linear)
         )
-        single = [_values(part, j)[0] for part in moments]
-        return Paired(tuple(single), _values(quantiles, j), _values(tails, j), distance)
+        # The linear law may reach beyond the other one.
+        between = (np.arange(_NUM_POINTS) + 0.5) / _NUM_POINTS
+        points = np.concatenate([grid, np.quantile(self._linear, between, axis=0)])
+        self._points = np.sort(points, axis=0)
+        self._below = LinearLaw(pairs).cdf(self._points)
+        self._grid, self._cdf = grid, cdf
+        self._num_randomizations = pairs.num_randomizations
 
-    return of_output
-
-
-def _columns(estimate: PairedEstimate) -> PairedEstimate:
-    """A column for each output of each point."""
-    return PairedEstimate(*(part.reshape(len(part), -1) for part in estimate))
-
-
-def _values(estimate: PairedEstimate, j: int) -> tuple[PairedValue, ...]:
-    rows = (part[:, j].tolist() for part in estimate)
-    return tuple(PairedValue(*row) for row in zip(*rows, strict=True))
+    def kolmogorov_smirnov(self, j: int) -> Distance:
+        """Controlled distance of an output from its law."""
+        points = self._points[:, j]
+        law = np.interp(points, self._grid[:, j], self._cdf[:, j], left=0, right=1)
+        # The difference of two laws is smoother than either.
+        difference = self._below[:, j] - law
+        return controlled_kolmogorov_smirnov(
+            self._network[:, j],
+            self._linear[:, j],
+            lambda y: np.interp(y, points, difference, left=0, right=0),
+            self._num_randomizations,
+        )
 
 
 def controlled_kolmogorov_smirnov(
@@ -163,8 +146,3 @@ def controlled_kolmogorov_smirnov(
         signed = np.cumsum(steps * (signs - signs.mean())[pair])[last]
         floors.append(np.abs(signed).max())
     return Distance(float(gaps.max()), error, float(np.mean(floors)))
-
-
-def sharper(plain: Distance, paired: Distance) -> Distance:
-    """The distance with the lower noise floor."""
-    return paired if paired.noise_floor < plain.noise_floor else plain

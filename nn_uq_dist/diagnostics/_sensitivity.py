@@ -14,19 +14,15 @@ from nn_uq_dist.diagnostics._arguments import (
     as_model,
     as_output_names,
     point_coordinates,
-    point_dims,
-    points,
     require_extra,
 )
 from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._linear_model import LinearModel
 
 Array = NDArray[np.float64]
 
@@ -50,7 +46,7 @@ class Indices(NamedTuple):
 
 
 def sensitivity(
-    linearization: "LinearModel",
+    linearization: LinearModel,
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
@@ -131,7 +127,7 @@ def sensitivity(
     array: xr.DataArray = xarray.DataArray(
         indices.value,
         coords={**point_coordinates(batch_shape), "output": outputs, "input": inputs},
-        dims=(*point_dims(batch_shape), "output", "input"),
+        dims=(*point_coordinates(batch_shape), "output", "input"),
         name="first_order_sobol_index",
         attrs={
             "additive": int(indices.is_additive),
@@ -141,10 +137,10 @@ def sensitivity(
     return array
 
 
-def first_order_indices(model: "LinearModel", key: jax.Array | None = None) -> Indices:
+def first_order_indices(model: LinearModel, key: jax.Array | None = None) -> Indices:
     """Indices of each point of the batch: closed forms if there are, else estimates from draws."""
     shape = (*model.batch_shape, model.num_outputs, model.input.num_inputs)
-    places = list(points(model.batch_shape))
+    places = list(np.ndindex(*model.batch_shape))
     if not isinstance(model, Linearization):
         key = jax.random.key(0) if key is None else key
         found = np.array([explained_shares(model[at] if at else model, key) for at in places])

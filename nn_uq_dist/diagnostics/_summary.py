@@ -1,8 +1,8 @@
 """The table that compares the law of every output with Monte Carlo draws."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +16,47 @@ from nn_uq_dist.diagnostics._arguments import (
     as_draws,
     as_marginals,
     as_output_names,
+    finite_draws,
     flat_names,
     require_extra,
     row_index,
 )
+from nn_uq_dist.diagnostics._distances import (
+    kolmogorov_smirnov,
+    log_scores,
+    total_variation,
+    uniformity_p_value,
+    wasserstein,
+    wasserstein_of_probabilities,
+)
+from nn_uq_dist.diagnostics._estimates import (
+    MOMENTS,
+    exceedances,
+    sample_moments,
+    sample_quantiles,
+)
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._output_row import Analytic, Sampled, output_row
-from nn_uq_dist.diagnostics._paired import Paired, paired_values
-from nn_uq_dist.diagnostics._tails import PreparedDraws
-from nn_uq_dist.diagnostics._verdict import dependence_verdict, marginal_verdict
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
+from nn_uq_dist.diagnostics._paired import Paired
+from nn_uq_dist.diagnostics._verdict import Verdict, dependence_verdict, marginal_verdict
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
+# Columns by statistic and value.
+type Table = dict[tuple[str, str], NDArray[Any]]
+
+COMPARISONS = (
+    *(
+        (distance, value)
+        for distance in ("kolmogorov_smirnov", "wasserstein", "total_variation")
+        for value in ("monte_carlo", "standard_error", "noise_floor")
+    ),
+    *(("log_score", value) for value in ("analytic", "monte_carlo", "error", "standard_error")),
+    *(("pit", value) for value in ("p_value", "distance", "standard_error", "noise_floor")),
+)
 
 
 def summary(
@@ -167,63 +192,45 @@ def summary(
     bins = _as_num_bins(num_bins, values.shape[0])
     _check_joint(joint, names, batch_shape)
 
-    prepared = PreparedDraws(law, values, flat_names(batch_shape, names), progress=progress)
-    analytic = _analytic(LawFunctions(law, num_columns), levels, tail_levels, bins)
+    columns = finite_draws(values, flat_names(batch_shape, names))
+    positions = Tails(law, values, progress=progress)
+    laws = _analytic(LawFunctions(law, num_columns), levels, tail_levels, bins)
     paired = None
     if isinstance(draws, PairedDraws):
-        paired = _paired(draws, [analytic(j) for j in range(num_columns)], levels)
-    sampled = _sampled(prepared, paired)
-    rows: list[dict[tuple[str, str], Any]] = []
-    for j in range(num_columns):
-        row = output_row(analytic(j), sampled(j), levels, tail_levels)
-        dominates, words = marginal_verdict(row)
-        if dominates == "noise" and joint is not None:
-            dominates, words = dependence_verdict(str(joint.calibration["dominates"].iloc[j]))
-        row["verdict", "dominates"] = dominates
-        row["verdict", "words"] = words
-        rows.append(row)
-    frame = pandas.DataFrame(
-        {column: [row[column] for row in rows] for column in rows[0]},
-        index=row_index(batch_shape, names),
-    )
-    frame.columns = pandas.MultiIndex.from_tuples(rows[0], names=["statistic", "value"])
+        paired = Paired(draws, levels, laws.tail_points, laws.grid, laws.cdf)
+    table = _statistics(laws, columns, levels, tail_levels, paired)
+    table |= _comparisons(laws, columns, values, positions, paired)
+    table["draws", "total"] = np.full(num_columns, len(values))
+    table["draws", "non_finite"] = positions.non_finite
+    table["draws", "outside_support"] = positions.outside_support
+    frame = pandas.DataFrame(table, index=row_index(batch_shape, names))
+    verdicts = [marginal_verdict(row) for row in frame.to_dict("records")]
+    if joint is not None:
+        # The last row is that of the radius.
+        verdicts = [
+            dependence_verdict(part) if verdict.dominates == "noise" else verdict
+            for verdict, part in zip(verdicts, joint.calibration["dominates"], strict=False)
+        ]
+    for k, value in enumerate(Verdict._fields):
+        frame["verdict", value] = [verdict[k] for verdict in verdicts]
+    frame.columns = frame.columns.set_names(["statistic", "value"])
     return frame
 
 
-def _sampled(
-    prepared: PreparedDraws, paired: Callable[[int], Paired] | None
-) -> Callable[[int], Sampled]:
-    def of_output(j: int) -> Sampled:
-        column = prepared.columns[j]
-        return Sampled(
-            len(prepared.values),
-            column,
-            prepared.tails.log_density[prepared.order(j), j],
-            prepared.probabilities[prepared.finite(j), j],
-            prepared.outside_support[j],
-            paired(j) if paired is not None and column.size >= MINIMUM_DRAWS else None,
-            is_paired=paired is not None,
-        )
+class _Analytic(NamedTuple):
+    """Values of the laws, a column for each output."""
 
-    return of_output
+    statistics: Array  # moments, quantiles, masses beyond the tail points
+    tail_points: Array  # lower ones, then upper ones
+    edges: Array  # of the bins, with the ends of the support
+    masses: Array  # of the bins, with those beyond the support
+    grid: Array
+    cdf: Array  # on the grid
 
 
-def _paired(pairs: PairedDraws, laws: Sequence[Analytic], levels: Array) -> Callable[[int], Paired]:
-    tail_points, grid, cdf = (
-        np.stack([getattr(law, name) for law in laws], axis=1)
-        for name in ("tail_points", "grid", "cdf")
-    )
-    return paired_values(pairs, levels, tail_points, grid, cdf)
-
-
-def _analytic(
-    functions: LawFunctions, levels: Array, tails: Array, num_bins: int
-) -> Callable[[int], Analytic]:
+def _analytic(functions: LawFunctions, levels: Array, tails: Array, num_bins: int) -> _Analytic:
     from scipy.special import ndtr, ndtri
 
-    moments = np.stack(
-        [functions.mean, functions.sd, functions.skewness, functions.excess_kurtosis]
-    )
     asked = [ndtri(levels), ndtri(tails), -ndtri(tails), ndtri(np.arange(1, num_bins) / num_bins)]
     ends = np.cumsum([part.size for part in asked])[:-1]
     quantiles, lower, upper, inner = np.split(functions.values(np.concatenate(asked)), ends)
@@ -231,17 +238,93 @@ def _analytic(
     at_lower, at_upper, at_inner = np.split(
         functions.scores(np.concatenate([lower, upper, inner])), [tails.size, 2 * tails.size]
     )
+    moments = functions.mean, functions.sd, *functions.shape
     # Add empty bins beyond a bounded support: otherwise draws that the law excludes would be
     # counted in the outer bins.
     edges = np.vstack([functions.low, inner, functions.high])
     below_all = np.zeros(functions.mean.size)
     at_edges = np.vstack([below_all, ndtr(at_inner), below_all + 1])
-    masses = np.diff(at_edges, axis=0, prepend=0, append=1)
-    grid, cdf = functions.grid()
-    tail_points = np.vstack([lower, upper])
-    tail_masses = ndtr(np.vstack([at_lower, -at_upper]))
-    parts = (moments, quantiles, tail_points, tail_masses, edges, masses, grid, cdf)
-    return lambda j: Analytic(*(part[:, j] for part in parts))
+    return _Analytic(
+        np.vstack([*moments, quantiles, ndtr(at_lower), ndtr(-at_upper)]),
+        np.vstack([lower, upper]),
+        edges,
+        np.diff(at_edges, axis=0, prepend=0, append=1),
+        *functions.grid(),
+    )
+
+
+def _statistics(
+    laws: _Analytic,
+    columns: Sequence[Array],
+    levels: Array,
+    tails: Array,
+    paired: Paired | None,
+) -> Table:
+    """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
+    names = [
+        *MOMENTS,
+        *(f"q{level:g}" for level in levels),
+        *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
+    ]
+    found = np.full((len(columns), len(names), 2 if paired is None else 3), np.nan)
+    for j, column in enumerate(columns):
+        if column.size < MINIMUM_DRAWS:
+            continue
+        if paired is not None:
+            found[j] = paired.statistics[:, j]
+            continue
+        lower, upper = np.split(laws.tail_points[:, j], 2)
+        found[j] = [
+            *sample_moments(column).values(),
+            *sample_quantiles(column, levels),
+            *exceedances(column, lower, above=False),
+            *exceedances(column, upper, above=True),
+        ]
+    table: Table = {}
+    for k, (name, analytic) in enumerate(zip(names, laws.statistics, strict=True)):
+        table[name, "analytic"] = analytic
+        table[name, "monte_carlo"] = found[:, k, 0]
+        table[name, "error"] = analytic - found[:, k, 0]
+        for value, column in zip(("standard_error", "worth"), found[:, k, 1:].T, strict=False):
+            table[name, value] = column
+    return table
+
+
+def _comparisons(
+    laws: _Analytic,
+    columns: Sequence[Array],
+    draws: NDArray[Any],
+    positions: Tails,
+    paired: Paired | None,
+) -> Table:
+    """Columns of distances, of log scores and of the PIT, NaN if they are not known."""
+    found = np.full((len(columns), len(COMPARISONS)), np.nan)
+    transforms = positions.probabilities()
+    for j, column in enumerate(columns):
+        is_finite = positions.is_finite[:, j]
+        in_order = transforms[is_finite, j]
+        # Too few draws, or a law with an invalid parameter.
+        if column.size < MINIMUM_DRAWS or np.isnan(in_order).any():
+            continue
+        probabilities = np.sort(in_order)
+        distance = kolmogorov_smirnov(probabilities)
+        if paired is not None:
+            distance = min(
+                distance, paired.kolmogorov_smirnov(j), key=lambda each: each.noise_floor
+            )
+        scores: tuple[float, ...] = (np.nan,) * 4
+        if column[0] < column[-1]:  # else there is no kernel density
+            ascending = np.argsort(draws[is_finite, j].astype(np.float64))
+            scores = log_scores(column, positions.log_density[is_finite, j][ascending])
+        found[j] = [
+            *distance,
+            *wasserstein(column, laws.grid[:, j], laws.cdf[:, j]),
+            *total_variation(column, laws.edges[:, j], laws.masses[:, j]),
+            *scores,
+            uniformity_p_value(in_order),
+            *wasserstein_of_probabilities(probabilities),
+        ]
+    return dict(zip(COMPARISONS, found.T, strict=True))
 
 
 def _as_levels(name: str, levels: Sequence[float], most: float) -> Array:

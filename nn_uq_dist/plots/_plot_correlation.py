@@ -1,24 +1,21 @@
 """Correlation matrices of Monte Carlo draws and of the analytic law, and their difference."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
+from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
 from nn_uq_dist.diagnostics._estimates import sample_correlation
-from nn_uq_dist.diagnostics._tails import complete_rows
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
-from nn_uq_dist.plots.parts._drawn_linear import Law, as_law, drawn_law
-from nn_uq_dist.plots.parts._figure import Figure, Visuals
-from nn_uq_dist.plots.parts._palette import LIGHT_GRAY
+from nn_uq_dist.plots.parts._drawn_law import Law, drawn_law
+from nn_uq_dist.plots.parts._figure import Figure, PlotCollection, Visuals, drawing
+from nn_uq_dist.plots.parts._shapes import add_colorbar, draw_cells, write_values
 from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
-
-if TYPE_CHECKING:
-    from arviz_plots import PlotCollection
 
 Array = NDArray[np.float64]
 
@@ -34,7 +31,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
     "heatmap": {"cmap": "RdBu_r"},
     "difference": {"cmap": "PuOr_r"},
     "values": {},
-    "colorbar": {},
+    "colorbar": {"location": "bottom", "shrink": 0.9, "aspect": 18},
     "title": {"size": 10},
     "ticks": {"size": 8},
 }
@@ -47,11 +44,11 @@ def plot_correlation(
     law: Law | None = None,
     outputs: Sequence[int | str] | None = None,
     output_names: Sequence[str] | None = None,
-    plot_collection: "PlotCollection | None" = None,
+    plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> PlotCollection:
     """Plot the correlations of Monte Carlo draws, those of the analytic law, and the difference.
 
     Three heat maps side by side. The first two share a scale from -1 to 1; the difference,
@@ -126,32 +123,38 @@ def plot_correlation(
         raise ValueError(
             f"outputs must name at least 2 outputs, got {len(shown)}; pass two or more"
         )
-    chosen = None if law is None else as_law(law, model)
+    kind, analytic = _analytic(law, model, shown, names)
     values = as_draws(draws, (num_outputs,))[:, shown]
     figure = Figure("plot_correlation", VISUALS, visuals, plot_collection, backend, pc_kwargs)
     # Use one memory layout, because rounding errors of sums depend on it.
     found, error = sample_correlation(np.ascontiguousarray(complete_rows(values, names)))
-    if chosen is None or chosen == "linear":
-        kind = "linear law" if isinstance(model, Linearization) else "model"
-        analytic = np.asarray(model.correlation, np.float64)[np.ix_(shown, shown)]
-    else:
-        drawn = drawn_law(chosen, model, shown, names)
-        kind, analytic = drawn.kind, drawn.correlation()
     difference = analytic - found
 
+    import arviz_plots
     import xarray as xr
-    from arviz_plots import PlotCollection
 
     matrices = np.stack([found, analytic, difference])
     data = xr.Dataset(
         {"correlation": (("panel", "output", "other_output"), matrices)},
         {"panel": list(PANELS), "output": names, "other_output": names},
     )
-    figure.new_collection(PlotCollection.wrap, data, FIGURE_INCHES, ["panel"], cols=["panel"])
+    figure.new_collection(
+        arviz_plots.PlotCollection.wrap, data, FIGURE_INCHES, ["panel"], cols=["panel"]
+    )
     titles = ("Monte Carlo", f"analytic, {kind}", "analytic - Monte Carlo")
     note = f"largest {_largest(difference):.2g}, standard error {_largest(error):.1g}"
     _draw(figure, matrices, names, titles, note)
     return figure.collection
+
+
+def _analytic(
+    law: Law | None, model: LinearModel, shown: Sequence[int], names: Sequence[str]
+) -> tuple[str, Array]:
+    """Return name and correlation of the law that is shown."""
+    if law is None and not isinstance(model, Linearization):
+        return "model", np.asarray(model.correlation, np.float64)[np.ix_(shown, shown)]
+    drawn = drawn_law(law, model, shown, names)
+    return drawn.kind, drawn.correlation()
 
 
 def _largest(values: Array) -> float:
@@ -162,79 +165,39 @@ def _largest(values: Array) -> float:
 def _draw(
     figure: Figure, matrices: Array, names: Sequence[str], titles: Sequence[str], note: str
 ) -> None:
-    from arviz_plots import visuals as draw
-
     options = figure.options
     # At least the size of rounding: a scale needs a nonzero width.
     limits = (1.0, 1.0, max(_largest(matrices[2]), 1e-12))
+    # As many names as fit.
+    step = -(-len(names) // MOST_TICKS)
+    ticks, labels = np.arange(0, len(names), step), names[::step]
+    rotation = 90 if sum(len(label) + 1 for label in labels) > MOST_LETTERS else 0
 
     def heatmap(target: Any, k: int) -> Any:
         style = options["heatmap" if k < 2 else "difference"]
-        return None if style is None else _draw_image(target, matrices[k], limits[k], style)
+        if style is None:
+            return None
+        return draw_cells(target, matrices[k], (-limits[k], limits[k]), style)
 
     def surroundings(target: Any, k: int) -> None:
         if (style := options["title"]) is not None:
-            draw.labelled_title(None, target, text=titles[k], **style)
-        if figure.backend == "none":
-            return
-        if target.images and len(names) <= LARGEST_WITH_VALUES and options["values"] is not None:
-            _print_values(target, matrices[k], options["values"])
-        if target.images and (style := options["colorbar"]) is not None:
-            _add_colorbar(target, None if k < 2 else note, style)
+            drawing(target).title(titles[k], target, **style)
+        if len(names) <= LARGEST_WITH_VALUES and (style := options["values"]) is not None:
+            size = 9 if len(names) <= 4 else 7 if len(names) <= 6 else 5.5
+            digits = 2 if _largest(matrices[k]) >= 0.095 else 3
+            write_values(target, matrices[k], partial(_short, digits), {"size": size, **style})
+        if (style := options["colorbar"]) is not None:
+            add_colorbar(target, note if k == 2 else "correlation", style, is_symmetric=k == 2)
         if (style := options["ticks"]) is not None:
-            _label_cells(target, names, style, is_first=k == 0)
+            drawing(target).xticks(ticks, labels, target, **{"rotation": rotation, **style})
+            # Only the first panel names its rows.
+            drawing(target).yticks(ticks, [""] * len(labels) if k else labels, target, **style)
 
     figure.each_panel(heatmap, "heatmap")
     figure.each_panel(surroundings)
 
 
-def _draw_image(target: Any, values: Array, limit: float, style: dict[str, Any]) -> Any:
-    """Draw the cells, on a scale that is symmetric about zero; ArviZ has no heat maps."""
-    if isinstance(target, list):
-        limits = (-limit, limit)
-        target.append({"function": "heatmap", "values": values, "limits": limits, **style})
-        return target[-1]
-    target.set_facecolor(LIGHT_GRAY)  # shows where values are NaN
-    image = target.imshow(values, vmin=-limit, vmax=limit, interpolation="nearest", **style)
-    target.spines[:].set_visible(False)
-    target.tick_params(length=0)
-    return image
-
-
-def _print_values(target: Any, values: Array, style: Mapping[str, Any]) -> None:
-    """Write the values into the cells, dark on light cells and light on dark ones."""
-    image = target.images[0]
-    digits = 2 if _largest(values) >= 0.095 else 3
-    size = 9 if len(values) <= 4 else 7 if len(values) <= 6 else 5.5
-    for row, column in np.argwhere(~np.isnan(values)):
-        value = values[row, column]
-        luminance = np.dot(image.cmap(image.norm(value))[:3], (0.299, 0.587, 0.114))
-        # Drop the zero before the decimal point, which takes a fifth of the room.
-        text = f"{value:.{digits}f}".replace("0.", ".", 1)
-        color = "black" if luminance > 0.5 else "white"
-        options = {"ha": "center", "va": "center", "fontsize": size, "color": color, **style}
-        target.text(column, row, text if float(text) else "0", **options)
-
-
-def _add_colorbar(target: Any, note: str | None, style: Mapping[str, Any]) -> None:
-    """Add a color bar below, with a note as its label."""
-    from matplotlib.ticker import MaxNLocator
-
-    options = {"location": "bottom", "shrink": 0.9, "aspect": 18, **style}
-    bar = target.figure.colorbar(target.images[0], ax=target, **options)
-    bar.locator = MaxNLocator(4, symmetric=note is not None)
-    bar.update_ticks()
-    bar.ax.tick_params(labelsize=7)
-    bar.set_label(note or "correlation", fontsize=8)
-    bar.outline.set_visible(False)
-
-
-def _label_cells(
-    target: Any, names: Sequence[str], style: Mapping[str, Any], *, is_first: bool
-) -> None:
-    """Name rows and columns, as many as fit; only the first panel names its rows."""
-    step = -(-len(names) // MOST_TICKS)
-    ticks, labels = np.arange(0, len(names), step), names[::step]
-    is_long = sum(len(label) + 1 for label in labels) > MOST_LETTERS
-    target.set_xticks(ticks, labels, fontsize=style["size"], rotation=90 if is_long else 0)
-    target.set_yticks(ticks, labels if is_first else [""] * len(labels), fontsize=style["size"])
+def _short(digits: int, value: float) -> str:
+    """Drop the zero before the decimal point, which takes a fifth of the room."""
+    text = f"{value:.{digits}f}".replace("0.", ".", 1)
+    return text if float(text) else "0"

@@ -1,7 +1,7 @@
 """The error of the linearization itself, draw by draw."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,18 +10,13 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import as_key, positive_int
 from nn_uq_dist.basics._compiled_once import compiled_once
-from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, bounded, unbatched
-from nn_uq_dist.diagnostics._tails import finite_draws
+from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, bounded, finite_draws, unbatched
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.plots.parts._figure import Figure, Visuals
-from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals, frame_visuals
 from nn_uq_dist.plots.parts._palette import DASHED, DOTTED, LIGHT_GRAY, SKY, VERMILION
 from nn_uq_dist.plots.parts._shapes import HISTOGRAM, histograms, upright, vertical_lines
 from nn_uq_dist.plots.parts._shown_outputs import choose_outputs, require_enough
-
-if TYPE_CHECKING:
-    from arviz_plots import PlotCollection
 
 Array = NDArray[np.float64]
 
@@ -50,11 +45,11 @@ def plot_errors(
     output_names: Sequence[str] | None = None,
     xlabel: str | None = "error / sd of the linearized output",
     num_bins: int = 60,
-    plot_collection: "PlotCollection | None" = None,
+    plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> PlotCollection:
     r"""Plot the density of the linearization error :math:`g(f) - (m + J (f - \mu))`.
 
     Network and linear model see the same inputs, so this is the error of single output values, not
@@ -129,7 +124,7 @@ def plot_errors(
     low, high = np.array([np.quantile(column, [TAIL, 1 - TAIL]) for column in columns]).T
     middle, half = (low + high) / 2, np.maximum(high - low, SMALLEST_RANGE) / 2
     low, high = middle - half, middle + half
-    bars = histograms(columns, [column.size for column in columns], low, high, bins)
+    bars = histograms(columns, count, low, high, bins)
     central = np.array([np.quantile(column, CENTRAL) for column in columns])
     mean = np.array([column.mean() for column in columns])
     height = bars[:, 0].max(axis=1)

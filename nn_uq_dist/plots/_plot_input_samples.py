@@ -1,25 +1,21 @@
 """Sample curves of a random input."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
+from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics._checks import as_key, positive_int
 from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import as_input_names
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
-from nn_uq_dist.plots.parts._figure import Figure, Visuals
-from nn_uq_dist.plots.parts._frame import Frame, as_positions, frame_visuals, position_ticks
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals, frame_visuals
 from nn_uq_dist.plots.parts._palette import BLUE, GRAY, SKY, line_entry
-from nn_uq_dist.plots.parts._shapes import LINE
-
-if TYPE_CHECKING:
-    from arviz_plots import PlotCollection
-    from numpyro.distributions import Distribution
+from nn_uq_dist.plots.parts._shapes import LINE, as_positions, position_ticks
 
 Array = NDArray[np.float64]
 
@@ -32,7 +28,7 @@ VISUALS: dict[str, Mapping[str, Any]] = {
 
 
 def plot_input_samples(
-    f: "Distribution | AbstractInputLaw",
+    f: Distribution | AbstractInputLaw,
     key: jax.Array,
     *,
     num_samples: int = 50,
@@ -41,11 +37,11 @@ def plot_input_samples(
     deviation: bool = False,
     xlabel: str | None = "input",
     ylabel: str | None = None,
-    plot_collection: "PlotCollection | None" = None,
+    plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> PlotCollection:
     """Plot sample curves of the random input over its mean and its range.
 
     Parameters

@@ -1,32 +1,27 @@
 """Joint densities of outputs against Monte Carlo draws, pair by pair, in a corner plot."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
-from nn_uq_dist.diagnostics._tails import complete_rows, finite_draws
+from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, finite_draws, unbatched
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.plots.parts._drawn_linear import Law, as_law, drawn_law
-from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, Visuals
-from nn_uq_dist.plots.parts._frame import draw_axis
+from nn_uq_dist.plots.parts._drawn_law import Law, drawn_law
+from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, PlotMatrix, Visuals, drawing
 from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, LIGHT_GRAY, line_entry, shade_entries
 from nn_uq_dist.plots.parts._regions import (
     Region,
-    as_masses,
+    as_probabilities,
     draw_filled,
     draw_outlines,
     kernel_region,
 )
 from nn_uq_dist.plots.parts._shapes import density_range, histograms, stacked
 from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
-
-if TYPE_CHECKING:
-    from arviz_plots import PlotMatrix
 
 Array = NDArray[np.float64]
 Regions = Mapping[tuple[int, ...], Region]
@@ -54,11 +49,11 @@ def plot_joint(
     law: Law | None = None,
     unit: str | None = None,
     num_bins: int = 50,
-    plot_collection: "PlotMatrix | None" = None,
+    plot_collection: PlotMatrix | None = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
-) -> "PlotMatrix":
+) -> PlotMatrix:
     r"""Plot the joint density of each pair of outputs as lines over filled Monte Carlo regions.
 
     On the diagonal: the density of each output over a histogram of the draws. Below: regions of
@@ -140,8 +135,8 @@ def plot_joint(
             f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {len(shown)}; "
             f"pass some of them, such as outputs=(0, {min(num_outputs, 2) - 1})"
         )
-    fractions = as_masses(masses)
-    chosen = as_law(law, model)
+    fractions = as_probabilities("masses", masses)
+    drawn = drawn_law(law, model, shown, names)
     bins = positive_int("num_bins", num_bins)
     values = None if draws is None else as_draws(draws, (num_outputs,))[:, shown]
     figure = Figure("plot_joint", VISUALS, visuals, plot_collection, backend, pc_kwargs)
@@ -156,19 +151,18 @@ def plot_joint(
             (a, b): kernel_region(complete[:, [a, b]], fractions, (names[a], names[b]))
             for a, b in pairs
         }
-    drawn = drawn_law(chosen, model, shown, names)
     regions["analytic"] = {pair: drawn.region(pair, fractions) for pair in pairs}
     mean, sd, *ends = np.transpose([[x.mean, x.sd, x.low, x.high] for x in drawn.tables])
     low, high = density_range(mean, sd, (ends[0], ends[1]), columns)
 
+    import arviz_plots
     import xarray as xr
-    from arviz_plots import PlotMatrix
 
     side = min(PAGE_INCHES, 2.4 * len(names))
     inches = (max(side, 5.0), max(side, 4.4) + 0.3)  # with room for the legend above
     data = xr.Dataset({"values": ("output", np.zeros(len(names)))}, {"output": names})
     rows = ["__variable__", "output"]
-    figure.new_collection(PlotMatrix, data, inches, ["output"], facet_dims=rows)
+    figure.new_collection(arviz_plots.PlotMatrix, data, inches, ["output"], facet_dims=rows)
     curves = stacked([table.curve() for table in drawn.tables])
     top = curves[:, 1].max(axis=1)
     if values is not None and figure.options["histogram"] is not None:
@@ -229,20 +223,19 @@ def _draw_pairs(
 
 def _draw_axes(figure: Figure, texts: Sequence[str], low: Array, high: Array, top: Array) -> None:
     """Set equal limits along rows and columns; label the left and the lower edge."""
-    from arviz_plots import visuals as draw
+    last = len(texts) - 1
 
     def axis_of(target: Any, axis: str, j: int, *, is_outer: bool) -> None:
         label = texts[j] if is_outer else None
-        ends = (low[j], high[j])
-        draw_axis(target, axis, ends, figure.options, label=label, has_numbers=is_outer, most=3)
+        figure.axis(target, axis, (low[j], high[j]), label=label, most=3, is_numbered=is_outer)
 
     def on_diagonal(target: Any, j: int) -> None:
-        draw.set_ylim(None, target, (0.0, float(1.06 * top[j])))
-        draw.remove_axis(None, target, axis="y")
-        axis_of(target, "x", j, is_outer=j == len(texts) - 1)
+        drawing(target).ylim((0.0, float(1.06 * top[j])), target)
+        drawing(target).remove_axis(target, axis="y")
+        axis_of(target, "x", j, is_outer=j == last)
 
     def below(target: Any, column: int, row: int) -> None:
-        axis_of(target, "x", column, is_outer=row == len(texts) - 1)
+        axis_of(target, "x", column, is_outer=row == last)
         axis_of(target, "y", row, is_outer=column == 0)
 
     figure.each_panel(on_diagonal)

@@ -1,27 +1,17 @@
 """Analytic densities of outputs over histograms of their Monte Carlo draws."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import Marginals
-from nn_uq_dist.plots.parts._figure import Figure, Visuals
-from nn_uq_dist.plots.parts._frame import Frame, frame_visuals
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals, frame_visuals
 from nn_uq_dist.plots.parts._palette import BLUE, DASHED, LIGHT_GRAY, SKY, VERMILION
-from nn_uq_dist.plots.parts._shapes import (
-    LINE,
-    density_range,
-    histograms,
-    upright,
-    vertical_lines,
-)
+from nn_uq_dist.plots.parts._shapes import LINE, density_range, histograms, upright, vertical_lines
 from nn_uq_dist.plots.parts._shown_outputs import prepare_outputs
-
-if TYPE_CHECKING:
-    from arviz_plots import PlotCollection
 
 GRID_POINTS = 401
 
@@ -43,11 +33,11 @@ def plot_marginals(
     output_names: Sequence[str] | None = None,
     xlabel: str | None = None,
     num_bins: int = 50,
-    plot_collection: "PlotCollection | None" = None,
+    plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> PlotCollection:
     """Plot the analytic density of each output over a histogram of Monte Carlo draws.
 
     One panel per output: the density, bands of 1, 2 and 3 standard deviations about the mean, and

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -11,19 +11,28 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals, as_output_names
 from nn_uq_dist.laws import OutputLaw, as_output_law, batch_entries
-from nn_uq_dist.plots.parts._figure import Figure, Visuals
-from nn_uq_dist.plots.parts._frame import Frame, as_positions, frame_visuals, position_ticks
+from nn_uq_dist.plots.parts._figure import (
+    Figure,
+    Frame,
+    PlotCollection,
+    Visuals,
+    drawing,
+    frame_visuals,
+)
 from nn_uq_dist.plots.parts._palette import BLUE, DASHED, GRAY, SKY, VERMILION, area_entry
-from nn_uq_dist.plots.parts._shapes import LINE, area, cover_draws, histograms
+from nn_uq_dist.plots.parts._shapes import (
+    LINE,
+    as_positions,
+    cover_draws,
+    histograms,
+    position_ticks,
+)
 from nn_uq_dist.plots.parts._shown_outputs import (
     Outputs,
     as_outputs,
     choose_outputs,
     prepare_outputs,
 )
-
-if TYPE_CHECKING:
-    from arviz_plots import PlotCollection
 
 Array = NDArray[np.float64]
 
@@ -56,11 +65,11 @@ def plot_output_band(
     xlabel: str | None = "",
     ylabel: str | None = None,
     num_bins: int = 40,
-    plot_collection: "PlotCollection | None" = None,
+    plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> PlotCollection:
     """Plot the mean over the outputs, or over points, with bands, and sideways densities at some.
 
     The bands are 1, 2 and 3 standard deviations about the mean. At each chosen output its analytic
@@ -152,12 +161,11 @@ def plot_output_band(
     origin = mean if deviation else np.zeros_like(mean)
     low, high = (laws.mean + side * RANGE_IN_SD * laws.sd for side in (-1, 1))
     cover_draws(low, high, laws.columns, TAIL)
-    outlines, tallest = _outlines(laws, low, high, bins)
+    outlines = _outlines(laws, low, high, bins)
     places, base = positions[laws.shown], origin[laws.shown]
     width = MOST_WIDTH * float(np.ptp(positions))
     if len(places) > 1:
         width = min(width, WIDTH * float(np.diff(places).min()))
-    scale = width / tallest
 
     line = np.stack([positions, mean - origin])
     figure.one_panel(line, LINE)
@@ -167,11 +175,10 @@ def plot_output_band(
         entry, side = ENTRIES[visual]
         if (style := figure.options[visual]) is not None:
             rows = [
-                _sideways(place, side * s * heights, at - b)
-                for place, s, (at, heights), b in zip(places, scale, curves, base, strict=True)
+                _sideways(place, side * width * heights, at - b)
+                for place, (at, heights), b in zip(places, curves, base, strict=True)
             ]
-            fills = [partial(area, row, **style) for row in rows]
-            figure.several(visual, "density_output", fills)
+            figure.several(visual, "density_output", [partial(_fill, row, style) for row in rows])
             figure.legend[entry] = area_entry(style)
 
     drawn = [[at[[0, -1]] for at, _ in curves] for curves in outlines.values()]
@@ -184,6 +191,11 @@ def plot_output_band(
     frame = Frame(left, right, bottom - margin, top + margin)
     xlabel = kind if xlabel == "" else xlabel
     return figure.finish(frame, xlabel=xlabel, ylabel=ylabel, xticks=ticks)
+
+
+def _fill(rows: Array, style: Mapping[str, Any], target: Any) -> Any:
+    """Fill between the second row and the third over the first."""
+    return drawing(target).fill_between_y(*rows, target, **style)
 
 
 def _one_output(
@@ -211,8 +223,8 @@ def _one_output(
 
 def _outlines(
     laws: Outputs, low: Array, high: Array, num_bins: int
-) -> tuple[dict[str, list[tuple[Array, Array]]], Array]:
-    """Return positions and heights along densities and histograms, and the largest heights."""
+) -> dict[str, list[tuple[Array, Array]]]:
+    """Return positions and heights along densities and histograms, the tallest of both 1."""
     outlines = {"density": list(zip(*laws.density_curves(low, high, GRID_POINTS), strict=True))}
     if laws.draws is not None:
         bars = histograms(laws.columns, laws.num_draws, low, high, num_bins)
@@ -222,14 +234,14 @@ def _outlines(
         ]
     tallest = np.max([[heights.max() for _, heights in x] for x in outlines.values()], axis=0)
     return {
-        visual: [_visible(*curve, top) for curve, top in zip(curves, tallest, strict=True)]
+        visual: [_visible(at, y / top) for (at, y), top in zip(curves, tallest, strict=True)]
         for visual, curves in outlines.items()
-    }, tallest
+    }
 
 
-def _visible(at: Array, heights: Array, tallest: float) -> tuple[Array, Array]:
+def _visible(at: Array, heights: Array) -> tuple[Array, Array]:
     """Draw an outline together where it is too low to be seen; the number of points stays."""
-    inside = np.flatnonzero(heights >= VISIBLE * tallest)
+    inside = np.flatnonzero(heights >= VISIBLE)
     # Nothing may be visible: no finite draws, or draws far from the law.
     first, last = (inside[0], inside[-1]) if inside.size else (0, 0)
     position = np.arange(at.size)

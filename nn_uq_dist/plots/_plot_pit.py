@@ -2,21 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import Marginals
-from nn_uq_dist.plots.parts._figure import Figure, Visuals
-from nn_uq_dist.plots.parts._frame import FRAME_VISUALS, Frame
+from nn_uq_dist.plots.parts._figure import FRAME_VISUALS, Figure, Frame, PlotCollection, Visuals
 from nn_uq_dist.plots.parts._palette import BLUE, DOTTED, SKY, VERMILION
 from nn_uq_dist.plots.parts._shapes import LINE, stacked
 from nn_uq_dist.plots.parts._shown_outputs import as_coverage, prepare_outputs, require_enough
-
-if TYPE_CHECKING:
-    from arviz_plots import PlotCollection
 
 Array = NDArray[np.float64]
 
@@ -41,11 +37,11 @@ def plot_pit(
     xlabel: str | None = "analytic F(draw)",
     ylabel: str | None = "ECDF - uniform",
     progress: bool = True,
-    plot_collection: "PlotCollection | None" = None,
+    plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> PlotCollection:
     r"""Plot how far the probability integral transforms of draws are from uniform.
 
     One panel per output: the empirical distribution function of ``F(draw)`` minus that of the

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, log_ndtr
 
 from nn_uq_dist.diagnostics._arguments import Marginals
-from nn_uq_dist.plots.parts._figure import Figure, Visuals
-from nn_uq_dist.plots.parts._frame import FRAME_VISUALS, Frame
+from nn_uq_dist.plots.parts._figure import FRAME_VISUALS, Figure, Frame, PlotCollection, Visuals
 from nn_uq_dist.plots.parts._palette import BLUE, DASHED, SKY, VERMILION
 from nn_uq_dist.plots.parts._shapes import LINE
 from nn_uq_dist.plots.parts._shown_outputs import (
@@ -20,9 +19,6 @@ from nn_uq_dist.plots.parts._shown_outputs import (
     prepare_outputs,
     require_enough,
 )
-
-if TYPE_CHECKING:
-    from arviz_plots import PlotCollection
 
 Array = NDArray[np.float64]
 
@@ -50,11 +46,11 @@ def plot_tails(
     output_names: Sequence[str] | None = None,
     xlabel: str | None = "distance from the mean (sd)",
     ylabel: str | None = "probability beyond",
-    plot_collection: "PlotCollection | None" = None,
+    plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> PlotCollection:
     """Plot the probability of each tail on a logarithmic scale, analytic and by Monte Carlo.
 
     One panel per output: the analytic ``P(X > mean + d)`` and ``P(X < mean - d)``, a single curve

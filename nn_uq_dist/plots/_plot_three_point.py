@@ -1,35 +1,27 @@
 """Level sets of the joint density of three outputs, analytic above Monte Carlo, in slices."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_draws, unbatched
-from nn_uq_dist.diagnostics._tails import complete_rows
+from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.plots.parts._drawn_law import Slice
-from nn_uq_dist.plots.parts._drawn_linear import Law, as_law, drawn_law
-from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, Visuals
-from nn_uq_dist.plots.parts._frame import draw_axis
+from nn_uq_dist.plots.parts._drawn_law import Law, drawn_law
+from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, PlotCollection, Visuals, drawing
 from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, SKY, line_entry, shade_entries
 from nn_uq_dist.plots.parts._regions import (
     Region,
-    as_masses,
-    as_numbers,
+    as_probabilities,
     draw_filled,
     draw_outlines,
     draws_near_quantile,
     extent,
     kernel_region,
 )
-from nn_uq_dist.plots.parts._shapes import write
 from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
-
-if TYPE_CHECKING:
-    from arviz_plots import PlotCollection
 
 Array = NDArray[np.float64]
 
@@ -52,17 +44,16 @@ def plot_three_point(
     outputs: Sequence[int | str],
     *,
     output_names: Sequence[str] | None = None,
-    masses: Sequence[float] | None = None,
-    levels: Sequence[float] | None = None,
+    masses: Sequence[float] = (0.5, 0.9, 0.99),
     quantiles: Sequence[float] = (0.1, 0.5, 0.9),
     window: float = 0.1,
     law: Law | None = None,
     unit: str | None = None,
-    plot_collection: "PlotCollection | None" = None,
+    plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     visuals: Visuals | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> PlotCollection:
     r"""Plot level sets of the density of three outputs, the analytic law above Monte Carlo.
 
     Surfaces in three dimensions hide each other in print, so the third output is held fixed at
@@ -81,12 +72,7 @@ def plot_three_point(
     output_names
         Names of all `N_y` outputs. Default ``y[0]``, ``y[1]``, ...
     masses
-        Probabilities, given the third output, of the regions of highest density. Default
-        ``(0.5, 0.9, 0.99)``.
-    levels
-        Instead of masses: values of the joint density of the three outputs, as in the paper's
-        figures of three-point densities; its unit is one over the product of the units of the
-        outputs.
+        Probabilities, given the third output, of the regions of highest density.
     quantiles
         Probabilities of the values at which the third output is held.
     window
@@ -151,48 +137,35 @@ def plot_three_point(
         raise ValueError(
             f"outputs must name 3 outputs, got {len(shown)}; pass (horizontal, vertical, fixed)"
         )
-    if masses is not None and levels is not None:
-        raise ValueError("masses and levels exclude each other, got both; pass one of them")
-    fractions = as_masses((0.5, 0.9, 0.99) if masses is None else masses)
-    given = None
-    if levels is not None:
-        rule, example = "be different positive densities", "(0.005, 0.1, 0.4)"
-        given = as_numbers("levels", levels, rule, example, lambda x: np.all(x > 0))
-        given = sorted(given, reverse=True)
-    chosen = as_law(law, model)
+    fractions = as_probabilities("masses", masses)
+    drawn = drawn_law(law, model, shown, names)
     if not 0 < window <= 1:
         raise ValueError(f"window must lie between 0 and 1, got {window}; pass 0.1")
-    probabilities = as_numbers(
-        "quantiles", quantiles, "rise and lie between 0 and 1", "(0.1, 0.5, 0.9)",
-        lambda x: x[0] > 0 and x[-1] < 1 and np.all(np.diff(x) > 0),
-    )  # fmt: skip
+    probabilities = as_probabilities("quantiles", quantiles)
     values = as_draws(draws, (num_outputs,))[:, shown]
     figure = Figure("plot_three_point", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
     complete = complete_rows(values, names).astype(np.float64)
     at = np.quantile(complete[:, 2], probabilities).tolist()
-    found = []
-    for probability, value in zip(probabilities, at, strict=True):
-        points, density = draws_near_quantile(complete, probability, value, window)
-        found.append(Slice(kernel_region(points, fractions, names[:2]), density))
-    drawn = drawn_law(chosen, model, shown, names)
-    analytic = drawn.slices(at, fractions)
-    regions = [[_with_levels(x, given) for x in row] for row in (analytic, found)]
-    asked = fractions if given is None else given
-    unknown = np.full(len(asked), np.nan)
-    drawn_levels = [[unknown if x is None else x.levels for x in row] for row in regions]
+    found = [
+        kernel_region(draws_near_quantile(complete, *pair, window), fractions, names[:2])
+        for pair in zip(probabilities, at, strict=True)
+    ]
+    regions: list[Sequence[Region | None]] = [drawn.slices(at, fractions), found]
+    unknown = np.full(len(fractions), np.nan)
+    levels = [[unknown if x is None else x.levels for x in row] for row in regions]
 
+    import arviz_plots
     import xarray as xr
-    from arviz_plots import PlotCollection
 
     data = xr.Dataset(
-        {"level": (("law", "quantile", "region"), np.array(drawn_levels))},
-        {"law": list(ROWS), "quantile": probabilities, "region": asked},
+        {"level": (("law", "quantile", "region"), np.array(levels))},
+        {"law": list(ROWS), "quantile": probabilities, "region": fractions},
     )
     width = min(PAGE_INCHES, max(5.0, ROW_INCHES * len(at)))
     inches = (width, 2 * ROW_INCHES + 0.3)
     rows, columns = ["law"], ["quantile"]
-    make = PlotCollection.grid
+    make = arviz_plots.PlotCollection.grid
     figure.new_collection(make, data, inches, rows + columns, rows=rows, cols=columns)
     _draw_regions(figure, regions)
     suffix = "" if unit is None else f" {unit}"
@@ -205,18 +178,9 @@ def plot_three_point(
     if (style := figure.options["contour"]) is not None:
         figure.legend["analytic"] = line_entry(style)
     if (style := figure.options["monte_carlo"]) is not None:
-        texts = [f"{100 * x:g}%" if given is None else f"density {x:.2g}" for x in asked]
+        texts = [f"{100 * mass:g}%" for mass in fractions]
         figure.legend |= shade_entries(texts, style["color"])
     return figure.with_legend()
-
-
-def _with_levels(found: Slice | None, levels: Sequence[float] | None) -> Region | None:
-    if found is None:
-        return None
-    region, density = found
-    if levels is None:
-        return region
-    return region._replace(density=density * region.density, levels=np.array(levels))
 
 
 def _draw_regions(figure: Figure, regions: Sequence[Sequence[Region | None]]) -> None:
@@ -231,7 +195,7 @@ def _draw_regions(figure: Figure, regions: Sequence[Sequence[Region | None]]) ->
         if region is None:
             x, y = extent(regions[1][column : column + 1]).mean(axis=0)
             text = "outside the\nanalytic support"
-            return write(target, x, y, text, horizontal_align="center", size=9)
+            return drawing(target).text(x, y, text, target, horizontal_align="center", size=9)
         return draw_filled(target, region, style["color"])
 
     def contour(target: Any, _: int, column: int) -> Any:
@@ -252,9 +216,6 @@ def _draw_axes(
     rows: Sequence[str],
 ) -> None:
     """Set the limits of each column; label its top and bottom, and the rows at the left."""
-    from arviz_plots import visuals as draw
-
-    options = figure.options
     boxes = []
     for column in zip(*regions, strict=True):
         box = extent(column)
@@ -263,11 +224,10 @@ def _draw_axes(
 
     def axes(target: Any, row: int, column: int) -> None:
         x, y = map(tuple, boxes[column])
-        label = labels[0] if row == 1 else None
-        draw_axis(target, "x", x, options, label=label, has_numbers=row == 1)
-        label = f"{rows[row]}\n{labels[1]}" if column == 0 else None
-        draw_axis(target, "y", y, options, label=label, has_numbers=True)
-        if row == 0 and (style := options["title"]) is not None:
-            draw.labelled_title(None, target, text=titles[column], **style)
+        is_lowest = row == 1
+        figure.axis(target, "x", x, label=labels[0] if is_lowest else None, is_numbered=is_lowest)
+        figure.axis(target, "y", y, label=None if column else f"{rows[row]}\n{labels[1]}")
+        if row == 0 and (style := figure.options["title"]) is not None:
+            drawing(target).title(titles[column], target, **style)
 
     figure.each_panel(axes)

@@ -7,7 +7,6 @@ from arviz_stats.base import array_stats
 
 from nn_uq_dist.diagnostics import _distances as distances
 from nn_uq_dist.diagnostics import _estimates as estimates
-from nn_uq_dist.diagnostics import _log_scores as scores
 from nn_uq_dist.diagnostics._verdict import dominating_part
 
 pytestmark = pytest.mark.viz
@@ -62,7 +61,7 @@ def test_wasserstein_agrees_with_scipy(name, scale, shift):
 
 def test_log_score_error_is_calibrated():
     law = scipy.stats.norm(0, 1.3)
-    found = [scores.log_scores(x, law.logpdf(x)) for x in sample(scipy.stats.norm, (400, 2_000))]
+    found = [distances.log_scores(x, law.logpdf(x)) for x in sample(scipy.stats.norm, (400, 2_000))]
     differences, errors = np.array([[score.difference, score.standard_error] for score in found]).T
     # Minus the Kullback-Leibler divergence, plus the error of the kernel density.
     divergence = np.log(1.3) + 0.5 / 1.3**2 - 0.5
@@ -115,9 +114,9 @@ def test_kernel_density_leaves_each_draw_out(name):
     law = LAWS[name]
     x = sample(law, 800)
     x[-1] += 3 * law.std()  # far from its neighbors
-    found = scores.log_scores(x, law.logpdf(x))
+    found = distances.log_scores(x, law.logpdf(x))
     _, _, bandwidth = array_stats.kde(
-        x, grid_len=scores.KERNEL_GRID, bound_correction=False, extend=True, extend_fct=0.5
+        x, grid_len=distances.KERNEL_GRID, bound_correction=False, extend=True, extend_fct=0.5
     )
     exponents = -0.5 * ((x[:, None] - x) / bandwidth) ** 2
     np.fill_diagonal(exponents, -np.inf)
@@ -141,7 +140,7 @@ def test_kernel_density_of_single_draws_is_unknown(lonely):
     x = sample(LAWS["normal"], 800)
     x[-1 if lonely else slice(0, 200)] = 1e4 if lonely else x[0]
     x.sort()
-    found = scores.log_scores(x, LAWS["normal"].logpdf(np.minimum(x, 5)))
+    found = distances.log_scores(x, LAWS["normal"].logpdf(np.minimum(x, 5)))
     assert np.isfinite(found.law)
     assert np.isnan([found.kernel, found.difference, found.standard_error]).all()
 

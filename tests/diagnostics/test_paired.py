@@ -9,8 +9,7 @@ import scipy.stats
 
 from nn_uq_dist import InputLaw, linearize, monte_carlo, paired_draws
 from nn_uq_dist.diagnostics import summary, to_datatree
-from nn_uq_dist.diagnostics._distances import Distance
-from nn_uq_dist.diagnostics._paired import controlled_kolmogorov_smirnov, sharper
+from nn_uq_dist.diagnostics._paired import controlled_kolmogorov_smirnov
 from nn_uq_dist.sampling import PairedDraws
 
 pytestmark = pytest.mark.viz
@@ -143,12 +142,6 @@ def test_controlled_distance_agrees_with_brute_force():
     at = [np.mean(left <= y) - np.mean(linear <= y) + difference(y) for y in points]
     before = [np.mean(left < y) - np.mean(linear < y) + difference(y) for y in points]
     assert found.value == pytest.approx(np.abs([at, before]).max(), abs=1e-12)
-
-
-def test_the_distance_with_the_lower_floor_counts():
-    plain, paired = Distance(0.1, 0.02, 0.05), Distance(0.09, 0.01, 0.03)
-    assert sharper(plain, paired) is paired
-    assert sharper(paired, plain) is paired
 
 
 def test_outputs_with_few_finite_pairs_are_unknown():

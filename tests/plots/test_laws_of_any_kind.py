@@ -13,8 +13,7 @@ import nn_uq_dist as nuq
 from nn_uq_dist.basics._checks import as_indices
 from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
 from nn_uq_dist.laws._batch_entries import batch_entries
-from nn_uq_dist.plots.parts._drawn_law import DrawnJoint
-from nn_uq_dist.plots.parts._score_grid import output_table
+from nn_uq_dist.plots.parts._drawn_law import DrawnJoint, output_table
 
 pytestmark = pytest.mark.viz
 
@@ -342,11 +341,10 @@ def test_pairs_and_slices_of_a_correlated_law(r):
     np.testing.assert_allclose(region.levels / peak, 1 - np.array(MASSES), atol=5e-3)
     value = -4.4
     (found,) = law.slices([value], MASSES)
-    assert found.density == pytest.approx(scipy.stats.norm(-5, 1).pdf(value), rel=1e-4)
     column = covariance[:2, 2]
     given = covariance[:2, :2] - np.outer(column, column)
     peak = 1 / (2 * np.pi * np.sqrt(np.linalg.det(given)))
-    np.testing.assert_allclose(found.region.levels / peak, 1 - np.array(MASSES), atol=5e-3)
+    np.testing.assert_allclose(found.levels / peak, 1 - np.array(MASSES), atol=5e-3)
 
 
 def test_a_copula_given_as_an_object_is_the_one_that_is_named(lin):
@@ -404,7 +402,7 @@ def test_slices_of_outputs_on_a_plane_are_straight():
     law = DrawnJoint(nuq.LinearizedJoint(np.zeros(3), weights, np.diag(noise**2)), np.zeros(3))
     width = np.sqrt((plane**2 * noise**2).sum())
     for value in (-2.0 * noise[2] / 0.05, 0.0, 2.0 * noise[2] / 0.05):
-        ((region, _),) = law.slices([value], MASSES)
+        (region,) = law.slices([value], MASSES)
         assert (np.diff(region.levels) < 0).all()
         assert region.levels[-1] > 0
         for line, mass in zip(region.lines(), MASSES, strict=True):

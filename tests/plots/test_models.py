@@ -174,7 +174,7 @@ def test_fan_says_what_it_cannot_show(many):
         plots.plot_output_band(lin[:1], outputs=[0], backend="none")
     with pytest.raises(ValueError, match=r"\(N_y,\) or \(P, N_y\), got \(2, 1, 3\)"):
         plots.plot_output_band(lin[np.array([[0], [1]])], outputs=[0], backend="none")
-    with pytest.raises(ValueError, match="outputs must lie between 0 and 2, got 9"):
+    with pytest.raises(ValueError, match="outputs must name outputs of 3, got unknown index 9"):
         plots.plot_output_band(lin, pairs, outputs=[0], points=[9], backend="none")
 
 

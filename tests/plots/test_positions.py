@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nn_uq_dist.plots.parts._frame import MOST_CHARACTERS, position_ticks
+from nn_uq_dist.plots.parts._shapes import MOST_CHARACTERS, position_ticks
 
 
 def test_few_regular_positions_are_all_labeled():

@@ -2,20 +2,16 @@
 
 To write a figure of your own, start from the names exported here: see the page on extending.
 
-- `_figure`: a figure being drawn: backend, options of its visuals, panels, legend.
-- `_frame`, `_shapes`, `_palette`: limits, ticks and labels of panels, what is drawn in them, and in
-  which colors.
+- `_figure`: a figure being drawn: backend, options of its visuals, panels, axes, legend.
+- `_palette`: colors, and the legend that shows them; `_shapes`: what panels hold.
 - `_shown_outputs`: which outputs are shown, with their laws and draws, prepared once.
-- `_drawn_law`: what figures need from a joint law; `_drawn_linear`: the same for the exact linear
-  law on a grid, and which of the two a figure draws.
-- `_score_grid`: normal scores and densities of one output at points with given scores, and of two
-  outputs on a grid.
+- `_drawn_law`: which joint law a figure draws, on a grid that resolves it.
 - `_regions`: regions of highest density, and how they are drawn.
 """
 
 from nn_uq_dist.plots.parts._figure import Figure as Figure
-from nn_uq_dist.plots.parts._frame import Frame as Frame
-from nn_uq_dist.plots.parts._frame import frame_visuals as frame_visuals
+from nn_uq_dist.plots.parts._figure import Frame as Frame
+from nn_uq_dist.plots.parts._figure import frame_visuals as frame_visuals
 from nn_uq_dist.plots.parts._palette import BLUE as BLUE
 from nn_uq_dist.plots.parts._palette import GRAY as GRAY
 from nn_uq_dist.plots.parts._palette import LIGHT_GRAY as LIGHT_GRAY

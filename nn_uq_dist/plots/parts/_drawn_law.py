@@ -1,90 +1,100 @@
 """Joint laws as figures draw them: densities on a grid that resolves them."""
 
-import abc
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics._compiled_once import in_portions
+from nn_uq_dist.basics._known_values import in_float64
+from nn_uq_dist.diagnostics._arguments import as_joint_law
+from nn_uq_dist.diagnostics._law_functions import LawFunctions
 from nn_uq_dist.distributions import GaussianCopulaJoint
-from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
+from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law, batch_entries
+from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.plots.parts._regions import Region, close_border, mass_levels, skewed
-from nn_uq_dist.plots.parts._score_grid import (
-    GRID_POINTS,
-    GRID_REACH,
-    SCORE_REACH,
-    OutputTable,
-    ScoreGrid,
-    output_table,
-    score_grid,
-)
 
 Array = NDArray[np.float64]
+Law = Literal["joint", "copula", "linear"] | JointLaw
 
 POINTS_PER_CALL = 4096
 # The grid follows the correlation of the outputs up to this value. It is only a guide: the scores
 # of a law other than a Gaussian copula may spread more than their correlation suggests.
 MOST_CORRELATION = 0.99
 LARGEST_LOSS = 0.03
+# Range of the normal scores of a table, and number of its points.
+SCORE_REACH, NUM_POINTS = 8.0, 2048
+# The points of a table are linear between the values of this many scores.
+NUM_KNOTS = 64
+GRID_REACH, GRID_POINTS = 4.7, 161
+# Points along each axis at which the exact law of the linear model is drawn.
+PLANE_POINTS, SPACE_POINTS = 256, 128
 
 
-class Slice(NamedTuple):
-    """The law of two outputs given a third.
-
-    Attributes
-    ----------
-    region
-        Their conditional density, with its regions of highest density.
-    density
-        Density of the third output at the given value.
-    """
-
-    region: Region
-    density: float
-
-
-class DrawnLaw(abc.ABC):
-    """A joint law of the outputs that a figure shows, as the figure draws it.
+class OutputTable(NamedTuple):
+    """The law of one output, tabulated evenly in its normal scores between -8 and 8.
 
     Attributes
     ----------
-    kind
-        Name of the law in legends and labels.
+    mean, sd, low, high
+        Moments and ends of the support.
+    points, scores, log_densities
+        Ascending points, and scores and log densities there.
     """
 
-    kind: str
+    mean: float
+    sd: float
+    low: float
+    high: float
+    points: Array
+    scores: Array
+    log_densities: Array
 
-    @cached_property
-    def tables(self) -> list[OutputTable]:
-        """The laws of the single outputs, tabulated."""
-        laws, origin = self.marginals()
-        return [output_table(laws, j, float(x)) for j, x in enumerate(origin)]
-
-    @abc.abstractmethod
-    def marginals(self) -> tuple[OutputLaw, Array]:
-        """The laws of the shown outputs minus an origin, and that origin, shape ``(d,)``."""
-
-    @abc.abstractmethod
-    def correlation(self) -> Array:
-        """Correlation of the shown outputs, shape ``(d, d)``, NaN for those that are constant."""
-
-    @abc.abstractmethod
-    def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
-        """Density of two of the shown outputs, and its regions that hold the masses."""
-
-    @abc.abstractmethod
-    def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Slice | None]:
-        """The law of the first two of three outputs given values of the third.
-
-        None for a value beyond the support.
-        """
+    def curve(self) -> Array:
+        """Points and densities, shape ``(2, points)``, down to zero at the ends of the support."""
+        x, p = self.points, np.exp(self.log_densities)
+        if np.isfinite(self.low):
+            x, p = np.append(self.low, x), np.append(0.0, p)
+        if np.isfinite(self.high):
+            x, p = np.append(x, self.high), np.append(p, 0.0)
+        return np.array([x, p])
 
 
-@final
-class DrawnJoint(DrawnLaw):
+def output_tables(laws: OutputLaw, origin: Array) -> list[OutputTable]:
+    """Tabulate the laws of several outputs."""
+    return [output_table(laws, j, float(x)) for j, x in enumerate(origin)]
+
+
+def output_table(laws: OutputLaw, index: int, origin: float) -> OutputTable:
+    """Tabulate one of several laws, with offset `origin`.
+
+    With a law centered at zero, float32 resolves the deviations from a large mean.
+    """
+    functions = LawFunctions(batch_entries(laws, (..., (index,))), 1)
+    knots = np.linspace(-SCORE_REACH, SCORE_REACH, NUM_KNOTS)
+    values = functions.values(knots)[:, 0]
+    points = np.interp(np.linspace(-SCORE_REACH, SCORE_REACH, NUM_POINTS), knots, values)
+    # Round the points to the precision of the law, so that its values belong to them exactly.
+    points = np.unique(points.astype(functions.law.mean.dtype)).astype(np.float64)
+    scores, log_densities = (x[:, 0] for x in functions.scores_and_log_densities(points[:, None]))
+    # Rounding may swap neighbors, and far out some laws have the same score everywhere.
+    inside = np.flatnonzero(np.abs(scores) <= SCORE_REACH)
+    largest = np.maximum.accumulate(scores[inside])
+    kept = inside[np.append(True, scores[inside][1:] > largest[:-1])]
+    mean, sd, low, high = (
+        float(x[0]) for x in (functions.mean, functions.sd, functions.low, functions.high)
+    )
+    return OutputTable(
+        origin + mean, sd, origin + low, origin + high,
+        origin + points[kept], scores[kept], log_densities[kept],
+    )  # fmt: skip
+
+
+class DrawnJoint:
     """A joint law of the shown outputs, used only through the contract `JointLaw`.
 
     The density of a Gaussian copula has a closed form in the scores of a grid, for which no program
@@ -96,6 +106,11 @@ class DrawnJoint(DrawnLaw):
         The law of the shown outputs.
     origin
         Offset added to the outputs of `joint`, shape ``(d,)``.
+
+    Attributes
+    ----------
+    kind
+        Name of the law in legends and labels.
     """
 
     def __init__(self, joint: JointLaw, origin: Array) -> None:
@@ -108,9 +123,10 @@ class DrawnJoint(DrawnLaw):
             guide = MOST_CORRELATION * self.correlation()
             self._scores = np.where(np.eye(len(guide), dtype=bool), 1, guide)
 
-    def marginals(self) -> tuple[OutputLaw, Array]:
-        """Marginal laws of the joint law."""
-        return as_output_law(self._joint.marginals), self._origin
+    @cached_property
+    def tables(self) -> list[OutputTable]:
+        """The laws of the single outputs, tabulated."""
+        return output_tables(as_output_law(self._joint.marginals), self._origin)
 
     def correlation(self) -> Array:
         """Correlation of the outputs, not of their scores."""
@@ -120,47 +136,44 @@ class DrawnJoint(DrawnLaw):
 
     def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
         """Density of the marginal law of the pair."""
-        x, y = (self.tables[j] for j in pair)
         factor = np.linalg.cholesky(self._scores[np.ix_(pair, pair)])
-        grid = score_grid(x, y, np.zeros(2), factor)
-        if isinstance(self._joint, GaussianCopulaJoint):
-            density = _copula_density(grid, np.zeros(2), factor)
-        else:
-            points = np.stack([grid.x, grid.y], axis=-1) - self._origin[list(pair)]
+        first, second = (self.tables[j] for j in pair)
+        x, y, density = _score_grid(first, second, np.zeros(2), factor)
+        if not isinstance(self._joint, GaussianCopulaJoint):
+            points = np.stack([x, y], axis=-1) - self._origin[list(pair)]
             density = _density(self._joint.marginalize(pair), points)
-        return _region(grid.x, grid.y, density, masses)
+        return _region(x, y, density, masses)
 
-    def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Slice | None]:
-        """Joint density of the three outputs over the density of the third."""
+    def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Region | None]:
+        """Densities of the first two of three outputs given values of the third.
+
+        None for a value beyond the support.
+        """
         return [self._slice(value, masses) for value in values]
 
-    def _slice(self, value: float, masses: Sequence[float]) -> Slice | None:
-        x, y, given = self.tables
-        (score,), (log_density,) = given.at(np.array([value]))
-        if not abs(score) <= SCORE_REACH:
+    def _slice(self, value: float, masses: Sequence[float]) -> Region | None:
+        first, second, given = self.tables
+        if not given.points[0] <= value <= given.points[-1]:
             return None
-        third = float(np.exp(log_density))
+        third = float(np.exp(np.interp(value, given.points, given.log_densities)))
         # Of the first two scores given the third.
         slope = self._scores[:2, 2]
-        loc, factor = (
-            slope * score,
-            np.linalg.cholesky(self._scores[:2, :2] - np.outer(slope, slope)),
-        )
-        grid = score_grid(x, y, loc, factor)
+        loc = slope * np.interp(value, given.points, given.scores)
+        factor = np.linalg.cholesky(self._scores[:2, :2] - np.outer(slope, slope))
+        x, y, density = _score_grid(first, second, loc, factor)
         if isinstance(self._joint, GaussianCopulaJoint):
-            density = _copula_density(grid, loc, factor)
-            return Slice(_region(grid.x, grid.y, density, masses), third)
+            return _region(x, y, density, masses)
         # A slice may follow the scores, as for a copula, or the values, as for a linear law: try
         # both.
         found = []
-        for u, v in ((grid.x, grid.y), self._regression_grid(value)):
+        for u, v in ((x, y), self._regression_grid(value)):
             points = np.stack([u, v, np.full_like(u, value)], axis=-1) - self._origin
             density = _density(self._joint, points) / third
             found.append((np.sum(density * _areas(u, v)), u, v, density))
-        mass, u, v, density = max(found, key=lambda each: each[0])
+        mass, x, y, density = max(found, key=lambda each: each[0])
         # The mass is 1 up to rounding and the approximation of the density.
         scale = mass if abs(mass - 1.0) < LARGEST_LOSS else 1.0
-        return Slice(_region(u, v, density / scale, masses), third)
+        return _region(x, y, density / scale, masses)
 
     def _regression_grid(self, value: float) -> tuple[Array, Array]:
         """Points about the regression of the first two outputs on the third."""
@@ -176,26 +189,36 @@ class DrawnJoint(DrawnLaw):
         return skewed(u, v, mean[:2] + slope * (value - mean[2]), factor)
 
 
-def _copula_density(grid: ScoreGrid, loc: Array, factor: Array) -> Array:
-    r"""Density of two outputs whose normal scores are normal, :math:`N(z; m, L L^T)`.
+def _score_grid(
+    first: OutputTable, second: OutputTable, loc: Array, factor: Array
+) -> tuple[Array, Array, Array]:
+    r"""Points with scores ``z = loc + factor w`` for regular `w`, which resolve any correlation.
 
-    .. math:: p(x, y) = p_x p_y\, N(z; m, L L^T) / (\phi(z_x) \phi(z_y))
+    Also their density if the scores are normal,
+
+    .. math:: p(x, y) = p_x p_y\, N(z; m, L L^T) / (\phi(z_x) \phi(z_y)).
     """
-    first, second = grid.scores
+    w = np.linspace(-GRID_REACH, GRID_REACH, GRID_POINTS)
+    z = skewed(*np.meshgrid(w, w, indexing="ij"), loc, factor)
+    found = []
+    for table, scores in zip((first, second), z, strict=True):
+        at = np.clip(scores, *table.scores[[0, -1]])
+        points, logs = (
+            np.interp(at, table.scores, part) for part in (table.points, table.log_densities)
+        )
+        found.append((at, points, logs + at**2 / 2))
+    (a, x, log_x), (b, y, log_y) = found
     # Residuals of the scores, whitened; the factors 2 pi of both normal laws cancel.
-    u = (first - loc[0]) / factor[0, 0]
-    v = (second - loc[1] - factor[1, 0] * u) / factor[1, 1]
-    log_normal = -(u**2 + v**2) / 2 - np.log(np.prod(np.diag(factor)))
-    return np.exp(log_normal + sum(grid.log_densities) + (first**2 + second**2) / 2)
+    u = (a - loc[0]) / factor[0, 0]
+    v = (b - loc[1] - factor[1, 0] * u) / factor[1, 1]
+    return x, y, np.exp(log_x + log_y - (u**2 + v**2) / 2) / np.prod(np.diag(factor))
 
 
 def _density(joint: JointLaw, points: Array) -> Array:
-    """Density at points of shape ``(..., d)``, in portions of one shape."""
+    """Density at points of shape ``(..., d)``."""
     flat = points.reshape(-1, points.shape[-1])
-    padded = np.pad(flat, [(0, -len(flat) % POINTS_PER_CALL), (0, 0)], mode="edge")
-    portions = np.split(padded, len(padded) // POINTS_PER_CALL)
-    values = [np.asarray(joint.log_prob(jnp.asarray(part)), np.float64) for part in portions]
-    return np.exp(np.concatenate(values)[: len(flat)].reshape(points.shape[:-1]))
+    logs = in_portions(joint.log_prob, flat, size=POINTS_PER_CALL)
+    return np.exp(logs).reshape(points.shape[:-1])
 
 
 def _region(x: Array, y: Array, density: Array, masses: Sequence[float]) -> Region:
@@ -208,3 +231,147 @@ def _areas(x: Array, y: Array) -> Array:
     """Areas of the cells around the points of a skewed grid."""
     # `x` is constant along a row, so that the area is a product.
     return np.gradient(x, axis=0) * np.gradient(y, axis=1)
+
+
+class DrawnLinear:
+    """The law of some outputs of a linearization, from its exact density on a grid.
+
+    The grid is regular in the whitened outputs, which are also linear in the input, so it resolves
+    any correlation.
+
+    Parameters
+    ----------
+    linearization
+        Linearization of all outputs.
+    shown, names
+        Positions and names of the shown outputs.
+    """
+
+    kind = "linear law"
+
+    def __init__(
+        self, linearization: Linearization, shown: Sequence[int], names: Sequence[str]
+    ) -> None:
+        self._linearization = linearization
+        self._shown = list(shown)
+        self._names = list(names)
+
+    @cached_property
+    def tables(self) -> list[OutputTable]:
+        """The laws of the single outputs, tabulated."""
+        self._linearization.marginals()  # raises for a constant output and names its position
+        model, origin = centered(self._linearization, self._shown)
+        rows = jnp.asarray(self._shown)
+        laws = Linearization(model.loc[rows], model.jacobian[rows], model.input).marginals()
+        return output_tables(laws, origin)
+
+    def correlation(self) -> Array:
+        """Correlation of the outputs; NaN for constant ones."""
+        whole = np.asarray(self._linearization.correlation, np.float64)
+        return whole[np.ix_(self._shown, self._shown)]
+
+    def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
+        """Exact density, from `Linearization.joint_density_grid`."""
+        center, factor, grid = self._white_grid(pair, PLANE_POINTS)
+        return _white_region(grid.points, grid.density, center, factor, masses)
+
+    def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Region | None]:
+        """Exact conditional densities, from the layers of a grid in three dimensions."""
+        from scipy.interpolate import RegularGridInterpolator
+
+        center, factor, grid = self._white_grid((2, 0, 1), SPACE_POINTS)
+        layers, *plane = grid.points
+        density = RegularGridInterpolator(
+            (layers,), grid.density, bounds_error=False, fill_value=0.0
+        )
+        slices: list[Region | None] = []
+        for value in values:
+            white = (value - center[0]) / factor[0, 0]
+            layer = density([[white]])[0]
+            total = float(layer.sum() * np.prod(grid.spacing[1:]))
+            # Beyond the support the transform gives only rounding errors.
+            if total < 1e-12:
+                slices.append(None)
+                continue
+            at = center[1:] + factor[1:, 0] * white
+            slices.append(_white_region(plane, layer / total, at, factor[1:, 1:], masses))
+        return slices
+
+    def _white_grid(self, order: Sequence[int], num_points: int) -> tuple[Array, Array, Any]:
+        """Return mean and lower Cholesky factor of outputs, and their density when whitened."""
+        linear, shown = self._linearization, [self._shown[j] for j in order]
+        root = np.asarray(in_float64(linear).image().take(shown).root)
+        rows = root / np.linalg.norm(root, axis=-1, keepdims=True)
+        # As in `joint_density_grid`: rounding the Jacobian changes this by about eps.
+        eps = float(jnp.finfo(linear.jacobian.dtype).eps)
+        too_few = root.shape[1] < len(rows)
+        if too_few or np.linalg.svd(rows, compute_uv=False)[-1] <= 100 * eps:
+            raise ValueError(
+                "outputs must be linearly independent to have a joint density, got "
+                f"{', '.join(self._names[j] for j in order)}; pass law='copula' or other outputs"
+            )
+        factor = np.linalg.cholesky(root @ root.T)
+        jacobian = np.asarray(linear.jacobian, np.float64)[shown]
+        white = Linearization(jnp.zeros(len(rows)), np.linalg.solve(factor, jacobian), linear.input)
+        center = np.asarray(linear.loc, np.float64)[shown]
+        return center, factor, white.joint_density_grid(num_points=num_points)
+
+
+def _white_region(
+    points: Sequence[Array], density: Array, center: Array, factor: Array, masses: Sequence[float]
+) -> Region:
+    """Region of two outputs with this mean and factor, whose density when whitened is given."""
+    u, v = np.meshgrid(*points, indexing="ij")
+    x, y = skewed(u, v, center, factor)
+    return _region(x, y, density / np.prod(np.diag(factor)), masses)
+
+
+def drawn_law(
+    law: Law | None, model: LinearModel, shown: Sequence[int], names: Sequence[str]
+) -> DrawnJoint | DrawnLinear:
+    """Return the law of the shown outputs that an argument names or contains.
+
+    Parameters
+    ----------
+    law
+        As given. Default: the exact law of a `Linearization`, else the joint distribution.
+    model
+        Model of all outputs.
+    shown, names
+        Positions and names of the shown outputs.
+    """
+    if law is None:
+        law = "linear" if isinstance(model, Linearization) else "joint"
+    if not isinstance(law, str | JointLaw):
+        raise TypeError(
+            f"law must be 'joint', 'copula', 'linear' or a JointLaw, got {type(law).__name__}; "
+            "pass linearization.joint()"
+        )
+    if isinstance(law, str) and law not in {"joint", "copula", "linear"}:
+        raise ValueError(f"law must be 'joint', 'copula' or 'linear', got {law!r}")
+    if law == "linear":
+        if isinstance(model, Linearization):
+            return DrawnLinear(model, shown, names)
+        raise ValueError(
+            f"law must be 'joint' or 'copula' for a {type(model).__name__}, got 'linear'; only a "
+            "Linearization has an exact density on a grid"
+        )
+    origin = np.zeros(len(shown))
+    if law == "joint":
+        law = model.joint()
+    elif isinstance(law, str):
+        if isinstance(model, Linearization):
+            model, origin = centered(model, shown)
+        law = model.gaussian_copula()
+    else:
+        law = as_joint_law("law", law, model.num_outputs)
+    return DrawnJoint(law.marginalize(tuple(shown)), origin)
+
+
+def centered(model: Linearization, shown: Sequence[int]) -> tuple[Linearization, Array]:
+    """Return the model with zero means, and the means of the shown outputs.
+
+    Then float32 resolves the deviations instead of the values.
+    """
+    zeros = Linearization(jnp.zeros_like(model.loc), model.jacobian, model.input)
+    return zeros, np.asarray(model.loc, np.float64)[list(shown)]

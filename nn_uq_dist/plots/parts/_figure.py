@@ -1,13 +1,12 @@
 """A figure that is being drawn: its backend, the options of its visuals, its panels and legend."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import require_extra
-from nn_uq_dist.plots.parts._frame import Frame, Ticks, put_ticks, ticks
 from nn_uq_dist.plots.parts._palette import (
     BAND_ALPHAS,
     Entries,
@@ -17,16 +16,65 @@ from nn_uq_dist.plots.parts._palette import (
     line_entry,
     marker_entry,
 )
-from nn_uq_dist.plots.parts._shapes import HISTOGRAM, LINE, area, panel_data, write
+
+if TYPE_CHECKING:
+    import arviz_plots
 
 Array = NDArray[np.float64]
 Visuals = Mapping[str, Mapping[str, Any] | bool]
+Marks = tuple[Sequence[float], Sequence[str]]
+type PlotCollection = arviz_plots.PlotCollection
+type PlotMatrix = arviz_plots.PlotMatrix
 
 PAGE_INCHES = 7.0
 PANEL_INCHES = (2.4, 1.75)
 MOST_COLUMNS = 4
 NARROW_COLUMNS = 3  # number of columns that fit on a page
 MANY_PANELS = 12
+
+# Visuals that all panels have, besides what is drawn in them.
+FRAME_VISUALS: dict[str, Mapping[str, Any]] = {
+    "title": {"size": 10},
+    "ticks": {"size": 8},
+    "xlabel": {"size": 9},
+    "ylabel": {"size": 9},
+    "legend": {},
+}
+
+
+class Frame(NamedTuple):
+    """Limits of the axes, each of shape ``(panels,)`` or, for a single panel, ``()``.
+
+    Examples
+    --------
+    >>> from nn_uq_dist.plots import parts
+    >>> parts.Frame(left=-1, right=1, bottom=0, top=2).top
+    2
+    """
+
+    left: Any
+    right: Any
+    bottom: Any
+    top: Any
+
+
+def frame_visuals(without: str) -> dict[str, Mapping[str, Any]]:
+    """Return the visuals that all panels have, except one.
+
+    Examples
+    --------
+    >>> from nn_uq_dist.plots import parts
+    >>> list(parts.frame_visuals(without="title"))
+    ['ticks', 'xlabel', 'ylabel', 'legend']
+    """
+    return {name: style for name, style in FRAME_VISUALS.items() if name != without}
+
+
+def drawing(target: Any) -> Any:
+    """Return ArviZ's functions that draw into a panel, the last argument of each."""
+    from arviz_plots.plot_collection import backend_from_object
+
+    return backend_from_object(target)
 
 
 class Figure:
@@ -90,7 +138,6 @@ class Figure:
         self.collection: Any = plot_collection
         self.legend: Entries = {}
         self._pc_kwargs = pc_kwargs
-        self._is_own = plot_collection is None
         self._variable = "values"
         self._facets: dict[str, Any] = {}
 
@@ -137,28 +184,26 @@ class Figure:
 
     def line(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw a line in each panel, rows ``x`` and ``y``."""
-        self._map(visual, "line_xy", rows, LINE, entry, line_entry)
+        self._draw("line", visual, rows, entry, line_entry)
 
     def points(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw points in each panel, rows ``x`` and ``y``."""
-        self._map(visual, "scatter_xy", rows, LINE, entry, marker_entry)
+        self._draw("scatter", visual, rows, entry, marker_entry)
 
     def bars(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw a histogram in each panel, rows of heights, left and right edges."""
-        self._map(visual, "hist", rows, HISTOGRAM, entry, area_entry)
+        self._draw("hist", visual, rows, entry, area_entry)
 
     def area(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Fill an area in each panel, rows ``x``, ``y_bottom`` and ``y_top``."""
-        self._fill(visual, rows, self.options[visual])
-        if entry is not None and (style := self.options[visual]) is not None:
-            self.legend[entry] = area_entry(style)
+        self._draw("fill_between_y", visual, rows, entry, area_entry)
 
     def bands(self, rows_of: Callable[[int], Array]) -> None:
         """Fill bands of 1, 2, 3 standard deviations, the widest first, so that they overlap."""
         if (style := self.options["bands"]) is None:
             return
         for k, alpha in reversed(list(enumerate(BAND_ALPHAS, start=1))):
-            self._fill(f"band_{k}_sd", rows_of(k), {"alpha": alpha, **style})
+            self._draw_rows("fill_between_y", f"band_{k}_sd", rows_of(k), {"alpha": alpha, **style})
         self.legend |= band_entries(style)
 
     def texts(self, visual: str, frame: Frame, texts: Sequence[str]) -> None:
@@ -170,7 +215,7 @@ class Figure:
 
         def text(target: Any, j: int) -> Any:
             x, y = left[j] + 0.03 * (right[j] - left[j]), top[j] - 0.04 * (top[j] - bottom[j])
-            return write(target, x, y, texts[j], **aligned)
+            return drawing(target).text(x, y, texts[j], target, **aligned)
 
         self.each_panel(text, visual)
 
@@ -186,6 +231,37 @@ class Figure:
         if artists:
             self.each_panel(draw_all, visual, artist_dims={dim: len(artists)})
 
+    def axis(
+        self,
+        target: Any,
+        axis: str,
+        ends: tuple[float, float],
+        marks: Marks | None = None,
+        *,
+        label: str | None = None,
+        most: int = 4,
+        is_numbered: bool = True,
+    ) -> None:
+        """Set limits, label and ticks of an axis: named marks, or a few round numbers."""
+        getattr(drawing(target), f"{axis}lim")(ends, target)
+        if label is not None and (style := self.options["labels"]) is not None:
+            getattr(drawing(target), f"{axis}label")(label, target, **style)
+        if (style := self.options["ticks"]) is None:
+            return
+        if axis == "y":
+            style = {key: value for key, value in style.items() if key != "rotation"}
+        if marks is not None:
+            getattr(drawing(target), f"{axis}ticks")(*marks, target, **style)
+        elif self.backend == "matplotlib":
+            from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+            of_target = getattr(target, f"{axis}axis")
+            of_target.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
+            of_target.set_major_formatter(ScalarFormatter(useOffset=False))
+            target.tick_params(axis, **{f"label{key}": value for key, value in style.items()})
+            if not is_numbered:
+                target.tick_params(axis, labelleft=False, labelbottom=False)
+
     def finish(
         self,
         frame: Frame,
@@ -193,8 +269,8 @@ class Figure:
         xlabel: str | None,
         ylabel: str | None = None,
         title: str | None = None,
-        xticks: Ticks | None = None,
-        yticks: Ticks | None = None,
+        xticks: Marks | None = None,
+        yticks: Marks | None = None,
         removed: Mapping[str, Any] | None = None,
     ) -> Any:
         """Set limits, ticks, titles and labels, add the legend, and return the collection.
@@ -202,34 +278,30 @@ class Figure:
         The title of an output's panel is its name. `removed` are options of ArviZ's `remove_axis`;
         the vertical axes then have no ticks.
         """
-        from arviz_plots import visuals as draw
 
         def axes(target: Any, *at: int) -> None:
             left, right, bottom, top = (float(np.asarray(side)[at]) for side in frame)
-            draw.set_xlim(None, target, (left, right))
-            draw.set_ylim(None, target, (bottom, top))
+            self.axis(target, "x", (left, right), xticks)
+            self.axis(target, "y", (bottom, top), yticks)
             if removed is not None:
-                draw.remove_axis(None, target, **removed)
-            if (style := self.options["ticks"]) is not None:
-                put_ticks(target, "x", xticks or ticks(left, right), style)
-                if removed is None:
-                    upright = {key: value for key, value in style.items() if key != "rotation"}
-                    put_ticks(target, "y", yticks or ticks(bottom, top), upright)
+                drawing(target).remove_axis(target, **removed)
 
         self.each_panel(axes)
-        lowest, first, has_room = self._edges()
-        self._put("title", self._facets.get("output", title))
-        self._put("ylabel", None if ylabel is None else np.where(first, ylabel, ""))
-        has_xlabel = self._put("xlabel", None if xlabel is None else np.where(lowest, xlabel, ""))
-        if has_xlabel and self.backend == "matplotlib":
-            # If nothing is below a panel, its label has room. If the layout counted the label, it
-            # would move the whole next row down.
-            self.each_panel(lambda target, *at: target.xaxis.set_in_layout(not has_room[at]))
+        titles = self._facets.get("output", title)
+        if titles is not None and (style := self.options.get("title")) is not None:
+            self._put("title", np.asarray(titles), style)
+        for visual, text in (("xlabel", xlabel), ("ylabel", ylabel)):
+            if text is None or (style := self.options.get(visual)) is None:
+                continue
+            if not self._facets:
+                self._put(visual, np.asarray(text), style)
+            elif self.backend == "matplotlib":  # one label for all panels
+                getattr(self.collection.get_viz("figure"), f"sup{visual}")(text, **style)
         return self.with_legend()
 
     def with_legend(self) -> Any:
         """Add the legend above the panels, and return the collection."""
-        if (style := self.options["legend"]) is not None and self.legend:
+        if (style := self.options.get("legend")) is not None and self.legend:
             add_legend(self.collection, self.legend, style)
         return self.collection
 
@@ -255,56 +327,43 @@ class Figure:
 
     def _wrap(self, rows: Any, axes: Sequence[str], inches: tuple[float, float],
               facets: dict[str, Any], **layout: Any) -> None:  # fmt: skip
-        from arviz_plots import PlotCollection
+        import arviz_plots
+        import xarray as xr
 
-        data = panel_data(rows, axes, facets)
-        self.new_collection(PlotCollection.wrap, data, inches, [*facets], cols=[*facets], **layout)
+        coords = {**facets, "plot_axis": list(axes)}
+        data = xr.Dataset({"values": ([*coords, "point"], np.asarray(rows))}, coords)
+        make = arviz_plots.PlotCollection.wrap
+        self.new_collection(make, data, inches, [*facets], cols=[*facets], **layout)
 
-    def _map(
+    def _draw(
         self,
-        visual: str,
         function: str,
+        visual: str,
         rows: Any,
-        axes: Sequence[str],
         entry: str | None,
         as_entry: Callable[[Mapping[str, Any]], dict[str, Any]],
     ) -> None:
-        """Draw rows by a visual of ArviZ."""
-        from arviz_plots import visuals as draw
-
         if (style := self.options[visual]) is not None:
-            data = panel_data(rows, axes, self._facets)
-            self.collection.map(getattr(draw, function), visual, data=data, **style)
+            self._draw_rows(function, visual, rows, style)
             if entry is not None:
                 self.legend[entry] = as_entry(style)
 
-    def _fill(self, visual: str, rows: Any, style: Mapping[str, Any] | None) -> None:
-        if style is not None:
-            values = np.asarray(rows)
-            self.each_panel(lambda target, *at: area(values[at], target, **style), visual)
+    def _draw_rows(self, function: str, visual: str, rows: Any, style: Mapping[str, Any]) -> None:
+        """Draw the rows of each panel by a function of ArviZ."""
+        values = np.asarray(rows)
 
-    def _put(self, visual: str, texts: Any | None) -> bool:
-        """Put titles or labels, empty ones too: ArviZ stores one per panel."""
-        from arviz_plots import visuals as draw
+        def draw(target: Any, *at: int) -> Any:
+            return getattr(drawing(target), function)(*values[at], target, **style)
 
-        style = self.options.get(visual)
-        if texts is None or style is None:
-            return False
-        names = {"title": "labelled_title", "xlabel": "labelled_x", "ylabel": "labelled_y"}
-        put = getattr(draw, names[visual])
-        texts = np.asarray(texts)
-        self.each_panel(lambda target, *at: put(None, target, text=str(texts[at]), **style), visual)
-        return True
+        self.each_panel(draw, visual)
 
-    def _edges(self) -> tuple[NDArray[np.bool_], ...]:
-        """Whether panels are the lowest of their column, are in the first one, have room below."""
-        rows, columns = (self.collection.viz[f"{x}_index"] for x in ("row", "col"))
-        if not self._is_own or "output" not in rows.dims:  # label all panels
-            everywhere = np.full([len(values) for values in self._facets.values()], fill_value=True)
-            return everywhere, everywhere, ~everywhere
-        rows, columns = rows.values, columns.values
-        ends = [rows[columns == column].max() for column in columns]
-        return rows == ends, columns == 0, (rows == ends) & (rows < rows.max())
+    def _put(self, visual: str, texts: NDArray[Any], style: Mapping[str, Any]) -> None:
+        """Put a title or a label at each panel."""
+
+        def put(target: Any, *at: int) -> Any:
+            return getattr(drawing(target), visual)(str(texts[at]), target, **style)
+
+        self.each_panel(put, visual)
 
 
 def _as_backend(backend: str | None, plot_collection: Any | None, purpose: str) -> str:

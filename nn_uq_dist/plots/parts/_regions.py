@@ -1,13 +1,13 @@
 """Densities of two outputs on a grid: regions of highest density, filled and as outlines."""
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, require_extra
+from nn_uq_dist.plots.parts._figure import drawing
 from nn_uq_dist.plots.parts._palette import tones
 
 Array = NDArray[np.float64]
@@ -43,34 +43,27 @@ class Region(NamedTuple):
     def lines(self) -> list[Array]:
         """Contour lines of each level as points, shape ``(2, points)``, NaN between the pieces."""
         contourpy = require_extra("contourpy", "a contour plot")
-        generator = contourpy.contour_generator(self.x, self.y, self.density)
-        gap = np.full((1, 2), np.nan)
+        kind = "ChunkCombinedNan"
+        generator = contourpy.contour_generator(self.x, self.y, self.density, line_type=kind)
         found = []
         for level in self.levels:
-            pieces = generator.lines(level) if 0 < level < self.density.max() else []
-            parts = list(itertools.chain.from_iterable((piece, gap) for piece in pieces))
-            found.append(np.concatenate(parts[:-1] or [gap]).T)
+            is_drawn = 0 < level < self.density.max()
+            ((points,),) = generator.lines(level) if is_drawn else ((None,),)
+            found.append(np.full((2, 1), np.nan) if points is None else points.T)
         return found
 
 
-def as_masses(masses: Sequence[float]) -> list[float]:
-    """Return the probability masses of regions, sorted."""
-    rule = "lie between 0 and 1 and differ"
-    return sorted(
-        as_numbers("masses", masses, rule, "(0.5, 0.9)", lambda x: np.all((x > 0) & (x < 1)))
-    )
-
-
-def as_numbers(
-    name: str, given: Sequence[float], rule: str, example: str, is_right: Callable[[Array], Any]
-) -> list[float]:
-    """Return different numbers after a check of a rule, which the error message quotes."""
+def as_probabilities(name: str, given: Sequence[float]) -> list[float]:
+    """Return different probabilities between 0 and 1, sorted."""
     values = np.asarray(given)
     if values.ndim != 1 or values.dtype.kind not in "fi":
-        raise TypeError(f"{name} must be a sequence of numbers, got {given!r}; pass {example}")
-    if not 0 < values.size == np.unique(values).size or not is_right(values):
-        raise ValueError(f"{name} must {rule}, got {given!r}; pass {example}")
-    return [float(value) for value in values]
+        raise TypeError(f"{name} must be a sequence of numbers, got {given!r}; pass (0.5, 0.9)")
+    ascending: list[float] = np.unique(values.astype(np.float64)).tolist()
+    if not 0 < len(ascending) == values.size or not 0 < ascending[0] <= ascending[-1] < 1:
+        raise ValueError(
+            f"{name} must lie between 0 and 1 and differ, got {given!r}; pass (0.5, 0.9)"
+        )
+    return ascending
 
 
 def mass_levels(density: Array, weights: Array, masses: Sequence[float]) -> Array:
@@ -90,10 +83,10 @@ def mass_levels(density: Array, weights: Array, masses: Sequence[float]) -> Arra
     R. J. Hyndman, Computing and graphing highest density regions, Am. Stat. 50 (1996).
     """
     order = np.argsort(-density, axis=None)
-    falling = density.ravel()[order]
-    held = np.cumsum(np.broadcast_to(weights, density.shape).ravel()[order])
-    position = np.searchsorted(held, np.asarray(masses) * (1 - ROUNDING))
-    levels = np.append(falling, 0.0)[np.minimum(position, falling.size)]
+    mass = np.broadcast_to(weights, density.shape).ravel()[order]
+    # Half of its own mass lies above the density of a point.
+    held = np.cumsum(mass) - mass / 2
+    levels = np.interp(masses, held, density.ravel()[order], right=0.0)
     return np.asarray(levels * (1 - ROUNDING))
 
 
@@ -135,16 +128,14 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     return Region(x, y, smooth, levels)
 
 
-def draws_near_quantile(
-    draws: Array, probability: float, value: float, width: float
-) -> tuple[Array, float]:
+def draws_near_quantile(draws: Array, probability: float, value: float, width: float) -> Array:
     """Take the draws whose third output is near a quantile in rank, and move them onto it.
 
     Returns
     -------
-    (ndarray, float)
+    ndarray
         The first two outputs, shape ``(m, 2)``, moved along their regression on the third to its
-        `value`. The density of the third, averaged over the window.
+        `value`.
     """
     count = len(draws)
     first, last = (
@@ -157,13 +148,12 @@ def draws_near_quantile(
         )
     near = draws[np.argsort(draws[:, 2], kind="stable")[first:last]]
     spread = float(near[-1, 2] - near[0, 2])
-    if spread == 0:  # all draws at one value: the condition holds exactly, without a density
-        return near[:, :2], np.inf
+    if spread == 0:  # all draws at one value: the condition holds exactly
+        return near[:, :2]
     # In units of the spread, as the squares of small numbers would be zero.
     deviation = (near[:, 2] - near[:, 2].mean()) / spread
     slope = deviation @ (near[:, :2] - near[:, :2].mean(axis=0)) / (deviation @ deviation)
-    points = near[:, :2] - np.outer((near[:, 2] - value) / spread, slope)
-    return points, (last - first) / count / spread
+    return np.asarray(near[:, :2] - np.outer((near[:, 2] - value) / spread, slope))
 
 
 def _covariance(points: Array, center: Array, names: Sequence[str]) -> Array:
@@ -191,33 +181,23 @@ def skewed(u: Array, v: Array, center: Any, factor: Array) -> tuple[Array, Array
 
 
 def draw_filled(target: Any, region: Region, color: str) -> Any:
-    """Fill the regions with shades; the backend "none" keeps what would be drawn."""
+    """Fill the regions with shades."""
     bounds: dict[float, str] = {}
     for level, shade in zip(region.levels, tones(color, len(region.levels)), strict=True):
         bounds.setdefault(float(level), shade)  # of equal levels, keep the smallest mass
-    levels = sorted(level for level in bounds if 0 < level < region.density.max())
-    if isinstance(target, list):
-        x, y, density, _ = region
-        target.append(
-            {"function": "contourf", "levels": levels, "x": x, "y": y, "density": density}
-        )
-        return target[-1]
+    highest = region.density.max()
+    levels = sorted(level for level in bounds if 0 < level < highest)
     if not levels:
         return None
-    return target.contourf(
-        region.x,
-        region.y,
-        region.density,
-        levels=[*levels, 2 * region.density.max()],
-        colors=[bounds[level] for level in levels],
-    )
+    colors = [bounds[level] for level in levels]
+    # ArviZ passes the transpose on.
+    at = region.x, region.y, region.density.T
+    return drawing(target).contourf(*at, target, levels=[*levels, 2 * highest], color=colors)
 
 
 def draw_outlines(target: Any, region: Region, **style: Any) -> list[Any]:
     """Draw the outlines of all levels, one artist for each."""
-    from arviz_plots.plot_collection import backend_from_object
-
-    return [backend_from_object(target).line(x, y, target, **style) for x, y in region.lines()]
+    return [drawing(target).line(x, y, target, **style) for x, y in region.lines()]
 
 
 def extent(regions: Sequence[Region | None]) -> Array:
