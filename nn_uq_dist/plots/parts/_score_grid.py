@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
 from nn_uq_dist.laws import OutputLaw
-from nn_uq_dist.laws._batch_entries import batch_entries
+from nn_uq_dist.laws._abstract import batch_entries
 
 Array = NDArray[np.float64]
 
