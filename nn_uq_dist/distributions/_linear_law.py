@@ -73,8 +73,9 @@ class LinearLaw(Law):
                 f"{num_outputs} outputs of {count} uniforms, which have no joint density; "
                 "pass normal_covariance (noise_scale in Linearization.joint)"
             )
+        named = "".join(f", the leading axes of {name}" for name in others)
         shape = _checks.broadcast_shapes(
-            "loc, weights without their last axis and normal_covariance must broadcast",
+            f"loc, weights without their last axis{named} and normal_covariance must broadcast",
             loc=jnp.shape(loc) or (1,),
             weights=jnp.shape(weights)[:-1],
             normal_covariance=covariance_shape[:-1],

@@ -49,8 +49,8 @@ class OutputLaw(Law):
     - ``make_quantile_pieces``: the quantile function as polynomials, for convolutions;
     - ``hermite_rule``: the points at which a copula evaluates the law for its Hermite series; worth
       overriding if scores are cheaper than quantiles;
-    - ``law[index]``: the entries of the batch at an index, made anew from the arguments of the
-      constructor, which the law must store.
+    - ``law[index]`` and ``expand``: the entries of the batch at an index, and a larger batch, made
+      anew from the arguments of the constructor, which the law must store.
 
     Examples
     --------

@@ -11,7 +11,7 @@ explain gives the standard error. Outputs that are not used may be NaN.
 import dataclasses
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +131,7 @@ class ControlledSample:
 
     def estimate(self, value: float, influence: Array) -> tuple[float, float, float]:
         """Value, standard error and worth of a statistic with this influence function."""
-        error = standard_error(self.contributions(influence), self.num_randomizations)
+        error = float(standard_error(self.contributions(influence), self.num_randomizations))
         count = len(influence)
         plain = float(np.mean(self._of_all(influence) ** 2)) / count
         return value, error, worth(plain, error, count)
@@ -142,8 +142,8 @@ class ControlledSample:
         return scaled - scaled.mean()
 
 
-def standard_error(contributions: Array, num_randomizations: int) -> float:
-    """Standard error of a sum of contributions of mean 0.
+def standard_error(contributions: Array, num_randomizations: int) -> Any:
+    """Standard error of a sum of contributions of mean 0, along the first axis.
 
     For independent draws it is the root of the summed squares. For Sobol points, draws of one
     sequence depend on each other, and only the sums over the sequences are independent. With few
@@ -151,16 +151,16 @@ def standard_error(contributions: Array, num_randomizations: int) -> float:
     Student's t and the normal law, so that 1.96 standard errors hold in 95% of the cases. NaN for a
     single sequence.
     """
-    if not num_randomizations:
-        return float(np.sqrt(np.sum(contributions**2)))
-    if num_randomizations == 1:
-        return float("nan")
+    number, shape = num_randomizations, np.shape(contributions)[1:]
+    if not number:
+        return np.sqrt(np.sum(contributions**2, axis=0))
+    if number == 1:
+        return np.full(shape, np.nan)
     from scipy.special import stdtrit
 
-    number = num_randomizations
-    sums = contributions.reshape(number, -1).sum(axis=1)
-    spread = np.sqrt(number * np.var(sums, ddof=1))
-    return float(spread * stdtrit(number - 1, 0.975) / TWO_SIDED_95)
+    sums = contributions.reshape(number, -1, *shape).sum(axis=1)
+    spread = np.sqrt(number * np.var(sums, axis=0, ddof=1))
+    return spread * stdtrit(number - 1, 0.975) / TWO_SIDED_95
 
 
 def worth(plain_variance: float, error: float, count: int) -> float:

@@ -138,7 +138,7 @@ class OutputPairs:
         excess = float(control.mean() - at_thresholds.mean())
         spread = 0.0
         if self.num_randomizations:
-            spread = standard_error(residuals / len(residuals), self.num_randomizations)
+            spread = float(standard_error(residuals / len(residuals), self.num_randomizations))
         return Control(line, float(coefficient), excess, max(found, expected), spread)
 
     def near_ends(self) -> tuple[float, float]:
