@@ -13,13 +13,13 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
+from nn_uq_dist.laws._abstract import batch_entries
 from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling._statistics import MonteCarloStatistics
+from nn_uq_dist.sampling._streaming import MonteCarloStatistics
 
 Array = NDArray[np.float64]
 
@@ -168,8 +168,8 @@ def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
     if isinstance(draws, MonteCarloStatistics):
         raise TypeError(
             "draws must be an array of shape (n, N_y), got MonteCarloStatistics, which keeps no "
-            "draws; pass what monte_carlo returns, or use its own mean, variance, quantile, "
-            "ks_distance and tv_distance"
+            "draws; pass what monte_carlo returns, or use its own mean, variance, quantile "
+            "and ks_distance"
         )
     values = np.asarray(draws)
     if shape[-1] == 1 and values.shape[1:] == shape[:-1]:

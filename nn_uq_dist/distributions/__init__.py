@@ -1,7 +1,7 @@
 """NumPyro distributions of the outputs of a network."""
 
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal as CorrectedMarginal
-from nn_uq_dist.distributions._gaussian_copula_conditional import (
+from nn_uq_dist.distributions._gaussian_copula_joint import (
     GaussianCopulaConditional as GaussianCopulaConditional,
 )
 from nn_uq_dist.distributions._gaussian_copula_joint import (
@@ -15,10 +15,10 @@ from nn_uq_dist.distributions._linearized_joint import LinearizedJoint as Linear
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal as LinearizedMarginal
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline as MonotoneSpline
 from nn_uq_dist.distributions._noisy_marginal import NoisyMarginal as NoisyMarginal
-from nn_uq_dist.distributions._normal_score_transform import (
+from nn_uq_dist.distributions._output_mixture import OutputMixture as OutputMixture
+from nn_uq_dist.distributions._score_distribution import (
     NormalScoreTransform as NormalScoreTransform,
 )
-from nn_uq_dist.distributions._output_mixture import OutputMixture as OutputMixture
 from nn_uq_dist.gaussian_copula._nataf import NatafCorrelation as NatafCorrelation
 from nn_uq_dist.gaussian_copula._nataf import nataf_correlation as nataf_correlation
 from nn_uq_dist.gaussian_copula._nearest_correlation import (

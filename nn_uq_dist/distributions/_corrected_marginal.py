@@ -1,6 +1,5 @@
 """The law of an output moved by an increasing map, as a NumPyro distribution."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -8,22 +7,17 @@ import numpyro.distributions as dist
 from jax import Array, lax
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.batch_util import vmap_over
 from numpyro.distributions.util import promote_shapes
 
+from nn_uq_dist.basics._checks import broadcast_shapes
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
 from nn_uq_dist.distributions._vector_support import support_between
-from nn_uq_dist.laws._abstract import rebuilt, validate_sample
+from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._quantile_pieces import QuantilePieces, mapped_pieces
 from nn_uq_dist.laws._score_quadrature import score_quadrature
-
-MAP_CONSTRAINTS: dict[str, constraints.Constraint] = {
-    "knots": constraints.ordered_vector,
-    "images": constraints.ordered_vector,
-    "slopes": constraints.independent(constraints.positive, 1),
-}
 
 
 class CorrectedMarginal(OutputLaw):
@@ -38,8 +32,8 @@ class CorrectedMarginal(OutputLaw):
     base : numpyro.distributions.Distribution
         The law of ``Y``: an `OutputLaw`, or what `nn_uq_dist.laws.as_output_law` adapts.
     knots, images : array_like, shape (..., k)
-        Knots of the map and where it takes them, ascending; the leading axes broadcast to the batch
-        shape of `base`.
+        Knots of the map and where it takes them, ascending; the leading axes broadcast against the
+        batch shape of `base`, which they may extend.
     slopes : array_like, shape (..., k), optional
         Slopes of the map at the knots, positive. Default: as in `MonotoneSpline`.
     validate_args : bool, optional
@@ -56,7 +50,7 @@ class CorrectedMarginal(OutputLaw):
         If `base` is not a univariate continuous distribution, or a parameter is not an array of
         real numbers.
     ValueError
-        If the leading axes of the knots do not fit those of `base`, or as for `MonotoneSpline`.
+        If the leading axes do not broadcast, or as for `MonotoneSpline`.
 
     Notes
     -----
@@ -75,7 +69,11 @@ class CorrectedMarginal(OutputLaw):
     0.500 3.000 0.63
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = MAP_CONSTRAINTS
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "knots": constraints.ordered_vector,
+        "images": constraints.ordered_vector,
+        "slopes": constraints.independent(constraints.positive, 1),
+    }
     reparametrized_params: ClassVar[list[str]] = ["knots", "images", "slopes"]
     pytree_data_fields = ("base", "knots", "images", "slopes")
 
@@ -88,9 +86,19 @@ class CorrectedMarginal(OutputLaw):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        self.base = as_output_law(base)
-        shape = self.base.batch_shape
-        self.knots, self.images, self.slopes = fitting_map(knots, images, slopes, shape)
+        base, spline = as_output_law(base), MonotoneSpline(knots, images, slopes)
+        shape = broadcast_shapes(
+            "the leading axes of knots, images and slopes must broadcast against those of base",
+            knots=spline.forward_shape(()),
+            base=base.batch_shape,
+        )
+        # A law with all axes is kept as it is, with the polynomials that it keeps.
+        self.base = base if base.batch_shape == shape else as_output_law(base.expand(shape))
+        # Each gets as many axes as the outputs, so that axes that `vmap` adds come in front.
+        self.knots, self.images, self.slopes = (
+            promote_shapes(part, shape=(*shape, jnp.shape(part)[-1]))[0]
+            for part in spline.parameters
+        )
         super().__init__(shape, (), validate_args=validate_args)
 
     @property
@@ -112,24 +120,34 @@ class CorrectedMarginal(OutputLaw):
         """Whether draws of the base have derivatives."""
         return bool(self.base.has_rsample)
 
+    def _mapped_back(self, value: ArrayLike) -> Array:
+        """Values of the base; rounding does not move those at the edge out of the support."""
+        value, transform = jnp.asarray(value), self.transform
+        before = transform.inv(value)
+        if self.base.support is constraints.real:
+            return before
+        low, high = self.base.bounds
+        inside = (value >= transform(low)) & (value <= transform(high))
+        return jnp.where(inside, jnp.clip(before, low, high), before)
+
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density of the base minus the log slope of the map."""
-        before = mapped_back(self.base, self.transform, value)
+        before = self._mapped_back(value)
         slope = self.transform.log_abs_det_jacobian(before, value)
         return self.base.log_prob(before) - slope
 
     def log_cdf(self, value: ArrayLike) -> Array:
         """Log distribution function, as accurate as that of the base."""
-        return self.base.log_cdf(mapped_back(self.base, self.transform, value))
+        return self.base.log_cdf(self._mapped_back(value))
 
     def log_sf(self, value: ArrayLike) -> Array:
         """Log survival function, as accurate as that of the base."""
-        return self.base.log_sf(mapped_back(self.base, self.transform, value))
+        return self.base.log_sf(self._mapped_back(value))
 
     def cdf(self, value: ArrayLike) -> Array:
         """Distribution function."""
-        return self.base.cdf(mapped_back(self.base, self.transform, value))
+        return self.base.cdf(self._mapped_back(value))
 
     def icdf(self, q: ArrayLike) -> Array:
         """Quantile function."""
@@ -137,11 +155,11 @@ class CorrectedMarginal(OutputLaw):
 
     def normal_score(self, value: ArrayLike) -> Array:
         """Normal score of the base."""
-        return self.base.normal_score(mapped_back(self.base, self.transform, value))
+        return self.base.normal_score(self._mapped_back(value))
 
     def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
         """`normal_score` and `log_prob` in one pass over the base."""
-        before = mapped_back(self.base, self.transform, value)
+        before = self._mapped_back(value)
         score, log_prob = self.base.normal_score_and_log_prob(before)
         return score, log_prob - self.transform.log_abs_det_jacobian(before, value)
 
@@ -170,44 +188,6 @@ class CorrectedMarginal(OutputLaw):
         kinks = jnp.broadcast_to(self.base.normal_score(knots), (len(knots), *self.batch_shape))
         return mapped_pieces(pieces, self.transform, kinks.astype(pieces.breaks.dtype))
 
-    def expand(self, batch_shape: Sequence[int]) -> "CorrectedMarginal":
-        """The same law with a larger batch shape."""
-        shape = self._expanded_shape(batch_shape)
-        return rebuilt(self, base=self.base.expand(shape))
-
-
-def fitting_map(
-    knots: ArrayLike, images: ArrayLike, slopes: ArrayLike | None, shape: tuple[int, ...]
-) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
-    """Checked parameters of the maps of outputs with this shape."""
-    spline = MonotoneSpline(knots, images, slopes)
-    leading = spline.forward_shape(())
-    try:
-        fits = jnp.broadcast_shapes(leading, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"knots must have shape (..., k) with leading axes that broadcast to the shape {shape} "
-            f"of base, got {leading}; expand base, or pass one map per output"
-        )
-    # Each gets as many axes as the outputs, so that axes that `vmap` adds come in front.
-    first, second, third = (
-        promote_shapes(part, shape=(*shape, jnp.shape(part)[-1]))[0] for part in spline.parameters
-    )
-    return first, second, third
-
-
-def mapped_back(base: OutputLaw, transform: MonotoneSpline, value: ArrayLike) -> Array:
-    """Values of the base; rounding does not move those at the edge out of the support."""
-    value = jnp.asarray(value)
-    before = transform.inv(value)
-    if base.support is constraints.real:
-        return before
-    low, high = base.bounds
-    inside = (value >= transform(low)) & (value <= transform(high))
-    return jnp.where(inside, jnp.clip(before, low, high), before)
-
 
 @vmap_over.register
 def _vmap_over_corrected_marginal(
@@ -222,11 +202,3 @@ def _vmap_over_corrected_marginal(
     default = vmap_over.dispatch(dist.Distribution)
     slopes = of_map[0] if of_map else None
     return default(d, base=base, knots=knots, images=images, slopes=slopes)
-
-
-@promote_batch_shape.register
-def _promote_corrected_marginal(d: CorrectedMarginal) -> CorrectedMarginal:
-    base = promote_batch_shape(d.base)
-    leading = (jnp.shape(part)[:-1] for part in (d.knots, d.images, d.slopes))
-    shape = jnp.broadcast_shapes(base.batch_shape, *leading)
-    return rebuilt(d, base=base.expand(shape))

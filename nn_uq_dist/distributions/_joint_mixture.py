@@ -15,8 +15,9 @@ from nn_uq_dist.box_gaussian import log_evidence
 from nn_uq_dist.box_gaussian._own_units import joint_covariance
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._mixture_components import draws_of_parts, fitting_mixture
-from nn_uq_dist.distributions._mixture_sums import (
+from nn_uq_dist.distributions._mixture_components import (
+    draws_of_parts,
+    fitting_mixture,
     log_sum,
     log_tails,
     log_weights,
@@ -105,15 +106,11 @@ class JointMixture(JointLaw):
     @property
     def _parameters(self) -> tuple[Array, Array, Array | None]:
         """Means, weights and normal covariance, with all batch axes."""
-        parts = self.components
-        dtype = jnp.result_type(parts.mean, jnp.asarray(self.probabilities))
-        given = ((parts.loc, 1), (parts.weights, 2), (parts.normal_covariance, 2))
-        loc, weights, covariance = (
-            None if part is None else _widened(jnp.asarray(part, dtype), self._wide, event_dim)
-            for part, event_dim in given
-        )
-        assert loc is not None  # noqa: S101 (for the type checker)
-        assert weights is not None  # noqa: S101
+        loc, weights, covariance = self.components.arrays(self._probabilities.dtype)
+        loc = jnp.broadcast_to(loc, (*self._wide, *loc.shape[-1:]))
+        weights = jnp.broadcast_to(weights, (*self._wide, *weights.shape[-2:]))
+        if covariance is not None:
+            covariance = jnp.broadcast_to(covariance, (*self._wide, *covariance.shape[-2:]))
         return loc, weights, covariance
 
     @property
@@ -212,11 +209,6 @@ class JointMixture(JointLaw):
             found.append(score_of_tails(*tails))
         return jnp.stack(found, axis=-1)
 
-    def expand(self, batch_shape: Sequence[int]) -> "JointMixture":
-        """The same law with a larger batch shape."""
-        shape = self._expanded_shape(batch_shape)
-        return rebuilt(self, components=self.components.expand((*shape, self._wide[-1])))
-
 
 @jax.jit
 def _logs_of_components(
@@ -238,8 +230,3 @@ def _logs_of_components(
         numbers *= size
     logs = lax.map(of_one, stacked, batch_size=max(1, _MOST_NUMBERS // max(numbers, 1)))
     return jnp.moveaxis(logs, 0, -1)
-
-
-def _widened(part: Array, batch_shape: tuple[int, ...], event_dim: int) -> Array:
-    event_shape = part.shape[part.ndim - event_dim :]
-    return jnp.broadcast_to(part, (*batch_shape, *event_shape))

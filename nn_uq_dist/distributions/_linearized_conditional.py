@@ -10,36 +10,19 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist.basics._checks import (
-    as_indices,
-    as_numeric,
-    broadcast_shapes,
-    is_concrete,
-    require_finite,
-)
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import covariance_root, matvec
-from nn_uq_dist.box_gaussian import (
-    Moments,
-    conditional_moments,
-    input_draws,
-    log_evidence,
-)
+from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, log_evidence
 from nn_uq_dist.box_gaussian._moments import regression
 from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.distributions._density_checks import require_density
-from nn_uq_dist.distributions._linear_parameters import (
-    LinearParameters,
-    linear_parameters,
-    with_batch,
-)
+from nn_uq_dist.distributions._linear_law import LinearLaw
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._abstract import Law, rebuilt, validate_sample
-from nn_uq_dist.laws._batch_entries import take_matrix
+from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 
 
-class LinearizedConditional(Law):
+class LinearizedConditional(LinearLaw):
     r"""Law of the last entries of ``loc + W u + e``, given the first ones.
 
     Made by `LinearizedJoint.condition`. Draws follow the law itself, up to the bias of Markov
@@ -84,9 +67,7 @@ class LinearizedConditional(Law):
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "values": constraints.real_vector,
-        "loc": constraints.real_vector,
-        "weights": constraints.real_matrix,
-        "normal_covariance": constraints.positive_definite,
+        **LinearLaw.arg_constraints,
     }
     pytree_data_fields = ("values", "loc", "weights", "normal_covariance")
 
@@ -99,34 +80,16 @@ class LinearizedConditional(Law):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        parameters, shape = linear_parameters(loc, weights, normal_covariance)
-        values = as_numeric("values", values)
+        values = _checks.as_numeric("values", values)
+        shape = self._keep(loc, weights, normal_covariance, values=jnp.shape(values)[:-1])
         if not (jnp.ndim(values) and 0 < jnp.shape(values)[-1] < shape[-1]):
             raise ValueError(
                 f"values must have shape (..., k), fewer than the {shape[-1]} outputs, got "
                 f"{jnp.shape(values)}; for none or all of them use LinearizedJoint"
             )
-        batch_shape = broadcast_shapes(
-            "the leading axes of values and of the parameters must broadcast",
-            values=jnp.shape(values)[:-1],
-            parameters=shape[:-1],
-        )
         known = jnp.shape(values)[-1]
-        (self.values,) = promote_shapes(values, shape=(*batch_shape, known))
-        self.loc, self.weights, self.normal_covariance = with_batch(parameters, batch_shape)
-        super().__init__(batch_shape, (shape[-1] - known,), validate_args=validate_args)
-
-    def validate_args(self, strict: bool = True) -> None:
-        """Check the parameters as `LinearizedJoint` does."""
-        if is_concrete(self.get_args()):
-            require_finite("values", self.values)
-            require_density(*self._parameters, self._parameters.dtype)
-        else:
-            super().validate_args(strict)
-
-    @property
-    def _parameters(self) -> LinearParameters:
-        return LinearParameters(self.loc, self.weights, self.normal_covariance)
+        (self.values,) = promote_shapes(values, shape=(*shape[:-1], known))
+        super().__init__(shape[:-1], (shape[-1] - known,), validate_args=validate_args)
 
     @property
     def _known(self) -> int:
@@ -136,10 +99,8 @@ class LinearizedConditional(Law):
         self, dtype: jnp.dtype | None = None
     ) -> tuple[Array, Array, Array, Array | None]:
         """Deviations of the known outputs, means of the others, weights and covariance of all."""
-        given = jnp.promote_types(self._parameters.dtype, jnp.result_type(self.values))
-        dtype = jnp.promote_types(given, jnp.float32) if dtype is None else dtype
-        loc, weights, covariance = self._parameters.arrays(dtype)
-        seen = jnp.asarray(self.values, dtype) - loc[..., : self._known]
+        loc, weights, covariance = self.arrays(dtype)
+        seen = jnp.asarray(self.values, loc.dtype) - loc[..., : self._known]
         return seen, loc[..., self._known :], weights, covariance
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
@@ -154,7 +115,7 @@ class LinearizedConditional(Law):
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density: that of all outputs minus that of the known ones."""
         given = fitting_value(value, self.shape())
-        dtype = jnp.promote_types(jnp.result_type(given, self._deviation()[0]), jnp.float32)
+        dtype = jnp.result_type(given, self._dtype)
         seen, loc, weights, covariance = self._deviation(dtype)
         others = given.astype(dtype) - loc
         shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
@@ -203,30 +164,6 @@ class LinearizedConditional(Law):
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedConditional":
         """The law of some of the outputs that are not known, in the order of ``indices``."""
-        chosen = as_indices(indices, self.event_shape[0])
+        chosen = _checks.as_indices(indices, self.event_shape[0])
         order = (*range(self._known), *(self._known + index for index in chosen))
-        rows = np.asarray(order)
-        covariance = self.normal_covariance
-        if covariance is not None:
-            covariance = take_matrix(jnp.asarray(covariance), order, order)
-        loc = jnp.asarray(self.loc)[..., rows]
-        weights = jnp.asarray(self.weights)[..., rows, :]
-        return rebuilt(self, loc=loc, weights=weights, normal_covariance=covariance)
-
-    def expand(self, batch_shape: Sequence[int]) -> "LinearizedConditional":
-        """The same law with a larger batch shape."""
-        shape = self._expanded_shape(batch_shape)
-        return rebuilt(self, values=jnp.broadcast_to(self.values, (*shape, self._known)))
-
-    @staticmethod
-    def infer_shapes(
-        values: tuple[int, ...],
-        loc: tuple[int, ...],
-        weights: tuple[int, ...],
-        normal_covariance: tuple[int, ...] | None = None,
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Batch and event shape from the shapes of the parameters."""
-        covariance = () if normal_covariance is None else normal_covariance[:-1]
-        shape = jnp.broadcast_shapes(loc, weights[:-1], covariance)
-        batch_shape = jnp.broadcast_shapes(values[:-1], shape[:-1])
-        return batch_shape, (shape[-1] - values[-1],)
+        return rebuilt(self, **self._rows(order))

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.basics._checks import as_indices, is_concrete
+from nn_uq_dist.basics._checks import as_indices
 from nn_uq_dist.basics._row_algebra import covariance_root, matvec
 from nn_uq_dist.box_gaussian import (
     Moments,
@@ -19,22 +20,16 @@ from nn_uq_dist.box_gaussian import (
     second_order,
 )
 from nn_uq_dist.box_gaussian._own_units import joint_covariance
-from nn_uq_dist.distributions._density_checks import require_density
-from nn_uq_dist.distributions._linear_parameters import LinearParameters, linear_parameters
+from nn_uq_dist.distributions._linear_law import LinearLaw
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._output_values import (
-    fitting_value,
-    observed_values,
-    split_outputs,
-)
+from nn_uq_dist.distributions._output_values import fitting_value, observed_values, split_outputs
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._abstract import pass_validation, rebuilt, validate_sample
-from nn_uq_dist.laws._batch_entries import batch_entries, take_matrix
+from nn_uq_dist.laws._abstract import batch_entries, pass_validation, rebuilt, validate_sample
 from nn_uq_dist.laws._joint_law import JointLaw
 
 
-class LinearizedJoint(JointLaw):
+class LinearizedJoint(LinearLaw, JointLaw):
     r"""Joint law of ``loc + W u + e``: ``u`` uniform on a box, ``e`` normal.
 
     This is the law of the outputs of a linearized network. Draws, moments and marginals are exact;
@@ -83,11 +78,6 @@ class LinearizedJoint(JointLaw):
     0.125
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "loc": constraints.real_vector,
-        "weights": constraints.real_matrix,
-        "normal_covariance": constraints.positive_definite,
-    }
     reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_covariance"]
     pytree_data_fields = ("loc", "weights", "normal_covariance")
     kind = "linear joint"
@@ -100,25 +90,17 @@ class LinearizedJoint(JointLaw):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        parameters, shape = linear_parameters(loc, weights, normal_covariance)
-        self.loc, self.weights, self.normal_covariance = parameters
+        shape = self._keep(loc, weights, normal_covariance)
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
-
-    def validate_args(self, strict: bool = True) -> None:
-        """Check as NumPyro does; known parameters, up to rounding, must also give a density."""
-        if is_concrete(self.get_args()):
-            require_density(*self._parameters, self._parameters.dtype)
-        else:
-            super().validate_args(strict)
-
-    @property
-    def _parameters(self) -> LinearParameters:
-        return LinearParameters(self.loc, self.weights, self.normal_covariance)
 
     @property
     def marginals(self) -> LinearizedMarginal:
         """Laws of the single outputs, exact: ``batch_shape + (d,)``."""
-        scale = self._parameters.scale
+        covariance, scale = self.arrays()[2], None
+        if covariance is not None:
+            variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+            # The square root has no finite slope at zero.
+            scale = jnp.where(variance == 0, 0.0, jnp.sqrt(jnp.where(variance == 0, 1.0, variance)))
         return LinearizedMarginal(self.loc, self.weights, scale, validate_args=False)
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
@@ -129,7 +111,7 @@ class LinearizedJoint(JointLaw):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
-        loc, weights, covariance = self._parameters.arrays()
+        loc, weights, covariance = self.arrays()
         key_uniform, key_normal = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         uniform = random.uniform(
@@ -144,8 +126,8 @@ class LinearizedJoint(JointLaw):
     def _deviation(self, value: ArrayLike) -> tuple[Array, Array, Array | None]:
         """Differences from the means, weights and covariance, in the type of the result."""
         given = fitting_value(value, self.shape())
-        dtype = jnp.promote_types(jnp.result_type(given, self._parameters.dtype), jnp.float32)
-        loc, weights, covariance = self._parameters.arrays(dtype)
+        dtype = jnp.result_type(given, self._dtype)
+        loc, weights, covariance = self.arrays(dtype)
         return given.astype(dtype) - loc, weights, covariance
 
     @validate_sample
@@ -184,19 +166,13 @@ class LinearizedJoint(JointLaw):
     @property
     def covariance_matrix(self) -> Array:
         """``W W^T/3`` plus the covariance of the normal part, ``batch_shape + (d, d)``."""
-        _, weights, covariance = self._parameters.arrays()
+        _, weights, covariance = self.arrays()
         total = joint_covariance(weights, covariance)
         return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedJoint":
         """The exact joint law of some outputs, in the order of ``indices``."""
-        kept = as_indices(indices, self.event_shape[0])
-        rows = np.asarray(kept)
-        covariance = self.normal_covariance
-        if covariance is not None:
-            covariance = take_matrix(jnp.asarray(covariance), kept, kept)
-        loc, weights = jnp.asarray(self.loc)[..., rows], jnp.asarray(self.weights)[..., rows, :]
-        return rebuilt(self, loc=loc, weights=weights, normal_covariance=covariance)
+        return rebuilt(self, **self._rows(as_indices(indices, self.event_shape[0])))
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
@@ -208,17 +184,13 @@ class LinearizedJoint(JointLaw):
             return conditional_scores(flat, weights, covariance).reshape(shape)
         count = int(np.prod(self.batch_shape))
         flat = jnp.moveaxis(deviation.reshape(-1, count, shape[-1]), 1, 0)
-        parts = [
-            jnp.broadcast_to(part, (*self.batch_shape, *part.shape[-2:])).reshape(
-                count, *part.shape[-2:]
-            )
-            for part in (weights, covariance)
-            if part is not None
-        ]
-        found = lax.map(
-            lambda at: conditional_scores(at[0], at[1], at[2] if len(at) > 2 else None),
-            (flat, *parts),
-        )
+
+        def rows(part: Array) -> Array:
+            wide = jnp.broadcast_to(part, (*self.batch_shape, *part.shape[-2:]))
+            return wide.reshape(count, *part.shape[-2:])
+
+        parts = flat, *jax.tree.map(rows, (weights, covariance))
+        found = lax.map(lambda at: conditional_scores(*at), parts)
         return jnp.moveaxis(found, 0, 1).reshape(shape)
 
     def input_posterior(self, value: ArrayLike) -> Moments:
@@ -292,28 +264,5 @@ class LinearizedJoint(JointLaw):
         observed, remaining = split_outputs(indices, self.event_shape[0])
         entries = batch_entries(self.marginals, (..., observed)).support
         values = observed_values(values, observed, entries, self.batch_shape)
-        loc, weights, covariance = self._parameters
-        order = (*observed, *remaining)
-        rows = np.asarray(order)
-        if covariance is not None:
-            covariance = take_matrix(jnp.asarray(covariance), order, order)
-        parts = jnp.asarray(loc)[..., rows], jnp.asarray(weights)[..., rows, :], covariance
-        return pass_validation(self, LinearizedConditional(values, *parts, validate_args=False))
-
-    def expand(self, batch_shape: Sequence[int]) -> "LinearizedJoint":
-        """The same law with a larger batch shape."""
-        shape = self._expanded_shape(batch_shape)
-        xp = np if isinstance(self.loc, np.ndarray) else jnp
-        loc = xp.broadcast_to(xp.asarray(self.loc), (*shape, *self.event_shape))
-        return rebuilt(self, loc=loc)
-
-    @staticmethod
-    def infer_shapes(
-        loc: tuple[int, ...],
-        weights: tuple[int, ...],
-        normal_covariance: tuple[int, ...] | None = None,
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Batch and event shape from the shapes of the parameters."""
-        covariance = () if normal_covariance is None else normal_covariance[:-1]
-        shape = jnp.broadcast_shapes(loc, weights[:-1], covariance)
-        return shape[:-1], shape[-1:]
+        parts = self._rows((*observed, *remaining))
+        return pass_validation(self, LinearizedConditional(values, **parts, validate_args=False))

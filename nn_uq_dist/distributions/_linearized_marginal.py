@@ -1,7 +1,6 @@
 """The law of one output of a linearized network as a NumPyro distribution."""
 
 import contextlib
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -15,17 +14,10 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist import linear_combination
-from nn_uq_dist.basics._checks import (
-    as_numeric,
-    broadcast_shapes,
-    first_index,
-    float_dtype,
-    is_concrete,
-    require_finite,
-)
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import as_jax, is_local
 from nn_uq_dist.basics._row_algebra import binary_unit
-from nn_uq_dist.laws._abstract import rebuilt, validate_sample
+from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_quadrature import ScoreRule
 from nn_uq_dist.linear_combination._value_nodes import value_nodes, weights_of_nodes
@@ -106,7 +98,7 @@ class LinearizedMarginal(OutputLaw):
                 "pass an array whose last axis is summed over, for one component weights=[w]"
             )
             raise ValueError(msg)
-        batch_shape = broadcast_shapes(
+        batch_shape = _checks.broadcast_shapes(
             "loc, weights without their last axis and normal_scale must broadcast",
             loc=jnp.shape(loc),
             weights=weights_shape[:-1],
@@ -122,17 +114,19 @@ class LinearizedMarginal(OutputLaw):
         if self._validate_args:
             if normal_scale is not None:
                 # NumPyro's constraint of a non-negative number lets infinity through.
-                require_finite("normal_scale", normal_scale, "pass a finite standard deviation")
+                _checks.require_finite(
+                    "normal_scale", normal_scale, "pass a finite standard deviation"
+                )
             self._refuse_point_masses()
 
     def _refuse_point_masses(self) -> None:
-        if not is_concrete(self.weights, self.normal_scale):
+        if not _checks.is_concrete(self.weights, self.normal_scale):
             return
         degenerate = np.all(np.asarray(self.weights) == 0, axis=-1)
         if self.normal_scale is not None:
             degenerate = degenerate & (np.asarray(self.normal_scale) == 0)
         if degenerate.any():
-            where = f" at batch index {first_index(degenerate)}" if degenerate.ndim else ""
+            where = f" at batch index {_checks.first_index(degenerate)}" if degenerate.ndim else ""
             msg = (
                 f"weights must not all be zero without a normal part, got a point mass{where}: "
                 "it has no density; give normal_scale (noise_scale in Linearization.marginals) "
@@ -184,27 +178,6 @@ class LinearizedMarginal(OutputLaw):
             loc = np.asarray(self.loc, jnp.result_type(self.loc, deviation))
             return as_jax(loc + np.asarray(deviation))
         return jnp.asarray(self.loc) + deviation
-
-    def _fitting(self, name: str, value: ArrayLike) -> Any:
-        """The argument of a method as an array that broadcasts against ``batch_shape``."""
-        given = as_numeric(name, value)
-        # NumPy compiles nothing, whatever the shapes are.
-        array: Any = given
-        # A Python number has no type of its own; a NumPy float64, although a float, has one.
-        if type(given) in {bool, int, float}:
-            array = np.asarray(given, self._dtype)
-        elif not isinstance(given, np.ndarray):
-            array = jnp.asarray(given)
-        try:
-            jnp.broadcast_shapes(array.shape, self.batch_shape)
-        except ValueError as error:
-            ones = ", 1" * len(self.batch_shape)
-            msg = (
-                f"{name} must broadcast against batch_shape {self.batch_shape}, got shape "
-                f"{array.shape}; for the same points of every law use {name}.reshape(-1{ones})"
-            )
-            raise ValueError(msg) from error
-        return array
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -316,7 +289,7 @@ class LinearizedMarginal(OutputLaw):
     def _dtype(self) -> jnp.dtype:
         # As in `linear_combination`, which has no half precision.
         given = (self.loc, self.weights, self.normal_scale)
-        dtype = float_dtype(*(part for part in given if part is not None))
+        dtype = _checks.float_dtype(*(part for part in given if part is not None))
         return jnp.promote_types(dtype, jnp.float32)
 
     @property
@@ -329,16 +302,6 @@ class LinearizedMarginal(OutputLaw):
     @property
     def _valid_parameters(self) -> tuple[Array, Array]:
         return jnp.asarray(self.weights, self._dtype), self._valid_scale
-
-    def expand(self, batch_shape: Sequence[int]) -> "LinearizedMarginal":
-        """The same law with a larger batch shape, ``cdf`` and ``icdf`` included.
-
-        NumPyro's `ExpandedDistribution` has neither, so that a plate would lose them.
-        """
-        shape = self._expanded_shape(batch_shape)
-        # Known numbers stay known under `jit`, where values are checked against the support.
-        xp = np if isinstance(self.loc, np.ndarray) else jnp
-        return rebuilt(self, loc=xp.broadcast_to(xp.asarray(self.loc), shape))
 
 
 @jax.jit
@@ -361,7 +324,7 @@ def _known_ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Any, Any]:
     """The same for known numbers, widened by their rounding error, so that it raises no warning."""
     center, sizes = np.asarray(loc, np.float64), np.abs(np.asarray(weights, np.float64))
     width = sizes.sum(axis=-1)
-    eps = jnp.finfo(float_dtype(loc, weights)).eps
+    eps = jnp.finfo(_checks.float_dtype(loc, weights)).eps
     width = width + 4 * eps * (np.abs(center) + width)
     return center - width, center + width
 
@@ -369,8 +332,12 @@ def _known_ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Any, Any]:
 def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:
     # NumPy arrays and Python numbers, and lists of them, stay known, so that bad constants raise
     # under jit. A list that holds a traced value becomes a JAX array.
-    if not hasattr(value, "shape") and not isinstance(value, int | float) and is_concrete(value):
+    if (
+        not hasattr(value, "shape")
+        and not isinstance(value, int | float)
+        and _checks.is_concrete(value)
+    ):
         # A ragged list stays a list, which `as_numeric` rejects with the name of the argument.
         with contextlib.suppress(ValueError):
             value = np.asarray(value)
-    return as_numeric(name, value)
+    return _checks.as_numeric(name, value)

@@ -17,21 +17,18 @@ from nn_uq_dist.basics._normal_tails import log_normal_density
 from nn_uq_dist.basics._quantile_search import quantile_at_score
 from nn_uq_dist.basics._row_algebra import binary_unit
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._mixture_components import take_flat
-from nn_uq_dist.distributions._mixture_sums import (
+from nn_uq_dist.distributions._mixture_components import (
+    MOST_NUMBERS,
     log_sum,
     log_tails,
     log_weights,
     score_of_tails,
+    take_flat,
 )
-from nn_uq_dist.laws._abstract import without_validation
+from nn_uq_dist.laws._abstract import batch_entries, without_validation
 from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linear_combination._eager import MOST_POINTS
-
-# Known values are handled in portions if all components at all points have more numbers than this.
-_MOST_NUMBERS = 2**22
 
 type Logs = Callable[[Any, OutputLaw, Any], tuple[Any, ...]]
 
@@ -115,7 +112,7 @@ class Mixture(NamedTuple):
         shape = self.components.batch_shape
         count = shape[-1]
         points = math.prod(np.broadcast_shapes(np.shape(value), shape[:-1]))
-        size = max(1, min(count, _MOST_NUMBERS // max(points, 1)))
+        size = max(1, min(count, MOST_NUMBERS // max(points, 1)))
         if size == count:
             return _sums(np, self.laws, probabilities, value, logs)
         portions = []

@@ -123,11 +123,16 @@ class MonotoneSpline(Transform):
 
     def eq(self, other: object, static: bool = False) -> Array | bool:
         """Whether both have the same knots and slopes."""
-        if not isinstance(other, MonotoneSpline):
-            return False
-        leaves, others = jax.tree.leaves(self), jax.tree.leaves(other)
-        same = [array_equiv(*pair, static=static) for pair in zip(leaves, others, strict=True)]
-        return functools.reduce(operator.and_, same, True)
+        return equal_trees(self, other, static=static)
+
+
+def equal_trees(one: object, other: object, *, static: bool) -> Array | bool:
+    """Whether two pytrees have the same structure and equal leaves, as NumPyro asks transforms."""
+    if len({jax.tree.structure(tree) for tree in (one, other)}) > 1:
+        return False
+    leaves, others = jax.tree.leaves(one), jax.tree.leaves(other)
+    same = [array_equiv(*pair, static=static) for pair in zip(leaves, others, strict=True)]
+    return functools.reduce(operator.and_, same, True)
 
 
 class _Piece(NamedTuple):

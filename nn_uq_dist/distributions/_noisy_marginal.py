@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -11,16 +12,10 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist.basics._checks import (
-    as_numeric,
-    broadcast_shapes,
-    is_concrete,
-    require_finite,
-    require_nonnegative,
-)
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._panels import gauss_legendre
 from nn_uq_dist.distributions import _convolution
-from nn_uq_dist.laws._abstract import pass_validation, validate_sample
+from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law, with_rank
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_quadrature import RANGE, ScoreRule
@@ -93,11 +88,11 @@ class NoisyMarginal(OutputLaw):
         validate_args: bool | None = None,
     ) -> None:
         base = as_output_law(base)
-        noise_scale = as_numeric("noise_scale", noise_scale)
+        noise_scale = _checks.as_numeric("noise_scale", noise_scale)
         remedy = "pass standard deviations of the noise, 0 for none"
-        require_finite("noise_scale", noise_scale, remedy)
-        require_nonnegative("noise_scale", noise_scale, remedy)
-        shape = broadcast_shapes(
+        _checks.require_finite("noise_scale", noise_scale, remedy)
+        _checks.require_nonnegative("noise_scale", noise_scale, remedy)
+        shape = _checks.broadcast_shapes(
             "noise_scale must broadcast against the batch shape of base",
             noise_scale=jnp.shape(noise_scale),
             base=base.batch_shape,
@@ -122,6 +117,10 @@ class NoisyMarginal(OutputLaw):
         draws = wide.sample(key_base, sample_shape)
         normal = random.normal(key_noise, shape, jnp.result_type(draws))
         return draws + self._scale * normal
+
+    @property
+    def _dtype(self) -> jnp.dtype:
+        return _checks.float_dtype(*jax.tree.leaves((self.base, self.noise_scale)))
 
     @property
     def _scale(self) -> Array:
@@ -152,14 +151,10 @@ class NoisyMarginal(OutputLaw):
 
     def _of_values(self, function: Callable[..., Array], value: ArrayLike, name: str) -> Array:
         """A function of values and noise scales of each output; that of the base without noise."""
-        value = jnp.asarray(as_numeric("value" if name != "from_normal_score" else "z", value))
-        shape = broadcast_shapes(
-            "value must broadcast against batch_shape",
-            value=value.shape,
-            batch_shape=self.batch_shape,
-        )
+        given = self._fitting("z" if name == "from_normal_score" else "value", value)
+        value, shape = jnp.asarray(given), jnp.broadcast_shapes(given.shape, self.batch_shape)
         without = np.zeros((), bool)
-        if is_concrete(self.noise_scale):
+        if _checks.is_concrete(self.noise_scale):
             without = np.asarray(self.noise_scale) == 0
         if without.all():
             return jnp.broadcast_to(getattr(self.base, name)(value), shape)
@@ -215,5 +210,4 @@ class NoisyMarginal(OutputLaw):
         scale: Any = self.noise_scale
         xp = jnp if not isinstance(scale, np.ndarray | float | int) else np
         given = self.__dict__.get("_given", self.base)
-        wide = NoisyMarginal(given, xp.broadcast_to(scale, shape), validate_args=False)
-        return pass_validation(self, wide)
+        return rebuilt(self, base=given, noise_scale=xp.broadcast_to(scale, shape))

@@ -1,6 +1,5 @@
 """The law of outputs that is a mixture of laws of one kind, and its nodes for integrals."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -10,15 +9,17 @@ from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
 from nn_uq_dist.basics._known_values import as_jax
 from nn_uq_dist.basics._panels import gauss_legendre
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.distributions._mixture_components import choose_components, fitting_mixture
+from nn_uq_dist.distributions._mixture_components import (
+    choose_components,
+    fitting_mixture,
+    log_weights,
+)
 from nn_uq_dist.distributions._mixture_numerics import Mixture, higher_moments, hull, moments
-from nn_uq_dist.distributions._mixture_sums import log_weights
 from nn_uq_dist.distributions._vector_support import support_between
-from nn_uq_dist.laws._abstract import rebuilt, validate_sample
+from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._adapted_law import require_univariate
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_quadrature import ScoreRule
@@ -122,22 +123,14 @@ class OutputMixture(OutputLaw):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, shape ``sample_shape + batch_shape``."""
         key_choice, key_draw = random.split(key)
-        logs = log_weights(jnp.asarray(self.probabilities, self._mixture.dtype))
+        logs = log_weights(jnp.asarray(self.probabilities, self._dtype))
         shape = (*sample_shape, *self.batch_shape)
         index = random.categorical(key_choice, logs, shape=shape)
         return choose_components(self.components, self._wide, index).sample(key_draw)
 
-    def _fitting(self, name: str, value: ArrayLike) -> Any:
-        """The argument of a method as an array that broadcasts against ``batch_shape``."""
-        given = as_numeric(name, value)
-        array: Any = given if isinstance(given, np.ndarray) else jnp.asarray(given)
-        if type(given) in {bool, int, float}:
-            array = np.asarray(given, self._mixture.dtype)
-        broadcast_shapes(
-            f"{name} must broadcast against batch_shape",
-            **{name: array.shape, "batch_shape": self.batch_shape},
-        )
-        return array
+    @property
+    def _dtype(self) -> jnp.dtype:
+        return self._mixture.dtype
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -192,7 +185,7 @@ class OutputMixture(OutputLaw):
         """
         low, high = (jnp.broadcast_to(end, self._wide) for end in self._mixture.laws.bounds)
         if self._wide[-1] > _MOST_KINKS:
-            return jnp.zeros((0, *self.batch_shape), self._mixture.dtype)
+            return jnp.zeros((0, *self.batch_shape), self._dtype)
         ends = jnp.moveaxis(jnp.concatenate([low, high], axis=-1), -1, 0)
         safe = jnp.where(jnp.isfinite(ends), ends, self.mean)
         scores = self.normal_score(safe)
@@ -202,18 +195,6 @@ class OutputMixture(OutputLaw):
         """Scores at nodes over the values: a quantile costs many evaluations, a score one."""
         values, lengths = mixture_rule(self._mixture, self.batch_shape)
         return ScoreRule(self.normal_score(values), lengths, self.variance)
-
-    def expand(self, batch_shape: Sequence[int]) -> "OutputMixture":
-        """The same law with a larger batch shape, ``cdf`` and ``icdf`` included."""
-        shape = self._expanded_shape(batch_shape)
-        return rebuilt(self, components=self.components.expand((*shape, self._wide[-1])))
-
-    @staticmethod
-    def infer_shapes(
-        components: tuple[int, ...], probabilities: tuple[int, ...]
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Batch and event shape from the batch shape of the components and that of the weights."""
-        return jnp.broadcast_shapes(components, probabilities)[:-1], ()
 
 
 def _result(values: Any) -> Array:

@@ -9,18 +9,12 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.basics._checks import (
-    as_indices,
-    as_numeric,
-    broadcast_shapes,
-    first_index,
-    is_concrete,
-)
+from nn_uq_dist.basics import _checks
 
 
 def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
     """A value that broadcasts against ``batch_shape + event_shape``, or an error."""
-    array = jnp.asarray(as_numeric("value", value))
+    array = jnp.asarray(_checks.as_numeric("value", value))
     if array.shape[-1:] != shape[-1:]:
         raise ValueError(
             f"value must have shape (..., {shape[-1]}), one entry per output, got shape "
@@ -40,7 +34,7 @@ def split_outputs(
     indices: int | Sequence[int], num_outputs: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Known outputs in the order given, and the others in ascending order."""
-    observed = as_indices(indices, num_outputs)
+    observed = _checks.as_indices(indices, num_outputs)
     remaining = tuple(index for index in range(num_outputs) if index not in observed)
     if not remaining:
         raise ValueError(
@@ -69,7 +63,7 @@ def observed_values(
     batch_shape : tuple of int
         Batch shape of the joint law, against which the leading axes broadcast.
     """
-    values = as_numeric("values", values)
+    values = _checks.as_numeric("values", values)
     shape, count = jnp.shape(values), len(observed)
     if shape == () and count == 1:
         values, shape = jnp.asarray(values)[None], (1,)
@@ -78,17 +72,17 @@ def observed_values(
             f"values must have shape (..., {count}), one per index, got shape {shape} for "
             f"indices {observed}; pass as many values as indices"
         )
-    broadcast_shapes(
+    _checks.broadcast_shapes(
         "the leading axes of values must broadcast against batch_shape",
         values=shape[:-1],
         batch_shape=batch_shape,
     )
-    if is_concrete(values, support):
+    if _checks.is_concrete(values, support):
         # In a model under `jit` known values would otherwise become traced.
         with jax.ensure_compile_time_eval():
             inside = np.asarray(support(jnp.asarray(values)))
         if not inside.all():
-            *_, position = where = first_index(~inside)
+            *_, position = where = _checks.first_index(~inside)
             value = np.broadcast_to(values, inside.shape)[where]
             raise ValueError(
                 f"values must lie within the support of their outputs, got {value} for output "

@@ -12,27 +12,19 @@ from jax import Array
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import validate_sample
+from numpyro.distributions.transforms import Transform
+from numpyro.distributions.util import promote_shapes, validate_sample
 
-from nn_uq_dist.basics._checks import (
-    as_indices,
-    as_numeric,
-    broadcast_shapes,
-    first_index,
-    is_concrete,
-)
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._normal_scores import (
     from_normal_score,
     normal_score,
     normal_score_and_log_prob,
 )
 from nn_uq_dist.basics._normal_tails import log_normal_density
-from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
-from nn_uq_dist.distributions._output_values import (
-    fitting_value,
-    observed_values,
-    split_outputs,
-)
+from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.distributions._monotone_spline import equal_trees
+from nn_uq_dist.distributions._output_values import fitting_value, observed_values, split_outputs
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.gaussian_copula._hermite import covariance_of_outputs
 from nn_uq_dist.gaussian_copula._score_algebra import (
@@ -40,9 +32,83 @@ from nn_uq_dist.gaussian_copula._score_algebra import (
     log_density_of_outputs,
     whitened,
 )
-from nn_uq_dist.laws._batch_entries import batch_entries
+from nn_uq_dist.laws._abstract import batch_entries
+from nn_uq_dist.laws._adapted_law import with_rank
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule
+
+
+class NormalScoreTransform(Transform):
+    r"""Map normal scores to outputs, ``y_j = F_j^{-1}(Phi(z_j))`` (the Nataf transformation).
+
+    Parameters
+    ----------
+    marginals : numpyro.distributions.Distribution
+        Univariate and continuous, ``batch_shape (..., N_y)``: a `LinearizedMarginal` or any
+        distribution with ``cdf`` and ``icdf``.
+
+    Notes
+    -----
+    The inverse is the normal score ``z_j = Phi^{-1}(F_j(y_j))``, and
+
+    .. math:: \log |\det \partial y / \partial z| = \sum_j \log \phi(z_j) - \log p_j(y_j),
+
+    a difference of logarithms, so that nothing under- or overflows in the tails. Scores of
+    the laws of this package and of NumPyro's common families are accurate in both tails; those of
+    the others that `nn_uq_dist.laws.AdaptedLaw` lists are capped at about 8 (float64) or 5
+    (float32) in the upper tail, where their ``cdf`` rounds to one.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> transform = nuq.distributions.NormalScoreTransform(
+    ...     nuq.LinearizedMarginal(jnp.zeros(2), [1.0, 0.5])
+    ... )
+    >>> y = transform(jnp.array([0.0, 6.0]))
+    >>> print(transform.inv(y).round(4))
+    [0. 6.]
+    """
+
+    domain = constraints.real_vector
+
+    def __init__(self, marginals: dist.Distribution) -> None:
+        self.marginals = marginals
+
+    def __repr__(self) -> str:
+        return summary_line(self, "marginals")
+
+    @property
+    def codomain(self) -> constraints.Constraint:
+        """The support of the outputs, a box for bounded marginals."""
+        return vector_support(self.marginals.support)
+
+    def __call__(self, x: Array) -> Array:
+        """Outputs with normal scores ``x``, shape ``(..., N_y)``."""
+        return from_normal_score(self.marginals, x)
+
+    def _inverse(self, y: Array) -> Array:
+        return normal_score(self.marginals, y)
+
+    def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: Any = None) -> Array:
+        """``sum_j log phi(x_j) - log p_j(y_j)``."""
+        del intermediates
+        return jnp.sum(log_normal_density(x) - self.marginals.log_prob(y), axis=-1)
+
+    def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the outputs for scores of this shape."""
+        return jnp.broadcast_shapes(shape, self.marginals.batch_shape)
+
+    def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the scores for outputs of this shape."""
+        return jnp.broadcast_shapes(shape, self.marginals.batch_shape)
+
+    def tree_flatten(self) -> tuple[tuple[dist.Distribution], Any]:
+        return (self.marginals,), (("marginals",), {})
+
+    def eq(self, other: object, static: bool = False) -> Array | bool:
+        """Whether both hold the same marginals: type, shapes and parameters."""
+        return equal_trees(self, other, static=static)
 
 
 class ScoreDistribution(JointLaw, dist.TransformedDistribution):
@@ -51,10 +117,8 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     NumPyro sees a multivariate normal base and one transform, so that `TransformReparam` works.
     Both are made from the parameters on access: a stored copy would not receive gradients.
 
-    A subclass is final. Its constructor sets ``marginals`` and its own parameters, names all of
-    them in ``pytree_data_fields``, and ends with ``dist.Distribution.__init__(self, batch_shape,
-    (N_y,), validate_args=...)``: the one of `TransformedDistribution` would store base and
-    transform. It defines
+    A subclass is final. Its constructor ends with ``self._keep``, which sets ``marginals`` and its
+    own parameters; ``pytree_data_fields`` names all of them. It defines
 
     - ``_score_loc``, ``_score_tril``: the normal law of the scores;
     - ``_quadrature()``: quantiles of each output at nodes over its scores;
@@ -67,6 +131,27 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
 
     pytree_data_fields: tuple[str, ...] = ()
     marginals: dist.Distribution
+
+    def _keep(
+        self, marginals: dist.Distribution, validate_args: bool | None, **arrays: ArrayLike
+    ) -> None:
+        """Set the parameters, of equal rank, and what every distribution has.
+
+        Equal ranks, so that axes which `vmap` puts in front stay in front of all.
+        """
+        num_outputs = marginals.batch_shape[-1]
+        dims = {name: self.arg_constraints[name].event_dim for name in arrays}
+        batch_shape = _checks.broadcast_shapes(
+            f"the leading axes of marginals and {' and '.join(arrays)} must broadcast",
+            marginals=marginals.batch_shape[:-1],
+            **{name: jnp.shape(part)[: -dims[name]] for name, part in arrays.items()},
+        )
+        self.marginals = with_rank(marginals, len(batch_shape) + 1)
+        for name, part in arrays.items():
+            shape = batch_shape + (num_outputs,) * dims[name]
+            setattr(self, name, promote_shapes(part, shape=shape)[0])
+        # That of `TransformedDistribution` would store base and transform.
+        dist.Distribution.__init__(self, batch_shape, (num_outputs,), validate_args=validate_args)
 
     @property
     @abc.abstractmethod
@@ -160,8 +245,8 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         q : array_like, shape (..., N_y) or (..., 1)
             Probabilities; ``q[:, None]`` asks for the same ones of every output.
         """
-        q = as_numeric("q", q)
-        broadcast_shapes(
+        q = _checks.as_numeric("q", q)
+        _checks.broadcast_shapes(
             "q must broadcast against batch_shape + event_shape",
             q=jnp.shape(q),
             outputs=self.shape(),
@@ -221,7 +306,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         TypeError, ValueError
             If an index is traced, not an integer, out of range or repeated.
         """
-        kept = as_indices(indices, self.event_shape[0])
+        kept = _checks.as_indices(indices, self.event_shape[0])
         return self._of_outputs(kept)
 
     @abc.abstractmethod
@@ -249,11 +334,11 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     @staticmethod
     def _require_finite_scores(scores: Array, observed: tuple[int, ...], values: Array) -> None:
         """Raise where a known value is at the very edge of its support."""
-        if not is_concrete(scores, values):
+        if not _checks.is_concrete(scores, values):
             return
         at_edge = np.isinf(np.asarray(scores))
         if at_edge.any():
-            *_, position = where = first_index(at_edge)
+            *_, position = where = _checks.first_index(at_edge)
             value = np.broadcast_to(np.asarray(values), at_edge.shape)[where]
             raise ValueError(
                 f"values must lie inside the support of their outputs, got {value} for output "

@@ -15,10 +15,10 @@ from nn_uq_dist.inputs import _numpyro_families as _numpyro_families
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw as AbstractInputLaw
 from nn_uq_dist.inputs._as_input_law import as_input_law as as_input_law
 from nn_uq_dist.inputs._distribution_law import register_input_family as register_input_family
-from nn_uq_dist.inputs._gaussian_input import GaussianInput as GaussianInput
-from nn_uq_dist.inputs._gaussian_input import KnownInput as KnownInput
 from nn_uq_dist.inputs._input_blocks import InputBlocks as InputBlocks
+from nn_uq_dist.inputs._input_law import GaussianInput as GaussianInput
 from nn_uq_dist.inputs._input_law import InputLaw as InputLaw
+from nn_uq_dist.inputs._input_law import KnownInput as KnownInput
 from nn_uq_dist.inputs._input_sum import InputSum as InputSum
 from nn_uq_dist.inputs._input_sum import trapezoidal as trapezoidal
 from nn_uq_dist.inputs._input_sum import triangular as triangular

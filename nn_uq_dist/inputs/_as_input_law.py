@@ -1,6 +1,8 @@
 """How distributions, and structures of them, become input laws."""
 
-from typing import Any
+import dataclasses
+import math
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ from jax import Array
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._distribution_law import (
+    UnsupportedFamilyError,
     accepted_families,
     law_and_map,
     require_events,
@@ -172,3 +175,87 @@ def _certain(name: str, part: Any) -> tuple[Array, int] | None:
     require_events(name, part)
     shape = part.batch_shape + part.event_shape
     return jnp.broadcast_to(jnp.asarray(base.v), shape), len(part.batch_shape)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SampledInput:
+    """Distributions in a structure, independent of each other, and known values among them.
+
+    Attributes
+    ----------
+    parts
+        Distributions, input laws and arrays.
+    tree
+        Structure of the pytree that the network takes.
+    batch_shape
+        Of all parts together.
+    """
+
+    parts: tuple[Any, ...]
+    tree: Any
+    batch_shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, f: Any) -> Self:
+        """Check what is drawn from."""
+        named, tree = parts_of(f)
+        arrays = {name: known_value(name, part) for name, part in named if not _is_part(part)}
+        random = {name: part for name, part in named if name not in arrays}
+        for name, part in random.items():
+            if isinstance(part, dist.Distribution):
+                require_events(name, part)
+        batch_shape = _checks.broadcast_shapes(
+            "the batch shapes of the parts of f must broadcast",
+            **{name: part.batch_shape for name, part in random.items()},
+        )
+        require_one_for_all(arrays, batch_shape)
+        parts = random | arrays
+        found = cls(tuple(parts[name] for name, _ in named), tree, batch_shape)
+        try:
+            jax.eval_shape(found.draw, jax.random.key(0))
+        except (NotImplementedError, AttributeError) as error:
+            kinds = ", ".join(type(part).__name__ for _, part in named)
+            raise TypeError(
+                f"f must have a method sample that works, got {type(error).__name__} from {kinds}; "
+                f"pass a distribution that can be drawn from"
+            ) from error
+        return found
+
+    def draw(self, key: Array) -> Any:
+        """One draw, with the batch shape in front of each array."""
+        keys = jax.random.split(key, len(self.parts))
+        leaves = [self._draw_part(part, k) for part, k in zip(self.parts, keys, strict=True)]
+        return jax.tree.unflatten(self.tree, leaves)
+
+    def network_input(self, draws: Any) -> Any:
+        """Return draws as they are."""
+        return draws
+
+    @property
+    def one_input(self) -> Any:
+        """Shapes and types of what the network takes."""
+        axes = len(self.batch_shape)
+        drawn = jax.eval_shape(self.draw, jax.random.key(0))
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), drawn)
+
+    @property
+    def num_inputs(self) -> int:
+        """Numbers that the network takes."""
+        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self.one_input))
+
+    def _draw_part(self, part: Any, key: Array) -> Any:
+        if isinstance(part, AbstractInputLaw):
+            law = part.expand(self.batch_shape)
+            return law.network_input(law.sample(key))
+        if not isinstance(part, dist.Distribution):
+            return jnp.broadcast_to(part, self.batch_shape + part.shape)
+        drawn = jnp.asarray(part.sample(key))
+        return jnp.broadcast_to(drawn, self.batch_shape + part.event_shape)
+
+
+def as_drawable(f: object) -> AbstractInputLaw | SampledInput:
+    """Return the law of `f`, or what draws from it where it has none that could be linearized."""
+    try:
+        return as_input_law(f)
+    except UnsupportedFamilyError:
+        return SampledInput.of(f)

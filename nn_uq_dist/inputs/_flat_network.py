@@ -15,8 +15,8 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
+from nn_uq_dist.inputs._as_input_law import SampledInput
 from nn_uq_dist.inputs._foreign_networks import remedy_for, traced_output
-from nn_uq_dist.inputs._sampled_input import SampledInput
 
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -123,10 +123,6 @@ class FlatNetwork:
         lead = jax.tree.leaves(values)[0].shape[:axes]
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[axes:]), values)
         return jax.vmap(self._outputs)(rows).reshape(*lead, self.num_outputs)
-
-    def unravel(self, values: Any) -> Any:
-        """Return values ``(..., N_y)`` in the structure of the network's outputs."""
-        return self.structure.unravel(values)
 
     def _outputs(self, value: Any) -> Array:
         output = self.network(value)

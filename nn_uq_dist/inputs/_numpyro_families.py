@@ -6,8 +6,7 @@ from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
 from nn_uq_dist.inputs._distribution_law import register_input_family
-from nn_uq_dist.inputs._gaussian_input import GaussianInput, KnownInput
-from nn_uq_dist.inputs._input_law import InputLaw
+from nn_uq_dist.inputs._input_law import GaussianInput, InputLaw, KnownInput
 from nn_uq_dist.inputs._input_sum import InputSum
 
 

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import broadcast
 from nn_uq_dist.basics._row_algebra import namespace, norm
-from nn_uq_dist.inputs._parameter_checks import nan_where_negative
+from nn_uq_dist.inputs._parameter_checks import nan_where_negative, require_covariance
 
 # Asymmetry and negative eigenvalues that rounding explains, in units of epsilon and of the largest
 # variance.
@@ -115,24 +115,9 @@ def _covariance(noise_covariance: ArrayLike, shape: tuple[int, ...], like: Any) 
     )
     _checks.require_finite("noise_covariance", noise_covariance)
     if _checks.is_concrete(noise_covariance):
-        _require_covariance(np.asarray(noise_covariance, np.float64), like.dtype)
+        known = np.asarray(noise_covariance, np.float64)
+        eps = float(jnp.finfo(jnp.promote_types(like.dtype, jnp.float32)).eps)
+        require_covariance("noise_covariance", known, _ROUNDINGS * eps, _ROUNDINGS * eps)
     if namespace(like) is np:
         return np.asarray(noise_covariance, like.dtype)
     return jnp.asarray(noise_covariance, _checks.float_dtype(noise_covariance, like))
-
-
-def _require_covariance(covariance: Any, dtype: Any) -> None:
-    largest = np.abs(np.diagonal(covariance, axis1=-2, axis2=-1)).max(axis=-1)
-    rounding = _ROUNDINGS * jnp.finfo(jnp.promote_types(dtype, jnp.float32)).eps * largest
-    asymmetry = np.abs(covariance - covariance.mT).max(axis=(-2, -1))
-    if np.any(asymmetry > rounding):
-        raise ValueError(
-            f"noise_covariance must be symmetric, got a difference of {asymmetry.max():.2g} from "
-            f"its transpose; pass (C + C.T) / 2"
-        )
-    least = np.linalg.eigvalsh(covariance).min(axis=-1)
-    if np.any(least < -rounding):
-        raise ValueError(
-            f"noise_covariance must be positive semidefinite, got the eigenvalue "
-            f"{least.min():.2g}; check the signs of its entries"
-        )

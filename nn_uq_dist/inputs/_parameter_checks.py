@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import broadcast
+from nn_uq_dist.basics._known_values import FloatArray
 
 
 def as_loc(loc: ArrayLike) -> tuple[ArrayLike, int]:
@@ -63,6 +64,47 @@ def as_scale_tril(scale_tril: ArrayLike, num_inputs: int) -> ArrayLike:
             f"{_checks.first_index(above)}; {remedy}"
         )
     return scale_tril
+
+
+def require_covariance(
+    name: str, covariance: FloatArray, asymmetry: float, rounding: float
+) -> None:
+    """Raise ``ValueError`` unless known matrices are symmetric and positive semidefinite.
+
+    Parameters
+    ----------
+    name
+        Of the argument.
+    covariance
+        Shape ``(..., N, N)``.
+    asymmetry, rounding
+        Differences from the transpose and negative eigenvalues that are accepted, in units of the
+        largest entry.
+    """
+    largest = np.abs(covariance).max(axis=(-2, -1), keepdims=True)
+    difference = np.abs(covariance - covariance.mT)
+    if (difference > asymmetry * largest).any():
+        raise ValueError(
+            f"{name} must be symmetric, got a difference of {difference.max():.2g} from its "
+            f"transpose; pass (C + C.mT) / 2"
+        )
+    if is_positive_definite(covariance, rounding * largest):
+        return
+    least = np.linalg.eigvalsh(covariance)[..., :1, None]
+    if (least < -rounding * largest).any():
+        raise ValueError(
+            f"{name} must be positive semidefinite, got the eigenvalue {least.min():.2g}; pass a "
+            f"covariance matrix"
+        )
+
+
+def is_positive_definite(matrix: FloatArray, added: FloatArray | float) -> bool:
+    """Whether all matrices are, with `added` on their diagonals; eigenvalues take far longer."""
+    try:
+        np.linalg.cholesky(matrix + added * np.eye(matrix.shape[-1]))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def nan_where_negative(scale: ArrayLike) -> ArrayLike:

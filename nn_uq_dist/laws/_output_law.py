@@ -1,14 +1,16 @@
 """What everything downstream asks of the laws of single outputs, as an abstract class."""
 
 import abc
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._checks import is_concrete
+from nn_uq_dist.basics._checks import as_numeric, is_concrete
 from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.laws._abstract import Law
 from nn_uq_dist.laws._quantile_pieces import QuantilePieces, smooth_pieces
@@ -47,8 +49,8 @@ class OutputLaw(Law):
     - ``make_quantile_pieces``: the quantile function as polynomials, for convolutions;
     - ``hermite_rule``: the points at which a copula evaluates the law for its Hermite series; worth
       overriding if scores are cheaper than quantiles;
-    - ``law[index]``: the entries of the batch at an index, made anew from the arguments of the
-      constructor, which the law must store.
+    - ``law[index]`` and ``expand``: the entries of the batch at an index, and a larger batch, made
+      anew from the arguments of the constructor, which the law must store.
 
     Examples
     --------
@@ -74,6 +76,31 @@ class OutputLaw(Law):
     @abc.abstractmethod
     def from_normal_score(self, z: ArrayLike) -> Array:
         r"""Value with normal score ``z``, the quantile :math:`F^{-1}(\Phi(z))`."""
+
+    @property
+    def _dtype(self) -> jnp.dtype:
+        """Floating-point type of the parameters."""
+        return jnp.result_type(self.mean)
+
+    def _fitting(self, name: str, value: ArrayLike) -> Any:
+        """The argument of a method as an array that broadcasts against ``batch_shape``."""
+        given = as_numeric(name, value)
+        # NumPy compiles nothing, whatever the shapes are.
+        array: Any = given
+        # A Python number has no type of its own; a NumPy float64, although a float, has one.
+        if type(given) in {bool, int, float}:
+            array = np.asarray(given, self._dtype)
+        elif not isinstance(given, np.ndarray):
+            array = jnp.asarray(given)
+        try:
+            jnp.broadcast_shapes(array.shape, self.batch_shape)
+        except ValueError as error:
+            ones = ", 1" * len(self.batch_shape)
+            raise ValueError(
+                f"{name} must broadcast against batch_shape {self.batch_shape}, got shape "
+                f"{array.shape}; for the same points of every law use {name}.reshape(-1{ones})"
+            ) from error
+        return array
 
     def cdf(self, value: ArrayLike) -> Array:
         """Distribution function, the exponential of `log_cdf`."""

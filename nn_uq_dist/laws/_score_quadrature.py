@@ -2,7 +2,7 @@
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,16 +17,6 @@ from nn_uq_dist.basics._summary_line import summary_line
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
 RANGE = 10.0
 _PANEL = 0.7
-
-
-class HasQuantiles(Protocol):
-    """The part of an `OutputLaw` that a quadrature over its scores needs."""
-
-    def from_normal_score(self, z: Array) -> Array:
-        """Value with this normal score."""
-
-    def score_kinks(self) -> Array:
-        """Scores at which the quantile function bends."""
 
 
 class ScoreQuadrature(NamedTuple):
@@ -56,7 +46,7 @@ class ScoreQuadrature(NamedTuple):
 
 
 def score_quadrature(
-    law: HasQuantiles, loc: Array | None = None, scale: Array | None = None
+    law: Any, loc: Array | None = None, scale: Array | None = None
 ) -> ScoreQuadrature:
     """Outputs at the nodes of a rule over ``x``, where the scores are ``loc + scale x``.
 
@@ -83,7 +73,7 @@ def score_quadrature(
     return ScoreQuadrature(nodes, rule, mean, values - mean)
 
 
-def standardized_moment(law: HasQuantiles, order: int) -> Array:
+def standardized_moment(law: Any, order: int) -> Array:
     """``E[(Y - mean)^order] / sd^order``, shape of the batch."""
     quadrature = score_quadrature(law)
     standard = quadrature.deviations / jnp.sqrt(quadrature.variance)

@@ -4,15 +4,15 @@ Read `_linear_model.py` first: `LinearModel` says what tables, figures and model
 three: `Linearization` holds value, Jacobian and input law, and `_linearize.py` makes one from a
 network; `CorrectedLinearization` adds what `_correction.py` estimates from paired draws, and
 `_linear_fit.py` for the joint distribution; `PartwiseLinearization` has a linear function for each
-part of the input, made in `_linearize_parts.py`, with `_part_choice.py` and `_part_centers.py`.
+part of the input, made in `_linearize_parts.py` with `_parts.py`.
 `_joint_density_grid.py` computes the joint density by which the copula is judged.
 """
 
-from nn_uq_dist.linearization._copula_correlation import CopulaCorrelation as CopulaCorrelation
 from nn_uq_dist.linearization._corrected_linearization import (
     CorrectedLinearization as CorrectedLinearization,
 )
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid as JointDensityGrid
+from nn_uq_dist.linearization._linear_model import CopulaCorrelation as CopulaCorrelation
 from nn_uq_dist.linearization._linear_model import LinearModel as LinearModel
 from nn_uq_dist.linearization._linearize import linearize as linearize
 from nn_uq_dist.linearization._linearize_parts import linearize_parts as linearize_parts

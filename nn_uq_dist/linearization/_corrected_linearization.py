@@ -18,19 +18,25 @@ from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.inputs._output_noise import output_noise
 from nn_uq_dist.laws import JointLaw
-from nn_uq_dist.linearization._correction import controls, correction
-from nn_uq_dist.linearization._linear_fit import linear_fit
-from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._remarks import remarks
-from nn_uq_dist.linearization._usable_pairs import (
+from nn_uq_dist.linearization._correction import (
     constant_outputs,
+    controls,
+    correction,
     require_pairs,
     stand_in,
     usable_pairs,
 )
+from nn_uq_dist.linearization._linear_fit import linear_fit
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.paired_samples import Band, controlled_band
 from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
 
+# More equal draws than this share, and at least this number, indicate a point mass.
+_POINT_MASS, _FEWEST_EQUAL = 0.01, 5
+# Share of knots at which the estimated map would decrease.
+_FLAT = 0.1
+# Excess kurtosis, 0 for a normal law; above this value moments rest on a few draws.
+_HEAVY = 10.0
 _BAND_POINTS = 99
 # Fields whose leaves lead with the batch axes.
 _BATCHED = ("transform", "shift", "standard_error", "unexplained", "flattened", "own_scale")
@@ -141,7 +147,10 @@ class CorrectedLinearization(LinearModel):
         traced values the correlation is that of the linearization.
         """
         if not _checks.is_concrete(self):
-            return self._with_variances(self.linearization._correlation(self._noise, None))  # noqa: SLF001
+            linear = self.linearization.copula_correlation(
+                self._noise, correlation="linear", min_eigenvalue=None
+            )
+            return self._with_variances(linear.target)
         # Known numbers, also while a function that uses them is traced.
         with jax.ensure_compile_time_eval():
             matrix = self.statistics.correlation.value
@@ -290,8 +299,10 @@ class CorrectedLinearization(LinearModel):
     def remarks(self) -> tuple[str, ...]:
         """Remarks on what the law of each output cannot represent; empty if nothing was found."""
         network, _, _ = usable_pairs(self.pairs)
-        own_scale = None if self.own_scale is None else np.asarray(self.own_scale).reshape(-1)
-        return remarks(np.asarray(network), np.asarray(self.flattened).reshape(-1), own_scale)
+        scale = np.zeros_like(self.flattened) if self.own_scale is None else self.own_scale
+        parts = (np.asarray(part).ravel() for part in (self.flattened, scale))
+        columns = zip(np.asarray(network).T, *parts, strict=True)
+        return tuple("; ".join(_remarks_on(column, *of_map)) for column, *of_map in columns)
 
     def _joined_noise(self, noise_scale: ArrayLike | None) -> ArrayLike | None:
         """Noise of the pairs and further noise."""
@@ -336,19 +347,7 @@ def _estimate(
     found = controls(linearization, pairs, network, linear, inputs, num_surface_draws)
     dtype = jnp.result_type(law.mean)
     result = correction(law, network, found, pairs.num_randomizations, dtype)
-    unexplained = jnp.asarray(found.unexplained, dtype).reshape(law.batch_shape)
-    return CorrectedLinearization(
-        linearization,
-        pairs,
-        result.transform,
-        result.scores,
-        result.shift,
-        result.standard_error,
-        unexplained,
-        result.flattened,
-        own_scale,
-        num_surface_draws,
-    )
+    return CorrectedLinearization(linearization, pairs, *result, own_scale, num_surface_draws)
 
 
 def _shares(draws: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -356,3 +355,33 @@ def _shares(draws: np.ndarray, points: np.ndarray) -> np.ndarray:
     columns = zip(np.sort(draws, axis=0).T, points.T, strict=True)
     found = [np.searchsorted(column, at, side="right") / column.size for column, at in columns]
     return np.stack(found, axis=1)
+
+
+def _remarks_on(draws: Any, flat: float, own_scale: float) -> list[str]:
+    found = []
+    if draws.std() == 0:
+        return ["all draws are equal: a constant has no density, and its law is arbitrary"]
+    values, counts = np.unique(draws, return_counts=True)
+    share = counts.max() / draws.size
+    if share > _POINT_MASS and counts.max() >= _FEWEST_EQUAL:
+        value = values[counts.argmax()]
+        found.append(
+            f"point mass: {share:.0%} of the draws are {value:.4g}, which a density cannot "
+            f"represent; the law puts about that probability into a narrow peak"
+        )
+    elif flat > _FLAT:
+        found.append(
+            f"narrow peak: the estimated quantiles of the network do not increase at {flat:.0%} of "
+            f"the knots, where the density is arbitrary"
+        )
+    if own_scale > 0:
+        found.append(
+            "no sensitivity at the mean: a normal law stands in for the linear one, and its "
+            "dependence on other outputs is not represented"
+        )
+    kurtosis = np.mean((draws - draws.mean()) ** 4) / draws.var() ** 2 - 3
+    if kurtosis > _HEAVY:
+        found.append(
+            f"heavy tail: excess kurtosis {kurtosis:.2g}; sd and tails rest on a few draws"
+        )
+    return found

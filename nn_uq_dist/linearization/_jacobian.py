@@ -5,12 +5,17 @@ passes is used. As many passes run together as `_MOST_NUMBERS` allows; each basi
 from its index when it is needed, so no large identity matrix is held in memory.
 """
 
+import dataclasses
+import math
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
+
+from nn_uq_dist.inputs import AbstractInputLaw, MappedInput
+from nn_uq_dist.inputs._flat_network import FlatNetwork
 
 # Numbers in the inputs or the outputs of all passes that run together, and in the Jacobians of all
 # points that are handled together.
@@ -88,6 +93,39 @@ def values_and_jacobians(
         values, jacobians = lax.map(at, flat, batch_size=size if size > 1 else None)
     batch_shape = points.shape[:-1]
     return values.reshape(*batch_shape, -1), jacobians.reshape(*batch_shape, *jacobians.shape[1:])
+
+
+def tangents(
+    network: FlatNetwork, law: AbstractInputLaw, points: Array, batch_size: int | None = None
+) -> tuple[Array, Array]:
+    """Values and Jacobians of a network at points of each law of a batch.
+
+    Parameters
+    ----------
+    network
+        A network of inputs with this law.
+    law
+        Its map to what the network takes may differ over the batch.
+    points
+        Points, shape ``(..., N_x)``; for a map that differs they lead with the batch axes.
+    batch_size
+        As for `values_and_jacobians`.
+    """
+    if not (isinstance(law, MappedInput) and law.varies_over_batch):
+        return values_and_jacobians(network, points, network.num_outputs, batch_size)
+    shape, rank = law.batch_shape, len(law.batch_shape)
+    alike = jnp.broadcast_shapes(points.shape, shape + (1,) * max(points.ndim - rank, 1))
+    laws = law, jnp.broadcast_to(points, alike)
+    each = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[rank:]), laws)
+
+    def at_one(part: tuple[AbstractInputLaw, Array]) -> tuple[Array, Array]:
+        own = dataclasses.replace(network, law=part[0])
+        return values_and_jacobians(own, part[1], network.num_outputs, batch_size)
+
+    size = points_at_once(law.num_inputs, network.num_outputs) if batch_size is None else batch_size
+    found = lax.map(at_one, each, batch_size=max(1, size // math.prod(alike[rank:-1])))
+    values, jacobians = (part.reshape(*shape, *part.shape[1:]) for part in found)
+    return values, jacobians
 
 
 def _images_of_basis(

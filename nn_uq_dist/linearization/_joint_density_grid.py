@@ -1,6 +1,7 @@
 """The exact joint density of two or three outputs of a linearized network, on a grid."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,13 +14,6 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, in_float64
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.inputs import LinearImage
-from nn_uq_dist.linearization._grid_checks import (
-    points_per_axis,
-    require_full_rank,
-    require_resolved,
-    two_or_three_outputs,
-)
 
 # A sum of uniforms and normals is sub-Gaussian with its own variance, as sinh(s)/s <= exp(s^2/6):
 # beyond 8 standard deviations each output has less than 2 exp(-32) = 3e-14 of its mass.
@@ -27,6 +21,10 @@ _STANDARD_DEVIATIONS = 8.0
 # Cells between the support and the edge of the grid: the smoothing never exceeds 1.94 cells.
 _MARGIN = 12
 _POINTS_PER_CALL = 2**16
+_CF_AT_THE_EDGE = 1e-8
+MAXIMUM_POINTS = 2**25
+MINIMUM_POINTS_PER_AXIS = 32
+_NARROWEST_CELLS = 2.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -116,14 +114,30 @@ class JointDensityGrid:
         return float(excess.sum() * self.cell_volume)
 
 
-def grid_of(
+def joint_density_grid(
     linearization: Any,
     indices: Sequence[int] | None,
     num_points: int,
     noise_scale: ArrayLike | None,
     noise_covariance: ArrayLike | None,
 ) -> JointDensityGrid:
-    """The grid of a `Linearization`: see `Linearization.joint_density_grid`."""
+    r"""Return the joint density of outputs on a grid, from its characteristic function.
+
+    The law of :math:`m + W U + B N + \sigma \odot N'`, centered at :math:`m`, has the real
+    characteristic function
+
+    .. math:: \prod_k \frac{\sin x_k}{x_k}\,
+        \exp\Bigl(-\tfrac12 |B^T \omega|^2 - \tfrac12 \sum_j \sigma_j^2 \omega_j^2\Bigr),
+        \qquad x_k = (W^T \omega)_k,
+
+    and its inverse Fourier transform on a box that holds the law is a sum over a lattice of
+    frequencies (Poisson summation), computed by FFT in float64. With few inputs this function
+    decays slowly, and cutting it off at the highest frequency of the grid would ring at the edges
+    of the support. There it is damped to 1e-8 by the smallest normal smoothing that does so, the
+    ``resolution`` of the result: 1.6 cells for two inputs, less for more, zero for smooth laws.
+
+    Parameters are those of `Linearization.joint_density_grid`.
+    """
     if not _checks.is_concrete(linearization, noise_scale, noise_covariance):
         raise TypeError(
             "linearization must hold known values, got traced ones; call it outside jit and vmap"
@@ -143,54 +157,11 @@ def grid_of(
             f"noise_scale must have shape () or ({linearization.num_outputs},), got shape "
             f"{np.shape(noise_scale)}; pass one standard deviation per output"
         )
-    eps = float(jnp.finfo(linearization.jacobian.dtype).eps)
-    return joint_density_grid(
-        np.asarray(exact.loc)[list(outputs)], image.take(outputs), outputs, num_points, eps
-    )
-
-
-def joint_density_grid(
-    loc: FloatArray, image: LinearImage, outputs: Sequence[int], num_points: int, eps: float
-) -> JointDensityGrid:
-    r"""Return the joint density of outputs on a grid, from its characteristic function.
-
-    The law of :math:`m + W U + B N + \sigma \odot N'`, centered at :math:`m`, has the real
-    characteristic function
-
-    .. math:: \prod_k \frac{\sin x_k}{x_k}\,
-        \exp\Bigl(-\tfrac12 |B^T \omega|^2 - \tfrac12 \sum_j \sigma_j^2 \omega_j^2\Bigr),
-        \qquad x_k = (W^T \omega)_k,
-
-    and its inverse Fourier transform on a box that holds the law is a sum over a lattice of
-    frequencies (Poisson summation), computed by FFT in float64. With few inputs this function
-    decays slowly, and cutting it off at the highest frequency of the grid would ring at the edges
-    of the support. There it is damped to 1e-8 by the smallest normal smoothing that does so, the
-    ``resolution`` of the result: 1.6 cells for two inputs, less for more, zero for smooth laws.
-
-    Parameters
-    ----------
-    loc
-        Means of the outputs, shape ``(d,)``.
-    image
-        Their law, centered at the means, as NumPy arrays in float64, with a noise scale (zeros for
-        none).
-    outputs
-        Numbers of the outputs, for error messages.
-    num_points
-        Points along each output.
-    eps
-        Relative rounding error of the columns of the image.
-
-    Raises
-    ------
-    ValueError
-        If the outputs are linearly dependent, so that there is no joint density; or if the standard
-        deviation of the law is below 2 cells in some direction.
-    """
+    image = image.take(outputs)
     # At least as many columns as rows: each output has a column of its own for the noise.
     root = np.asarray(image.root)
     _checks.require_finite("the Jacobian times the scales of the input", root)
-    require_full_rank(root, outputs, eps)
+    require_full_rank(root, outputs, float(jnp.finfo(linearization.jacobian.dtype).eps))
     weights, covariance = np.asarray(image.weights), np.asarray(image.normal_covariance)
 
     reach = _STANDARD_DEVIATIONS * np.sqrt(np.diagonal(covariance))
@@ -212,6 +183,7 @@ def joint_density_grid(
     density = scipy.fft.irfftn(spectrum, s=shape, overwrite_x=True)
     density = np.fft.fftshift(np.maximum(density, 0)) / np.prod(spacing)
     steps = np.arange(num_points) - num_points // 2
+    loc = np.asarray(exact.loc)[list(outputs)]
     points = tuple(m + h * steps for m, h in zip(loc, spacing, strict=True))
     return JointDensityGrid(points, density, resolution)
 
@@ -237,9 +209,6 @@ def _density_at(log_prob: Callable[[Any], ArrayLike], points: tuple[FloatArray, 
             )
         parts.append(np.exp(values))
     return np.concatenate(parts)
-
-
-_CF_AT_THE_EDGE = 1e-8
 
 
 def frequencies(shape: tuple[int, ...], spacing: FloatArray) -> list[FloatArray]:
@@ -298,3 +267,89 @@ def needed_smoothing(
 
 def _inner(vector: FloatArray, at: list[FloatArray]) -> Any:
     return sum(v * f for v, f in zip(vector, at, strict=True))
+
+
+def two_or_three_outputs(indices: Sequence[int] | None, num_outputs: int) -> tuple[int, ...]:
+    """Return the numbers of the outputs, from 0, in the order of the axes of the result."""
+    given = range(num_outputs) if indices is None else indices
+    count = 1 if np.ndim(given) == 0 else len(given)
+    if count not in {2, 3}:
+        raise ValueError(
+            f"indices must name 2 or 3 outputs, got {count}; pass indices=(i, j) for two of "
+            f"many, take marginals() for one (a LinearizedMarginal) or joint() for all"
+        )
+    return _checks.as_indices(given, num_outputs)
+
+
+def points_per_axis(num_points: int, num_axes: int) -> int:
+    """Return the points along each axis as an integer, checked for a grid with this many axes."""
+    num_points = _checks.positive_int("num_points", num_points)
+    largest = int(MAXIMUM_POINTS ** (1 / num_axes))
+    if not MINIMUM_POINTS_PER_AXIS <= num_points <= largest:
+        raise ValueError(
+            f"num_points must be between {MINIMUM_POINTS_PER_AXIS} and {largest} for {num_axes} "
+            f"outputs (2**25 points in all), got {num_points}; pass 256, or fewer outputs"
+        )
+    return num_points
+
+
+def require_full_rank(root: FloatArray, outputs: Sequence[int], eps: float) -> None:
+    """Raise ``ValueError`` if an output is constant or a linear function of the others.
+
+    Parameters
+    ----------
+    root
+        Factor of the covariance, shape ``(d, m)`` with ``m >= d``.
+    outputs
+        Names of the rows, for the message.
+    eps
+        Relative rounding error of the entries.
+    """
+    remedy = "there is no joint density; pass noise_scale > 0 or other outputs"
+    norm = np.linalg.norm(root, axis=-1, keepdims=True)
+    if not norm.all():
+        constant = outputs[int(np.argmin(norm))]
+        raise ValueError(
+            f"every output must vary with the input, got constant output {constant}: {remedy}"
+        )
+    rows = root / norm
+    for size in range(2, len(outputs) + 1):
+        for subset in itertools.combinations(range(len(outputs)), size):
+            # The smallest singular value: about the root of 1 - |correlation| for two outputs,
+            # it moves by eps when the Jacobian is rounded.
+            if np.linalg.norm(rows[list(subset)], ord=-2) <= 100 * eps:
+                named = " and ".join(str(outputs[i]) for i in subset)
+                raise ValueError(
+                    f"outputs must be linearly independent, got linearly dependent outputs "
+                    f"{named}: {remedy}"
+                )
+
+
+def require_resolved(
+    root_in_cells: FloatArray, outputs: Sequence[int], num_points: int, margin: float
+) -> None:
+    """Raise ``ValueError`` if the law is narrower than two cells in some direction.
+
+    Parameters
+    ----------
+    root_in_cells
+        Factor of the covariance in units of the cells, shape ``(d, m)`` with ``m >= d``.
+    outputs
+        Names of the rows, for the message.
+    num_points, margin
+        Points along each axis, and the number of free cells at each end.
+    """
+    narrowest = float(np.linalg.norm(root_in_cells, ord=-2))  # the smallest singular value
+    if narrowest >= _NARROWEST_CELLS:
+        return
+    filled = num_points - 2 * margin
+    # Half a cell more at each end if the number of points is even.
+    needed = math.ceil(filled * _NARROWEST_CELLS / narrowest + 2 * math.floor(margin) + 1)
+    remedy = f"pass num_points={needed}"
+    if needed ** len(outputs) > MAXIMUM_POINTS:
+        remedy = f"{needed} points per output are too many: pass noise_scale > 0 or other outputs"
+    raise ValueError(
+        f"the grid must resolve the law of outputs {tuple(outputs)}, got a smallest standard "
+        f"deviation of {narrowest:.3g} cells in some direction, at least {_NARROWEST_CELLS:g} "
+        f"expected; {remedy}"
+    )

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.linearization._usable_pairs import usable_pairs
+from nn_uq_dist.linearization._correction import usable_pairs
 from nn_uq_dist.sampling import PairedDraws
 
 # Variance that the prior expects the coefficients to explain, over that of what they leave.
@@ -63,7 +63,9 @@ class LinearFit(NamedTuple):
         total = variance + jnp.mean(self.rest**2, axis=-2)
         sizes = self.rest**2 / jnp.where(total > 0, total, 1)[..., None, :]
         size = jnp.mean(sizes, axis=-1)
-        largest = jnp.sum(size**2, axis=-1) / jnp.maximum(jnp.sum(size, axis=-1), _tiny(size))
+        largest = jnp.sum(size**2, axis=-1) / jnp.maximum(
+            jnp.sum(size, axis=-1), jnp.finfo(size.dtype).tiny
+        )
         return largest**2 / (largest**2 + _LARGE**2)
 
 
@@ -105,10 +107,6 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     return LinearFit(*(jnp.asarray(part, dtype) for part in (shift, slopes, rest)))
 
 
-def _tiny(values: Any) -> Any:
-    return jnp.finfo(values.dtype).tiny
-
-
 def _batch_first(xp: Any, values: Any, batch_shape: tuple[int, ...]) -> Any:
     """Draws ``(n, ...)`` as ``batch_shape + (n, numbers)``."""
     size = values.size // (len(values) * math.prod(batch_shape))
@@ -126,8 +124,8 @@ def _ridge(xp: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     lead = (len(_EXPLAINED),) + (1,) * (x.ndim - 2)
     penalty = xp.asarray(size / np.array(_EXPLAINED), y.dtype).reshape(*lead, 1, 1)
     factor = xp.linalg.cholesky(transposed @ x + penalty * xp.eye(size, dtype=y.dtype))
-    half = _solved(xp, factor, transposed)
-    slopes = _solved(xp, factor, half @ y, transposed=True)
+    half = xp.linalg.solve(factor, transposed)
+    slopes = xp.linalg.solve(factor.mT, half @ y)
     rests = y - x @ slopes
     leverage = 1 / count + xp.sum(half**2, axis=-2)
 
@@ -145,14 +143,3 @@ def _ridge(xp: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     left_out = rests / (1 - leverage)[..., None]
     rest = weights[0] * y * (count / (count - 1)) + xp.sum(weights[1:] * left_out, axis=0)
     return (y_mean - x_mean @ slope)[..., 0, :], xp.swapaxes(slope, -1, -2), rest
-
-
-def _solved(xp: Any, factor: Any, right: Any, *, transposed: bool = False) -> Any:
-    """``L^-1 B``, or ``L^-T B``."""
-    if xp is np:
-        return np.linalg.solve(factor.mT if transposed else factor, right)
-    lead = jnp.broadcast_shapes(factor.shape[:-2], right.shape[:-2])
-    factor, right = (jnp.broadcast_to(part, lead + part.shape[-2:]) for part in (factor, right))
-    return jax.lax.linalg.triangular_solve(
-        factor, right, left_side=True, lower=True, transpose_a=transposed
-    )

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
@@ -11,17 +13,80 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.basics._row_algebra import matvec
-from nn_uq_dist.inputs import AbstractInputLaw, MappedInput, as_input_law
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.inputs._flat_network import FlatNetwork, flat_network
 from nn_uq_dist.inputs._foreign_networks import remedy_for
-from nn_uq_dist.linearization._jacobian import values_and_jacobians
-from nn_uq_dist.linearization._linearization_point import (
-    as_point,
-    fit_arguments,
-    least_squares,
-    linearize_each,
-)
+from nn_uq_dist.linearization._jacobian import tangents
 from nn_uq_dist.linearization._linearized_network import Linearization
+
+_DRAWS_PER_INPUT = 10
+
+
+def as_point(at: ArrayLike, law: AbstractInputLaw) -> Array:
+    """Return the point as an array that broadcasts with the batch of the law."""
+    at = _checks.as_numeric("at", at)
+    shape = np.shape(at)
+    if shape[-1:] != (law.num_inputs,):
+        raise ValueError(
+            f"at must have shape (..., N_x) with N_x = {law.num_inputs}, got shape {shape}; pass "
+            f'a point of the input space, or at="fit"'
+        )
+    _checks.broadcast_shapes(
+        "the leading axes of at must broadcast against the batch shape of f",
+        at=shape[:-1],
+        f=law.batch_shape,
+    )
+    _checks.require_finite("at", at)
+    return jnp.asarray(at, law.dtype)
+
+
+def fit_arguments(at: str, key: Any, num_samples: int | None, num_inputs: int) -> tuple[Array, int]:
+    """Return the checked key and number of draws of a fit."""
+    if at != "fit":
+        raise ValueError(f'at must be a point or "fit", got {at!r}')
+    if key is None:
+        raise TypeError('key must be a JAX random key for at="fit", got None; pass key=...')
+    if num_samples is None:
+        num_samples = _DRAWS_PER_INPUT * (num_inputs + 1)
+    num_samples = _checks.positive_int("num_samples", num_samples)
+    if num_samples <= num_inputs:
+        raise ValueError(
+            f"num_samples must be above the number of inputs, {num_inputs}, got {num_samples}; "
+            f"pass several for each input"
+        )
+    return _checks.as_key("key", key), num_samples
+
+
+def least_squares(
+    network: FlatNetwork, tangent: Linearization, key: Array, num_samples: int
+) -> Linearization:
+    r"""The linear function with the least mean squared error over random inputs.
+
+    The differences from the tangent are fitted: an exactly linear network gets its own Jacobian,
+    not one with noise.
+    """
+    law = tangent.input
+    deviation = law.sample_deviation(key, (num_samples,))
+    # In units of the standard deviations: `lstsq` judges the rank by relative size.
+    scale = jnp.sqrt(law.variance)
+    scale = jnp.where(scale > 0, scale, 1)
+
+    draws = law.loc + deviation
+    differences = compiled_once(network.at_draws, draws)(draws) - tangent(draws)
+
+    def fit(x: Array, y: Array) -> Array:
+        terms = jnp.concatenate([jnp.ones_like(x[:, :1]), x], axis=1)
+        solution: Array = jnp.linalg.lstsq(terms, y)[0]
+        return solution
+
+    for _ in law.batch_shape:
+        fit = jax.vmap(fit, in_axes=(1, 1))
+    solution = fit(deviation / scale, differences)
+    jacobian = tangent.jacobian + jnp.swapaxes(solution[..., 1:, :], -1, -2) / scale[..., None, :]
+    structure = tangent.output_structure
+    return Linearization(
+        tangent.loc + solution[..., 0, :], jacobian, law, output_structure=structure
+    )
 
 
 def linearize(
@@ -105,10 +170,6 @@ def linearize(
     law = as_input_law(f)
     if batch_size is not None:
         batch_size = _checks.positive_int("batch_size", batch_size)
-    if isinstance(law, MappedInput) and law.varies_over_batch:
-        return linearize_each(linearize, network, law, at, key, num_samples, batch_size)
-    network = flat_network(network, law)
-    num_outputs = network.num_outputs
     point = law.loc
     if isinstance(at, str):
         key, num_samples = fit_arguments(at, key, num_samples, law.num_inputs)
@@ -116,9 +177,11 @@ def linearize(
         raise TypeError('key and num_samples are for at="fit"; leave them out for a tangent')
     elif at is not None:
         point = as_point(at, law)
+        law = law.expand(jnp.broadcast_shapes(point.shape[:-1], law.batch_shape))
+    network = flat_network(network, law)
 
     def each(at: Array) -> tuple[Array, Array]:
-        return values_and_jacobians(network, at, num_outputs, batch_size)
+        return tangents(network, law, at, batch_size)
 
     try:
         value, jacobian = compiled_once(each, point)(point)
@@ -128,11 +191,11 @@ def linearize(
             f"network must be a pure function, got one in which a call affects the next; "
             f"{remedy_for(network.network, error)}"
         ) from error
-    where = "mean input" if point is law.loc else "at"
+    where = "mean input" if at is None or isinstance(at, str) else "at"
     remedy = f"check the weights of the network and the {where}"
     _checks.require_finite(f"network({where})", value, remedy)
     _checks.require_finite(f"the Jacobian of network at the {where}", jacobian, remedy)
-    if point is not law.loc:
+    if where == "at":
         value = value + matvec(jacobian, law.loc - point)
     linearization = Linearization(value, jacobian, law, output_structure=network.output_structure)
     if key is None or num_samples is None:

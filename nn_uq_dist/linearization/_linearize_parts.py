@@ -3,25 +3,24 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
-from nn_uq_dist.inputs._flat_network import flat_network
-from nn_uq_dist.linearization._jacobian import points_at_once, values_and_jacobians
-from nn_uq_dist.linearization._normal_parts import MOST_NORMAL_PARTS
-from nn_uq_dist.linearization._part_centers import grid_parts, sampled_parts
-from nn_uq_dist.linearization._part_choice import (
+from nn_uq_dist.inputs._flat_network import FlatNetwork, flat_network
+from nn_uq_dist.linearization._jacobian import points_at_once, tangents
+from nn_uq_dist.linearization._parts import (
+    MOST_NORMAL_PARTS,
     NORMAL_OFFSET,
     UNIFORM_OFFSET,
     Curvature,
     choose_splits,
+    grid_parts,
 )
 from nn_uq_dist.linearization._partwise_linearization import PartwiseLinearization
 
@@ -33,8 +32,6 @@ def linearize_parts(
     network: Callable[[Any], Any],
     f: Distribution | AbstractInputLaw | Any,
     num_parts: int | Sequence[int],
-    *,
-    key: Array | None = None,
 ) -> PartwiseLinearization:
     r"""Linearize `network` at the center of each of many parts of the law of its input.
 
@@ -53,11 +50,8 @@ def linearize_parts(
         Largest number of parts. Which variables are split, and how often, depends on how the
         Jacobian changes along each of them; fewer parts are made if they suffice. Alternatively the
         number of parts along each standard variable, uniform ones first and then normal ones, which
-        works inside ``jit`` and ``vmap``.
-    key
-        A JAX random key: if so many variables matter that splitting each of them would give too
-        many combinations, `num_parts` of these are drawn. Without a key only the variables that
-        matter most are split.
+        works inside ``jit`` and ``vmap``. If so many variables matter that splitting each of them
+        would give too many combinations, only those that matter most are split.
 
     Returns
     -------
@@ -77,7 +71,7 @@ def linearize_parts(
     A uniform variable on (-1, 1) is the sum of a variable on ``M`` equidistant points and a uniform
     variable on (-1/M, 1/M): the parts of a box add up to it exactly. Normal variables do not split
     like this; with three parts or more, their parts cause an error of at most 1e-3 in the
-    distribution function of the variable (`nn_uq_dist.linearization._normal_parts`). The input of a
+    distribution function of the variable (`nn_uq_dist.linearization._parts`). The input of a
     linear network is not split.
 
     The choice needs two Jacobians for each standard variable, and one more; they are included in
@@ -105,8 +99,7 @@ def linearize_parts(
             "a distribution"
         )
     splits = _known_splits(num_parts, num_uniform, count)
-    key = None if key is None else _checks.as_key("key", key)
-    most, num_points = 0, 0
+    num_points = 0
     if splits is None:
         most = _checks.positive_int("num_parts", num_parts)
         if not _checks.is_concrete(law):
@@ -114,14 +107,10 @@ def linearize_parts(
                 "f must hold known values where the parts are chosen, got traced ones; pass the "
                 "number of parts along each variable, such as the splits of an earlier result"
             )
-        curvature, num_points = _curvature(network, law)
-        splits = choose_splits(curvature, most, may_draw=key is not None)
-    if most and np.prod(np.array(splits, float)) > most:
-        assert key is not None  # noqa: S101 (there is a choice to draw with a key alone)
-        parts = sampled_parts(splits, num_uniform, most, key, law.dtype)
-    else:
-        parts = grid_parts(splits, num_uniform, law.dtype)
-    found = _linearized_at(network, law, parts.centers)
+        curvature, num_points = _curvature(flat, law)
+        splits = choose_splits(curvature, most)
+    parts = grid_parts(splits, num_uniform, law.dtype)
+    found = _linearized_at(flat, law, parts.centers)
     remedy = "check the weights of the network and the range of its input"
     _checks.require_finite("network(center of a part)", found.value, remedy)
     _checks.require_finite(
@@ -170,7 +159,7 @@ def _known_splits(
     return splits
 
 
-def _curvature(network: Callable[[Any], Any], law: AbstractInputLaw) -> tuple[Curvature, int]:
+def _curvature(network: FlatNetwork, law: AbstractInputLaw) -> tuple[Curvature, int]:
     """Mean squares of second derivatives, and the number of points that were evaluated.
 
     The outputs at all points of a batch count alike: they share the choice.
@@ -216,30 +205,17 @@ class _Linearized(NamedTuple):
     slopes: Array
 
 
-def _linearized_at(
-    network: Callable[[Any], Any], law: AbstractInputLaw, points: Array
-) -> _Linearized:
+def _linearized_at(network: FlatNetwork, law: AbstractInputLaw, points: Array) -> _Linearized:
     """The network and its Jacobians at points of standard variables, shape ``(M, K)``."""
+    size = min(_MOST_AT_ONCE, points_at_once(law.num_inputs, network.num_outputs))
 
-    def at_one(law: AbstractInputLaw) -> _Linearized:
-        flat = flat_network(network, law)
-        matrix = _deviation_matrix(law)
+    def found(law: AbstractInputLaw, points: Array) -> _Linearized:
+        matrix = _deviation_matrix(law)[..., None, :, :]
         deviation = matvec(matrix, points)
-        size = min(_MOST_AT_ONCE, points_at_once(law.num_inputs, flat.num_outputs))
-        value, jacobian = values_and_jacobians(flat, law.loc + deviation, flat.num_outputs, size)
+        value, jacobian = tangents(network, law, law.loc[..., None, :] + deviation, size)
         return _Linearized(deviation, value, jacobian, jacobian @ matrix)
 
-    batch_shape, rank = law.batch_shape, len(law.batch_shape)
-    if not rank:
-        return compiled_once(at_one, law)(law)
-    each = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[rank:]), law)
-
-    def at_all(laws: AbstractInputLaw) -> _Linearized:
-        found: _Linearized = lax.map(at_one, laws)
-        return found
-
-    found = compiled_once(at_all, each)(each)
-    return jax.tree.map(lambda leaf: leaf.reshape(*batch_shape, *leaf.shape[1:]), found)
+    return compiled_once(found, law, points)(law, points)
 
 
 def _deviation_matrix(law: AbstractInputLaw) -> Array:

@@ -18,7 +18,7 @@ from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
-from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, grid_of
+from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, joint_density_grid
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.sampling import PairedDraws
 
@@ -293,7 +293,7 @@ class Linearization(LinearModel):
         >>> round(float(grid.density.max()), 4)
         0.125
         """
-        return grid_of(self, indices, num_points, noise_scale, noise_covariance)
+        return joint_density_grid(self, indices, num_points, noise_scale, noise_covariance)
 
     def corrected(
         self, pairs: PairedDraws, *, num_surface_draws: int | None = None

@@ -1,7 +1,6 @@
 """A network linearized at the center of each part of its input, and the laws of its outputs."""
 
 import dataclasses
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +18,10 @@ from nn_uq_dist.distributions import (
     LinearizedMarginal,
     OutputMixture,
 )
-from nn_uq_dist.distributions._mixture_components import draws_of_parts
-from nn_uq_dist.distributions._mixture_sums import log_weights
+from nn_uq_dist.distributions._mixture_components import draws_of_parts, log_weights, of_components
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._flat_network import OutputStructure
-from nn_uq_dist.inputs._terms import standard_values
+from nn_uq_dist.inputs._terms import joined, standard_values
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.sampling import PairedDraws
@@ -105,17 +103,6 @@ class PartwiseLinearization(LinearModel):
     def covariance(self) -> Array:
         """Covariance matrix, shape ``batch_shape + (N_y, N_y)``."""
         return self._whole().covariance
-
-    @property
-    def point_mass(self) -> Array:
-        """Probability of the parts in which an output hardly varies, ``batch_shape + (N_y,)``.
-
-        There the law of the output has an atom, or nearly one, which a density cannot represent:
-        `marginals` gives it a ten-thousandth of the usual standard deviation of the output in a
-        part. Units that are dead or saturated over a part cause this.
-        """
-        narrow = least_widths(self.image(), self.loc, self.probabilities).narrow
-        return jnp.sum(self.probabilities[..., None] * narrow, axis=-2)
 
     def _whole(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -266,8 +253,8 @@ class PartwiseLinearization(LinearModel):
         -------
         tuple of Array
             Inputs, shape ``sample_shape + batch_shape + (N_x,)``, and outputs, with ``(N_y,)``. The
-            outputs follow `marginals` exactly. The inputs follow their law exactly if it is a box
-            and all combinations of parts are used, otherwise as closely as the parts represent it.
+            outputs follow `marginals` exactly. The inputs follow their law exactly if it is a box,
+            otherwise as closely as the parts represent it.
 
         Examples
         --------
@@ -326,10 +313,13 @@ class PartwiseLinearization(LinearModel):
     def _pairs(self, index: Array, variables: Array) -> tuple[Array, Array]:
         """Inputs and outputs for parts, and standard variables within them."""
         count = self.input.num_standard_variables[0]
-        inside = variables * _of_parts(self.scales, index)
+        rank = len(self.batch_shape)
+        inside = variables * of_components(self.scales, index, rank)
         moved = self.input.deviation_at(inside[..., :count], inside[..., count:])
-        inputs = self.input.loc + _of_parts(self.deviation, index) + moved
-        return inputs, draws_of_parts(index, variables, self.loc, _columns(self.image()))
+        inputs = self.input.loc + of_components(self.deviation, index, rank) + moved
+        image = self.image()
+        columns = joined([image.uniform, image.normal])
+        return inputs, draws_of_parts(index, variables, self.loc, jnp.asarray(columns))
 
     def _draw(self, key: Array, sample_shape: tuple[int, ...]) -> tuple[Array, Array]:
         """Part of each draw, and its standard variables within the part."""
@@ -344,13 +334,6 @@ class PartwiseLinearization(LinearModel):
         return index, jnp.concatenate([uniform, normal], axis=-1)
 
 
-def _of_parts(table: Array, index: Array) -> Array:
-    """Entries of a table, shape ``batch_shape + (M, K)``, of a part for each entry of the batch."""
-    flat = table.reshape(-1, *table.shape[-2:])
-    chosen = index.reshape(-1, len(flat))
-    return flat[jnp.arange(len(flat)), chosen].reshape(*index.shape, table.shape[-1])
-
-
 def _in_each_part(
     noise: ArrayLike | None, batch_shape: tuple[int, ...], event_dim: int
 ) -> ArrayLike | None:
@@ -360,34 +343,20 @@ def _in_each_part(
     return jnp.expand_dims(jnp.asarray(noise), -1 - event_dim)
 
 
-def _columns(image: LinearImage) -> Array:
-    """Uniform and normal columns side by side."""
-    parts = [part for part in (image.uniform, image.normal) if part is not None]
-    return jnp.concatenate(parts, axis=-1)
-
-
 # Least standard deviation of an output in a part, in units of its usual standard deviation in a
 # part. A value of 1e-2 would blur units that are saturated in many parts: their distribution
 # functions were off by 0.02 at the bounds, instead of by 0.002.
 _LEAST_WIDTH = 1e-4
 
 
-class LeastWidths(NamedTuple):
-    """Where outputs hardly vary, and the standard deviation that they get there.
+def with_least_widths(
+    image: LinearImage, loc: Array, probabilities: Array
+) -> tuple[Array, Array | None]:
+    """Weights and normal scales of outputs that all vary in each part.
 
-    Attributes
-    ----------
-    narrow : Array of bool, shape (..., M, N_y)
-    least : Array, shape (..., N_y)
-        Zero for an output that is constant over all parts.
-    """
-
-    narrow: Array
-    least: Array
-
-
-def least_widths(image: LinearImage, loc: Array, probabilities: Array) -> LeastWidths:
-    """A ten-thousandth of the usual standard deviation of an output within a part.
+    Where an output hardly varies its law has an atom, or nearly one, which a density cannot
+    represent: units that are dead or saturated over a part cause this. It gets a ten-thousandth of
+    its usual standard deviation within a part.
 
     Parameters
     ----------
@@ -395,30 +364,29 @@ def least_widths(image: LinearImage, loc: Array, probabilities: Array) -> LeastW
         Image of all parts, batch shape (..., M).
     loc : Array, shape (..., M, N_y)
     probabilities : Array, shape (..., M)
+
+    Returns
+    -------
+    tuple
+        Weights of the uniforms, ``(..., M, N_y, n)``, and normal scales, ``(..., M, N_y)``, or
+        None.
     """
     # No gradient: this only decides which parts are widened, and by what small amount.
-    scale, loc = lax.stop_gradient((image.standard_deviation, loc))
+    spread, fixed = lax.stop_gradient((image.standard_deviation, loc))
     shares = lax.stop_gradient(probabilities)[..., None]
-    usual = jnp.sqrt(jnp.sum(shares * scale**2, axis=-2))
+    usual = jnp.sqrt(jnp.sum(shares * spread**2, axis=-2))
     # A step function varies between the parts but within none of them.
-    gaps = loc - mean_of_parts(shares[..., 0], loc)[..., None, :]
+    gaps = fixed - mean_of_parts(shares[..., 0], fixed)[..., None, :]
     between = jnp.sqrt(jnp.sum(shares * gaps**2, axis=-2))
     usual = jnp.maximum(usual, between / loc.shape[-2])
-    rounding = 16 * jnp.finfo(scale.dtype).eps * jnp.max(jnp.abs(loc), axis=-2)
-    least = jnp.where(usual > 0, jnp.maximum(_LEAST_WIDTH * usual, rounding), 0)
-    return LeastWidths(scale < least[..., None, :], least)
-
-
-def with_least_widths(
-    image: LinearImage, loc: Array, probabilities: Array
-) -> tuple[Array, Array | None]:
-    """Weights of the uniforms, ``(..., M, N_y, n)``, normal scales, ``(..., M, N_y)``, or None."""
-    narrow, least = least_widths(image, loc, probabilities)
+    rounding = 16 * jnp.finfo(spread.dtype).eps * jnp.max(jnp.abs(fixed), axis=-2)
+    least = jnp.where(usual > 0, jnp.maximum(_LEAST_WIDTH * usual, rounding), 0)[..., None, :]
+    narrow = spread < least
     weights, scale = image.weights, image.normal_scale
     if image.uniform is None and scale is not None:
-        return weights, jnp.where(narrow, least[..., None, :], scale)
+        return weights, jnp.where(narrow, least, scale)
     first = jnp.arange(weights.shape[-1]) == 0
-    instead = first * (jnp.sqrt(3.0) * least[..., None, :, None])
+    instead = first * (jnp.sqrt(3.0) * least[..., None])
     return jnp.where(narrow[..., None], instead, weights), scale
 
 

@@ -3,10 +3,10 @@
 Pure functions of arrays: NumPy's for known numbers, in float64, and JAX's for traced ones.
 `_score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
 influence functions; `_smoothing.py` estimates a smooth difference from noisy averages;
-`_increasing_values.py` makes values increase; `_quantile_map.py` combines these into the knots of a
-monotone map, within intervals from the draws alone. `_response_surface.py` fits polynomials to the
-differences, which predict most of them if there are enough draws; `_band.py` computes a band for a
-distribution function.
+`_increasing_values.py` makes values increase smoothly; `_quantile_map.py` combines these into the
+knots of a monotone map, within intervals from the draws alone. `_response_surface.py` fits
+polynomials to the differences, which predict most of them if there are enough draws; `_band.py`
+computes a band for a distribution function.
 """
 
 from nn_uq_dist.paired_samples._band import Band as Band

@@ -7,9 +7,8 @@ from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.paired_samples._increasing_values import increasing
+from nn_uq_dist.paired_samples._increasing_values import increasing, smooth_slopes
 from nn_uq_dist.paired_samples._score_bins import ScoreBins, influence, sample_averages
-from nn_uq_dist.paired_samples._smooth_slopes import smooth_slopes
 from nn_uq_dist.paired_samples._smoothing import Points, smooth
 
 # Shrinkage of the noise covariance towards its diagonal: correlations of many averages estimated
@@ -144,7 +143,7 @@ def estimate_map(
     quantiles = hold_in_interval(base + shift, network, knots, ratio)
     certain = -xp.log(diagonal + floor[:, None] ** 2) @ _hats(knots, bins.centers)
     certain = certain.astype(network.dtype)
-    mapped, flattened = increasing(base, quantiles, certain)
+    mapped, flattened = increasing(base, quantiles)
     mapped = smooth_slopes(base, mapped, quantiles, certain, knots)
     # The smoothing uses the noise as estimated: with more noise it would shrink the tails.
     error = xp.sqrt(_steadied(diagonal, count * bins.widths, xp))

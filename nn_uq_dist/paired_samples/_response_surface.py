@@ -11,6 +11,7 @@ predictions, because a fit is biased at the draws to which it was fitted.
 import dataclasses
 from collections.abc import Iterator
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ class Surface:
 
     left_out: Array
     unexplained: Array
-    _fits: tuple["_Fit", ...]
+    _fits: dict[int, "_Fit"]
 
     def __repr__(self) -> str:
         return summary_line(self)
@@ -63,15 +64,15 @@ class Surface:
     def predict(self, standard: Array) -> Array:
         """Values at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""
         total = np.zeros((len(standard), self.unexplained.size))
-        basis, terms = None, total
-        for fit in self._fits:  # fits with the same basis are consecutive
-            if fit.basis is not basis:
-                basis, terms = fit.basis, fit.basis.terms(standard)
-            total[:, fit.outputs] = terms.T @ fit.coefficients + fit.constant
+        for basis in {fit.basis for fit in self._fits.values()}:
+            outputs = [j for j, fit in self._fits.items() if fit.basis is basis]
+            coefficients = np.stack([self._fits[j].coefficients for j in outputs], axis=1)
+            constants = [self._fits[j].constant for j in outputs]
+            total[:, outputs] = basis.terms(standard).T @ coefficients + constants
         return total
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Basis:
     """All inputs to first degree, and the most important few to a higher degree."""
 
@@ -111,19 +112,12 @@ class _Basis:
         return values
 
 
-@dataclasses.dataclass(frozen=True)
-class _Fit:
-    """The outputs that share a basis and a ridge."""
+class _Fit(NamedTuple):
+    """The best fit of one output: coefficients of the terms of a basis."""
 
-    outputs: NDArray[np.intp]
     basis: _Basis
     coefficients: Array
-    constant: Array
-
-    def without(self, others: NDArray[np.bool_]) -> "_Fit":
-        """The fit without `others`, the outputs that have a better fit."""
-        kept = ~others[self.outputs]
-        return _Fit(self.outputs[kept], self.basis, self.coefficients[:, kept], self.constant[kept])
+    constant: float
 
 
 def fit_surface(
@@ -160,7 +154,7 @@ def fit_surface(
     without = np.sum(centered**2, axis=0) * (count / (count - 1)) ** 2
     least = without * _WORTHWHILE
     left_out = np.zeros_like(differences)
-    fits: list[_Fit] = []
+    fits: dict[int, _Fit] = {}
     failures = 0
     for basis in _bases(standard, importance, is_bounded=is_bounded):
         ridge = _Ridge(basis.terms(standard), centered)
@@ -170,20 +164,16 @@ def fit_surface(
         failures = 0 if better.any() or basis.degree == 1 else failures + 1
         if failures == _PATIENCE:
             break
-        fits = [fit.without(better) for fit in fits]
-        for k in np.unique(chosen[better]):
-            outputs = np.flatnonzero(better & (chosen == k))
-            left_out[:, outputs] = ridge.left_out(k, outputs) + mean[outputs]
-            coefficients = ridge.coefficients(k, outputs)
-            constant = mean[outputs] - ridge.center @ coefficients
-            fits.append(_Fit(outputs, basis, coefficients, constant))
+        for j in np.flatnonzero(better).tolist():
+            left_out[:, j] = ridge.left_out(chosen[j], j) + mean[j]
+            coefficients = ridge.coefficients(chosen[j], j)
+            fits[j] = _Fit(basis, coefficients, float(mean[j] - ridge.center @ coefficients))
         least = np.where(better, losses.min(axis=0), least)
-    kept = tuple(fit for fit in fits if fit.outputs.size)
-    if not kept:
+    if not fits:
         return None
-    is_used = np.isin(np.arange(without.size), np.concatenate([fit.outputs for fit in kept]))
+    is_used = np.isin(np.arange(without.size), list(fits))
     share = np.where(is_used, least / np.where(without > 0, without, 1), 1)
-    return Surface(left_out, share, kept)
+    return Surface(left_out, share, fits)
 
 
 class _Ridge:
@@ -208,21 +198,21 @@ class _Ridge:
             [np.sum(self._errors(k, slice(None)) ** 2, axis=0) for k in range(self._ridges.size)]
         )
 
-    def left_out(self, k: int, outputs: NDArray[np.intp]) -> Array:
+    def left_out(self, k: int, output: int) -> Array:
         """Predictions of each draw from the others."""
-        predictions: Array = self._centered[:, outputs] - self._errors(k, outputs)
+        predictions: Array = self._centered[:, output] - self._errors(k, [output])[:, 0]
         return predictions
 
-    def coefficients(self, k: int, outputs: NDArray[np.intp]) -> Array:
-        """Coefficients of the terms, shape ``(t, outputs)``."""
-        found: Array = self._vectors @ (self._shrunk(k)[:, None] * self._projected[:, outputs])
+    def coefficients(self, k: int, output: int) -> Array:
+        """Coefficients of the terms, shape ``(t,)``."""
+        found: Array = self._vectors @ (self._shrunk(k) * self._projected[:, output])
         return found
 
     def _shrunk(self, k: int) -> Array:
         shrunk: Array = self._values / (self._values + self._ridges[k])
         return shrunk
 
-    def _errors(self, k: int, outputs: slice | NDArray[np.intp]) -> Array:
+    def _errors(self, k: int, outputs: slice | list[int]) -> Array:
         shrunk = self._shrunk(k)
         fitted = self._orthonormal.T @ (shrunk[:, None] * self._projected[:, outputs])
         leverage = 1 / len(fitted) + shrunk @ self._squared

@@ -1,12 +1,11 @@
 """The network itself at random inputs: draws, and statistics computed without storing draws.
 
 Read `_passes.py` first: the plan of a run and the loop that carries it out over all devices.
-`_monte_carlo.py` keeps the draws; `_streaming.py` reduces them while drawing, to the
-`MonteCarloStatistics` of `_statistics.py`. `_paired_draws.py` sends the inputs through the
-linearization as well. Statistics of the network from pairs are in `_paired_statistics.py`: moments
-from `_controlled_moments.py` with `_control_variates.py`, probabilities and quantiles from
-`_controlled_laws.py` with `_controlled_cdf.py`; the known law of the linear outputs is in
-`_linear_law.py`. `_win_probabilities.py` estimates which output is the largest.
+`_monte_carlo.py` keeps the draws; `_streaming.py` reduces them while drawing, to
+`MonteCarloStatistics`. `_paired_draws.py` sends the inputs through the linearization as well.
+Statistics of the network from pairs are in `_paired_statistics.py`: moments from
+`_control_variates.py`, probabilities and quantiles from `_controlled_laws.py`.
+`_win_probabilities.py` estimates which output is the largest.
 """
 
 from nn_uq_dist.sampling._control_variates import PairedEstimate as PairedEstimate
@@ -15,6 +14,6 @@ from nn_uq_dist.sampling._paired_draws import PairedDraws as PairedDraws
 from nn_uq_dist.sampling._paired_draws import paired_draws as paired_draws
 from nn_uq_dist.sampling._paired_statistics import PairedStatistics as PairedStatistics
 from nn_uq_dist.sampling._paired_statistics import paired_statistics as paired_statistics
-from nn_uq_dist.sampling._statistics import MonteCarloStatistics as MonteCarloStatistics
+from nn_uq_dist.sampling._streaming import MonteCarloStatistics as MonteCarloStatistics
 from nn_uq_dist.sampling._streaming import monte_carlo_statistics as monte_carlo_statistics
 from nn_uq_dist.sampling._win_probabilities import win_probabilities as win_probabilities

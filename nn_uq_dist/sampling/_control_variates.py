@@ -1,13 +1,17 @@
-"""Means of a sample, sharpened by quantities with known expected values. NumPy only.
+"""Moments of a sample, sharpened by quantities with known expected values. NumPy only.
 
 The draws get weights under which the controls have exactly their known means; everything else is
 estimated with the same weights. This equals regression on the controls, with coefficients from the
 sample (S. S. Lavenberg and P. D. Welch, Management Sci. 27 (1981); in surveys, calibration).
+
+To first order an estimate is the mean of its influence function; the part that the controls do not
+explain gives the standard error. Outputs that are not used may be NaN.
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,10 +98,6 @@ class ControlledSample:
         return float(self.weights @ self.used)
 
     @cached_property
-    def _are_all_used(self) -> bool:
-        return bool(self.used.all())
-
-    @cached_property
     def _enlarged(self) -> Array:
         """Weights, enlarged so that residuals are as in a fit that leaves the draw out."""
         leverage = 1 / self.used.size + np.einsum("ij,ij->j", self.basis, self.basis)
@@ -111,8 +111,7 @@ class ControlledSample:
 
     def mean(self, response: Array) -> float:
         """Estimated mean of a response over the draws that are used."""
-        known = response if self._are_all_used else np.where(self.used, response, 0.0)
-        return float(self.weights @ known) / self._share
+        return float(self.weights @ np.where(self.used, response, 0.0)) / self._share
 
     def contributions(self, influence: Array) -> Array:
         """Contribution of each draw to the error of a statistic with this influence function.
@@ -132,20 +131,19 @@ class ControlledSample:
 
     def estimate(self, value: float, influence: Array) -> tuple[float, float, float]:
         """Value, standard error and worth of a statistic with this influence function."""
-        error = standard_error(self.contributions(influence), self.num_randomizations)
+        error = float(standard_error(self.contributions(influence), self.num_randomizations))
         count = len(influence)
         plain = float(np.mean(self._of_all(influence) ** 2)) / count
         return value, error, worth(plain, error, count)
 
     def _of_all(self, influence: Array) -> Array:
         # Draws that are not used have no influence themselves, but their controls count.
-        known = influence if self._are_all_used else np.where(self.used, influence, 0.0)
-        scaled = known / self._share
+        scaled = np.where(self.used, influence, 0.0) / self._share
         return scaled - scaled.mean()
 
 
-def standard_error(contributions: Array, num_randomizations: int) -> float:
-    """Standard error of a sum of contributions of mean 0.
+def standard_error(contributions: Array, num_randomizations: int) -> Any:
+    """Standard error of a sum of contributions of mean 0, along the first axis.
 
     For independent draws it is the root of the summed squares. For Sobol points, draws of one
     sequence depend on each other, and only the sums over the sequences are independent. With few
@@ -153,18 +151,96 @@ def standard_error(contributions: Array, num_randomizations: int) -> float:
     Student's t and the normal law, so that 1.96 standard errors hold in 95% of the cases. NaN for a
     single sequence.
     """
-    if not num_randomizations:
-        return float(np.sqrt(np.sum(contributions**2)))
-    if num_randomizations == 1:
-        return float("nan")
+    number, shape = num_randomizations, np.shape(contributions)[1:]
+    if not number:
+        return np.sqrt(np.sum(contributions**2, axis=0))
+    if number == 1:
+        return np.full(shape, np.nan)
     from scipy.special import stdtrit
 
-    number = num_randomizations
-    sums = contributions.reshape(number, -1).sum(axis=1)
-    spread = np.sqrt(number * np.var(sums, ddof=1))
-    return float(spread * stdtrit(number - 1, 0.975) / TWO_SIDED_95)
+    sums = contributions.reshape(number, -1, *shape).sum(axis=1)
+    spread = np.sqrt(number * np.var(sums, axis=0, ddof=1))
+    return spread * stdtrit(number - 1, 0.975) / TWO_SIDED_95
 
 
 def worth(plain_variance: float, error: float, count: int) -> float:
     """Number of plain draws with standard error `error`, if `count` of them have this variance."""
     return float(count * plain_variance / error**2) if error else float("inf")
+
+
+# Value, standard error, worth.
+Triple = tuple[float, float, float]
+
+
+def estimated(
+    statistic: Callable[..., Triple], sample: ControlledSample, *outputs: Array
+) -> Triple:
+    """One of the statistics below; NaN if there are too few draws for the controls."""
+    unknown = float("nan")
+    return statistic(sample, *outputs) if sample.is_enough else (unknown, unknown, unknown)
+
+
+def mean(sample: ControlledSample, y: Array) -> Triple:
+    """Mean."""
+    return sample.estimate(*_centered(sample, y))
+
+
+def variance(sample: ControlledSample, y: Array) -> Triple:
+    """Variance; unbiased to first order."""
+    center, deviation = _centered(sample, y)
+    _, error, _ = sample.estimate(center, deviation)
+    square = sample.mean(deviation**2)
+    # The estimated mean is closer to the draws than the true one, by its own variance.
+    bias = error**2 if np.isfinite(error) else 0.0
+    return sample.estimate(max(square, 0.0) + bias, deviation**2 - square)
+
+
+def skewness(sample: ControlledSample, y: Array) -> Triple:
+    """Third standardized moment; NaN for a constant output."""
+    z, third, _ = _standardized(sample, y)
+    square = z * z
+    return sample.estimate(third, z * square - third - 3 * z - 1.5 * third * (square - 1))
+
+
+def excess_kurtosis(sample: ControlledSample, y: Array) -> Triple:
+    """Fourth standardized moment minus 3; NaN for a constant output."""
+    z, third, fourth = _standardized(sample, y)
+    square = z * z
+    influence = square**2 - fourth - 4 * third * z - 2 * fourth * (square - 1)
+    return sample.estimate(fourth - 3, influence)
+
+
+def covariance(sample: ControlledSample, x: Array, y: Array) -> Triple:
+    """Covariance; unbiased to first order."""
+    x, y = (_centered(sample, part)[1] for part in (x, y))
+    product = sample.mean(x * y)
+    # As for the variance; with Sobol points the errors of the means are of lower order.
+    bias = 0.0
+    if not sample.num_randomizations:
+        bias = float(sample.contributions(x) @ sample.contributions(y))
+    return sample.estimate(product + bias, x * y - product)
+
+
+def correlation(sample: ControlledSample, x: Array, y: Array) -> Triple:
+    """Correlation, clipped to [-1, 1]; NaN for constant outputs."""
+    x, y = (_standardized(sample, part)[0] for part in (x, y))
+    value = sample.mean(x * y)
+    influence = x * y - value - value * (x**2 + y**2 - 2) / 2
+    return sample.estimate(float(np.clip(value, -1, 1)), influence)
+
+
+def _centered(sample: ControlledSample, y: Array) -> tuple[float, Array]:
+    """Mean, and deviations of the outputs from it; 0 for those that are not used."""
+    center = sample.mean(y)
+    return center, np.where(sample.used, y - center, 0.0)
+
+
+def _standardized(sample: ControlledSample, y: Array) -> tuple[Array, float, float]:
+    """Standardized outputs, their third moment and their fourth."""
+    center, deviation = _centered(sample, y)
+    variance = sample.mean(deviation**2)
+    # The spread of a constant output is only rounding error, whose shape means nothing.
+    rounding = 4 * np.finfo(np.float64).eps * abs(center)
+    z = deviation / np.sqrt(variance) if variance > rounding**2 else np.full_like(deviation, np.nan)
+    square = z * z
+    return z, sample.mean(z * square), sample.mean(square**2)

@@ -10,7 +10,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.inputs import AbstractInputLaw
-from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes
+from nn_uq_dist.sampling._passes import DrawPlan, all_draws
 
 
 def monte_carlo(
@@ -90,10 +90,7 @@ def monte_carlo(
     (1000, 2)
     """
     plan = DrawPlan.make(network, f, key, num_samples, batch_size, devices)
-    draws = np.empty((plan.num_samples, *plan.output_shape), plan.output_dtype)
-    for start, count, _, outputs in run_passes(plan, _keep, None, progress=progress):
-        rows = outputs.reshape(-1, *plan.output_shape)
-        draws[start : start + count] = rows[:count]
+    draws: np.ndarray = all_draws(plan, lambda group: group.outputs, progress=progress)
     warn_nonfinite(draws.size - int(np.isfinite(draws).sum()), draws.size)
     return draws
 
@@ -107,8 +104,3 @@ def warn_nonfinite(number: int, total: int) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def _keep(_: None, draws: Draws, is_wanted: Array) -> tuple[None, Array]:
-    del is_wanted
-    return None, draws.outputs

@@ -18,7 +18,7 @@ from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.sampling._monte_carlo import warn_nonfinite
-from nn_uq_dist.sampling._passes import DrawPlan, Draws, run_passes, threefry
+from nn_uq_dist.sampling._passes import DrawPlan, Draws, all_draws, threefry
 
 Points = Literal["random", "sobol"]
 
@@ -264,12 +264,14 @@ def paired_draws(
         cube = sobol_points(key, num_samples, randomizations, dimension)
         source = (linearization, cube.astype(linearization.input.dtype))
         draw = _pair_at_point
+    drawn: Draws
     if not _checks.is_concrete(linearization, key):
         drawn = _traced_pairs(network, linearization, source, draw, threefry(key), num_samples)
     else:
         plan = DrawPlan.make(network, linearization.input, key, num_samples, batch_size, devices)
         _require_outputs(linearization, plan.output_shape[-1])
-        drawn = _known_pairs(dataclasses.replace(plan, source=source, draw=draw), progress=progress)
+        plan = dataclasses.replace(plan, source=source, draw=draw)
+        drawn = all_draws(plan, progress=progress)
         outputs = drawn.outputs
         warn_nonfinite(outputs.size - int(np.isfinite(outputs).sum()), outputs.size)
     return PairedDraws(
@@ -293,25 +295,6 @@ def _pair_at_point(
     model, cube = source
     # Indices beyond the last draw are cut off afterwards.
     return model.pairs_at(jnp.take(cube, index, axis=0, mode="clip"))
-
-
-def _known_pairs(plan: DrawPlan, *, progress: bool) -> Draws:
-    """All pairs in the memory of the host."""
-    kept: Any = None
-    for start, count, _, groups in run_passes(plan, _keep, None, progress=progress):
-        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), groups)
-        if kept is None:
-            kept = jax.tree.map(
-                lambda leaf: np.empty((plan.num_samples, *leaf.shape[1:]), leaf.dtype), rows
-            )
-        for whole, part in zip(kept, rows, strict=True):
-            whole[start : start + count] = part[:count]
-    return Draws(*kept)
-
-
-def _keep(_: None, draws: Draws, is_wanted: Array) -> tuple[None, Draws]:
-    del is_wanted
-    return None, draws
 
 
 def _traced_pairs(

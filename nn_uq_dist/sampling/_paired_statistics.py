@@ -10,14 +10,85 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.sampling import _controlled_moments as moments
+from nn_uq_dist.basics._known_values import in_float64
+from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.linear_combination._eager import MOST_POINTS
+from nn_uq_dist.sampling import _control_variates as controlled
 from nn_uq_dist.sampling._control_variates import ControlledSample, PairedEstimate
-from nn_uq_dist.sampling._controlled_cdf import OutputPairs
-from nn_uq_dist.sampling._controlled_laws import ControlledLaws
-from nn_uq_dist.sampling._linear_law import LinearLaw
+from nn_uq_dist.sampling._controlled_laws import ControlledLaws, OutputPairs
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 
 Array = NDArray[np.float64]
+
+
+class LinearLaw:
+    """The law of the linear outputs of pairs, their noise included.
+
+    Its moments are exact to float64 whatever the precision of JAX is, so that a large common value
+    of the outputs costs no digits. Distribution functions and quantiles have the precision of the
+    linearization, as the pairs themselves.
+
+    Parameters
+    ----------
+    pairs
+        Pairs with known values.
+
+    Attributes
+    ----------
+    mean, sd
+        Shape ``(R,)``: the outputs of each point of a batch in turn.
+    correlation
+        Shape ``batch_shape + (N_y, N_y)``; 0 in the row and column of a constant output.
+    """
+
+    def __init__(self, pairs: PairedDraws) -> None:
+        self._linearization = pairs.linearization
+        self._noise_scale = pairs.noise_scale
+        exact = in_float64(pairs.linearization)
+        covariance = np.array(exact.covariance, np.float64)
+        if pairs.noise_scale is not None:
+            noise = np.asarray(pairs.noise_scale, np.float64)[..., None]
+            covariance += np.eye(covariance.shape[-1]) * noise**2
+        sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+        unit = np.where(sd > 0, sd, 1.0)
+        self.correlation = covariance / (unit[..., None] * unit[..., None, :])
+        self.mean = np.asarray(exact.mean, np.float64).ravel()
+        self.sd = sd.ravel()
+
+    def standardized(self, linear: Array) -> Array:
+        """Linear outputs ``(R, n)`` with mean 0 and variance 1; 0 for constant ones."""
+        scale = np.where(self.sd > 0, self.sd, np.inf)
+        return (linear - self.mean[:, None]) / scale[:, None]
+
+    @cached_property
+    def shape(self) -> tuple[Array, Array]:
+        """Third and fourth standardized controlled."""
+        moments = self._law.skewness, self._law.excess_kurtosis
+        third, fourth = (np.asarray(part, np.float64).ravel() for part in moments)
+        return third, fourth + 3
+
+    def cdf(self, points: Array) -> Array:
+        """Distribution functions at points of shape ``(p, R)``; NaN at NaN."""
+        from scipy.special import ndtr
+
+        known = np.where(np.isnan(points), self.mean, points)
+        rows = known.reshape(-1, *self._law.batch_shape)
+        size = max(1, MOST_POINTS // known.shape[1])
+        portions = [rows[start : start + size] for start in range(0, len(rows), size)]
+        scores = [np.asarray(self._law.normal_score(part), np.float64) for part in portions]
+        below: Array = ndtr(np.concatenate(scores).reshape(known.shape))
+        return np.where(np.isnan(points), np.nan, below)
+
+    def quantiles(self, scores: Array) -> Array:
+        """Quantiles at normal scores of shape ``(p,)``, shape ``(p, R)``."""
+        column = jnp.asarray(scores).reshape(-1, *(1,) * len(self._law.batch_shape))
+        found = np.asarray(self._law.from_normal_score(column), np.float64)
+        return found.reshape(len(scores), -1)
+
+    @cached_property
+    def _law(self) -> OutputLaw:
+        return as_output_law(self._linearization.marginals(self._noise_scale))
 
 
 class PairedStatistics:
@@ -131,13 +202,13 @@ class PairedStatistics:
     @cached_property
     def covariance(self) -> PairedEstimate:
         """Covariance, shape ``batch_shape + (N_y, N_y)``; not necessarily positive definite."""
-        return self._each_two(moments.covariance, self.variance)
+        return self._each_two(controlled.covariance, self.variance)
 
     @cached_property
     def correlation(self) -> PairedEstimate:
         """Correlation matrix, shape ``batch_shape + (N_y, N_y)``."""
         one = np.where(self.variance.value > 0, 1.0, np.nan)
-        return self._each_two(moments.correlation, PairedEstimate(one, one - 1, one * np.inf))
+        return self._each_two(controlled.correlation, PairedEstimate(one, one - 1, one * np.inf))
 
     def quantile(self, q: ArrayLike) -> PairedEstimate:
         """Quantiles.
@@ -215,16 +286,16 @@ class PairedStatistics:
     @cached_property
     def _mean_and_variance(self) -> list[PairedEstimate]:
         known = np.broadcast_to([[0.0], [1.0]], (2, self._rows))
-        return self._each(known, moments.mean, moments.variance)
+        return self._each(known, controlled.mean, controlled.variance)
 
     @cached_property
     def _skewness_and_kurtosis(self) -> list[PairedEstimate]:
         third, fourth = self._law.shape
         known = np.stack([0 * third, 0 * third + 1, third, fourth])
-        return self._each(known, moments.skewness, moments.excess_kurtosis)
+        return self._each(known, controlled.skewness, controlled.excess_kurtosis)
 
     def _each(
-        self, known: Array, *statistics: Callable[..., moments.Triple]
+        self, known: Array, *statistics: Callable[..., controlled.Triple]
     ) -> list[PairedEstimate]:
         """Statistics of every output, with powers of the linear output as controls."""
         found = np.empty((len(statistics), 3, self._rows))
@@ -232,11 +303,13 @@ class PairedStatistics:
             powers = np.cumprod(np.broadcast_to(z, (len(known), z.size)), axis=0)
             controls = powers - known[:, j, None]
             sample = ControlledSample.make(controls, self._used[j], self._num_randomizations)
-            found[:, :, j] = [statistic(sample, y) for statistic in statistics]
+            found[:, :, j] = [
+                controlled.estimated(statistic, sample, y) for statistic in statistics
+            ]
         return [PairedEstimate(*part.reshape(3, *self._shape)) for part in found]
 
     def _each_two(
-        self, statistic: Callable[..., moments.Triple], diagonal: PairedEstimate
+        self, statistic: Callable[..., controlled.Triple], diagonal: PairedEstimate
     ) -> PairedEstimate:
         """A statistic of every two outputs, with products of the linear outputs as controls."""
         size = self.num_outputs
@@ -252,7 +325,7 @@ class PairedStatistics:
                 controls = np.stack([x, y, x**2 - 1, y**2 - 1, product])
                 used = self._used[a] & self._used[b]
                 sample = ControlledSample.make(controls, used, self._num_randomizations)
-                found = statistic(sample, self._network[a], self._network[b])
+                found = controlled.estimated(statistic, sample, self._network[a], self._network[b])
                 for k, value in enumerate(found):
                     matrix[(k, *point, i, j)] = matrix[(k, *point, j, i)] = value
         return PairedEstimate(*matrix)

@@ -22,9 +22,54 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs._as_input_law import SampledInput, as_drawable
 from nn_uq_dist.inputs._flat_network import FlatNetwork, flat_network
-from nn_uq_dist.inputs._sampled_input import SampledInput, as_drawable
-from nn_uq_dist.sampling._processes import on_host, place, require_own_device, spans_processes
+
+
+def spans_processes(devices: tuple[jax.Device, ...]) -> bool:
+    """Whether some of the devices belong to other processes."""
+    return any(device.process_index != jax.process_index() for device in devices)
+
+
+def require_own_device(devices: tuple[jax.Device, ...]) -> None:
+    """Raise ``ValueError`` if this process has none of the devices."""
+    own = jax.process_index()
+    if all(device.process_index != own for device in devices):
+        raise ValueError(
+            f"devices must hold a device of each process that calls, got none of process {own}; "
+            f"pass jax.devices(), or jax.local_devices() for draws of this process alone"
+        )
+
+
+def place(tree: Any, sharding: NamedSharding) -> Any:
+    """Put known numbers, the same in all processes, on the devices of a mesh."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(tree, sharding)
+    return jax.tree.map(lambda leaf: _place_leaf(leaf, sharding), tree)
+
+
+def _place_leaf(leaf: Any, sharding: NamedSharding) -> Array:
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        data = _place_leaf(jax.random.key_data(leaf), sharding)
+        key: Array = jax.random.wrap_key_data(data, impl=str(jax.random.key_impl(leaf)))
+        return key
+    host = np.asarray(leaf)
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+
+def on_host(tree: Any) -> Any:
+    """Whole arrays in the memory of this process, gathered from the others if needed."""
+    return jax.tree.map(_leaf_on_host, tree)
+
+
+def _leaf_on_host(leaf: Array) -> np.ndarray:
+    if leaf.is_fully_addressable:
+        return np.asarray(leaf)
+    from jax.experimental import multihost_utils
+
+    gathered: np.ndarray = multihost_utils.process_allgather(leaf, tiled=True)
+    return gathered
+
 
 # Draws per group: large enough to keep a device busy, small enough for the processor's cache.
 _GROUP_SIZE = 4096
@@ -225,6 +270,30 @@ def run_passes[Carry](
             kept = jax.tree.map(lambda leaf, n=num_groups: leaf[:n], on_host(kept))
             yield first, count, on_host(carry), kept
             bar.update(count)
+
+
+def all_draws(
+    plan: DrawPlan, keep: Callable[[Draws], Any] = lambda draws: draws, *, progress: bool
+) -> Any:
+    """What `keep` takes of the draws, in the memory of the host."""
+    kept: Any = None
+    step = partial(_keep, keep)
+    for start, count, _, groups in run_passes(plan, step, None, progress=progress):
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), groups)
+        if kept is None:
+            kept = jax.tree.map(
+                lambda leaf: np.empty((plan.num_samples, *leaf.shape[1:]), leaf.dtype), rows
+            )
+        for whole, part in zip(jax.tree.leaves(kept), jax.tree.leaves(rows), strict=True):
+            whole[start : start + count] = part[:count]
+    return kept
+
+
+def _keep(
+    keep: Callable[[Draws], Any], _: None, draws: Draws, is_wanted: Array
+) -> tuple[None, Any]:
+    del is_wanted
+    return None, keep(draws)
 
 
 def _some_devices(devices: Sequence[jax.Device] | None) -> tuple[jax.Device, ...]:

@@ -190,12 +190,8 @@ def _estimate(
     """Standard errors from the residuals of each draw, and the worth of the draws."""
     count = len(residuals)
     least = np.sqrt(_ADDED) / count
-    if num_randomizations:
-        columns = residuals.reshape(count, -1).T / count
-        spread = np.array([standard_error(column, num_randomizations) for column in columns])
-        error = np.maximum(spread.reshape(value.shape), least)
-    else:
-        error = np.sqrt(np.sum(residuals**2, axis=0) + _ADDED) / count
+    error = standard_error(residuals / count, num_randomizations)
+    error = np.maximum(error, least) if num_randomizations else np.hypot(error, least)
     error = np.sqrt(error**2 + of_known)
     plain = np.sum((wins - wins.mean(axis=0)) ** 2, axis=0) + _ADDED
     return PairedEstimate(np.clip(value, 0.0, 1.0), error, plain / (count * error**2))

@@ -166,10 +166,16 @@ def test_as_a_likelihood():
     [
         (1.0, [0.0, 1.0], TypeError, "marginals must be"),
         (dist.Normal(), "map", TypeError, "knots must be an array of real numbers"),
-        (dist.Normal(), [[0.0, 1.0]] * 2, ValueError, "broadcast to the shape"),
+        (dist.Normal(np.zeros(3)), [[0.0, 1.0]] * 2, ValueError, "broadcast against those of base"),
         (dist.Normal(), [1.0, 0.0], ValueError, "knots must ascend strictly"),
     ],
 )
 def test_errors(base, knots, error, message):
     with pytest.raises(error, match=message):
         nuq.distributions.CorrectedMarginal(base, knots, [0.0, 1.0])
+
+
+def test_maps_may_have_more_axes_than_the_base():
+    law = nuq.distributions.CorrectedMarginal(dist.Normal(), [[0.0, 1.0], [0.0, 2.0]], [0.0, 1.0])
+    assert law.batch_shape == law.mean.shape == (2,)
+    np.testing.assert_allclose(law.mean, [0.0, 0.0], atol=1e-6)

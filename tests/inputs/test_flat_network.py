@@ -34,9 +34,9 @@ def test_outputs_of_any_structure_are_joined_and_taken_apart():
     flat = flat_network(net, BOX)
     assert (flat.num_outputs, flat.dtype) == (3 + 1 + 9, jnp.float32)
     x = jnp.array([1.0, 2.0, 3.0])
-    found, expected = flat.unravel(flat(x)), net(x)
+    found, expected = flat.structure.unravel(flat(x)), net(x)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
-    many = flat.unravel(jnp.stack([flat(x), 2 * flat(x)])[:, None])
+    many = flat.structure.unravel(jnp.stack([flat(x), 2 * flat(x)])[:, None])
     assert many["b"][1].shape == (2, 1, 3, 3)
     np.testing.assert_array_equal(many["b"][0], [[6.0], [12.0]])
     again = flat_network(net, BOX).structure

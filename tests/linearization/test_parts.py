@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 import nn_uq_dist as nuq
 from nn_uq_dist import InputLaw, linearize, linearize_parts
-from nn_uq_dist.linearization._normal_parts import MOST_NORMAL_PARTS, normal_parts
+from nn_uq_dist.linearization._parts import MOST_NORMAL_PARTS, normal_parts
 
 KEY = jax.random.key(6)
 RNG = np.random.default_rng(0)
@@ -129,7 +129,6 @@ def test_normal_parts(count):
 def test_units_that_are_dead_in_some_parts(precision):
     law = InputLaw(jnp.zeros(2), half_width=1.0)
     parts = linearize_parts(dead, law, (10, 1))
-    np.testing.assert_allclose(parts.point_mass, [0.6, 0.6, 0.0], atol=1e-6)
     output = parts.marginals()
     at = np.linspace(-1.5, 1.5, 61, dtype=precision)[:, None]
     output = nuq.distributions.OutputMixture(
@@ -159,7 +158,6 @@ def test_no_sensitivity_at_the_mean():
     parts = linearize_parts(lambda x: x**2, BOX, 64)
     draws = np.asarray(BOX.sample(KEY, (100_000,)) ** 2)
     assert (distance_to_draws(parts.marginals(), draws) < 0.09).all()
-    assert linearize_parts(lambda x: x**2, BOX, (1, 1)).point_mass.tolist() == [0, 0]
     with pytest.raises(ValueError, match="zero sensitivity for output 0 in all parts"):
         linearize_parts(lambda x: x**2, BOX, (1, 1)).marginals()
     assert linearize_parts(lambda x: x**2, BOX, (1, 1)).marginals(0.1).batch_shape == (2,)
@@ -168,7 +166,6 @@ def test_no_sensitivity_at_the_mean():
 def test_step_function():
     """No output varies in any part, and yet between them."""
     parts = linearize_parts(jnp.sign, BOX, (4, 4))
-    np.testing.assert_allclose(parts.point_mass, 1.0, rtol=1e-6)
     np.testing.assert_allclose(parts.marginals().cdf(0.0), 0.5, atol=1e-6)
 
 
@@ -185,28 +182,6 @@ def test_pairs(name):
     assert (distance_to_draws(parts.marginals(), outputs) < 0.02).all()
     network = jax.vmap(smooth)(inputs)
     assert ((network - outputs).std(0) < 0.25 * network.std(0)).all()
-
-
-def test_drawn_parts():
-    """Twenty inputs that all matter: a grid would have to leave most of them uncut."""
-    count = 20
-    matrix = np.random.default_rng(3).normal(size=(2, count))
-
-    def net(x):
-        return jnp.sum(matrix * jnp.sin(2 * x), axis=-1)
-
-    law = InputLaw(jnp.zeros(count), half_width=1.0)
-    grid = linearize_parts(net, law, 256)
-    drawn = linearize_parts(net, law, 256, key=KEY)
-    assert np.prod(np.array(drawn.splits, float)) > 256 >= drawn.num_parts
-    draws = jax.vmap(net)(law.sample(KEY, (100_000,)))
-    near = distance_to_draws(drawn.marginals(), draws)
-    assert (near < distance_to_draws(grid.marginals(), draws)).all()
-    assert (near < 0.05).all()
-    again = linearize_parts(net, law, 256, key=KEY)
-    np.testing.assert_array_equal(again.loc, drawn.loc)
-    normal = linearize_parts(net, InputLaw(jnp.zeros(count), scale=0.6), 256, key=KEY)
-    assert np.isfinite(normal.marginals().log_prob(0.0)).all()
 
 
 def test_only_what_bends_is_cut():

@@ -195,16 +195,6 @@ def test_ks_distance_is_that_of_the_draws_to_the_stated_resolution():
     assert statistics.max_bin_mass.max() < 1e-3
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.5, 3.0])
-def test_tv_distance_of_shifted_normals(shift):
-    law = InputLaw(np.zeros(1, np.float32), scale_tril=np.eye(1, dtype=np.float32))
-    statistics = gather(100_000, f=law, network=lambda x: x)
-    distance = statistics.tv_distance(stats.norm(shift).cdf)[0]
-    exact = 2 * stats.norm.cdf(shift / 2) - 1
-    noise = np.sqrt(64 / (2 * np.pi * 1e5))
-    assert exact - 0.01 <= distance <= exact + 2 * noise
-
-
 def test_statistics_of_far_outliers():
     # One draw in a thousand or so is 1e6 scales away; nothing is lost.
     def outlier(x):
@@ -330,11 +320,6 @@ ERRORS = {
         lambda: gather(10).ks_distance(lambda y: y[0]),
         ValueError,
         r"cdf must return the shape \(16383, 4\) .* got \(4,\); .* batch_shape \(4,\)",
-    ),
-    "cells": (
-        lambda: gather(10).tv_distance(np.tanh, num_cells=1),
-        ValueError,
-        "num_cells must be between 2 and the number of bins 16384, got 1",
     ),
 }
 
