@@ -253,6 +253,7 @@ def test_slopes_are_ratios_of_densities(name):
     assert near[smooth].all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_slopes_in_the_parameters():
     def value(concentration, rate, z):
@@ -296,6 +297,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_families_by_their_own_functions(name):
@@ -335,6 +337,7 @@ def test_functions_that_are_missing():
     assert missing_functions(mixture) == ("icdf",)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_transform_inverts_and_has_the_log_determinant():
     transform = NormalScoreTransform(dist.Uniform(jnp.array([-1.0, 2.0]), jnp.array([1.0, 2.5])))

@@ -48,6 +48,7 @@ def lines():
     return {name: repr(instance) for name, instance in objects().items()}
 
 
+@pytest.mark.slow
 def test_one_line_of_a_few_words(lines):
     for name, line in lines.items():
         assert len(line) <= 200, name

@@ -37,6 +37,7 @@ def check(errors):
     assert np.max(np.abs(errors)) < WORST_ERROR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), QUADRATURE)
 def test_few_inputs_against_quadrature(num_inputs, num_outputs, noise, x64):
     draws, weights, covariance = problem(
@@ -53,6 +54,7 @@ def separated(draws, weights, covariance, log2_samples=12):
     return np.array([estimate.value for estimate in found])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), SEPARATION)
 def test_more_inputs_against_box_probabilities(num_inputs, num_outputs, noise, x64):
     draws, weights, covariance = problem(
@@ -61,11 +63,13 @@ def test_more_inputs_against_box_probabilities(num_inputs, num_outputs, noise, x
     check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
 
 
+@pytest.mark.slow
 def test_fewer_outputs_than_inputs(x64):
     draws, weights, covariance = problem(np.random.default_rng(3), 3, 2, 0.1, 60)
     check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
@@ -77,6 +81,7 @@ def test_fewer_outputs_than_inputs_of_an_uneven_law(x64):
     check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
 
 
+@pytest.mark.slow
 def test_single_precision_agrees_with_double():
     draws, weights, covariance = problem(np.random.default_rng(4), 4, 6, 0.1, 30)
     with jax.enable_x64(True):
@@ -96,6 +101,7 @@ def test_without_uniforms_it_is_normal(x64):
     np.testing.assert_allclose(found, exact, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1e-4, 0.01, 0.3, 10.0])
 def test_an_input_for_each_output_is_exact(noise, x64):
     generator = np.random.default_rng(6)
@@ -121,6 +127,7 @@ def test_no_density_is_nan_or_an_error():
     assert np.isnan(evaluate(np.zeros(2), np.ones((2, 3)), None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_inputs", "num_outputs", "noise"), [(2, 6, 0.3), (12, 12, 0.1), (12, 3, 0.0)]
 )
@@ -158,6 +165,7 @@ def test_second_derivatives_are_refused():
         jax.hessian(lambda point: log_evidence(point, weights, 0.1 * jnp.eye(2)))(jnp.zeros(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "weights",
     [
@@ -187,6 +195,7 @@ def test_unusual_weights(weights, x64):
     check(evaluate(draws, weights, covariance) - exact)
 
 
+@pytest.mark.slow
 def test_normal_inputs_alone_are_normal(x64):
     generator = np.random.default_rng(13)
     jacobian = generator.normal(size=(3, 4))
@@ -198,6 +207,7 @@ def test_normal_inputs_alone_are_normal(x64):
     np.testing.assert_allclose(joint.log_prob(jnp.asarray(draws)), exact, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_inputs", "num_outputs"), [(3, 4), (5, 2)])
 def test_normal_inputs_beside_the_box(num_inputs, num_outputs, x64):
     """Columns of normal inputs are a normal part whose entries are correlated."""
@@ -212,6 +222,7 @@ def test_normal_inputs_beside_the_box(num_inputs, num_outputs, x64):
     check(evaluate(draws, weights, covariance) - exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_inputs", "num_outputs", "noise"), [(3, 2, 0.1), (6, 6, 0.1), (12, 12, 0.3)]
 )
@@ -228,6 +239,7 @@ def test_the_density_integrates_to_one(num_inputs, num_outputs, noise, x64):
     assert abs(ratios.mean() - 1.0) < 0.02 + 3 * error
 
 
+@pytest.mark.slow
 def test_many_points_are_the_same_as_few(precision):
     draws, weights, covariance = problem(np.random.default_rng(11), 4, 3, 0.2, 700)
     parts = [part.astype(precision) for part in (draws, weights, covariance)]

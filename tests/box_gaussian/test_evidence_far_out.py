@@ -75,6 +75,7 @@ def test_an_input_that_outputs_determine_in_float32():
     assert abs(found - exact.value) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1e-3, 1e-2])
 def test_beyond_and_at_the_edge(noise, x64):
     """Each output has an input for itself: differences of two normal probabilities."""

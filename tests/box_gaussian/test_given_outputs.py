@@ -31,6 +31,7 @@ def moments_of(values, mass):
     return mean, (values - mean).T @ ((values - mean) * mass[:, None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_inputs", "num_outputs", "noise"), [(3, 2, 0.1), (3, 3, 0.1), (2, 6, 0.3), (3, 7, 0.2)]
 )
@@ -46,6 +47,7 @@ def test_posterior_moments_against_quadrature(num_inputs, num_outputs, noise, x6
         np.testing.assert_allclose(np.sqrt(np.diag(spread)), scale, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_conditional_moments_against_quadrature(x64):
     """Correlated noise: what is known of it moves the other outputs, too."""
     generator = np.random.default_rng(2)
@@ -66,6 +68,7 @@ def test_conditional_moments_against_quadrature(x64):
     np.testing.assert_allclose(correlation, spread / scale[:, None] / scale, rtol=0, atol=0.05)
 
 
+@pytest.mark.slow
 def test_uniforms_with_a_known_sum_are_uniform(precision):
     weights = jnp.array([[1.0, 1.0]], precision)
     draws = input_draws(KEY, jnp.array([1.5], precision), weights, None, 4000)
@@ -75,6 +78,7 @@ def test_uniforms_with_a_known_sum_are_uniform(precision):
     assert scipy.stats.kstest(np.asarray(draws[:, 0]), uniform.cdf).pvalue > LEAST_P_VALUE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scores_beyond", [-3.0, 0.0, 8.0])
 @pytest.mark.parametrize("noise", [1e-2, 0.2])
 def test_one_input_is_truncated_normal(scores_beyond, noise, precision):
@@ -88,6 +92,7 @@ def test_one_input_is_truncated_normal(scores_beyond, noise, precision):
     assert scipy.stats.kstest(draws, exact.cdf).pvalue > LEAST_P_VALUE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_inputs", "num_outputs", "noise"), [(3, 2, 0.1), (3, 3, 0.05), (3, 7, 0.2)]
 )
@@ -105,6 +110,7 @@ def test_draws_against_quadrature(num_inputs, num_outputs, noise, x64):
         np.testing.assert_allclose(found[:, index].std(0), scale, rtol=0.045)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), [(12, 12, 0.1), (31, 12, 0.1)])
 def test_draws_of_many_inputs_are_ranked_like_the_truth(num_inputs, num_outputs, noise):
     """Truth and draws are exchangeable if the draws have the posterior law."""
@@ -121,6 +127,7 @@ def test_draws_of_many_inputs_are_ranked_like_the_truth(num_inputs, num_outputs,
         assert scipy.stats.chisquare(counts).pvalue > LEAST_P_VALUE
 
 
+@pytest.mark.slow
 def test_outside_of_the_support_there_are_none():
     weights = jnp.array([[1.0, 1.0, 0.5], [1.0, -1.0, 0.5]])
     draws = input_draws(KEY, jnp.array([[0.1, 0.2], [2.4, 2.4]]), weights, None, 10)

@@ -23,6 +23,7 @@ def errors(num_inputs, num_outputs, noise, seed):
     return first, first + np.asarray(second_order(*parts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_inputs", "num_outputs", "noise", "seed"),
     [(3, 2, 0.1, 0), (3, 2, 0.1, 2), (6, 3, 0.1, 1), (6, 6, 0.1, 0), (12, 3, 0.1, 0)],

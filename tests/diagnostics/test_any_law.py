@@ -257,6 +257,7 @@ def independent():
     return lin, draws, found
 
 
+@pytest.mark.slow
 def test_right_joint_law_is_not_blamed(independent):
     _, _, found = independent
     assert found.energy.index.tolist() == [
@@ -290,6 +291,7 @@ def test_rosenblatt_transforms_of_a_joint_law_agree_with_scipy(independent):
     )
 
 
+@pytest.mark.slow
 def test_wrong_joint_law_is_blamed_by_its_name():
     lin = correlated([[1.0, 0.5], [0.8, 0.7]])
     draws = np.asarray(lin.sample(jax.random.key(3), (4_000,)))

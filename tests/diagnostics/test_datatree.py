@@ -67,6 +67,7 @@ def test_draws_beyond_the_support_are_counted(tree, draws):
     assert tree["moments"]["outside_support"].sel(output="level") > 0.01
 
 
+@pytest.mark.slow
 def test_pit_resolves_both_tails():
     law = LinearizedMarginal(jnp.zeros(1), jnp.zeros((1, 1)), jnp.ones(1))  # normal, in float32
     x = np.resize([-7.0, -6.0, 6.0, 7.0], (100, 1))
@@ -126,6 +127,7 @@ def test_moments_agree_with_scipy(tree, draws):
     np.testing.assert_allclose(correlation.sel(law="monte_carlo"), np.corrcoef(draws.T), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_analytic_draws_are_of_the_law(lin, draws):
     # Kolmogorov-Smirnov at 1e-4 per comparison, seven of them, fixed keys; correlations to 5
     # standard errors of 2004 draws.

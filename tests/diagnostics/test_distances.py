@@ -59,6 +59,7 @@ def test_wasserstein_agrees_with_scipy(name, scale, shift):
     assert found.value == pytest.approx(exact, abs=2e-6 * law.std())
 
 
+@pytest.mark.slow
 def test_log_score_error_is_calibrated():
     law = scipy.stats.norm(0, 1.3)
     found = [distances.log_scores(x, law.logpdf(x)) for x in sample(scipy.stats.norm, (400, 2_000))]
@@ -77,6 +78,7 @@ def test_wasserstein_of_probabilities_agrees_with_scipy(name):
     assert found.value == pytest.approx(exact, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_standard_errors_and_noise_floors_are_calibrated():
     # 1000 repetitions: standard deviations are known to 2.2%, means to 3% of them.
     law = scipy.stats.norm(0.3, 1)  # shifted: the distances are attained at the same place

@@ -77,6 +77,7 @@ def test_flags_and_sensitivity_take_every_model(model):
     assert ((indices >= 0) & (indices <= 1)).all()
 
 
+@pytest.mark.slow
 def test_estimated_indices_agree_with_quadrature():
     """Of parts so many that the model is the network: ``x y + y`` and a function of ``x`` alone."""
 
@@ -127,6 +128,7 @@ def test_outputs_that_are_constant_have_no_indices():
 # -- batches ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pairs", "draws"])
 def test_summary_of_a_batch_has_the_rows_of_its_points(many, kind):
     lin, pairs = many
@@ -145,6 +147,7 @@ def test_summary_of_a_batch_has_the_rows_of_its_points(many, kind):
         np.testing.assert_allclose(*numbers, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_batch_axes_have_two_levels(many):
     lin, pairs = many
     index = np.array([[0, 1], [2, 0]])
@@ -179,6 +182,7 @@ def test_tree_of_a_batch_has_the_trees_of_its_points(many):
             np.testing.assert_allclose(tree[group][name].sel(point=2), values, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_sensitivity_of_a_batch_is_that_of_its_points(many):
     lin, pairs = many
     for batch in (lin, lin.corrected(pairs, num_surface_draws=0)):
@@ -188,6 +192,7 @@ def test_sensitivity_of_a_batch_is_that_of_its_points(many):
             np.testing.assert_array_equal(found.sel(point=i), sensitivity(batch[i]))
 
 
+@pytest.mark.slow
 def test_tables_of_one_point_say_how_to_take_it(many):
     lin, pairs = many
     with pytest.raises(ValueError, match=r"got \(3,\); take one point: joint_summary\(model\[i\]"):
@@ -211,6 +216,7 @@ def test_rows_with_bad_draws_name_their_point(many):
     assert table["draws", "non_finite"].tolist() == [0, 0, 0, 0, 0, 7]
 
 
+@pytest.mark.slow
 def test_second_tables_compile_nothing(many):
     lin, pairs = many
     corrected = lin.corrected(pairs, num_surface_draws=0)

@@ -43,6 +43,7 @@ def exact_statistics(table):
     return np.array(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", ["random", "sobol"])
 @pytest.mark.parametrize("count", [104, 1000])
 def test_paired_statistics_are_right_and_sharper(count, points):
@@ -70,6 +71,7 @@ def test_paired_statistics_are_right_and_sharper(count, points):
     assert table[same].equals(plain[same])
 
 
+@pytest.mark.slow
 def test_pairs_see_what_as_many_plain_draws_do_not():
     lin = linearize(exponential, InputLaw([0.0], scale=0.05))
     pairs = paired_draws(exponential, lin, KEY, 200, progress=False)

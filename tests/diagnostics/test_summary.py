@@ -126,6 +126,7 @@ def test_constant_sample_has_no_shape():
     assert np.isnan(found["excess_kurtosis"].standard_error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [16, 300, 2_048])
 def test_values_at_scores_agree_with_scipy(points):
     # Symmetric and not, bounded on no side, one and two; t(4) has tails that leave any first range.
@@ -225,6 +226,7 @@ def known_laws():
     yield [1.5], 0.4, *uniform_plus_normal(1.5, 0.4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weights", "scale", "cdf", "ppf", "sd", "kurtosis"),
     list(known_laws()),
@@ -288,6 +290,7 @@ def test_summary_agrees_with_known_laws(precision, weights, scale, cdf, ppf, sd,
     np.testing.assert_allclose(floor, scipy.stats.kstwobign.mean() / np.sqrt(20_000), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_total_variation_sees_draws_beyond_the_support():
     law = LinearizedMarginal(jnp.zeros(1), jnp.ones((1, 1)))
     draws = np.linspace(-1, 1, 1_000)[:, None]
@@ -296,6 +299,7 @@ def test_total_variation_sees_draws_beyond_the_support():
     assert table["total_variation", "monte_carlo"].item() == pytest.approx(0.1, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_log_score_agrees_with_scipy():
     law = LinearizedMarginal(jnp.zeros(2), jnp.full((2, 3), 0.4), jnp.full(2, 0.3))
     draws = np.random.default_rng(0).normal(size=(1_500, 2)) * [0.5, 0.8]
@@ -331,6 +335,7 @@ def test_p_values_are_calibrated_on_draws_of_the_law_itself():
     assert 0 < errors.mean() < 0.02  # the kernel density is the worse one
 
 
+@pytest.mark.slow
 def test_verdict_names_what_differs():
     law = LinearizedMarginal(jnp.zeros(5), jnp.full((5, 3), 0.5))
     draws = np.random.default_rng(0).uniform(-0.5, 0.5, (20_000, 5, 3)).sum(axis=-1)
@@ -412,6 +417,7 @@ def test_one_output_without_a_batch_axis():
     assert table.equals(summary(law, draws[:, None], output_names=["level"], quantiles=[0.9]))
 
 
+@pytest.mark.slow
 def test_draws_that_are_not_finite_are_counted_and_left_out():
     law = LinearizedMarginal(jnp.zeros(3), jnp.ones((3, 4)))
     draws = np.array(law.sample(jax.random.key(0), (400,)))

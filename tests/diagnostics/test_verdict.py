@@ -118,6 +118,7 @@ def test_joint_summary_agrees_with_the_table_of_the_outputs():
     assert "error by the linearization" in found.verdict
 
 
+@pytest.mark.slow
 def test_summary_names_quantiles_and_tails_where_no_moment_differs():
     """A law of the same mean, sd and skewness, with other tails."""
     rng = np.random.default_rng(3)

@@ -46,6 +46,7 @@ def test_density_integrates_to_one(x64, noise):
         assert total == pytest.approx(1, abs=2e-5 if noise is None else 1e-9)
 
 
+@pytest.mark.slow
 def test_is_what_scipy_makes_of_a_uniform(x64):
     # One uniform, and a map that is straight: uniform again.
     base = nuq.LinearizedMarginal(0.0, [2.0])
@@ -61,6 +62,7 @@ def test_is_what_scipy_makes_of_a_uniform(x64):
         assert law.log_prob(6.0) == -np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [None, 0.3])
 def test_round_trips(precision, noise):
     law = corrected(noise=noise)
@@ -72,6 +74,7 @@ def test_round_trips(precision, noise):
     np.testing.assert_allclose(found, z * np.ones(3), rtol=1e-6 if wide else 1e-2, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_moments_are_those_of_draws():
     law = corrected(noise=0.1)
     draws = np.asarray(law.sample(jax.random.key(0), (200_000,)))
@@ -91,6 +94,7 @@ def test_scores_and_densities_in_one_pass():
     np.testing.assert_allclose(log_prob, law.log_prob(y), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_gradients(x64):
     def value(loc, images):
         base = nuq.LinearizedMarginal(loc, WEIGHTS, 0.2)
@@ -100,6 +104,7 @@ def test_gradients(x64):
     check_grads(value, (jnp.asarray(LOC), jnp.asarray(IMAGES)), order=1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_batches():
     law = corrected(noise=0.1)
     assert law.expand((4, 3)).batch_shape == (4, 3)
@@ -134,6 +139,7 @@ def test_maps_in_a_batch():
     np.testing.assert_allclose(laws.log_prob(0.4)[1], alone.log_prob(0.4), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_as_a_likelihood():
     # The map's knots are known; the location is inferred, conjugate by hand on a grid.
     spline = nuq.distributions.MonotoneSpline([-2.0, 0.0, 2.0], [-2.0, 0.5, 4.0])

@@ -125,6 +125,7 @@ def test_at_and_beyond_the_edge(precision):
 # --- normal marginals: everything in closed form -----------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_normal_marginals_give_the_multivariate_normal():
     joint, mean, covariance = normal()
@@ -155,6 +156,7 @@ def gaussian_conditional(mean, covariance, observed, values):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("observed", [[0], [1], [2, 0], [0, 1]])
 def test_normal_conditional_is_the_textbook_formula(observed):
@@ -211,6 +213,7 @@ FAMILIES = {
 R2 = equicorrelated(2, -0.6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_other_marginals_by_the_copula_formula(family):
@@ -251,6 +254,7 @@ def test_uniform_covariance_has_a_closed_form():
     np.testing.assert_allclose(evaluate(joint, "covariance_matrix"), expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_entropy_of_a_folded_law_in_single_precision(precision):
     # NumPyro's quantile of a half-normal is infinite for the largest probability below one.
     joint = GaussianCopulaJoint(dist.HalfNormal(jnp.full(2, 1.5)), R2)
@@ -263,6 +267,7 @@ def test_entropy_of_a_folded_law_in_single_precision(precision):
 # --- laws of linearized outputs ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_entropy_against_quadrature_of_the_marginals():
     joint = box()
@@ -278,6 +283,7 @@ def test_entropy_against_quadrature_of_the_marginals():
     np.testing.assert_allclose(joint.entropy(), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("observed", [(1,), (2, 0)])
 def test_density_is_that_of_the_given_times_the_conditional(observed):
@@ -291,6 +297,7 @@ def test_density_is_that_of_the_given_times_the_conditional(observed):
     np.testing.assert_allclose(actual, joint.log_prob(points), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_conditioning_in_steps_and_in_any_order():
     joint = GaussianCopulaJoint(
@@ -321,6 +328,7 @@ def test_marginalizing_commutes_with_conditioning():
     np.testing.assert_allclose(swapped.log_prob(points[::-1]), expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_marginal_functions_invert():
     joint = box()
@@ -331,6 +339,7 @@ def test_marginal_functions_invert():
         np.testing.assert_allclose(law.marginal_cdf(y), jnp.broadcast_to(q, y.shape), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_conditional_against_weighted_draws():
     # Draws of the joint with a known output within 1% of its standard deviation of the value: the
     # bias of the window is O(1e-4) of a standard deviation.
@@ -355,6 +364,7 @@ def test_conditional_against_weighted_draws():
     np.testing.assert_allclose(given_this.variance, np.diag(given_this.covariance_matrix))
 
 
+@pytest.mark.slow
 def test_conditional_draws_moments_and_entropy():
     count = 20_000
     given_this = box("float32").condition((2,), 1.6)
@@ -370,6 +380,7 @@ def test_conditional_draws_moments_and_entropy():
     assert abs(information.mean() - float(given_this.entropy())) < 4.5 * error
 
 
+@pytest.mark.slow
 def test_draws_have_the_marginals_and_the_correlation():
     count = 20_000
     joint = box("float32")
@@ -385,6 +396,7 @@ def test_draws_have_the_marginals_and_the_correlation():
     np.testing.assert_allclose(np.diag(covariance), joint.variance, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_conditional_moments_against_adaptive_quadrature():
     joint = box()
@@ -443,6 +455,7 @@ def tangents(p, name):
     return {key: jnp.asarray(direction) if key == name else jnp.zeros_like(p[key]) for key in p}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("noise", [True, False])
 def test_gradient_of_a_thousand_points_in_31_dimensions(noise):
@@ -463,6 +476,7 @@ def test_gradient_of_a_thousand_points_in_31_dimensions(noise):
         np.testing.assert_allclose(actual, expected, rtol=2e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_gradient_of_a_thousand_points_in_single_precision():
     p = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), wide())
     gradient = jax.jit(jax.grad(total))(p)
@@ -470,6 +484,7 @@ def test_gradient_of_a_thousand_points_in_single_precision():
     assert gradient["value"].dtype == jnp.float32
 
 
+@pytest.mark.slow
 def test_gradient_outside_the_support_is_zero(precision):
     marginals = LinearizedMarginal(LOC.astype(precision), WEIGHTS.astype(precision))
 
@@ -487,6 +502,7 @@ def test_gradient_outside_the_support_is_zero(precision):
         assert all((leaf == 0).all() for leaf in gradient)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_pathwise_gradient_of_draws():
     @jax.jit
@@ -509,6 +525,7 @@ def test_pathwise_gradient_of_draws():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("method", ["entropy", "mean", "covariance_matrix"])
 def test_gradient_of_conditional_moments_in_the_known_value(method):
@@ -532,6 +549,7 @@ def with_smallest_eigenvalue(size, smallest):
     return (1 - smallest) * factor @ factor.T + smallest * np.eye(size)
 
 
+@pytest.mark.slow
 def test_smallest_eigenvalue_of_1e_4_in_single_precision():
     matrix = with_smallest_eigenvalue(31, 1e-4).astype(np.float32)
     joint = GaussianCopulaJoint(dist.Normal(jnp.zeros(31), jnp.linspace(0.1, 9, 31)), matrix)
@@ -625,6 +643,7 @@ def test_without_correlation_the_outputs_are_independent(scores):
     np.testing.assert_allclose(joint.log_prob(value), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @settings(max_examples=10)
 @given(RHO)

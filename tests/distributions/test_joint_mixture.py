@@ -42,6 +42,7 @@ def reference_density(value):
     return sum(p * law.pdf(value) for p, law in zip(SHARES, laws, strict=True))
 
 
+@pytest.mark.slow
 def test_normals_against_scipy(precision):
     values = np.random.default_rng(0).normal(size=(40, 2)).astype(precision)
     found = normals().log_prob(values)
@@ -50,6 +51,7 @@ def test_normals_against_scipy(precision):
     np.testing.assert_allclose(found, expected, rtol=1e-9 if precision == "float64" else 2e-4)
 
 
+@pytest.mark.slow
 def test_density_against_quadrature(x64):
     law = make()
     values = np.asarray(law.sample(KEY, (6,)))
@@ -61,6 +63,7 @@ def test_density_against_quadrature(x64):
         np.testing.assert_allclose(found, np.log(SHARES @ parts), atol=0.02)
 
 
+@pytest.mark.slow
 def test_density_integrates_to_one(x64):
     """On a grid of a smooth law: its error is that of the density, expectation propagation."""
     axis = np.linspace(-7, 8, 241)
@@ -70,6 +73,7 @@ def test_density_integrates_to_one(x64):
     assert abs(np.exp(make().log_prob(grid)).sum() * cell - 1) < 5e-3
 
 
+@pytest.mark.slow
 def test_moments_and_draws_agree():
     for law in (make(), bounded()):
         draws = np.asarray(law.sample(KEY, (60_000,)))
@@ -81,6 +85,7 @@ def test_moments_and_draws_agree():
         np.testing.assert_allclose(np.diagonal(law.covariance_matrix), law.variance, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_marginals_are_exact(x64):
     law, values = make(), np.linspace(-2, 3, 6)
     nodes, rule = np.polynomial.legendre.leggauss(200)
@@ -94,6 +99,7 @@ def test_marginals_are_exact(x64):
     assert isinstance(law.marginals, nuq.distributions.OutputMixture)
 
 
+@pytest.mark.slow
 def test_marginalize(x64):
     law, value = make(), np.array([0.3, -0.2])
     np.testing.assert_allclose(
@@ -102,6 +108,7 @@ def test_marginalize(x64):
     assert law.marginalize(1).event_shape == (1,)
 
 
+@pytest.mark.slow
 def test_rosenblatt_against_closed_forms(x64):
     law = normals()
     values = np.random.default_rng(2).normal(size=(20, 2)) * 1.5
@@ -120,6 +127,7 @@ def test_rosenblatt_against_closed_forms(x64):
     )
 
 
+@pytest.mark.slow
 def test_rosenblatt_of_draws_is_standard_normal():
     for law in (make(), bounded()):
         scores = np.asarray(law.rosenblatt(law.sample(KEY, (400,))))
@@ -129,6 +137,7 @@ def test_rosenblatt_of_draws_is_standard_normal():
         assert abs(np.corrcoef(scores.T)[0, 1]) < 0.2
 
 
+@pytest.mark.slow
 def test_bounded_support():
     law = bounded(validate_args=False)
     low, high = law.marginals.bounds
@@ -139,6 +148,7 @@ def test_bounded_support():
     assert law.kind == "mixture"
 
 
+@pytest.mark.slow
 def test_gradients_against_differences(x64):
     value = np.array([0.2, 0.1])
 
@@ -161,6 +171,7 @@ def test_gradients_against_differences(x64):
             )
 
 
+@pytest.mark.slow
 def test_one_component_and_their_order(x64):
     value = np.array([[0.2, 0.1], [-1.0, 0.5]])
     base = LinearizedJoint(LOC[0], WEIGHTS[0], COVARIANCE[0])
@@ -173,6 +184,7 @@ def test_one_component_and_their_order(x64):
     np.testing.assert_allclose(other.log_prob(value), make().log_prob(value), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_batches_pytree_and_trace():
     parts = LinearizedJoint(np.stack([LOC, -LOC]), WEIGHTS, COVARIANCE)
     law = JointMixture(parts, SHARES)
@@ -206,6 +218,7 @@ def test_mistakes(arguments, error, message):
         JointMixture(*arguments, validate_args=True)
 
 
+@pytest.mark.slow
 def test_component_that_fails_at_its_edge_hides_no_other():
     weights = np.array([[0.8, -0.5, 0.3, 0.4], [0.2, 0.7, -0.6, 0.3]])
     loc = np.array([[-0.5, 0.2], [0.8, -0.4]])

@@ -37,6 +37,7 @@ def make(name, **kwargs):
     return LinearizedConditional(*CASES[name][0], **kwargs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
     args, batch_shape = CASES[name]
@@ -70,6 +71,7 @@ def test_pytree_and_pickle(name):
     np.testing.assert_allclose(jax.jit(lambda d, v: d.log_prob(v))(law, value), want, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_vmap_over_values():
     values = jnp.array([[0.5], [0.1], [-0.3]])
     mean = jax.vmap(lambda value: LinearizedConditional(value, LOC, WEIGHTS, COVARIANCE).mean)
@@ -85,6 +87,7 @@ def test_support():
     assert not bool(support(jnp.asarray(LOC[1:] + 1.01 * reach)))
 
 
+@pytest.mark.slow
 def test_dtype(precision):
     law = LinearizedConditional(
         *(jnp.asarray(part, precision) for part in ([0.5], LOC, WEIGHTS, COVARIANCE))
@@ -93,6 +96,7 @@ def test_dtype(precision):
     assert draws.dtype == law.log_prob(draws).dtype == law.mean.dtype == precision
 
 
+@pytest.mark.slow
 def test_density_is_a_ratio_of_integrals(x64):
     joint = LinearizedJoint(LOC, WEIGHTS, COVARIANCE)
     law = joint.condition((2,), 0.7)
@@ -108,6 +112,7 @@ def test_density_is_a_ratio_of_integrals(x64):
     assert abs(float(law.log_prob(value)) - (both - known)) < 0.02
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_the_joint_law_near_the_value(x64):
     """A window of the joint's own draws, which do without all that is tested here."""
     joint = LinearizedJoint(LOC, WEIGHTS, COVARIANCE)
@@ -125,6 +130,7 @@ def test_draws_are_those_of_the_joint_law_near_the_value(x64):
     np.testing.assert_allclose(np.sqrt(law.variance), scale, rtol=0.02 + 0.03)
 
 
+@pytest.mark.slow
 def test_outputs_that_are_functions_of_the_known_ones_are_found(x64):
     """Without noise: the third output is the sum of the others, but for a part of its own."""
     weights = np.array([[1.0, 0.5, 0.2, 0.0], [0.3, 1.0, 0.4, 0.0], [1.3, 1.5, 0.6, 0.01]])
@@ -135,6 +141,7 @@ def test_outputs_that_are_functions_of_the_known_ones_are_found(x64):
     assert float(law.mean[0]) == pytest.approx(0.1, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_marginalizing_commutes_with_conditioning(x64):
     joint = LinearizedJoint(LOC, WEIGHTS, COVARIANCE)
     first = joint.condition(1, 0.3).marginalize(1)
@@ -143,6 +150,7 @@ def test_marginalizing_commutes_with_conditioning(x64):
     np.testing.assert_allclose(first.log_prob([0.4]), second.log_prob([0.4]))
 
 
+@pytest.mark.slow
 def test_gradients_of_the_density(x64):
     def log_density(known, value):
         return LinearizedJoint(LOC, WEIGHTS, COVARIANCE).condition(0, known).log_prob(value)
@@ -157,6 +165,7 @@ def test_gradients_of_the_density(x64):
     assert float(slopes[1][0]) == pytest.approx(float(by_value), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_as_an_observed_site():
     """The posterior of a shift of the other outputs, by a law that is conditioned in the model."""
 
@@ -175,6 +184,7 @@ def test_as_an_observed_site():
     assert 0.01 < float(shift.std()) < 0.15
 
 
+@pytest.mark.slow
 def test_intervals_cover(x64):
     """The truth lies between the least and the largest of 19 draws in 18 of 20 cases."""
     generator = np.random.default_rng(7)
@@ -222,6 +232,7 @@ def test_mistakes_of_condition_are_named(indices, values, message):
         LinearizedJoint(LOC, WEIGHTS).condition(indices, values)
 
 
+@pytest.mark.slow
 def test_values_that_no_input_gives_are_nan():
     joint = nuq.LinearizedJoint(jnp.zeros(3), [[1.0, 1.0, 0, 0], [1.0, 1.1, 0, 0], [0, 0, 1, 1]])
     law = joint.marginalize((0, 1, 2)).condition((0, 1), [1.5, -1.5])

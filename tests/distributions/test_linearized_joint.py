@@ -44,6 +44,7 @@ def case(request):
     return make(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
     args, batch_shape = CASES[name]
@@ -68,12 +69,14 @@ def test_declaration(case):
     assert isinstance(case, nuq.laws.JointLaw)
 
 
+@pytest.mark.slow
 def test_dtype(precision):
     d = LinearizedJoint(*(jnp.asarray(part) for part in (LOC, WEIGHTS, COVARIANCE)))
     draws = d.sample(KEY, (3,))
     assert draws.dtype == d.log_prob(draws).dtype == d.covariance_matrix.dtype == precision
 
 
+@pytest.mark.slow
 def test_pytree_pickle_and_vmap(case):
     value = case.sample(KEY)
     want = case.log_prob(value)
@@ -90,6 +93,7 @@ def test_pytree_pickle_and_vmap(case):
     np.testing.assert_allclose(mapped, case.log_prob(values), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_vmap_over_parameters():
     value = jnp.zeros(2)
     mapped = jax.vmap(lambda w: LinearizedJoint(LOC, w, COVARIANCE).log_prob(value))(BATCH)
@@ -108,6 +112,7 @@ def test_moments_and_draws_agree(case):
     assert (np.abs(covariance - np.asarray(case.covariance_matrix)) < tolerance).all()
 
 
+@pytest.mark.slow
 def test_marginals_and_marginalize_are_exact(x64):
     d = make("normal")
     np.testing.assert_allclose(d.marginals.variance, d.variance, rtol=1e-12)
@@ -120,6 +125,7 @@ def test_marginals_and_marginalize_are_exact(x64):
     np.testing.assert_allclose(one.log_prob(value[1:]), exact, atol=0.05)
 
 
+@pytest.mark.slow
 def test_density_against_quadrature(x64):
     d = make("normal")
     values = np.asarray(d.sample(KEY, (10,)))
@@ -127,6 +133,7 @@ def test_density_against_quadrature(x64):
     np.testing.assert_allclose(d.log_prob(values), exact, atol=0.05)
 
 
+@pytest.mark.slow
 def test_normal_part_of_less_than_full_rank(x64):
     """Two normal inputs behind three outputs of two uniforms: no noise, and yet a density."""
     weights = np.array([[1.0, 0.2], [0.3, 0.8], [0.5, -0.4]])
@@ -153,6 +160,7 @@ def test_normal_part_of_less_than_full_rank(x64):
     assert np.abs(found - exact).max() < 0.1
 
 
+@pytest.mark.slow
 def test_rosenblatt_scores_are_normal():
     d = make("normal")
     scores = np.asarray(d.rosenblatt(d.sample(KEY, (400,))))
@@ -162,6 +170,7 @@ def test_rosenblatt_scores_are_normal():
     assert abs(np.corrcoef(scores.T)[0, 1]) < 0.15
 
 
+@pytest.mark.slow
 def test_input_posterior_against_quadrature(x64):
     d = make("normal")
     value = np.array([0.6, -0.1])
@@ -179,6 +188,7 @@ def test_input_posterior_against_quadrature(x64):
     np.testing.assert_allclose(np.sqrt(np.diag(found.covariance)), scale, rtol=0.03)
 
 
+@pytest.mark.slow
 def test_a_model_recovers_its_noise():
     linear = nuq.Linearization(
         jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.InputLaw(jnp.zeros(3), half_width=1.0)
@@ -208,6 +218,7 @@ def test_noise_as_a_covariance():
         linear.joint(noise_covariance=np.eye(3))
 
 
+@pytest.mark.slow
 def test_calibration_table_takes_it():
     law = nuq.InputLaw(jnp.zeros(3), half_width=1.0)
     matrix = jnp.asarray(WEIGHTS)

@@ -189,6 +189,7 @@ def test_draws_do_not_depend_on_the_loc_and_scale_with_the_weights():
     np.testing.assert_allclose(twice.sample(KEY, (10,)), 5.0 + 2.0 * x, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_zero_and_negative_weights_and_no_normal_scale_change_nothing():
     d, x = LinearizedMarginal(LOC, [0.7, 0.4]), np.array([0.0, 0.5, 1.2])
     for same in (
@@ -298,6 +299,7 @@ def test_the_remedy_for_values_works():
     assert d.log_prob(x.reshape(-1, 1)).shape == (3, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weights", "scale"),
     [([1.0, 1.0], -1.0), ([1.0, math.nan], 0.5), ([math.inf, 1.0], 0.5), ([1.0, 1.0], math.nan)],

@@ -114,6 +114,7 @@ def test_dtype(name, precision):
     assert {key: value.dtype for key, value in outcomes.items()} == dict.fromkeys(outcomes, want)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_dtype_follows_the_parameters_and_widens_to_the_value():
     single = LinearizedMarginal(np.float32(0.3), np.array([0.7, 0.4], np.float32))
@@ -198,6 +199,7 @@ def test_vmap_over_names_the_parameters():
     assert set(PARAMETERS) <= set(registered)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_vmap(name):
     args, batch_shape = CASES[name]
@@ -294,6 +296,7 @@ def test_support(case):
     assert np.isfinite(case.log_prob(x)).all()
 
 
+@pytest.mark.slow
 def test_outside_the_support_without_validation(bounded):
     quiet = LinearizedMarginal(bounded.loc, bounded.weights, validate_args=False)
     high = quiet.support.upper_bound

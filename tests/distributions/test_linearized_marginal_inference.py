@@ -24,6 +24,7 @@ def run_nuts(model, **kwargs):
     return mcmc
 
 
+@pytest.mark.slow
 def test_nuts_as_a_latent_site():
     d = LinearizedMarginal(2.0, WEIGHTS)
     mcmc = run_nuts(lambda: numpyro.sample("x", d))
@@ -36,6 +37,7 @@ def test_nuts_as_a_latent_site():
     assert 0.6 < x.std() / deviation < 1.4
 
 
+@pytest.mark.slow
 def test_nuts_with_bounds_that_are_latent():
     def model():
         center = numpyro.sample("center", dist.Normal(0.0, 2.0))
@@ -51,6 +53,7 @@ def test_nuts_with_bounds_that_are_latent():
     assert 0.6 < scaled.std() / np.sqrt(1.25 / 3) < 1.4
 
 
+@pytest.mark.slow
 def test_nuts_learns_parameters_from_observations():
     rng = np.random.default_rng(1)
     observed = 1.5 + 0.3 * rng.uniform(-1, 1, (100, 2)) @ WEIGHTS
@@ -76,6 +79,7 @@ def test_nuts_learns_parameters_from_observations():
     assert abs(samples["width"].mean() - 0.3) < 0.03
 
 
+@pytest.mark.slow
 def test_svi_with_an_automatic_guide():
     d = LinearizedMarginal(2.0, WEIGHTS)
 

@@ -84,6 +84,7 @@ def test_scan_prior_and_density():
     np.testing.assert_allclose(value, expected.sum(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_scan_under_nuts():
     samples = np.asarray(run_mcmc(mc.NUTS(state_space), 100, 200, OBSERVED)["x"])
     # The posterior on a grid of the steps, which are independent before there are data.
@@ -134,6 +135,7 @@ def joint_with_latent_width():
 FIXED = {"step_size": 0.3, "adapt_step_size": False, "adapt_mass_matrix": False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kernel"),
     [
@@ -188,6 +190,7 @@ SAMPLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "AIES")) for name in SAMPLERS]
 )
@@ -229,6 +232,7 @@ def test_subsampled_plate_is_unbiased(model, values, expected):
     np.testing.assert_allclose(densities.mean(), expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_as_an_svi_guide():
     """The family holds the posterior, Normal(0.8, sqrt(0.2)), as the law with no weights."""
 
@@ -288,6 +292,7 @@ def chain_of_laws(width):
     numpyro.sample("z", dist.Normal(y, 0.1), obs=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -311,6 +316,7 @@ def test_initial_values(strategy):
     assert (np.abs(x) <= widths[:, None] * np.abs(JACOBIAN).sum(-1) * (1 + 1e-6)).all()
 
 
+@pytest.mark.slow
 def test_parallel_prediction_likelihood_and_dependencies():
     widths = jnp.array([0.5, 1.0, 2.0])
 

@@ -38,6 +38,7 @@ def test_is_the_rational_quadratic_of_its_formula(x64):
     np.testing.assert_allclose(spline(x), expected, rtol=1e-13)
 
 
+@pytest.mark.slow
 @given(widths=steps, rises=steps)
 def test_both_directions_and_the_slope(widths, rises):
     with jax.enable_x64(True):
@@ -54,6 +55,7 @@ def test_both_directions_and_the_slope(widths, rises):
         np.testing.assert_allclose(back * slope, 1, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_gradients_in_the_knots(x64):
     def value(y):
         spline = nuq.distributions.MonotoneSpline(X, y)

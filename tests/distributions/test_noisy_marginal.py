@@ -52,6 +52,7 @@ def quadrature(law, row, sigma, x):
     return scipy.special.logsumexp(logs, axis=1, b=shares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", SCALES)
 @pytest.mark.parametrize("normal_scale", [None, 0.3])
 def test_density_is_that_of_quadrature(x64, normal_scale, share):
@@ -65,6 +66,7 @@ def test_density_is_that_of_quadrature(x64, normal_scale, share):
         np.testing.assert_allclose(found[:, row], known, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [1e-3, 0.1, 2.0])
 def test_uniform_with_noise(precision, sigma):
     # (Phi((x + 1) / s) - Phi((x - 1) / s)) / 2, by the smaller tails.
@@ -77,6 +79,7 @@ def test_uniform_with_noise(precision, sigma):
     np.testing.assert_allclose(law.log_prob(given), known, atol=1e-7 if wide else 2e-4, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_linear_output_with_noise_is_known(precision):
     # Noise of a law that is not mapped is one more term of its sum.
     sigma = 0.1
@@ -92,6 +95,7 @@ def test_linear_output_with_noise_is_known(precision):
         np.testing.assert_allclose(getattr(law, name), getattr(known, name), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_kinked_law_with_little_noise(x64):
     # Quantiles of three uniforms: pieces end at the corners, where the density bends.
     base = nuq.LinearizedMarginal(0.0, WEIGHTS[0])
@@ -101,6 +105,7 @@ def test_kinked_law_with_little_noise(x64):
     np.testing.assert_allclose(law.log_prob(x), known.log_prob(x), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [1e-3, 1.0])
 def test_derivatives_in_the_noise(x64, share):
     law = corrected()
@@ -132,6 +137,7 @@ def test_gradients_in_everything(x64):
     check_grads(jax.jit(value), arguments, order=1, modes=["rev"], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_draws_have_the_law():
     law = NoisyMarginal(corrected(), 0.5)
     draws = np.asarray(law.sample(jax.random.key(0), (200_000,)))
@@ -143,6 +149,7 @@ def test_draws_have_the_law():
         assert scipy.stats.kstest(column, "uniform").pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_tails_add_up(x64):
     law = NoisyMarginal(corrected(), 0.2)
     x = law.from_normal_score(SCORES[:, None])
@@ -152,6 +159,7 @@ def test_tails_add_up(x64):
     np.testing.assert_allclose(jnp.log(slope), law.log_prob(x), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_noise_it_is_the_output():
     law = corrected()
     x = law.from_normal_score(np.array([[-1.0], [0.5]]))
@@ -171,6 +179,7 @@ def test_tiny_noise_that_is_traced(precision):
     np.testing.assert_allclose(found, law.log_prob(x), atol=1e-3 if wide else 2e-2)
 
 
+@pytest.mark.slow
 def test_batches():
     law = corrected()
     wide = NoisyMarginal(law, np.array([[0.1], [0.5]]))
@@ -185,6 +194,7 @@ def test_batches():
     np.testing.assert_allclose(in_batch.log_prob(x), wide.log_prob(x), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_values_out_of_reach():
     law = NoisyMarginal(corrected(), 0.1)
     x = jnp.array([-jnp.inf, jnp.inf, jnp.nan])[:, None]

@@ -62,6 +62,7 @@ def law(request):
     return LAWS[request.param]()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFERENCES)
 def test_functions_against_scipy(name, precision):
     law, parts = LAWS[name](validate_args=False), REFERENCES[name]
@@ -96,6 +97,7 @@ def test_far_tails_against_mpmath(x64):
         )
 
 
+@pytest.mark.slow
 def test_moments_against_scipy(law):
     draws = np.asarray(law.sample(KEY, (200_000,)))
     error = 5 * np.sqrt(np.asarray(law.variance) / len(draws))
@@ -124,6 +126,7 @@ def test_draws_have_the_distribution_function(name):
     assert scipy.stats.kstest(draws, cdf).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFERENCES)
 def test_density_integrates_to_one(name, x64):
     law = LAWS[name]()
@@ -154,6 +157,7 @@ def test_scores_go_round_in_both_tails(name, precision):
     np.testing.assert_allclose(law.icdf(law.cdf(lower)), lower, rtol=rtol, atol=rtol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["triangles", "several"])
 def test_functions_are_the_same_when_traced(name, x64):
     law = LAWS[name]()
@@ -174,6 +178,7 @@ def test_both_at_once(law):
     np.testing.assert_allclose(log_prob, law.log_prob(at), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_ends_and_beyond(x64):
     law = uniforms()
     low, high = -1.5, 3.2
@@ -190,6 +195,7 @@ def test_ends_and_beyond(x64):
     assert np.isnan(law.log_cdf(np.nan))
 
 
+@pytest.mark.slow
 def test_gap(x64):
     """Between components without overlap the density is zero, and the median somewhere there."""
     law = OutputMixture(LinearizedMarginal(np.array([-2.0, 2.0]), np.ones((2, 1))), [0.5, 0.5])
@@ -201,6 +207,7 @@ def test_gap(x64):
     assert np.isfinite(jax.grad(law.log_cdf)(0.0))
 
 
+@pytest.mark.slow
 def test_narrow_component(x64):
     """A tenth of the probability within a millionth of the width: a jump for the search."""
     loc, weights = np.array([0.0, 0.3]), np.array([[1.0], [1e-6]])
@@ -253,6 +260,7 @@ def test_order_of_components_does_not_matter(x64):
     )
 
 
+@pytest.mark.slow
 def test_gradients_against_differences(x64):
     weights = np.stack([WIDTH, 0.5 * WIDTH, 0.3 * WIDTH], axis=-1)
     at, z = np.array([-1.8, 0.1, 2.7]), np.array([-3.0, 0.2, 2.5])
@@ -278,6 +286,7 @@ def test_gradients_against_differences(x64):
             np.testing.assert_allclose(found[i][place], expected, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_are_finite_beyond_the_support_of_some(x64):
     def logs(loc, at):
         law = OutputMixture(LinearizedMarginal(loc, WIDTH[:, None]), SHARES)
@@ -289,6 +298,7 @@ def test_gradients_are_finite_beyond_the_support_of_some(x64):
         assert np.isfinite(jax.grad(logs, argnums=1)(LOC, at))
 
 
+@pytest.mark.slow
 def test_components_of_other_families(x64):
     """NumPyro's own normal law in the place of the components, also expanded."""
     law = OutputMixture(dist.Normal(LOC, WIDTH), SHARES)
@@ -313,6 +323,7 @@ def test_numpyro_agrees(x64):
     np.testing.assert_allclose(normals().variance, same.variance, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_take_expand_and_batches():
     law = several()
     at = np.array([0.1, 0.7], np.float32)
@@ -350,6 +361,7 @@ def test_pytree_pickle_and_vmap(name):
         np.testing.assert_allclose(back.log_prob(value), want, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_vmap_over_parameters():
     losses = np.stack([LOC, 2 * LOC]).astype(np.float32)
 
@@ -360,6 +372,7 @@ def test_vmap_over_parameters():
     np.testing.assert_allclose(jax.vmap(median)(losses), each, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["normals", "uniforms", "several"])
 def test_hermite_series_against_quantiles(name, x64):
     """Two rules for the same coefficients, one over the values and one over the scores."""
@@ -368,6 +381,7 @@ def test_hermite_series_against_quantiles(name, x64):
     np.testing.assert_allclose(found, hermite_coefficients(score_quadrature(law))[:6], atol=3e-5)
 
 
+@pytest.mark.slow
 def test_in_copula_and_tables():
     law = several()
     joint = nuq.GaussianCopulaJoint(law, np.array([[1.0, 0.4], [0.4, 1.0]]))

@@ -28,6 +28,7 @@ def test_one_uniform_has_a_closed_form(precision):
     np.testing.assert_allclose(layer, expected, rtol=1e-5 if precision == "float64" else 2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_gaussian_input_has_a_closed_form():
     net = network()

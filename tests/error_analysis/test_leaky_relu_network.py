@@ -139,6 +139,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_is_read_is_the_same_map(name):
     make, slope, num_layers = NETWORKS[name]
@@ -155,6 +156,7 @@ def test_what_is_read_is_the_same_map(name):
     assert (np.abs(jax.vmap(net)(x) - expected) <= 1e-5 * size).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_types_of_what_is_read():
     wide = mlp()
@@ -167,6 +169,7 @@ def test_types_of_what_is_read():
     np.testing.assert_array_equal(weights, narrow.layers[0].weight)
 
 
+@pytest.mark.slow
 def test_reading_under_jit_and_gradients():
     inner = mlp()
     x = jnp.array([0.4, -1.0, 2.0])

@@ -20,6 +20,7 @@ def sea_surface():
     return module
 
 
+@pytest.mark.slow
 def test_sea_surface_runs(sea_surface, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sea_surface, "STEPS", 200)

@@ -187,6 +187,7 @@ def test_soap_follows_its_published_steps(example):
     np.testing.assert_allclose(updates["bias"], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_training_reduces_the_error_and_writes_the_network(example, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(example.train, "_STEPS_PER_CALL", 50)
     out = tmp_path / "net.safetensors"

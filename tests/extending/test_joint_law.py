@@ -60,6 +60,7 @@ def test_models_observe_it(page):
     assert found == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_joint_summary_does_not_blame_the_right_law(page, lin, draws):
     right = page.IndependentOutputs(lin.marginals())
     found = nuq.diagnostics.joint_summary(lin, draws, KEY, joint=right, max_points=400)

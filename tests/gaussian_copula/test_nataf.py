@@ -94,6 +94,7 @@ def law(pair):
     return LinearizedMarginal(np.zeros(2), np.array(weights), scale)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_covariance_and_nataf_correlation_against_double_integrals(pair):
     marginals = law(pair)
@@ -163,6 +164,7 @@ def test_unattainable_targets_are_clipped_and_reported():
         assert nataf_correlation(marginals, matrix(0.99 * limit)).attainable.all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", ["trapezoids", "three", "normal_part"])
 def test_derivatives_against_finite_differences(name):
@@ -204,6 +206,7 @@ def test_derivative_in_the_target_of_uniform_outputs():
     assert abs(slope(0.3) - np.pi / 3 * np.cos(np.pi * 0.3 / 6)) <= 1e-10
 
 
+@pytest.mark.slow
 def test_batches_and_jit():
     weights = jnp.array([[[1.0, 0.6], [0.2, -1.1]], [[1.0, 1.0], [0.5, 2.0]]])
     targets = jnp.stack([matrix(0.3), matrix(-0.8)])

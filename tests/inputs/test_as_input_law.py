@@ -106,6 +106,7 @@ def test_known_arrays_beside_a_batch():
         nuq.monte_carlo(network, {"a": discrete, "gain": jnp.ones(3)}, KEY, 4, progress=False)
 
 
+@pytest.mark.slow
 def test_one_point_for_each_of_a_batch_of_maps():
     f = dist.Gamma(jnp.array([[2.0], [5.0]]), 1.0).to_event(1)
     at = jnp.array([[0.5], [-0.5]])
@@ -118,6 +119,7 @@ def test_one_point_for_each_of_a_batch_of_maps():
         lin.input.network_input(jnp.zeros(1))
 
 
+@pytest.mark.slow
 def test_jit_grad_and_vmap_of_structures():
     def spread(scale, gain):
         f = {"a": dist.Normal(jnp.zeros(3), scale).to_event(1), "gain": gain}
@@ -138,6 +140,7 @@ def test_jit_grad_and_vmap_of_structures():
     np.testing.assert_allclose(medians, np.full((3, 2), np.log(2)), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_laws_draws_and_parts_of_a_structure():
     lin = nuq.linearize(structured, PARTS)
     draws = nuq.monte_carlo(structured, PARTS, KEY, 20_000, progress=False)
@@ -307,6 +310,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors(case):
     call, kind, message = ERRORS[case]

@@ -83,6 +83,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.usefixtures("x64")
 def test_linear_outputs_of_gaussian_families_have_the_normal_law(name):
@@ -105,6 +106,7 @@ def test_linear_outputs_of_gaussian_families_have_the_normal_law(name):
     np.testing.assert_allclose(marginals.cdf(x), known.cdf(x), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_draws_have_the_moments_of_the_family(name):
     make, mean, covariance = FAMILIES[name]

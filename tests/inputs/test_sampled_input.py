@@ -11,6 +11,7 @@ import nn_uq_dist as nuq
 KEY = jax.random.key(0)
 
 
+@pytest.mark.slow
 def test_any_distribution_is_drawn_from():
     f = {
         "count": dist.Poisson(3.0),
@@ -37,6 +38,7 @@ def test_any_distribution_is_drawn_from():
         nuq.linearize(net, f)
 
 
+@pytest.mark.slow
 def test_batches_of_any_distribution():
     f = [dist.Dirichlet(jnp.ones((4, 3))), dist.Bernoulli(0.5)]
     draws = nuq.monte_carlo(lambda x: x[0] * (1 + x[1]), f, KEY, 1000, progress=False)

@@ -100,6 +100,7 @@ def test_doubles_without_x64_are_single():
     assert value.dtype == np.float32
 
 
+@pytest.mark.slow
 def test_invalid_parameters_are_nan(precision):
     weights = np.array([[np.nan, 1.0], [np.inf, 1.0], [-np.inf, 1.0], [0.0, 0.0]])
     x = np.array([-1.0, 0.0, 0.5])[:, None]
@@ -127,6 +128,7 @@ def test_outside_of_the_support(precision):
         np.testing.assert_array_equal(value, answer)
 
 
+@pytest.mark.slow
 def test_infinity_with_a_normal_part(precision):
     x = np.array([-np.inf, np.inf])
     np.testing.assert_array_equal(LOG(x, np.ones(1), 0.1), [-np.inf, -np.inf])
@@ -166,6 +168,7 @@ def test_shapes_broadcast(x, laws, scales, x64):
     np.testing.assert_allclose(values, np.reshape(loop, shape), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_many_points_of_laws_on_mixed_axes(x64):
     # Enough points for tables: axes 0 and 2 are the points', axis 1 the laws'.
     generator = np.random.default_rng(8)
@@ -179,6 +182,7 @@ def test_many_points_of_laws_on_mixed_axes(x64):
     np.testing.assert_allclose(values[:, :, ::100], expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_transformations(x64):
     x = np.array([-1.0, 0.1, 0.7])
     weights = np.array([[0.9, -0.5, 0.3], [0.2, 0.4, 0.0], [1.0, 1.0, 1.0]])
@@ -196,6 +200,7 @@ def test_transformations(x64):
         np.testing.assert_allclose(slopes[1][i], one[1], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_gradient_under_vmap_of_many_weights(x64):
     weights = np.random.default_rng(9).uniform(0.5, 1.5, (3, 6))
     x = np.array([-1.0, 0.1, 0.7])

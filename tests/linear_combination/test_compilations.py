@@ -90,6 +90,7 @@ def compiled_by(calls, cases):
     return compiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [None, 0.4])
 @pytest.mark.parametrize("weights", RANGES)
 def test_other_numbers_of_points_and_weights_compile_nothing(weights, scale, precision):
@@ -107,6 +108,7 @@ def test_other_numbers_of_points_and_weights_compile_nothing(weights, scale, pre
     assert compiled_by(CALLS, cases) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [None, 0.4])
 def test_other_grids_of_one_law_compile_nothing(scale, precision):
     dtype = np.dtype(precision).type

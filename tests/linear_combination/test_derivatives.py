@@ -68,6 +68,7 @@ def _check(stack, values, answer, order):
         assert np.all(error <= bar), (case.name, suffix, error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stack", "answer"), PAIRS, ids=str)
 def test_derivatives_of_the_bank(stack, answer, x64):
     hessian = (stack.name, answer) in WITH_HESSIAN
@@ -84,6 +85,7 @@ def _combined(*arguments):
     return PART_OF_DENSITY * density + PART_OF_SURVIVAL * survival
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stack", "order"), BOTH, ids=str)
 def test_derivatives_of_both_at_once(stack, order, x64):
     derivative = {1: with_gradient, 2: with_hessian}[order]
@@ -98,6 +100,7 @@ def test_derivatives_of_both_at_once(stack, order, x64):
         assert np.abs(row - expected).max() <= {1: 1e-8, 2: 1e-6}[order] * largest, case.name
 
 
+@pytest.mark.slow
 def test_transformations_of_jax_agree(x64):
     case = next(c for c in derivative_cases() if c.name == "unequal_3")
     x, weights = case.x[1], case.weights
@@ -129,6 +132,7 @@ def _assert_even_in_zero_weights(arguments, gradient):
     assert np.all((np.abs(at_zero) <= 1e-5 * largest)[away])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [lc.logpdf, lc.logcdf], ids=lambda f: f.__name__)
 def test_finite_where_something_vanishes(function, precision):
     # Center, kinks, the edge 1.25 itself and beyond; one weight is zero.
@@ -143,6 +147,7 @@ def test_finite_where_something_vanishes(function, precision):
     assert not np.any(hessian[jnp.array(beyond)])
 
 
+@pytest.mark.slow
 def test_finite_where_something_vanishes_with_a_normal_part(x64):
     x = [-2.0, -1.0, -0.75, 0.0, 1.0, 2.0]
     # The normal part may itself vanish.
@@ -153,6 +158,7 @@ def test_finite_where_something_vanishes_with_a_normal_part(x64):
     _assert_even_in_zero_weights(arguments[:, :3], gradient[:, :3])
 
 
+@pytest.mark.slow
 def test_gradient_of_many_weights_is_finite_where_something_vanishes():
     edge = 1.5
     x = [-2.0, -edge, -1.4, 0.0, 0.5, 1.499, edge, 2.0]
@@ -164,6 +170,7 @@ def test_gradient_of_many_weights_is_finite_where_something_vanishes():
     assert abs(gradient[3, 0]) < 1e-5
 
 
+@pytest.mark.slow
 def test_gradient_at_many_points_of_one_law(x64):
     case = next(c for c in derivative_cases() if c.name == "draws_12")
     x = np.tile(case.x, 200)
@@ -186,6 +193,7 @@ def test_slopes_at_the_center(precision):
         np.testing.assert_allclose(slope, expected[function] * density, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_slope_of_the_score_of_many_weights_at_the_center():
     # In single precision rounding may take the tail at the center above one half.
     weights = jnp.asarray([0.7, 1.3, -0.4, 0.25, 0.9, 0.5])

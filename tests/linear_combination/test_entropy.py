@@ -48,6 +48,7 @@ def patterns(most):
     return padded, np.array([scale for _, scale in laws]), expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [5, 120])
 def test_any_size_of_the_normal_part(most, precision):
     weights, scale, expected = patterns(most)
@@ -56,6 +57,7 @@ def test_any_size_of_the_normal_part(most, precision):
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_gradients_against_those_of_the_references(x64):
     laws = [(WEIGHTS[name], s) for name in ("three", "a small third") for s in (1e-4, 1e-2, 0.3)]
 
@@ -75,6 +77,7 @@ def test_gradients_against_those_of_the_references(x64):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-30, 1e-18, 1e18, 1e30])
 def test_units_far_from_one_in_single_precision(unit):
     weights = np.array([[0.9, -0.5, 0.3], [1.0, 0.0, 0.0]], np.float32)
@@ -109,6 +112,7 @@ def test_triangular_law(weight, precision):
     assert abs(ENTROPY([weight, weight]) - expected) < tolerance
 
 
+@pytest.mark.slow
 def test_twelve_equal_weights(x64):
     half_widths = [Fraction(1, 2)] * 12
 
@@ -139,6 +143,7 @@ def test_gradient_in_the_scale_of_the_law(x64):
     assert abs(slope - 0.5) < 1e-9
 
 
+@pytest.mark.slow
 def test_invalid_laws_are_nan(precision):
     weights = np.array([[0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])
     assert np.all(np.isnan(ENTROPY(weights)))

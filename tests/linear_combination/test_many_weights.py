@@ -41,6 +41,7 @@ def references(weights, points, scale):
     return np.array(found, float).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normal_scale", [None, 0.5])
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_values_match_mpmath(name, normal_scale, precision):
@@ -60,6 +61,7 @@ def test_values_match_mpmath(name, normal_scale, precision):
     assert error.max() < {"float32": 1e-3, "float64": 1e-11}[precision]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_traced_and_known_numbers_agree():
     weights = np.stack([law_of("few_large", float), law_of("few_large", float) * 3])
@@ -71,6 +73,7 @@ def test_traced_and_known_numbers_agree():
     assert np.isneginf(known).tolist() == [[False, False], [False, False], [False, True]]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_the_series_serves_ordinary_points():
     reduced = reduce(jnp.asarray(law_of("an_image", float))[None], None)
@@ -78,6 +81,7 @@ def test_the_series_serves_ordinary_points():
     assert _by_power_sums((0, 1), points, reduced.take(jnp.zeros(9, int)))[1].all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_derivatives_are_those_of_all_weights():
     weights, y = law_of("a_thousand_equal", float)[None], np.array([[3.0, 40.0]])

@@ -57,6 +57,7 @@ def near(value, other, tolerance=1e-9):
     np.testing.assert_allclose(value, other, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @few_examples
 @given(weights_of_n, scales, st.floats(-40.0, 40.0))
 def test_scale_law(weights, scale, exponent):
@@ -86,6 +87,7 @@ def test_symmetry_and_complement(weights, scale):
     np.testing.assert_allclose(np.exp(survival) + np.exp(lower), 1.0, rtol=1e-14)
 
 
+@pytest.mark.slow
 @few_examples
 @given(st.lists(magnitudes, min_size=4, max_size=4), scales, st.permutations(range(N)))
 def test_zero_weights_change_nothing(weights, scale, order):
@@ -145,6 +147,7 @@ def test_law_of_a_sum_is_the_convolution(weights, fraction):
     assert abs(total - expected) <= 1e-5 / math.sqrt(np.square(weights).sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(st.lists(magnitudes, min_size=N, max_size=N), st.floats(0.2, 1.0))
 def test_many_points_of_one_law_agree_with_a_law_per_point(weights, scale):
@@ -159,6 +162,7 @@ def _points_of_one_law(x, weights, scale):
     return lc.logpdf(x, weights, scale), lc.logsf(x, weights, scale)
 
 
+@pytest.mark.slow
 def test_many_weights_follow_the_edgeworth_series():
     weights = np.random.default_rng(3).uniform(0.5, 1.5, 500)
     variance = np.square(weights).sum() / 3

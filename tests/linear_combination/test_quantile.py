@@ -51,6 +51,7 @@ def _quantile(log_survival, weights, scale, start):
         return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_round_trips(law, precision):
     weights, scale = law
@@ -94,6 +95,7 @@ def test_tiny_probabilities(law, x64):
         assert abs(error) <= 1e-13 * _reach(weights, scale), (q, x, error)
 
 
+@pytest.mark.slow
 def test_ends_of_the_probabilities(precision):
     q = jnp.asarray([0.0, 1.0, 0.5, -0.1, 1.1, jnp.nan, jnp.inf])
     bounded = jit(partial(lc.ppf, weights=(1.0, -0.5)))(q)
@@ -114,6 +116,7 @@ def test_scores_at_and_beyond_the_edge(precision):
     np.testing.assert_array_equal(back(jnp.asarray([-jnp.inf, 0.0, jnp.inf])), [-1.5, 0.0, 1.5])
 
 
+@pytest.mark.slow
 def test_quantiles_are_monotone_and_symmetric(precision):
     weights = (0.9, -0.5, 0.3)
     q = np.concatenate([np.geomspace(1e-25, 1e-3, 40), np.linspace(2e-3, 0.5, 60)])
@@ -125,6 +128,7 @@ def test_quantiles_are_monotone_and_symmetric(precision):
     np.testing.assert_allclose(upper, -lower[40:], atol=300 * eps)
 
 
+@pytest.mark.slow
 def test_large_scores_in_single_precision():
     # A normal law with a little uniform noise: its scores are near to its standard units.
     weights, scale = (0.25,), 1.0
@@ -140,6 +144,7 @@ def test_large_scores_in_single_precision():
         assert abs(score - np.sign(point) * float(expected)) <= 1e-6 * abs(point)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weights", "scale"), [((0.9, -0.5, 0.3), None), ((0.9,), 0.3)], ids=["bounded", "normal_part"]
 )
@@ -202,6 +207,7 @@ def fully_optimized():
     jax.clear_caches()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_laws", [250, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("fully_optimized")
 def test_round_trips_of_random_laws(num_laws, precision):
@@ -240,6 +246,7 @@ def _exact_log_survival(x, weights, scale):
 
 # Found in float32: with one weight and the scale 1e-5, quantiles at .001 to .013 were off by a
 # third of the half-width, with five and 1e-4 by .7 near the edge.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weights", "scale"),
     [
@@ -265,6 +272,7 @@ def test_small_normal_parts(weights, scale, precision):
             assert inner >= mp.log(level) >= outer, level
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normal_scale", [None, 1e-4], ids=["bounded", "normal_part"])
 def test_many_levels_of_one_law_are_those_of_each(normal_scale, precision):
     # The many start from an interpolated approximation, the single ones from one of their own.
@@ -282,6 +290,7 @@ def test_many_levels_of_one_law_are_those_of_each(normal_scale, precision):
     np.testing.assert_allclose(many, each, rtol=0, atol=bar)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-30, 1e30])
 def test_quantiles_of_any_magnitude(unit):
     weights, q = np.array([0.9, -0.5, 0.3], np.float32), np.float32([1e-20, 1e-3, 0.4])
@@ -292,6 +301,7 @@ def test_quantiles_of_any_magnitude(unit):
         np.testing.assert_allclose(scaled / np.float32(unit), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_improper_laws_are_nan_and_leave_others_alone(precision):
     weights = np.array([[1.0, 0.5], [np.nan, 1.0], [np.inf, 1.0], [0.0, 0.0], [1.0, 0.5]])
     scale = np.array([0.01, 0.01, 0.01, 0.0, -1.0])
@@ -300,6 +310,7 @@ def test_improper_laws_are_nan_and_leave_others_alone(precision):
     assert abs(values[0] - float(lc.ppf(0.1, weights[0], scale[0]))) < 1e-6
 
 
+@pytest.mark.slow
 def test_quantiles_that_do_not_converge_are_nan(monkeypatch):
     # A log survival that says no more than on which side the quantile lies.
     def sides(x, weights, normal_scale):

@@ -65,6 +65,7 @@ def made(request, rules):
     return {"float32": 1e-5, "float64": 1e-11}[request.param], *parts
 
 
+@pytest.mark.slow
 def test_moments_in_closed_form(made):
     # Integrals of survival: E[Y^2] = 4 int x S(x) dx, E[Y^4] = 8 int x^3 S(x) dx, upper half.
     tolerance, weights, scale, nodes, rule, _ = made
@@ -148,6 +149,7 @@ def test_coefficients_against_graded_rules(made, name):
     np.testing.assert_allclose(found, reference(name), atol=max(tolerance, 1e-10))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_derivatives_against_finite_differences():
     weights, scale = padded("float64")

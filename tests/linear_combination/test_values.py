@@ -70,6 +70,7 @@ def test_double_precision_with_a_law_per_point(stack, both, x64):
     assert not _misses(stack, values, _double)
 
 
+@pytest.mark.slow
 @BOTH_WAYS
 @pytest.mark.parametrize("stack", SINGLE, ids=str)
 def test_single_precision_with_a_law_per_point(stack, both):
@@ -78,6 +79,7 @@ def test_single_precision_with_a_law_per_point(stack, both):
     assert not _misses(stack, values, _single)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stack",
     [
@@ -95,6 +97,7 @@ def test_double_precision_with_many_points_of_each_law(stack, x64):
     assert not _misses(stack, [value[:, 0] for value in values], _double)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stack",
     [
@@ -123,6 +126,7 @@ def test_probabilities_and_the_lower_tail(stack, x64):
         assert np.all(error <= _double(case, case.log_survival)), case.name
 
 
+@pytest.mark.slow
 def test_nearly_normal_laws(x64):
     """The nodes are spaced most widely here, as the untilted variance allows."""
     rng = np.random.default_rng(1)

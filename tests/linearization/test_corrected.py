@@ -48,6 +48,7 @@ def distance(law, ordered):
     return np.abs(np.asarray(law.cdf(jnp.asarray(at))) - levels[:, None]).max(axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", [smooth, kinked])
 @pytest.mark.parametrize("name", ["box", "normal"])
 @pytest.mark.parametrize("points", ["random", "sobol"])
@@ -65,6 +66,7 @@ def test_is_nearer_than_draws_and_than_the_tangent(net, name, points, references
     np.testing.assert_allclose(jnp.sqrt(law.variance), ordered.std(axis=0), rtol=0.04)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [8, 30, 100, 1000])
 def test_linear_network_is_not_corrected(count):
     matrix = np.array([[1.0, 2.0, -1.0], [0.3, 0.0, 1.0]], np.float32)
@@ -79,6 +81,7 @@ def test_linear_network_is_not_corrected(count):
     assert (band.upper - band.lower).max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [100, 1000])
 def test_outputs_that_saturate(count):
     # Near their bounds a step of a thousandth of a standard deviation is a tenth in probability:
@@ -97,6 +100,7 @@ def test_outputs_that_saturate(count):
     assert (np.mean(found, axis=0) < (1.25 if count < 500 else 1.0) * 0.87 / count**0.5).all()
 
 
+@pytest.mark.slow
 def test_few_pairs_do_no_harm(references):
     for number in range(5):
         lin, pairs = pairs_of(kinked, BOX, 20, jax.random.key(number))
@@ -105,6 +109,7 @@ def test_few_pairs_do_no_harm(references):
         assert (found < plain).all()
 
 
+@pytest.mark.slow
 def test_band_holds_the_network(references):
     lin, pairs = pairs_of(kinked, BOX, 500)
     band = lin.corrected(pairs).band(0.99)
@@ -115,6 +120,7 @@ def test_band_holds_the_network(references):
     assert (band.upper - band.lower).max() < 2 * 1.63 / np.sqrt(500)
 
 
+@pytest.mark.slow
 def test_noise_is_that_of_the_outputs(references):
     lin, pairs = pairs_of(kinked, BOX, 1000)
     corrected = lin.corrected(pairs)
@@ -130,6 +136,7 @@ def test_noise_is_that_of_the_outputs(references):
         assert (distance(law, noisy) < 0.02).all()
 
 
+@pytest.mark.slow
 def test_joint_has_the_moments_of_the_network():
     lin, pairs = pairs_of(smooth, BOX, 1000)
     draws = nuq.monte_carlo(smooth, BOX, jax.random.key(9), 200_000, progress=False)
@@ -141,6 +148,7 @@ def test_joint_has_the_moments_of_the_network():
         np.testing.assert_allclose(joint.covariance_matrix, expected, atol=0.18)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["tangent", "parts"])
 def test_joint_is_nearer_to_the_network_than_the_uncorrected_one(model):
     """By the mean log density of new draws, which the network's own has the largest of."""
@@ -160,6 +168,7 @@ def test_joint_is_nearer_to_the_network_than_the_uncorrected_one(model):
     )
 
 
+@pytest.mark.slow
 def test_joint_of_a_linear_network_is_that_of_the_linearization():
     matrix = np.array([[1.0, 2.0, -1.0], [0.3, 0.0, 1.0]], np.float32)
     lin, pairs = pairs_of(lambda x: matrix @ x + 5, BOX, 30)
@@ -168,6 +177,7 @@ def test_joint_of_a_linear_network_is_that_of_the_linearization():
     np.testing.assert_allclose(found, lin.joint(0.1).log_prob(value), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
     def of_width(width):
         f = nuq.InputLaw(jnp.array([0.1, 0.2, -0.1]), half_width=width)
@@ -184,6 +194,7 @@ def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
     np.testing.assert_allclose(slope, difference, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_draws_of_a_float32_object_are_float32():
     box = nuq.InputLaw(jnp.zeros(2, jnp.float32), half_width=jnp.full(2, 0.5, jnp.float32))
@@ -194,6 +205,7 @@ def test_draws_of_a_float32_object_are_float32():
     assert lin.corrected(pairs.plus_noise(0.1, KEY)).sample(KEY, (3,)).dtype == "float32"
 
 
+@pytest.mark.slow
 def test_copula_carries_the_maps():
     lin, pairs = pairs_of(smooth, BOX, 1000)
     corrected = lin.corrected(pairs)
@@ -209,6 +221,7 @@ def test_copula_carries_the_maps():
     np.testing.assert_allclose(sampled.std(axis=0), jnp.sqrt(corrected.variance), rtol=0.02)
 
 
+@pytest.mark.slow
 def test_dead_and_saturated_outputs_are_named():
     def net(x):
         return jnp.stack([jnp.maximum(x[0], 0.5), x[1] ** 2, jnp.float32(3.0) + 0 * x[0], x[2]])
@@ -232,6 +245,7 @@ def test_dead_and_saturated_outputs_are_named():
     assert np.isfinite(corrected.joint(0.1).log_prob(law.mean))
 
 
+@pytest.mark.slow
 def test_heavy_skew():
     f = nuq.InputLaw(np.zeros(1, np.float32), scale=1.0)
     lin, pairs = pairs_of(jnp.exp, f, 1000)
@@ -241,6 +255,7 @@ def test_heavy_skew():
     np.testing.assert_allclose(law.cdf(known.ppf(q)[:, None])[:, 0], q, atol=0.03)
 
 
+@pytest.mark.slow
 def test_gradient_with_common_random_numbers(x64):
     observed = jnp.array([0.7, 0.3, 1.1])
 
@@ -263,6 +278,7 @@ def test_gradient_with_common_random_numbers(x64):
     np.testing.assert_allclose(law.log_prob(observed).sum(), value, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", ["random", "sobol"])
 def test_parts_are_corrected(points, references):
     parts = nuq.linearize_parts(smooth, BOX, 27)
@@ -277,6 +293,7 @@ def test_parts_are_corrected(points, references):
     assert found.mean() < distance(parts.marginals(), ordered).mean()
 
 
+@pytest.mark.slow
 def test_batches_of_means():
     means = np.array([[0.1, 0.2, -0.1], [1.0, -1.0, 0.5]], np.float32)
     f = nuq.InputLaw(means, half_width=1.0)
@@ -325,6 +342,7 @@ def test_errors():
         lin.corrected(pairs).band(95)
 
 
+@pytest.mark.slow
 def test_known_pairs_are_corrected_where_a_jitted_function_closes_over_them():
     lin, pairs = pairs_of(smooth, BOX, 100)
     expected = lin.corrected(pairs).transform

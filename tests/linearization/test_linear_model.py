@@ -52,6 +52,7 @@ def test_is_a_linear_model(models):
     assert one.batch_shape == ()
 
 
+@pytest.mark.slow
 def test_entries_are_models_of_their_points(models):
     many, one = models
     if isinstance(one, nuq.linearization.CorrectedLinearization):

@@ -36,6 +36,7 @@ def test_batches_of_points_and_gradients():
         assert float(slope[k]) == pytest.approx(float(up - down) / (2 * step), abs=2e-3)
 
 
+@pytest.mark.slow
 def test_fit_is_the_regression_on_the_inputs(x64):
     lin = nuq.linearize(net, BOX, "fit", key=KEY, num_samples=20_000)
     inputs = np.asarray(BOX.sample(jax.random.key(5), (400_000,)))

@@ -48,6 +48,7 @@ def distance_to_draws(law, draws):
     return np.abs(below - place[:, None]).max(axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAWS)
 def test_nearer_to_the_network_than_one_linearization(name):
     law = LAWS[name]
@@ -64,6 +65,7 @@ def test_nearer_to_the_network_than_one_linearization(name):
     np.testing.assert_allclose(parts.covariance, np.cov(draws.T), atol=0.05 * parts.variance.max())
 
 
+@pytest.mark.slow
 def test_moments_of_a_square(x64):
     """x^2 of a uniform input: mean and variance of the mixture in closed form, error 1/M^2."""
     law = InputLaw(jnp.zeros(1), half_width=1.0)
@@ -75,6 +77,7 @@ def test_moments_of_a_square(x64):
     np.testing.assert_allclose(parts.marginals().variance, parts.variance, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["box", "normal", "both"])
 def test_a_linear_network_is_not_cut(name):
     parts = linearize_parts(linear, LAWS[name], 64)
@@ -85,6 +88,7 @@ def test_a_linear_network_is_not_cut(name):
     np.testing.assert_allclose(parts.covariance, plain.covariance, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_parts_of_a_box_make_it_up_exactly(x64):
     law = InputLaw(jnp.zeros(2), half_width=jnp.array([1.2, 0.7]))
     parts, plain = linearize_parts(linear, law, (3, 4)), linearize(linear, law)
@@ -99,6 +103,7 @@ def test_parts_of_a_box_make_it_up_exactly(x64):
     np.testing.assert_allclose(parts.correlation, plain.correlation, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_parts_of_a_normal_input_make_it_up_to_their_error(x64):
     law = InputLaw(jnp.zeros(2), scale=0.6)
     parts, plain = linearize_parts(linear, law, (6, 4)), linearize(linear, law)
@@ -126,6 +131,7 @@ def test_normal_parts(count):
         assert (ratio < 1.45).all()
 
 
+@pytest.mark.slow
 def test_units_that_are_dead_in_some_parts(precision):
     law = InputLaw(jnp.zeros(2), half_width=1.0)
     parts = linearize_parts(dead, law, (10, 1))
@@ -153,6 +159,7 @@ def test_units_that_are_dead_in_some_parts(precision):
     assert np.isfinite(gradient(1.0))
 
 
+@pytest.mark.slow
 def test_no_sensitivity_at_the_mean():
     """The plain linearization has no law for the square; the parts do."""
     parts = linearize_parts(lambda x: x**2, BOX, 64)
@@ -169,6 +176,7 @@ def test_step_function():
     np.testing.assert_allclose(parts.marginals().cdf(0.0), 0.5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAWS)
 def test_pairs(name):
     law = LAWS[name]
@@ -194,6 +202,7 @@ def test_only_what_bends_is_cut():
     assert parts.num_evaluations == (parts.num_parts + 7) * 3
 
 
+@pytest.mark.slow
 def test_sum_of_inputs(x64):
     law = nuq.inputs.InputSum(BOX, NORMAL)
     parts = linearize_parts(smooth, law, 200)
@@ -202,6 +211,7 @@ def test_sum_of_inputs(x64):
     assert (distance_to_draws(parts.marginals(), draws) < 0.05).all()
 
 
+@pytest.mark.slow
 def test_traced(x64):
     def median(half_width, splits=(5, 4)):
         law = InputLaw(jnp.zeros(2), half_width=half_width)
@@ -220,6 +230,7 @@ def test_traced(x64):
     assert variance(1.2).shape == (2,)
 
 
+@pytest.mark.slow
 def test_gradient_of_one_part(x64):
     """One part is the plain linearization: nothing lies between the parts."""
 
@@ -232,6 +243,7 @@ def test_gradient_of_one_part(x64):
     np.testing.assert_allclose(one, plain, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_joint_laws():
     parts = linearize_parts(smooth, BOX, 64)
     draws = np.asarray(jax.vmap(smooth)(BOX.sample(KEY, (2000,))))
@@ -257,6 +269,7 @@ def test_result_is_a_pytree():
     assert parts.image(0.1).shape == (parts.num_parts, 2)
 
 
+@pytest.mark.slow
 def test_dtype(precision):
     parts = linearize_parts(smooth, InputLaw(jnp.zeros(2), half_width=1.0), (3, 2))
     output = parts.marginals()
@@ -297,6 +310,7 @@ def test_noise_of_a_wrong_shape():
         parts.joint(noise_covariance=np.eye(3))
 
 
+@pytest.mark.slow
 def test_very_many_inputs_of_two_causes():
     # An identity matrix of the inputs would take 90 GB.
     count = 150_528
@@ -309,6 +323,7 @@ def test_very_many_inputs_of_two_causes():
     np.testing.assert_allclose(outputs[:, 0], expected, atol=0.1)
 
 
+@pytest.mark.slow
 def test_known_inputs_alone_have_no_parts():
     with pytest.raises(ValueError, match="f must have a random part, got known values only"):
         nuq.linearize_parts(lambda x: x, nuq.inputs.KnownInput([1.0]), 4)

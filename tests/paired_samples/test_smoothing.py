@@ -54,6 +54,7 @@ def test_is_the_mean_over_two_posteriors(monkeypatch):
     np.testing.assert_allclose(smoothed(values, sd), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_jax_gives_the_same(x64):
     values = np.sin(Z) + 0.1 * np.random.default_rng(1).normal(size=Z.size)
     noise = np.eye(Z.size)[None] * 0.01

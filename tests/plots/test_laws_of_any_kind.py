@@ -329,6 +329,7 @@ def test_kind_stands_in_legends_titles_and_labels(lin, known):
     assert figure.get_viz("figure").axes[0].get_ylabel() == "independent\nslope"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("r", [0.0, 0.7, -0.95, 0.999])
 def test_pairs_and_slices_of_a_correlated_law(r):
     """Levels of a normal law are those of chi-square, given a third output as well."""
@@ -347,6 +348,7 @@ def test_pairs_and_slices_of_a_correlated_law(r):
     np.testing.assert_allclose(found.levels / peak, 1 - np.array(MASSES), atol=5e-3)
 
 
+@pytest.mark.slow
 def test_a_copula_given_as_an_object_is_the_one_that_is_named(lin):
     options = {"outputs": [2, 0], "backend": "none"}
     named = nuq.plots.plot_joint(lin, law="copula", **options)
@@ -393,6 +395,7 @@ def test_marginals_that_do_not_fit_are_named(marginals, error, message):
             plot(marginals, np.zeros((200, 3)), backend="none")
 
 
+@pytest.mark.slow
 def test_slices_of_outputs_on_a_plane_are_straight():
     """Three outputs of rank two, observed with little noise: a copula would bend them."""
     weights = np.random.default_rng(4).normal(size=(2, 20))

@@ -119,6 +119,7 @@ def test_matplotlib_figure_is_labelled_and_changes_no_style(law, draws, tmp_path
     assert legend == ["±1 sd", "±2 sd", "±3 sd", "Monte Carlo", "analytic density", "mean"]
 
 
+@pytest.mark.slow
 def test_nothing_overlaps_or_leaves_the_figure():
     law = LinearizedMarginal(20 + jnp.arange(12.0), 0.1 * jnp.ones((12, 5)))
     figure = plot_marginals(law, xlabel="temperature (°C)", backend="matplotlib")

@@ -60,6 +60,7 @@ def model(request, many):
     return MODELS[request.param](lin[1], pairs[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_takes_every_model(model, many, name):
     figure = FIGURES[name](model, many[1][1], backend="none")

@@ -72,6 +72,7 @@ def plot(request):
     return FIGURES[request.param]
 
 
+@pytest.mark.slow
 def test_matplotlib_figure_is_labelled_within_its_page_and_changes_no_style(
     lin, draws, plot, tmp_path
 ):

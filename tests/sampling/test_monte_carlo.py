@@ -53,6 +53,7 @@ def test_outputs_do_not_depend_on_the_batch_size(batch_size):
     np.testing.assert_array_equal(draw(20_001, batch_size=batch_size), draw(20_001))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 7, 1000])
 def test_small_batches_have_the_same_inputs_and_outputs_to_rounding(batch_size):
     identity = {"network": lambda x: x}
@@ -86,6 +87,7 @@ def test_draws_are_independent_and_follow_the_law():
         assert stats.pearsonr(*pair).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_x64():
     law = dist.Uniform(np.zeros(3), 1.0).to_event(1)
@@ -182,6 +184,7 @@ def normal_cdf(y):
     return stats.norm(0.1, 2).cdf(y)
 
 
+@pytest.mark.slow
 def test_ks_distance_is_that_of_the_draws_to_the_stated_resolution():
     law = InputLaw(np.zeros(2, np.float32), scale_tril=2 * np.eye(2, dtype=np.float32))
     identity = {"f": law, "network": lambda x: x}
@@ -195,6 +198,7 @@ def test_ks_distance_is_that_of_the_draws_to_the_stated_resolution():
     assert statistics.max_bin_mass.max() < 1e-3
 
 
+@pytest.mark.slow
 def test_statistics_of_far_outliers():
     # One draw in a thousand or so is 1e6 scales away; nothing is lost.
     def outlier(x):

@@ -182,6 +182,7 @@ def test_all_means_of_a_batch_have_the_same_sobol_points():
     np.testing.assert_allclose(inputs[:, 1] - inputs[:, 0], 1, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", ["random", "sobol"])
 def test_traced_laws_have_the_known_inputs_and_derivatives(points):
     def pairs_of(half_width):

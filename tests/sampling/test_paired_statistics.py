@@ -99,6 +99,7 @@ def estimates(pairs, exact):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequences", [0, 8], ids=["random", "sobol"])
 @pytest.mark.parametrize("count", [104, 1000])
 @pytest.mark.parametrize(("net", "law"), [(tanh_net, "box"), (leaky_net, "normal")])
@@ -122,6 +123,7 @@ def test_intervals_hold(net, law, count, sequences):
             assert np.median(worth) > count, statistic
 
 
+@pytest.mark.slow
 def test_worth_is_what_plain_draws_need():
     # The spread of plain estimates of 300 repetitions, and of the paired ones: each variance is
     # known to 8%, the ratio to 12%, and the worth has a scatter of its own.
@@ -146,6 +148,7 @@ def test_worth_is_what_plain_draws_need():
         assert np.all((ratio > 0.6) & (ratio < 1.4)), (statistic, ratio)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequences", [0, 8], ids=["random", "sobol"])
 @pytest.mark.parametrize("count", [104, 1000])
 def test_intervals_of_the_correlation_hold(count, sequences):
@@ -394,6 +397,7 @@ def test_errors(case):
         call()
 
 
+@pytest.mark.slow
 def test_a_batch_has_the_statistics_of_its_points():
     points = jnp.array([[0.2, -0.4], [1.0, 0.3], [-0.5, 0.1]])
 

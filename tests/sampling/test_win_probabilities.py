@@ -65,6 +65,7 @@ def many_pairs(points):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", ["random", "sobol"])
 def test_pairs_have_errors_that_hold_and_are_smaller(points, truth):
     scores, plain_errors, errors = [], [], []
@@ -91,6 +92,7 @@ def test_linear_network_is_known_as_well_as_its_linear_draws_tell():
     assert wins.value.sum() == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_batch_is_the_stack_of_single_laws():
     laws = nuq.InputLaw(jnp.stack([LAW.loc, LAW.loc + 0.1]), half_width=0.4)
     linear = nuq.linearize(bending, laws)
@@ -121,6 +123,7 @@ def test_number_of_linear_draws_needs_no_multiple_of_a_pass(monkeypatch):
     np.testing.assert_allclose(shares * 2500, np.round(shares * 2500), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_parts_are_a_control_too():
     parts = nuq.linearize_parts(bending, LAW, 16)
     pairs = nuq.paired_draws(bending, parts, KEY, 400, progress=False)
