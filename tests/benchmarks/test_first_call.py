@@ -12,6 +12,7 @@ def test_a_first_call_in_a_fresh_process():
     assert 1 <= call.programs <= 3
 
 
+@pytest.mark.slow
 def test_kernels_of_the_programs():
     counts = bench_first_call.kernels(bench_first_call.ROOT)
     assert 0 < counts["value"] < counts["value and gradient"]

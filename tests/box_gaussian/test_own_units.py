@@ -56,6 +56,7 @@ def without_units(units, covariance):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("covariance", [COVARIANCE, None], ids=["noise", "no noise"])
 def test_values_do_not_depend_on_the_units(name, covariance):

@@ -70,6 +70,7 @@ def test_marginalized_likelihood_is_that_of_the_latent_model(example, num_output
     assert abs(np.exp(density) - terms.mean()) < 5 * terms.std() / len(terms) ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["box", "normal"])
 def test_relinearized_likelihood_where_the_network_bends(example, error):
     """Two inputs, three outputs: quadrature of the latent model's likelihood is the reference."""

@@ -12,7 +12,7 @@ import scipy.stats
 import nn_uq_dist as nuq
 from nn_uq_dist.basics._known_values import in_float64
 
-pytestmark = pytest.mark.viz
+pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
 KEY = jax.random.key(0)
 SIZE = 100_000
@@ -44,7 +44,6 @@ def triangles(rng, size=SIZE):
     return scipy.stats.triang(0.5, LOC - WIDTH, 2 * WIDTH).rvs((size, 3), random_state=rng)
 
 
-@pytest.mark.slow
 def test_law_of_one_output_is_the_triangle(lin):
     # The first output is twice the first input.
     known = scipy.stats.triang(0.5, 2 * (LOC[0] - WIDTH[0]), 4 * WIDTH[0])
@@ -67,7 +66,6 @@ def test_moments_are_those_of_scipy(lin):
     assert exact.covariance.dtype == np.float64
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("source", ["scipy", "monte_carlo", "linearization", "page"])
 def test_law_agrees_with_draws(lin, f, draws, source):
     if source == "scipy":
@@ -106,7 +104,6 @@ def test_indices_share_out_the_variance(lin):
     assert flags["dominated_by"].tolist()[0] == "a"
 
 
-@pytest.mark.slow
 def test_tables_find_no_error(lin, draws):
     few = draws[:4000]
     joint = nuq.diagnostics.joint_summary(
@@ -227,7 +224,6 @@ class SharedError(nuq.inputs.AbstractInputLaw):
         return shared.repeat(2, axis=-1), jacobian * self.scale[..., None, :]
 
 
-@pytest.mark.slow
 def test_a_law_of_its_own_needs_mean_and_columns():
     law = SharedError(jnp.array([1.0, 2.0]), jnp.array(3.0), jnp.array([0.5, 0.1]))
     covariance = 9 / 6 * np.ones((2, 2)) + np.diag([0.25, 0.01])

@@ -10,7 +10,7 @@ import scipy.stats
 
 import nn_uq_dist as nuq
 
-pytestmark = pytest.mark.viz
+pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
 KEY = jax.random.key(0)
 LOC, SCALE = np.array([0.0, 10.0, -5.0]), np.array([1.0, 3.0, 0.2])
@@ -60,7 +60,6 @@ def test_models_observe_it(page):
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.slow
 def test_joint_summary_does_not_blame_the_right_law(page, lin, draws):
     right = page.IndependentOutputs(lin.marginals())
     found = nuq.diagnostics.joint_summary(lin, draws, KEY, joint=right, max_points=400)

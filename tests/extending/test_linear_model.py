@@ -8,7 +8,7 @@ import scipy.stats
 
 import nn_uq_dist as nuq
 
-pytestmark = pytest.mark.viz
+pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
 KEY = jax.random.key(0)
 LOC = np.array([[0.0, 1.0], [0.5, -1.0], [0.1, 0.0]])
@@ -29,7 +29,6 @@ def draws():
     return LOC[member] + np.einsum("nij,nj->ni", JACOBIAN[member], inputs)
 
 
-@pytest.mark.slow
 def test_contract_is_kept(model):
     assert isinstance(model, nuq.linearization.LinearModel)
     assert (model.batch_shape, model.num_outputs, model.input.num_inputs) == ((), 2, 2)
@@ -49,7 +48,6 @@ def test_contract_is_kept(model):
     assert (inputs.shape, outputs.shape) == ((4, 5, 2), (4, 5, 2))
 
 
-@pytest.mark.slow
 def test_tables_find_no_error(model, draws):
     table = nuq.diagnostics.summary(model, draws, progress=False)
     assert (table["verdict", "dominates"] == "noise").all()
@@ -103,7 +101,6 @@ def test_every_figure_takes_it(name, backend, model, draws):
     assert figure.viz.children
 
 
-@pytest.mark.slow
 def test_three_points_take_it(page):
     samples = np.concatenate(page.draws_of_each)
     joint = page.ensemble.joint(noise_scale=0.05)  # two inputs: no density without noise

@@ -8,7 +8,7 @@ import scipy.stats
 
 import nn_uq_dist as nuq
 
-pytestmark = pytest.mark.viz
+pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
 KEY = jax.random.key(0)
 LOC, SCALE = np.array([0.0, 10.0, -5.0]), np.array([1.0, 3.0, 0.2])
@@ -27,7 +27,6 @@ def draws():
     return np.stack([known.rvs(SIZE, random_state=rng) for known in KNOWN], axis=1)
 
 
-@pytest.mark.slow
 def test_contract_is_kept_in_both_tails(page, x64):
     law = page.LaplaceOutput(jnp.asarray(LOC), jnp.asarray(SCALE))
     assert isinstance(law, nuq.laws.OutputLaw)
@@ -74,7 +73,6 @@ def test_tree_agrees_with_scipy(law, draws):
         assert scipy.stats.kstest(drawn, known.cdf).pvalue > 1e-4
 
 
-@pytest.mark.slow
 def test_copula_has_the_correlation_that_was_asked_for(law):
     target = np.array([[1.0, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 1.0]])
     fit = nuq.distributions.nataf_correlation(law, jnp.asarray(target))

@@ -36,6 +36,7 @@ print(memory("VmHWM") - before)
 """.replace("UNIT", "1" if sys.platform == "darwin" else "1024")
 
 
+@pytest.mark.slow
 def test_a_million_laws_of_31_weights_take_less_than_a_gigabyte():
     environment = {
         **os.environ,

@@ -79,12 +79,14 @@ def test_moments_in_closed_form(made):
     np.testing.assert_allclose((8 * steps * x**3 * survival).sum(axis=0), fourth, rtol=tolerance)
 
 
+@pytest.mark.slow
 def test_the_series_holds_the_variance_and_no_even_term(made):
     tolerance, _, _, nodes, _, coefficients = made
     np.testing.assert_allclose((coefficients**2).sum(axis=0), nodes.variance, rtol=tolerance)
     assert (coefficients[1:-1:2] == 0).all()
 
 
+@pytest.mark.slow
 def test_uniform_output_against_the_arcsine_law(made):
     # Cov = (2/pi) arcsin(rho/2): its Taylor coefficients are the squares.
     tolerance, *_, coefficients = made
@@ -93,6 +95,7 @@ def test_uniform_output_against_the_arcsine_law(made):
     np.testing.assert_allclose(coefficients[:97:2, 0] ** 2, squares, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_normal_output_is_its_own_score(made):
     tolerance, *_, coefficients = made
     column = coefficients[:, list(LAWS).index("normal")]
@@ -140,6 +143,7 @@ def reference(name):
     return 2 * (values * density * steps).sum(axis=-1) / norms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["second_1e-3", "second_1e-6", "triangle", "normal_1e-6", "normal_1e-3", "normal_1e-1"]
 )

@@ -133,6 +133,7 @@ def test_nothing_overlaps_or_leaves_the_figure():
         assert not any(shrunk(box).overlaps(shrunk(other)) for other in boxes[:j])
 
 
+@pytest.mark.slow
 def test_rows_are_equally_far_apart_though_the_last_is_not_full():
     law = LinearizedMarginal(20 + jnp.arange(12.0), 0.1 * jnp.ones((12, 5)))
     figure = plot_marginals(law, xlabel="height (m)", outputs=range(10), backend="matplotlib")

@@ -67,6 +67,7 @@ def test_every_figure_takes_every_model(model, many, name):
     assert figure.viz.children
 
 
+@pytest.mark.slow
 def test_density_and_errors_are_those_of_the_model(model, many):
     draws = many[1].network[:, 1]
     figure = plots.plot_marginals(model, draws, backend="none")

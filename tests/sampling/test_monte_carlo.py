@@ -137,6 +137,7 @@ def run_on(num_devices, path):
     return np.load(path)
 
 
+@pytest.mark.slow
 def test_eight_devices_give_the_draws_of_one(tmp_path):
     one, eight = run_on(1, tmp_path / "one.npz"), run_on(8, tmp_path / "eight.npz")
     for name in ("draws", "some", "mean", "counts"):

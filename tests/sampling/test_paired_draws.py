@@ -118,6 +118,7 @@ def run_on(num_devices, path):
     return np.load(path)
 
 
+@pytest.mark.slow
 def test_several_devices_give_the_pairs_of_one(tmp_path):
     one, four = run_on(1, tmp_path / "one.npz"), run_on(4, tmp_path / "four.npz")
     for name in one.files:

@@ -84,6 +84,7 @@ def run(number, folder):
     return [np.load(path) for path in paths]
 
 
+@pytest.mark.slow
 def test_each_process_has_the_numbers_of_one(tmp_path):
     (one,) = run(1, tmp_path)
     for result in run(2, tmp_path):
