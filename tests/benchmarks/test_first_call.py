@@ -1,5 +1,7 @@
 """The benchmark of first calls measures what it claims to measure."""
 
+import pytest
+
 from tests.benchmarks import _first_call_jobs, bench_first_call
 
 

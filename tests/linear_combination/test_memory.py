@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from nn_uq_dist import linear_combination as lc
 from tests.compiling import jit
