@@ -31,14 +31,13 @@ def pytest_collection_modifyitems(items):
 
     `make test` shows that an installation is right. Docstrings are all different.
     """
-    seen = {}
+    kept = set()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        # Of the first examples that a module marks slow, the next one takes the place.
-        if seen.setdefault(test, item) is item and item.get_closest_marker("slow"):
-            del seen[test]
-        elif seen[test] is not item and item.path.name != "test_docstrings.py":
+        if test in kept and item.path.name != "test_docstrings.py":
             item.add_marker(pytest.mark.slow)
+        elif not item.get_closest_marker("slow"):
+            kept.add(test)
 
 
 @pytest.fixture

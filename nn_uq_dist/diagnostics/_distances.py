@@ -1,7 +1,7 @@
-"""Distances between draws and a law, and log scores, with their standard errors.
+"""Distances between draws and a law, or of two samples, with their standard errors.
 
-Every function takes one output as a sorted one-dimensional float64 array: its finite draws, or the
-probabilities ``F(x)`` at them. NumPy and SciPy only.
+One output is a sorted one-dimensional float64 array: its finite draws, or the probabilities
+``F(x)`` at them. NumPy and SciPy only.
 """
 
 from typing import NamedTuple
@@ -19,12 +19,6 @@ UNIFORMITY_DRAWS = 10_000
 # 120,000 samples of 100 to 10,000 draws; samples of different sizes agree within 0.005.
 _NOMINAL = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.49, 0.5)
 _ACTUAL = (0.0, 0.0059, 0.0122, 0.0247, 0.0651, 0.1363, 0.2116, 0.292, 0.482, 0.744, 0.9967, 1.0)
-
-KERNEL_GRID = 2048
-# Log kernel density of a draw 30 bandwidths from the next, relative to the peak; share of ties.
-SINGLE_DRAW_EXPONENT, TIES = -450.0, 0.1
-# For draws with at most this many others nearby, the kernel density is summed term by term.
-SPARSE = 64
 
 
 class Distance(NamedTuple):
@@ -210,83 +204,6 @@ def uniform_distance(u: Array) -> tuple[Array, Array]:
     root = np.sqrt(count)
     scaled = root * distance
     return distance, kolmogorov(scaled + 1 / (6 * root) + (scaled - 1) / (4 * count))
-
-
-class LogScores(NamedTuple):
-    """Mean log densities at the draws: of a law, of their kernel density, and the difference."""
-
-    law: float
-    kernel: float
-    difference: float
-    standard_error: float  # of the difference
-
-
-def log_scores(draws: Array, log_density: Array) -> LogScores:
-    r"""Mean log density of a law at the draws, compared with a kernel density of the draws.
-
-    The difference estimates minus the Kullback-Leibler divergence of the law from that of the
-    draws, plus the error of the kernel density. For draws of the law itself it is a little above 0:
-    on average 0.005 at 1000 normal draws and 0.001 at 10,000, and more for laws with edges.
-
-    Parameters
-    ----------
-    draws
-        Shape ``(n,)``, not all equal.
-    log_density
-        Log density of the law at the draws.
-
-    Returns
-    -------
-    LogScores
-        The kernel density at a draw leaves that draw out: otherwise it would fit its own noise and
-        score too high. Kernels are Gaussian, with ArviZ's bandwidth. The standard error is that of
-        a mean of paired differences, without the error of the kernel density: for equal laws with
-        edges it is too small by a third, otherwise by at most 13% (1000 and 10,000 draws). It is
-        NaN if a draw is beyond the support of the law, whose score is then ``-inf``. The score of
-        the kernel density and the difference are NaN if it describes single draws instead of a law:
-        if a draw is more than 30 bandwidths from the next, or more than a tenth of the draws are
-        ties.
-    """
-    centered = draws - draws.mean()
-    unit = np.abs(centered).max()  # the squares of small numbers would be zero
-    kernel, is_law = _log_kernel_density(centered / unit)
-    kernel = kernel - np.log(unit)
-    if not is_law:
-        kernel = np.full_like(kernel, np.nan)
-    difference = log_density - kernel
-    mean = float(log_density.mean())
-    error = float(difference.std(ddof=1) / np.sqrt(draws.size)) if np.isfinite(mean) else np.nan
-    return LogScores(mean, float(kernel.mean()), float(difference.mean()), error)
-
-
-def _log_kernel_density(draws: Array) -> tuple[Array, bool]:
-    """Log kernel density of the other draws at each draw, and whether it describes a law."""
-    from scipy.special import logsumexp
-
-    array_stats = require_extra("arviz_stats.base", "diagnostics.summary").array_stats
-    count = draws.size
-    grid, density, bandwidth = array_stats.kde(
-        draws, grid_len=KERNEL_GRID, bound_correction=False, extend=True, extend_fct=0.5
-    )
-    peak = 1 / (np.sqrt(2 * np.pi) * bandwidth)
-    others = (count * np.interp(draws, grid, density) - peak) / (count - 1)
-    # Where draws are sparse, that difference is mostly error of the binned sum: there the kernels
-    # of the nearest draws are added one by one.
-    reach = 4 * bandwidth
-    near = np.searchsorted(draws, draws + reach) - np.searchsorted(draws, draws - reach)
-    sparse = np.flatnonzero(near <= SPARSE)
-    others[sparse] = 1
-    result = np.log(others)
-    offsets = np.concatenate([np.arange(-SPARSE, 0), np.arange(1, SPARSE + 1)])
-    neighbors = sparse[:, None] + offsets
-    gaps = draws[np.clip(neighbors, 0, count - 1)] - draws[sparse, None]
-    exponents = np.where(
-        (neighbors >= 0) & (neighbors < count), -0.5 * (gaps / bandwidth) ** 2, -np.inf
-    )
-    result[sparse] = logsumexp(exponents, axis=1) + np.log(peak / (count - 1))
-    loneliest = exponents.max(axis=1, initial=SINGLE_DRAW_EXPONENT).min(initial=0)
-    is_law = loneliest > SINGLE_DRAW_EXPONENT and np.mean(np.diff(draws) == 0) <= TIES
-    return result, bool(is_law)
 
 
 # Most numbers in one block of distances.

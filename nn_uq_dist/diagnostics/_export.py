@@ -23,7 +23,8 @@ from nn_uq_dist.diagnostics._arguments import (
     require_extra,
 )
 from nn_uq_dist.diagnostics._estimates import MOMENTS, sample_correlation, sample_moments
-from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
+from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._tails import Tails
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel

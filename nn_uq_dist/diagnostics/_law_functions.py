@@ -1,4 +1,4 @@
-"""Scores, quantiles, moments and grids of the laws of several outputs, and draws under them.
+"""Scores, quantiles, moments and grids of the laws of several outputs.
 
 Only here do tables and figures evaluate a law. They use normal scores and log densities, which take
 one pass over the law and are accurate in both tails. Points come in portions of one shape, so that
@@ -7,16 +7,15 @@ compiled anyway for the draws: compiling the quantile functions of the laws as w
 time of a first call.
 """
 
-from collections.abc import Callable
 from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from nn_uq_dist.basics._compiled_once import in_portions
+from nn_uq_dist.diagnostics._quantiles import values_at_scores
 from nn_uq_dist.laws._output_law import OutputLaw
 
 Array = NDArray[np.float64]
@@ -27,17 +26,6 @@ POINTS_PER_CALL = 2048
 GRID_SCORE = 8.5
 # A grid is linear between the values of this many scores, which also suits laws with one long tail.
 _PANELS, _POINTS_PER_PANEL = 63, 65
-# Clips the probabilities 0 and 1 of draws beyond the support, which have no finite logit or score.
-CLIP = float(np.finfo(np.float64).eps)
-# The normal score of the smallest positive float64.
-LARGEST_SCORE = 38.0
-# Seconds of work before a progress bar appears.
-PROGRESS_DELAY = 2.0
-# A call evaluates at least this many points of each bracket.
-FEWEST_POINTS = 16
-_MAX_ROUNDS = 60
-# Distances from the expected value, in widths of the bracket, at which the finer points lie.
-_NARROWEST = 1e-7
 
 
 class LawFunctions:
@@ -138,213 +126,3 @@ def _constants(law: OutputLaw) -> tuple[jax.Array, ...]:
 @jax.jit
 def _shape_moments(law: OutputLaw) -> tuple[jax.Array, jax.Array]:
     return law.skewness, law.excess_kurtosis
-
-
-class Tails:
-    """Positions of draws under the laws of the outputs.
-
-    The position of a draw is its normal score. It resolves the upper tail as well as the lower one,
-    while a distribution function rounds to 1 there: in float32 from five standard deviations on.
-
-    Parameters
-    ----------
-    law
-        An `OutputLaw` with batch shape ``(N_y,)``, or ``()`` for one output.
-    draws
-        Shape ``(n, N_y)``.
-    progress
-        Whether a progress bar may appear, which it does after two seconds of work.
-
-    Attributes
-    ----------
-    points
-        The draws in float64. Those that rounding has put at or beyond an end of the support are
-        moved just inside; those that are not finite are replaced by the mean.
-    scores
-        Normal scores, infinite beyond the support, NaN for draws that are not finite.
-    log_density
-        Log density at the draws, ``-inf`` beyond the support, NaN for draws that are not finite.
-    is_finite
-        Whether a draw is finite.
-    is_outside
-        Whether a draw lies beyond an end of the support by more than rounding.
-    """
-
-    def __init__(
-        self, law: OutputLaw, draws: NDArray[np.generic], *, progress: bool = True
-    ) -> None:
-        count, num_outputs = draws.shape
-        functions = LawFunctions(law, num_outputs)
-        self.points, self.scores, self.log_density = np.empty((3, count, num_outputs))
-        self.is_finite, self.is_outside = np.empty((2, count, num_outputs), dtype=bool)
-        rounding = _rounding(functions, draws)
-        # A law narrower than the rounding error is evaluated at its mean.
-        innermost = (
-            np.minimum(functions.low + rounding, functions.mean),
-            np.maximum(functions.high - rounding, functions.mean),
-        )
-        starts = range(0, count, POINTS_PER_CALL)
-        hidden = not progress or len(starts) < 2  # a single portion ends before a bar could move
-        for start in tqdm(
-            starts, "analytic laws", delay=PROGRESS_DELAY, disable=hidden, leave=False
-        ):
-            rows = slice(start, start + POINTS_PER_CALL)
-            part = draws[rows].astype(np.float64)
-            finite = np.isfinite(part)
-            part = np.where(finite, part, functions.mean)
-            outside = (part < functions.low - rounding) | (part > functions.high + rounding)
-            points = np.where(outside, part, np.clip(part, *innermost))
-            scores, log_density = functions.scores_and_log_densities(points)
-            self.points[rows] = points
-            self.scores[rows] = np.where(finite, scores, np.nan)
-            self.log_density[rows] = np.where(finite, log_density, np.nan)
-            self.is_finite[rows], self.is_outside[rows] = finite, outside
-
-    @property
-    def non_finite(self) -> NDArray[np.int64]:
-        """Number of draws of each output that are not finite."""
-        return np.sum(~self.is_finite, axis=0)
-
-    @property
-    def outside_support(self) -> Array:
-        """Fraction of the finite draws of each output beyond its support, NaN if there are none."""
-        counts = self.is_finite.sum(axis=0)
-        return self.is_outside.sum(axis=0) / np.where(counts > 0, counts, np.nan)
-
-    def probabilities(self) -> Array:
-        """The probability integral transform ``F(x)``, clipped to 2.2e-16 from 0 and 1."""
-        from scipy.special import ndtr
-
-        tail = np.maximum(ndtr(-np.abs(self.scores)), CLIP)
-        return np.where(self.scores > 0, 1 - tail, tail)
-
-    def normal_scores(self) -> Array:
-        """``Phi^-1(F(x))``, clipped to [-38, 38], also for draws beyond the support."""
-        return np.clip(self.scores, -LARGEST_SCORE, LARGEST_SCORE)
-
-
-def _rounding(functions: LawFunctions, draws: NDArray[np.generic]) -> Array:
-    """How far rounding may have moved a draw near an end of its support, shape ``(N_y,)``."""
-    types = [functions.law.mean.dtype, draws.dtype]
-    eps = max(float(jnp.finfo(t).eps) for t in types if jnp.issubdtype(t, jnp.floating))
-    ends = np.abs([functions.low, functions.high])
-    return 8 * eps * np.max(ends, axis=0, where=np.isfinite(ends), initial=0)
-
-
-def values_at_scores(
-    targets: Array,
-    scores: Callable[[Array], Array],
-    start: tuple[Array, Array],
-    ends: tuple[Array, Array],
-    tolerance: tuple[float, Array],
-    points_per_call: int,
-) -> Array:
-    """Solve ``scores(x) = target`` for several laws at once.
-
-    Parameters
-    ----------
-    targets
-        Normal scores, finite, shape ``(q,)``.
-    scores
-        Takes points ``(p, N_y)`` with ``p`` at most `points_per_call`, column `j` for law `j`, and
-        returns their normal scores, which increase along each column.
-    start
-        A range that holds most of each law; it is widened if a value lies outside.
-    ends
-        Ends of the supports, where known: values lie between them. Shape ``(N_y,)`` each, as those
-        of `start`.
-    tolerance
-        Width at which a bracket need not shrink further: relative to its position, or, if that is
-        smaller, absolute, shape ``(N_y,)``.
-    points_per_call
-        At least 16.
-
-    Returns
-    -------
-    Array, shape ``(q, N_y)``
-        If the scores of a law are capped below the target, as those of `AdaptedLaw` may be, the
-        first value with the largest score; NaN if all scores are NaN.
-    """
-    distinct, position = np.unique(targets, return_inverse=True)
-    most = points_per_call // FEWEST_POINTS
-    parts = [
-        _solve(distinct[k : k + most], scores, start, ends, tolerance, points_per_call)
-        for k in range(0, distinct.size, most)
-    ]
-    return np.concatenate(parts)[position]
-
-
-def _solve(
-    targets: Array,
-    scores: Callable[[Array], Array],
-    start: tuple[Array, Array],
-    ends: tuple[Array, Array],
-    tolerance: tuple[float, Array],
-    points_per_call: int,
-) -> Array:
-    """Shrink the brackets of all targets and laws together, in every call."""
-    num_laws = start[0].size
-    shape = (targets.size, num_laws)
-    low, high = (np.broadcast_to(side, shape) for side in start)
-    lowest, highest = (np.broadcast_to(side, shape) for side in ends)
-    relative, absolute = tolerance
-    goal = np.broadcast_to(targets[:, None], shape)
-    regular, around = _fractions(points_per_call // targets.size)
-    expected = np.full(shape, 0.5)
-    # Infinite where nothing is known yet. The ends of a support are never evaluated, which is slow.
-    at_low, at_high = np.full(shape, -np.inf), np.full(shape, np.inf)
-    # Sides of the bracket that no score has confirmed. An infinite score confirms a side: it occurs
-    # beyond a support whose ends the law does not give.
-    is_open = np.full((2, *shape), True)
-    is_invalid = np.zeros(shape, bool)
-    for _ in range(_MAX_ROUNDS):
-        width = high - low
-        fine = np.clip(expected + around, regular[0], regular[-1])
-        inner = np.sort(np.concatenate([np.broadcast_to(regular, (len(regular), *shape)), fine]), 0)
-        points = low + width * inner
-        found = scores(points.reshape(-1, num_laws)).reshape(points.shape)
-        is_invalid = is_invalid | np.isnan(found).all(axis=0)
-        # Scores that a law caps in its upper tail never reach the target: use the first capped one.
-        is_held = (found[-1] < goal) & (found[len(found) // 2] == found[-1])
-        is_held = is_held & is_open[1] & (high < highest)
-        goal = np.where(is_held, found[-1], goal)
-        grid = np.concatenate([low[None], points, high[None]])
-        at_grid = np.concatenate([at_low[None], found, at_high[None]])
-        index = np.clip(np.sum(at_grid < goal, axis=0), 1, len(grid) - 1)[None]
-        low, high, at_low, at_high = (
-            np.take_along_axis(x, index + k, 0)[0] for x in (grid, at_grid) for k in (-1, 0)
-        )
-        # The value may lie beyond the range of the first round.
-        is_open = is_open & np.stack([index[0] == 1, index[0] == len(grid) - 1])
-        low = np.where(is_open[0], np.maximum(low - 16 * width, lowest), low)
-        high = np.where(is_open[1], np.minimum(high + 16 * width, highest), high)
-        expected = _expected(goal, at_low, at_high)
-        enough = np.maximum(relative * np.maximum(np.abs(low), np.abs(high)), absolute)
-        is_known = (~is_open[0] | (low == lowest)) & (~is_open[1] | (high == highest))
-        is_narrow = is_known & ((high - low <= enough) | (high - low >= width))
-        if np.all(is_narrow | is_invalid):
-            break
-    return np.where(is_invalid, np.nan, low + expected * (high - low))
-
-
-def _fractions(number: int) -> tuple[Array, Array]:
-    """Positions of the points of a round: across a bracket, and around the value expected in it.
-
-    The first kind shrinks every bracket; the second kind shrinks it much faster once the scores are
-    nearly linear in it.
-    """
-    side = number // 4
-    distances = np.geomspace(_NARROWEST, 0.3, side)
-    return (
-        (np.arange(1, number - 2 * side + 1) / (number - 2 * side + 1))[:, None, None],
-        np.concatenate([-distances, distances])[:, None, None],
-    )
-
-
-def _expected(goal: Array, left: Array, right: Array) -> Array:
-    """Position of a score between those of its bracket's ends; the middle if one is infinite."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        place = (goal - left) / (right - left)
-    return np.where(np.isfinite(place) & np.isfinite(left) & np.isfinite(right), place, 0.5).clip(
-        0, 1
-    )

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._distances import Distance
 from nn_uq_dist.sampling._control_variates import standard_error
+from nn_uq_dist.sampling._linear_law import LinearLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling._paired_statistics import LinearLaw, paired_statistics
+from nn_uq_dist.sampling._paired_statistics import paired_statistics
 
 Array = NDArray[np.float64]
 

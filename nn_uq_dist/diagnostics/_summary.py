@@ -23,7 +23,6 @@ from nn_uq_dist.diagnostics._arguments import (
 )
 from nn_uq_dist.diagnostics._distances import (
     kolmogorov_smirnov,
-    log_scores,
     total_variation,
     uniformity_p_value,
     wasserstein,
@@ -36,8 +35,10 @@ from nn_uq_dist.diagnostics._estimates import (
     sample_quantiles,
 )
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
-from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
+from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._log_scores import log_scores
 from nn_uq_dist.diagnostics._paired import Paired
+from nn_uq_dist.diagnostics._tails import Tails
 from nn_uq_dist.diagnostics._verdict import Verdict, dependence_verdict, marginal_verdict
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 

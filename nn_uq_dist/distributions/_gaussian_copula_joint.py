@@ -17,8 +17,9 @@ from nn_uq_dist.gaussian_copula._correlation_checks import (
     require_positive_definite,
 )
 from nn_uq_dist.gaussian_copula._score_algebra import cholesky_of_rows, valid_cholesky
-from nn_uq_dist.laws._abstract import batch_entries, pass_validation, rebuilt, take_matrix
+from nn_uq_dist.laws._abstract import pass_validation, rebuilt
 from nn_uq_dist.laws._adapted_law import as_output_law, require_univariate
+from nn_uq_dist.laws._batch_entries import batch_entries, take_matrix
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule, score_quadrature
 
 

@@ -15,14 +15,14 @@ from nn_uq_dist.basics._row_algebra import covariance_root, matvec
 from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, log_evidence
 from nn_uq_dist.box_gaussian._moments import regression
 from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.distributions._linear_law import LinearLaw
+from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 
 
-class LinearizedConditional(LinearLaw):
+class LinearizedConditional(BoxGaussianLaw):
     r"""Law of the last entries of ``loc + W u + e``, given the first ones.
 
     Made by `LinearizedJoint.condition`. Draws follow the law itself, up to the bias of Markov
@@ -67,7 +67,7 @@ class LinearizedConditional(LinearLaw):
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "values": constraints.real_vector,
-        **LinearLaw.arg_constraints,
+        **BoxGaussianLaw.arg_constraints,
     }
     pytree_data_fields = ("values", "loc", "weights", "normal_covariance")
 

@@ -20,16 +20,17 @@ from nn_uq_dist.box_gaussian import (
     second_order,
 )
 from nn_uq_dist.box_gaussian._own_units import joint_covariance
-from nn_uq_dist.distributions._linear_law import LinearLaw
+from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value, observed_values, split_outputs
 from nn_uq_dist.distributions._vector_support import vector_support
-from nn_uq_dist.laws._abstract import batch_entries, pass_validation, rebuilt, validate_sample
+from nn_uq_dist.laws._abstract import pass_validation, rebuilt, validate_sample
+from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
 
 
-class LinearizedJoint(LinearLaw, JointLaw):
+class LinearizedJoint(BoxGaussianLaw, JointLaw):
     r"""Joint law of ``loc + W u + e``: ``u`` uniform on a box, ``e`` normal.
 
     This is the law of the outputs of a linearized network. Draws, moments and marginals are exact;

@@ -15,8 +15,8 @@ from numpyro.distributions.util import promote_shapes
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
 from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.basics._row_algebra import matvec, namespace
-from nn_uq_dist.laws._abstract import Where, with_parameters
 from nn_uq_dist.laws._adapted_law import with_rank
+from nn_uq_dist.laws._batch_entries import Where, with_parameters
 
 
 def log_sum(terms: Any) -> Any:

@@ -25,8 +25,9 @@ from nn_uq_dist.distributions._mixture_components import (
     score_of_tails,
     take_flat,
 )
-from nn_uq_dist.laws._abstract import batch_entries, without_validation
+from nn_uq_dist.laws._abstract import without_validation
 from nn_uq_dist.laws._adapted_law import as_output_law
+from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linear_combination._eager import MOST_POINTS
 

@@ -32,8 +32,8 @@ from nn_uq_dist.gaussian_copula._score_algebra import (
     log_density_of_outputs,
     whitened,
 )
-from nn_uq_dist.laws._abstract import batch_entries
 from nn_uq_dist.laws._adapted_law import with_rank
+from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule
 

@@ -13,7 +13,7 @@ import scipy.stats
 from nn_uq_dist.diagnostics import JointSummary, summary
 from nn_uq_dist.diagnostics import _distances as distances
 from nn_uq_dist.diagnostics import _estimates as statistics
-from nn_uq_dist.diagnostics._law_functions import values_at_scores
+from nn_uq_dist.diagnostics._quantiles import values_at_scores
 from nn_uq_dist.distributions import LinearizedMarginal
 from nn_uq_dist.plots._plot_pit import dkw_half_width
 

@@ -8,7 +8,7 @@ import scipy.stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import joint_summary, summary
-from nn_uq_dist.diagnostics._joint_summary import calibration_columns
+from nn_uq_dist.diagnostics._joint_tables import calibration_columns
 from nn_uq_dist.diagnostics._verdict import correlation_words, joint_verdict
 
 pytestmark = pytest.mark.viz

@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 import nn_uq_dist as nuq
 from nn_uq_dist.basics._checks import as_indices
 from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
-from nn_uq_dist.laws._abstract import batch_entries
+from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.plots.parts._drawn_law import DrawnJoint, output_table
 
 pytestmark = pytest.mark.viz

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.sampling._paired_statistics import LinearLaw
+from nn_uq_dist.sampling._linear_law import LinearLaw
 
 BOX = nuq.InputLaw(jnp.zeros(1), half_width=1.0)
 

@@ -17,7 +17,8 @@ from nn_uq_dist.diagnostics._arguments import (
     as_output_names,
     finite_draws,
 )
-from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
+from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._tails import Tails
 
 Array = NDArray[np.float64]
 

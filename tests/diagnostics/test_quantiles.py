@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from nn_uq_dist.diagnostics._law_functions import values_at_scores
+from nn_uq_dist.diagnostics._quantiles import values_at_scores
 
 TARGETS = np.array([-6.0, -1.0, 0.0, 0.5, 3.0])
 

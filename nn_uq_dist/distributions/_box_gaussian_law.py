@@ -13,10 +13,11 @@ from numpyro.distributions.util import promote_shapes
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.inputs._parameter_checks import is_positive_definite, require_covariance
-from nn_uq_dist.laws._abstract import Law, take_matrix
+from nn_uq_dist.laws._abstract import Law
+from nn_uq_dist.laws._batch_entries import take_matrix
 
 
-class LinearLaw(Law):
+class BoxGaussianLaw(Law):
     """Abstract law of some of the outputs ``loc + W u + e``, `u` uniform on a box and `e` normal.
 
     Its constructor calls `_keep`, which sets ``loc``, ``weights`` and ``normal_covariance``.

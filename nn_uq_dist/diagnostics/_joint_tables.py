@@ -1,0 +1,181 @@
+"""The tables of a joint summary: energy distances, calibration, correlations."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics._compiled_once import in_portions
+from nn_uq_dist.diagnostics._arguments import NetworkDraws
+from nn_uq_dist.diagnostics._distances import (
+    energy_distance,
+    energy_of_random_halves,
+    kolmogorov_noise_floor,
+    uniform_distance,
+)
+from nn_uq_dist.diagnostics._estimates import sample_correlation
+from nn_uq_dist.diagnostics._law_functions import POINTS_PER_CALL
+from nn_uq_dist.diagnostics._tails import LARGEST_SCORE, Tails
+from nn_uq_dist.diagnostics._verdict import dominating_part, is_energy_seen
+from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.sampling._paired_statistics import paired_statistics
+
+Array = NDArray[np.float64]
+
+EnergyRow = tuple[float, float, float, float, bool]
+NUM_SPLITS = 100
+
+
+def energies(
+    draws: NDArray[Any], chosen: NDArray[Any], linear: Array, joint: Array, seed: int, kind: str
+) -> dict[str, EnergyRow]:
+    """Rows of the table of energy distances, the outputs standardized by the draws.
+
+    Parameters
+    ----------
+    draws, chosen
+        All draws, and an even number of rows chosen from them.
+    linear, joint
+        Half as many draws of the linear law and of the joint law.
+    seed
+        Seed of the random halves.
+    kind
+        Name of the joint law.
+    """
+    scale = draws.std(axis=0, dtype=np.float64)
+    # The spread of a constant output is only rounding error, which cannot serve as a unit.
+    rounding = 4 * np.finfo(np.float64).eps * np.abs(draws).max(axis=0).astype(np.float64)
+    scale = np.where(scale > rounding, scale, linear.std(axis=0))
+    center = draws.mean(axis=0, dtype=np.float64)
+    network, linear, joint = ((x - center) / scale for x in (chosen, linear, joint))
+    halves = energy_of_random_halves(network, NUM_SPLITS, seed)
+    spread = float(np.std(halves, ddof=1))
+    first = network[: len(network) // 2]
+    rows = {}
+    for name, x, y in (
+        ("linearization", first, linear),
+        (kind, linear, joint),
+        ("total", first, joint),
+    ):
+        value, error, coefficient = energy_distance(x, y)
+        seen = is_energy_seen(value, spread)
+        rows[name] = (value, error, np.sqrt(max(value, 0.0)), coefficient, seen)
+    floor = float(np.mean(halves))
+    rows["noise_floor"] = (floor, spread, np.sqrt(max(floor, 0.0)), np.nan, False)
+    return rows
+
+
+def rosenblatt_scores(joint: JointLaw, tails: Tails) -> Array:
+    """Normal scores of each output given those before it, shape ``(n, N_y)``.
+
+    Draws beyond the support have infinite scores; they are clipped at 38 so that means stay finite.
+    """
+    arrays = (tails.points, tails.normal_scores())
+    white = in_portions(partial(_rosenblatt, joint), *arrays, size=POINTS_PER_CALL)
+    # Given an impossible value, the other outputs have no law.
+    is_impossible = np.isnan(white) & tails.is_outside.any(axis=1, keepdims=True)
+    white = np.where(is_impossible, np.inf, white)
+    return np.where(np.isinf(white), np.copysign(LARGEST_SCORE, white), white)
+
+
+@jax.jit
+def _rosenblatt(joint: JointLaw, value: jax.Array, scores: jax.Array) -> jax.Array:
+    return joint.rosenblatt_from_scores(value, scores)
+
+
+def calibration_columns(
+    white: Array, white_linear: Array, prefix: str, kind: str
+) -> dict[str, Any]:
+    """Columns of the table of calibration, from Rosenblatt transforms.
+
+    Parameters
+    ----------
+    white, white_linear
+        Normal scores of the network's draws and of exact linear draws, each output given those
+        before it, shapes ``(n, N_y)``: independent and standard normal if the joint law is right.
+    prefix, kind
+        Name of the joint law in names of columns, and elsewhere.
+    """
+    size = white.shape[1]
+    distance, p_value = _distances(white)
+    of_linear, linear_p_value = _distances(white_linear)
+    described = np.hstack([white, np.sum(white**2, axis=1, keepdims=True) / size])
+    return {
+        "ks": distance,
+        "noise_floor": kolmogorov_noise_floor(len(white)),
+        f"{prefix}_ks": of_linear,
+        f"{prefix}_noise_floor": kolmogorov_noise_floor(len(white_linear)),
+        "dominates": [
+            dominating_part(*numbers, kind, size + 1)
+            for numbers in zip(distance, p_value, of_linear, linear_p_value, strict=True)
+        ],
+        "p_value": p_value,
+        "mean": described.mean(axis=0),
+        "sd": described.std(axis=0, ddof=1),
+    }
+
+
+def _distances(white: Array) -> tuple[Array, Array]:
+    """Distances of the outputs and of the radius from uniform, and their p-values.
+
+    A p-value is that of the most significant of three tests, times three: Kolmogorov and Smirnov's,
+    a mean of 0, a variance of 1. For the radius the second is that of a mean of `N_y`, and there is
+    no third.
+    """
+    from scipy.special import chdtr, chdtrc, ndtr
+
+    count, size = white.shape
+    distance, p_value = uniform_distance(_uniform(white))
+    of_mean = 2 * ndtr(-np.abs(white.mean(axis=0)) * np.sqrt(count))
+    squares, freedom = np.sum((white - white.mean(axis=0)) ** 2, axis=0), count - 1
+    of_sd = 2 * np.minimum(chdtr(freedom, squares), chdtrc(freedom, squares))
+    total = np.sum(white**2)
+    of_radius = 2 * min(chdtr(count * size, total), chdtrc(count * size, total))
+    least = np.minimum(p_value, np.append(np.minimum(of_mean, of_sd), of_radius))
+    return distance, np.minimum(3 * least, 1.0)
+
+
+def _uniform(white: Array) -> Array:
+    """Probabilities of independent normal scores; the last column is that of the squared radius."""
+    from scipy.special import gammainc, ndtr
+
+    radius = np.sum(white**2, axis=1, keepdims=True)
+    return np.hstack([ndtr(white), gammainc(white.shape[1] / 2, radius / 2)])
+
+
+def correlation_matrices(
+    draws: NetworkDraws, complete: NDArray[Any], linear: Array, covariance: Array, prefix: str
+) -> dict[str, Array]:
+    """Correlation matrices of the three laws, and their differences.
+
+    Parameters
+    ----------
+    draws, complete
+        As given: pairs carry more information than their complete rows. The rows that are finite in
+        all outputs.
+    linear
+        Correlation of the linear law.
+    covariance
+        Covariance of the joint law.
+    prefix
+        Name of the joint law in names of matrices.
+    """
+    worth: dict[str, Array] = {}
+    if isinstance(draws, PairedDraws):
+        network, error, worth["worth"] = paired_statistics(draws).correlation
+    else:
+        network, error = sample_correlation(complete)
+    sd = np.sqrt(np.diag(covariance))
+    joint = covariance / np.outer(sd, sd)
+    return {
+        "monte_carlo": network,
+        "standard_error": error,
+        **worth,
+        "linear": linear,
+        prefix: joint,
+        "linearization_error": linear - network,
+        f"{prefix}_error": joint - linear,
+    }
