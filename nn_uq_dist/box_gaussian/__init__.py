@@ -9,7 +9,9 @@ from nn_uq_dist.box_gaussian._moments import Moments as Moments
 from nn_uq_dist.box_gaussian._moments import (
     conditional_moments as conditional_moments,
 )
-from nn_uq_dist.box_gaussian._moments import input_moments as input_moments
 from nn_uq_dist.box_gaussian._moments import posterior_moments as posterior_moments
+from nn_uq_dist.box_gaussian._normals_given_outputs import (
+    normals_given_outputs as normals_given_outputs,
+)
 from nn_uq_dist.box_gaussian._rosenblatt import conditional_scores as conditional_scores
 from nn_uq_dist.box_gaussian._second_order import second_order as second_order

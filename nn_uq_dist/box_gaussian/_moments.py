@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.basics._summary_line import summary_line
@@ -54,40 +55,14 @@ class Moments(NamedTuple):
     def __repr__(self) -> str:
         return summary_line(self)
 
-
-def input_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
-    """Mean and covariance of the uniforms behind observed outputs.
-
-    Parameters
-    ----------
-    deviation : Array, shape (..., d)
-    weights : Array, shape (..., d, n)
-    covariance : Array, shape (..., d, d), or None
-        All three arguments have the leading axes of the points.
-
-    Returns
-    -------
-    Moments
-        NaN where the passes have not converged.
-
-    Notes
-    -----
-    These are the moments of the normal law from expectation propagation.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp
-    >>> from nn_uq_dist.box_gaussian import input_moments
-    >>> found = input_moments(jnp.array([1.0]), jnp.array([[1.0, 1.0]]), jnp.array([[1e-4]]))
-    >>> bool(jnp.allclose(found.mean, 0.5, atol=1e-3))  # two inputs share what was seen
-    True
-    """
-    given = in_own_units(deviation, weights, covariance)
-    return uniform_moments(given.deviation, given.weights, given.covariance)
+    @property
+    def mean_and_scale(self) -> tuple[Array, Array]:
+        """Mean and standard deviations."""
+        return self.mean, jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
 
 
 def uniform_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
-    """`input_moments` for outputs in their own units."""
+    """Moments of the uniforms by the passes alone, for outputs in their own units; or NaN."""
     problem = undifferentiated(Problem(deviation, weights, covariance))
     whitened = whiten(problem)
     found = fixed_point(problem, whitened, jnp.ones(deviation.shape[:-1], bool))
@@ -220,7 +195,7 @@ def posterior_moments(deviation: Array, weights: Array, covariance: Array | None
         normal = None if covariance is None else covariance[..., None, :, :]
         return corrected_log_evidence(rest, others, normal)
 
-    return _sharpened(moments, log_density, (-1.0, 1.0))
+    return by_own_density(*moments.mean_and_scale, log_density, (-1.0, 1.0)).applied(moments)
 
 
 @jax.jit
@@ -278,15 +253,45 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
         values = jnp.concatenate([seen, outputs[..., None]], axis=-1)
         return corrected_log_evidence(values, parts, spreads)
 
-    return in_given_units(_sharpened(moments, log_density, (-np.inf, np.inf)))
+    own = by_own_density(*moments.mean_and_scale, log_density, (-np.inf, np.inf))
+    return in_given_units(own.applied(moments))
 
 
-def _sharpened(
-    moments: Moments, log_density: Callable[[Array], Array], ends: tuple[float, float]
-) -> Moments:
-    """Mean and variance of each entry from its own density, up to a constant."""
-    mean = moments.mean
-    scale = jnp.sqrt(jnp.diagonal(moments.covariance, axis1=-2, axis2=-1))
+class OwnDensity(NamedTuple):
+    """What the density of each entry alone says of its moments.
+
+    Attributes
+    ----------
+    shift, factor : Array, shape (..., n)
+        To be added to the mean, and to multiply the standard deviation.
+    """
+
+    shift: Array
+    factor: Array
+
+    def applied(self, moments: Moments) -> Moments:
+        """Means and variances by these, with the correlations as they are."""
+        spread = self.factor[..., None] * moments.covariance * self.factor[..., None, :]
+        return Moments(moments.mean + self.shift, spread)
+
+
+def by_own_density(
+    mean: Array,
+    scale: Array,
+    log_density: Callable[[Array], Array],
+    ends: tuple[ArrayLike, ArrayLike],
+) -> OwnDensity:
+    """Mean and variance of each entry from its own density, up to a constant, relative to others.
+
+    Parameters
+    ----------
+    mean, scale : Array, shape (..., n)
+        Mean and standard deviation, roughly: where to look.
+    log_density : callable
+        Maps values of all entries, shape ``(..., n)``, to the log density of each alone.
+    ends : tuple of array_like
+        Ends of the supports.
+    """
     low = jnp.maximum(mean - _REACH * scale, ends[0])
     high = jnp.minimum(mean + _REACH * scale, ends[1])
     middle, half = 0.5 * (low + high), 0.5 * (high - low)
@@ -305,5 +310,4 @@ def _sharpened(
     factor = jnp.sqrt(jnp.sum(mass * (gap - shift) ** 2, axis=0)) / scale
     # An entry that the known outputs determine has no density of its own.
     has_density = jnp.isfinite(shift) & jnp.isfinite(factor)
-    shift, factor = jnp.where(has_density, shift, 0.0), jnp.where(has_density, factor, 1.0)
-    return Moments(mean + shift, factor[..., None] * moments.covariance * factor[..., None, :])
+    return OwnDensity(jnp.where(has_density, shift, 0.0), jnp.where(has_density, factor, 1.0))

@@ -13,10 +13,8 @@ from numpyro.distributions import constraints
 from nn_uq_dist.basics._checks import as_indices
 from nn_uq_dist.basics._row_algebra import covariance_root, matvec
 from nn_uq_dist.box_gaussian import (
-    Moments,
     conditional_scores,
     log_evidence_of_shared_law,
-    posterior_moments,
     second_order,
 )
 from nn_uq_dist.box_gaussian._own_units import joint_covariance
@@ -193,37 +191,6 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
         parts = flat, *jax.tree.map(rows, (weights, covariance))
         found = lax.map(lambda at: conditional_scores(*at), parts)
         return jnp.moveaxis(found, 0, 1).reshape(shape)
-
-    def input_posterior(self, value: ArrayLike) -> Moments:
-        """Mean and covariance of the uniforms behind observed outputs.
-
-        Parameters
-        ----------
-        value : array_like, shape (..., d)
-
-        Returns
-        -------
-        Moments
-            ``mean``, shape ``(..., n)``, in units of the half-widths, and ``covariance``. NaN
-            without convergence and outside of the support.
-
-        Notes
-        -----
-        Correlations are those of expectation propagation; mean and variance of each uniform are
-        quadratures of its own density. The means therefore reproduce observed outputs only
-        approximately, while those of the passes alone (`nn_uq_dist.box_gaussian.input_moments`)
-        reproduce them exactly. No gradients.
-
-        Examples
-        --------
-        >>> import jax.numpy as jnp
-        >>> import nn_uq_dist as nuq
-        >>> joint = nuq.LinearizedJoint(jnp.zeros(1), jnp.ones((1, 2)), 1e-4 * jnp.eye(1))
-        >>> found = joint.input_posterior(jnp.array([1.0]))
-        >>> bool(jnp.allclose(found.mean, 0.5, atol=1e-3))  # two inputs share what was seen
-        True
-        """
-        return posterior_moments(*self._deviation(value))
 
     def condition(self, indices: int | Sequence[int], values: ArrayLike) -> LinearizedConditional:
         """The law of the other outputs, given these.

@@ -26,8 +26,9 @@ from nn_uq_dist.linearization._correction import (
     stand_in,
     usable_pairs,
 )
-from nn_uq_dist.linearization._linear_fit import linear_fit
+from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit
 from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.linearization._linearized_input_posterior import LinearizedInputPosterior
 from nn_uq_dist.paired_samples import Band, controlled_band
 from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
 
@@ -216,14 +217,42 @@ class CorrectedLinearization(LinearModel):
         noise_scale, noise_covariance
             As for `Linearization.joint`.
         """
+        fit, noise = self._fit_and_noise(noise_scale, noise_covariance)
+        moved = self.linearization.moved(fit.shift, fit.slopes)
+        image = moved.image(*noise)
+        joint: JointLaw = moved.joint_of(image, fit.normal_share(moved.variance))
+        return joint
+
+    def input_posterior(
+        self,
+        y: ArrayLike,
+        noise_scale: ArrayLike | None = None,
+        noise_covariance: ArrayLike | None = None,
+    ) -> LinearizedInputPosterior:
+        """Return the distribution of the inputs given outputs, under the linear model of `joint`.
+
+        Parameters and errors are those of `Linearization.input_posterior`. There is none for
+        parts (``TypeError``): given outputs, their probabilities are others.
+        """
+        if not hasattr(self.linearization, "input_posterior"):
+            raise TypeError(
+                f"input_posterior must be asked of the correction of one linearization, got "
+                f"{type(self.linearization).__name__}; correct that of nn_uq_dist.linearize"
+            )
+        fit, noise = self._fit_and_noise(noise_scale, noise_covariance)
+        moved = self.linearization.moved(fit.shift, fit.slopes)
+        posterior: LinearizedInputPosterior = moved.input_posterior(y, *noise)
+        return posterior
+
+    def _fit_and_noise(
+        self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
+    ) -> tuple[LinearFit, tuple[ArrayLike | None, Array]]:
+        """The nearest linear function, and all noise, that of what it leaves included."""
         fit = linear_fit(self.pairs)
         covariance = fit.covariance
         if noise_covariance is not None:
             covariance = covariance + jnp.asarray(noise_covariance)
-        moved = self.linearization.moved(fit.shift, fit.slopes)
-        image = moved.image(self._joined_noise(noise_scale), covariance)
-        joint: JointLaw = moved.joint_of(image, fit.normal_share(moved.variance))
-        return joint
+        return fit, (self._joined_noise(noise_scale), covariance)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw inputs, and the outputs of the linear model for them, each moved by its map."""

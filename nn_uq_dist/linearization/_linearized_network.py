@@ -20,6 +20,10 @@ from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, joint_density_grid
 from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.linearization._linearized_input_posterior import (
+    LinearizedInputPosterior,
+    linearized_input_posterior,
+)
 from nn_uq_dist.sampling import PairedDraws
 
 
@@ -241,6 +245,49 @@ class Linearization(LinearModel):
                 "linearize fewer outputs"
             )
         return self.joint_of(image)
+
+    def input_posterior(
+        self,
+        y: ArrayLike,
+        noise_scale: ArrayLike | None = None,
+        noise_covariance: ArrayLike | None = None,
+    ) -> LinearizedInputPosterior:
+        r"""Return the distribution of the inputs given observed outputs, under the linear model.
+
+        Exact for Gaussian inputs. For boxes means and variances are quadratures of the density of
+        each variable (`nn_uq_dist.box_gaussian.posterior_moments`), and draws are exact.
+
+        Parameters
+        ----------
+        y
+            Observed outputs, shape ``(..., N_y)``; leading axes broadcast against the batch shape.
+        noise_scale
+            Standard deviation :math:`\sigma \ge 0` of independent normal noise of each output;
+            broadcasts against ``(..., N_y)``. ``None`` for none.
+        noise_covariance
+            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
+
+        Returns
+        -------
+        LinearizedInputPosterior
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If an argument does not fit, `y` is known and not finite, or there are fewer random
+            variables than outputs, and no noise.
+
+        Examples
+        --------
+        >>> import nn_uq_dist as nuq
+        >>> lin = nuq.Linearization([0.0], [[1.0, 2.0]], nuq.InputLaw([1.0, 1.0], scale=[1.0, 1.0]))
+        >>> found = lin.input_posterior([5.0], noise_scale=0.1)
+        >>> print(found.mean.round(2))  # most of it by the input with the larger effect
+        [2. 3.]
+        """
+        return linearized_input_posterior(self, y, noise_scale, noise_covariance)
 
     def joint_of(self, image: LinearImage, normal_share: Array | None = None) -> LinearizedJoint:
         """Return the joint distribution of outputs with this image, a share of it made normal."""

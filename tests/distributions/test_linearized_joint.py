@@ -59,7 +59,6 @@ def test_shapes(name):
     shapes = [np.shape(arg) for arg in args]
     assert LinearizedJoint.infer_shapes(*shapes) == (batch_shape, (2,))
     assert d.expand((5, *batch_shape)).log_prob(draws[0]).shape == (5, *batch_shape)
-    assert d.input_posterior(draws).mean.shape == (4, *batch_shape, d.weights.shape[-1])
 
 
 def test_declaration(case):
@@ -168,24 +167,6 @@ def test_rosenblatt_scores_are_normal():
     for column in scores.T:
         assert scipy.stats.kstest(column, "norm").pvalue > 1e-3
     assert abs(np.corrcoef(scores.T)[0, 1]) < 0.15
-
-
-@pytest.mark.slow
-def test_input_posterior_against_quadrature(x64):
-    d = make("normal")
-    value = np.array([0.6, -0.1])
-    nodes, rule = np.polynomial.legendre.leggauss(60)
-    inputs = np.stack(np.meshgrid(*[nodes] * 3, indexing="ij"), -1).reshape(-1, 3)
-    law = scipy.stats.multivariate_normal(np.zeros(2), COVARIANCE)
-    weight = np.einsum("i,j,k->ijk", rule, rule, rule).ravel()
-    weight = weight * law.pdf(value - LOC - inputs @ WEIGHTS.T)
-    weight = weight / weight.sum()
-    mean = weight @ inputs
-    covariance = (inputs - mean).T @ (weight[:, None] * (inputs - mean))
-    found = d.input_posterior(value)
-    scale = np.sqrt(np.diag(covariance))
-    np.testing.assert_allclose(found.mean / scale, mean / scale, atol=0.03)
-    np.testing.assert_allclose(np.sqrt(np.diag(found.covariance)), scale, rtol=0.03)
 
 
 @pytest.mark.slow

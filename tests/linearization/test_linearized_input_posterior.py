@@ -1,0 +1,193 @@
+"""Inputs given the outputs of a linear model: against closed forms and weighted draws."""
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+import nn_uq_dist as nuq
+
+KEY = jax.random.key(0)
+
+
+def observed(lin, noise, seed=1):
+    """Outputs of one input, with noise."""
+    key = jax.random.key(seed)
+    return lin.sample(key) + noise * jax.random.normal(key, (lin.num_outputs,))
+
+
+def conditional(loc, tril, jacobian, noise, deviation):
+    """Mean and covariance of normal inputs given outputs, in 40 digits."""
+    with mpmath.workdps(40):
+        precision = mpmath.matrix(tril @ tril.T) ** -1
+        precision += mpmath.matrix(jacobian.T) * mpmath.matrix(jacobian) / noise**2
+        covariance = precision**-1
+        shift = covariance * mpmath.matrix(jacobian.T) * mpmath.matrix(deviation) / noise**2
+        return loc + np.array(shift, float).ravel(), np.array(covariance.tolist(), float)
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(5, 3), (3, 5), (1, 12), (12, 1), (12, 12)])
+@pytest.mark.parametrize("noise", [1e-4, 0.3])
+def test_gaussian_inputs_against_the_closed_form(outputs, inputs, noise, x64):
+    rng = np.random.default_rng(outputs)
+    jacobian, loc = rng.normal(size=(outputs, inputs)), rng.normal(size=inputs)
+    tril = np.tril(rng.normal(size=(inputs, inputs)), -1) + 2 * np.eye(inputs)
+    lin = nuq.Linearization(np.ones(outputs), jacobian, nuq.InputLaw(loc, scale_tril=tril))
+    y = observed(lin, noise)
+    found = lin.input_posterior(y, noise_scale=noise)
+    mean, covariance = conditional(loc, tril, jacobian, noise, np.asarray(y) - 1)
+    sd = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose((found.mean - mean) / sd, np.zeros(inputs), atol=1e-6)
+    np.testing.assert_allclose(found.variance, sd**2, rtol=1e-6)
+    scaled = (found.covariance_matrix - covariance) / np.outer(sd, sd)
+    np.testing.assert_allclose(scaled, np.zeros_like(scaled), atol=1e-6)
+    spread = jacobian @ tril
+    law = scipy.stats.multivariate_normal(
+        np.ones(outputs), spread @ spread.T + noise**2 * np.eye(outputs)
+    )
+    np.testing.assert_allclose(found.log_evidence, law.logpdf(y), rtol=1e-6)
+    draws = np.asarray(found.sample(KEY, (4000,)))
+    np.testing.assert_allclose((draws.mean(axis=0) - mean) / sd, np.zeros(inputs), atol=0.07)
+    np.testing.assert_allclose(draws.std(axis=0) / sd, np.ones(inputs), atol=0.06)
+
+
+def test_small_noise_in_single_precision():
+    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.InputLaw([0.0, 0.0], scale=[1.0, 1.0]))
+    found = lin.input_posterior([1.0], noise_scale=1e-5)
+    # Along (1, 1) the variance is 1e-10 / 2 of the sum's; a difference of ones would have no digit.
+    along = jnp.ones(2) @ found.covariance_matrix @ jnp.ones(2)
+    np.testing.assert_allclose(found.mean, [0.5, 0.5], rtol=1e-5)
+    assert abs(along) < 1e-6
+    np.testing.assert_allclose(found.variance, [0.5, 0.5], rtol=1e-5)
+
+
+LAWS = {
+    "box": nuq.InputLaw(jnp.zeros(3), half_width=jnp.array([1.0, 2.0, 0.5])),
+    "mixed": nuq.InputLaw(
+        jnp.array([1.0, 2.0, 0.0]), half_width=[1.0, 0.0, 0.5], scale=[0.2, 0.5, 0.0]
+    ),
+    "known": nuq.InputLaw(jnp.ones(3), half_width=[1.0, 0.0, 0.0], scale=[0.0, 0.0, 0.7]),
+    "triangular": nuq.inputs.InputBlocks(
+        nuq.inputs.triangular([-1.0, 0.0], [1.0, 3.0]), nuq.InputLaw([0.0], scale=[1.0])
+    ),
+    "correlated": nuq.inputs.InputSum(
+        nuq.InputLaw(jnp.zeros(3), half_width=[1.0, 1.0, 0.5]),
+        nuq.inputs.GaussianInput(jnp.zeros(3), [[0.5, 0.1], [0.5, 0.0], [0.0, 0.6]]),
+    ),
+}
+
+
+def weighted(lin, y, noise, count=400_000):
+    """Mean, standard deviations, log evidence and effective number of draws from the prior."""
+    draws = np.asarray(lin.input.sample(jax.random.key(9), (count,)), float)
+    rest = np.asarray(y) - np.asarray(lin.loc)
+    rest = rest - (draws - np.asarray(lin.input.loc)) @ np.asarray(lin.jacobian).T
+    logs = scipy.stats.norm(0, noise).logpdf(rest).sum(axis=1)
+    weight = np.exp(logs - logs.max())
+    evidence = np.log(weight.mean()) + logs.max()
+    weight = weight / weight.sum()
+    mean = weight @ draws
+    sd = np.sqrt(weight @ (draws - mean) ** 2)
+    return mean, sd, evidence, 1 / np.sum(weight**2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("outputs", [3, 5])
+def test_other_inputs_against_weighted_draws(name, outputs, precision):
+    law = LAWS[name]
+    jacobian = np.random.default_rng(2).normal(size=(outputs, 3))
+    lin = nuq.Linearization(jnp.ones(outputs), jacobian, law)
+    noise = 0.25 * np.sqrt(np.asarray(lin.variance).mean())
+    y = observed(lin, noise)
+    mean, sd, evidence, effective = weighted(lin, y, noise)
+    assert effective > 5_000  # so that the references have errors of .014 sd and 1%
+    found = lin.input_posterior(y, noise_scale=noise)
+    draws = np.asarray(found.sample(KEY, (8_000,)), float)
+    unit = np.where(sd > 1e-6, sd, 1.0)
+    for of_mean, of_sd, error in (
+        (found.mean, jnp.sqrt(found.variance), 0.045),
+        (draws.mean(axis=0), draws.std(axis=0), 0.06),
+    ):
+        np.testing.assert_allclose((of_mean - mean) / unit, np.zeros(3), atol=error)
+        np.testing.assert_allclose(of_sd / unit, sd / unit, atol=0.035)
+    # Of expectation propagation, up to .06 here, and of the weighted draws.
+    np.testing.assert_allclose(found.log_evidence, evidence, atol=0.08)
+    np.testing.assert_allclose(lin.joint(noise).log_prob(y), found.log_evidence, atol=1e-3)
+
+
+def test_draws_reproduce_outputs_without_noise():
+    lin = nuq.Linearization([0.0, 0.0], [[1.0, 1.0, 0.5], [1.0, -1.0, 0.0]], LAWS["mixed"])
+    y = jnp.array([0.3, -0.5])
+    draws = lin.input_posterior(y).sample(KEY, (50,))
+    np.testing.assert_allclose(jax.vmap(lin)(draws), np.tile(y, (50, 1)), atol=2e-2)
+
+
+def test_batches_of_outputs_and_of_inputs():
+    law = nuq.InputLaw(jnp.arange(12.0).reshape(4, 3), half_width=1.0, scale=0.1)
+    lin = nuq.Linearization(jnp.zeros((4, 2)), jnp.ones((4, 2, 3)) + jnp.eye(2, 3), law)
+    y = lin.sample(KEY, (5,))
+    found = lin.input_posterior(y, noise_scale=0.2)
+    assert found.batch_shape == (5, 4)
+    assert found.mean.shape == found.variance.shape == (5, 4, 3)
+    assert found.covariance_matrix.shape == (5, 4, 3, 3)
+    assert found.log_evidence.shape == (5, 4)
+    assert found.sample(KEY, (6,)).shape == (6, 5, 4, 3)
+    alone = lin[2].input_posterior(y[1, 2], noise_scale=0.2)
+    np.testing.assert_allclose(found.mean[1, 2], alone.mean, atol=1e-3)
+    np.testing.assert_allclose(found.covariance_matrix[1, 2], alone.covariance_matrix, atol=1e-3)
+
+
+def test_under_jit_and_with_correlated_noise(x64):
+    lin = nuq.Linearization(np.zeros(2), np.eye(2), nuq.InputLaw(np.zeros(2), scale=np.ones(2)))
+    noise = np.array([[0.5, 0.3], [0.3, 0.4]])
+    y = jnp.array([1.0, -1.0])
+    mean = jax.jit(lambda y: lin.input_posterior(y, noise_covariance=noise).mean)(y)
+    np.testing.assert_allclose(mean, np.linalg.solve(np.eye(2) + noise, y), rtol=1e-9)
+
+
+def test_structured_inputs_come_back_as_they_are():
+    f = {"scale": dist.LogNormal(0.0, 0.3), "image": nuq.InputLaw(jnp.zeros(4), half_width=1.0)}
+
+    def network(x):
+        return x["scale"] * x["image"][:2]
+
+    found = nuq.linearize(network, f).input_posterior(jnp.array([0.5, 0.2]), noise_scale=0.1)
+    draws = found.unravel(found.sample(KEY, (7,)))
+    assert draws["scale"].shape == (7,)
+    assert draws["image"].shape == (7, 4)
+    assert (draws["scale"] > 0).all()
+
+
+def test_corrected_models_have_it_too():
+    law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    network = lambda x: jnp.array([x[0] + 0.3 * x[1] ** 2, x[1]])  # noqa: E731
+    lin = nuq.linearize(network, law)
+    pairs = nuq.paired_draws(network, lin, KEY, 400, progress=False)
+    corrected = lin.corrected(pairs)
+    found = corrected.input_posterior(jnp.array([0.1, 0.0]), noise_scale=0.05)
+    # The mean of .3 x^2 is .1, and its standard deviation .09 is noise.
+    assert abs(found.mean[0]) < 0.03
+    assert 0.08 < jnp.sqrt(found.variance[0]) < 0.13
+    parts = nuq.linearize_parts(network, law, 4)
+    of_parts = parts.corrected(nuq.paired_draws(network, parts, KEY, 100, progress=False))
+    with pytest.raises(TypeError, match="got PartwiseLinearization"):
+        of_parts.input_posterior(jnp.zeros(2), noise_scale=0.1)
+
+
+def test_mistakes():
+    lin = nuq.Linearization(jnp.zeros(3), jnp.ones((3, 2)), nuq.InputLaw(jnp.zeros(2), 1.0))
+    for y, noise, message in (
+        (jnp.zeros(2), 0.1, r"N_y = 3, got shape \(2,\)"),
+        (jnp.full(3, jnp.nan), 0.1, "y must be finite"),
+        (jnp.zeros(3), None, "no input reproduces them"),
+        (jnp.zeros(3), 0.0, "no input reproduces them"),
+        (jnp.zeros(3), -1.0, "noise_scale"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lin.input_posterior(y, noise)
+    with pytest.raises(ValueError, match="got shape"):
+        lin.input_posterior(jnp.zeros(3), 0.1).unravel(jnp.zeros(3))
