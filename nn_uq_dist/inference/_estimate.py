@@ -1,0 +1,130 @@
+"""How the runs of an estimate are shared out: searches, refits, and the draws that count."""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.inference._cross_entropy import Pool, wide_start, with_prior
+from nn_uq_dist.inference._final_sample import FinalSample
+from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
+from nn_uq_dist.inference._questions import Question
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._tangent_points import RUNS_PER_START, distinct
+
+type Array = NDArray[np.float64]
+
+# Draws of a level, as a share of all runs and at most; levels of a search.
+_LEVEL_SHARE, _MOST_LEVEL = 1 / 75, 400
+_MOST_LEVELS = 10
+# Shares of the runs: of starts of tangents, and of each of the refits.
+_TANGENT_SHARE, _MOST_STARTS = 0.07, 16
+_ROUND_SHARE, _MOST_ROUND = 0.08, 20_000
+_LEAST_ROUNDS, _MOST_ROUNDS = 3, 5
+# All this ends when less than this share is left for the estimate.
+_LEAST_FINAL = 0.3
+# A refit that gives as many effective draws, as a share, is good enough.
+_GOOD_SHARE = 0.1
+_POINTS_SHARE = 0.08
+# Lengths of rays on which failing points are looked for, halvings, and the share of the runs.
+_FACTORS = np.linspace(1.1, 0.5, 13)
+_HALVES = 5
+_RAYS_SHARE = 0.02
+_FINAL_PRIOR_SHARE = 0.03
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Estimate:
+    """The final sample, and what the search says of the same probabilities."""
+
+    final: FinalSample
+    points: Array  # (limits, d), the most probable failing ones, NaN if there are none
+    pool_probability: Array
+    pool_standard_error: Array
+
+
+def num_starts(num_runs: int) -> int:
+    """From how many points tangents are followed."""
+    return int(np.clip(_TANGENT_SHARE * num_runs / RUNS_PER_START, 1, _MOST_STARTS))
+
+
+def estimate(
+    space: StandardSpace,
+    question: Question,
+    num_limits: int,
+    points: Array,
+    num_runs: int,
+    rng: np.random.Generator,
+) -> Estimate:
+    """Estimate with `num_runs` runs in all, given points from tangents, which may be none."""
+    d = space.num_variables
+    level = int(min(_LEVEL_SHARE * num_runs, _MOST_LEVEL))
+    best = distinct(points)
+    around = NormalMixture.even(*map(Normal.around, best)) if len(best) else None
+    # What one search does not find, another may: each starts anew. The last one starts from the
+    # tangents, if there are any.
+    starts = [wide_start(d)] * 3
+    if around is not None:
+        starts[-1] = with_prior(around, d, 0.1)
+    pool = Pool(space, question, rng)
+    for start in starts:
+        search = Pool(space, question, rng)
+        search.search(start, level, _MOST_LEVELS)
+        pool.merge(search)
+
+    size = int(min(_ROUND_SHARE * num_runs, _MOST_ROUND))
+    for number in range(_MOST_ROUNDS):
+        if space.num_runs + size > (1 - _LEAST_FINAL) * num_runs:
+            break
+        before = len(pool.z)
+        pool.draw(with_prior(_with_points(pool.refit(), around), d), size)
+        if number + 1 >= _LEAST_ROUNDS and pool.effective_failing(before) > _GOOD_SHARE * size:
+            break
+
+    final = FinalSample(space, question, num_limits)
+    fitted = _with_points(pool.refit(), around)
+    mixture = with_prior(fitted if pool.fails().any() else None, d, _FINAL_PRIOR_SHARE)
+    means = [part.mean for part in mixture.components[1:]]
+    candidates = np.array([*pool.shortest_failing(), *best, *means]).reshape(-1, d)
+    nearest = most_probable(space, question, num_limits, candidates, _RAYS_SHARE * num_runs)
+    while (left := num_runs - space.num_runs) > 0:
+        final.draw(mixture, min(left, final.portion()), rng)
+    terms = np.exp(pool.log_weights)[:, None] * pool.fails()
+    error = terms.std(axis=0) / np.sqrt(len(terms))
+    return Estimate(final, nearest, terms.mean(axis=0), error)
+
+
+def _with_points(
+    mixture: NormalMixture | None, around: NormalMixture | None
+) -> NormalMixture | None:
+    """Keep a share of draws around the points of the tangents, whatever was fitted."""
+    if around is None or mixture is None:
+        return mixture
+    return NormalMixture.joined([mixture, around], [1 - _POINTS_SHARE, _POINTS_SHARE])
+
+
+def most_probable(
+    space: StandardSpace,
+    question: Question,
+    num_limits: int,
+    candidates: Array,
+    most_runs: float,
+) -> Array:
+    """For each limit the failing point nearest to the origin on rays to candidates, else NaN."""
+    most = max(1, int(most_runs / _FACTORS.size))
+    rays = candidates[:most]
+    if not len(rays):
+        return np.full((num_limits, space.num_variables), np.nan)
+    trials = (_FACTORS[:, None, None] * rays).reshape(-1, rays.shape[1])
+    fails = question.fails(space.run(trials)[1])
+    squares = np.where(fails, np.sum(trials**2, axis=1)[:, None], np.inf)
+    nearest = squares.argmin(axis=0)
+    found = trials[nearest]
+    # Failing points and shorter ones that do not: between them by halves.
+    outer, inner = np.ones(len(found)), 1 + np.diff(_FACTORS)[0] / _FACTORS[nearest // len(rays)]
+    for _ in range(_HALVES):
+        middle = (outer + inner) / 2
+        fails_there = question.fails(space.run(middle[:, None] * found)[1]).diagonal()
+        outer, inner = np.where(fails_there, (middle, inner), (outer, middle))
+    found = outer[:, None] * found
+    return np.where(np.isfinite(squares.min(axis=0))[:, None], found, np.nan)
