@@ -21,6 +21,7 @@ type Array = NDArray[np.float64]
 # Effective draws to which a level is fitted, as a share of the draws of a level.
 _ELITE_SHARE = 0.02
 _ENOUGH_SHARE = 0.1
+_NEAR_DRAWS = 8  # of which one becomes a start of a tangent
 _NEAREST_DRAWS = 20.0  # while too few runs fail
 _MOST_PARTS = 4, 8  # of a level, and of a refit
 _MOST_FITTED = 6000  # draws that a mixture is fitted to
@@ -95,6 +96,18 @@ class Pool:
         fails = self.fails()[:, list(self.question.targets)]
         squares = np.where(fails, self._squares[:, None], np.inf)
         return self.z[squares.argmin(axis=0)[fails.any(axis=0)]]
+
+    def far_and_near(self, number: int) -> Array:
+        """Draws near the event, and as far from each other as they are many."""
+        order = np.argsort(-self.values(), kind="stable")[: _NEAR_DRAWS * number]
+        near = self.z[order]
+        if len(near) <= number:
+            return near
+        chosen, squares = [0], np.full(len(near), np.inf)
+        while len(chosen) < number:
+            squares = np.minimum(squares, np.sum((near - near[chosen[-1]]) ** 2, axis=1))
+            chosen.append(int(squares.argmax()))
+        return near[chosen]
 
     def effective_failing(self, start: int = 0) -> float:
         """Effective number of the draws that fail, from the one with an index on."""

@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from nn_uq_dist.inference._cross_entropy import Pool, wide_start, with_prior
 from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
-from nn_uq_dist.inference._questions import Question
+from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._tangent_points import RUNS_PER_START, distinct
+from nn_uq_dist.inference._tangent_points import RUNS_PER_START, distinct, tangent_points
 
 type Array = NDArray[np.float64]
 
-# Draws of a level, as a share of all runs and at most; levels of a search.
-_LEVEL_SHARE, _MOST_LEVEL = 1 / 75, 400
-_MOST_LEVELS = 10
+# Draws of a level, as a share of all runs and at most; levels of the two searches.
+_LEVEL_SHARE, _MOST_LEVEL = 1 / 50, 500
+_MOST_LEVELS = 10, 8
 # Shares of the runs: of starts of tangents, and of each of the refits.
-_TANGENT_SHARE, _MOST_STARTS = 0.07, 16
+_TANGENT_SHARE, _MOST_STARTS = 0.08, 24
 _ROUND_SHARE, _MOST_ROUND = 0.08, 20_000
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 5
 # All this ends when less than this share is left for the estimate.
@@ -43,34 +43,31 @@ class Estimate:
     pool_standard_error: Array
 
 
-def num_starts(num_runs: int) -> int:
-    """From how many points tangents are followed."""
-    return int(np.clip(_TANGENT_SHARE * num_runs / RUNS_PER_START, 1, _MOST_STARTS))
-
-
 def estimate(
     space: StandardSpace,
     question: Question,
     num_limits: int,
-    points: Array,
     num_runs: int,
     rng: np.random.Generator,
 ) -> Estimate:
-    """Estimate with `num_runs` runs in all, given points from tangents, which may be none."""
+    """Estimate with `num_runs` runs in all."""
     d = space.num_variables
     level = int(min(_LEVEL_SHARE * num_runs, _MOST_LEVEL))
-    best = distinct(points)
-    around = NormalMixture.even(*map(Normal.around, best)) if len(best) else None
-    # What one search does not find, another may: each starts anew. The last one starts from the
-    # tangents, if there are any.
-    starts = [wide_start(d)] * 3
-    if around is not None:
-        starts[-1] = with_prior(around, d, 0.1)
     pool = Pool(space, question, rng)
-    for start in starts:
-        search = Pool(space, question, rng)
-        search.search(start, level, _MOST_LEVELS)
-        pool.merge(search)
+    pool.search(wide_start(d), level, _MOST_LEVELS[0])
+    # What one search does not find, another may: it starts anew, where tangents say if there are.
+    start, around, best = wide_start(d), None, np.zeros((0, d))
+    if isinstance(question, BeyondLimits):
+        most = int(np.clip(_TANGENT_SHARE * num_runs / RUNS_PER_START, 1, _MOST_STARTS))
+        limits = question.limits[list(question.targets[::-1])]
+        starts = np.concatenate([np.zeros((1, d)), pool.far_and_near(most - 1)])
+        best = distinct(tangent_points(space, question.output, limits, question.sign, starts))
+    if len(best):
+        around = NormalMixture.even(*map(Normal.around, best))
+        start = with_prior(around, d, 0.1)
+    search = Pool(space, question, rng)
+    search.search(start, level, _MOST_LEVELS[1])
+    pool.merge(search)
 
     size = int(min(_ROUND_SHARE * num_runs, _MOST_ROUND))
     for number in range(_MOST_ROUNDS):

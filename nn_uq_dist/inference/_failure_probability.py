@@ -15,11 +15,10 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._summary_line import described_line
-from nn_uq_dist.inference._estimate import Estimate, estimate, most_probable, num_starts
-from nn_uq_dist.inference._linear_network import LinearCheck
+from nn_uq_dist.inference._estimate import Estimate, estimate, most_probable
+from nn_uq_dist.inference._linear_network import exact_log_probability
 from nn_uq_dist.inference._questions import BeyondLimits, IsEvent, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._tangent_points import tangent_points
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
 from nn_uq_dist.inputs._flat_network import FlatNetwork, flat_network
 
@@ -212,22 +211,11 @@ def failure_probability(
     size = math.prod(shape)
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=1.5, disable=not progress) as bar:
         space = StandardSpace(flat, question.read, bar.update)
-        points = np.zeros((0, space.num_variables))
-        if isinstance(question, BeyondLimits):
-            check = None if law.is_transformed else LinearCheck(space, question.output)
-            is_linear = check is not None and check.holds_at_draws(rng)
-            points = tangent_points(
-                space,
-                question.output,
-                question.limits[list(question.targets[::-1])],
-                question.sign,
-                num_starts(num_runs),
-                rng,
-            )
-            if check is not None and is_linear and check.holds_near(points, rng):
-                logs = check.log_tails(question.sign * question.limits, upper=upper)
-                return _exact(space, question, logs, points, shape)
-        found = estimate(space, question, size, points, num_runs, rng)
+        if isinstance(question, BeyondLimits) and not law.is_transformed:
+            exact = exact_log_probability(space, question, rng)
+            if exact is not None:
+                return _exact(space, question, *exact, shape)
+        found = estimate(space, question, size, num_runs, rng)
     return _result(space, found, shape)
 
 

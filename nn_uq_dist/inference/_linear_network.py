@@ -4,7 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.inference._questions import BeyondLimits
 from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._tangent_points import tangent_points
 from nn_uq_dist.linearization import Linearization
 
 type Array = NDArray[np.float64]
@@ -18,33 +20,35 @@ _PARTS = np.array([0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3])
 _ROUNDING, _MOST_SHARE = 100.0, 1e-3
 
 
-class LinearCheck:
-    """The tangent of an output at the mean input, compared with the network.
+def exact_log_probability(
+    space: StandardSpace, question: BeyondLimits, rng: np.random.Generator
+) -> tuple[Array, Array] | None:
+    """Log probabilities beyond the limits, and points at them; None if the network bends."""
+    tangent = _Tangent(space, question.output)
+    d = space.num_variables
+    if not tangent.holds(_SPREADS[:, None] * rng.standard_normal((_SPREADS.size, d))):
+        return None
+    limits = question.limits[list(question.targets)]
+    starts = np.zeros((limits.size, d))
+    points = tangent_points(space, question.output, limits, question.sign, starts)
+    # On the way to the points, beyond them, and around them.
+    way = _PARTS[:, None, None] * points
+    around = points + 0.5 * rng.standard_normal((_PARTS.size, *points.shape))
+    checked = np.concatenate([way, around]).reshape(-1, d)
+    if len(checked) and not tangent.holds(checked):
+        return None
+    return tangent.log_tails(question), points
 
-    Parameters
-    ----------
-    space
-        It keeps the one output.
-    output
-        Its index.
-    """
+
+class _Tangent:
+    """The tangent of an output at the mean input."""
 
     def __init__(self, space: StandardSpace, output: int) -> None:
         self._space = space
         self._value, self._slope = space.tangent(output)
 
-    def holds_at_draws(self, rng: np.random.Generator) -> bool:
-        """Whether it holds at draws of the input's law, and of wider ones."""
-        z = _SPREADS[:, None] * rng.standard_normal((_SPREADS.size, self._space.num_variables))
-        return self._holds(z)
-
-    def holds_near(self, points: Array, rng: np.random.Generator) -> bool:
-        """Whether it holds on the way to points, beyond them, and around them."""
-        way = (_PARTS[:, None, None] * points).reshape(-1, points.shape[1])
-        around = points + 0.5 * rng.standard_normal((_PARTS.size, *points.shape))
-        return self._holds(np.concatenate([way, around.reshape(-1, points.shape[1])]))
-
-    def _holds(self, z: Array) -> bool:
+    def holds(self, z: Array) -> bool:
+        """Whether the network differs from it by no more than rounding."""
         inputs, found = self._space.run(z)
         loc = np.asarray(self._space.law.loc, np.float64)
         linear = self._value + (inputs - loc) @ self._slope
@@ -53,13 +57,13 @@ class LinearCheck:
         tolerance = np.minimum(rounding, _MOST_SHARE * linear.std())
         return bool(np.all(np.abs(found[:, 0] - linear) <= tolerance))
 
-    def log_tails(self, limits: Array, *, upper: bool) -> Array:
-        """Log probabilities beyond limits, as of `Linearization.marginals`."""
+    def log_tails(self, question: BeyondLimits) -> Array:
+        """Log probabilities, as of `Linearization.marginals`."""
         law = self._space.law
-        value, slope = (
-            jnp.asarray([self._value], law.dtype),
-            jnp.asarray(self._slope[None], law.dtype),
-        )
+        value = jnp.asarray([self._value], law.dtype)
+        slope = jnp.asarray(self._slope[None], law.dtype)
         marginal = Linearization(value, slope, law).marginals()
-        of_tail = marginal.log_sf if upper else marginal.log_cdf
-        return np.asarray(of_tail(jnp.asarray(limits[:, None], law.dtype)), np.float64)[:, 0]
+        upper = question.sign > 0
+        limits = jnp.asarray(question.sign * question.limits, law.dtype)[:, None]
+        found = marginal.log_sf(limits) if upper else marginal.log_cdf(limits)
+        return np.asarray(found, np.float64)[:, 0]

@@ -7,7 +7,7 @@ from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
 
 type Array = NDArray[np.float64]
 
-NUM_STEPS = 12
+NUM_STEPS = 10
 # Parts of the way to the point that a tangent proposes, of which the best is taken.
 _PARTS = np.array([1.0, 0.5, 0.2, 0.05])
 # Runs of the network for each start.
@@ -26,10 +26,9 @@ def tangent_points(
     output: int,
     limits: Array,
     sign: float,
-    starts: int,
-    rng: np.random.Generator,
+    starts: Array,
 ) -> Array:
-    r"""Points where the output is near its limit, one for each start: zero first, then random ones.
+    r"""Points where the output is near its limit, from several starts; those that came near.
 
     Each step goes toward the point nearest to the origin at which the tangent is at the limit,
     :math:`z' = (\nabla g \cdot z - g + l)\, \nabla g / |\nabla g|^2` (R. Rackwitz and B. Fiessler
@@ -41,10 +40,9 @@ def tangent_points(
     limits
         Limits times `sign`; the starts take them in turn.
     """
-    z = 1.5 * rng.standard_normal((starts, space.num_variables))
-    z[: limits.size] = 0
-    limits = np.resize(limits, starts)
-    slopes = space.slopes(output, starts)
+    z = starts
+    limits = np.resize(limits, len(z))
+    slopes = space.slopes(output, len(z))
     at_zero = sign * slopes(np.zeros_like(z))[0]
     for _ in range(NUM_STEPS):
         value, slope = slopes(z)
@@ -62,7 +60,7 @@ def tangent_points(
         trials = np.where(np.isfinite(trials), trials, z)
         kept = space.run(trials.reshape(-1, space.num_variables))[1][:, 0].reshape(trials.shape[:2])
         merit = 0.5 * np.sum(trials**2, axis=2) + price * np.abs(sign * kept - limits)
-        best = np.argmin(np.where(np.isnan(merit), np.inf, merit), axis=0), np.arange(starts)
+        best = np.argmin(np.where(np.isnan(merit), np.inf, merit), axis=0), np.arange(len(z))
         z, reached = trials[best], sign * kept[best]
     return z[limits - reached < _NEAR * np.abs(limits - at_zero)]
 
