@@ -19,14 +19,14 @@ from nn_uq_dist.inference._standard_space import StandardSpace
 type Array = NDArray[np.float64]
 
 # Effective draws to which a level is fitted, as a share of the draws of a level.
-_ELITE_SHARE = 0.02
+_ELITE_SHARE = 0.04
 _ENOUGH_SHARE = 0.1
 _NEAR_DRAWS = 8  # of which one becomes a start of a tangent
 _NEAREST_DRAWS = 20.0  # while too few runs fail
-_MOST_PARTS = 4, 8  # of a level, and of a refit
+_MOST_PARTS = 4, 5  # of a level, and of a refit
 _MOST_FITTED = 6000  # draws that a mixture is fitted to
 _PRIOR_SHARE = 0.05
-_GUARD_SHARE = 0.25
+_GUARD_SHARE = 0.4
 _LEAST_FAILING = 10
 
 

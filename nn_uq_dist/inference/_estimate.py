@@ -19,12 +19,10 @@ _LEVEL_SHARE, _MOST_LEVEL = 1 / 50, 500
 _MOST_LEVELS = 10, 8
 # Shares of the runs: of starts of tangents, and of each of the refits.
 _TANGENT_SHARE, _MOST_STARTS = 0.08, 24
-_ROUND_SHARE, _MOST_ROUND = 0.08, 20_000
-_LEAST_ROUNDS, _MOST_ROUNDS = 3, 5
+_ROUND_SHARE, _MOST_ROUND = 0.12, 20_000
+_MOST_ROUNDS = 3
 # All this ends when less than this share is left for the estimate.
 _LEAST_FINAL = 0.3
-# A refit that gives as many effective draws, as a share, is good enough.
-_GOOD_SHARE = 0.1
 _POINTS_SHARE = 0.08
 # Lengths of rays on which failing points are looked for, halvings, and the share of the runs.
 _FACTORS = np.linspace(1.1, 0.5, 13)
@@ -70,13 +68,10 @@ def estimate(
     pool.merge(search)
 
     size = int(min(_ROUND_SHARE * num_runs, _MOST_ROUND))
-    for number in range(_MOST_ROUNDS):
+    for _ in range(_MOST_ROUNDS):
         if space.num_runs + size > (1 - _LEAST_FINAL) * num_runs:
             break
-        before = len(pool.z)
         pool.draw(with_prior(_with_points(pool.refit(), around), d), size)
-        if number + 1 >= _LEAST_ROUNDS and pool.effective_failing(before) > _GOOD_SHARE * size:
-            break
 
     final = FinalSample(space, question, num_limits)
     fitted = _with_points(pool.refit(), around)

@@ -211,6 +211,10 @@ def failure_probability(
     size = math.prod(shape)
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=1.5, disable=not progress) as bar:
         space = StandardSpace(flat, question.read, bar.update)
+        if space.num_variables == 0:
+            raise ValueError(
+                "f must be random, got only known values; give an input a half-width or a scale"
+            )
         if isinstance(question, BeyondLimits) and not law.is_transformed:
             exact = exact_log_probability(space, question, rng)
             if exact is not None:

@@ -14,9 +14,7 @@ _PARTS = np.array([1.0, 0.5, 0.2, 0.05])
 RUNS_PER_START = (NUM_STEPS + 1) * RUNS_PER_SLOPE + NUM_STEPS * _PARTS.size
 # No step goes beyond this length: probabilities of 1e-23.
 _FARTHEST = 10.0
-# Points whose squared length is larger by this have less than 1/20 of the density of the best.
-_WORSE = 8.0
-_MOST_POINTS = 6
+_MOST_POINTS = 8
 # A start that is farther from its limit than this part of the way failed.
 _NEAR = 0.35
 
@@ -69,8 +67,6 @@ def distinct(points: Array) -> Array:
     """The best of the points: short, and not close to a better one."""
     found: list[Array] = []
     for point in points[np.argsort(np.sum(points**2, axis=1))]:
-        if found and np.sum(point**2) > np.sum(found[0] ** 2) + _WORSE:
-            break
         if all(np.sum((point - other) ** 2) > 1 for other in found):
             found.append(point)
     return np.array(found[:_MOST_POINTS]).reshape(-1, points.shape[1])
