@@ -18,9 +18,9 @@ type Array = NDArray[np.float64]
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-12, 25.0
 _EM_STEPS = 15
 # A component has at least this many effective draws, and at least this share.
-_LEAST_DRAWS, _LEAST_SHARE = 15.0, 0.01
+_LEAST_DRAWS, _LEAST_SHARE = 8.0, 0.01
 # Below this many effective draws one component is fitted.
-_FEW_DRAWS = 50.0
+_FEW_DRAWS = 20.0
 # What one variance more or less than chance means: the range of Marchenko and Pastur, widened.
 _MARGIN = 0.1
 
@@ -205,9 +205,7 @@ def _expectation_maximization(
         components, shares = [], []
         for row in belongs * weights:
             share = row.sum()
-            if share < _LEAST_SHARE or share**2 / np.sum(row**2) < _LEAST_DRAWS + min(
-                z.shape[1], 10
-            ):
+            if share < _LEAST_SHARE or share**2 / np.sum(row**2) < _LEAST_DRAWS:
                 continue
             components.append(Normal.fit(z, row))
             shares.append(share)
