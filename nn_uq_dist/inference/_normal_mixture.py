@@ -89,11 +89,16 @@ class Normal:
         stretched = own * (np.sqrt(self.variances) - 1)
         return self.mean + standard + stretched @ self.directions.T
 
-    def log_density(self, z: Array) -> Array:
-        """Log density at points, up to the constant of the standard normal law."""
-        deviation = z - self.mean
-        own = deviation @ self.directions
-        square = np.sum(deviation**2, axis=1) + own**2 @ (1 / self.variances - 1)
+    def log_density(self, z: Array, squares: Array) -> Array:
+        """Log density at points with known squared lengths, up to a constant.
+
+        The constant is that of the standard normal law.
+        """
+        # One product for the mean and the directions: most of the time is spent here.
+        found = np.column_stack([self.mean, self.directions]).T @ z.T
+        own = found[1:] - (self.mean @ self.directions)[:, None]
+        square = squares - 2 * found[0] + self.mean @ self.mean
+        square = square + (1 / self.variances - 1) @ own**2
         return -0.5 * (square + np.sum(np.log(self.variances)))
 
 
@@ -138,8 +143,9 @@ class NormalMixture:
         """Log of share times density of each component, shape ``(components, n)``."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.shares / self.shares.sum())
+        squares = np.sum(z**2, axis=1)
         rows = zip(self.components, logs, strict=True)
-        return np.stack([part.log_density(z) + log for part, log in rows])
+        return np.stack([part.log_density(z, squares) + log for part, log in rows])
 
     def log_density(self, z: Array) -> Array:
         """Log density at points, up to the constant of the standard normal law."""

@@ -18,7 +18,7 @@ ACTIVATIONS = ("tanh", "leaky ReLU")
 NUM_CASES = len(NUM_INPUTS) * len(KINDS) * len(ACTIVATIONS)
 WIDTH = 24
 # Draws of one program.
-_GROUP = 2**17
+_GROUP = 2**16
 
 
 class Case(NamedTuple):
@@ -81,12 +81,28 @@ def largest_of_draws(case: Case, key: Array, count: int, keep: int) -> np.ndarra
     return np.asarray(found)
 
 
-def subset_limits(
-    case: Case, key: Array, sign: float, levels: int, count: int
-) -> tuple[np.ndarray, np.ndarray]:
+def num_beyond(case: Case, key: Array, count: int, limits: np.ndarray) -> tuple[np.ndarray, int]:
+    """How many of plain draws are above limits ``(2, n)``, the second row for the negated output.
+
+    Returns the number of draws too.
+    """
+    d = case.f.num_inputs
+
+    def group(carry: Array, key: Array) -> tuple[Array, None]:
+        y = jax.vmap(case.at_scores)(jax.random.normal(key, (_GROUP, d)))
+        both = jnp.stack([y, -y])[:, :, None] > jnp.asarray(limits)[:, None, :]
+        return carry + both.sum(axis=1), None
+
+    start = jnp.zeros(limits.shape, int)
+    number = -(-count // _GROUP)
+    found, _ = jax.jit(lambda keys: lax.scan(group, start, keys))(jax.random.split(key, number))
+    return np.asarray(found), number * _GROUP
+
+
+def subset_limits(case: Case, key: Array, sign: float, levels: int, count: int) -> np.ndarray:
     """Limits of subset simulation with probabilities .1, .01, ... (S. K. Au and J. L. Beck 2001).
 
-    Returns the limits; its chains move by correlated normal steps.
+    Its chains move by correlated normal steps.
     """
     d = case.f.num_inputs
     value = jax.jit(jax.vmap(lambda z: sign * case.at_scores(z)))
@@ -123,4 +139,4 @@ def subset_limits(
                 zs.append(z)
                 ys.append(y)
         z, y = jnp.concatenate(zs), jnp.concatenate(ys)
-    return np.asarray(limits), np.asarray(size)
+    return np.asarray(limits)
