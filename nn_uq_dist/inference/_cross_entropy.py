@@ -26,6 +26,7 @@ _NEAREST_DRAWS = 20.0  # while too few runs fail
 _MOST_PARTS = 4, 5  # of a level, and of a refit
 _MOST_FITTED = 6000  # draws that a mixture is fitted to
 _PRIOR_SHARE = 0.05
+_BALANCE_STEPS, _BALANCE_SHARE = 30, 0.65
 _GUARD_SHARE = 0.4
 _LEAST_FAILING = 10
 
@@ -137,6 +138,32 @@ class Pool:
         if not parts:
             return self.nearest(_NEAREST_DRAWS)
         return NormalMixture.joined(parts, [1 / len(parts)] * len(parts))
+
+    def balanced(self, mixture: NormalMixture) -> NormalMixture:
+        """The mixture with shares for less variance, as far as the failing draws tell.
+
+        The second moment of the weights is convex in the shares (H. Y. He and A. B. Owen 2014); a
+        part of the shares stays, as the draws do not show all that may fail.
+        """
+        fails = self.fails()[:, list(self.question.targets)]
+        failing = fails.any(axis=1)
+        if not failing.any():
+            return mixture
+        logs = self.log_weights[failing]
+        weights = np.exp(logs - logs.max())[:, None] * fails[failing]
+        # Relative to the probability of each target.
+        sizes = weights.sum(axis=0)
+        weights = (weights / np.where(sizes > 0, sizes, 1)).sum(axis=1)
+        squares = self._squares[failing]
+        fixed = mixture.shares / mixture.shares.sum()
+        densities = np.exp(mixture.log_densities(self.z[failing]) + 0.5 * squares) / fixed[:, None]
+        shares = fixed
+        for _ in range(_BALANCE_STEPS):
+            ratio = densities @ (weights / (shares @ densities) ** 2)
+            shares = shares * np.sqrt(ratio)
+            shares = shares / shares.sum()
+        kept = (1 - _BALANCE_SHARE) * fixed + _BALANCE_SHARE * shares
+        return NormalMixture(mixture.components, kept)
 
     def _fitted(self, chosen: NDArray[np.intp], most: int) -> NormalMixture:
         if len(chosen) > _MOST_FITTED:

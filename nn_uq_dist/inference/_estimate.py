@@ -71,11 +71,12 @@ def estimate(
     for _ in range(_MOST_ROUNDS):
         if space.num_runs + size > (1 - _LEAST_FINAL) * num_runs:
             break
-        pool.draw(with_prior(_with_points(pool.refit(), around), d), size)
+        pool.draw(pool.balanced(with_prior(_with_points(pool.refit(), around), d)), size)
 
     final = FinalSample(space, question, num_limits)
     fitted = _with_points(pool.refit(), around)
     mixture = with_prior(fitted if pool.fails().any() else None, d, _FINAL_PRIOR_SHARE)
+    mixture = pool.balanced(mixture)
     means = [part.mean for part in mixture.components[1:]]
     candidates = np.array([*pool.shortest_failing(), *best, *means]).reshape(-1, d)
     nearest = most_probable(space, question, num_limits, candidates, _RAYS_SHARE * num_runs)
