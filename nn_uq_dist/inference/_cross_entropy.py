@@ -134,7 +134,11 @@ class Pool:
             if len(failing) >= _LEAST_FAILING:
                 mixture = self._fitted(failing, _MOST_PARTS[1])
                 whole = self._fitted(failing, 1).components[0]
-                parts.append(mixture.guarded(whole, _GUARD_SHARE))
+                logs = self.log_weights[failing]
+                weights = np.exp(logs - logs.max())
+                square = weights @ self._squares[failing] / weights.sum()
+                around = Normal.standard(self.z.shape[1], square / self.z.shape[1])
+                parts.append(mixture.guarded(whole, around, _GUARD_SHARE))
         if not parts:
             return self.nearest(_NEAREST_DRAWS)
         return NormalMixture.joined(parts, [1 / len(parts)] * len(parts))

@@ -71,8 +71,8 @@ class FailureProbability:
     ...     lambda x: x[:1] * x[1:], f, jax.random.key(0), 8.0, progress=False
     ... )
     >>> mean_if_it_fails = found.weights @ found.draws
-    >>> found.weights.shape == found.draws.shape[:1], float(abs(found.point).min().round(1))
-    (True, 2.8)
+    >>> found.weights.shape == found.draws.shape[:1], bool(abs(found.point).min() > 2.5)
+    (True, True)
     """
 
     probability: Any

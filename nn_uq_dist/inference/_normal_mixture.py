@@ -151,11 +151,12 @@ class NormalMixture:
         """Log density at points, up to the constant of the standard normal law."""
         return np.logaddexp.reduce(self.log_densities(z))
 
-    def guarded(self, whole: Normal, share: float) -> "NormalMixture":
+    def guarded(self, whole: Normal, around_zero: Normal, share: float) -> "NormalMixture":
         """With wider laws, which keep weights bounded where the components do not reach.
 
         In equal parts: copies with twice their variances, copies that are as wide as the space
-        itself, which matter in many variables, and one law for `whole`, between the components.
+        itself, which matter in many variables, one law for `whole`, between the components, and one
+        around zero, for regions on all sides.
         """
         wide = tuple(part.widened(2.0) for part in self.components)
         full = tuple(Normal.around(part.mean) for part in self.components)
@@ -164,8 +165,9 @@ class NormalMixture:
             NormalMixture(wide, self.shares),
             NormalMixture(full, self.shares),
             NormalMixture.even(whole),
+            NormalMixture.even(around_zero),
         ]
-        return NormalMixture.joined(mixtures, [1 - share, *[share / 3] * 3])
+        return NormalMixture.joined(mixtures, [1 - share, *[share / 4] * 4])
 
 
 def fit_mixture(z: Array, weights: Array, rng: np.random.Generator, most: int) -> NormalMixture:

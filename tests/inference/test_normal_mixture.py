@@ -77,6 +77,8 @@ def test_fit_with_weights_finds_two_regions():
 def test_guarded_covers_what_lies_between():
     parts = tuple(Normal(np.array([x, 0.0]), np.eye(2), np.full(2, 0.01)) for x in (-3.0, 3.0))
     whole = Normal(np.zeros(2), np.eye(2), np.array([9.0, 1.0]))
-    mixture = NormalMixture(parts, np.array([0.5, 0.5])).guarded(whole, 0.3)
+    mixture = NormalMixture(parts, np.array([0.5, 0.5])).guarded(
+        whole, Normal.standard(2, 4.0), 0.4
+    )
     assert mixture.shares.sum() == pytest.approx(1)
     assert mixture.log_density(np.zeros((1, 2)))[0] > -4
