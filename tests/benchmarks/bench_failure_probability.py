@@ -176,8 +176,9 @@ def coverage(options: argparse.Namespace) -> None:
             inside = abs(found.probability - share) < 1.96 * found.standard_error
             held += bool(found.converged and inside)
             errors.append(found.standard_error / share)
+        of_converged = held / max(options.repetitions - failed, 1)
         print(
-            f"| {name} | {share:.1e} | {held / max(options.repetitions - failed, 1):.1%} | {failed} | "
+            f"| {name} | {share:.1e} | {of_converged:.1%} | {failed} | "
             f"{np.median(errors):.3f} |",
             flush=True,
         )
