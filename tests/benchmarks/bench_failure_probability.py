@@ -178,8 +178,7 @@ def coverage(options: argparse.Namespace) -> None:
             errors.append(found.standard_error / share)
         of_converged = held / max(options.repetitions - failed, 1)
         print(
-            f"| {name} | {share:.1e} | {of_converged:.1%} | {failed} | "
-            f"{np.median(errors):.3f} |",
+            f"| {name} | {share:.1e} | {of_converged:.1%} | {failed} | {np.median(errors):.3f} |",
             flush=True,
         )
 

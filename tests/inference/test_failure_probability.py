@@ -10,6 +10,7 @@ import pytest
 from scipy.special import gammainc, ndtr
 
 import nn_uq_dist as nuq
+from tests.compiling import counted_compilations
 
 KEY = jax.random.key(0)
 PLANE = nuq.InputLaw(jnp.zeros(2), scale=1.0)
@@ -38,11 +39,12 @@ def test_failing_region_around_everything():
     assert result.upper_bound > result.probability
 
 
+@pytest.mark.slow
 def test_limits_of_an_array_share_the_runs():
-    limits = np.array([[40.0, 10.0], [20.0, 30.0]])
-    result = found(squares, PLANE, limits)
+    limits = np.array([[30.0, 10.0], [20.0, 25.0]])
+    result = found(squares, PLANE, limits, num_runs=20_000)
     assert_right(result, np.exp(-limits / 2))
-    assert result.num_runs == 10_000
+    assert result.num_runs == 20_000
     assert result.point.shape == (2, 2, 2)
     np.testing.assert_allclose(np.sum(result.point**2, axis=-1), limits, rtol=0.05)
     assert result.weights.shape == (2, 2, len(result.draws))
@@ -51,6 +53,7 @@ def test_limits_of_an_array_share_the_runs():
     assert np.all((result.weights > 0) <= beyond)
 
 
+@pytest.mark.slow
 def test_weighted_draws_are_those_of_failing_inputs():
     # Beyond a radius, the squared radius less its limit is exponential with mean 2.
     result = found(squares, PLANE, 20.0, num_runs=20_000)
@@ -168,6 +171,7 @@ def test_event_that_never_happens():
     assert result.draws.shape == (0, 2)
 
 
+@pytest.mark.slow
 def test_same_key_same_result():
     first, second = (found(squares, PLANE, 12.0, num_runs=2000) for _ in range(2))
     assert first.probability == second.probability
@@ -177,6 +181,21 @@ def test_same_key_same_result():
     assert other.probability != first.probability
 
 
+@pytest.mark.slow
+def test_second_call_compiles_nothing():
+    def network_of(slope):
+        return lambda x: jnp.tanh(slope * x[:1]) + x[1:]
+
+    nuq.failure_probability(network_of(jnp.array(1.0)), PLANE, KEY, 4.0, progress=False)
+    with counted_compilations() as compiled:
+        other = nuq.InputLaw(jnp.ones(2), scale=1.5)
+        nuq.failure_probability(
+            network_of(jnp.array(2.0)), other, jax.random.key(1), 6.0, progress=False
+        )
+    assert compiled == []
+
+
+@pytest.mark.slow
 def test_known_inputs_have_no_variable():
     f = nuq.InputLaw(jnp.zeros(6), scale=jnp.array([1.0, 0, 0, 1.0, 0, 0]))
     result = found(squares, f, 20.0)
@@ -200,6 +219,7 @@ def test_one_line():
     assert "limits=(2,)" in repr(found(squares, PLANE, [9.0, 12.0], num_runs=2000))
 
 
+@pytest.mark.slow
 def test_float64(x64):
     f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
     result = found(squares, f, 60.0, num_runs=20_000)
