@@ -45,8 +45,9 @@ class FailureProbability:
     probability, log_probability, standard_error
         Estimates, shaped as the limit; the standard error is that of the probability.
     upper_bound
-        Upper 95% bound of the probability. If `converged` is false it uses only those runs whose
-        inputs were drawn from the law of the input: a bound that holds whatever was not found.
+        Upper 95% bound of the probability. If `converged` is false it is at least that from the
+        runs of the final sample whose inputs were drawn from the law of the input, which holds
+        whatever was not found.
     converged
         Whether estimate and standard error can be trusted, as far as the runs show.
     num_runs
@@ -168,12 +169,12 @@ def failure_probability(
     -----
     The variables of the law become standard normal ones :math:`z`, uniform ones by
     :math:`2 \Phi(z) - 1`. Each search draws from mixtures of normal laws that come nearer to the
-    limit, level by level (R. Y. Rubinstein and D. P. Kroese, The Cross-Entropy Method, 2004): two
-    begin with the law of the input and wider ones, one with the points at which tangents reach the
-    limit. All their draws :math:`z_i` have weights
+    limit, level by level (R. Y. Rubinstein and D. P. Kroese, The Cross-Entropy Method, 2004): one
+    begins with the law of the input and wider ones, one with the points at which tangents reach the
+    limit, from zero and from draws near to it. All their draws :math:`z_i` have weights
     :math:`\phi(z_i) / \sum_b \frac{n_b}{n} q_b(z_i)` over all mixtures :math:`q_b` that were drawn
     from (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95, 2000). A mixture fitted to those that fail,
-    refitted three to five times, is the :math:`q` of the estimate from `n` new draws,
+    refitted three times, is the :math:`q` of the estimate from `n` new draws,
 
     .. math:: \hat P = \frac{1}{n} \sum_i \frac{\phi(z_i)}{q(z_i)}
         1[g(z_i) > l], \qquad z_i \sim q.
