@@ -1,0 +1,192 @@
+r"""A mixture of normal laws for the failing runs, by the cross-entropy method.
+
+All draws are kept with weights over all mixtures that were drawn from, so nothing is wasted and no
+weight is large where one of them has been (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95 (2000)).
+Levels: a mixture is fitted to the runs that are nearest to the event, and drawn from; then to the
+nearest of all runs so far, until enough of them fail (R. Y. Rubinstein and D. P. Kroese, The
+Cross-Entropy Method (2004)).
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
+from nn_uq_dist.inference._questions import Question
+from nn_uq_dist.inference._standard_space import StandardSpace
+
+type Array = NDArray[np.float64]
+
+# Effective draws to which a level is fitted, as a share of the draws of a level.
+_ELITE_SHARE = 0.04
+_ENOUGH_SHARE = 0.1
+_NEAR_DRAWS = 8  # of which one becomes a start of a tangent
+_NEAREST_DRAWS = 20.0  # while too few runs fail
+_MOST_PARTS = 4, 5  # of a level, and of a refit
+_MOST_FITTED = 6000  # draws that a mixture is fitted to
+_PRIOR_SHARE = 0.05
+_BALANCE_STEPS, _BALANCE_SHARE = 30, 0.65
+_GUARD_SHARE = 0.4
+_LEAST_FAILING = 10
+
+
+class Pool:
+    """Draws in standard space, what is kept of their outputs, and all that they were drawn from."""
+
+    def __init__(self, space: StandardSpace, question: Question, rng: np.random.Generator) -> None:
+        self.space, self.question, self.rng = space, question, rng
+        self.z = np.zeros((0, space.num_variables))
+        self.kept = np.zeros((0, 0))
+        self.log_sum = np.zeros(0)  # of numbers times densities
+        self.mixtures: list[tuple[NormalMixture, int]] = []
+
+    def draw(self, mixture: NormalMixture, count: int) -> None:
+        """Add draws of a mixture."""
+        z = mixture.draw(self.rng, count)
+        kept = self.space.run(z)[1]
+        log_count = math.log(count)
+        self.log_sum = np.logaddexp(self.log_sum, mixture.log_density(self.z) + log_count)
+        self.mixtures.append((mixture, count))
+        new = np.logaddexp.reduce([m.log_density(z) + math.log(n) for m, n in self.mixtures])
+        self._append(z, kept, new)
+
+    def _append(self, z: Array, kept: Array, log_sum: Array) -> None:
+        self.z = np.concatenate([self.z, z])
+        self.kept = np.concatenate([self.kept, kept]) if self.kept.size else kept
+        self.log_sum = np.concatenate([self.log_sum, log_sum])
+
+    def merge(self, other: "Pool") -> None:
+        """Add the draws of another pool."""
+        ours, theirs = self.log_density_sum(other.z), other.log_density_sum(self.z)
+        self.log_sum = np.logaddexp(self.log_sum, theirs)
+        self._append(other.z, other.kept, np.logaddexp(other.log_sum, ours))
+        self.mixtures += other.mixtures
+
+    def log_density_sum(self, z: Array) -> Array:
+        return np.logaddexp.reduce([m.log_density(z) + math.log(n) for m, n in self.mixtures])
+
+    @property
+    def log_weights(self) -> Array:
+        """Log of the ratio of the standard normal density to that of all mixtures together."""
+        return math.log(max(len(self.z), 1)) - 0.5 * self._squares - self.log_sum
+
+    @property
+    def _squares(self) -> Array:
+        return np.sum(self.z**2, axis=1)
+
+    def values(self) -> Array:
+        """How near the draws are to the event."""
+        return self.question.values(self.kept, self._squares)
+
+    def search(self, start: NormalMixture, size: int, most_levels: int) -> None:
+        """Draw from mixtures nearer and nearer to the event, until enough runs fail."""
+        mixture = start
+        for _ in range(most_levels):
+            self.draw(mixture, size)
+            if self.effective_failing() >= _ENOUGH_SHARE * size:
+                return
+            mixture = self.nearest(max(_ELITE_SHARE * size, 5))
+
+    def fails(self) -> NDArray[np.bool_]:
+        """Which draws fail, ``(n, limits)``."""
+        return self.question.fails(self.kept)
+
+    def shortest_failing(self) -> Array:
+        """For each target the failing draw nearest to the origin, if there is one."""
+        fails = self.fails()[:, list(self.question.targets)]
+        squares = np.where(fails, self._squares[:, None], np.inf)
+        return self.z[squares.argmin(axis=0)[fails.any(axis=0)]]
+
+    def far_and_near(self, number: int) -> Array:
+        """Draws near the event, and as far from each other as they are many."""
+        order = np.argsort(-self.values(), kind="stable")[: _NEAR_DRAWS * number]
+        near = self.z[order]
+        if len(near) <= number:
+            return near
+        chosen, squares = [0], np.full(len(near), np.inf)
+        while len(chosen) < number:
+            squares = np.minimum(squares, np.sum((near - near[chosen[-1]]) ** 2, axis=1))
+            chosen.append(int(squares.argmax()))
+        return near[chosen]
+
+    def effective_failing(self, start: int = 0) -> float:
+        """Effective number of the draws that fail, from the one with an index on."""
+        logs = self.log_weights[start:][self.values()[start:] > 0]
+        weights = np.exp(logs - logs.max(initial=-np.inf)) if len(logs) else np.zeros(1)
+        return float(weights.sum() ** 2 / max(np.sum(weights**2), 1e-300))
+
+    def nearest(self, wanted: float) -> NormalMixture:
+        """Mixture fitted to the draws nearest to the event, of an effective number."""
+        values, logs = self.values(), self.log_weights
+        order = np.argsort(-values, kind="stable")
+        weights = np.exp(logs[order] - logs.max())
+        effective = np.cumsum(weights) ** 2 / np.maximum(np.cumsum(weights**2), 1e-300)
+        enough = (effective >= wanted) & (values[order] <= 0)
+        number = int(np.argmax(enough)) + 1 if enough.any() else len(order)
+        return self._fitted(order[:number], _MOST_PARTS[0])
+
+    def refit(self) -> NormalMixture:
+        """Mixture fitted to the failing runs of each target, with wider copies and the prior."""
+        fails, parts = self.fails(), []
+        for target in self.question.targets:
+            failing = np.flatnonzero(fails[:, target])
+            if len(failing) >= _LEAST_FAILING:
+                mixture = self._fitted(failing, _MOST_PARTS[1])
+                whole = self._fitted(failing, 1).components[0]
+                logs = self.log_weights[failing]
+                weights = np.exp(logs - logs.max())
+                square = weights @ self._squares[failing] / weights.sum()
+                around = Normal.standard(self.z.shape[1], square / self.z.shape[1])
+                parts.append(mixture.guarded(whole, around, _GUARD_SHARE))
+        if not parts:
+            return self.nearest(_NEAREST_DRAWS)
+        return NormalMixture.joined(parts, [1 / len(parts)] * len(parts))
+
+    def balanced(self, mixture: NormalMixture) -> NormalMixture:
+        """The mixture with shares for less variance, as far as the failing draws tell.
+
+        The second moment of the weights is convex in the shares (H. Y. He and A. B. Owen 2014); a
+        part of the shares stays, as the draws do not show all that may fail.
+        """
+        fails = self.fails()[:, list(self.question.targets)]
+        failing = fails.any(axis=1)
+        if not failing.any():
+            return mixture
+        logs = self.log_weights[failing]
+        weights = np.exp(logs - logs.max())[:, None] * fails[failing]
+        # Relative to the probability of each target.
+        sizes = weights.sum(axis=0)
+        weights = (weights / np.where(sizes > 0, sizes, 1)).sum(axis=1)
+        squares = self._squares[failing]
+        fixed = mixture.shares / mixture.shares.sum()
+        densities = np.exp(mixture.log_densities(self.z[failing]) + 0.5 * squares) / fixed[:, None]
+        shares = fixed
+        for _ in range(_BALANCE_STEPS):
+            ratio = densities @ (weights / (shares @ densities) ** 2)
+            shares = shares * np.sqrt(ratio)
+            shares = shares / shares.sum()
+        kept = (1 - _BALANCE_SHARE) * fixed + _BALANCE_SHARE * shares
+        return NormalMixture(mixture.components, kept)
+
+    def _fitted(self, chosen: NDArray[np.intp], most: int) -> NormalMixture:
+        if len(chosen) > _MOST_FITTED:
+            chosen = self.rng.choice(chosen, _MOST_FITTED, replace=False)
+        logs = self.log_weights[chosen]
+        # No weight is zero: a draw that weighs nothing still has a place.
+        weights = np.maximum(np.exp(logs - logs.max()), 1e-300)
+        return fit_mixture(self.z[chosen], weights, self.rng, most)
+
+
+def with_prior(mixture: NormalMixture | None, d: int, share: float = _PRIOR_SHARE) -> NormalMixture:
+    """A share of draws of the input's own law, first; all of them if there is no mixture."""
+    prior = NormalMixture.even(Normal.standard(d))
+    if mixture is None:
+        return prior
+    return NormalMixture.joined([prior, mixture], [share, 1 - share])
+
+
+def wide_start(d: int) -> NormalMixture:
+    """The input's own law, and wider ones: what is far out in few variables is seen at once."""
+    components = [Normal.standard(d, variance) for variance in (1.0, 2.25, 6.25)]
+    return NormalMixture(tuple(components), np.array([0.6, 0.2, 0.2]))

@@ -1,0 +1,123 @@
+"""How the runs of an estimate are shared out: searches, refits, and the draws that count."""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.inference._cross_entropy import Pool, wide_start, with_prior
+from nn_uq_dist.inference._final_sample import FinalSample
+from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
+from nn_uq_dist.inference._questions import BeyondLimits, Question
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._tangent_points import RUNS_PER_START, distinct, tangent_points
+
+type Array = NDArray[np.float64]
+
+# Draws of a level, as a share of all runs and at most; levels of the two searches.
+_LEVEL_SHARE, _MOST_LEVEL = 1 / 50, 500
+_MOST_LEVELS = 10, 8
+# Shares of the runs: of starts of tangents, and of each of the refits.
+_TANGENT_SHARE, _MOST_STARTS = 0.08, 24
+_ROUND_SHARE, _MOST_ROUND = 0.12, 20_000
+_MOST_ROUNDS = 3
+# All this ends when less than this share is left for the estimate.
+_LEAST_FINAL = 0.3
+_POINTS_SHARE = 0.08
+# Lengths of rays on which failing points are looked for, halvings, and the share of the runs.
+_FACTORS = np.linspace(1.1, 0.5, 13)
+_HALVES = 5
+_RAYS_SHARE = 0.02
+_FINAL_PRIOR_SHARE = 0.03
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Estimate:
+    """The final sample, and what the search says of the same probabilities."""
+
+    final: FinalSample
+    points: Array  # (limits, d), the most probable failing ones, NaN if there are none
+    pool_probability: Array
+    pool_standard_error: Array
+
+
+def estimate(
+    space: StandardSpace,
+    question: Question,
+    num_limits: int,
+    num_runs: int,
+    rng: np.random.Generator,
+) -> Estimate:
+    """Estimate with `num_runs` runs in all."""
+    d = space.num_variables
+    level = int(min(_LEVEL_SHARE * num_runs, _MOST_LEVEL))
+    pool = Pool(space, question, rng)
+    pool.search(wide_start(d), level, _MOST_LEVELS[0])
+    # What one search does not find, another may: it starts anew, where tangents say if there are.
+    start, around, best = wide_start(d), None, np.zeros((0, d))
+    if isinstance(question, BeyondLimits):
+        most = int(np.clip(_TANGENT_SHARE * num_runs / RUNS_PER_START, 1, _MOST_STARTS))
+        limits = question.limits[list(question.targets[::-1])]
+        starts = np.concatenate([np.zeros((1, d)), pool.far_and_near(most - 1)])
+        best = distinct(tangent_points(space, question.output, limits, question.sign, starts))
+    if len(best):
+        around = NormalMixture.even(*map(Normal.around, best))
+        start = with_prior(around, d, 0.1)
+    search = Pool(space, question, rng)
+    search.search(start, level, _MOST_LEVELS[1])
+    pool.merge(search)
+
+    size = int(min(_ROUND_SHARE * num_runs, _MOST_ROUND))
+    for _ in range(_MOST_ROUNDS):
+        if space.num_runs + size > (1 - _LEAST_FINAL) * num_runs:
+            break
+        pool.draw(pool.balanced(with_prior(_with_points(pool.refit(), around), d)), size)
+
+    final = FinalSample(space, question, num_limits)
+    fitted = _with_points(pool.refit(), around)
+    mixture = with_prior(fitted if pool.fails().any() else None, d, _FINAL_PRIOR_SHARE)
+    mixture = pool.balanced(mixture)
+    means = [part.mean for part in mixture.components[1:]]
+    candidates = np.array([*pool.shortest_failing(), *best, *means]).reshape(-1, d)
+    nearest = most_probable(space, question, num_limits, candidates, _RAYS_SHARE * num_runs)
+    while (left := num_runs - space.num_runs) > 0:
+        final.draw(mixture, min(left, final.portion()), rng)
+    terms = np.exp(pool.log_weights)[:, None] * pool.fails()
+    error = terms.std(axis=0) / np.sqrt(len(terms))
+    return Estimate(final, nearest, terms.mean(axis=0), error)
+
+
+def _with_points(
+    mixture: NormalMixture | None, around: NormalMixture | None
+) -> NormalMixture | None:
+    """Keep a share of draws around the points of the tangents, whatever was fitted."""
+    if around is None or mixture is None:
+        return mixture
+    return NormalMixture.joined([mixture, around], [1 - _POINTS_SHARE, _POINTS_SHARE])
+
+
+def most_probable(
+    space: StandardSpace,
+    question: Question,
+    num_limits: int,
+    candidates: Array,
+    most_runs: float,
+) -> Array:
+    """For each limit the failing point nearest to the origin on rays to candidates, else NaN."""
+    most = max(1, int(most_runs / _FACTORS.size))
+    rays = candidates[:most]
+    if not len(rays):
+        return np.full((num_limits, space.num_variables), np.nan)
+    trials = (_FACTORS[:, None, None] * rays).reshape(-1, rays.shape[1])
+    fails = question.fails(space.run(trials)[1])
+    squares = np.where(fails, np.sum(trials**2, axis=1)[:, None], np.inf)
+    nearest = squares.argmin(axis=0)
+    found = trials[nearest]
+    # Failing points and shorter ones that do not: between them by halves.
+    outer, inner = np.ones(len(found)), 1 + np.diff(_FACTORS)[0] / _FACTORS[nearest // len(rays)]
+    for _ in range(_HALVES):
+        middle = (outer + inner) / 2
+        fails_there = question.fails(space.run(middle[:, None] * found)[1]).diagonal()
+        outer, inner = np.where(fails_there, (middle, inner), (outer, middle))
+    found = outer[:, None] * found
+    return np.where(np.isfinite(squares.min(axis=0))[:, None], found, np.nan)

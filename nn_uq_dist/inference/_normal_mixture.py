@@ -1,0 +1,225 @@
+"""Mixtures of normal laws in standard normal space: draws, densities, and fits to weighted draws.
+
+With few draws and many variables a sample covariance is mostly noise. A component therefore has
+variances of its own only in directions in which the draws show more or less than chance would; in
+all others it has variance one, as the space itself.
+"""
+
+import dataclasses
+import math
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+type Array = NDArray[np.float64]
+
+# Variances of a component: narrower ones give weights without bound, wider ones hit nothing.
+_LEAST_VARIANCE, _MOST_VARIANCE = 1e-12, 25.0
+_EM_STEPS = 15
+# A component has at least this many effective draws, and at least this share.
+_LEAST_DRAWS, _LEAST_SHARE = 8.0, 0.01
+# Below this many effective draws one component is fitted.
+_FEW_DRAWS = 20.0
+# What one variance more or less than chance means: the range of Marchenko and Pastur, widened.
+_MARGIN = 0.1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Normal:
+    """A normal law: its mean, and its variances in orthonormal directions; one elsewhere."""
+
+    mean: Array
+    directions: Array  # (d, r)
+    variances: Array  # (r,)
+
+    @classmethod
+    def standard(cls, d: int, variance: float = 1.0) -> Self:
+        """The standard normal law, or one with another variance in all directions."""
+        if variance == 1.0:
+            return cls(np.zeros(d), np.zeros((d, 0)), np.zeros(0))
+        return cls(np.zeros(d), np.eye(d), np.full(d, variance))
+
+    @classmethod
+    def around(cls, mean: Array) -> Self:
+        """Variance one around a point."""
+        return cls(mean, np.zeros((mean.size, 0)), np.zeros(0))
+
+    @classmethod
+    def fit(cls, z: Array, weights: Array) -> Self:
+        """Fit draws with weights."""
+        weights = weights / weights.sum()
+        count, d = z.shape
+        mean = weights @ z
+        effective = 1 / np.sum(weights**2)
+        centered = np.sqrt(weights)[:, None] * (z - mean)
+        centered /= math.sqrt(max(1 - 1 / effective, 1e-3))
+        if count < d:
+            _, roots, rows = np.linalg.svd(centered, full_matrices=False)
+            values, vectors = roots**2, rows.T
+        else:
+            values, vectors = np.linalg.eigh(centered.T @ centered)
+        edge = math.sqrt(d / effective)
+        low = (1 - _MARGIN) * max(1 - edge, 0) ** 2
+        high = (1 + _MARGIN) * (1 + edge) ** 2
+        kept = (values < low) | (values > high)
+        directions, variances = vectors[:, kept], values[kept]
+        # Beyond a limit the draws are narrow in the direction of their mean: a variance that is
+        # asked for, so that it is kept also within the range of chance.
+        length = np.linalg.norm(mean)
+        if length > 0.3:
+            along = mean / length
+            rest = along - directions @ (directions.T @ along)
+            size = np.linalg.norm(rest)
+            if size > 0.2:
+                rest /= size
+                directions = np.column_stack([directions, rest])
+                variances = np.append(variances, np.sum((centered @ rest) ** 2))
+        return cls(mean, directions, np.clip(variances, _LEAST_VARIANCE, _MOST_VARIANCE))
+
+    def widened(self, factor: float) -> Self:
+        """The same with larger variances in its directions, up to a few units."""
+        wider = np.maximum(self.variances, np.minimum(self.variances * factor, 4.0))
+        return dataclasses.replace(self, variances=wider)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Array:
+        """Draws, shape ``(count, d)``."""
+        standard = rng.standard_normal((count, self.mean.size))
+        own = standard @ self.directions
+        stretched = own * (np.sqrt(self.variances) - 1)
+        return self.mean + standard + stretched @ self.directions.T
+
+    def log_density(self, z: Array, squares: Array) -> Array:
+        """Log density at points with known squared lengths, up to a constant.
+
+        The constant is that of the standard normal law.
+        """
+        # One product for the mean and the directions: most of the time is spent here.
+        found = np.column_stack([self.mean, self.directions]).T @ z.T
+        own = found[1:] - (self.mean @ self.directions)[:, None]
+        square = squares - 2 * found[0] + self.mean @ self.mean
+        square = square + (1 / self.variances - 1) @ own**2
+        return -0.5 * (square + np.sum(np.log(self.variances)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NormalMixture:
+    """Normal laws with their shares."""
+
+    components: tuple[Normal, ...]
+    shares: Array
+
+    @classmethod
+    def even(cls, *components: Normal) -> Self:
+        """All with the same share."""
+        return cls(components, np.full(len(components), 1 / len(components)))
+
+    @classmethod
+    def joined(cls, mixtures: "list[NormalMixture]", shares: list[float]) -> Self:
+        """A mixture of mixtures."""
+        pairs = list(zip(mixtures, shares, strict=True))
+        components = tuple(part for mixture, _ in pairs for part in mixture.components)
+        return cls(components, np.concatenate([mixture.shares * share for mixture, share in pairs]))
+
+    def draw(self, rng: np.random.Generator, count: int) -> Array:
+        """Draws, component by component: each has its share of them, up to one.
+
+        Numbers by share instead of chance have less variance, and no weight changes.
+        """
+        wanted = self.shares / self.shares.sum() * count
+        numbers = np.floor(wanted).astype(int)
+        left = count - numbers.sum()
+        if left:
+            rest = wanted - numbers
+            # Systematic: each component gets its remainder as the chance of one more draw.
+            ends = np.cumsum(rest)
+            marks = np.arange(left) + rng.uniform(0, 1)
+            extra = np.searchsorted(ends * (left / ends[-1]), marks, side="right")
+            np.add.at(numbers, np.minimum(extra, numbers.size - 1), 1)
+        parts = [part.draw(rng, n) for part, n in zip(self.components, numbers, strict=True)]
+        return np.concatenate(parts)
+
+    def log_densities(self, z: Array) -> Array:
+        """Log of share times density of each component, shape ``(components, n)``."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.shares / self.shares.sum())
+        squares = np.sum(z**2, axis=1)
+        rows = zip(self.components, logs, strict=True)
+        return np.stack([part.log_density(z, squares) + log for part, log in rows])
+
+    def log_density(self, z: Array) -> Array:
+        """Log density at points, up to the constant of the standard normal law."""
+        return np.logaddexp.reduce(self.log_densities(z))
+
+    def guarded(self, whole: Normal, around_zero: Normal, share: float) -> "NormalMixture":
+        """With wider laws, which keep weights bounded where the components do not reach.
+
+        In equal parts: copies with twice their variances, copies that are as wide as the space
+        itself, which matter in many variables, one law for `whole`, between the components, and one
+        around zero, for regions on all sides.
+        """
+        wide = tuple(part.widened(2.0) for part in self.components)
+        full = tuple(Normal.around(part.mean) for part in self.components)
+        mixtures = [
+            self,
+            NormalMixture(wide, self.shares),
+            NormalMixture(full, self.shares),
+            NormalMixture.even(whole),
+            NormalMixture.even(around_zero),
+        ]
+        return NormalMixture.joined(mixtures, [1 - share, *[share / 4] * 4])
+
+
+def fit_mixture(z: Array, weights: Array, rng: np.random.Generator, most: int) -> NormalMixture:
+    """Fit a mixture of as many components as pay, by the EM algorithm.
+
+    The number of components is chosen by the Bayesian information criterion, with the effective
+    number of draws.
+    """
+    weights = weights / weights.sum()
+    effective = 1 / np.sum(weights**2)
+    best, best_score = NormalMixture.even(Normal.fit(z, weights)), -np.inf
+    for number in range(1, (most if effective >= _FEW_DRAWS else 1) + 1):
+        mixture = best if number == 1 else _expectation_maximization(z, weights, rng, number)
+        if mixture is None:
+            break
+        likelihood = effective * float(weights @ mixture.log_density(z))
+        parameters = sum(p.mean.size + 2 * p.variances.size for p in mixture.components)
+        score = likelihood - 0.5 * parameters * math.log(effective)
+        if number == 1 or score > best_score + 1:
+            best, best_score = mixture, score
+    return best
+
+
+def _expectation_maximization(
+    z: Array, weights: Array, rng: np.random.Generator, number: int
+) -> NormalMixture | None:
+    """Mixture from starts far from each other (k-means++); None if no component has draws enough.
+
+    A. P. Dempster, N. M. Laird and D. B. Rubin, J. R. Stat. Soc. B 39 (1977); D. Arthur and S.
+    Vassilvitskii, SODA (2007).
+    """
+    centers = [rng.choice(len(z), p=weights)]
+    squares = np.sum((z - z[centers[0]]) ** 2, axis=1)[None]
+    while len(centers) < number:
+        chance = weights * squares.min(axis=0)
+        if not chance.sum() > 0:
+            return None
+        centers.append(rng.choice(len(z), p=chance / chance.sum()))
+        squares = np.concatenate([squares, np.sum((z - z[centers[-1]]) ** 2, axis=1)[None]])
+    belongs = (np.arange(number)[:, None] == squares.argmin(axis=0)).astype(float)
+    mixture = None
+    for _ in range(_EM_STEPS):
+        components, shares = [], []
+        for row in belongs * weights:
+            share = row.sum()
+            if share < _LEAST_SHARE or share**2 / np.sum(row**2) < _LEAST_DRAWS:
+                continue
+            components.append(Normal.fit(z, row))
+            shares.append(share)
+        if not components:
+            return None
+        mixture = NormalMixture(tuple(components), np.array(shares))
+        logs = mixture.log_densities(z)
+        belongs = np.exp(logs - np.logaddexp.reduce(logs))
+    return mixture

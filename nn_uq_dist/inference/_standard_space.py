@@ -1,0 +1,136 @@
+"""The network as a function of independent standard normal variables, for any input law.
+
+A uniform variable of the law is ``2 Phi(z) - 1`` of a normal one. The variables are NumPy arrays in
+float64; the network runs in its own type, in groups of one size, so that it is compiled once.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import erf as jax_erf
+from numpy.typing import NDArray
+from scipy.special import erf
+
+from nn_uq_dist.basics._compiled_once import compiled_once
+from nn_uq_dist.inputs import InputTerm
+from nn_uq_dist.inputs._flat_network import FlatNetwork
+
+type Array = NDArray[np.float64]
+
+# Runs that go through the network at once, and most numbers of an array.
+_GROUP_SIZE = 512
+_GROUP_NUMBERS = 2**20
+# A value with its gradient takes as long as this many values.
+RUNS_PER_SLOPE = 3
+
+
+class StandardSpace:
+    """A network at standard normal variables, first those of the uniform ones.
+
+    Parameters
+    ----------
+    flat
+        The network, with a law without batch axes.
+    read
+        A pure function of outputs ``(n, N_y)`` that returns what is kept of them.
+    report
+        Is told how many runs were done.
+    """
+
+    def __init__(
+        self,
+        flat: FlatNetwork,
+        read: Callable[[jax.Array], jax.Array],
+        report: Callable[[int], object] = bool,
+    ) -> None:
+        self.flat, self.read, self._report = flat, read, report
+        self.num_runs = 0
+        law: Any = flat.law
+        self.law, terms = law, law.terms
+        uniform, normal = (
+            _moving(terms, uniform=True),
+            _moving(terms, uniform=False),
+        )
+        self.num_uniform = len(uniform)
+        self._moving = np.flatnonzero(np.concatenate([uniform, normal]))
+        self._num_all = len(uniform) + len(normal)
+        self.num_variables = len(self._moving)
+        widest = max(self.law.num_inputs, self.num_variables, flat.num_outputs)
+        self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
+        self._program: Callable[..., Any] | None = None
+
+    def run(self, z: Array, *, counted: bool = True) -> tuple[NDArray[Any], Array]:
+        """Inputs ``(n, N_x)`` at points ``(n, num_variables)``, and what is kept of the outputs."""
+        inputs, kept = [], []
+        for start in range(0, len(z), self.group_size):
+            part = z[start : start + self.group_size]
+            rows = np.zeros((self.group_size, self._num_all))
+            rows[: len(part), self._moving] = part
+            rows[:, : self.num_uniform] = erf(rows[:, : self.num_uniform] / np.sqrt(2.0))
+            given = jnp.asarray(rows, self.law.dtype)
+            if self._program is None:
+                self._program = compiled_once(self._at, given)
+            x, y = self._program(given)
+            inputs.append(np.asarray(x)[: len(part)])
+            kept.append(np.asarray(y, np.float64)[: len(part)])
+            self._count(len(part) if counted else 0)
+        return np.concatenate(inputs), np.concatenate(kept)
+
+    def inputs(self, z: Array) -> NDArray[Any]:
+        """Inputs at points, as vectors, without a run; NaN where a point is NaN."""
+        inputs, _ = self.run(np.nan_to_num(z), counted=False)
+        return np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, inputs)
+
+    def _count(self, number: int) -> None:
+        self.num_runs += number
+        self._report(number)
+
+    def _at(self, standard: jax.Array) -> tuple[jax.Array, jax.Array]:
+        x = self._input(standard)
+        return x, self.read(self.flat.at_draws(x))
+
+    def _input(self, standard: jax.Array) -> jax.Array:
+        uniform, normal = standard[..., : self.num_uniform], standard[..., self.num_uniform :]
+        return self.law.loc + self.law.deviation_at(uniform, normal)
+
+    def slopes(self, output: int, count: int) -> Callable[[Array], tuple[Array, Array]]:
+        """Function that returns an output and its gradient at `count` points of this space."""
+
+        def value(z: jax.Array) -> jax.Array:
+            full = jnp.zeros(self._num_all, z.dtype).at[self._moving].set(z)
+            uniform = jax_erf(full[: self.num_uniform] / np.sqrt(2.0))
+            x = self._input(jnp.concatenate([uniform, full[self.num_uniform :]]))
+            return self.flat(x)[output]
+
+        example = jnp.zeros((count, self.num_variables), self.law.dtype)
+        program = compiled_once(jax.vmap(jax.value_and_grad(value)), example)
+
+        def at(z: Array) -> tuple[Array, Array]:
+            found, slope = program(jnp.asarray(z, self.law.dtype))
+            self._count(RUNS_PER_SLOPE * count)
+            return np.asarray(found, np.float64), np.asarray(slope, np.float64)
+
+        return at
+
+    def tangent(self, output: int) -> tuple[float, Array]:
+        """Value of an output and its gradient at the mean input, in the space of the inputs."""
+
+        def value(x: jax.Array) -> jax.Array:
+            return self.flat(x)[output]
+
+        found, slope = compiled_once(jax.value_and_grad(value), self.law.loc)(self.law.loc)
+        self._count(RUNS_PER_SLOPE)
+        return float(found), np.asarray(slope, np.float64)
+
+
+def _moving(terms: tuple[InputTerm, ...], *, uniform: bool) -> NDArray[np.bool_]:
+    """Which variables of a kind move an input: half-widths and scales may be zero."""
+    found = [np.zeros(0, bool)]
+    for term in terms:
+        if term.is_uniform == uniform:
+            factor = np.asarray(term.factor) != 0
+            found.append(factor if term.is_diagonal else factor.any(axis=-2))
+    return np.concatenate(found)

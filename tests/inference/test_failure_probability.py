@@ -1,0 +1,264 @@
+"""Failure probabilities against closed forms, quadrature and plain draws, and what is refused."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy.special import gammainc, ndtr
+
+import nn_uq_dist as nuq
+from tests.compiling import counted_compilations
+
+KEY = jax.random.key(0)
+PLANE = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+
+
+def found(network, f, *args, **kwargs):
+    return nuq.failure_probability(network, f, KEY, *args, progress=False, **kwargs)
+
+
+def squares(x):
+    return jnp.sum(x**2, keepdims=True)
+
+
+def assert_right(result, expected, most_errors=4.0):
+    """Within four standard errors: wrong once in 16,000 right programs."""
+    assert np.all(result.converged)
+    assert np.all(np.abs(result.probability - expected) < most_errors * result.standard_error)
+    assert np.all(result.standard_error < 0.1 * np.asarray(expected))
+
+
+def test_failing_region_around_everything():
+    result = found(squares, PLANE, 30.0)
+    assert_right(result, math.exp(-15))
+    assert np.sum(result.point**2) == pytest.approx(30, rel=0.02)
+    assert result.num_runs == 10_000
+    assert result.upper_bound > result.probability
+
+
+@pytest.mark.slow
+def test_limits_of_an_array_share_the_runs():
+    limits = np.array([[30.0, 10.0], [20.0, 25.0]])
+    result = found(squares, PLANE, limits, num_runs=20_000)
+    assert_right(result, np.exp(-limits / 2))
+    assert result.num_runs == 20_000
+    assert result.point.shape == (2, 2, 2)
+    np.testing.assert_allclose(np.sum(result.point**2, axis=-1), limits, rtol=0.05)
+    assert result.weights.shape == (2, 2, len(result.draws))
+    np.testing.assert_allclose(result.weights.sum(axis=-1), 1, rtol=1e-6)
+    beyond = np.sum(result.draws**2, axis=1) > limits[..., None]
+    assert np.all((result.weights > 0) <= beyond)
+
+
+@pytest.mark.slow
+def test_weighted_draws_are_those_of_failing_inputs():
+    # Beyond a radius, the squared radius less its limit is exponential with mean 2.
+    result = found(squares, PLANE, 20.0, num_runs=20_000)
+    mean = result.weights @ np.sum(result.draws**2, axis=1)
+    assert mean == pytest.approx(22, abs=0.2)
+
+
+@pytest.mark.parametrize("d", [2, 31])
+def test_two_opposite_regions(d):
+    f = nuq.InputLaw(jnp.zeros(d), scale=1.0)
+    result = found(lambda x: jnp.abs(x[:1]) - 0.01 * x[1:2] ** 2, f, 4.5, num_runs=20_000)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    expected = weights @ (2 * ndtr(-4.5 - 0.01 * nodes**2)) / weights.sum()
+    assert_right(result, expected)
+
+
+@pytest.mark.slow
+def test_small_region_inside():
+    f = nuq.InputLaw(jnp.zeros(8), scale=1.0)
+    result = found(squares, f, 0.8, upper=False, num_runs=20_000)
+    assert_right(result, gammainc(4, 0.4))
+
+
+def test_box_has_the_right_corner():
+    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    # The area above a hyperbola, in both of two corners.
+    limit = 0.98
+    area = (1 - limit + limit * math.log(limit)) / 2
+    assert_right(found(lambda x: x[:1] * x[1:], f, limit), area)
+
+
+@pytest.mark.parametrize("log10", [-3, -6, -12])
+def test_linear_network_is_exact(log10):
+    row = jnp.array([[1.0, -2.0, 0.5]])
+    f = nuq.InputLaw(jnp.ones(3), half_width=jnp.array([0.5, 0, 1.0]), scale=0.3)
+    linear = nuq.linearize(lambda x: row @ x, f)
+    score = {-3: 3.09, -6: 4.75, -12: 7.03}[log10]
+    limit = linear.marginals().from_normal_score(jnp.array([score]))[0]
+    result = found(lambda x: row @ x, f, float(limit))
+    assert result.converged
+    assert result.standard_error == 0
+    assert result.num_runs < 500
+    assert result.log_probability == pytest.approx(math.log(ndtr(-score)), rel=1e-4)
+    assert float((row @ result.point)[0]) == pytest.approx(float(limit), rel=1e-2)
+
+
+@pytest.mark.slow
+def test_kink_in_the_tail_is_seen():
+    # Linear at nearly all draws, and steeper beyond 3 standard deviations.
+    f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    result = found(lambda x: x[:1] + 3 * jax.nn.relu(x[:1] - 3.0), f, 5.0)
+    assert result.standard_error > 0
+    assert_right(result, ndtr(-3.5))
+
+
+def network_of_dict(v):
+    return {"u": v["a"] * v["b"] * v["c"] + v["d"].sum(), "v": v["d"] * v["a"]}
+
+
+DICT = {
+    "a": dist.LogNormal(0.0, 0.3),
+    "b": dist.TruncatedNormal(0.0, 1.0, low=-1.0, high=2.0),
+    "c": jnp.array(2.0),
+    "d": nuq.inputs.triangular(jnp.zeros(2), 1.0),
+}
+
+
+@pytest.fixture(scope="module")
+def draws_of_dict():
+    return nuq.monte_carlo(network_of_dict, DICT, jax.random.key(1), 500_000, progress=False)
+
+
+def assert_as_draws(result, hits):
+    share = hits.mean()
+    error = math.sqrt(share / len(hits))
+    assert result.converged
+    assert abs(result.probability - share) < 4 * math.hypot(error, result.standard_error)
+
+
+@pytest.mark.slow
+def test_dict_of_transformed_inputs(draws_of_dict):
+    result = found(network_of_dict, DICT, 6.0)
+    assert_as_draws(result, draws_of_dict[:, 0] > 6)
+    assert set(result.point) == set(DICT)
+    assert result.point["c"] == 2
+    assert network_of_dict(result.point)["u"] == pytest.approx(6, rel=0.02)
+
+
+@pytest.mark.slow
+def test_output_of_a_structure(draws_of_dict):
+    result = found(network_of_dict, DICT, 0.03, output=-1, upper=False)
+    assert_as_draws(result, draws_of_dict[:, 2] < 0.03)
+
+
+@pytest.mark.slow
+def test_event_of_several_outputs(draws_of_dict):
+    result = found(network_of_dict, DICT, event=lambda y: (y["u"] > 4.0) & (y["v"][0] > 0.6))
+    assert_as_draws(result, (draws_of_dict[:, 0] > 4) & (draws_of_dict[:, 1] > 0.6))
+
+
+def test_rare_event():
+    result = found(
+        lambda x: 1.0 * x, PLANE, event=lambda y: (y[0] > 3.0) & (y[1] > 3.0), num_runs=20_000
+    )
+    assert_right(result, ndtr(-3.0) ** 2)
+    np.testing.assert_allclose(result.point, 3, atol=0.3)
+
+
+def test_event_that_never_happens():
+    result = found(squares, PLANE, event=lambda y: y[0] < 0)
+    assert (result.probability, result.log_probability) == (0, -math.inf)
+    assert not result.converged
+    assert 1e-4 < result.upper_bound < 1e-2
+    assert np.isnan(result.point).all()
+    assert result.draws.shape == (0, 2)
+
+
+@pytest.mark.slow
+def test_same_key_same_result():
+    first, second = (found(squares, PLANE, 12.0, num_runs=2000) for _ in range(2))
+    assert first.probability == second.probability
+    other = nuq.failure_probability(
+        squares, PLANE, jax.random.key(1), 12.0, num_runs=2000, progress=False
+    )
+    assert other.probability != first.probability
+
+
+@pytest.mark.slow
+def test_second_call_compiles_nothing():
+    def network_of(slope):
+        return lambda x: jnp.tanh(slope * x[:1]) + x[1:]
+
+    nuq.failure_probability(network_of(jnp.array(1.0)), PLANE, KEY, 4.0, progress=False)
+    with counted_compilations() as compiled:
+        other = nuq.InputLaw(jnp.ones(2), scale=1.5)
+        nuq.failure_probability(
+            network_of(jnp.array(2.0)), other, jax.random.key(1), 6.0, progress=False
+        )
+    assert compiled == []
+
+
+@pytest.mark.slow
+def test_known_inputs_have_no_variable():
+    f = nuq.InputLaw(jnp.zeros(6), scale=jnp.array([1.0, 0, 0, 1.0, 0, 0]))
+    result = found(squares, f, 20.0)
+    assert_right(result, math.exp(-10))
+    assert np.all(result.draws[:, [1, 2, 4, 5]] == 0)
+
+
+def test_nan_is_no_failure_and_is_told():
+    def network(x):
+        return jnp.where(x[:1] < -1.5, jnp.nan, squares(x))
+
+    with pytest.warns(RuntimeWarning, match="outputs drawn are NaN"):
+        result = found(network, PLANE, 9.0)
+    assert 0 < result.probability < math.exp(-4.5)
+
+
+def test_one_line():
+    line = repr(found(squares, PLANE, 12.0, num_runs=2000))
+    assert line.startswith("FailureProbability(probability=0.00")
+    assert "num_runs=2000" in line
+    assert "limits=(2,)" in repr(found(squares, PLANE, [9.0, 12.0], num_runs=2000))
+
+
+@pytest.mark.slow
+def test_float64(x64):
+    f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    result = found(squares, f, 60.0, num_runs=20_000)
+    assert_right(result, math.exp(-30))
+    assert result.draws.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "kind", "words"),
+    [
+        ({}, TypeError, "needs either limit or event, got none"),
+        ({"limit": 1.0, "event": lambda y: y[0] > 0}, TypeError, "got both"),
+        ({"limit": math.nan}, ValueError, "limit must be finite, got nan"),
+        ({"limit": [1.0, math.inf]}, ValueError, "got inf at index"),
+        ({"limit": []}, ValueError, "limit must hold a number"),
+        ({"limit": "high"}, TypeError, "limit must be an array of real numbers"),
+        ({"limit": 1.0, "output": 1}, ValueError, "output must name outputs of 1"),
+        ({"limit": 1.0, "output": 0.5}, TypeError, "output must be known integers"),
+        ({"event": lambda y: y[0]}, TypeError, "returns one boolean, got ShapeDtypeStruct"),
+        ({"event": lambda y: y > 0}, TypeError, "returns one boolean, got ShapeDtypeStruct"),
+        ({"event": lambda y: bool(y[0] > 0)}, TypeError, "got TracerBoolConversionError"),
+        ({"limit": 1.0, "num_runs": 10}, ValueError, "num_runs must be at least 1000, got 10"),
+        ({"limit": 1.0, "num_runs": 1e4}, TypeError, "num_runs must be a positive integer"),
+    ],
+)
+def test_bad_arguments(kwargs, kind, words):
+    with pytest.raises(kind, match=words):
+        found(squares, PLANE, **kwargs)
+
+
+def test_bad_laws_keys_and_places():
+    batch = nuq.InputLaw(jnp.zeros((3, 2)), scale=1.0)
+    with pytest.raises(ValueError, match=r"one input law, got batch shape \(3,\); call"):
+        found(squares, batch, 1.0)
+    with pytest.raises(ValueError, match="f must be random"):
+        found(squares, nuq.InputLaw(jnp.zeros(2), scale=0.0), 1.0)
+    with pytest.raises(TypeError, match="key must be a JAX random key, got int"):
+        nuq.failure_probability(squares, PLANE, 0, 1.0)
+    with pytest.raises(TypeError, match="outside of jit"):
+        jax.jit(lambda limit: found(squares, PLANE, limit).probability)(1.0)
+    with pytest.raises(TypeError, match="f must be a distribution over the inputs"):
+        found(squares, 1.0, 1.0)
