@@ -8,18 +8,9 @@ from arviz_stats.base import array_stats
 from nn_uq_dist.diagnostics import _distances as distances
 from nn_uq_dist.diagnostics import _estimates as estimates
 from nn_uq_dist.diagnostics._verdict import dominating_part
+from tests.diagnostics.known_laws import LAWS, sample
 
 pytestmark = pytest.mark.viz
-
-LAWS = {
-    "normal": scipy.stats.norm(3, 0.5),
-    "uniform": scipy.stats.uniform(-1, 2),
-    "skewed": scipy.stats.beta(2, 6),
-}
-
-
-def sample(law, shape, seed=0):
-    return np.sort(law.rvs(size=shape, random_state=np.random.default_rng(seed)), axis=-1)
 
 
 def grid_of(law):
