@@ -152,8 +152,10 @@ def as_indices(
     ValueError
         If there is none, or one is out of range or named twice.
     """
-    remedy = f"pass distinct integers from 0 to {num_outputs - 1}, such as (0,)"
-    given: list[Any] = [indices] if np.ndim(indices) == 0 else list(indices)  # type: ignore[arg-type]
+    is_one = np.ndim(indices) == 0
+    given: list[Any] = [indices] if is_one else list(indices)  # type: ignore[arg-type]
+    what = "an integer" if is_one else "distinct integers"
+    remedy = f"pass {what} from 0 to {num_outputs - 1}, such as {'0' if is_one else '(0,)'}"
     numbers = []
     for index in given:
         try:
