@@ -14,9 +14,9 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._compiled_once import one_program
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import covariance_root, gram, namespace, norm
+from nn_uq_dist.basics._row_algebra import gram, namespace, norm
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.inputs._output_noise import joined_scale, output_noise
+from nn_uq_dist.inputs._output_noise import OutputNoise, joined_scale, output_noise
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE, joined
 
 
@@ -200,10 +200,7 @@ def _root(image: LinearImage) -> Array:
     shared, scale = _columns(image), image.noise_scale
     if scale is None:
         return shared
-    own = namespace(shared, scale).eye(scale.shape[-1], dtype=scale.dtype) * scale[..., None]
-    if image.noise_coupling is not None:
-        own = covariance_root(own * scale[..., None] + image.noise_coupling)
-    return _beside(shared, own)
+    return _beside(shared, OutputNoise(scale, image.noise_coupling).root)
 
 
 def _standard_deviation(image: LinearImage) -> Array:

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import broadcast
-from nn_uq_dist.basics._row_algebra import namespace, norm
+from nn_uq_dist.basics._row_algebra import covariance_root, namespace, norm
 from nn_uq_dist.inputs._parameter_checks import nan_where_negative, require_covariance
 
 # Asymmetry and negative eigenvalues that rounding explains, in units of epsilon and of the largest
@@ -29,6 +29,13 @@ class OutputNoise(NamedTuple):
 
     scale: Any
     coupling: Any = None
+
+    @property
+    def root(self) -> Any:
+        """A matrix ``R`` with the covariance ``R R^T``, shape ``(..., N_y, N_y)``."""
+        scale = self.scale[..., None]
+        own = namespace(self.scale).eye(scale.shape[-2], dtype=scale.dtype) * scale
+        return own if self.coupling is None else covariance_root(own * scale + self.coupling)
 
 
 def output_noise(

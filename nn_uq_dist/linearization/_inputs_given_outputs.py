@@ -124,8 +124,8 @@ def _by_passes(seen: Observation) -> Moments:
 def _own(seen: Observation, uniforms: Moments) -> OwnDensity:
     """What the density of each input says."""
     law, size = seen.law, seen.law.num_inputs
-    deviation, jacobian, _, units = in_own_units(seen.deviation, seen.jacobian, gram(seen.noise))
-    noise = seen.noise / units[..., None]
+    deviation, _, _, units = in_own_units(*seen.parts)
+    jacobian, noise = seen.jacobian / units[..., None], seen.noise / units[..., None]
     identity = jnp.eye(size, dtype=jacobian.dtype)
     own_weights, own_normal = seen._replace(jacobian=identity).columns
     scale = norm(own_normal) if own_normal.shape[-1] else None
@@ -143,12 +143,12 @@ def _own(seen: Observation, uniforms: Moments) -> OwnDensity:
         return before + corrected_log_evidence(rest, weights, covariance)
 
     center = _mean(seen, uniforms.mean) - law.loc
-    columns_of_root = _root(seen, uniforms.covariance)
-    variance = jnp.sum(columns_of_root**2, axis=-1)
     reach = jnp.zeros_like(law.loc) if law.half_range is None else law.half_range
     if scale is not None:
         reach = jnp.where(scale > 0, jnp.inf, reach)
-    return by_own_density(center, jnp.sqrt(variance), log_density, (-reach, reach))
+    return by_own_density(
+        center, norm(_root(seen, uniforms.covariance)), log_density, (-reach, reach)
+    )
 
 
 @jax.jit

@@ -10,10 +10,10 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import covariance_root, gram
+from nn_uq_dist.basics._row_algebra import gram
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import AbstractInputLaw
-from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs._output_noise import output_noise
 from nn_uq_dist.linearization import _inputs_given_outputs as given
 
 
@@ -165,20 +165,11 @@ def linearized_input_posterior(
             f"got {size} outputs of {count} variables: no input reproduces them exactly; pass "
             f"noise_scale > 0"
         )
-    lead, dtype = (*batch_shape, size), model.mean.dtype
-    root = jnp.zeros((*lead, 0), dtype) if noise is None else _noise_root(noise, lead)
+    root = jnp.zeros((size, 0), model.mean.dtype) if noise is None else noise.root
+    batch_shape = np.broadcast_shapes(batch_shape, root.shape[:-2])
     return LinearizedInputPosterior(
         model.input.expand(batch_shape),
-        jnp.broadcast_to(model.jacobian, (*lead, model.input.num_inputs)),
-        jnp.broadcast_to(jnp.asarray(y, dtype) - model.mean, lead),
-        root,
+        jnp.broadcast_to(model.jacobian, (*batch_shape, *model.jacobian.shape[-2:])),
+        jnp.broadcast_to(jnp.asarray(y, model.mean.dtype) - model.mean, (*batch_shape, size)),
+        jnp.broadcast_to(root, (*batch_shape, *root.shape[-2:])),
     )
-
-
-def _noise_root(noise: OutputNoise, shape: tuple[int, ...]) -> Array:
-    """A root of the covariance of the noise."""
-    identity = jnp.eye(shape[-1], dtype=noise.scale.dtype)
-    root = identity * noise.scale[..., None]
-    if noise.coupling is not None:
-        root = covariance_root(root * noise.scale[..., None] + noise.coupling)
-    return jnp.broadcast_to(root, (*shape, shape[-1]))

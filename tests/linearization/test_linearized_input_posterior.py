@@ -141,6 +141,26 @@ def test_batches_of_outputs_and_of_inputs():
     np.testing.assert_allclose(found.covariance_matrix[1, 2], alone.covariance_matrix, atol=1e-3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1e-15, 1e15])
+def test_does_not_depend_on_units_of_inputs_and_outputs(size):
+    def found(size):
+        law = nuq.InputLaw(jnp.zeros(2), half_width=[size, 0.5 * size], scale=[0.0, 0.3 * size])
+        jacobian = jnp.array([[1.0, 0.5], [0.2, 1.0]]) / size
+        lin = nuq.Linearization(jnp.zeros(2), jacobian, law)
+        return lin.input_posterior([0.4, 0.3], noise_scale=0.2)
+
+    np.testing.assert_allclose(found(size).mean / size, found(1.0).mean, rtol=1e-3)
+    ratio = jnp.sqrt(found(size).variance) / size / jnp.sqrt(found(1.0).variance)
+    np.testing.assert_allclose(ratio, [1.0, 1.0], rtol=1e-3)
+
+
+def test_noise_with_more_axes_than_the_outputs():
+    lin = nuq.Linearization([0.0], [[1.0]], nuq.InputLaw([0.0], scale=[1.0]))
+    found = lin.input_posterior([1.0], noise_scale=jnp.array([[0.5], [1.0]]))
+    np.testing.assert_allclose(found.mean[:, 0], [0.8, 0.5], rtol=1e-5)
+
+
 def test_under_jit_and_with_correlated_noise(x64):
     lin = nuq.Linearization(np.zeros(2), np.eye(2), nuq.InputLaw(np.zeros(2), scale=np.ones(2)))
     noise = np.array([[0.5, 0.3], [0.3, 0.4]])
@@ -164,7 +184,10 @@ def test_structured_inputs_come_back_as_they_are():
 
 def test_corrected_models_have_it_too():
     law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
-    network = lambda x: jnp.array([x[0] + 0.3 * x[1] ** 2, x[1]])  # noqa: E731
+
+    def network(x):
+        return jnp.array([x[0] + 0.3 * x[1] ** 2, x[1]])
+
     lin = nuq.linearize(network, law)
     pairs = nuq.paired_draws(network, lin, KEY, 400, progress=False)
     corrected = lin.corrected(pairs)
