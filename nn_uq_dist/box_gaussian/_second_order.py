@@ -104,8 +104,8 @@ def _of_block(problem: Problem, active: Array, pairs: Pairs) -> tuple[Array, Arr
     others = correlation * (1.0 - jnp.eye(spread.shape[-1], dtype=spread.dtype))
     of_pairs = jnp.zeros_like(scale[..., 0])
     if pairs:
-        terms = interval_terms(law, evidence.sites)
-        found = pair_correction(problem.weights, law, spread, evidence.sites, terms, pairs)
+        single = interval_terms(law, evidence.sites)
+        found = pair_correction(problem.weights, law, spread, evidence.sites, single, pairs)
         of_pairs = jnp.sum(found.log_ratio, axis=-1)
         i, j = np.array(pairs).T
         for places in ((..., i, j), (..., j, i)):
