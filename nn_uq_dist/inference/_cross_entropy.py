@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
-from nn_uq_dist.inference._questions import Question
+from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
 
 type Array = NDArray[np.float64]
@@ -29,13 +29,25 @@ _PRIOR_SHARE = 0.05
 _BALANCE_STEPS, _BALANCE_SHARE = 30, 0.65
 _GUARD_SHARE = 0.4
 _LEAST_FAILING = 10
+# Of how many draws slopes shall be the mean, and the share of what is fitted to them. They are not
+# needed where there are so many effective draws for each variable.
+_SLOPES_COUNTED, _SLOPES_SHARE = 40.0, 0.4
+_ENOUGH_FOR_MEAN = 20
+_FLATTER = np.linspace(1.0, 0.0, 21).tolist()
 
 
 class Pool:
     """Draws in standard space, what is kept of their outputs, and all that they were drawn from."""
 
-    def __init__(self, space: StandardSpace, question: Question, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        space: StandardSpace,
+        question: Question,
+        rng: np.random.Generator,
+        most_slopes: int,
+    ) -> None:
         self.space, self.question, self.rng = space, question, rng
+        self.most_slopes = most_slopes
         self.z = np.zeros((0, space.num_variables))
         self.kept = np.zeros((0, 0))
         self.log_sum = np.zeros(0)  # of numbers times densities
@@ -138,10 +150,30 @@ class Pool:
                 weights = np.exp(logs - logs.max())
                 square = weights @ self._squares[failing] / weights.sum()
                 around = Normal.standard(self.z.shape[1], square / self.z.shape[1])
-                parts.append(mixture.guarded(whole, around, _GUARD_SHARE))
+                guarded = mixture.guarded(whole, around, _GUARD_SHARE)
+                parts.append(self._with_slopes(guarded, failing))
         if not parts:
             return self.nearest(_NEAREST_DRAWS)
         return NormalMixture.joined(parts, [1 / len(parts)] * len(parts))
+
+    def _with_slopes(self, mixture: NormalMixture, failing: NDArray[np.intp]) -> NormalMixture:
+        """Add laws fitted by slopes, where draws are few for the number of variables."""
+        weights = _weights(self.log_weights[failing])
+        enough = _ENOUGH_FOR_MEAN * self.z.shape[1]
+        if not isinstance(self.question, BeyondLimits) or _effective(weights) > enough:
+            return mixture
+        heaviest = failing[np.argsort(-weights, kind="stable")[: self.most_slopes]]
+        z, logs = self.z[heaviest], self.log_weights[heaviest]
+        _, slopes = self.space.slopes(self.question.output, z)
+        if not np.isfinite(slopes).all() or not slopes.any():
+            return mixture
+        # Few heavy draws would be followed too closely: weights are flattened until enough count.
+        least = min(_SLOPES_COUNTED, len(z) / 2)
+        flat = (_weights(power * logs) for power in _FLATTER)
+        weights = next(w for w in flat if _effective(w) >= least)
+        law = Normal.fit_slopes(z, weights, self.question.sign * slopes)
+        laws = NormalMixture.even(law, Normal.around(law.mean))
+        return NormalMixture.joined([mixture, laws], [1 - _SLOPES_SHARE, _SLOPES_SHARE])
 
     def balanced(self, mixture: NormalMixture) -> NormalMixture:
         """The mixture with shares for less variance, as far as the failing draws tell.
@@ -176,6 +208,16 @@ class Pool:
         # No weight is zero: a draw that weighs nothing still has a place.
         weights = np.maximum(np.exp(logs - logs.max()), 1e-300)
         return fit_mixture(self.z[chosen], weights, self.rng, most)
+
+
+def _weights(logs: Array) -> Array:
+    """Weights, the largest of them one."""
+    return np.exp(logs - logs.max())
+
+
+def _effective(weights: Array) -> float:
+    """How many equal weights are worth as much."""
+    return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
 def with_prior(mixture: NormalMixture | None, d: int, share: float = _PRIOR_SHARE) -> NormalMixture:

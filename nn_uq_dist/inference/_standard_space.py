@@ -23,6 +23,7 @@ type Array = NDArray[np.float64]
 # Runs that go through the network at once, and most numbers of an array.
 _GROUP_SIZE = 512
 _GROUP_NUMBERS = 2**20
+_SLOPES_AT_ONCE = 32
 # A value with its gradient takes as long as this many values.
 RUNS_PER_SLOPE = 3
 
@@ -61,6 +62,7 @@ class StandardSpace:
         widest = max(self.law.num_inputs, self.num_variables, flat.num_outputs)
         self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
         self._program: Callable[..., Any] | None = None
+        self._slopes: dict[int, Callable[..., Any]] = {}
 
     def run(self, z: Array, *, counted: bool = True) -> tuple[NDArray[Any], Array]:
         """Inputs ``(n, N_x)`` at points ``(n, num_variables)``, and what is kept of the outputs."""
@@ -96,24 +98,30 @@ class StandardSpace:
         uniform, normal = standard[..., : self.num_uniform], standard[..., self.num_uniform :]
         return self.law.loc + self.law.deviation_at(uniform, normal)
 
-    def slopes(self, output: int, count: int) -> Callable[[Array], tuple[Array, Array]]:
-        """Function that returns an output and its gradient at `count` points of this space."""
+    def slopes(self, output: int, z: Array) -> tuple[Array, Array]:
+        """An output and its gradient at points of this space."""
+        if output not in self._slopes:
+            example = jnp.zeros((_SLOPES_AT_ONCE, self.num_variables), self.law.dtype)
+            self._slopes[output] = compiled_once(self._slopes_of(output), example)
+        values, slopes = [], []
+        for start in range(0, len(z), _SLOPES_AT_ONCE):
+            part = z[start : start + _SLOPES_AT_ONCE]
+            rows = np.zeros((_SLOPES_AT_ONCE, self.num_variables))
+            rows[: len(part)] = part
+            value, slope = self._slopes[output](jnp.asarray(rows, self.law.dtype))
+            values.append(np.asarray(value, np.float64)[: len(part)])
+            slopes.append(np.asarray(slope, np.float64)[: len(part)])
+            self._count(RUNS_PER_SLOPE * len(part))
+        return np.concatenate(values), np.concatenate(slopes)
 
+    def _slopes_of(self, output: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
         def value(z: jax.Array) -> jax.Array:
             full = jnp.zeros(self._num_all, z.dtype).at[self._moving].set(z)
             uniform = jax_erf(full[: self.num_uniform] / np.sqrt(2.0))
             x = self._input(jnp.concatenate([uniform, full[self.num_uniform :]]))
             return self.flat(x)[output]
 
-        example = jnp.zeros((count, self.num_variables), self.law.dtype)
-        program = compiled_once(jax.vmap(jax.value_and_grad(value)), example)
-
-        def at(z: Array) -> tuple[Array, Array]:
-            found, slope = program(jnp.asarray(z, self.law.dtype))
-            self._count(RUNS_PER_SLOPE * count)
-            return np.asarray(found, np.float64), np.asarray(slope, np.float64)
-
-        return at
+        return jax.vmap(jax.value_and_grad(value))
 
     def tangent(self, output: int) -> tuple[float, Array]:
         """Value of an output and its gradient at the mean input, in the space of the inputs."""
