@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from arviz_stats.base import array_stats
 from scipy.stats import genpareto
 
 from nn_uq_dist.inference._final_sample import tail_shape
@@ -17,7 +18,6 @@ def test_tail_of_a_pareto_law(shape):
 
 
 def test_tail_as_another_library_fits_it():
-    array_stats = pytest.importorskip("arviz_stats.base").array_stats
     for scale in (0.5, 1.5, 3.0):
         logs = np.random.default_rng(0).normal(0, scale, 2000)
         _, expected = array_stats.psislw(-logs)
