@@ -4,8 +4,8 @@ All draws are kept with weights over all mixtures that were drawn from, so nothi
 weight is large where one of them has been (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95 (2000)).
 Levels: a mixture is fitted to the runs that are nearest to the event, and drawn from; then to the
 nearest of all runs so far, until enough of them fail (R. Y. Rubinstein and D. P. Kroese, The
-Cross-Entropy Method (2004)). Where the failing runs are few for the number of variables, part of the
-mixture is fitted to slopes of the output instead, which are less noisy than the runs.
+Cross-Entropy Method (2004)). Where failing runs are few for the number of variables, part of the
+mixture is fitted to slopes of the output instead, which are less noisy.
 """
 
 import math

@@ -100,9 +100,10 @@ def failure_probability(
     limit, from zero and from draws near to it. All their draws :math:`z_i` have weights
     :math:`\phi(z_i) / \sum_b \frac{n_b}{n} q_b(z_i)` over all mixtures :math:`q_b` that were drawn
     from (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95, 2000). A mixture fitted to those that fail,
-    refitted up to five times, is the :math:`q` of the estimate from `n` new draws. Where these are few
-    for the number of variables, part of it is fitted to slopes of the output instead: the mean of a
-    standard normal law beyond a limit is along the mean slope (C. M. Stein 1981).
+    refitted up to five times, is the :math:`q` of the estimate from `n` new draws. Where failing
+    draws are few for the number of variables, part of it is fitted to slopes of the output instead:
+    the mean of a standard normal law beyond a limit is along the mean slope (C. M. Stein, Ann.
+    Stat. 9, 1981).
 
     .. math:: \hat P = \frac{1}{n} \sum_i \frac{\phi(z_i)}{q(z_i)}
         1[g(z_i) > l], \qquad z_i \sim q.
