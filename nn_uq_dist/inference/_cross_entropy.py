@@ -123,17 +123,16 @@ class Pool:
             chosen.append(int(squares.argmax()))
         return near[chosen]
 
-    def effective_failing(self, start: int = 0) -> float:
-        """Effective number of the draws that fail, from the one with an index on."""
-        logs = self.log_weights[start:][self.values()[start:] > 0]
-        weights = np.exp(logs - logs.max(initial=-np.inf)) if len(logs) else np.zeros(1)
-        return float(weights.sum() ** 2 / max(np.sum(weights**2), 1e-300))
+    def effective_failing(self) -> float:
+        """Effective number of the draws that fail."""
+        logs = self.log_weights[self.values() > 0]
+        return _effective(_weights(logs)) if len(logs) else 0.0
 
     def nearest(self, wanted: float) -> NormalMixture:
         """Mixture fitted to the draws nearest to the event, of an effective number."""
-        values, logs = self.values(), self.log_weights
+        values = self.values()
         order = np.argsort(-values, kind="stable")
-        weights = np.exp(logs[order] - logs.max())
+        weights = _weights(self.log_weights[order])
         effective = np.cumsum(weights) ** 2 / np.maximum(np.cumsum(weights**2), 1e-300)
         enough = (effective >= wanted) & (values[order] <= 0)
         number = int(np.argmax(enough)) + 1 if enough.any() else len(order)
@@ -147,8 +146,7 @@ class Pool:
             if len(failing) >= _LEAST_FAILING:
                 mixture = self._fitted(failing, _MOST_PARTS[1])
                 whole = self._fitted(failing, 1).components[0]
-                logs = self.log_weights[failing]
-                weights = np.exp(logs - logs.max())
+                weights = _weights(self.log_weights[failing])
                 square = weights @ self._squares[failing] / weights.sum()
                 around = Normal.standard(self.z.shape[1], square / self.z.shape[1])
                 guarded = mixture.guarded(whole, around, _GUARD_SHARE)
@@ -186,8 +184,7 @@ class Pool:
         failing = fails.any(axis=1)
         if not failing.any():
             return mixture
-        logs = self.log_weights[failing]
-        weights = np.exp(logs - logs.max())[:, None] * fails[failing]
+        weights = _weights(self.log_weights[failing])[:, None] * fails[failing]
         # Relative to the probability of each target.
         sizes = weights.sum(axis=0)
         weights = (weights / np.where(sizes > 0, sizes, 1)).sum(axis=1)
@@ -205,9 +202,8 @@ class Pool:
     def _fitted(self, chosen: NDArray[np.intp], most: int) -> NormalMixture:
         if len(chosen) > _MOST_FITTED:
             chosen = self.rng.choice(chosen, _MOST_FITTED, replace=False)
-        logs = self.log_weights[chosen]
         # No weight is zero: a draw that weighs nothing still has a place.
-        weights = np.maximum(np.exp(logs - logs.max()), 1e-300)
+        weights = np.maximum(_weights(self.log_weights[chosen]), 1e-300)
         return fit_mixture(self.z[chosen], weights, self.rng, most)
 
 

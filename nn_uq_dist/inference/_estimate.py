@@ -19,11 +19,11 @@ _LEVEL_SHARE, _MOST_LEVEL = 1 / 50, 500
 _MOST_LEVELS = 10, 8
 # Shares of the runs: of starts of tangents, and of each of the refits.
 _TANGENT_SHARE, _MOST_STARTS = 0.08, 24
-_ROUND_SHARE, _MOST_ROUND = 0.08, 20_000
-_MOST_ROUNDS = 5
+_ROUND_SHARE, _MOST_ROUND = 0.12, 20_000
+_MOST_ROUNDS = 3
 _SLOPES_SHARE, _MOST_SLOPES = 0.005, 100  # of each fit
 # All this ends when less than this share is left for the estimate.
-_LEAST_FINAL = 0.25
+_LEAST_FINAL = 0.3
 _POINTS_SHARE = 0.08
 # Lengths of rays on which failing points are looked for, halvings, and the share of the runs.
 _FACTORS = np.linspace(1.1, 0.5, 13)

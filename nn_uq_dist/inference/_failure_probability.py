@@ -100,7 +100,7 @@ def failure_probability(
     limit, from zero and from draws near to it. All their draws :math:`z_i` have weights
     :math:`\phi(z_i) / \sum_b \frac{n_b}{n} q_b(z_i)` over all mixtures :math:`q_b` that were drawn
     from (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95, 2000). A mixture fitted to those that fail,
-    refitted up to five times, is the :math:`q` of the estimate from `n` new draws. Where failing
+    refitted up to three times, is the :math:`q` of the estimate from `n` new draws. Where failing
     draws are few for the number of variables, part of it is fitted to slopes of the output instead:
     the mean of a standard normal law beyond a limit is along the mean slope (C. M. Stein, Ann.
     Stat. 9, 1981).
@@ -127,7 +127,7 @@ def failure_probability(
     >>> f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
     >>> network = lambda x: jnp.sum(x**2, keepdims=True)  # exp(-limit / 2)
     >>> key = jax.random.key(0)
-    >>> found = nuq.failure_probability(network, f, key, 30.0, progress=False)
+    >>> found = nuq.failure_probability(network, f, key, 30.0, num_runs=20_000, progress=False)
     >>> off = (found.probability - jnp.exp(-15.0)) / found.standard_error
     >>> found.converged, bool(abs(off) < 4)
     (True, True)
