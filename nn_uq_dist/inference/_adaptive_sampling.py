@@ -57,7 +57,12 @@ class Observations:
 
     def misfits(self, outputs: Array, index: NDArray[np.intp]) -> Array:
         """Misfits in units of the noise, of outputs ``(n, N_y)`` to the observations `index`."""
-        return np.einsum("nij,nj->ni", self.whitening[index], outputs - self.outputs[index])
+        found = outputs - self.outputs[index]
+        # One product for each observation: gathered matrices would be most of all numbers.
+        for b in np.unique(index):
+            rows = index == b
+            found[rows] = found[rows] @ self.whitening[b].T
+        return found
 
     @property
     def log_scales(self) -> Array:

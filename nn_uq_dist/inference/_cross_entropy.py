@@ -4,7 +4,8 @@ All draws are kept with weights over all mixtures that were drawn from, so nothi
 weight is large where one of them has been (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95 (2000)).
 Levels: a mixture is fitted to the runs that are nearest to the event, and drawn from; then to the
 nearest of all runs so far, until enough of them fail (R. Y. Rubinstein and D. P. Kroese, The
-Cross-Entropy Method (2004)).
+Cross-Entropy Method (2004)). Where failing runs are few for the number of variables, part of the
+mixture is fitted to slopes of the output instead, which are less noisy.
 """
 
 import math
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
-from nn_uq_dist.inference._questions import Question
+from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
 
 type Array = NDArray[np.float64]
@@ -29,13 +30,25 @@ _PRIOR_SHARE = 0.05
 _BALANCE_STEPS, _BALANCE_SHARE = 30, 0.65
 _GUARD_SHARE = 0.4
 _LEAST_FAILING = 10
+# Of how many draws slopes shall be the mean, and the share of what is fitted to them. They are not
+# needed where there are so many effective draws for each variable.
+_SLOPES_COUNTED, _SLOPES_SHARE = 40.0, 0.4
+_ENOUGH_FOR_MEAN = 20
+_FLATTER = np.linspace(1.0, 0.0, 21).tolist()
 
 
 class Pool:
     """Draws in standard space, what is kept of their outputs, and all that they were drawn from."""
 
-    def __init__(self, space: StandardSpace, question: Question, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        space: StandardSpace,
+        question: Question,
+        rng: np.random.Generator,
+        most_slopes: int,
+    ) -> None:
         self.space, self.question, self.rng = space, question, rng
+        self.most_slopes = most_slopes
         self.z = np.zeros((0, space.num_variables))
         self.kept = np.zeros((0, 0))
         self.log_sum = np.zeros(0)  # of numbers times densities
@@ -110,17 +123,16 @@ class Pool:
             chosen.append(int(squares.argmax()))
         return near[chosen]
 
-    def effective_failing(self, start: int = 0) -> float:
-        """Effective number of the draws that fail, from the one with an index on."""
-        logs = self.log_weights[start:][self.values()[start:] > 0]
-        weights = np.exp(logs - logs.max(initial=-np.inf)) if len(logs) else np.zeros(1)
-        return float(weights.sum() ** 2 / max(np.sum(weights**2), 1e-300))
+    def effective_failing(self) -> float:
+        """Effective number of the draws that fail."""
+        logs = self.log_weights[self.values() > 0]
+        return _effective(_weights(logs)) if len(logs) else 0.0
 
     def nearest(self, wanted: float) -> NormalMixture:
         """Mixture fitted to the draws nearest to the event, of an effective number."""
-        values, logs = self.values(), self.log_weights
+        values = self.values()
         order = np.argsort(-values, kind="stable")
-        weights = np.exp(logs[order] - logs.max())
+        weights = _weights(self.log_weights[order])
         effective = np.cumsum(weights) ** 2 / np.maximum(np.cumsum(weights**2), 1e-300)
         enough = (effective >= wanted) & (values[order] <= 0)
         number = int(np.argmax(enough)) + 1 if enough.any() else len(order)
@@ -134,14 +146,33 @@ class Pool:
             if len(failing) >= _LEAST_FAILING:
                 mixture = self._fitted(failing, _MOST_PARTS[1])
                 whole = self._fitted(failing, 1).components[0]
-                logs = self.log_weights[failing]
-                weights = np.exp(logs - logs.max())
-                square = weights @ self._squares[failing] / weights.sum()
+                weights = _weights(self.log_weights[failing])
+                square = float(weights @ self._squares[failing] / weights.sum())
                 around = Normal.standard(self.z.shape[1], square / self.z.shape[1])
-                parts.append(mixture.guarded(whole, around, _GUARD_SHARE))
+                guarded = mixture.guarded(whole, around, _GUARD_SHARE)
+                parts.append(self._with_slopes(guarded, failing))
         if not parts:
             return self.nearest(_NEAREST_DRAWS)
         return NormalMixture.joined(parts, [1 / len(parts)] * len(parts))
+
+    def _with_slopes(self, mixture: NormalMixture, failing: NDArray[np.intp]) -> NormalMixture:
+        """Add laws fitted by slopes, where draws are few for the number of variables."""
+        weights = _weights(self.log_weights[failing])
+        enough = _ENOUGH_FOR_MEAN * self.z.shape[1]
+        if not isinstance(self.question, BeyondLimits) or _effective(weights) > enough:
+            return mixture
+        heaviest = failing[np.argsort(-weights, kind="stable")[: self.most_slopes]]
+        z, logs = self.z[heaviest], self.log_weights[heaviest]
+        _, slopes = self.space.slopes(self.question.output, z)
+        if not np.isfinite(slopes).all() or not slopes.any():
+            return mixture
+        # Few heavy draws would be followed too closely: weights are flattened until enough count.
+        least = min(_SLOPES_COUNTED, len(z) / 2)
+        flat = (_weights(power * logs) for power in _FLATTER)
+        weights = next(w for w in flat if _effective(w) >= least)
+        law = Normal.fit_slopes(z, weights, self.question.sign * slopes)
+        laws = NormalMixture.even(law, Normal.around(law.mean))
+        return NormalMixture.joined([mixture, laws], [1 - _SLOPES_SHARE, _SLOPES_SHARE])
 
     def balanced(self, mixture: NormalMixture) -> NormalMixture:
         """The mixture with shares for less variance, as far as the failing draws tell.
@@ -153,8 +184,7 @@ class Pool:
         failing = fails.any(axis=1)
         if not failing.any():
             return mixture
-        logs = self.log_weights[failing]
-        weights = np.exp(logs - logs.max())[:, None] * fails[failing]
+        weights = _weights(self.log_weights[failing])[:, None] * fails[failing]
         # Relative to the probability of each target.
         sizes = weights.sum(axis=0)
         weights = (weights / np.where(sizes > 0, sizes, 1)).sum(axis=1)
@@ -172,10 +202,19 @@ class Pool:
     def _fitted(self, chosen: NDArray[np.intp], most: int) -> NormalMixture:
         if len(chosen) > _MOST_FITTED:
             chosen = self.rng.choice(chosen, _MOST_FITTED, replace=False)
-        logs = self.log_weights[chosen]
         # No weight is zero: a draw that weighs nothing still has a place.
-        weights = np.maximum(np.exp(logs - logs.max()), 1e-300)
+        weights = np.maximum(_weights(self.log_weights[chosen]), 1e-300)
         return fit_mixture(self.z[chosen], weights, self.rng, most)
+
+
+def _weights(logs: Array) -> Array:
+    """Weights, the largest of them one."""
+    return np.exp(logs - logs.max())
+
+
+def _effective(weights: Array) -> float:
+    """How many equal weights are worth as much."""
+    return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
 def with_prior(mixture: NormalMixture | None, d: int, share: float = _PRIOR_SHARE) -> NormalMixture:

@@ -21,6 +21,7 @@ _MOST_LEVELS = 10, 8
 _TANGENT_SHARE, _MOST_STARTS = 0.08, 24
 _ROUND_SHARE, _MOST_ROUND = 0.12, 20_000
 _MOST_ROUNDS = 3
+_SLOPES_SHARE, _MOST_SLOPES = 0.005, 100  # of each fit
 # All this ends when less than this share is left for the estimate.
 _LEAST_FINAL = 0.3
 _POINTS_SHARE = 0.08
@@ -51,7 +52,8 @@ def estimate(
     """Estimate with `num_runs` runs in all."""
     d = space.num_variables
     level = int(min(_LEVEL_SHARE * num_runs, _MOST_LEVEL))
-    pool = Pool(space, question, rng)
+    slopes = int(np.clip(_SLOPES_SHARE * num_runs, 5, _MOST_SLOPES))
+    pool = Pool(space, question, rng, slopes)
     pool.search(wide_start(d), level, _MOST_LEVELS[0])
     # What one search does not find, another may: it starts anew, where tangents say if there are.
     start, around, best = wide_start(d), None, np.zeros((0, d))
@@ -63,7 +65,7 @@ def estimate(
     if len(best):
         around = NormalMixture.even(*map(Normal.around, best))
         start = with_prior(around, d, 0.1)
-    search = Pool(space, question, rng)
+    search = Pool(space, question, rng, slopes)
     search.search(start, level, _MOST_LEVELS[1])
     pool.merge(search)
 

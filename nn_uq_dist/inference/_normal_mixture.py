@@ -16,6 +16,7 @@ type Array = NDArray[np.float64]
 
 # Variances of a component: narrower ones give weights without bound, wider ones hit nothing.
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-12, 25.0
+_PRECISIONS = 0.5, 30.0  # least and most of a fit by slopes
 _EM_STEPS = 15
 # A component has at least this many effective draws, and at least this share.
 _LEAST_DRAWS, _LEAST_SHARE = 8.0, 0.01
@@ -76,6 +77,34 @@ class Normal:
                 directions = np.column_stack([directions, rest])
                 variances = np.append(variances, np.sum((centered @ rest) ** 2))
         return cls(mean, directions, np.clip(variances, _LEAST_VARIANCE, _MOST_VARIANCE))
+
+    @classmethod
+    def fit_slopes(cls, z: Array, weights: Array, slopes: Array) -> Self:
+        r"""Fit failing draws with weights by the slopes of the output that is too large.
+
+        By Stein's identity the mean of a standard normal law beyond a limit is along the mean slope
+        :math:`s`, and with :math:`m = \lambda s` its precision is near :math:`I - \lambda H`, where
+        :math:`H` is the mean Hessian: the slopes regressed on the draws. In many variables both are
+        less noisy than moments of the draws.
+        """
+        weights = weights / weights.sum()
+        d = z.shape[1]
+        slope, center = weights @ slopes, weights @ z
+        size = np.linalg.norm(slope)
+        along = slope / size
+        length = float(center @ along)
+        rows, found = np.sqrt(weights)[:, None] * np.stack([z - center, slopes - slope])
+        # As many units of a ridge as there are variables for each effective draw.
+        ridge = d * np.sum(weights**2) * np.eye(d)
+        hessian = np.linalg.solve(rows.T @ rows + ridge, rows.T @ found)
+        values, vectors = np.linalg.eigh(np.eye(d) - length / size * (hessian + hessian.T) / 2)
+        covariance = (vectors / np.clip(values, *_PRECISIONS)) @ vectors.T
+        # Along the slope the limit cuts: there the draws say more.
+        across = np.eye(d) - np.outer(along, along)
+        variance = np.clip(np.sum((rows @ along) ** 2), 1 / _PRECISIONS[1], 1.0)
+        covariance = across @ covariance @ across + variance * np.outer(along, along)
+        variances, directions = np.linalg.eigh(covariance)
+        return cls(length * along, directions, variances)
 
     def widened(self, factor: float) -> Self:
         """The same with larger variances in its directions, up to a few units."""

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.inputs._flat_network import FlatNetwork
 
 type Array = NDArray[np.float64]
@@ -100,3 +102,42 @@ class IsEvent:
             square = np.sum((outputs - outputs[mark]) ** 2, axis=1)
             found = np.where(failing, found, np.maximum(found, -square))
         return found
+
+
+def as_question(
+    flat: FlatNetwork,
+    limit: ArrayLike | None,
+    output: int,
+    upper: bool,
+    event: Callable[[Any], Any] | None,
+) -> tuple[Question, tuple[int, ...]]:
+    """What is asked, from the arguments of `failure_probability`, and the shape of the limit."""
+    if (limit is None) == (event is None):
+        both = "none" if limit is None else "both"
+        raise TypeError(
+            f"failure_probability needs either limit or event, got {both}; pass a limit for one "
+            f"output, or a function of all outputs that returns a boolean"
+        )
+    if limit is None:
+        return IsEvent(flat, _as_event(event, flat)), ()
+    limits = np.asarray(_checks.as_numeric("limit", limit), np.float64)
+    _checks.require_finite("limit", limits, "pass a number that the output can reach")
+    if limits.size == 0:
+        raise ValueError(f"limit must hold a number, got shape {limits.shape}; pass at least one")
+    (index,) = _checks.as_indices(output, flat.num_outputs, "output")
+    return BeyondLimits(index, limits.ravel(), upper=upper), limits.shape
+
+
+def _as_event(event: Any, flat: FlatNetwork) -> Callable[[Any], Any]:
+    """The event, traced once to see what it returns."""
+    vector = jnp.zeros(flat.num_outputs, flat.dtype)
+    structure = flat.output_structure
+    expected = "event must be a function of the outputs that returns one boolean"
+    remedy = "pass such as lambda y: (y[0] > 3.0) & (y[1] < 0.0)"
+    try:
+        found = jax.eval_shape(event, vector if structure is None else structure.unravel(vector))
+    except Exception as error:
+        raise TypeError(f"{expected}, got {type(error).__name__} from it; {remedy}") from error
+    if getattr(found, "shape", None) != () or found.dtype != np.bool_:
+        raise TypeError(f"{expected}, got {found}; {remedy}")
+    return event

@@ -15,7 +15,7 @@ type Array = NDArray[np.float64]
 
 _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.
-_TOLERANCE = 1e-4
+_TOLERANCE = 3e-3
 _DAMPING, _LESS, _MORE = 0.1, 0.2, 5.0
 
 

@@ -24,8 +24,8 @@ type Array = NDArray[np.float64]
 # Runs that go through the network at once, and most numbers of an array.
 _GROUP_SIZE = 512
 _GROUP_NUMBERS = 2**20
-# Jacobians that are computed at once.
-_JACOBIANS = 256
+# Points whose derivatives are computed at once.
+_SLOPES_AT_ONCE, _JACOBIANS_AT_ONCE = 32, 256
 # A value with its gradient takes as long as this many values.
 RUNS_PER_SLOPE = 3
 
@@ -64,6 +64,7 @@ class StandardSpace:
         widest = max(self.law.num_inputs, self.num_variables, flat.num_outputs)
         self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
         self._program: Callable[..., Any] | None = None
+        self._derivatives: dict[int | None, Callable[..., Any]] = {}  # of an output, or of all
 
     def run(self, z: Array, *, counted: bool = True) -> tuple[NDArray[Any], Array]:
         """Inputs ``(n, N_x)`` at points ``(n, num_variables)``, and what is kept of the outputs."""
@@ -108,41 +109,47 @@ class StandardSpace:
     def _outputs(self, z: jax.Array) -> jax.Array:
         return self.flat(self.input_at(z))
 
-    def slopes(self, output: int, count: int) -> Callable[[Array], tuple[Array, Array]]:
-        """Function that returns an output and its gradient at `count` points of this space."""
+    def slopes(self, output: int, z: Array) -> tuple[Array, Array]:
+        """Output and its gradient at points, shapes ``(n,)`` and ``(n, num_variables)``."""
 
         def value(z: jax.Array) -> jax.Array:
             return self._outputs(z)[output]
 
-        example = jnp.zeros((count, self.num_variables), self.law.dtype)
-        program = compiled_once(jax.vmap(jax.value_and_grad(value)), example)
-
-        def at(z: Array) -> tuple[Array, Array]:
-            found, slope = program(jnp.asarray(z, self.law.dtype))
-            self._count(RUNS_PER_SLOPE * count)
-            return np.asarray(found, np.float64), np.asarray(slope, np.float64)
-
-        return at
+        found = self._in_portions(output, jax.vmap(jax.value_and_grad(value)), z, _SLOPES_AT_ONCE)
+        self._count(RUNS_PER_SLOPE * len(z))
+        return found
 
     def outputs_and_jacobians(self, z: Array) -> tuple[Array, Array]:
         """Outputs ``(n, N_y)`` and their Jacobians ``(n, N_y, num_variables)`` at points."""
-        size = max(1, min(_JACOBIANS, _GROUP_NUMBERS // (self.num_variables * self._num_outputs)))
 
         def at(points: jax.Array) -> tuple[jax.Array, jax.Array]:
             return values_and_jacobians(self._outputs, points, self._num_outputs)
 
-        example = jnp.zeros((size, self.num_variables), self.law.dtype)
-        program = compiled_once(at, example)
-        parts = []
-        for start in range(0, len(z), size):
-            part = z[start : start + size]
-            rows = np.zeros(example.shape)
-            rows[: len(part)] = part
-            found = program(jnp.asarray(rows, self.law.dtype))
-            parts.append([np.asarray(array, np.float64)[: len(part)] for array in found])
+        numbers = self.num_variables * self._num_outputs
+        found = self._in_portions(None, at, z, min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // numbers))
         self._count(len(z) * (1 + min(self.num_variables, self._num_outputs)))
-        values, jacobians = zip(*parts, strict=True)
-        return np.concatenate(values), np.concatenate(jacobians)
+        return found
+
+    def _in_portions(
+        self,
+        output: int | None,
+        at: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+        z: Array,
+        size: int,
+    ) -> tuple[Array, Array]:
+        """Values and derivatives of an output, or of all, by a program for `size` points."""
+        example = np.zeros((max(1, size), self.num_variables))
+        if output not in self._derivatives:
+            self._derivatives[output] = compiled_once(at, jnp.asarray(example, self.law.dtype))
+        parts = []
+        for start in range(0, len(z), len(example)):
+            part = z[start : start + len(example)]
+            rows = example.copy()
+            rows[: len(part)] = part
+            found = self._derivatives[output](jnp.asarray(rows, self.law.dtype))
+            parts.append([np.asarray(array, np.float64)[: len(part)] for array in found])
+        values, slopes = zip(*parts, strict=True)
+        return np.concatenate(values), np.concatenate(slopes)
 
     def tangent(self, output: int) -> tuple[float, Array]:
         """Value of an output and its gradient at the mean input, in the space of the inputs."""

@@ -11,7 +11,7 @@ NUM_STEPS = 10
 # Parts of the way to the point that a tangent proposes, of which the best is taken.
 _PARTS = np.array([1.0, 0.5, 0.2, 0.05])
 # Runs of the network for each start.
-RUNS_PER_START = (NUM_STEPS + 1) * RUNS_PER_SLOPE + NUM_STEPS * _PARTS.size
+RUNS_PER_START = NUM_STEPS * (RUNS_PER_SLOPE + _PARTS.size)
 # No step goes beyond this length: probabilities of 1e-23.
 _FARTHEST = 10.0
 _MOST_POINTS = 8
@@ -40,10 +40,9 @@ def tangent_points(
     """
     z = starts
     limits = np.resize(limits, len(z))
-    slopes = space.slopes(output, len(z))
-    at_zero = sign * slopes(np.zeros_like(z))[0]
+    at_zero = sign * space.slopes(output, np.zeros((1, space.num_variables)))[0]
     for _ in range(NUM_STEPS):
-        value, slope = slopes(z)
+        value, slope = space.slopes(output, z)
         short, slope = limits - sign * value, sign * slope
         square = np.sum(slope**2, axis=1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm, truncnorm
 
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
 
@@ -63,6 +63,36 @@ def test_fit_keeps_variance_one_where_draws_show_nothing_else(count, d):
     assert part.variances.size < 6
     found = covariance(part)
     assert found[0, 0] < 0.3
+
+
+def beyond_paraboloid(distance, bend, d, count):
+    """Draws with z_0 > distance + bend |others|^2 / 2, and slopes of the difference.
+
+    The others have no closed form: those of a wider law are weighted by the tail of z_0.
+    """
+    others = RNG.standard_normal((count, d - 1))
+    limits = distance + bend * np.sum(others**2, axis=1) / 2
+    tails = norm.sf(limits)
+    chosen = RNG.choice(count, count // 10, p=tails / tails.sum())
+    first = truncnorm(limits[chosen], np.inf).rvs(random_state=RNG)
+    z = np.column_stack([first, others[chosen]])
+    return z, np.column_stack([np.ones(len(z)), -bend * others[chosen]])
+
+
+def test_fit_by_slopes_has_the_curvature():
+    z, slopes = beyond_paraboloid(4.0, 0.5, 3, 400_000)
+    part = Normal.fit_slopes(z, np.ones(len(z)), slopes)
+    np.testing.assert_allclose(part.mean, z.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(covariance(part), np.cov(z.T), atol=0.04)
+
+
+def test_fit_by_slopes_needs_few_draws():
+    # In 31 variables 60 draws say where the mean is by their slopes, not by their own mean.
+    z, slopes = beyond_paraboloid(4.0, 0.1, 31, 40_000)
+    few = RNG.choice(len(z), 60, replace=False)
+    part = Normal.fit_slopes(z[few], np.ones(60), slopes[few])
+    across = np.linalg.norm(part.mean[1:]), np.linalg.norm(z[few, 1:].mean(axis=0))
+    assert across[0] < 0.6 * across[1]
 
 
 def test_fit_with_weights_finds_two_regions():
