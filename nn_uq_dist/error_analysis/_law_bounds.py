@@ -73,11 +73,12 @@ def distribution_bounds(
     rounding = 8 * REACH * (count + 8) * EPS
     inside = x > -1
     low = np.where(inside, np.maximum(low - rounding, 0), 0)
-    high = np.minimum(np.where(inside, np.minimum(high + rounding, 0.5), 0.5), beyond)
+    high = np.minimum(np.where(inside, np.minimum(high + rounding, 0.5), 2.3e-16), beyond)
     upper = y > 0
     low, high = np.where(upper, 1 - high - EPS, low), np.where(upper, 1 - low, high)
     edge = is_point[:, None]
-    reach = unit[:, None]
+    # Squares of tiny weights are zero, their sum is not.
+    reach = (width + REACH * normal_scale)[:, None] * (1 + (count + 8) * EPS)
     return (
         np.where(edge, np.where(y >= reach, 1 - 1e-15, 0.0), low),
         np.where(edge, np.where(y >= -reach, 1.0, 1e-15), high),
@@ -144,7 +145,7 @@ def _number_kept(w: FloatArray, s: FloatArray) -> tuple[np.ndarray, FloatArray]:
     for number in range(1, min(_MOST_KEPT, w.shape[1]) + 1):
         largest = w[:, number - 1]
         volume = volume * 2 * number * largest
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             rounding = 2.0**number * (number + 2) ** 2 * EPS / volume
             rest = (w[:, number:].sum(axis=-1) + REACH * s) / w[:, 0]
         found = np.where(largest > 0, rounding + rest, np.inf)

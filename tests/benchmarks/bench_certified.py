@@ -1,0 +1,156 @@
+"""Guaranteed bounds: are they ever violated, how tight are they, and what do they cost?
+
+Run with ``python -m tests.benchmarks.bench_certified`` or ``make bench BENCH=bench_certified``;
+``--tables gaps rare`` picks some of the tables, ``--networks 50 --draws 100000`` a shorter check.
+Each table can be made without the others: ``soundness``, ``gaps``, ``parts``, ``rare``, ``errors``.
+"""
+
+import argparse
+import importlib
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+import nn_uq_dist as nuq
+from nn_uq_dist import error_analysis
+from tests.benchmarks._certified_cases import Case, forward, random_case, random_network
+
+OPERATORS = Path(__file__).parents[2] / "examples" / "operators"
+OUTPUTS = (3, 8, 15, 22, 27)
+HALF_WIDTHS = (0.05, 0.15, 0.5)
+STANDARD_ERRORS = 4.0
+
+
+def soundness(num_networks: int, num_draws: int) -> None:
+    """How far an empirical distribution function is outside, in standard errors."""
+    worst, outside, gaps = -np.inf, 0, []
+    for seed in tqdm(range(num_networks), desc="random networks"):
+        case = random_case(seed)
+        bounds = nuq.certified(case.net, case.law)
+        if case.law.half_width is not None and np.any(np.asarray(case.law.half_width)):
+            bounds = bounds.refine(20, progress=False)
+        # Points of other draws: at own quantiles the shares would not be independent of them.
+        y = np.quantile(case.draws(20_000, seed + 10**6), np.linspace(0.001, 0.999, 99))
+        draws = np.sort(case.draws(num_draws, seed))
+        share = np.searchsorted(draws, y, side="right") / num_draws
+        low, high = bounds.cdf_bounds(y)
+        error = np.sqrt(np.maximum(share * (1 - share), 1 / num_draws) / num_draws)
+        off = float((np.maximum(low - share, share - high) / error).max())
+        worst, outside = max(worst, off), outside + (off > STANDARD_ERRORS)
+        gaps.append(bounds.gap)
+    print(f"\n{num_networks} networks, {num_draws} draws each: outside by more than")
+    print(f"{STANDARD_ERRORS:g} standard errors {outside} times, farthest {worst:.2f}; gap below")
+    quantiles = np.quantile(gaps, [0.1, 0.25, 0.5])
+    print(f"{quantiles.round(3)} for 10, 25 and 50% of them")
+
+
+def operators() -> list[tuple[str, nuq.LeakyReLUNetwork, nuq.InputLaw, float]]:
+    """The trained networks, with boxes about one smooth input."""
+    sys.path.append(str(OPERATORS))
+    networks, lobatto = map(importlib.import_module, ("networks", "lobatto"))
+    mu = np.exp(np.sin(5 * lobatto.nodes(30)))
+    names = [f"{kind}_{depth}" for kind in ("linear", "nonlinear") for depth in (1, 5, 20)]
+    return [
+        (name, networks.load(name), nuq.InputLaw(mu, half_width=half_width), half_width)
+        for name in names
+        for half_width in HALF_WIDTHS
+    ]
+
+
+def gaps() -> None:
+    """Largest distance of the bounds, for affine bounds alone and with cut ranges."""
+    print("\n| network | half-width | affine bounds alone | with cut ranges | seconds |")
+    print("|---|---:|---:|---:|---:|")
+    for name, net, law, half_width in operators():
+        alone, cut, seconds = [], [], []
+        for output in OUTPUTS:
+            start = time.perf_counter()
+            bounds = nuq.certified(net, law, output=output)
+            seconds.append(time.perf_counter() - start)
+            cut.append(bounds.gap)
+            alone.append(bounds.certain_gap)
+        values = f"{np.mean(alone):.2g} | {np.mean(cut):.2g} | {np.median(seconds):.2g}"
+        print(f"| {name} | {half_width} | {values} |", flush=True)
+
+
+def parts(seconds: float) -> None:
+    """Gaps with few inputs."""
+    print("\n| inputs | layers | neurons | parts | gap | seconds |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    for num_inputs in (2, 4, 8):
+        for depth, width in ((1, 16), (1, 64), (2, 16), (2, 64)):
+            net = random_network(np.random.default_rng(1), num_inputs, width, depth, 0.01)
+            law = nuq.InputLaw(np.zeros(num_inputs), half_width=1.0)
+            start = time.perf_counter()
+            bounds = nuq.certified(net, law, max_parts=10**6, seconds=seconds, progress=False)
+            took = time.perf_counter() - start
+            row = f"{num_inputs} | {depth} | {width} | {bounds.num_parts} | {bounds.gap:.1e}"
+            print(f"| {row} | {took:.0f} |", flush=True)
+
+
+def rare(seconds: float) -> None:
+    """Bounds on small probabilities."""
+    print("\n| inputs | layers | limit | bounds | ratio | plain draws | seconds |")
+    print("|---:|---:|---:|---|---:|---:|---:|")
+    for num_inputs, depth in ((2, 1), (3, 1), (4, 1), (4, 2)):
+        net = random_network(np.random.default_rng(num_inputs), num_inputs, 16, depth, 0.01)
+        case = Case(net, nuq.InputLaw(np.zeros(num_inputs), half_width=1.0))
+        draws = case.draws(10_000_000, 0)
+        rough = nuq.certified(net, case.law, max_parts=3000, progress=False)
+        for share in (1e-3, 1e-6, 1e-9):
+            limit = float(np.quantile(draws, 1 - share))
+            if share < 1e-5:  # no draws so far out
+                limit = float(rough.quantile_bounds(1 - share)[0])
+            start = time.perf_counter()
+            bounds = nuq.certified(
+                net, case.law, max_parts=10**6, seconds=seconds, threshold=limit,
+                gap=share / 20, progress=False,
+            )  # fmt: skip
+            low, high = bounds.probability_bounds(limit, np.inf)
+            took = time.perf_counter() - start
+            hits = f"{np.mean(draws > limit):.2e}"
+            row = f"{num_inputs} | {depth} | {limit:.4f} | {low:.4e} to {high:.4e}"
+            print(f"| {row} | {high / low:.3f} | {hits} | {took:.1f} |", flush=True)
+
+
+def errors() -> None:
+    """The error of the tangent: its bounds, over the largest that search finds."""
+    print("\n| network | half-width | affine bounds | all bounds | largest found | ratio |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for name, net, law, half_width in operators():
+        both = np.asarray(error_analysis.deterministic_bound(net, law), float)
+        own = [nuq.certified(net, law, output=output).error_bound for output in OUTPUTS]
+        rng = np.random.default_rng(0)
+        mu = np.asarray(law.loc, float)
+        z = np.concatenate(
+            [rng.uniform(-1, 1, (50_000, len(mu))), rng.choice([-1.0, 1.0], (50_000, len(mu)))]
+        )
+        lin = np.asarray(nuq.linearize(net, law).jacobian, float)
+        found = forward(net, mu + half_width * z) - forward(net, mu[None]) - half_width * z @ lin.T
+        largest = np.abs(found).max(axis=0)
+        ratio = np.median([both[o] / max(largest[o], 1e-300) for o in OUTPUTS])
+        values = [np.median(part) for part in (own, both[list(OUTPUTS)], largest[list(OUTPUTS)])]
+        row = " | ".join(f"{value:.2e}" for value in values)
+        print(f"| {name} | {half_width} | {row} | {ratio:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    names = ("soundness", "gaps", "parts", "rare", "errors")
+    parser.add_argument("--tables", nargs="+", choices=names, default=names)
+    parser.add_argument("--networks", type=int, default=500)
+    parser.add_argument("--draws", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    given = parser.parse_args()
+    tables = {
+        "soundness": lambda: soundness(given.networks, given.draws),
+        "gaps": gaps,
+        "parts": lambda: parts(given.seconds),
+        "rare": lambda: rare(given.seconds),
+        "errors": errors,
+    }
+    for name in given.tables:
+        tables[name]()
