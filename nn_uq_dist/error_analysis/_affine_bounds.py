@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import FloatArray, in_float64
-from nn_uq_dist.error_analysis._float64_network import Float64Network, as_float64
+from nn_uq_dist.error_analysis._float64_network import as_float64
 from nn_uq_dist.error_analysis._law_bounds import EPS
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import AbstractInputLaw
@@ -53,59 +53,36 @@ class StandardNetwork(NamedTuple):
     @classmethod
     def of_law(cls, network: LeakyReLUNetwork, law: AbstractInputLaw, outputs: slice) -> Self:
         """Some outputs of one network, for a law without batch axes."""
-        given = in_float64(law)
+        exact, given = as_float64(network), in_float64(law)
+        loc, identity = np.asarray(given.loc), np.eye(given.num_inputs)
         uniform, normal = (
-            np.zeros((given.num_inputs, 0)) if part is None else np.asarray(part)
-            for part in given.columns(np.eye(given.num_inputs))  # type: ignore[arg-type]
+            identity[:, :0] if part is None else np.asarray(part)
+            for part in given.columns(identity)  # type: ignore[arg-type]
         )
-        exact = as_float64(network)._replace(
-            output_matrix=np.asarray(network.output_matrix, np.float64)[outputs]
-        )
-        bias = np.zeros(network.num_outputs)
-        if network.output_bias is not None:
-            bias = np.asarray(network.output_bias, np.float64)
-        around = float(network.skip_connection) * np.eye(network.num_outputs, given.num_inputs)
-        loc = np.asarray(given.loc)
-        return cls._of(exact, loc, uniform, normal, around[outputs], bias[outputs])
-
-    @classmethod
-    def of_box(cls, network: Float64Network, mu: FloatArray, half_width: FloatArray) -> Self:
-        """All outputs of one network on a box, without skip connection and bias."""
-        none = np.zeros((mu.shape[0], 0))
-        size = len(network.output_matrix)
-        around = np.zeros((size, mu.shape[0]))
-        return cls._of(network, mu, np.diag(half_width), none, around, np.zeros(size))
-
-    @classmethod
-    def _of(
-        cls,
-        network: Float64Network,
-        loc: FloatArray,
-        uniform: FloatArray,
-        normal: FloatArray,
-        around: FloatArray,
-        bias: FloatArray,
-    ) -> Self:
         columns = np.concatenate([uniform, normal], axis=-1)
         moving = np.any(columns != 0, axis=0)
         is_uniform = (np.arange(columns.shape[1]) < uniform.shape[1])[moving]
         columns = columns[:, moving]
         reach = np.abs(loc) + np.abs(columns) @ np.where(is_uniform, 1.0, NORMAL_RANGE)
-        first, *others = network.hidden_weights
+        around = float(network.skip_connection) * np.eye(network.num_outputs, len(loc))[outputs]
+        bias = np.zeros(len(around))
+        if network.output_bias is not None:
+            bias = np.asarray(network.output_bias, np.float64)[outputs]
+        first, *others = exact.hidden_weights
         return cls(
             [first @ columns, *others],
-            [first @ loc + network.biases[0], *network.biases[1:]],
-            network.output_matrix,
+            [first @ loc + exact.biases[0], *exact.biases[1:]],
+            exact.output_matrix[outputs],
             around @ columns,
             bias + around @ loc,
-            float(network.alpha[0]),
-            np.abs(first) @ reach + np.abs(network.biases[0]),
+            float(exact.alpha[0]),
+            np.abs(first) @ reach + np.abs(exact.biases[0]),
             np.abs(bias) + around @ reach,
             is_uniform,
         )
 
-    def ends(self, size: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rows, constants and direct rows of the outputs and of their negatives, for `lower_forms`.
+    def ends(self, size: FloatArray) -> "Start":
+        """The outputs and their negatives.
 
         Parameters
         ----------
@@ -118,7 +95,36 @@ class StandardNetwork(NamedTuple):
         terms = np.tile(self.direct_size + np.abs(self.constant), 2) + size @ np.abs(rows).T
         const = const - 2 * (rows.shape[-1] + len(self.weights) + 32) * EPS * terms
         direct = np.concatenate([self.direct, -self.direct])
-        return np.broadcast_to(rows, (len(size), *rows.shape)), const, direct
+        return Start(np.broadcast_to(rows, (len(size), *rows.shape)), const, direct)
+
+
+class Boxes(NamedTuple):
+    """Boxes of the standard variables, shapes ``(P, V)``; normal ones have their whole range."""
+
+    center: FloatArray
+    radius: FloatArray
+
+    @classmethod
+    def whole(cls, network: StandardNetwork) -> Self:
+        """All values of the variables."""
+        radius = np.where(network.is_uniform, 1.0, NORMAL_RANGE)[None]
+        return cls(np.zeros_like(radius), radius)
+
+    def take(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> Self:
+        """Some of the boxes."""
+        return type(self)(self.center[rows], self.radius[rows])
+
+
+class Start(NamedTuple):
+    """What is bounded: ``rows @ phi(h_n) + direct @ v + const``.
+
+    Shapes ``(P, R, N)`` and ``(P, R)``; `direct` broadcasts against ``(P, R, V)``. Rounding errors
+    of `const` are subtracted already.
+    """
+
+    rows: FloatArray
+    const: FloatArray
+    direct: FloatArray | float = 0.0
 
 
 class Lines(NamedTuple):
@@ -140,45 +146,35 @@ class AffineForms(NamedTuple):
     rows: FloatArray
     const: FloatArray
 
-    def smallest(self, center: FloatArray, radius: FloatArray) -> FloatArray:
-        """Smallest values on boxes with these centers and radii ``(P, V)``, shape ``(P, R)``."""
-        value = self.rows @ center[..., None] - np.abs(self.rows) @ radius[..., None]
-        least: FloatArray = self.const + value[..., 0]
-        return least
+    def middle(self, boxes: Boxes) -> FloatArray:
+        """Values at the centers of boxes, shape ``(P, R)``."""
+        value: FloatArray = self.const + (self.rows @ boxes.center[..., None])[..., 0]
+        return value
+
+    def smallest(self, boxes: Boxes) -> FloatArray:
+        """Smallest values on boxes, shape ``(P, R)``."""
+        return self.middle(boxes) - (np.abs(self.rows) @ boxes.radius[..., None])[..., 0]
 
 
 def lines_of(
-    network: StandardNetwork,
-    layer: int,
-    low: FloatArray,
-    high: FloatArray,
-    middle: FloatArray,
-    size: FloatArray,
-) -> tuple[Lines, FloatArray]:
-    """Lines for pre-activations between `low` and `high`, and the largest size of these.
+    network: StandardNetwork, low: FloatArray, high: FloatArray, middle: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Slopes of the lines, and intercepts of the upper ones.
 
     Parameters
     ----------
-    network, layer
-        The network and which of its layers this is.
+    network
+        For its slope.
     low, high, middle
         Ranges and values at the centers of the boxes, shapes ``(P, N)``. The lower line is the
         tangent at the center, where the two lines are then nearest to each other.
-    size
-        Largest sizes of the values before the layer, shape ``(P, N_before)``; not used in the first
-        layer.
     """
-    alpha = network.alpha
-    active, inactive = low >= 0, high <= 0
-    width = np.where(active | inactive, 1.0, high - low)
-    chord = np.where(active, 1.0, np.where(inactive, alpha, (high - alpha * low) / width))
-    chord = np.minimum(chord, 1.0)
-    rest = np.maximum((1 - chord) * high, (alpha - chord) * low)
-    intercept = np.where(active | inactive, 0.0, rest)
-    tangent = np.where(active | (~inactive & (middle >= 0)), 1.0, alpha)
-    largest = np.maximum(np.abs(low), np.abs(high))
-    rounding = rounding_of(network, layer, size, largest)
-    return Lines(tangent, chord, intercept, rounding), largest
+    alpha, active, inactive = network.alpha, low >= 0, high <= 0
+    bends = ~(active | inactive)
+    chord = (high - alpha * low) / np.where(bends, high - low, 1.0)
+    chord = np.where(active, 1.0, np.where(inactive, alpha, np.minimum(chord, 1.0)))
+    intercept = np.where(bends, np.maximum((1 - chord) * high, (alpha - chord) * low), 0.0)
+    return np.where(active | (bends & (middle >= 0)), 1.0, alpha), chord, intercept
 
 
 def rounding_of(
@@ -187,6 +183,14 @@ def rounding_of(
     """What the rounding of a layer and of its lines may move a bound by, per neuron.
 
     Twice the first order, which leaves as much room for products of errors.
+
+    Parameters
+    ----------
+    network, layer
+        The network and which of its layers this is.
+    size, largest
+        Largest sizes of the values before the layer, which the first layer does not need, and of
+        its pre-activations, or zero if there are no lines.
     """
     weights, bias = network.weights[layer], network.biases[layer]
     terms = network.sizes if layer == 0 else size @ np.abs(weights).T + np.abs(bias)
@@ -194,37 +198,16 @@ def rounding_of(
 
 
 def lower_forms(
-    network: StandardNetwork,
-    rows: FloatArray,
-    const: FloatArray,
-    direct: FloatArray | float,
-    lines: list[Lines],
-    center: FloatArray,
-    radius: FloatArray,
+    network: StandardNetwork, start: Start, lines: list[Lines], boxes: Boxes
 ) -> tuple[AffineForms, list[FloatArray]]:
-    r"""Affine lower bounds of ``rows @ phi(h_n) + direct @ v + const``, and the sizes of the rows.
+    r"""Affine lower bounds on boxes, and for each layer the sizes of its coefficients.
 
     Each activation is replaced by the lower of its lines where its coefficient is positive and by
     the upper one where it is negative, from the last layer back to the first (H. Zhang et al.,
     Efficient neural network robustness certification, 2018).
-
-    Parameters
-    ----------
-    rows, const
-        Shapes ``(P, R, N)`` and ``(P, R)``; rounding errors of `const` are subtracted already.
-    direct
-        Broadcasts against ``(P, R, V)``.
-    lines
-        Of the layers up to n.
-    center, radius
-        The boxes, shapes ``(P, V)``.
-
-    Returns
-    -------
-    tuple
-        The forms, and for each layer the absolute values of the coefficients of its activations.
     """
     seen: list[FloatArray] = []
+    rows, const, direct = start
     for layer in reversed(range(len(lines))):
         line = lines[layer]
         seen.append(np.abs(rows))
@@ -234,6 +217,29 @@ def lower_forms(
         const = const + paid[..., 0] + rows @ network.biases[layer]
         rows = rows @ network.weights[layer]
     rows = rows + direct
-    reach = np.abs(rows) @ (np.abs(center) + radius)[..., None]
-    const = const - 2 * (center.shape[-1] + 16) * EPS * (reach[..., 0] + np.abs(const))
+    reach = np.abs(rows) @ (np.abs(boxes.center) + boxes.radius)[..., None]
+    const = const - 2 * (rows.shape[-1] + 16) * EPS * (reach[..., 0] + np.abs(const))
     return AffineForms(rows, const), seen[::-1]
+
+
+def centers(network: StandardNetwork, boxes: Boxes) -> list[FloatArray]:
+    """Pre-activations at the centers of boxes, shapes ``(P, N)``."""
+    found, signal = [], boxes.center
+    for weights, bias in zip(network.weights, network.biases, strict=True):
+        found.append(signal @ weights.T + bias)
+        signal = np.where(found[-1] >= 0, found[-1], network.alpha * found[-1])
+    return found
+
+
+def tangents(network: StandardNetwork, boxes: Boxes) -> tuple[AffineForms, list[FloatArray]]:
+    """`lower_forms` of the tangents at the centers: right to rounding, which is subtracted."""
+    lines: list[Lines] = []
+    rows, size = np.eye(boxes.center.shape[1])[None], np.zeros((1, 0))
+    for layer, middle in enumerate(centers(network, boxes)):
+        rows = network.weights[layer] @ rows
+        slope = np.where(middle >= 0, 1.0, network.alpha)
+        largest = np.abs(middle) + (np.abs(rows) @ boxes.radius[..., None])[..., 0]
+        rounding = rounding_of(network, layer, size, largest)
+        lines.append(Lines(slope, slope, np.zeros_like(slope), rounding))
+        rows, size = slope[..., None] * rows, largest
+    return lower_forms(network, network.ends(size), lines, boxes)

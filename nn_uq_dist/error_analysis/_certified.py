@@ -117,16 +117,11 @@ def certified(
             "network and f must give bounds that do not overflow, got infinite ones; scale the "
             "weights or the input"
         )
-    found = CertifiedDistribution.of_whole(exact, cover, index)
+    found = CertifiedDistribution.of_covers(exact, (cover,), index)
     limits: dict[str, Any] = {"seconds": seconds, "gap": gap, "threshold": threshold}
-    if _checks.positive_int("max_parts", max_parts) > 1:
-        return found.refine(max_parts, **limits, progress=progress)
-    for name, value in limits.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} must be None without parts, got {value}; pass max_parts as well"
-            )
-    return found
+    if max_parts == 1 and any(value is not None for value in limits.values()):
+        raise ValueError(f"max_parts must exceed 1 for {limits} to matter, got 1; pass max_parts")
+    return found.refine(max_parts, **limits, progress=progress)
 
 
 def _output_index(output: int | None, num_outputs: int) -> int:

@@ -3,30 +3,39 @@
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, Self
 
 import numpy as np
 from jax.typing import ArrayLike
+from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.basics._summary_line import described_line
-from nn_uq_dist.error_analysis._affine_bounds import StandardNetwork
+from nn_uq_dist.error_analysis._affine_bounds import Boxes, StandardNetwork, tangents
 from nn_uq_dist.error_analysis._law_bounds import EPS
-from nn_uq_dist.error_analysis._parts import Cover, cover_of, split, tails
-from nn_uq_dist.error_analysis._tangent_distance import distance_from_tangent, tangent
-from nn_uq_dist.error_analysis._trimmed import Boxes
+from nn_uq_dist.error_analysis._parts import (
+    Cover,
+    cover_of,
+    largest_gap,
+    mean_bounds,
+    split,
+    tails,
+    tails_of,
+)
+from nn_uq_dist.error_analysis._tangent_distance import distance_from_tangent
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
 # What a unit of the output is worth in probability, in units of the largest density of a normal law
 # with the standard deviation of the tangent: for the whole input, and for parts of it.
 _WORTHS, _WORTH_OF_PARTS = (1.0, 0.3, 0.1, 0.02), 0.5
 _NUM_SWEEPS = 3
-# Where the gap is looked at: standard deviations of the tangent, and between extreme quantiles.
-_MOST_SCORE, _NUM_SCORES, _NUM_BETWEEN = 4.0, 33, 16
+# Where the gap is looked at: up to 4 standard deviations of the tangent, and between quantiles.
+_MOST_SCORE, _NUM_AROUND, _NUM_BETWEEN = 1.6, 33, 16
 _EXTREMES = (1e-3, 1 - 1e-3)
-_MOST_BISECTIONS = 45
+_NUM_BISECTIONS = 45
 # Seconds that a round of splitting may take, so that the time asked for is kept.
 _ROUND = 0.5
 _DELAY = 1.5
@@ -42,6 +51,9 @@ class CertifiedDistribution:
     ----------
     gap
         Largest distance of the two bounds on the distribution function, at 49 points.
+    certain_gap
+        The same for affine bounds that hold for all inputs, without parts: what cut ranges and
+        parts have gained.
     num_parts
         Number of parts of the input.
     error_bound
@@ -60,36 +72,34 @@ class CertifiedDistribution:
 
     _network: StandardNetwork
     _covers: tuple[Cover, ...]
-    gap: float
-    error_bound: float
     output: int
-    _points: FloatArray
+    gap: float = 1.0
+    certain_gap: float = 1.0
+    error_bound: float = math.inf
 
     @classmethod
-    def of_whole(cls, network: StandardNetwork, cover: Cover, output: int) -> Self:
-        """Results from bounds for the whole input."""
-        alone = cls(network, (cover,), 1.0, 0.0, output, np.zeros(0))
-        least, most = (alone.quantile_bounds(q)[i] for i, q in enumerate(_EXTREMES))
-        tangents = tangent(network)
-        middle = (tangents.const[0, 0] - tangents.const[0, 1]) / 2
-        reach = _MOST_SCORE * _spread(network, tangents.rows[0])
-        points = np.concatenate(
-            [
-                np.linspace(middle - reach, middle + reach, _NUM_SCORES),
-                np.linspace(float(least), float(most), _NUM_BETWEEN),
-            ]
+    def of_covers(cls, network: StandardNetwork, covers: tuple[Cover, ...], output: int) -> Self:
+        """Results from bounds for the whole input, and those for its parts."""
+        found = cls(network, covers, output)
+        first, last = covers[0], covers[-1]
+        bound = math.inf
+        if network.is_uniform.all():
+            bound = float(distance_from_tangent(network, last.forms(0), last.boxes).max())
+        points = found._looked_at()
+        certain = first._replace(
+            rows=first.rows[:, :1], const=first.const[:, :1], failure=first.failure[:, :1]
         )
-        return cls._of_covers(network, (cover,), output, points)
+        gap, alone = (largest_gap(network, some, points) for some in (covers, (certain,)))
+        return cls(network, covers, output, gap, alone, bound)
 
-    @classmethod
-    def _of_covers(
-        cls, network: StandardNetwork, covers: tuple[Cover, ...], output: int, points: FloatArray
-    ) -> Self:
-        distances = distance_from_tangent(tangent(network), covers[-1].forms(0), covers[-1].boxes)
-        bound = float(distances.max()) if network.is_uniform.all() else math.inf
-        found = cls(network, covers, 1.0, bound, output, points)
-        low, high = found.cdf_bounds(points)
-        return dataclasses.replace(found, gap=float((high - low).max()))
+    def _looked_at(self) -> FloatArray:
+        """Points around the mean of the tangent, and between extreme quantiles of the bounds."""
+        whole = dataclasses.replace(self, _covers=self._covers[:1])
+        least, most = (whole.quantile_bounds(q)[i] for i, q in enumerate(_EXTREMES))
+        low, high = tangents(self._network, Boxes.whole(self._network))[0].const[0]
+        middle, reach = (low - high) / 2, _MOST_SCORE / _unit_price(self._network)
+        around = np.linspace(middle - reach, middle + reach, _NUM_AROUND)
+        return np.concatenate([around, np.linspace(float(least), float(most), _NUM_BETWEEN)])
 
     @property
     def num_parts(self) -> int:
@@ -176,29 +186,20 @@ class CertifiedDistribution:
                 f"q must lie in [0, 1], got {probabilities.min()} to {probabilities.max()}; pass "
                 f"probabilities"
             )
-        start, end = (np.full(probabilities.shape, value) for value in self._range)
-        low, high = start.copy(), end.copy()
-        upper_low, upper_high = start.copy(), end.copy()
-        for _ in range(_MOST_BISECTIONS):
-            middle = low + (high - low) / 2
-            is_lower = self._tails(middle)[0] < probabilities
-            low, high = np.where(is_lower, middle, low), np.where(is_lower, high, middle)
-            middle = upper_low + (upper_high - upper_low) / 2
-            is_upper = self._tails(middle)[1] <= 1 - probabilities - EPS
-            upper_high = np.where(is_upper, middle, upper_high)
-            upper_low = np.where(is_upper, upper_low, middle)
+        ends = [np.full(probabilities.shape, value) for value in self._range]
+        low = _bisected(lambda y: self._tails(y)[0] < probabilities, *ends)[0]
+        high = _bisected(lambda y: self._tails(y)[1] > 1 - probabilities - EPS, *ends)[1]
         # Beyond the range that is taken for normal variables there is something left.
         beyond = 1e-18 * np.count_nonzero(~self._network.is_uniform)
-        has_beyond = beyond > 0
         return (
-            np.where(has_beyond & (probabilities <= beyond), -np.inf, low),
-            np.where(has_beyond & (1 - probabilities <= beyond + EPS), np.inf, upper_high),
+            np.where((beyond > 0) & (probabilities <= beyond), -np.inf, low),
+            np.where((beyond > 0) & (1 - probabilities <= beyond + EPS), np.inf, high),
         )
 
     @property
     def mean_bounds(self) -> tuple[float, float]:
         """Lower and upper bounds on the mean of the output."""
-        least = reduce(np.maximum, (_mean_bounds(self._network, cover) for cover in self._covers))
+        least = reduce(np.maximum, (mean_bounds(self._network, cover) for cover in self._covers))
         return float(least[0]), float(-least[1])
 
     def refine(
@@ -234,71 +235,60 @@ class CertifiedDistribution:
             If an argument is not a number in its range, or the input has no uniform variable.
         """
         max_parts = _checks.positive_int("max_parts", max_parts)
-        limits = {"seconds": seconds, "gap": gap, "threshold": threshold}
-        for name, value in limits.items():
+        for name, value in {"seconds": seconds, "gap": gap, "threshold": threshold}.items():
             _require_number(name, value, positive=name != "threshold")
-        if not self._network.is_uniform.any():
+        if max_parts > self.num_parts and not self._network.is_uniform.any():
             raise ValueError(
                 "f must have uniform variables to be split, got a normal law; use the bounds "
                 "without parts, or bound the error of each input by a box"
             )
-        cover = self._split(max_parts, seconds or math.inf, gap, threshold, progress)
-        if cover is None:
-            return self
-        return self._of_covers(self._network, (self._covers[0], cover), self.output, self._points)
-
-    def _split(
-        self,
-        max_parts: int,
-        seconds: float,
-        goal: float | None,
-        threshold: float | None,
-        progress: bool,
-    ) -> Cover | None:
         from tqdm import tqdm
 
-        start = time.monotonic()
-        cover, batch, checked = self._covers[-1], 1, 2
-        price = _WORTH_OF_PARTS * _unit_price(self._network, self._covers[0])
-        points = self._points if threshold is None else np.array([threshold])
-        count = len(cover.mass)
+        count, cover, batch, checked = self.num_parts, self._covers[-1], 1, 2
+        points = self._looked_at() if threshold is None else np.array([float(threshold)])
+        stop = time.monotonic() + (seconds or math.inf)
         with tqdm(
             total=max_parts, initial=count, unit="part", delay=_DELAY, disable=not progress
         ) as bar:
-            while count < max_parts and time.monotonic() - start < seconds:
-                if threshold is None:
-                    score = cover.mass * np.maximum(cover.middle_gap(price), 0)
-                else:
-                    below, above = tails(self._network, cover, points)
-                    score = cover.mass * np.maximum(below + above - 1, 0)[:, 0]
-                num = min(
-                    count // 3 + 1, batch, max_parts - count, int(np.count_nonzero(score > 0))
-                )
-                if num == 0:
-                    break
-                if goal is not None and count >= checked:
+            while count < max_parts and (start := time.monotonic()) < stop:
+                if gap is not None and count >= checked:
                     checked = count * 3 // 2
-                    if _gap(self._network, cover, points) <= goal:
+                    if largest_gap(self._network, (cover,), points) <= gap:
                         break
-                chosen = np.argpartition(-score, num - 1)[:num]
-                began = time.monotonic()
-                cover = split(self._network, cover, chosen, price)
-                batch = batch * 2 if time.monotonic() - began < _ROUND else max(batch // 2, 1)
+                cover = self._with_splits(cover, min(batch, max_parts - count), threshold)
+                if len(cover.mass) == count:
+                    break
+                batch = batch * 2 if time.monotonic() - start < _ROUND else max(batch // 2, 1)
                 bar.update(len(cover.mass) - count)
                 count = len(cover.mass)
-        return None if cover is self._covers[-1] else cover
+        if cover is self._covers[-1]:
+            return self
+        return self.of_covers(self._network, (self._covers[0], cover), self.output)
+
+    def _with_splits(self, cover: Cover, most: int, threshold: float | None) -> Cover:
+        """Halve up to `most` parts, the ones that contribute most to the distance of the bounds."""
+        price = _WORTH_OF_PARTS * _unit_price(self._network)
+        if threshold is None:
+            score = cover.middle_gap(price)
+        else:
+            below, above = tails(self._network, cover, np.array([float(threshold)]))
+            score = (below + above - 1)[:, 0]
+        score = cover.mass * score
+        num = min(len(score) // 3 + 1, most, int(np.count_nonzero(score > 0)))
+        if num == 0:
+            return cover
+        return split(self._network, cover, np.argpartition(-score, num - 1)[:num], price)
 
     def _tails(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Upper bounds on the probabilities of values at most, and at least, as large."""
         flat = points.reshape(-1)
-        sums = [_summed(cover, *tails(self._network, cover, flat)) for cover in self._covers]
-        below, above = (reduce(np.minimum, side) for side in zip(*sums, strict=True))
+        below, above = tails_of(self._network, self._covers, flat)
         return below.reshape(points.shape), above.reshape(points.shape)
 
     @property
     def _range(self) -> tuple[float, float]:
         cover = self._covers[-1]
-        least = cover.forms(0).smallest(*cover.boxes).min(axis=0)
+        least = cover.forms(0).smallest(cover.boxes).min(axis=0)
         return float(least[0]), float(-least[1])
 
     def __repr__(self) -> str:
@@ -312,51 +302,27 @@ class CertifiedDistribution:
 
 def whole_cover(network: StandardNetwork) -> Cover:
     """Bounds for the whole input."""
-    whole = Boxes.whole(network)
-    certain = cover_of(network, whole, np.ones(1), [])
-    unit = _unit_price(network, certain)
-    return cover_of(network, whole, np.ones(1), [part * unit for part in _WORTHS], _NUM_SWEEPS)
+    prices = [part * _unit_price(network) for part in _WORTHS]
+    return cover_of(network, Boxes.whole(network), np.ones(1), prices, _NUM_SWEEPS)
 
 
-def _spread(network: StandardNetwork, rows: FloatArray) -> float:
-    """Largest standard deviation of linear forms with these rows."""
+def _unit_price(network: StandardNetwork) -> float:
+    """Largest density of a normal law with the standard deviation of the tangent."""
     variance = np.where(network.is_uniform, UNIFORM_VARIANCE, 1.0)
-    return float(np.sqrt((rows**2 @ variance).max()))
-
-
-def _unit_price(network: StandardNetwork, cover: Cover) -> float:
-    spread = _spread(network, tangent(network).rows[0]) or _spread(network, cover.rows[0, 0])
+    rows = tangents(network, Boxes.whole(network))[0].rows[0]
+    spread = float(np.sqrt((rows**2 @ variance).max()))
     return 1 / (math.sqrt(2 * math.pi) * (spread or 1.0))
 
 
-def _summed(cover: Cover, below: FloatArray, above: FloatArray) -> tuple[FloatArray, FloatArray]:
-    margin = 1 + (len(cover.mass) + 4) * EPS
-    one, other = (np.minimum(cover.mass @ part * margin, 1.0) for part in (below, above))
-    return one, other
-
-
-def _gap(network: StandardNetwork, cover: Cover, points: FloatArray) -> float:
-    below, above = _summed(cover, *tails(network, cover, points))
-    return float((below + above - 1).max())
-
-
-def _mean_bounds(network: StandardNetwork, cover: Cover) -> FloatArray:
-    """Lower bounds on the means of the output and of its negative, shape ``(2,)``."""
-    forms, (center, radius) = cover.forms(0), cover.boxes
-    at_center = (forms.rows @ center[..., None])[..., 0]
-    size = np.abs(forms.const) + (np.abs(forms.rows) @ (np.abs(center) + radius)[..., None])[..., 0]
-    slack = (len(cover.mass) + center.shape[-1] + 8) * EPS * (cover.mass @ size)
-    num_normal = np.count_nonzero(~network.is_uniform)
-    if num_normal:
-        # Outside of the range of the normal variables the bounds need not hold; output and bounds
-        # grow no faster there than linearly.
-        signal = network.sizes
-        for weights, bias in zip(network.weights[1:], network.biases[1:], strict=True):
-            signal = np.abs(weights) @ signal + np.abs(bias)
-        largest = np.abs(network.output) @ signal + network.direct_size
-        slack = slack + 1e-17 * num_normal**2 * (largest + cover.mass @ size)
-    least: FloatArray = cover.mass @ (forms.const + at_center) - slack
-    return least
+def _bisected(
+    is_before: Callable[[FloatArray], NDArray[np.bool_]], low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The ends of the last interval: true was found at the first or it is `low`, and vice versa."""
+    for _ in range(_NUM_BISECTIONS):
+        middle = low + (high - low) / 2
+        yes = is_before(middle)
+        low, high = np.where(yes, middle, low), np.where(yes, high, middle)
+    return low, high
 
 
 def _as_points(name: str, value: ArrayLike) -> FloatArray:

@@ -1,15 +1,17 @@
 """Parts of the input, each with affine bounds of its own: tail probabilities, and how to split."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.error_analysis._affine_bounds import AffineForms, StandardNetwork
+from nn_uq_dist.error_analysis._affine_bounds import AffineForms, Boxes, StandardNetwork
 from nn_uq_dist.error_analysis._law_bounds import EPS
-from nn_uq_dist.error_analysis._trimmed import Boxes, enclosed, largest_probability
+from nn_uq_dist.error_analysis._trimmed import enclosed, largest_probability
 
 # Numbers of the arrays for the cuts of one portion of boxes.
 _NEURONS_AT_ONCE = 2**14
@@ -48,8 +50,8 @@ class Cover(NamedTuple):
     def middle_gap(self, price: float) -> FloatArray:
         """Distance of the bounds at the center, plus what may fail at this price, ``(P,)``."""
         least = self.const + (self.rows @ self.boxes.center[:, None, :, None])[..., 0]
-        distance: FloatArray = -least.sum(axis=-1) + self.failure / price
-        return distance.min(axis=-1)
+        distance: FloatArray = (self.failure / price - least.sum(axis=-1)).min(axis=-1)
+        return distance
 
 
 def cover_of(
@@ -87,39 +89,32 @@ def cover_of(
     return joined(found)
 
 
-def joined(covers: Sequence[Cover]) -> Cover:
-    """All boxes in one."""
-    if len(covers) == 1:
-        return covers[0]
-    boxes = Boxes(*(np.concatenate(part) for part in zip(*(c.boxes for c in covers), strict=True)))
-    rest = (np.concatenate(part) for part in zip(*(c[1:] for c in covers), strict=True))
-    return Cover(boxes, *rest)
-
-
 def split(network: StandardNetwork, cover: Cover, chosen: NDArray[np.intp], price: float) -> Cover:
     """The cover with some of its boxes halved across the variable with the largest share."""
-    center, radius = cover.boxes
     kept = np.ones(len(cover.mass), bool)
     kept[chosen] = False
-    axis = np.where(network.is_uniform, cover.shares[chosen], -1.0).argmax(axis=-1)
     index = np.arange(len(chosen))
-    half = radius[chosen].copy()
-    half[index, axis] /= 2
+    axis = np.where(network.is_uniform, cover.shares[chosen], -1.0).argmax(axis=-1)
+    middle, half = cover.boxes.take(chosen)
     moved = np.zeros_like(half)
-    moved[index, axis] = half[index, axis]
-    middle = center[chosen]
-    boxes = Boxes(np.concatenate([middle - moved, middle + moved]), np.concatenate([half, half]))
-    mass = np.tile(cover.mass[chosen] / 2, 2)
-    children = cover_of(network, boxes, mass, [price])
-    if not kept.any():
-        return children
-    stay = Cover(cover.boxes.take(kept), *(part[kept] for part in cover[1:]))
-    return joined([stay, children])
+    moved[index, axis] = half[index, axis] / 2
+    half = np.tile(half - moved, (2, 1))
+    boxes = Boxes(np.concatenate([middle - moved, middle + moved]), half)
+    children = cover_of(network, boxes, np.tile(cover.mass[chosen] / 2, 2), [price])
+    return joined(
+        [jax.tree.map(lambda part: part[kept], cover), children] if any(kept) else [children]
+    )
+
+
+def joined(covers: Sequence[Cover]) -> Cover:
+    """All boxes in one."""
+    together: Cover = jax.tree.map(lambda *parts: np.concatenate(parts), *covers)
+    return together
 
 
 def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Upper bounds on the probabilities of ``g <= y`` and ``g >= y`` given each box, ``(P, Y)``."""
-    least = cover.forms(0).smallest(*cover.boxes)
+    least = cover.forms(0).smallest(cover.boxes)
     impossible = np.stack([y < least[:, :1], y > -least[:, 1:]], axis=1)
     # A normal variable may be outside of its range.
     normal = 1e-18 * np.count_nonzero(~network.is_uniform)
@@ -137,3 +132,38 @@ def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatA
             value = pairs[..., 0] + cover.failure[b, kind, None]
             found[b, :, p] = np.minimum(found[b, :, p], value * (1 + 4 * EPS))
     return found[:, 0], found[:, 1]
+
+
+def tails_of(
+    network: StandardNetwork, covers: tuple[Cover, ...], points: FloatArray
+) -> list[FloatArray]:
+    """Bounds on the tail probabilities of the whole input, the better of those of the covers."""
+    sums = []
+    for cover in covers:
+        margin = 1 + (len(cover.mass) + 4) * EPS
+        sums.append([cover.mass @ side * margin for side in tails(network, cover, points)])
+    return [reduce(np.minimum, side, np.ones(())) for side in zip(*sums, strict=True)]
+
+
+def largest_gap(network: StandardNetwork, covers: tuple[Cover, ...], points: FloatArray) -> float:
+    """Largest distance of the bounds on the distribution function at points."""
+    below, above = tails_of(network, covers, points)
+    return float(np.max(below + above - 1))
+
+
+def mean_bounds(network: StandardNetwork, cover: Cover) -> FloatArray:
+    """Lower bounds on the means of the output and of its negative, shape ``(2,)``."""
+    forms, (center, radius) = cover.forms(0), cover.boxes
+    size = np.abs(forms.const) + (np.abs(forms.rows) @ (np.abs(center) + radius)[..., None])[..., 0]
+    slack = (len(cover.mass) + center.shape[-1] + 8) * EPS * (cover.mass @ size)
+    num_normal = np.count_nonzero(~network.is_uniform)
+    if num_normal:
+        # Outside of the range of the normal variables the bounds need not hold; output and bounds
+        # grow no faster there than linearly.
+        signal = network.sizes
+        for weights, bias in zip(network.weights[1:], network.biases[1:], strict=True):
+            signal = np.abs(weights) @ signal + np.abs(bias)
+        largest = np.abs(network.output) @ signal + network.direct_size
+        slack = slack + 1e-17 * num_normal**2 * (largest + cover.mass @ size)
+    least: FloatArray = cover.mass @ forms.middle(cover.boxes) - slack
+    return least

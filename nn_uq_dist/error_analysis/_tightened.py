@@ -1,7 +1,5 @@
 """The bound that uses the box: only neurons that can flip there contribute."""
 
-from functools import reduce
-
 import numpy as np
 
 from nn_uq_dist.basics._known_values import FloatArray
@@ -13,7 +11,6 @@ from nn_uq_dist.error_analysis._float64_network import (
     norm,
     spectral_norm,
 )
-from nn_uq_dist.error_analysis._tangent_distance import box_distance
 
 
 def tightened_bound(
@@ -33,8 +30,7 @@ def tightened_bound(
     since :math:`0 \le \Delta\phi_n \le u_n` and
     :math:`\|\Delta\phi_n\| \le (1 - \alpha) \|F_n \delta_n\|`. The total is at most the larger of
     the two sums over n, at most the image under `A` of the model by chords minus the linear map q,
-    and at most :math:`\|A_i\| \Lambda_L\, \mathrm{radius} + \max|q_i z|`, and at most the distance
-    of the affine bounds of `nn_uq_dist.certified` from the tangent.
+    and at most :math:`\|A_i\| \Lambda_L\, \mathrm{radius} + \max|q_i z|`.
 
     Parameters
     ----------
@@ -71,9 +67,7 @@ def tightened_bound(
     jacobian = maps[0]
     linear = np.minimum(apply(np.abs(jacobian), half_width), norm(jacobian) * radius[..., None])
     growth = norm(network.output_matrix) * (box.lipschitz[-1] * radius)[..., None]
-    bounds = (bound, _by_chords(network, half_width, box), growth + linear)
-    # Minimum that leaves out what has overflowed.
-    return reduce(np.fmin, bounds, box_distance(network, mu, half_width))
+    return np.minimum(np.minimum(bound, _by_chords(network, half_width, box)), growth + linear)
 
 
 def _by_chords(network: Float64Network, half_width: FloatArray, box: Enclosure) -> FloatArray:

@@ -8,40 +8,26 @@ does, which is an event of known probability. Ranges are cut where that costs li
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis._affine_bounds import (
     NORMAL_RANGE,
     AffineForms,
+    Boxes,
     Lines,
     StandardNetwork,
+    Start,
+    centers,
     lines_of,
     lower_forms,
     rounding_of,
+    tangents,
 )
 from nn_uq_dist.error_analysis._law_bounds import EPS, distribution_bounds
 
 _NUM_CUTS = 13
 # Probability of a normal variable beyond NORMAL_RANGE.
 _BEYOND = 2.3e-19
-
-
-class Boxes(NamedTuple):
-    """Boxes of the standard variables, shapes ``(P, V)``; normal ones have their whole range."""
-
-    center: FloatArray
-    radius: FloatArray
-
-    @classmethod
-    def whole(cls, network: StandardNetwork) -> "Boxes":
-        """All values of the variables."""
-        radius = np.where(network.is_uniform, 1.0, NORMAL_RANGE)[None]
-        return cls(np.zeros_like(radius), radius)
-
-    def take(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> "Boxes":
-        """Some of the boxes."""
-        return Boxes(self.center[rows], self.radius[rows])
 
 
 class Enclosed(NamedTuple):
@@ -66,54 +52,27 @@ class Enclosed(NamedTuple):
 
 
 def largest_probability(
-    network: StandardNetwork,
-    boxes: Boxes,
-    forms: AffineForms,
-    points: FloatArray,
-    tolerance: float,
+    network: StandardNetwork, boxes: Boxes, forms: AffineForms, points: FloatArray, tolerance: float
 ) -> FloatArray:
     """Upper bounds on the probabilities that forms are at most `points`, shape ``(P, R, Y)``."""
-    uniform = network.is_uniform
-    shape = np.broadcast_shapes(points.shape[:-1], forms.const.shape)
-    mean = (forms.const + (forms.rows @ boxes.center[..., None])[..., 0])[..., None]
-    weights = forms.rows[..., uniform] * boxes.radius[:, None, uniform]
-    normal = forms.rows[..., ~uniform]
-    scale = np.sqrt((normal**2).sum(axis=-1)) * (1 + (normal.shape[-1] + 4) * EPS)
-    shift = 4 * EPS * (np.abs(points) + np.abs(mean)) + scale[..., None] * (
-        2 * NORMAL_RANGE * (normal.shape[-1] + 8) * EPS
-    )
-    flat = np.broadcast_to(points - mean + shift, (*shape, points.shape[-1]))
-    flat = flat.reshape(-1, points.shape[-1])
-    high = distribution_bounds(flat, weights.reshape(len(flat), -1), scale.reshape(-1), tolerance)[
-        1
-    ]
-    beyond = _BEYOND * (1 + normal.shape[-1]) if normal.shape[-1] else 0.0
-    return np.minimum(high + beyond, 1.0).reshape(*shape, points.shape[-1])
-
-
-def centers(network: StandardNetwork, boxes: Boxes) -> list[FloatArray]:
-    """Pre-activations at the centers of boxes, shapes ``(P, N)``."""
-    found, signal = [], boxes.center
-    for weights, bias in zip(network.weights, network.biases, strict=True):
-        found.append(signal @ weights.T + bias)
-        signal = np.where(found[-1] >= 0, found[-1], network.alpha * found[-1])
-    return found
-
-
-def tangent_influence(network: StandardNetwork, middles: list[FloatArray]) -> list[FloatArray]:
-    """Size of the coefficient of each neuron in the tangents at the centers."""
-    row = np.broadcast_to(network.output, (len(middles[0]), *network.output.shape))
-    found = [np.abs(row).mean(axis=1)]
-    for middle, weights in zip(middles[:0:-1], network.weights[:0:-1], strict=True):
-        row = (row * np.where(middle >= 0, 1.0, network.alpha)[:, None]) @ weights
-        found.append(np.abs(row).mean(axis=1))
-    return found[::-1]
+    mean = forms.middle(boxes)[..., None]
+    shape = (*forms.const.shape, points.shape[-1])
+    weights = forms.rows[..., network.is_uniform] * boxes.radius[:, None, network.is_uniform]
+    normal = forms.rows[..., ~network.is_uniform]
+    count = normal.shape[-1]
+    scale = np.sqrt((normal**2).sum(axis=-1)) * (1 + (count + 4) * EPS)
+    rounding = 4 * EPS * (np.abs(points) + np.abs(mean))
+    rounding = rounding + 2 * NORMAL_RANGE * (count + 8) * EPS * scale[..., None]
+    flat = np.broadcast_to(points - mean + rounding, shape).reshape(-1, shape[-1])
+    parts = flat, weights.reshape(len(flat), -1), scale.reshape(-1)
+    high = distribution_bounds(*parts, tolerance)[1].reshape(shape)
+    return np.minimum(high + (_BEYOND * (1 + count) if count else 0.0), 1.0)
 
 
 def enclosed(
     network: StandardNetwork,
     boxes: Boxes,
-    price: float | None = None,
+    price: float = 0.0,
     influence: list[FloatArray] | None = None,
     tolerance: float = 1e-12,
 ) -> Enclosed:
@@ -121,8 +80,10 @@ def enclosed(
 
     Parameters
     ----------
+    network, boxes
+        What is bounded, and where.
     price
-        What a unit of distance between the bounds is worth in probability; None for bounds that
+        What a unit of distance between the bounds is worth in probability; zero for bounds that
         hold on the whole box. The ends :math:`l, u` of each range minimize
         :math:`P(h < l) + P(h > u) + \text{price}\, |\Lambda|\, (\text{chord} - \text{tangent})`
         with the lines at the center of the box.
@@ -132,35 +93,33 @@ def enclosed(
         What an error in a probability may be, as for `distribution_bounds`.
     """
     middles = centers(network, boxes)
-    weight_of = influence or tangent_influence(network, middles)
+    weight_of = influence or [part.mean(axis=1) for part in tangents(network, boxes)[1]]
     count = len(boxes.center)
-    failure = np.zeros(count)
-    shares = np.zeros(boxes.center.shape)
+    failure, shares = np.zeros(count), np.zeros(boxes.center.shape)
     lines: list[Lines] = []
     size = np.zeros((count, 0))
     for layer, (weights, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
-        both = np.concatenate([weights, -weights])
-        const = np.concatenate([bias, -bias])
+        middle, weight, num = middles[layer], weight_of[layer], len(bias)
         own = rounding_of(network, layer, size, np.zeros((count, 1)))
-        rows = np.broadcast_to(both, (count, *both.shape))
-        start = const - np.concatenate([own, own], axis=-1)
-        forms, _ = lower_forms(network, rows, start, 0.0, lines, *boxes)
-        least = forms.smallest(boxes.center, boxes.radius)
-        num = len(bias)
-        if price is not None:
-            worth = price * weight_of[layer]
-            least, paid = _cut(network, boxes, forms, least, middles[layer], worth, tolerance)
+        rows = np.broadcast_to(
+            np.concatenate([weights, -weights]), (count, 2 * num, len(weights.T))
+        )
+        const = np.concatenate([bias - own, -bias - own], axis=-1)
+        forms, _ = lower_forms(network, Start(rows, const), lines, boxes)
+        least = forms.smallest(boxes)
+        if price:
+            least, paid = _cut(network, boxes, forms, least, middle, price * weight, tolerance)
             failure += paid
         low, high = least[:, :num], -least[:, num:]
-        line, size = lines_of(network, layer, low, high, middles[layer], size)
-        lines.append(line)
-        tilted = line.upper * middles[layer] + line.intercept - line.lower * middles[layer]
+        lower, upper, intercept = lines_of(network, low, high, middle)
+        largest = np.maximum(np.abs(low), np.abs(high))
+        lines.append(Lines(lower, upper, intercept, rounding_of(network, layer, size, largest)))
+        size = largest
+        distance = weight * np.maximum((upper - lower) * middle + intercept, 0)
         part = np.abs(forms.rows[:, :num]) * boxes.radius[:, None]
         total = np.maximum(part.sum(axis=-1, keepdims=True), np.finfo(float).tiny)
-        shares += ((np.maximum(tilted, 0) * weight_of[layer])[..., None] * (part / total)).sum(
-            axis=1
-        )
-    forms, seen = lower_forms(network, *network.ends(size), lines, *boxes)
+        shares += (distance[..., None] * (part / total)).sum(axis=1)
+    forms, seen = lower_forms(network, network.ends(size), lines, boxes)
     return Enclosed(forms, failure, shares, [part.mean(axis=1) for part in seen])
 
 
