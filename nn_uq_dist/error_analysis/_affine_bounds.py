@@ -18,6 +18,12 @@ from nn_uq_dist.inputs import AbstractInputLaw
 
 # Beyond it a normal variable is with a probability of 2.3e-19.
 NORMAL_RANGE = 9.0
+# More than products that underflow may lose.
+TINY = 1e-300
+
+# What is bounded, ``rows @ phi(h_n) + const + direct @ v``, shapes ``(P, R, N)``, ``(P, R)``, and
+# what broadcasts to ``(P, R, V)``. Rounding errors of the constants are subtracted already.
+type Start = tuple[FloatArray, FloatArray, FloatArray | float]
 
 
 class StandardNetwork(NamedTuple):
@@ -69,6 +75,8 @@ class StandardNetwork(NamedTuple):
         if network.output_bias is not None:
             bias = np.asarray(network.output_bias, np.float64)[outputs]
         first, *others = exact.hidden_weights
+        # The sums over the inputs have more terms than those over the variables.
+        terms = (1 + len(loc) / 32) * (np.abs(first) @ reach + np.abs(exact.biases[0]))
         return cls(
             [first @ columns, *others],
             [first @ loc + exact.biases[0], *exact.biases[1:]],
@@ -76,12 +84,12 @@ class StandardNetwork(NamedTuple):
             around @ columns,
             bias + around @ loc,
             float(exact.alpha[0]),
-            np.abs(first) @ reach + np.abs(exact.biases[0]),
+            terms,
             np.abs(bias) + around @ reach,
             is_uniform,
         )
 
-    def ends(self, size: FloatArray) -> "Start":
+    def ends(self, size: FloatArray) -> Start:
         """The outputs and their negatives.
 
         Parameters
@@ -95,7 +103,7 @@ class StandardNetwork(NamedTuple):
         terms = np.tile(self.direct_size + np.abs(self.constant), 2) + size @ np.abs(rows).T
         const = const - 2 * (rows.shape[-1] + len(self.weights) + 32) * EPS * terms
         direct = np.concatenate([self.direct, -self.direct])
-        return Start(np.broadcast_to(rows, (len(size), *rows.shape)), const, direct)
+        return np.broadcast_to(rows, (len(size), *rows.shape)), const, direct
 
 
 class Boxes(NamedTuple):
@@ -115,28 +123,17 @@ class Boxes(NamedTuple):
         return type(self)(self.center[rows], self.radius[rows])
 
 
-class Start(NamedTuple):
-    """What is bounded: ``rows @ phi(h_n) + direct @ v + const``.
-
-    Shapes ``(P, R, N)`` and ``(P, R)``; `direct` broadcasts against ``(P, R, V)``. Rounding errors
-    of `const` are subtracted already.
-    """
-
-    rows: FloatArray
-    const: FloatArray
-    direct: FloatArray | float = 0.0
-
-
 class Lines(NamedTuple):
     r"""Lines that enclose the activations of a layer: ``lower h <= phi(h) <= upper h + intercept``.
 
-    All have shape ``(P, N)``. `rounding` is what passing the layer may cost in rounding errors,
-    for an activation of weight one.
+    All have shape ``(P, N)``. `largest` is the largest size of h; `rounding` is what passing the
+    layer may cost in rounding errors, for an activation of weight one.
     """
 
     lower: FloatArray
     upper: FloatArray
     intercept: FloatArray
+    largest: FloatArray
     rounding: FloatArray
 
 
@@ -157,44 +154,50 @@ class AffineForms(NamedTuple):
 
 
 def lines_of(
-    network: StandardNetwork, low: FloatArray, high: FloatArray, middle: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Slopes of the lines, and intercepts of the upper ones.
+    network: StandardNetwork, before: list[Lines], ranges: FloatArray, middle: FloatArray
+) -> Lines:
+    """Lines for the activations of the next layer.
 
     Parameters
     ----------
-    network
-        For its slope.
-    low, high, middle
-        Ranges and values at the centers of the boxes, shapes ``(P, N)``. The lower line is the
-        tangent at the center, where the two lines are then nearest to each other.
+    network, before
+        The network, and the lines of the layers before.
+    ranges
+        Least values of the pre-activations and of their negatives, shape ``(P, 2 N)``.
+    middle
+        Values at the centers of the boxes, shape ``(P, N)``. The lower line is the tangent there,
+        where the two lines are then nearest to each other.
     """
-    alpha, active, inactive = network.alpha, low >= 0, high <= 0
+    low, negative = np.split(ranges, 2, axis=-1)
+    high, alpha = -negative, network.alpha
+    active, inactive = low >= 0, high <= 0
     bends = ~(active | inactive)
     chord = (high - alpha * low) / np.where(bends, high - low, 1.0)
     chord = np.where(active, 1.0, np.where(inactive, alpha, np.minimum(chord, 1.0)))
     intercept = np.where(bends, np.maximum((1 - chord) * high, (alpha - chord) * low), 0.0)
-    return np.where(active | (bends & (middle >= 0)), 1.0, alpha), chord, intercept
+    tangent = np.where(active | (bends & (middle >= 0)), 1.0, alpha)
+    largest = np.maximum(np.abs(low), np.abs(high))
+    return Lines(tangent, chord, intercept, largest, rounding_of(network, before, largest))
 
 
-def rounding_of(
-    network: StandardNetwork, layer: int, size: FloatArray, largest: FloatArray
-) -> FloatArray:
-    """What the rounding of a layer and of its lines may move a bound by, per neuron.
+def rounding_of(network: StandardNetwork, before: list[Lines], largest: FloatArray) -> FloatArray:
+    """What the rounding of the next layer and of its lines may move a bound by, per neuron.
 
     Twice the first order, which leaves as much room for products of errors.
 
     Parameters
     ----------
-    network, layer
-        The network and which of its layers this is.
-    size, largest
-        Largest sizes of the values before the layer, which the first layer does not need, and of
-        its pre-activations, or zero if there are no lines.
+    network, before
+        The network, and the lines of the layers before.
+    largest
+        Largest sizes of its pre-activations, or zero if there are no lines yet.
     """
-    weights, bias = network.weights[layer], network.biases[layer]
-    terms = network.sizes if layer == 0 else size @ np.abs(weights).T + np.abs(bias)
-    return 2 * (sum(weights.shape) + 32 + 2 * len(network.weights)) * EPS * (terms + largest)
+    weights, bias = network.weights[len(before)], network.biases[len(before)]
+    terms = network.sizes
+    if before:
+        terms = before[-1].largest @ np.abs(weights).T + np.abs(bias)
+    count = sum(weights.shape) + 32 + 2 * len(network.weights)
+    return 2 * count * EPS * (terms + largest) + TINY
 
 
 def lower_forms(
@@ -214,11 +217,12 @@ def lower_forms(
         paid = np.minimum(rows, 0) @ line.intercept[..., None]
         paid -= seen[-1] @ line.rounding[..., None]
         rows = np.where(rows > 0, rows * line.lower[:, None], rows * line.upper[:, None])
-        const = const + paid[..., 0] + rows @ network.biases[layer]
+        lost = TINY * (1 + line.largest.sum(axis=-1, keepdims=True))
+        const = const + paid[..., 0] - lost + rows @ network.biases[layer]
         rows = rows @ network.weights[layer]
     rows = rows + direct
     reach = np.abs(rows) @ (np.abs(boxes.center) + boxes.radius)[..., None]
-    const = const - 2 * (rows.shape[-1] + 16) * EPS * (reach[..., 0] + np.abs(const))
+    const = const - 2 * (rows.shape[-1] + 16) * EPS * (reach[..., 0] + np.abs(const)) - TINY
     return AffineForms(rows, const), seen[::-1]
 
 
@@ -234,12 +238,12 @@ def centers(network: StandardNetwork, boxes: Boxes) -> list[FloatArray]:
 def tangents(network: StandardNetwork, boxes: Boxes) -> tuple[AffineForms, list[FloatArray]]:
     """`lower_forms` of the tangents at the centers: right to rounding, which is subtracted."""
     lines: list[Lines] = []
-    rows, size = np.eye(boxes.center.shape[1])[None], np.zeros((1, 0))
-    for layer, middle in enumerate(centers(network, boxes)):
-        rows = network.weights[layer] @ rows
+    rows = np.eye(boxes.center.shape[1])[None]
+    for weights, middle in zip(network.weights, centers(network, boxes), strict=True):
+        rows = weights @ rows
         slope = np.where(middle >= 0, 1.0, network.alpha)
         largest = np.abs(middle) + (np.abs(rows) @ boxes.radius[..., None])[..., 0]
-        rounding = rounding_of(network, layer, size, largest)
-        lines.append(Lines(slope, slope, np.zeros_like(slope), rounding))
-        rows, size = slope[..., None] * rows, largest
-    return lower_forms(network, network.ends(size), lines, boxes)
+        rounding = rounding_of(network, lines, largest)
+        lines.append(Lines(slope, slope, np.zeros_like(slope), largest, rounding))
+        rows = slope[..., None] * rows
+    return lower_forms(network, network.ends(lines[-1].largest), lines, boxes)

@@ -112,11 +112,7 @@ def deterministic_bound(
     corrected 4.472
     """
     exact, law, half_width = _prepared("deterministic_bound", network, f, of, form)
-    bound = _bound(exact, np.asarray(law.loc, np.float64), half_width, norm(half_width), of, form)
-    if of == "total" and form == "tightened":
-        with np.errstate(over="ignore", invalid="ignore"):
-            # The minimum of those that have not overflowed.
-            bound = np.fmin(bound, box_distance(network, law))
+    bound = _bound(network, exact, law, half_width, norm(half_width), of, form)
     return _rounded_up(bound, exact, network)
 
 
@@ -188,7 +184,7 @@ def probabilistic_bound(
     exact, law, half_width = _prepared("probabilistic_bound", network, f, of, form)
     squared = printed_squared_norm if form == "printed" else bernstein_squared_norm
     radius = np.sqrt(squared(half_width, float(delta)))
-    bound = _bound(exact, np.asarray(law.loc, np.float64), half_width, radius, of, form)
+    bound = _bound(network, exact, law, half_width, radius, of, form)
     return _rounded_up(bound, exact, network)
 
 
@@ -208,23 +204,28 @@ def _prepared(
 
 
 def _bound(
-    network: Float64Network,
-    mu: FloatArray,
+    network: LeakyReLUNetwork,
+    exact: Float64Network,
+    law: InputLaw,
     half_width: FloatArray,
     radius: FloatArray,
     of: str,
     form: str,
 ) -> FloatArray:
+    mu = np.asarray(law.loc, np.float64)
     # Norms of deep networks may overflow; then the bound is infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         if form == "tightened":
-            bound = tightened_bound(network, mu, half_width, radius, of)
+            bound = tightened_bound(exact, mu, half_width, radius, of)
+            if of == "total":
+                # The smaller of those that have not overflowed.
+                bound = np.fmin(bound, box_distance(network, law))
         else:
-            slopes = slopes_at(network, pre_activations(network, mu))
+            slopes = slopes_at(exact, pre_activations(exact, mu))
             factor = (
-                printed_factor(network, slopes)
+                printed_factor(exact, slopes)
                 if form == "printed"
-                else corrected_factor(network, slopes, of)
+                else corrected_factor(exact, slopes, of)
             )
             bound = factor * radius[..., None]
         return np.where(np.isnan(bound), np.inf, bound)

@@ -1,7 +1,6 @@
 """Entrance to guaranteed bounds on the distribution of an output."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from jax import Array
@@ -13,6 +12,9 @@ from nn_uq_dist.error_analysis._bound_arguments import input_law_of, require_sin
 from nn_uq_dist.error_analysis._certified_distribution import CertifiedDistribution, whole_cover
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+
+# Larger numbers have squares that may overflow.
+_LARGEST = 1e100
 
 
 def certified(
@@ -88,10 +90,9 @@ def certified(
     >>> bounds = nuq.certified(net, nuq.InputLaw(np.zeros(3), half_width=0.3))
     >>> low, high = bounds.probability_bounds(10.0, np.inf)
     """
-    law = as_input_law(f)
     if not isinstance(network, LeakyReLUNetwork):
-        network = LeakyReLUNetwork.from_network(network, law.num_inputs)
-    law = input_law_of(network, law)
+        network = LeakyReLUNetwork.from_network(network, as_input_law(f).num_inputs)
+    law = input_law_of(network, f)
     require_single(network)
     if law.batch_shape:
         raise ValueError(
@@ -103,8 +104,8 @@ def certified(
             "network and f must hold numbers, got traced values; call certified outside of jit, "
             "grad and vmap"
         )
-    index = _output_index(output, network.num_outputs)
-    _checks.require_finite("every number of f", law.loc)
+    only = 0 if output is None and network.num_outputs == 1 else output
+    (index,) = _checks.as_indices(only, network.num_outputs, "output")  # type: ignore[arg-type]
     with np.errstate(over="ignore", invalid="ignore"):
         exact = StandardNetwork.of_law(network, law, slice(index, index + 1))
         if not exact.is_uniform.size:
@@ -112,24 +113,14 @@ def certified(
                 "f must be random, got only known values; give an input a half-width or a scale"
             )
         cover = whole_cover(exact)
-    if not all(np.all(np.isfinite(part)) for part in (cover.rows, cover.const, cover.failure)):
+    if not all(np.all(np.abs(part) < _LARGEST) for part in (cover.rows, cover.const)):
         raise ValueError(
-            "network and f must give bounds that do not overflow, got infinite ones; scale the "
-            "weights or the input"
+            f"network and f must give bounds below {_LARGEST:g}, got larger ones or NaN; scale the "
+            f"weights or the input"
         )
     found = CertifiedDistribution.of_covers(exact, (cover,), index)
-    limits: dict[str, Any] = {"seconds": seconds, "gap": gap, "threshold": threshold}
-    if max_parts == 1 and any(value is not None for value in limits.values()):
-        raise ValueError(f"max_parts must exceed 1 for {limits} to matter, got 1; pass max_parts")
-    return found.refine(max_parts, **limits, progress=progress)
-
-
-def _output_index(output: int | None, num_outputs: int) -> int:
-    if output is None:
-        if num_outputs > 1:
-            raise ValueError(
-                f"output must be given for a network with several outputs, got None and "
-                f"{num_outputs} outputs; pass the index of one"
-            )
-        return 0
-    return int(_checks.as_indices(output, num_outputs, "output")[0])
+    if max_parts == 1 and not seconds is gap is threshold is None:
+        raise ValueError(
+            "max_parts must exceed 1 for seconds, gap and threshold to matter, got 1; pass more"
+        )
+    return found.refine(max_parts, seconds=seconds, gap=gap, threshold=threshold, progress=progress)

@@ -56,8 +56,8 @@ def distribution_bounds(
     """
     scale = np.sqrt((weights**2).sum(axis=-1) / 3 + normal_scale**2)
     width = np.abs(weights).sum(axis=-1)
-    count = weights.shape[-1]
-    unit = np.minimum(width + REACH * normal_scale, REACH * scale) * (1 + (count + 8) * EPS)
+    slack = (weights.shape[-1] + 64) * EPS
+    unit = np.minimum(width + REACH * normal_scale, REACH * scale) * (1 + slack)
     # Products of smaller numbers would underflow: such a law is one point, with its reach.
     is_point = unit < 1e-140
     safe = np.where(is_point, 1.0, unit)
@@ -66,11 +66,12 @@ def distribution_bounds(
     # By symmetry all points are in the lower half.
     x = -np.abs(y) / safe[:, None]
     with np.errstate(under="ignore", over="ignore"):
-        bound = np.exp(-(x**2) / (2 * sd[:, None] ** 2 + is_point[:, None]) * (1 - 64 * EPS))
-    beyond = np.where((s == 0)[:, None] & (x < -(width / safe)[:, None] * (1 + 64 * EPS)), 0, bound)
+        bound = np.exp(-(x**2) / (2 * sd[:, None] ** 2 + is_point[:, None]) * (1 - slack))
+    bound = np.maximum(bound * (1 + 8 * EPS), 1e-300)
+    beyond = np.where((s == 0)[:, None] & (x < -(width / safe)[:, None] * (1 + slack)), 0, bound)
     low, high = _lower_half(np.maximum(x, -1.0), w, s, tolerance)
     # Units and points were rounded; the density of a log-concave law is at most 1 / sd.
-    rounding = 8 * REACH * (count + 8) * EPS
+    rounding = 8 * REACH * slack
     inside = x > -1
     low = np.where(inside, np.maximum(low - rounding, 0), 0)
     high = np.minimum(np.where(inside, np.minimum(high + rounding, 0.5), 2.3e-16), beyond)
@@ -78,7 +79,7 @@ def distribution_bounds(
     low, high = np.where(upper, 1 - high - EPS, low), np.where(upper, 1 - low, high)
     edge = is_point[:, None]
     # Squares of tiny weights are zero, their sum is not.
-    reach = (width + REACH * normal_scale)[:, None] * (1 + (count + 8) * EPS)
+    reach = (width + REACH * normal_scale)[:, None] * (1 + slack)
     return (
         np.where(edge, np.where(y >= reach, 1 - 1e-15, 0.0), low),
         np.where(edge, np.where(y >= -reach, 1.0, 1e-15), high),
@@ -93,7 +94,7 @@ def _lower_half(x: FloatArray, w: FloatArray, s: FloatArray, tolerance: float) -
     by_polynomial = (polynomial_error < tolerance) | (polynomial_error < series_error)
     for number in np.unique(kept[by_polynomial]):
         rows = np.flatnonzero(by_polynomial & (kept == number))
-        rest = np.abs(w[rows, number:]).sum(axis=-1) + REACH * s[rows]
+        rest = (w[rows, number:].sum(axis=-1) + REACH * s[rows]) * (1 + (w.shape[1] + 8) * EPS)
         low[rows], high[rows] = _polynomial(x[rows], w[rows, :number], rest)
     for number in np.unique(nodes[~by_polynomial]):
         rows = np.flatnonzero(~by_polynomial & (nodes == number))
@@ -156,10 +157,7 @@ def _number_kept(w: FloatArray, s: FloatArray) -> tuple[np.ndarray, FloatArray]:
 
 def _polynomial(x: FloatArray, w: FloatArray, rest: FloatArray) -> Bounds:
     """Bounds from the law of few weights, moved by what is left out."""
-    if not np.any(rest):
-        value, error = _few_weights(x, w)
-        return value - error, value + error
-    moved = rest[:, None] * (1 + 8 * EPS)
+    moved = rest[:, None]
     (below, first), (above, second) = _few_weights(x - moved, w), _few_weights(x + moved, w)
     return below - first - 1e-16, above + second + 1e-16
 

@@ -1,7 +1,6 @@
 """Parts of the input, each with affine bounds of its own: tail probabilities, and how to split."""
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -47,6 +46,12 @@ class Cover(NamedTuple):
         """One of the K pairs of bounds."""
         return AffineForms(self.rows[:, kind], self.const[:, kind])
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """What the output lies between, wherever the variables are in their ranges."""
+        least = self.forms(0).smallest(self.boxes).min(axis=0)
+        return float(least[0]), float(-least[1])
+
     def middle_gap(self, price: float) -> FloatArray:
         """Distance of the bounds at the center, plus what may fail at this price, ``(P,)``."""
         least = self.const + (self.rows @ self.boxes.center[:, None, :, None])[..., 0]
@@ -55,37 +60,23 @@ class Cover(NamedTuple):
 
 
 def cover_of(
-    network: StandardNetwork,
-    boxes: Boxes,
-    mass: FloatArray,
-    prices: Sequence[float],
-    num_sweeps: int = 1,
+    network: StandardNetwork, boxes: Boxes, mass: FloatArray, prices: Sequence[float]
 ) -> Cover:
-    """Bounds on each box: certain ones, and others by the price of a unit of distance.
+    """Bounds on each box: certain ones, and for each price of a unit of distance.
 
-    Parameters
-    ----------
-    num_sweeps
-        How often ranges are cut, each time with the influence of neurons that the last bounds say.
+    Ranges are cut for each price with the influence of neurons that the bounds before say.
     """
-    num_neurons = sum(map(len, network.biases))
-    portion = max(1, _NEURONS_AT_ONCE // num_neurons)
-    tolerance = _TOLERANCES[len(mass) > 1]
+    portion = max(1, _NEURONS_AT_ONCE // sum(map(len, network.biases)))
     found = []
     for start in range(0, len(mass), portion):
         some = boxes.take(slice(start, start + portion))
-        certain = enclosed(network, some)
-        kinds = [certain]
+        kinds = [enclosed(network, some)]
         for price in prices:
-            kind = certain
-            for _ in range(num_sweeps):
-                kind = enclosed(network, some, price, kind.influence, tolerance)
-            kinds.append(kind)
+            kinds.append(enclosed(network, some, price, kinds[-1].influence))
         rows, const = (np.stack([kind.forms[i] for kind in kinds], axis=1) for i in range(2))
         failure = np.stack([kind.failure for kind in kinds], axis=1)
-        found.append(
-            Cover(some, mass[start : start + portion], rows, const, failure, certain.shares)
-        )
+        own = mass[start : start + portion]
+        found.append(Cover(some, own, rows, const, failure, kinds[0].shares))
     return joined(found)
 
 
@@ -123,8 +114,7 @@ def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatA
     points = np.stack([y, -y])
     tolerance = _TOLERANCES[len(cover.mass) > 1]
     for start in range(0, len(box), _PAIRS_AT_ONCE):
-        here = slice(start, start + _PAIRS_AT_ONCE)
-        b, p = box[here], point[here]
+        b, p = (index[start : start + _PAIRS_AT_ONCE] for index in (box, point))
         for kind in range(cover.const.shape[1]):
             forms = AffineForms(cover.rows[b, kind], cover.const[b, kind])
             at = points.T[p, :, None]
@@ -137,12 +127,13 @@ def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatA
 def tails_of(
     network: StandardNetwork, covers: tuple[Cover, ...], points: FloatArray
 ) -> list[FloatArray]:
-    """Bounds on the tail probabilities of the whole input, the better of those of the covers."""
+    """`tails` of the whole input, at points of any shape: the better of those of the covers."""
     sums = []
     for cover in covers:
         margin = 1 + (len(cover.mass) + 4) * EPS
-        sums.append([cover.mass @ side * margin for side in tails(network, cover, points)])
-    return [reduce(np.minimum, side, np.ones(())) for side in zip(*sums, strict=True)]
+        sums.append([cover.mass @ side * margin for side in tails(network, cover, points.ravel())])
+    sides = zip(*sums, strict=True)
+    return [np.min(side, axis=0, initial=1).reshape(points.shape) for side in sides]
 
 
 def largest_gap(network: StandardNetwork, covers: tuple[Cover, ...], points: FloatArray) -> float:

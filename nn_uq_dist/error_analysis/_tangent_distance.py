@@ -1,6 +1,6 @@
 """How far affine bounds are from the tangent at the mean, which bounds the linearization error."""
 
-from typing import Any
+from operator import itemgetter
 
 import jax
 import numpy as np
@@ -29,15 +29,14 @@ def box_distance(network: LeakyReLUNetwork, law: InputLaw) -> FloatArray:
     lead = network.output_matrix.ndim - 2
     batch = np.broadcast_shapes(network.output_matrix.shape[:lead], law.batch_shape)
 
-    def wide(tree: Any, own: int) -> Any:
-        return jax.tree.map(
-            lambda leaf: np.broadcast_to(np.asarray(leaf), batch + leaf.shape[own:]), tree
-        )
+    def wide[T](tree: T, own: int) -> T:
+        wider: T = jax.tree.map(lambda leaf: np.broadcast_to(leaf, batch + leaf.shape[own:]), tree)
+        return wider
 
-    networks, laws = wide(network, lead), wide(law, len(law.batch_shape))
+    both = wide(network, lead), wide(law, len(law.batch_shape))
     result = np.zeros((*batch, network.num_outputs))
     for index in np.ndindex(*batch):
-        net, box = jax.tree.map(lambda leaf, index=index: leaf[index], (networks, laws))
+        net, box = jax.tree.map(itemgetter(index), both)
         one = StandardNetwork.of_law(net, box, slice(None))
         whole = Boxes.whole(one)
         result[index] = distance_from_tangent(one, enclosed(one, whole).forms, whole)[0]

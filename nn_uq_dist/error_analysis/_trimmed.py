@@ -10,22 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.error_analysis._affine_bounds import (
-    NORMAL_RANGE,
-    AffineForms,
-    Boxes,
-    Lines,
-    StandardNetwork,
-    Start,
-    centers,
-    lines_of,
-    lower_forms,
-    rounding_of,
-    tangents,
-)
+from nn_uq_dist.error_analysis import _affine_bounds as affine
+from nn_uq_dist.error_analysis._affine_bounds import AffineForms, Boxes, StandardNetwork
 from nn_uq_dist.error_analysis._law_bounds import EPS, distribution_bounds
 
 _NUM_CUTS = 13
+# Of probabilities for cuts, as for `distribution_bounds`.
+_TOLERANCE = 1e-8
 # Probability of a normal variable beyond NORMAL_RANGE.
 _BEYOND = 2.3e-19
 
@@ -61,8 +52,9 @@ def largest_probability(
     normal = forms.rows[..., ~network.is_uniform]
     count = normal.shape[-1]
     scale = np.sqrt((normal**2).sum(axis=-1)) * (1 + (count + 4) * EPS)
-    rounding = 4 * EPS * (np.abs(points) + np.abs(mean))
-    rounding = rounding + 2 * NORMAL_RANGE * (count + 8) * EPS * scale[..., None]
+    # Squares of normal columns may underflow.
+    rounding = 4 * EPS * (np.abs(points) + np.abs(mean)) + 1e-140
+    rounding = rounding + 2 * affine.NORMAL_RANGE * (count + 8) * EPS * scale[..., None]
     flat = np.broadcast_to(points - mean + rounding, shape).reshape(-1, shape[-1])
     parts = flat, weights.reshape(len(flat), -1), scale.reshape(-1)
     high = distribution_bounds(*parts, tolerance)[1].reshape(shape)
@@ -74,7 +66,6 @@ def enclosed(
     boxes: Boxes,
     price: float = 0.0,
     influence: list[FloatArray] | None = None,
-    tolerance: float = 1e-12,
 ) -> Enclosed:
     r"""Bound the output on each box.
 
@@ -89,37 +80,27 @@ def enclosed(
         with the lines at the center of the box.
     influence
         :math:`|\Lambda|`, by default that of the tangents at the centers.
-    tolerance
-        What an error in a probability may be, as for `distribution_bounds`.
     """
-    middles = centers(network, boxes)
-    weight_of = influence or [part.mean(axis=1) for part in tangents(network, boxes)[1]]
+    middles = affine.centers(network, boxes)
+    weight_of = influence or [part.mean(axis=1) for part in affine.tangents(network, boxes)[1]]
     count = len(boxes.center)
     failure, shares = np.zeros(count), np.zeros(boxes.center.shape)
-    lines: list[Lines] = []
-    size = np.zeros((count, 0))
+    lines: list[affine.Lines] = []
     for layer, (weights, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         middle, weight, num = middles[layer], weight_of[layer], len(bias)
-        own = rounding_of(network, layer, size, np.zeros((count, 1)))
-        rows = np.broadcast_to(
-            np.concatenate([weights, -weights]), (count, 2 * num, len(weights.T))
-        )
+        own = affine.rounding_of(network, lines, np.zeros((count, 1)))
+        rows = np.tile(np.concatenate([weights, -weights]), (count, 1, 1))
         const = np.concatenate([bias - own, -bias - own], axis=-1)
-        forms, _ = lower_forms(network, Start(rows, const), lines, boxes)
-        least = forms.smallest(boxes)
-        if price:
-            least, paid = _cut(network, boxes, forms, least, middle, price * weight, tolerance)
-            failure += paid
-        low, high = least[:, :num], -least[:, num:]
-        lower, upper, intercept = lines_of(network, low, high, middle)
-        largest = np.maximum(np.abs(low), np.abs(high))
-        lines.append(Lines(lower, upper, intercept, rounding_of(network, layer, size, largest)))
-        size = largest
-        distance = weight * np.maximum((upper - lower) * middle + intercept, 0)
+        forms, _ = affine.lower_forms(network, (rows, const, 0.0), lines, boxes)
+        least, paid = _cut(network, boxes, forms, middle, price * weight)
+        failure += paid
+        line = affine.lines_of(network, lines, least, middle)
+        lines.append(line)
+        distance = weight * np.maximum((line.upper - line.lower) * middle + line.intercept, 0)
         part = np.abs(forms.rows[:, :num]) * boxes.radius[:, None]
         total = np.maximum(part.sum(axis=-1, keepdims=True), np.finfo(float).tiny)
         shares += (distance[..., None] * (part / total)).sum(axis=1)
-    forms, seen = lower_forms(network, network.ends(size), lines, boxes)
+    forms, seen = affine.lower_forms(network, network.ends(lines[-1].largest), lines, boxes)
     return Enclosed(forms, failure, shares, [part.mean(axis=1) for part in seen])
 
 
@@ -127,13 +108,11 @@ def _cut(
     network: StandardNetwork,
     boxes: Boxes,
     forms: AffineForms,
-    least: FloatArray,
     middle: FloatArray,
     worth: FloatArray,
-    tolerance: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Ends of the ranges, of pre-activations and of their negatives, and what cutting costs."""
-    num = middle.shape[-1]
+    num, least = middle.shape[-1], forms.smallest(boxes)
     failure = np.zeros(len(middle))
     box, neuron = np.nonzero((least[:, :num] < 0) & (least[:, num:] < 0) & (worth > 0))
     if not len(box):
@@ -142,7 +121,7 @@ def _cut(
     there = AffineForms(forms.rows[box[:, None], sides], forms.const[box[:, None], sides])
     ends = least[box[:, None], sides]
     cuts = ends[..., None] * np.linspace(0, 1, _NUM_CUTS) ** 2
-    paid = largest_probability(network, boxes.take(box), there, cuts, tolerance)
+    paid = largest_probability(network, boxes.take(box), there, cuts, _TOLERANCE)
     paid[..., -1] = 0
     low, high = cuts[:, 0, :, None], -cuts[:, 1, None, :]
     at = middle[box, neuron][:, None, None]
@@ -153,7 +132,6 @@ def _cut(
     cost = paid[:, 0, :, None] + paid[:, 1, None, :] + worth[box, neuron][:, None, None] * gap
     first, second = np.divmod(cost.reshape(len(box), -1).argmin(axis=-1), _NUM_CUTS)
     index = np.arange(len(box))
-    least = least.copy()
     least[box, neuron] = cuts[index, 0, first]
     least[box, neuron + num] = cuts[index, 1, second]
     total = paid[index, 0, first] + paid[index, 1, second]

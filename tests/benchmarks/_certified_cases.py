@@ -7,8 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nn_uq_dist as nuq
+from nn_uq_dist.error_analysis._affine_bounds import Boxes, StandardNetwork
+from nn_uq_dist.error_analysis._trimmed import enclosed
 
 Array = NDArray[np.float64]
+
+# Few enough draws for the cache of a processor.
+_AT_ONCE = 5_000
 
 
 class Case(NamedTuple):
@@ -21,8 +26,8 @@ class Case(NamedTuple):
         """Draws of the output, independent of the library."""
         rng = np.random.default_rng(seed)
         found = []
-        for start in range(0, count, 100_000):
-            size = (min(100_000, count - start), self.net.num_inputs)
+        for start in range(0, count, _AT_ONCE):
+            size = (min(_AT_ONCE, count - start), self.net.num_inputs)
             x = np.broadcast_to(np.asarray(self.law.loc, np.float64), size)
             if self.law.half_width is not None:
                 x = x + np.asarray(self.law.half_width, np.float64) * rng.uniform(-1, 1, size)
@@ -38,7 +43,7 @@ def forward(net: nuq.LeakyReLUNetwork, x: Array) -> Array:
     signal = x
     for weights, bias in zip(net.hidden_weights, net.biases, strict=True):
         h = signal @ np.asarray(weights, np.float64).T + np.asarray(bias, np.float64)
-        signal = np.where(h >= 0, h, float(net.negative_slope) * h)
+        signal = np.maximum(h, float(net.negative_slope) * h)
     y = signal @ np.asarray(net.output_matrix, np.float64).T
     if net.output_bias is not None:
         y = y + np.asarray(net.output_bias, np.float64)
@@ -56,6 +61,39 @@ def gradient(net: nuq.LeakyReLUNetwork, x: Array) -> Array:
     for weights, slope in zip(net.hidden_weights[::-1], slopes[::-1], strict=True):
         row = (row * slope) @ np.asarray(weights, np.float64)
     return row
+
+
+def farthest_outside(case: Case, num_starts: int, seed: int) -> float:
+    """How far search finds values beyond range, affine bounds and error bound of a case of a box.
+
+    Projected ascent along signs of the gradient, in units of the largest size of the output; more
+    than rounding errors would be a violation.
+    """
+    exact = StandardNetwork.of_law(case.net, case.law, slice(0, 1))
+    forms = enclosed(exact, Boxes.whole(exact)).forms
+    center, half = (np.asarray(part, float) for part in (case.law.loc, case.law.half_width))
+    bounds = nuq.certified(case.net, case.law)
+    # In float64: the bounds are of the exact tangent.
+    tangent = gradient(case.net, center[None])[0] * half
+    start, end = (float(bounds.quantile_bounds(q)[i]) for i, q in enumerate((0.0, 1.0)))
+    lower, upper = forms.rows[0]
+    first, second = forms.const[0]
+    rng, farthest = np.random.default_rng(seed), -np.inf
+    # Signs of the output, and linear forms, whose sums are made as large as possible.
+    goals = [(1, 0 * lower), (-1, 0 * lower), (-1, lower), (1, upper), (1, -tangent), (-1, tangent)]
+    for sign, form in goals:
+        v = rng.uniform(-1, 1, (num_starts, len(center)))
+        for step in np.geomspace(0.5, 1e-3, 30):
+            slope = sign * gradient(case.net, center + half * v) * half + form
+            v = np.clip(v + step * np.sign(slope), -1, 1)
+        y = forward(case.net, center + half * v)[:, 0]
+        error = np.abs(y - forward(case.net, center[None])[0, 0] - v @ tangent)
+        beyond = (
+            start - y, y - end, v @ lower + first - y, v @ upper + second + y,
+            error - bounds.error_bound,
+        )  # fmt: skip
+        farthest = max(farthest, float(np.max(beyond)))
+    return farthest / max(abs(start), abs(end))
 
 
 def random_network(
