@@ -1,7 +1,9 @@
 """Checks of arguments: a message says the name, what was expected, what came, and the remedy."""
 
+import importlib
 import operator
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -51,6 +53,16 @@ def float_dtype(*values: object) -> jnp.dtype:
         return jnp.dtype(first)
     dtype = jnp.result_type(*values)
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
+
+
+def require_extra(module: str, purpose: str) -> ModuleType:
+    """Import an optional dependency, or say which extra installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{purpose} needs {module}; install the extra with `pip install 'nn_uq_dist[viz]'`"
+        ) from error
 
 
 def require_finite(

@@ -194,17 +194,21 @@ def solve(problem: Problem, active: Array) -> tuple[Evidence, Whitened, Posterio
     found = fixed_point(problem, whitened, active)
     sites = found.sites
     law = posterior(problem, whitened, sites)
-    hole = cavity(law, sites)
-    point = hole.point
-    # Each term is that of the box minus that of the site, both relative to the point.
-    terms = hole.moments().log_mass - math.log(2.0) + 0.5 * jnp.log(law.precision)
-    terms = terms - 0.5 * hole.slope_of_marginal**2 / law.precision
-    gap = point - law.mean
-    terms = terms + gap * (0.5 * sites.precision * (point + law.mean) - sites.slope)
+    terms = interval_terms(law, sites)
     logs = jnp.sum(terms, axis=-1) - 0.5 * (law.log_determinant + law.quadratic)
     logs = jnp.where(found.converged, logs, jnp.nan)
     logs = jnp.where(found.outside, -jnp.inf, logs)
     return Evidence(logs, sites, jnp.broadcast_to(found.passes, logs.shape)), whitened, law
+
+
+def interval_terms(law: Posterior, sites: Sites) -> Array:
+    """Of each uniform, the log integral over its interval minus that of its site."""
+    hole = cavity(law, sites)
+    # Both relative to the point.
+    terms = hole.moments().log_mass - math.log(2.0) + 0.5 * jnp.log(law.precision)
+    terms = terms - 0.5 * hole.slope_of_marginal**2 / law.precision
+    gap = hole.point - law.mean
+    return terms + gap * (0.5 * sites.precision * (hole.point + law.mean) - sites.slope)
 
 
 def _evidence_with_gradient(problem: Problem, active: Array) -> tuple[Array, Array, Array, Array]:

@@ -8,14 +8,12 @@ those of the normal law. The same works for other outputs with a normal part; wi
 density is too rough at corners, and nothing is gained.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax.typing import ArrayLike
+from jax import Array
 
 from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.basics._summary_line import summary_line
@@ -30,12 +28,9 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     undifferentiated,
     whiten,
 )
+from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
 from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
-
-# Of the quadrature, and how far it reaches in standard deviations.
-_NODES = 24
-_REACH = 6.5
 
 
 class Moments(NamedTuple):
@@ -59,6 +54,11 @@ class Moments(NamedTuple):
     def mean_and_scale(self) -> tuple[Array, Array]:
         """Mean and standard deviations."""
         return self.mean, jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
+
+    def corrected(self, own: OwnDensity) -> "Moments":
+        """Means and variances by the densities of single entries, correlations as they are."""
+        spread = own.factor[..., None] * self.covariance * own.factor[..., None, :]
+        return Moments(self.mean + own.shift, spread)
 
 
 def uniform_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
@@ -195,7 +195,7 @@ def posterior_moments(deviation: Array, weights: Array, covariance: Array | None
         normal = None if covariance is None else covariance[..., None, :, :]
         return corrected_log_evidence(rest, others, normal)
 
-    return by_own_density(*moments.mean_and_scale, log_density, (-1.0, 1.0)).applied(moments)
+    return moments.corrected(by_own_density(*moments.mean_and_scale, log_density, (-1.0, 1.0)))
 
 
 @jax.jit
@@ -254,60 +254,4 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
         return corrected_log_evidence(values, parts, spreads)
 
     own = by_own_density(*moments.mean_and_scale, log_density, (-np.inf, np.inf))
-    return in_given_units(own.applied(moments))
-
-
-class OwnDensity(NamedTuple):
-    """What the density of each entry alone says of its moments.
-
-    Attributes
-    ----------
-    shift, factor : Array, shape (..., n)
-        To be added to the mean, and to multiply the standard deviation.
-    """
-
-    shift: Array
-    factor: Array
-
-    def applied(self, moments: Moments) -> Moments:
-        """Means and variances by these, with the correlations as they are."""
-        spread = self.factor[..., None] * moments.covariance * self.factor[..., None, :]
-        return Moments(moments.mean + self.shift, spread)
-
-
-def by_own_density(
-    mean: Array,
-    scale: Array,
-    log_density: Callable[[Array], Array],
-    ends: tuple[ArrayLike, ArrayLike],
-) -> OwnDensity:
-    """Mean and variance of each entry from its own density, up to a constant, relative to others.
-
-    Parameters
-    ----------
-    mean, scale : Array, shape (..., n)
-        Mean and standard deviation, roughly: where to look.
-    log_density : callable
-        Maps values of all entries, shape ``(..., n)``, to the log density of each alone.
-    ends : tuple of array_like
-        Ends of the supports.
-    """
-    low = jnp.maximum(mean - _REACH * scale, ends[0])
-    high = jnp.minimum(mean + _REACH * scale, ends[1])
-    middle, half = 0.5 * (low + high), 0.5 * (high - low)
-    points, rule = np.polynomial.legendre.leggauss(_NODES)
-    logs = lax.map(lambda node: log_density(middle + half * node), jnp.asarray(points, mean.dtype))
-    logs = jnp.where(jnp.isnan(logs), -jnp.inf, logs)
-
-    def per_node(values: np.ndarray) -> Array:
-        return jnp.asarray(values, mean.dtype).reshape(-1, *[1] * mean.ndim)
-
-    mass = per_node(rule) * jnp.exp(logs - jnp.max(logs, axis=0))
-    mass = mass / jnp.sum(mass, axis=0)
-    # Relative to the mean, so that variances are not differences.
-    gap = middle - mean + half * per_node(points)
-    shift = jnp.sum(mass * gap, axis=0)
-    factor = jnp.sqrt(jnp.sum(mass * (gap - shift) ** 2, axis=0)) / scale
-    # An entry that the known outputs determine has no density of its own.
-    has_density = jnp.isfinite(shift) & jnp.isfinite(factor)
-    return OwnDensity(jnp.where(has_density, shift, 0.0), jnp.where(has_density, factor, 1.0))
+    return in_given_units(moments.corrected(own))

@@ -11,12 +11,15 @@ cumulants are those of the normal law. With its correlations :math:`\rho` the se
 sites, so its gradients would take as many passes again; `log_evidence` does not include it.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics._row_algebra import matmul
-from nn_uq_dist.box_gaussian._evidence import in_blocks, log_evidence, solve
+from nn_uq_dist.box_gaussian._evidence import in_blocks, interval_terms, log_evidence, solve
 from nn_uq_dist.box_gaussian._expectation_propagation import cavity
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
@@ -26,6 +29,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     undifferentiated,
 )
 from nn_uq_dist.box_gaussian._own_units import in_own_units
+from nn_uq_dist.box_gaussian._same_direction import Pairs, pair_correction
 
 
 def second_order(deviation: Array, weights: Array, covariance: Array | None) -> Array:
@@ -61,29 +65,36 @@ def second_order(deviation: Array, weights: Array, covariance: Array | None) -> 
     return _both(given.deviation, given.weights, given.covariance)[1]
 
 
-def corrected_log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
-    """`log_evidence` with its second order, for outputs in their own units; without gradients."""
-    logs, correction = _both(deviation, weights, covariance)
+def corrected_log_evidence(
+    deviation: Array, weights: Array, covariance: Array | None, pairs: Pairs = ()
+) -> Array:
+    """`log_evidence` with its second order, for outputs in their own units; without gradients.
+
+    Of ``pairs`` of uniforms with parallel columns the correction is to all orders.
+    """
+    logs, correction = _both(deviation, weights, covariance, pairs)
     return logs + correction
 
 
-def _both(deviation: Array, weights: Array, covariance: Array | None) -> tuple[Array, Array]:
+def _both(
+    deviation: Array, weights: Array, covariance: Array | None, pairs: Pairs = ()
+) -> tuple[Array, Array]:
     if covariance is None and weights.shape[-1] <= weights.shape[-2]:
         # The density is exact, or an error is raised.
         exact = log_evidence(deviation, weights, covariance)
         return exact, jnp.zeros_like(exact)
     problem = of_one_shape(deviation, weights, covariance)
     shape = problem.deviation.shape[:-1]
-    logs, correction = _of_points(undifferentiated(flattened(problem)))
+    logs, correction = _of_points(undifferentiated(flattened(problem)), pairs)
     return logs.reshape(shape), correction.reshape(shape)
 
 
-@jax.jit
-def _of_points(problem: Problem) -> tuple[Array, Array]:
-    return in_blocks(_of_block, problem)
+@partial(jax.jit, static_argnames="pairs")
+def _of_points(problem: Problem, pairs: Pairs) -> tuple[Array, Array]:
+    return in_blocks(partial(_of_block, pairs=pairs), problem)
 
 
-def _of_block(problem: Problem, active: Array) -> tuple[Array, Array]:
+def _of_block(problem: Problem, active: Array, pairs: Pairs) -> tuple[Array, Array]:
     evidence, _, law = solve(problem, active)
     hole = cavity(law, evidence.sites)
     cumulants = hole.skewness_and_kurtosis()
@@ -91,10 +102,18 @@ def _of_block(problem: Problem, active: Array) -> tuple[Array, Array]:
     scale = jnp.sqrt(law.precision)
     correlation = jnp.clip(spread * scale[..., None] * scale[..., None, :], -1.0, 1.0)
     others = correlation * (1.0 - jnp.eye(spread.shape[-1], dtype=spread.dtype))
+    of_pairs = jnp.zeros_like(scale[..., 0])
+    if pairs:
+        single = interval_terms(law, evidence.sites)
+        found = pair_correction(problem.weights, law, spread, evidence.sites, single, pairs)
+        of_pairs = jnp.sum(found.log_ratio, axis=-1)
+        i, j = np.array(pairs).T
+        for places in ((..., i, j), (..., j, i)):
+            others = others.at[places].multiply(jnp.where(found.is_known, 0.0, 1.0))
     terms = [
         jnp.sum(k * matmul(others**order, k[..., None])[..., 0], axis=-1) / (2.0 * factorial)
         for k, order, factorial in zip(cumulants, (3, 4), (6.0, 24.0), strict=True)
     ]
     logs = evidence.log_evidence
-    total = jnp.where(jnp.isnan(logs), jnp.nan, terms[0] + terms[1])
+    total = jnp.where(jnp.isnan(logs), jnp.nan, terms[0] + terms[1] + of_pairs)
     return logs, jnp.where(jnp.isneginf(logs), 0.0, total)

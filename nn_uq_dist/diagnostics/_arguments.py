@@ -1,11 +1,9 @@
 """Arguments that tables and figures share: the laws, the draws, and the names of the outputs."""
 
-import importlib
 import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +11,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
@@ -42,16 +41,6 @@ class HasMarginals(Protocol):
 type Marginals = Distribution | HasMarginals
 # Draws of a network, alone or paired with those of its linearization.
 type NetworkDraws = ArrayLike | PairedDraws
-
-
-def require_extra(module: str, purpose: str) -> ModuleType:
-    """Import an optional dependency, or say which extra installs it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{purpose} needs {module}; install the extra with `pip install 'nn_uq_dist[viz]'`"
-        ) from error
 
 
 def as_marginals(
@@ -312,7 +301,7 @@ def flat_names(batch_shape: Sequence[int], names: Sequence[str]) -> list[str]:
 
 def row_index(batch_shape: Sequence[int], names: Sequence[str]) -> Any:
     """The index of a table with a row for each output of each point."""
-    pandas = require_extra("pandas", "a table")
+    pandas = _checks.require_extra("pandas", "a table")
     if not batch_shape:
         return pandas.Index(names, name="output")
     levels = point_coordinates(batch_shape) | {"output": names}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import require_extra
+from nn_uq_dist.basics import _checks
 
 Array = NDArray[np.float64]
 
@@ -139,7 +139,7 @@ def uniformity_p_value(probabilities: Array) -> float:
     ----------
     Tesso and Vehtari (2026), arXiv 2603.02928, as cited by ArviZ for the truncated combination.
     """
-    array_stats = require_extra("arviz_stats.base", "diagnostics.summary").array_stats
+    array_stats = _checks.require_extra("arviz_stats.base", "diagnostics.summary").array_stats
     p_value, _, _ = array_stats.uniformity_test(probabilities[:UNIFORMITY_DRAWS], method="pot_c")
     return float(np.interp(p_value, _NOMINAL, _ACTUAL))
 

@@ -20,7 +20,6 @@ from nn_uq_dist.diagnostics._arguments import (
     finite_draws,
     flat_names,
     point_coordinates,
-    require_extra,
 )
 from nn_uq_dist.diagnostics._estimates import MOMENTS, sample_correlation, sample_moments
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
@@ -144,7 +143,7 @@ def to_datatree(
     num_points = _checks.positive_int("num_grid_points", num_grid_points)
     if num_points < 2:
         raise ValueError("num_grid_points must be at least 2, got 1; a grid has two ends")
-    xarray = require_extra("xarray", "diagnostics.to_datatree")
+    xarray = _checks.require_extra("xarray", "diagnostics.to_datatree")
 
     columns = finite_draws(values, flat_names(batch_shape, names))
     positions = Tails(marginals, values, progress=progress)

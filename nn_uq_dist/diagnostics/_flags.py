@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import (
     as_input_names,
     as_output_names,
-    require_extra,
     unbatched,
 )
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
@@ -85,7 +85,7 @@ def flag_outputs(
     for name, value in (("negligible", negligible), ("dominated", dominated)):
         if not 0 < value < 1:
             raise ValueError(f"{name} must lie in (0, 1), got {value!r}; pass a fraction")
-    pandas = require_extra("pandas", "diagnostics.flag_outputs")
+    pandas = _checks.require_extra("pandas", "diagnostics.flag_outputs")
 
     sd = standard_deviations(linearization)
     is_constant = sd == 0

@@ -17,7 +17,6 @@ from nn_uq_dist.diagnostics._arguments import (
     as_joint_law,
     as_output_names,
     complete_rows,
-    require_extra,
     unbatched,
 )
 from nn_uq_dist.diagnostics._joint_tables import (
@@ -257,8 +256,8 @@ def joint_summary(
             "fewer say nothing about a joint law"
         )
     joint = as_joint_law("joint", joint, size)
-    pandas = require_extra("pandas", "diagnostics.joint_summary")
-    xarray = require_extra("xarray", "diagnostics.joint_summary")
+    pandas = _checks.require_extra("pandas", "diagnostics.joint_summary")
+    xarray = _checks.require_extra("xarray", "diagnostics.joint_summary")
     complete = complete_rows(values, names)
     kind = f"{joint.kind} law" if joint.kind in _TAKEN else joint.kind
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import require_extra
+from nn_uq_dist.basics import _checks
 
 Array = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ def _log_kernel_density(draws: Array) -> tuple[Array, bool]:
     """Log kernel density of the other draws at each draw, and whether it describes a law."""
     from scipy.special import logsumexp
 
-    array_stats = require_extra("arviz_stats.base", "diagnostics.summary").array_stats
+    array_stats = _checks.require_extra("arviz_stats.base", "diagnostics.summary").array_stats
     count = draws.size
     grid, density, bandwidth = array_stats.kde(
         draws, grid_len=KERNEL_GRID, bound_correction=False, extend=True, extend_fct=0.5

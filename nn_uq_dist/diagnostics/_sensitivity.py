@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._checks import as_key
 from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import (
@@ -14,7 +15,6 @@ from nn_uq_dist.diagnostics._arguments import (
     as_model,
     as_output_names,
     point_coordinates,
-    require_extra,
 )
 from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
@@ -121,7 +121,7 @@ def sensitivity(
     inputs = as_input_names(input_names, model.input.num_inputs)
     outputs = as_output_names(output_names, model.num_outputs)
     key = None if key is None else as_key("key", key)
-    xarray = require_extra("xarray", "diagnostics.sensitivity")
+    xarray = _checks.require_extra("xarray", "diagnostics.sensitivity")
     indices = first_order_indices(model, key)
     batch_shape = model.batch_shape
     array: xr.DataArray = xarray.DataArray(

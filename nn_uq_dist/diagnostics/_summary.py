@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import (
     MINIMUM_DRAWS,
@@ -18,7 +19,6 @@ from nn_uq_dist.diagnostics._arguments import (
     as_output_names,
     finite_draws,
     flat_names,
-    require_extra,
     row_index,
 )
 from nn_uq_dist.diagnostics._distances import (
@@ -182,8 +182,8 @@ def summary(
     >>> table["verdict", "words"].tolist()
     ['noise: no difference beyond chance', 'noise: no difference beyond chance']
     """
-    pandas = require_extra("pandas", "diagnostics.summary")
-    require_extra("arviz_stats", "diagnostics.summary")
+    pandas = _checks.require_extra("pandas", "diagnostics.summary")
+    _checks.require_extra("arviz_stats", "diagnostics.summary")
     law, shape = as_marginals(marginals, batched=True)
     values = as_draws(draws, shape)
     names = as_output_names(output_names, shape[-1])

@@ -17,12 +17,15 @@ from scipy.special import erf
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.inputs import InputTerm
 from nn_uq_dist.inputs._flat_network import FlatNetwork
+from nn_uq_dist.linearization._jacobian import values_and_jacobians
 
 type Array = NDArray[np.float64]
 
 # Runs that go through the network at once, and most numbers of an array.
 _GROUP_SIZE = 512
 _GROUP_NUMBERS = 2**20
+# Jacobians that are computed at once.
+_JACOBIANS = 256
 # A value with its gradient takes as long as this many values.
 RUNS_PER_SLOPE = 3
 
@@ -57,7 +60,7 @@ class StandardSpace:
         self.num_uniform = len(uniform)
         self._moving = np.flatnonzero(np.concatenate([uniform, normal]))
         self._num_all = len(uniform) + len(normal)
-        self.num_variables = len(self._moving)
+        self.num_variables, self._num_outputs = len(self._moving), flat.num_outputs
         widest = max(self.law.num_inputs, self.num_variables, flat.num_outputs)
         self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
         self._program: Callable[..., Any] | None = None
@@ -96,14 +99,20 @@ class StandardSpace:
         uniform, normal = standard[..., : self.num_uniform], standard[..., self.num_uniform :]
         return self.law.loc + self.law.deviation_at(uniform, normal)
 
+    def input_at(self, z: jax.Array) -> jax.Array:
+        """Input ``(N_x,)`` at one point, with derivatives; traced by JAX."""
+        full = jnp.zeros(self._num_all, z.dtype).at[self._moving].set(z)
+        uniform = jax_erf(full[: self.num_uniform] / np.sqrt(2.0))
+        return self._input(jnp.concatenate([uniform, full[self.num_uniform :]]))
+
+    def _outputs(self, z: jax.Array) -> jax.Array:
+        return self.flat(self.input_at(z))
+
     def slopes(self, output: int, count: int) -> Callable[[Array], tuple[Array, Array]]:
         """Function that returns an output and its gradient at `count` points of this space."""
 
         def value(z: jax.Array) -> jax.Array:
-            full = jnp.zeros(self._num_all, z.dtype).at[self._moving].set(z)
-            uniform = jax_erf(full[: self.num_uniform] / np.sqrt(2.0))
-            x = self._input(jnp.concatenate([uniform, full[self.num_uniform :]]))
-            return self.flat(x)[output]
+            return self._outputs(z)[output]
 
         example = jnp.zeros((count, self.num_variables), self.law.dtype)
         program = compiled_once(jax.vmap(jax.value_and_grad(value)), example)
@@ -114,6 +123,26 @@ class StandardSpace:
             return np.asarray(found, np.float64), np.asarray(slope, np.float64)
 
         return at
+
+    def outputs_and_jacobians(self, z: Array) -> tuple[Array, Array]:
+        """Outputs ``(n, N_y)`` and their Jacobians ``(n, N_y, num_variables)`` at points."""
+        size = max(1, min(_JACOBIANS, _GROUP_NUMBERS // (self.num_variables * self._num_outputs)))
+
+        def at(points: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return values_and_jacobians(self._outputs, points, self._num_outputs)
+
+        example = jnp.zeros((size, self.num_variables), self.law.dtype)
+        program = compiled_once(at, example)
+        parts = []
+        for start in range(0, len(z), size):
+            part = z[start : start + size]
+            rows = np.zeros(example.shape)
+            rows[: len(part)] = part
+            found = program(jnp.asarray(rows, self.law.dtype))
+            parts.append([np.asarray(array, np.float64)[: len(part)] for array in found])
+        self._count(len(z) * (1 + min(self.num_variables, self._num_outputs)))
+        values, jacobians = zip(*parts, strict=True)
+        return np.concatenate(values), np.concatenate(jacobians)
 
     def tangent(self, output: int) -> tuple[float, Array]:
         """Value of an output and its gradient at the mean input, in the space of the inputs."""

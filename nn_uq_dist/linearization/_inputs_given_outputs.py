@@ -4,9 +4,11 @@ The input is :math:`\mu + A u + B v` with uniform `u` and normal `v`; outputs mi
 :math:`r = W u + G v + e` with :math:`W = J A` and :math:`G = J B`. Given `u`, the law of `v` is
 normal, in closed form. That of `u` comes from expectation propagation, whose standard deviations
 are off by 5 to 16% near corners. So mean and variance of each input are those of its own density,
-which is its density before times that of the outputs with this input held fixed.
+which is its density before times that of the outputs with this input held fixed. There two uniform
+variables of one input, such as a triangular one, are corrected together.
 """
 
+from itertools import combinations
 from typing import NamedTuple
 
 import jax
@@ -24,9 +26,11 @@ from nn_uq_dist.box_gaussian import (
     normals_given_outputs,
     posterior_moments,
 )
-from nn_uq_dist.box_gaussian._moments import OwnDensity, by_own_density, uniform_moments
+from nn_uq_dist.box_gaussian._moments import uniform_moments
 from nn_uq_dist.box_gaussian._normals_given_outputs import NormalsGivenOutputs
+from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
 from nn_uq_dist.box_gaussian._own_units import in_own_units
+from nn_uq_dist.box_gaussian._same_direction import Pairs
 from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 from nn_uq_dist.inputs import AbstractInputLaw
 
@@ -73,22 +77,31 @@ def log_evidence(seen: Observation) -> Array:
     return log_evidence_of_shared_law(*seen.parts)
 
 
-def mean(seen: Observation) -> Array:
-    """Means of the inputs, ``(..., N_x)``."""
-    if seen.columns[0].shape[-1] == 0:
-        return _mean(seen, seen.deviation[..., :0])
-    uniforms = _uniforms(seen)
-    found = _mean(seen, uniforms.mean)
-    return found + _own(seen, uniforms).shift if _separate(seen.law) else found
+class InputMoments(NamedTuple):
+    """Means of the inputs, and a root of their covariance.
+
+    Attributes
+    ----------
+    mean : Array, shape (..., N_x)
+    root : Array, shape (..., N_x, k)
+        The covariance is ``root root^T``.
+    """
+
+    mean: Array
+    root: Array
 
 
-def root(seen: Observation) -> Array:
-    """A matrix ``R`` with the covariance ``R R^T``, shape ``(..., N_x, k)``."""
+def moments(seen: Observation) -> InputMoments:
+    """Of the inputs given the outputs."""
     if seen.columns[0].shape[-1] == 0:
-        return _root(seen, jnp.zeros((*seen.deviation.shape[:-1], 0, 0), seen.deviation.dtype))
+        none = seen.deviation[..., :0]
+        return InputMoments(_mean(seen, none), _root(seen, none[..., None, :]))
     uniforms = _uniforms(seen)
-    found = _root(seen, uniforms.covariance)
-    return found * _own(seen, uniforms).factor[..., None] if _separate(seen.law) else found
+    found = InputMoments(_mean(seen, uniforms.mean), _root(seen, uniforms.covariance))
+    if not _separate(seen.law):
+        return found
+    own = _own(seen, found)
+    return InputMoments(found.mean + own.shift, found.root * own.factor[..., None])
 
 
 def draws(seen: Observation, key: Array, sample_shape: tuple[int, ...]) -> Array:
@@ -121,7 +134,7 @@ def _by_passes(seen: Observation) -> Moments:
 
 
 @jax.jit
-def _own(seen: Observation, uniforms: Moments) -> OwnDensity:
+def _own(seen: Observation, roughly: InputMoments) -> OwnDensity:
     """What the density of each input says."""
     law, size = seen.law, seen.law.num_inputs
     deviation, _, _, units = in_own_units(*seen.parts)
@@ -135,20 +148,28 @@ def _own(seen: Observation, uniforms: Moments) -> OwnDensity:
     normal = matmul(without, own_normal[..., None, :, :])
     others = jnp.broadcast_to(noise[..., None, :, :], (*without.shape[:-1], noise.shape[-1]))
     columns = jnp.concatenate([normal, others], axis=-1)
+    pairs = _pairs(law)
     covariance = gram(columns) if columns.shape[-1] else None
 
     def log_density(values: Array) -> Array:
         before = linear_combination.logpdf(values, own_weights, scale)
         rest = deviation[..., None, :] - values[..., None] * jacobian.mT
-        return before + corrected_log_evidence(rest, weights, covariance)
+        return before + corrected_log_evidence(rest, weights, covariance, pairs)
 
-    center = _mean(seen, uniforms.mean) - law.loc
     reach = jnp.zeros_like(law.loc) if law.half_range is None else law.half_range
     if scale is not None:
         reach = jnp.where(scale > 0, jnp.inf, reach)
-    return by_own_density(
-        center, norm(_root(seen, uniforms.covariance)), log_density, (-reach, reach)
-    )
+    center = roughly.mean - law.loc
+    return by_own_density(center, norm(roughly.root), log_density, (-reach, reach))
+
+
+def _pairs(law: AbstractInputLaw) -> Pairs:
+    """Uniform variables that belong to the same input, such as a triangular one."""
+    terms = [term for term in law.terms if term.is_uniform]
+    if not all(term.is_diagonal for term in terms):
+        return ()
+    owners = [owner for term in terms for owner in range(term.start, term.stop)]
+    return tuple((i, j) for i, j in combinations(range(len(owners)), 2) if owners[i] == owners[j])
 
 
 @jax.jit

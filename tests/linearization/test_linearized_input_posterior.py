@@ -9,6 +9,8 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
+from nn_uq_dist.linearization import _inputs_given_outputs as given
+from tests.benchmarks._posterior_reference import Observed, by_weighted_draws
 
 KEY = jax.random.key(0)
 
@@ -117,6 +119,44 @@ def test_other_inputs_against_weighted_draws(name, outputs, precision):
     # Of expectation propagation, up to .06 here, and of the weighted draws.
     np.testing.assert_allclose(found.log_evidence, evidence, atol=0.08)
     np.testing.assert_allclose(lin.joint(noise).log_prob(y), found.log_evidence, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("law", "box", "outputs", "noise"),
+    [
+        # Two uniforms for each input, which the outputs see in the same direction.
+        (nuq.inputs.triangular([-1.0, -2.0, -0.5], [1.0, 2.0, 0.5]), [1.0, 2.0, 0.5], 3, 0.1),
+        # Densities that end within a fiftieth of their standard deviations.
+        (nuq.InputLaw(jnp.zeros(2), half_width=[1.0, 0.7]), [1.0, 0.7], 1, 0.01),
+    ],
+    ids=["triangular", "sharp ends"],
+)
+def test_moments_are_those_of_the_densities_of_the_inputs(law, box, outputs, noise, x64):
+    size = len(box)
+    jacobian = np.random.default_rng(4).normal(size=(outputs, size))
+    lin = nuq.Linearization(np.zeros(outputs), jacobian, law)
+    y = observed(lin, noise)
+    scale = np.full(outputs, noise)
+    is_triangular = isinstance(law, nuq.inputs.InputSum)
+    normal = np.zeros((size, 0))
+    exact = by_weighted_draws(
+        Observed(np.diag(box), normal, jacobian, np.asarray(y), scale, is_triangular)
+    )
+    found = lin.input_posterior(y, noise_scale=noise)
+    np.testing.assert_allclose((found.mean - exact.mean) / exact.sd, np.zeros(size), atol=0.01)
+    np.testing.assert_allclose(jnp.sqrt(found.variance) / exact.sd, np.ones(size), atol=0.01)
+
+
+def test_moments_are_computed_once_and_not_kept_from_a_trace(monkeypatch):
+    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.InputLaw([0.0, 0.0], scale=[1.0, 1.0]))
+    found, calls = lin.input_posterior([1.0], noise_scale=0.5), []
+    moments = given.moments
+    monkeypatch.setattr(given, "moments", lambda seen: calls.append(seen) or moments(seen))
+    traced = jax.jit(lambda: found.mean)()
+    np.testing.assert_allclose(traced, found.mean, rtol=1e-6)
+    np.testing.assert_allclose(jnp.diag(found.covariance_matrix), found.variance, rtol=1e-6)
+    assert len(calls) == 2  # in the trace, and outside of it
 
 
 def test_draws_reproduce_outputs_without_noise():

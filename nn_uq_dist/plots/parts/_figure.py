@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import require_extra
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.plots.parts._palette import (
     BAND_ALPHAS,
     Entries,
@@ -368,7 +368,7 @@ class Figure:
 
 def _as_backend(backend: str | None, plot_collection: Any | None, purpose: str) -> str:
     """Return the name of the backend that draws, after a check that it is installed."""
-    require_extra("arviz_plots", purpose)
+    _checks.require_extra("arviz_plots", purpose)
     name: str = (backend or "matplotlib") if plot_collection is None else plot_collection.backend
     if name not in {"matplotlib", "none"}:
         raise ValueError(
@@ -376,7 +376,7 @@ def _as_backend(backend: str | None, plot_collection: Any | None, purpose: str) 
             "export the draws with to_datatree"
         )
     if name == "matplotlib":
-        require_extra(name, purpose)
+        _checks.require_extra(name, purpose)
     return name
 
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, require_extra
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS
 from nn_uq_dist.plots.parts._figure import drawing
 from nn_uq_dist.plots.parts._palette import tones
 
@@ -42,7 +43,7 @@ class Region(NamedTuple):
 
     def lines(self) -> list[Array]:
         """Contour lines of each level as points, shape ``(2, points)``, NaN between the pieces."""
-        contourpy = require_extra("contourpy", "a contour plot")
+        contourpy = _checks.require_extra("contourpy", "a contour plot")
         kind = "ChunkCombinedNan"
         generator = contourpy.contour_generator(self.x, self.y, self.density, line_type=kind)
         found = []

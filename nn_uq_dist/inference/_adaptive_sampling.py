@@ -1,0 +1,276 @@
+"""Weighted draws of posteriors of the standard variables, for several observations at once.
+
+Each observation has a mixture of its own. It is drawn from, the draws are weighted by the network,
+and the mixture is fitted anew to all draws so far, whose weights are over all mixtures (AMIS: J.-M.
+Cornuet, J.-M. Marin, A. Mira and C. P. Robert, Scand. J. Stat. 39, 2012). Rounds end with the first
+whose own draws have good weights: its mixture was fixed before, so these draws are the result.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.inference._randomized_modes import randomized_modes
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._student_mixture import (
+    StudentMixture,
+    fit_mixture,
+    log_sum,
+    systematic,
+)
+
+type Array = NDArray[np.float64]
+
+# Starts of an observation, and draws of a round.
+_NUM_STARTS, NUM_DRAWS = 64, 4000
+# The draws of a round are at least this share of all draws before.
+_GROWTH = 0.33
+# Limit of the Pareto k for so many draws (A. Vehtari et al., J. Mach. Learn. Res. 25, 2024).
+_LARGEST_PARETO_K = min(1 - 1 / math.log10(NUM_DRAWS), 0.7)
+# Effective draws: with fewer the result has not converged; up to the second number rounds go on.
+_LEAST_EFFECTIVE, _ENOUGH_EFFECTIVE = 100.0, 1000.0
+# What the evidence of the last round and of all before may differ by: errors, and a share, as the
+# mixtures are adapted to the draws.
+_MOST_ERRORS, _MOST_DIFFERENCE = 4.5, 0.5
+# Draws that a mixture is fitted to, its components, and effective draws of each for each variable.
+_FITTED, _MOST_COMPONENTS, _DRAWS_OF_COMPONENT = 2500, 40, 3
+# Effective draws to which weights are tempered: at least, for each variable, and for each draw.
+_TEMPERED = 300.0, 12.0, 0.01
+_BISECTIONS = 20
+# Log densities below the largest, in standard deviations of that of a normal posterior, at which a
+# start is at no mode that matters.
+_START_ERRORS = 3.0
+_START_MARGIN = 6.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Observations:
+    """What was observed: outputs ``(B, N_y)``, and matrices that whiten the noise of each."""
+
+    outputs: Array
+    whitening: Array  # (B, N_y, N_y)
+
+    def misfits(self, outputs: Array, index: NDArray[np.intp]) -> Array:
+        """Misfits in units of the noise, of outputs ``(n, N_y)`` to the observations `index`."""
+        return np.einsum("nij,nj->ni", self.whitening[index], outputs - self.outputs[index])
+
+    @property
+    def log_scales(self) -> Array:
+        """Log densities of the noise at zero."""
+        log_determinants = np.linalg.slogdet(self.whitening)[1]
+        return log_determinants - 0.5 * self.outputs.shape[1] * math.log(2 * math.pi)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Draws:
+    """The draws of one observation.
+
+    Attributes
+    ----------
+    points, inputs
+        In standard space and as vectors of the law, shapes ``(S, d)`` and ``(S, N_x)``.
+    log_weights
+        Normalized, the largest ones smoothed by a Pareto law.
+    log_evidence, effective, pareto_k
+        Log of the mean weight, and what the weights are worth.
+    converged, num_runs
+        Whether the draws can be trusted, and runs of the network.
+    """
+
+    points: Array
+    inputs: NDArray[Any]
+    log_weights: Array
+    log_evidence: float
+    effective: float
+    pareto_k: float
+    converged: bool
+    num_runs: int
+
+
+class _Search:
+    """The mixture and all draws of one observation."""
+
+    def __init__(self, mixture: StudentMixture, num_runs: int, rng: np.random.Generator) -> None:
+        self.mixture, self.num_runs, self.rng = mixture, num_runs, rng
+        self.mixtures: list[StudentMixture] = []
+        self.points = np.zeros((0, mixture.means.shape[1]))
+        self.log_target = self.log_density = np.zeros(0)  # the sum of all mixtures
+
+    def propose(self, count: int) -> Array:
+        """Draws of the mixture."""
+        return self.mixture.draw(self.rng, count)
+
+    def add(self, points: Array, inputs: NDArray[Any], log_target: Array) -> Draws:
+        """Add a round; what its own draws say."""
+        own = self.mixture.log_density(points)
+        found = self._draws(points, inputs, log_target - own)
+        earlier = [mixture.log_density(points) for mixture in self.mixtures]
+        so_far = np.logaddexp(self.log_density, self.mixture.log_density(self.points))
+        self.log_density = np.concatenate([so_far, log_sum(np.stack([own, *earlier]))])
+        self.points = np.concatenate([self.points, points])
+        self.log_target = np.concatenate([self.log_target, log_target])
+        self.mixtures.append(self.mixture)
+        return found
+
+    @property
+    def log_weights(self) -> Array:
+        """Log weights of all draws over all mixtures."""
+        return self.log_target - self.log_density + math.log(max(len(self.mixtures), 1))
+
+    def _draws(self, points: Array, inputs: NDArray[Any], log_weights: Array) -> Draws:
+        self.num_runs += len(points)
+        largest = log_weights.max()
+        if not np.isfinite(largest):
+            even = np.full(len(points), -math.log(len(points)))
+            return Draws(points, inputs, even, -math.inf, 0.0, math.inf, False, self.num_runs)
+        # ArviZ takes logs of importance ratios with the opposite sign.
+        smoothed, pareto_k = _array_stats().psislw(-np.maximum(log_weights - largest, -700.0))
+        log_evidence, error = _log_mean(log_weights)
+        effective = 1 / (error**2 + 1 / len(points))
+        agrees = True
+        if self.mixtures:
+            before, error_before = _log_mean(self.log_weights)
+            most = _MOST_ERRORS * math.hypot(error, error_before) + _MOST_DIFFERENCE
+            agrees = abs(log_evidence - before) <= most
+        good = effective >= _LEAST_EFFECTIVE and pareto_k < _LARGEST_PARETO_K
+        converged = bool(good and agrees and self.mixtures)
+        return Draws(
+            points,
+            inputs,
+            np.asarray(smoothed),
+            log_evidence,
+            effective,
+            float(pareto_k),
+            converged,
+            self.num_runs,
+        )
+
+    def refit(self) -> None:
+        """Fit the mixture to all draws, if any has a weight."""
+        if not np.isfinite(self.log_target).any():
+            return
+        d = self.points.shape[1]
+        least, for_variable, for_draw = _TEMPERED
+        wanted = max(least, for_variable * d, for_draw * len(self.points))
+        weights = _tempered(self.log_weights, wanted)
+        number = int(1 / np.sum(weights**2) / (_DRAWS_OF_COMPONENT * d))
+        rows, counts = np.unique(systematic(weights, _FITTED, self.rng), return_counts=True)
+        number = min(max(number, 1), _MOST_COMPONENTS)
+        self.mixture = fit_mixture(self.points[rows], counts / _FITTED, number, self.rng)
+
+
+def sample_posteriors(
+    space: StandardSpace,
+    seen: Observations,
+    num_runs: int,
+    generators: list[np.random.Generator],
+    report: Callable[[int], object],
+) -> list[Draws]:
+    """Draws for each observation.
+
+    Parameters
+    ----------
+    space
+        Keeps all outputs.
+    num_runs
+        Most runs of the network for each observation; a Jacobian counts as one more than the
+        smaller of the numbers of inputs and outputs.
+    generators
+        One for each observation, so that its draws do not depend on the others.
+    report
+        Is told how many observations are finished.
+    """
+    searches = _started(space, seen, generators)
+    found: dict[int, Draws] = {}
+    active = list(range(len(searches)))
+    drawn, size = 0, NUM_DRAWS
+    log_scales = seen.log_scales - 0.5 * space.num_variables * math.log(2 * math.pi)
+    while active:
+        points = np.concatenate([searches[b].propose(size) for b in active])
+        inputs, outputs = space.run(points)
+        misfit = seen.misfits(outputs, np.repeat(active, size))
+        log_target = -0.5 * (np.sum(points**2, axis=1) + np.sum(misfit**2, axis=1))
+        log_target += np.repeat(log_scales[active], size)
+        log_target[np.isnan(log_target)] = -np.inf
+        rounds = (array.reshape(len(active), size, -1) for array in (points, inputs, log_target))
+        for b, z, x, log in zip(active, *rounds, strict=True):
+            found[b] = searches[b].add(z, x, log[:, 0])
+        drawn += size
+        size = max(NUM_DRAWS, int(_GROWTH * drawn))
+        active = [b for b in active if _goes_on(found[b], num_runs - size)]
+        for b in active:
+            searches[b].refit()
+        report(len(searches) - len(active))
+    return [found[b] for b in range(len(searches))]
+
+
+def _goes_on(found: Draws, num_runs: int) -> bool:
+    is_good = found.converged and found.effective >= _ENOUGH_EFFECTIVE
+    return not is_good and found.num_runs <= num_runs
+
+
+def _started(
+    space: StandardSpace, seen: Observations, generators: list[np.random.Generator]
+) -> list[_Search]:
+    """Searches whose mixtures have a component at each start that may be at a mode."""
+    size, num_outputs = seen.outputs.shape
+    d = space.num_variables
+    observation = np.repeat(np.arange(size), _NUM_STARTS)
+    runs = np.zeros(size, int)
+
+    def misfits(z: Array, index: NDArray[np.intp]) -> tuple[Array, Array]:
+        chosen = observation[index]
+        np.add.at(runs, chosen, 1 + min(d, num_outputs))
+        outputs, jacobians = space.outputs_and_jacobians(z)
+        return seen.misfits(outputs, chosen), seen.whitening[chosen] @ jacobians
+
+    shape = _NUM_STARTS, d + num_outputs
+    random = np.concatenate([rng.standard_normal(shape) for rng in generators])
+    points, precisions, log_densities = randomized_modes(misfits, random[:, :d], random[:, d:])
+    searches = []
+    for b, logs in enumerate(log_densities.reshape(size, _NUM_STARTS)):
+        lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
+        kept = b * _NUM_STARTS + np.flatnonzero((logs >= lowest) & np.isfinite(logs))
+        mixture = StudentMixture.standard(d)
+        if kept.size:
+            covariances = np.linalg.inv(precisions[kept])
+            mixture = StudentMixture.of(np.ones(kept.size), points[kept], covariances)
+        searches.append(_Search(mixture, int(runs[b]), generators[b]))
+    return searches
+
+
+def _array_stats() -> Any:
+    return _checks.require_extra("arviz_stats.base", "input_posterior").array_stats
+
+
+def _log_mean(log_weights: Array) -> tuple[float, float]:
+    """Log of the mean weight, and its standard error; infinite if no weight is positive."""
+    largest = float(log_weights.max())
+    if not math.isfinite(largest):
+        return -math.inf, math.inf
+    weights = np.exp(log_weights - largest)
+    mean = float(weights.mean())
+    return largest + math.log(mean), float(weights.std()) / mean / math.sqrt(len(weights))
+
+
+def _tempered(log_weights: Array, wanted: float) -> Array:
+    """Weights to the largest power up to one for which enough draws are effective; sum one."""
+    logs = log_weights - log_weights.max()
+
+    def to_power(power: float) -> Array:
+        weights = np.exp(power * logs)
+        return weights / weights.sum()
+
+    low, high = 0.0, 1.0
+    if np.sum(to_power(high) ** 2) * wanted <= 1:
+        return to_power(high)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        enough = np.sum(to_power(middle) ** 2) * wanted <= 1
+        low, high = (middle, high) if enough else (low, middle)
+    return to_power(low)

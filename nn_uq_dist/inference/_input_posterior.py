@@ -1,0 +1,469 @@
+"""The distribution of a network's inputs, given observed outputs."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+from numpyro.distributions import Distribution
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._summary_line import described_line
+from nn_uq_dist.inference._adaptive_sampling import (
+    NUM_DRAWS,
+    Draws,
+    Observations,
+    sample_posteriors,
+)
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._student_mixture import systematic
+from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+type Array = NDArray[np.float64]
+
+# Observations that share the runs of a round: this bounds the memory.
+_TOGETHER = 16
+# Mixtures have a covariance of all variables, and few draws say nothing about larger ones.
+_MOST_VARIABLES = 200
+_LEAST_RUNS, _MOST_RUNS = 20_000, 10**9
+# Of the noise, in units of its standard deviations: below this a combination of outputs has none.
+_LEAST_NOISE = 1e-7
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class InputPosterior:
+    """Distribution of the inputs of a network given its outputs, as `input_posterior` found it.
+
+    All inputs are in it, in their units; known ones have the variance 0. Of a transformed input
+    (`AbstractInputLaw.is_transformed`) these are the numbers that are transformed: `unravel` turns
+    them into what the network takes.
+
+    Attributes
+    ----------
+    mean : array, shape batch_shape + (N_x,)
+        NaN where no run had a finite density.
+    covariance_matrix : array, shape batch_shape + (N_x, N_x)
+    draws : array, shape (4000,) + batch_shape + (N_x,)
+        Draws of equal weight; several are the same where few are effective.
+    log_evidence : array, shape batch_shape
+        Log density of the observed outputs, estimated.
+    converged : array, shape batch_shape
+        Whether the draws can be trusted, as far as the runs show.
+    pareto_k, effective_draws : array, shape batch_shape
+        Shape of the tail of the weights, and how many independent draws would be worth as much.
+    num_runs : array, shape batch_shape
+        Runs of the network; a Jacobian counts as one more than the smaller of the numbers of
+        inputs and outputs.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    >>> y = jnp.array([[0.5, 0.5], [0.0, -0.5]])  # two observations, each of an input of its own
+    >>> found = nuq.input_posterior(jnp.tanh, f, y, noise_scale=0.1, key=jax.random.key(0))
+    >>> found
+    InputPosterior(num_inputs=2, batch_shape=(2,), num_converged=2)
+    >>> found.sample(jax.random.key(1), (100,)).shape
+    (100, 2, 2)
+    """
+
+    mean: Array
+    covariance_matrix: Array
+    draws: NDArray[Any]
+    log_evidence: Array
+    converged: NDArray[np.bool_]
+    pareto_k: Array
+    effective_draws: Array
+    num_runs: NDArray[np.int_]
+    _problem: "_Problem"
+    _points: Array  # of the draws, in standard space
+
+    def __repr__(self) -> str:
+        return described_line(self, self._facts)
+
+    def _facts(self) -> tuple[str, dict[str, object]]:
+        facts: dict[str, object] = {"num_inputs": self.mean.shape[-1]}
+        if self.batch_shape:
+            return "", facts | {
+                "batch_shape": self.batch_shape,
+                "num_converged": int(np.sum(self.converged)),
+            }
+        return "", facts | {"converged": bool(self.converged)}
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of observations."""
+        return self.converged.shape
+
+    @property
+    def variance(self) -> Array:
+        """Variances, shape ``batch_shape + (N_x,)``."""
+        return np.diagonal(self.covariance_matrix, axis1=-2, axis2=-1)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        """Draw inputs, shape ``sample_shape + batch_shape + (N_x,)``: rows of `draws`, at random.
+
+        Parameters
+        ----------
+        key
+            A JAX random key.
+        sample_shape
+            Shape of independent draws.
+        """
+        rows = jax.random.randint(_checks.as_key("key", key), sample_shape, 0, NUM_DRAWS)
+        return jnp.asarray(self.draws)[rows]
+
+    def unravel(self, values: ArrayLike) -> Any:
+        """Return inputs as the network takes them: in structure, shape and units.
+
+        Parameters
+        ----------
+        values
+            Such as draws or the mean, shape ``(..., N_x)``.
+        """
+        return self._problem.unravel(values)
+
+    def to_datatree(self) -> "xr.DataTree":
+        """Return the draws as a tree for ArviZ: one chain of ``x`` in the group ``posterior``.
+
+        The dimensions are chain, draw, those of the batch (``point``, or ``point_0``, ...) and
+        ``input``. Equal draws follow each other, so that ArviZ's effective sample size counts them
+        as what they are. `converged`, `pareto_k`, `effective_draws` and `log_evidence` are in the
+        group ``convergence``.
+
+        Raises
+        ------
+        ImportError
+            If xarray is missing.
+        """
+        xarray = _checks.require_extra("xarray", "to_datatree")
+        rank = len(self.batch_shape)
+        dims = ["point"] if rank == 1 else [f"point_{axis}" for axis in range(rank)]
+        names = ("converged", "pareto_k", "effective_draws", "log_evidence", "num_runs")
+        facts = {name: (dims, getattr(self, name)) for name in names}
+        draws = (("chain", "draw", *dims, "input"), self.draws[None])
+        shape = (1, *self.draws.shape)
+        sizes = zip(draws[0], shape, strict=True)
+        coordinates = {name: np.arange(size) for name, size in sizes}
+        tree: xr.DataTree = xarray.DataTree.from_dict(
+            {
+                "posterior": xarray.Dataset({"x": draws}, coordinates),
+                "convergence": xarray.Dataset(facts, {name: coordinates[name] for name in dims}),
+            }
+        )
+        tree.attrs["creation_library"] = "nn_uq_dist"
+        return tree
+
+    def nuts_start(
+        self, key: jax.Array, num_chains: int = 4, index: tuple[int, ...] | int = ()
+    ) -> tuple[Callable[[], None], dict[str, jax.Array]]:
+        """NumPyro model of one observation, and starts of its chains: draws of different inputs.
+
+        For what has not converged. The model has the standard normal variables of the input as the
+        latent site ``z`` and the input as the deterministic site ``x``.
+
+        Parameters
+        ----------
+        key
+            A JAX random key, for the choice of the starts.
+        num_chains
+            Number of chains.
+        index
+            Which observation of the batch.
+
+        Returns
+        -------
+        model : callable
+            Without arguments.
+        init_params : dict
+            For `numpyro.infer.MCMC.run`.
+
+        Examples
+        --------
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> from numpyro.infer import MCMC, NUTS
+        >>> f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+        >>> found = nuq.input_posterior(
+        ...     lambda x: x[:1] * x[1:], f, jnp.array([1.0]), noise_scale=0.1, key=jax.random.key(0)
+        ... )
+        >>> model, init_params = found.nuts_start(jax.random.key(1), num_chains=2)
+        >>> mcmc = MCMC(
+        ...     NUTS(model),
+        ...     num_warmup=100,
+        ...     num_samples=100,
+        ...     num_chains=2,
+        ...     chain_method="vectorized",
+        ...     progress_bar=False,
+        ... )
+        >>> mcmc.run(jax.random.key(2), init_params=init_params)
+        >>> mcmc.get_samples()["x"].shape
+        (200, 2)
+        """
+        index = index if isinstance(index, tuple) else (index,)
+        if len(index) != len(self.batch_shape) or not all(
+            -size <= place < size for place, size in zip(index, self.batch_shape, strict=True)
+        ):
+            raise IndexError(
+                f"index must choose one observation of batch shape {self.batch_shape}, got "
+                f"{index}; pass as many integers as there are batch axes"
+            )
+        num_chains = _checks.positive_int("num_chains", num_chains)
+        points = np.moveaxis(self._points, 0, -2)[index]
+        rows = jax.random.choice(_checks.as_key("key", key), NUM_DRAWS, (num_chains,))
+        starts = jnp.asarray(points[np.asarray(rows)], self._problem.space.law.dtype)
+        return self._problem.model(index), {"z": starts if num_chains > 1 else starts[0]}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Problem:
+    """The network in standard space, and what was observed."""
+
+    space: StandardSpace
+    outputs: Array  # batch_shape + (N_y,)
+    root: Array  # of the covariance of the noise
+
+    def unravel(self, values: ArrayLike) -> Any:
+        law = self.space.law
+        values = jnp.asarray(_checks.as_numeric("values", values))
+        if values.shape[-1:] != (law.num_inputs,):
+            raise ValueError(
+                f"values must have shape (..., N_x) with N_x = {law.num_inputs}, got shape "
+                f"{values.shape}; pass an array with an entry per input, such as draws"
+            )
+        return law.network_input(values)
+
+    def model(self, index: tuple[int, ...]) -> Callable[[], None]:
+        space, root = self.space, self.root[index]
+        dtype = space.law.dtype
+        scale_tril = jnp.asarray(np.linalg.cholesky(root @ root.T), dtype)
+        observed = jnp.asarray(self.outputs[index], dtype)
+
+        def model() -> None:
+            import numpyro
+            import numpyro.distributions as dist
+
+            standard = dist.Normal(jnp.zeros(space.num_variables, dtype), 1).to_event(1)
+            x = numpyro.deterministic("x", space.input_at(numpyro.sample("z", standard)))
+            law = dist.MultivariateNormal(space.flat(x), scale_tril=scale_tril)
+            numpyro.sample("y", law, obs=observed)
+
+        return model
+
+
+def input_posterior(
+    network: Callable[[Any], Any],
+    f: Distribution | AbstractInputLaw | Any,
+    y: ArrayLike,
+    *,
+    noise_scale: ArrayLike | None = None,
+    noise_covariance: ArrayLike | None = None,
+    key: jax.Array,
+    num_runs: int = 200_000,
+    progress: bool = True,
+) -> InputPosterior:
+    r"""Distribution of the inputs of the network itself, given outputs observed with normal noise.
+
+    Weighted draws of the posterior, without a tangent in the result: several peaks, ridges and
+    bounds are found as far as the runs reach, and `InputPosterior.converged` says where they did
+    not. `Linearization.input_posterior` does the same for the tangent, without runs.
+
+    Parameters
+    ----------
+    network
+        Any deterministic JAX callable, as in `linearize`. It runs in its own type.
+    f
+        Law of the input before, as for `linearize`: everything that
+        `nn_uq_dist.inputs.as_input_law` accepts, without batch axes.
+    y
+        Observed outputs, shape ``(..., N_y)``; each row is an observation of its own, of an input
+        of its own. Outputs that are a structure are in the order of ``jax.tree.leaves``.
+    noise_scale
+        Standard deviation of the noise; broadcasts against `y`.
+    noise_covariance
+        Covariance of noise that outputs share, shape ``(..., N_y, N_y)``. Of both, the sum.
+    key
+        A JAX random key. The result depends on it alone, on one kind of device.
+    num_runs
+        Runs of the network for each observation after which no round begins, at least 20,000. Easy
+        ones take 10,000 and hard ones all.
+    progress
+        Whether a progress bar may appear, which it does after two seconds of work.
+
+    Returns
+    -------
+    InputPosterior
+        With the batch shape of `y`.
+
+    Raises
+    ------
+    ImportError
+        If ArviZ is missing.
+    TypeError
+        If `key` is not a random key, `f` has no standard variables, or the function is called under
+        ``jit``.
+    ValueError
+        If `y` or the noise does not fit, is not finite, or the noise not positive; if `f` has batch
+        axes, no random variable or more than 200, or `network` fails on one input.
+
+    Notes
+    -----
+    The variables of the law become standard normal ones :math:`z`, uniform ones by
+    :math:`2 \Phi(z) - 1`, so that no posterior has an edge. 64 minima of perturbed sums of squares
+    (randomized maximum likelihood: D. S. Oliver, N. He and A. C. Reynolds 1996) start a mixture of
+    t laws with 8 degrees of freedom. In rounds of 4000 draws or more it is fitted to all draws,
+    weighted over all mixtures (J.-M. Cornuet et al., Scand. J. Stat. 39, 2012), with the weights
+    raised to a power below one while few are effective. The first round whose own draws are good
+    is the result:
+
+    .. math:: w_i \propto \frac{\phi(z_i)}{q(z_i)} \exp(-|r(z_i)|^2 / 2), \qquad z_i \sim q,
+
+    with the misfit :math:`r` in units of the noise. It is ``converged`` if at least 100 draws are
+    effective, the Pareto shape of the weights is below 0.7 (A. Vehtari et al., J. Mach. Learn.
+    Res. 25, 2024), and its evidence agrees with that of the rounds before. A region that no start
+    and no draw has entered is in none of these; a second key is a test for it.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> f = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+    >>> found = nuq.input_posterior(
+    ...     lambda x: x**2, f, jnp.array([1.0]), noise_scale=0.1, key=jax.random.key(0)
+    ... )
+    >>> print(abs(found.draws).mean().round(1), (found.draws > 0).mean().round(1))  # two peaks
+    1.0 0.5
+    """
+    _checks.require_extra("arviz_stats.base", "input_posterior")
+    problem = _checked(network, f, y, noise_scale, noise_covariance, key)
+    num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS)
+    if num_runs < _LEAST_RUNS:
+        raise ValueError(f"num_runs must be at least {_LEAST_RUNS}, got {num_runs}")
+    from tqdm import tqdm
+
+    batch_shape, size = problem.outputs.shape[:-1], problem.outputs.shape[-1]
+    outputs = problem.outputs.reshape(-1, size)
+    roots = np.broadcast_to(problem.root, (*batch_shape, size, size)).reshape(-1, size, size)
+    whitening = np.linalg.inv(roots)
+    seed = np.asarray(jax.random.key_data(_checks.as_key("key", key))).ravel()
+    generators = [np.random.default_rng([*seed, row]) for row in range(len(outputs))]
+    found: list[Draws] = []
+    with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:
+        for start in range(0, len(outputs), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            seen = Observations(outputs[part], whitening[part])
+            found += sample_posteriors(problem.space, seen, num_runs, generators[part], bar.update)
+    return _result(problem, found, generators, batch_shape)
+
+
+def _checked(
+    network: Callable[[Any], Any],
+    f: Any,
+    y: ArrayLike,
+    noise_scale: ArrayLike | None,
+    noise_covariance: ArrayLike | None,
+    key: Any,
+) -> _Problem:
+    _checks.as_key("key", key)
+    if not _checks.is_concrete(key, f, y, noise_scale, noise_covariance):
+        raise TypeError(
+            "f, y, noise and key must hold numbers, got traced values; call input_posterior "
+            "outside of jit, vmap and grad, or use that of linearize(network, f)"
+        )
+    law = as_input_law(f)
+    if law.batch_shape:
+        raise ValueError(
+            f"f must be one input law, got batch shape {law.batch_shape}; call input_posterior for "
+            f"each of them in a loop, with keys of their own"
+        )
+    flat = flat_network(network, law)
+    space = StandardSpace(flat, _all_outputs)
+    if not 0 < space.num_variables <= _MOST_VARIABLES:
+        raise ValueError(
+            f"f must have 1 to {_MOST_VARIABLES} random variables, got {space.num_variables}; "
+            f"linearize(network, f).input_posterior has no such limit"
+        )
+    size = flat.num_outputs
+    outputs = np.asarray(_checks.as_numeric("y", y), np.float64)
+    if outputs.shape[-1:] != (size,):
+        raise ValueError(
+            f"y must have shape (..., N_y) with N_y = {size}, got shape {outputs.shape}; pass the "
+            f"observed value of each output"
+        )
+    if outputs.size == 0:
+        raise ValueError(f"y must hold an observation, got shape {outputs.shape}")
+    _checks.require_finite("y", outputs, "leave the output out of the network where it is missing")
+    noise = output_noise(noise_scale, noise_covariance, outputs.shape, outputs)
+    flaw = _flaw_of(noise)
+    if noise is None or flaw is not None:
+        raise ValueError(
+            f"noise must be positive for every combination of outputs, got {flaw}; pass "
+            f"noise_scale > 0: without noise the inputs have no density"
+        )
+    return _Problem(space, outputs, noise.root)
+
+
+def _all_outputs(outputs: jax.Array) -> jax.Array:
+    return outputs
+
+
+def _flaw_of(noise: OutputNoise | None) -> str | None:
+    """Why outputs with this noise have no density."""
+    if noise is None:
+        return "none"
+    if np.any(noise.scale <= 0):
+        return "a standard deviation of zero"
+    smallest = np.linalg.svd(noise.root / noise.scale[..., None], compute_uv=False)[..., -1]
+    return "a singular covariance" if np.any(smallest < _LEAST_NOISE) else None
+
+
+def _result(
+    problem: _Problem,
+    found: list[Draws],
+    generators: list[np.random.Generator],
+    batch_shape: tuple[int, ...],
+) -> InputPosterior:
+    means, covariances, draws, points = [], [], [], []
+    for one, rng in zip(found, generators, strict=True):
+        weights = np.exp(one.log_weights)
+        weights /= weights.sum() if math.isfinite(one.log_evidence) else math.nan
+        x = one.inputs.astype(np.float64)
+        means.append(weights @ x)
+        deviations = x - means[-1]
+        covariances.append(deviations.T @ (deviations * weights[:, None]))
+        # In random order, so that equal draws follow each other, and nothing else.
+        order = rng.permutation(len(x))
+        rows = order[systematic(np.exp(one.log_weights)[order], NUM_DRAWS, rng)]
+        draws.append(one.inputs[rows])
+        points.append(one.points[rows])
+
+    def shaped(name: str) -> NDArray[Any]:
+        return np.array([getattr(one, name) for one in found]).reshape(batch_shape)
+
+    num_inputs = means[0].size
+    return InputPosterior(
+        mean=np.reshape(means, (*batch_shape, num_inputs)),
+        covariance_matrix=np.reshape(covariances, (*batch_shape, num_inputs, num_inputs)),
+        draws=np.stack(draws, axis=1).reshape(NUM_DRAWS, *batch_shape, num_inputs),
+        log_evidence=shaped("log_evidence"),
+        converged=shaped("converged"),
+        pareto_k=shaped("pareto_k"),
+        effective_draws=shaped("effective"),
+        num_runs=shaped("num_runs"),
+        _problem=problem,
+        _points=np.stack(points, axis=1).reshape(NUM_DRAWS, *batch_shape, -1),
+    )

@@ -1,0 +1,79 @@
+r"""Points near the modes of a posterior: minima of perturbed problems.
+
+Each start minimizes :math:`|z - z_0|^2 + |r(z) + e|^2` with :math:`z_0` from the law before, `r`
+the misfit in units of the noise, and :math:`e` standard normal: for a linear network the minima are
+draws of the posterior (randomized maximum likelihood: D. S. Oliver et al. 1996; Y. Chen and D. S.
+Oliver, Math. Geosci. 44, 2012). So they find several modes, and roughly as often as these weigh.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+type Array = NDArray[np.float64]
+
+_MOST_STEPS = 15
+# Relative decrease of the sum of squares below which a start has arrived.
+_TOLERANCE = 1e-4
+_DAMPING, _LESS, _MORE = 0.1, 0.2, 5.0
+
+
+def randomized_modes(
+    misfits: Callable[[Array, NDArray[np.intp]], tuple[Array, Array]],
+    prior: Array,
+    noise: Array,
+) -> tuple[Array, Array, Array]:
+    """Minima, their Gauss-Newton precisions, and their log densities.
+
+    Levenberg-Marquardt steps for all starts at once; those that have arrived run no more.
+
+    Parameters
+    ----------
+    misfits
+        Misfits ``(n, N_y)`` in units of the noise and their Jacobians ``(n, N_y, d)``, at points
+        ``(n, d)`` of the starts with given indices.
+    prior, noise
+        Random numbers of each start, shapes ``(n, d)`` and ``(n, N_y)``.
+
+    Returns
+    -------
+    points : array, shape (n, d)
+    precisions : array, shape (n, d, d)
+    log_densities : array, shape (n,)
+        Of the posterior, up to a constant; -inf where the network is not finite.
+    """
+    count, d = prior.shape
+    z, damping = prior.copy(), np.full(count, _DAMPING)
+    misfit, jacobian = (np.array(part) for part in misfits(z, np.arange(count)))
+    cost = _cost(z - prior, misfit + noise)
+    active = np.flatnonzero(np.isfinite(cost))
+    for _ in range(_MOST_STEPS):
+        if active.size == 0:
+            break
+        matrix = _precision(jacobian[active])
+        slope = z[active] - prior[active]
+        slope = slope + np.einsum("noi,no->ni", jacobian[active], misfit[active] + noise[active])
+        diagonal = np.einsum("nii->ni", matrix) * damping[active, None]
+        step = np.linalg.solve(matrix + diagonal[:, :, None] * np.eye(d), slope[..., None])[..., 0]
+        new = z[active] - step
+        new_misfit, new_jacobian = misfits(new, active)
+        new_cost = _cost(new - prior[active], new_misfit + noise[active])
+        better = new_cost < cost[active]
+        arrived = better & (cost[active] - new_cost < _TOLERANCE * (1 + new_cost))
+        rows = active[better]
+        z[rows], cost[rows] = new[better], new_cost[better]
+        misfit[rows], jacobian[rows] = new_misfit[better], new_jacobian[better]
+        damping[active] *= np.where(better, _LESS, _MORE)
+        active = active[~arrived]
+    log_density = -_cost(z, misfit)
+    return z, _precision(jacobian), np.where(np.isfinite(cost), log_density, -np.inf)
+
+
+def _cost(deviation: Array, misfit: Array) -> Array:
+    found = 0.5 * (np.sum(deviation**2, axis=1) + np.sum(misfit**2, axis=1))
+    return np.where(np.isnan(found), np.inf, found)
+
+
+def _precision(jacobian: Array) -> Array:
+    return np.eye(jacobian.shape[2]) + jacobian.mT @ jacobian

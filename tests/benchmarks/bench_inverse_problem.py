@@ -1,0 +1,262 @@
+"""Posteriors of a network's inputs: do intervals hold, does NUTS agree, how long does it take.
+
+Run with ``python -m tests.benchmarks.bench_inverse_problem`` or ``make bench
+BENCH=bench_inverse_problem``; ``--problems 0 2 --data-sets 20`` for a short run, ``--tables`` picks
+some of ``coverage nuts wine cost``. Networks with random weights, two hidden layers of 24, whose
+inputs have the standard deviation one; the noise is in units of the outputs' standard deviations.
+"""
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.diagnostics import effective_sample_size
+from numpyro.infer import MCMC, NUTS
+
+import nn_uq_dist as nuq
+
+# Inputs, outputs, activation, kind of inputs, noise.
+PROBLEMS = (
+    (3, 5, "tanh", "box", 0.05),
+    (4, 6, "leaky ReLU", "box", 0.1),
+    (2, 2, "tanh", "box", 0.02),
+    (8, 12, "leaky ReLU", "mixed", 0.1),
+    (12, 12, "tanh", "normal", 0.05),
+    (6, 3, "tanh", "normal", 0.1),
+    (12, 12, "leaky ReLU", "box", 0.2),
+    (12, 6, "tanh", "mixed", 0.2),
+    (4, 2, "leaky ReLU", "normal", 0.05),
+    (8, 8, "tanh", "box", 0.02),
+    (5, 10, "leaky ReLU", "normal", 0.02),
+    (10, 4, "leaky ReLU", "mixed", 0.1),
+)
+Network = Callable[[jax.Array], jax.Array]
+TOGETHER = 20
+
+
+class Problem(NamedTuple):
+    """A network, the law of its inputs, and the noise of its outputs."""
+
+    network: Network
+    law: nuq.InputLaw
+    noise: np.ndarray
+
+    def data(self, key: jax.Array, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and observed outputs."""
+        keys = jax.random.split(key)
+        x = self.law.sample(keys[0], (count,))
+        noise = self.noise * jax.random.normal(keys[1], (count, self.noise.size))
+        return np.asarray(x), np.asarray(jax.vmap(self.network)(x) + noise, float)
+
+    def posterior(self, y: np.ndarray, key: jax.Array, **kwargs: Any) -> Any:
+        """Of a row of `y`, or of all of them."""
+        return nuq.input_posterior(
+            self.network, self.law, y, noise_scale=self.noise, key=key, progress=False, **kwargs
+        )
+
+
+def random_network(
+    seed: int, sizes: list[int], activation: str, gain: float, bias: float
+) -> Network:
+    """Network of random weights."""
+    rng = np.random.default_rng(seed)
+    layers = []
+    for before, after in itertools.pairwise(sizes):
+        weights = rng.normal(size=(after, before)) * gain / before**0.5
+        layers.append((jnp.asarray(weights), jnp.asarray(rng.normal(size=after) * bias)))
+
+    def network(x: jax.Array) -> jax.Array:
+        for weights, biases in layers[:-1]:
+            x = weights.astype(x.dtype) @ x + biases.astype(x.dtype)
+            x = jnp.tanh(x) if activation == "tanh" else jnp.where(x > 0, x, 0.01 * x)
+        weights, biases = layers[-1]
+        return weights.astype(x.dtype) @ x + biases.astype(x.dtype)
+
+    return network
+
+
+def problem(number: int) -> Problem:
+    """One of the twelve."""
+    inputs, outputs, activation, kind, noise = PROBLEMS[number]
+    network = random_network(number, [inputs, 24, 24, outputs], activation, 1.4, 0.3)
+    is_box = {"box": np.ones(inputs), "normal": np.zeros(inputs), "mixed": np.arange(inputs) % 2}
+    box = is_box[kind].astype(np.float32)
+    law = nuq.InputLaw(jnp.zeros(inputs), half_width=3**0.5 * box, scale=1 - box)
+    sd = jax.vmap(network)(law.sample(jax.random.key(0), (4000,))).std(axis=0)
+    return Problem(network, law, noise * np.asarray(sd))
+
+
+def within(found: Any, x: np.ndarray) -> np.ndarray:
+    """Whether 90% intervals of the inputs hold, as `x`."""
+    low, high = np.quantile(found.draws, [0.05, 0.95], axis=0)
+    return np.asarray((low <= x) & (x <= high))
+
+
+def coverage(numbers: list[int], count: int) -> None:
+    """Print coverage, what has converged, runs and times of each problem."""
+    print("inputs outputs activation kind noise | converged  coverage +- error | all | runs  s")
+    shares, means, errors = [], [], []
+    for number in numbers:
+        one = problem(number)
+        x, y = one.data(jax.random.key(100 + number), count)
+        held, converged, runs = [], [], []
+        start = time.perf_counter()
+        for first in range(0, count, TOGETHER):
+            rows = slice(first, first + TOGETHER)
+            found = one.posterior(y[rows], jax.random.key(first))
+            held.append(within(found, x[rows]))
+            converged.append(found.converged)
+            runs.append(found.num_runs)
+        seconds = time.perf_counter() - start
+        good, inside = np.concatenate(converged), np.concatenate(held)
+        kept = inside[good].mean(axis=1)
+        error = kept.std() / max(len(kept), 1) ** 0.5
+        shares.append(good.mean())
+        means.append(kept.mean())
+        errors.append(error)
+        print(
+            *PROBLEMS[number],
+            f"| {good.mean():.3f}  {kept.mean():.3f} +- {error:.3f} | {inside.mean():.3f} | "
+            f"{np.concatenate(runs).mean():.0f} {seconds / count:.2f}",
+            flush=True,
+        )
+    overall = np.sqrt(np.sum(np.square(errors))) / len(errors)
+    print(f"mean: {np.mean(shares):.3f} converged, {np.mean(means):.3f} +- {overall:.3f} covered")
+
+
+def compare_with_nuts(numbers: list[int], count: int, draws: int) -> None:
+    """Print how means and sds differ from those of four chains, and effective draws per second."""
+    print("problem | mean, sd: largest difference (root mean square) | effective draws a second")
+    for number in numbers:
+        one = problem(number)
+        _, y = one.data(jax.random.key(100 + number), count)
+        start = time.perf_counter()
+        found = one.posterior(y, jax.random.key(number))
+        ours = found.effective_draws.sum() / (time.perf_counter() - start)
+        shifts, ratios, theirs, left_out = [], [], [], 0
+        for row in np.flatnonzero(found.converged):
+            model, starts = found.nuts_start(jax.random.key(1), 4, int(row))
+            mcmc = MCMC(
+                NUTS(model, target_accept_prob=0.9),
+                num_warmup=1000,
+                num_samples=draws,
+                num_chains=4,
+                chain_method="vectorized",
+                progress_bar=False,
+            )
+            start = time.perf_counter()
+            mcmc.run(jax.random.key(2), init_params=starts)
+            x = np.asarray(mcmc.get_samples(group_by_chain=True)["x"], float)
+            seconds = time.perf_counter() - start
+            size = effective_sample_size(x)
+            # A mean is known to .05 sd only from 400 effective draws on.
+            if size.min() < 400:
+                left_out += 1
+                continue
+            theirs.append(size.min() / seconds)
+            flat = x.reshape(-1, x.shape[-1])
+            shifts.append((found.mean[row] - flat.mean(axis=0)) / flat.std(axis=0))
+            ratios.append(np.sqrt(found.variance[row]) / flat.std(axis=0) - 1)
+        if not shifts:
+            print(number, "NUTS has no 400 effective draws of any data set")
+            continue
+        shift, ratio = np.concatenate(shifts), np.concatenate(ratios)
+        print(
+            f"{number} | {abs(shift).max():.3f} ({np.sqrt(np.mean(shift**2)):.3f}) sd, "
+            f"{abs(ratio).max():.1%} ({np.sqrt(np.mean(ratio**2)):.1%}) | {ours:.0f} against "
+            f"{np.mean(theirs):.0f} | {left_out} of {count} left out: NUTS mixes too slowly",
+            flush=True,
+        )
+
+
+def wine() -> None:
+    """Three inputs behind ten outputs of real data, and the same check on simulated outputs."""
+    from sklearn.datasets import load_wine
+    from sklearn.neural_network import MLPRegressor
+
+    table = load_wine().data
+    table = (table - table.mean(axis=0)) / table.std(axis=0)
+    order = np.random.default_rng(0).permutation(len(table))
+    new, old = order[:58], order[58:]
+    columns = [0, 6, 9]  # alcohol, flavanoids, color
+    inputs, outputs = table[:, columns], np.delete(table, columns, axis=1)
+    fitted = MLPRegressor((16,), activation="tanh", alpha=3.0, max_iter=5000, random_state=0)
+    fitted.fit(inputs[old], outputs[old])
+    residual = outputs[old] - fitted.predict(inputs[old])
+    covariance = np.cov(residual.T)
+    layers = [(jnp.asarray(w.T, jnp.float32), jnp.asarray(b, jnp.float32))
+              for w, b in zip(fitted.coefs_, fitted.intercepts_, strict=True)]  # fmt: skip
+
+    def network(x: jax.Array) -> jax.Array:
+        return layers[1][0] @ jnp.tanh(layers[0][0] @ x + layers[0][1]) + layers[1][1]
+
+    f = nuq.InputLaw(jnp.zeros(3), scale=2.5)
+    rng = np.random.default_rng(1)
+    near = rng.multivariate_normal(np.zeros(10), covariance, len(new))
+    cases = {
+        "held-out rows": (inputs[new], outputs[new]),
+        "simulated, same inputs": (inputs[new], fitted.predict(inputs[new]) + near),
+    }
+    drawn = 2.5 * rng.standard_normal((len(new), 3))
+    cases["simulated, inputs of the prior"] = drawn, fitted.predict(drawn) + near
+    for name, (x, y) in cases.items():
+        found = nuq.input_posterior(
+            network, f, y, noise_covariance=covariance, key=jax.random.key(0), progress=False
+        )
+        held = within(found, x)[found.converged].mean(axis=1)
+        error = held.std() / len(held) ** 0.5
+        print(
+            f"wine, {name}: {found.converged.sum()} of {len(new)} converged, 90% intervals hold "
+            f"in {held.mean():.3f} +- {error:.3f}, runs {found.num_runs.mean():.0f}",
+            flush=True,
+        )
+
+
+def cost() -> None:
+    """Print the time of 50 observations, 12 inputs, 5 layers of 128, after compilation."""
+    for outputs, activation, gain in ((24, "tanh", 1.2), (24, "leaky ReLU", 2**0.5)):
+        network = random_network(0, [12, *[128] * 5, outputs], activation, gain, 0.1)
+        law = nuq.InputLaw(jnp.zeros(12), half_width=1.0)
+        sd = jax.vmap(network)(law.sample(jax.random.key(0), (4000,))).std(axis=0)
+        one = Problem(network, law, 0.2 * np.asarray(sd))
+        _, y = one.data(jax.random.key(1), 50)
+        one.posterior(y[:1], jax.random.key(2), num_runs=20_000)
+        start, cpu = time.perf_counter(), time.process_time()
+        found = one.posterior(y, jax.random.key(3))
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        print(
+            f"50 observations, 12 inputs, {outputs} outputs, 5 layers of 128, {activation}: "
+            f"{seconds:.1f} s ({cpu:.1f} CPU s), {found.converged.sum()} converged, "
+            f"{found.num_runs.mean():.0f} runs each, {np.median(found.effective_draws):.0f} "
+            f"effective draws",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    tables = ("coverage", "nuts", "wine", "cost")
+    parser.add_argument("--tables", nargs="+", choices=tables, default=tables)
+    parser.add_argument("--problems", nargs="+", type=int, default=range(len(PROBLEMS)))
+    parser.add_argument("--data-sets", type=int, default=400, help="for the coverage")
+    parser.add_argument("--nuts-data-sets", type=int, default=10)
+    parser.add_argument("--nuts-draws", type=int, default=5000, help="of each of four chains")
+    arguments = parser.parse_args()
+    numbers = list(arguments.problems)
+    if "coverage" in arguments.tables:
+        coverage(numbers, arguments.data_sets)
+    if "nuts" in arguments.tables:
+        compare_with_nuts(numbers, arguments.nuts_data_sets, arguments.nuts_draws)
+    if "wine" in arguments.tables:
+        wine()
+    if "cost" in arguments.tables:
+        cost()
+
+
+if __name__ == "__main__":
+    main()

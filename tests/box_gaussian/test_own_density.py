@@ -1,0 +1,51 @@
+"""Moments of a density of one variable, against closed forms."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.special import ndtr
+
+from nn_uq_dist.box_gaussian._own_density import by_own_density
+
+ENDS = (-jnp.inf, jnp.inf)
+
+
+def moments(log_density, mean, scale, ends=ENDS):
+    found = by_own_density(jnp.asarray(mean), jnp.asarray(scale), log_density, ends)
+    return mean + np.asarray(found.shift), scale * np.asarray(found.factor)
+
+
+def test_of_normal_laws_from_a_rough_start(x64):
+    mean, scale = np.array([1.0, -3.0, 0.2]), np.array([0.1, 2.0, 1.0])
+    found = moments(
+        lambda x: -0.5 * ((x - mean) / scale) ** 2,
+        mean + np.array([0.5, -1.0, 0.0]) * scale,
+        scale * np.array([0.7, 1.5, 1.0]),
+    )
+    np.testing.assert_allclose((found[0] - mean) / scale, np.zeros(3), atol=2e-4)
+    np.testing.assert_allclose(found[1] / scale, np.ones(3), rtol=2e-3)
+
+
+@pytest.mark.parametrize("noise", [0.3, 0.03, 0.01])
+def test_of_sharp_ends(noise, x64):
+    """A uniform on (-1, 1) plus noise, which has the variance 1/3 + noise^2."""
+
+    def log_density(x):
+        x = jnp.abs(x)
+        return jnp.log(ndtr((1 - x) / noise) - ndtr((-1 - x) / noise))
+
+    scale = np.sqrt(1 / 3 + noise**2)
+    found = moments(log_density, np.array([0.2]), np.array([0.8 * scale]))
+    np.testing.assert_allclose(found[0], [0.0], atol=0.005 * scale)
+    np.testing.assert_allclose(found[1], [scale], rtol=0.005)
+
+
+def test_the_support_is_kept_to():
+    found = moments(jnp.zeros_like, np.array([0.3]), np.array([0.4]), (-1.0, 1.0))
+    np.testing.assert_allclose(found[0], [0.0], atol=1e-6)
+    np.testing.assert_allclose(found[1], [3**-0.5], rtol=1e-5)
+
+
+def test_an_entry_without_a_density_is_left_as_it_is():
+    found = moments(lambda x: jnp.full_like(x, -jnp.inf), np.array([0.3]), np.array([0.4]))
+    np.testing.assert_array_equal(found, [[0.3], [0.4]])

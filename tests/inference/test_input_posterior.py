@@ -1,0 +1,238 @@
+"""Posteriors of a network's inputs against quadrature and closed forms, and what is refused."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer import MCMC, NUTS
+from scipy.stats import multivariate_normal
+
+import nn_uq_dist as nuq
+
+KEY = jax.random.key(0)
+WEIGHTS = np.random.default_rng(3).standard_normal((3, 2))
+
+
+def found(network, f, y, **kwargs):
+    return nuq.input_posterior(network, f, y, key=KEY, progress=False, **kwargs)
+
+
+def bent(x):
+    return jnp.tanh(1.5 * jnp.asarray(WEIGHTS, x.dtype) @ x)
+
+
+def on_grid(network, y, covariance, edges, log_prior, points=400):
+    """Mean, covariance, log evidence of two inputs, by a sum over the midpoints of a grid."""
+    axes = [
+        low + (np.arange(points) + 0.5) * (high - low) / points
+        for low, high in zip(*edges, strict=True)
+    ]
+    x = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    outputs = np.asarray(jax.vmap(network)(jnp.asarray(x)), np.float64)
+    logs = multivariate_normal(np.zeros(len(y)), covariance).logpdf(np.asarray(y) - outputs)
+    weights = np.exp(logs + log_prior(x)) * np.prod((np.subtract(*edges[::-1])) / points)
+    evidence = weights.sum()
+    mean = weights @ x / evidence
+    return mean, (x - mean).T @ ((x - mean) * weights[:, None]) / evidence, math.log(evidence)
+
+
+def assert_right(result, mean, covariance, log_evidence):
+    """Within 4.5 standard errors, with one per cent for the grid."""
+    assert np.all(result.converged)
+    sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    error = 4.5 / np.sqrt(result.effective_draws)[..., None]
+    assert np.all(np.abs(result.mean - mean) < error * sd)
+    scale = sd[..., None] * sd[..., None, :]
+    difference = np.abs(result.covariance_matrix - covariance) / scale
+    assert np.all(difference < 2 * error[..., None] + 0.01)
+    assert np.all(np.abs(result.log_evidence - log_evidence) < error[..., 0])
+    drawn = result.draws.mean(axis=0)
+    assert np.all(np.abs(drawn - result.mean) < error * sd)
+
+
+def test_linear_network_of_normal_inputs():
+    rng = np.random.default_rng(0)
+    matrix, y = rng.standard_normal((4, 3)), rng.standard_normal((5, 4))
+    noise = 0.2 * np.eye(4) + 0.1
+    f = nuq.InputLaw(jnp.array([1.0, 0.0, -1.0]), scale=jnp.array([1.0, 0.5, 2.0]))
+    result = found(lambda x: jnp.asarray(matrix, x.dtype) @ x, f, y, noise_covariance=noise)
+    prior = np.diag([1.0, 0.25, 4.0])
+    total = matrix @ prior @ matrix.T + noise
+    gain = prior @ matrix.T @ np.linalg.inv(total)
+    center = matrix @ [1.0, 0.0, -1.0]
+    mean = [1.0, 0.0, -1.0] + (y - center) @ gain.T
+    covariance = np.broadcast_to(prior - gain @ matrix @ prior, (5, 3, 3))
+    assert_right(result, mean, covariance, multivariate_normal(center, total).logpdf(y))
+    assert result.batch_shape == (5,)
+    assert np.all(result.num_runs < 20_000)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_box_against_a_grid(seed):
+    f = nuq.InputLaw(jnp.array([0.3, 0.0]), half_width=jnp.array([1.0, 0.7]))
+    edges = np.array([[-0.7, -0.7], [1.3, 0.7]])
+    rng = np.random.default_rng(seed)
+    y = np.asarray(bent(f.sample(jax.random.key(seed)))) + 0.1 * rng.standard_normal(3)
+    expected = on_grid(bent, y, 0.01 * np.eye(3), edges, lambda x: np.full(len(x), -math.log(2.8)))
+    assert_right(found(bent, f, y, noise_scale=0.1), *expected)
+
+
+@pytest.mark.slow
+def test_mixed_inputs_and_shared_noise_against_a_grid():
+    f = nuq.InputLaw(jnp.zeros(2), half_width=jnp.array([1.0, 0.0]), scale=jnp.array([0.0, 1.0]))
+    noise = np.array([[0.04, 0.03, 0.0], [0.03, 0.04, 0.0], [0.0, 0.0, 0.09]])
+    y = np.array([0.4, 0.1, -0.3])
+    edges = np.array([[-1.0, -6.0], [1.0, 6.0]])
+    expected = on_grid(
+        bent,
+        y,
+        noise,
+        edges,
+        lambda x: -math.log(2) - 0.5 * (x[:, 1] ** 2 + math.log(2 * math.pi)),
+        points=800,
+    )
+    assert_right(found(bent, f, y, noise_covariance=noise), *expected)
+
+
+def test_two_peaks():
+    f = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+    result = found(lambda x: x**2, f, jnp.array([1.0]), noise_scale=0.02)
+    assert result.converged
+    upper = (result.draws > 0).mean()
+    assert abs(upper - 0.5) < 4.5 * 0.5 / math.sqrt(result.effective_draws)
+    assert abs(np.abs(result.draws).mean() - 1) < 0.01
+
+
+def test_structures_transforms_and_known_values():
+    f = {"rate": dist.LogNormal(0.5, 0.4), "time": dist.Uniform(1.0, 2.0), "known": 3.0}
+    result = found(lambda x: {"all": x["rate"] * x["time"] * x["known"]}, f, [4.0], noise_scale=0.5)
+    drawn = result.unravel(result.draws)
+    assert np.all(drawn["known"] == 3.0)
+    assert drawn["time"].min() >= 1
+    assert drawn["time"].max() <= 2
+    # The log of the rate and the time, by the grid.
+    expected, _, log_evidence = on_grid(
+        lambda x: 3 * jnp.exp(x[:1]) * x[1:],
+        [4.0],
+        [[0.25]],
+        np.array([[-2.0, 1.0], [3.0, 2.0]]),
+        lambda x: dist.Normal(0.5, 0.4).log_prob(jnp.asarray(x[:, 0])).__array__(),
+    )
+    error = 4.5 / math.sqrt(result.effective_draws)
+    rate, time = np.log(drawn["rate"]), drawn["time"]
+    assert abs(rate.mean() - expected[0]) < 2 * error * rate.std()
+    assert abs(time.mean() - expected[1]) < 2 * error * time.std()
+    assert abs(result.log_evidence - log_evidence) < error
+
+
+@pytest.mark.slow
+def test_each_observation_is_found_as_if_alone():
+    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    y = bent(jnp.array([0.5, -0.2])) + jnp.array([[[0.0]], [[0.1]]])
+    together = found(bent, f, y, noise_scale=0.1)
+    assert together.mean.shape == (2, 1, 2)
+    assert together.covariance_matrix.shape == (2, 1, 2, 2)
+    assert together.sample(KEY, (7,)).shape == (7, 2, 1, 2)
+    alone = found(bent, f, y[:1], noise_scale=0.1)
+    np.testing.assert_allclose(alone.draws, together.draws[:, :1], rtol=1e-5)
+    assert together.converged.shape == together.pareto_k.shape == (2, 1)
+
+
+@pytest.mark.slow
+def test_intervals_hold():
+    # 200 data sets of two inputs: the share has the standard error .017 (one input's is .021).
+    f = nuq.InputLaw(jnp.zeros(2), half_width=2.0)
+    keys = jax.random.split(KEY)
+    x = f.sample(keys[0], (200,))
+    y = jax.vmap(bent)(x) + 0.05 * jax.random.normal(keys[1], (200, 3))
+    result = found(bent, f, y, noise_scale=0.05)
+    assert result.converged.mean() > 0.9
+    low, high = np.quantile(result.draws, [0.05, 0.95], axis=0)
+    covered = ((low <= x) & (x <= high))[result.converged]
+    assert abs(covered.mean() - 0.9) < 4 * 0.021
+
+
+def test_what_is_too_hard_has_not_converged():
+    matrix = jnp.asarray(np.random.default_rng(0).standard_normal((20, 20)))
+    f = nuq.InputLaw(jnp.zeros(20), half_width=1.0)
+    result = found(
+        lambda x: jnp.sin(8 * matrix.astype(x.dtype) @ x),
+        f,
+        np.zeros(20),
+        noise_scale=0.01,
+        num_runs=20_000,
+    )
+    assert not result.converged
+    # 64 starts of at most 16 Jacobians, and one round.
+    assert result.num_runs <= 64 * 16 * 21 + 4000
+
+
+def test_network_without_finite_outputs():
+    f = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+    result = found(lambda x: x * jnp.nan, f, [0.0], noise_scale=1.0, num_runs=20_000)
+    assert not result.converged
+    assert np.isnan(result.mean).all()
+    assert result.log_evidence == -math.inf
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_chains", [1, 2])
+def test_nuts_goes_on_from_the_draws(num_chains):
+    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    result = found(bent, f, jax.vmap(bent)(jnp.array([[0.5, -0.2], [0.0, 0.0]])), noise_scale=0.1)
+    model, init_params = result.nuts_start(KEY, num_chains, index=0)
+    mcmc = MCMC(
+        NUTS(model),
+        num_warmup=300,
+        num_samples=3000 // num_chains,
+        num_chains=num_chains,
+        chain_method="vectorized",
+        progress_bar=False,
+    )
+    mcmc.run(jax.random.key(1), init_params=init_params)
+    x = np.asarray(mcmc.get_samples()["x"])
+    sd = np.sqrt(result.variance[0])
+    # 500 effective draws at least: 4 standard errors.
+    assert np.all(np.abs(x.mean(axis=0) - result.mean[0]) < 0.2 * sd)
+    assert np.all(np.abs(x.std(axis=0) / sd - 1) < 0.15)
+
+
+def test_tree_for_arviz():
+    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    result = found(bent, f, bent(jnp.array([0.5, -0.2]))[None], noise_scale=0.1)
+    tree = result.to_datatree()
+    assert tree["posterior"]["x"].dims == ("chain", "draw", "point", "input")
+    assert bool(tree["convergence"]["converged"][0]) is bool(result.converged[0])
+    assert "num_converged=1" in repr(result)
+
+
+def test_what_is_refused():
+    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    y = jnp.zeros(3)
+    with pytest.raises(ValueError, match=r"y must have shape \(\.\.\., N_y\) with N_y = 3, got"):
+        found(bent, f, jnp.zeros(2), noise_scale=0.1)
+    with pytest.raises(ValueError, match="y must be finite"):
+        found(bent, f, y.at[0].set(jnp.nan), noise_scale=0.1)
+    for noise, flaw in (
+        ({}, "none"),
+        ({"noise_scale": 0.0}, "a standard deviation of zero"),
+        ({"noise_covariance": np.ones((3, 3))}, "a singular covariance"),
+    ):
+        with pytest.raises(ValueError, match=f"noise must be positive.*got {flaw}; pass"):
+            found(bent, f, y, **noise)
+    with pytest.raises(ValueError, match=r"f must be one input law, got batch shape \(4,\)"):
+        found(bent, f.expand((4,)), y, noise_scale=0.1)
+    with pytest.raises(ValueError, match="f must have 1 to 200 random variables, got 0"):
+        found(bent, nuq.InputLaw(jnp.zeros(2), half_width=0.0), y, noise_scale=0.1)
+    with pytest.raises(ValueError, match="num_runs must be at least 20000, got 10"):
+        found(bent, f, y, noise_scale=0.1, num_runs=10)
+    with pytest.raises(TypeError, match="got traced values; call input_posterior outside of jit"):
+        jax.jit(lambda y: found(bent, f, y, noise_scale=0.1).mean)(y)
+    result = found(bent, f, y, noise_scale=0.1)
+    with pytest.raises(ValueError, match=r"values must have shape \(\.\.\., N_x\) with N_x = 2"):
+        result.unravel(jnp.zeros(3))
+    with pytest.raises(IndexError, match=r"index must choose one observation of batch shape \(\)"):
+        result.nuts_start(KEY, index=0)

@@ -1,0 +1,109 @@
+"""Mixtures of t laws and their starts against SciPy, linear algebra, and what was drawn from."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, multivariate_t
+
+from nn_uq_dist.inference._randomized_modes import randomized_modes
+from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture, log_sum, systematic
+
+
+def some_mixture(rng, d=3):
+    roots = rng.standard_normal((2, d, d))
+    covariances = roots @ roots.mT + 0.1 * np.eye(d)
+    return StudentMixture.of(np.array([0.3, 0.7]), rng.standard_normal((2, d)), covariances)
+
+
+def test_density_is_that_of_scipy():
+    rng = np.random.default_rng(0)
+    mixture, z = some_mixture(rng), 3 * rng.standard_normal((9, 3))
+    expected = 0.03 * multivariate_normal(np.zeros(3)).pdf(z)
+    for share, mean, root in zip(mixture.shares, mixture.means, mixture.roots, strict=True):
+        for kind, wider in ((0.87, 1.0), (0.1, 3.0)):
+            shape = wider * root @ root.T
+            expected += kind * share * multivariate_t(mean, shape, df=8).pdf(z)
+    np.testing.assert_allclose(mixture.log_density(z), np.log(expected), rtol=1e-10)
+
+
+def test_draws_have_the_density():
+    rng = np.random.default_rng(1)
+    mixture = some_mixture(rng)
+    z = mixture.draw(rng, 100_000)
+    assert z.shape == (100_000, 3)
+    # Weighted to a normal law, whose moments and total are known.
+    target = multivariate_normal([0.2, 0.0, -0.3], 0.5)
+    weights = np.exp(target.logpdf(z) - mixture.log_density(z))
+    error = 4.5 * np.std(weights) / np.sqrt(len(z))
+    assert abs(weights.mean() - 1) < error
+    np.testing.assert_allclose(weights @ z / len(z), target.mean, atol=2 * error)
+
+
+def test_narrow_components_keep_their_digits():
+    rng = np.random.default_rng(2)
+    mean, scale = np.array([[3.0, -2.0]]), 1e-5
+    mixture = StudentMixture.of(np.ones(1), mean, scale**2 * np.eye(2)[None])
+    z = mean + scale * rng.standard_normal((5, 2))
+    expected = np.sum(((z - mean) / scale) ** 2, axis=1)
+    np.testing.assert_allclose(mixture.squares(z)[0], expected, atol=1e-3)
+
+
+def test_fit_finds_what_was_drawn_from():
+    rng = np.random.default_rng(3)
+    kind = rng.uniform(size=4000) < 0.25
+    z = rng.standard_normal((4000, 2)) * [0.1, 1.0] + np.where(kind, 4.0, -4.0)[:, None]
+    # Weights that double one half are those of twice as many draws.
+    weights = np.where(z[:, 1] - np.where(kind, 4.0, -4.0) > 0, 2.0, 1.0)
+    mixture = fit_mixture(z, weights / weights.sum(), 2, rng)
+    order = np.argsort(mixture.means[:, 0])
+    np.testing.assert_allclose(mixture.shares[order], [0.75, 0.25], atol=0.03)
+    shift = np.sqrt(2 / np.pi) / 3
+    expected = [[-4, -4 + shift], [4, 4 + shift]]
+    np.testing.assert_allclose(mixture.means[order], expected, atol=0.1)
+    # The scale matrix of a t law that is fitted to normal draws is a little smaller.
+    ratio = mixture.roots[:, 0, 0] / 0.1
+    assert np.all((ratio > 0.8) & (ratio < 1.1))
+
+
+def test_more_components_than_draws_are_left_out():
+    rng = np.random.default_rng(4)
+    z = np.repeat(rng.standard_normal((3, 2)), 2, axis=0)
+    mixture = fit_mixture(z, np.full(6, 1 / 6), 20, rng)
+    assert np.isfinite(mixture.log_density(z)).all()
+
+
+def test_systematic_numbers_differ_by_less_than_one():
+    rng = np.random.default_rng(5)
+    weights = rng.uniform(size=50)
+    counts = np.bincount(systematic(weights, 1000, rng), minlength=50)
+    assert np.all(np.abs(counts - 1000 * weights / weights.sum()) < 1)
+
+
+def test_log_sum_of_nothing():
+    logs = np.array([[-np.inf, 0.0], [-np.inf, np.log(3)]])
+    np.testing.assert_allclose(log_sum(logs), [-np.inf, np.log(4)])
+
+
+@pytest.mark.parametrize("outputs", [2, 6])
+def test_starts_of_a_linear_network_are_exact_minima(outputs):
+    rng = np.random.default_rng(6)
+    matrix, y = rng.standard_normal((outputs, 4)), rng.standard_normal(outputs)
+    prior, noise = rng.standard_normal((10, 4)), rng.standard_normal((10, outputs))
+
+    def misfits(z, index):
+        return z @ matrix.T - y, np.broadcast_to(matrix, (len(index), *matrix.shape))
+
+    z, precisions, logs = randomized_modes(misfits, prior, noise)
+    precision = np.eye(4) + matrix.T @ matrix
+    expected = np.linalg.solve(precision, (prior + (y - noise) @ matrix).T).T
+    np.testing.assert_allclose(z, expected, atol=1e-2)
+    np.testing.assert_allclose(precisions, np.broadcast_to(precision, (10, 4, 4)))
+    misfit = z @ matrix.T - y
+    np.testing.assert_allclose(logs, -0.5 * (np.sum(z**2, 1) + np.sum(misfit**2, 1)))
+
+
+def test_starts_where_nothing_is_finite():
+    def misfits(z, index):
+        return np.full((len(index), 1), np.nan), np.full((len(index), 1, 2), np.nan)
+
+    _, _, logs = randomized_modes(misfits, np.zeros((3, 2)), np.zeros((3, 1)))
+    assert np.all(logs == -np.inf)
