@@ -1,5 +1,6 @@
 """Entrance to guaranteed bounds on the distribution of an output."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,9 +10,10 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.error_analysis._affine_bounds import StandardNetwork
 from nn_uq_dist.error_analysis._bound_arguments import input_law_of, require_single
+from nn_uq_dist.error_analysis._bounds import deterministic_bound
 from nn_uq_dist.error_analysis._certified_distribution import CertifiedDistribution, whole_cover
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.inputs import AbstractInputLaw, InputLaw, as_input_law
 
 # Larger numbers have squares that may overflow.
 _LARGEST = 1e100
@@ -38,9 +40,11 @@ def certified(
     ----------
     network
         A `LeakyReLUNetwork`, or what `LeakyReLUNetwork.from_network` makes one from. The bounds are
-        for this network in exact arithmetic; evaluated in float32, its outputs are rounded.
+        for that one in exact arithmetic, with the weights as they are stored; evaluated in float32,
+        its outputs are rounded.
     f
-        Law of its input, without batch axes: boxes, normal laws, both, and sums of them.
+        Law of its input, without batch axes: boxes, normal laws, both, and sums of them. Its
+        numbers are those of `nn_uq_dist.inputs.as_input_law`, which may have rounded them.
     output
         Index of the output. None if there is only one.
     max_parts, seconds, gap, threshold, progress
@@ -118,7 +122,9 @@ def certified(
             f"network and f must give bounds below {_LARGEST:g}, got larger ones or NaN; scale the "
             f"weights or the input"
         )
-    found = CertifiedDistribution.of_covers(exact, (cover,), index)
+    is_box = isinstance(law, InputLaw) and exact.is_uniform.all()
+    bound = float(deterministic_bound(network, law)[index]) if is_box else math.inf
+    found = CertifiedDistribution.of_covers(exact, (cover,), index, bound)
     if max_parts == 1 and not seconds is gap is threshold is None:
         raise ValueError(
             "max_parts must exceed 1 for seconds, gap and threshold to matter, got 1; pass more"

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import time
-from functools import reduce
 from typing import Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis import _parts as parts
 from nn_uq_dist.error_analysis._affine_bounds import Boxes, StandardNetwork, tangents
 from nn_uq_dist.error_analysis._law_bounds import EPS
-from nn_uq_dist.error_analysis._parts import Cover
+from nn_uq_dist.error_analysis._parts import Cover, Covers
 from nn_uq_dist.error_analysis._tangent_distance import distance_from_tangent
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
@@ -57,16 +56,17 @@ class CertifiedDistribution:
     """
 
     _network: StandardNetwork
-    _covers: tuple[Cover, ...]
+    _covers: Covers
     output: int
-    gap: float = 1.0
-    error_bound: float = math.inf
+    gap: float
+    error_bound: float
 
     @classmethod
-    def of_covers(cls, network: StandardNetwork, covers: tuple[Cover, ...], output: int) -> Self:
-        """Results from bounds for the whole input, and those for its parts."""
-        distances = [distance_from_tangent(network, c.forms(0), c.boxes).max() for c in covers]
-        bound = float(min(distances)) if network.is_uniform.all() else math.inf
+    def of_covers(cls, network: StandardNetwork, covers: Covers, output: int, bound: float) -> Self:
+        """Results, with an error bound that is known."""
+        if network.is_uniform.all():
+            distance = distance_from_tangent(network, covers[-1].forms(0), covers[-1].boxes)
+            bound = min(bound, float(distance.max()))
         gap = parts.largest_gap(network, covers, _looked_at(network, covers[0]))
         return cls(network, covers, output, gap, bound)
 
@@ -156,8 +156,7 @@ class CertifiedDistribution:
                 f"probabilities"
             )
         # The first for the lower bounds, which are at `low` throughout, the second for the upper.
-        shape = (2, *probabilities.shape)
-        low, high = (np.full(shape, value) for value in self._covers[-1].range)
+        low, high = (np.full((2, *probabilities.shape), end) for end in self._covers[-1].range)
         for _ in range(_NUM_BISECTIONS):
             middle = low + (high - low) / 2
             below, above = parts.tails_of(self._network, self._covers, middle)
@@ -173,9 +172,7 @@ class CertifiedDistribution:
     @property
     def mean_bounds(self) -> tuple[float, float]:
         """Lower and upper bounds on the mean of the output."""
-        least = reduce(
-            np.maximum, (parts.mean_bounds(self._network, cover) for cover in self._covers)
-        )
+        least = np.max([parts.mean_bounds(self._network, cover) for cover in self._covers], axis=0)
         return float(least[0]), float(-least[1])
 
     def refine(
@@ -226,9 +223,7 @@ class CertifiedDistribution:
         from tqdm import tqdm
 
         cover, batch, network = self._covers[-1], 1, self._network
-        points = np.array([threshold], float)
-        if threshold is None:
-            points = _looked_at(network, cover)
+        points = _looked_at(network, cover) if threshold is None else np.array([threshold], float)
         stop = time.monotonic() + (seconds or math.inf)
         with tqdm(total=max_parts, unit="part", delay=_DELAY, disable=not progress) as bar:
             while (count := len(cover.mass)) < max_parts and (start := time.monotonic()) < stop:
@@ -241,7 +236,7 @@ class CertifiedDistribution:
                 batch = batch * 2 if time.monotonic() - start < _ROUND else max(batch // 2, 1)
         if cover is self._covers[-1]:
             return self
-        return self.of_covers(network, (self._covers[0], cover), self.output)
+        return self.of_covers(network, (self._covers[0], cover), self.output, self.error_bound)
 
     def _with_splits(self, cover: Cover, most: int, threshold: float | None) -> Cover:
         """Halve up to `most` parts, the ones that contribute most to the distance of the bounds."""

@@ -59,6 +59,10 @@ class Cover(NamedTuple):
         return distance
 
 
+# For the whole input, and for its parts if there are any.
+type Covers = tuple[Cover, ...]
+
+
 def cover_of(
     network: StandardNetwork, boxes: Boxes, mass: FloatArray, prices: Sequence[float]
 ) -> Cover:
@@ -124,9 +128,7 @@ def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatA
     return found[:, 0], found[:, 1]
 
 
-def tails_of(
-    network: StandardNetwork, covers: tuple[Cover, ...], points: FloatArray
-) -> list[FloatArray]:
+def tails_of(network: StandardNetwork, covers: Covers, points: FloatArray) -> list[FloatArray]:
     """`tails` of the whole input, at points of any shape: the better of those of the covers."""
     sums = []
     for cover in covers:
@@ -136,7 +138,7 @@ def tails_of(
     return [np.min(side, axis=0, initial=1).reshape(points.shape) for side in sides]
 
 
-def largest_gap(network: StandardNetwork, covers: tuple[Cover, ...], points: FloatArray) -> float:
+def largest_gap(network: StandardNetwork, covers: Covers, points: FloatArray) -> float:
     """Largest distance of the bounds on the distribution function at points."""
     below, above = tails_of(network, covers, points)
     return float(np.max(below + above - 1))

@@ -1,6 +1,7 @@
 """Random leaky-ReLU networks with random inputs, and the same networks in NumPy's float64."""
 
 import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +25,11 @@ class Case(NamedTuple):
 
     def draws(self, count: int, seed: int) -> Array:
         """Draws of the output, independent of the library."""
+        return np.concatenate(list(self.portions(count, seed)))
+
+    def portions(self, count: int, seed: int) -> Iterator[Array]:
+        """The same, one after the other."""
         rng = np.random.default_rng(seed)
-        found = []
         for start in range(0, count, _AT_ONCE):
             size = (min(_AT_ONCE, count - start), self.net.num_inputs)
             x = np.broadcast_to(np.asarray(self.law.loc, np.float64), size)
@@ -34,8 +38,7 @@ class Case(NamedTuple):
             if self.law.normal_scale is not None:
                 factor = np.asarray(self.law.scale_tril, np.float64)
                 x = x + rng.normal(size=size) @ factor.T
-            found.append(forward(self.net, x)[:, 0])
-        return np.concatenate(found)
+            yield forward(self.net, x)[:, 0]
 
 
 def forward(net: nuq.LeakyReLUNetwork, x: Array) -> Array:
@@ -50,17 +53,17 @@ def forward(net: nuq.LeakyReLUNetwork, x: Array) -> Array:
     return y + x if net.skip_connection else y
 
 
-def gradient(net: nuq.LeakyReLUNetwork, x: Array) -> Array:
-    """Gradients of the only output at rows of inputs, shaped as `x`."""
+def gradient(net: nuq.LeakyReLUNetwork, x: Array, output: int = 0) -> Array:
+    """Gradients of an output at rows of inputs, shaped as `x`."""
     signal, slopes = x, []
     for weights, bias in zip(net.hidden_weights, net.biases, strict=True):
         h = signal @ np.asarray(weights, np.float64).T + np.asarray(bias, np.float64)
         slopes.append(np.where(h >= 0, 1.0, float(net.negative_slope)))
         signal = slopes[-1] * h
-    row = np.asarray(net.output_matrix, np.float64)
+    row = np.asarray(net.output_matrix, np.float64)[[output]]
     for weights, slope in zip(net.hidden_weights[::-1], slopes[::-1], strict=True):
         row = (row * slope) @ np.asarray(weights, np.float64)
-    return row
+    return row + np.eye(x.shape[1])[output] if net.skip_connection else row
 
 
 def farthest_outside(case: Case, num_starts: int, seed: int) -> float:

@@ -12,17 +12,21 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 from tqdm import tqdm
 
 import nn_uq_dist as nuq
-from nn_uq_dist import error_analysis
 from nn_uq_dist.error_analysis._certified_distribution import _looked_at
+from nn_uq_dist.error_analysis._float64_network import as_float64
 from nn_uq_dist.error_analysis._parts import largest_gap
+from nn_uq_dist.error_analysis._tightened import tightened_bound
 from tests.benchmarks._certified_cases import (
+    Array,
     Case,
     farthest_outside,
     forward,
+    gradient,
     random_case,
     random_network,
 )
@@ -114,50 +118,64 @@ def parts(seconds: float) -> None:
             print(f"| {row} | {took:.0f} |", flush=True)
 
 
-def rare(seconds: float) -> None:
-    """Bounds on small probabilities."""
-    print("\n| inputs | layers | limit | bounds | ratio | plain draws | seconds |")
-    print("|---:|---:|---:|---|---:|---:|---:|")
+def rare(seconds: float, num_draws: int = 10**8) -> None:
+    """Bounds on small probabilities, beside importance sampling and plain draws."""
+    print("\n| inputs | layers | limit | bounds | ratio | seconds | estimate | error | draws |")
+    print("|---:|---:|---:|---|---:|---:|---:|---:|---:|")
     for num_inputs, depth in ((2, 1), (3, 1), (4, 1), (4, 2)):
         net = random_network(np.random.default_rng(num_inputs), num_inputs, 16, depth, 0.01)
         case = Case(net, nuq.InputLaw(np.zeros(num_inputs), half_width=1.0))
-        draws = case.draws(10_000_000, 0)
         rough = nuq.certified(net, case.law, max_parts=3000, progress=False)
-        for share in (1e-3, 1e-6, 1e-9):
-            limit = float(np.quantile(draws, 1 - share))
-            if share < 1e-5:  # no draws so far out
-                limit = float(rough.quantile_bounds(1 - share)[0])
+        limits = rough.quantile_bounds(1 - np.array([1e-3, 1e-6, 1e-9]))[0]
+        estimate = nuq.failure_probability(
+            net, case.law, jax.random.key(0), limits, num_runs=20_000, progress=False
+        )
+        hits = sum((y[:, None] > limits).sum(axis=0) for y in case.portions(num_draws, 0))
+        for j, limit in enumerate(limits):
             start = time.perf_counter()
             bounds = nuq.certified(
-                net, case.law, max_parts=10**6, seconds=seconds, threshold=limit,
-                gap=share / 20, progress=False,
+                net, case.law, max_parts=10**6, seconds=seconds, threshold=float(limit),
+                gap=10.0 ** (-3 * (j + 1)) / 20, progress=False,
             )  # fmt: skip
             low, high = bounds.probability_bounds(limit, np.inf)
             took = time.perf_counter() - start
-            hits = f"{np.mean(draws > limit):.2e}"
-            row = f"{num_inputs} | {depth} | {limit:.4f} | {low:.4e} to {high:.4e}"
-            print(f"| {row} | {high / low:.3f} | {hits} | {took:.1f} |", flush=True)
+            row = (
+                f"{num_inputs} | {depth} | {limit:.4f} | {low:.4e} to {high:.4e} | {high / low:.3f}"
+            )
+            found = f"{estimate.probability[j]:.3e} | {estimate.standard_error[j]:.1e}"
+            print(f"| {row} | {took:.1f} | {found} | {hits[j] / num_draws:.3e} |", flush=True)
 
 
 def errors() -> None:
     """The error of the tangent: its bounds, over the largest that search finds."""
-    print("\n| network | half-width | affine bounds | all bounds | largest found | ratio |")
+    print("\n| network | half-width | by layers | with affine bounds | largest found | ratio |")
     print("|---|---:|---:|---:|---:|---:|")
     for name, net, law, half_width in operators():
-        both = np.asarray(error_analysis.deterministic_bound(net, law), float)
-        own = [nuq.certified(net, law, output=output).error_bound for output in OUTPUTS]
-        rng = np.random.default_rng(0)
-        mu = np.asarray(law.loc, float)
-        z = np.concatenate(
-            [rng.uniform(-1, 1, (50_000, len(mu))), rng.choice([-1.0, 1.0], (50_000, len(mu)))]
-        )
-        lin = np.asarray(nuq.linearize(net, law).jacobian, float)
-        found = forward(net, mu + half_width * z) - forward(net, mu[None]) - half_width * z @ lin.T
-        largest = np.abs(found).max(axis=0)
-        ratio = np.median([both[o] / max(largest[o], 1e-300) for o in OUTPUTS])
-        values = [np.median(part) for part in (own, both[list(OUTPUTS)], largest[list(OUTPUTS)])]
-        row = " | ".join(f"{value:.2e}" for value in values)
+        exact, mu = as_float64(net), np.asarray(law.loc, float)
+        half = np.full(mu.shape, float(np.float32(half_width)))
+        before = tightened_bound(exact, mu, half, np.linalg.norm(half), "total")
+        rows = []
+        for output in OUTPUTS:
+            bound = nuq.certified(net, law, output=output).error_bound
+            rows.append((before[output], bound, largest_error(net, mu, half, output)))
+        columns = [np.median(column) for column in zip(*rows, strict=True)]
+        ratio = np.median([bound / largest if largest else 1.0 for _, bound, largest in rows])
+        row = " | ".join(f"{value:.2g}" for value in columns)
         print(f"| {name} | {half_width} | {row} | {ratio:.1f} |", flush=True)
+
+
+def largest_error(net: nuq.LeakyReLUNetwork, mu: Array, half: Array, output: int) -> float:
+    """The largest error of the tangent found by projected ascent, zero if it is rounding."""
+    tangent, at_mu = gradient(net, mu[None], output)[0], forward(net, mu[None])[0, output]
+    rng, largest = np.random.default_rng(0), 0.0
+    for sign in (1, -1):
+        z = half * rng.uniform(-1, 1, (200, len(mu)))
+        for step in np.geomspace(0.5, 1e-3, 40):
+            slope = sign * (gradient(net, mu + z, output) - tangent)
+            z = np.clip(z + step * half * np.sign(slope), -half, half)
+            error = forward(net, mu + z)[:, output] - at_mu - z @ tangent
+            largest = max(largest, float(np.abs(error).max()))
+    return largest if largest > 1e-12 else 0.0
 
 
 if __name__ == "__main__":

@@ -109,6 +109,29 @@ def test_a_rare_event_is_bounded_on_both_sides():
     np.testing.assert_allclose(both, (1 - high, 1 - low), rtol=1e-12)
 
 
+def test_parts_of_one_kink_end_before_their_centers_are_rounded():
+    net = nuq.LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.1, 0.1]], [[1.0, 1.0]], 0.0)
+    law = nuq.InputLaw([0.3], half_width=0.7)
+    bounds = nuq.certified(net, law, max_parts=500, threshold=0.3, progress=False)
+    center, radius = (part[:, 0] for part in bounds._covers[-1].boxes)
+    order = np.argsort(center)
+    assert np.array_equal((center - radius)[order], np.r_[-1, (center + radius)[order][:-1]])
+    assert radius.min() > 2.0**-53
+    # The output exceeds 0.3 where |x| exceeds 0.2.
+    np.testing.assert_allclose(bounds.probability_bounds(0.3, np.inf), 5 / 7, rtol=1e-7)
+
+
+@pytest.mark.parametrize("output", [0, 7])
+def test_the_error_bound_is_at_most_that_of_a_box(output):
+    rng = np.random.default_rng(2)
+    net = random_network(rng, 8, 16, 4, 0.1)
+    net = nuq.LeakyReLUNetwork(net.hidden_weights, net.biases, rng.normal(size=(8, 16)), 0.1, True)
+    law = nuq.InputLaw(rng.normal(size=8), half_width=0.2)
+    first = nuq.certified(net, law, output=output)
+    best = nuq.error_analysis.deterministic_bound(net, law)[output]
+    assert first.refine(20, progress=False).error_bound <= first.error_bound <= best
+
+
 def test_sums_of_inputs_and_modules_that_can_be_read():
     def network(x):
         return jnp.sum(jax.nn.relu(x - 0.1), keepdims=True)
@@ -172,6 +195,20 @@ TWO = nuq.LeakyReLUNetwork([np.ones((2, 3))], [np.zeros(2)], np.eye(2))
 def test_bad_input_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.usefixtures("x64")
+def test_products_that_underflow():
+    # Of exact outputs 1e-400 max(x, 0), half are positive.
+    net = nuq.LeakyReLUNetwork([[[1e-200]]], [[0.0]], [[1e-200]], 0.0)
+    bounds = nuq.certified(net, nuq.InputLaw([0.0], half_width=1.0))
+    low, high = bounds.cdf_bounds(np.array([-1e-290, 0.0, 1e-290]))
+    assert np.all(low <= [0, 0.5, 1])
+    assert np.all(high >= [0, 0.5, 1])
+    law = nuq.InputLaw([0.0], scale=1.0)
+    low, high = nuq.certified(net, law).cdf_bounds(np.array([-1e-290, 0.0, 1e-290]))
+    assert np.all(low <= [0, 0.5, 1])
+    assert np.all(high >= [0, 0.5, 1])
 
 
 @pytest.mark.usefixtures("x64")
