@@ -12,7 +12,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis import _parts as parts
 from nn_uq_dist.error_analysis._affine_bounds import Boxes, StandardNetwork, tangents
-from nn_uq_dist.error_analysis._law_bounds import EPS
+from nn_uq_dist.error_analysis._enclosure import EPS
 from nn_uq_dist.error_analysis._parts import Cover, Covers
 from nn_uq_dist.error_analysis._tangent_distance import distance_from_tangent
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE

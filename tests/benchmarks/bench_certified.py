@@ -180,7 +180,10 @@ def errors() -> None:
             bound = nuq.certified(net, law, output=output).error_bound
             rows.append((before[output], bound, largest_error(net, mu, half, output)))
         columns = [np.median(column) for column in zip(*rows, strict=True)]
-        ratio = np.median([bound / largest if largest else 1.0 for _, bound, largest in rows])
+        # None of the two, or none that was found.
+        ratio = np.median(
+            [b / found if found else 1.0 if b == 0 else np.inf for _, b, found in rows]
+        )
         row = " | ".join(f"{value:.2g}" for value in columns)
         print(f"| {name} | {half_width} | {row} | {ratio:.1f} |", flush=True)
 
@@ -190,8 +193,9 @@ def largest_error(net: nuq.LeakyReLUNetwork, mu: Array, half: Array, output: int
     tangent, at_mu = gradient(net, mu[None], output)[0], forward(net, mu[None])[0, output]
     rng, largest = np.random.default_rng(0), 0.0
     for sign in (1, -1):
-        z = half * rng.uniform(-1, 1, (200, len(mu)))
-        for step in np.geomspace(0.5, 1e-3, 40):
+        z = half * rng.uniform(-1, 1, (2000, len(mu)))
+        z[1000:] = half * np.sign(z[1000:])
+        for step in np.geomspace(0.5, 1e-3, 20):
             slope = sign * (gradient(net, mu + z, output) - tangent)
             z = np.clip(z + step * half * np.sign(slope), -half, half)
             error = forward(net, mu + z)[:, output] - at_mu - z @ tangent
