@@ -80,7 +80,7 @@ def certified(
         \delta = \sum_j P(l_j < \text{lower end}) + P(u_j > \text{upper end}),
 
     where all laws are those of linear combinations of independent variables. Ranges without an
-    event have :math:`\delta = 0`; shorter ones bring the lines nearer to the activation. Five
+    event have :math:`\delta = 0`; shorter ones bring the lines nearer to the activation. Six
     choices are computed, and the best bound at each point counts. (Bounds on probabilities by
     affine bounds: L. Weng et al., PROVEN, 2019.) Errors by rounding and by quadrature are bounded
     and added, in float64 whatever the type of the input.
