@@ -12,6 +12,7 @@ from nn_uq_dist.distributions import GaussianCopulaJoint as GaussianCopulaJoint
 from nn_uq_dist.distributions import LinearizedJoint as LinearizedJoint
 from nn_uq_dist.distributions import LinearizedMarginal as LinearizedMarginal
 from nn_uq_dist.error_analysis import LeakyReLUNetwork as LeakyReLUNetwork
+from nn_uq_dist.error_analysis import certified as certified
 from nn_uq_dist.inference import failure_probability as failure_probability
 from nn_uq_dist.inference import input_posterior as input_posterior
 from nn_uq_dist.inputs import InputLaw as InputLaw

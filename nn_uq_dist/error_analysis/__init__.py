@@ -4,10 +4,18 @@ Read `_leaky_relu_network.py` and `_error.py` first: the network, and the identi
 which everything else is based. `_read_layers.py` reads the weights from any function. `_bounds.py`
 bounds that error on a box, in NumPy's float64 (`_float64_network.py`), without the neurons that
 cannot flip (`_enclosure.py`). `_flips.py` determines which neurons can.
+
+`_certified.py` is the entrance to guaranteed bounds on the distribution function: affine bounds
+(`_affine_bounds.py`), tight ones that may fail with a small probability (`_trimmed.py`), the laws
+of both (`_law_bounds.py`), and parts of the input (`_parts.py`).
 """
 
 from nn_uq_dist.error_analysis._bounds import deterministic_bound as deterministic_bound
 from nn_uq_dist.error_analysis._bounds import probabilistic_bound as probabilistic_bound
+from nn_uq_dist.error_analysis._certified import certified as certified
+from nn_uq_dist.error_analysis._certified_distribution import (
+    CertifiedDistribution as CertifiedDistribution,
+)
 from nn_uq_dist.error_analysis._error import last_layer_residual as last_layer_residual
 from nn_uq_dist.error_analysis._error import layer_contributions as layer_contributions
 from nn_uq_dist.error_analysis._error import total_error as total_error
@@ -16,7 +24,9 @@ from nn_uq_dist.error_analysis._flips import is_exact_on_support as is_exact_on_
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork as LeakyReLUNetwork
 
 __all__ = [
+    "CertifiedDistribution",
     "LeakyReLUNetwork",
+    "certified",
     "deterministic_bound",
     "flip_probabilities",
     "is_exact_on_support",

@@ -24,8 +24,9 @@ from nn_uq_dist.error_analysis._float64_network import (
     spectral_norm,
 )
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
+from nn_uq_dist.error_analysis._tangent_distance import box_distance
 from nn_uq_dist.error_analysis._tightened import tightened_bound
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import AbstractInputLaw, InputLaw
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
 _FORMS = ("tightened", "corrected", "printed")
@@ -89,7 +90,8 @@ def deterministic_bound(
     that they reach beyond zero, always with a positive sign. These limits are propagated to the
     output through the positive and the negative part of :math:`A \prod_{k>n} D_k W_k`, whose rows
     also replace the products of norms. A second model, with a chord in place of each activation
-    that can flip, bounds the total if many neurons flip; the smallest of all bounds is returned.
+    that can flip, bounds the total if many neurons flip, and so do the affine bounds of
+    `nn_uq_dist.certified`; the smallest of all bounds is returned.
     The result is zero where `is_exact_on_support` is true. For deep networks that flip in every
     layer the bounds are still far above the true error. Cost: in each layer, products with a column
     per neuron of the layers before it.
@@ -109,8 +111,8 @@ def deterministic_bound(
     tightened 1.500
     corrected 4.472
     """
-    exact, mu, half_width = _prepared("deterministic_bound", network, f, of, form)
-    bound = _bound(exact, mu, half_width, norm(half_width), of, form)
+    exact, law, half_width = _prepared("deterministic_bound", network, f, of, form)
+    bound = _bound(network, exact, law, half_width, norm(half_width), of, form)
     return _rounded_up(bound, exact, network)
 
 
@@ -179,17 +181,17 @@ def probabilistic_bound(
             f"delta must lie in (0, 1), got {delta}; pass the probability that the bound may fail, "
             f"and for none use deterministic_bound"
         )
-    exact, mu, half_width = _prepared("probabilistic_bound", network, f, of, form)
+    exact, law, half_width = _prepared("probabilistic_bound", network, f, of, form)
     squared = printed_squared_norm if form == "printed" else bernstein_squared_norm
     radius = np.sqrt(squared(half_width, float(delta)))
-    bound = _bound(exact, mu, half_width, radius, of, form)
+    bound = _bound(network, exact, law, half_width, radius, of, form)
     return _rounded_up(bound, exact, network)
 
 
 def _prepared(
     function: str, network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw, of: str, form: str
-) -> tuple[Float64Network, FloatArray, FloatArray]:
-    """Checked network, center and half-widths in float64."""
+) -> tuple[Float64Network, InputLaw, FloatArray]:
+    """Checked network and half-widths in float64, and the law."""
     require_choice("of", of, ("total", "last_layer"))
     require_choice("form", form, _FORMS)
     law, has_gaussian_part = as_concrete_law(function, network, f)
@@ -198,27 +200,32 @@ def _prepared(
             "f must be a box for bounds of the error, got a law with a Gaussian part, on whose "
             "unbounded support there is none; pass a Uniform, or look at flip_probabilities"
         )
-    return as_float64(network), np.asarray(law.loc, np.float64), box_half_width(law)
+    return as_float64(network), law, box_half_width(law)
 
 
 def _bound(
-    network: Float64Network,
-    mu: FloatArray,
+    network: LeakyReLUNetwork,
+    exact: Float64Network,
+    law: InputLaw,
     half_width: FloatArray,
     radius: FloatArray,
     of: str,
     form: str,
 ) -> FloatArray:
+    mu = np.asarray(law.loc, np.float64)
     # Norms of deep networks may overflow; then the bound is infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         if form == "tightened":
-            bound = tightened_bound(network, mu, half_width, radius, of)
+            bound = tightened_bound(exact, mu, half_width, radius, of)
+            if of == "total":
+                # The smaller of those that have not overflowed.
+                bound = np.fmin(bound, box_distance(network, law))
         else:
-            slopes = slopes_at(network, pre_activations(network, mu))
+            slopes = slopes_at(exact, pre_activations(exact, mu))
             factor = (
-                printed_factor(network, slopes)
+                printed_factor(exact, slopes)
                 if form == "printed"
-                else corrected_factor(network, slopes, of)
+                else corrected_factor(exact, slopes, of)
             )
             bound = factor * radius[..., None]
         return np.where(np.isnan(bound), np.inf, bound)

@@ -1,0 +1,220 @@
+"""Guaranteed bounds: never violated by draws, by search or by exact results; tight where easy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+import nn_uq_dist as nuq
+from tests.benchmarks._certified_cases import (
+    Case,
+    farthest_outside,
+    random_case,
+    random_network,
+)
+
+NUM_DRAWS = 20_000
+
+
+def require_sound(case: Case, bounds, seed: int, count: int = NUM_DRAWS) -> None:
+    """Empirical distribution function, quantiles and mean inside of the bounds, by 4.5 errors."""
+    draws = np.sort(case.draws(count, seed))
+    y = draws[:: count // 50]
+    low, high = bounds.cdf_bounds(y)
+    # The DKW inequality: farther off anywhere than this with probability 2e-9.
+    margin = np.sqrt(10.4 / count)
+    share = np.searchsorted(draws, y, side="right") / count
+    assert np.all(low <= share + margin)
+    assert np.all(share <= high + margin)
+    assert np.all(low <= high)
+    least, most = bounds.mean_bounds
+    error = 4.5 * draws.std() / np.sqrt(count)
+    assert least <= draws.mean() + error
+    assert draws.mean() - error <= most
+    q = np.array([0.05, 0.5, 0.95])
+    a, b = bounds.quantile_bounds(q)
+    assert np.all(np.mean(draws[:, None] < a, axis=0) <= q + margin)
+    assert np.all(np.mean(draws[:, None] <= b, axis=0) >= q - margin)
+
+
+@pytest.mark.parametrize("start", range(0, 24, 6))
+def test_no_bound_is_violated_by_draws(start):
+    for seed in range(start, start + 6):
+        case = random_case(seed)
+        bounds = nuq.certified(case.net, case.law)
+        require_sound(case, bounds, seed)
+        if seed % 4 in (0, 2):
+            require_sound(case, bounds.refine(40, progress=False), seed)
+
+
+@pytest.mark.parametrize("seed", range(0, 24, 4))
+def test_ranges_and_affine_bounds_hold_where_search_leads(seed):
+    case = random_case(seed)
+    assert farthest_outside(case, 30, seed) < 1e-13
+
+
+def test_a_network_that_cannot_flip_has_the_law_of_its_tangent():
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(5, 3))
+    net = nuq.LeakyReLUNetwork([weights], [np.full(5, 100.0)], rng.normal(size=(1, 5)))
+    law = nuq.InputLaw(np.zeros(3), half_width=1.0, scale=0.1)
+    bounds = nuq.certified(net, law)
+    assert bounds.gap < 1e-4  # normal variables have no bounded range: neurons could flip
+    box = nuq.certified(net, nuq.InputLaw(np.zeros(3), half_width=1.0))
+    assert box.gap < 1e-9
+    assert box.error_bound < 1e-9
+    marginal = nuq.linearize(net, nuq.InputLaw(np.zeros(3), half_width=1.0)).marginals()
+    low, high = box.quantile_bounds([0.1, 0.9])
+    exact = np.asarray(marginal.icdf(jnp.array([[0.1], [0.9]])))[:, 0]
+    np.testing.assert_allclose(low, exact, rtol=1e-5)
+    np.testing.assert_allclose(high, exact, rtol=1e-5)
+
+
+def test_parts_close_the_gap_of_an_absolute_value():
+    # |x| for x uniform on (-1, 1) is uniform on (0, 1).
+    net = nuq.LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.0, 0.0]], [[1.0, 1.0]], 0.0)
+    bounds = nuq.certified(net, nuq.InputLaw([0.0], half_width=1.0), max_parts=2, progress=False)
+    low, high = bounds.cdf_bounds([-0.1, 0.25, 0.5, 1.1])
+    np.testing.assert_allclose(low, [0, 0.25, 0.5, 1], atol=1e-9)
+    np.testing.assert_allclose(high, [0, 0.25, 0.5, 1], atol=1e-9)
+    np.testing.assert_allclose(bounds.mean_bounds, 0.5, rtol=1e-12)
+    # The tangent of the first of the two slopes at zero.
+    assert bounds.error_bound == pytest.approx(1.0)
+
+
+def test_a_normal_input_through_one_kink():
+    net = nuq.LeakyReLUNetwork([[[1.0]]], [[0.0]], [[1.0]], 0.2)
+    bounds = nuq.certified(net, dist.Normal(3.0, 1.0).expand([1]).to_event(1))
+    y = np.array([-1.0, 0.5, 2.0, 3.0, 5.0])
+    exact = scipy.stats.norm.cdf(np.where(y < 0, y / 0.2, y) - 3)
+    low, high = bounds.cdf_bounds(y)
+    assert np.all((low <= exact) & (exact <= high))
+    assert bounds.gap < 0.05
+    assert bounds.error_bound == np.inf
+
+
+def test_a_rare_event_is_bounded_on_both_sides():
+    rng = np.random.default_rng(3)
+    case = Case(random_network(rng, 2, 16, 1, 0.01), nuq.InputLaw(np.zeros(2), half_width=1.0))
+    limit = np.quantile(case.draws(1_000_000, 1), 1 - 1e-4)
+    bounds = nuq.certified(
+        case.net, case.law, max_parts=400, threshold=float(limit), gap=2e-6, progress=False
+    )
+    low, high = bounds.probability_bounds(limit, np.inf)
+    assert high - low <= 4e-6
+    assert abs(1e-4 - (low + high) / 2) < 5 * 1e-5 + 4e-6
+    both = bounds.probability_bounds(-np.inf, limit)
+    np.testing.assert_allclose(both, (1 - high, 1 - low), rtol=1e-12)
+
+
+def test_parts_of_one_kink_end_before_their_centers_are_rounded():
+    net = nuq.LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.1, 0.1]], [[1.0, 1.0]], 0.0)
+    law = nuq.InputLaw([0.3], half_width=0.7)
+    bounds = nuq.certified(net, law, max_parts=500, threshold=0.3, progress=False)
+    center, radius = (part[:, 0] for part in bounds._covers[-1].boxes)
+    order = np.argsort(center)
+    assert np.array_equal((center - radius)[order], np.r_[-1, (center + radius)[order][:-1]])
+    assert radius.min() > 2.0**-53
+    # The output exceeds 0.3 where |x| exceeds 0.2.
+    np.testing.assert_allclose(bounds.probability_bounds(0.3, np.inf), 5 / 7, rtol=1e-7)
+
+
+@pytest.mark.parametrize("output", [0, 7])
+def test_the_error_bound_is_at_most_that_of_a_box(output):
+    rng = np.random.default_rng(2)
+    net = random_network(rng, 8, 16, 4, 0.1)
+    net = nuq.LeakyReLUNetwork(net.hidden_weights, net.biases, rng.normal(size=(8, 16)), 0.1, True)
+    law = nuq.InputLaw(rng.normal(size=8), half_width=0.2)
+    first = nuq.certified(net, law, output=output)
+    best = nuq.error_analysis.deterministic_bound(net, law)[output]
+    assert first.refine(20, progress=False).error_bound <= first.error_bound <= best
+
+
+def test_sums_of_inputs_and_modules_that_can_be_read():
+    def network(x):
+        return jnp.sum(jax.nn.relu(x - 0.1), keepdims=True)
+
+    law = nuq.inputs.triangular(jnp.array([-1.0, 0.0]), jnp.array([1.0, 3.0]))
+    bounds = nuq.certified(network, law, max_parts=100, progress=False)
+    x = np.asarray(law.sample(jax.random.key(0), (100_000,)), float)
+    share = np.mean(np.maximum(x - 0.1, 0).sum(axis=1)[:, None] <= [0.5, 1.5, 2.5], axis=0)
+    low, high = bounds.cdf_bounds([0.5, 1.5, 2.5])
+    assert np.all((low <= share + 0.01) & (share <= high + 0.01))
+    assert bounds.gap < 0.2
+
+
+def test_refining_keeps_what_is_known_and_repr_says_how_tight_it_is():
+    case = random_case(8)
+    first = nuq.certified(case.net, case.law)
+    second = first.refine(30, progress=False)
+    y = np.quantile(case.draws(1000, 0), np.linspace(0, 1, 9))
+    (a, b), (c, d) = first.cdf_bounds(y), second.cdf_bounds(y)
+    assert np.all((a <= c) & (d <= b))
+    assert second.num_parts == 30
+    assert "num_parts=30" in repr(second)
+    assert "bounds within" in repr(second)
+    assert second.refine(30, progress=False) is second
+    assert y.dtype == second.cdf_bounds(jnp.float32(0.0))[0].dtype == np.float64
+
+
+LAW = nuq.InputLaw(np.zeros(3), half_width=0.1)
+NET = random_network(np.random.default_rng(0), 3, 4, 1, 0.01)
+TWO = nuq.LeakyReLUNetwork([np.ones((2, 3))], [np.zeros(2)], np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: nuq.certified(jnp.tanh, LAW), ValueError, "got"),
+        (lambda: nuq.certified("net", LAW), TypeError, "network"),
+        (lambda: nuq.certified(TWO, LAW), TypeError, "output must be"),
+        (lambda: nuq.certified(TWO, LAW, output=2), ValueError, "output"),
+        (lambda: nuq.certified(NET, LAW.expand((2,))), ValueError, "in a loop"),
+        (lambda: nuq.certified(NET, nuq.InputLaw(np.zeros(2), half_width=1.0)), ValueError, "N_x"),
+        (lambda: nuq.certified(NET, nuq.InputLaw(np.zeros(3), half_width=0.0)), ValueError, "rand"),
+        (lambda: nuq.certified(NET, dist.Gamma(1.0).expand([3]).to_event(1)), TypeError, "f must"),
+        (lambda: nuq.certified(NET, LAW, seconds=1.0), ValueError, "max_parts"),
+        (lambda: nuq.certified(NET, LAW, max_parts=0), ValueError, "at least 1"),
+        (lambda: nuq.certified(NET, LAW, max_parts=9, gap=-1.0), ValueError, "positive"),
+        (lambda: nuq.certified(NET, LAW, max_parts=9, threshold=np.nan), ValueError, "finite"),
+        (lambda: nuq.certified(NET, LAW, max_parts=9, seconds="1"), TypeError, "seconds"),
+        (lambda: nuq.certified(NET, LAW).cdf_bounds([0.0, np.nan]), ValueError, "NaN"),
+        (lambda: nuq.certified(NET, LAW).cdf_bounds("a"), TypeError, "y"),
+        (lambda: nuq.certified(NET, LAW).quantile_bounds(1.5), ValueError, "0, 1"),
+        (lambda: nuq.certified(NET, LAW).probability_bounds(1.0, 0.0), ValueError, "exchange"),
+        (lambda: nuq.certified(jax.tree.map(lambda a: a * np.nan, NET), LAW), ValueError, "finite"),
+        (lambda: jax.jit(lambda m: nuq.certified(NET, nuq.InputLaw(m, half_width=1.0)).gap)(
+            jnp.zeros(3)), TypeError, "traced"),
+        (lambda: jax.jit(nuq.certified(NET, LAW).cdf_bounds)(0.0), TypeError, "traced"),
+        (lambda: nuq.certified(NET, nuq.InputLaw(np.zeros(3), scale=1.0), max_parts=2),
+         ValueError, "uniform"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.usefixtures("x64")
+def test_products_that_underflow():
+    # Of exact outputs 1e-400 max(x, 0), half are positive.
+    net = nuq.LeakyReLUNetwork([[[1e-200]]], [[0.0]], [[1e-200]], 0.0)
+    bounds = nuq.certified(net, nuq.InputLaw([0.0], half_width=1.0))
+    low, high = bounds.cdf_bounds(np.array([-1e-290, 0.0, 1e-290]))
+    assert np.all(low <= [0, 0.5, 1])
+    assert np.all(high >= [0, 0.5, 1])
+    law = nuq.InputLaw([0.0], scale=1.0)
+    low, high = nuq.certified(net, law).cdf_bounds(np.array([-1e-290, 0.0, 1e-290]))
+    assert np.all(low <= [0, 0.5, 1])
+    assert np.all(high >= [0, 0.5, 1])
+
+
+@pytest.mark.usefixtures("x64")
+def test_numbers_too_large_are_refused():
+    net = nuq.LeakyReLUNetwork(
+        [np.full((4, 3), 1e200), np.full((4, 4), 1e200)], [np.ones(4)] * 2, np.ones((1, 4))
+    )
+    with pytest.raises(ValueError, match="scale the"):
+        nuq.certified(net, LAW)
