@@ -17,11 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 import nn_uq_dist as nuq
 from tests.benchmarks import _comparison_peers as peers
 from tests.benchmarks._comparison_functions import TestFunction, functions
 from tests.benchmarks._comparison_peers import Cdf
+from tests.benchmarks._failure_cases import Case
 from tests.benchmarks._peers import linear_moments, unscented
 
 RUNS = 1000
@@ -146,6 +148,26 @@ def errors(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(distance.mean()), float(np.abs((1 - values[-1]) / TAIL - 1).mean())
 
 
+def check_openturns() -> None:
+    """Fail unless its methods are right for a cube, a plane and a paraboloid."""
+    uniform, normal = (
+        nuq.InputLaw(jnp.zeros(2), half_width=1.0),
+        nuq.InputLaw(jnp.zeros(2), scale=1.0),
+    )
+    inputs, standard = peers.sobol_inputs(uniform, jax.random.key(0), 200)
+    cdf = peers.polynomial_chaos(uniform, standard, inputs[:, :1] ** 3, 0)
+    values = np.array([-0.7, -0.1, 0.2, 0.6])
+    # Five standard errors of 200,000 draws.
+    np.testing.assert_allclose(cdf(values[:, None])[:, 0], (1 + np.cbrt(values)) / 2, atol=0.0056)
+    plane = Case("plane", lambda x: (0.6 * x[0] + 0.8 * x[1])[None], normal)
+    np.testing.assert_allclose(peers.most_probable_point(plane, 3.0)[:2], ndtr(-3.0), rtol=1e-3)
+    bent = Case("paraboloid", lambda x: (x[0] + 0.1 * x[1] ** 2)[None], normal)
+    breitung = ndtr(-4.0) / np.sqrt(1 - 4 * 0.2)  # K. Breitung, J. Eng. Mech. 110 (1984)
+    np.testing.assert_allclose(
+        peers.most_probable_point(bent, 4.0)[:2], [ndtr(-4.0), breitung], rtol=1e-3
+    )
+
+
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser()
@@ -153,6 +175,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=4)
     options = parser.parse_args()
     with jax.enable_x64(True):
+        check_openturns()
         some = [functions()[number] for number in options.functions]
         distances, tails = Table(), Table()
         for case in some:
