@@ -126,21 +126,20 @@ def relinearized_model(net: Network, error: str) -> Model:
     draws are the same in each pass and for each beta and sigma, and the number of passes is fixed,
     so the density is smooth, and differentiated as it is computed. net: of all inputs.
     """
-    variance = 1 / 3 if error == "box" else 1.0  # of an input, in units of beta^2
+    scale = 3**-0.5 if error == "box" else 1.0  # of an input, in units of beta
 
     def model(
         medians: Array, x: Array, y: Array, value: Array, jacobian: Array, normal: Array
     ) -> None:
         beta, sigma = sample_prior(medians)
-        noise = sigma**2 * jnp.eye(y.shape[1])
-        prior_precision = jnp.eye(x.shape[1]) / (variance * beta**2)
+        f = nuq.InputLaw(x, scale=scale * beta)
 
         def improve(fit: tuple[Array, Array, Array], _: None) -> tuple[Any, None]:
             loc, jacobian, rest = fit
-            pull = jnp.linalg.solve(rest + noise, jacobian)
-            precision = prior_precision + jacobian.mT @ pull
-            mean = jnp.linalg.solve(precision, pull.mT @ (y - loc)[..., None]).mT
-            deviation = mean + normal @ jnp.linalg.inv(jnp.linalg.cholesky(precision))
+            linear = nuq.Linearization(loc, jacobian, f)
+            behind = linear.input_posterior(y, noise_scale=sigma, noise_covariance=rest)
+            spread = normal @ jnp.linalg.cholesky(behind.covariance_matrix).mT
+            deviation = (behind.mean - x)[:, None] + spread
             outputs = net(x[:, None] + deviation)
 
             center, middle = deviation.mean(1, keepdims=True), outputs.mean(1, keepdims=True)
@@ -152,7 +151,7 @@ def relinearized_model(net: Network, error: str) -> Model:
             # Halfway: whole steps jump to and fro between regions of the network.
             return jax.tree.map(lambda old, new: (old + new) / 2, fit, fit_now), None
 
-        start = value, jacobian, jnp.zeros((len(y), *noise.shape), y.dtype)
+        start = value, jacobian, jnp.zeros((*y.shape, y.shape[1]), y.dtype)
         (loc, slopes, rest), _ = jax.lax.scan(improve, start, length=PASSES)
         linear = nuq.Linearization(loc, slopes, input_law(x, beta, error))
         with numpyro.plate("observations", len(y)):

@@ -251,16 +251,16 @@ class Update(NamedTuple):
     others: np.ndarray  # the outputs that are not given
     before: np.ndarray  # 5, 50 and 95% quantiles, shape (3, 31)
     after: np.ndarray  # of the others, given the values, shape (3, others)
-    network: np.ndarray  # the same by weighted draws of the network
+    network: np.ndarray  # the same by draws of the network
     error_of_mean: float  # largest over the outputs, in sd of the network
     ratio_of_sd: tuple[float, float]  # smallest and largest over the outputs
     effective_draws: float
 
 
-def update(key: Array, experiment: Experiment, theta: Array, num_draws: int) -> Update:
+def update(key: Array, experiment: Experiment, theta: Array) -> Update:
     """Measure three outputs in a new run, and update the law of all others.
 
-    The reference: draws of the network with the density of the measurement noise as weights.
+    The reference: the network at draws of the inputs behind the three outputs.
     """
     f = experiment.input_law(theta)
     draw_key, noise_key, run_key, rest_key = jax.random.split(key, 4)
@@ -272,16 +272,19 @@ def update(key: Array, experiment: Experiment, theta: Array, num_draws: int) -> 
     rest = joint.condition(GIVEN, jnp.asarray(run[given]))
     others = np.delete(np.arange(run.size), given)
 
-    draws = np.asarray(nuq.monte_carlo(experiment.net, f, draw_key, num_draws, progress=False))
-    misfit = (draws[:, given] - run[given]) / experiment.noise
-    log_weight = -0.5 * (misfit**2).sum(axis=1)
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
+    inputs = nuq.input_posterior(
+        lambda x: experiment.net(x)[given],
+        f,
+        run[given],
+        noise_scale=experiment.noise,
+        key=draw_key,
+        progress=False,
+    )
+    draws = np.asarray(jax.vmap(experiment.net)(inputs.draws))
     noise = experiment.noise * np.asarray(jax.random.normal(run_key, draws.shape))
     values = (draws + noise)[:, others]
-    mean = weight @ values
-    sd = (weight @ (values - mean) ** 2) ** 0.5
-    network = np.quantile(values, levels, axis=0, weights=weight, method="inverted_cdf")
+    mean, sd = values.mean(axis=0), values.std(axis=0)
+    network = np.quantile(values, levels, axis=0)
     ratio = np.asarray(rest.variance) ** 0.5 / sd
     return Update(
         run[given],
@@ -291,7 +294,7 @@ def update(key: Array, experiment: Experiment, theta: Array, num_draws: int) -> 
         network,
         float(np.max(np.abs(np.asarray(rest.mean) - mean) / sd)),
         (float(ratio.min()), float(ratio.max())),
-        float(1 / (weight**2).sum()),
+        float(inputs.effective_draws),
     )
 
 
@@ -326,14 +329,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--num-warmup", type=int, default=200, help="of each chain")
     parser.add_argument("--num-draws", type=int, default=300, help="of each chain")
     parser.add_argument("--num-chains", type=int, default=4)
-    parser.add_argument("--num-reference", type=int, default=200_000, help="draws for `condition`")
     parser.add_argument("--check", action="store_true", help="two more models (slow)")
     parser.add_argument("--seed", type=int, default=0, help="of data and chains")
     parser.add_argument("--out", type=Path, default=Path("inverse_output"), help="folder")
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
     arguments = parser.parse_args(argv)
-    least = {"num_modes": 1, "num_runs": 1, "num_warmup": 1, "num_draws": 25, "num_chains": 2,
-             "num_reference": 1000}  # fmt: skip
+    least = {"num_modes": 1, "num_runs": 1, "num_warmup": 1, "num_draws": 25, "num_chains": 2}
     for name, smallest in least.items():
         if (number := getattr(arguments, name)) < smallest:
             option = "--" + name.replace("_", "-")
@@ -367,7 +368,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     table = tabulate(posteriors, experiment.theta)
     print(table.round(4).to_string())
     theta = posteriors["marginalized"].get_samples()["theta"]
-    found = update(keys[4], experiment, theta.mean(axis=0), arguments.num_reference)
+    found = update(keys[4], experiment, theta.mean(axis=0))
     print(
         f"condition: means off by at most {found.error_of_mean:.2f} sd, sd by factors "
         f"{found.ratio_of_sd[0]:.2f} to {found.ratio_of_sd[1]:.2f}, against "

@@ -64,6 +64,7 @@ def test_in_single_precision(scale):
         np.abs(np.asarray(corrected_log_evidence(points, weights, covariance, pairs)) - expected)
         for pairs in ((), PAIRS)
     ]
-    # With little noise the covariance may have no digits left: then nothing is changed.
-    assert np.all(errors[1] <= np.maximum(errors[0], 2e-3))
+    # With little noise the covariance may have no digits left: then nothing is changed, but for
+    # what sums in another order differ by.
+    assert np.all(errors[1] <= np.maximum(errors[0] + 1e-5, 2e-3))
     assert scale < 0.01 or errors[1].max() < 2e-3

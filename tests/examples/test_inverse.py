@@ -77,7 +77,7 @@ def test_marginalized_likelihood_is_that_of_the_latent_model(example):
 @pytest.mark.slow
 def test_inverse_runs(example, tmp_path, capsys):
     arguments = ["--network", "nonlinear_1", "--num-runs", "3", "--num-warmup", "100"]
-    arguments += ["--num-draws", "50", "--num-chains", "2", "--num-reference", "20000"]
+    arguments += ["--num-draws", "50", "--num-chains", "2"]
     example.main([*arguments, "--no-progress", "--out", str(tmp_path / "figures")])
     output, errors = capsys.readouterr()
     assert errors == ""  # no progress bar

@@ -206,7 +206,7 @@ def test_tree_for_arviz():
     tree = result.to_datatree()
     assert tree["posterior"]["x"].dims == ("chain", "draw", "point", "input")
     assert bool(tree["convergence"]["converged"][0]) is bool(result.converged[0])
-    assert "1 of 1" in repr(result)
+    assert "num_converged=1" in repr(result)
 
 
 def test_what_is_refused():
