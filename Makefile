@@ -76,11 +76,10 @@ wheel: $(STAMPS)/base ## build the wheel in dist
 	@$(PIP) wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
-lowest: $(STAMPS)/base ## run the tests with the lowest versions of jax, numpyro and scipy that pyproject.toml allows
+lowest: $(STAMPS)/base ## run the tests with the lowest versions of jax, numpyro and scipy that they allow
 	@rm -rf $(CACHE)/lowest && $(BIN)/python -m venv $(CACHE)/lowest
 	@$(CACHE)/lowest/bin/python -m pip install -qq --upgrade pip
-	@$(CACHE)/lowest/bin/python -m pip install -qq '.[viz]' --group tests \
-	  $$(sed -n 's/^dependencies = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '",' | sed 's/>=/==/g')
+	@$(CACHE)/lowest/bin/python -m pip install -qq '.[viz]' --group tests --group lowest
 	@$(CACHE)/lowest/bin/python -m pytest $(FAST) $(PYTEST_ARGS)
 
 constraints: $(STAMPS)/base ## renew constraints.txt with the newest versions of everything

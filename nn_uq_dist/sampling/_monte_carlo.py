@@ -52,7 +52,7 @@ def monte_carlo(
         them then calls with the same arguments, draws on its own devices, and returns the whole
         result. ``jax.local_devices()`` lets a process draw alone.
     progress
-        Whether a progress bar may appear, which it does after a second of work.
+        Whether a progress bar may appear, which it does after two seconds of work.
 
     Returns
     -------

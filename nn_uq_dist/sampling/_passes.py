@@ -260,7 +260,7 @@ def run_passes[Carry](
     run = compiled_once(over_mesh, *known, place_over(offsets), place=place_everywhere)
     shown = progress and not (spans_processes(plan.devices) and jax.process_index())
     with tqdm(
-        total=plan.num_samples, unit="draw", unit_scale=True, delay=1.5, disable=not shown
+        total=plan.num_samples, unit="draw", unit_scale=True, delay=2, disable=not shown
     ) as bar:
         for first in range(0, plan.num_samples, plan.pass_size):
             starts = np.uint32(first) + offsets

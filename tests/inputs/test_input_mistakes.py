@@ -83,7 +83,7 @@ MISTAKES = {
         ValueError,
         "loc must be finite, got nan at index (0,)",
     ),
-    "a triangle with its peak aside": (
+    "an asymmetric triangular distribution": (
         lambda: triangular([0.0], [1.0], [0.2]),
         ValueError,
         "a triangular law must be symmetric",
@@ -93,7 +93,7 @@ MISTAKES = {
         ValueError,
         "must have the same number of inputs, got [3, 2]; pass laws of the same vector",
     ),
-    "one draw to estimate a law from": (
+    "one draw to estimate a distribution from": (
         lambda: InputLaw.from_samples(ZEROS[None]),
         ValueError,
         "draws must have shape (n, ..., N_x) with n >= 2, got shape (1, 3)",

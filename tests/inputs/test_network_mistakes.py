@@ -151,7 +151,7 @@ MISTAKES = {
         ValueError,
         "it takes a batch of inputs: pass lambda x: network(x[None])[0]",
     ),
-    "a network of other inputs than the law has": (
+    "a network of other inputs than the distribution has": (
         lambda: lambda x: WEIGHTS[:, :2] @ x,
         ValueError,
         "it takes 2 inputs, not 4: pass a law of 2 inputs",
