@@ -2,8 +2,10 @@
 
 Each observation has a mixture of its own. It is drawn from, the draws are weighted by the network,
 and the mixture is fitted anew to all draws so far, whose weights are over all mixtures (AMIS: J.-M.
-Cornuet, J.-M. Marin, A. Mira and C. P. Robert, Scand. J. Stat. 39, 2012). Rounds end with the first
-whose own draws have good weights: its mixture was fixed before, so these draws are the result.
+Cornuet, J.-M. Marin, A. Mira and C. P. Robert, Scand. J. Stat. 39, 2012). The draws come in two
+halves with mixtures of their own, each fitted to the other half. Fitted to its own draws, a mixture
+would have its peaks where these are: their weights would be too small, and all standard deviations
+(by 5%, and the evidence by 30%, with twelve inputs).
 """
 
 import dataclasses
@@ -77,8 +79,8 @@ class Draws:
 
     Attributes
     ----------
-    points, inputs
-        In standard space and as vectors of the law, shapes ``(S, d)`` and ``(S, N_x)``.
+    points
+        In standard space, shape ``(S, d)``.
     log_weights
         Normalized, the largest ones smoothed by a Pareto law.
     log_evidence, effective, pareto_k
@@ -88,7 +90,6 @@ class Draws:
     """
 
     points: Array
-    inputs: NDArray[Any]
     log_weights: Array
     log_evidence: float
     effective: float
@@ -97,76 +98,100 @@ class Draws:
     num_runs: int
 
 
-class _Search:
-    """The mixture and all draws of one observation."""
+class _Half:
+    """Half of the draws of one observation, and the mixtures that they are of."""
 
-    def __init__(self, mixture: StudentMixture, num_runs: int, rng: np.random.Generator) -> None:
-        self.mixture, self.num_runs, self.rng = mixture, num_runs, rng
-        self.mixtures: list[StudentMixture] = []
+    def __init__(self, mixture: StudentMixture) -> None:
+        self.mixture = mixture
         self.points = np.zeros((0, mixture.means.shape[1]))
-        self.log_target = self.log_density = np.zeros(0)  # the sum of all mixtures
-
-    def propose(self, count: int) -> Array:
-        """Draws of the mixture."""
-        return self.mixture.draw(self.rng, count)
-
-    def add(self, points: Array, inputs: NDArray[Any], log_target: Array) -> Draws:
-        """Add a round; what its own draws say."""
-        own = self.mixture.log_density(points)
-        found = self._draws(points, inputs, log_target - own)
-        earlier = [mixture.log_density(points) for mixture in self.mixtures]
-        so_far = np.logaddexp(self.log_density, self.mixture.log_density(self.points))
-        self.log_density = np.concatenate([so_far, log_sum(np.stack([own, *earlier]))])
-        self.points = np.concatenate([self.points, points])
-        self.log_target = np.concatenate([self.log_target, log_target])
-        self.mixtures.append(self.mixture)
-        return found
+        self.log_target = np.zeros(0)
+        self._log_density = np.zeros(0)  # of the mixtures, each times the number of its draws
+        self._mixtures: list[tuple[float, StudentMixture]] = []
 
     @property
     def log_weights(self) -> Array:
         """Log weights of all draws over all mixtures."""
-        return self.log_target - self.log_density + math.log(max(len(self.mixtures), 1))
+        return self.log_target - self._log_density + math.log(max(len(self.points), 1))
 
-    def _draws(self, points: Array, inputs: NDArray[Any], log_weights: Array) -> Draws:
-        self.num_runs += len(points)
-        largest = log_weights.max()
-        if not np.isfinite(largest):
-            even = np.full(len(points), -math.log(len(points)))
-            return Draws(points, inputs, even, -math.inf, 0.0, math.inf, False, self.num_runs)
-        # ArviZ takes logs of importance ratios with the opposite sign.
-        smoothed, pareto_k = _array_stats().psislw(-np.maximum(log_weights - largest, -700.0))
-        log_evidence, error = _log_mean(log_weights)
-        effective = 1 / (error**2 + 1 / len(points))
-        agrees = True
-        if self.mixtures:
-            before, error_before = _log_mean(self.log_weights)
-            most = _MOST_ERRORS * math.hypot(error, error_before) + _MOST_DIFFERENCE
-            agrees = abs(log_evidence - before) <= most
-        good = effective >= _LEAST_EFFECTIVE and pareto_k < _LARGEST_PARETO_K
-        converged = bool(good and agrees and self.mixtures)
-        return Draws(
-            points,
-            inputs,
-            np.asarray(smoothed),
-            log_evidence,
-            effective,
-            float(pareto_k),
-            converged,
-            self.num_runs,
-        )
+    def add(self, points: Array, log_target: Array) -> Array:
+        """Add draws of the mixture; their log weights over it alone."""
+        log_count = math.log(len(points))
+        own = self.mixture.log_density(points)
+        so_far = log_count + self.mixture.log_density(self.points)
+        logs = [log + mixture.log_density(points) for log, mixture in self._mixtures]
+        new = log_sum(np.stack([log_count + own, *logs]))
+        self._log_density = np.concatenate([np.logaddexp(self._log_density, so_far), new])
+        self.points = np.concatenate([self.points, points])
+        self.log_target = np.concatenate([self.log_target, log_target])
+        self._mixtures.append((log_count, self.mixture))
+        return log_target - own
 
-    def refit(self) -> None:
-        """Fit the mixture to all draws, if any has a weight."""
+    def fitted(self, rng: np.random.Generator) -> StudentMixture | None:
+        """The mixture that fits the draws, if any has a weight."""
         if not np.isfinite(self.log_target).any():
-            return
+            return None
         d = self.points.shape[1]
         least, for_variable, for_draw = _TEMPERED
         wanted = max(least, for_variable * d, for_draw * len(self.points))
         weights = _tempered(self.log_weights, wanted)
         number = int(1 / np.sum(weights**2) / (_DRAWS_OF_COMPONENT * d))
-        rows, counts = np.unique(systematic(weights, _FITTED, self.rng), return_counts=True)
+        rows, counts = np.unique(systematic(weights, _FITTED, rng), return_counts=True)
         number = min(max(number, 1), _MOST_COMPONENTS)
-        self.mixture = fit_mixture(self.points[rows], counts / _FITTED, number, self.rng)
+        return fit_mixture(self.points[rows], counts / _FITTED, number, rng)
+
+
+class _Search:
+    """All draws of one observation."""
+
+    def __init__(self, mixture: StudentMixture, num_runs: int, rng: np.random.Generator) -> None:
+        self.num_runs, self.rng = num_runs, rng
+        self.halves = _Half(mixture), _Half(mixture)
+
+    def propose(self, count: int) -> Array:
+        """Draws of both mixtures."""
+        return np.concatenate([half.mixture.draw(self.rng, count // 2) for half in self.halves])
+
+    def add(self, points: Array, log_target: Array) -> Draws:
+        """Add a round; what all draws say."""
+        before, error_before = _log_mean(self._log_weights)
+        parts = zip(self.halves, np.split(points, 2), np.split(log_target, 2), strict=True)
+        last, error_last = _log_mean(np.concatenate([half.add(z, log) for half, z, log in parts]))
+        self.num_runs += len(points)
+        points, log_weights = np.concatenate([h.points for h in self.halves]), self._log_weights
+        log_evidence, error = _log_mean(log_weights)
+        if not math.isfinite(log_evidence):
+            even = np.full(len(points), -math.log(len(points)))
+            return Draws(points, even, -math.inf, 0.0, math.inf, False, self.num_runs)
+        # ArviZ takes logs of importance ratios with the opposite sign.
+        shifted = np.maximum(log_weights - log_weights.max(), -700.0)
+        smoothed, pareto_k = _array_stats().psislw(-shifted)
+        effective = 1 / (error**2 + 1 / len(points))
+        most = _MOST_ERRORS * math.hypot(error_last, error_before) + _MOST_DIFFERENCE
+        converged = (
+            effective >= _LEAST_EFFECTIVE
+            and pareto_k < _LARGEST_PARETO_K
+            and math.isfinite(before)
+            and abs(last - before) <= most
+        )
+        return Draws(
+            points,
+            np.asarray(smoothed),
+            log_evidence,
+            effective,
+            float(pareto_k),
+            bool(converged),
+            self.num_runs,
+        )
+
+    @property
+    def _log_weights(self) -> Array:
+        return np.concatenate([half.log_weights for half in self.halves])
+
+    def refit(self) -> None:
+        """Fit the mixture of each half to the other."""
+        fits = [half.fitted(self.rng) for half in self.halves]
+        for half, fit in zip(self.halves, reversed(fits), strict=True):
+            half.mixture = half.mixture if fit is None else fit
 
 
 def sample_posteriors(
@@ -197,16 +222,16 @@ def sample_posteriors(
     log_scales = seen.log_scales - 0.5 * space.num_variables * math.log(2 * math.pi)
     while active:
         points = np.concatenate([searches[b].propose(size) for b in active])
-        inputs, outputs = space.run(points)
+        outputs = space.run(points)[1]
         misfit = seen.misfits(outputs, np.repeat(active, size))
         log_target = -0.5 * (np.sum(points**2, axis=1) + np.sum(misfit**2, axis=1))
         log_target += np.repeat(log_scales[active], size)
         log_target[np.isnan(log_target)] = -np.inf
-        rounds = (array.reshape(len(active), size, -1) for array in (points, inputs, log_target))
-        for b, z, x, log in zip(active, *rounds, strict=True):
-            found[b] = searches[b].add(z, x, log[:, 0])
+        rounds = np.split(points, len(active)), np.split(log_target, len(active))
+        for b, z, log in zip(active, *rounds, strict=True):
+            found[b] = searches[b].add(z, log)
         drawn += size
-        size = max(NUM_DRAWS, int(_GROWTH * drawn))
+        size = max(NUM_DRAWS, 2 * int(_GROWTH * drawn / 2))
         active = [b for b in active if _goes_on(found[b], num_runs - size)]
         for b in active:
             searches[b].refit()
@@ -255,7 +280,7 @@ def _array_stats() -> Any:
 
 def _log_mean(log_weights: Array) -> tuple[float, float]:
     """Log of the mean weight, and its standard error; infinite if no weight is positive."""
-    largest = float(log_weights.max())
+    largest = float(log_weights.max(initial=-math.inf))
     if not math.isfinite(largest):
         return -math.inf, math.inf
     weights = np.exp(log_weights - largest)

@@ -325,16 +325,18 @@ def input_posterior(
     :math:`2 \Phi(z) - 1`, so that no posterior has an edge. 64 minima of perturbed sums of squares
     (randomized maximum likelihood: D. S. Oliver, N. He and A. C. Reynolds 1996) start a mixture of
     t laws with 8 degrees of freedom. In rounds of 4000 draws or more it is fitted to all draws,
-    weighted over all mixtures (J.-M. Cornuet et al., Scand. J. Stat. 39, 2012), with the weights
-    raised to a power below one while few are effective. The first round whose own draws are good
-    is the result:
+    weighted over all mixtures :math:`q_t` (J.-M. Cornuet et al., Scand. J. Stat. 39, 2012), with
+    the weights raised to a power below one while few are effective. Two halves of the draws have
+    mixtures of their own, each fitted to the other half, as weights over a mixture that was fitted
+    to the same draws are too small. All draws are the result:
 
-    .. math:: w_i \propto \frac{\phi(z_i)}{q(z_i)} \exp(-|r(z_i)|^2 / 2), \qquad z_i \sim q,
+    .. math:: w_i \propto \frac{\phi(z_i) \exp(-|r(z_i)|^2 / 2)}{\sum_t n_t q_t(z_i)}, \qquad
+        z_i \sim q_{t(i)},
 
     with the misfit :math:`r` in units of the noise. It is ``converged`` if at least 100 draws are
     effective, the Pareto shape of the weights is below 0.7 (A. Vehtari et al., J. Mach. Learn.
-    Res. 25, 2024), and its evidence agrees with that of the rounds before. A region that no start
-    and no draw has entered is in none of these; a second key is a test for it.
+    Res. 25, 2024), and the evidence of the last round agrees with that of those before. A region
+    that no start and no draw has entered is in none of these; a second key is a test for it.
 
     Examples
     --------
@@ -441,14 +443,15 @@ def _result(
     for one, rng in zip(found, generators, strict=True):
         weights = np.exp(one.log_weights)
         weights /= weights.sum() if math.isfinite(one.log_evidence) else math.nan
-        x = one.inputs.astype(np.float64)
+        inputs = problem.space.inputs(one.points)
+        x = inputs.astype(np.float64)
         means.append(weights @ x)
         deviations = x - means[-1]
         covariances.append(deviations.T @ (deviations * weights[:, None]))
         # In random order, so that equal draws follow each other, and nothing else.
         order = rng.permutation(len(x))
         rows = order[systematic(np.exp(one.log_weights)[order], NUM_DRAWS, rng)]
-        draws.append(one.inputs[rows])
+        draws.append(inputs[rows])
         points.append(one.points[rows])
 
     def shaped(name: str) -> NDArray[Any]:

@@ -63,30 +63,51 @@ class StandardSpace:
         self.num_variables, self._num_outputs = len(self._moving), flat.num_outputs
         widest = max(self.law.num_inputs, self.num_variables, flat.num_outputs)
         self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
-        self._program: Callable[..., Any] | None = None
-        self._derivatives: dict[int | None, Callable[..., Any]] = {}  # of an output, or of all
+        self._programs: dict[str, Callable[..., Any]] = {}
 
-    def run(self, z: Array, *, counted: bool = True) -> tuple[NDArray[Any], Array]:
+    def run(self, z: Array) -> tuple[NDArray[Any], Array]:
         """Inputs ``(n, N_x)`` at points ``(n, num_variables)``, and what is kept of the outputs."""
-        inputs, kept = [], []
-        for start in range(0, len(z), self.group_size):
-            part = z[start : start + self.group_size]
-            rows = np.zeros((self.group_size, self._num_all))
-            rows[: len(part), self._moving] = part
-            rows[:, : self.num_uniform] = erf(rows[:, : self.num_uniform] / np.sqrt(2.0))
-            given = jnp.asarray(rows, self.law.dtype)
-            if self._program is None:
-                self._program = compiled_once(self._at, given)
-            x, y = self._program(given)
-            inputs.append(np.asarray(x)[: len(part)])
-            kept.append(np.asarray(y, np.float64)[: len(part)])
-            self._count(len(part) if counted else 0)
-        return np.concatenate(inputs), np.concatenate(kept)
+        inputs, kept = self._in_groups("run", self._at, self._rows(z), self.group_size, 1)
+        return inputs, kept.astype(np.float64)
 
     def inputs(self, z: Array) -> NDArray[Any]:
         """Inputs at points, as vectors, without a run; NaN where a point is NaN."""
-        inputs, _ = self.run(np.nan_to_num(z), counted=False)
+
+        def at(standard: jax.Array) -> tuple[jax.Array]:
+            return (self._input(standard),)
+
+        rows = self._rows(np.nan_to_num(z))
+        (inputs,) = self._in_groups("inputs", at, rows, self.group_size, 0)
         return np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, inputs)
+
+    def _rows(self, z: Array) -> Array:
+        """Values of all variables, uniform ones in [-1, 1]."""
+        rows = np.zeros((len(z), self._num_all))
+        rows[:, self._moving] = z
+        rows[:, : self.num_uniform] = erf(rows[:, : self.num_uniform] / np.sqrt(2.0))
+        return rows
+
+    def _in_groups(
+        self,
+        name: str,
+        at: Callable[[jax.Array], tuple[jax.Array, ...]],
+        rows: Array,
+        size: int,
+        runs: int,
+    ) -> list[NDArray[Any]]:
+        """Arrays that a program for `size` rows returns, and counts as so many runs for each."""
+        example = np.zeros((max(1, size), rows.shape[1]))
+        if name not in self._programs:
+            self._programs[name] = compiled_once(at, jnp.asarray(example, self.law.dtype))
+        parts = []
+        for start in range(0, len(rows), len(example)):
+            part = rows[start : start + len(example)]
+            padded = example.copy()
+            padded[: len(part)] = part
+            found = self._programs[name](jnp.asarray(padded, self.law.dtype))
+            parts.append([np.asarray(array)[: len(part)] for array in found])
+            self._count(runs * len(part))
+        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
     def _count(self, number: int) -> None:
         self.num_runs += number
@@ -115,9 +136,9 @@ class StandardSpace:
         def value(z: jax.Array) -> jax.Array:
             return self._outputs(z)[output]
 
-        found = self._in_portions(output, jax.vmap(jax.value_and_grad(value)), z, _SLOPES_AT_ONCE)
-        self._count(RUNS_PER_SLOPE * len(z))
-        return found
+        at = jax.vmap(jax.value_and_grad(value))
+        found = self._in_groups(f"slopes of {output}", at, z, _SLOPES_AT_ONCE, RUNS_PER_SLOPE)
+        return found[0].astype(np.float64), found[1].astype(np.float64)
 
     def outputs_and_jacobians(self, z: Array) -> tuple[Array, Array]:
         """Outputs ``(n, N_y)`` and their Jacobians ``(n, N_y, num_variables)`` at points."""
@@ -125,31 +146,10 @@ class StandardSpace:
         def at(points: jax.Array) -> tuple[jax.Array, jax.Array]:
             return values_and_jacobians(self._outputs, points, self._num_outputs)
 
-        numbers = self.num_variables * self._num_outputs
-        found = self._in_portions(None, at, z, min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // numbers))
-        self._count(len(z) * (1 + min(self.num_variables, self._num_outputs)))
-        return found
-
-    def _in_portions(
-        self,
-        output: int | None,
-        at: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
-        z: Array,
-        size: int,
-    ) -> tuple[Array, Array]:
-        """Values and derivatives of an output, or of all, by a program for `size` points."""
-        example = np.zeros((max(1, size), self.num_variables))
-        if output not in self._derivatives:
-            self._derivatives[output] = compiled_once(at, jnp.asarray(example, self.law.dtype))
-        parts = []
-        for start in range(0, len(z), len(example)):
-            part = z[start : start + len(example)]
-            rows = example.copy()
-            rows[: len(part)] = part
-            found = self._derivatives[output](jnp.asarray(rows, self.law.dtype))
-            parts.append([np.asarray(array, np.float64)[: len(part)] for array in found])
-        values, slopes = zip(*parts, strict=True)
-        return np.concatenate(values), np.concatenate(slopes)
+        size = min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // (self.num_variables * self._num_outputs))
+        runs = 1 + min(self.num_variables, self._num_outputs)
+        found = self._in_groups("Jacobians", at, z, size, runs)
+        return found[0].astype(np.float64), found[1].astype(np.float64)
 
     def tangent(self, output: int) -> tuple[float, Array]:
         """Value of an output and its gradient at the mean input, in the space of the inputs."""

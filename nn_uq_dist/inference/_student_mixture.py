@@ -18,7 +18,7 @@ _DEGREES_OF_FREEDOM = 8.0
 # keep weights bounded where a fit is too narrow, and the input's own law, which bounds them by the
 # inverse of its share.
 _WIDE_SHARE, _PRIOR_SHARE, _WIDER = 0.10, 0.03, 3.0
-_EM_STEPS = 10
+_EM_STEPS = 6
 # The pooled covariance weighs as much as this many effective draws for each variable.
 _POOLED_DRAWS = 2.0
 # A component has at least this share, and this many effective draws.

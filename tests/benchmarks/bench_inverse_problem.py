@@ -35,7 +35,6 @@ PROBLEMS = (
     (5, 10, "leaky ReLU", "normal", 0.02),
     (10, 4, "leaky ReLU", "mixed", 0.1),
 )
-MOST_RUNS = {6: 1_000_000, 11: 1_000_000}  # the default, 200,000, is too few for a quarter; half
 Network = Callable[[jax.Array], jax.Array]
 TOGETHER = 20
 
@@ -109,8 +108,7 @@ def coverage(numbers: list[int], count: int) -> None:
         start = time.perf_counter()
         for first in range(0, count, TOGETHER):
             rows = slice(first, first + TOGETHER)
-            most = MOST_RUNS.get(number, 200_000)
-            found = one.posterior(y[rows], jax.random.key(first), num_runs=most)
+            found = one.posterior(y[rows], jax.random.key(first))
             held.append(within(found, x[rows]))
             converged.append(found.converged)
             runs.append(found.num_runs)
@@ -138,8 +136,7 @@ def compare_with_nuts(numbers: list[int], count: int, draws: int) -> None:
         one = problem(number)
         _, y = one.data(jax.random.key(100 + number), count)
         start = time.perf_counter()
-        most = MOST_RUNS.get(number, 200_000)
-        found = one.posterior(y, jax.random.key(number), num_runs=most)
+        found = one.posterior(y, jax.random.key(number))
         ours = found.effective_draws.sum() / (time.perf_counter() - start)
         shifts, ratios, theirs, left_out = [], [], [], 0
         for row in np.flatnonzero(found.converged):
