@@ -26,7 +26,6 @@ _EXTREME = 1e-3
 _NUM_BISECTIONS, _LEAST_MASS = 45, 2.0**-50
 # Seconds that a round of splitting may take, so that the time asked for is kept.
 _ROUND = 0.5
-_DELAY = 1.5
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -200,7 +199,7 @@ class CertifiedDistribution:
             A value of the output at which the bounds should be tight: rare events. The parts for
             which it is not known on which side of it the output is are split. None for all values.
         progress
-            Whether a progress bar may appear, which it does after a second of work.
+            Whether a progress bar may appear, which it does after two seconds of work.
 
         Raises
         ------
@@ -225,7 +224,7 @@ class CertifiedDistribution:
         cover, batch, network = self._covers[-1], 1, self._network
         points = _looked_at(network, cover) if threshold is None else np.array([threshold], float)
         stop = time.monotonic() + (seconds or math.inf)
-        with tqdm(total=max_parts, unit="part", delay=_DELAY, disable=not progress) as bar:
+        with tqdm(total=max_parts, unit="part", delay=2, disable=not progress) as bar:
             while (count := len(cover.mass)) < max_parts and (start := time.monotonic()) < stop:
                 bar.update(count - bar.n)
                 if gap is not None and parts.largest_gap(network, (cover,), points) <= gap:

@@ -69,7 +69,7 @@ def failure_probability(
         Runs of the network in all, at least 1000; a gradient counts as three. They are used up,
         unless the network is linear.
     progress
-        Whether a progress bar may appear, which it does after a second of work.
+        Whether a progress bar may appear, which it does after two seconds of work.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def failure_probability(
 
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     size = math.prod(shape)
-    with tqdm(total=num_runs, unit="run", unit_scale=True, delay=1.5, disable=not progress) as bar:
+    with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
         space = StandardSpace(flat, question.read, bar.update)
         if space.num_variables == 0:
             raise ValueError(

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 type Array = NDArray[np.float64]
 
-# Observations that share the runs of a round: this bounds the memory.
-_TOGETHER = 16
+# Observations that share the runs of a round, and most numbers of all their points, of 8 bytes.
+_TOGETHER, _MOST_NUMBERS = 16, 2**27
 # Mixtures have a covariance of all variables, and few draws say nothing about larger ones.
 _MOST_VARIABLES = 200
 _LEAST_RUNS, _MOST_RUNS = 20_000, 10**9
@@ -363,13 +363,18 @@ def input_posterior(
     whitening = np.linalg.inv(roots)
     seed = np.asarray(jax.random.key_data(_checks.as_key("key", key))).ravel()
     generators = [np.random.default_rng([*seed, row]) for row in range(len(outputs))]
-    found: list[Draws] = []
+    together = min(_TOGETHER, _MOST_NUMBERS // (num_runs * problem.space.num_variables))
+    together = max(together, 1)
+    found: list[tuple[Array, Array, NDArray[Any], Draws]] = []
     with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:
-        for start in range(0, len(outputs), _TOGETHER):
-            part = slice(start, start + _TOGETHER)
+        for start in range(0, len(outputs), together):
+            part = slice(start, start + together)
             seen = Observations(outputs[part], whitening[part])
-            found += sample_posteriors(problem.space, seen, num_runs, generators[part], bar.update)
-    return _result(problem, found, generators, batch_shape)
+            rngs = generators[part]
+            drawn = sample_posteriors(problem.space, seen, num_runs, rngs, bar.update)
+            # Now, as all draws of all observations are too much to keep.
+            found += [_reduced(problem.space, *each) for each in zip(drawn, rngs, strict=True)]
+    return _result(problem, found, batch_shape)
 
 
 def _checked(
@@ -433,40 +438,47 @@ def _flaw_of(noise: OutputNoise | None) -> str | None:
     return "a singular covariance" if np.any(smallest < _LEAST_NOISE) else None
 
 
+def _reduced(
+    space: StandardSpace, drawn: Draws, rng: np.random.Generator
+) -> tuple[Array, Array, NDArray[Any], Draws]:
+    """Mean, covariance and 4000 inputs of equal weight, and the draws that these are."""
+    weights = np.exp(drawn.log_weights)
+    inputs = space.inputs(drawn.points)
+    x = inputs.astype(np.float64)
+    normalized = weights / (weights.sum() if math.isfinite(drawn.log_evidence) else math.nan)
+    mean = normalized @ x
+    deviations = x - mean
+    covariance = deviations.T @ (deviations * normalized[:, None])
+    # In random order, so that equal draws follow each other, and nothing else.
+    order = rng.permutation(len(x))
+    rows = order[systematic(weights[order], NUM_DRAWS, rng)]
+    even = np.full(NUM_DRAWS, -math.log(NUM_DRAWS))
+    kept = dataclasses.replace(drawn, points=drawn.points[rows], log_weights=even)
+    return mean, covariance, inputs[rows], kept
+
+
 def _result(
     problem: _Problem,
-    found: list[Draws],
-    generators: list[np.random.Generator],
+    found: list[tuple[Array, Array, NDArray[Any], Draws]],
     batch_shape: tuple[int, ...],
 ) -> InputPosterior:
-    means, covariances, draws, points = [], [], [], []
-    for one, rng in zip(found, generators, strict=True):
-        weights = np.exp(one.log_weights)
-        weights /= weights.sum() if math.isfinite(one.log_evidence) else math.nan
-        inputs = problem.space.inputs(one.points)
-        x = inputs.astype(np.float64)
-        means.append(weights @ x)
-        deviations = x - means[-1]
-        covariances.append(deviations.T @ (deviations * weights[:, None]))
-        # In random order, so that equal draws follow each other, and nothing else.
-        order = rng.permutation(len(x))
-        rows = order[systematic(np.exp(one.log_weights)[order], NUM_DRAWS, rng)]
-        draws.append(inputs[rows])
-        points.append(one.points[rows])
+    means, covariances, inputs, drawn = zip(*found, strict=True)
 
     def shaped(name: str) -> NDArray[Any]:
-        return np.array([getattr(one, name) for one in found]).reshape(batch_shape)
+        return np.array([getattr(one, name) for one in drawn]).reshape(batch_shape)
 
     num_inputs = means[0].size
     return InputPosterior(
         mean=np.reshape(means, (*batch_shape, num_inputs)),
         covariance_matrix=np.reshape(covariances, (*batch_shape, num_inputs, num_inputs)),
-        draws=np.stack(draws, axis=1).reshape(NUM_DRAWS, *batch_shape, num_inputs),
+        draws=np.stack(inputs, axis=1).reshape(NUM_DRAWS, *batch_shape, num_inputs),
         log_evidence=shaped("log_evidence"),
         converged=shaped("converged"),
         pareto_k=shaped("pareto_k"),
         effective_draws=shaped("effective"),
         num_runs=shaped("num_runs"),
         _problem=problem,
-        _points=np.stack(points, axis=1).reshape(NUM_DRAWS, *batch_shape, -1),
+        _points=np.stack([one.points for one in drawn], axis=1).reshape(
+            NUM_DRAWS, *batch_shape, -1
+        ),
     )
