@@ -33,8 +33,8 @@ help: ## show this list
 	@echo "make <target>; the virtual environment is made in $(VENV) when a target first needs it"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1 | \2/p' Makefile | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
 
-demo: $(STAMPS)/demo ## run the main example (DEMO_ARGS="--beta 0.5" passes arguments)
-	@$(BIN)/python examples/sea_surface.py $(DEMO_ARGS)
+demo: $(STAMPS)/demo ## run the main example (DEMO_ARGS="--rare 17" passes arguments)
+	@$(BIN)/python examples/beam.py $(DEMO_ARGS)
 
 # Compiling is most of the work. So programs are kept, for the other worker and for the next run,
 # small ones too: there are thousands of them. And XLA optimizes less, which halves the time; the
@@ -128,8 +128,8 @@ $(STAMPS)/base: $(SETUP) $(if $(shell test -x $(BIN)/python && echo found),,envi
 	@touch $@
 
 $(STAMPS)/demo: $(STAMPS)/base
-	@echo "set-up: packages of the examples"
-	@$(INSTALL) --no-build-isolation --editable '.[examples]'
+	@echo "set-up: packages of the demo"
+	@$(INSTALL) --no-build-isolation --editable '.[viz]'
 	@touch $@
 
 $(STAMPS)/tests: $(STAMPS)/base

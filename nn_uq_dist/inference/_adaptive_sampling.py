@@ -28,8 +28,9 @@ from nn_uq_dist.inference._student_mixture import (
 
 type Array = NDArray[np.float64]
 
-# Starts of an observation, and draws of a round.
-_NUM_STARTS, NUM_DRAWS = 64, 4000
+# Starts of an observation, how many of them are the best of the draws that all observations share,
+# how many these are, and draws of a round.
+_NUM_STARTS, _NUM_BEST, NUM_SHARED, NUM_DRAWS = 64, 32, 4000, 4000
 # The draws of a round are at least this share of all draws before.
 _GROWTH = 0.33
 # Limit of the Pareto k for so many draws (A. Vehtari et al., J. Mach. Learn. Res. 25, 2024).
@@ -197,6 +198,7 @@ class _Search:
 def sample_posteriors(
     space: StandardSpace,
     seen: Observations,
+    shared: tuple[Array, Array],
     num_runs: int,
     generators: list[np.random.Generator],
     report: Callable[[int], object],
@@ -207,6 +209,9 @@ def sample_posteriors(
     ----------
     space
         Keeps all outputs.
+    shared
+        Standard normal points and their outputs, of which the best for an observation are starts:
+        they lie in regions that are narrow, and that few random starts lead to.
     num_runs
         Most runs of the network for each observation; a Jacobian counts as one more than the
         smaller of the numbers of inputs and outputs.
@@ -215,7 +220,7 @@ def sample_posteriors(
     report
         Is told how many observations are finished.
     """
-    searches = _started(space, seen, generators)
+    searches = _started(space, seen, shared, generators)
     found: dict[int, Draws] = {}
     active = list(range(len(searches)))
     drawn, size = 0, NUM_DRAWS
@@ -245,7 +250,10 @@ def _goes_on(found: Draws, num_runs: int) -> bool:
 
 
 def _started(
-    space: StandardSpace, seen: Observations, generators: list[np.random.Generator]
+    space: StandardSpace,
+    seen: Observations,
+    shared: tuple[Array, Array],
+    generators: list[np.random.Generator],
 ) -> list[_Search]:
     """Searches whose mixtures have a component at each start that may be at a mode."""
     size, num_outputs = seen.outputs.shape
@@ -261,6 +269,11 @@ def _started(
 
     shape = _NUM_STARTS, d + num_outputs
     random = np.concatenate([rng.standard_normal(shape) for rng in generators])
+    for b in range(size):
+        misfit = seen.misfits(shared[1], np.full(len(shared[1]), b))
+        cost = np.sum(shared[0] ** 2, axis=1) + np.sum(misfit**2, axis=1)
+        best = shared[0][np.argsort(cost)[:_NUM_BEST]]
+        random[b * _NUM_STARTS : b * _NUM_STARTS + len(best), :d] = best
     points, precisions, log_densities = randomized_modes(misfits, random[:, :d], random[:, d:])
     searches = []
     for b, logs in enumerate(log_densities.reshape(size, _NUM_STARTS)):
