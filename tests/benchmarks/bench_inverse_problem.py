@@ -134,9 +134,7 @@ def compare_with_nuts(numbers: list[int], count: int, draws: int) -> None:
 
     With two inputs from quadrature: chains started in one of several modes may agree and be wrong.
     """
-    print(
-        "problem | mean, sd: largest difference (root mean square) | in Monte Carlo errors | draws/s"
-    )
+    print("problem | mean, sd: largest difference (root mean square) | in errors | draws/s")
     for number in numbers:
         one = problem(number)
         _, y = one.data(jax.random.key(100 + number), count)
