@@ -125,7 +125,7 @@ class LinearizedConditional(BoxGaussianLaw):
         return log_evidence(jnp.concatenate(parts, axis=-1), weights, covariance) - before
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Exact draws, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
+        """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
         seen, loc, weights, covariance = self._deviation()
         seen, weights, covariance, units = in_own_units(seen, weights, covariance)
         key_inputs, key_normal = random.split(key)

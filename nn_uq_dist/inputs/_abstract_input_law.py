@@ -287,7 +287,7 @@ class AbstractInputLaw(abc.ABC):
 
     @property
     def is_transformed(self) -> bool:
-        """Whether `network_input` is nonlinear: then even a linear network has no exact outputs."""
+        """Whether `network_input` is nonlinear: then not even a linear network is exact."""
         return False
 
     def __repr__(self) -> str:
