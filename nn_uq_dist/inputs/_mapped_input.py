@@ -168,7 +168,7 @@ def rearranges_only(of_input: InputMap, size: int) -> bool:
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class MappedInput(AbstractInputLaw):
-    """Law of a random input of any shape or structure: a law of a vector, and a map from it.
+    """Random input of any shape or structure: the distribution of a vector, and a map from it.
 
     Made by `as_input_law` from distributions over arrays, from dicts and other structures of
     distributions, and from transformed ones. Means, columns and draws are those of the vector,
