@@ -9,18 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.diagnostics._arguments import (
-    MINIMUM_DRAWS,
-    Marginals,
-    NetworkDraws,
-    as_draws,
-    as_joint_law,
-    as_marginals,
-    as_output_names,
-    finite_draws,
-    flat_names,
-    point_coordinates,
-)
+from nn_uq_dist.diagnostics import _arguments
 from nn_uq_dist.diagnostics._estimates import MOMENTS, sample_correlation, sample_moments
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
 from nn_uq_dist.diagnostics._tails import Tails
@@ -40,8 +29,8 @@ BLOCK_NUMBERS = 2**23
 
 
 def to_datatree(
-    law: Marginals,
-    draws: NetworkDraws,
+    law: _arguments.Marginals,
+    draws: _arguments.NetworkDraws,
     *,
     output_names: Sequence[str] | None = None,
     key: jax.Array | None = None,
@@ -133,10 +122,10 @@ def to_datatree(
     [0.29 0.31]
     """
     if isinstance(law, JointLaw):
-        as_joint_law("law", law, batched=True)
-    marginals, shape = as_marginals(law, batched=True)
-    values = _as_storable(as_draws(draws, shape))
-    names = as_output_names(output_names, shape[-1])
+        _arguments.as_joint_law("law", law, batched=True)
+    marginals, shape = _arguments.as_marginals(law, batched=True)
+    values = _as_storable(_arguments.as_draws(draws, shape))
+    names = _arguments.as_output_names(output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
     key = jax.random.key(0) if key is None else _checks.as_key("key", key)
     num_analytic = _checks.positive_int("num_analytic_draws", num_analytic_draws)
@@ -145,15 +134,15 @@ def to_datatree(
         raise ValueError("num_grid_points must be at least 2, got 1; a grid has two ends")
     xarray = _checks.require_extra("xarray", "diagnostics.to_datatree")
 
-    columns = finite_draws(values, flat_names(batch_shape, names))
+    columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
     positions = Tails(marginals, values, progress=progress)
     functions = LawFunctions(marginals, num_columns)
     drawn = _drawn(law, marginals, shape)
     per_chain = -(-num_analytic // NUM_CHAINS)
     analytic = _sample(drawn, key, NUM_CHAINS * per_chain, num_columns)
 
-    dims = (*point_coordinates(batch_shape), "output")
-    coordinates = {**point_coordinates(batch_shape), "output": names}
+    dims = (*_arguments.point_coordinates(batch_shape), "output")
+    coordinates = {**_arguments.point_coordinates(batch_shape), "output": names}
 
     def draws_of(array: NDArray[Any], attributes: dict[str, Any]) -> Any:
         of_chains = {"y": (("chain", "draw", *dims), _in_chains(array, shape))}
@@ -205,7 +194,7 @@ def _as_storable(draws: NDArray[Any]) -> NDArray[Any]:
     return draws.astype(np.float32 if small else np.float64)
 
 
-def _drawn(law: Marginals, marginals: OutputLaw, shape: tuple[int, ...]) -> _Drawn:
+def _drawn(law: _arguments.Marginals, marginals: OutputLaw, shape: tuple[int, ...]) -> _Drawn:
     size = math.prod(shape)
     if isinstance(law, JointLaw):
         covariance = np.asarray(law.covariance_matrix, np.float64)
@@ -263,10 +252,10 @@ def _moments(
     shape: tuple[int, ...],
 ) -> dict[str, Any]:
     """Moments of the law and of the draws, and the standard errors of the latter."""
-    dims = (*point_coordinates(shape[:-1]), "output")
+    dims = (*_arguments.point_coordinates(shape[:-1]), "output")
     found = np.full((len(columns), 4, 2), np.nan)
     for j, column in enumerate(columns):
-        if column.size >= MINIMUM_DRAWS:
+        if column.size >= _arguments.MINIMUM_DRAWS:
             found[j] = list(sample_moments(column).values())
     variables: dict[str, Any] = {}
     analytic = (functions.mean, functions.sd, *functions.shape)
@@ -288,7 +277,7 @@ def _moments(
 def _correlation(draws: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Correlation of the outputs of a point and its standard errors, NaN with too few draws."""
     complete = draws[np.isfinite(draws).all(axis=1)]
-    if len(complete) >= MINIMUM_DRAWS:
+    if len(complete) >= _arguments.MINIMUM_DRAWS:
         return sample_correlation(complete)
     unknown = np.full((draws.shape[1], draws.shape[1]), np.nan)
     return unknown, unknown

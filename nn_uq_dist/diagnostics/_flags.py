@@ -8,11 +8,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.diagnostics._arguments import (
-    as_input_names,
-    as_output_names,
-    unbatched,
-)
+from nn_uq_dist.diagnostics._arguments import as_input_names, as_output_names, unbatched
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization

@@ -10,23 +10,8 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.diagnostics._arguments import (
-    MINIMUM_DRAWS,
-    NetworkDraws,
-    as_draws,
-    as_joint_law,
-    as_output_names,
-    complete_rows,
-    unbatched,
-)
-from nn_uq_dist.diagnostics._joint_tables import (
-    calibration_columns,
-    correlation_matrices,
-    energies,
-    rosenblatt_scores,
-)
+from nn_uq_dist.diagnostics import _arguments, _joint_tables, _verdict
 from nn_uq_dist.diagnostics._tails import Tails
-from nn_uq_dist.diagnostics._verdict import correlation_words, joint_verdict
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -117,7 +102,7 @@ class JointSummary:
 
 def joint_summary(
     linearization: LinearModel,
-    draws: NetworkDraws,
+    draws: _arguments.NetworkDraws,
     key: jax.Array,
     joint: JointLaw,
     *,
@@ -245,20 +230,20 @@ def joint_summary(
     the joint density is not calibrated, by the linearization (see radius)
     """
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
-    size = unbatched(linearization, remedy).num_outputs
-    values = as_draws(draws, (size,))
-    names = as_output_names(output_names, size)
+    size = _arguments.unbatched(linearization, remedy).num_outputs
+    values = _arguments.as_draws(draws, (size,))
+    names = _arguments.as_output_names(output_names, size)
     keys = jax.random.split(_checks.as_key("key", key), 4)
     most = _checks.positive_int("max_points", max_points)
-    if most < MINIMUM_DRAWS // 2:
+    if most < _arguments.MINIMUM_DRAWS // 2:
         raise ValueError(
-            f"max_points must be at least {MINIMUM_DRAWS // 2}, got {most}; "
+            f"max_points must be at least {_arguments.MINIMUM_DRAWS // 2}, got {most}; "
             "fewer say nothing about a joint law"
         )
-    joint = as_joint_law("joint", joint, size)
+    joint = _arguments.as_joint_law("joint", joint, size)
     pandas = _checks.require_extra("pandas", "diagnostics.joint_summary")
     xarray = _checks.require_extra("xarray", "diagnostics.joint_summary")
-    complete = complete_rows(values, names)
+    complete = _arguments.complete_rows(values, names)
     kind = f"{joint.kind} law" if joint.kind in _TAKEN else joint.kind
 
     points = min(most, len(complete) // 2)
@@ -268,15 +253,20 @@ def joint_summary(
     linear_draws = np.asarray(linearization.sample(keys[1], (num_linear,)), np.float64)
     joint_draws = np.asarray(joint.sample(keys[2], (points,)), np.float64)
     seed = int(jax.random.randint(keys[3], (), 0, np.iinfo(np.int32).max))
-    rows = energies(complete, complete[chosen], linear_draws[:points], joint_draws, seed, kind)
+    rows = _joint_tables.energies(
+        complete, complete[chosen], linear_draws[:points], joint_draws, seed, kind
+    )
 
     law = as_output_law(joint.marginals)
     tails = Tails(law, complete, progress=progress)
     of_linear = Tails(law, linear_draws, progress=progress)
-    calibration = calibration_columns(
-        rosenblatt_scores(joint, tails), rosenblatt_scores(joint, of_linear), _prefix(kind), kind
+    calibration = _joint_tables.calibration_columns(
+        _joint_tables.rosenblatt_scores(joint, tails),
+        _joint_tables.rosenblatt_scores(joint, of_linear),
+        _prefix(kind),
+        kind,
     )
-    matrices = correlation_matrices(
+    matrices = _joint_tables.correlation_matrices(
         draws,
         complete,
         np.asarray(linearization.correlation, np.float64),
@@ -286,11 +276,13 @@ def joint_summary(
     parts = {name: rows[name] for name in ("linearization", kind, "total")}
     places = [*names, "radius"]
     found = zip(calibration["ks"], calibration["dominates"], strict=True)
-    verdict = joint_verdict(
+    verdict = _verdict.joint_verdict(
         {name: row[2] for name, row in parts.items()},
         {name: row[-1] for name, row in parts.items()},
         dict(zip(places, found, strict=True)),
-        correlation_words(matrices["linearization_error"], matrices["standard_error"], names),
+        _verdict.correlation_words(
+            matrices["linearization_error"], matrices["standard_error"], names
+        ),
     )
     return JointSummary(
         verdict=verdict,

@@ -8,17 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._compiled_once import in_portions
+from nn_uq_dist.diagnostics import _distances, _verdict
 from nn_uq_dist.diagnostics._arguments import NetworkDraws
-from nn_uq_dist.diagnostics._distances import (
-    energy_distance,
-    energy_of_random_halves,
-    kolmogorov_noise_floor,
-    uniform_distance,
-)
 from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.diagnostics._law_functions import POINTS_PER_CALL
 from nn_uq_dist.diagnostics._tails import LARGEST_SCORE, Tails
-from nn_uq_dist.diagnostics._verdict import dominating_part, is_energy_seen
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._paired_statistics import paired_statistics
@@ -51,7 +45,7 @@ def energies(
     scale = np.where(scale > rounding, scale, linear.std(axis=0))
     center = draws.mean(axis=0, dtype=np.float64)
     network, linear, joint = ((x - center) / scale for x in (chosen, linear, joint))
-    halves = energy_of_random_halves(network, NUM_SPLITS, seed)
+    halves = _distances.energy_of_random_halves(network, NUM_SPLITS, seed)
     spread = float(np.std(halves, ddof=1))
     first = network[: len(network) // 2]
     rows = {}
@@ -60,8 +54,8 @@ def energies(
         (kind, linear, joint),
         ("total", first, joint),
     ):
-        value, error, coefficient = energy_distance(x, y)
-        seen = is_energy_seen(value, spread)
+        value, error, coefficient = _distances.energy_distance(x, y)
+        seen = _verdict.is_energy_seen(value, spread)
         rows[name] = (value, error, np.sqrt(max(value, 0.0)), coefficient, seen)
     floor = float(np.mean(halves))
     rows["noise_floor"] = (floor, spread, np.sqrt(max(floor, 0.0)), np.nan, False)
@@ -100,16 +94,16 @@ def calibration_columns(
         Name of the joint law in names of columns, and elsewhere.
     """
     size = white.shape[1]
-    distance, p_value = _distances(white)
-    of_linear, linear_p_value = _distances(white_linear)
+    distance, p_value = _from_uniform(white)
+    of_linear, linear_p_value = _from_uniform(white_linear)
     described = np.hstack([white, np.sum(white**2, axis=1, keepdims=True) / size])
     return {
         "ks": distance,
-        "noise_floor": kolmogorov_noise_floor(len(white)),
+        "noise_floor": _distances.kolmogorov_noise_floor(len(white)),
         f"{prefix}_ks": of_linear,
-        f"{prefix}_noise_floor": kolmogorov_noise_floor(len(white_linear)),
+        f"{prefix}_noise_floor": _distances.kolmogorov_noise_floor(len(white_linear)),
         "dominates": [
-            dominating_part(*numbers, kind, size + 1)
+            _verdict.dominating_part(*numbers, kind, size + 1)
             for numbers in zip(distance, p_value, of_linear, linear_p_value, strict=True)
         ],
         "p_value": p_value,
@@ -118,7 +112,7 @@ def calibration_columns(
     }
 
 
-def _distances(white: Array) -> tuple[Array, Array]:
+def _from_uniform(white: Array) -> tuple[Array, Array]:
     """Distances of the outputs and of the radius from uniform, and their p-values.
 
     A p-value is that of the most significant of three tests, times three: Kolmogorov and Smirnov's,
@@ -128,7 +122,7 @@ def _distances(white: Array) -> tuple[Array, Array]:
     from scipy.special import chdtr, chdtrc, ndtr
 
     count, size = white.shape
-    distance, p_value = uniform_distance(_uniform(white))
+    distance, p_value = _distances.uniform_distance(_uniform(white))
     of_mean = 2 * ndtr(-np.abs(white.mean(axis=0)) * np.sqrt(count))
     squares, freedom = np.sum((white - white.mean(axis=0)) ** 2, axis=0), count - 1
     of_sd = 2 * np.minimum(chdtr(freedom, squares), chdtrc(freedom, squares))

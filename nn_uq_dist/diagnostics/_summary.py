@@ -9,37 +9,11 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import (
-    MINIMUM_DRAWS,
-    ONE_POINT,
-    Marginals,
-    NetworkDraws,
-    as_draws,
-    as_marginals,
-    as_output_names,
-    finite_draws,
-    flat_names,
-    row_index,
-)
-from nn_uq_dist.diagnostics._distances import (
-    kolmogorov_smirnov,
-    total_variation,
-    uniformity_p_value,
-    wasserstein,
-    wasserstein_of_probabilities,
-)
-from nn_uq_dist.diagnostics._estimates import (
-    MOMENTS,
-    exceedances,
-    sample_moments,
-    sample_quantiles,
-)
+from nn_uq_dist.diagnostics import _arguments, _distances, _estimates, _log_scores, _verdict
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._log_scores import log_scores
 from nn_uq_dist.diagnostics._paired import Paired
 from nn_uq_dist.diagnostics._tails import Tails
-from nn_uq_dist.diagnostics._verdict import Verdict, dependence_verdict, marginal_verdict
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 
 if TYPE_CHECKING:
@@ -61,8 +35,8 @@ COMPARISONS = (
 
 
 def summary(
-    marginals: Marginals,
-    draws: NetworkDraws,
+    marginals: _arguments.Marginals,
+    draws: _arguments.NetworkDraws,
     *,
     output_names: Sequence[str] | None = None,
     quantiles: Sequence[float] = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99),
@@ -184,16 +158,16 @@ def summary(
     """
     pandas = _checks.require_extra("pandas", "diagnostics.summary")
     _checks.require_extra("arviz_stats", "diagnostics.summary")
-    law, shape = as_marginals(marginals, batched=True)
-    values = as_draws(draws, shape)
-    names = as_output_names(output_names, shape[-1])
+    law, shape = _arguments.as_marginals(marginals, batched=True)
+    values = _arguments.as_draws(draws, shape)
+    names = _arguments.as_output_names(output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
     levels = _as_levels("quantiles", quantiles, 1.0)
     tail_levels = _as_levels("tails", tails, 0.5)
     bins = _as_num_bins(num_bins, values.shape[0])
     _check_joint(joint, names, batch_shape)
 
-    columns = finite_draws(values, flat_names(batch_shape, names))
+    columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
     positions = Tails(law, values, progress=progress)
     laws = _analytic(LawFunctions(law, num_columns), levels, tail_levels, bins)
     paired = None
@@ -204,15 +178,15 @@ def summary(
     table["draws", "total"] = np.full(num_columns, len(values))
     table["draws", "non_finite"] = positions.non_finite
     table["draws", "outside_support"] = positions.outside_support
-    frame = pandas.DataFrame(table, index=row_index(batch_shape, names))
-    verdicts = [marginal_verdict(row) for row in frame.to_dict("records")]
+    frame = pandas.DataFrame(table, index=_arguments.row_index(batch_shape, names))
+    verdicts = [_verdict.marginal_verdict(row) for row in frame.to_dict("records")]
     if joint is not None:
         # The last row is that of the radius.
         verdicts = [
-            dependence_verdict(part) if verdict.dominates == "noise" else verdict
+            _verdict.dependence_verdict(part) if verdict.dominates == "noise" else verdict
             for verdict, part in zip(verdicts, joint.calibration["dominates"], strict=False)
         ]
-    for k, value in enumerate(Verdict._fields):
+    for k, value in enumerate(_verdict.Verdict._fields):
         frame["verdict", value] = [verdict[k] for verdict in verdicts]
     frame.columns = frame.columns.set_names(["statistic", "value"])
     return frame
@@ -263,23 +237,23 @@ def _statistics(
 ) -> Table:
     """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
     names = [
-        *MOMENTS,
+        *_estimates.MOMENTS,
         *(f"q{level:g}" for level in levels),
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
     found = np.full((len(columns), len(names), 2 if paired is None else 3), np.nan)
     for j, column in enumerate(columns):
-        if column.size < MINIMUM_DRAWS:
+        if column.size < _arguments.MINIMUM_DRAWS:
             continue
         if paired is not None:
             found[j] = paired.statistics[:, j]
             continue
         lower, upper = np.split(laws.tail_points[:, j], 2)
         found[j] = [
-            *sample_moments(column).values(),
-            *sample_quantiles(column, levels),
-            *exceedances(column, lower, above=False),
-            *exceedances(column, upper, above=True),
+            *_estimates.sample_moments(column).values(),
+            *_estimates.sample_quantiles(column, levels),
+            *_estimates.exceedances(column, lower, above=False),
+            *_estimates.exceedances(column, upper, above=True),
         ]
     table: Table = {}
     for k, (name, analytic) in enumerate(zip(names, laws.statistics, strict=True)):
@@ -305,10 +279,10 @@ def _comparisons(
         is_finite = positions.is_finite[:, j]
         in_order = transforms[is_finite, j]
         # Too few draws, or a law with an invalid parameter.
-        if column.size < MINIMUM_DRAWS or np.isnan(in_order).any():
+        if column.size < _arguments.MINIMUM_DRAWS or np.isnan(in_order).any():
             continue
         probabilities = np.sort(in_order)
-        distance = kolmogorov_smirnov(probabilities)
+        distance = _distances.kolmogorov_smirnov(probabilities)
         if paired is not None:
             distance = min(
                 distance, paired.kolmogorov_smirnov(j), key=lambda each: each.noise_floor
@@ -316,14 +290,14 @@ def _comparisons(
         scores: tuple[float, ...] = (np.nan,) * 4
         if column[0] < column[-1]:  # else there is no kernel density
             ascending = np.argsort(draws[is_finite, j].astype(np.float64))
-            scores = log_scores(column, positions.log_density[is_finite, j][ascending])
+            scores = _log_scores.log_scores(column, positions.log_density[is_finite, j][ascending])
         found[j] = [
             *distance,
-            *wasserstein(column, laws.grid[:, j], laws.cdf[:, j]),
-            *total_variation(column, laws.edges[:, j], laws.masses[:, j]),
+            *_distances.wasserstein(column, laws.grid[:, j], laws.cdf[:, j]),
+            *_distances.total_variation(column, laws.edges[:, j], laws.masses[:, j]),
             *scores,
-            uniformity_p_value(in_order),
-            *wasserstein_of_probabilities(probabilities),
+            _distances.uniformity_p_value(in_order),
+            *_distances.wasserstein_of_probabilities(probabilities),
         ]
     return dict(zip(COMPARISONS, found.T, strict=True))
 
@@ -358,7 +332,7 @@ def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...])
     if batch_shape:
         raise ValueError(
             f"joint must be None for a batch, got a summary for batch shape {batch_shape}; "
-            f"{ONE_POINT}"
+            f"{_arguments.ONE_POINT}"
         )
     if not isinstance(joint, JointSummary):
         raise TypeError(

@@ -1,6 +1,6 @@
 """Correlation matrices of Monte Carlo draws and of the analytic law, and their difference."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,8 @@ from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
 from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
-from nn_uq_dist.plots.parts._drawn_law import Law, drawn_law
-from nn_uq_dist.plots.parts._figure import Figure, PlotCollection, Visuals, drawing
-from nn_uq_dist.plots.parts._shapes import add_colorbar, draw_cells, write_values
-from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
+from nn_uq_dist.plots.parts import _drawn_law, _figure, _shapes, _shown_outputs
+from nn_uq_dist.plots.parts._figure import Figure, PlotCollection, Visuals
 
 Array = NDArray[np.float64]
 
@@ -27,7 +25,7 @@ FIGURE_INCHES = (7.0, 3.4)
 
 # Diverging color maps of ColorBrewer that readers with any color vision can tell apart; the
 # difference has a map of its own because its scale differs.
-VISUALS: dict[str, Mapping[str, Any]] = {
+VISUALS: _figure.Styles = {
     "heatmap": {"cmap": "RdBu_r"},
     "difference": {"cmap": "PuOr_r"},
     "values": {},
@@ -41,7 +39,7 @@ def plot_correlation(
     linearization: LinearModel,
     draws: ArrayLike,
     *,
-    law: Law | None = None,
+    law: _drawn_law.Law | None = None,
     outputs: Sequence[int | str] | None = None,
     output_names: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
@@ -118,7 +116,7 @@ def plot_correlation(
     """
     model = unbatched(linearization)
     num_outputs = model.num_outputs
-    shown, names = choose_outputs(outputs, output_names, num_outputs)
+    shown, names = _shown_outputs.choose_outputs(outputs, output_names, num_outputs)
     if len(shown) < 2:
         raise ValueError(
             f"outputs must name at least 2 outputs, got {len(shown)}; pass two or more"
@@ -148,12 +146,12 @@ def plot_correlation(
 
 
 def _analytic(
-    law: Law | None, model: LinearModel, shown: Sequence[int], names: Sequence[str]
+    law: _drawn_law.Law | None, model: LinearModel, shown: Sequence[int], names: Sequence[str]
 ) -> tuple[str, Array]:
     """Return name and correlation of the law that is shown."""
     if law is None and not isinstance(model, Linearization):
         return "model", np.asarray(model.correlation, np.float64)[np.ix_(shown, shown)]
-    drawn = drawn_law(law, model, shown, names)
+    drawn = _drawn_law.drawn_law(law, model, shown, names)
     return drawn.kind, drawn.correlation()
 
 
@@ -177,21 +175,25 @@ def _draw(
         style = options["heatmap" if k < 2 else "difference"]
         if style is None:
             return None
-        return draw_cells(target, matrices[k], (-limits[k], limits[k]), style)
+        return _shapes.draw_cells(target, matrices[k], (-limits[k], limits[k]), style)
 
     def surroundings(target: Any, k: int) -> None:
         if (style := options["title"]) is not None:
-            drawing(target).title(titles[k], target, **style)
+            _figure.drawing(target).title(titles[k], target, **style)
         if len(names) <= LARGEST_WITH_VALUES and (style := options["values"]) is not None:
             size = 9 if len(names) <= 4 else 7 if len(names) <= 6 else 5.5
             digits = 2 if _largest(matrices[k]) >= 0.095 else 3
-            write_values(target, matrices[k], partial(_short, digits), {"size": size, **style})
+            style = {"size": size, **style}
+            _shapes.write_values(target, matrices[k], partial(_short, digits), style)
         if (style := options["colorbar"]) is not None:
-            add_colorbar(target, note if k == 2 else "correlation", style, is_symmetric=k == 2)
+            label = note if k == 2 else "correlation"
+            _shapes.add_colorbar(target, label, style, is_symmetric=k == 2)
         if (style := options["ticks"]) is not None:
-            drawing(target).xticks(ticks, labels, target, **{"rotation": rotation, **style})
+            _figure.drawing(target).xticks(ticks, labels, target, **{"rotation": rotation, **style})
             # Only the first panel names its rows.
-            drawing(target).yticks(ticks, [""] * len(labels) if k else labels, target, **style)
+            _figure.drawing(target).yticks(
+                ticks, [""] * len(labels) if k else labels, target, **style
+            )
 
     figure.each_panel(heatmap, "heatmap")
     figure.each_panel(surroundings)

@@ -1,6 +1,6 @@
 """The error of the linearization itself, draw by draw."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,10 +13,8 @@ from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, bounded, finite_draws, unbatched
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals, frame_visuals
-from nn_uq_dist.plots.parts._palette import DASHED, DOTTED, LIGHT_GRAY, SKY, VERMILION
-from nn_uq_dist.plots.parts._shapes import HISTOGRAM, histograms, upright, vertical_lines
-from nn_uq_dist.plots.parts._shown_outputs import choose_outputs, require_enough
+from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
 Array = NDArray[np.float64]
 
@@ -25,13 +23,13 @@ TAIL = 1e-3  # share of the errors that may lie outside the panel on either side
 SMALLEST_RANGE = 1e-6  # in sd: for a network that is linear, up to rounding
 HEADROOM = 1.3  # for the text
 CENTRAL = (0.005, 0.995)
-VISUALS: dict[str, Mapping[str, Any]] = {
-    "range": {"color": SKY, "alpha": 0.3},
-    "histogram": {"color": LIGHT_GRAY},
-    "zero": {"color": "black", "linestyle": DOTTED, "width": 1.0},
-    "mean": {"color": VERMILION, "linestyle": DASHED, "width": 1.2},
+VISUALS: _figure.Styles = {
+    "range": {"color": _palette.SKY, "alpha": 0.3},
+    "histogram": {"color": _palette.LIGHT_GRAY},
+    "zero": {"color": "black", "linestyle": _palette.DOTTED, "width": 1.0},
+    "mean": {"color": _palette.VERMILION, "linestyle": _palette.DASHED, "width": 1.2},
     "text": {"size": 7},
-    **frame_visuals(without="ylabel"),
+    **_figure.frame_visuals(without="ylabel"),
 }
 
 
@@ -110,7 +108,7 @@ def plot_errors(
     99%: -0.53 to 0.54
     """
     sd = _checked_sd(network, linearization)
-    shown, names = choose_outputs(outputs, output_names, sd.size)
+    shown, names = _shown_outputs.choose_outputs(outputs, output_names, sd.size)
     key = as_key("key", key)
     count = positive_int("num_draws", num_draws)
     if count < MINIMUM_DRAWS:
@@ -120,11 +118,11 @@ def plot_errors(
 
     errors = linearization_errors(network, linearization, key, count)[:, shown] / sd[shown]
     columns = finite_draws(errors, names)
-    require_enough(columns, names)
+    _shown_outputs.require_enough(columns, names)
     low, high = np.array([np.quantile(column, [TAIL, 1 - TAIL]) for column in columns]).T
     middle, half = (low + high) / 2, np.maximum(high - low, SMALLEST_RANGE) / 2
     low, high = middle - half, middle + half
-    bars = histograms(columns, count, low, high, bins)
+    bars = _shapes.histograms(columns, count, low, high, bins)
     central = np.array([np.quantile(column, CENTRAL) for column in columns])
     mean = np.array([column.mean() for column in columns])
     height = bars[:, 0].max(axis=1)
@@ -133,11 +131,11 @@ def plot_errors(
     left, right = np.minimum(low, 0) - margin, np.maximum(high, 0) + margin
     frame = Frame(left, right, 0 * height, HEADROOM * height)
 
-    figure.one_panel_per_output(bars, HISTOGRAM, names)
-    figure.area("range", upright(central.T, HEADROOM * height), "central 99%")
+    figure.one_panel_per_output(bars, _shapes.HISTOGRAM, names)
+    figure.area("range", _shapes.upright(central.T, HEADROOM * height), "central 99%")
     figure.bars("histogram", bars, "network - linear model")
-    figure.line("zero", vertical_lines(0 * mean, height), "no error")
-    figure.line("mean", vertical_lines(mean, height), "mean")
+    figure.line("zero", _shapes.vertical_lines(0 * mean, height), "no error")
+    figure.line("mean", _shapes.vertical_lines(mean, height), "mean")
     texts = [_text(column, ends) for column, ends in zip(columns, central, strict=True)]
     figure.texts("text", frame, texts)
     return figure.finish(frame, xlabel=xlabel, removed={"axis": "y"})

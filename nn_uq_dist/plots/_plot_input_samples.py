@@ -1,6 +1,6 @@
 """Sample curves of a random input."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,17 +13,16 @@ from nn_uq_dist.basics._checks import as_key, positive_int
 from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import as_input_names
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
-from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals, frame_visuals
-from nn_uq_dist.plots.parts._palette import BLUE, GRAY, SKY, line_entry
-from nn_uq_dist.plots.parts._shapes import LINE, as_positions, position_ticks
+from nn_uq_dist.plots.parts import _figure, _palette, _shapes
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
 Array = NDArray[np.float64]
 
-VISUALS: dict[str, Mapping[str, Any]] = {
-    "range": {"color": SKY, "alpha": 0.35},
-    "samples": {"color": GRAY, "width": 0.5, "alpha": 0.8},
-    "mean": {"color": BLUE, "width": 1.8},
-    **frame_visuals(without="title"),
+VISUALS: _figure.Styles = {
+    "range": {"color": _palette.SKY, "alpha": 0.35},
+    "samples": {"color": _palette.GRAY, "width": 0.5, "alpha": 0.8},
+    "mean": {"color": _palette.BLUE, "width": 1.8},
+    **_figure.frame_visuals(without="title"),
 }
 
 
@@ -103,7 +102,7 @@ def plot_input_samples(
             f"f must have no batch shape, got {law.batch_shape}; plot one mean at a time"
         )
     count = positive_int("num_samples", num_samples)
-    positions = as_positions(x, law.num_inputs, "input")
+    positions = _shapes.as_positions(x, law.num_inputs, "input")
     names = None if input_names is None else as_input_names(input_names, law.num_inputs)
     key = as_key("key", key)
     figure = Figure("plot_input_samples", VISUALS, visuals, plot_collection, backend, pc_kwargs)
@@ -118,7 +117,7 @@ def plot_input_samples(
     margin = 0.05 * (high - low) or 1.0
 
     line = np.stack([positions, mean])
-    figure.one_panel(line, LINE)
+    figure.one_panel(line, _shapes.LINE)
     figure.area("range", np.stack([positions, mean - half, mean + half]), entry)
     if (style := figure.options["samples"]) is not None:
         import xarray as xr
@@ -126,9 +125,9 @@ def plot_input_samples(
 
         data = xr.Dataset({"values": (["sample", "point"], curves)}, {"point": positions})
         figure.collection.map(draw.multiple_lines, "samples", data=data, x_dim="point", **style)
-        figure.legend[f"{count} samples" if count > 1 else "sample"] = line_entry(style)
+        figure.legend[f"{count} samples" if count > 1 else "sample"] = _palette.line_entry(style)
     figure.line("mean", line, "mean")
-    left, right, ticks = position_ticks(positions, names)
+    left, right, ticks = _shapes.position_ticks(positions, names)
     frame = Frame(left, right, low - margin, high + margin)
     return figure.finish(frame, xlabel=xlabel, ylabel=ylabel, xticks=ticks)
 

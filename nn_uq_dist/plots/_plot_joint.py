@@ -10,29 +10,19 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, finite_draws, unbatched
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.plots.parts._drawn_law import Law, drawn_law
-from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, PlotMatrix, Visuals, drawing
-from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, LIGHT_GRAY, line_entry, shade_entries
-from nn_uq_dist.plots.parts._regions import (
-    Region,
-    as_probabilities,
-    draw_filled,
-    draw_outlines,
-    kernel_region,
-)
-from nn_uq_dist.plots.parts._shapes import density_range, histograms, stacked
-from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
+from nn_uq_dist.plots.parts import _drawn_law, _figure, _palette, _regions, _shapes, _shown_outputs
+from nn_uq_dist.plots.parts._figure import Figure, PlotMatrix, Visuals
 
 Array = NDArray[np.float64]
-Regions = Mapping[tuple[int, ...], Region]
+Regions = Mapping[tuple[int, ...], _regions.Region]
 
 MAXIMUM_OUTPUTS = 6
 
-VISUALS: dict[str, Mapping[str, Any]] = {
-    "histogram": {"color": LIGHT_GRAY},
-    "density": {"color": BLUE, "width": 1.6},
-    "filled": {"color": DARK_GRAY},
-    "contour": {"color": BLUE, "width": 1.2},
+VISUALS: _figure.Styles = {
+    "histogram": {"color": _palette.LIGHT_GRAY},
+    "density": {"color": _palette.BLUE, "width": 1.6},
+    "filled": {"color": _palette.DARK_GRAY},
+    "contour": {"color": _palette.BLUE, "width": 1.2},
     "ticks": {"size": 8},
     "labels": {"size": 9},
     "legend": {},
@@ -46,7 +36,7 @@ def plot_joint(
     outputs: Sequence[int | str] | None = None,
     output_names: Sequence[str] | None = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
-    law: Law | None = None,
+    law: _drawn_law.Law | None = None,
     unit: str | None = None,
     num_bins: int = 50,
     plot_collection: PlotMatrix | None = None,
@@ -129,14 +119,14 @@ def plot_joint(
     """
     model = unbatched(linearization)
     num_outputs = model.num_outputs
-    shown, names = choose_outputs(outputs, output_names, num_outputs)
+    shown, names = _shown_outputs.choose_outputs(outputs, output_names, num_outputs)
     if not 2 <= len(shown) <= MAXIMUM_OUTPUTS:
         raise ValueError(
             f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {len(shown)}; "
             f"pass some of them, such as outputs=(0, {min(num_outputs, 2) - 1})"
         )
-    fractions = as_probabilities("masses", masses)
-    drawn = drawn_law(law, model, shown, names)
+    fractions = _regions.as_probabilities("masses", masses)
+    drawn = _drawn_law.drawn_law(law, model, shown, names)
     bins = positive_int("num_bins", num_bins)
     values = None if draws is None else as_draws(draws, (num_outputs,))[:, shown]
     figure = Figure("plot_joint", VISUALS, visuals, plot_collection, backend, pc_kwargs)
@@ -148,26 +138,26 @@ def plot_joint(
         complete = complete_rows(values, names).astype(np.float64)
         columns = finite_draws(values, names)
         regions["monte_carlo"] = {
-            (a, b): kernel_region(complete[:, [a, b]], fractions, (names[a], names[b]))
+            (a, b): _regions.kernel_region(complete[:, [a, b]], fractions, (names[a], names[b]))
             for a, b in pairs
         }
     regions["analytic"] = {pair: drawn.region(pair, fractions) for pair in pairs}
     mean, sd, *ends = np.transpose([[x.mean, x.sd, x.low, x.high] for x in drawn.tables])
-    low, high = density_range(mean, sd, (ends[0], ends[1]), columns)
+    low, high = _shapes.density_range(mean, sd, (ends[0], ends[1]), columns)
 
     import arviz_plots
     import xarray as xr
 
-    side = min(PAGE_INCHES, 2.4 * len(names))
+    side = min(_figure.PAGE_INCHES, 2.4 * len(names))
     inches = (max(side, 5.0), max(side, 4.4) + 0.3)  # with room for the legend above
     data = xr.Dataset({"values": ("output", np.zeros(len(names)))}, {"output": names})
     rows = ["__variable__", "output"]
     figure.new_collection(arviz_plots.PlotMatrix, data, inches, ["output"], facet_dims=rows)
-    curves = stacked([table.curve() for table in drawn.tables])
+    curves = _shapes.stacked([table.curve() for table in drawn.tables])
     top = curves[:, 1].max(axis=1)
     if values is not None and figure.options["histogram"] is not None:
         # No bin straddles an end of the support.
-        bars = histograms(columns, len(values), low, high, bins)
+        bars = _shapes.histograms(columns, len(values), low, high, bins)
         top = np.maximum(top, bars[:, 0].max(axis=1))
         figure.bars("histogram", bars)
     figure.line("density", curves, "analytic density")
@@ -206,17 +196,20 @@ def _draw_pairs(
     shaded = {}
     if "monte_carlo" in regions and (style := figure.options["filled"]) is not None:
         color = style["color"]
-        drawn = regions["monte_carlo"]
-        _each_pair(figure, lambda target, *at: draw_filled(target, drawn[at], color), "filled")
-        shaded = shade_entries([f"Monte Carlo {text}%" for text in percents], color)
+
+        def filled(target: Any, *at: int) -> Any:
+            return _regions.draw_filled(target, regions["monte_carlo"][at], color)
+
+        _each_pair(figure, filled, "filled")
+        shaded = _palette.shade_entries([f"Monte Carlo {text}%" for text in percents], color)
     if (style := figure.options["contour"]) is not None:
         lines = dict(style)
 
         def contour(target: Any, *at: int) -> Any:
-            return draw_outlines(target, regions["analytic"][at], **lines)
+            return _regions.draw_outlines(target, regions["analytic"][at], **lines)
 
         _each_pair(figure, contour, "contour", artist_dims={"mass": len(masses)})
-        figure.legend[f"{kind} {', '.join(percents)}%"] = line_entry(style)
+        figure.legend[f"{kind} {', '.join(percents)}%"] = _palette.line_entry(style)
     figure.legend |= shaded
     figure.collection.map_upper(draw.remove_matrix_axis, axis="both", store_artist=False)
 
@@ -230,8 +223,8 @@ def _draw_axes(figure: Figure, texts: Sequence[str], low: Array, high: Array, to
         figure.axis(target, axis, (low[j], high[j]), label=label, most=3, is_numbered=is_outer)
 
     def on_diagonal(target: Any, j: int) -> None:
-        drawing(target).ylim((0.0, float(1.06 * top[j])), target)
-        drawing(target).remove_axis(target, axis="y")
+        _figure.drawing(target).ylim((0.0, float(1.06 * top[j])), target)
+        _figure.drawing(target).remove_axis(target, axis="y")
         axis_of(target, "x", j, is_outer=j == last)
 
     def below(target: Any, column: int, row: int) -> None:

@@ -1,6 +1,6 @@
 """Analytic densities of outputs over histograms of their Monte Carlo draws."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,20 +8,18 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import Marginals
-from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals, frame_visuals
-from nn_uq_dist.plots.parts._palette import BLUE, DASHED, LIGHT_GRAY, SKY, VERMILION
-from nn_uq_dist.plots.parts._shapes import LINE, density_range, histograms, upright, vertical_lines
-from nn_uq_dist.plots.parts._shown_outputs import prepare_outputs
+from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
 GRID_POINTS = 401
 
-VISUALS: dict[str, Mapping[str, Any]] = {
-    "bands": {"color": SKY},
-    "histogram": {"color": LIGHT_GRAY},
-    "density": {"color": BLUE, "width": 1.6},
-    "mean": {"color": VERMILION, "linestyle": DASHED, "width": 1.0},
+VISUALS: _figure.Styles = {
+    "bands": {"color": _palette.SKY},
+    "histogram": {"color": _palette.LIGHT_GRAY},
+    "density": {"color": _palette.BLUE, "width": 1.6},
+    "mean": {"color": _palette.VERMILION, "linestyle": _palette.DASHED, "width": 1.0},
     "remove_axis": {"axis": "y"},
-    **frame_visuals(without="ylabel"),
+    **_figure.frame_visuals(without="ylabel"),
 }
 
 
@@ -99,12 +97,12 @@ def plot_marginals(
     >>> list(figure.viz["density"]["values"].output.values)
     [np.str_('level'), np.str_('slope')]
     """
-    laws = prepare_outputs(marginals, draws, outputs, output_names)
+    laws = _shown_outputs.prepare_outputs(marginals, draws, outputs, output_names)
     bins = positive_int("num_bins", num_bins)
     figure = Figure("plot_marginals", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
     mean, sd = laws.mean, laws.sd
-    inner = density_range(mean, sd, laws.bounds, laws.columns)
+    inner = _shapes.density_range(mean, sd, laws.bounds, laws.columns)
     margin = 0.04 * (inner[1] - inner[0])
     low, high = inner[0] - margin, inner[1] + margin
     grid, density = laws.density_curves(low, high, GRID_POINTS)
@@ -112,16 +110,18 @@ def plot_marginals(
     bars = None
     if laws.draws is not None and figure.options["histogram"] is not None:
         # Without the margin, so that no bin straddles the end of a bounded support.
-        bars = histograms(laws.columns, laws.num_draws, *inner, bins)
+        bars = _shapes.histograms(laws.columns, laws.num_draws, *inner, bins)
         top = np.maximum(top, bars[:, 0].max(axis=1))
     frame = Frame(low, high, 0 * top, 1.06 * top)
 
     curve = np.stack([grid, density], axis=1)
-    figure.one_panel_per_output(curve, LINE, laws.names)
-    figure.bands(lambda k: upright(np.clip([mean - k * sd, mean + k * sd], low, high), frame.top))
+    figure.one_panel_per_output(curve, _shapes.LINE, laws.names)
+    figure.bands(
+        lambda k: _shapes.upright(np.clip([mean - k * sd, mean + k * sd], low, high), frame.top)
+    )
     if bars is not None:
         figure.bars("histogram", bars, "Monte Carlo")
     figure.line("density", curve, "analytic density")
     height = np.array([np.interp(m, x, p) for m, x, p in zip(mean, grid, density, strict=True)])
-    figure.line("mean", vertical_lines(mean, height), "mean")
+    figure.line("mean", _shapes.vertical_lines(mean, height), "mean")
     return figure.finish(frame, xlabel=xlabel, removed=figure.options["remove_axis"])

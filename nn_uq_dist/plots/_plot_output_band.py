@@ -1,7 +1,6 @@
 """The mean curve of the outputs with bands, and densities at single outputs, drawn sideways."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,28 +10,8 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals, as_output_names
 from nn_uq_dist.laws import OutputLaw, as_output_law, batch_entries
-from nn_uq_dist.plots.parts._figure import (
-    Figure,
-    Frame,
-    PlotCollection,
-    Visuals,
-    drawing,
-    frame_visuals,
-)
-from nn_uq_dist.plots.parts._palette import BLUE, DASHED, GRAY, SKY, VERMILION, area_entry
-from nn_uq_dist.plots.parts._shapes import (
-    LINE,
-    as_positions,
-    cover_draws,
-    histograms,
-    position_ticks,
-)
-from nn_uq_dist.plots.parts._shown_outputs import (
-    Outputs,
-    as_outputs,
-    choose_outputs,
-    prepare_outputs,
-)
+from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
 Array = NDArray[np.float64]
 
@@ -44,12 +23,12 @@ MOST_WIDTH = 0.07  # of the widest density, as a share of all positions: bands a
 VISIBLE = 0.01  # shapes end where they are lower than this share of the tallest one
 ENTRIES = {"density": ("analytic density", 1.0), "histogram": ("Monte Carlo", -1.0)}
 TAIL = 1e-3  # share of the draws that may lie outside the figure on either side
-VISUALS: dict[str, Mapping[str, Any]] = {
-    "bands": {"color": SKY},
-    "mean": {"color": VERMILION, "linestyle": DASHED, "width": 1.2},
-    "histogram": {"color": GRAY},
-    "density": {"color": BLUE},
-    **frame_visuals(without="title"),
+VISUALS: _figure.Styles = {
+    "bands": {"color": _palette.SKY},
+    "mean": {"color": _palette.VERMILION, "linestyle": _palette.DASHED, "width": 1.2},
+    "histogram": {"color": _palette.GRAY},
+    "density": {"color": _palette.BLUE},
+    **_figure.frame_visuals(without="title"),
 }
 
 
@@ -147,20 +126,20 @@ def plot_output_band(
     num_places = shape[0]
     if num_places < 2:
         raise ValueError(f"marginals must hold two or more {kind}s, got 1; use plot_marginals")
-    positions = as_positions(x, num_places, kind)
+    positions = _shapes.as_positions(x, num_places, kind)
     few = None
     if num_places > MOST_DENSITIES:
         few = np.linspace(0, num_places - 1, 8).round().astype(int).tolist()
     all_names = as_output_names(output_names, num_places)
-    shown = sorted(as_outputs(few if outputs is None else outputs, all_names))
-    laws = prepare_outputs(law, draws, shown, output_names)
+    shown = sorted(_shown_outputs.as_outputs(few if outputs is None else outputs, all_names))
+    laws = _shown_outputs.prepare_outputs(law, draws, shown, output_names)
     bins = positive_int("num_bins", num_bins)
     figure = Figure("plot_output_band", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
     mean, sd = laws.functions.mean, laws.functions.sd  # of all outputs
     origin = mean if deviation else np.zeros_like(mean)
     low, high = (laws.mean + side * RANGE_IN_SD * laws.sd for side in (-1, 1))
-    cover_draws(low, high, laws.columns, TAIL)
+    _shapes.cover_draws(low, high, laws.columns, TAIL)
     outlines = _outlines(laws, low, high, bins)
     places, base = positions[laws.shown], origin[laws.shown]
     width = MOST_WIDTH * float(np.ptp(positions))
@@ -168,34 +147,31 @@ def plot_output_band(
         width = min(width, WIDTH * float(np.diff(places).min()))
 
     line = np.stack([positions, mean - origin])
-    figure.one_panel(line, LINE)
+    figure.one_panel(line, _shapes.LINE)
     figure.bands(lambda k: np.stack([positions, mean - origin - k * sd, mean - origin + k * sd]))
     figure.line("mean", line, "mean")
     for visual, curves in outlines.items():
         entry, side = ENTRIES[visual]
+        rows = [
+            _sideways(place, side * width * heights, at - b)
+            for place, (at, heights), b in zip(places, curves, base, strict=True)
+        ]
+        figure.several(visual, "density_output", "fill_between_y", rows)
         if (style := figure.options[visual]) is not None:
-            rows = [
-                _sideways(place, side * width * heights, at - b)
-                for place, (at, heights), b in zip(places, curves, base, strict=True)
-            ]
-            figure.several(visual, "density_output", [partial(_fill, row, style) for row in rows])
-            figure.legend[entry] = area_entry(style)
+            figure.legend[entry] = _palette.area_entry(style)
 
     drawn = [[at[[0, -1]] for at, _ in curves] for curves in outlines.values()]
     ends = np.array(drawn) - base[:, None]  # (curves, outputs, 2)
     bottom = min(np.min(mean - origin - 3 * sd), ends.min())
     top = max(np.max(mean - origin + 3 * sd), ends.max())
     margin = 0.04 * (top - bottom)
-    left, right, ticks = position_ticks(positions, None if output_names is None else all_names)
+    left, right, ticks = _shapes.position_ticks(
+        positions, None if output_names is None else all_names
+    )
     left, right = min(left, places[0] - 1.2 * width), max(right, places[-1] + 1.2 * width)
     frame = Frame(left, right, bottom - margin, top + margin)
     xlabel = kind if xlabel == "" else xlabel
     return figure.finish(frame, xlabel=xlabel, ylabel=ylabel, xticks=ticks)
-
-
-def _fill(rows: Array, style: Mapping[str, Any], target: Any) -> Any:
-    """Fill between the second row and the third over the first."""
-    return drawing(target).fill_between_y(*rows, target, **style)
 
 
 def _one_output(
@@ -211,7 +187,7 @@ def _one_output(
             f"marginals must have batch shape (N_y,) or (P, N_y), got {shape}; take a row of "
             "points: model[i]"
         )
-    shown, _ = choose_outputs(outputs, output_names, shape[1])
+    shown, _ = _shown_outputs.choose_outputs(outputs, output_names, shape[1])
     if len(shown) != 1:
         raise ValueError(
             f"outputs must name one output of a batch of points, got {len(shown)}; pass outputs=[0]"
@@ -222,12 +198,12 @@ def _one_output(
 
 
 def _outlines(
-    laws: Outputs, low: Array, high: Array, num_bins: int
+    laws: _shown_outputs.Outputs, low: Array, high: Array, num_bins: int
 ) -> dict[str, list[tuple[Array, Array]]]:
     """Return positions and heights along densities and histograms, the tallest of both 1."""
     outlines = {"density": list(zip(*laws.density_curves(low, high, GRID_POINTS), strict=True))}
     if laws.draws is not None:
-        bars = histograms(laws.columns, laws.num_draws, low, high, num_bins)
+        bars = _shapes.histograms(laws.columns, laws.num_draws, low, high, num_bins)
         outlines["histogram"] = [
             (np.repeat(np.append(left, right[-1]), 2)[1:-1], np.repeat(heights, 2))
             for heights, left, right in bars

@@ -1,7 +1,7 @@
 """Calibration of each output: the distribution of the probability integral transforms of draws."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,21 +9,19 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import Marginals
-from nn_uq_dist.plots.parts._figure import FRAME_VISUALS, Figure, Frame, PlotCollection, Visuals
-from nn_uq_dist.plots.parts._palette import BLUE, DOTTED, SKY, VERMILION
-from nn_uq_dist.plots.parts._shapes import LINE, stacked
-from nn_uq_dist.plots.parts._shown_outputs import as_coverage, prepare_outputs, require_enough
+from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
 Array = NDArray[np.float64]
 
 DRAWN_RANKS = 1000
-VISUALS: dict[str, Mapping[str, Any]] = {
-    "band": {"color": SKY, "alpha": 0.35},
-    "zero": {"color": "black", "linestyle": DOTTED, "width": 0.8},
-    "difference": {"color": BLUE, "width": 1.3},
-    "largest": {"color": VERMILION, "size": 4.7**2},
+VISUALS: _figure.Styles = {
+    "band": {"color": _palette.SKY, "alpha": 0.35},
+    "zero": {"color": "black", "linestyle": _palette.DOTTED, "width": 0.8},
+    "difference": {"color": _palette.BLUE, "width": 1.3},
+    "largest": {"color": _palette.VERMILION, "size": 4.7**2},
     "text": {"size": 7},
-    **FRAME_VISUALS,
+    **_figure.FRAME_VISUALS,
 }
 
 
@@ -106,10 +104,10 @@ def plot_pit(
     >>> print(figure.viz["text"]["values"].sel(output="y[0]").item()["string"])
     max |Δ| 0.013, band ±0.030
     """
-    laws = prepare_outputs(marginals, draws, outputs, output_names)
-    level = as_coverage(coverage)
+    laws = _shown_outputs.prepare_outputs(marginals, draws, outputs, output_names)
+    level = _shown_outputs.as_coverage(coverage)
     figure = Figure("plot_pit", VISUALS, visuals, plot_collection, backend, pc_kwargs)
-    require_enough(laws.columns, laws.names)
+    _shown_outputs.require_enough(laws.columns, laws.names)
 
     counts = [column.size for column in laws.columns]
     probabilities, is_outside = laws.transforms(progress=progress)
@@ -122,8 +120,8 @@ def plot_pit(
     size = max(np.abs(peaks[:, 1]).max(), band.max())
     ends = np.ones(len(counts))
     frame = Frame(-0.02 * ends, 1.02 * ends, -1.15 * size * ends, 1.75 * size * ends)
-    curves = stacked([curve for curve, _ in found])
-    figure.one_panel_per_output(curves, LINE, laws.names)
+    curves = _shapes.stacked([curve for curve, _ in found])
+    figure.one_panel_per_output(curves, _shapes.LINE, laws.names)
     title = f"{100 * level:g}% band (Dvoretzky-Kiefer-Wolfowitz)"
     figure.area("band", [[[0.0, 1.0], [-e, -e], [e, e]] for e in band], title)
     figure.line("zero", [[[0.0, 1.0], [0.0, 0.0]]] * len(counts))

@@ -1,6 +1,6 @@
 """Sobol indices of outputs and inputs as a heat map."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,26 +10,18 @@ from numpy.typing import NDArray
 from nn_uq_dist.diagnostics._arguments import as_input_names, unbatched
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.plots.parts._figure import (
-    Figure,
-    Frame,
-    PlotCollection,
-    Visuals,
-    drawing,
-    frame_visuals,
-)
-from nn_uq_dist.plots.parts._shapes import LINE, add_colorbar, draw_cells, write_values
-from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
+from nn_uq_dist.plots.parts import _figure, _shapes, _shown_outputs
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
 Array = NDArray[np.float64]
 
 MOST_TEXTS = 200
-VISUALS: dict[str, Mapping[str, Any]] = {
+VISUALS: _figure.Styles = {
     "cells": {"cmap": "Blues", "aspect": "auto"},
     "values": {},
-    "unknown": {},
+    "unknown": {"size": 8, "vertical_align": "center", "horizontal_align": "center"},
     "colorbar": {"location": "right", "shrink": 0.9},
-    **frame_visuals(without="legend"),
+    **_figure.frame_visuals(without="legend"),
     "ticks": {},
 }
 
@@ -98,7 +90,7 @@ def plot_sensitivity(
     """
     num_inputs = unbatched(linearization, "take one point: linearization[i]").input.num_inputs
     columns = as_input_names(input_names, num_inputs)
-    shown, names = choose_outputs(outputs, output_names, linearization.num_outputs)
+    shown, names = _shown_outputs.choose_outputs(outputs, output_names, linearization.num_outputs)
     figure = Figure("plot_sensitivity", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
     found = first_order_indices(linearization)
@@ -110,7 +102,7 @@ def plot_sensitivity(
         min(7.0, max(4.0, 2.3 + 0.42 * num_inputs)),
         min(9.0, 1.1 + (0.3 if num_rows <= 16 else 0.2) * num_rows + 0.06 * longest * upright),
     )
-    figure.one_panel(np.zeros((2, 1)), LINE, inches)
+    figure.one_panel(np.zeros((2, 1)), _shapes.LINE, inches)
     _draw(figure, shares)
     if (ticks := figure.options["ticks"]) is not None:
         size = {"size": 8 if max(num_rows, num_inputs) <= 16 else 7}
@@ -133,22 +125,16 @@ def _draw(figure: Figure, shares: Array) -> None:
     num_inputs = shares.shape[1]
     if (style := figure.options["cells"]) is not None:
         limits = (0.0, float(np.nanmax(shares, initial=0.0)) or 1.0)
-        figure.each_panel(partial(draw_cells, values=shares, limits=limits, style=style), "cells")
+        figure.each_panel(
+            partial(_shapes.draw_cells, values=shares, limits=limits, style=style), "cells"
+        )
     if (style := figure.options["values"]) is not None and shares.size <= MOST_TEXTS:
         style = {"size": 8 if num_inputs <= 16 else 6, **style}
         count = {"cell": int(np.sum(~np.isnan(shares)))}
-        write = partial(write_values, values=shares, as_text="{:.0f}".format, style=style)
+        write = partial(_shapes.write_values, values=shares, as_text="{:.0f}".format, style=style)
         figure.each_panel(write, "values", artist_dims=count)
-    if (style := figure.options["unknown"]) is not None:
-        words = [
-            partial(_write_constant, x=(num_inputs - 1) / 2, y=row, style=style)
-            for row in np.flatnonzero(np.isnan(shares).all(axis=1)).tolist()
-        ]
-        figure.several("unknown", "cell", words)
+    constant = np.flatnonzero(np.isnan(shares).all(axis=1)).tolist()
+    words = [((num_inputs - 1) / 2, row, "constant") for row in constant]
+    figure.several("unknown", "cell", "text", words)
     if (style := figure.options["colorbar"]) is not None:
-        figure.each_panel(partial(add_colorbar, label="", style=style))
-
-
-def _write_constant(target: Any, x: float, y: float, style: Mapping[str, Any]) -> Any:
-    middle = {"vertical_align": "center", "horizontal_align": "center"}
-    return drawing(target).text(x, y, "constant", target, **{"size": 8, **middle, **style})
+        figure.each_panel(partial(_shapes.add_colorbar, label="", style=style))

@@ -1,7 +1,7 @@
 """Tails of each output: the analytic survival function against the draws beyond."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, log_ndtr
 
 from nn_uq_dist.diagnostics._arguments import Marginals
-from nn_uq_dist.plots.parts._figure import FRAME_VISUALS, Figure, Frame, PlotCollection, Visuals
-from nn_uq_dist.plots.parts._palette import BLUE, DASHED, SKY, VERMILION
-from nn_uq_dist.plots.parts._shapes import LINE
-from nn_uq_dist.plots.parts._shown_outputs import (
-    Outputs,
-    as_coverage,
-    prepare_outputs,
-    require_enough,
-)
+from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
+from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
 Array = NDArray[np.float64]
 
@@ -26,14 +19,14 @@ GRID_POINTS = 256
 POINTS_PER_TAIL = 13
 # Two curves of log10 probabilities that differ by less than this look like one line.
 SAME_CURVE = 0.005
-VISUALS: dict[str, Mapping[str, Any]] = {
-    "analytic": {"color": BLUE, "width": 1.6},
-    "analytic_lower": {"color": BLUE, "width": 1.6, "linestyle": DASHED},
-    "upper": {"color": VERMILION, "size": 3.7**2},
-    "lower": {"color": SKY, "size": 3.7**2},
-    "upper_interval": {"color": VERMILION, "width": 1.0},
-    "lower_interval": {"color": SKY, "width": 1.0},
-    **FRAME_VISUALS,
+VISUALS: _figure.Styles = {
+    "analytic": {"color": _palette.BLUE, "width": 1.6},
+    "analytic_lower": {"color": _palette.BLUE, "width": 1.6, "linestyle": _palette.DASHED},
+    "upper": {"color": _palette.VERMILION, "size": 3.7**2},
+    "lower": {"color": _palette.SKY, "size": 3.7**2},
+    "upper_interval": {"color": _palette.VERMILION, "width": 1.0},
+    "lower_interval": {"color": _palette.SKY, "width": 1.0},
+    **_figure.FRAME_VISUALS,
 }
 
 
@@ -108,10 +101,10 @@ def plot_tails(
     >>> print(round(10 ** float(line["y"][0]), 3))  # beyond the mean itself
     0.5
     """
-    laws = prepare_outputs(marginals, draws, outputs, output_names)
-    level = as_coverage(coverage)
+    laws = _shown_outputs.prepare_outputs(marginals, draws, outputs, output_names)
+    level = _shown_outputs.as_coverage(coverage)
     figure = Figure("plot_tails", VISUALS, visuals, plot_collection, backend, pc_kwargs)
-    require_enough(laws.columns, laws.names)
+    _shown_outputs.require_enough(laws.columns, laws.names)
 
     mean, sd = laws.mean, laws.sd
     scaled = [(x - m) / s for x, m, s in zip(laws.columns, mean, sd, strict=True)]
@@ -126,7 +119,7 @@ def plot_tails(
     is_symmetric = np.max(np.abs(seen[0] - seen[1])) < SAME_CURVE
 
     curve = np.stack([distance, upper], axis=1)
-    figure.one_panel_per_output(curve, LINE, laws.names)
+    figure.one_panel_per_output(curve, _shapes.LINE, laws.names)
     if is_symmetric:
         figure.line("analytic", curve, "analytic, both tails")
     else:
@@ -149,7 +142,7 @@ def plot_tails(
     )
 
 
-def _analytic_tails(laws: Outputs, reach: Array) -> tuple[Array, Array, Array]:
+def _analytic_tails(laws: _shown_outputs.Outputs, reach: Array) -> tuple[Array, Array, Array]:
     """Return distances from the mean in sd, and log10 of the probabilities beyond on each side.
 
     Each has shape ``(outputs, 256)``. They come from normal scores, which resolve both tails.

@@ -1,6 +1,6 @@
 """Level sets of the joint density of three outputs, analytic above Monte Carlo, in slices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,28 +9,17 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.plots.parts._drawn_law import Law, drawn_law
-from nn_uq_dist.plots.parts._figure import PAGE_INCHES, Figure, PlotCollection, Visuals, drawing
-from nn_uq_dist.plots.parts._palette import BLUE, DARK_GRAY, SKY, line_entry, shade_entries
-from nn_uq_dist.plots.parts._regions import (
-    Region,
-    as_probabilities,
-    draw_filled,
-    draw_outlines,
-    draws_near_quantile,
-    extent,
-    kernel_region,
-)
-from nn_uq_dist.plots.parts._shown_outputs import choose_outputs
+from nn_uq_dist.plots.parts import _drawn_law, _figure, _palette, _regions, _shown_outputs
+from nn_uq_dist.plots.parts._figure import Figure, PlotCollection, Visuals
 
 Array = NDArray[np.float64]
 
 ROW_INCHES = 2.5
 ROWS = ("analytic", "Monte Carlo")
-VISUALS: dict[str, Mapping[str, Any]] = {
-    "analytic": {"color": SKY},  # lighter than the lines on it
-    "monte_carlo": {"color": DARK_GRAY},
-    "contour": {"color": BLUE, "width": 0.9},
+VISUALS: _figure.Styles = {
+    "analytic": {"color": _palette.SKY},  # lighter than the lines on it
+    "monte_carlo": {"color": _palette.DARK_GRAY},
+    "contour": {"color": _palette.BLUE, "width": 0.9},
     "title": {"size": 9},
     "ticks": {"size": 8},
     "labels": {"size": 9},
@@ -47,7 +36,7 @@ def plot_three_point(
     masses: Sequence[float] = (0.5, 0.9, 0.99),
     quantiles: Sequence[float] = (0.1, 0.5, 0.9),
     window: float = 0.1,
-    law: Law | None = None,
+    law: _drawn_law.Law | None = None,
     unit: str | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
@@ -132,26 +121,27 @@ def plot_three_point(
     """
     model = unbatched(linearization)
     num_outputs = model.num_outputs
-    shown, names = choose_outputs(outputs, output_names, num_outputs)
+    shown, names = _shown_outputs.choose_outputs(outputs, output_names, num_outputs)
     if len(shown) != 3:
         raise ValueError(
             f"outputs must name 3 outputs, got {len(shown)}; pass (horizontal, vertical, fixed)"
         )
-    fractions = as_probabilities("masses", masses)
-    drawn = drawn_law(law, model, shown, names)
+    fractions = _regions.as_probabilities("masses", masses)
+    drawn = _drawn_law.drawn_law(law, model, shown, names)
     if not 0 < window <= 1:
         raise ValueError(f"window must lie between 0 and 1, got {window}; pass 0.1")
-    probabilities = as_probabilities("quantiles", quantiles)
+    probabilities = _regions.as_probabilities("quantiles", quantiles)
     values = as_draws(draws, (num_outputs,))[:, shown]
     figure = Figure("plot_three_point", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
     complete = complete_rows(values, names).astype(np.float64)
     at = np.quantile(complete[:, 2], probabilities).tolist()
-    found = [
-        kernel_region(draws_near_quantile(complete, *pair, window), fractions, names[:2])
+    near = [
+        _regions.draws_near_quantile(complete, *pair, window)
         for pair in zip(probabilities, at, strict=True)
     ]
-    regions: list[Sequence[Region | None]] = [drawn.slices(at, fractions), found]
+    found = [_regions.kernel_region(points, fractions, names[:2]) for points in near]
+    regions: list[Sequence[_regions.Region | None]] = [drawn.slices(at, fractions), found]
     unknown = np.full(len(fractions), np.nan)
     levels = [[unknown if x is None else x.levels for x in row] for row in regions]
 
@@ -162,7 +152,7 @@ def plot_three_point(
         {"level": (("law", "quantile", "region"), np.array(levels))},
         {"law": list(ROWS), "quantile": probabilities, "region": fractions},
     )
-    width = min(PAGE_INCHES, max(5.0, ROW_INCHES * len(at)))
+    width = min(_figure.PAGE_INCHES, max(5.0, ROW_INCHES * len(at)))
     inches = (width, 2 * ROW_INCHES + 0.3)
     rows, columns = ["law"], ["quantile"]
     make = arviz_plots.PlotCollection.grid
@@ -176,14 +166,14 @@ def plot_three_point(
     labels = [name if unit is None else f"{name} ({unit})" for name in names[:2]]
     _draw_axes(figure, regions, titles, labels, (drawn.kind, "Monte Carlo"))
     if (style := figure.options["contour"]) is not None:
-        figure.legend["analytic"] = line_entry(style)
+        figure.legend["analytic"] = _palette.line_entry(style)
     if (style := figure.options["monte_carlo"]) is not None:
         texts = [f"{100 * mass:g}%" for mass in fractions]
-        figure.legend |= shade_entries(texts, style["color"])
+        figure.legend |= _palette.shade_entries(texts, style["color"])
     return figure.with_legend()
 
 
-def _draw_regions(figure: Figure, regions: Sequence[Sequence[Region | None]]) -> None:
+def _draw_regions(figure: Figure, regions: Sequence[Sequence[_regions.Region | None]]) -> None:
     options = figure.options
     count = figure.collection.data.sizes["region"]
 
@@ -193,16 +183,18 @@ def _draw_regions(figure: Figure, regions: Sequence[Sequence[Region | None]]) ->
         if style is None:
             return None
         if region is None:
-            x, y = extent(regions[1][column : column + 1]).mean(axis=0)
+            x, y = _regions.extent(regions[1][column : column + 1]).mean(axis=0)
             text = "outside the\nanalytic support"
-            return drawing(target).text(x, y, text, target, horizontal_align="center", size=9)
-        return draw_filled(target, region, style["color"])
+            return _figure.drawing(target).text(
+                x, y, text, target, horizontal_align="center", size=9
+            )
+        return _regions.draw_filled(target, region, style["color"])
 
     def contour(target: Any, _: int, column: int) -> Any:
         region, style = regions[0][column], options["contour"]
         if region is None or style is None:
             return np.full(count, None)
-        return draw_outlines(target, region, **style)
+        return _regions.draw_outlines(target, region, **style)
 
     figure.each_panel(filled, "filled")
     figure.each_panel(contour, "contour", artist_dims={"region": count})
@@ -210,7 +202,7 @@ def _draw_regions(figure: Figure, regions: Sequence[Sequence[Region | None]]) ->
 
 def _draw_axes(
     figure: Figure,
-    regions: Sequence[Sequence[Region | None]],
+    regions: Sequence[Sequence[_regions.Region | None]],
     titles: Sequence[str],
     labels: Sequence[str],
     rows: Sequence[str],
@@ -218,7 +210,7 @@ def _draw_axes(
     """Set the limits of each column; label its top and bottom, and the rows at the left."""
     boxes = []
     for column in zip(*regions, strict=True):
-        box = extent(column)
+        box = _regions.extent(column)
         margin = 0.1 * (box[1] - box[0])
         boxes.append(np.transpose([box[0] - margin, box[1] + margin]))
 
@@ -228,6 +220,6 @@ def _draw_axes(
         figure.axis(target, "x", x, label=labels[0] if is_lowest else None, is_numbered=is_lowest)
         figure.axis(target, "y", y, label=None if column else f"{rows[row]}\n{labels[1]}")
         if row == 0 and (style := figure.options["title"]) is not None:
-            drawing(target).title(titles[column], target, **style)
+            _figure.drawing(target).title(titles[column], target, **style)
 
     figure.each_panel(axes)

@@ -112,7 +112,11 @@ def draws_of(known, size=5_000, seed=0):
     return np.stack([law.rvs(size, random_state=generator) for law in known], axis=1)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(
+    ("precision", "name"),
+    [("float32", "exponential"), ("float64", "lognormal"), ("float32", "gumbel")],
+    indirect=["precision"],
+)
 def test_summary_of_an_asymmetric_law_agrees_with_scipy(precision, name):
     rtol = 1e-9 if precision == "float64" else 3e-5
     make, known = LAWS[name]
@@ -162,7 +166,11 @@ def test_verdict_does_not_take_the_skewness_of_a_law_for_an_error():
     assert "beyond the support" in words[1]
 
 
-@pytest.mark.parametrize("name", ["exponential", "lognormal"])
+@pytest.mark.parametrize(
+    ("precision", "name"),
+    [("float32", "exponential"), ("float64", "lognormal")],
+    indirect=["precision"],
+)
 def test_both_tails_of_an_asymmetric_law_are_resolved(precision, name):
     make, known = LAWS[name]
     # A small number below an end away from zero, or a distance from it, is not a float32.
@@ -198,7 +206,7 @@ def test_draws_beyond_one_end_are_outside():
     assert (table["total_variation", "monte_carlo"] > 0.01).all()
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", ["exponential", "gumbel"])
 def test_tree_of_an_asymmetric_law_agrees_with_scipy(name):
     make, known = LAWS[name]
     draws = draws_of(known)

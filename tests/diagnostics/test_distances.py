@@ -18,44 +18,46 @@ def grid_of(law):
     return grid, law.cdf(grid)
 
 
-@pytest.mark.parametrize("name", LAWS)
-@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1.05, 0.02), (3, -1)])
-def test_kolmogorov_smirnov_agrees_with_scipy(name, scale, shift):
-    law = LAWS[name]
-    x = shift + scale * sample(law, 2_000)
-    x[500:600] = x[500]  # ties
-    x.sort()
-    found = distances.kolmogorov_smirnov(law.cdf(x))
-    expected = scipy.stats.kstest(x, law.cdf)
-    assert found.value == pytest.approx(expected.statistic, abs=1e-15)
-    level = np.mean(x <= expected.statistic_location)
-    if expected.statistic_sign < 0:
-        level = np.mean(x < expected.statistic_location)
-    assert found.standard_error == pytest.approx(np.sqrt(level * (1 - level) / 2_000), rel=1e-12)
-    floor = scipy.stats.kstwobign.mean() / np.sqrt(2_000)
-    assert found.noise_floor == pytest.approx(floor, rel=1e-6)
+def test_kolmogorov_smirnov_agrees_with_scipy():
+    for name in LAWS:
+        for scale, shift in [(1, 0), (1.05, 0.02), (3, -1)]:
+            law = LAWS[name]
+            x = shift + scale * sample(law, 2_000)
+            x[500:600] = x[500]  # ties
+            x.sort()
+            found = distances.kolmogorov_smirnov(law.cdf(x))
+            expected = scipy.stats.kstest(x, law.cdf)
+            assert found.value == pytest.approx(expected.statistic, abs=1e-15)
+            level = np.mean(x <= expected.statistic_location)
+            if expected.statistic_sign < 0:
+                level = np.mean(x < expected.statistic_location)
+            assert found.standard_error == pytest.approx(
+                np.sqrt(level * (1 - level) / 2_000), rel=1e-12
+            )
+            floor = scipy.stats.kstwobign.mean() / np.sqrt(2_000)
+            assert found.noise_floor == pytest.approx(floor, rel=1e-6)
 
 
 def test_kolmogorov_smirnov_of_an_invalid_law_is_nan():
     assert np.isnan(distances.kolmogorov_smirnov(np.full(200, np.nan))).all()
 
 
-@pytest.mark.parametrize("name", LAWS)
-@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1.05, 0.02), (3, -1)])
-def test_wasserstein_agrees_with_scipy(name, scale, shift):
-    law = LAWS[name]
-    x = shift + scale * sample(law, 2_000)
-    found = distances.wasserstein(x, *grid_of(law))
-    exact = scipy.stats.wasserstein_distance(x, law.ppf((np.arange(10**6) + 0.5) / 10**6))
-    assert found.value == pytest.approx(exact, abs=2e-6 * law.std())
+def test_wasserstein_agrees_with_scipy():
+    for name in LAWS:
+        for scale, shift in [(1, 0), (1.05, 0.02), (3, -1)]:
+            law = LAWS[name]
+            x = shift + scale * sample(law, 2_000)
+            found = distances.wasserstein(x, *grid_of(law))
+            exact = scipy.stats.wasserstein_distance(x, law.ppf((np.arange(10**6) + 0.5) / 10**6))
+            assert found.value == pytest.approx(exact, abs=2e-6 * law.std())
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_wasserstein_of_probabilities_agrees_with_scipy(name):
-    u = np.clip(LAWS[name].cdf(0.02 + 1.05 * sample(LAWS[name], 2_000)), 1e-16, 1)
-    found = distances.wasserstein_of_probabilities(u)
-    exact = scipy.stats.wasserstein_distance(u, (np.arange(10**6) + 0.5) / 10**6)
-    assert found.value == pytest.approx(exact, abs=1e-6)
+def test_wasserstein_of_probabilities_agrees_with_scipy():
+    for name in LAWS:
+        u = np.clip(LAWS[name].cdf(0.02 + 1.05 * sample(LAWS[name], 2_000)), 1e-16, 1)
+        found = distances.wasserstein_of_probabilities(u)
+        exact = scipy.stats.wasserstein_distance(u, (np.arange(10**6) + 0.5) / 10**6)
+        assert found.value == pytest.approx(exact, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -110,9 +112,8 @@ def test_exceedance_errors_are_calibrated():
     np.testing.assert_allclose(np.std(errors), 1, atol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "expected"),
-    [
+def test_dominating_part_follows_its_rule():
+    for numbers, expected in [
         # Distance and p-value of the network's draws, and of exact linear draws.
         ((0.009, 0.3, 0.009, 0.4), "noise"),
         ((0.03, 1e-6, 0.009, 0.4), "linearization"),
@@ -121,7 +122,5 @@ def test_exceedance_errors_are_calibrated():
         ((0.009, 0.3, 0.05, 1e-9), "copula"),
         ((0.02, 2e-3, 0.009, 0.4), "noise"),  # once in 500 rows: not in a table of four
         ((np.nan, 0.01, 0.01, 0.01), "unknown"),
-    ],
-)
-def test_dominating_part_follows_its_rule(numbers, expected):
-    assert dominating_part(*numbers, "copula", 4) == expected
+    ]:
+        assert dominating_part(*numbers, "copula", 4) == expected

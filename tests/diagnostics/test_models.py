@@ -31,12 +31,16 @@ def many():
 
 @pytest.fixture(scope="module", params=["tangent", "corrected", "parts"])
 def model(request, many):
+    return model_of(request.param, many)
+
+
+def model_of(kind, many):
     """A model of the second point, and draws of the network."""
     lin, pairs = many
-    if request.param == "parts":
+    if kind == "parts":
         law = nuq.InputLaw(MEANS[1], half_width=0.5)
         return nuq.linearize_parts(network, law, (4, 4)), pairs.network[:, 1]
-    if request.param == "corrected":
+    if kind == "corrected":
         return lin[1].corrected(pairs[1], num_surface_draws=0), pairs.network[:, 1]
     return lin[1], pairs.network[:, 1]
 
@@ -56,9 +60,11 @@ def test_summary_and_tree_take_every_model(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", ["copula", "joint"])
-def test_joint_summary_takes_every_model(model, law):
-    found, draws = model
+@pytest.mark.parametrize(
+    ("kind", "law"), [("tangent", "joint"), ("corrected", "copula"), ("parts", "joint")]
+)
+def test_joint_summary_takes_every_model(many, kind, law):
+    found, draws = model_of(kind, many)
     joint = found.joint(noise_scale=0.02) if law == "joint" else found.gaussian_copula()
     table = joint_summary(found, draws, KEY, joint=joint, max_points=100, progress=False)
     assert np.isfinite(table.energy["energy"]).all()
@@ -129,16 +135,13 @@ def test_outputs_that_are_constant_have_no_indices():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["pairs", "draws"])
-def test_summary_of_a_batch_has_the_rows_of_its_points(many, kind):
+def test_summary_of_a_batch_has_the_rows_of_its_points(many):
     lin, pairs = many
-    draws = pairs if kind == "pairs" else pairs.network
-    table = summary(lin, draws, output_names=NAMES, progress=False)
+    table = summary(lin, pairs, output_names=NAMES, progress=False)
     assert table.index.names == ["point", "output"]
     assert table.index.tolist() == [(i, name) for i in range(3) for name in NAMES]
     for i in range(3):
-        part = pairs[i] if kind == "pairs" else pairs.network[:, i]
-        single = summary(lin[i], part, output_names=NAMES, progress=False)
+        single = summary(lin[i], pairs[i], output_names=NAMES, progress=False)
         assert table.loc[i]["verdict"].equals(single["verdict"])
         numbers = [
             frame.drop(columns="verdict", level=0).astype(float).to_numpy()

@@ -44,8 +44,7 @@ def exact_statistics(table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("points", ["random", "sobol"])
-@pytest.mark.parametrize("count", [104, 1000])
+@pytest.mark.parametrize(("count", "points"), [(104, "sobol"), (1000, "random")])
 def test_paired_statistics_are_right_and_sharper(count, points):
     pairs = paired_draws(exponential, LIN, KEY, count, points=points, progress=False)
     table = summary(LIN, pairs, **ASKED)
@@ -55,7 +54,7 @@ def test_paired_statistics_are_right_and_sharper(count, points):
         np.stack([table[name, value] for name in STATISTICS], axis=1)
         for value in ("monte_carlo", "standard_error", "worth")
     )
-    # 72 numbers in four cases; beyond four standard errors is one in 16,000.
+    # 36 numbers in two cases; beyond four standard errors is one in 16,000.
     assert (np.abs(found - exact) < 4 * error).all()
     other = np.stack([plain[name, "standard_error"] for name in STATISTICS], axis=1)
     assert (error[:, :7] < 0.8 * other[:, :7]).all()

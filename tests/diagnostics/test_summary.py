@@ -48,29 +48,29 @@ def moment_of(name, x):
     return functions[name](x)
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_moments_agree_with_scipy(name):
-    x = sample(SAMPLERS[name], 5_000)
-    found = statistics.sample_moments(x)
-    for moment in MOMENTS:
-        np.testing.assert_allclose(
-            found[moment].value, moment_of(moment, x), rtol=1e-10, atol=1e-13
-        )
+def test_moments_agree_with_scipy():
+    for law in SAMPLERS.values():
+        x = sample(law, 5_000)
+        found = statistics.sample_moments(x)
+        for moment in MOMENTS:
+            np.testing.assert_allclose(
+                found[moment].value, moment_of(moment, x), rtol=1e-10, atol=1e-13
+            )
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_standard_errors_of_moments_agree_with_the_jackknife(name):
-    x = sample(SAMPLERS[name], 2_000)
-    left_out = np.broadcast_to(x, (x.size, x.size))[~np.eye(x.size, dtype=bool)]
-    left_out = left_out.reshape(x.size, x.size - 1)
-    found = statistics.sample_moments(x)
-    for moment in MOMENTS:
-        jackknife = np.sqrt((x.size - 1) * np.var(moment_of(moment, left_out)))
-        # They differ in the order 1/n, times the largest draw's pull on the moment.
-        np.testing.assert_allclose(found[moment].standard_error, jackknife, rtol=0.03)
+def test_standard_errors_of_moments_agree_with_the_jackknife():
+    for law in SAMPLERS.values():
+        x = sample(law, 2_000)
+        left_out = np.broadcast_to(x, (x.size, x.size))[~np.eye(x.size, dtype=bool)]
+        left_out = left_out.reshape(x.size, x.size - 1)
+        found = statistics.sample_moments(x)
+        for moment in MOMENTS:
+            jackknife = np.sqrt((x.size - 1) * np.var(moment_of(moment, left_out)))
+            # They differ in the order 1/n, times the largest draw's pull on the moment.
+            np.testing.assert_allclose(found[moment].standard_error, jackknife, rtol=0.03)
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", ["skewed", "two_peaks"])
 def test_standard_errors_are_calibrated(name):
     # 1000 repetitions: the standard deviation of the scaled errors is known to 2.2%, so 10% is
     # beyond four of its standard errors; the mean to 0.03, besides a bias of the order n^-1/2.
@@ -127,7 +127,7 @@ def test_constant_sample_has_no_shape():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("points", [16, 300, 2_048])
+@pytest.mark.parametrize("points", [16, 2_048])
 def test_values_at_scores_agree_with_scipy(points):
     # Symmetric and not, bounded on no side, one and two; t(4) has tails that leave any first range.
     norm = scipy.stats.norm
@@ -175,8 +175,8 @@ def test_total_variation_is_half_the_summed_difference():
     assert found.noise_floor == pytest.approx(sum(deviations) / 2)
 
 
-@pytest.mark.parametrize("num_bins", [8, 40])
-def test_total_variation_noise_floor_and_standard_error_are_calibrated(num_bins):
+def test_total_variation_noise_floor_and_standard_error_are_calibrated():
+    num_bins = 40
     levels = np.arange(1, num_bins) / num_bins
     edges, masses = scipy.stats.norm.ppf(levels), np.full(num_bins, 1 / num_bins)
 
@@ -228,9 +228,13 @@ def known_laws():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("weights", "scale", "cdf", "ppf", "sd", "kurtosis"),
-    list(known_laws()),
+    ("weights", "scale", "cdf", "ppf", "sd", "kurtosis", "precision"),
+    [
+        (*law, precision)
+        for law, precision in zip(known_laws(), ["float32", "float64"] * 2, strict=True)
+    ],
     ids=["uniform", "trapezoid", "irwin_hall", "uniform_plus_normal"],
+    indirect=["precision"],
 )
 def test_summary_agrees_with_known_laws(precision, weights, scale, cdf, ppf, sd, kurtosis):
     tolerance = 1e-9 if precision == "float64" else 3e-5
@@ -461,16 +465,16 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "error", "message"), WRONG)
-def test_wrong_arguments_are_named(wrong, error, message):
-    arguments = {
-        "marginals": LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3))),
-        "draws": np.zeros((200, 2)),
-    } | wrong
-    if callable(arguments["marginals"]) and "marginals" in wrong:
-        arguments["marginals"] = arguments["marginals"]()
-    with pytest.raises(error, match=message):
-        summary(**arguments)
+def test_wrong_arguments_are_named():
+    for wrong, error, message in WRONG:
+        arguments = {
+            "marginals": LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3))),
+            "draws": np.zeros((200, 2)),
+        } | wrong
+        if callable(arguments["marginals"]) and "marginals" in wrong:
+            arguments["marginals"] = arguments["marginals"]()
+        with pytest.raises(error, match=message):
+            summary(**arguments)
 
 
 def test_missing_pandas_names_the_extra(monkeypatch):

@@ -44,10 +44,10 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("kind", FIGURES)
-def test_other_backends_are_refused(lin, draws, kind):
-    with pytest.raises(ValueError, match=REFUSED):
-        FIGURES[kind](lin, draws, backend="plotly")
+def test_other_backends_are_refused(lin, draws):
+    for plot in FIGURES.values():
+        with pytest.raises(ValueError, match=REFUSED):
+            plot(lin, draws, backend="plotly")
 
 
 def test_default_is_matplotlib_or_that_of_the_collection(lin):

@@ -131,8 +131,12 @@ LAWS = {
 
 @pytest.fixture(params=LAWS)
 def known(request):
+    return known_law(request.param)
+
+
+def known_law(name):
     """A law of three outputs, and each of them in SciPy."""
-    law, family = LAWS[request.param]
+    law, family = LAWS[name]
     return law, [family(a, b) for a, b in zip(LOC, SCALE, strict=True)]
 
 
@@ -196,8 +200,8 @@ def test_both_tails(known):
             assert np.all(y[~seen] < np.log10(0.31 / SIZE))
 
 
-def test_tails_have_one_curve_where_the_law_is_symmetric(known):
-    law, references = known
+def test_tails_have_one_curve_where_the_law_is_symmetric():
+    law, references = known_law("toy")
     symmetric = dist.Laplace(jnp.asarray(LOC), jnp.asarray(SCALE))
     draws = drawn([scipy.stats.laplace(a, b) for a, b in zip(LOC, SCALE, strict=True)])
     figure = nuq.plots.plot_tails(symmetric, draws, backend="matplotlib")
@@ -223,8 +227,8 @@ def test_integral_transforms(known):
 
 
 def test_draws_below_a_lower_end_are_counted():
-    law, family = LAWS["toy"]
-    draws = drawn([family(a, b) for a, b in zip(LOC, SCALE, strict=True)])
+    law, references = known_law("toy")
+    draws = drawn(references)
     draws[:7, 1] = 99.9
     figure = nuq.plots.plot_pit(law, draws, output_names=NAMES, backend="none")
     assert artist(figure, "text", "slope")["string"].endswith("\noutside the support: 7")
@@ -299,16 +303,16 @@ def test_slices_of_independent_outputs_do_not_depend_on_the_third(lin, known):
 
 
 def test_slice_below_a_lower_end_is_empty(lin):
-    law, family = LAWS["toy"]
-    draws = drawn([family(a, b) for a, b in zip(LOC, SCALE, strict=True)]) - np.array([0, 0, 3])
+    law, references = known_law("toy")
+    draws = drawn(references) - np.array([0, 0, 3])
     figure = nuq.plots.plot_three_point(
         lin, draws, (0, 1, 2), law=Independent(law), quantiles=(0.5,), window=0.2, backend="none"
     )
     assert np.isnan(figure.data["level"].sel(law="analytic")).all()
 
 
-def test_correlation_is_that_of_the_joint_law(lin, known):
-    law, references = known
+def test_correlation_is_that_of_the_joint_law(lin):
+    law, references = known_law("toy")
     figure = nuq.plots.plot_correlation(
         lin, drawn(references), law=Independent(law), outputs=[2, 0], backend="none"
     )
@@ -316,8 +320,8 @@ def test_correlation_is_that_of_the_joint_law(lin, known):
     np.testing.assert_allclose(cells, np.eye(2), atol=1e-6)
 
 
-def test_kind_stands_in_legends_titles_and_labels(lin, known):
-    law, references = known
+def test_kind_stands_in_legends_titles_and_labels(lin):
+    law, references = known_law("toy")
     joint, draws = Independent(law), drawn(references)
     figure = nuq.plots.plot_joint(lin, draws, law=joint, backend="matplotlib")
     assert legend_texts(figure)[1] == "independent 50, 90, 99%"
@@ -330,7 +334,7 @@ def test_kind_stands_in_legends_titles_and_labels(lin, known):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("r", [0.0, 0.7, -0.95, 0.999])
+@pytest.mark.parametrize("r", [0.0, -0.95, 0.999])
 def test_pairs_and_slices_of_a_correlated_law(r):
     """Levels of a normal law are those of chi-square, given a third output as well."""
     sd = np.array([2.0, 0.1, 1.0])
@@ -357,42 +361,34 @@ def test_a_copula_given_as_an_object_is_the_one_that_is_named(lin):
     np.testing.assert_allclose(*levels, rtol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("law", "error", "message"),
-    [
-        (3, TypeError, "law must be 'joint', 'copula', 'linear' or a JointLaw, got int"),
-        (
-            Independent(dist.Normal(jnp.zeros(2), 1.0)),
-            ValueError,
-            r"law must have event shape \(N_y,\) = \(3,\), got \(2,\); pass a joint law of all",
-        ),
-        ("exact", ValueError, "law must be 'joint', 'copula' or 'linear', got 'exact'"),
-    ],
-)
-def test_laws_that_do_not_fit_are_named(lin, law, error, message):
+def test_laws_that_do_not_fit_are_named(lin):
     draws = np.zeros((200, 3))
-    for plot in (
-        lambda: nuq.plots.plot_joint(lin, law=law, backend="none"),
-        lambda: nuq.plots.plot_correlation(lin, draws, law=law, backend="none"),
-        lambda: nuq.plots.plot_three_point(lin, draws, (0, 1, 2), law=law, backend="none"),
+    event_shape = (
+        r"law must have event shape \(N_y,\) = \(3,\), got \(2,\); pass a joint law of all"
+    )
+    for law, error, message in (
+        (3, TypeError, "law must be 'joint', 'copula', 'linear' or a JointLaw, got int"),
+        (Independent(dist.Normal(jnp.zeros(2), 1.0)), ValueError, event_shape),
+        ("exact", ValueError, "law must be 'joint', 'copula' or 'linear', got 'exact'"),
     ):
         with pytest.raises(error, match=message):
-            plot()
+            nuq.plots.plot_joint(lin, law=law, backend="none")
+        with pytest.raises(error, match=message):
+            nuq.plots.plot_correlation(lin, draws, law=law, backend="none")
+        with pytest.raises(error, match=message):
+            nuq.plots.plot_three_point(lin, draws, (0, 1, 2), law=law, backend="none")
 
 
-@pytest.mark.parametrize(
-    ("marginals", "error", "message"),
-    [
+def test_marginals_that_do_not_fit_are_named():
+    for marginals, error, message in (
         (dist.Poisson(jnp.ones(3)), TypeError, "discrete Poisson"),
         (dist.Normal(jnp.zeros((2, 3)), 1.0), ValueError, r"got batch shape \(2, 3\)"),
         (dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3)), ValueError, r"event shape \(3,\)"),
         ("law", TypeError, "got str"),
-    ],
-)
-def test_marginals_that_do_not_fit_are_named(marginals, error, message):
-    for plot in (nuq.plots.plot_marginals, nuq.plots.plot_tails, nuq.plots.plot_pit):
-        with pytest.raises(error, match=message):
-            plot(marginals, np.zeros((200, 3)), backend="none")
+    ):
+        for plot in (nuq.plots.plot_marginals, nuq.plots.plot_tails, nuq.plots.plot_pit):
+            with pytest.raises(error, match=message):
+                plot(marginals, np.zeros((200, 3)), backend="none")
 
 
 @pytest.mark.slow

@@ -61,10 +61,9 @@ def model(request, many):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_takes_every_model(model, many, name):
-    figure = FIGURES[name](model, many[1][1], backend="none")
-    assert figure.viz.children
+def test_every_figure_takes_every_model(model, many):
+    for name, plot in FIGURES.items():
+        assert plot(model, many[1][1], backend="none").viz.children, name
 
 
 @pytest.mark.slow
@@ -84,12 +83,17 @@ def test_density_and_errors_are_those_of_the_model(model, many):
     assert found == pytest.approx(float(expected), rel=0.05, abs=0.006)
 
 
+# The default is "joint" for all but the tangent.
 @pytest.mark.slow
-@pytest.mark.parametrize("law", [None, "joint", "copula"])
-@pytest.mark.parametrize("name", OF_JOINT_LAWS)
-def test_figures_of_joint_laws_take_every_model(model, many, name, law):
-    figure = OF_JOINT_LAWS[name](model, many[1].network[:, 1], law=law, backend="none")
-    assert figure.viz.children
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [("tangent", "joint"), ("corrected", None), ("corrected", "copula"), ("parts", None)],
+)
+def test_figures_of_joint_laws_take_every_model(many, kind, law):
+    lin, pairs = many
+    model = MODELS[kind](lin[1], pairs[1])
+    for name, plot in OF_JOINT_LAWS.items():
+        assert plot(model, pairs.network[:, 1], law=law, backend="none").viz.children, name
 
 
 @pytest.mark.slow
@@ -118,24 +122,22 @@ def test_linear_law_is_refused_for_other_models(many):
             plot(parts, np.zeros((200, 3)), law="linear", backend="none")
 
 
-@pytest.mark.parametrize("name", [*FIGURES, *OF_JOINT_LAWS])
-def test_figures_of_one_point_say_how_to_take_it(many, name):
+def test_figures_of_one_point_say_how_to_take_it(many):
     lin, pairs = many
-    remedy = r"take one point: (model|linearization)\[i\]"
-    if name == "output_band":
-        remedy = r"outputs must name one output .* got 3; pass outputs=\[0\]"
-    with pytest.raises(ValueError, match=remedy):
-        (FIGURES | OF_JOINT_LAWS)[name](lin, pairs, backend="none")
+    for name, plot in (FIGURES | OF_JOINT_LAWS).items():
+        remedy = r"take one point: (model|linearization)\[i\]"
+        if name == "output_band":
+            remedy = r"outputs must name one output .* got 3; pass outputs=\[0\]"
+        with pytest.raises(ValueError, match=remedy):
+            plot(lin, pairs, backend="none")
 
 
 # -- the fan over points ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["model", "laws"])
-def test_fan_shows_one_output_over_the_points(many, kind):
+def test_fan_shows_one_output_over_the_points(many):
     lin, pairs = many
-    law = lin if kind == "model" else lin.marginals()
-    figure = plots.plot_output_band(law, pairs, outputs=[1], points=[0, 2], backend="none")
+    figure = plots.plot_output_band(lin, pairs, outputs=[1], points=[0, 2], backend="none")
     sd = np.sqrt(np.asarray(lin.variance)[:, 1])
     band = figure.viz["band_2_sd"]["values"].item()
     np.testing.assert_allclose(band["y_top"], lin.mean[:, 1] + 2 * sd, rtol=1e-5)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Visuals = Mapping[str, Mapping[str, Any] | bool]
+# Visuals with their default options.
+type Styles = Mapping[str, Mapping[str, Any]]
 Marks = tuple[Sequence[float], Sequence[str]]
 type PlotCollection = arviz_plots.PlotCollection
 type PlotMatrix = arviz_plots.PlotMatrix
@@ -33,7 +35,7 @@ NARROW_COLUMNS = 3  # number of columns that fit on a page
 MANY_PANELS = 12
 
 # Visuals that all panels have, besides what is drawn in them.
-FRAME_VISUALS: dict[str, Mapping[str, Any]] = {
+FRAME_VISUALS: Styles = {
     "title": {"size": 10},
     "ticks": {"size": 8},
     "xlabel": {"size": 9},
@@ -58,7 +60,7 @@ class Frame(NamedTuple):
     top: Any
 
 
-def frame_visuals(without: str) -> dict[str, Mapping[str, Any]]:
+def frame_visuals(without: str) -> Styles:
     """Return the visuals that all panels have, except one.
 
     Examples
@@ -127,7 +129,7 @@ class Figure:
     def __init__(
         self,
         name: str,
-        defaults: Mapping[str, Mapping[str, Any]],
+        defaults: Styles,
         visuals: Visuals | None,
         plot_collection: Any | None,
         backend: str | None,
@@ -219,17 +221,22 @@ class Figure:
 
         self.each_panel(text, visual)
 
-    def several(self, visual: str, dim: str, artists: Sequence[Callable[[Any], Any]]) -> None:
-        """Draw several artists in a single panel, and keep them along a dimension."""
+    def several(self, visual: str, dim: str, function: str, drawn: Sequence[Any]) -> None:
+        """Draw several artists in a single panel, and keep them along a dimension.
+
+        Each is drawn by a function of ArviZ, such as ``"text"``, from its arguments in `drawn`.
+        """
+        style = self.options[visual]
+        if style is None or not drawn:
+            return
 
         def draw_all(target: Any) -> Any:
-            drawn = np.empty(len(artists), dtype=object)
-            for k, artist in enumerate(artists):
-                drawn[k] = artist(target)
-            return drawn
+            artists = np.empty(len(drawn), dtype=object)
+            for k, arguments in enumerate(drawn):
+                artists[k] = getattr(drawing(target), function)(*arguments, target, **style)
+            return artists
 
-        if artists:
-            self.each_panel(draw_all, visual, artist_dims={dim: len(artists)})
+        self.each_panel(draw_all, visual, artist_dims={dim: len(drawn)})
 
     def axis(
         self,
@@ -380,9 +387,7 @@ def _as_backend(backend: str | None, plot_collection: Any | None, purpose: str) 
     return name
 
 
-def _as_visuals(
-    visuals: Visuals | None, defaults: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any] | None]:
+def _as_visuals(visuals: Visuals | None, defaults: Styles) -> dict[str, dict[str, Any] | None]:
     """Merge the options of each visual into its defaults; None marks a visual that is off."""
     given = dict(visuals or {})
     unknown = [name for name in given if name not in defaults]
