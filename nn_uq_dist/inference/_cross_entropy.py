@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._weighted_draws import effective, far_apart
 
 type Array = NDArray[np.float64]
 
@@ -115,26 +116,20 @@ class Pool:
         """Draws near the event, and as far from each other as they are many."""
         order = np.argsort(-self.values(), kind="stable")[: _NEAR_DRAWS * number]
         near = self.z[order]
-        if len(near) <= number:
-            return near
-        chosen, squares = [0], np.full(len(near), np.inf)
-        while len(chosen) < number:
-            squares = np.minimum(squares, np.sum((near - near[chosen[-1]]) ** 2, axis=1))
-            chosen.append(int(squares.argmax()))
-        return near[chosen]
+        return near[far_apart(near, np.ones(len(near)), number, self.rng)]
 
     def effective_failing(self) -> float:
         """Effective number of the draws that fail."""
         logs = self.log_weights[self.values() > 0]
-        return _effective(_weights(logs)) if len(logs) else 0.0
+        return effective(_weights(logs)) if len(logs) else 0.0
 
     def nearest(self, wanted: float) -> NormalMixture:
         """Mixture fitted to the draws nearest to the event, of an effective number."""
         values = self.values()
         order = np.argsort(-values, kind="stable")
         weights = _weights(self.log_weights[order])
-        effective = np.cumsum(weights) ** 2 / np.maximum(np.cumsum(weights**2), 1e-300)
-        enough = (effective >= wanted) & (values[order] <= 0)
+        sizes = np.cumsum(weights) ** 2 / np.maximum(np.cumsum(weights**2), 1e-300)
+        enough = (sizes >= wanted) & (values[order] <= 0)
         number = int(np.argmax(enough)) + 1 if enough.any() else len(order)
         return self._fitted(order[:number], _MOST_PARTS[0])
 
@@ -159,7 +154,7 @@ class Pool:
         """Add laws fitted by slopes, where draws are few for the number of variables."""
         weights = _weights(self.log_weights[failing])
         enough = _ENOUGH_FOR_MEAN * self.z.shape[1]
-        if not isinstance(self.question, BeyondLimits) or _effective(weights) > enough:
+        if not isinstance(self.question, BeyondLimits) or effective(weights) > enough:
             return mixture
         heaviest = failing[np.argsort(-weights, kind="stable")[: self.most_slopes]]
         z, logs = self.z[heaviest], self.log_weights[heaviest]
@@ -169,7 +164,7 @@ class Pool:
         # Few heavy draws would be followed too closely: weights are flattened until enough count.
         least = min(_SLOPES_COUNTED, len(z) / 2)
         flat = (_weights(power * logs) for power in _FLATTER)
-        weights = next(w for w in flat if _effective(w) >= least)
+        weights = next(w for w in flat if effective(w) >= least)
         law = Normal.fit_slopes(z, weights, self.question.sign * slopes)
         laws = NormalMixture.even(law, Normal.around(law.mean))
         return NormalMixture.joined([mixture, laws], [1 - _SLOPES_SHARE, _SLOPES_SHARE])
@@ -210,11 +205,6 @@ class Pool:
 def _weights(logs: Array) -> Array:
     """Weights, the largest of them one."""
     return np.exp(logs - logs.max())
-
-
-def _effective(weights: Array) -> float:
-    """How many equal weights are worth as much."""
-    return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
 def with_prior(mixture: NormalMixture | None, d: int, share: float = _PRIOR_SHARE) -> NormalMixture:
