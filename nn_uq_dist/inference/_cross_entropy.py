@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._weighted_draws import effective, far_apart
+from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum
 
 type Array = NDArray[np.float64]
 
 # Effective draws to which a level is fitted, as a share of the draws of a level.
 _ELITE_SHARE = 0.04
 _ENOUGH_SHARE = 0.1
-_NEAR_DRAWS = 8  # of which one becomes a start of a tangent
+# Near draws of which one becomes a start of a tangent, and the share of the first level.
+_NEAR_DRAWS, _EARLY_SHARE = 8, 0.5
 _NEAREST_DRAWS = 20.0  # while too few runs fail
 _MOST_PARTS = 4, 5  # of a level, and of a refit
 _MOST_FITTED = 6000  # draws that a mixture is fitted to
@@ -59,26 +60,12 @@ class Pool:
         """Add draws of a mixture."""
         z = mixture.draw(self.rng, count)
         kept = self.space.run(z)[1]
-        log_count = math.log(count)
-        self.log_sum = np.logaddexp(self.log_sum, mixture.log_density(self.z) + log_count)
+        before = np.logaddexp(self.log_sum, mixture.log_density(self.z) + math.log(count))
         self.mixtures.append((mixture, count))
-        new = np.logaddexp.reduce([m.log_density(z) + math.log(n) for m, n in self.mixtures])
-        self._append(z, kept, new)
-
-    def _append(self, z: Array, kept: Array, log_sum: Array) -> None:
+        new = log_sum(np.stack([m.log_density(z) + math.log(n) for m, n in self.mixtures]))
+        self.log_sum = np.concatenate([before, new])
         self.z = np.concatenate([self.z, z])
         self.kept = np.concatenate([self.kept, kept]) if self.kept.size else kept
-        self.log_sum = np.concatenate([self.log_sum, log_sum])
-
-    def merge(self, other: "Pool") -> None:
-        """Add the draws of another pool."""
-        ours, theirs = self.log_density_sum(other.z), other.log_density_sum(self.z)
-        self.log_sum = np.logaddexp(self.log_sum, theirs)
-        self._append(other.z, other.kept, np.logaddexp(other.log_sum, ours))
-        self.mixtures += other.mixtures
-
-    def log_density_sum(self, z: Array) -> Array:
-        return np.logaddexp.reduce([m.log_density(z) + math.log(n) for m, n in self.mixtures])
 
     @property
     def log_weights(self) -> Array:
@@ -112,11 +99,20 @@ class Pool:
         squares = np.where(fails, self._squares[:, None], np.inf)
         return self.z[squares.argmin(axis=0)[fails.any(axis=0)]]
 
-    def far_and_near(self, number: int) -> Array:
-        """Draws near the event, and as far from each other as they are many."""
-        order = np.argsort(-self.values(), kind="stable")[: _NEAR_DRAWS * number]
-        near = self.z[order]
-        return near[far_apart(near, np.ones(len(near)), number, self.rng)]
+    def starts(self, number: int) -> Array:
+        """Zero, and draws far apart: half near the event, half among the better of the first level.
+
+        Later levels may all be in one of several regions.
+        """
+        values, (_, first) = self.values(), self.mixtures[0]
+        order = np.argsort(-values, kind="stable")[: _NEAR_DRAWS * number]
+        early = np.argsort(-values[:first], kind="stable")[: int(_EARLY_SHARE * first)]
+        chosen = []
+        for rows, most in ((order, number - number // 2), (early, number // 2)):
+            if most:
+                near = self.z[rows]
+                chosen.append(near[far_apart(near, np.ones(len(near)), most, self.rng)])
+        return np.concatenate([np.zeros((1, self.z.shape[1])), *chosen])
 
     def effective_failing(self) -> float:
         """Effective number of the draws that fail."""

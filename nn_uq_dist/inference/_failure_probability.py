@@ -94,10 +94,10 @@ def failure_probability(
     Notes
     -----
     The variables of the law become standard normal ones :math:`z`, uniform ones by
-    :math:`2 \Phi(z) - 1`. Each search draws from mixtures of normal laws that come nearer to the
-    limit, level by level (R. Y. Rubinstein and D. P. Kroese, The Cross-Entropy Method, 2004): one
-    begins with the law of the input and wider ones, one with the points at which tangents reach the
-    limit, from zero and from draws near to it. All their draws :math:`z_i` have weights
+    :math:`2 \Phi(z) - 1`. The search draws from mixtures of normal laws that come nearer to the
+    limit, level by level (R. Y. Rubinstein and D. P. Kroese, The Cross-Entropy Method, 2004),
+    beginning with the law of the input and wider ones; then around the points at which tangents
+    reach the limit, from zero and from draws near to it. All draws :math:`z_i` have weights
     :math:`\phi(z_i) / \sum_b \frac{n_b}{n} q_b(z_i)` over all mixtures :math:`q_b` that were drawn
     from (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95, 2000). A mixture fitted to those that fail,
     refitted up to three times, is the :math:`q` of the estimate from `n` new draws. Where failing

@@ -410,7 +410,7 @@ def _checked(
             f"observed value of each output"
         )
     if outputs.size == 0:
-        raise ValueError(f"y must hold an observation, got shape {outputs.shape}")
+        raise ValueError(f"y must hold an observation, got shape {outputs.shape}; pass a row")
     _checks.require_finite("y", outputs, "leave the output out of the network where it is missing")
     noise = output_noise(noise_scale, noise_covariance, outputs.shape, outputs)
     flaw = _flaw_of(noise)
