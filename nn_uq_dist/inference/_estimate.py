@@ -1,4 +1,4 @@
-"""How the runs of an estimate are shared out: searches, refits, and the draws that count."""
+"""How the runs of an estimate are shared out: the search, refits, and the draws that count."""
 
 import dataclasses
 

@@ -160,7 +160,9 @@ class NormalMixture:
         """
         drawn = systematic(self.shares, count, rng)
         numbers = np.bincount(drawn, minlength=self.shares.size)
-        parts = [part.draw(rng, n) for part, n in zip(self.components, numbers, strict=True)]
+        parts = [
+            part.draw(rng, n) for part, n in zip(self.components, numbers.tolist(), strict=True)
+        ]
         return np.concatenate(parts)
 
     def log_densities(self, z: Array) -> Array:
