@@ -54,7 +54,7 @@ def errors_and_flips(nets, mu, z):
 @pytest.mark.parametrize("num_layers", SHAPES)
 @pytest.mark.usefixtures("x64")
 def test_no_bound_is_violated_and_certificates_hold(num_layers):
-    count = 700  # 2,100 networks in all
+    count = 400  # 1,200 networks in all
     nets, mu, half_width, z = random_networks(num_layers, count, seed=num_layers)
     total, last, flips = errors_and_flips(nets, mu, z)
     largest = {of: np.abs(e).max(axis=1) for of, e in (("total", total), ("last_layer", last))}
