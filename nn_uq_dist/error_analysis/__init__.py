@@ -1,14 +1,13 @@
 """How far a leaky-ReLU network is from its linearization: exact errors, bounds, flips.
 
 Read `_leaky_relu_network.py` and `_error.py` first: the network, and the identity for its error on
-which everything else is based. `_read_layers.py` reads the weights from any function.
+which everything else is based. `_read_layers.py` reads the weights from any function. `_bounds.py`
+bounds that error on a box, in NumPy's float64 (`_float64_network.py`), without the neurons that
+cannot flip (`_enclosure.py`). `_flips.py` determines which neurons can.
 
-Bounds are computed in NumPy's float64, as JAX has none unless it is enabled for the whole program:
-affine bounds of the network (`_affine_bounds.py`), and tight ones that may fail with a small
-probability (`_trimmed.py`). On boxes they bound the error and show which neurons can flip
-(`_box_errors.py`): `_bounds.py` and `_flips.py` are the entrances. `_certified.py` is that to
-guaranteed bounds on the distribution function, with the laws of affine bounds (`_law_bounds.py`)
-and parts of the input (`_parts.py`).
+`_certified.py` is the entrance to guaranteed bounds on the distribution function: affine bounds
+(`_affine_bounds.py`), tight ones that may fail with a small probability (`_trimmed.py`), the laws
+of both (`_law_bounds.py`), and parts of the input (`_parts.py`).
 """
 
 from nn_uq_dist.error_analysis._bounds import deterministic_bound as deterministic_bound

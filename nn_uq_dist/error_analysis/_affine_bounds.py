@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, in_float64
-from nn_uq_dist.error_analysis._law_bounds import EPS
+from nn_uq_dist.error_analysis._enclosure import EPS
+from nn_uq_dist.error_analysis._float64_network import as_float64
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import AbstractInputLaw
 
@@ -39,8 +39,7 @@ class StandardNetwork(NamedTuple):
     alpha
         The negative slope.
     sizes
-        Largest sizes of all terms in the pre-activations of the first layer, for their rounding:
-        shape ``(N,)``, or a row for each box.
+        Largest sizes of all terms in the pre-activations of the first layer, for their rounding.
     direct_size
         The same for what bypasses the layers.
     is_uniform
@@ -60,7 +59,7 @@ class StandardNetwork(NamedTuple):
     @classmethod
     def of_law(cls, network: LeakyReLUNetwork, law: AbstractInputLaw, outputs: slice) -> Self:
         """Some outputs of one network, for a law without batch axes."""
-        given = in_float64(law)
+        exact, given = as_float64(network), in_float64(law)
         loc, identity = np.asarray(given.loc), np.eye(given.num_inputs)
         uniform, normal = (
             identity[:, :0] if part is None else np.asarray(part)
@@ -71,49 +70,22 @@ class StandardNetwork(NamedTuple):
         is_uniform = (np.arange(columns.shape[1]) < uniform.shape[1])[moving]
         columns = columns[:, moving]
         reach = np.abs(loc) + np.abs(columns) @ np.where(is_uniform, 1.0, NORMAL_RANGE)
-        return cls._of_map(network, loc, columns, reach, is_uniform, outputs)
-
-    @classmethod
-    def of_inputs(cls, network: LeakyReLUNetwork, boxes: "Boxes") -> Self:
-        """All outputs of one network as functions of its inputs themselves, on boxes of these."""
-        identity = np.eye(network.num_inputs)
-        reach = np.abs(boxes.center) + boxes.radius
-        is_uniform = np.ones(len(identity), bool)
-        return cls._of_map(network, 0 * identity[0], identity, reach, is_uniform, slice(None))
-
-    @classmethod
-    def _of_map(
-        cls,
-        network: LeakyReLUNetwork,
-        loc: FloatArray,
-        columns: FloatArray,
-        reach: FloatArray,
-        is_uniform: NDArray[np.bool_],
-        outputs: slice,
-    ) -> Self:
-        """For inputs ``loc + columns @ v`` of sizes up to `reach`."""
-        # The constructor has checked this, but a transformation may have rebuilt the network since.
-        _checks.require_finite("negative_slope", network.negative_slope, "pass a number in [0, 1]")
-        for part in (*network.hidden_weights, *network.biases, network.output_matrix):
-            _checks.require_finite("every weight and bias of network", part)
-        exact = in_float64(network)
-        around = float(exact.skip_connection) * np.eye(exact.num_outputs, len(loc))[outputs]
+        around = float(network.skip_connection) * np.eye(network.num_outputs, len(loc))[outputs]
         bias = np.zeros(len(around))
-        if exact.output_bias is not None:
-            bias = np.asarray(exact.output_bias)[outputs]
-        first, *others = map(np.asarray, exact.hidden_weights)
-        biases = [np.asarray(part) for part in exact.biases]
+        if network.output_bias is not None:
+            bias = np.asarray(network.output_bias, np.float64)[outputs]
+        first, *others = exact.hidden_weights
         # The sums over the inputs have more terms than those over the variables.
-        terms = (1 + len(loc) / 32) * (reach @ np.abs(first).T + np.abs(biases[0]))
+        terms = (1 + len(loc) / 32) * (np.abs(first) @ reach + np.abs(exact.biases[0]))
         return cls(
             [first @ columns, *others],
-            [first @ loc + biases[0], *biases[1:]],
-            np.asarray(exact.output_matrix)[outputs],
+            [first @ loc + exact.biases[0], *exact.biases[1:]],
+            exact.output_matrix[outputs],
             around @ columns,
             bias + around @ loc,
-            float(exact.negative_slope),
+            float(exact.alpha[0]),
             terms,
-            np.abs(bias) + reach @ around.T,
+            np.abs(bias) + around @ reach,
             is_uniform,
         )
 

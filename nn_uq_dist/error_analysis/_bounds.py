@@ -1,8 +1,5 @@
 """Bounds on the linearization error on a box: certain ones, and probabilistic ones."""
 
-import math
-from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 import jax
@@ -12,13 +9,27 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.error_analysis._affine_bounds import StandardNetwork, centers
-from nn_uq_dist.error_analysis._bound_arguments import as_concrete_law, require_choice
-from nn_uq_dist.error_analysis._box_errors import batch_of, box_error, on_boxes
-from nn_uq_dist.error_analysis._law_bounds import EPS
+from nn_uq_dist.error_analysis._bound_arguments import (
+    as_concrete_law,
+    box_half_width,
+    require_choice,
+)
+from nn_uq_dist.error_analysis._float64_network import (
+    Float64Network,
+    as_float64,
+    maps_to_output,
+    norm,
+    pre_activations,
+    slopes_at,
+    spectral_norm,
+)
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.error_analysis._tangent_distance import box_distance
+from nn_uq_dist.error_analysis._tightened import tightened_bound
+from nn_uq_dist.inputs import AbstractInputLaw, InputLaw
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
+
+_FORMS = ("tightened", "corrected", "printed")
 
 
 def deterministic_bound(
@@ -73,13 +84,17 @@ def deterministic_bound(
         |\text{total}_i| &\le \min\Bigl\{ (1-\alpha) \|A_i\| \prod_n \|W_n\|
         \sum_{n=1}^{L} \prod_{k>n} d_k,\ \|A_i\| \prod_n \|W_n\| + \|q_i\| \Bigr\} \|b\|
 
-    ``"tightened"`` is the smaller of that and of what follows from affine bounds of the network on
-    the box, as `nn_uq_dist.certified` has them: for the total, how far they are from the tangent;
-    for the last layer, :math:`1 - \alpha` times the distance that each of its pre-activations can
-    reach beyond zero, always with a positive sign, through the positive or the negative part of
-    :math:`A`. Neurons that cannot flip contribute nothing, and the result is zero where
-    `is_exact_on_support` is true. For deep networks that flip in every layer the bounds are still
-    far above the true error.
+    ``"tightened"`` computes, layer by layer, how far each pre-activation can reach on the box:
+    exactly as far as its linear model, as long as no neuron before it can flip. Neurons that cannot
+    flip contribute nothing; those that can contribute at most :math:`1 - \alpha` times the distance
+    that they reach beyond zero, always with a positive sign. These limits are propagated to the
+    output through the positive and the negative part of :math:`A \prod_{k>n} D_k W_k`, whose rows
+    also replace the products of norms. A second model, with a chord in place of each activation
+    that can flip, bounds the total if many neurons flip, and so do the affine bounds of
+    `nn_uq_dist.certified`; the smallest of all bounds is returned.
+    The result is zero where `is_exact_on_support` is true. For deep networks that flip in every
+    layer the bounds are still far above the true error. Cost: in each layer, products with a column
+    per neuron of the layers before it.
 
     ``"printed"``: the paper's ``boundL``, :math:`(1-\alpha) \|A_i\| \|W_L\| \prod_{n<L} \lambda_n
     \|b\|` with :math:`\lambda_n = (d_n + 1 - \alpha) \|W_n\|`, the same for either `of`. It holds
@@ -96,7 +111,9 @@ def deterministic_bound(
     tightened 1.500
     corrected 4.472
     """
-    return _bound("deterministic_bound", network, f, of, form, certain_squared_norm)
+    exact, law, half_width = _prepared("deterministic_bound", network, f, of, form)
+    bound = _bound(network, exact, law, half_width, norm(half_width), of, form)
+    return _rounded_up(bound, exact, network)
 
 
 def probabilistic_bound(
@@ -137,7 +154,7 @@ def probabilistic_bound(
         l = \log\tfrac1\delta,\ c = \tfrac49 \max_k b_k^2,\ v = \tfrac{4}{45} \sum_k b_k^4,
 
     from Bernstein's inequality for the independent :math:`z_k^2`, at most :math:`\|b\|^2`.
-    ``"tightened"`` keeps the limits from affine bounds, which hold on the whole box. ``"printed"``
+    ``"tightened"`` keeps its elementwise limits, which hold on the whole box. ``"printed"``
     combines the factor of ``boundL`` with the paper's ``eq:z1_bound``, which has :math:`N_x` in
     place of the largest term of the sum, so it may exceed the certain bound.
 
@@ -164,87 +181,94 @@ def probabilistic_bound(
             f"delta must lie in (0, 1), got {delta}; pass the probability that the bound may fail, "
             f"and for none use deterministic_bound"
         )
+    exact, law, half_width = _prepared("probabilistic_bound", network, f, of, form)
     squared = printed_squared_norm if form == "printed" else bernstein_squared_norm
-    return _bound("probabilistic_bound", network, f, of, form, partial(squared, delta=float(delta)))
+    radius = np.sqrt(squared(half_width, float(delta)))
+    bound = _bound(network, exact, law, half_width, radius, of, form)
+    return _rounded_up(bound, exact, network)
 
 
-def _bound(
-    function: str,
-    network: LeakyReLUNetwork,
-    f: Distribution | AbstractInputLaw,
-    of: str,
-    form: str,
-    squared_norm: Callable[[FloatArray], FloatArray],
-) -> jax.Array:
+def _prepared(
+    function: str, network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw, of: str, form: str
+) -> tuple[Float64Network, InputLaw, FloatArray]:
+    """Checked network and half-widths in float64, and the law."""
     require_choice("of", of, ("total", "last_layer"))
-    require_choice("form", form, ("tightened", "corrected", "printed"))
+    require_choice("form", form, _FORMS)
     law, has_gaussian_part = as_concrete_law(function, network, f)
     if np.any(has_gaussian_part):
         raise ValueError(
             "f must be a box for bounds of the error, got a law with a Gaussian part, on whose "
             "unbounded support there is none; pass a Uniform, or look at flip_probabilities"
         )
-    batch = batch_of(network, law)
-    bound = np.zeros((math.prod(batch), network.num_outputs))
+    return as_float64(network), law, box_half_width(law)
+
+
+def _bound(
+    network: LeakyReLUNetwork,
+    exact: Float64Network,
+    law: InputLaw,
+    half_width: FloatArray,
+    radius: FloatArray,
+    of: str,
+    form: str,
+) -> FloatArray:
+    mu = np.asarray(law.loc, np.float64)
     # Norms of deep networks may overflow; then the bound is infinity.
     with np.errstate(over="ignore", invalid="ignore"):
-        for places, one, boxes in on_boxes(network, law):
-            slopes = [np.where(h >= 0, 1.0, one.alpha) for h in centers(one, boxes)]
-            factor = (
-                printed_factor(one, slopes)
-                if form == "printed"
-                else corrected_factor(one, slopes, of)
-            )
-            bound[places] = factor * np.sqrt(squared_norm(boxes.radius))[:, None]
-            if form == "tightened":
+        if form == "tightened":
+            bound = tightened_bound(exact, mu, half_width, radius, of)
+            if of == "total":
                 # The smaller of those that have not overflowed.
-                bound[places] = np.fmin(bound[places], box_error(one, boxes, of))
+                bound = np.fmin(bound, box_distance(network, law))
+        else:
+            slopes = slopes_at(exact, pre_activations(exact, mu))
+            factor = (
+                printed_factor(exact, slopes)
+                if form == "printed"
+                else corrected_factor(exact, slopes, of)
+            )
+            bound = factor * radius[..., None]
+        return np.where(np.isnan(bound), np.inf, bound)
+
+
+def _rounded_up(bound: FloatArray, exact: Float64Network, network: LeakyReLUNetwork) -> jax.Array:
     # The relative error of products and norms of these sizes is below `operations` times epsilon.
-    operations = 8 * sum(sum(weights.shape[-2:]) for weights in network.hidden_weights)
-    bound = np.where(np.isnan(bound), np.inf, bound).reshape(*batch, network.num_outputs)
+    operations = 8 * sum(sum(weights.shape[-2:]) for weights in exact.hidden_weights)
     dtype = _checks.float_dtype(network.output_matrix)
     with np.errstate(over="ignore"):
-        bound = bound * (1 + operations * EPS)
+        bound = bound * (1 + operations * np.finfo(np.float64).eps)
         rounded = bound.astype(dtype)
     next_above = np.nextafter(rounded, np.asarray(np.inf, dtype))
     return jnp.asarray(np.where(rounded < bound, next_above, rounded))
 
 
-def printed_factor(network: StandardNetwork, slopes: list[FloatArray]) -> FloatArray:
+def printed_factor(network: Float64Network, slopes: list[FloatArray]) -> FloatArray:
     r"""The paper's ``eq:prob_Kbound``: the factors :math:`\lambda_n` before the last layer."""
-    largest = [slope.max(axis=-1) + 1 - network.alpha for slope in slopes[:-1]]
-    factor = (1 - network.alpha) * _product_of_norms(network) * np.prod(largest, axis=0)
-    return np.multiply.outer(factor, np.linalg.norm(network.output, axis=-1))
+    factor = 1 - network.alpha[..., 0]
+    for n, weights in enumerate(network.hidden_weights):
+        factor = factor * spectral_norm(weights)
+        if n < len(slopes) - 1:
+            factor = factor * (slopes[n].max(axis=-1) + 1 - network.alpha[..., 0])
+    return factor[..., None] * norm(network.output_matrix)
 
 
-def corrected_factor(network: StandardNetwork, slopes: list[FloatArray], of: str) -> FloatArray:
+def corrected_factor(network: Float64Network, slopes: list[FloatArray], of: str) -> FloatArray:
     r"""Factors from the norms of the layers alone; see `deterministic_bound` for the derivation.
 
     The last-layer factor is :math:`(1-\alpha) \|A_i\| \prod \|W_n\|`.
     """
-    gain = _product_of_norms(network) * np.linalg.norm(network.output, axis=-1)
+    gain = norm(network.output_matrix)
+    for weights in network.hidden_weights:
+        gain = gain * spectral_norm(weights)[..., None]
     by_layers = (1 - network.alpha) * gain
     if of == "last_layer":
         return by_layers
-    attenuation = total = np.ones(len(slopes[-1]))
+    attenuation = total = np.ones(slopes[-1].shape[:-1])
     for slope in slopes[:0:-1]:
         attenuation = attenuation * slope.max(axis=-1)
         total = total + attenuation
-    jacobian = network.output
-    for weights, slope in zip(network.weights[::-1], slopes[::-1], strict=True):
-        jacobian = (jacobian * slope[:, None]) @ weights
-    by_jacobian = gain + np.linalg.norm(jacobian, axis=-1)
-    return np.minimum(by_layers * total[:, None], by_jacobian)
-
-
-def _product_of_norms(network: StandardNetwork) -> float:
-    return math.prod(float(np.linalg.norm(weights, 2)) for weights in network.weights)
-
-
-def certain_squared_norm(half_width: FloatArray) -> FloatArray:
-    """The largest squared norm on a box."""
-    squared: FloatArray = (half_width**2).sum(axis=-1)
-    return squared
+    jacobian = maps_to_output(network, slopes)[0]
+    return np.minimum(by_layers * total[..., None], gain + norm(jacobian))
 
 
 def bernstein_squared_norm(half_width: FloatArray, delta: float) -> FloatArray:
@@ -259,7 +283,7 @@ def bernstein_squared_norm(half_width: FloatArray, delta: float) -> FloatArray:
     Maps shape ``(..., N_x)`` to ``(...)``.
     """
     squares = half_width**2
-    certain = certain_squared_norm(half_width)
+    certain = squares.sum(axis=-1)
     log_odds = -np.log(delta)
     variance = 4 / 45 * (squares**2).sum(axis=-1)
     linear = 2 / 9 * squares.max(axis=-1) * log_odds
@@ -270,5 +294,5 @@ def bernstein_squared_norm(half_width: FloatArray, delta: float) -> FloatArray:
 def printed_squared_norm(half_width: FloatArray, delta: float) -> FloatArray:
     r"""The paper's ``eq:z1_bound``, with :math:`\sum_k b_k^2` for :math:`N_x \beta^2`."""
     log_odds = -np.log(delta)
-    certain = certain_squared_norm(half_width)
+    certain = (half_width**2).sum(axis=-1)
     return certain * (UNIFORM_VARIANCE + np.sqrt(8 / 45 * log_odds) + 2 / 3 * log_odds)

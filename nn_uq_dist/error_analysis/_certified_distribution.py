@@ -12,9 +12,9 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis import _parts as parts
 from nn_uq_dist.error_analysis._affine_bounds import Boxes, StandardNetwork, tangents
-from nn_uq_dist.error_analysis._box_errors import distance_from_tangent
-from nn_uq_dist.error_analysis._law_bounds import EPS
+from nn_uq_dist.error_analysis._enclosure import EPS
 from nn_uq_dist.error_analysis._parts import Cover, Covers
+from nn_uq_dist.error_analysis._tangent_distance import distance_from_tangent
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
 # What a unit of the output is worth in probability, in units of the largest density of a normal law
@@ -64,8 +64,7 @@ class CertifiedDistribution:
     def of_covers(cls, network: StandardNetwork, covers: Covers, output: int, bound: float) -> Self:
         """Results, with an error bound that is known."""
         if network.is_uniform.all():
-            tangent = tangents(network, Boxes.whole(network))[0]
-            distance = distance_from_tangent(tangent, covers[-1].forms(0), covers[-1].boxes)
+            distance = distance_from_tangent(network, covers[-1].forms(0), covers[-1].boxes)
             bound = min(bound, float(distance.max()))
         gap = parts.largest_gap(network, covers, _looked_at(network, covers[0]))
         return cls(network, covers, output, gap, bound)

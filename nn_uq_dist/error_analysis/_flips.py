@@ -1,6 +1,5 @@
 """Which neurons can flip, with what probability, and whether none can."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
@@ -16,12 +15,13 @@ from nn_uq_dist import linear_combination
 from nn_uq_dist.basics._row_algebra import matmul
 from nn_uq_dist.error_analysis._bound_arguments import (
     as_concrete_law,
+    box_half_width,
     input_law_of,
     require_single,
 )
-from nn_uq_dist.error_analysis._box_errors import any_of, batch_of, flips, on_boxes
+from nn_uq_dist.error_analysis._enclosure import enclose
+from nn_uq_dist.error_analysis._float64_network import as_float64
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.error_analysis._trimmed import enclosed
 from nn_uq_dist.inputs import AbstractInputLaw
 
 
@@ -134,12 +134,12 @@ def is_exact_on_support(
     False
     """
     law, has_gaussian_part = as_concrete_law("is_exact_on_support", network, f)
-    batch = batch_of(network, law)
-    exact = np.zeros(math.prod(batch), bool)
-    for places, one, boxes in on_boxes(network, law):
-        exact[places] = ~any_of(flips(one, boxes, enclosed(one, boxes).ranges))
-    exact = exact.reshape(batch) & ~has_gaussian_part
-    return exact if batch else bool(exact)
+    model = as_float64(network)
+    box = enclose(model, np.asarray(law.loc, np.float64), box_half_width(law))
+    flips = np.concatenate([layer.any(axis=-1)[..., None] for layer in box.can_flip], axis=-1)
+    is_affine = model.alpha[..., 0] == 1
+    exact: NDArray[np.bool_] = (is_affine | ~flips.any(axis=-1)) & ~has_gaussian_part
+    return bool(exact) if np.ndim(exact) == 0 else exact
 
 
 def _linear_model(network: LeakyReLUNetwork, mu: Array) -> tuple[Array, Array]:

@@ -12,7 +12,8 @@ import numpy as np
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis import _affine_bounds as affine
 from nn_uq_dist.error_analysis._affine_bounds import AffineForms, Boxes, StandardNetwork
-from nn_uq_dist.error_analysis._law_bounds import EPS, distribution_bounds
+from nn_uq_dist.error_analysis._enclosure import EPS
+from nn_uq_dist.error_analysis._law_bounds import distribution_bounds
 
 _NUM_CUTS = 13
 # Of probabilities for cuts, as for `distribution_bounds`.
@@ -34,15 +35,12 @@ class Enclosed(NamedTuple):
         How much each variable contributes to the distance of the bounds, shape ``(P, V)``.
     influence
         Size of the coefficient of each neuron in the bounds, a list over the layers, ``(P, N)``.
-    ranges
-        Least values of the pre-activations and of their negatives, a list of ``(P, 2 N)``.
     """
 
     forms: AffineForms
     failure: FloatArray
     shares: FloatArray
     influence: list[FloatArray]
-    ranges: list[FloatArray]
 
 
 def largest_probability(
@@ -89,7 +87,6 @@ def enclosed(
     count = len(boxes.center)
     failure, shares = np.zeros(count), np.zeros(boxes.center.shape)
     lines: list[affine.Lines] = []
-    ranges: list[FloatArray] = []
     for layer, (weights, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         middle, weight, num = middles[layer], weight_of[layer], len(bias)
         own = affine.rounding_of(network, lines, np.zeros((count, 1)))
@@ -98,7 +95,6 @@ def enclosed(
         forms, _ = affine.lower_forms(network, (rows, const, 0.0), lines, boxes)
         least, paid = _cut(network, boxes, forms, middle, price * weight)
         failure += paid
-        ranges.append(least)
         line = affine.lines_of(network, lines, least, middle)
         lines.append(line)
         distance = weight * np.maximum((line.upper - line.lower) * middle + line.intercept, 0)
@@ -106,7 +102,7 @@ def enclosed(
         total = np.maximum(part.sum(axis=-1, keepdims=True), np.finfo(float).tiny)
         shares += (distance[..., None] * (part / total)).sum(axis=1)
     forms, seen = affine.lower_forms(network, network.ends(lines[-1].largest), lines, boxes)
-    return Enclosed(forms, failure, shares, [part.mean(axis=1) for part in seen], ranges)
+    return Enclosed(forms, failure, shares, [part.mean(axis=1) for part in seen])
 
 
 def _cut(

@@ -17,7 +17,7 @@ from nn_uq_dist import error_analysis as ea
 NUM_INPUTS = 3
 CORNERS = np.array(list(itertools.product([-1.0, 1.0], repeat=NUM_INPUTS)))
 OPERATORS = Path(__file__).parents[2] / "examples" / "operators"
-SHAPES = {1: (3, 4, 2), 3: (3, 5, 2, 4, 2), 5: (3, 3, 3, 3, 3, 3, 2)}
+SHAPES = {1: (3, 4, 2), 2: (3, 4, 4, 2), 3: (3, 5, 2, 4, 2), 5: (3, 3, 3, 3, 3, 3, 2)}
 
 
 def random_networks(num_layers, count, seed):
@@ -54,7 +54,7 @@ def errors_and_flips(nets, mu, z):
 @pytest.mark.parametrize("num_layers", SHAPES)
 @pytest.mark.usefixtures("x64")
 def test_no_bound_is_violated_and_certificates_hold(num_layers):
-    count = 400  # 1,200 networks in all
+    count = 5000  # 20,000 networks in all
     nets, mu, half_width, z = random_networks(num_layers, count, seed=num_layers)
     total, last, flips = errors_and_flips(nets, mu, z)
     largest = {of: np.abs(e).max(axis=1) for of, e in (("total", total), ("last_layer", last))}
