@@ -59,7 +59,6 @@ def recurrent(seed):
 
 NETWORKS = {
     "function": closure,
-    "bound_method": lambda seed: Operator(seed).apply,
     "loop": recurrent,
     "nnx_module": FlaxNetwork,
     "equinox_module": lambda seed: eqx.nn.MLP(
@@ -103,7 +102,7 @@ def programs_of(network, seed, batch_shape=(), *, with_tables=False):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_second_call_compiles_nothing(name):
     # What comes after the pairs does not see the network.
-    options = {"with_tables": name in ("function", "nnx_module", "equinox_module")}
+    options = {"with_tables": name == "function"}
     first, second = (programs_of(NETWORKS[name](seed), seed, **options) for seed in (0, 1))
     assert first["monte_carlo"]
     assert second == {call: [] for call in first}

@@ -1,7 +1,7 @@
 """What is answered with runs of the network: how probable a failure is, and which inputs explain.
 
 `_standard_space.py` is the network at standard normal variables, whatever the law of its input is:
-both answers are sought there.
+both answers are sought there. `_weighted_draws.py` has what both do with weighted draws.
 
 Of how probable it is that the network fails, read `_failure_probability.py` first, then what it
 returns, `_failure_result.py`. `_tangent_points.py` looks for the most probable failing points, by

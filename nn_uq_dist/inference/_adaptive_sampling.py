@@ -11,7 +11,6 @@ would have its peaks where these are: their weights would be too small, and all 
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +18,8 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inference._randomized_modes import randomized_modes
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._student_mixture import (
-    StudentMixture,
-    fit_mixture,
-    log_sum,
-    systematic,
-)
+from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
+from nn_uq_dist.inference._weighted_draws import effective, log_sum, systematic
 
 type Array = NDArray[np.float64]
 
@@ -135,7 +130,7 @@ class _Half:
         least, for_variable, for_draw = _TEMPERED
         wanted = max(least, for_variable * d, for_draw * len(self.points))
         weights = _tempered(self.log_weights, wanted)
-        number = int(1 / np.sum(weights**2) / (_DRAWS_OF_COMPONENT * d))
+        number = int(effective(weights) / (_DRAWS_OF_COMPONENT * d))
         rows, counts = np.unique(systematic(weights, _FITTED, rng), return_counts=True)
         number = min(max(number, 1), _MOST_COMPONENTS)
         return fit_mixture(self.points[rows], counts / _FITTED, number, rng)
@@ -165,11 +160,12 @@ class _Search:
             return Draws(points, even, -math.inf, 0.0, math.inf, False, self.num_runs)
         # ArviZ takes logs of importance ratios with the opposite sign.
         shifted = np.maximum(log_weights - log_weights.max(), -700.0)
-        smoothed, pareto_k = _array_stats().psislw(-shifted)
-        effective = 1 / (error**2 + 1 / len(points))
+        array_stats = _checks.require_extra("arviz_stats.base", "input_posterior").array_stats
+        smoothed, pareto_k = array_stats.psislw(-shifted)
+        num_effective = 1 / (error**2 + 1 / len(points))
         most = _MOST_ERRORS * math.hypot(error_last, error_before) + _MOST_DIFFERENCE
         converged = (
-            effective >= _LEAST_EFFECTIVE
+            num_effective >= _LEAST_EFFECTIVE
             and pareto_k < _LARGEST_PARETO_K
             and math.isfinite(before)
             and abs(last - before) <= most
@@ -178,7 +174,7 @@ class _Search:
             points,
             np.asarray(smoothed),
             log_evidence,
-            effective,
+            num_effective,
             float(pareto_k),
             bool(converged),
             self.num_runs,
@@ -285,10 +281,6 @@ def _started(
             mixture = StudentMixture.of(np.ones(kept.size), points[kept], covariances)
         searches.append(_Search(mixture, int(runs[b]), generators[b]))
     return searches
-
-
-def _array_stats() -> Any:
-    return _checks.require_extra("arviz_stats.base", "input_posterior").array_stats
 
 
 def _log_mean(log_weights: Array) -> tuple[float, float]:

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum
 
 type Array = NDArray[np.float64]
 
 # Effective draws to which a level is fitted, as a share of the draws of a level.
 _ELITE_SHARE = 0.04
 _ENOUGH_SHARE = 0.1
-_NEAR_DRAWS = 8  # of which one becomes a start of a tangent
+# Near draws of which one becomes a start of a tangent, and the share of the first level.
+_NEAR_DRAWS, _EARLY_SHARE = 8, 0.5
 _NEAREST_DRAWS = 20.0  # while too few runs fail
 _MOST_PARTS = 4, 5  # of a level, and of a refit
 _MOST_FITTED = 6000  # draws that a mixture is fitted to
@@ -58,26 +60,12 @@ class Pool:
         """Add draws of a mixture."""
         z = mixture.draw(self.rng, count)
         kept = self.space.run(z)[1]
-        log_count = math.log(count)
-        self.log_sum = np.logaddexp(self.log_sum, mixture.log_density(self.z) + log_count)
+        before = np.logaddexp(self.log_sum, mixture.log_density(self.z) + math.log(count))
         self.mixtures.append((mixture, count))
-        new = np.logaddexp.reduce([m.log_density(z) + math.log(n) for m, n in self.mixtures])
-        self._append(z, kept, new)
-
-    def _append(self, z: Array, kept: Array, log_sum: Array) -> None:
+        new = log_sum(np.stack([m.log_density(z) + math.log(n) for m, n in self.mixtures]))
+        self.log_sum = np.concatenate([before, new])
         self.z = np.concatenate([self.z, z])
         self.kept = np.concatenate([self.kept, kept]) if self.kept.size else kept
-        self.log_sum = np.concatenate([self.log_sum, log_sum])
-
-    def merge(self, other: "Pool") -> None:
-        """Add the draws of another pool."""
-        ours, theirs = self.log_density_sum(other.z), other.log_density_sum(self.z)
-        self.log_sum = np.logaddexp(self.log_sum, theirs)
-        self._append(other.z, other.kept, np.logaddexp(other.log_sum, ours))
-        self.mixtures += other.mixtures
-
-    def log_density_sum(self, z: Array) -> Array:
-        return np.logaddexp.reduce([m.log_density(z) + math.log(n) for m, n in self.mixtures])
 
     @property
     def log_weights(self) -> Array:
@@ -111,30 +99,33 @@ class Pool:
         squares = np.where(fails, self._squares[:, None], np.inf)
         return self.z[squares.argmin(axis=0)[fails.any(axis=0)]]
 
-    def far_and_near(self, number: int) -> Array:
-        """Draws near the event, and as far from each other as they are many."""
-        order = np.argsort(-self.values(), kind="stable")[: _NEAR_DRAWS * number]
-        near = self.z[order]
-        if len(near) <= number:
-            return near
-        chosen, squares = [0], np.full(len(near), np.inf)
-        while len(chosen) < number:
-            squares = np.minimum(squares, np.sum((near - near[chosen[-1]]) ** 2, axis=1))
-            chosen.append(int(squares.argmax()))
-        return near[chosen]
+    def starts(self, number: int) -> Array:
+        """Zero, and draws far apart: half near the event, half among the better of the first level.
+
+        Later levels may all be in one of several regions.
+        """
+        values, (_, first) = self.values(), self.mixtures[0]
+        order = np.argsort(-values, kind="stable")[: _NEAR_DRAWS * number]
+        early = np.argsort(-values[:first], kind="stable")[: int(_EARLY_SHARE * first)]
+        chosen = []
+        for rows, most in ((order, number - number // 2), (early, number // 2)):
+            if most:
+                near = self.z[rows]
+                chosen.append(near[far_apart(near, np.ones(len(near)), most, self.rng)])
+        return np.concatenate([np.zeros((1, self.z.shape[1])), *chosen])
 
     def effective_failing(self) -> float:
         """Effective number of the draws that fail."""
         logs = self.log_weights[self.values() > 0]
-        return _effective(_weights(logs)) if len(logs) else 0.0
+        return effective(_weights(logs)) if len(logs) else 0.0
 
     def nearest(self, wanted: float) -> NormalMixture:
         """Mixture fitted to the draws nearest to the event, of an effective number."""
         values = self.values()
         order = np.argsort(-values, kind="stable")
         weights = _weights(self.log_weights[order])
-        effective = np.cumsum(weights) ** 2 / np.maximum(np.cumsum(weights**2), 1e-300)
-        enough = (effective >= wanted) & (values[order] <= 0)
+        sizes = np.cumsum(weights) ** 2 / np.maximum(np.cumsum(weights**2), 1e-300)
+        enough = (sizes >= wanted) & (values[order] <= 0)
         number = int(np.argmax(enough)) + 1 if enough.any() else len(order)
         return self._fitted(order[:number], _MOST_PARTS[0])
 
@@ -159,7 +150,7 @@ class Pool:
         """Add laws fitted by slopes, where draws are few for the number of variables."""
         weights = _weights(self.log_weights[failing])
         enough = _ENOUGH_FOR_MEAN * self.z.shape[1]
-        if not isinstance(self.question, BeyondLimits) or _effective(weights) > enough:
+        if not isinstance(self.question, BeyondLimits) or effective(weights) > enough:
             return mixture
         heaviest = failing[np.argsort(-weights, kind="stable")[: self.most_slopes]]
         z, logs = self.z[heaviest], self.log_weights[heaviest]
@@ -169,7 +160,7 @@ class Pool:
         # Few heavy draws would be followed too closely: weights are flattened until enough count.
         least = min(_SLOPES_COUNTED, len(z) / 2)
         flat = (_weights(power * logs) for power in _FLATTER)
-        weights = next(w for w in flat if _effective(w) >= least)
+        weights = next(w for w in flat if effective(w) >= least)
         law = Normal.fit_slopes(z, weights, self.question.sign * slopes)
         laws = NormalMixture.even(law, Normal.around(law.mean))
         return NormalMixture.joined([mixture, laws], [1 - _SLOPES_SHARE, _SLOPES_SHARE])
@@ -210,11 +201,6 @@ class Pool:
 def _weights(logs: Array) -> Array:
     """Weights, the largest of them one."""
     return np.exp(logs - logs.max())
-
-
-def _effective(weights: Array) -> float:
-    """How many equal weights are worth as much."""
-    return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
 def with_prior(mixture: NormalMixture | None, d: int, share: float = _PRIOR_SHARE) -> NormalMixture:

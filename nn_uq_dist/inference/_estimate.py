@@ -1,4 +1,4 @@
-"""How the runs of an estimate are shared out: searches, refits, and the draws that count."""
+"""How the runs of an estimate are shared out: the search, refits, and the draws that count."""
 
 import dataclasses
 
@@ -14,9 +14,9 @@ from nn_uq_dist.inference._tangent_points import RUNS_PER_START, distinct, tange
 
 type Array = NDArray[np.float64]
 
-# Draws of a level, as a share of all runs and at most; levels of the two searches.
+# Draws of a level, as a share of all runs and at most; levels of the search.
 _LEVEL_SHARE, _MOST_LEVEL = 1 / 50, 500
-_MOST_LEVELS = 10, 8
+_MOST_LEVELS = 10
 # Shares of the runs: of starts of tangents, and of each of the refits.
 _TANGENT_SHARE, _MOST_STARTS = 0.08, 24
 _ROUND_SHARE, _MOST_ROUND = 0.12, 20_000
@@ -54,20 +54,17 @@ def estimate(
     level = int(min(_LEVEL_SHARE * num_runs, _MOST_LEVEL))
     slopes = int(np.clip(_SLOPES_SHARE * num_runs, 5, _MOST_SLOPES))
     pool = Pool(space, question, rng, slopes)
-    pool.search(wide_start(d), level, _MOST_LEVELS[0])
-    # What one search does not find, another may: it starts anew, where tangents say if there are.
-    start, around, best = wide_start(d), None, np.zeros((0, d))
+    pool.search(wide_start(d), level, _MOST_LEVELS)
+    # What the search does not find, tangents may.
+    around, best = None, np.zeros((0, d))
     if isinstance(question, BeyondLimits):
         most = int(np.clip(_TANGENT_SHARE * num_runs / RUNS_PER_START, 1, _MOST_STARTS))
         limits = question.limits[list(question.targets[::-1])]
-        starts = np.concatenate([np.zeros((1, d)), pool.far_and_near(most - 1)])
+        starts = pool.starts(most - 1)
         best = distinct(tangent_points(space, question.output, limits, question.sign, starts))
     if len(best):
         around = NormalMixture.even(*map(Normal.around, best))
-        start = with_prior(around, d, 0.1)
-    search = Pool(space, question, rng, slopes)
-    search.search(start, level, _MOST_LEVELS[1])
-    pool.merge(search)
+        pool.draw(with_prior(around, d, 0.1), level)
 
     size = int(min(_ROUND_SHARE * num_runs, _MOST_ROUND))
     for _ in range(_MOST_ROUNDS):

@@ -18,8 +18,8 @@ from nn_uq_dist.inference._failure_result import (
 )
 from nn_uq_dist.inference._linear_network import exact_log_probability
 from nn_uq_dist.inference._questions import BeyondLimits, as_question
-from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_law, checked_runs
+from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
 
 _LEAST_RUNS, _MOST_RUNS = 1000, 10**10
@@ -94,10 +94,10 @@ def failure_probability(
     Notes
     -----
     The variables of the law become standard normal ones :math:`z`, uniform ones by
-    :math:`2 \Phi(z) - 1`. Each search draws from mixtures of normal laws that come nearer to the
-    limit, level by level (R. Y. Rubinstein and D. P. Kroese, The Cross-Entropy Method, 2004): one
-    begins with the law of the input and wider ones, one with the points at which tangents reach the
-    limit, from zero and from draws near to it. All their draws :math:`z_i` have weights
+    :math:`2 \Phi(z) - 1`. The search draws from mixtures of normal laws that come nearer to the
+    limit, level by level (R. Y. Rubinstein and D. P. Kroese, The Cross-Entropy Method, 2004),
+    beginning with the law of the input and wider ones; then around the points at which tangents
+    reach the limit, from zero and from draws near to it. All draws :math:`z_i` have weights
     :math:`\phi(z_i) / \sum_b \frac{n_b}{n} q_b(z_i)` over all mixtures :math:`q_b` that were drawn
     from (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95, 2000). A mixture fitted to those that fail,
     refitted up to three times, is the :math:`q` of the estimate from `n` new draws. Where failing
@@ -133,24 +133,10 @@ def failure_probability(
     (True, True)
     """
     key = _checks.as_key("key", key)
-    if not _checks.is_concrete(key, f, limit):
-        raise TypeError(
-            "f, key and limit must hold numbers, got traced values; call failure_probability "
-            "outside of jit, vmap and grad"
-        )
-    law = as_input_law(f)
-    if law.batch_shape:
-        raise ValueError(
-            f"f must be one input law, got batch shape {law.batch_shape}; call failure_probability "
-            f"for each of them in a loop, with keys of their own"
-        )
+    law = checked_law("failure_probability", f, key, limit)
     flat = flat_network(network, law)
     question, shape = as_question(flat, limit, output, upper, event)
-    num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS)
-    if num_runs < _LEAST_RUNS:
-        raise ValueError(
-            f"num_runs must be at least {_LEAST_RUNS}, got {num_runs}; the default is 10_000"
-        )
+    num_runs = checked_runs(num_runs, _LEAST_RUNS, _MOST_RUNS)
     from tqdm import tqdm
 
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))

@@ -21,9 +21,9 @@ from nn_uq_dist.inference._adaptive_sampling import (
     Observations,
     sample_posteriors,
 )
-from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._student_mixture import systematic
-from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_law, checked_runs
+from nn_uq_dist.inference._weighted_draws import systematic
+from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
 
@@ -88,8 +88,10 @@ class InputPosterior:
     pareto_k: Array
     effective_draws: Array
     num_runs: NDArray[np.int_]
-    _problem: "_Problem"
+    _space: StandardSpace
     _points: Array  # of the draws, in standard space
+    _observed: Array
+    _noise_root: Array
 
     def __repr__(self) -> str:
         return described_line(self, self._facts)
@@ -134,7 +136,14 @@ class InputPosterior:
         values
             Such as draws or the mean, shape ``(..., N_x)``.
         """
-        return self._problem.unravel(values)
+        law = self._space.law
+        values = jnp.asarray(_checks.as_numeric("values", values))
+        if values.shape[-1:] != (law.num_inputs,):
+            raise ValueError(
+                f"values must have shape (..., N_x) with N_x = {law.num_inputs}, got shape "
+                f"{values.shape}; pass an array with an entry per input, such as draws"
+            )
+        return law.network_input(values)
 
     def to_datatree(self) -> "xr.DataTree":
         """Return the draws as a tree for ArviZ: one chain of ``x`` in the group ``posterior``.
@@ -225,33 +234,10 @@ class InputPosterior:
         num_chains = _checks.positive_int("num_chains", num_chains)
         points = np.moveaxis(self._points, 0, -2)[index]
         rows = jax.random.choice(_checks.as_key("key", key), NUM_DRAWS, (num_chains,))
-        starts = jnp.asarray(points[np.asarray(rows)], self._problem.space.law.dtype)
-        return self._problem.model(index), {"z": starts if num_chains > 1 else starts[0]}
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Problem:
-    """The network in standard space, and what was observed."""
-
-    space: StandardSpace
-    outputs: Array  # batch_shape + (N_y,)
-    root: Array  # of the covariance of the noise
-
-    def unravel(self, values: ArrayLike) -> Any:
-        law = self.space.law
-        values = jnp.asarray(_checks.as_numeric("values", values))
-        if values.shape[-1:] != (law.num_inputs,):
-            raise ValueError(
-                f"values must have shape (..., N_x) with N_x = {law.num_inputs}, got shape "
-                f"{values.shape}; pass an array with an entry per input, such as draws"
-            )
-        return law.network_input(values)
-
-    def model(self, index: tuple[int, ...]) -> Callable[[], None]:
-        space, root = self.space, self.root[index]
-        dtype = space.law.dtype
+        space, dtype = self._space, self._space.law.dtype
+        root = self._noise_root[index]
         scale_tril = jnp.asarray(np.linalg.cholesky(root @ root.T), dtype)
-        observed = jnp.asarray(self.outputs[index], dtype)
+        observed = jnp.asarray(self._observed[index], dtype)
 
         def model() -> None:
             import numpyro
@@ -262,7 +248,8 @@ class _Problem:
             law = dist.MultivariateNormal(space.flat(x), scale_tril=scale_tril)
             numpyro.sample("y", law, obs=observed)
 
-        return model
+        starts = jnp.asarray(points[np.asarray(rows)], dtype)
+        return model, {"z": starts if num_chains > 1 else starts[0]}
 
 
 def input_posterior(
@@ -353,21 +340,19 @@ def input_posterior(
     1.0 0.5
     """
     _checks.require_extra("arviz_stats.base", "input_posterior")
-    problem = _checked(network, f, y, noise_scale, noise_covariance, key)
-    num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS)
-    if num_runs < _LEAST_RUNS:
-        raise ValueError(f"num_runs must be at least {_LEAST_RUNS}, got {num_runs}")
+    key = _checks.as_key("key", key)
+    space, observed, root = _checked(network, f, y, noise_scale, noise_covariance)
+    num_runs = checked_runs(num_runs, _LEAST_RUNS, _MOST_RUNS)
     from tqdm import tqdm
 
-    batch_shape, size = problem.outputs.shape[:-1], problem.outputs.shape[-1]
-    outputs = problem.outputs.reshape(-1, size)
-    roots = np.broadcast_to(problem.root, (*batch_shape, size, size)).reshape(-1, size, size)
-    whitening = np.linalg.inv(roots)
-    seed = np.asarray(jax.random.key_data(_checks.as_key("key", key))).ravel()
+    batch_shape, size = observed.shape[:-1], observed.shape[-1]
+    outputs = observed.reshape(-1, size)
+    whitening = np.linalg.inv(root.reshape(-1, size, size))
+    seed = np.asarray(jax.random.key_data(key)).ravel()
     generators = [np.random.default_rng([*seed, row]) for row in range(len(outputs))]
-    points = np.random.default_rng(seed).standard_normal((NUM_SHARED, problem.space.num_variables))
-    shared = points, problem.space.run(points)[1]
-    together = min(_TOGETHER, _MOST_NUMBERS // (num_runs * problem.space.num_variables))
+    points = np.random.default_rng(seed).standard_normal((NUM_SHARED, space.num_variables))
+    shared = points, space.run(points)[1]
+    together = min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables))
     together = max(together, 1)
     found: list[tuple[Array, Array, NDArray[Any], Draws]] = []
     with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:
@@ -375,10 +360,30 @@ def input_posterior(
             part = slice(start, start + together)
             seen = Observations(outputs[part], whitening[part])
             rngs = generators[part]
-            drawn = sample_posteriors(problem.space, seen, shared, num_runs, rngs, bar.update)
+            drawn = sample_posteriors(space, seen, shared, num_runs, rngs, bar.update)
             # Now, as all draws of all observations are too much to keep.
-            found += [_reduced(problem.space, *each) for each in zip(drawn, rngs, strict=True)]
-    return _result(problem, found, batch_shape)
+            found += [_reduced(space, *each) for each in zip(drawn, rngs, strict=True)]
+    means, covariances, inputs, drawn = zip(*found, strict=True)
+
+    def shaped(name: str) -> NDArray[Any]:
+        return np.array([getattr(one, name) for one in drawn]).reshape(batch_shape)
+
+    num_inputs = means[0].size
+    kept = np.stack([one.points for one in drawn], axis=1)
+    return InputPosterior(
+        mean=np.reshape(means, (*batch_shape, num_inputs)),
+        covariance_matrix=np.reshape(covariances, (*batch_shape, num_inputs, num_inputs)),
+        draws=np.stack(inputs, axis=1).reshape(NUM_DRAWS, *batch_shape, num_inputs),
+        log_evidence=shaped("log_evidence"),
+        converged=shaped("converged"),
+        pareto_k=shaped("pareto_k"),
+        effective_draws=shaped("effective"),
+        num_runs=shaped("num_runs") + math.ceil(NUM_SHARED / len(drawn)),
+        _space=space,
+        _points=kept.reshape(NUM_DRAWS, *batch_shape, -1),
+        _observed=observed,
+        _noise_root=root,
+    )
 
 
 def _checked(
@@ -387,20 +392,9 @@ def _checked(
     y: ArrayLike,
     noise_scale: ArrayLike | None,
     noise_covariance: ArrayLike | None,
-    key: Any,
-) -> _Problem:
-    _checks.as_key("key", key)
-    if not _checks.is_concrete(key, f, y, noise_scale, noise_covariance):
-        raise TypeError(
-            "f, y, noise and key must hold numbers, got traced values; call input_posterior "
-            "outside of jit, vmap and grad, or use that of linearize(network, f)"
-        )
-    law = as_input_law(f)
-    if law.batch_shape:
-        raise ValueError(
-            f"f must be one input law, got batch shape {law.batch_shape}; call input_posterior for "
-            f"each of them in a loop, with keys of their own"
-        )
+) -> tuple[StandardSpace, Array, Array]:
+    """The network in standard space, the observed outputs, and a root of the noise's covariance."""
+    law = checked_law("input_posterior", f, y, noise_scale, noise_covariance)
     flat = flat_network(network, law)
     space = StandardSpace(flat, _all_outputs)
     if not 0 < space.num_variables <= _MOST_VARIABLES:
@@ -416,7 +410,7 @@ def _checked(
             f"observed value of each output"
         )
     if outputs.size == 0:
-        raise ValueError(f"y must hold an observation, got shape {outputs.shape}")
+        raise ValueError(f"y must hold an observation, got shape {outputs.shape}; pass a row")
     _checks.require_finite("y", outputs, "leave the output out of the network where it is missing")
     noise = output_noise(noise_scale, noise_covariance, outputs.shape, outputs)
     flaw = _flaw_of(noise)
@@ -425,7 +419,7 @@ def _checked(
             f"noise must be positive for every combination of outputs, got {flaw}; pass "
             f"noise_scale > 0: without noise the inputs have no density"
         )
-    return _Problem(space, outputs, noise.root)
+    return space, outputs, np.broadcast_to(noise.root, (*outputs.shape, size))
 
 
 def _all_outputs(outputs: jax.Array) -> jax.Array:
@@ -459,30 +453,3 @@ def _reduced(
     even = np.full(NUM_DRAWS, -math.log(NUM_DRAWS))
     kept = dataclasses.replace(drawn, points=drawn.points[rows], log_weights=even)
     return mean, covariance, inputs[rows], kept
-
-
-def _result(
-    problem: _Problem,
-    found: list[tuple[Array, Array, NDArray[Any], Draws]],
-    batch_shape: tuple[int, ...],
-) -> InputPosterior:
-    means, covariances, inputs, drawn = zip(*found, strict=True)
-
-    def shaped(name: str) -> NDArray[Any]:
-        return np.array([getattr(one, name) for one in drawn]).reshape(batch_shape)
-
-    num_inputs = means[0].size
-    return InputPosterior(
-        mean=np.reshape(means, (*batch_shape, num_inputs)),
-        covariance_matrix=np.reshape(covariances, (*batch_shape, num_inputs, num_inputs)),
-        draws=np.stack(inputs, axis=1).reshape(NUM_DRAWS, *batch_shape, num_inputs),
-        log_evidence=shaped("log_evidence"),
-        converged=shaped("converged"),
-        pareto_k=shaped("pareto_k"),
-        effective_draws=shaped("effective"),
-        num_runs=shaped("num_runs") + math.ceil(NUM_SHARED / len(drawn)),
-        _problem=problem,
-        _points=np.stack([one.points for one in drawn], axis=1).reshape(
-            NUM_DRAWS, *batch_shape, -1
-        ),
-    )

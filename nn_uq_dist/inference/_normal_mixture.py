@@ -11,6 +11,9 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum, systematic
 
 type Array = NDArray[np.float64]
 
@@ -52,15 +55,15 @@ class Normal:
         weights = weights / weights.sum()
         count, d = z.shape
         mean = weights @ z
-        effective = 1 / np.sum(weights**2)
+        count_effective = effective(weights)
         centered = np.sqrt(weights)[:, None] * (z - mean)
-        centered /= math.sqrt(max(1 - 1 / effective, 1e-3))
+        centered /= math.sqrt(max(1 - 1 / count_effective, 1e-3))
         if count < d:
             _, roots, rows = np.linalg.svd(centered, full_matrices=False)
             values, vectors = roots**2, rows.T
         else:
             values, vectors = np.linalg.eigh(centered.T @ centered)
-        edge = math.sqrt(d / effective)
+        edge = math.sqrt(d / count_effective)
         low = (1 - _MARGIN) * max(1 - edge, 0) ** 2
         high = (1 + _MARGIN) * (1 + edge) ** 2
         kept = (values < low) | (values > high)
@@ -155,17 +158,11 @@ class NormalMixture:
 
         Numbers by share instead of chance have less variance, and no weight changes.
         """
-        wanted = self.shares / self.shares.sum() * count
-        numbers = np.floor(wanted).astype(int)
-        left = count - numbers.sum()
-        if left:
-            rest = wanted - numbers
-            # Systematic: each component gets its remainder as the chance of one more draw.
-            ends = np.cumsum(rest)
-            marks = np.arange(left) + rng.uniform(0, 1)
-            extra = np.searchsorted(ends * (left / ends[-1]), marks, side="right")
-            np.add.at(numbers, np.minimum(extra, numbers.size - 1), 1)
-        parts = [part.draw(rng, n) for part, n in zip(self.components, numbers, strict=True)]
+        drawn = systematic(self.shares, count, rng)
+        numbers = np.bincount(drawn, minlength=self.shares.size)
+        parts = [
+            part.draw(rng, n) for part, n in zip(self.components, numbers.tolist(), strict=True)
+        ]
         return np.concatenate(parts)
 
     def log_densities(self, z: Array) -> Array:
@@ -178,7 +175,7 @@ class NormalMixture:
 
     def log_density(self, z: Array) -> Array:
         """Log density at points, up to the constant of the standard normal law."""
-        return np.logaddexp.reduce(self.log_densities(z))
+        return log_sum(self.log_densities(z))
 
     def guarded(self, whole: Normal, around_zero: Normal, share: float) -> "NormalMixture":
         """With wider laws, which keep weights bounded where the components do not reach.
@@ -206,15 +203,15 @@ def fit_mixture(z: Array, weights: Array, rng: np.random.Generator, most: int) -
     number of draws.
     """
     weights = weights / weights.sum()
-    effective = 1 / np.sum(weights**2)
+    size = effective(weights)
     best, best_score = NormalMixture.even(Normal.fit(z, weights)), -np.inf
-    for number in range(1, (most if effective >= _FEW_DRAWS else 1) + 1):
+    for number in range(1, (most if size >= _FEW_DRAWS else 1) + 1):
         mixture = best if number == 1 else _expectation_maximization(z, weights, rng, number)
         if mixture is None:
             break
-        likelihood = effective * float(weights @ mixture.log_density(z))
+        likelihood = size * float(weights @ mixture.log_density(z))
         parameters = sum(p.mean.size + 2 * p.variances.size for p in mixture.components)
-        score = likelihood - 0.5 * parameters * math.log(effective)
+        score = likelihood - 0.5 * parameters * math.log(size)
         if number == 1 or score > best_score + 1:
             best, best_score = mixture, score
     return best
@@ -223,26 +220,21 @@ def fit_mixture(z: Array, weights: Array, rng: np.random.Generator, most: int) -
 def _expectation_maximization(
     z: Array, weights: Array, rng: np.random.Generator, number: int
 ) -> NormalMixture | None:
-    """Mixture from starts far from each other (k-means++); None if no component has draws enough.
+    """Mixture from starts far from each other; None if no component has draws enough.
 
-    A. P. Dempster, N. M. Laird and D. B. Rubin, J. R. Stat. Soc. B 39 (1977); D. Arthur and S.
-    Vassilvitskii, SODA (2007).
+    A. P. Dempster, N. M. Laird and D. B. Rubin, J. R. Stat. Soc. B 39 (1977).
     """
-    centers = [rng.choice(len(z), p=weights)]
-    squares = np.sum((z - z[centers[0]]) ** 2, axis=1)[None]
-    while len(centers) < number:
-        chance = weights * squares.min(axis=0)
-        if not chance.sum() > 0:
-            return None
-        centers.append(rng.choice(len(z), p=chance / chance.sum()))
-        squares = np.concatenate([squares, np.sum((z - z[centers[-1]]) ** 2, axis=1)[None]])
-    belongs = (np.arange(number)[:, None] == squares.argmin(axis=0)).astype(float)
+    chosen = far_apart(z, weights, number, rng)
+    if len(chosen) < number:
+        return None
+    nearest = cdist(z[chosen], z, "sqeuclidean").argmin(axis=0)
+    belongs = (np.arange(number)[:, None] == nearest).astype(float)
     mixture = None
     for _ in range(_EM_STEPS):
         components, shares = [], []
         for row in belongs * weights:
             share = row.sum()
-            if share < _LEAST_SHARE or share**2 / np.sum(row**2) < _LEAST_DRAWS:
+            if share < _LEAST_SHARE or effective(row) < _LEAST_DRAWS:
                 continue
             components.append(Normal.fit(z, row))
             shares.append(share)
@@ -250,5 +242,5 @@ def _expectation_maximization(
             return None
         mixture = NormalMixture(tuple(components), np.array(shares))
         logs = mixture.log_densities(z)
-        belongs = np.exp(logs - np.logaddexp.reduce(logs))
+        belongs = np.exp(logs - log_sum(logs))
     return mixture

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inputs._flat_network import FlatNetwork
@@ -90,7 +91,6 @@ class IsEvent:
     def values(self, kept: Array, squares: Array) -> Array:
         """One if the event is met, else the negative distance to the nearest failing outputs."""
         failing = self.fails(kept)[:, 0]
-        found = np.where(failing, 1.0, -np.inf)
         if not failing.any():
             # Nothing is known about the event: farther out is nearer.
             return -1 / (1 + squares)
@@ -98,10 +98,8 @@ class IsEvent:
         outputs /= np.maximum(outputs.std(axis=0), 1e-300)
         marks = np.flatnonzero(failing)
         marks = marks[np.argsort(squares[marks])[:_LANDMARKS]]
-        for mark in marks:
-            square = np.sum((outputs - outputs[mark]) ** 2, axis=1)
-            found = np.where(failing, found, np.maximum(found, -square))
-        return found
+        nearest = cdist(outputs, outputs[marks], "sqeuclidean").min(axis=1)
+        return np.where(failing, 1.0, -nearest)
 
 
 def as_question(
@@ -124,6 +122,8 @@ def as_question(
     _checks.require_finite("limit", limits, "pass a number that the output can reach")
     if limits.size == 0:
         raise ValueError(f"limit must hold a number, got shape {limits.shape}; pass at least one")
+    if not isinstance(upper, bool):
+        raise TypeError(f"upper must be True or False, got {upper!r}; pass False for a lower limit")
     (index,) = _checks.as_indices(output, flat.num_outputs, "output")
     return BeyondLimits(index, limits.ravel(), upper=upper), limits.shape
 
@@ -137,7 +137,8 @@ def _as_event(event: Any, flat: FlatNetwork) -> Callable[[Any], Any]:
     try:
         found = jax.eval_shape(event, vector if structure is None else structure.unravel(vector))
     except Exception as error:
-        raise TypeError(f"{expected}, got {type(error).__name__} from it; {remedy}") from error
+        got = f"{type(error).__name__} from it: {error}"
+        raise TypeError(f"{expected}, got {got}; {remedy}") from error
     if getattr(found, "shape", None) != () or found.dtype != np.bool_:
         raise TypeError(f"{expected}, got {found}; {remedy}")
     return event

@@ -14,8 +14,9 @@ from jax.scipy.special import erf as jax_erf
 from numpy.typing import NDArray
 from scipy.special import erf
 
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
-from nn_uq_dist.inputs import InputTerm
+from nn_uq_dist.inputs import AbstractInputLaw, InputTerm, as_input_law
 from nn_uq_dist.inputs._flat_network import FlatNetwork
 from nn_uq_dist.linearization._jacobian import values_and_jacobians
 
@@ -160,6 +161,32 @@ class StandardSpace:
         found, slope = compiled_once(jax.value_and_grad(value), self.law.loc)(self.law.loc)
         self._count(RUNS_PER_SLOPE)
         return float(found), np.asarray(slope, np.float64)
+
+
+def checked_law(function: str, f: Any, *others: object) -> AbstractInputLaw:
+    """The law of the input, if it is one, and all arguments hold numbers."""
+    if not _checks.is_concrete(f, *others):
+        raise TypeError(
+            f"f and all other arguments must hold numbers, got traced values; call {function} "
+            f"outside of jit, vmap and grad"
+        )
+    law = as_input_law(f)
+    if law.batch_shape:
+        raise ValueError(
+            f"f must be one input law, got batch shape {law.batch_shape}; call {function} for each "
+            f"of them in a loop, with keys of their own"
+        )
+    return law
+
+
+def checked_runs(num_runs: object, least: int, most: int) -> int:
+    """The number of runs, if it is within limits."""
+    number = _checks.positive_int("num_runs", num_runs, most)
+    if number < least:
+        raise ValueError(
+            f"num_runs must be at least {least}, got {number}; leave it at its default"
+        )
+    return number
 
 
 def _moving(terms: tuple[InputTerm, ...], *, uniform: bool) -> NDArray[np.bool_]:

@@ -10,6 +10,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.inference._weighted_draws import far_apart, log_sum, systematic
+
 type Array = NDArray[np.float64]
 
 # Lower ones waste draws on the tails in many variables, higher ones reach less far.
@@ -125,30 +127,11 @@ class StudentMixture:
         return log_sum(logs)
 
 
-def log_sum(logs: Array) -> Array:
-    """Log of the sum of exponentials over the first axis; SciPy's takes three times as long."""
-    largest = np.max(logs, axis=0)
-    shift = np.where(np.isfinite(largest), largest, 0.0)
-    with np.errstate(divide="ignore"):
-        found: Array = np.log(np.sum(np.exp(logs - shift), axis=0)) + shift
-    return found
-
-
-def systematic(weights: Array, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Indices drawn with probabilities that are proportional to weights, in order.
-
-    Systematic resampling: the number of each index differs from its expectation by less than one.
-    """
-    ends = np.cumsum(weights)
-    marks = (np.arange(count) + rng.uniform()) * (ends[-1] / count)
-    return np.minimum(np.searchsorted(ends, marks, side="right"), len(weights) - 1)
-
-
 def fit_mixture(z: Array, weights: Array, number: int, rng: np.random.Generator) -> StudentMixture:
     """Fit a mixture of at most `number` components by the EM algorithm for t laws.
 
-    From starts far from each other (k-means++: D. Arthur and S. Vassilvitskii, SODA 2007). The
-    degrees of freedom are fixed (D. Peel and G. J. McLachlan, Statistics and Computing 10, 2000).
+    From starts far from each other. The degrees of freedom are fixed (D. Peel and G. J. McLachlan,
+    Statistics and Computing 10, 2000).
 
     Parameters
     ----------
@@ -160,15 +143,7 @@ def fit_mixture(z: Array, weights: Array, number: int, rng: np.random.Generator)
     d = z.shape[1]
     center = weights @ z
     pooled = (z - center).T @ ((z - center) * weights[:, None])
-    white = _whitened(z - center, pooled)
-    chosen = [rng.choice(len(z), p=weights)]
-    nearest = np.sum((white - white[chosen[0]]) ** 2, axis=1)
-    while len(chosen) < number:
-        chance = weights * nearest
-        if not chance.sum() > 0:
-            break
-        chosen.append(rng.choice(len(z), p=chance / chance.sum()))
-        nearest = np.minimum(nearest, np.sum((white - white[chosen[-1]]) ** 2, axis=1))
+    chosen = far_apart(_whitened(z - center, pooled), weights, number, rng)
     number = len(chosen)
     covariances = np.repeat(pooled[None] * number ** (-2 / d), number, axis=0)
     mixture = StudentMixture.of(np.ones(number), z[chosen], covariances)

@@ -82,7 +82,7 @@ def test_no_bound_is_violated_and_certificates_hold(num_layers):
 @pytest.mark.parametrize("half_width", [0.01, 1.0])
 @pytest.mark.usefixtures("x64")
 def test_probabilistic_bounds_are_between_nothing_and_the_certain_ones(half_width):
-    nets, mu, _, _ = random_networks(2, 50, seed=0)
+    nets, mu, _, _ = random_networks(3, 50, seed=0)
     law = InputLaw(mu, half_width)
     for of, form in itertools.product(("total", "last_layer"), ("tightened", "corrected")):
         certain = ea.deterministic_bound(nets, law, of=of, form=form)
@@ -183,7 +183,7 @@ def test_bernstein_at_the_numbers_of_the_paper():
     assert median < squared["corrected"] < certain < squared["printed"]
 
 
-@pytest.mark.parametrize("ratio", [1.0, 0.9, 0.5])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
 @pytest.mark.usefixtures("x64")
 def test_bernstein_solves_its_own_inequality_and_holds(ratio):
     half_width = ratio ** np.arange(20.0)
@@ -269,14 +269,12 @@ def test_gaussian_part_is_never_certified_unless_zero():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "path", sorted(OPERATORS.glob("weights/*.safetensors")), ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("name", ["linear_20", "nonlinear_5", "nonlinear_resnet"])
 @pytest.mark.usefixtures("x64")
-def test_trained_networks(path, monkeypatch):
+def test_trained_networks(name, monkeypatch):
     monkeypatch.syspath_prepend(OPERATORS)
     networks, lobatto = map(importlib.import_module, ("networks", "lobatto"))
-    net = jax.tree.map(lambda leaf: leaf.astype(float), networks.load(path))
+    net = jax.tree.map(lambda leaf: leaf.astype(float), networks.load(name))
     mu = np.exp(np.sin(5 * lobatto.nodes(30)))
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.uniform(-1, 1, (1000, 31)), rng.choice([-1.0, 1.0], (1000, 31))])

@@ -39,7 +39,7 @@ def require_sound(case: Case, bounds, seed: int, count: int = NUM_DRAWS) -> None
     assert np.all(np.mean(draws[:, None] <= b, axis=0) >= q - margin)
 
 
-@pytest.mark.parametrize("start", range(0, 24, 6))
+@pytest.mark.parametrize("start", [0, 6])
 def test_no_bound_is_violated_by_draws(start):
     for seed in range(start, start + 6):
         case = random_case(seed)
@@ -49,10 +49,9 @@ def test_no_bound_is_violated_by_draws(start):
             require_sound(case, bounds.refine(40, progress=False), seed)
 
 
-@pytest.mark.parametrize("seed", range(0, 24, 4))
-def test_ranges_and_affine_bounds_hold_where_search_leads(seed):
-    case = random_case(seed)
-    assert farthest_outside(case, 30, seed) < 1e-13
+def test_ranges_and_affine_bounds_hold_where_search_leads():
+    for seed in (0, 12, 20):
+        assert farthest_outside(random_case(seed), 30, seed) < 1e-13
 
 
 def test_a_network_that_cannot_flip_has_the_law_of_its_tangent():
@@ -164,9 +163,9 @@ NET = random_network(np.random.default_rng(0), 3, 4, 1, 0.01)
 TWO = nuq.LeakyReLUNetwork([np.ones((2, 3))], [np.zeros(2)], np.eye(2))
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
+def test_bad_input_is_refused():
+    bounds = nuq.certified(NET, LAW)
+    cases = (
         (lambda: nuq.certified(jnp.tanh, LAW), ValueError, "got"),
         (lambda: nuq.certified("net", LAW), TypeError, "network"),
         (lambda: nuq.certified(TWO, LAW), TypeError, "output must be"),
@@ -180,21 +179,20 @@ TWO = nuq.LeakyReLUNetwork([np.ones((2, 3))], [np.zeros(2)], np.eye(2))
         (lambda: nuq.certified(NET, LAW, max_parts=9, gap=-1.0), ValueError, "positive"),
         (lambda: nuq.certified(NET, LAW, max_parts=9, threshold=np.nan), ValueError, "finite"),
         (lambda: nuq.certified(NET, LAW, max_parts=9, seconds="1"), TypeError, "seconds"),
-        (lambda: nuq.certified(NET, LAW).cdf_bounds([0.0, np.nan]), ValueError, "NaN"),
-        (lambda: nuq.certified(NET, LAW).cdf_bounds("a"), TypeError, "y"),
-        (lambda: nuq.certified(NET, LAW).quantile_bounds(1.5), ValueError, "0, 1"),
-        (lambda: nuq.certified(NET, LAW).probability_bounds(1.0, 0.0), ValueError, "exchange"),
+        (lambda: bounds.cdf_bounds([0.0, np.nan]), ValueError, "NaN"),
+        (lambda: bounds.cdf_bounds("a"), TypeError, "y"),
+        (lambda: bounds.quantile_bounds(1.5), ValueError, "0, 1"),
+        (lambda: bounds.probability_bounds(1.0, 0.0), ValueError, "exchange"),
         (lambda: nuq.certified(jax.tree.map(lambda a: a * np.nan, NET), LAW), ValueError, "finite"),
         (lambda: jax.jit(lambda m: nuq.certified(NET, nuq.InputLaw(m, half_width=1.0)).gap)(
             jnp.zeros(3)), TypeError, "traced"),
-        (lambda: jax.jit(nuq.certified(NET, LAW).cdf_bounds)(0.0), TypeError, "traced"),
+        (lambda: jax.jit(bounds.cdf_bounds)(0.0), TypeError, "traced"),
         (lambda: nuq.certified(NET, nuq.InputLaw(np.zeros(3), scale=1.0), max_parts=2),
          ValueError, "uniform"),
-    ],
-)  # fmt: skip
-def test_bad_input_is_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+    )  # fmt: skip
+    for call, error, message in cases:
+        with pytest.raises(error, match=message):
+            call()
 
 
 @pytest.mark.usefixtures("x64")

@@ -11,21 +11,22 @@ from nn_uq_dist.error_analysis._law_bounds import distribution_bounds
 from tests.bank.loader import float64_cases
 
 
-@pytest.mark.parametrize("tolerance", [1e-12, 1e-7, 1e-3])
-def test_the_bank_lies_between_the_bounds(tolerance):
-    widths = []
+def test_the_bank_lies_between_the_bounds():
+    tolerances = (1e-12, 1e-7, 1e-3)
+    widths = {tolerance: [] for tolerance in tolerances}
     for case in float64_cases():
         scale = np.array([case.normal_scale or 0.0])
-        weights = case.weights[None]
-        for sign in (1.0, -1.0):
-            low, high = distribution_bounds(sign * case.x[None], weights, scale, tolerance)
-            for a, b, log in zip(low[0], high[0], case.log_survival_decimal, strict=True):
-                exact = mpmath.exp(mpmath.mpf(log))
-                exact = 1 - exact if sign > 0 else exact
-                assert a <= exact <= b, case.name
-        widths.append((high - low).max())
+        above = [mpmath.exp(mpmath.mpf(log)) for log in case.log_survival_decimal]
+        for sign, exact in ((1.0, [1 - share for share in above]), (-1.0, above)):
+            for tolerance in tolerances:
+                given = sign * case.x[None], case.weights[None], scale
+                low, high = distribution_bounds(*given, tolerance)
+                rows = zip(low[0], high[0], exact, strict=True)
+                assert all(a <= share <= b for a, b, share in rows), case.name
+                widths[tolerance].append((high - low).max())
     # Laws of one large weight and a few tiny ones have wider bounds.
-    assert np.quantile(widths, 0.8) < max(1e-9, 2 * tolerance)
+    for tolerance, found in widths.items():
+        assert np.quantile(found, 0.8) < max(1e-9, 2 * tolerance)
 
 
 def test_a_normal_law_and_tails():
@@ -38,7 +39,7 @@ def test_a_normal_law_and_tails():
     assert high[0, 0] < 1e-30
 
 
-@pytest.mark.parametrize("unit", [1e-300, 1e-150, 1e-20, 1.0, 1e20, 1e150])
+@pytest.mark.parametrize("unit", [1e-300, 1e-150, 1.0, 1e150])
 def test_any_unit(unit):
     # The sum of two uniform variables with weights 1 and 2: F(1) = 3/4, F(-2) = 1/16.
     y = unit * np.array([[-3.1, -2.0, 0.0, 1.0, 3.1]])

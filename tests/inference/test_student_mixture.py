@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import multivariate_normal, multivariate_t
 
 from nn_uq_dist.inference._randomized_modes import randomized_modes
-from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture, log_sum, systematic
+from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
+from nn_uq_dist.inference._weighted_draws import log_sum, systematic
 
 
 def some_mixture(rng, d=3):
