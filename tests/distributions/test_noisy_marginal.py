@@ -67,7 +67,7 @@ def test_density_is_that_of_quadrature(x64, normal_scale, share):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sigma", [1e-3, 0.1, 2.0])
+@pytest.mark.parametrize("sigma", [1e-3, 2.0])
 def test_uniform_with_noise(precision, sigma):
     # (Phi((x + 1) / s) - Phi((x - 1) / s)) / 2, by the smaller tails.
     law = NoisyMarginal(nuq.LinearizedMarginal(0.0, [1.0]), sigma)
