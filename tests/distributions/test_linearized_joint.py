@@ -27,8 +27,6 @@ CASES = {
     "bounded": ((LOC, WEIGHTS), ()),
     "normal": ((LOC, WEIGHTS, COVARIANCE), ()),
     "one_mean": ((0.5, WEIGHTS, COVARIANCE), ()),
-    "loc_batch": ((np.stack([LOC] * 3), WEIGHTS, COVARIANCE), (3,)),
-    "weights_batch": ((LOC, BATCH, COVARIANCE), (3,)),
     "both": ((np.zeros((2, 1, 2)), BATCH, COVARIANCE), (2, 3)),
     "covariance_batch": ((LOC, WEIGHTS, np.stack([COVARIANCE] * 3)), (3,)),
     "fewer_inputs": ((LOC, WEIGHTS[:, :1], COVARIANCE), ()),

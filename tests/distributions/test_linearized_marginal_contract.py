@@ -107,7 +107,7 @@ def test_draws_are_independent(case):
     assert not np.isclose(case.sample(jax.random.key(4), (50,)), x).any()
 
 
-@pytest.mark.parametrize("name", ["two", "normal"])
+@pytest.mark.parametrize("name", ["normal"])
 def test_dtype(name, precision):
     case = make(name)
     want = np.dtype(precision)
