@@ -240,6 +240,6 @@ def test_values_that_do_not_fit():
     with pytest.raises(ValueError, match="one entry per output"):
         d.log_prob(np.zeros(3))
     with pytest.raises(ValueError, match="Cannot broadcast distribution"):
-        make("weights_batch").expand((2,))
+        make("covariance_batch").expand((2,))
     with pytest.warns(UserWarning, match="Out-of-support"):
         assert make("bounded", validate_args=True).log_prob(np.array([9.0, 9.0])) == -np.inf

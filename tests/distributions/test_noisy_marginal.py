@@ -20,7 +20,6 @@ LOC = np.array([0.0, 3.0, -1.0])
 KNOTS = LOC[:, None] + np.array([-1.5, -0.5, 0.2, 1.0, 1.7])
 IMAGES = KNOTS + np.array([0.2, -0.1, 0.3, 0.9, 2.0])
 SCORES = np.array([-5.0, -2.5, -1.0, 0.0, 0.7, 2.0, 4.5])
-# Noise scales in standard deviations of the output.
 
 
 def corrected(normal_scale=None):
@@ -53,7 +52,9 @@ def quadrature(law, row, sigma, x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("normal_scale", "share"), [(None, 1e-3), (0.3, 0.03), (None, 0.3), (0.3, 3.0)]
+    # Noise scales are in standard deviations of the output.
+    ("normal_scale", "share"),
+    [(None, 1e-3), (0.3, 0.03), (None, 0.3), (0.3, 3.0)],
 )
 def test_density_is_that_of_quadrature(x64, normal_scale, share):
     law = corrected(normal_scale)
