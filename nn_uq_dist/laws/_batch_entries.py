@@ -80,12 +80,7 @@ def with_parameters(law: dist.Distribution, change: Change) -> dist.Distribution
     if isinstance(law, dist.ExpandedDistribution):
         return with_parameters(law.base_dist, change)
     arguments: dict[str, Any] = {}
-    for name in inspect.signature(type(law).__init__).parameters:
-        if name == "self":
-            continue
-        if name == "validate_args":
-            arguments[name] = False
-            continue
+    for name in constructor_arguments(type(law)):
         if name not in law.__dict__:
             raise TypeError(
                 f"entries of a batch can be taken of distributions that keep the arguments of "
@@ -105,7 +100,19 @@ def with_parameters(law: dist.Distribution, change: Change) -> dist.Distribution
             event_dim = law.arg_constraints[name].event_dim
             argument = change(argument, jnp.ndim(argument) - event_dim, event_dim)
         arguments[name] = argument
-    return type(law)(**arguments)
+    return made(type(law), arguments)
+
+
+def constructor_arguments(kind: type[dist.Distribution]) -> list[str]:
+    """Names of the arguments of the constructor, which laws keep as attributes."""
+    names = inspect.signature(kind.__init__).parameters
+    return [name for name in names if name not in {"self", "validate_args"}]
+
+
+def made[D: dist.Distribution](kind: type[D], arguments: dict[str, Any]) -> D:
+    """A law with valid arguments, which are not checked again."""
+    checks = "validate_args" in inspect.signature(kind.__init__).parameters
+    return kind(**arguments, validate_args=False) if checks else kind(**arguments)
 
 
 def take_entries(argument: Any, lead: int, batch_shape: tuple[int, ...], places: np.ndarray) -> Any:

@@ -299,6 +299,18 @@ def test_components_of_other_families(x64):
     assert half.support(jnp.array([1.0, -1.0])).tolist() == [True, False]
 
 
+def test_components_of_other_families_have_bounds_of_their_own(x64):
+    base = dist.Uniform(LOC - WIDTH, LOC + WIDTH)
+    found, known = OutputMixture(base, SHARES, validate_args=False), uniforms(validate_args=False)
+    at = np.linspace(-3.1, 5.9, 7)
+    for name in ("log_prob", "cdf", "normal_score"):
+        np.testing.assert_allclose(getattr(found, name)(at), getattr(known, name)(at), rtol=1e-9)
+    # A single value for all laws of a batch.
+    law = nuq.laws.as_output_law(base)
+    np.testing.assert_allclose(law.cdf(0.2), base.cdf(0.2), atol=1e-12)
+    np.testing.assert_array_equal(law.log_prob(0.2) == -np.inf, ~base.support(0.2))
+
+
 def test_numpyro_agrees(x64):
     mixing = dist.CategoricalProbs(SHARES)
     same = dist.MixtureSameFamily(mixing, dist.Normal(LOC, WIDTH))
