@@ -138,4 +138,8 @@ def take_entries(argument: Any, lead: int, batch_shape: tuple[int, ...], places:
         first = chosen.take(np.arange(min(chosen.shape[axis], 1)), axis)
         if np.all(chosen == first):
             chosen = first  # what entries share stays shared
-    return argument.reshape(-1, *shape[lead:])[chosen]
+    table = argument.reshape(-1, *shape[lead:])
+    # Python's indexing of JAX's arrays takes several times longer.
+    return (
+        table[chosen] if isinstance(table, np.ndarray) else jnp.take(table, chosen, 0, mode="clip")
+    )
