@@ -1,5 +1,6 @@
 """The joint law of outputs that is a mixture of linear joint laws."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from nn_uq_dist.box_gaussian._own_units import joint_covariance
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._mixture_components import (
+    MOST_NUMBERS,
     draws_of_parts,
     fitting_mixture,
     log_sum,
@@ -28,9 +30,6 @@ from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample, without_validation
 from nn_uq_dist.laws._joint_law import JointLaw
-
-# Most numbers in an array of the matrices of several components at all points.
-_MOST_NUMBERS = 2**22
 
 
 class JointMixture(JointLaw):
@@ -225,8 +224,6 @@ def _logs_of_components(
         return log_evidence(value.astype(loc.dtype) - part[0], part[1], part[2])
 
     points = jnp.broadcast_shapes(value.shape[:-1], loc.shape[:-2])
-    numbers = weights.shape[-1] * weights.shape[-2]
-    for size in points:
-        numbers *= size
-    logs = lax.map(of_one, stacked, batch_size=max(1, _MOST_NUMBERS // max(numbers, 1)))
+    numbers = math.prod((*points, *weights.shape[-2:]))
+    logs = lax.map(of_one, stacked, batch_size=max(1, MOST_NUMBERS // max(numbers, 1)))
     return jnp.moveaxis(logs, 0, -1)

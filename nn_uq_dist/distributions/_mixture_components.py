@@ -16,7 +16,7 @@ from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes
 from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.basics._row_algebra import matvec, namespace
 from nn_uq_dist.laws._adapted_law import with_rank
-from nn_uq_dist.laws._batch_entries import Where, with_parameters
+from nn_uq_dist.laws._batch_entries import take_entries, with_parameters
 
 
 def log_sum(terms: Any) -> Any:
@@ -95,8 +95,9 @@ def take_flat(
     """All components at ``index`` in the flattened other batch axes, ``(len(index), M)``."""
     if len(batch_shape) == 1:
         return law  # the same components everywhere
-    places = Where(np.unravel_index(index, batch_shape[:-1]), together=True)
-    return with_parameters(law, lambda argument, lead, _: places.of(argument, lead - 1))
+    return with_parameters(
+        law, lambda argument, lead, _: take_entries(argument, lead - 1, batch_shape[:-1], index)
+    )
 
 
 def choose_components(

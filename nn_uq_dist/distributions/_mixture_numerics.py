@@ -138,7 +138,7 @@ def _solve(xp: Any, score: Any, mixture: Mixture) -> Any:
     target = xp.where(finite | xp.isnan(wanted), wanted, 0)
     low, high = (part.astype(dtype) for part in _bracket(xp, target, mixture))
     start = _start(xp, target, low, high, mixture)
-    index_of_law = np.broadcast_to(_indices(mixture.shape[:-1]), shape).reshape(-1)
+    index_of_law = _index_of_law(mixture, shape)
 
     def evaluate(x: Any, index: Any) -> tuple[Any, Any]:
         if xp is jnp:
@@ -157,8 +157,11 @@ def _solve(xp: Any, score: Any, mixture: Mixture) -> Any:
     return xp.where(wanted == target, x, xp.where(xp.isnan(wanted), xp.nan, ends)).astype(dtype)
 
 
-def _indices(shape: tuple[int, ...]) -> Any:
-    return np.arange(math.prod(shape)).reshape(shape)
+def _index_of_law(mixture: Mixture, shape: tuple[int, ...]) -> Any:
+    """Place in the flattened batch of the law of each point, shape ``(n,)``."""
+    batch_shape = mixture.shape[:-1]
+    own = np.arange(math.prod(batch_shape)).reshape(batch_shape)
+    return np.broadcast_to(own, shape).reshape(-1)
 
 
 def _bracket(xp: Any, target: Any, mixture: Mixture) -> tuple[Any, Any]:
@@ -188,7 +191,7 @@ def _start(xp: Any, target: Any, low: Any, high: Any, mixture: Mixture) -> Any:
     )
     weights = xp.broadcast_to(log_weights(xp.asarray(mixture.probabilities)), mixture.shape)
     tables = [xp.broadcast_to(part, mixture.shape) for part in (mean, scale, weights)]
-    index_of_law = np.broadcast_to(_indices(mixture.shape[:-1]), target.shape).reshape(-1)
+    index_of_law = _index_of_law(mixture, target.shape)
 
     def evaluate(x: Any, index: Any) -> tuple[Any, Any]:
         own = tables

@@ -32,6 +32,7 @@ from nn_uq_dist.gaussian_copula._score_algebra import (
     log_density_of_outputs,
     whitened,
 )
+from nn_uq_dist.laws._abstract import safe_values
 from nn_uq_dist.laws._adapted_law import with_rank
 from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
@@ -209,11 +210,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     def log_prob(self, value: ArrayLike, intermediates: list[Any] | None = None) -> Array:
         """Log density, with relative accuracy up to the edge of the support, ``-inf`` beyond."""
         value = self._fitting(value)
-        entry = self.marginals.support
-        inside = jnp.broadcast_to(entry(value), value.shape)
-        # Both branches of a `where` are differentiated: what lies outside must not reach the
-        # functions of the marginals.
-        safe = jnp.where(inside, value, entry.feasible_like(value))
+        inside, safe = safe_values(self.marginals.support, value)
         if intermediates is None:
             scores, logs = normal_score_and_log_prob(self.marginals, safe)
         else:
@@ -281,9 +278,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         scores = self._score_loc + self._score_scale * quadrature.nodes
         values = quadrature.mean + quadrature.deviations
         # The rule reaches beyond what the type resolves, with weights that are negligible there.
-        entry = self.marginals.support
-        inside = jnp.broadcast_to(entry(values), values.shape)
-        safe = jnp.where(inside, values, entry.feasible_like(values))
+        inside, safe = safe_values(self.marginals.support, values)
         slopes = log_normal_density(scores) - self.marginals.log_prob(safe)
         counted = inside & jnp.isfinite(slopes)
         expected = jnp.sum(jnp.where(counted, quadrature.rule * slopes, 0), axis=0)

@@ -12,41 +12,29 @@ from numpyro.distributions.transforms import IndependentTransform, Transform, bi
 # NumPyro updates the bounds of a latent site at each step only if the type of the support is an
 # interval or a half-line; it treats `independent(interval(...), 1)` as fixed, and draws leave the
 # support. Hence these supports of vectors are subclasses of intervals and half-lines.
-class VectorInterval(constraints._Interval):  # noqa: SLF001 (NumPyro looks for this type)
-    """A box: every entry of the last axis within its bounds."""
+class _OfVectors:
+    """Every entry of the last axis fulfills the constraint that comes next among the bases."""
 
     event_dim = 1
 
     def __call__(self, x: ArrayLike) -> Array:
-        return jnp.all(super().__call__(x), axis=-1)
+        return jnp.all(super().__call__(x), axis=-1)  # type: ignore[misc]
 
     def __repr__(self) -> str:
         # NumPyro's `__repr__` drops the first letter, which is an underscore in its own names.
         return f"V{super().__repr__()}"
 
 
-class VectorGreaterThan(constraints._GreaterThan):  # noqa: SLF001 (as above)
+class VectorInterval(_OfVectors, constraints._Interval):  # noqa: SLF001 (NumPyro looks for it)
+    """A box: every entry of the last axis within its bounds."""
+
+
+class VectorGreaterThan(_OfVectors, constraints._GreaterThan):  # noqa: SLF001 (as above)
     """Every entry of the last axis above its bound."""
 
-    event_dim = 1
 
-    def __call__(self, x: ArrayLike) -> Array:
-        return jnp.all(super().__call__(x), axis=-1)
-
-    def __repr__(self) -> str:
-        return f"V{super().__repr__()}"
-
-
-class VectorGreaterThanEq(constraints._GreaterThanEq):  # noqa: SLF001 (as above)
+class VectorGreaterThanEq(_OfVectors, constraints._GreaterThanEq):  # noqa: SLF001 (as above)
     """Every entry of the last axis at or above its bound."""
-
-    event_dim = 1
-
-    def __call__(self, x: ArrayLike) -> Array:
-        return jnp.all(super().__call__(x), axis=-1)
-
-    def __repr__(self) -> str:
-        return f"V{super().__repr__()}"
 
 
 @biject_to.register(VectorInterval)

@@ -19,7 +19,7 @@ from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from nn_uq_dist.basics._checks import is_concrete
 from nn_uq_dist.basics._known_values import as_jax, is_local
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.laws._batch_entries import rebuilt_entries
+from nn_uq_dist.laws._batch_entries import constructor_arguments, made, rebuilt_entries
 
 
 def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
@@ -101,7 +101,7 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         """
         shape = self._expanded_shape(batch_shape)
         # One argument that has all batch axes is enough, if the constructor broadcasts them.
-        name = next(iter(_arguments(type(self))), "")
+        name = next(iter(constructor_arguments(type(self))), "")
         argument = self.__dict__.get(name)
         if isinstance(argument, dist.Distribution):
             rest = argument.batch_shape[len(self.batch_shape) :]
@@ -119,18 +119,18 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
     @classmethod
     def infer_shapes(cls, *args: Any, **kwargs: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Batch and event shape from the shapes of the arguments, for laws their batch shapes."""
-        shapes = dict(zip(_arguments(cls), args, strict=False)) | kwargs
+        shapes = dict(zip(constructor_arguments(cls), args, strict=False)) | kwargs
 
-        def made() -> Law:
+        def of_zeros() -> Law:
             parts: dict[str, Any] = {}
             for name, shape in shapes.items():
                 if shape is not None:
                     zeros = jnp.zeros(shape)
                     parts[name] = zeros if name in cls.arg_constraints else dist.Normal(zeros, 1.0)
-            return _made(cls, parts)
+            return made(cls, parts)
 
         try:
-            law = jax.eval_shape(made)
+            law = jax.eval_shape(of_zeros)
         except TypeError as error:
             raise NotImplementedError(
                 f"{cls.__name__}.infer_shapes needs more than shapes: {error}; construct the "
@@ -155,20 +155,8 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
 
 def rebuilt[D: Law](law: D, **changed: Any) -> D:
     """The same kind of law with some other arguments of its constructor, which are valid."""
-    arguments = {name: law.__dict__[name] for name in _arguments(type(law))} | changed
-    return pass_validation(law, _made(type(law), arguments))
-
-
-def _made[D: Law](kind: type[D], arguments: dict[str, Any]) -> D:
-    """A law with valid arguments, which are not checked again."""
-    checks = "validate_args" in inspect.signature(kind.__init__).parameters
-    return kind(**arguments, validate_args=False) if checks else kind(**arguments)
-
-
-def _arguments(kind: type[Law]) -> list[str]:
-    """Names of the arguments of the constructor, which laws keep as attributes."""
-    names = inspect.signature(kind.__init__).parameters
-    return [name for name in names if name not in {"self", "validate_args"}]
+    arguments = {name: law.__dict__[name] for name in constructor_arguments(type(law))} | changed
+    return pass_validation(law, made(type(law), arguments))
 
 
 def _register_batches(kind: type[Law]) -> None:
@@ -176,7 +164,7 @@ def _register_batches(kind: type[Law]) -> None:
 
     The function of the axes names each argument: NumPyro asks its signature.
     """
-    names = _arguments(kind)
+    names = constructor_arguments(kind)
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(name, keyword, default=None) for name in names]
 
@@ -201,6 +189,18 @@ def _register_batches(kind: type[Law]) -> None:
     axes_of.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
     vmap_over.register(kind, axes_of)
     promote_batch_shape.register(kind, promoted)
+
+
+def safe_values(support: constraints.Constraint, value: Array) -> tuple[Array, Array]:
+    """Where values lie within a support, and values that do, with those inside as they are.
+
+    Both branches of a `where` are differentiated: what lies outside must not reach the functions of
+    a law.
+    """
+    inside = support(value)
+    # NumPyro's constraints ask for values that have the shape of the bounds.
+    wide = jnp.broadcast_to(value, jnp.broadcast_shapes(value.shape, jnp.shape(inside)))
+    return inside, jnp.where(inside, wide, support.feasible_like(wide))
 
 
 def pass_validation[D: dist.Distribution](law: Law, other: D) -> D:

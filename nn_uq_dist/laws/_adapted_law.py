@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics._normal_scores import from_normal_score, missing_functions, normal_score
+from nn_uq_dist.laws._abstract import safe_values
 from nn_uq_dist.laws._output_law import OutputLaw
 
 
@@ -52,8 +53,7 @@ class AdaptedLaw(OutputLaw):
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density, ``-inf`` outside the support."""
         value = jnp.asarray(value)
-        inside = self.support(value)
-        safe = jnp.where(inside, value, self.support.feasible_like(value))
+        inside, safe = safe_values(self.support, value)
         logs = jnp.where(inside, self.base.log_prob(safe), -jnp.inf)
         return jnp.where(jnp.isnan(value), jnp.nan, logs)
 
@@ -69,9 +69,7 @@ class AdaptedLaw(OutputLaw):
         """Normal score, by the best way that the distribution offers; infinite out of support."""
         value = jnp.asarray(value, jnp.result_type(float, value))
         low, high = self.bounds
-        inside = self.support(value)
-        safe = jnp.where(inside, value, self.support.feasible_like(value))
-        score = normal_score(self.base, safe)
+        score = normal_score(self.base, safe_values(self.support, value)[1])
         score = jnp.where(value <= low, -jnp.inf, jnp.where(value >= high, jnp.inf, score))
         return jnp.where(jnp.isnan(value), jnp.nan, score)
 

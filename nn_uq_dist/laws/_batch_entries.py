@@ -1,8 +1,9 @@
 """Entries of a batch of distributions, made anew from the arguments of the constructor."""
 
 import inspect
+import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,11 +54,11 @@ def batch_entries(law: dist.Distribution, index: Any) -> dist.Distribution:
 
 def rebuilt_entries(law: dist.Distribution, index: Any) -> dist.Distribution:
     """The same, made anew from the arguments of the constructor."""
-    batch_shape = law.batch_shape
-    chosen = where(batch_shape, index)
-    part = with_parameters(law, lambda argument, lead, _: chosen.of(argument, lead))
-    shape = positions(batch_shape, index).shape
-    return part if part.batch_shape == shape else part.expand(shape)
+    places = positions(law.batch_shape, index)
+    part = with_parameters(
+        law, lambda argument, lead, _: take_entries(argument, lead, law.batch_shape, places)
+    )
+    return part if part.batch_shape == places.shape else part.expand(places.shape)
 
 
 def with_parameters(law: dist.Distribution, change: Change) -> dist.Distribution:
@@ -79,12 +80,7 @@ def with_parameters(law: dist.Distribution, change: Change) -> dist.Distribution
     if isinstance(law, dist.ExpandedDistribution):
         return with_parameters(law.base_dist, change)
     arguments: dict[str, Any] = {}
-    for name in inspect.signature(type(law).__init__).parameters:
-        if name == "self":
-            continue
-        if name == "validate_args":
-            arguments[name] = False
-            continue
+    for name in constructor_arguments(type(law)):
         if name not in law.__dict__:
             raise TypeError(
                 f"entries of a batch can be taken of distributions that keep the arguments of "
@@ -104,53 +100,46 @@ def with_parameters(law: dist.Distribution, change: Change) -> dist.Distribution
             event_dim = law.arg_constraints[name].event_dim
             argument = change(argument, jnp.ndim(argument) - event_dim, event_dim)
         arguments[name] = argument
-    return type(law)(**arguments)
+    return made(type(law), arguments)
 
 
-class Where(NamedTuple):
-    """An index for each batch axis, to be applied one by one, or arrays of integers together."""
-
-    axes: tuple[Any, ...]
-    together: bool
-
-    def of(self, argument: Any, lead: int) -> Any:
-        """Entries of a parameter whose first axes broadcast against the batch axes."""
-        if lead <= 0:
-            return argument  # one value for all entries
-        shape = jnp.shape(argument)
-        axes = list(self.axes[len(self.axes) - lead :])
-        for k, part in enumerate(axes):
-            if shape[k] == 1:
-                axes[k] = part * 0 if self.together or isinstance(part, int) else slice(None)
-        if self.together:
-            return argument[tuple(axes)]
-        for k in reversed(range(lead)):
-            argument = argument[(slice(None),) * k + (axes[k],)]
-        return argument
+def constructor_arguments(kind: type[dist.Distribution]) -> list[str]:
+    """Names of the arguments of the constructor, which laws keep as attributes."""
+    names = inspect.signature(kind.__init__).parameters
+    return [name for name in names if name not in {"self", "validate_args"}]
 
 
-def where(batch_shape: tuple[int, ...], index: Any) -> Where:
-    """The index as one for each batch axis; an error if it does not fit."""
-    places = positions(batch_shape, index)  # raises if the index does not fit
-    parts = list(index) if isinstance(index, tuple) else [index]
-    gaps = [k for k, part in enumerate(parts) if part is Ellipsis]
-    missing = len(batch_shape) - len(parts) + len(gaps)
-    if len(gaps) == 1:
-        parts[gaps[0] : gaps[0] + 1] = [slice(None)] * missing
-    else:
-        parts += [slice(None)] * missing
-    axes = [_of_axis(part) for part in parts]
-    lists = sum(isinstance(part, np.ndarray) for part in axes)
-    if lists > 1 or any(part is None for part in axes):
-        return Where(np.unravel_index(places, batch_shape), together=True)
-    return Where(tuple(axes), together=False)
+def made[D: dist.Distribution](kind: type[D], arguments: dict[str, Any]) -> D:
+    """A law with valid arguments, which are not checked again."""
+    checks = "validate_args" in inspect.signature(kind.__init__).parameters
+    return kind(**arguments, validate_args=False) if checks else kind(**arguments)
 
 
-def _of_axis(part: Any) -> Any:
-    """An index of one axis, or None if it is of another kind."""
-    if isinstance(part, slice):
-        return part
-    array = np.asarray(part)
-    if array.dtype.kind not in "iu" or array.ndim > 1:
-        return None
-    return int(array) if array.ndim == 0 else array
+def take_entries(argument: Any, lead: int, batch_shape: tuple[int, ...], places: np.ndarray) -> Any:
+    """Entries of a parameter whose first axes broadcast against the batch axes.
+
+    Parameters
+    ----------
+    argument : array_like
+        The parameter.
+    lead : int
+        Number of its axes in front of the event axes.
+    batch_shape : tuple of int
+        Shape of the batch.
+    places : numpy.ndarray of int
+        Where the entries are in the flattened batch, in the shape of the result.
+    """
+    if lead <= 0:
+        return argument  # one value for all entries
+    shape = jnp.shape(argument)
+    rows = np.arange(math.prod(shape[:lead])).reshape(shape[:lead])
+    chosen = np.broadcast_to(rows, batch_shape).reshape(-1)[places]
+    for axis in range(chosen.ndim):
+        first = chosen.take(np.arange(min(chosen.shape[axis], 1)), axis)
+        if np.all(chosen == first):
+            chosen = first  # what entries share stays shared
+    table = argument.reshape(-1, *shape[lead:])
+    # Python's indexing of JAX's arrays takes several times longer.
+    return (
+        table[chosen] if isinstance(table, np.ndarray) else jnp.take(table, chosen, 0, mode="clip")
+    )

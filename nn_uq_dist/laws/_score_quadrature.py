@@ -1,7 +1,6 @@
 """Quadrature over the normal scores of outputs: moments, Hermite coefficients, entropies."""
 
 import dataclasses
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -64,10 +63,10 @@ def score_quadrature(
     """
     kinks = lax.stop_gradient(law.score_kinks())
     if loc is not None and scale is not None:
-        nodes, rule = normal_rule(lax.stop_gradient((kinks - loc) / scale), -RANGE)
+        nodes, rule = _normal_rule(lax.stop_gradient((kinks - loc) / scale))
         values = law.from_normal_score(loc + scale * nodes)
     else:
-        nodes, rule = normal_rule(kinks, -RANGE)
+        nodes, rule = _normal_rule(kinks)
         values = law.from_normal_score(nodes)
     mean = jnp.sum(rule * values, axis=0)
     return ScoreQuadrature(nodes, rule, mean, values - mean)
@@ -80,23 +79,20 @@ def standardized_moment(law: Any, order: int) -> Array:
     return jnp.sum(quadrature.rule * standard**order, axis=0)
 
 
-def normal_rule(kinks: Array, low: float, high: float = RANGE) -> tuple[Array, Array]:
-    """Nodes and weights against the standard normal density, shape ``(Q, ..., N_y)``."""
-    nodes, rule = panel_rule(kinks, low, high)
-    return nodes, rule * norm.pdf(nodes)
+@jax.jit
+def _normal_rule(kinks: Array) -> tuple[Array, Array]:
+    """Nodes and weights against the standard normal density, shape ``(Q, ..., N_y)``.
 
-
-@partial(jax.jit, static_argnames=("low", "high"))
-def panel_rule(kinks: Array, low: float, high: float) -> tuple[Array, Array]:
-    """Nodes and weights of a composite Gauss-Legendre rule with panels that end at the kinks."""
-    dtype = kinks.dtype
-    kinks = jnp.clip(jnp.where(jnp.isnan(kinks), high, kinks), low, high)
-    panels = round((high - low) / _PANEL)
-    regular = jnp.linspace(low, high, panels + 1, dtype=dtype)
+    A composite Gauss-Legendre rule with panels that end at the kinks.
+    """
+    kinks = jnp.clip(jnp.where(jnp.isnan(kinks), RANGE, kinks), -RANGE, RANGE)
+    panels = round(2 * RANGE / _PANEL)
+    regular = jnp.linspace(-RANGE, RANGE, panels + 1, dtype=kinks.dtype)
     regular = regular.reshape((-1,) + (1,) * (kinks.ndim - 1))
     regular = jnp.broadcast_to(regular, (panels + 1, *kinks.shape[1:]))
     ends = jnp.sort(jnp.concatenate([regular, kinks]), axis=0)
-    return gauss_legendre(ends)
+    nodes, lengths = gauss_legendre(ends)
+    return nodes, lengths * norm.pdf(nodes)
 
 
 @register_frozen

@@ -195,7 +195,6 @@ def _controlled(
     network: Array, control: Array, known: Any, bins: ScoreBins, xp: Any
 ) -> tuple[Array, Array]:
     """Averages for the network by regression on those of the control, and the residuals."""
-    xp = namespace(network, control)
     ordered = xp.sort(network, axis=0), xp.sort(control, axis=0)
     of_network, of_control = (sample_averages(part, bins) for part in ordered)
     a, b = influence(network, ordered[0], bins), influence(control, ordered[1], bins)

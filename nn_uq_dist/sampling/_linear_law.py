@@ -55,7 +55,7 @@ class LinearLaw:
         return (linear - self.mean[:, None]) / scale[:, None]
 
     @cached_property
-    def shape(self) -> tuple[Array, Array]:
+    def higher_moments(self) -> tuple[Array, Array]:
         """Third and fourth standardized moments."""
         moments = self._law.skewness, self._law.excess_kurtosis
         third, fourth = (np.asarray(part, np.float64).ravel() for part in moments)

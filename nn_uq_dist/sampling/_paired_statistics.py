@@ -218,7 +218,7 @@ class PairedStatistics:
 
     @cached_property
     def _skewness_and_kurtosis(self) -> list[PairedEstimate]:
-        third, fourth = self._law.shape
+        third, fourth = self._law.higher_moments
         known = np.stack([0 * third, 0 * third + 1, third, fourth])
         return self._each(known, controlled.skewness, controlled.excess_kurtosis)
 

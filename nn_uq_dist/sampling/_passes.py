@@ -277,7 +277,11 @@ def all_draws(
 ) -> Any:
     """What `keep` takes of the draws, in the memory of the host."""
     kept: Any = None
-    step = partial(_keep, keep)
+
+    def step(_: None, draws: Draws, is_wanted: Array) -> tuple[None, Any]:
+        del is_wanted
+        return None, keep(draws)
+
     for start, count, _, groups in run_passes(plan, step, None, progress=progress):
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), groups)
         if kept is None:
@@ -287,13 +291,6 @@ def all_draws(
         for whole, part in zip(jax.tree.leaves(kept), jax.tree.leaves(rows), strict=True):
             whole[start : start + count] = part[:count]
     return kept
-
-
-def _keep(
-    keep: Callable[[Draws], Any], _: None, draws: Draws, is_wanted: Array
-) -> tuple[None, Any]:
-    del is_wanted
-    return None, keep(draws)
 
 
 def _some_devices(devices: Sequence[jax.Device] | None) -> tuple[jax.Device, ...]:

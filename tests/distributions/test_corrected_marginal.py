@@ -63,10 +63,9 @@ def test_is_what_scipy_makes_of_a_uniform(x64):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [None, 0.3])
-def test_round_trips(precision, noise):
-    law = corrected(noise=noise)
+def test_round_trips(precision):
     wide = precision == "float64"
+    law = corrected(noise=None if wide else 0.3)
     q = np.array([1e-12 if wide else 1e-6, 0.01, 0.3, 0.77, 0.999])[:, None]
     np.testing.assert_allclose(law.cdf(law.icdf(q)), q * np.ones(3), rtol=1e-6 if wide else 2e-3)
     z = np.array([-8.0, -3.0, 0.0, 2.0, 7.5] if wide else [-4.0, -1.0, 0.0, 3.0])[:, None]

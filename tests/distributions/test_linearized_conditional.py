@@ -28,7 +28,6 @@ CASES = {
     "bounded": (([0.5], LOC, MANY), ()),
     "two_known": (([0.5, -0.2], LOC, WEIGHTS, COVARIANCE), ()),
     "values_batch": ((np.array([[0.5], [0.1]]), LOC, WEIGHTS, COVARIANCE), (2,)),
-    "weights_batch": (([0.5], LOC, np.stack([WEIGHTS] * 2), COVARIANCE), (2,)),
     "both": ((np.zeros((3, 1, 1)), LOC, np.stack([MANY] * 2)), (3, 2)),
 }
 
@@ -57,7 +56,7 @@ def test_shapes(name):
     assert wide.sample(KEY).shape == (5, *batch_shape, size)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["normal", "both"])
 def test_pytree_and_pickle(name):
     law = make(name)
     value = law.sample(KEY)

@@ -25,19 +25,6 @@ def run_nuts(model, **kwargs):
 
 
 @pytest.mark.slow
-def test_nuts_as_a_latent_site():
-    d = LinearizedMarginal(2.0, WEIGHTS)
-    mcmc = run_nuts(lambda: numpyro.sample("x", d))
-    x = np.asarray(mcmc.get_samples()["x"])
-    assert d.support(x).all()
-    assert not mcmc.get_extra_fields()["diverging"].any()
-    # 400 draws hold at least 80 independent ones here: five standard errors of those.
-    deviation = np.sqrt(1.25 / 3)
-    assert abs(x.mean() - 2.0) < 5 * deviation / np.sqrt(80)
-    assert 0.6 < x.std() / deviation < 1.4
-
-
-@pytest.mark.slow
 def test_nuts_with_bounds_that_are_latent():
     def model():
         center = numpyro.sample("center", dist.Normal(0.0, 2.0))

@@ -20,8 +20,6 @@ LOC = np.array([0.0, 3.0, -1.0])
 KNOTS = LOC[:, None] + np.array([-1.5, -0.5, 0.2, 1.0, 1.7])
 IMAGES = KNOTS + np.array([0.2, -0.1, 0.3, 0.9, 2.0])
 SCORES = np.array([-5.0, -2.5, -1.0, 0.0, 0.7, 2.0, 4.5])
-# Noise scales in standard deviations of the output.
-SCALES = [1e-3, 0.03, 0.3, 3.0]
 
 
 def corrected(normal_scale=None):
@@ -53,8 +51,11 @@ def quadrature(law, row, sigma, x):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", SCALES)
-@pytest.mark.parametrize("normal_scale", [None, 0.3])
+@pytest.mark.parametrize(
+    # Noise scales are in standard deviations of the output.
+    ("normal_scale", "share"),
+    [(None, 1e-3), (0.3, 0.03), (None, 0.3), (0.3, 3.0)],
+)
 def test_density_is_that_of_quadrature(x64, normal_scale, share):
     law = corrected(normal_scale)
     sigma = share * np.sqrt(np.asarray(law.variance))
@@ -67,7 +68,7 @@ def test_density_is_that_of_quadrature(x64, normal_scale, share):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sigma", [1e-3, 0.1, 2.0])
+@pytest.mark.parametrize("sigma", [1e-3, 2.0])
 def test_uniform_with_noise(precision, sigma):
     # (Phi((x + 1) / s) - Phi((x - 1) / s)) / 2, by the smaller tails.
     law = NoisyMarginal(nuq.LinearizedMarginal(0.0, [1.0]), sigma)

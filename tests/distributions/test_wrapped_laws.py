@@ -77,8 +77,10 @@ def test_censored():
             # Without a message before NumPyro 0.22.
             (lambda law, ends=ends: dist.TruncatedDistribution(law, **ends), law, AssertionError,
              f"^$|{type(law).__name__} is not supported by this class")
-            for law in (MARGINAL, NOISY, joint_law())
-            for ends in ({"low": 1.0}, {"high": 1.0}, {"low": 1.0, "high": 2.0})
+            for law, ends in (
+                (MARGINAL, {"low": 1.0}), (NOISY, {"low": 1.0, "high": 2.0}),
+                (joint_law(), {"high": 1.0}),
+            )
         ),
         (dist.FoldedDistribution, joint_law(), ValueError, "Only univariate distributions"),
         (sampled_with(LocScaleReparam()), joint_law(), ValueError, "real support.*VectorInterval"),

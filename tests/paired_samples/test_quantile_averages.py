@@ -18,7 +18,7 @@ LAWS = {
 
 
 @pytest.mark.parametrize("name", LAWS)
-@pytest.mark.parametrize("num_samples", [10, 300, 20_000])
+@pytest.mark.parametrize("num_samples", [10, 20_000])
 def test_averages_of_a_known_quantile_function(name, num_samples):
     law, bins = LAWS[name], ScoreBins.for_samples(num_samples)
     upper = law.isf(scipy.stats.norm.sf(bins.nodes))

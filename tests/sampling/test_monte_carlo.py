@@ -33,7 +33,7 @@ def gather(num_samples, **options):
     return monte_carlo_statistics(num_samples=num_samples, **options)
 
 
-@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_shape_and_type(batch):
     law = InputLaw(np.zeros((*batch, 3), np.float32), 0.1)
     draws = draw(10, f=law)
@@ -48,13 +48,13 @@ def test_outputs_are_those_of_the_drawn_inputs():
     np.testing.assert_allclose(draw(500), np.tanh(inputs @ MATRIX.T), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("batch_size", [4096, 5000, 8192, 10**9])
+@pytest.mark.parametrize("batch_size", [4096, 10**9])
 def test_outputs_do_not_depend_on_the_batch_size(batch_size):
     np.testing.assert_array_equal(draw(20_001, batch_size=batch_size), draw(20_001))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch_size", [1, 7, 1000])
+@pytest.mark.parametrize("batch_size", [7, 1000])
 def test_small_batches_have_the_same_inputs_and_outputs_to_rounding(batch_size):
     identity = {"network": lambda x: x}
     np.testing.assert_array_equal(
@@ -145,8 +145,7 @@ def test_eight_devices_give_the_draws_of_one(tmp_path):
     np.testing.assert_array_equal(eight["some"], eight["draws"])
 
 
-@pytest.mark.parametrize("batch", [(), (2,)])
-@pytest.mark.parametrize("batch_size", [None, 1000])
+@pytest.mark.parametrize(("batch", "batch_size"), [((), 1000), ((2,), None)])
 def test_statistics_are_those_of_the_draws(batch, batch_size):
     law = InputLaw(np.full((*batch, 3), 0.2, np.float32), 0.5)
     draws = np.asarray(draw(30_000, f=law, batch_size=batch_size), np.float64)
@@ -272,14 +271,12 @@ def test_progress_bar_appears_on_long_work_only(capfd, monkeypatch):
 
 ERRORS = {
     "no samples": (lambda: draw(0), ValueError, "num_samples must be a positive integer, got 0"),
-    "negative": (lambda: draw(-3), ValueError, "num_samples must be a positive integer, got -3"),
     "fraction": (
         lambda: draw(1e3),
         TypeError,
         "num_samples must be a positive integer, got float 1000.0; pass an int",
     ),
     "too many": (lambda: draw(2**31 + 1), ValueError, "at most 2147483648, .*several keys"),
-    "boolean": (lambda: draw(num_samples=True), ValueError, "positive integer, got True"),
     "batch size": (lambda: draw(10, batch_size=0), ValueError, "batch_size must be a positive"),
     "batch type": (lambda: draw(10, batch_size="a"), TypeError, "batch_size .* got str 'a'"),
     "seed": (lambda: draw(10, key=0), TypeError, "key must be a JAX random key, got int; pass"),
@@ -305,22 +302,17 @@ ERRORS = {
         r"got batch_shape \(3,\) and event_shape \(\); call .to_event\(1\)",
     ),
     "devices": (lambda: draw(10, devices=["cpu"]), TypeError, "sequence of JAX devices"),
-    "no devices": (lambda: draw(10, devices=[]), TypeError, r"got \[\]; pass jax.devices\(\)"),
-    "one device": (lambda: draw(10, devices=3), TypeError, "got 3; pass jax.devices"),
     "traced": (
         lambda: jax.jit(lambda key: draw(10, key=key))(KEY),
         TypeError,
         "got traced values; call Monte Carlo functions outside of jit",
     ),
     "bins": (lambda: gather(10, num_bins=8), ValueError, "num_bins must be at least 16, got 8"),
-    "bins type": (lambda: gather(10, num_bins=8.5), TypeError, "num_bins must be a positive"),
-    "statistics seed": (lambda: gather(10, key=0), TypeError, "key must be a JAX random key"),
     "q": (
         lambda: gather(10).quantile(50),
         ValueError,
         r"q must be in \[0, 1\], got 50.0; pass probabilities, not percentages",
     ),
-    "q nan": (lambda: gather(10).quantile_bounds([np.nan]), ValueError, r"q must be in \[0, 1\]"),
     "cdf": (
         lambda: gather(10).ks_distance(lambda y: y[0]),
         ValueError,

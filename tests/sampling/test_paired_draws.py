@@ -36,7 +36,7 @@ def pair(num_samples, law=LAWS["box"], *, net=net, key=KEY, **options):
     return paired_draws(net, linearize(net, law), key, num_samples, progress=False, **options)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", ["box and factor", "sum"])
 def test_inputs_and_outputs_are_those_of_monte_carlo(name):
     law = LAWS[name]
     pairs = pair(5000, law)
@@ -60,8 +60,9 @@ def test_both_outputs_are_of_the_same_inputs(precision):
     assert (pairs.num_samples, pairs.num_randomizations, pairs.noise_scale) == (500, 0, None)
 
 
-@pytest.mark.parametrize("points", ["random", "sobol"])
-@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+@pytest.mark.parametrize(
+    ("batch", "points"), [((), "sobol"), ((2, 3), "random"), ((2, 3), "sobol")]
+)
 def test_batch_shapes(batch, points):
     law = InputLaw(np.zeros((*batch, 3), np.float32), 0.1)
     pairs = pair(16, law, points=points)
@@ -69,8 +70,9 @@ def test_batch_shapes(batch, points):
     assert pairs.network.shape == pairs.linear.shape == (16, *batch, 4)
 
 
-@pytest.mark.parametrize("points", ["random", "sobol"])
-@pytest.mark.parametrize("batch_size", [1, 4096, 5000])
+@pytest.mark.parametrize(
+    ("batch_size", "points"), [(1, "sobol"), (4096, "random"), (5000, "sobol")]
+)
 def test_pairs_do_not_depend_on_the_batch_size(batch_size, points):
     count = 400 if batch_size == 1 else 10_000
     some, one = pair(count, batch_size=batch_size, points=points), pair(count, points=points)
@@ -127,7 +129,7 @@ def test_several_devices_give_the_pairs_of_one(tmp_path):
         np.testing.assert_array_equal(four[f"{points}some"], four[f"{points}network"])
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", ["box", "factor", "sum"])
 def test_sobol_inputs_follow_the_law(name):
     law = LAWS[name]
     count, sequences = 4096, 8
@@ -240,20 +242,16 @@ ERRORS = {
         "linearization must be a Linearization or a PartwiseLinearization, got InputLaw; pass",
     ),
     "points": (lambda: pair(10, points="halton"), ValueError, "'random' or 'sobol', got 'halton'"),
-    "no samples": (lambda: pair(0), ValueError, "num_samples must be a positive integer, got 0"),
-    "fraction": (lambda: pair(1e3), TypeError, "positive integer, got float 1000.0"),
     "sequences": (
         lambda: pair(100, points="sobol"),
         ValueError,
         "num_samples must be a multiple of num_randomizations = 8, got 100; pass 96",
     ),
-    "few for sequences": (lambda: pair(3, points="sobol"), ValueError, "got 3; pass 8"),
     "no sequences": (
         lambda: pair(8, points="sobol", num_randomizations=0),
         ValueError,
         "num_randomizations must be a positive integer, got 0",
     ),
-    "seed": (lambda: pair(10, key=0), TypeError, "key must be a JAX random key, got int"),
     "outputs": (
         lambda: paired_draws(lambda x: x, linearize(net, LAWS["box"]), KEY, 10),
         ValueError,
@@ -309,7 +307,6 @@ ERRORS = {
         TypeError,
         "scale must be an array of real numbers",
     ),
-    "noise seed": (lambda: pair(10).plus_noise(0.1, 0), TypeError, "key must be a JAX random key"),
 }
 
 
