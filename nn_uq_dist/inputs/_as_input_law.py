@@ -14,18 +14,12 @@ from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._distribution_law import (
     UnsupportedFamilyError,
     accepted_families,
-    law_and_map,
+    law_and_steps,
     require_events,
     unwrapped,
 )
 from nn_uq_dist.inputs._input_blocks import InputBlocks
-from nn_uq_dist.inputs._mapped_input import (
-    InputMap,
-    MappedInput,
-    ToKnown,
-    ToStructure,
-    rearranges_only,
-)
+from nn_uq_dist.inputs._mapped_input import InputMap, Known, MappedInput, Steps
 
 type Shape = tuple[int, ...]
 
@@ -79,7 +73,8 @@ def as_input_law(f: object) -> AbstractInputLaw:
     if isinstance(f, AbstractInputLaw):
         return f
     if isinstance(f, dist.Distribution):
-        return _wrapped(*law_and_map("f", f))
+        law, steps = law_and_steps("f", f)
+        return _with_steps(law, steps) if steps else law
     if is_structure(f):
         return _of_structure(f)
     raise TypeError(
@@ -128,15 +123,17 @@ def _is_part(part: object) -> bool:
     return isinstance(part, dist.Distribution | AbstractInputLaw)
 
 
-def _wrapped(law: AbstractInputLaw, of_input: InputMap) -> AbstractInputLaw:
-    return law if rearranges_only(of_input, law.num_inputs) else MappedInput(law, of_input)
+def _with_steps(law: AbstractInputLaw, steps: Steps) -> MappedInput:
+    return MappedInput(law, InputMap((steps,), (law.num_inputs,), jax.tree.structure(0)))
 
 
 def _of_structure(f: object) -> AbstractInputLaw:
     """The law of independent parts, and the map to the structure that they came in."""
     named, tree = parts_of(f)
     known = {i: sure for i, part in enumerate(named) if (sure := _certain(*part)) is not None}
-    random = {i: MappedInput(*law_and_map(*part)) for i, part in enumerate(named) if i not in known}
+    random = {
+        i: _with_steps(*law_and_steps(*part)) for i, part in enumerate(named) if i not in known
+    }
     if not random:
         raise ValueError(
             "f must have a random part, got known values only; call the network itself, or pass "
@@ -150,17 +147,18 @@ def _of_structure(f: object) -> AbstractInputLaw:
     arrays = {i: value for i, (value, _) in known.items() if not _is_part(named[i][1])}
     require_one_for_all({named[i][0]: array for i, array in arrays.items()}, batch_shape)
     laws = {i: law.expand(batch_shape) for i, law in random.items()}
-    maps: dict[int, InputMap] = {i: law.input_map for i, law in laws.items()}
-    for i, (value, axes) in known.items():
-        maps[i] = ToKnown(jnp.broadcast_to(value, batch_shape + value.shape[axes:]))
-    places = range(len(named))
-    to_structure = ToStructure(
-        maps=tuple(maps[i] for i in places),
-        sizes=tuple(laws[i].num_inputs if i in laws else 0 for i in places),
-        tree=tree,
-    )
+    pieces: list[tuple[Steps, int]] = []
+    for i in range(len(named)):
+        if i in laws:
+            pieces.append((laws[i].input_map.steps[0], laws[i].num_inputs))
+        else:
+            value, axes = known[i]
+            step = Known(jnp.broadcast_to(value, batch_shape + value.shape[axes:]))
+            pieces.append(((step,), 0))
+    steps, sizes = zip(*pieces, strict=True)
     bases = [law.base for law in laws.values()]
-    return MappedInput(bases[0] if len(bases) == 1 else InputBlocks(*bases), to_structure)
+    base = bases[0] if len(bases) == 1 else InputBlocks(*bases)
+    return MappedInput(base, InputMap(steps, sizes, tree))
 
 
 def _certain(name: str, part: Any) -> tuple[Array, int] | None:
