@@ -30,7 +30,7 @@ from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import LinearizedInputPosterior
 from nn_uq_dist.paired_samples import Band, controlled_band
-from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
+from nn_uq_dist.sampling import PairedDraws, paired_statistics
 
 # More equal draws than this share, and at least this number, indicate a point mass.
 _POINT_MASS, _FEWEST_EQUAL = 0.01, 5
@@ -144,7 +144,7 @@ class CorrectedLinearization(LinearModel):
         """Covariance of the outputs, ``batch_shape + (N_y, N_y)``.
 
         From the variances of the corrected distributions and the correlation of the network's
-        outputs, estimated with control variates: `PairedStatistics` has its standard errors. With
+        outputs, estimated with control variates: `paired_statistics` has its standard errors. With
         traced values the correlation is that of the linearization.
         """
         if not _checks.is_concrete(self):
@@ -154,20 +154,12 @@ class CorrectedLinearization(LinearModel):
             return self._with_variances(linear.target)
         # Known numbers, also while a function that uses them is traced.
         with jax.ensure_compile_time_eval():
-            matrix = self.statistics.correlation.value
+            matrix = paired_statistics(self.pairs).correlation.value
             return self._with_variances(jnp.asarray(matrix, jnp.result_type(self.transform.images)))
 
     def _with_variances(self, correlation: Array) -> Array:
         sd = jnp.sqrt(self.variance)
         return correlation * sd[..., None] * sd[..., None, :]
-
-    @property
-    def statistics(self) -> PairedStatistics:
-        """Moments and quantiles of the network's outputs with control variates, and their errors.
-
-        Unlike the corrected distributions, they are not smoothed.
-        """
-        return paired_statistics(self.pairs)
 
     def marginals(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -249,10 +241,11 @@ class CorrectedLinearization(LinearModel):
     ) -> tuple[LinearFit, tuple[ArrayLike | None, Array]]:
         """The nearest linear function, and all noise, that of what it leaves included."""
         fit = linear_fit(self.pairs)
-        covariance = fit.covariance
-        if noise_covariance is not None:
-            covariance = covariance + jnp.asarray(noise_covariance)
-        return fit, (self._joined_noise(noise_scale), covariance)
+        covariance, shape = fit.covariance, (*self.batch_shape, self.num_outputs)
+        noise = output_noise(noise_scale, noise_covariance, shape, covariance)
+        if noise is not None:
+            covariance = covariance + noise.covariance
+        return fit, (self.pairs.noise_scale, covariance)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw inputs, and the outputs of the linear model for them, each moved by its map."""
@@ -332,13 +325,6 @@ class CorrectedLinearization(LinearModel):
         parts = (np.asarray(part).ravel() for part in (self.flattened, scale))
         columns = zip(np.asarray(network).T, *parts, strict=True)
         return tuple("; ".join(_remarks_on(column, *of_map)) for column, *of_map in columns)
-
-    def _joined_noise(self, noise_scale: ArrayLike | None) -> ArrayLike | None:
-        """Noise of the pairs and further noise."""
-        of_pairs = self.pairs.noise_scale
-        if of_pairs is None or noise_scale is None:
-            return noise_scale if of_pairs is None else of_pairs
-        return jnp.hypot(of_pairs, jnp.asarray(_checks.as_numeric("noise_scale", noise_scale)))
 
     @property
     def _noise(self) -> ArrayLike | None:

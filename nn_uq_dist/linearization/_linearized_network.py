@@ -19,7 +19,7 @@ from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, joint_density_grid
-from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.linearization._linear_model import LinearModel, require_varying
 from nn_uq_dist.linearization._linearized_input_posterior import (
     LinearizedInputPosterior,
     linearized_input_posterior,
@@ -199,7 +199,9 @@ class Linearization(LinearModel):
         Array([[3., 6.]], dtype=float32)
         """
         image = self.image(noise_scale, noise_covariance)
-        require_varying(image)
+        if _checks.is_concrete(image):
+            # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
+            require_varying(np.asarray(jax.tree.map(np.asarray, image).is_constant))
         return LinearizedMarginal(self.loc, image.weights, image.normal_scale)
 
     def joint(
@@ -444,21 +446,3 @@ class Linearization(LinearModel):
             batch_shape=self.batch_shape,
         )
         return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.loc)
-
-
-def require_varying(image: LinearImage) -> None:
-    """Raise ``ValueError`` if an output is known to be constant."""
-    if not _checks.is_concrete(image):
-        return
-    # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
-    constant = np.asarray(jax.tree.map(np.asarray, image).is_constant)
-    if not constant.any():
-        return
-    *batch, output = _checks.first_index(constant)
-    where = f"output {output}" + (f" of batch entry {tuple(batch)}" if batch else "")
-    count = int(constant.sum())
-    others = f" and {count - 1} more" if count > 1 else ""
-    raise ValueError(
-        f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
-        f"constant has no density; pass noise_scale > 0 or leave the output out of the network"
-    )

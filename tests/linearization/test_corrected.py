@@ -338,6 +338,8 @@ def test_errors():
         lin.corrected(nuq.paired_draws(smooth, lin, KEY, 5, progress=False))
     with pytest.raises(ValueError, match="num_surface_draws must be a positive integer"):
         lin.corrected(pairs, num_surface_draws=-1)
+    with pytest.raises(ValueError, match=r"noise_covariance must have shape \(\.\.\., 3, 3\)"):
+        lin.corrected(pairs).joint(noise_covariance=0.1)
     with pytest.raises(ValueError, match="level must be in"):
         lin.corrected(pairs).band(95)
 

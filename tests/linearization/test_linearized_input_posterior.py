@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
-from nn_uq_dist.linearization import _inputs_given_outputs as given
+from nn_uq_dist.linearization import _linearized_input_posterior as given
 from tests.benchmarks._posterior_reference import Observed, by_weighted_draws
 
 KEY = jax.random.key(0)
@@ -151,8 +151,8 @@ def test_moments_are_those_of_the_densities_of_the_inputs(law, box, outputs, noi
 def test_moments_are_computed_once_and_not_kept_from_a_trace(monkeypatch):
     lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.InputLaw([0.0, 0.0], scale=[1.0, 1.0]))
     found, calls = lin.input_posterior([1.0], noise_scale=0.5), []
-    moments = given.moments
-    monkeypatch.setattr(given, "moments", lambda seen: calls.append(seen) or moments(seen))
+    moments_of = given.moments_of
+    monkeypatch.setattr(given, "moments_of", lambda seen: calls.append(seen) or moments_of(seen))
     traced = jax.jit(lambda: found.mean)()
     np.testing.assert_allclose(traced, found.mean, rtol=1e-6)
     np.testing.assert_allclose(jnp.diag(found.covariance_matrix), found.variance, rtol=1e-6)
