@@ -49,9 +49,15 @@ def distance(law, ordered):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("net", [smooth, kinked])
-@pytest.mark.parametrize("name", ["box", "normal"])
-@pytest.mark.parametrize("points", ["random", "sobol"])
+@pytest.mark.parametrize(
+    ("net", "name", "points"),
+    [
+        (smooth, "box", "random"),
+        (smooth, "normal", "sobol"),
+        (kinked, "box", "sobol"),
+        (kinked, "normal", "random"),
+    ],
+)
 def test_is_nearer_than_draws_and_than_the_tangent(net, name, points, references):
     f = {"box": BOX, "normal": NORMAL}[name]
     lin, pairs = pairs_of(net, f, 960, points=points)
@@ -67,7 +73,7 @@ def test_is_nearer_than_draws_and_than_the_tangent(net, name, points, references
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [8, 30, 100, 1000])
+@pytest.mark.parametrize("count", [8, 1000])
 def test_linear_network_is_not_corrected(count):
     matrix = np.array([[1.0, 2.0, -1.0], [0.3, 0.0, 1.0]], np.float32)
     lin, pairs = pairs_of(lambda x: matrix @ x + 5, BOX, count)
