@@ -19,7 +19,7 @@ from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.inputs._output_noise import output_noise
 from nn_uq_dist.laws import JointLaw
 from nn_uq_dist.linearization._correction import (
-    constant_outputs,
+    at_once,
     controls,
     correction,
     require_pairs,
@@ -185,13 +185,11 @@ class CorrectedLinearization(LinearModel):
         known: CorrectedMarginal | None = self.__dict__.get("_made")
         if known is not None:
             return known
-        if not _checks.is_concrete(self):
-            linear = self.linearization.marginals(self._noise)
-            return CorrectedMarginal(linear, *self.transform.parameters)
-        with jax.ensure_compile_time_eval():
+        with at_once(self):
             linear = self.linearization.marginals(self._noise)
             made = CorrectedMarginal(linear, *self.transform.parameters)
-        object.__setattr__(self, "_made", made)
+        if _checks.is_concrete(made):
+            object.__setattr__(self, "_made", made)
         return made
 
     def joint(
@@ -327,12 +325,8 @@ class CorrectedLinearization(LinearModel):
         return tuple("; ".join(_remarks_on(column, *of_map)) for column, *of_map in columns)
 
     @property
-    def _noise(self) -> ArrayLike | None:
-        """Noise of the linear law: that of the pairs, and `own_scale`."""
-        noise: ArrayLike | None = self.pairs.noise_scale
-        if self.own_scale is None:
-            return noise
-        return self.own_scale if noise is None else jnp.hypot(self.own_scale, jnp.asarray(noise))
+    def _noise(self) -> Array | None:
+        return _joined_noise(self.own_scale, self.pairs.noise_scale)
 
 
 def correct(
@@ -342,27 +336,20 @@ def correct(
     require_pairs(linearization, pairs)
     if num_surface_draws is not None and num_surface_draws != 0:
         num_surface_draws = _checks.positive_int("num_surface_draws", num_surface_draws)
-    if not _checks.is_concrete(linearization, pairs):
-        return _estimate(linearization, pairs, num_surface_draws)
-    # Known pairs are corrected at once, even if a function under `jit` closes over them.
-    with jax.ensure_compile_time_eval():
-        return _estimate(linearization, pairs, num_surface_draws)
-
-
-def _estimate(
-    linearization: Any, pairs: PairedDraws, num_surface_draws: int | None
-) -> CorrectedLinearization:
-    network, linear, inputs = usable_pairs(pairs)
-    noise, own_scale = pairs.noise_scale, None
-    constant = constant_outputs(linearization, noise)
-    if constant is not None:
-        own_scale, linear = stand_in(linearization, pairs, network, linear, constant)
-        noise = own_scale if noise is None else jnp.hypot(own_scale, jnp.asarray(noise))
-    law = linearization.marginals(noise)
-    found = controls(linearization, pairs, network, linear, inputs, num_surface_draws)
-    dtype = jnp.result_type(law.mean)
-    result = correction(law, network, found, pairs.num_randomizations, dtype)
+    with at_once(linearization, pairs):
+        network, linear, inputs = usable_pairs(pairs)
+        own_scale, linear = stand_in(linearization, pairs, network, linear)
+        law = linearization.marginals(_joined_noise(own_scale, pairs.noise_scale))
+        found = controls(linearization, pairs, network, linear, inputs, num_surface_draws)
+        result = correction(law, network, found, pairs.num_randomizations)
     return CorrectedLinearization(linearization, pairs, *result, own_scale, num_surface_draws)
+
+
+def _joined_noise(own_scale: Array | None, noise_scale: Array | None) -> Array | None:
+    """Noise of the linear distribution: of outputs without sensitivity, and of the pairs."""
+    if own_scale is None or noise_scale is None:
+        return noise_scale if own_scale is None else own_scale
+    return jnp.hypot(own_scale, jnp.asarray(noise_scale))
 
 
 def _shares(draws: np.ndarray, points: np.ndarray) -> np.ndarray:

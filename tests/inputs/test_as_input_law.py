@@ -234,6 +234,7 @@ def batch_of_matrices():
 
 
 ERRORS = {
+    "known only": (lambda: as_input_law({"a": jnp.ones(3)}), ValueError, "got known values only"),
     "batch of scalars": (
         lambda: as_input_law({"x": dist.Normal(jnp.zeros(3), 1.0)}),
         ValueError,
