@@ -238,15 +238,7 @@ class Linearization(LinearModel):
         >>> round(float(joint.log_prob(jnp.array([0.5, 0.5]))), 4)  # log(1/8)
         -2.0794
         """
-        image = self.image(noise_scale, noise_covariance)
-        count = image.weights.shape[-1]
-        if image.normal_covariance is None and count < self.num_outputs:
-            raise ValueError(
-                f"input must have at least as many uniforms as there are outputs, got {count} for "
-                f"{self.num_outputs} outputs, which have no joint density; pass noise_scale, or "
-                "linearize fewer outputs"
-            )
-        return self.joint_of(image)
+        return self.joint_of(self.image(noise_scale, noise_covariance))
 
     def input_posterior(
         self,

@@ -51,6 +51,8 @@ def test_pairs_correct_what_the_transform_bends(f):
         return jnp.stack([jnp.tanh(x[0] - 0.5 * x[1]) + 0.3 * x[2], x.sum()])
 
     lin = nuq.linearize(net, f)
+    name = type(f.base_dist).__name__
+    assert repr(lin.input).startswith(f"MappedInput(transformed InputLaw to {name},")
     # Drawn by NumPyro itself, without the scores.
     draws = np.asarray(jax.vmap(net)(f.sample(jax.random.key(1), (100_000,))))
     pairs = nuq.paired_draws(net, lin, jax.random.key(2), 1000, progress=False)
