@@ -249,7 +249,7 @@ ERRORS = {
     "batches": (
         lambda: as_input_law([nuq.InputLaw(np.zeros((k, 1)), 1.0) for k in (2, 3)]),
         ValueError,
-        r"part 0 \(2,\), part 1 \(3,\)",
+        r"f\[0\] \(2,\), f\[1\] \(3,\)",
     ),
     "discrete": (
         lambda: as_input_law({"n": dist.Poisson(3.0)}),
