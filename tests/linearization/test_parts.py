@@ -164,7 +164,7 @@ def test_no_sensitivity_at_the_mean():
     parts = linearize_parts(lambda x: x**2, BOX, 64)
     draws = np.asarray(BOX.sample(KEY, (100_000,)) ** 2)
     assert (distance_to_draws(parts.marginals(), draws) < 0.09).all()
-    with pytest.raises(ValueError, match="zero sensitivity for output 0: a constant"):
+    with pytest.raises(ValueError, match="zero sensitivity for output 0 and 1 more: a"):
         linearize_parts(lambda x: x**2, BOX, (1, 1)).marginals()
     assert linearize_parts(lambda x: x**2, BOX, (1, 1)).marginals(0.1).batch_shape == (2,)
 
