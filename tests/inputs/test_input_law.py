@@ -251,7 +251,6 @@ def test_bad_traced_values_give_nan(variance):
 
 
 ERRORS = {
-    "no part": (lambda: InputLaw([1.0]), ValueError, "got neither; pass half_width"),
     "two normal parts": (
         lambda: InputLaw([1.0], scale=1.0, scale_tril=[[1.0]]),
         ValueError,
@@ -275,16 +274,6 @@ ERRORS = {
         ValueError,
         r"half_width \(4,\), loc \(2,\); make the leading axes agree",
     ),
-    "negative width": (
-        lambda: InputLaw([0.0, 0.0], [1.0, -2.0]),
-        ValueError,
-        r"half_width must not be negative, got -2.0 at index \(1,\); pass \(high - low\)",
-    ),
-    "nan": (
-        lambda: InputLaw([[0.0, np.nan]], 1.0),
-        ValueError,
-        r"loc must be finite, got nan at index \(0, 1\)",
-    ),
     "inf factor": (
         lambda: InputLaw([0.0], scale_tril=[[np.inf]]),
         ValueError,
@@ -299,11 +288,6 @@ ERRORS = {
         lambda: InputLaw(np.zeros((2, 2)), scale_tril=np.zeros((3, 2, 2))),
         ValueError,
         r"scale_tril \(3,\), loc \(2,\)",
-    ),
-    "a covariance": (
-        lambda: InputLaw(np.zeros(2), scale_tril=np.eye(2) + 0.5),
-        ValueError,
-        r"lower triangular, got a nonzero entry at index \(0, 1\); pass jnp.linalg.cholesky",
     ),
     "negative scale": (
         lambda: InputLaw(np.zeros(2), scale_tril=-np.eye(2)),
@@ -334,11 +318,6 @@ ERRORS = {
         lambda: InputLaw.from_distribution(dist.Uniform(0.0, 1.0)),
         TypeError,
         "a vector that is a box, Gaussian or both, got the law MappedInput",
-    ),
-    "one draw": (
-        lambda: InputLaw.from_samples(np.zeros((1, 3))),
-        ValueError,
-        r"draws must have shape \(n, \.\.\., N_x\) with n >= 2, got shape \(1, 3\); pass several",
     ),
     "nan draws": (
         lambda: InputLaw.from_samples([[0.0], [np.nan]]),
