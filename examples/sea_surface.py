@@ -141,7 +141,7 @@ def own_error(key: Array, years: np.ndarray, curves: np.ndarray, beta: float) ->
     holds the variance that the input error causes, and this is subtracted. (It is a little too
     small all the same: the constants of the training were chosen by these residuals.)
 
-    The errors of neighboring months hang together. The laws of single months do not need that; a
+    The errors of neighboring months are correlated. Single months do not need that; a
     joint law of the months would need the covariance of the residuals.
     """
     known = curves[years < FIRST_TEST_YEAR]
@@ -187,7 +187,7 @@ def print_methods(laws: dict[str, dist.Distribution], draws: np.ndarray) -> None
 def share_inside(observed: np.ndarray, band: np.ndarray) -> tuple[float, float]:
     """Return the share of all months that lie in a band, and its standard error.
 
-    The months of a year hang together; so it is the standard error of a mean over the years.
+    The months of a year are correlated, so it is the standard error of a mean over the years.
     """
     shares = ((band[0] <= observed) & (observed <= band[1])).mean(axis=1)
     return shares.mean(), shares.std(ddof=1) / np.sqrt(len(shares))
@@ -237,7 +237,7 @@ def draw_laws(
         for side in (outline[0], 2 * j - outline[0]):
             axis.plot(side, outline[1], "k", lw=1, label=f"tangent corrected by {NUM_PAIRS:,} runs")
     axis.set_xticks(range(12), MONTHS)
-    axis.set(title="Input error alone: law of each month, central 99%",
+    axis.set(title="Input error alone: distribution of each month, central 99%",
              ylabel="deviation from forecast (°C)")  # fmt: skip
     axis.set_ylim(top=1.25 * axis.get_ylim()[1])  # room for the legend
     entries = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))

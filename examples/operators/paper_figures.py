@@ -26,7 +26,9 @@ def inputs(key: jax.Array, num_samples: int = 6) -> plt.Figure:
     """Samples of the random input at six amplitudes, as interpolating polynomials."""
     x = np.linspace(-1, 1, 801)
     mean = mean_input()
-    figure, axes = plt.subplots(2, 3, figsize=(8, 4.6), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(
+        2, 3, figsize=(8, 4.6), sharex=True, sharey=True, layout="constrained"
+    )
     unit = np.asarray(jax.random.uniform(key, (num_samples, SIZE), minval=-1.0, maxval=1.0))
     for axis, amplitude in zip(axes.flat, AMPLITUDES, strict=True):
         curves = lobatto.interpolate(mean + amplitude * unit, x)

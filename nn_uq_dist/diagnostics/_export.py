@@ -49,7 +49,7 @@ def to_datatree(
     num_grid_points: int = 401,
     progress: bool = True,
 ) -> "xr.DataTree":
-    r"""Collect Monte Carlo draws and their analytic law in a tree that ArviZ accepts.
+    r"""Collect Monte Carlo draws and their analytic distribution in a tree that ArviZ accepts.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ def joint_summary(
     max_points: int = 2000,
     progress: bool = True,
 ) -> JointSummary:
-    r"""Compare the joint law of the outputs with Monte Carlo draws, and split its error.
+    r"""Compare the joint distribution of the outputs with Monte Carlo draws, and split its error.
 
     Three laws are compared: that of the network (`draws`), the linear law, which can be drawn from
     exactly, and `joint`, a joint law with a density such as the Gaussian copula. The first and the

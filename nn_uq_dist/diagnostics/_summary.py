@@ -71,7 +71,7 @@ def summary(
     joint: JointSummary | None = None,
     progress: bool = True,
 ) -> "pd.DataFrame":
-    r"""Compare the analytic law of every output with Monte Carlo draws of it.
+    r"""Compare the analytic distribution of every output with Monte Carlo draws of it.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from nn_uq_dist.laws._score_quadrature import score_quadrature
 
 
 class CorrectedMarginal(OutputLaw):
-    r"""Law of ``T(Y)``: an output ``Y`` moved by an increasing map ``T``.
+    r"""Distribution of ``T(Y)``: an output ``Y`` moved by an increasing map ``T``.
 
     Density, tails, quantiles and normal scores follow from those of ``Y`` by change of variables,
     and are accurate in both tails if those of ``Y`` are. `Linearization.corrected` estimates the

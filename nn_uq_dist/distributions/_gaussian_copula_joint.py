@@ -24,7 +24,7 @@ from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule, score_
 
 
 class GaussianCopulaConditional(ScoreDistribution):
-    """Law of outputs ``F_j^{-1}(Phi(z_j))`` whose scores ``z`` have any joint normal law.
+    """Distribution of outputs ``F_j^{-1}(Phi(z_j))`` whose scores ``z`` are jointly normal.
 
     Made by `GaussianCopulaJoint.condition`. In the joint law the scores are standard normal; given
     some of them, the others have a different mean and a smaller variance.
@@ -129,7 +129,7 @@ class GaussianCopulaConditional(ScoreDistribution):
 
 
 class GaussianCopulaJoint(ScoreDistribution):
-    r"""Joint law of ``N_y`` outputs with given marginals, coupled by a Gaussian copula.
+    r"""Joint distribution of ``N_y`` outputs: given marginals, coupled by a Gaussian copula.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class GaussianCopulaJoint(ScoreDistribution):
     def condition(
         self, indices: int | Sequence[int], values: ArrayLike
     ) -> GaussianCopulaConditional:
-        """The law of the other outputs, given these; exact if the copula is.
+        """The distribution of the other outputs, given these; exact if the copula is.
 
         The copula is not exact: if the outputs are functions of few numbers, its intervals are far
         off. Given two outputs of a trained nonlinear operator (31 outputs of rank 2), its 90%

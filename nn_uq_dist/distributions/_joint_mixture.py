@@ -34,7 +34,7 @@ _MOST_NUMBERS = 2**22
 
 
 class JointMixture(JointLaw):
-    r"""Joint law of outputs that follow one of ``M`` linear joint laws, each with its probability.
+    r"""Mixture of ``M`` linear joint distributions of outputs, each with its probability.
 
     The outputs of a network that is linearized over parts of its input have such a law.
 

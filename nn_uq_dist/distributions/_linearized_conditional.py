@@ -23,7 +23,7 @@ from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 
 
 class LinearizedConditional(BoxGaussianLaw):
-    r"""Law of the last entries of ``loc + W u + e``, given the first ones.
+    r"""Distribution of the last entries of ``loc + W u + e``, given the first ones.
 
     Made by `LinearizedJoint.condition`. Draws follow the law itself, up to the bias of Markov
     chains of finite length; density and moments use expectation propagation.
@@ -125,7 +125,7 @@ class LinearizedConditional(BoxGaussianLaw):
         return log_evidence(jnp.concatenate(parts, axis=-1), weights, covariance) - before
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws of the law itself, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
+        """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
         seen, loc, weights, covariance = self._deviation()
         seen, weights, covariance, units = in_own_units(seen, weights, covariance)
         key_inputs, key_normal = random.split(key)
@@ -163,7 +163,7 @@ class LinearizedConditional(BoxGaussianLaw):
         return jnp.diagonal(self.covariance_matrix, axis1=-2, axis2=-1)
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedConditional":
-        """The law of some of the outputs that are not known, in the order of ``indices``."""
+        """The distribution of some of the unknown outputs, in the order of ``indices``."""
         chosen = _checks.as_indices(indices, self.event_shape[0])
         order = (*range(self._known), *(self._known + index for index in chosen))
         return rebuilt(self, **self._rows(order))

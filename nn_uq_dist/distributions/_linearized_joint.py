@@ -29,7 +29,7 @@ from nn_uq_dist.laws._joint_law import JointLaw
 
 
 class LinearizedJoint(BoxGaussianLaw, JointLaw):
-    r"""Joint law of ``loc + W u + e``: ``u`` uniform on a box, ``e`` normal.
+    r"""Joint distribution of ``loc + W u + e``: ``u`` uniform on a box, ``e`` normal.
 
     This is the law of the outputs of a linearized network. Draws, moments and marginals are exact;
     the density is the probability of a box under a normal law, by expectation propagation.
@@ -94,7 +94,7 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
 
     @property
     def marginals(self) -> LinearizedMarginal:
-        """Laws of the single outputs, exact: ``batch_shape + (d,)``."""
+        """Distributions of the single outputs, exact: ``batch_shape + (d,)``."""
         covariance, scale = self.arrays()[2], None
         if covariance is not None:
             variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
@@ -170,7 +170,7 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
         return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedJoint":
-        """The exact joint law of some outputs, in the order of ``indices``."""
+        """The exact joint distribution of some outputs, in the order of ``indices``."""
         return rebuilt(self, **self._rows(as_indices(indices, self.event_shape[0])))
 
     def rosenblatt(self, value: ArrayLike) -> Array:
@@ -193,7 +193,7 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
         return jnp.moveaxis(found, 0, 1).reshape(shape)
 
     def condition(self, indices: int | Sequence[int], values: ArrayLike) -> LinearizedConditional:
-        """The law of the other outputs, given these.
+        """The distribution of the other outputs, given these.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ from nn_uq_dist.linear_combination._value_nodes import value_nodes, weights_of_n
 
 
 class LinearizedMarginal(OutputLaw):
-    r"""Law of ``loc + sum_k w_k U_k + s N``: uniforms on [-1, 1] and a standard normal.
+    r"""Distribution of ``loc + sum_k w_k U_k + s N``: uniforms on [-1, 1] and a standard normal.
 
     This is the exact law of an output of a linearized network, with ``w_k`` the Jacobian entry
     times the half-width of input ``k``.

@@ -25,7 +25,7 @@ _PANELS_OF_NOISE = 8
 
 
 class NoisyMarginal(OutputLaw):
-    r"""Law of ``Y + s N``: an output ``Y`` and an independent standard normal ``N``.
+    r"""Distribution of ``Y + s N``: an output ``Y`` and an independent standard normal ``N``.
 
     `CorrectedLinearization.marginals` returns it for outputs with noise. It is a smooth function of
     the noise scale, with first and second derivatives, and uses no random numbers.

@@ -29,7 +29,7 @@ _MOST_KINKS = 16
 
 
 class OutputMixture(OutputLaw):
-    r"""Law of an output that follows one of ``M`` laws, each with its probability.
+    r"""Mixture of ``M`` distributions of an output, each with its probability.
 
     The outputs of a network that is linearized over parts of its input have such laws.
 

@@ -30,7 +30,7 @@ def certified(
     threshold: float | None = None,
     progress: bool = True,
 ) -> CertifiedDistribution:
-    r"""Bounds on the distribution of a leaky-ReLU network's output that cannot be wrong.
+    r"""Proved bounds on the distribution of a leaky-ReLU network's output.
 
     No draws are made, and nothing is estimated: distribution function, probabilities, quantiles and
     mean of the network itself lie between the bounds. They are useful for small errors of the

@@ -28,7 +28,7 @@ _BOUND_SCORE = 1.6448536269514722
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FailureProbability:
-    """What `failure_probability` found.
+    """Result of `failure_probability`.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ from nn_uq_dist.inputs._terms import InputTerm
 
 
 class AbstractInputLaw(abc.ABC):
-    r"""Abstract law of a random input :math:`f = \mu + A U + B N`.
+    r"""Abstract distribution of a random input :math:`f = \mu + A U + B N`.
 
     :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
     ones; there may be more of them than inputs. Linearization, Monte Carlo, tables and figures use
@@ -278,7 +278,7 @@ class AbstractInputLaw(abc.ABC):
 
     @property
     def is_transformed(self) -> bool:
-        """Whether `network_input` is nonlinear: then even a linear network's law is not exact."""
+        """Whether `network_input` is nonlinear: then not even a linear network is exact."""
         return False
 
     def __repr__(self) -> str:

@@ -59,7 +59,7 @@ class JoinedInput(AbstractInputLaw):
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class InputBlocks(JoinedInput):
-    """Law of independent random inputs joined to one vector, in the order given.
+    """Independent random inputs joined to one vector, in the order given.
 
     Moments, draws and columns are those of the parts, side by side. A matrix of all inputs by all
     inputs is made only if `covariance` is asked for. Dicts and other structures of

@@ -24,7 +24,7 @@ from nn_uq_dist.inputs._terms import InputTerm
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class InputLaw(AbstractInputLaw):
-    r"""Law of a random input :math:`f = \mu + \beta \odot U + L N`.
+    r"""Distribution of a random input :math:`f = \mu + \beta \odot U + L N`.
 
     :math:`U` has independent entries, uniform on (-1, 1), and :math:`N` independent standard
     normal ones. Either part may be absent, and coordinates may mix both: a zero half-width or a
@@ -145,7 +145,7 @@ class InputLaw(AbstractInputLaw):
 
     @classmethod
     def from_samples(cls, draws: ArrayLike) -> Self:
-        r"""Return the Gaussian law with mean and covariance of draws.
+        r"""Return the Gaussian input with the mean and the covariance of draws.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ def _mean_and_factor(draws: Array) -> tuple[Array, Array]:
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class GaussianInput(AbstractInputLaw):
-    r"""Law of a Gaussian input :math:`f = \mu + F N`; the factor may have few columns or many.
+    r"""Gaussian input :math:`f = \mu + F N`; the factor may have few columns or many.
 
     :math:`N` has ``r`` independent standard normal entries. The covariance is :math:`F F^T`, of
     rank ``r`` at most. It is computed only if `covariance` is asked for: for 150,528 inputs with
@@ -293,7 +293,7 @@ class GaussianInput(AbstractInputLaw):
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class KnownInput(AbstractInputLaw):
-    """Law of an input without randomness: a block of known inputs beside random ones.
+    """Input without randomness: a block of known inputs among random ones.
 
     It has no columns. If all inputs are known, all outputs are constant.
 

@@ -22,7 +22,7 @@ _ROUNDINGS = 8
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class InputSum(JoinedInput):
-    r"""Law of a sum :math:`f = f_1 + f_2 + \dots` of independent random inputs.
+    r"""Distribution of a sum :math:`f = f_1 + f_2 + \dots` of independent random inputs.
 
     The entries of the sum have triangular laws for two equal boxes, trapezoidal ones for two
     different boxes, and nearly normal ones with a bounded support for many boxes. Only the number
@@ -88,7 +88,7 @@ class InputSum(JoinedInput):
 
 
 def triangular(low: ArrayLike, high: ArrayLike, mode: ArrayLike | None = None) -> InputSum:
-    r"""Law of independent inputs with symmetric triangular densities.
+    r"""Distribution of independent inputs with symmetric triangular densities.
 
     Each input is the sum of two independent uniform variables on intervals of half its width. This
     is exact, and takes two columns for each input.
@@ -128,7 +128,7 @@ def triangular(low: ArrayLike, high: ArrayLike, mode: ArrayLike | None = None) -
 
 
 def trapezoidal(low: ArrayLike, start: ArrayLike, stop: ArrayLike, high: ArrayLike) -> InputSum:
-    r"""Law of independent inputs with symmetric trapezoidal densities.
+    r"""Distribution of independent inputs with symmetric trapezoidal densities.
 
     Each input is the sum of two independent uniform variables of half-widths
     :math:`(b - a \pm (d - c)) / 4` for the support :math:`(a, b)` and the flat top

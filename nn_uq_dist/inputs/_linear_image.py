@@ -23,7 +23,7 @@ from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE, joined
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinearImage:
-    r"""Law of outputs :math:`W U + B N + e` about their means.
+    r"""Distribution of outputs :math:`W U + B N + e` about their means.
 
     :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
     ones, and :math:`e` is normal noise. `InputLaw.image` and `Linearization.image` make it;

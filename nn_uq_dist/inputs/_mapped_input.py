@@ -115,7 +115,7 @@ def _bends(steps: Steps) -> bool:
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class MappedInput(AbstractInputLaw):
-    """Law of a random input of any shape or structure: a law of a vector, and a map from it.
+    """Random input of any shape or structure: the distribution of a vector, and a map from it.
 
     Made by `as_input_law` from distributions over arrays, from dicts and other structures of
     distributions, and from transformed ones. Means, columns and draws are those of the vector,

@@ -59,7 +59,7 @@ class JointLaw(Law):
 
     @abc.abstractmethod
     def marginalize(self, indices: int | Sequence[int]) -> Self:
-        """The joint law of some outputs, in the order of ``indices``."""
+        """The joint distribution of some outputs, in the order of ``indices``."""
 
     @abc.abstractmethod
     def rosenblatt(self, value: ArrayLike) -> Array:

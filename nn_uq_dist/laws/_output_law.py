@@ -23,7 +23,7 @@ from nn_uq_dist.laws._score_quadrature import (
 
 
 class OutputLaw(Law):
-    r"""Abstract law of outputs: univariate and continuous, one for each entry of the batch shape.
+    r"""Abstract univariate, continuous distributions of outputs, one for each entry of the batch.
 
     Copulas, tables and figures use only what is defined here, and assume no symmetry.
 

@@ -108,7 +108,7 @@ class CorrectedLinearization(LinearModel):
 
     @property
     def input(self) -> AbstractInputLaw:  # type: ignore[override]  # a field of the other models
-        """Law of the random input."""
+        """Distribution of the random input."""
         law: AbstractInputLaw = self.linearization.input
         return law
 
@@ -265,7 +265,7 @@ class CorrectedLinearization(LinearModel):
         )
 
     def band(self, level: float = 0.95) -> Band:
-        """Return bands that each hold a network distribution function with a given probability.
+        """Return bands that contain the network's distribution functions with a given probability.
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class CorrectedLinearization(LinearModel):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks on what the law of each output cannot represent; empty if nothing was found."""
+        """Remarks on what the distribution of each output cannot represent; empty if none."""
         network, _, _ = usable_pairs(self.pairs)
         scale = np.zeros_like(self.flattened) if self.own_scale is None else self.own_scale
         parts = (np.asarray(part).ravel() for part in (self.flattened, scale))
