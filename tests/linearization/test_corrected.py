@@ -217,7 +217,7 @@ def test_copula_carries_the_maps():
     corrected = lin.corrected(pairs)
     draws = nuq.monte_carlo(smooth, BOX, jax.random.key(9), 200_000, progress=False)
     truth = np.corrcoef(draws.T)
-    errors = corrected.statistics.correlation.standard_error
+    errors = nuq.paired_statistics(pairs).correlation.standard_error
     assert (np.abs(corrected.correlation - truth) < 4 * errors + 0.01).all()
     np.testing.assert_allclose(corrected.covariance, np.cov(draws.T), atol=0.08)
     joint = corrected.gaussian_copula()
