@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import one_program
-from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inputs import _terms
 from nn_uq_dist.inputs._linear_image import LinearImage
@@ -29,17 +28,13 @@ class AbstractInputLaw(abc.ABC):
     front, and defines
 
     - ``loc``: the mean :math:`\mu`, shape ``batch_shape + (N_x,)``;
-    - ``columns(jacobian)``: the columns :math:`J A` and :math:`J B`. Tables and figures call it on
-      a copy with NumPy arrays in float64: written with operators, or with functions of
-      ``jacobian``'s own library, it stays in float64 there.
+    - ``terms``: the terms of :math:`A U + B N`, an `InputTerm` for each matrix of few columns and
+      for each diagonal, so that no matrix of all inputs by all inputs is needed. Tables and figures
+      ask a copy with NumPy arrays in float64: written with operators, they stay in float64 there.
 
     The network is called with ``network_input(x)`` for a vector ``x`` of ``N_x`` numbers. Here that
-    is ``x`` itself; `MappedInput` wraps a law for a network that takes something else.
-
-    The rest follows from ``terms``, which are the columns of the identity matrix unless a subclass
-    says otherwise. With very many inputs, where that matrix would be too large, override it, also
-    with operators: return an `InputTerm` for each matrix of few columns and for each diagonal. A
-    dataclass keeps the one-line `repr` of this class if it is made with ``repr=False``.
+    is ``x`` itself; `MappedInput` wraps a law for a network that takes something else. A dataclass
+    keeps the one-line `repr` of this class if it is made with ``repr=False``.
 
     A family that is a sum of boxes and Gaussian parts needs no subclass: see `InputSum`.
 
@@ -57,8 +52,10 @@ class AbstractInputLaw(abc.ABC):
     ...     loc: jax.Array
     ...     width: jax.Array
     ...
-    ...     def columns(self, jacobian):
-    ...         return jacobian.sum(axis=-1, keepdims=True) * self.width[..., None, None], None
+    ...     @property
+    ...     def terms(self):
+    ...         factor = 0 * self.loc[..., None] + self.width[..., None, None]
+    ...         return (nuq.inputs.InputTerm(factor, is_uniform=True),)
     >>> law = CommonError(jnp.array([1.0, 2.0]), jnp.array(3.0))
     >>> print(nuq.linearize(lambda x: jnp.array([x[0] + x[1], x[0]]), law).variance)
     [12.  3.]
@@ -66,7 +63,11 @@ class AbstractInputLaw(abc.ABC):
 
     loc: Array
 
+    @property
     @abc.abstractmethod
+    def terms(self) -> tuple[InputTerm, ...]:
+        r"""The terms of :math:`A U + B N`, independent of each other."""
+
     def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
         r"""Columns of the uniform and of the normal variables under a linear map.
 
@@ -82,17 +83,7 @@ class AbstractInputLaw(abc.ABC):
             :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``; None
             where there are no columns. Both are None if nothing is random.
         """
-
-    @property
-    def terms(self) -> tuple[InputTerm, ...]:
-        r"""The terms of :math:`A U + B N`, independent of each other."""
-        xp = namespace(self.loc)
-        found = self.columns(xp.eye(self.num_inputs, dtype=self.dtype))
-        return tuple(
-            InputTerm(namespace(part).broadcast_to(part, self.batch_shape + part.shape[-2:]), kind)
-            for part, kind in zip(found, (True, False), strict=True)
-            if part is not None
-        )
+        return one_program(_terms.columns, jacobian, self.terms)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -305,16 +296,3 @@ class AbstractInputLaw(abc.ABC):
     def _description(self) -> str:
         """What kind of law it is, in a few words."""
         return ""
-
-
-class InputOfTerms(AbstractInputLaw):
-    """Abstract law that gives its terms; its columns follow from them."""
-
-    @property
-    @abc.abstractmethod
-    def terms(self) -> tuple[InputTerm, ...]:
-        """The terms, from the arrays of the law as they are."""
-
-    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
-        """Columns of all terms, side by side."""
-        return one_program(_terms.columns, jacobian, self.terms)

@@ -14,18 +14,12 @@ from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._distribution_law import (
     UnsupportedFamilyError,
     accepted_families,
-    law_and_map,
+    law_and_steps,
     require_events,
     unwrapped,
 )
 from nn_uq_dist.inputs._input_blocks import InputBlocks
-from nn_uq_dist.inputs._mapped_input import (
-    InputMap,
-    MappedInput,
-    ToKnown,
-    ToStructure,
-    rearranges_only,
-)
+from nn_uq_dist.inputs._mapped_input import InputMap, Known, MappedInput, Steps
 
 type Shape = tuple[int, ...]
 
@@ -79,7 +73,8 @@ def as_input_law(f: object) -> AbstractInputLaw:
     if isinstance(f, AbstractInputLaw):
         return f
     if isinstance(f, dist.Distribution):
-        return _wrapped(*law_and_map("f", f))
+        law, steps = law_and_steps("f", f)
+        return _with_steps(law, steps) if steps else law
     if is_structure(f):
         return _of_structure(f)
     raise TypeError(
@@ -93,14 +88,26 @@ def is_structure(f: object) -> bool:
     return not jax.tree_util.treedef_is_leaf(jax.tree.structure(f, is_leaf=_is_part))
 
 
-def parts_of(f: object) -> tuple[list[tuple[str, Any]], Any]:
-    """Return the leaves of a structure of laws, each with its name, and the structure."""
+def parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
+    """Laws, distributions and known arrays by name, their structure, and the batch shape of all."""
     found, tree = jax.tree.flatten_with_path(f, is_leaf=_is_part)
-    return [(f"f{jax.tree_util.keystr(path)}", part) for path, part in found], tree
+    parts = {f"f{jax.tree_util.keystr(path)}": part for path, part in found}
+    for name, part in parts.items():
+        if isinstance(part, dist.Distribution):
+            require_events(name, part)
+        elif not _is_part(part):
+            parts[name] = _known_array(name, part)
+    batch_shape = _checks.broadcast_shapes(
+        "the batch shapes of the parts of f must broadcast",
+        **{name: part.batch_shape for name, part in parts.items() if _is_part(part)},
+    )
+    for name, part in parts.items():
+        if not _is_part(part):
+            _require_one_for_all(name, part, batch_shape)
+    return parts, tree, batch_shape
 
 
-def known_value(name: str, part: Any) -> Array:
-    """Return a known value as an array."""
+def _known_array(name: str, part: Any) -> Array:
     try:
         return jnp.asarray(_checks.as_numeric(name, part))
     except TypeError as error:
@@ -110,71 +117,61 @@ def known_value(name: str, part: Any) -> Array:
         ) from error
 
 
-def require_one_for_all(arrays: dict[str, Array], batch_shape: Shape) -> None:
+def _require_one_for_all(name: str, array: Array, batch_shape: Shape) -> None:
     """Raise for a known array whose leading axes may be those of the batch."""
-    for name, array in arrays.items():
-        if batch_shape and array.shape[: len(batch_shape)] == batch_shape:
-            axes = array.ndim - len(batch_shape)
-            each = f"array, event_dim={axes}" if axes else "array[..., None], event_dim=1"
-            raise ValueError(
-                f"{name} must be a known array that cannot be taken for one value for each element "
-                f"of the batch, got shape {array.shape} beside batch_shape {batch_shape}; pass "
-                f"dist.Delta({each}) for one value each, or "
-                f"dist.Delta(array, event_dim={array.ndim}) for the same array everywhere"
-            )
+    if batch_shape and array.shape[: len(batch_shape)] == batch_shape:
+        axes = array.ndim - len(batch_shape)
+        each = f"array, event_dim={axes}" if axes else "array[..., None], event_dim=1"
+        raise ValueError(
+            f"{name} must be a known array that cannot be taken for one value for each element "
+            f"of the batch, got shape {array.shape} beside batch_shape {batch_shape}; pass "
+            f"dist.Delta({each}) for one value each, or "
+            f"dist.Delta(array, event_dim={array.ndim}) for the same array everywhere"
+        )
 
 
 def _is_part(part: object) -> bool:
     return isinstance(part, dist.Distribution | AbstractInputLaw)
 
 
-def _wrapped(law: AbstractInputLaw, of_input: InputMap) -> AbstractInputLaw:
-    return law if rearranges_only(of_input, law.num_inputs) else MappedInput(law, of_input)
+def _with_steps(law: AbstractInputLaw, steps: Steps) -> MappedInput:
+    return MappedInput(law, InputMap((steps,), (law.num_inputs,), jax.tree.structure(0)))
 
 
 def _of_structure(f: object) -> AbstractInputLaw:
     """The law of independent parts, and the map to the structure that they came in."""
-    named, tree = parts_of(f)
-    known = {i: sure for i, part in enumerate(named) if (sure := _certain(*part)) is not None}
-    random = {i: MappedInput(*law_and_map(*part)) for i, part in enumerate(named) if i not in known}
-    if not random:
+    parts, tree, batch_shape = parts_of(f)
+    steps: list[Steps] = []
+    sizes: list[int] = []
+    bases: list[AbstractInputLaw] = []
+    for name, part in parts.items():
+        if (value := _certain(part, batch_shape)) is not None:
+            steps.append((Known(value),))
+            sizes.append(0)
+        else:
+            law = _with_steps(*law_and_steps(name, part)).expand(batch_shape)
+            bases.append(law.base)
+            steps += law.input_map.steps
+            sizes += law.input_map.sizes
+    if not bases:
         raise ValueError(
             "f must have a random part, got known values only; call the network itself, or pass "
             "a distribution"
         )
-    batch_shape = _checks.broadcast_shapes(
-        "the batch shapes of the parts of f must broadcast",
-        **{f"part {i}": law.batch_shape for i, law in random.items()},
-        **{f"part {i}": value.shape[:axes] for i, (value, axes) in known.items()},
-    )
-    arrays = {i: value for i, (value, _) in known.items() if not _is_part(named[i][1])}
-    require_one_for_all({named[i][0]: array for i, array in arrays.items()}, batch_shape)
-    laws = {i: law.expand(batch_shape) for i, law in random.items()}
-    maps: dict[int, InputMap] = {i: law.input_map for i, law in laws.items()}
-    for i, (value, axes) in known.items():
-        maps[i] = ToKnown(jnp.broadcast_to(value, batch_shape + value.shape[axes:]))
-    places = range(len(named))
-    to_structure = ToStructure(
-        maps=tuple(maps[i] for i in places),
-        sizes=tuple(laws[i].num_inputs if i in laws else 0 for i in places),
-        tree=tree,
-    )
-    bases = [law.base for law in laws.values()]
-    return MappedInput(bases[0] if len(bases) == 1 else InputBlocks(*bases), to_structure)
+    base = bases[0] if len(bases) == 1 else InputBlocks(*bases)
+    return MappedInput(base, InputMap(tuple(steps), tuple(sizes), tree))
 
 
-def _certain(name: str, part: Any) -> tuple[Array, int] | None:
-    """A known value with the number of its batch axes, None if the part is random."""
-    if isinstance(part, AbstractInputLaw):
-        return None
-    if not isinstance(part, dist.Distribution):
-        return known_value(name, part), 0
-    base = unwrapped(part)
-    if type(base) is not dist.Delta:
-        return None
-    require_events(name, part)
-    shape = part.batch_shape + part.event_shape
-    return jnp.broadcast_to(jnp.asarray(base.v), shape), len(part.batch_shape)
+def _certain(part: Any, batch_shape: Shape) -> Array | None:
+    """The value of a known part for each element of the batch, None if the part is random."""
+    axes = 0
+    if _is_part(part):
+        base = unwrapped(part)
+        if type(base) is not dist.Delta:
+            return None
+        axes = len(part.batch_shape)
+        part = jnp.broadcast_to(jnp.asarray(base.v), part.batch_shape + part.event_shape)
+    return jnp.broadcast_to(part, batch_shape + part.shape[axes:])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -198,23 +195,12 @@ class SampledInput:
     @classmethod
     def of(cls, f: Any) -> Self:
         """Check what is drawn from."""
-        named, tree = parts_of(f)
-        arrays = {name: known_value(name, part) for name, part in named if not _is_part(part)}
-        random = {name: part for name, part in named if name not in arrays}
-        for name, part in random.items():
-            if isinstance(part, dist.Distribution):
-                require_events(name, part)
-        batch_shape = _checks.broadcast_shapes(
-            "the batch shapes of the parts of f must broadcast",
-            **{name: part.batch_shape for name, part in random.items()},
-        )
-        require_one_for_all(arrays, batch_shape)
-        parts = random | arrays
-        found = cls(tuple(parts[name] for name, _ in named), tree, batch_shape)
+        parts, tree, batch_shape = parts_of(f)
+        found = cls(tuple(parts.values()), tree, batch_shape)
         try:
             jax.eval_shape(found.draw, jax.random.key(0))
         except (NotImplementedError, AttributeError) as error:
-            kinds = ", ".join(type(part).__name__ for _, part in named)
+            kinds = ", ".join(type(part).__name__ for part in parts.values())
             raise TypeError(
                 f"f must have a method sample that works, got {type(error).__name__} from {kinds}; "
                 f"pass a distribution that can be drawn from"

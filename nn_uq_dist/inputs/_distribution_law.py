@@ -20,13 +20,7 @@ from nn_uq_dist.basics._normal_scores import missing_functions
 from nn_uq_dist.basics._solved_quantiles import Beta
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._input_blocks import InputBlocks
-from nn_uq_dist.inputs._mapped_input import (
-    FromNormalScores,
-    InputMap,
-    MappedInput,
-    ToShape,
-    Transformed,
-)
+from nn_uq_dist.inputs._mapped_input import FromNormalScores, MappedInput, Steps
 
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
@@ -122,24 +116,26 @@ def require_events(name: str, f: dist.Distribution) -> None:
         )
 
 
-def law_and_map(name: str, f: Any) -> tuple[AbstractInputLaw, InputMap]:
-    """The law of a vector, and the map from it to the values of `f`."""
+def law_and_steps(name: str, f: Any) -> tuple[AbstractInputLaw, Steps]:
+    """The law of a vector, and the steps from it to the values of `f`."""
     if isinstance(f, MappedInput):
-        return f.base, f.input_map
+        return f.base, (f.input_map,)
     if isinstance(f, AbstractInputLaw):
-        return f, ToShape((f.num_inputs,))
+        return f, ()
     require_events(name, f)
     base = unwrapped(f)
     if type(base) in _FAMILIES:
-        return _registered(_FAMILIES[type(base)], f, base), ToShape(f.event_shape)
+        law, shape = _registered(_FAMILIES[type(base)], f, base), f.event_shape
+        size = (law.num_inputs,)
+        return law, () if shape == size else (dist.transforms.ReshapeTransform(shape, size),)
     if isinstance(base, dist.TransformedDistribution):
         return _transformed(name, f, base)
     is_copula = isinstance(base, dist.GaussianCopula)
     family = base.marginal_dist if is_copula else base
     if _has_quantiles_entrywise(family):
         scores = _around(base.base_dist if is_copula else _standard_normal(base), f, base)
-        law, of_scores = law_and_map(name, scores)
-        return law, _scores_map(of_scores, family, f)
+        law, steps = law_and_steps(name, scores)
+        return law, (*steps, _from_scores(family, f))
     raise UnsupportedFamilyError(
         f"{name} must be of a supported family, got {type(base).__name__}; pass a "
         f"{accepted_families()}, one that is transformed or has icdf, or draw from it: "
@@ -152,11 +148,11 @@ def _standard_normal(like: dist.Distribution) -> dist.Normal:
     return dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
 
 
-def _scores_map(inner: InputMap, family: Any, f: dist.Distribution) -> FromNormalScores:
-    """The map from normal scores, with a parameter for each entry of the values of `f`."""
+def _from_scores(family: Any, f: dist.Distribution) -> FromNormalScores:
+    """The step from normal scores, with a parameter for each entry of the values of `f`."""
     if isinstance(family, dist.Beta):
         family = Beta(family.concentration1, family.concentration0)
-    return FromNormalScores(inner, _entrywise(family, f.batch_shape + f.event_shape))
+    return FromNormalScores(_entrywise(family, f.batch_shape + f.event_shape))
 
 
 def _has_quantiles_entrywise(family: Any) -> bool:
@@ -195,8 +191,8 @@ def _around(inner: dist.Distribution, f: dist.Distribution, base: dist.Distribut
 
 def _transformed(
     name: str, f: dist.Distribution, base: dist.TransformedDistribution
-) -> tuple[AbstractInputLaw, InputMap]:
-    """The law before the transforms, and the map that applies them."""
+) -> tuple[AbstractInputLaw, Steps]:
+    """The law before the transforms, and the steps that apply them."""
     for transform in base.transforms:
         if isinstance(transform, dist.transforms.AbsTransform):
             raise UnsupportedFamilyError(
@@ -205,13 +201,12 @@ def _transformed(
                 f"icdf, such as HalfNormal, or draw from it: monte_carlo takes any distribution"
             )
     inner = _around(base.base_dist, f, base)
-    law, before = law_and_map(name, inner)
+    law, steps = law_and_steps(name, inner)
     value = jax.ShapeDtypeStruct(inner.event_shape, law.dtype)
-    transforms = []
     for transform in base.transforms:
         placed, value = _placed(name, transform, value, f.batch_shape)
-        transforms.append(placed)
-    return law, Transformed(before, tuple(transforms))
+        steps = (*steps, placed)
+    return law, steps
 
 
 def _placed(

@@ -125,11 +125,7 @@ class FlatNetwork:
         return jax.vmap(self._outputs)(rows).reshape(*lead, self.num_outputs)
 
     def _outputs(self, value: Any) -> Array:
-        output = self.network(value)
-        if self.structure.is_vector:
-            vector: Array = output
-            return vector
-        return self.structure.ravel(output, self.dtype)
+        return self.structure.ravel(self.network(value), self.dtype)
 
 
 def flat_network(

@@ -12,11 +12,11 @@ from jax import Array
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw, InputOfTerms
+from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._terms import InputTerm, layers
 
 
-class JoinedInput(InputOfTerms):
+class JoinedInput(AbstractInputLaw):
     """Abstract law of independent parts of one batch shape, each from an input of its own on."""
 
     parts: tuple[AbstractInputLaw, ...]

@@ -15,7 +15,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import broadcast, one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec, namespace
-from nn_uq_dist.inputs._abstract_input_law import InputOfTerms
+from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._as_input_law import as_input_law
 from nn_uq_dist.inputs._parameter_checks import as_loc, as_scale_tril, as_scales, in_one_batch
 from nn_uq_dist.inputs._terms import InputTerm
@@ -23,7 +23,7 @@ from nn_uq_dist.inputs._terms import InputTerm
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class InputLaw(InputOfTerms):
+class InputLaw(AbstractInputLaw):
     r"""Distribution of a random input :math:`f = \mu + \beta \odot U + L N`.
 
     :math:`U` has independent entries, uniform on (-1, 1), and :math:`N` independent standard
@@ -223,7 +223,7 @@ def _mean_and_factor(draws: Array) -> tuple[Array, Array]:
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class GaussianInput(InputOfTerms):
+class GaussianInput(AbstractInputLaw):
     r"""Gaussian input :math:`f = \mu + F N`; the factor may have few columns or many.
 
     :math:`N` has ``r`` independent standard normal entries. The covariance is :math:`F F^T`, of
@@ -292,7 +292,7 @@ class GaussianInput(InputOfTerms):
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class KnownInput(InputOfTerms):
+class KnownInput(AbstractInputLaw):
     """Input without randomness: a block of known inputs among random ones.
 
     It has no columns. If all inputs are known, all outputs are constant.

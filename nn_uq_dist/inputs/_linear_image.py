@@ -218,9 +218,8 @@ def _covariance(image: LinearImage) -> Array:
     shared, scale = gram(_columns(image)), image.noise_scale
     if scale is None:
         return shared
-    identity = namespace(shared, scale).eye(shared.shape[-1], dtype=shared.dtype)
-    total: Array = shared + identity * scale[..., None] ** 2
-    return total if image.noise_coupling is None else total + image.noise_coupling
+    total: Array = shared + OutputNoise(scale, image.noise_coupling).covariance
+    return total
 
 
 def _correlation(image: LinearImage) -> Array:

@@ -1,69 +1,28 @@
-"""Maps from the vector of an input law to what the network is called with, and laws with a map.
+"""The map from the vector of an input law to what the network is called with, and laws with a map.
 
-Each map is a frozen pytree, called with one vector ``(n,)``. Its arrays have the batch shape of the
-law in front and are mapped over it by `MappedInput`. `is_transformed` tells maps that bend from
-those that only rearrange.
+Pieces of the vector are the arrays of a pytree; each goes through steps, one after the other. A
+step is a callable pytree, such as a transform of NumPyro. Its arrays have the batch shape of the
+law in front and are mapped over it by `MappedInput`.
 """
 
 import dataclasses
-import itertools
-from typing import Any, Protocol
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
+from numpyro.distributions import transforms
 
 from nn_uq_dist.basics._normal_scores import from_normal_score
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._terms import InputTerm
 
-type Transform = Any  # of NumPyro
-
-# Linear in their argument: a linear network of what they make is linear in the vector.
-_LINEAR = (
-    dist.transforms.IdentityTransform,
-    dist.transforms.AffineTransform,
-    dist.transforms.LowerCholeskyAffine,
-    dist.transforms.PermuteTransform,
-    dist.transforms.ReshapeTransform,
-    dist.transforms.RecursiveLinearTransform,
-    dist.transforms.ZeroSumTransform,
-)
-
-
-class InputMap(Protocol):
-    """What all maps have."""
-
-    @property
-    def is_transformed(self) -> bool:
-        """Whether the map is nonlinear."""
-
-    @property
-    def words(self) -> str:
-        """What the map makes, for a `repr`."""
-
-    def __call__(self, x: Array) -> Any:
-        """Return what the network takes for one vector."""
-
-
-@register_frozen
-@dataclasses.dataclass(frozen=True, eq=False)
-class ToShape:
-    """The vector as an array of another shape."""
-
-    shape: tuple[int, ...] = dataclasses.field(metadata={"static": True})
-    is_transformed = False
-
-    @property
-    def words(self) -> str:
-        """The shape."""
-        return f"shape {self.shape}"
-
-    def __call__(self, x: Array) -> Array:
-        """Reshape, last axis fastest."""
-        return x.reshape(self.shape)
+type Step = Callable[[Array], Array]
+type Steps = tuple[Step, ...]
 
 
 @register_frozen
@@ -71,56 +30,19 @@ class ToShape:
 class FromNormalScores:
     """Values of a univariate family at the entries of an array of normal scores."""
 
-    inner: InputMap
     family: dist.Distribution  # parameters of the shape of the array
-    is_transformed = True
-
-    @property
-    def words(self) -> str:
-        """The family."""
-        return f"{type(self.family).__name__} at normal scores"
 
     def __call__(self, x: Array) -> Array:
         """Quantiles of the family at the probabilities of the scores."""
-        return from_normal_score(self.family, self.inner(x))
+        return from_normal_score(self.family, x)
 
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class Transformed:
-    """Transforms of NumPyro, one after the other."""
-
-    inner: InputMap
-    transforms: tuple[Transform, ...]
-
-    @property
-    def is_transformed(self) -> bool:
-        """Whether one of them is nonlinear."""
-        bends = any(not isinstance(transform, _LINEAR) for transform in self.transforms)
-        return self.inner.is_transformed or bends
-
-    @property
-    def words(self) -> str:
-        """Names of the transforms."""
-        inner = [self.inner.words] if self.inner.is_transformed else []
-        return " then ".join([*inner, *(type(t).__name__ for t in self.transforms)])
-
-    def __call__(self, x: Array) -> Array:
-        """Apply them to what the inner map gives."""
-        value = self.inner(x)
-        for transform in self.transforms:
-            value = transform(value)
-        return value
-
-
-@register_frozen
-@dataclasses.dataclass(frozen=True, eq=False)
-class ToKnown:
+class Known:
     """A known value, whatever the vector is."""
 
     value: Array
-    is_transformed = False
-    words = "known"
 
     def __call__(self, x: Array) -> Array:
         """Return the value."""
@@ -128,41 +50,66 @@ class ToKnown:
         return self.value
 
 
+# Linear in their argument: a linear network of what they make is linear in the vector.
+_LINEAR = (
+    Known,
+    transforms.IdentityTransform,
+    transforms.AffineTransform,
+    transforms.LowerCholeskyAffine,
+    transforms.PermuteTransform,
+    transforms.ReshapeTransform,
+    transforms.RecursiveLinearTransform,
+    transforms.ZeroSumTransform,
+)
+
+
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class ToStructure:
-    """A pytree of what several maps make of consecutive pieces."""
+class InputMap:
+    """A pytree of what steps make of consecutive pieces of a vector.
 
-    maps: tuple[InputMap, ...]
+    Attributes
+    ----------
+    steps
+        Those of each piece.
+    sizes
+        Of the pieces.
+    tree
+        The structure; that of a leaf for one array.
+    """
+
+    steps: tuple[Steps, ...]
     sizes: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     tree: Any = dataclasses.field(metadata={"static": True})
 
     @property
     def is_transformed(self) -> bool:
-        """Whether a piece is."""
-        return any(of_piece.is_transformed for of_piece in self.maps)
+        """Whether the map is nonlinear."""
+        return any(map(_bends, self.steps))
 
     @property
     def words(self) -> str:
-        """What there is how often."""
-        known = sum(isinstance(of_piece, ToKnown) for of_piece in self.maps)
-        bent = sum(of_piece.is_transformed for of_piece in self.maps)
-        counts = {"random parts": len(self.maps) - known, "transformed": bent, "known": known}
+        """What the map makes, for a `repr`."""
+        if jax.tree_util.treedef_is_leaf(self.tree):
+            return " then ".join(
+                type(getattr(step, "family", step)).__name__ for step in self.steps[0]
+            )
+        known = self.sizes.count(0)
+        bent = sum(map(_bends, self.steps))
+        counts = {"random parts": len(self.sizes) - known, "transformed": bent, "known": known}
         return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
 
     def __call__(self, x: Array) -> Any:
         """Cut the vector and map the pieces."""
-        ends = itertools.accumulate(self.sizes)
-        leaves = [
-            of_piece(x[end - size : end])
-            for of_piece, size, end in zip(self.maps, self.sizes, ends, strict=True)
-        ]
+        leaves, end = [], 0
+        for steps, size in zip(self.steps, self.sizes, strict=True):
+            end += size
+            leaves.append(reduce(lambda value, step: step(value), steps, x[end - size : end]))
         return jax.tree.unflatten(self.tree, leaves)
 
 
-def rearranges_only(of_input: InputMap, size: int) -> bool:
-    """Whether a map leaves a vector of this size as it is."""
-    return isinstance(of_input, ToShape) and of_input.shape == (size,)
+def _bends(steps: Steps) -> bool:
+    return any(getattr(step, "is_transformed", not isinstance(step, _LINEAR)) for step in steps)
 
 
 @register_frozen
@@ -254,10 +201,6 @@ class MappedInput(AbstractInputLaw):
     def terms(self) -> tuple[InputTerm, ...]:
         """Those of the base."""
         return self.base.terms
-
-    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
-        """Those of the base."""
-        return self.base.columns(jacobian)
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw the vector less its mean."""

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
+from jax.typing import ArrayLike
 
 from nn_uq_dist.inputs._distribution_law import register_input_family
 from nn_uq_dist.inputs._input_law import GaussianInput, InputLaw, KnownInput
@@ -35,8 +36,9 @@ def _low_rank(base: dist.LowRankMultivariateNormal, shape: tuple[int, ...]) -> I
 @register_input_family(dist.GaussianRandomWalk)
 def _random_walk(base: dist.GaussianRandomWalk, shape: tuple[int, ...]) -> GaussianInput:
     scale = jnp.asarray(base.scale, jnp.result_type(float, base.scale))[..., None, None]
-    steps = jnp.tril(jnp.ones((shape[-1], shape[-1]), scale.dtype))
-    return GaussianInput(jnp.zeros(shape, scale.dtype), scale * steps)
+    return GaussianInput(
+        jnp.zeros(shape, scale.dtype), scale * jnp.tri(shape[-1], dtype=scale.dtype)
+    )
 
 
 @register_input_family(dist.GaussianStateSpace)
@@ -52,9 +54,7 @@ def _state_space(base: dist.GaussianStateSpace, shape: tuple[int, ...]) -> Gauss
     blocks = jnp.where((lag >= 0)[(..., *(None,) * (later.ndim - 1))], later[lag], 0)
     blocks = jnp.moveaxis(blocks, (0, 1), (-4, -2))  # time, state, time of the noise, noise
     factor = blocks.reshape(*blocks.shape[:-4], count * size, count * size)
-    mean = jnp.asarray(base.mean)
-    mean = mean.reshape(*mean.shape[:-2], count * size)
-    return GaussianInput(jnp.broadcast_to(mean, shape), factor)
+    return GaussianInput(_flat(base.mean, 2, shape), factor)
 
 
 @register_input_family(dist.CAR)
@@ -79,14 +79,17 @@ def _matrix_normal(base: dist.MatrixNormal, shape: tuple[int, ...]) -> GaussianI
     rows, columns = base.scale_tril_row, base.scale_tril_column
     product = rows[..., :, None, :, None] * columns[..., None, :, None, :]
     factor = product.reshape(*product.shape[:-4], shape[-1], shape[-1])
-    loc = jnp.asarray(base.loc)
-    loc = loc.reshape(*loc.shape[:-2], shape[-1])
-    return GaussianInput(jnp.broadcast_to(loc, shape), factor)
+    return GaussianInput(_flat(base.loc, 2, shape), factor)
 
 
 @register_input_family(dist.Delta)
 def _delta(base: dist.Delta, shape: tuple[int, ...]) -> KnownInput:
-    value = jnp.asarray(base.v)
-    if base.event_dim:
-        value = value.reshape(*value.shape[: value.ndim - base.event_dim], -1)
-    return KnownInput(jnp.broadcast_to(value, shape))
+    return KnownInput(_flat(base.v, base.event_dim, shape))
+
+
+def _flat(value: ArrayLike, event_dim: int, shape: tuple[int, ...]) -> Array:
+    """A mean with its event axes joined to one, broadcast."""
+    value = jnp.asarray(value)
+    if event_dim:
+        value = value.reshape(*value.shape[: value.ndim - event_dim], -1)
+    return jnp.broadcast_to(value, shape)

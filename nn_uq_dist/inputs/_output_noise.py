@@ -31,11 +31,20 @@ class OutputNoise(NamedTuple):
     coupling: Any = None
 
     @property
+    def covariance(self) -> Any:
+        """Shape ``(..., N_y, N_y)``."""
+        own = self._diagonal * self.scale[..., None]
+        return own if self.coupling is None else own + self.coupling
+
+    @property
     def root(self) -> Any:
         """A matrix ``R`` with the covariance ``R R^T``, shape ``(..., N_y, N_y)``."""
-        scale = self.scale[..., None]
-        own = namespace(self.scale).eye(scale.shape[-2], dtype=scale.dtype) * scale
-        return own if self.coupling is None else covariance_root(own * scale + self.coupling)
+        return self._diagonal if self.coupling is None else covariance_root(self.covariance)
+
+    @property
+    def _diagonal(self) -> Any:
+        size = self.scale.shape[-1]
+        return namespace(self.scale).eye(size, dtype=self.scale.dtype) * self.scale[..., None]
 
 
 def output_noise(

@@ -19,7 +19,7 @@ from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.inputs._output_noise import output_noise
 from nn_uq_dist.laws import JointLaw
 from nn_uq_dist.linearization._correction import (
-    constant_outputs,
+    at_once,
     controls,
     correction,
     require_pairs,
@@ -30,7 +30,7 @@ from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import LinearizedInputPosterior
 from nn_uq_dist.paired_samples import Band, controlled_band
-from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
+from nn_uq_dist.sampling import PairedDraws, paired_statistics
 
 # More equal draws than this share, and at least this number, indicate a point mass.
 _POINT_MASS, _FEWEST_EQUAL = 0.01, 5
@@ -144,7 +144,7 @@ class CorrectedLinearization(LinearModel):
         """Covariance of the outputs, ``batch_shape + (N_y, N_y)``.
 
         From the variances of the corrected distributions and the correlation of the network's
-        outputs, estimated with control variates: `PairedStatistics` has its standard errors. With
+        outputs, estimated with control variates: `paired_statistics` has its standard errors. With
         traced values the correlation is that of the linearization.
         """
         if not _checks.is_concrete(self):
@@ -154,20 +154,12 @@ class CorrectedLinearization(LinearModel):
             return self._with_variances(linear.target)
         # Known numbers, also while a function that uses them is traced.
         with jax.ensure_compile_time_eval():
-            matrix = self.statistics.correlation.value
+            matrix = paired_statistics(self.pairs).correlation.value
             return self._with_variances(jnp.asarray(matrix, jnp.result_type(self.transform.images)))
 
     def _with_variances(self, correlation: Array) -> Array:
         sd = jnp.sqrt(self.variance)
         return correlation * sd[..., None] * sd[..., None, :]
-
-    @property
-    def statistics(self) -> PairedStatistics:
-        """Moments and quantiles of the network's outputs with control variates, and their errors.
-
-        Unlike the corrected distributions, they are not smoothed.
-        """
-        return paired_statistics(self.pairs)
 
     def marginals(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -193,13 +185,11 @@ class CorrectedLinearization(LinearModel):
         known: CorrectedMarginal | None = self.__dict__.get("_made")
         if known is not None:
             return known
-        if not _checks.is_concrete(self):
-            linear = self.linearization.marginals(self._noise)
-            return CorrectedMarginal(linear, *self.transform.parameters)
-        with jax.ensure_compile_time_eval():
+        with at_once(self):
             linear = self.linearization.marginals(self._noise)
             made = CorrectedMarginal(linear, *self.transform.parameters)
-        object.__setattr__(self, "_made", made)
+        if _checks.is_concrete(made):
+            object.__setattr__(self, "_made", made)
         return made
 
     def joint(
@@ -249,10 +239,11 @@ class CorrectedLinearization(LinearModel):
     ) -> tuple[LinearFit, tuple[ArrayLike | None, Array]]:
         """The nearest linear function, and all noise, that of what it leaves included."""
         fit = linear_fit(self.pairs)
-        covariance = fit.covariance
-        if noise_covariance is not None:
-            covariance = covariance + jnp.asarray(noise_covariance)
-        return fit, (self._joined_noise(noise_scale), covariance)
+        covariance, shape = fit.covariance, (*self.batch_shape, self.num_outputs)
+        noise = output_noise(noise_scale, noise_covariance, shape, covariance)
+        if noise is not None:
+            covariance = covariance + noise.covariance
+        return fit, (self.pairs.noise_scale, covariance)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw inputs, and the outputs of the linear model for them, each moved by its map."""
@@ -333,20 +324,9 @@ class CorrectedLinearization(LinearModel):
         columns = zip(np.asarray(network).T, *parts, strict=True)
         return tuple("; ".join(_remarks_on(column, *of_map)) for column, *of_map in columns)
 
-    def _joined_noise(self, noise_scale: ArrayLike | None) -> ArrayLike | None:
-        """Noise of the pairs and further noise."""
-        of_pairs = self.pairs.noise_scale
-        if of_pairs is None or noise_scale is None:
-            return noise_scale if of_pairs is None else of_pairs
-        return jnp.hypot(of_pairs, jnp.asarray(_checks.as_numeric("noise_scale", noise_scale)))
-
     @property
-    def _noise(self) -> ArrayLike | None:
-        """Noise of the linear law: that of the pairs, and `own_scale`."""
-        noise: ArrayLike | None = self.pairs.noise_scale
-        if self.own_scale is None:
-            return noise
-        return self.own_scale if noise is None else jnp.hypot(self.own_scale, jnp.asarray(noise))
+    def _noise(self) -> Array | None:
+        return _joined_noise(self.own_scale, self.pairs.noise_scale)
 
 
 def correct(
@@ -356,27 +336,20 @@ def correct(
     require_pairs(linearization, pairs)
     if num_surface_draws is not None and num_surface_draws != 0:
         num_surface_draws = _checks.positive_int("num_surface_draws", num_surface_draws)
-    if not _checks.is_concrete(linearization, pairs):
-        return _estimate(linearization, pairs, num_surface_draws)
-    # Known pairs are corrected at once, even if a function under `jit` closes over them.
-    with jax.ensure_compile_time_eval():
-        return _estimate(linearization, pairs, num_surface_draws)
-
-
-def _estimate(
-    linearization: Any, pairs: PairedDraws, num_surface_draws: int | None
-) -> CorrectedLinearization:
-    network, linear, inputs = usable_pairs(pairs)
-    noise, own_scale = pairs.noise_scale, None
-    constant = constant_outputs(linearization, noise)
-    if constant is not None:
-        own_scale, linear = stand_in(linearization, pairs, network, linear, constant)
-        noise = own_scale if noise is None else jnp.hypot(own_scale, jnp.asarray(noise))
-    law = linearization.marginals(noise)
-    found = controls(linearization, pairs, network, linear, inputs, num_surface_draws)
-    dtype = jnp.result_type(law.mean)
-    result = correction(law, network, found, pairs.num_randomizations, dtype)
+    with at_once(linearization, pairs):
+        network, linear, inputs = usable_pairs(pairs)
+        own_scale, linear = stand_in(linearization, pairs, network, linear)
+        law = linearization.marginals(_joined_noise(own_scale, pairs.noise_scale))
+        found = controls(linearization, pairs, network, linear, inputs, num_surface_draws)
+        result = correction(law, network, found, pairs.num_randomizations)
     return CorrectedLinearization(linearization, pairs, *result, own_scale, num_surface_draws)
+
+
+def _joined_noise(own_scale: Array | None, noise_scale: Array | None) -> Array | None:
+    """Noise of the linear distribution: of outputs without sensitivity, and of the pairs."""
+    if own_scale is None or noise_scale is None:
+        return noise_scale if own_scale is None else own_scale
+    return jnp.hypot(own_scale, jnp.asarray(noise_scale))
 
 
 def _shares(draws: np.ndarray, points: np.ndarray) -> np.ndarray:

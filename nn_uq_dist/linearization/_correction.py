@@ -1,12 +1,12 @@
 """From paired draws to the map that takes linear outputs to those of the network."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
@@ -53,20 +53,24 @@ def usable_pairs(pairs: PairedDraws) -> tuple[Array, Array, Array]:
     return network, linear, inputs
 
 
-def constant_outputs(linearization: Any, noise: ArrayLike | None) -> Any:
-    """Which outputs are constant in the linear model; ``None`` if none is or values are traced."""
-    if not _checks.is_concrete(linearization, noise):
-        return None
-    constant = np.asarray(linearization.image(noise).is_constant)
-    if constant.shape != linearization.mean.shape:
-        return None  # a linearization over parts, whose laws have a minimum width
-    return constant if constant.any() else None
+def at_once(*trees: Any) -> AbstractContextManager[Any]:
+    """Compute with known numbers now, even while a function that closes over them is traced."""
+    return jax.ensure_compile_time_eval() if _checks.is_concrete(*trees) else nullcontext()
 
 
 def stand_in(
-    linearization: Any, pairs: Any, network: Any, linear: Any, constant: Any
-) -> tuple[Array, Any]:
-    """A normal law for outputs without sensitivity, as wide as the network's, and its draws."""
+    linearization: Any, pairs: PairedDraws, network: Any, linear: Any
+) -> tuple[Array | None, Any]:
+    """Scales of normal laws for outputs without sensitivity, as wide as the network's; draws.
+
+    The scales are ``None`` if there are no such outputs, or values are traced.
+    """
+    if not _checks.is_concrete(linearization, pairs):
+        return None, linear
+    constant = np.asarray(linearization.image(pairs.noise_scale).is_constant)
+    # The laws of a linearization over parts have a minimum width.
+    if constant.shape != linearization.mean.shape or not constant.any():
+        return None, linear
     loc = np.asarray(linearization.loc, np.float64)
     spread = network.std(axis=0).reshape(loc.shape)
     # An output that is constant in all draws gets a negligible width.
@@ -212,7 +216,7 @@ def _noise(pairs: PairedDraws, key: Array, number: int, outputs: Array) -> Any:
 
 
 def correction(
-    law: OutputLaw, network: Array, found: Controls, num_randomizations: int, dtype: Any
+    law: OutputLaw, network: Array, found: Controls, num_randomizations: int
 ) -> Correction:
     """The map of each output, with the batch shape of `law`."""
     bins = ScoreBins.for_samples(network.shape[0])
@@ -227,7 +231,7 @@ def correction(
     result = estimate_map(network, found.at_pairs, quantiles, surface, bins, num_randomizations)
 
     # NumPy for known numbers: JAX would compile each step.
-    xp = np if is_known else jnp
+    xp, dtype = np if is_known else jnp, jnp.result_type(law.mean)
 
     def shaped(rows: Any) -> Array:
         found: Array = xp.asarray(rows, dtype).reshape(*law.batch_shape, -1)

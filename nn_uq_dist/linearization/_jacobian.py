@@ -44,9 +44,6 @@ def value_and_jacobian(
     num_inputs = point.shape[0]
     if num_inputs <= num_outputs:
         value, forward = jax.linearize(network, point)
-        if num_inputs * num_outputs <= _MOST_NUMBERS:
-            # Outside `jit` this needs no compiled loop and no transpose.
-            return value, jax.vmap(forward, out_axes=-1)(jnp.eye(num_inputs, dtype=point.dtype))
         return value, _images_of_basis(forward, num_inputs, num_outputs, point.dtype).T
     value, pull_back = jax.vjp(network, point)
 
@@ -54,8 +51,6 @@ def value_and_jacobian(
         slope: Array = pull_back(row)[0]
         return slope
 
-    if num_inputs * num_outputs <= _MOST_NUMBERS:
-        return value, jax.vmap(backward)(jnp.eye(num_outputs, dtype=value.dtype))
     return value, _images_of_basis(backward, num_outputs, num_inputs, value.dtype)
 
 
@@ -132,6 +127,9 @@ def _images_of_basis(
     linear: Callable[[Array], Array], count: int, width: int, dtype: DTypeLike
 ) -> Array:
     """Images of ``count`` basis vectors as rows of this width, some at a time."""
+    if count * max(count, width) <= _MOST_NUMBERS:
+        # Outside `jit` this needs no compiled loop.
+        return jax.vmap(linear)(jnp.eye(count, dtype=dtype))
 
     def image(index: Array) -> Array:
         return linear((jnp.arange(count) == index).astype(dtype))

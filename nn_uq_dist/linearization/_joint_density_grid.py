@@ -213,8 +213,8 @@ def _density_at(log_prob: Callable[[Any], ArrayLike], points: tuple[FloatArray, 
 
 def frequencies(shape: tuple[int, ...], spacing: FloatArray) -> list[FloatArray]:
     """Cycles per unit along each axis of a real FFT, shaped to broadcast against each other."""
-    *full, last = zip(shape, spacing, strict=True)
-    axes = [scipy.fft.fftfreq(n, h) for n, h in full] + [scipy.fft.rfftfreq(*last)]
+    axes = [scipy.fft.fftfreq(n, h) for n, h in zip(shape, spacing, strict=True)]
+    axes[-1] = scipy.fft.rfftfreq(shape[-1], spacing[-1])
     return list(np.meshgrid(*axes, indexing="ij", sparse=True))
 
 

@@ -11,13 +11,12 @@ section 3.5), which all outputs share.
 import math
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.linearization._correction import usable_pairs
+from nn_uq_dist.linearization._correction import at_once, usable_pairs
 from nn_uq_dist.sampling import PairedDraws
 
 # Variance that the prior expects the coefficients to explain, over that of what they leave.
@@ -84,16 +83,12 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     law = pairs.linearization.input
     dtype, batch_shape = pairs.network.dtype, law.batch_shape
     differences = _batch_first(xp, network - linear, batch_shape)
-    scale: Any
-    loc: Any
+    with at_once(pairs):
+        scale: Any = law.variance**0.5
+    loc: Any = law.loc
     if xp is np:
-        # Known numbers, also while a function that uses them is traced.
-        with jax.ensure_compile_time_eval():
-            scale, loc = law.variance**0.5, law.loc
         known: Any = (np.asarray(part, np.float64) for part in (inputs, scale, loc))
         inputs, scale, loc = known
-    else:
-        scale, loc = law.variance**0.5, law.loc
     scale = xp.where(scale > 0, scale, 1)
     count = differences.shape[-2]
     if count <= law.num_inputs:

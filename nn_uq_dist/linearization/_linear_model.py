@@ -1,15 +1,17 @@
 """What tables, figures and models ask of a network that was replaced by linear functions."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._checks import is_concrete
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import entries
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import GaussianCopulaJoint
@@ -57,7 +59,19 @@ class CopulaCorrelation(NamedTuple):
         return summary_line(self)
 
 
-def copula_correlation(
+@jax.jit
+def _shrunk(correlation: Array, floor: Array) -> Array:
+    """``(1 - floor) R + floor I``: smooth, and enough for a semidefinite ``R``."""
+    diagonal = jnp.eye(correlation.shape[-1], dtype=bool)
+    return jnp.where(diagonal, 1, (1 - floor) * correlation)
+
+
+@jax.jit
+def _largest_change(matrix: Array, before: Array) -> Array:
+    return jnp.max(jnp.abs(matrix - before), axis=(-2, -1))
+
+
+def _copula_correlation(
     marginals: dist.Distribution,
     target: Array,
     method: object,
@@ -71,35 +85,19 @@ def copula_correlation(
             f"use GaussianCopulaJoint(lin.marginals(), matrix)"
         )
     floor = None if min_eigenvalue is None else checked_floor(min_eigenvalue, target.dtype)
+    matched, attainable = target, jnp.ones(target.shape, bool)
+    repair: Callable[[Array, Array], Array] = _shrunk
     if method == "nataf":
         matched, attainable = nataf_correlation(marginals, target)
-    else:
-        matched, attainable = target, jnp.ones(target.shape, bool)
-    if floor is None:
-        matrix = matched
-    elif method == "nataf":
-        matrix = nearest_correlation(matched, floor)
-    else:
-        matrix = _shrunk(matched, floor)
-    if floor is None or (is_concrete(floor) and floor == 0):
+        repair = nearest_correlation
+    matrix = matched if floor is None else repair(matched, floor)
+    if floor is None or (_checks.is_concrete(floor) and floor == 0):
         require_positive_definite(
             "the correlation of the outputs",
             matrix,
             "pass min_eigenvalue > 0 to allow repair, noise_scale > 0, or fewer outputs",
         )
     return CopulaCorrelation(matrix, target, attainable, _largest_change(matrix, matched))
-
-
-@jax.jit
-def _shrunk(correlation: Array, floor: Array) -> Array:
-    """``(1 - floor) R + floor I``: smooth, and enough for a semidefinite ``R``."""
-    diagonal = jnp.eye(correlation.shape[-1], dtype=bool)
-    return jnp.where(diagonal, 1, (1 - floor) * correlation)
-
-
-@jax.jit
-def _largest_change(matrix: Array, before: Array) -> Array:
-    return jnp.max(jnp.abs(matrix - before), axis=(-2, -1))
 
 
 class LinearModel(abc.ABC):
@@ -195,13 +193,12 @@ class LinearModel(abc.ABC):
         covariance = self.covariance
         shape = covariance.shape[:-1]
         noise = output_noise(noise_scale, noise_covariance, shape, covariance)
-        identity = jnp.eye(shape[-1], dtype=bool)
         if noise is not None:
-            covariance = covariance + jnp.where(identity, noise.scale[..., None] ** 2, 0)
-            covariance = covariance if noise.coupling is None else covariance + noise.coupling
+            covariance = covariance + noise.covariance
         sd = jnp.sqrt(jnp.diagonal(covariance, axis1=-2, axis2=-1))
         sd = jnp.where(sd > 0, sd, jnp.nan)
         matrix = jnp.clip(covariance / sd[..., None] / sd[..., None, :], -1, 1)
+        identity = jnp.eye(shape[-1], dtype=bool)
         return jnp.where(identity & (sd > 0)[..., None], 1, matrix)
 
     def copula_correlation(
@@ -225,9 +222,9 @@ class LinearModel(abc.ABC):
         >>> print(f"{fit.matrix[0, 1]:.4f} {fit.moved:.1e} {fit.attainable.all()}")
         0.9999 1.0e-04 True
         """
-        target = self._correlation(noise_scale, noise_covariance)
         marginals = self.marginals(noise_scale, noise_covariance)
-        return copula_correlation(marginals, target, correlation, min_eigenvalue)
+        target = self._correlation(noise_scale, noise_covariance)
+        return _copula_correlation(marginals, target, correlation, min_eigenvalue)
 
     def gaussian_copula(
         self,
@@ -288,7 +285,7 @@ class LinearModel(abc.ABC):
         """
         marginals = self.marginals(noise_scale, noise_covariance)
         target = self._correlation(noise_scale, noise_covariance)
-        fit = copula_correlation(marginals, target, correlation, min_eigenvalue)
+        fit = _copula_correlation(marginals, target, correlation, min_eigenvalue)
         return GaussianCopulaJoint(marginals, fit.matrix)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
@@ -352,3 +349,17 @@ class LinearModel(abc.ABC):
         ((3,), (5,))
         """
         return entries(self, self.batch_shape, index)
+
+
+def require_varying(constant: np.ndarray) -> None:
+    """Raise ``ValueError`` if an output, along the last axis, is constant."""
+    if not constant.any():
+        return
+    *batch, output = _checks.first_index(constant)
+    where = f"output {output}" + (f" of batch entry {tuple(batch)}" if batch else "")
+    count = int(constant.sum())
+    others = f" and {count - 1} more" if count > 1 else ""
+    raise ValueError(
+        f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
+        f"constant has no density; pass noise_scale > 0 or leave the output out of the network"
+    )

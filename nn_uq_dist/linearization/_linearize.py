@@ -82,11 +82,7 @@ def least_squares(
     for _ in law.batch_shape:
         fit = jax.vmap(fit, in_axes=(1, 1))
     solution = fit(deviation / scale, differences)
-    jacobian = tangent.jacobian + jnp.swapaxes(solution[..., 1:, :], -1, -2) / scale[..., None, :]
-    structure = tangent.output_structure
-    return Linearization(
-        tangent.loc + solution[..., 0, :], jacobian, law, output_structure=structure
-    )
+    return tangent.moved(solution[..., 0, :], solution[..., 1:, :].mT / scale[..., None, :])
 
 
 def linearize(

@@ -19,7 +19,7 @@ from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, joint_density_grid
-from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.linearization._linear_model import LinearModel, require_varying
 from nn_uq_dist.linearization._linearized_input_posterior import (
     LinearizedInputPosterior,
     linearized_input_posterior,
@@ -199,7 +199,9 @@ class Linearization(LinearModel):
         Array([[3., 6.]], dtype=float32)
         """
         image = self.image(noise_scale, noise_covariance)
-        require_varying(image)
+        if _checks.is_concrete(image):
+            # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
+            require_varying(np.asarray(jax.tree.map(np.asarray, image).is_constant))
         return LinearizedMarginal(self.loc, image.weights, image.normal_scale)
 
     def joint(
@@ -236,15 +238,7 @@ class Linearization(LinearModel):
         >>> round(float(joint.log_prob(jnp.array([0.5, 0.5]))), 4)  # log(1/8)
         -2.0794
         """
-        image = self.image(noise_scale, noise_covariance)
-        count = image.weights.shape[-1]
-        if image.normal_covariance is None and count < self.num_outputs:
-            raise ValueError(
-                f"input must have at least as many uniforms as there are outputs, got {count} for "
-                f"{self.num_outputs} outputs, which have no joint density; pass noise_scale, or "
-                "linearize fewer outputs"
-            )
-        return self.joint_of(image)
+        return self.joint_of(self.image(noise_scale, noise_covariance))
 
     def input_posterior(
         self,
@@ -444,21 +438,3 @@ class Linearization(LinearModel):
             batch_shape=self.batch_shape,
         )
         return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.loc)
-
-
-def require_varying(image: LinearImage) -> None:
-    """Raise ``ValueError`` if an output is known to be constant."""
-    if not _checks.is_concrete(image):
-        return
-    # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
-    constant = np.asarray(jax.tree.map(np.asarray, image).is_constant)
-    if not constant.any():
-        return
-    *batch, output = _checks.first_index(constant)
-    where = f"output {output}" + (f" of batch entry {tuple(batch)}" if batch else "")
-    count = int(constant.sum())
-    others = f" and {count - 1} more" if count > 1 else ""
-    raise ValueError(
-        f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
-        f"constant has no density; pass noise_scale > 0 or leave the output out of the network"
-    )

@@ -13,6 +13,7 @@ variables. The squares of the derivatives are mean squares of differences of Jac
 the input: at the mean alone, the second derivatives of an odd function are zero.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -229,14 +230,13 @@ def choose_splits(curvature: Curvature, num_parts: int) -> tuple[int, ...]:
     In each step, one more part goes to the variable that lowers the error most for its cost.
     """
     splits = np.ones(len(curvature.whole), int)
-    tables: dict[tuple[bool, int], float] = {}
+
+    @functools.cache  # of this call
+    def of_normal(count: int) -> float:
+        return normal_parts(count).mean_square
 
     def relative(k: int, count: int) -> float:
-        is_uniform = k < curvature.num_uniform
-        if (is_uniform, count) not in tables:
-            squared = 1 / count**2 if is_uniform else normal_parts(count).mean_square
-            tables[is_uniform, count] = squared
-        return tables[is_uniform, count]
+        return 1 / count**2 if k < curvature.num_uniform else of_normal(count)
 
     while True:
         shares = np.array([relative(k, int(count)) for k, count in enumerate(splits)])

@@ -18,12 +18,12 @@ from nn_uq_dist.distributions import (
     LinearizedMarginal,
     OutputMixture,
 )
-from nn_uq_dist.distributions._mixture_components import draws_of_parts, log_weights, of_components
+from nn_uq_dist.distributions._mixture_components import draws_of_parts, of_components
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.inputs._terms import joined, standard_values
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
-from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.linearization._linear_model import LinearModel, require_varying
 from nn_uq_dist.sampling import PairedDraws
 
 
@@ -177,7 +177,9 @@ class PartwiseLinearization(LinearModel):
         0.50
         """
         image = self.image(noise_scale, noise_covariance)
-        self._require_varying(image)
+        if _checks.is_concrete(self, image):
+            steps = np.ptp(np.asarray(self.loc), axis=-2) > 0
+            require_varying(~steps & np.asarray(image.is_constant).all(axis=-2))
         weights, scale = with_least_widths(image, self.loc, self.probabilities)
         components = LinearizedMarginal(
             jnp.swapaxes(self.loc, -1, -2),
@@ -186,18 +188,6 @@ class PartwiseLinearization(LinearModel):
             validate_args=False,
         )
         return OutputMixture(components, self.probabilities[..., None, :], validate_args=False)
-
-    def _require_varying(self, image: LinearImage) -> None:
-        if not _checks.is_concrete(self, image):
-            return
-        varies = np.ptp(np.asarray(self.loc), axis=-2) > 0
-        constant = ~varies & np.asarray(image.is_constant).all(axis=-2)
-        if constant.any():
-            raise ValueError(
-                f"every output must vary with the input, got zero sensitivity for output "
-                f"{_checks.first_index(constant)[-1]} in all parts: a constant has no density; "
-                "pass noise_scale > 0 or leave the output out of the network"
-            )
 
     def joint(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -267,7 +257,8 @@ class PartwiseLinearization(LinearModel):
         >>> bool(jnp.abs(inputs**2 - outputs).max() < 0.005)
         True
         """
-        return self._pairs(*self._draw(key, sample_shape))
+        shape = (*sample_shape, *self.batch_shape, self.num_coordinates)
+        return self.pairs_at(jax.random.uniform(_checks.as_key("key", key), shape, self.loc.dtype))
 
     def moved(self, shift: Array, slopes: Array) -> "PartwiseLinearization":
         """Return the model with a linear function of the input added, by its value at the mean."""
@@ -281,15 +272,21 @@ class PartwiseLinearization(LinearModel):
         return 1 + sum(self.input.num_standard_variables)
 
     def pairs_at(self, points: Array) -> tuple[Array, Array]:
-        """Inputs and outputs at points of the unit cube, shape ``(..., num_coordinates)``."""
+        """Inputs and outputs at points of the unit cube, ``(..., num_coordinates)``.
+
+        Leading axes broadcast against the batch shape.
+        """
+        count, rank = self.input.num_standard_variables[0], len(self.batch_shape)
         ends = jnp.cumsum(self.probabilities, axis=-1)
-        points = points.reshape(*points.shape[:-1], *(1,) * len(self.batch_shape), -1)
-        below = ends[..., :-1] < points[..., :1] * ends[..., -1:]
-        index = jnp.sum(below, axis=-1)
-        values = standard_values(points[..., 1:], self.input.num_standard_variables[0])
-        variables = jnp.concatenate(values, axis=-1)
+        index = jnp.sum(ends[..., :-1] < points[..., :1] * ends[..., -1:], axis=-1)
+        variables = jnp.concatenate(standard_values(points[..., 1:], count), axis=-1)
         variables = jnp.broadcast_to(variables, (*index.shape, variables.shape[-1]))
-        return self._pairs(index, variables)
+        inside = variables * of_components(self.scales, index, rank)
+        moved = self.input.deviation_at(inside[..., :count], inside[..., count:])
+        inputs = self.input.loc + of_components(self.deviation, index, rank) + moved
+        image = self.image()
+        columns = joined([image.uniform, image.normal])
+        return inputs, draws_of_parts(index, variables, self.loc, jnp.asarray(columns))
 
     def corrected(
         self, pairs: PairedDraws, *, num_surface_draws: int | None = None
@@ -309,29 +306,6 @@ class PartwiseLinearization(LinearModel):
         True
         """
         return correct(self, pairs, num_surface_draws)
-
-    def _pairs(self, index: Array, variables: Array) -> tuple[Array, Array]:
-        """Inputs and outputs for parts, and standard variables within them."""
-        count = self.input.num_standard_variables[0]
-        rank = len(self.batch_shape)
-        inside = variables * of_components(self.scales, index, rank)
-        moved = self.input.deviation_at(inside[..., :count], inside[..., count:])
-        inputs = self.input.loc + of_components(self.deviation, index, rank) + moved
-        image = self.image()
-        columns = joined([image.uniform, image.normal])
-        return inputs, draws_of_parts(index, variables, self.loc, jnp.asarray(columns))
-
-    def _draw(self, key: Array, sample_shape: tuple[int, ...]) -> tuple[Array, Array]:
-        """Part of each draw, and its standard variables within the part."""
-        keys = jax.random.split(_checks.as_key("key", key), 3)
-        logs = log_weights(self.probabilities)
-        shape = (*sample_shape, *self.batch_shape)
-        index = jax.random.categorical(keys[0], logs, shape=shape)
-        shapes = [(*shape, count) for count in self.input.num_standard_variables]
-        dtype = self.scales.dtype
-        uniform = jax.random.uniform(keys[1], shapes[0], dtype, minval=-1, maxval=1)
-        normal = jax.random.normal(keys[2], shapes[1], dtype)
-        return index, jnp.concatenate([uniform, normal], axis=-1)
 
 
 def _in_each_part(

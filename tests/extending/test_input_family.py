@@ -219,12 +219,14 @@ class SharedError(nuq.inputs.AbstractInputLaw):
     width: jax.Array
     scale: jax.Array
 
-    def columns(self, jacobian):
-        shared = jacobian.sum(axis=-1, keepdims=True) * self.width[..., None, None] / 2
-        return shared.repeat(2, axis=-1), jacobian * self.scale[..., None, :]
+    @property
+    def terms(self):
+        half = 0 * self.loc[..., None] + self.width[..., None, None] / 2
+        shared = nuq.inputs.InputTerm(half, is_uniform=True)
+        return shared, shared, nuq.inputs.InputTerm(self.scale, False, is_diagonal=True)
 
 
-def test_a_law_of_its_own_needs_mean_and_columns():
+def test_a_law_of_its_own_needs_mean_and_terms():
     law = SharedError(jnp.array([1.0, 2.0]), jnp.array(3.0), jnp.array([0.5, 0.1]))
     covariance = 9 / 6 * np.ones((2, 2)) + np.diag([0.25, 0.01])
     np.testing.assert_allclose(law.covariance, covariance, rtol=1e-5)
@@ -250,8 +252,9 @@ def test_shares_of_dependent_inputs_are_refused():
     class SumAndDifference(nuq.inputs.AbstractInputLaw):
         loc: jax.Array
 
-        def columns(self, jacobian):
-            return jacobian @ np.array([[1.0, 1.0], [1.0, -1.0]]), None
+        @property
+        def terms(self):
+            return (nuq.inputs.InputTerm(jnp.array([[1.0, 1.0], [1.0, -1.0]]), is_uniform=True),)
 
     law = SumAndDifference(jnp.zeros(2))
     np.testing.assert_allclose(law.covariance, np.eye(2) * 2 / 3, atol=1e-6)

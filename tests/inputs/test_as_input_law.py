@@ -165,7 +165,6 @@ TRANSFORMED = {
         scipy.stats.lognorm(0.5),
     ),
     "inverse gamma": (dist.InverseGamma(3.0, 2.0), scipy.stats.invgamma(3, scale=2)),
-    "log-uniform": (dist.LogUniform(1.0, 3.0), scipy.stats.loguniform(1, 3)),
     "beta": (dist.Beta(2.0, 3.0).expand([3]).to_event(1), scipy.stats.beta(2, 3)),
     "two affine maps": (
         dist.TransformedDistribution(
@@ -180,17 +179,9 @@ TRANSFORMED = {
         ),
         scipy.stats.gamma(2),
     ),
-    "copula of beta laws": (
-        dist.GaussianCopulaBeta(2.0 * jnp.ones(2), 3.0, jnp.array([[1.0, 0.6], [0.6, 1.0]])),
-        scipy.stats.beta(2, 3),
-    ),
     "truncated Student": (
         dist.TruncatedDistribution(dist.StudentT(3.0 * jnp.ones(2)), low=-1.0).to_event(1),
         scipy.stats.truncate(scipy.stats.make_distribution(scipy.stats.t)(df=3.0), lb=-1.0),
-    ),
-    "truncated": (
-        dist.TruncatedNormal(jnp.ones(2), 2.0, low=-1.0, high=2.0).to_event(1),
-        scipy.stats.truncnorm(-1, 0.5, 1, 2),
     ),
 }
 
@@ -243,37 +234,15 @@ def batch_of_matrices():
 
 
 ERRORS = {
-    "known only": (lambda: as_input_law({"a": jnp.ones(3)}), ValueError, "got known values only"),
-    "batch of scalars": (
-        lambda: as_input_law({"x": dist.Normal(jnp.zeros(3), 1.0)}),
-        ValueError,
-        r"f\['x'\] must be .* got batch_shape \(3,\) and event_shape \(\); call .to_event\(1\)",
-    ),
-    "text": (
-        lambda: as_input_law([dist.Normal(), "a"]),
-        TypeError,
-        r"f\[1\] must be a distribution, an input law or an array of known numbers, got str",
-    ),
-    "array": (lambda: as_input_law(np.zeros(2)), TypeError, "got ndarray; pass a Uniform"),
     "batches": (
         lambda: as_input_law([nuq.InputLaw(np.zeros((k, 1)), 1.0) for k in (2, 3)]),
         ValueError,
-        r"part 0 \(2,\), part 1 \(3,\)",
-    ),
-    "discrete": (
-        lambda: as_input_law({"n": dist.Poisson(3.0)}),
-        TypeError,
-        r"f\['n'\] must be of a supported family, got Poisson.* monte_carlo takes any",
+        r"f\[0\] \(2,\), f\[1\] \(3,\)",
     ),
     "no quantiles": (
         lambda: as_input_law(dist.Dirichlet(jnp.ones(3))),
         TypeError,
         "got Dirichlet; pass a Uniform.* one that is transformed or has icdf, or draw from it",
-    ),
-    "folded": (
-        lambda: as_input_law(dist.FoldedDistribution(dist.Normal())),
-        TypeError,
-        "a transform with an inverse, got FoldedDistribution by AbsTransform.* HalfNormal",
     ),
     "batch of matrices": (
         lambda: as_input_law(

@@ -20,14 +20,12 @@ def spread(seed, shape):
 
 LAWS = {
     "box": InputLaw(spread(0, 3), [0.3, 0.0, 2.0]),
-    "normal": InputLaw(spread(1, 3), scale_tril=TRIL),
     "mixed": InputLaw(spread(2, (4, 3)), spread(3, (2, 1, 3)) ** 2, TRIL),
-    "independent": InputLaw(spread(1, 3), scale=[0.5, 0.0, 2.0]),
     "mixed, independent": InputLaw(spread(2, (4, 3)), 0.3, scale=spread(3, (2, 1, 3)) ** 2),
 }
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", ["mixed", "mixed, independent"])
 def test_moments_match_draws(name):
     law = LAWS[name]
     draws = np.asarray(law.sample(jax.random.key(1), (100_000,)), np.float64)
@@ -54,13 +52,10 @@ def test_box_stays_within_its_half_width():
 
 CONVERSIONS = {
     "uniform": lambda: dist.Uniform(jnp.array([-1.0, 0.0, 2.0]), 3.0).to_event(1),
-    "uniform, expanded scalar": lambda: dist.Uniform(0.0, 1.0).expand([3]).to_event(1),
-    "uniform, batch": lambda: dist.Uniform(np.zeros((4, 1)), np.ones(3)).to_event(1),
     "uniform, expand inside and outside": lambda: (
         dist.Uniform(np.zeros((4, 1)), 2.0).expand((4, 3)).to_event(1).expand((2, 4))
     ),
     "normal": lambda: dist.Normal(jnp.arange(3.0), jnp.array([1.0, 2.0, 3.0])).to_event(1),
-    "normal, expanded": lambda: dist.Normal(jnp.zeros((4, 3)), 2.0).to_event(1).expand((2, 4)),
     "integers": lambda: dist.Normal(np.arange(3), 2).to_event(1),
     "multivariate normal": lambda: dist.MultivariateNormal(
         jnp.arange(3.0), covariance_matrix=jnp.eye(3) + 0.5
@@ -112,12 +107,9 @@ def test_from_distribution_of_traced_parameters_has_gradients(make):
     [
         ([1, 2], 1, False, jnp.float32),
         (np.arange(2), 1, True, jnp.float64),
-        (np.ones(2), 0.5, False, jnp.float32),
-        (np.ones(2), 0.5, True, jnp.float64),
         (np.ones(2, np.float32), 0.5, True, jnp.float32),
         (np.ones(2, np.float32), np.ones(2), True, jnp.float64),
         (jnp.ones(2, jnp.bfloat16), 0.5, False, jnp.bfloat16),
-        (np.ones(2, np.float16), 1, True, jnp.float16),
     ],
 )
 def test_dtype_is_promoted_as_in_jax(loc, half_width, x64, expected):
@@ -190,9 +182,8 @@ def all_sizes(jaxpr):
                 yield from all_sizes(getattr(inner, "jaxpr", inner))
 
 
-@pytest.mark.parametrize("num_outputs", [1, 3])
-def test_independent_normal_inputs_cost_vectors_only(num_outputs):
-    size = 20_000
+def test_independent_normal_inputs_cost_vectors_only():
+    size, num_outputs = 20_000, 3
     rows = jnp.ones((num_outputs, size))
 
     def outputs(loc, scale, key):
@@ -260,34 +251,19 @@ def test_bad_traced_values_give_nan(variance):
 
 
 ERRORS = {
-    "no part": (lambda: InputLaw([1.0]), ValueError, "got neither; pass half_width"),
     "two normal parts": (
         lambda: InputLaw([1.0], scale=1.0, scale_tril=[[1.0]]),
         ValueError,
         "one Gaussian part, got both scale and scale_tril; pass scale for independent",
-    ),
-    "scale size": (
-        lambda: InputLaw(np.zeros(3), scale=np.ones(2)),
-        ValueError,
-        r"scale must have last axis N_x = 3 .* got shape \(2,\); give a scale per batch",
-    ),
-    "scale batch": (
-        lambda: InputLaw(np.zeros((2, 3)), scale=np.ones((4, 3))),
-        ValueError,
-        r"scale \(4,\), loc \(2,\); make the leading axes agree",
     ),
     "negative scales": (
         lambda: InputLaw([0.0, 0.0], scale=[1.0, -2.0]),
         ValueError,
         r"scale must not be negative, got -2.0 at index \(1,\); pass standard deviations",
     ),
-    "infinite scale": (lambda: InputLaw([0.0], scale=np.inf), ValueError, "scale must be finite"),
-    "scale text": (lambda: InputLaw([0.0], scale="a"), TypeError, "scale must be an array"),
     "scalar loc": (lambda: InputLaw(1.0, 1.0), ValueError, r"\(\.\.\., N_x\).*got shape \(\)"),
     "empty loc": (lambda: InputLaw(np.zeros(0), 1.0), ValueError, r"got shape \(0,\)"),
     "text": (lambda: InputLaw("abc", 1.0), TypeError, "loc must be an array of real numbers"),
-    "ragged": (lambda: InputLaw([[1.0], [1.0, 2.0]], 1.0), TypeError, "loc must be an array"),
-    "complex": (lambda: InputLaw(np.ones(2, complex), 1.0), TypeError, "got dtype complex128"),
     "width size": (
         lambda: InputLaw(np.zeros(3), np.ones(2)),
         ValueError,
@@ -298,17 +274,6 @@ ERRORS = {
         ValueError,
         r"half_width \(4,\), loc \(2,\); make the leading axes agree",
     ),
-    "negative width": (
-        lambda: InputLaw([0.0, 0.0], [1.0, -2.0]),
-        ValueError,
-        r"half_width must not be negative, got -2.0 at index \(1,\); pass \(high - low\)",
-    ),
-    "nan": (
-        lambda: InputLaw([[0.0, np.nan]], 1.0),
-        ValueError,
-        r"loc must be finite, got nan at index \(0, 1\)",
-    ),
-    "inf": (lambda: InputLaw([0.0], np.inf), ValueError, "half_width must be finite, got inf"),
     "inf factor": (
         lambda: InputLaw([0.0], scale_tril=[[np.inf]]),
         ValueError,
@@ -323,11 +288,6 @@ ERRORS = {
         lambda: InputLaw(np.zeros((2, 2)), scale_tril=np.zeros((3, 2, 2))),
         ValueError,
         r"scale_tril \(3,\), loc \(2,\)",
-    ),
-    "a covariance": (
-        lambda: InputLaw(np.zeros(2), scale_tril=np.eye(2) + 0.5),
-        ValueError,
-        r"lower triangular, got a nonzero entry at index \(0, 1\); pass jnp.linalg.cholesky",
     ),
     "negative scale": (
         lambda: InputLaw(np.zeros(2), scale_tril=-np.eye(2)),
@@ -349,42 +309,16 @@ ERRORS = {
         TypeError,
         r"key must be a JAX random key, got int; pass one key, such as jax.random.key\(0\)",
     ),
-    "no law": (
-        lambda: InputLaw.from_distribution(np.zeros(3)),
-        TypeError,
-        "f must be a distribution over the inputs, got ndarray; pass a Uniform, Normal",
-    ),
     "family": (
         lambda: InputLaw.from_distribution(dist.Gamma(1.0, np.ones(3)).to_event(1)),
         TypeError,
         "got the law MappedInput; use nn_uq_dist.inputs.as_input_law",
-    ),
-    "mixture": (
-        lambda: InputLaw.from_distribution(dist.Normal(np.zeros(3), 1.0).to_event(1).mask(False)),
-        TypeError,
-        "got MaskedDistribution; pass a Uniform",
     ),
     "scalar law": (
         lambda: InputLaw.from_distribution(dist.Uniform(0.0, 1.0)),
         TypeError,
         "a vector that is a box, Gaussian or both, got the law MappedInput",
     ),
-    "no event": (
-        lambda: InputLaw.from_distribution(dist.Normal(np.zeros(3), 1.0)),
-        ValueError,
-        r"got batch_shape \(3,\) and event_shape \(\); call .to_event\(1\)",
-    ),
-    "matrix event": (
-        lambda: InputLaw.from_distribution(dist.Normal(np.zeros((2, 3)), 1.0).to_event(2)),
-        TypeError,
-        "a vector that is a box, Gaussian or both, got the law MappedInput",
-    ),
-    "one draw": (
-        lambda: InputLaw.from_samples(np.zeros((1, 3))),
-        ValueError,
-        r"draws must have shape \(n, \.\.\., N_x\) with n >= 2, got shape \(1, 3\); pass several",
-    ),
-    "scalar draws": (lambda: InputLaw.from_samples(np.zeros(4)), ValueError, r"shape \(4,\)"),
     "nan draws": (
         lambda: InputLaw.from_samples([[0.0], [np.nan]]),
         ValueError,

@@ -31,27 +31,28 @@ def test_moments_columns_and_draws_are_those_of_the_base():
     assert figure.viz.children
 
 
-@pytest.mark.parametrize("shape", [(), (2,), (4,)])
-def test_errors(shape):
+def test_errors():
     law = as_input_law({"a": nuq.InputLaw([0.0, 0.0, 0.0], 1.0), "b": 2.0})
-    with pytest.raises(ValueError, match=r"x must have shape \(\.\.\., 3\), got shape"):
-        law.network_input(np.zeros(shape))
+    for shape in ((), (2,)):
+        with pytest.raises(ValueError, match=r"x must have shape \(\.\.\., 3\), got shape"):
+            law.network_input(np.zeros(shape))
 
 
 @pytest.mark.parametrize(
     "f",
     [
-        dist.LogNormal(jnp.zeros(3), 0.5).to_event(1),
         dist.Gamma(5.0 * jnp.ones(3), 5.0).to_event(1),
         dist.TruncatedNormal(jnp.ones(3), 0.5, low=0.5, high=2.0).to_event(1),
     ],
-    ids=["log-normal", "gamma", "truncated"],
+    ids=["gamma", "truncated"],
 )
 def test_pairs_correct_what_the_transform_bends(f):
     def net(x):
         return jnp.stack([jnp.tanh(x[0] - 0.5 * x[1]) + 0.3 * x[2], x.sum()])
 
     lin = nuq.linearize(net, f)
+    name = type(f.base_dist).__name__
+    assert repr(lin.input).startswith(f"MappedInput(transformed InputLaw to {name},")
     # Drawn by NumPyro itself, without the scores.
     draws = np.asarray(jax.vmap(net)(f.sample(jax.random.key(1), (100_000,))))
     pairs = nuq.paired_draws(net, lin, jax.random.key(2), 1000, progress=False)

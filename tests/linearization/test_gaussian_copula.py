@@ -44,7 +44,7 @@ def smallest_eigenvalue(matrix):
     return np.linalg.eigvalsh(np.asarray(matrix, float))[..., 0].min()
 
 
-@pytest.mark.parametrize("method", ["nataf", "linear"])
+@pytest.mark.parametrize(("method", "precision"), MIXED, indirect=["precision"])
 def test_operator_like_case(method, precision):
     lin = operator_like(precision)
     fit = lin.copula_correlation(correlation=method)
@@ -72,8 +72,7 @@ def test_operator_like_draws_and_density():
     assert np.isfinite(joint.log_prob(draws[:1000])).all()
 
 
-@pytest.mark.parametrize("rank", [1, 2, 10])
-@pytest.mark.parametrize("method", ["nataf", "linear"])
+@pytest.mark.parametrize(("rank", "method"), [(1, "nataf"), (2, "linear"), (10, "nataf")])
 def test_ranks_below_the_number_of_outputs(rank, method):
     lin = linear(low_rank(rank, seed=rank), "float32")
     fit = lin.copula_correlation(correlation=method)
@@ -198,25 +197,19 @@ def test_forbidden_repair_under_jit_gives_nan():
     ("arguments", "error", "message"),
     [
         ({"correlation": "foo"}, ValueError, "correlation must be .*'linear', got 'foo'; for"),
-        ({"correlation": None}, ValueError, "correlation must be .*'linear', got None; for"),
         ({"correlation": np.eye(2)}, ValueError, "correlation must be 'nataf' or 'linear', got"),
         ({"min_eigenvalue": 1.0}, ValueError, r"min_eigenvalue must be in \[0, 1\), got 1.0.*pass"),
-        ({"min_eigenvalue": -1e-3}, ValueError, r"min_eigenvalue must be .*got -0.001.*pass"),
-        ({"min_eigenvalue": np.nan}, ValueError, r"min_eigenvalue must be .*got nan.*pass"),
         (
             {"min_eigenvalue": [0.1, 0.2]},
             ValueError,
             r"min_eigenvalue must be a scalar, got.*\(2,\)",
         ),
-        ({"min_eigenvalue": "a"}, TypeError, "min_eigenvalue must be an array of real.*got str"),
         (
             {"min_eigenvalue": 0.0, "correlation": "linear"},
             ValueError,
             "positive definite, got smallest",
         ),
         ({"noise_scale": -1.0}, ValueError, "noise_scale must not be negative, got -1.0"),
-        ({"noise_scale": np.ones(3)}, ValueError, r"noise_scale must broadcast.*\(3,\)"),
-        ({"noise_scale": "a"}, TypeError, "noise_scale must be an array of real numbers, got str"),
     ],
 )
 def test_bad_arguments(arguments, error, message):

@@ -25,8 +25,10 @@ def small_portions(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_portions", "x64")
-@pytest.mark.parametrize("shape", [(7, 13), (13, 7), (7, 7), (60, 1), (1, 60)])
-@pytest.mark.parametrize("batch", [(), (5,), (2, 3)])
+@pytest.mark.parametrize(
+    ("shape", "batch"),
+    [((7, 13), ()), ((13, 7), (5,)), ((7, 7), (2, 3)), ((60, 1), (5,)), ((1, 60), ())],
+)
 def test_portions_are_the_jacobian(shape, batch):
     net = network(*shape)
     points = jax.random.normal(jax.random.key(1), (*batch, shape[0]))
@@ -52,7 +54,7 @@ def test_portions_have_derivatives(shape):
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 7, 100])
+@pytest.mark.parametrize("batch_size", [1, 3])
 def test_batch_size_changes_nothing(batch_size):
     net = network(4, 3)
     law = InputLaw(jax.random.normal(jax.random.key(2), (7, 4)), 0.1)
@@ -62,7 +64,7 @@ def test_batch_size_changes_nothing(batch_size):
     np.testing.assert_allclose(parts.jacobian, whole.jacobian, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(30_000, 200), (200, 30_000), (3, 10_000), (150_528, 10)])
+@pytest.mark.parametrize("shape", [(30_000, 200), (200, 30_000), (150_528, 10)])
 def test_no_array_is_much_larger_than_the_jacobian(shape):
     net = network(*shape)
     law = InputLaw(jnp.zeros(shape[0]), 0.1)

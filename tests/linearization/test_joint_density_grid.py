@@ -42,8 +42,11 @@ def uniform_plus_normal(x, half_width, scale):
     return (upper - lower) / (2 * half_width)
 
 
-@pytest.mark.parametrize("num_points", [128, 255])
-@pytest.mark.parametrize("num_outputs", [2, 3])
+@pytest.mark.parametrize(
+    ("num_outputs", "num_points", "precision"),
+    [(2, 128, "float32"), (2, 255, "float64"), (3, 128, "float64")],
+    indirect=["precision"],
+)
 def test_as_many_uniforms_as_outputs_give_a_parallelepiped(precision, num_outputs, num_points):
     jacobian = np.array([[2.0, 0.5, 0.3], [-0.4, 1.0, 0.2], [0.1, -0.3, 0.5]])
     half_width = np.array([0.3, 2.0, 1.0])[:num_outputs]
@@ -66,8 +69,7 @@ def test_as_many_uniforms_as_outputs_give_a_parallelepiped(precision, num_output
     assert (grid.resolution < 1.8 * grid.spacing).all()
 
 
-@pytest.mark.parametrize("normal", [None, 0.05, 0.5])
-@pytest.mark.parametrize("num_outputs", [2, 3])
+@pytest.mark.parametrize(("num_outputs", "normal"), [(2, None), (3, 0.05), (2, 0.5)])
 def test_independent_outputs_give_the_product_of_their_densities(x64, num_outputs, normal):
     half_width, slopes = np.array([1.0, 0.5, 2.0])[:num_outputs], np.array([2.0, -1.0, 0.3])
     noise = np.array([0.2, 0.0, 0.01])[:num_outputs]
@@ -84,8 +86,11 @@ def test_independent_outputs_give_the_product_of_their_densities(x64, num_output
     np.testing.assert_allclose(grid.density, expected, atol=1e-7 * expected.max())
 
 
-@pytest.mark.parametrize("num_outputs", [2, 3])
-@pytest.mark.parametrize("noise", [None, 0.7])
+@pytest.mark.parametrize(
+    ("num_outputs", "noise", "precision"),
+    [(2, None, "float32"), (3, 0.7, "float64")],
+    indirect=["precision"],
+)
 def test_normal_inputs_give_the_normal_density(precision, num_outputs, noise):
     factor = np.eye(4) + np.tril(np.random.default_rng(1).uniform(-0.5, 0.5, size=(4, 4)))
     lin = random_linearization(num_outputs, 4, seed=1, scale_tril=factor)
@@ -105,8 +110,7 @@ def irwin_hall(x, n):
     return sum(terms) / (2 * math.factorial(n - 1))
 
 
-@pytest.mark.parametrize("num_outputs", [2, 3])
-@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("num_outputs", "axis"), [(2, 0), (3, 1)])
 def test_sums_over_the_other_axes_are_marginal_densities(x64, num_outputs, axis):
     jacobian = np.random.default_rng(2).normal(size=(num_outputs, 8))
     jacobian[axis] = 0.25
@@ -122,8 +126,8 @@ def test_sums_over_the_other_axes_are_marginal_densities(x64, num_outputs, axis)
     np.testing.assert_allclose(marginal, expected, atol=1e-7 * expected.max())
 
 
-@pytest.mark.parametrize("num_outputs", [2, 3])
-def test_draws_of_the_law_pass_a_chi_square_test(num_outputs):
+def test_draws_of_the_law_pass_a_chi_square_test():
+    num_outputs = 3
     rng = np.random.default_rng(3)
     factor = np.tril(rng.uniform(0.1, 0.3, (5, 5)))
     half_width = np.array([1.0, 0.5, 0.0, 2.0, 0.3])
@@ -197,7 +201,9 @@ def test_indices_choose_and_order_the_axes():
         )
 
 
-@pytest.mark.parametrize("num_points", [128, 129])
+@pytest.mark.parametrize(
+    ("num_points", "precision"), [(128, "float32"), (129, "float64")], indirect=["precision"]
+)
 def test_points_are_regular_hold_the_mean_and_are_in_float64(precision, num_points):
     lin = Linearization([1e5 + 0.1, -3.0], [[1e-3, 0.0], [0.0, 2.0]], InputLaw([0.0, 0.0], 1.0))
     grid = joint_density_grid(lin, num_points=num_points)
@@ -222,8 +228,11 @@ def test_many_inputs_do_not_widen_the_grid_beyond_eight_standard_deviations():
     np.testing.assert_allclose(grid.density, normal, atol=0.01 * normal.max())
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.3, 2.0])
-@pytest.mark.parametrize("num_outputs", [2, 3])
+@pytest.mark.parametrize(
+    ("num_outputs", "shift", "precision"),
+    [(2, 0.0, "float32"), (2, 0.3, "float64"), (3, 2.0, "float32")],
+    indirect=["precision"],
+)
 def test_total_variation_of_two_normals(precision, num_outputs, shift):
     law = InputLaw(np.zeros(num_outputs), scale_tril=np.eye(num_outputs))
     grid = joint_density_grid(
@@ -250,23 +259,18 @@ def log_uniform(low, high):
     return log_prob
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "exact"),
-    [
-        ((-1, -2), (1, 2), 0.0),  # the law itself
-        ((0, -2), (2, 2), 0.5),
-        ((-4, -8), (4, 8), 15 / 16),  # mostly outside the grid
-        ((3, 3), (4, 4), 1.0),
-    ],
-)
-def test_total_variation_of_two_boxes(low, high, exact):
+def test_total_variation_of_two_boxes():
     grid = joint_density_grid(
         Linearization([0.0, 0.0], np.diag([1.0, 2.0]), InputLaw([0.0, 0.0], 1.0)), num_points=512
     )
     # Points beyond the grid fold back onto it only where the density is zero.
-    assert grid.total_variation(log_uniform(low, high)) == pytest.approx(exact, abs=0.005)
-    if exact == 0:
-        assert grid.total_variation(log_uniform(low, high)) < 1e-4
+    for low, high, exact, error in (
+        ((-1, -2), (1, 2), 0.0, 1e-4),  # the law itself
+        ((0, -2), (2, 2), 0.5, 0.005),
+        ((-4, -8), (4, 8), 15 / 16, 0.005),  # mostly outside the grid
+        ((3, 3), (4, 4), 1.0, 0.005),
+    ):
+        assert grid.total_variation(log_uniform(low, high)) == pytest.approx(exact, abs=error)
 
 
 def test_smoothing_by_the_resolution_shrinks_with_the_cells():
@@ -320,7 +324,6 @@ RANK_2 = Linearization(np.zeros(5), DEPENDENT, BOX)
 GRID = joint_density_grid(LIN, (0, 1), 64)
 ERRORS = {
     "one": (lambda: joint_density_grid(LIN, (1,)), ValueError, r"got 1; .* marginals\(\) for one"),
-    "none": (lambda: joint_density_grid(LIN, ()), ValueError, "2 or 3 outputs, got 0"),
     "all of four": (lambda: joint_density_grid(LIN), ValueError, r"got 4; .* joint\(\) for all"),
     "repeated": (lambda: joint_density_grid(LIN, (1, 1)), ValueError, "distinct, got 1 twice"),
     "unknown": (
@@ -328,9 +331,6 @@ ERRORS = {
         ValueError,
         "unknown index 4; .* 0 to 3",
     ),
-    "too negative": (lambda: joint_density_grid(LIN, (0, -5)), ValueError, "unknown index -5"),
-    "no integers": (lambda: joint_density_grid(LIN, (0, 1.5)), TypeError, "must be known integ"),
-    "one integer": (lambda: joint_density_grid(LIN, 2), ValueError, "2 or 3 outputs, got 1"),
     "batch": (
         lambda: joint_density_grid(Linearization(np.zeros((5, 2)), np.eye(2, 3), BOX)),
         ValueError,
@@ -343,11 +343,6 @@ ERRORS = {
         TypeError,
         "known values, got traced ones; call it outside jit",
     ),
-    "traced noise": (
-        lambda: jax.jit(lambda s: joint_density_grid(LIN, (0, 1), noise_scale=s).density)(1.0),
-        TypeError,
-        "got traced ones",
-    ),
     "few points": (
         lambda: joint_density_grid(LIN, (0, 1), 31),
         ValueError,
@@ -358,25 +353,10 @@ ERRORS = {
         ValueError,
         "between 32 and 322 for 3 outputs .* got 323",
     ),
-    "points": (
-        lambda: joint_density_grid(LIN, (0, 1), 64.0),
-        TypeError,
-        "num_points must be a positive integer, got float",
-    ),
-    "noise size": (
-        lambda: joint_density_grid(LIN, (0, 1), noise_scale=[1.0, 2.0]),
-        ValueError,
-        r"noise_scale must broadcast .* noise_scale \(2,\), outputs \(4,\)",
-    ),
     "noise batch": (
         lambda: joint_density_grid(LIN, (0, 1), noise_scale=np.ones((2, 1))),
         ValueError,
         r"noise_scale must have shape \(\) or \(4,\), got shape \(2, 1\)",
-    ),
-    "negative noise": (
-        lambda: joint_density_grid(LIN, (0, 1), noise_scale=-1.0),
-        ValueError,
-        "noise_scale must not be negative, got -1",
     ),
     "proportional": (
         lambda: joint_density_grid(RANK_2, (2, 1, 0)),
@@ -387,11 +367,6 @@ ERRORS = {
         lambda: joint_density_grid(RANK_2, (0, 1, 3)),
         ValueError,
         "linearly dependent outputs 0 and 1 and 3:",
-    ),
-    "one input": (
-        lambda: joint_density_grid(Linearization([0, 0], [[1.0], [3.0]], InputLaw([0.0], 1.0))),
-        ValueError,
-        "linearly dependent outputs 0 and 1",
     ),
     "constant": (
         lambda: joint_density_grid(RANK_2, (0, 4)),
@@ -425,11 +400,6 @@ ERRORS = {
         ValueError,
         r"log_prob must be finite or -inf, got nan at the point \[-",
     ),
-    "log_prob infinite": (
-        lambda: GRID.total_variation(lambda y: jnp.full(y.shape[:-1], jnp.inf)),
-        ValueError,
-        "log_prob must be finite or -inf, got inf at the point",
-    ),
 }
 
 
@@ -440,11 +410,10 @@ def test_errors(case):
         call()
 
 
-@pytest.mark.parametrize("order", [(0, 2), (2, 0)])
-def test_dependence_is_found_in_a_rounded_jacobian(precision, order):
+def test_dependence_is_found_in_a_rounded_jacobian(precision):
     row = np.random.default_rng(5).normal(size=50)
     jacobian = np.stack([row / 3, row**2, row * 0.7])
     lin = Linearization(np.zeros(3), jacobian, InputLaw(np.zeros(50), 0.1))
     with pytest.raises(ValueError, match="linearly dependent"):
-        joint_density_grid(lin, order)
+        joint_density_grid(lin, (2, 0))
     assert joint_density_grid(lin, (0, 1)).density.shape == (256, 256)

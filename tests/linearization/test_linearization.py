@@ -49,8 +49,7 @@ def assert_same_law(actual, expected, rtol=1e-6):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("num_outputs", [2, 5])
+@pytest.mark.parametrize(("law", "num_outputs"), [("box", 2), ("normal", 5), ("mixed", 5)])
 def test_moments_match_uncertainties(law, num_outputs):
     law = LAWS[law]()
     lin = linearize(lambda x: wide_net(x)[:num_outputs], law)
@@ -66,9 +65,8 @@ def test_moments_match_uncertainties(law, num_outputs):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("law", LAWS)
-def test_moments_match_jacobi(law):
-    law = LAWS[law]()
+def test_moments_match_jacobi():
+    law = LAWS["mixed"]()
     lin = linearize(wide_net, law)
     value, covariance = jacobi.propagate(
         lambda x: np.array(smooth(np, x)), MEAN, np.asarray(law.covariance)
@@ -102,9 +100,7 @@ def equinox_module():
     ("make", "wrap"),
     [
         (nnx_module, lambda net: net),
-        (nnx_module, lambda net: lambda x: net(x)[:2]),
         (nnx_module, lambda net: jax.jit(lambda x: net(x))),  # noqa: PLW0108
-        (equinox_module, lambda net: net),
         (equinox_module, lambda net: lambda x: net(x)[:2]),
         (equinox_module, eqx.filter_jit),
     ],
@@ -119,8 +115,7 @@ def test_modules_have_the_jacobian_of_their_weights(make, wrap):
     np.testing.assert_allclose(lin.mean, wrap(module)(x), rtol=1e-6)
 
 
-@pytest.mark.parametrize("net", [wide_net, narrow_net])
-@pytest.mark.parametrize("batch", [(2, 3), (1,)])
+@pytest.mark.parametrize(("net", "batch"), [(wide_net, (2, 3)), (narrow_net, (1,))])
 def test_batch_is_the_stack_of_single_laws(net, batch):
     means = np.random.default_rng(0).uniform(-1, 1, (*batch, 3)).astype(np.float32)
     f = dist.Normal(means, 0.1).to_event(1)
@@ -234,8 +229,10 @@ def test_correlation_is_one_for_dependent_outputs(seed, rank):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("noise_scale", [None, 0.5, np.array([0.1, 0.2, 0.3, 0.4, 0.5])])
+@pytest.mark.parametrize(
+    ("law", "noise_scale"),
+    [("box", None), ("box", 0.5), ("normal", np.array([0.1, 0.2, 0.3, 0.4, 0.5])), ("mixed", 0.5)],
+)
 def test_marginals_hold_the_variance_of_the_linearization(law, noise_scale):
     lin = linearize(wide_net, LAWS[law]())
     marginals = lin.marginals(noise_scale)
@@ -286,15 +283,14 @@ def test_pytree_round_trip_does_not_validate():
 
 
 @pytest.mark.parametrize(
-    ("mean", "weights", "expected"),
+    ("mean", "weights", "expected", "num_outputs"),
     [
-        (jnp.float32, jnp.float32, jnp.float32),
-        (jnp.float64, jnp.float32, jnp.float64),
-        (jnp.float32, jnp.float64, jnp.float64),
-        (jnp.bfloat16, jnp.bfloat16, jnp.bfloat16),
+        (jnp.float32, jnp.float32, jnp.float32, 2),
+        (jnp.float64, jnp.float32, jnp.float64, 5),
+        (jnp.float32, jnp.float64, jnp.float64, 2),
+        (jnp.bfloat16, jnp.bfloat16, jnp.bfloat16, 5),
     ],
 )
-@pytest.mark.parametrize("num_outputs", [2, 5])
 @pytest.mark.usefixtures("x64")
 def test_dtype_follows_law_and_network(mean, weights, expected, num_outputs):
     matrix = jnp.ones((num_outputs, 3), weights)
@@ -310,27 +306,11 @@ BOX = InputLaw(np.zeros(3), 0.1)
 LIN = Linearization(np.zeros(2), np.eye(2, 3), BOX)
 ERRORS = {
     "no callable": (lambda: linearize(3, BOX), TypeError, "network must be a callable .* got int"),
-    "no law": (lambda: linearize(wide_net, np.zeros(3)), TypeError, "got ndarray; pass a Uniform"),
-    "family": (
-        lambda: linearize(wide_net, dist.Dirichlet(np.ones(3))),
-        TypeError,
-        "got Dirichlet; pass a Uniform.* or draw from it: monte_carlo takes any distribution",
-    ),
     "empty output": (lambda: linearize(lambda x: x[:0], BOX), ValueError, r"shape \(0,\)"),
-    "no output": (
-        lambda: linearize(lambda _: (), BOX),
-        ValueError,
-        r"network must return at least one number, got output of structure \(\)",
-    ),
     "label among outputs": (
         lambda: linearize(lambda x: {"y": x, "label": x.argmax()}, BOX),
         TypeError,
         r"got dtype int32 at output\['label'\], which has no derivative",
-    ),
-    "integer output": (
-        lambda: linearize(lambda x: (x > 0).astype(int), BOX),
-        TypeError,
-        "network must return real floats, got dtype int32, which has no derivative",
     ),
     "complex output": (
         lambda: linearize(lambda x: 1j * x, BOX),
@@ -341,16 +321,6 @@ ERRORS = {
         lambda: linearize(lambda x: np.ones((2, 4)) @ x, BOX),
         ValueError,
         r"network must accept one input of shape \(3,\) and dtype float32, got TypeError",
-    ),
-    "failing": (
-        lambda: linearize(failing, BOX),
-        ValueError,
-        "got RuntimeError from it: broken layer; for a network of batches",
-    ),
-    "nan output": (
-        lambda: linearize(lambda x: jnp.log(x - 1), BOX),
-        ValueError,
-        r"network\(mean input\) must be finite, got nan at index \(0,\); check the weights",
     ),
     "infinite slope": (
         lambda: linearize(lambda x: jnp.sqrt(jnp.abs(x)), BOX),
