@@ -151,11 +151,11 @@ def _integrand_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple
     Differentiating the factors instead would take the difference of numbers of order ``1/w`` and
     ``1/w^2``. The unit of the integrand is treated as constant.
     """
-    _, law, _, _, nodes = primals
+    _, law, excess, _, nodes = primals
     distance_dot, law_dot = tangents[:2]
     z, square = nodes.z, nodes.z * nodes.z
 
-    component = tilted_component(law.weights, nodes.z.real[0])
+    component = tilted_component(law.weights, nodes.z.real[0], excess)
     ratio = nodes.z.imag / nodes.z.real
 
     def add(along: Array, row: tuple[Array, TiltedComponent, Array]) -> tuple[Array, None]:
@@ -232,7 +232,7 @@ def contour_sum(
     tolerances = precision(distance.dtype)
     size = tolerances.nodes_per_chunk
     excess = excess_coth(law.weights, contour.tilt)
-    component = tilted_component(law.weights, contour.tilt)
+    component = tilted_component(law.weights, contour.tilt, excess)
     constants = lax.stop_gradient((law, excess, contour))
     nothing = jnp.zeros(contour.order.shape, distance.dtype)
     slopes = None

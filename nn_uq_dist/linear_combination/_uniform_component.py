@@ -92,10 +92,7 @@ def squared_envelope(weights: Array, excess: Array, shrink: Array, frequency: Ar
 def langevin_and_slope(u: Array) -> tuple[Array, Array]:
     """``L(u) = coth u - 1/u`` and its derivative, for ``u >= 0``."""
     small = u < _SERIES_BELOW
-    near = jnp.where(small, u, 0.0)
-    square = near * near
-    value = near * polynomial(LANGEVIN_SERIES, square)
-    slope = polynomial([(2 * k + 1) * c for k, c in enumerate(LANGEVIN_SERIES)], square)
+    value, slope = _langevin_series(jnp.where(small, u, 0.0))
     inverse, decay = _inverse_and_decay(u)
     rest = 1.0 - decay
     far_slope = inverse * inverse - 4.0 * decay / (rest * rest)
@@ -103,6 +100,12 @@ def langevin_and_slope(u: Array) -> tuple[Array, Array]:
         jnp.where(small, value, (1.0 + decay) / rest - inverse),
         jnp.where(small, slope, far_slope),
     )
+
+
+def _langevin_series(u: Array) -> tuple[Array, Array]:
+    square = u * u
+    slope = polynomial([(2 * k + 1) * c for k, c in enumerate(LANGEVIN_SERIES)], square)
+    return u * polynomial(LANGEVIN_SERIES, square), slope
 
 
 def distance_from_one(u: Array) -> Array:
@@ -136,11 +139,15 @@ class TiltedComponent(NamedTuple):
     curvature: Array
 
 
-def tilted_component(weights: Array, tilt: Array) -> TiltedComponent:
-    """The constants of each component."""
+def tilted_component(weights: Array, tilt: Array, excess: Array) -> TiltedComponent:
+    """The constants of each component; ``excess`` is ``coth u - 1``."""
     u = weights * tilt
-    value, slope = langevin_and_slope(u)
-    return TiltedComponent(1.0 / u, value, -slope)
+    inverse = 1.0 / u
+    small = u < _SERIES_BELOW
+    value, slope = _langevin_series(jnp.where(small, u, 0.0))
+    langevin = jnp.where(small, value, 1.0 + excess - inverse)
+    curvature = jnp.where(small, -slope, excess * (excess + 2.0) - inverse * inverse)
+    return TiltedComponent(inverse, langevin, curvature)
 
 
 def langevin(
