@@ -87,10 +87,6 @@ def positions(batch_shape: tuple[int, ...], index: Any) -> np.ndarray:
         raise IndexError(f"the index must fit the batch shape {batch_shape}: {error}") from error
 
 
-def _in_numpy(leaf: Any) -> Any:
-    return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
-
-
 def entries[T](tree: T, batch_shape: tuple[int, ...], index: Any) -> T:
     """The same pytree with the entries at this index, if each leaf leads with the batch axes."""
     where = positions(batch_shape, index)

@@ -4,13 +4,14 @@ r"""Log density of several outputs: the probability of a box under a normal law.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
+from nn_uq_dist.basics._blocks import in_blocks
+from nn_uq_dist.basics._refused_derivatives import refused
 from nn_uq_dist.basics._row_algebra import matmul
 from nn_uq_dist.box_gaussian._expectation_propagation import cavity, fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
@@ -26,8 +27,13 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
 )
 from nn_uq_dist.box_gaussian._own_units import in_own_units
 
-# Points in a block: the arrays of a pass stay in the cache, and a slow point delays only its block.
-_BLOCK_SIZE = 256
+# Points in a block: the arrays of a pass stay in the cache.
+BLOCK_SIZE = 256
+
+once_differentiable = refused(
+    "second derivatives of the joint density are not implemented: expected at most one "
+    "differentiation; use finite differences of the gradient"
+)
 
 
 class Evidence(NamedTuple):
@@ -126,7 +132,7 @@ def _log_evidence(deviation: Array, weights: Array, covariance: Array | None) ->
 def _log_evidence_jvp(
     primals: tuple[Array, Array, Array | None], tangents: tuple[Array, Array, Array | None]
 ) -> tuple[Array, Array]:
-    values, *slopes = _with_gradient(*primals)
+    values, *slopes = _evidences_with_gradients(Problem(*once_differentiable(primals)))
     moved = jnp.sum(slopes[0] * tangents[0], axis=-1)
     moved = moved + jnp.sum(slopes[1] * tangents[1], axis=(-2, -1))
     if tangents[2] is not None:
@@ -134,64 +140,21 @@ def _log_evidence_jvp(
     return values, moved
 
 
-@jax.custom_jvp
-def _with_gradient(
-    deviation: Array, weights: Array, covariance: Array | None
-) -> tuple[Array, Array, Array, Array]:
-    return _evidences_with_gradients(Problem(deviation, weights, covariance))
-
-
-def refuse_second_derivative(
-    primals: tuple[Any, ...], tangents: tuple[Any, ...]
-) -> tuple[Any, Any]:
-    """Rule for values that are differentiated twice."""
-    msg = (
-        "second derivatives of the joint density are not implemented: expected at most one "
-        "differentiation; use finite differences of the gradient"
-    )
-    raise NotImplementedError(msg)
-
-
-_with_gradient.defjvp(refuse_second_derivative)
-
-
 @jax.jit
 def evidence_and_sites(problem: Problem) -> Evidence:
     """`log_evidence` with its sites, for one leading axis of points."""
-    return in_blocks(_evidence, problem)
+    return in_blocks(lambda problem: solve(problem)[0], problem, size=BLOCK_SIZE)
 
 
 @jax.jit
 def _evidences_with_gradients(problem: Problem) -> tuple[Array, Array, Array, Array]:
-    return in_blocks(_evidence_with_gradient, problem)
+    return in_blocks(_evidence_with_gradient, problem, size=BLOCK_SIZE)
 
 
-def in_blocks[Result](function: Callable[[Problem, Array], Result], problem: Problem) -> Result:
-    """Values of a function at many points, a block at a time."""
-    count = problem.deviation.shape[0]
-    if count <= _BLOCK_SIZE:
-        return function(problem, jnp.ones(count, bool))
-    blocks = -(-count // _BLOCK_SIZE)
-    size = -(-count // blocks)
-
-    def cut(part: Array) -> Array:
-        widths = [(0, blocks * size - count)] + [(0, 0)] * (part.ndim - 1)
-        return jnp.pad(part, widths, mode="edge").reshape(blocks, size, *part.shape[1:])
-
-    active = (jnp.arange(blocks * size) < count).reshape(blocks, size)
-    found = lax.map(lambda at: function(*at), (jax.tree.map(cut, problem), active))
-    joined: Result = jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:count], found)
-    return joined
-
-
-def _evidence(problem: Problem, active: Array) -> Evidence:
-    return solve(problem, active)[0]
-
-
-def solve(problem: Problem, active: Array) -> tuple[Evidence, Whitened, Posterior]:
+def solve(problem: Problem) -> tuple[Evidence, Whitened, Posterior]:
     """The evidence of a block of points, and the normal law from which it is computed."""
     whitened = whiten(problem)
-    found = fixed_point(problem, whitened, active)
+    found = fixed_point(problem, whitened)
     sites = found.sites
     law = posterior(problem, whitened, sites)
     terms = interval_terms(law, sites)
@@ -211,8 +174,8 @@ def interval_terms(law: Posterior, sites: Sites) -> Array:
     return terms + gap * (0.5 * sites.precision * (hole.point + law.mean) - sites.slope)
 
 
-def _evidence_with_gradient(problem: Problem, active: Array) -> tuple[Array, Array, Array, Array]:
-    evidence, whitened, law = solve(problem, active)
+def _evidence_with_gradient(problem: Problem) -> tuple[Array, Array, Array, Array]:
+    evidence, whitened, law = solve(problem)
     size = problem.deviation.shape[-1]
     identity = jnp.broadcast_to(jnp.eye(size, dtype=law.pull.dtype), (*law.pull.shape, size))
     if problem.by_inputs:

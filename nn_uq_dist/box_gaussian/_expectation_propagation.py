@@ -113,16 +113,8 @@ class _State(NamedTuple):
     outside: Array
 
 
-def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoint:
-    """Iterate from sites with the variance of the uniforms.
-
-    Parameters
-    ----------
-    problem : Problem
-    whitened : Whitened
-    active : Array of bool, shape (...)
-        Points that matter.
-    """
+def fixed_point(problem: Problem, whitened: Whitened) -> FixedPoint:
+    """Iterate from sites with the variance of the uniforms."""
     deviation, weights, _ = problem
     shape = (*deviation.shape[:-1], weights.shape[-1])
     dtype = deviation.dtype
@@ -142,7 +134,7 @@ def fixed_point(problem: Problem, whitened: Whitened, active: Array) -> FixedPoi
 
     def waiting(state: _State) -> Array:
         # Do not wait for NaN.
-        return active & (state.error > tolerance) & ~state.outside
+        return (state.error > tolerance) & ~state.outside
 
     def unfinished(state: _State) -> Array:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))

@@ -16,11 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from nn_uq_dist.basics._blocks import in_blocks
 from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._evidence import (
-    in_blocks,
+    BLOCK_SIZE,
     log_evidence,
-    refuse_second_derivative,
+    once_differentiable,
     solve,
 )
 from nn_uq_dist.box_gaussian._gaussian_part import (
@@ -112,7 +113,7 @@ def _reduced_jvp(
     primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
 ) -> tuple[Array, Array]:
     """The gradients stated in `log_evidence`, without a matrix of the outputs for each point."""
-    found = _solve_once_differentiable(*primals)
+    found = _solve(*once_differentiable(primals))
     moved, by_weight, by_covariance = tangents
     some = jnp.isfinite(found.log_evidence)
     slope = found.slope
@@ -126,14 +127,6 @@ def _reduced_jvp(
     return found.log_evidence, jnp.where(some, tangent - 0.5 * whole, 0.0)
 
 
-@jax.custom_jvp
-def _solve_once_differentiable(deviation: Array, weights: Array, covariance: Array) -> _Reduced:
-    return _solve(deviation, weights, covariance)
-
-
-_solve_once_differentiable.defjvp(refuse_second_derivative)
-
-
 @jax.jit
 def _solve(deviation: Array, weights: Array, covariance: Array) -> _Reduced:
     num_outputs, count = weights.shape
@@ -144,12 +137,14 @@ def _solve(deviation: Array, weights: Array, covariance: Array) -> _Reduced:
     coordinates = matmul(points, basis)
     left = points - matmul(coordinates, basis.T)
 
-    def block(problem: Problem, active: Array) -> tuple[Array, Array, Array]:
-        evidence, _, law = solve(problem, active)
+    def block(problem: Problem) -> tuple[Array, Array, Array]:
+        evidence, _, law = solve(problem)
         return evidence.log_evidence, law.mean, matmul(law.root.mT, law.root)
 
     identity = jnp.eye(count, dtype=weights.dtype)
-    logs, mean, spread = in_blocks(block, of_one_shape(coordinates, triangle, identity))
+    logs, mean, spread = in_blocks(
+        block, of_one_shape(coordinates, triangle, identity), size=BLOCK_SIZE
+    )
     constant = log_diagonal(factor) + 0.5 * (num_outputs - count) * math.log(2.0 * math.pi)
     logs = logs - 0.5 * jnp.sum(left * left, axis=-1) - constant
     rest = points - matmul(mean, columns.T)

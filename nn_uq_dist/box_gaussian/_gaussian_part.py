@@ -8,14 +8,21 @@ With the sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`r = 
   inputs: then sites may be zero, and small noise costs no digits.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from nn_uq_dist.basics._refused_derivatives import refused
 from nn_uq_dist.basics._row_algebra import gram, matmul, matvec
+
+# The passes are a loop of unknown length.
+undifferentiated = refused(
+    "derivatives of moments, scores and draws given outputs are not implemented: expected "
+    "values and parameters that are not differentiated; use finite differences, or log_prob, "
+    "which has gradients"
+)
 
 
 class Sites(NamedTuple):
@@ -246,19 +253,3 @@ def input_covariance(problem: Problem, sites: Sites, root: Array) -> Array:
     scaled = root / sites.precision[..., None, :]
     identity = jnp.eye(root.shape[-1], dtype=root.dtype)
     return identity / sites.precision[..., None] - matmul(scaled.mT, scaled)
-
-
-@jax.custom_jvp
-def undifferentiated(problem: Problem) -> Problem:
-    """The same, with derivatives refused: the passes are a loop of unknown length."""
-    return problem
-
-
-@undifferentiated.defjvp
-def _refuse(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    msg = (
-        "derivatives of moments, scores and draws given outputs are not implemented: expected "
-        "values and parameters that are not differentiated; use finite differences, or log_prob, "
-        "which has gradients"
-    )
-    raise NotImplementedError(msg)

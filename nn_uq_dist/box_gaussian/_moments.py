@@ -65,7 +65,7 @@ def uniform_moments(deviation: Array, weights: Array, covariance: Array | None) 
     """Moments of the uniforms by the passes alone, for outputs in their own units; or NaN."""
     problem = undifferentiated(Problem(deviation, weights, covariance))
     whitened = whiten(problem)
-    found = fixed_point(problem, whitened, jnp.ones(deviation.shape[:-1], bool))
+    found = fixed_point(problem, whitened)
     law = posterior(problem, whitened, found.sites)
     spread = input_covariance(problem, found.sites, law.root)
     valid = found.converged & ~found.outside

@@ -18,8 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from nn_uq_dist.basics._blocks import in_blocks
 from nn_uq_dist.basics._row_algebra import matmul
-from nn_uq_dist.box_gaussian._evidence import in_blocks, interval_terms, log_evidence, solve
+from nn_uq_dist.box_gaussian._evidence import (
+    BLOCK_SIZE,
+    interval_terms,
+    log_evidence,
+    solve,
+)
 from nn_uq_dist.box_gaussian._expectation_propagation import cavity
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
@@ -91,11 +97,11 @@ def _both(
 
 @partial(jax.jit, static_argnames="pairs")
 def _of_points(problem: Problem, pairs: Pairs) -> tuple[Array, Array]:
-    return in_blocks(partial(_of_block, pairs=pairs), problem)
+    return in_blocks(partial(_of_block, pairs=pairs), problem, size=BLOCK_SIZE)
 
 
-def _of_block(problem: Problem, active: Array, pairs: Pairs) -> tuple[Array, Array]:
-    evidence, _, law = solve(problem, active)
+def _of_block(problem: Problem, pairs: Pairs) -> tuple[Array, Array]:
+    evidence, _, law = solve(problem)
     hole = cavity(law, evidence.sites)
     cumulants = hole.skewness_and_kurtosis()
     spread = input_covariance(problem, evidence.sites, law.root)

@@ -11,6 +11,7 @@ from jax.scipy.sparse.linalg import cg
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._row_algebra import matmul
 from nn_uq_dist.gaussian_copula._correlation_checks import as_correlation
 
 _MAX_NEWTON_STEPS = 60
@@ -146,7 +147,7 @@ def _solve(matrix: Array, floor: Array) -> _Solution:
     point = _minimize_dual(start, shifted, diagonal, is_unchanged)
 
     root = point.eigenvectors * jnp.sqrt(jnp.maximum(point.eigenvalues, 0))
-    part = _matmul(root, root.T)
+    part = matmul(root, root.T)
     # The gradient is the error of the diagonal. Scaling removes the remaining error, and does not
     # affect the floor, because it is applied before the floor is added back.
     ratio = jnp.sqrt(diagonal / jnp.diagonal(part))
@@ -270,11 +271,11 @@ def _newton_step(
     r"""Solve :math:`V h` = `right`, :math:`V h = diag(P (\Omega \circ P^T Diag(h) P) P^T)`."""
     loewner, squares = _loewner(values), vectors**2
     # The diagonal of V (Borsdorf and Higham).
-    scale = jnp.sum(_matmul(squares, loewner) * squares, axis=-1) + damping + _epsilon(right)
+    scale = jnp.sum(matmul(squares, loewner) * squares, axis=-1) + damping + _epsilon(right)
 
     def hessian(h: Array) -> Array:
-        inner = loewner * _matmul(vectors.T, h[:, None] * vectors)
-        return jnp.sum(_matmul(vectors, inner) * vectors, axis=-1) + damping * h
+        inner = loewner * matmul(vectors.T, h[:, None] * vectors)
+        return jnp.sum(matmul(vectors, inner) * vectors, axis=-1) + damping * h
 
     def solve(matvec: Callable[[Array], Array], right: Array) -> Array:
         return cg(matvec, right, tol=tolerance, maxiter=max_steps, M=lambda r: r / scale)[0]
@@ -285,8 +286,8 @@ def _newton_step(
 
 def _projection_derivative(values: Array, vectors: Array, direction: Array) -> Array:
     """Derivative along `direction` of the projection on positive semidefinite matrices."""
-    inner = _loewner(values) * _matmul(vectors.T, _matmul(direction, vectors))
-    return _matmul(_matmul(vectors, inner), vectors.T)
+    inner = _loewner(values) * matmul(vectors.T, matmul(direction, vectors))
+    return matmul(matmul(vectors, inner), vectors.T)
 
 
 def _loewner(values: Array) -> Array:
@@ -312,11 +313,6 @@ def _epsilon(x: Array) -> float:
 def _off_diagonal(matrix: Array) -> Array:
     """Symmetric part with zeros on the diagonal."""
     return jnp.where(jnp.eye(matrix.shape[-1], dtype=bool), 0, (matrix + matrix.T) / 2)
-
-
-def _matmul(a: Array, b: Array) -> Array:
-    # Accelerators multiply with lower precision by default.
-    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
 def checked_floor(min_eigenvalue: ArrayLike, dtype: jnp.dtype) -> Array:

@@ -24,6 +24,7 @@ from nn_uq_dist.linear_combination._law import (
     Law,
     binary_scale,
     distance_from_edge,
+    in_units,
     num_leading_rows,
 )
 from nn_uq_dist.linear_combination._plain_integral import TailIntegral, tail_integral
@@ -103,8 +104,7 @@ def evaluate_each_point(
     sign = jnp.where(law.weights < 0, -1.0, 1.0).astype(y.dtype)
     law = law._replace(weights=law.weights * sign)
     scale = binary_scale(law)
-    normal = None if law.normal_scale is None else law.normal_scale / scale
-    scaled = law._replace(weights=law.weights / scale, normal_scale=normal)
+    scaled = in_units(law, scale)
     found = _evaluate_scaled(orders, y / scale, scaled, active, derivatives, conditioning)
     is_density = jnp.asarray(orders)[:, None] == 0
     logs = found.logs - jnp.where(is_density, jnp.log(scale), 0.0)

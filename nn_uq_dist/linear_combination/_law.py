@@ -95,6 +95,12 @@ def _two_sum(a: Any, b: Any) -> Any:
     return total, a[1] + b[1] + ((a[0] - (total - shadow)) + (b[0] - shadow))
 
 
+def in_units(law: Law, scale: Array) -> Law:
+    """The law of the variable divided by a scale."""
+    normal = None if law.normal_scale is None else law.normal_scale / scale
+    return law._replace(weights=law.weights / scale, normal_scale=normal)
+
+
 def binary_scale(law: Law) -> Array:
     """Power of two near the largest weight: scaling by it causes no rounding."""
     largest = jnp.max(jnp.abs(law.weights), axis=0, initial=0.0)

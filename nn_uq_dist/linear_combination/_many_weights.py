@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from nn_uq_dist.basics._blocks import in_blocks
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._blocks import block_size
@@ -103,7 +104,7 @@ def _easy(
         values, holds = _by_power_sums(orders, points, reduced.take(of_law))
         return values.T, holds
 
-    found: tuple[Array, Array] = _in_blocks(block, (points, of_law), block_size().traced)
+    found: tuple[Array, Array] = in_blocks(block, points, of_law, size=block_size().traced)
     return found
 
 
@@ -127,7 +128,7 @@ def _with_all_weights(
 
         return lax.cond(any_point(~holds), singly, lambda: values)
 
-    found: Array = _in_blocks(block, (points, of_law, values, holds), _hard_block(weights))
+    found: Array = in_blocks(block, points, of_law, values, holds, size=_hard_block(weights))
     return found
 
 
@@ -149,7 +150,7 @@ def _singly(orders: Orders, y: Array, weights: Array, normal_scale: Array | None
         values: Array = values_of_points(orders, points, law.weights, law.normal_scale)
         return values.T
 
-    values: Array = _in_blocks(block, _flat(y), _hard_block(weights))
+    values: Array = in_blocks(block, *_flat(y), size=_hard_block(weights))
     return values.T.reshape(len(orders), *y.shape)
 
 
@@ -167,20 +168,6 @@ def _laws_of_points(weights: Array, normal_scale: Array | None, of_law: Array) -
 def _hard_block(weights: Array) -> int:
     """Points in a block that uses all weights."""
     return max(1, min(block_size().traced, _MOST_NUMBERS // weights.shape[-1]))
-
-
-def _in_blocks(function: Any, parts: tuple[Array, ...], size: int) -> Any:
-    """``function(*parts)``, arrays of shape (N, ...) in and out, some points at a time."""
-    count = len(parts[0])
-    blocks = max(1, -(-count // size))
-    size = -(-count // blocks)
-
-    def cut(part: Array) -> Array:
-        padding = [(0, blocks * size - count)] + [(0, 0)] * (part.ndim - 1)
-        return jnp.pad(part, padding, mode="edge").reshape(blocks, size, *part.shape[1:])
-
-    found = lax.map(lambda at: function(*at), tuple(cut(part) for part in parts))
-    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:count], found)
 
 
 def _by_power_sums(orders: Orders, y: Array, law: ReducedLaw) -> tuple[Array, Array]:

@@ -14,12 +14,18 @@ import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics._known_values import as_jax, is_local
+from nn_uq_dist.basics._refused_derivatives import refused
 from nn_uq_dist.linear_combination._blocks import evaluate_in_blocks
 from nn_uq_dist.linear_combination._each_point import Gradient, Orders, Values, gradient_of
 from nn_uq_dist.linear_combination._eager import MOST_POINTS, HostLaw, evaluate_now
 from nn_uq_dist.linear_combination._law import Law
 
 Primals = tuple[Array, Array, Array | None]
+
+_twice_differentiable = refused(
+    "third derivatives of linear_combination functions are not implemented: "
+    "expected at most two nested differentiations; use finite differences of the second"
+)
 
 
 def values_of_points(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
@@ -117,21 +123,6 @@ def _unpack(packed: Array, normal_scale: Array | None) -> Primals:
     if normal_scale is None:
         return packed[0], packed[1:], None
     return packed[0], packed[2:], packed[1]
-
-
-@jax.custom_jvp
-def _twice_differentiable(values: Primals) -> Primals:
-    """Identity on the arguments of a second derivative; differentiating it raises."""
-    return values
-
-
-@_twice_differentiable.defjvp
-def _refuse(primals: tuple[Primals], tangents: tuple[Primals]) -> tuple[Primals, Primals]:
-    msg = (
-        "third derivatives of linear_combination functions are not implemented: "
-        "expected at most two nested differentiations; use finite differences of the second"
-    )
-    raise NotImplementedError(msg)
 
 
 # Compiled here, so that eager calls with shapes seen before do not compile their loops anew.

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from nn_uq_dist.linear_combination._trigonometry import polynomial
+
 # Order for the survival function of a law conditioned on its four largest weights.
 _MAX_ORDER = 5
 # How far the orders lie below that of the value: for the value itself and for its derivatives.
@@ -73,7 +75,7 @@ def alias_corrections(
     for numerator in _EULERIAN:
         # (k L)^p, summed over k
         scaled = scaled * share
-        sums.append(scaled * _polynomial(numerator, decay))
+        sums.append(scaled * polynomial(numerator, decay))
         scaled = scaled * spacing
     of_point = _powers(-y)
     rows = [
@@ -89,13 +91,6 @@ def alias_corrections(
 def first_alias_correction(order: Array, decay: Array) -> Array:
     """The same for orders 0 and 1, whose polynomials are 0 and 1."""
     return jnp.where(order == 1, decay / (1.0 + decay), 0.0)
-
-
-def _polynomial(coefficients: tuple[int, ...], x: Array) -> Array:
-    value = jnp.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        value = value * x + coefficient
-    return value
 
 
 def _powers(base: Array) -> list[Array]:

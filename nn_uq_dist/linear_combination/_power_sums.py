@@ -20,6 +20,7 @@ from jax import Array, lax
 
 from nn_uq_dist.linear_combination._contour import sum_in_blocks
 from nn_uq_dist.linear_combination._law import Law, binary_scale
+from nn_uq_dist.linear_combination._trigonometry import polynomial
 from nn_uq_dist.linear_combination._uniform_component import LANGEVIN_SERIES
 
 # Weights that are kept individually. The next one is then at most 0.22 standard deviations.
@@ -114,10 +115,7 @@ def _reduce_one(weights: Array, normal_scale: Array) -> ReducedLaw:
 def correction_at(law: ReducedLaw, z: Array) -> Array:
     """Cumulant generating function minus that of `ReducedLaw.normal_like`."""
     square = (law.unit * z) ** 2
-    total = jnp.zeros_like(square)
-    for coefficient in law.coefficients[::-1]:
-        total = total * square + coefficient
-    return total * square * square
+    return polynomial(list(law.coefficients), square) * square * square
 
 
 def correction_slopes(law: ReducedLaw, tilt: Array) -> tuple[Array, Array]:

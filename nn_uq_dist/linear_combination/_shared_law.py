@@ -20,6 +20,7 @@ from nn_uq_dist.linear_combination._law import (
     Law,
     binary_scale,
     distance_from_edge,
+    in_units,
 )
 from nn_uq_dist.linear_combination._points import values_of_points
 from nn_uq_dist.linear_combination._table import Table, look_up, table_size, tabulate
@@ -54,10 +55,7 @@ def _by_table(
     """Values of one order at points (L, P) of laws with weights (n, L), and their validity."""
     magnitudes = law._replace(weights=jnp.abs(law.weights))
     scale = binary_scale(magnitudes)
-    magnitudes = magnitudes._replace(
-        weights=magnitudes.weights / scale,
-        normal_scale=None if law.normal_scale is None else law.normal_scale / scale,
-    )
+    magnitudes = in_units(magnitudes, scale)
     smallest = jnp.finfo(y.dtype).eps ** 1.5
     table = tabulate(order, magnitudes._replace(weights=jnp.maximum(magnitudes.weights, smallest)))
     distance = distance_from_edge(y / scale[:, None], magnitudes.weights[:, :, None])

@@ -5,6 +5,7 @@ sine and cosine alone. These repeat after half a turn, so that no quadrant has t
 """
 
 import math
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 from jax import Array
@@ -81,10 +82,11 @@ def square_product_and_deficits(angle: Array, inverse: Array) -> tuple[Array, Ar
 def _bend_and_fall(square: Array) -> tuple[Array, Array]:
     """``(sin r - r)/r^3`` and ``(1 - cos r)/r^2``."""
     name = square.dtype.name
-    return _polynomial(_SINE[name], square), 0.5 - square * _polynomial(_COSINE[name], square)
+    return polynomial(_SINE[name], square), 0.5 - square * polynomial(_COSINE[name], square)
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
+def polynomial(coefficients: Sequence[float | Array], x: Array) -> Array:
+    """Polynomial with these coefficients of ``1, x, x^2, ...``."""
     value = jnp.full_like(x, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         value = value * x + coefficient

@@ -16,7 +16,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._trigonometry import square_product_and_deficits
+from nn_uq_dist.linear_combination._trigonometry import (
+    polynomial,
+    square_product_and_deficits,
+)
 
 # Taylor coefficients of L(x)/x in powers of x^2: 2^(2k) B_2k / (2k)!, of alternating sign, which
 # tend to 2/pi^(2k).
@@ -34,6 +37,9 @@ LANGEVIN_SERIES = (
     310732 / 13447856940643125,
     -472728182 / 201919571963756521875,
 )
+# Below this the closed forms of the Langevin function cancel; later terms of its series are below
+# rounding.
+_SERIES_BELOW = 0.6
 
 
 def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
@@ -45,9 +51,7 @@ def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
     # Langevin function.
     at = jnp.where(small, product, 0.0)
     square = at * at
-    series = jnp.zeros_like(square)
-    for k in reversed(range(6)):
-        series = series * square + LANGEVIN_SERIES[k] / (2 * k + 2)
+    series = polynomial([c / (2 * k + 2) for k, c in enumerate(LANGEVIN_SERIES[:6])], square)
     double = 2.0 * jnp.where(small, 1.0, product)
     return jnp.where(small, series * square - at, jnp.log(-jnp.expm1(-double) / double))
 
@@ -85,6 +89,38 @@ def squared_envelope(weights: Array, excess: Array, shrink: Array, frequency: Ar
     return jnp.minimum((1.0 + excess * (excess + 2.0) * sine) * shrink, 1.0)
 
 
+def langevin_and_slope(u: Array) -> tuple[Array, Array]:
+    """``L(u) = coth u - 1/u`` and its derivative, for ``u >= 0``."""
+    small = u < _SERIES_BELOW
+    value, slope = _langevin_series(jnp.where(small, u, 0.0))
+    inverse, decay = _inverse_and_decay(u)
+    rest = 1.0 - decay
+    far_slope = inverse * inverse - 4.0 * decay / (rest * rest)
+    return (
+        jnp.where(small, value, (1.0 + decay) / rest - inverse),
+        jnp.where(small, slope, far_slope),
+    )
+
+
+def _langevin_series(u: Array) -> tuple[Array, Array]:
+    square = u * u
+    slope = polynomial([(2 * k + 1) * c for k, c in enumerate(LANGEVIN_SERIES)], square)
+    return u * polynomial(LANGEVIN_SERIES, square), slope
+
+
+def distance_from_one(u: Array) -> Array:
+    """``1 - L(u)``, without cancellation for large ``u``."""
+    inverse, decay = _inverse_and_decay(u)
+    far = inverse - 2.0 * decay / (1.0 - decay)
+    return jnp.where(u < _SERIES_BELOW, 1.0 - langevin_and_slope(u)[0], far)
+
+
+def _inverse_and_decay(u: Array) -> tuple[Array, Array]:
+    """``1/u`` and ``exp(-2 u)``, finite and with finite slopes also where series are used."""
+    safe = jnp.where(u < _SERIES_BELOW, 1.0, u)
+    return 1.0 / safe, jnp.exp(-2.0 * safe)
+
+
 class TiltedComponent(NamedTuple):
     """Constants of each component for `langevin`, at the tilt, with ``u = w t``; shape (n, B).
 
@@ -107,14 +143,10 @@ def tilted_component(weights: Array, tilt: Array, excess: Array) -> TiltedCompon
     """The constants of each component; ``excess`` is ``coth u - 1``."""
     u = weights * tilt
     inverse = 1.0 / u
-    small = u < 0.6
-    square = jnp.where(small, u * u, 0.0)
-    first, second = jnp.zeros_like(u), jnp.zeros_like(u)
-    for k in reversed(range(len(LANGEVIN_SERIES))):
-        first = first * square + LANGEVIN_SERIES[k]
-        second = second * square - (2 * k + 1) * LANGEVIN_SERIES[k]
-    langevin = jnp.where(small, u * first, 1.0 + excess - inverse)
-    curvature = jnp.where(small, second, excess * (excess + 2.0) - inverse * inverse)
+    small = u < _SERIES_BELOW
+    value, slope = _langevin_series(jnp.where(small, u, 0.0))
+    langevin = jnp.where(small, value, 1.0 + excess - inverse)
+    curvature = jnp.where(small, -slope, excess * (excess + 2.0) - inverse * inverse)
     return TiltedComponent(inverse, langevin, curvature)
 
 

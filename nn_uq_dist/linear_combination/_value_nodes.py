@@ -21,7 +21,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from nn_uq_dist.basics._panels import gauss_legendre
-from nn_uq_dist.linear_combination._uniform_component import LANGEVIN_SERIES, log_mgf_below_edge
+from nn_uq_dist.linear_combination._uniform_component import (
+    distance_from_one,
+    langevin_and_slope,
+    log_mgf_below_edge,
+)
 
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
 _RANGE = 10.0
@@ -29,9 +33,6 @@ _PANELS = 14
 # Up to this many weights times nodes, going point by point is as fast as a table of the law that
 # the nodes share, and compiles in less than two thirds of the time.
 _FEW_FACTORS = 2**19
-_SERIES_BELOW = 0.3
-# Terms of the series of the Langevin function; where it is used, later terms are below rounding.
-_TERMS = 8
 
 
 class ValueNodes(NamedTuple):
@@ -91,7 +92,7 @@ def value_nodes(
     variance = jnp.sum(parts**2, axis=0) / 3 + normal_variance
     given = (lax.stop_gradient(part) for part in (parts, normal_variance, variance))
     tilts, steps = _tilts(*given, around_corners=around_corners)
-    langevin, slope = _langevin(parts[:, None] * tilts)
+    langevin, slope = langevin_and_slope(parts[:, None] * tilts)
     mean, spread = _sums(parts[:, None] * langevin, parts[:, None] ** 2 * slope)
     mean, spread = mean + normal_variance * tilts, spread + normal_variance
     return ValueNodes(unit * mean, unit * spread * steps, unit**2 * variance)
@@ -163,7 +164,7 @@ def _root_and_distance(weights: Array, normal_variance: Array, tilt: Array) -> t
     """
     weights = weights[:, None]
     product = weights * tilt
-    distance = weights * _distance_from_one(product)
+    distance = weights * distance_from_one(product)
     terms = -tilt * distance - log_mgf_below_edge(weights, tilt)
     half_square, total = _sums(terms, distance)
     half_square = half_square + 0.5 * normal_variance * tilt**2
@@ -174,31 +175,3 @@ def _sums(first: Array, second: Array) -> tuple[Array, Array]:
     """Both sums over the weights, as one complex sum: XLA would evaluate the terms of two twice."""
     total = jnp.sum(lax.complex(first, second), axis=0)
     return total.real, total.imag
-
-
-def _distance_from_one(u: Array) -> Array:
-    """``1 - L(u)`` of the Langevin function, without cancellation for large ``u``."""
-    small = u < _SERIES_BELOW
-    safe = jnp.where(small, 1, u)
-    decay = jnp.exp(-2 * safe)
-    return jnp.where(small, 1 - _langevin_series(u)[0], 1 / safe - 2 * decay / (1 - decay))
-
-
-def _langevin(u: Array) -> tuple[Array, Array]:
-    """``L(u) = coth u - 1/u`` and its derivative, for ``u >= 0``."""
-    small = u < _SERIES_BELOW
-    near, near_slope = _langevin_series(jnp.where(small, u, 0))
-    safe = jnp.where(small, 1, u)
-    decay = jnp.exp(-2 * safe)
-    coth = (1 + decay) / (1 - decay)
-    slope = 1 / safe**2 - 4 * decay / (1 - decay) ** 2
-    return jnp.where(small, near, coth - 1 / safe), jnp.where(small, near_slope, slope)
-
-
-def _langevin_series(u: Array) -> tuple[Array, Array]:
-    square = u * u
-    value, slope = jnp.zeros_like(u), jnp.zeros_like(u)
-    for k, coefficient in reversed(list(enumerate(LANGEVIN_SERIES[:_TERMS]))):
-        value = value * square + coefficient
-        slope = slope * square + (2 * k + 1) * coefficient
-    return value * u, slope
