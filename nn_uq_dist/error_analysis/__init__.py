@@ -7,7 +7,7 @@ cannot flip (`_enclosure.py`). `_flips.py` determines which neurons can.
 
 `_certified.py` is the entrance to guaranteed bounds on the distribution function: affine bounds
 (`_affine_bounds.py`), tight ones that may fail with a small probability (`_trimmed.py`), the laws
-of both (`_law_bounds.py`), and parts of the input (`_parts.py`).
+of both (`_law_bounds.py`), and parts of the input (`_cover.py`).
 """
 
 from nn_uq_dist.error_analysis._bounds import deterministic_bound as deterministic_bound

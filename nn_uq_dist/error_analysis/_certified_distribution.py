@@ -10,10 +10,18 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.error_analysis import _parts as parts
 from nn_uq_dist.error_analysis._affine_bounds import Boxes, StandardNetwork, tangents
+from nn_uq_dist.error_analysis._cover import (
+    Cover,
+    Covers,
+    cover_of,
+    largest_gap,
+    mean_bounds,
+    split,
+    tails,
+    tails_of,
+)
 from nn_uq_dist.error_analysis._enclosure import EPS
-from nn_uq_dist.error_analysis._parts import Cover, Covers
 from nn_uq_dist.error_analysis._tangent_distance import distance_from_tangent
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
@@ -66,7 +74,7 @@ class CertifiedDistribution:
         if network.is_uniform.all():
             distance = distance_from_tangent(network, covers[-1].forms(0), covers[-1].boxes)
             bound = min(bound, float(distance.max()))
-        gap = parts.largest_gap(network, covers, _looked_at(network, covers[0]))
+        gap = largest_gap(network, covers, _looked_at(network, covers[0]))
         return cls(network, covers, output, gap, bound)
 
     @property
@@ -95,7 +103,7 @@ class CertifiedDistribution:
             If `y` holds NaN.
         """
         points = _as_points("y", y)
-        below, above = parts.tails_of(self._network, self._covers, points)
+        below, above = tails_of(self._network, self._covers, points)
         return np.maximum(1 - above - EPS, 0), below
 
     def probability_bounds(
@@ -128,8 +136,8 @@ class CertifiedDistribution:
                 f"lower must be at most upper, got {low[low > high].flat[0]} and "
                 f"{high[low > high].flat[0]}; exchange them"
             )
-        below_low, above_low = parts.tails_of(self._network, self._covers, low)
-        below_high, above_high = parts.tails_of(self._network, self._covers, high)
+        below_low, above_low = tails_of(self._network, self._covers, low)
+        below_high, above_high = tails_of(self._network, self._covers, high)
         most = np.minimum(np.minimum(below_high, above_low), below_high + above_low - 1 + 4 * EPS)
         return np.maximum(1 - below_low - above_high - 4 * EPS, 0), np.maximum(most, 0)
 
@@ -158,7 +166,7 @@ class CertifiedDistribution:
         low, high = (np.full((2, *probabilities.shape), end) for end in self._covers[-1].range)
         for _ in range(_NUM_BISECTIONS):
             middle = low + (high - low) / 2
-            below, above = parts.tails_of(self._network, self._covers, middle)
+            below, above = tails_of(self._network, self._covers, middle)
             is_before = np.stack([below[0] < probabilities, above[1] > 1 - probabilities - EPS])
             low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
         # Beyond the range that is taken for normal variables there is something left.
@@ -171,7 +179,7 @@ class CertifiedDistribution:
     @property
     def mean_bounds(self) -> tuple[float, float]:
         """Lower and upper bounds on the mean of the output."""
-        least = np.max([parts.mean_bounds(self._network, cover) for cover in self._covers], axis=0)
+        least = np.max([mean_bounds(self._network, cover) for cover in self._covers], axis=0)
         return float(least[0]), float(-least[1])
 
     def refine(
@@ -227,7 +235,7 @@ class CertifiedDistribution:
         with tqdm(total=max_parts, unit="part", delay=2, disable=not progress) as bar:
             while (count := len(cover.mass)) < max_parts and (start := time.monotonic()) < stop:
                 bar.update(count - bar.n)
-                if gap is not None and parts.largest_gap(network, (cover,), points) <= gap:
+                if gap is not None and largest_gap(network, (cover,), points) <= gap:
                     break
                 cover = self._with_splits(cover, min(batch, max_parts - count), threshold)
                 if len(cover.mass) == count:
@@ -244,13 +252,13 @@ class CertifiedDistribution:
             score = cover.middle_gap(price)
         else:
             points = np.array([threshold], float)
-            score = np.add(*parts.tails(self._network, cover, points))[:, 0] - 1
+            score = np.add(*tails(self._network, cover, points))[:, 0] - 1
         # Smaller parts would have centers that are rounded, and miss a piece of the box.
         score = np.where(cover.mass > _LEAST_MASS, cover.mass * score, 0)
         num = min(len(score) // 3 + 1, most, int(np.count_nonzero(score > 0)))
         if num == 0:
             return cover
-        return parts.split(self._network, cover, np.argpartition(-score, num - 1)[:num], price)
+        return split(self._network, cover, np.argpartition(-score, num - 1)[:num], price)
 
     def __repr__(self) -> str:
         gap = f"{self.gap:.2g}" if self.gap < 0.995 else "1: they say nothing"
@@ -260,7 +268,7 @@ class CertifiedDistribution:
 def whole_cover(network: StandardNetwork) -> Cover:
     """Bounds for the whole input."""
     prices = [part * _unit_price(network) for part in _WORTHS]
-    return parts.cover_of(network, Boxes.whole(network), np.ones(1), prices)
+    return cover_of(network, Boxes.whole(network), np.ones(1), prices)
 
 
 def _unit_price(network: StandardNetwork) -> float:
@@ -277,7 +285,7 @@ def _looked_at(network: StandardNetwork, cover: Cover) -> FloatArray:
     middle, reach = (low - high) / 2, _MOST_SCORE / _unit_price(network)
     around = np.linspace(middle - reach, middle + reach, _NUM_AROUND)
     grid = np.sort(np.concatenate([around, np.linspace(*cover.range, _NUM_AROUND)]))
-    below, above = parts.tails_of(network, (cover,), grid)
+    below, above = tails_of(network, (cover,), grid)
     inside = grid[(below > _EXTREME) & (above > _EXTREME)]
     between = np.linspace(inside.min(initial=middle), inside.max(initial=middle), _NUM_BETWEEN)
     return np.concatenate([around, between])

@@ -16,7 +16,6 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from nn_uq_dist.linear_combination._blocks import block_size, evaluate_in_blocks
 from nn_uq_dist.linear_combination._conditioning import MOST_CONDITIONED
 from nn_uq_dist.linear_combination._each_point import (
     BOTH,
@@ -26,6 +25,7 @@ from nn_uq_dist.linear_combination._each_point import (
     Values,
 )
 from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law
+from nn_uq_dist.linear_combination._points_in_blocks import block_size, evaluate_in_blocks
 
 # With more points than this, the program is compiled for the given shape.
 MOST_POINTS = 2**14

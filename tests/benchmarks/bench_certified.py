@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 import nn_uq_dist as nuq
 from nn_uq_dist.error_analysis._certified_distribution import _looked_at
+from nn_uq_dist.error_analysis._cover import largest_gap
 from nn_uq_dist.error_analysis._float64_network import as_float64
-from nn_uq_dist.error_analysis._parts import largest_gap
 from nn_uq_dist.error_analysis._tightened import tightened_bound
 from tests.benchmarks._certified_cases import (
     Array,
