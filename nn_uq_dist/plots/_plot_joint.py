@@ -160,8 +160,11 @@ def plot_joint(
         bars = _shapes.histograms(columns, len(values), low, high, bins)
         top = np.maximum(top, bars[:, 0].max(axis=1))
         figure.bars("histogram", bars)
-    figure.line("density", curves, "analytic density")
-    _draw_pairs(figure, regions, fractions, drawn.kind)
+    percents = [f"{100 * mass:g}" for mass in fractions]
+    # One entry for both: the densities on the diagonal are those of the same distribution.
+    entry = f"{drawn.kind} {', '.join(percents)}%"
+    figure.line("density", curves, entry)
+    _draw_pairs(figure, regions, percents, entry)
     margin = 0.04 * (high - low)
     texts = [name if unit is None else f"{name} ({unit})" for name in names]
     _draw_axes(figure, texts, low - margin, high + margin, top)
@@ -188,11 +191,10 @@ def _each_pair(
 
 
 def _draw_pairs(
-    figure: Figure, regions: Mapping[str, Regions], masses: Sequence[float], kind: str
+    figure: Figure, regions: Mapping[str, Regions], percents: Sequence[str], entry: str
 ) -> None:
     from arviz_plots import visuals as draw
 
-    percents = [f"{100 * mass:g}" for mass in masses]
     shaded = {}
     if "monte_carlo" in regions and (style := figure.options["filled"]) is not None:
         color = style["color"]
@@ -208,8 +210,8 @@ def _draw_pairs(
         def contour(target: Any, *at: int) -> Any:
             return _regions.draw_outlines(target, regions["analytic"][at], **lines)
 
-        _each_pair(figure, contour, "contour", artist_dims={"mass": len(masses)})
-        figure.legend[f"{kind} {', '.join(percents)}%"] = _palette.line_entry(style)
+        _each_pair(figure, contour, "contour", artist_dims={"mass": len(percents)})
+        figure.legend[entry] = _palette.line_entry(style)
     figure.legend |= shaded
     figure.collection.map_upper(draw.remove_matrix_axis, axis="both", store_artist=False)
 

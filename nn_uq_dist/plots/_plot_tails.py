@@ -130,9 +130,9 @@ def plot_tails(
             _tail(z, far, low, sign, shift * far, level)
             for z, far, low in zip(scaled, reach, floor, strict=True)
         ]
-        entry = f"{side} tail, {100 * level:g}% interval"
-        figure.line(f"{side}_interval", [bar for _, bar in rows], entry)
-        figure.points(side, [point for point, _ in rows])
+        figure.line(f"{side}_interval", [bar for _, bar in rows])
+        entry = f"draws, {side} tail, with {100 * level:g}% interval"
+        figure.points(side, [point for point, _ in rows], entry)
     zeros = np.zeros(len(laws.names))
     return figure.finish(
         Frame(zeros, reach, floor, zeros),
