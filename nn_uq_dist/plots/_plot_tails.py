@@ -131,7 +131,7 @@ def plot_tails(
             for z, far, low in zip(scaled, reach, floor, strict=True)
         ]
         figure.line(f"{side}_interval", [bar for _, bar in rows])
-        entry = f"draws, {side} tail, with {100 * level:g}% interval"
+        entry = f"{side} tail, {100 * level:g}% interval"
         figure.points(side, [point for point, _ in rows], entry)
     zeros = np.zeros(len(laws.names))
     return figure.finish(
