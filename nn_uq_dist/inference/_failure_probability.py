@@ -80,8 +80,8 @@ def failure_probability(
     ------
     TypeError
         If neither or both of `limit` and `event` are given, `event` returns no boolean, `key` is
-        not a random key, `output` or `num_runs` not an integer, `f` has no standard variables, or
-        the function is called under ``jit``.
+        not a random key, `output` or `num_runs` not an integer, `upper` no boolean, `f` has no
+        standard variables, or the function is called under ``jit``.
     ValueError
         If a limit is not finite, `output` is out of range, `num_runs` is below 1000, `f` has batch
         axes, or `network` fails on one input.

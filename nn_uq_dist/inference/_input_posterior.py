@@ -37,6 +37,8 @@ _TOGETHER, _MOST_NUMBERS = 16, 2**27
 # Mixtures have a covariance of all variables, and few draws say nothing about larger ones.
 _MOST_VARIABLES = 200
 _LEAST_RUNS, _MOST_RUNS = 20_000, 10**9
+# Number of the generator of the shared draws; those of observations count from zero.
+_SHARED_STREAM = 2**32 - 1
 # Of the noise, in units of its standard deviations: below this a combination of outputs has none.
 _LEAST_NOISE = 1e-7
 
@@ -63,8 +65,8 @@ class InputPosterior:
     pareto_k, effective_draws : array, shape batch_shape
         Shape of the tail of the weights, and how many independent draws would be worth as much.
     num_runs : array, shape batch_shape
-        Runs of the network; a Jacobian counts as one more than the smaller of the numbers of
-        inputs and outputs.
+        Runs of the network, with a share of the 4000 that all observations have in common; a
+        Jacobian counts as one more than the smaller of the numbers of inputs and outputs.
 
     Examples
     --------
@@ -341,7 +343,7 @@ def input_posterior(
     """
     _checks.require_extra("arviz_stats.base", "input_posterior")
     key = _checks.as_key("key", key)
-    space, observed, root = _checked(network, f, y, noise_scale, noise_covariance)
+    space, observed, root = _checked(network, f, y, noise_scale, noise_covariance, key)
     num_runs = checked_runs(num_runs, _LEAST_RUNS, _MOST_RUNS)
     from tqdm import tqdm
 
@@ -350,7 +352,10 @@ def input_posterior(
     whitening = np.linalg.inv(root.reshape(-1, size, size))
     seed = np.asarray(jax.random.key_data(key)).ravel()
     generators = [np.random.default_rng([*seed, row]) for row in range(len(outputs))]
-    points = np.random.default_rng(seed).standard_normal((NUM_SHARED, space.num_variables))
+    # Seeds are filled up with zeros: without a further number this would be the first row's.
+    points = np.random.default_rng([*seed, _SHARED_STREAM]).standard_normal(
+        (NUM_SHARED, space.num_variables)
+    )
     shared = points, space.run(points)[1]
     together = min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables))
     together = max(together, 1)
@@ -392,9 +397,10 @@ def _checked(
     y: ArrayLike,
     noise_scale: ArrayLike | None,
     noise_covariance: ArrayLike | None,
+    key: jax.Array,
 ) -> tuple[StandardSpace, Array, Array]:
     """The network in standard space, the observed outputs, and a root of the noise's covariance."""
-    law = checked_law("input_posterior", f, y, noise_scale, noise_covariance)
+    law = checked_law("input_posterior", f, y, noise_scale, noise_covariance, key)
     flat = flat_network(network, law)
     space = StandardSpace(flat, _all_outputs)
     if not 0 < space.num_variables <= _MOST_VARIABLES:

@@ -122,10 +122,10 @@ def as_question(
     _checks.require_finite("limit", limits, "pass a number that the output can reach")
     if limits.size == 0:
         raise ValueError(f"limit must hold a number, got shape {limits.shape}; pass at least one")
-    if not isinstance(upper, bool):
+    if not isinstance(upper, bool | np.bool_):
         raise TypeError(f"upper must be True or False, got {upper!r}; pass False for a lower limit")
     (index,) = _checks.as_indices(output, flat.num_outputs, "output")
-    return BeyondLimits(index, limits.ravel(), upper=upper), limits.shape
+    return BeyondLimits(index, limits.ravel(), upper=bool(upper)), limits.shape
 
 
 def _as_event(event: Any, flat: FlatNetwork) -> Callable[[Any], Any]:

@@ -135,9 +135,11 @@ def take_entries(argument: Any, lead: int, batch_shape: tuple[int, ...], places:
     rows = np.arange(math.prod(shape[:lead])).reshape(shape[:lead])
     chosen = np.broadcast_to(rows, batch_shape).reshape(-1)[places]
     for axis in range(chosen.ndim):
-        first = chosen.take(np.arange(min(chosen.shape[axis], 1)), axis)
-        if np.all(chosen == first):
-            chosen = first  # what entries share stays shared
+        start = np.arange(min(chosen.shape[axis], 1))
+        first = chosen.take(start, axis)
+        # What entries share stays shared; entries that an index repeats are entries of their own.
+        if np.all(chosen == first) and not np.all(places == places.take(start, axis)):
+            chosen = first
     table = argument.reshape(-1, *shape[lead:])
     # Python's indexing of JAX's arrays takes several times longer.
     return (

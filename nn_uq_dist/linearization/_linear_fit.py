@@ -83,9 +83,10 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     law = pairs.linearization.input
     dtype, batch_shape = pairs.network.dtype, law.batch_shape
     differences = _batch_first(xp, network - linear, batch_shape)
-    with at_once(pairs):
-        scale: Any = law.variance**0.5
-    loc: Any = law.loc
+    scale: Any
+    loc: Any
+    with at_once(pairs):  # both may be computed, by laws of the user's own
+        scale, loc = law.variance**0.5, law.loc
     if xp is np:
         known: Any = (np.asarray(part, np.float64) for part in (inputs, scale, loc))
         inputs, scale, loc = known

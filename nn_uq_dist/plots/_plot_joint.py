@@ -161,9 +161,11 @@ def plot_joint(
         top = np.maximum(top, bars[:, 0].max(axis=1))
         figure.bars("histogram", bars)
     percents = [f"{100 * mass:g}" for mass in fractions]
-    # One entry for both: the densities on the diagonal are those of the same distribution.
     entry = f"{drawn.kind} {', '.join(percents)}%"
-    figure.line("density", curves, entry)
+    # Lines of one color have one entry: they are of the same distribution.
+    styles = [figure.options[visual] for visual in ("density", "contour")]
+    colors = [None if style is None else style.get("color") for style in styles]
+    figure.line("density", curves, entry if colors[0] == colors[1] else "analytic density")
     _draw_pairs(figure, regions, percents, entry)
     margin = 0.04 * (high - low)
     texts = [name if unit is None else f"{name} ({unit})" for name in names]

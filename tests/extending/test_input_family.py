@@ -245,6 +245,35 @@ def test_a_law_of_its_own_needs_mean_and_terms():
     np.testing.assert_allclose(band["y_top"], np.array([1, 2]) + 3 + 3 * np.array([0.5, 0.1]))
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Between(nuq.inputs.AbstractInputLaw):
+    """A box whose mean is computed from its ends."""
+
+    low: jax.Array
+    high: jax.Array
+
+    @property
+    def loc(self):
+        return (self.low + self.high) / 2
+
+    @property
+    def terms(self):
+        half = (self.high - self.low) / 2
+        return (nuq.inputs.InputTerm(half, is_uniform=True, is_diagonal=True),)
+
+
+def test_a_computed_mean_is_known_under_jit():
+    ends = jnp.array([-1.0, 0.0]), jnp.array([0.0, 2.0])
+    lin = nuq.linearize(jnp.sin, Between(*ends))
+    corrected = lin.corrected(nuq.paired_draws(jnp.sin, lin, KEY, 300, progress=False))
+
+    def density(scale):
+        return corrected.joint(scale).log_prob(jnp.zeros(2))
+
+    np.testing.assert_allclose(jax.jit(density)(0.1), density(0.1), rtol=1e-4)
+
+
 def test_shares_of_dependent_inputs_are_refused():
     # Uncorrelated, yet dependent: a sum and a difference of the same two uniforms.
     @jax.tree_util.register_dataclass

@@ -73,7 +73,7 @@ def test_two_opposite_regions(d):
 @pytest.mark.slow
 def test_small_region_inside():
     f = nuq.InputLaw(jnp.zeros(8), scale=1.0)
-    result = found(squares, f, 0.8, upper=False, num_runs=20_000)
+    result = found(squares, f, 0.8, upper=np.bool_(False), num_runs=20_000)
     assert_right(result, gammainc(4, 0.4))
 
 

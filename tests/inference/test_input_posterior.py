@@ -16,8 +16,8 @@ KEY = jax.random.key(0)
 WEIGHTS = np.random.default_rng(3).standard_normal((3, 2))
 
 
-def found(network, f, y, **kwargs):
-    return nuq.input_posterior(network, f, y, key=KEY, progress=False, **kwargs)
+def found(network, f, y, key=KEY, **kwargs):
+    return nuq.input_posterior(network, f, y, key=key, progress=False, **kwargs)
 
 
 def bent(x):
@@ -256,6 +256,8 @@ def test_what_is_refused():
         found(bent, f, y, noise_scale=0.1, num_runs=10)
     with pytest.raises(TypeError, match="got traced values; call input_posterior outside of jit"):
         jax.jit(lambda y: found(bent, f, y, noise_scale=0.1).mean)(y)
+    with pytest.raises(TypeError, match="got traced values; call input_posterior outside of jit"):
+        jax.jit(lambda key: found(bent, f, y, noise_scale=0.1, key=key).mean)(jax.random.key(0))
     result = found(bent, f, y, noise_scale=0.1)
     with pytest.raises(ValueError, match=r"values must have shape \(\.\.\., N_x\) with N_x = 2"):
         result.unravel(jnp.zeros(3))

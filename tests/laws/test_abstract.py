@@ -56,6 +56,7 @@ INDICES = {
     "steps": slice(None, None, -1),
     "mask": np.array([[True, False, True], [False, False, True]]),
     "two lists": ([0, 1, 1], [2, 2, 0]),
+    "twice the same": ([0, 0], [1, 1]),
 }
 
 
@@ -83,6 +84,8 @@ def test_entries_have_their_moments(name):
         np.testing.assert_allclose(part.variance, at(variance, law, index), rtol=1e-5)
         if isinstance(law, nuq.laws.OutputLaw | nuq.laws.JointLaw):
             assert type(law[index]) is type(law)
+        if name == "normal":  # with a cdf, which an expanded one lacks
+            assert type(part) is dist.Normal
 
 
 # Laws that mean and variance do not determine.

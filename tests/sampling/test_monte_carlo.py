@@ -302,6 +302,8 @@ ERRORS = {
         r"got batch_shape \(3,\) and event_shape \(\); call .to_event\(1\)",
     ),
     "devices": (lambda: draw(10, devices=["cpu"]), TypeError, "sequence of JAX devices"),
+    "no devices": (lambda: draw(10, devices=[]), TypeError, r"got \[\]; pass jax.devices\(\)"),
+    "one device": (lambda: draw(10, devices=3), TypeError, "got 3; pass jax.devices"),
     "traced": (
         lambda: jax.jit(lambda key: draw(10, key=key))(KEY),
         TypeError,
