@@ -125,7 +125,11 @@ class FlatNetwork:
         return jax.vmap(self._outputs)(rows).reshape(*lead, self.num_outputs)
 
     def _outputs(self, value: Any) -> Array:
-        return self.structure.ravel(self.network(value), self.dtype)
+        output = self.network(value)
+        if self.structure.is_vector:  # it keeps its type
+            vector: Array = output
+            return vector
+        return self.structure.ravel(output, self.dtype)
 
 
 def flat_network(

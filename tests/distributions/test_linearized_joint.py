@@ -227,7 +227,7 @@ def test_mistakes_are_named(arguments, message):
 def test_messages_of_a_linearization():
     law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
     lin = nuq.Linearization(jnp.zeros(3), np.ones((3, 2)), law)
-    with pytest.raises(ValueError, match=r"got 2 for 3 outputs, .* pass noise_scale"):
+    with pytest.raises(ValueError, match=r"got 3 outputs of 2 uniforms, .* pass normal_covariance"):
         lin.joint()
     wide = nuq.InputLaw(jnp.zeros(20), half_width=1.0)
     of_rank_two = np.random.default_rng(0).normal(size=(12, 2)) @ np.ones((2, 20))
