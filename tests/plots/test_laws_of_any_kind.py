@@ -324,7 +324,10 @@ def test_kind_stands_in_legends_titles_and_labels(lin):
     law, references = known_law("toy")
     joint, draws = Independent(law), drawn(references)
     figure = nuq.plots.plot_joint(lin, draws, law=joint, backend="matplotlib")
-    assert legend_texts(figure)[1] == "independent 50, 90, 99%"
+    assert legend_texts(figure)[0] == "independent 50, 90, 99%"
+    black = {"density": {"color": "black"}}  # a line that the entry of the others does not explain
+    figure = nuq.plots.plot_joint(lin, draws, law=joint, visuals=black, backend="matplotlib")
+    assert legend_texts(figure)[:2] == ["analytic density", "independent 50, 90, 99%"]
     figure = nuq.plots.plot_correlation(lin, draws, law=joint, backend="matplotlib")
     assert figure.get_viz("figure").axes[1].get_title() == "analytic, independent"
     figure = nuq.plots.plot_three_point(
