@@ -179,6 +179,10 @@ TRANSFORMED = {
         ),
         scipy.stats.gamma(2),
     ),
+    "copula of beta laws": (
+        dist.GaussianCopulaBeta(2.0 * jnp.ones(2), 3.0, jnp.array([[1.0, 0.6], [0.6, 1.0]])),
+        scipy.stats.beta(2, 3),
+    ),
     "truncated Student": (
         dist.TruncatedDistribution(dist.StudentT(3.0 * jnp.ones(2)), low=-1.0).to_event(1),
         scipy.stats.truncate(scipy.stats.make_distribution(scipy.stats.t)(df=3.0), lb=-1.0),

@@ -110,6 +110,7 @@ def test_from_distribution_of_traced_parameters_has_gradients(make):
         (np.ones(2, np.float32), 0.5, True, jnp.float32),
         (np.ones(2, np.float32), np.ones(2), True, jnp.float64),
         (jnp.ones(2, jnp.bfloat16), 0.5, False, jnp.bfloat16),
+        (np.ones(2, np.float16), 1, True, jnp.float16),
     ],
 )
 def test_dtype_is_promoted_as_in_jax(loc, half_width, x64, expected):

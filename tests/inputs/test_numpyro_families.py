@@ -121,6 +121,7 @@ BATCHES = {
         jnp.zeros((5, 3)), jnp.ones((3, 2)), jnp.ones(3)
     ),
     "random walk": lambda: dist.GaussianRandomWalk(jnp.array([1.0, 2.0]), 4),
+    "random walk, expanded": lambda: dist.GaussianRandomWalk(2.0, 4).expand([3, 2]),
     "conditional autoregression": lambda: dist.CAR(
         jnp.zeros((2, 4)), jnp.array([0.1, 0.5]), 1.0, jnp.asarray(ADJACENT)
     ),

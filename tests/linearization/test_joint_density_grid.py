@@ -395,6 +395,16 @@ ERRORS = {
         ValueError,
         r"map points of shape \(64, 64, 2\) to shape \(64, 64\), got \(64, 64, 2\)",
     ),
+    "traced noise": (
+        lambda: jax.jit(lambda s: joint_density_grid(LIN, (0, 1), noise_scale=s).density)(1.0),
+        TypeError,
+        "got traced ones",
+    ),
+    "log_prob infinite": (
+        lambda: GRID.total_variation(lambda y: jnp.full(y.shape[:-1], jnp.inf)),
+        ValueError,
+        "log_prob must be finite or -inf, got inf at the point",
+    ),
     "log_prob nan": (
         lambda: GRID.total_variation(lambda y: jnp.full(y.shape[:-1], jnp.nan)),
         ValueError,
