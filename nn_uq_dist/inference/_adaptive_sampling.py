@@ -25,13 +25,13 @@ type Array = NDArray[np.float64]
 
 # Starts of an observation, how many of them are the best of the draws that all observations share,
 # how many these are, and draws of a round.
-_NUM_STARTS, _NUM_BEST, NUM_SHARED, NUM_DRAWS = 64, 32, 4000, 4000
+_NUM_STARTS, _NUM_BEST, NUM_SHARED, NUM_DRAWS = 128, 64, 4000, 4000
 # The draws of a round are at least this share of all draws before.
 _GROWTH = 0.33
 # Limit of the Pareto k for so many draws (A. Vehtari et al., J. Mach. Learn. Res. 25, 2024).
 _LARGEST_PARETO_K = min(1 - 1 / math.log10(NUM_DRAWS), 0.7)
 # Effective draws: with fewer the result has not converged; up to the second number rounds go on.
-_LEAST_EFFECTIVE, _ENOUGH_EFFECTIVE = 100.0, 1000.0
+_LEAST_EFFECTIVE, _ENOUGH_EFFECTIVE = 100.0, 2500.0
 # What the evidence of the last round and of all before may differ by: errors, and a share, as the
 # mixtures are adapted to the draws.
 _MOST_ERRORS, _MOST_DIFFERENCE = 4.5, 0.5

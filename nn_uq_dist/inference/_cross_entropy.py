@@ -119,9 +119,15 @@ class Pool:
         logs = self.log_weights[self.values() > 0]
         return effective(_weights(logs)) if len(logs) else 0.0
 
-    def nearest(self, wanted: float) -> NormalMixture:
-        """Mixture fitted to the draws nearest to the event, of an effective number."""
+    def nearest(self, wanted: float, *, not_failing: bool = False) -> NormalMixture:
+        """Mixture fitted to the draws nearest to the event, of an effective number.
+
+        Of those that do not fail if so asked: what fails near them may be a small region that no
+        draw has hit, next to a larger one.
+        """
         values = self.values()
+        if not_failing:
+            values = np.where(values > 0, -np.inf, values)
         order = np.argsort(-values, kind="stable")
         weights = _weights(self.log_weights[order])
         sizes = np.cumsum(weights) ** 2 / np.maximum(np.cumsum(weights**2), 1e-300)

@@ -21,6 +21,7 @@ _MOST_LEVELS = 10
 _TANGENT_SHARE, _MOST_STARTS = 0.08, 24
 _ROUND_SHARE, _MOST_ROUND = 0.12, 20_000
 _MOST_ROUNDS = 3
+_NEAR_SHARE, _NEAR_DRAWS = 0.05, 20.0
 _SLOPES_SHARE, _MOST_SLOPES = 0.005, 100  # of each fit
 # All this ends when less than this share is left for the estimate.
 _LEAST_FINAL = 0.3
@@ -70,7 +71,9 @@ def estimate(
     for _ in range(_MOST_ROUNDS):
         if space.num_runs + size > (1 - _LEAST_FINAL) * num_runs:
             break
-        pool.draw(pool.balanced(with_prior(_with_points(pool.refit(), around), d)), size)
+        mixture = pool.balanced(with_prior(_with_points(pool.refit(), around), d))
+        near = pool.nearest(_NEAR_DRAWS, not_failing=True)
+        pool.draw(NormalMixture.joined([mixture, near], [1 - _NEAR_SHARE, _NEAR_SHARE]), size)
 
     final = FinalSample(space, question, num_limits)
     fitted = _with_points(pool.refit(), around)

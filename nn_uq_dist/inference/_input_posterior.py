@@ -289,7 +289,7 @@ def input_posterior(
         A JAX random key. The result depends on it alone, on one kind of device.
     num_runs
         Runs of the network for each observation after which no round begins, at least 20,000. Easy
-        ones take 10,000 and hard ones all.
+        ones take 12,000 and hard ones all.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
@@ -312,14 +312,14 @@ def input_posterior(
     Notes
     -----
     The variables of the law become standard normal ones :math:`z`, uniform ones by
-    :math:`2 \Phi(z) - 1`, so that no posterior has an edge. 64 minima of perturbed sums of squares
+    :math:`2 \Phi(z) - 1`, so that no posterior has an edge. 128 minima of perturbed sums of squares
     (randomized maximum likelihood: D. S. Oliver, N. He and A. C. Reynolds 1996), half of them from
     the best of 4000 draws of the input that all observations share, start a mixture of
     t laws with 8 degrees of freedom. In rounds of 4000 draws or more it is fitted to all draws,
     weighted over all mixtures :math:`q_t` (J.-M. Cornuet et al., Scand. J. Stat. 39, 2012), with
     the weights raised to a power below one while few are effective. Two halves of the draws have
     mixtures of their own, each fitted to the other half, as weights over a mixture that was fitted
-    to the same draws are too small. All draws are the result:
+    to the same draws are too small. Rounds end at 2500 effective draws; all draws are the result:
 
     .. math:: w_i \propto \frac{\phi(z_i) \exp(-|r(z_i)|^2 / 2)}{\sum_t n_t q_t(z_i)}, \qquad
         z_i \sim q_{t(i)},

@@ -37,6 +37,8 @@ PROBLEMS = (
 )
 Network = Callable[[jax.Array], jax.Array]
 TOGETHER = 20
+# Draws of the inputs' law, and inputs up to which enough of them have a weight.
+BLOCK, NUM_BLOCKS, MOST_FOR_DRAWS = 2**18, 256, 4
 
 
 class Problem(NamedTuple):
@@ -132,7 +134,8 @@ def coverage(numbers: list[int], count: int) -> None:
 def compare_with_nuts(numbers: list[int], count: int, draws: int) -> None:
     """Print how means and sds differ from those of four chains, and effective draws per second.
 
-    With two inputs from quadrature: chains started in one of several modes may agree and be wrong.
+    Up to four inputs from weighted draws of their law: chains that start in one of several modes
+    may agree and be wrong.
     """
     print("problem | mean, sd: largest difference (root mean square) | in errors | draws/s")
     for number in numbers:
@@ -142,10 +145,11 @@ def compare_with_nuts(numbers: list[int], count: int, draws: int) -> None:
         found = one.posterior(y, jax.random.key(number))
         ours = found.effective_draws.sum() / (time.perf_counter() - start)
         shifts, ratios, errors, theirs, left_out = [], [], [], [], 0
+        few = by_prior_draws(one, y) if one.law.num_inputs <= MOST_FOR_DRAWS else None
         for row in np.flatnonzero(found.converged):
-            if one.law.num_inputs == 2:
-                mean, sd = by_quadrature(one, y[row])
-                size, seconds = np.inf, 0.0
+            if few is not None:
+                mean, sd, size = (part[row] for part in few)
+                seconds = 0.0
             else:
                 x, seconds = by_nuts(found, int(row), draws)
                 sizes = effective_sample_size(x)
@@ -194,23 +198,29 @@ def by_nuts(found: Any, row: int, draws: int) -> tuple[np.ndarray, float]:
     return x, time.perf_counter() - start
 
 
-def by_quadrature(one: Problem, y: np.ndarray, size: int = 3000) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of the posterior of two uniform inputs, by the midpoint rule."""
-    half = np.asarray(one.law.half_width)
-    axis = (2 * np.arange(size) + 1) / size - 1
-    run = jax.jit(jax.vmap(one.network))
-    columns = []
-    for first in axis:
-        x = np.stack([np.full(size, first), axis], axis=-1) * half
-        misfit = (np.asarray(run(jnp.asarray(x, jnp.float32)), float) - y) / one.noise
-        columns.append(-0.5 * np.sum(misfit**2, axis=-1))
-    logs = np.stack(columns)
-    weights = np.exp(logs - logs.max())
-    weights /= weights.sum()
-    sides = weights.sum(axis=1), weights.sum(axis=0)
-    mean = np.array([side @ axis for side in sides])
-    sd = np.array([np.sqrt(side @ (axis - m) ** 2) for side, m in zip(sides, mean, strict=True)])
-    return mean * half, sd * half
+def by_prior_draws(one: Problem, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means and sds of the posteriors of rows of `y`, and effective numbers of weighted draws.
+
+    The draws are of the law of the inputs, so no mode is missed.
+    """
+
+    @jax.jit
+    def block(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        x = one.law.sample(key, (BLOCK,))
+        misfits = (jax.vmap(one.network)(x) - y[:, None]) / one.noise
+        return x, -0.5 * jnp.sum(misfits**2, axis=-1)
+
+    largest = np.full(len(y), -np.inf)
+    sums = np.zeros((len(y), 2 + 2 * one.law.num_inputs))
+    for key in jax.random.split(jax.random.key(3), NUM_BLOCKS):
+        x, logs = (np.asarray(part, float) for part in block(key))
+        new = np.maximum(largest, logs.max(axis=1))
+        sums *= np.exp(largest - new)[:, None] ** np.where(np.arange(sums.shape[1]) == 1, 2, 1)
+        largest, weights = new, np.exp(logs - new[:, None])
+        parts = weights.sum(axis=1)[:, None], np.sum(weights**2, axis=1)[:, None]
+        sums += np.concatenate([*parts, weights @ x, weights @ x**2], axis=1)
+    mean, square = np.split(sums[:, 2:] / sums[:, :1], 2, axis=1)
+    return mean, np.sqrt(square - mean**2), sums[:, 0] ** 2 / sums[:, 1]
 
 
 def wine() -> None:

@@ -191,8 +191,8 @@ def test_what_is_too_hard_has_not_converged():
         num_runs=20_000,
     )
     assert not result.converged
-    # 64 starts of at most 16 Jacobians, one round, and what is shared.
-    assert result.num_runs <= 64 * 16 * 21 + 8000
+    # 128 starts of at most 16 Jacobians, one round, and what is shared.
+    assert result.num_runs <= 128 * 16 * 21 + 8000
 
 
 def test_network_without_finite_outputs():
