@@ -21,6 +21,7 @@ _MOST_LEVELS = 10
 _TANGENT_SHARE, _MOST_STARTS = 0.08, 24
 _ROUND_SHARE, _MOST_ROUND = 0.12, 20_000
 _MOST_ROUNDS = 3
+# Of the draws of a refit around what nearly fails, and effective draws that this is fitted to.
 _NEAR_SHARE, _NEAR_DRAWS = 0.05, 20.0
 _SLOPES_SHARE, _MOST_SLOPES = 0.005, 100  # of each fit
 # All this ends when less than this share is left for the estimate.
