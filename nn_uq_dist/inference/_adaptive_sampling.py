@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.inference._randomized_modes import randomized_modes
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
+from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture, log_densities
 from nn_uq_dist.inference._weighted_draws import effective, log_sum, systematic
 
 type Array = NDArray[np.float64]
@@ -102,7 +102,8 @@ class _Half:
         self.points = np.zeros((0, mixture.means.shape[1]))
         self.log_target = np.zeros(0)
         self._log_density = np.zeros(0)  # of the mixtures, each times the number of its draws
-        self._mixtures: list[tuple[float, StudentMixture]] = []
+        self._mixtures: list[StudentMixture] = []
+        self._log_counts: list[float] = []
 
     @property
     def log_weights(self) -> Array:
@@ -112,15 +113,15 @@ class _Half:
     def add(self, points: Array, log_target: Array) -> Array:
         """Add draws of the mixture; their log weights over it alone."""
         log_count = math.log(len(points))
-        own = self.mixture.log_density(points)
-        so_far = log_count + self.mixture.log_density(self.points)
-        logs = [log + mixture.log_density(points) for log, mixture in self._mixtures]
-        new = log_sum(np.stack([log_count + own, *logs]))
+        so_far = log_count + log_densities([self.mixture], self.points)[0]
+        self._mixtures.append(self.mixture)
+        self._log_counts.append(log_count)
+        logs = log_densities(self._mixtures, points)
+        new = log_sum(logs + np.array(self._log_counts)[:, None])
         self._log_density = np.concatenate([np.logaddexp(self._log_density, so_far), new])
         self.points = np.concatenate([self.points, points])
         self.log_target = np.concatenate([self.log_target, log_target])
-        self._mixtures.append((log_count, self.mixture))
-        return log_target - own
+        return log_target - logs[-1]
 
     def fitted(self, rng: np.random.Generator) -> StudentMixture | None:
         """The mixture that fits the draws, if any has a weight."""

@@ -105,10 +105,10 @@ class StandardSpace:
             part = rows[start : start + len(example)]
             padded = example.copy()
             padded[: len(part)] = part
-            found = self._programs[name](jnp.asarray(padded, self.law.dtype))
-            parts.append([np.asarray(array)[: len(part)] for array in found])
+            parts.append(self._programs[name](jnp.asarray(padded, self.law.dtype)))
             self._count(runs * len(part))
-        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        # Read at the end: a program runs while the next is called.
+        return [np.concatenate(arrays)[: len(rows)] for arrays in zip(*parts, strict=True)]
 
     def _count(self, number: int) -> None:
         self.num_runs += number

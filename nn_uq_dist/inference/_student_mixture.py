@@ -25,8 +25,8 @@ _EM_STEPS = 6
 _POOLED_DRAWS = 2.0
 # A component has at least this share, and this many effective draws.
 _LEAST_SHARE, _LEAST_DRAWS = 0.003, 3.0
-# Products of two variables that are held at once.
-_PRODUCTS = 2**18
+# Numbers that are held at once, so few that they stay in the cache of a core, and least points.
+_NUMBERS, _LEAST_POINTS = 2**16, 64
 # Added to variances in units of the largest: as rounding in the draws.
 _JITTER = 1e-12
 
@@ -80,51 +80,92 @@ class StudentMixture:
         # The last ones are of the input's own law.
         return np.concatenate([*parts, standard[kept[-1] :]])
 
-    def squares(self, z: Array) -> Array:
-        """Squared distances to the means in units of the scale matrices, shape ``(K, n)``.
+    def coefficients(self) -> Array:
+        r"""Coefficients of :math:`1 + q / \nu` of each component, shape ``(K, m)``.
 
-        As a polynomial in `z`, whose products are formed once for all components: a tenth of the
-        time of `K` triangular systems. Rounding is that of squared distances from the origin in
-        these units, 1e-6 at a relative noise of 1e-4.
+        Squared distances :math:`q` to the means in units of the scale matrices are polynomials in a
+        point, whose monomials are formed once for all components: a tenth of the time of `K`
+        triangular systems. Rounding is that of squared distances from the origin in these units,
+        1e-6 at a relative noise of 1e-4.
         """
         first, second = np.triu_indices(self.means.shape[1])
         inverse = np.linalg.inv(self.roots)
-        precisions = inverse.mT @ inverse
+        precisions = inverse.mT @ inverse / _DEGREES_OF_FREEDOM
         slopes = np.einsum("kij,kj->ki", precisions, self.means)
         quadratic = precisions[:, first, second] * np.where(first == second, 1.0, 2.0)
-        columns = np.ascontiguousarray(z.T)
-        found = np.empty((len(slopes), len(z)))
-        size = max(1, _PRODUCTS // first.size)
-        for start in range(0, len(z), size):
-            part = columns[:, start : start + size]
-            products = part[first]
-            products *= part[second]
-            found[:, start : start + size] = quadratic @ products - 2 * slopes @ part
-        found += np.einsum("ki,ki->k", slopes, self.means)[:, None]
-        return np.maximum(found, 0, out=found)
+        constant = 1 + np.einsum("ki,ki->k", slopes, self.means)
+        return np.column_stack([quadratic, -2 * slopes, constant])
 
-    def log_components(self, squares: Array) -> Array:
-        """Log of share times density of each component, given `squares`, shape ``(K, n)``."""
-        return self._log_components(squares, 1.0)
-
-    def _log_components(self, squares: Array, wider: float) -> Array:
+    def heights(self) -> tuple[Array, float]:
+        """Share times density at the mean of each component, over the largest; log of that."""
         d, nu = self.means.shape[1], _DEGREES_OF_FREEDOM
-        half = (nu + d) / 2
-        constant = math.lgamma(half) - math.lgamma(nu / 2) - d / 2 * math.log(nu * math.pi * wider)
         with np.errstate(divide="ignore"):
-            logs = np.log(self.shares) + constant
-        logs = logs - np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
-        return logs[:, None] - half * np.log1p(squares / (nu * wider))
+            logs = np.log(self.shares) - np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
+        constant = math.lgamma((nu + d) / 2) - math.lgamma(nu / 2) - d / 2 * math.log(nu * math.pi)
+        return np.exp(logs - logs.max()), float(logs.max()) + constant
 
-    def log_density(self, z: Array) -> Array:
-        """Log density of all that is drawn from, shape ``(n,)``."""
-        squares = self.squares(z)
-        fitted = log_sum(self._log_components(squares, 1.0))
-        wide = log_sum(self._log_components(squares, _WIDER))
-        prior = -0.5 * (np.sum(z**2, axis=1) + z.shape[1] * math.log(2 * math.pi))
-        shares = 1 - _WIDE_SHARE - _PRIOR_SHARE, _WIDE_SHARE, _PRIOR_SHARE
-        logs = np.log(shares)[:, None] + np.stack([fitted, wide, prior])
-        return log_sum(logs)
+
+def log_densities(mixtures: list[StudentMixture], z: Array) -> Array:
+    """Log densities of all that mixtures draw, shape ``(len(mixtures), n)``."""
+    d = z.shape[1]
+    half = (_DEGREES_OF_FREEDOM + d) / 2
+    parts = [(mixture.coefficients(), *mixture.heights()) for mixture in mixtures]
+    logs = np.empty((len(mixtures), 3, len(z)))
+    logs[:, 2] = -0.5 * (np.sum(z**2, axis=1) + d * math.log(2 * math.pi))
+    size = max(_LEAST_POINTS, _NUMBERS // max(max(part[0].shape) for part in parts))
+    for start in range(0, len(z), size):
+        part = slice(start, start + size)
+        at = monomials(z[part])
+        for found, (coefficients, heights, log_height) in zip(logs, parts, strict=True):
+            distances = _distances(coefficients, at)
+            for row, wider in ((0, 1.0), (1, _WIDER)):
+                # Of wider components times `wider`, which ratios of distances do not show.
+                distances += wider - 1
+                nearest, powers = _powers(distances, half)
+                with np.errstate(divide="ignore"):
+                    sums = np.log(heights @ powers) - half * np.log(nearest / wider)
+                found[row, part] = sums + (log_height - d / 2 * math.log(wider))
+    shares = 1 - _WIDE_SHARE - _PRIOR_SHARE, _WIDE_SHARE, _PRIOR_SHARE
+    logs += np.log(shares)[:, None]
+    return log_sum(logs.swapaxes(0, 1))
+
+
+def monomials(z: Array) -> Array:
+    """Products of two variables, variables, and one, of points ``(n, d)``, shape ``(m, n)``."""
+    columns = np.ascontiguousarray(z.T)
+    d, count = columns.shape
+    found = np.empty((d * (d + 1) // 2 + d + 1, count))
+    stop = 0
+    for i in range(d):
+        start, stop = stop, stop + d - i
+        np.multiply(columns[i:], columns[i], out=found[start:stop])
+    found[stop:-1] = columns
+    found[-1] = 1.0
+    return found
+
+
+def _distances(coefficients: Array, at: Array) -> Array:
+    found = coefficients @ at
+    return np.maximum(found, 1.0, out=found)
+
+
+def _powers(distances: Array, exponent: float) -> tuple[Array, Array]:
+    """The least distance of each point, and powers of its ratios to all distances.
+
+    The exponent is a multiple of one half. By products: no logarithm and exponential for each
+    component, which would take most of the time.
+    """
+    nearest = distances.min(axis=0)
+    base = nearest / distances
+    found = np.sqrt(base) if exponent % 1 else np.ones_like(base)
+    whole = int(exponent)
+    while whole:
+        if whole % 2:
+            found *= base
+        whole //= 2
+        if whole:
+            base *= base
+    return nearest, found
 
 
 def fit_mixture(z: Array, weights: Array, number: int, rng: np.random.Generator) -> StudentMixture:
@@ -142,44 +183,45 @@ def fit_mixture(z: Array, weights: Array, number: int, rng: np.random.Generator)
     """
     d = z.shape[1]
     center = weights @ z
-    pooled = (z - center).T @ ((z - center) * weights[:, None])
-    chosen = far_apart(_whitened(z - center, pooled), weights, number, rng)
+    values, vectors = np.linalg.eigh((z - center).T @ ((z - center) * weights[:, None]))
+    scales = np.sqrt(np.maximum(values, _JITTER * values[-1] + 1e-300))
+    # White draws: moments of components are taken from sums of products, which would lose the
+    # digits of draws far from the origin.
+    white = (z - center) @ (vectors / scales)
+    chosen = far_apart(white, weights, number, rng)
     number = len(chosen)
-    covariances = np.repeat(pooled[None] * number ** (-2 / d), number, axis=0)
-    mixture = StudentMixture.of(np.ones(number), z[chosen], covariances)
+    covariances = np.repeat(np.eye(d)[None] * number ** (-2 / d), number, axis=0)
+    mixture = StudentMixture.of(np.ones(number), white[chosen], covariances)
+    at = monomials(white)
     for _ in range(_EM_STEPS):
-        mixture = _step(z, weights, mixture)
-    return mixture
+        mixture = _step(at, weights, mixture)
+    back = vectors * scales
+    roots = back @ mixture.roots
+    return StudentMixture.of(mixture.shares, center + mixture.means @ back.T, roots @ roots.mT)
 
 
-def _whitened(deviations: Array, covariance: Array) -> Array:
-    values, vectors = np.linalg.eigh(covariance)
-    return deviations @ (vectors / np.sqrt(np.maximum(values, _JITTER * values[-1] + 1e-300)))
-
-
-def _step(z: Array, weights: Array, mixture: StudentMixture) -> StudentMixture:
-    """One step of the EM algorithm."""
-    d = z.shape[1]
-    squares = mixture.squares(z)
-    logs = mixture.log_components(squares)
-    belongs = np.exp(logs - log_sum(logs)) * weights
+def _step(at: Array, weights: Array, mixture: StudentMixture) -> StudentMixture:
+    """One step of the EM algorithm, for draws whose monomials are given."""
+    d = mixture.means.shape[1]
+    distances = _distances(mixture.coefficients(), at)
+    _, belongs = _powers(distances, (_DEGREES_OF_FREEDOM + d) / 2)
+    belongs *= mixture.heights()[0][:, None]
+    belongs *= weights / np.maximum(belongs.sum(axis=0), 1e-300)
     shares = belongs.sum(axis=1)
-    effective = shares**2 / np.maximum(np.sum(belongs**2, axis=1), 1e-300)
+    effective = shares**2 / np.maximum(np.einsum("kn,kn->k", belongs, belongs), 1e-300)
     kept = (shares > _LEAST_SHARE) & (effective > _LEAST_DRAWS)
     if not kept.any():
         return mixture
-    belongs, shares, squares, effective = (
-        part[kept] for part in (belongs, shares, squares, effective)
-    )
+    shares, effective = shares[kept], effective[kept]
     # Draws far out count less, as the t law expects them.
-    robust = belongs * (_DEGREES_OF_FREEDOM + d) / (_DEGREES_OF_FREEDOM + squares)
-    means = robust @ z / robust.sum(axis=1)[:, None]
-    own = np.stack(
-        [
-            (z - mean).T @ ((z - mean) * row[:, None]) / share
-            for mean, row, share in zip(means, robust, shares, strict=True)
-        ]
-    )
+    belongs /= distances
+    belongs *= 1 + d / _DEGREES_OF_FREEDOM
+    moments = belongs[kept] @ at.T
+    totals, means = moments[:, -1], moments[:, -1 - d : -1] / moments[:, -1:]
+    first, second = np.triu_indices(d)
+    products = moments[:, : first.size] - totals[:, None] * means[:, first] * means[:, second]
+    own = np.empty((len(means), d, d))
+    own[:, first, second] = own[:, second, first] = products / shares[:, None]
     pooled = np.tensordot(shares / shares.sum(), own, axes=1)
     prior = _POOLED_DRAWS * d
     mixed = (effective[:, None, None] * own + prior * pooled) / (effective + prior)[:, None, None]
