@@ -52,13 +52,15 @@ def norm(rows: Array) -> Array:
 
 def binary_unit(size: Array) -> Array:
     """Power of two near each size, 1 for zero and infinity: scaling by it causes no rounding."""
-    xp = namespace(size)
-    # No result depends on the unit, so no gradient flows through it.
-    size = size if xp is np else lax.stop_gradient(size)
-    usable = (size > 0) & xp.isfinite(size)
-    _, exponent = xp.frexp(xp.where(usable, size, 1))
-    unit: Array = xp.ldexp(xp.ones_like(size), exponent)
-    return unit
+    if namespace(size) is np:
+        usable = (size > 0) & np.isfinite(size)
+        _, exponent = np.frexp(np.where(usable, size, 1))
+        known: Any = np.ldexp(np.ones_like(size), exponent)
+        return known
+    # No result depends on the unit, so no gradient flows through it. A number without digits after
+    # the first is a power of two: one operation, where the exponent and its power are a hundred.
+    unit = lax.reduce_precision(lax.stop_gradient(size), jnp.finfo(size.dtype).nexp, 0)
+    return jnp.where((unit > 0) & jnp.isfinite(unit), unit, 1)
 
 
 def covariance_root(covariance: Array) -> Array:
