@@ -54,6 +54,18 @@ def precision(request):
         yield request.param
 
 
+@pytest.fixture
+def fully_optimized():
+    """Compile as users do, where the work is more than the compiling: long chains, many draws."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    jax.clear_caches()
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, before)
+    jax.clear_caches()
+
+
 @pytest.fixture(autouse=True)
 def _close_figures():
     """Close what a test has drawn: Matplotlib warns at 20 open figures."""

@@ -318,6 +318,7 @@ def test_log_score_agrees_with_scipy():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fully_optimized")
 def test_p_values_are_calibrated_on_draws_of_the_law_itself():
     # 500 repetitions in one table: 25 +- 4.9 rejections at 5%, so 10 to 40 is beyond three.
     law = LinearizedMarginal(jnp.zeros(500), jnp.broadcast_to(jnp.array([0.5, 0.3, 0.2]), (500, 3)))

@@ -75,6 +75,7 @@ def test_marginalized_likelihood_is_that_of_the_latent_model(example):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fully_optimized")
 def test_inverse_runs(example, tmp_path, capsys):
     arguments = ["--network", "nonlinear_1", "--num-runs", "3", "--num-warmup", "100"]
     arguments += ["--num-draws", "50", "--num-chains", "2"]

@@ -23,6 +23,7 @@ def example():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fully_optimized")
 def test_noisy_inputs_runs(example, tmp_path, capsys):
     arguments = ["--num-new", "400", "--num-warmup", "100"]
     arguments += ["--num-draws", "60", "--num-chains", "1", "--no-progress"]

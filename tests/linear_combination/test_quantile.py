@@ -195,18 +195,6 @@ def test_number_of_steps(num_weights, normal_scale, precision):
     assert int(jit(iterate_quantile)(tail, jnp.asarray(weights), scale)[1]) <= 15
 
 
-@pytest.fixture
-def fully_optimized():
-    """Compile as users do: evaluating takes minutes otherwise, compiling seconds."""
-    name = "jax_disable_most_optimizations"
-    before = jax.config.values[name]
-    jax.clear_caches()
-    jax.config.update(name, False)
-    yield
-    jax.config.update(name, before)
-    jax.clear_caches()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("num_laws", [250, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("fully_optimized")

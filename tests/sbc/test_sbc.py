@@ -9,6 +9,7 @@ from tests.sbc import run_sbc
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fully_optimized")
 def test_posterior_is_calibrated_where_the_linearization_is_exact():
     found = run_sbc.run(jax.random.key(1), "exact", 24, progress=False)
     for name in run_sbc.PARAMETERS:
