@@ -1,5 +1,6 @@
 """Known numbers: NumPy computes with them, in float64 for what is only shown; nothing compiles."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -31,6 +32,15 @@ def _is_staging() -> bool:
     """Return whether operations are recorded for a program, as under ``jit``, and not run now."""
     # A transfer compiles nothing.
     return not is_concrete(jax.device_put(np.float32(0.0)))
+
+
+def evaluated_now() -> AbstractContextManager[Any]:
+    """Context in which functions of known numbers run now, even while ``jit`` traces.
+
+    Only then does it change anything: `jax.ensure_compile_time_eval` is a part of the key of every
+    program, so each one that runs inside and outside of it would be compiled twice.
+    """
+    return jax.ensure_compile_time_eval() if _is_staging() else nullcontext()
 
 
 def as_jax(value: Any, device: Any = None) -> Array:

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
 
 # Of SciPy's direction numbers (S. Joe and F. Y. Kuo, SIAM J. Sci. Comput. 30 (2008)).
 MAXIMUM_DIMENSION = 21201
@@ -39,7 +39,7 @@ def sobol_points(
             f"got {dimension}; pass points='random'"
         )
     count = num_samples // num_randomizations
-    with jax.ensure_compile_time_eval():  # known points for traced laws
+    with evaluated_now():  # known points for traced laws
         words = np.asarray(jax.random.bits(key, (num_randomizations, 4), np.uint32))
     power = (count - 1).bit_length()
     parts = [

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -10,6 +9,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._known_values import evaluated_now
 
 
 def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
@@ -79,7 +79,7 @@ def observed_values(
     )
     if _checks.is_concrete(values, support):
         # In a model under `jit` known values would otherwise become traced.
-        with jax.ensure_compile_time_eval():
+        with evaluated_now():
             inside = np.asarray(support(jnp.asarray(values)))
         if not inside.all():
             *_, position = where = _checks.first_index(~inside)

@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._known_values import evaluated_now
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.basics._summary_line import summary_line
@@ -287,7 +288,7 @@ def _require_same(network: Callable[[Array], Array], read: LeakyReLUNetwork) -> 
     inputs = jnp.asarray(
         draws * np.array([[0.1], [0.1], [1], [1], [100], [100]]), read.biases[0].dtype
     )
-    with jax.ensure_compile_time_eval():
+    with evaluated_now():
         expected, found = jax.vmap(network)(inputs), jax.vmap(read)(inputs)
     size = np.abs(expected).max(axis=1, keepdims=True) + np.abs(read(inputs[0] * 0)).max()
     tolerance = np.sqrt(jnp.finfo(found.dtype).eps)

@@ -16,6 +16,7 @@ from jax import Array
 from jax.extend.core import Literal
 
 from nn_uq_dist.basics._checks import is_concrete
+from nn_uq_dist.basics._known_values import evaluated_now
 
 # Linear in all operands together; in one of them.
 _LINEAR = frozenset(
@@ -72,7 +73,7 @@ def read_layers(network: Callable[[Array], Array], num_inputs: int) -> Layers:
     program = jax.make_jaxpr(network)(jax.ShapeDtypeStruct((num_inputs,), dtype))
     reader = _Reader()
     # Numbers that are known stay known, even if the conversion itself is traced.
-    with jax.ensure_compile_time_eval(), jax.default_matmul_precision("highest"):
+    with evaluated_now(), jax.default_matmul_precision("highest"):
         start = _Affine({0: jnp.eye(num_inputs, dtype=dtype)}, jnp.zeros(num_inputs, dtype))
         (output,) = reader.run(program.jaxpr, program.consts, [start])
         if not isinstance(output, _Affine):

@@ -17,7 +17,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 
 from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._known_values import as_jax, is_local
+from nn_uq_dist.basics._known_values import as_jax, evaluated_now, is_local
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.laws._batch_entries import constructor_arguments, made, rebuilt_entries
 
@@ -91,7 +91,7 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
     def _validate_sample(self, value: ArrayLike) -> Array:
         # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
         # traced bounds. A jax value made outside the trace works for both.
-        with jax.ensure_compile_time_eval():
+        with evaluated_now():
             return super()._validate_sample(jnp.asarray(value))
 
     def expand(self, batch_shape: Sequence[int]) -> dist.Distribution:

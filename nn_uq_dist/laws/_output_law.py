@@ -11,6 +11,7 @@ from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import as_numeric, is_concrete
+from nn_uq_dist.basics._known_values import evaluated_now
 from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.laws._abstract import Law
 from nn_uq_dist.laws._quantile_pieces import QuantilePieces, smooth_pieces
@@ -171,7 +172,7 @@ class OutputLaw(Law):
         kept: dict[bool, QuantilePieces] = self.__dict__.setdefault("_quantile_pieces", {})
         wide = bool(jax.config.jax_enable_x64)
         if wide not in kept:
-            with jax.ensure_compile_time_eval():
+            with evaluated_now():
                 kept[wide] = self.make_quantile_pieces()
         return kept[wide]
 

@@ -19,7 +19,7 @@ from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._saddlepoint_quantile import saddlepoint_quantile
 
 _MAX_STEPS = 20
-_MOST_NUMBERS = 2**15
+_MOST_NUMBERS = 2**20
 
 
 def upper_quantile(log_survival: Any, weights: Any, normal_scale: Any) -> Any:
@@ -121,7 +121,8 @@ def _quantile_now(log_survival: HostArray, weights: Any, normal_scale: Any) -> A
     shape = np.broadcast_shapes(log_survival.shape, weights.shape[:-1], scale.shape)
     if math.prod(shape) > MOST_POINTS:
         return _in_portions(log_survival, weights, normal_scale, shape)
-    # The start evaluates some thirty functions of each weight: use NumPy only if these are few.
+    # The start evaluates some thirty functions of each weight, in NumPy as fast as in a program,
+    # which takes more than a second to compile; of more numbers temporary arrays would be large.
     is_small = math.prod(shape) * weights.shape[-1] <= _MOST_NUMBERS
     with np.errstate(all="ignore"):
         begun = (_begin if is_small else _begin_program)(log_survival, weights, scale)

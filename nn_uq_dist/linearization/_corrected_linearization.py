@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._known_values import evaluated_now
 from nn_uq_dist.basics._pytree import entries, register_frozen
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import CorrectedMarginal, MonotoneSpline, NoisyMarginal
@@ -153,7 +154,7 @@ class CorrectedLinearization(LinearModel):
             )
             return self._with_variances(linear.target)
         # Known numbers, also while a function that uses them is traced.
-        with jax.ensure_compile_time_eval():
+        with evaluated_now():
             matrix = paired_statistics(self.pairs).correlation.value
             return self._with_variances(jnp.asarray(matrix, jnp.result_type(self.transform.images)))
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._sobol import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline
@@ -55,7 +55,7 @@ def usable_pairs(pairs: PairedDraws) -> tuple[Array, Array, Array]:
 
 def at_once(*trees: Any) -> AbstractContextManager[Any]:
     """Compute with known numbers now, even while a function that closes over them is traced."""
-    return jax.ensure_compile_time_eval() if _checks.is_concrete(*trees) else nullcontext()
+    return evaluated_now() if _checks.is_concrete(*trees) else nullcontext()
 
 
 def stand_in(
