@@ -51,11 +51,11 @@ def norm(rows: Array) -> Array:
 
 
 def binary_unit(size: Array) -> Array:
-    """Power of two near each size, 1 for zero and infinity: scaling by it causes no rounding."""
+    """Power of two nearest to each size, 1 for zero and infinity: scaling by it causes no rounding."""
     if namespace(size) is np:
         usable = (size > 0) & np.isfinite(size)
-        _, exponent = np.frexp(np.where(usable, size, 1))
-        known: Any = np.ldexp(np.ones_like(size), exponent)
+        share, exponent = np.frexp(np.where(usable, size, 1))
+        known: Any = np.ldexp(np.ones_like(size), exponent - (share < 0.75))
         return known
     # No result depends on the unit, so no gradient flows through it. A number without digits after
     # the first is a power of two: one operation, where the exponent and its power are a hundred.

@@ -145,6 +145,7 @@ def monomials(z: Array) -> Array:
 
 
 def _distances(coefficients: Array, at: Array) -> Array:
+    """``1 + q / nu`` of each component at points whose monomials are given, shape ``(K, n)``."""
     found = coefficients @ at
     return np.maximum(found, 1.0, out=found)
 

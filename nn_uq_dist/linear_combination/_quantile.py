@@ -19,6 +19,7 @@ from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._saddlepoint_quantile import saddlepoint_quantile
 
 _MAX_STEPS = 20
+# Weights of all points for which the start is found in NumPy.
 _MOST_NUMBERS = 2**20
 
 

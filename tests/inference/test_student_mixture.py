@@ -20,10 +20,11 @@ def some_mixture(rng, d=3):
     return StudentMixture.of(np.array([0.3, 0.7]), rng.standard_normal((2, d)), covariances)
 
 
-def test_density_is_that_of_scipy():
+@pytest.mark.parametrize("d", [3, 4])  # densities are powers of an integer and a half, an integer
+def test_density_is_that_of_scipy(d):
     rng = np.random.default_rng(0)
-    mixture, z = some_mixture(rng), 3 * rng.standard_normal((9, 3))
-    expected = 0.03 * multivariate_normal(np.zeros(3)).pdf(z)
+    mixture, z = some_mixture(rng, d), 3 * rng.standard_normal((9, d))
+    expected = 0.03 * multivariate_normal(np.zeros(d)).pdf(z)
     for share, mean, root in zip(mixture.shares, mixture.means, mixture.roots, strict=True):
         for kind, wider in ((0.87, 1.0), (0.1, 3.0)):
             shape = wider * root @ root.T
