@@ -51,7 +51,7 @@ def norm(rows: Array) -> Array:
 
 
 def binary_unit(size: Array) -> Array:
-    """Power of two nearest to each size, 1 for zero and infinity: scaling by it causes no rounding."""
+    """Power of two nearest to each size, 1 for zero and infinity: scaling causes no rounding."""
     if namespace(size) is np:
         usable = (size > 0) & np.isfinite(size)
         share, exponent = np.frexp(np.where(usable, size, 1))
