@@ -88,7 +88,7 @@ def alias_corrections(
     return _select(order, rows, moments, derivatives)
 
 
-def first_alias_correction(order: Array, decay: Array) -> Array:
+def first_alias_correction(order: Array | np.ndarray, decay: Array) -> Array:
     """The same for orders 0 and 1, whose polynomials are 0 and 1."""
     return jnp.where(order == 1, decay / (1.0 + decay), 0.0)
 

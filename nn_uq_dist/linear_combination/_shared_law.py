@@ -50,39 +50,41 @@ def is_worth_a_table(
 
 
 def _by_table(
-    order: int, y: Array, law: Law, num_points: Array | None = None
+    orders: Orders, y: Array, law: Law, num_points: Array | None = None
 ) -> tuple[Array, Array]:
-    """Values of one order at points (L, P) of laws with weights (n, L), and their validity."""
+    """Values (M, L, P) at points (L, P) of laws with weights (n, L), and their validity."""
     magnitudes = law._replace(weights=jnp.abs(law.weights))
     scale = binary_scale(magnitudes)
     magnitudes = in_units(magnitudes, scale)
     smallest = jnp.finfo(y.dtype).eps ** 1.5
-    table = tabulate(order, magnitudes._replace(weights=jnp.maximum(magnitudes.weights, smallest)))
+    positive = magnitudes._replace(weights=jnp.maximum(magnitudes.weights, smallest))
+    table = tabulate(orders, positive)
     distance = distance_from_edge(y / scale[:, None], magnitudes.weights[:, :, None])
     if num_points is None:
-        value, holds = look_up(order, distance, table)
+        value, holds = look_up(orders, distance, table)
     else:
-        value, holds = _look_up_in_blocks(order, distance, table, num_points)
-    if order == 0:
-        value = value - jnp.log(scale)[:, None]
+        value, holds = _look_up_in_blocks(orders, distance, table, num_points)
+    is_density = np.array(orders)[:, None, None] == 0
+    value = value - jnp.where(is_density, jnp.log(scale)[:, None], 0.0)
     bounded = law.normal_scale is None or law.normal_scale[:, None] == 0
     outside = bounded & (distance <= 0)
     return jnp.where(outside, -jnp.inf, value), holds | outside
 
 
 def _look_up_in_blocks(
-    order: int, distance: Array, table: Table, num_points: Array
+    orders: Orders, distance: Array, table: Table, num_points: Array
 ) -> tuple[Array, Array]:
     """`look_up` of the first ``num_points`` columns, a block of them at a time."""
 
     def fill(block: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
         start = block * _COLUMNS_AT_ONCE
         part = lax.dynamic_slice_in_dim(distance, start, _COLUMNS_AT_ONCE, axis=1)
-        new = look_up(order, part, table)
-        put = partial(lax.dynamic_update_slice_in_dim, start_index=start, axis=1)
+        new = look_up(orders, part, table)
+        put = partial(lax.dynamic_update_slice_in_dim, start_index=start, axis=-1)
         return put(found[0], new[0]), put(found[1], new[1])
 
-    empty = jnp.zeros_like(distance), jnp.zeros(distance.shape, bool)
+    shape = distance.shape
+    empty = jnp.zeros((len(orders), *shape), distance.dtype), jnp.zeros(shape, bool)
     found: tuple[Array, Array] = lax.fori_loop(0, -(-num_points // _COLUMNS_AT_ONCE), fill, empty)
     return found
 
@@ -105,37 +107,47 @@ def values_of_shared_laws(orders: Orders, y: Any, weights: Any, normal_scale: An
     """
     if not isinstance(y, np.ndarray):
         return _values(orders, y, Law(weights, normal_scale))
-    if len(y) > _LAWS_AT_ONCE or y.size > _MOST_NUMBERS:
+    num_laws, num_points = y.shape
+    most = min(_LAWS_AT_ONCE, _MOST_NUMBERS // num_points)
+    if not most:
         law = Law(jnp.asarray(weights), None if normal_scale is None else jnp.asarray(normal_scale))
         return np.asarray(_compiled(orders, jnp.asarray(y), law))
-    return np.stack([_evaluate_now(order, y, weights, normal_scale) for order in orders])
+    # Portions of one size, for one program.
+    size = -(-num_laws // -(-num_laws // most))
+
+    def portion(start: int) -> HostArray:
+        part = slice(start, start + size)
+        scale = None if normal_scale is None else normal_scale[part]
+        return _evaluate_now(orders, y[part], weights[:, part], scale, size)
+
+    return np.concatenate([portion(start) for start in range(0, num_laws, size)], axis=1)
 
 
 def _evaluate_now(
-    order: int, y: HostArray, weights: HostArray, normal_scale: HostArray | None
+    orders: Orders, y: HostArray, weights: HostArray, normal_scale: HostArray | None, size: int
 ) -> HostArray:
-    """One order in a program for few sizes; points that the table does not cover singly."""
+    """At most `size` laws, by a program for few sizes; points outside the table singly."""
     (count, num_laws), num_points = weights.shape, y.shape[1]
-    rows = capacity(count, 16, 2)
-    laws, points = capacity(num_laws, 4, 2), capacity(num_points, 4 * _COLUMNS_AT_ONCE, 4)
+    rows, laws = capacity(count, 16, 2), capacity(size, 4, 2)
+    points = capacity(num_points, 4 * _COLUMNS_AT_ONCE, 4)
     law = Law(
         padded(weights, (rows, laws)),
         None if normal_scale is None else padded(normal_scale, (laws,)),
         rows_in_use(count),
     )
-    found = _table_program(order, padded(y, (laws, points)), law, np.int32(num_points))
-    value, holds = (np.array(np.asarray(part)[:num_laws, :num_points]) for part in found)
+    found = _table_program(orders, padded(y, (laws, points)), law, np.int32(num_points))
+    value, holds = (np.array(np.asarray(part)[..., :num_laws, :num_points]) for part in found)
     hard = ~holds
     if hard.any():
         of_law = np.nonzero(hard)[0]
         scale = None if normal_scale is None else normal_scale[of_law]
-        value[hard] = values_of_points((order,), y[hard], weights[:, of_law], scale)[0]
+        value[:, hard] = values_of_points(orders, y[hard], weights[:, of_law], scale)
     return value
 
 
 @partial(jax.jit, static_argnums=0)
-def _table_program(order: int, y: Array, law: Law, num_points: Array) -> tuple[Array, Array]:
-    return _by_table(order, y, law, jnp.asarray(num_points))
+def _table_program(orders: Orders, y: Array, law: Law, num_points: Array) -> tuple[Array, Array]:
+    return _by_table(orders, y, law, jnp.asarray(num_points))
 
 
 # Compiled here, so that eager calls with shapes seen before do not compile their loops anew.
@@ -146,7 +158,15 @@ def _compiled(orders: Orders, y: Array, law: Law) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _values(orders: Orders, y: Array, law: Law) -> Array:
-    return jnp.stack([_in_portions(order, y, law) for order in orders])
+    if y.shape[0] <= _LAWS_AT_ONCE:
+        return _of_laws(orders, y, law)
+
+    def one_law(part: tuple[Array, Array, Array | None]) -> Array:
+        y, weights, scale = part
+        law = Law(weights[:, None], None if scale is None else scale[None])
+        return _of_laws(orders, y[None], law)[:, 0]
+
+    return jnp.moveaxis(lax.map(one_law, (y, law.weights.T, law.normal_scale)), 0, 1)
 
 
 @_values.defjvp
@@ -157,25 +177,9 @@ def _values_jvp(
     return jax.jvp(partial(_singly, orders), primals, tangents)
 
 
-def _in_portions(order: int, y: Array, law: Law) -> Array:
-    if y.shape[0] <= _LAWS_AT_ONCE:
-        return _of_laws(order, y, law)
-
-    def one_law(part: tuple[Array, Array, Array | None]) -> Array:
-        y, weights, scale = part
-        law = Law(weights[:, None], None if scale is None else scale[None])
-        return _of_laws(order, y[None], law)[0]
-
-    return lax.map(one_law, (y, law.weights.T, law.normal_scale))
-
-
-def _of_laws(order: int, y: Array, law: Law) -> Array:
-    value, holds = _by_table(order, y, law)
-
-    def singly() -> Array:
-        return _singly((order,), y, law)[0]
-
-    return lax.cond(any_point(~holds), singly, lambda: value)
+def _of_laws(orders: Orders, y: Array, law: Law) -> Array:
+    value, holds = _by_table(orders, y, law)
+    return lax.cond(any_point(~holds), lambda: _singly(orders, y, law), lambda: value)
 
 
 def _singly(orders: Orders, y: Array, law: Law) -> Array:

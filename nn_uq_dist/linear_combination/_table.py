@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
@@ -26,8 +27,10 @@ from nn_uq_dist.linear_combination._contour_sum import (
     nodes_of_chunk,
     product_of_factors,
 )
+from nn_uq_dist.linear_combination._each_point import Orders
 from nn_uq_dist.linear_combination._law import Law
 from nn_uq_dist.linear_combination._plain_integral import relative_correction
+from nn_uq_dist.linear_combination._polynomials import first_alias_correction
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
 from nn_uq_dist.linear_combination._uniform_component import excess_coth
@@ -38,7 +41,7 @@ _MANY_WEIGHTS = 24
 
 
 class Table(NamedTuple):
-    """Tilted characteristic functions of L laws at T tilts.
+    """Tilted characteristic functions of L laws at T tilts, for M orders of the pole.
 
     Attributes
     ----------
@@ -47,10 +50,10 @@ class Table(NamedTuple):
     nearest : Array, shape (L,)
         Least distance from the edge that the last tilt covers.
     contour : Contour
-        Fields of shape (L, T).
-    log_scale : Array, shape (L, T)
+        Fields of shape (L, T), orders of shape (M, L, T).
+    log_scale : Array, shape (M, L, T)
         Exponent at distance zero from the edge.
-    values : Array, shape (J, L, T)
+    values : Array, shape (J, M, L, T)
         Normalized integrand without the phase of the distance, complex.
     usable : Array of bool, shape (L, T)
         Whether the fixed number of nodes suffices.
@@ -105,8 +108,12 @@ def _tilts(order: int, law: Law, num_tilts: int) -> tuple[Array, Array, Array, A
     return columns
 
 
-def tabulate(order: int, law: Law) -> Table:
-    """Table of L laws (weights of shape (n, L), positive and of order one)."""
+def tabulate(orders: Orders, law: Law) -> Table:
+    """Table of L laws (weights of shape (n, L), positive and of order one).
+
+    All orders share the tilts of the highest one, which stays farthest from the pole.
+    """
+    order = orders[-1]
     (count, num_laws), dtype = law.weights.shape, law.weights.dtype
     has_normal_part = law.normal_scale is not None
     num_tilts, num_nodes = table_size(order, count, dtype, has_normal_part=has_normal_part)
@@ -121,46 +128,48 @@ def tabulate(order: int, law: Law) -> Table:
         normal_scale=None if scale is None else jnp.repeat(scale, num_tilts),
     )
     width = repeated.width
-    orders = jnp.full((1, *width.shape), order)
+    each = jnp.broadcast_to(np.array(orders)[:, None], (len(orders), *width.shape))
     point = width - flat(distance)
     margin = precision(dtype).table_reach
-    contour = contour_at(orders, flat(tilt), flat(variance), point, 2.0 * width, repeated, margin)
+    contour = contour_at(each, flat(tilt), flat(variance), point, 2.0 * width, repeated, margin)
     excess = excess_coth(repeated.weights, contour.tilt)
     bound = envelope_at(repeated, excess, contour, num_nodes)
     nodes = nodes_of_chunk(contour, 0, num_nodes)
-    values = product_of_factors(repeated, excess, orders[0], nodes)
+    values = product_of_factors(repeated, excess, each[0], nodes)
     if scale is not None:
         values = values * edge_phase(jnp.zeros_like(width), repeated, contour, nodes)
+    values = jnp.stack([values, *(values * nodes.pole for _ in orders[1:])], axis=1)
     constant = log_scale(jnp.zeros_like(width), repeated, contour)
     shape = (num_laws, num_tilts)
     return Table(
         thresholds=between.T[:, :-1],
         nearest=between.T[:, -1],
-        contour=Contour(*(field.reshape(shape) for field in contour)),
-        log_scale=constant.reshape(shape),
-        values=values.reshape(num_nodes, *shape),
+        contour=Contour(*(field.reshape(*field.shape[:-1], *shape) for field in contour)),
+        log_scale=constant.reshape(-1, *shape),
+        values=values.reshape(num_nodes, -1, *shape),
         usable=(bound < 10.0 * precision(dtype).acceptable).reshape(shape),
     )
 
 
-def look_up(order: int, distance: Array, table: Table) -> tuple[Array, Array]:
-    """Log tail integral at points given by their distance from the edge, and where it is valid.
+def look_up(orders: Orders, distance: Array, table: Table) -> tuple[Array, Array]:
+    """Log tail integrals, shape (M, L, P), and where they are valid, (L, P).
 
     Parameters
     ----------
-    order : int
+    orders : tuple of int
+        Those of the table.
     distance : Array, shape (L, P)
+        Of the points from the edge.
     table : Table
     """
-    num_laws, num_tilts = table.log_scale.shape
+    num_laws, num_tilts = table.usable.shape
     index = jnp.sum(distance[:, :, None] < table.thresholds[:, None, :], axis=-1)
     flat = index + num_tilts * jnp.arange(num_laws)[:, None]
 
     def at(field: Array) -> Array:
-        return jnp.take(field.reshape(-1), flat)
+        return jnp.take(field.reshape(*field.shape[:-2], -1), flat, axis=-1)
 
-    spacing, tilt = at(table.contour.spacing), at(table.contour.tilt)
-    step = 2.0 * jnp.pi / spacing
+    tilt, step = at(table.contour.tilt), 2.0 * jnp.pi / at(table.contour.spacing)
     sine, cosine = sine_and_cosine(0.5 * step * distance)
     half_turn = lax.complex(cosine, sine)
     turn = half_turn * half_turn
@@ -169,12 +178,12 @@ def look_up(order: int, distance: Array, table: Table) -> tuple[Array, Array]:
     def horner(j: Array, total: Array) -> Array:
         return total * turn + at(table.values[num_nodes - 1 - j])
 
-    total = lax.fori_loop(0, num_nodes, horner, jnp.zeros_like(turn))
-    total_real = (total * half_turn).real * step / jnp.pi
+    empty = jnp.zeros((len(orders), *turn.shape), turn.dtype)
+    total = (lax.fori_loop(0, num_nodes, horner, empty) * half_turn).real * step / jnp.pi
     value = at(table.log_scale) + tilt * distance
-    if order:
-        q = jnp.exp(-tilt * spacing)
-        correction = jnp.where(at(table.contour.polynomial_aliases), q / (1.0 + q), 0.0)
-        total_real = total_real + relative_correction(correction, value)
-    holds = at(table.usable) & (distance >= table.nearest[:, None]) & (total_real > 0)
-    return value + jnp.log(jnp.where(holds, total_real, 1.0)), holds
+    if orders[-1]:
+        decay = at(table.contour.alias_decay)
+        correction = first_alias_correction(np.array(orders)[:, None, None], decay)
+        total = total + relative_correction(correction, value)
+    holds = at(table.usable) & (distance >= table.nearest[:, None]) & jnp.all(total > 0, axis=0)
+    return value + jnp.log(jnp.where(holds, total, 1.0)), holds
