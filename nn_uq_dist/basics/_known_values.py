@@ -1,14 +1,20 @@
 """Known numbers: NumPy computes with them, in float64 for what is only shown; nothing compiles."""
 
+import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import is_concrete
+
+# With more numbers a program is faster than NumPy by more than it takes to compile.
+_MOST_NUMBERS = 2**18
 
 
 def is_local(*values: object) -> bool:
@@ -50,6 +56,40 @@ def as_jax(value: Any, device: Any = None) -> Array:
     """
     placed: Array = jax.device_put(np.asarray(value), device)
     return placed
+
+
+def numpy_if_known[R](function: Callable[..., R]) -> Callable[..., R]:
+    """Decorate ``function(xp, *arrays)``: NumPy in float64 for few known numbers, else a program.
+
+    The first argument is `numpy` or `jax.numpy`, the others hold real arrays. Results
+    are JAX arrays of the common type of the arguments in both cases.
+    """
+    program = jax.jit(function, static_argnums=0)
+
+    @functools.wraps(function)
+    def evaluate(*args: Any) -> Any:
+        given = jax.tree.leaves(args)
+        if not is_local(*given) or sum(np.size(part) for part in given) > _MOST_NUMBERS:
+            return program(jnp, *args)
+        known = jax.tree.map(lambda part: np.asarray(part, np.float64), args)
+        dtype = jnp.result_type(*given)
+        with np.errstate(all="ignore"):
+            found = jax.tree.map(lambda part: np.asarray(part, dtype), function(np, *known))
+        return as_results(found, *given)
+
+    return evaluate
+
+
+def as_results(values: Any, *given: object) -> Any:
+    """NumPy arrays of a pytree as JAX arrays, on the device to which an argument is committed."""
+
+    def one(value: Any) -> Any:
+        if not isinstance(value, np.ndarray | np.generic):
+            return value
+        arrays = (part for part in given if isinstance(part, jax.Array))
+        return as_jax(value, next((part.device for part in arrays if part.committed), None))
+
+    return jax.tree.map(one, values)
 
 
 type FloatArray = NDArray[np.float64]

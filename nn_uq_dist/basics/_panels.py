@@ -1,6 +1,5 @@
 """Composite Gauss-Legendre rules."""
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -21,7 +20,7 @@ def gauss_legendre(ends: Array) -> tuple[Array, Array]:
     """
     column = (-1,) + (1,) * ends.ndim
     points, weights = (
-        jnp.asarray(part, ends.dtype).reshape(column)
+        part.astype(ends.dtype).reshape(column)
         for part in np.polynomial.legendre.leggauss(_NODES_PER_PANEL)
     )
     center, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * (ends[1:] - ends[:-1])

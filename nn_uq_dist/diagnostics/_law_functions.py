@@ -1,13 +1,13 @@
 """Scores, quantiles, moments and grids of the laws of several outputs.
 
 Only here do tables and figures evaluate a law. They use normal scores and log densities, which take
-one pass over the law and are accurate in both tails. Points come in portions of one shape, so that
-each number of outputs is compiled once. Quantiles are found from the scores, whose program is
-compiled anyway for the draws: compiling the quantile functions of the laws as well would double the
-time of a first call.
+one pass over the law and are accurate in both tails. They are not compiled as a whole: laws have
+programs of their own, for few sizes, and quadrature for moments in one program took ten seconds to
+compile. Points come in portions of one shape. Quantiles are found from the scores, whose programs
+are compiled anyway for the draws.
 """
 
-from functools import cached_property, partial
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,8 @@ class LawFunctions:
     def __init__(self, law: OutputLaw, num_outputs: int) -> None:
         self.law = law
         self.num_outputs = num_outputs
-        self.mean, self.sd, self.low, self.high = (self._each(part) for part in _constants(law))
+        constants = law.mean, jnp.sqrt(law.variance), *law.bounds
+        self.mean, self.sd, self.low, self.high = (self._each(part) for part in constants)
 
     def _each(self, value: jax.Array) -> Array:
         return np.broadcast_to(np.asarray(value, np.float64), (self.num_outputs,))
@@ -57,8 +58,7 @@ class LawFunctions:
     @cached_property
     def shape(self) -> tuple[Array, Array]:
         """Third standardized moments, and fourth ones minus 3."""
-        skewness, excess_kurtosis = (self._each(part) for part in _shape_moments(self.law))
-        return skewness, excess_kurtosis
+        return self._each(self.law.skewness), self._each(self.law.excess_kurtosis)
 
     def scores_and_log_densities(self, points: Array) -> tuple[Array, Array]:
         """Normal scores and log densities at points, all of shape ``(p, N_y)``.
@@ -68,7 +68,7 @@ class LawFunctions:
         # A float64 may be beyond the range of the law's type.
         largest = float(jnp.finfo(self.law.mean.dtype).max)
         points = np.clip(points, -largest, largest)
-        evaluate = partial(_scores_and_log_densities, self.law)
+        evaluate = self.law.normal_score_and_log_prob
         found: tuple[Array, Array] = in_portions(evaluate, points, size=POINTS_PER_CALL)
         return found
 
@@ -111,18 +111,3 @@ class LawFunctions:
         panels = np.linspace(knots[:-1], knots[1:], _POINTS_PER_PANEL, endpoint=False, axis=1)
         points = np.concatenate([panels.reshape(-1, self.num_outputs), knots[-1:]])
         return points, ndtr(self.scores(points))
-
-
-@jax.jit
-def _scores_and_log_densities(law: OutputLaw, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return law.normal_score_and_log_prob(x)
-
-
-@jax.jit
-def _constants(law: OutputLaw) -> tuple[jax.Array, ...]:
-    return law.mean, jnp.sqrt(law.variance), *law.bounds
-
-
-@jax.jit
-def _shape_moments(law: OutputLaw) -> tuple[jax.Array, jax.Array]:
-    return law.skewness, law.excess_kurtosis

@@ -11,6 +11,7 @@ from numpyro.distributions.batch_util import vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import broadcast_shapes
+from nn_uq_dist.basics._known_values import numpy_if_known
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
 from nn_uq_dist.distributions._vector_support import support_between
 from nn_uq_dist.laws._abstract import validate_sample
@@ -127,8 +128,7 @@ class CorrectedMarginal(OutputLaw):
         if self.base.support is constraints.real:
             return before
         low, high = self.base.bounds
-        inside = (value >= transform(low)) & (value <= transform(high))
-        return jnp.where(inside, jnp.clip(before, low, high), before)
+        return _kept_inside(before, (low, high), value, (transform(low), transform(high)))
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -187,6 +187,16 @@ class CorrectedMarginal(OutputLaw):
         knots = jnp.moveaxis(lax.stop_gradient(jnp.asarray(self.knots)), -1, 0)
         kinks = jnp.broadcast_to(self.base.normal_score(knots), (len(knots), *self.batch_shape))
         return mapped_pieces(pieces, self.transform, kinks.astype(pieces.breaks.dtype))
+
+
+@numpy_if_known
+def _kept_inside(
+    xp: Any, before: Array, bounds: tuple[Array, Array], value: Array, images: tuple[Array, Array]
+) -> Array:
+    """Values of the base within its ends where their images lie within those of the ends."""
+    inside = (value >= images[0]) & (value <= images[1])
+    kept: Array = xp.where(inside, xp.clip(before, *bounds), before)
+    return kept
 
 
 @vmap_over.register

@@ -1,10 +1,10 @@
 """The law of one output of a linearized network as a NumPyro distribution."""
 
 import contextlib
+import itertools
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -15,7 +15,7 @@ from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist import linear_combination
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import as_jax, is_local
+from nn_uq_dist.basics._known_values import as_jax, is_local, numpy_if_known
 from nn_uq_dist.basics._row_algebra import binary_unit
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
@@ -138,7 +138,7 @@ class LinearizedMarginal(OutputLaw):
     def support(self) -> constraints.Constraint:
         if self.normal_scale is not None:
             return constraints.real
-        return constraints.interval(*_ends(self.loc, self.weights))
+        return constraints.interval(*self.bounds)
 
     def _validate_sample(self, value: ArrayLike) -> Array:
         if is_local(value, self.loc, self.weights):
@@ -251,10 +251,8 @@ class LinearizedMarginal(OutputLaw):
     @property
     def bounds(self) -> tuple[Array, Array]:
         """``loc -+ sum |w|``, infinite for outputs whose normal scale is not zero."""
-        width = jnp.sum(jnp.abs(jnp.asarray(self.weights, self._dtype)), axis=-1)
-        width = jnp.where(self._valid_scale == 0, width, jnp.inf)
-        width = jnp.broadcast_to(width, self.batch_shape)
-        return self.mean - width, self.mean + width
+        low, high = _bounds(jnp.asarray(self.loc, self._dtype), *self._valid_parameters)
+        return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
     def score_kinks(self) -> Array:
         """Scores of the knots at the sums of the three largest weights.
@@ -262,14 +260,7 @@ class LinearizedMarginal(OutputLaw):
         The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. Those of
         the three largest matter: from four weights on the quantile function is smooth enough.
         """
-        weights = jnp.abs(jnp.asarray(self.weights))
-        missing = max(3 - weights.shape[-1], 0)
-        weights = jnp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
-        first, second, third = jnp.moveaxis(lax.top_k(weights, 3)[0], -1, 0)
-        signs = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
-        corners = jnp.stack([jnp.abs(first + a * second + b * third) for a, b in signs])
-        scores = self.normal_score(jnp.asarray(self.loc) + corners)
-        return jnp.concatenate([-scores, scores])
+        return self.normal_score(_corners(jnp.asarray(self.loc), jnp.asarray(self.weights)))
 
     def hermite_rule(self) -> ScoreRule:
         """Scores at nodes over the values: a quantile costs several evaluations, a score one."""
@@ -294,30 +285,49 @@ class LinearizedMarginal(OutputLaw):
 
     @property
     def _valid_scale(self) -> Array:
-        # A negative scale that validation could not see must not be taken for its absolute value.
         given = 0.0 if self.normal_scale is None else self.normal_scale
-        scale = jnp.asarray(given, self._dtype)
-        return jnp.where(scale >= 0, scale, jnp.nan)
+        return _nan_where_negative(jnp.asarray(given, self._dtype))
 
     @property
     def _valid_parameters(self) -> tuple[Array, Array]:
         return jnp.asarray(self.weights, self._dtype), self._valid_scale
 
 
-@jax.jit
-def _moments(weights: Array, normal_scale: Array) -> tuple[Array, Array, Array]:
+@numpy_if_known
+def _moments(xp: Any, weights: Array, normal_scale: Array) -> tuple[Array, Array, Array]:
     """A power of two near the largest parameter, the variance in this unit, the excess kurtosis."""
-    unit = binary_unit(jnp.maximum(jnp.max(jnp.abs(weights), axis=-1), normal_scale))
+    unit = binary_unit(xp.maximum(xp.max(xp.abs(weights), axis=-1), normal_scale))
     squares = (weights / unit[..., None]) ** 2
-    variance = jnp.sum(squares, axis=-1) / 3 + (normal_scale / unit) ** 2
-    return unit, variance, -2 / 15 * jnp.sum(squares**2, axis=-1) / variance**2
+    variance = xp.sum(squares, axis=-1) / 3 + (normal_scale / unit) ** 2
+    return unit, variance, -2 / 15 * xp.sum(squares**2, axis=-1) / variance**2
 
 
-@jax.jit
-def _ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Array, Array]:
-    """Ends of the support without a normal part."""
-    center, width = jnp.asarray(loc), jnp.sum(jnp.abs(jnp.asarray(weights)), axis=-1)
-    return center - width, center + width
+@numpy_if_known
+def _corners(xp: Any, loc: Array, weights: Array) -> Array:
+    """Values at all sums of the three largest weights and their negatives, shape (8, ...)."""
+    weights = xp.abs(weights)
+    missing = max(3 - weights.shape[-1], 0)
+    weights = xp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
+    largest = lax.top_k(weights, 3)[0] if xp is jnp else -np.sort(-weights)[..., :3]
+    first, second, third = xp.moveaxis(largest, -1, 0)
+    signs = itertools.product((1, -1), repeat=3)
+    corners: Array = xp.stack([a * first + b * second + c * third for a, b, c in signs])
+    return loc + corners
+
+
+@numpy_if_known
+def _nan_where_negative(xp: Any, scale: Array) -> Array:
+    """A scale that validation could not see must not be taken for its absolute value."""
+    valid: Array = xp.where(scale >= 0, scale, xp.nan)
+    return valid
+
+
+@numpy_if_known
+def _bounds(xp: Any, loc: Array, weights: Array, normal_scale: Array) -> tuple[Array, Array]:
+    """Ends of the support."""
+    width = xp.sum(xp.abs(weights), axis=-1)
+    width = xp.where(normal_scale == 0, width, xp.inf)
+    return loc - width, loc + width
 
 
 def _known_ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Any, Any]:

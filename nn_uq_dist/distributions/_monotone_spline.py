@@ -14,6 +14,7 @@ from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, is_concrete
+from nn_uq_dist.basics._known_values import numpy_if_known
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.basics._summary_line import summary_line
 
@@ -91,21 +92,21 @@ class MonotoneSpline(Transform):
         return summary_line(self, "knots", "images", "slopes")
 
     @property
-    def parameters(self) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
+    def parameters(self) -> tuple[Any, Any, Any]:
         """The knots, their images and the slopes."""
         return self.knots, self.images, self.slopes
 
     def __call__(self, x: ArrayLike) -> Array:
         """Values of the map; shape of ``x`` broadcast against the leading axes of the knots."""
-        return _value(jnp.asarray(x), self.knots, self.images, self.slopes)
+        return _value(jnp.asarray(x), *self.parameters)
 
     def _inverse(self, y: ArrayLike) -> Array:
-        return _inverse(jnp.asarray(y), self.knots, self.images, self.slopes)
+        return _inverse(jnp.asarray(y), *self.parameters)
 
     def log_abs_det_jacobian(self, x: ArrayLike, y: ArrayLike, intermediates: Any = None) -> Array:
         """Log of the derivative at ``x``."""
         del y, intermediates
-        return _log_slope(jnp.asarray(x), self.knots, self.images, self.slopes)
+        return _log_slope(jnp.asarray(x), *self.parameters)
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the values for arguments of this shape."""
@@ -156,15 +157,15 @@ class _Piece(NamedTuple):
         return self.left + self.right - 2 * self.chord
 
 
-def _piece(held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Piece:
+def _piece(xp: Any, held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Piece:
     """The piece in which a value lies, located among the knots `along`."""
-    index = jnp.sum(held[..., None] >= along[..., 1:-1], axis=-1)
+    index = xp.sum(held[..., None] >= along[..., 1:-1], axis=-1)
 
     def at(part: Array, shift: int) -> Array:
         shape = jnp.broadcast_shapes(part.shape[:-1], index.shape)
-        rows = jnp.broadcast_to(part, (*shape, part.shape[-1]))
-        which = jnp.broadcast_to(index + shift, shape)[..., None]
-        found: Array = jnp.take_along_axis(rows, which, axis=-1)[..., 0]
+        rows = xp.broadcast_to(part, (*shape, part.shape[-1]))
+        which = xp.broadcast_to(index + shift, shape)[..., None]
+        found: Array = xp.take_along_axis(rows, which, axis=-1)[..., 0]
         return found
 
     start, image = at(x, 0), at(y, 0)
@@ -188,52 +189,55 @@ def _in_units(x: Array, y: Array, slopes: Array) -> _InUnits:
     return _InUnits(x / x_unit[..., None], y / y_unit[..., None], slopes, x_unit, y_unit)
 
 
-@jax.jit
-def _value(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+@numpy_if_known
+def _value(xp: Any, value: Array, x: Array, y: Array, slopes: Array) -> Array:
     x, y, slopes, x_unit, y_unit = _in_units(x, y, slopes)
     value = value / x_unit
-    held = jnp.clip(value, x[..., 0], x[..., -1])
-    piece = _piece(held, x, x, y, slopes)
+    held = xp.clip(value, x[..., 0], x[..., -1])
+    piece = _piece(xp, held, x, x, y, slopes)
     t = (held - piece.x) / piece.width
     inside = piece.y + piece.rise * (piece.chord * t**2 + piece.left * t * (1 - t)) / (
         piece.chord + piece.bend * t * (1 - t)
     )
-    return y_unit * _with_ends(value, inside, x, y, slopes)
+    return y_unit * _with_ends(xp, value, inside, x, y, slopes)
 
 
-@jax.jit
-def _inverse(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+@numpy_if_known
+def _inverse(xp: Any, value: Array, x: Array, y: Array, slopes: Array) -> Array:
     x, y, slopes, x_unit, y_unit = _in_units(x, y, slopes)
     value = value / y_unit
-    held = jnp.clip(value, y[..., 0], y[..., -1])
-    piece = _piece(held, y, x, y, slopes)
+    held = xp.clip(value, y[..., 0], y[..., -1])
+    piece = _piece(xp, held, y, x, y, slopes)
     rest = held - piece.y
     a = piece.rise * (piece.chord - piece.left) + rest * piece.bend
     b = piece.rise * piece.left - rest * piece.bend
     c = -piece.chord * rest
     # The root that does not cancel; `b` is positive where `rest` is zero.
-    t = 2 * c / (-b - jnp.sqrt(jnp.maximum(b**2 - 4 * a * c, 0)))
-    return x_unit * _with_ends(value, piece.x + piece.width * t, y, x, 1 / slopes)
+    t = 2 * c / (-b - xp.sqrt(xp.maximum(b**2 - 4 * a * c, 0)))
+    return x_unit * _with_ends(xp, value, piece.x + piece.width * t, y, x, 1 / slopes)
 
 
-@jax.jit
-def _log_slope(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+@numpy_if_known
+def _log_slope(xp: Any, value: Array, x: Array, y: Array, slopes: Array) -> Array:
     x, y, slopes, x_unit, y_unit = _in_units(x, y, slopes)
     # Beyond the knots the slope is that at the ends.
-    held = jnp.clip(value / x_unit, x[..., 0], x[..., -1])
-    piece = _piece(held, x, x, y, slopes)
+    held = xp.clip(value / x_unit, x[..., 0], x[..., -1])
+    piece = _piece(xp, held, x, x, y, slopes)
     t = (held - piece.x) / piece.width
     above = piece.right * t**2 + 2 * piece.chord * t * (1 - t) + piece.left * (1 - t) ** 2
     below = piece.chord + piece.bend * t * (1 - t)
-    logs = 2 * jnp.log(piece.chord) + jnp.log(above) - 2 * jnp.log(below)
-    return logs + jnp.log(y_unit) - jnp.log(x_unit)
+    logs = 2 * xp.log(piece.chord) + xp.log(above) - 2 * xp.log(below)
+    return logs + xp.log(y_unit) - xp.log(x_unit)
 
 
-def _with_ends(value: Array, inside: Array, knots: Array, images: Array, slopes: Array) -> Array:
+def _with_ends(
+    xp: Any, value: Array, inside: Array, knots: Array, images: Array, slopes: Array
+) -> Array:
     """Values inside the knots, and straight lines beyond them."""
     first, last = (images[..., k] + slopes[..., k] * (value - knots[..., k]) for k in (0, -1))
     low, high = knots[..., 0], knots[..., -1]
-    return jnp.where(value < low, first, jnp.where(value > high, last, inside))
+    found: Array = xp.where(value < low, first, xp.where(value > high, last, inside))
+    return found
 
 
 def _harmonic_slopes(x: ArrayLike, y: ArrayLike) -> Array:

@@ -1,13 +1,12 @@
 """Quadrature over the normal scores of outputs: moments, Hermite coefficients, entropies."""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 from jax import Array, lax
-from jax.scipy.stats import norm
 
+from nn_uq_dist.basics._known_values import numpy_if_known
 from nn_uq_dist.basics._panels import gauss_legendre
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import binary_unit
@@ -39,9 +38,7 @@ class ScoreQuadrature(NamedTuple):
     @property
     def variance(self) -> Array:
         """Variances of the outputs, shape ``(..., N_y)``."""
-        unit = binary_unit(jnp.max(jnp.abs(self.deviations), axis=0))
-        # Squares of small deviations underflow before the variance does.
-        return unit * (unit * jnp.sum(self.rule * (self.deviations / unit) ** 2, axis=0))
+        return _variance(self.rule, self.deviations)
 
 
 def score_quadrature(
@@ -68,31 +65,50 @@ def score_quadrature(
     else:
         nodes, rule = _normal_rule(kinks)
         values = law.from_normal_score(nodes)
-    mean = jnp.sum(rule * values, axis=0)
-    return ScoreQuadrature(nodes, rule, mean, values - mean)
+    return ScoreQuadrature(nodes, rule, *_centered(rule, values))
 
 
 def standardized_moment(law: Any, order: int) -> Array:
     """``E[(Y - mean)^order] / sd^order``, shape of the batch."""
     quadrature = score_quadrature(law)
-    standard = quadrature.deviations / jnp.sqrt(quadrature.variance)
-    return jnp.sum(quadrature.rule * standard**order, axis=0)
+    return _moment(quadrature.rule, quadrature.deviations, quadrature.variance, order)
 
 
-@jax.jit
-def _normal_rule(kinks: Array) -> tuple[Array, Array]:
+@numpy_if_known
+def _normal_rule(xp: Any, kinks: Array) -> tuple[Array, Array]:
     """Nodes and weights against the standard normal density, shape ``(Q, ..., N_y)``.
 
     A composite Gauss-Legendre rule with panels that end at the kinks.
     """
-    kinks = jnp.clip(jnp.where(jnp.isnan(kinks), RANGE, kinks), -RANGE, RANGE)
+    kinks = xp.clip(xp.where(xp.isnan(kinks), RANGE, kinks), -RANGE, RANGE)
     panels = round(2 * RANGE / _PANEL)
-    regular = jnp.linspace(-RANGE, RANGE, panels + 1, dtype=kinks.dtype)
+    regular = xp.linspace(-RANGE, RANGE, panels + 1, dtype=kinks.dtype)
     regular = regular.reshape((-1,) + (1,) * (kinks.ndim - 1))
-    regular = jnp.broadcast_to(regular, (panels + 1, *kinks.shape[1:]))
-    ends = jnp.sort(jnp.concatenate([regular, kinks]), axis=0)
+    regular = xp.broadcast_to(regular, (panels + 1, *kinks.shape[1:]))
+    ends = xp.sort(xp.concatenate([regular, kinks]), axis=0)
     nodes, lengths = gauss_legendre(ends)
-    return nodes, lengths * norm.pdf(nodes)
+    return nodes, lengths * xp.exp(-0.5 * nodes**2) / math.sqrt(2 * math.pi)
+
+
+@numpy_if_known
+def _moment(xp: Any, rule: Array, deviations: Array, variance: Array, order: int) -> Array:
+    standardized: Array = (deviations / xp.sqrt(variance)) ** order
+    return xp.sum(rule * standardized, axis=0)
+
+
+@numpy_if_known
+def _variance(xp: Any, rule: Array, deviations: Array) -> Array:
+    unit = binary_unit(xp.max(xp.abs(deviations), axis=0))
+    # Squares of small deviations underflow before the variance does.
+    variance: Array = unit * (unit * xp.sum(rule * (deviations / unit) ** 2, axis=0))
+    return variance
+
+
+@numpy_if_known
+def _centered(xp: Any, rule: Array, values: Array) -> tuple[Array, Array]:
+    """Means of values under a rule, and the values less their means."""
+    mean = xp.sum(rule * values, axis=0)
+    return mean, values - mean
 
 
 @register_frozen

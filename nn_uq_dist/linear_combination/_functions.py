@@ -8,7 +8,6 @@ broadcast against ``x`` and ``normal_scale``.
 import math
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -16,7 +15,7 @@ from jax.scipy.special import log_ndtr
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import as_numeric, float_dtype
-from nn_uq_dist.basics._known_values import as_jax, is_local
+from nn_uq_dist.basics._known_values import as_results, is_local
 from nn_uq_dist.basics._normal_tails import score_from_log_survival
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._evaluate import (
@@ -74,20 +73,6 @@ def prepare(
         with np.errstate(invalid="ignore"):
             scale_array = xp.where(scale_array >= 0, scale_array, xp.asarray(np.nan, dtype))
     return Arguments(x_array, weights_array, scale_array)
-
-
-def _as_result(values: Any, *given: object) -> Any:
-    """NumPy results become JAX arrays, on the device of the arguments."""
-
-    def one(value: Any) -> Any:
-        if namespace(value) is not np:
-            return value
-        for part in given:
-            if isinstance(part, jax.Array) and part.committed:
-                return as_jax(value, part.device)
-        return as_jax(value)
-
-    return jax.tree.map(one, values)
 
 
 def _magnitude(x: Any) -> Any:
@@ -163,7 +148,7 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     """
     a = prepare("x", x, weights, normal_scale)
     logs = log_density(_magnitude(a.x), a.weights, a.normal_scale)
-    return _as_result(logs, x, weights, normal_scale)
+    return as_results(logs, x, weights, normal_scale)
 
 
 def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -177,7 +162,7 @@ def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     """
     a = prepare("x", x, weights, normal_scale)
     logs = log_density(_magnitude(a.x), a.weights, a.normal_scale)
-    return _as_result(a.numpy.exp(logs), x, weights, normal_scale)
+    return as_results(a.numpy.exp(logs), x, weights, normal_scale)
 
 
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -200,7 +185,7 @@ def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = Non
     0.125
     """
     logs = _log_survival(prepare("x", x, weights, normal_scale))
-    return _as_result(logs, x, weights, normal_scale)
+    return as_results(logs, x, weights, normal_scale)
 
 
 def logpdf_and_logsf(
@@ -225,7 +210,7 @@ def logpdf_and_logsf(
     """
     a = prepare("x", x, weights, normal_scale)
     logs, tail = log_density_and_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return _as_result((logs, _from_upper_half(a.x, tail)), x, weights, normal_scale)
+    return as_results((logs, _from_upper_half(a.x, tail)), x, weights, normal_scale)
 
 
 def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -238,7 +223,7 @@ def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     -0.693147
     """
     a = prepare("x", x, weights, normal_scale)
-    return _as_result(_log_survival(a._replace(x=-a.x)), x, weights, normal_scale)
+    return as_results(_log_survival(a._replace(x=-a.x)), x, weights, normal_scale)
 
 
 def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -251,7 +236,7 @@ def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) 
     0.5
     """
     a = prepare("x", x, weights, normal_scale)
-    return _as_result(a.numpy.exp(_log_survival(a)), x, weights, normal_scale)
+    return as_results(a.numpy.exp(_log_survival(a)), x, weights, normal_scale)
 
 
 def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -265,7 +250,7 @@ def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     """
     a = prepare("x", x, weights, normal_scale)
     tail = _log_survival(a._replace(x=-a.x))
-    return _as_result(a.numpy.exp(tail), x, weights, normal_scale)
+    return as_results(a.numpy.exp(tail), x, weights, normal_scale)
 
 
 def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -305,7 +290,7 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     valid = (q_array >= 0) & (q_array <= 1)
     log_tail = xp.where(inside, log_tail, xp.where(valid, -xp.inf, xp.nan)).astype(q_array.dtype)
     x = upper_quantile(log_tail, a.weights, a.normal_scale)
-    return _as_result(xp.where(lower, -x, x), q, weights, normal_scale)
+    return as_results(xp.where(lower, -x, x), q, weights, normal_scale)
 
 
 def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -326,7 +311,7 @@ def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | Non
     """
     a = prepare("x", x, weights, normal_scale)
     tail = log_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return _as_result(_score(a.x, tail), x, weights, normal_scale)
+    return as_results(_score(a.x, tail), x, weights, normal_scale)
 
 
 def _score(x: Any, log_tail: Any) -> Any:
@@ -363,7 +348,7 @@ def normal_score_and_logpdf(
     """
     a = prepare("x", x, weights, normal_scale)
     logs, tail = log_density_and_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return _as_result((_score(a.x, tail), logs), x, weights, normal_scale)
+    return as_results((_score(a.x, tail), logs), x, weights, normal_scale)
 
 
 def from_normal_score(
@@ -386,4 +371,4 @@ def from_normal_score(
     else:
         log_tail = log_ndtr(-_magnitude(a.x))
     x = upper_quantile(log_tail, a.weights, a.normal_scale)
-    return _as_result(a.numpy.where(a.x < 0, -x, x), z, weights, normal_scale)
+    return as_results(a.numpy.where(a.x < 0, -x, x), z, weights, normal_scale)

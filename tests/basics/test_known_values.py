@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._known_values import evaluated_now
+from nn_uq_dist.basics._known_values import evaluated_now, numpy_if_known
 from tests.compiling import counted_compilations
 
 
@@ -32,3 +32,41 @@ def test_a_program_that_ran_outside_is_not_compiled_again():
     with counted_compilations() as compiled, evaluated_now():
         program(np.float32(2))
     assert not compiled
+
+
+@numpy_if_known
+def _scaled(xp, values, parts):
+    first, second = parts
+    return xp.sum(values * first, axis=0), xp.exp(second)
+
+
+def test_few_known_numbers_compile_nothing_and_are_those_of_the_program():
+    values = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+    arguments = jnp.asarray(values), (np.float32(2), jnp.asarray([0.5, -1.0], jnp.float32))
+    with counted_compilations() as compiled:
+        known = _scaled(*arguments)
+    assert not compiled
+    for one, other in zip(known, jax.jit(_scaled)(*arguments), strict=True):
+        assert isinstance(one, jax.Array)
+        assert one.dtype == other.dtype == jnp.float32
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-5)
+    # In float64, whatever the type of JAX is.
+    np.testing.assert_array_equal(known[0], (2 * values.astype(float)).sum(0).astype(np.float32))
+
+
+def test_many_known_numbers_and_traced_ones_take_a_program():
+    many = jnp.ones((2**18, 1))
+    with counted_compilations() as compiled:
+        found = _scaled(many, (1.0, 0.0))
+    assert compiled
+    np.testing.assert_array_equal(found[0], 2**18)
+    slope = jax.grad(lambda x: _scaled(jnp.ones((3, 1)), (x, 0.0))[0].sum())(1.0)
+    np.testing.assert_array_equal(slope, 3.0)
+
+
+def test_results_stay_on_the_device_of_a_committed_argument():
+    device = jax.devices()[0]
+    committed = jax.device_put(jnp.ones(3), device)
+    assert committed.committed
+    assert all(part.committed for part in _scaled(committed, (1.0, 0.0)))
+    assert not any(part.committed for part in _scaled(jnp.ones(3), (1.0, 0.0)))
