@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._compiled_once import in_portions
 from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import as_joint_law
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, joint_correlation
 from nn_uq_dist.distributions import GaussianCopulaJoint
 from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law, batch_entries
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -64,17 +64,12 @@ class OutputTable(NamedTuple):
         return np.array([x, p])
 
 
-def output_tables(laws: OutputLaw, origin: Array) -> list[OutputTable]:
-    """Tabulate the laws of several outputs."""
-    return [output_table(laws, j, float(x)) for j, x in enumerate(origin)]
-
-
 def output_table(laws: OutputLaw, index: int, origin: float) -> OutputTable:
     """Tabulate one of several laws, with offset `origin`.
 
     With a law centered at zero, float32 resolves the deviations from a large mean.
     """
-    functions = LawFunctions(batch_entries(laws, (..., (index,))), 1)
+    functions = LawFunctions(batch_entries(laws, (..., (index,))))
     knots = np.linspace(-SCORE_REACH, SCORE_REACH, NUM_KNOTS)
     values = functions.values(knots)[:, 0]
     points = np.interp(np.linspace(-SCORE_REACH, SCORE_REACH, NUM_POINTS), knots, values)
@@ -126,13 +121,12 @@ class DrawnJoint:
     @cached_property
     def tables(self) -> list[OutputTable]:
         """The laws of the single outputs, tabulated."""
-        return output_tables(as_output_law(self._joint.marginals), self._origin)
+        laws = as_output_law(self._joint.marginals)
+        return [output_table(laws, j, float(x)) for j, x in enumerate(self._origin)]
 
     def correlation(self) -> Array:
         """Correlation of the outputs, not of their scores."""
-        matrix = np.asarray(self._joint.covariance_matrix, np.float64)
-        sd = np.sqrt(np.diag(matrix))
-        return matrix / np.outer(sd, sd)
+        return joint_correlation(self._joint)
 
     def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
         """Density of the marginal law of the pair."""
@@ -263,7 +257,7 @@ class DrawnLinear:
         model, origin = centered(self._linearization, self._shown)
         rows = jnp.asarray(self._shown)
         laws = Linearization(model.loc[rows], model.jacobian[rows], model.input).marginals()
-        return output_tables(laws, origin)
+        return [output_table(laws, j, float(x)) for j, x in enumerate(origin)]
 
     def correlation(self) -> Array:
         """Correlation of the outputs; NaN for constant ones."""

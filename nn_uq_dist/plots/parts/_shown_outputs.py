@@ -17,8 +17,7 @@ from nn_uq_dist.diagnostics._arguments import (
     as_output_names,
     finite_draws,
 )
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 
 Array = NDArray[np.float64]
 
@@ -133,7 +132,7 @@ def prepare_outputs(
     shown, names = choose_outputs(outputs, output_names, shape[-1])
     values = None if draws is None else as_draws(draws, shape)[:, shown]
     columns = [] if values is None else finite_draws(values, names)
-    return Outputs(LawFunctions(law, shape[-1]), shown, names, values, columns)
+    return Outputs(LawFunctions(law), shown, names, values, columns)
 
 
 def require_enough(columns: Sequence[Array], names: Sequence[str]) -> None:
