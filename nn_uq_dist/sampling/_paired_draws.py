@@ -100,16 +100,12 @@ class PairedDraws:
         All draws are kept: ``pairs[13]`` are those of the patient, or the pixel, number 13.
         """
         batch_shape = self.linearization.batch_shape
-        draws = (self.inputs, self.network, self.linear)
-        inputs, network, linear = (
-            draw[(slice(None), *np.unravel_index(positions(batch_shape, index), batch_shape))]
-            for draw in draws
-        )
+        where = np.unravel_index(positions(batch_shape, index), batch_shape)
         return dataclasses.replace(
             self,
-            inputs=inputs,
-            network=network,
-            linear=linear,
+            inputs=self.inputs[:, *where],
+            network=self.network[:, *where],
+            linear=self.linear[:, *where],
             linearization=self.linearization[index],
             noise_scale=entries(self.noise_scale, batch_shape, index),
         )
@@ -273,11 +269,11 @@ def paired_draws(
         index = jnp.arange(num_samples, dtype=jnp.uint32)
         inputs, linear = jax.vmap(partial(draw, source, threefry(key)))(index)
         flat = flat_network(network, linearization.input)
-        _require_outputs(linearization, flat.num_outputs)
+        require_outputs(linearization.num_outputs, flat.num_outputs)
         outputs = flat.at_draws(inputs)
     else:
         plan = DrawPlan.make(network, linearization.input, key, num_samples, batch_size, devices)
-        _require_outputs(linearization, plan.output_shape[-1])
+        require_outputs(linearization.num_outputs, plan.output_shape[-1])
         plan = dataclasses.replace(plan, source=source, draw=draw)
         inputs, linear, outputs = all_draws(plan, progress=progress)
         warn_nonfinite(outputs.size - int(np.isfinite(outputs).sum()), outputs.size)
@@ -299,9 +295,10 @@ def _pair_at_point(
     return model.pairs_at(jnp.take(cube, index, axis=0, mode="clip"))
 
 
-def _require_outputs(model: PairedModel, num_outputs: int) -> None:
-    if num_outputs != model.num_outputs:
+def require_outputs(of_model: int, of_network: int) -> None:
+    """Raise ``ValueError`` unless network and linear model have equally many outputs."""
+    if of_network != of_model:
         raise ValueError(
-            f"network must have the {model.num_outputs} outputs of linearization, got "
-            f"{num_outputs}; pass the network that was linearized"
+            f"network must have the {of_model} outputs of linearization, got {of_network}; pass "
+            f"the network that was linearized"
         )

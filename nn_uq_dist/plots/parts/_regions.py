@@ -106,7 +106,15 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     from scipy.ndimage import gaussian_filter, map_coordinates
 
     center = points.mean(axis=0)
-    factor = np.linalg.cholesky(_covariance(points, center, names))
+    covariance = (points - center).T @ (points - center) / len(points)
+    sd = np.sqrt(np.diag(covariance))
+    is_resolved = sd > 1e-12 * np.abs(points).max(axis=0)
+    if not is_resolved.all() or 1 - abs(covariance[0, 1] / sd.prod()) < 1e-12:
+        raise ValueError(
+            f"draws must have a density, got draws of outputs {' and '.join(names)} that lie on a "
+            "line, or whose squares float64 cannot hold; pass other outputs, or scale these"
+        )
+    factor = np.linalg.cholesky(covariance)
     white = np.linalg.solve(factor, (points - center).T).T
     bandwidth = len(points) ** (-1 / 6)
     low, high = np.quantile(white, [TAIL, 1 - TAIL], axis=0)
@@ -155,19 +163,6 @@ def draws_near_quantile(draws: Array, probability: float, value: float, width: f
     deviation = (near[:, 2] - near[:, 2].mean()) / spread
     slope = deviation @ (near[:, :2] - near[:, :2].mean(axis=0)) / (deviation @ deviation)
     return np.asarray(near[:, :2] - np.outer((near[:, 2] - value) / spread, slope))
-
-
-def _covariance(points: Array, center: Array, names: Sequence[str]) -> Array:
-    covariance = (points - center).T @ (points - center) / len(points)
-    sd = np.sqrt(np.diag(covariance))
-    largest = np.abs(points).max(axis=0)
-    resolved = sd > 1e-12 * largest
-    if not resolved.all() or 1 - abs(covariance[0, 1] / sd.prod()) < 1e-12:
-        raise ValueError(
-            f"draws must have a density, got draws of outputs {' and '.join(names)} that lie on a "
-            "line, or whose squares float64 cannot hold; pass other outputs, or scale these"
-        )
-    return np.asarray(covariance)
 
 
 def close_border(density: Array) -> None:
