@@ -194,10 +194,8 @@ def bounded(values: NDArray[Any]) -> NDArray[Any]:
 
 def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[Array]:
     """Return the sorted finite draws of each output in float64, and warn if others are left out."""
-    columns = []
-    for column in draws.T:
-        numbers = column.astype(np.float64)
-        columns.append(np.sort(numbers[np.isfinite(numbers)]))
+    numbers = (column.astype(np.float64) for column in draws.T)
+    columns = [np.sort(column[np.isfinite(column)]) for column in numbers]
     warn_of_left_out(len(draws), [column.size for column in columns], names)
     return columns
 

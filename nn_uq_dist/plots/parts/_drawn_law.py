@@ -30,7 +30,7 @@ LARGEST_LOSS = 0.03
 SCORE_REACH, NUM_POINTS = 8.0, 2048
 # The points of a table are linear between the values of this many scores.
 NUM_KNOTS = 64
-GRID_REACH, GRID_POINTS = 4.7, 161
+GRID = np.linspace(-4.7, 4.7, 161)
 # Points along each axis at which the exact law of the linear model is drawn.
 PLANE_POINTS, SPACE_POINTS = 256, 128
 
@@ -178,9 +178,7 @@ class DrawnJoint:
         # If outputs are functions of others, only rounding errors are left.
         nudge = 1e-9 * np.diag(np.diag(covariance)[:2])
         factor = np.linalg.cholesky(spread + nudge)
-        w = np.linspace(-GRID_REACH, GRID_REACH, GRID_POINTS)
-        u, v = np.meshgrid(w, w, indexing="ij")
-        return skewed(u, v, mean[:2] + slope * (value - mean[2]), factor)
+        return skewed((GRID, GRID), mean[:2] + slope * (value - mean[2]), factor)
 
 
 def _score_grid(
@@ -192,10 +190,8 @@ def _score_grid(
 
     .. math:: p(x, y) = p_x p_y\, N(z; m, L L^T) / (\phi(z_x) \phi(z_y)).
     """
-    w = np.linspace(-GRID_REACH, GRID_REACH, GRID_POINTS)
-    z = skewed(*np.meshgrid(w, w, indexing="ij"), loc, factor)
     found = []
-    for table, scores in zip((first, second), z, strict=True):
+    for table, scores in zip((first, second), skewed((GRID, GRID), loc, factor), strict=True):
         at = np.clip(scores, *table.scores[[0, -1]])
         points, logs = (
             np.interp(at, table.scores, part) for part in (table.points, table.log_densities)
@@ -315,8 +311,7 @@ def _white_region(
     points: Sequence[Array], density: Array, center: Array, factor: Array, masses: Sequence[float]
 ) -> Region:
     """Region of two outputs with this mean and factor, whose density when whitened is given."""
-    u, v = np.meshgrid(*points, indexing="ij")
-    x, y = skewed(u, v, center, factor)
+    x, y = skewed(points, center, factor)
     return _region(x, y, density / np.prod(np.diag(factor)), masses)
 
 

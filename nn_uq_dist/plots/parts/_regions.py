@@ -131,9 +131,7 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     position = ((white - low) / width - 0.5).T
     at_draws = map_coordinates(smooth, position, order=1, mode="constant", cval=0.0)
     levels = mass_levels(at_draws, np.array(1 / len(points)), masses)
-    middles = [(e[1:] + e[:-1]) / 2 for e in edges]
-    u, v = np.meshgrid(*middles, indexing="ij")
-    x, y = skewed(u, v, center, factor)
+    x, y = skewed([(e[1:] + e[:-1]) / 2 for e in edges], center, factor)
     return Region(x, y, smooth, levels)
 
 
@@ -171,8 +169,9 @@ def close_border(density: Array) -> None:
     density[:, [0, -1]] = 0
 
 
-def skewed(u: Array, v: Array, center: Any, factor: Array) -> tuple[Array, Array]:
-    """Map whitened coordinates to those of the outputs."""
+def skewed(axes: Sequence[Array], center: Any, factor: Array) -> tuple[Array, Array]:
+    """Grid of the outputs from the axes of a regular one in whitened coordinates."""
+    u, v = np.meshgrid(*axes, indexing="ij")
     return center[0] + factor[0, 0] * u, center[1] + factor[1, 0] * u + factor[1, 1] * v
 
 
