@@ -1,6 +1,6 @@
 """Controlled distribution functions of all outputs, and their inverses."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.sampling._control_variates import PairedEstimate, standard_error, worth
+from nn_uq_dist.sampling._linear_law import LinearLaw
 
 Array = NDArray[np.float64]
 
@@ -201,27 +202,18 @@ class ControlledLaws:
     ----------
     outputs
         The pairs of each output.
-    cdf
-        Distribution functions of the linear law: maps points of shape ``(p, R)`` to the same
-        shape.
-    quantiles
-        Quantiles of the linear law: maps normal scores of shape ``(p,)`` to shape ``(p, R)``.
+    law
+        The law of the linear outputs.
     """
 
-    def __init__(
-        self,
-        outputs: Sequence[OutputPairs],
-        cdf: Callable[[Array], Array],
-        quantiles: Callable[[Array], Array],
-    ) -> None:
-        self._outputs = outputs
-        self._cdf, self._quantiles = cdf, quantiles
+    def __init__(self, outputs: Sequence[OutputPairs], law: LinearLaw) -> None:
+        self._outputs, self._law = outputs, law
 
     def below(self, points: Array) -> PairedEstimate:
         """Probabilities ``P(Y <= y)`` at points of shape ``(p, R)``."""
         # Those of the linear law where there is no control: the pairs are equal, or at infinity.
         zero = np.zeros(points.shape)
-        result = np.stack([self._cdf(points), zero, zero + np.inf])
+        result = np.stack([self._law.cdf(points), zero, zero + np.inf])
         is_enough = [output.is_enough for output in self._outputs]
         result[:, np.isnan(points) | ~np.array(is_enough)] = np.nan
         for (i, j), control in self._controls(points).items():
@@ -261,7 +253,7 @@ class ControlledLaws:
         result = np.stack([value, error, found])
         is_linear = [output.is_enough and not output.needs_control for output in self._outputs]
         if any(is_linear):
-            known = self._quantiles(ndtri(levels))
+            known = self._law.quantiles(ndtri(levels))
             exact = np.stack([known, np.zeros(shape), np.full(shape, np.inf)])
             result = np.where(is_linear, exact, result)
         return PairedEstimate(*result)
@@ -288,7 +280,7 @@ class ControlledLaws:
             if np.isfinite(point) and output.needs_control:
                 lines[i, j] = line = output.line(point)
                 thresholds[i, :, j] = line.thresholds(point)
-        at_thresholds = self._cdf(thresholds.reshape(-1, size)).reshape(thresholds.shape)
+        at_thresholds = self._law.cdf(thresholds.reshape(-1, size)).reshape(thresholds.shape)
         return {
             (i, j): self._outputs[j].control(float(points[i, j]), line, at_thresholds[i, :, j])
             for (i, j), line in lines.items()
@@ -300,7 +292,7 @@ class ControlledLaws:
         if not controls:
             return found
         scores = np.linspace(-_LAST_SCORE, _LAST_SCORE, _NUM_SCORES)
-        table = self._quantiles(scores)
+        table = self._law.quantiles(scores)
         for j, output in enumerate(self._outputs):
             if output.needs_control:
                 parts = [controls[i, j] for i in range(levels.shape[1])]

@@ -217,7 +217,7 @@ class PairedStatistics:
         rows = zip(self._network, self._linear, strict=True)
         number, precision = self._num_randomizations, self._precision
         outputs = [OutputPairs(y, x, number, precision) for y, x in rows]
-        return ControlledLaws(outputs, self._law.cdf, self._law.quantiles)
+        return ControlledLaws(outputs, self._law)
 
     @cached_property
     def _mean_and_variance(self) -> list[PairedEstimate]:
