@@ -124,7 +124,7 @@ def to_datatree(
         _arguments.as_joint_law("law", law, batched=True)
     marginals, shape = _arguments.as_marginals(law, batched=True)
     values = _as_storable(_arguments.as_draws(draws, shape))
-    names = _arguments.as_output_names(output_names, shape[-1])
+    names = _arguments.as_names("output", output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
     key = jax.random.key(0) if key is None else _checks.as_key("key", key)
     num_analytic = _checks.positive_int("num_analytic_draws", num_analytic_draws)

@@ -229,7 +229,7 @@ def joint_summary(
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
     size = _arguments.unbatched(linearization, remedy).num_outputs
     values = _arguments.as_draws(draws, (size,))
-    names = _arguments.as_output_names(output_names, size)
+    names = _arguments.as_names("output", output_names, size)
     keys = jax.random.split(_checks.as_key("key", key), 4)
     most = _checks.positive_int("max_points", max_points)
     if most < _arguments.MINIMUM_DRAWS // 2:

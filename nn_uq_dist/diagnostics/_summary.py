@@ -158,7 +158,7 @@ def summary(
     _checks.require_extra("arviz_stats", "diagnostics.summary")
     law, shape = _arguments.as_marginals(marginals, batched=True)
     values = _arguments.as_draws(draws, shape)
-    names = _arguments.as_output_names(output_names, shape[-1])
+    names = _arguments.as_names("output", output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
     levels = _as_levels("quantiles", quantiles, 1.0)
     tail_levels = _as_levels("tails", tails, 0.5)

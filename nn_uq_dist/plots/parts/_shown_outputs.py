@@ -14,7 +14,7 @@ from nn_uq_dist.diagnostics._arguments import (
     Marginals,
     as_draws,
     as_marginals,
-    as_output_names,
+    as_names,
     finite_draws,
 )
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
@@ -167,7 +167,7 @@ def choose_outputs(
     outputs: Sequence[int | str] | None, output_names: Sequence[str] | None, num_outputs: int
 ) -> tuple[list[int], list[str]]:
     """Return positions and names of the outputs to show."""
-    names = as_output_names(output_names, num_outputs)
+    names = as_names("output", output_names, num_outputs)
     shown = as_outputs(outputs, names)
     return shown, [names[j] for j in shown]
 
