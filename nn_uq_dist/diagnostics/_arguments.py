@@ -194,10 +194,8 @@ def bounded(values: NDArray[Any]) -> NDArray[Any]:
 
 def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[Array]:
     """Return the sorted finite draws of each output in float64, and warn if others are left out."""
-    columns = []
-    for column in draws.T:
-        numbers = column.astype(np.float64)
-        columns.append(np.sort(numbers[np.isfinite(numbers)]))
+    numbers = (column.astype(np.float64) for column in draws.T)
+    columns = [np.sort(column[np.isfinite(column)]) for column in numbers]
     warn_of_left_out(len(draws), [column.size for column in columns], names)
     return columns
 
@@ -239,31 +237,20 @@ def warn_of_left_out(num_draws: int, counts: Sequence[int], names: Sequence[str]
         )
 
 
-def as_output_names(output_names: Sequence[str] | None, num_outputs: int) -> list[str]:
-    """Return one unique name per output: ``y[0]``, ``y[1]``, ... unless given."""
-    return as_names(output_names, num_outputs, "output", "y")
-
-
-def as_input_names(input_names: Sequence[str] | None, num_inputs: int) -> list[str]:
-    """Return one unique name per input: ``f[0]``, ``f[1]``, ... unless given."""
-    return as_names(input_names, num_inputs, "input", "f")
-
-
-def as_names(names: Sequence[str] | None, count: int, kind: str, letter: str) -> list[str]:
-    """Return one unique name for each of `count` things, from the argument `<kind>_names`.
+def as_names(kind: str, names: Sequence[str] | None, count: int) -> list[str]:
+    """Return one unique name for each output or input, from the argument `<kind>_names`.
 
     Parameters
     ----------
+    kind
+        ``"output"`` or ``"input"``.
     names
-        As given. Default: `letter` with the position in brackets.
+        As given. Default: ``y[0]``, ``y[1]``, ... for outputs, ``f[0]``, ... for inputs.
     count
         Required number of names.
-    kind
-        ``"output"`` or ``"input"``, for error messages.
-    letter
-        Letter of the default names.
     """
     if names is None:
+        letter = "y" if kind == "output" else "f"
         return [f"{letter}[{j}]" for j in range(count)]
     if isinstance(names, str):
         raise TypeError(

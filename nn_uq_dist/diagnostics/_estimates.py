@@ -74,29 +74,22 @@ def sample_moments(draws: Array) -> dict[str, Estimate]:
     spread = unit * np.sqrt(np.mean((centered / unit) ** 2))
     # The spread of a constant sample is only rounding error, whose shape means nothing.
     if not spread > 4 * np.finfo(np.float64).eps * np.abs(draws[[0, -1]]).max():
-        zero = Estimate(0.0, 0.0)
-        return {
-            "mean": Estimate(float(mean), 0.0),
-            "sd": zero,
-            "skewness": UNKNOWN,
-            "excess_kurtosis": UNKNOWN,
-        }
+        known = Estimate(float(mean), 0.0), Estimate(0.0, 0.0)
+        return dict(zip(MOMENTS, (*known, UNKNOWN, UNKNOWN), strict=True))
     z = centered / spread
     square = z * z
     cube, fourth = square * z, square * square
     skewness, kurtosis = cube.mean(), fourth.mean()
     sd = spread * np.sqrt(count / (count - 1))
-    found = {
-        "mean": (mean, spread * z),
-        "sd": (sd, spread * (square - 1) / 2),
-        "skewness": (skewness, cube - 1.5 * skewness * square - 3 * z + skewness / 2),
-        "excess_kurtosis": (
-            kurtosis - 3, fourth - 2 * kurtosis * square - 4 * skewness * z + kurtosis
-        ),
-    }  # fmt: skip
+    found = (
+        (mean, spread * z),
+        (sd, spread * (square - 1) / 2),
+        (skewness, cube - 1.5 * skewness * square - 3 * z + skewness / 2),
+        (kurtosis - 3, fourth - 2 * kurtosis * square - 4 * skewness * z + kurtosis),
+    )
     return {
         name: Estimate(float(value), float(np.sqrt(np.mean(influence**2) / count)))
-        for name, (value, influence) in found.items()
+        for name, (value, influence) in zip(MOMENTS, found, strict=True)
     }
 
 
@@ -143,14 +136,17 @@ def exceedances(draws: Array, points: Array, *, above: bool) -> list[Estimate]:
     (A. Agresti and B. A. Coull, Amer. Statist. 52 (1998)): a tail without draws need not have
     probability zero.
     """
-    count = draws.size
-    if above:
-        beyond = count - np.searchsorted(draws, points, side="right")
-    else:
-        beyond = np.searchsorted(draws, points, side="left")
+    count, beyond = draws.size, counts_beyond(draws, points, above=above)
     share = (beyond + 2) / (count + 4)
     errors = np.sqrt(share * (1 - share) / count)
     return [Estimate(float(k / count), float(e)) for k, e in zip(beyond, errors, strict=True)]
+
+
+def counts_beyond(draws: Array, points: Array, *, above: bool) -> NDArray[np.int64]:
+    """Count the draws above points, or below them."""
+    if above:
+        return np.asarray(draws.size - np.searchsorted(draws, points, side="right"))
+    return np.asarray(np.searchsorted(draws, points, side="left"))
 
 
 def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:

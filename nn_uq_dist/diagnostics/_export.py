@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments
 from nn_uq_dist.diagnostics._estimates import MOMENTS, sample_correlation, sample_moments
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails, joint_correlation
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -125,7 +124,7 @@ def to_datatree(
         _arguments.as_joint_law("law", law, batched=True)
     marginals, shape = _arguments.as_marginals(law, batched=True)
     values = _as_storable(_arguments.as_draws(draws, shape))
-    names = _arguments.as_output_names(output_names, shape[-1])
+    names = _arguments.as_names("output", output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
     key = jax.random.key(0) if key is None else _checks.as_key("key", key)
     num_analytic = _checks.positive_int("num_analytic_draws", num_analytic_draws)
@@ -136,7 +135,7 @@ def to_datatree(
 
     columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
     positions = Tails(marginals, values, progress=progress)
-    functions = LawFunctions(marginals, num_columns)
+    functions = LawFunctions(marginals)
     drawn = _drawn(law, marginals, shape)
     per_chain = -(-num_analytic // NUM_CHAINS)
     analytic = _sample(drawn, key, NUM_CHAINS * per_chain, num_columns)
@@ -145,8 +144,11 @@ def to_datatree(
     coordinates = {**_arguments.point_coordinates(batch_shape), "output": names}
 
     def draws_of(array: NDArray[Any], attributes: dict[str, Any]) -> Any:
-        of_chains = {"y": (("chain", "draw", *dims), _in_chains(array, shape))}
-        return xarray.Dataset(of_chains, coordinates, attributes)
+        length = len(array) // NUM_CHAINS
+        of_chains = array[: NUM_CHAINS * length].reshape(NUM_CHAINS, length, *shape)
+        along = {"chain": np.arange(NUM_CHAINS), "draw": np.arange(length)}
+        named = {"y": (("chain", "draw", *dims), of_chains)}
+        return xarray.Dataset(named, coordinates | along, attributes)
 
     groups = {
         "monte_carlo": draws_of(values, {"draws_left_out": values.shape[0] % NUM_CHAINS}),
@@ -168,10 +170,6 @@ def to_datatree(
             coordinates | {"other_output": names, "law": ["analytic", "monte_carlo"]},
         ),
     }
-    for name in ("monte_carlo", "analytic", "pit"):
-        groups[name] = groups[name].assign_coords(
-            chain=np.arange(NUM_CHAINS), draw=np.arange(groups[name].sizes["draw"])
-        )
     tree: xr.DataTree = xarray.DataTree.from_dict(groups)
     tree.attrs["creation_library"] = "nn_uq_dist"
     return tree
@@ -197,10 +195,8 @@ def _as_storable(draws: NDArray[Any]) -> NDArray[Any]:
 def _drawn(law: _arguments.Marginals, marginals: OutputLaw, shape: tuple[int, ...]) -> _Drawn:
     size = math.prod(shape)
     if isinstance(law, JointLaw):
-        covariance = np.asarray(law.covariance_matrix, np.float64)
-        sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
         source = "Gaussian copula" if law.kind == "copula" else law.kind
-        return _Drawn(law, source, covariance / sd[..., None] / sd[..., None, :], size)
+        return _Drawn(law, source, joint_correlation(law), size)
     if isinstance(law, LinearModel):
         correlation = np.asarray(law.correlation, np.float64)
         source = "linear model" if isinstance(law, Linearization) else type(law).__name__
@@ -219,11 +215,6 @@ def _sample(drawn: _Drawn, key: jax.Array, count: int, num_columns: int) -> NDAr
     keys = jax.random.split(key, -(-count // block))
     parts = [np.asarray(drawn.law.sample(k, (block,))) for k in keys]
     return np.concatenate(parts)[:count].reshape(count, num_columns)
-
-
-def _in_chains(draws: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    per_chain = len(draws) // NUM_CHAINS
-    return draws[: NUM_CHAINS * per_chain].reshape(NUM_CHAINS, per_chain, *shape)
 
 
 def _grid(functions: LawFunctions, num_points: int) -> dict[str, NDArray[np.float64]]:

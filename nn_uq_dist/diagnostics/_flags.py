@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.diagnostics._arguments import as_input_names, as_output_names, unbatched
+from nn_uq_dist.diagnostics._arguments import as_names, unbatched
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
@@ -76,8 +76,8 @@ def flag_outputs(
     ['y[1]'] f[0] explains 100% of the variance
     """
     num_inputs = unbatched(linearization, "pass linearization[i]").input.num_inputs
-    inputs = as_input_names(input_names, num_inputs)
-    outputs = as_output_names(output_names, linearization.num_outputs)
+    inputs = as_names("input", input_names, num_inputs)
+    outputs = as_names("output", output_names, linearization.num_outputs)
     for name, value in (("negligible", negligible), ("dominated", dominated)):
         if not 0 < value < 1:
             raise ValueError(f"{name} must lie in (0, 1), got {value!r}; pass a fraction")

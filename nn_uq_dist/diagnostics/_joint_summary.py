@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.diagnostics import _arguments, _joint_tables, _verdict
-from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.diagnostics._law_functions import Tails, joint_correlation
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -19,8 +18,6 @@ from nn_uq_dist.linearization._linear_model import LinearModel
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-Array = NDArray[np.float64]
 
 ENERGY_COLUMNS = ("energy", "standard_error", "distance", "coefficient", "counts")
 
@@ -232,7 +229,7 @@ def joint_summary(
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
     size = _arguments.unbatched(linearization, remedy).num_outputs
     values = _arguments.as_draws(draws, (size,))
-    names = _arguments.as_output_names(output_names, size)
+    names = _arguments.as_names("output", output_names, size)
     keys = jax.random.split(_checks.as_key("key", key), 4)
     most = _checks.positive_int("max_points", max_points)
     if most < _arguments.MINIMUM_DRAWS // 2:
@@ -270,7 +267,7 @@ def joint_summary(
         draws,
         complete,
         np.asarray(linearization.correlation, np.float64),
-        np.asarray(joint.covariance_matrix, np.float64),
+        joint_correlation(joint),
         _prefix(kind),
     )
     parts = {name: rows[name] for name in ("linearization", kind, "total")}

@@ -11,8 +11,7 @@ from nn_uq_dist.basics._compiled_once import in_portions
 from nn_uq_dist.diagnostics import _distances, _verdict
 from nn_uq_dist.diagnostics._arguments import NetworkDraws
 from nn_uq_dist.diagnostics._estimates import sample_correlation
-from nn_uq_dist.diagnostics._law_functions import POINTS_PER_CALL
-from nn_uq_dist.diagnostics._tails import LARGEST_SCORE, Tails
+from nn_uq_dist.diagnostics._law_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._paired_statistics import paired_statistics
@@ -141,7 +140,7 @@ def _uniform(white: Array) -> Array:
 
 
 def correlation_matrices(
-    draws: NetworkDraws, complete: NDArray[Any], linear: Array, covariance: Array, prefix: str
+    draws: NetworkDraws, complete: NDArray[Any], linear: Array, joint: Array, prefix: str
 ) -> dict[str, Array]:
     """Correlation matrices of the three laws, and their differences.
 
@@ -150,10 +149,8 @@ def correlation_matrices(
     draws, complete
         As given: pairs carry more information than their complete rows. The rows that are finite in
         all outputs.
-    linear
-        Correlation of the linear law.
-    covariance
-        Covariance of the joint law.
+    linear, joint
+        Correlations of the linear law and of the joint law.
     prefix
         Name of the joint law in names of matrices.
     """
@@ -162,8 +159,6 @@ def correlation_matrices(
         network, error, worth["worth"] = paired_statistics(draws).correlation
     else:
         network, error = sample_correlation(complete)
-    sd = np.sqrt(np.diag(covariance))
-    joint = covariance / np.outer(sd, sd)
     return {
         "monte_carlo": network,
         "standard_error": error,

@@ -8,14 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._checks import as_key
 from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.diagnostics._arguments import (
-    as_input_names,
-    as_model,
-    as_output_names,
-    point_coordinates,
-)
+from nn_uq_dist.diagnostics._arguments import as_model, as_names, point_coordinates
 from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -118,9 +112,9 @@ def sensitivity(
     [[0.2 0.8]]
     """
     model = as_model(linearization)
-    inputs = as_input_names(input_names, model.input.num_inputs)
-    outputs = as_output_names(output_names, model.num_outputs)
-    key = None if key is None else as_key("key", key)
+    inputs = as_names("input", input_names, model.input.num_inputs)
+    outputs = as_names("output", output_names, model.num_outputs)
+    key = None if key is None else _checks.as_key("key", key)
     xarray = _checks.require_extra("xarray", "diagnostics.sensitivity")
     indices = first_order_indices(model, key)
     batch_shape = model.batch_shape

@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics import _arguments, _distances, _estimates, _log_scores, _verdict
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 from nn_uq_dist.diagnostics._paired import Paired
-from nn_uq_dist.diagnostics._tails import Tails
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 
 if TYPE_CHECKING:
@@ -160,7 +158,7 @@ def summary(
     _checks.require_extra("arviz_stats", "diagnostics.summary")
     law, shape = _arguments.as_marginals(marginals, batched=True)
     values = _arguments.as_draws(draws, shape)
-    names = _arguments.as_output_names(output_names, shape[-1])
+    names = _arguments.as_names("output", output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
     levels = _as_levels("quantiles", quantiles, 1.0)
     tail_levels = _as_levels("tails", tails, 0.5)
@@ -169,7 +167,7 @@ def summary(
 
     columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
     positions = Tails(law, values, progress=progress)
-    laws = _analytic(LawFunctions(law, num_columns), levels, tail_levels, bins)
+    laws = _analytic(LawFunctions(law), levels, tail_levels, bins)
     paired = None
     if isinstance(draws, PairedDraws):
         paired = Paired(draws, levels, laws.tail_points, laws.grid, laws.cdf)
@@ -320,7 +318,7 @@ def _as_levels(name: str, levels: Sequence[float], most: float) -> Array:
 def _as_num_bins(num_bins: int | None, num_draws: int) -> int:
     if num_bins is None:
         return max(8, round(math.cbrt(num_draws)))
-    number = positive_int("num_bins", num_bins)
+    number = _checks.positive_int("num_bins", num_bins)
     if number < 2:
         raise ValueError("num_bins must be at least 2, got 1; a single bin shows no difference")
     return number

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._checks import as_key, positive_int
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS, bounded, finite_draws, unbatched
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs._flat_network import FlatNetwork, flat_network
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
+from nn_uq_dist.sampling._paired_draws import require_outputs
 
 Array = NDArray[np.float64]
 
@@ -107,7 +108,10 @@ def plot_errors(
     mean 0.00, sd 0.21
     99%: -0.53 to 0.54
     """
-    sd = _checked_sd(network, linearization)
+    model = unbatched(linearization, "take one point: linearization[i]")
+    sd = np.sqrt(np.asarray(model.marginals().variance, np.float64))
+    flat = flat_network(network, model.input)
+    require_outputs(model.num_outputs, flat.num_outputs)
     shown, names = _shown_outputs.choose_outputs(outputs, output_names, sd.size)
     key = as_key("key", key)
     count = positive_int("num_draws", num_draws)
@@ -116,7 +120,7 @@ def plot_errors(
     bins = positive_int("num_bins", num_bins)
     figure = Figure("plot_errors", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
-    errors = linearization_errors(network, linearization, key, count)[:, shown] / sd[shown]
+    errors = _errors(flat, model, key, count)[:, shown] / sd[shown]
     columns = finite_draws(errors, names)
     _shown_outputs.require_enough(columns, names)
     low, high = np.array([np.quantile(column, [TAIL, 1 - TAIL]) for column in columns]).T
@@ -141,25 +145,9 @@ def plot_errors(
     return figure.finish(frame, xlabel=xlabel, removed={"axis": "y"})
 
 
-def _checked_sd(network: Callable[[jax.Array], jax.Array], linearization: Any) -> Array:
-    """Return the standard deviations of the linearized outputs after a check of the network."""
-    num_outputs = unbatched(linearization, "take one point: linearization[i]").num_outputs
-    sd = np.sqrt(np.asarray(linearization.marginals().variance, np.float64))
-    found = flat_network(network, linearization.input).num_outputs
-    if found != num_outputs:
-        raise ValueError(
-            f"network must have the {num_outputs} outputs of linearization, got {found}; pass the "
-            "network that was linearized"
-        )
-    return sd
-
-
-def linearization_errors(
-    network: Callable[[jax.Array], jax.Array], linearization: Any, key: jax.Array, count: int
-) -> Array:
+def _errors(flat: FlatNetwork, model: LinearModel, key: jax.Array, count: int) -> Array:
     """Errors at random inputs, shape ``(count, N_y)``; a block of draws at a time."""
-    inputs, linear = linearization.sample_pairs(key, (count,))
-    flat = flat_network(network, linearization.input)
+    inputs, linear = model.sample_pairs(key, (count,))
 
     def each(at: jax.Array) -> jax.Array:
         outputs: jax.Array = lax.map(flat, at, batch_size=DRAWS_PER_CALL)

@@ -11,7 +11,7 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics._checks import as_key, positive_int
 from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.diagnostics._arguments import as_input_names
+from nn_uq_dist.diagnostics._arguments import as_names
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
 from nn_uq_dist.plots.parts import _figure, _palette, _shapes
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
@@ -103,7 +103,7 @@ def plot_input_samples(
         )
     count = positive_int("num_samples", num_samples)
     positions = _shapes.as_positions(x, law.num_inputs, "input")
-    names = None if input_names is None else as_input_names(input_names, law.num_inputs)
+    names = None if input_names is None else as_names("input", input_names, law.num_inputs)
     key = as_key("key", key)
     figure = Figure("plot_input_samples", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals, as_output_names
+from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals, as_names
 from nn_uq_dist.laws import OutputLaw, as_output_law, batch_entries
 from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
@@ -130,7 +130,7 @@ def plot_output_band(
     few = None
     if num_places > MOST_DENSITIES:
         few = np.linspace(0, num_places - 1, 8).round().astype(int).tolist()
-    all_names = as_output_names(output_names, num_places)
+    all_names = as_names("output", output_names, num_places)
     shown = sorted(_shown_outputs.as_outputs(few if outputs is None else outputs, all_names))
     laws = _shown_outputs.prepare_outputs(law, draws, shown, output_names)
     bins = positive_int("num_bins", num_bins)

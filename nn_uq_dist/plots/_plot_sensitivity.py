@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_input_names, unbatched
+from nn_uq_dist.diagnostics._arguments import as_names, unbatched
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts import _figure, _shapes, _shown_outputs
@@ -89,7 +89,7 @@ def plot_sensitivity(
     ['20', '80']
     """
     num_inputs = unbatched(linearization, "take one point: linearization[i]").input.num_inputs
-    columns = as_input_names(input_names, num_inputs)
+    columns = as_names("input", input_names, num_inputs)
     shown, names = _shown_outputs.choose_outputs(outputs, output_names, linearization.num_outputs)
     figure = Figure("plot_sensitivity", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 

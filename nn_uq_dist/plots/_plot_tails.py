@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, log_ndtr
 
 from nn_uq_dist.diagnostics._arguments import Marginals
+from nn_uq_dist.diagnostics._estimates import counts_beyond
 from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
@@ -160,7 +161,7 @@ def _tail(
 ) -> tuple[Array, Array]:
     """Return the points of a tail, ``(2, points)``, and their intervals as one line with gaps."""
     at = np.linspace(0, reach, POINTS_PER_TAIL + 1)[1:] * 0.98
-    count = beyond(scores, at, sign)
+    count = counts_beyond(scores, sign * at, above=sign > 0)
     low, high = clopper_pearson(count, scores.size, coverage)
     with np.errstate(divide="ignore"):
         estimate = np.where(count > 0, np.log10(count / scores.size), np.nan)
@@ -176,13 +177,6 @@ def _decades(floor: float) -> tuple[list[float], list[str]]:
     lowest = math.ceil(floor)
     decades = range(0, lowest - 1, -math.ceil(-lowest / 4))
     return [float(d) for d in decades], ["1", *(f"1e{d}" for d in decades[1:])]
-
-
-def beyond(scores: Array, distances: Array, sign: int) -> NDArray[np.int64]:
-    """Count the ascending scores above the distances, or below their negatives."""
-    if sign > 0:
-        return np.asarray(scores.size - np.searchsorted(scores, distances, side="right"))
-    return np.asarray(np.searchsorted(scores, -distances, side="left"))
 
 
 def clopper_pearson(count: NDArray[np.int64], total: int, coverage: float) -> tuple[Array, Array]:

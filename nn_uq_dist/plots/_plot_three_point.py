@@ -5,14 +5,11 @@ from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
-from numpy.typing import NDArray
 
 from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts import _drawn_law, _figure, _palette, _regions, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, PlotCollection, Visuals
-
-Array = NDArray[np.float64]
 
 ROW_INCHES = 2.5
 ROWS = ("analytic", "Monte Carlo")

@@ -1,6 +1,6 @@
 """Controlled distribution functions of all outputs, and their inverses."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.sampling._control_variates import PairedEstimate, standard_error, worth
+from nn_uq_dist.sampling._linear_law import LinearLaw
 
 Array = NDArray[np.float64]
 
@@ -50,8 +51,9 @@ class Line(NamedTuple):
 
 
 class Control(NamedTuple):
-    """The control of one indicator, and the variance that it leaves."""
+    """The control of the indicator ``Y <= point``, and the variance that it leaves."""
 
+    point: float
     line: Line
     coefficient: float
     excess: float  # mean of the control minus its expected value
@@ -87,15 +89,9 @@ class OutputPairs:
         differs = ~self.used | (np.abs(network - linear) > 64 * precision * largest)
         self.differing_share = float(differs.mean())
 
-    @property
-    def is_enough(self) -> bool:
-        """Whether there are enough pairs for an estimate."""
-        return self.count >= _FEW
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether network and linear model agree in all pairs to rounding."""
-        return self.differing_share == 0
+        self.is_enough = self.count >= _FEW
+        # Else network and linear model agree in all pairs to rounding.
+        self.needs_control = self.is_enough and self.differing_share > 0
 
     def line(self, point: float) -> Line:
         """Least squares over the pairs near the level of a value of the network."""
@@ -123,7 +119,7 @@ class OutputPairs:
         at_thresholds
             Distribution function of the linear law at ``line.thresholds(point)``.
         """
-        below = np.where(self.used, self.network <= point, False)
+        below = self.used & (self.network <= point)
         share = self.count / len(below)
         indicator = np.where(self.used, below - below.sum() / self.count, 0.0) / share
         rest = point - line.intercept - line.slope * self.linear
@@ -139,7 +135,7 @@ class OutputPairs:
         spread = 0.0
         if self.num_randomizations:
             spread = float(standard_error(residuals / len(residuals), self.num_randomizations))
-        return Control(line, float(coefficient), excess, max(found, expected), spread)
+        return Control(point, line, float(coefficient), excess, max(found, expected), spread)
 
     def near_ends(self) -> tuple[float, float]:
         """Values with ten draws below, and above: the outermost at which controls are judged."""
@@ -149,19 +145,21 @@ class OutputPairs:
     def _few(self) -> int:
         return min(_FEW, self.count // 4)
 
-    def left(self, point: float, control: Control) -> float:
+    def drawn_below(self, points: Array | float) -> Array:
+        """Share of draws at or below points."""
+        return np.searchsorted(self.ordered, points, side="right") / self.count
+
+    def left(self, control: Control) -> float:
         """Share of the variance of an indicator that its control leaves, at most 1."""
-        level = np.searchsorted(self.ordered, point, side="right") / self.count
-        return float(min(control.variance / max(level * (1 - level), 1e-300), 1.0))
+        level = float(self.drawn_below(control.point))
+        return min(control.variance / max(level * (1 - level), 1e-300), 1.0)
 
-    def below(self, point: float, control: Control) -> float:
-        """Controlled share of draws at or below a point."""
-        found = np.searchsorted(self.ordered, point, side="right") / self.count
-        return float(np.clip(found - control.coefficient * control.excess, 0, 1))
+    def below(self, control: Control) -> float:
+        """Controlled share of draws at or below the point of a control."""
+        found = self.drawn_below(control.point) - control.coefficient * control.excess
+        return float(np.clip(found, 0, 1))
 
-    def error(
-        self, point: float, control: Control, left: tuple[float, float]
-    ) -> tuple[float, float]:
+    def error(self, control: Control, left: Array) -> tuple[float, float]:
         """Standard error of `below`, and that of the same number of plain draws.
 
         The residuals of a rare indicator may all be zero by chance. If fewer than ten draws are
@@ -170,15 +168,15 @@ class OutputPairs:
 
         Parameters
         ----------
-        point, control
-            The point and its control.
+        control
+            The control at the point.
         left
             `left` at the two values of `near_ends`.
         """
         total = len(self.network)
-        below = int(np.searchsorted(self.ordered, point, side="right"))
+        below = int(np.searchsorted(self.ordered, control.point, side="right"))
         above = self.count - below
-        share = self.below(point, control)
+        share = self.below(control)
         added = (self.count * min(share, 1 - share) + _ADDED) / (self.count + 2 * _ADDED)
         plain = added * (1 - added)
         of_plain = float(np.sqrt(plain / self.count))
@@ -204,37 +202,25 @@ class ControlledLaws:
     ----------
     outputs
         The pairs of each output.
-    cdf
-        Distribution functions of the linear law: maps points of shape ``(p, R)`` to the same
-        shape.
-    quantiles
-        Quantiles of the linear law: maps normal scores of shape ``(p,)`` to shape ``(p, R)``.
+    law
+        The law of the linear outputs.
     """
 
-    def __init__(
-        self,
-        outputs: Sequence[OutputPairs],
-        cdf: Callable[[Array], Array],
-        quantiles: Callable[[Array], Array],
-    ) -> None:
-        self._outputs = outputs
-        self._cdf, self._quantiles = cdf, quantiles
+    def __init__(self, outputs: Sequence[OutputPairs], law: LinearLaw) -> None:
+        self._outputs, self._law = outputs, law
 
     def below(self, points: Array) -> PairedEstimate:
         """Probabilities ``P(Y <= y)`` at points of shape ``(p, R)``."""
-        result = np.full((3, *points.shape), np.nan)
-        controls = self._controls(points)
-        exact = self._cdf(points)
-        for i, j in np.ndindex(points.shape):
-            output, control, point = self._outputs[j], controls[i][j], float(points[i, j])
-            if np.isnan(point) or not output.is_enough:
-                continue
-            if control is None:  # equal to the linear law, or at infinity
-                result[:, i, j] = exact[i, j], 0.0, np.inf
-                continue
-            share = output.below(point, control)
-            error, plain = output.error(point, control, self._left[j])
-            result[:, i, j] = share, error, worth(plain**2, error, len(output.network))
+        # Those of the linear law where there is no control: the pairs are equal, or at infinity.
+        zero = np.zeros(points.shape)
+        result = np.stack([self._law.cdf(points), zero, zero + np.inf])
+        is_enough = [output.is_enough for output in self._outputs]
+        result[:, np.isnan(points) | ~np.array(is_enough)] = np.nan
+        for (i, j), control in self._controls(points).items():
+            output = self._outputs[j]
+            error, plain = output.error(control, self._left[j])
+            known = worth(plain**2, error, len(output.network))
+            result[:, i, j] = output.below(control), error, known
         return PairedEstimate(*result)
 
     def quantile(self, levels: Array) -> PairedEstimate:
@@ -247,17 +233,13 @@ class ControlledLaws:
         from scipy.special import ndtri
 
         shape = (levels.size, len(self._outputs))
-        result = np.full((3, *shape), np.nan)
-        plain = np.full(shape, np.nan)
+        plain, spread = np.full((2, *shape), np.nan)
         for j, output in enumerate(self._outputs):
-            if output.is_enough and not output.is_linear:
+            if output.needs_control:
                 plain[:, j] = np.quantile(output.ordered, levels)
         controls = self._controls(plain)
-        spread = np.full(shape, np.nan)
-        for i, j in np.ndindex(shape):
-            output, control = self._outputs[j], controls[i][j]
-            if control is not None:
-                spread[i, j], _ = output.error(float(plain[i, j]), control, self._left[j])
+        for (i, j), control in controls.items():
+            spread[i, j], _ = self._outputs[j].error(control, self._left[j])
         level = levels[:, None]
         reach = np.maximum(_REACH * spread, _LEAST_REACH * np.minimum(level, 1 - level))
         # Not beyond the support, where there is no density.
@@ -268,60 +250,53 @@ class ControlledLaws:
         with np.errstate(invalid="ignore", divide="ignore"):
             error = spread * (right - left) / (high - low)
             found = level * (1 - level) / spread**2
-        result[:] = value, error, found
-        is_linear = [output.is_enough and output.is_linear for output in self._outputs]
+        result = np.stack([value, error, found])
+        is_linear = [output.is_enough and not output.needs_control for output in self._outputs]
         if any(is_linear):
-            known = self._quantiles(ndtri(levels))
+            known = self._law.quantiles(ndtri(levels))
             exact = np.stack([known, np.zeros(shape), np.full(shape, np.inf)])
             result = np.where(is_linear, exact, result)
         return PairedEstimate(*result)
 
     @cached_property
-    def _left(self) -> list[tuple[float, float]]:
-        """Shares of the variances that the controls leave near both ends."""
-        size = len(self._outputs)
-        ends = np.full((2, size), np.nan)
+    def _left(self) -> Array:
+        """Shares of the variances that the controls leave near both ends, shape ``(R, 2)``."""
+        ends = np.full((2, len(self._outputs)), np.nan)
         for j, output in enumerate(self._outputs):
             if output.is_enough:
                 ends[:, j] = output.near_ends()
-        controls = self._controls(ends)
+        left = np.ones(ends.T.shape)
+        for (i, j), control in self._controls(ends).items():
+            left[j, i] = self._outputs[j].left(control)
+        return left
 
-        def left(j: int, i: int) -> float:
-            control = controls[i][j]
-            return 1.0 if control is None else self._outputs[j].left(float(ends[i, j]), control)
-
-        return [(left(j, 0), left(j, 1)) for j in range(size)]
-
-    def _controls(self, points: Array) -> list[list[Control | None]]:
-        """The controls at points; None where a point is NaN or the pairs need no control."""
+    def _controls(self, points: Array) -> dict[tuple[int, int], Control]:
+        """The controls at points, where these are finite and the pairs need a control."""
         count, size = points.shape
         thresholds = np.full((count, NUM_RESIDUALS, size), np.nan)
         lines = {}
         for i, j in np.ndindex(points.shape):
             output, point = self._outputs[j], float(points[i, j])
-            if np.isfinite(point) and output.is_enough and not output.is_linear:
+            if np.isfinite(point) and output.needs_control:
                 lines[i, j] = line = output.line(point)
                 thresholds[i, :, j] = line.thresholds(point)
-        at_thresholds = self._cdf(thresholds.reshape(-1, size)).reshape(thresholds.shape)
-        found: list[list[Control | None]] = [[None] * size for _ in range(count)]
-        for (i, j), line in lines.items():
-            at_line = at_thresholds[i, :, j]
-            found[i][j] = self._outputs[j].control(float(points[i, j]), line, at_line)
-        return found
+        at_thresholds = self._law.cdf(thresholds.reshape(-1, size)).reshape(thresholds.shape)
+        return {
+            (i, j): self._outputs[j].control(float(points[i, j]), line, at_thresholds[i, :, j])
+            for (i, j), line in lines.items()
+        }
 
-    def _solve(self, levels: Array, controls: list[list[Control | None]]) -> Array:
+    def _solve(self, levels: Array, controls: dict[tuple[int, int], Control]) -> Array:
         """Values at which the controlled distribution functions attain levels ``(k, p, R)``."""
         found = np.full(levels.shape, np.nan)
+        if not controls:
+            return found
         scores = np.linspace(-_LAST_SCORE, _LAST_SCORE, _NUM_SCORES)
-        table = None
+        table = self._law.quantiles(scores)
         for j, output in enumerate(self._outputs):
-            known = [(i, row[j]) for i, row in enumerate(controls) if row[j] is not None]
-            if not known:
-                continue
-            if table is None:
-                table = self._quantiles(scores)
-            at, parts = zip(*known, strict=True)
-            found[:, at, j] = _solve_one(output, levels[:, at, j], parts, table[:, j], scores)
+            if output.needs_control:
+                parts = [controls[i, j] for i in range(levels.shape[1])]
+                found[..., j] = _solve_one(output, levels[..., j], parts, table[:, j], scores)
         return found
 
 
@@ -344,8 +319,9 @@ def _solve_one(
         middle = (low + high) / 2
         thresholds = (middle[..., None] - intercept - residuals) / slope
         law = ndtr(score(np.clip(thresholds, values[0], values[-1]))).mean(axis=-1)
-        drawn = np.searchsorted(output.ordered, middle, side="right") / output.count
         linear = np.searchsorted(output.ordered_linear, thresholds, side="right").mean(axis=-1)
-        is_below = drawn - coefficient * (linear / len(output.network) - law) < levels
+        is_below = (
+            output.drawn_below(middle) - coefficient * (linear / len(output.network) - law) < levels
+        )
         low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
     return (low + high) / 2

@@ -18,7 +18,7 @@ from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.sampling._monte_carlo import warn_nonfinite
-from nn_uq_dist.sampling._passes import DrawPlan, Draws, all_draws, threefry
+from nn_uq_dist.sampling._passes import DrawPlan, all_draws, threefry
 
 Points = Literal["random", "sobol"]
 
@@ -100,16 +100,12 @@ class PairedDraws:
         All draws are kept: ``pairs[13]`` are those of the patient, or the pixel, number 13.
         """
         batch_shape = self.linearization.batch_shape
-        draws = (self.inputs, self.network, self.linear)
-        inputs, network, linear = (
-            draw[(slice(None), *np.unravel_index(positions(batch_shape, index), batch_shape))]
-            for draw in draws
-        )
+        where = np.unravel_index(positions(batch_shape, index), batch_shape)
         return dataclasses.replace(
             self,
-            inputs=inputs,
-            network=network,
-            linear=linear,
+            inputs=self.inputs[:, *where],
+            network=self.network[:, *where],
+            linear=self.linear[:, *where],
             linearization=self.linearization[index],
             noise_scale=entries(self.noise_scale, batch_shape, index),
         )
@@ -238,7 +234,11 @@ def paired_draws(
     >>> pairs.network.shape, pairs.linear.shape
     ((64, 2), (64, 2))
     """
-    _require_model(linearization)
+    if not callable(getattr(linearization, "sample_pairs", None)):
+        raise TypeError(
+            f"linearization must be a Linearization or a PartwiseLinearization, got "
+            f"{type(linearization).__name__}; pass linearize(network, f)"
+        )
     if points not in get_args(Points):
         raise ValueError(
             f"points must be 'random' or 'sobol', got {points!r}; leave it out for independent "
@@ -264,23 +264,21 @@ def paired_draws(
         cube = sobol_points(key, num_samples, randomizations, dimension)
         source = (linearization, cube.astype(linearization.input.dtype))
         draw = _pair_at_point
-    drawn: Draws
     if not _checks.is_concrete(linearization, key):
-        drawn = _traced_pairs(network, linearization, source, draw, threefry(key), num_samples)
+        # All pairs at once, as functions of traced parameters.
+        index = jnp.arange(num_samples, dtype=jnp.uint32)
+        inputs, linear = jax.vmap(partial(draw, source, threefry(key)))(index)
+        flat = flat_network(network, linearization.input)
+        require_outputs(linearization.num_outputs, flat.num_outputs)
+        outputs = flat.at_draws(inputs)
     else:
         plan = DrawPlan.make(network, linearization.input, key, num_samples, batch_size, devices)
-        _require_outputs(linearization, plan.output_shape[-1])
+        require_outputs(linearization.num_outputs, plan.output_shape[-1])
         plan = dataclasses.replace(plan, source=source, draw=draw)
-        drawn = all_draws(plan, progress=progress)
-        outputs = drawn.outputs
+        inputs, linear, outputs = all_draws(plan, progress=progress)
         warn_nonfinite(outputs.size - int(np.isfinite(outputs).sum()), outputs.size)
     return PairedDraws(
-        drawn.inputs,
-        drawn.outputs,
-        drawn.linear,  # type: ignore[arg-type]  # a pair has it
-        linearization,
-        key,
-        num_randomizations=randomizations,
+        inputs, outputs, linear, linearization, key, num_randomizations=randomizations
     )
 
 
@@ -297,33 +295,10 @@ def _pair_at_point(
     return model.pairs_at(jnp.take(cube, index, axis=0, mode="clip"))
 
 
-def _traced_pairs(
-    network: Callable[[Any], Any],
-    model: PairedModel,
-    source: Any,
-    draw: Callable[..., Any],
-    key: Array,
-    num_samples: int,
-) -> Draws:
-    """All pairs at once, as functions of traced parameters."""
-    index = jnp.arange(num_samples, dtype=jnp.uint32)
-    inputs, linear = jax.vmap(partial(draw, source, key))(index)
-    flat = flat_network(network, model.input)
-    _require_outputs(model, flat.num_outputs)
-    return Draws(inputs, linear, flat.at_draws(inputs))
-
-
-def _require_model(linearization: object) -> None:
-    if not callable(getattr(linearization, "sample_pairs", None)):
-        raise TypeError(
-            f"linearization must be a Linearization or a PartwiseLinearization, got "
-            f"{type(linearization).__name__}; pass linearize(network, f)"
-        )
-
-
-def _require_outputs(model: PairedModel, num_outputs: int) -> None:
-    if num_outputs != model.num_outputs:
+def require_outputs(of_model: int, of_network: int) -> None:
+    """Raise ``ValueError`` unless network and linear model have equally many outputs."""
+    if of_network != of_model:
         raise ValueError(
-            f"network must have the {model.num_outputs} outputs of linearization, got "
-            f"{num_outputs}; pass the network that was linearized"
+            f"network must have the {of_model} outputs of linearization, got {of_network}; pass "
+            f"the network that was linearized"
         )

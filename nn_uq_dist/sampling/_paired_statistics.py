@@ -72,7 +72,15 @@ class PairedStatistics:
     """
 
     def __init__(self, pairs: PairedDraws) -> None:
-        _require_known_pairs(pairs)
+        if not isinstance(pairs, PairedDraws):
+            raise TypeError(
+                f"pairs must be PairedDraws, got {type(pairs).__name__}; pass what paired_draws "
+                "returns"
+            )
+        if not _checks.is_concrete(pairs):
+            raise TypeError(
+                "pairs must hold numbers, got traced values; call paired_statistics outside of jit"
+            )
         self._shape: tuple[int, ...] = pairs.network.shape[1:]
         # A row for each output of each point of the batch.
         self._network, self._linear = (
@@ -209,7 +217,7 @@ class PairedStatistics:
         rows = zip(self._network, self._linear, strict=True)
         number, precision = self._num_randomizations, self._precision
         outputs = [OutputPairs(y, x, number, precision) for y, x in rows]
-        return ControlledLaws(outputs, self._law.cdf, self._law.quantiles)
+        return ControlledLaws(outputs, self._law)
 
     @cached_property
     def _mean_and_variance(self) -> list[PairedEstimate]:
@@ -231,9 +239,7 @@ class PairedStatistics:
             powers = np.cumprod(np.broadcast_to(z, (len(known), z.size)), axis=0)
             controls = powers - known[:, j, None]
             sample = ControlledSample.make(controls, self._used[j], self._num_randomizations)
-            found[:, :, j] = [
-                controlled.estimated(statistic, sample, y) for statistic in statistics
-            ]
+            found[..., j] = [controlled.estimated(each, sample, y) for each in statistics]
         return [PairedEstimate(*part.reshape(3, *self._shape)) for part in found]
 
     def _each_two(
@@ -244,18 +250,16 @@ class PairedStatistics:
         matrix = np.full((3, *self._shape, size), np.nan)
         inner = np.arange(size)
         matrix[..., inner, inner] = diagonal
-        for point in np.ndindex(*self.batch_shape):
-            first = int(np.ravel_multi_index(point, self.batch_shape)) * size if point else 0
+        for k, point in enumerate(np.ndindex(*self.batch_shape)):
             for i, j in combinations(range(size), 2):
-                a, b = first + i, first + j
+                a, b = k * size + i, k * size + j
                 x, y = self._z[a], self._z[b]
                 product = x * y - self._law.correlation[(*point, i, j)]
                 controls = np.stack([x, y, x**2 - 1, y**2 - 1, product])
                 used = self._used[a] & self._used[b]
                 sample = ControlledSample.make(controls, used, self._num_randomizations)
                 found = controlled.estimated(statistic, sample, self._network[a], self._network[b])
-                for k, value in enumerate(found):
-                    matrix[(k, *point, i, j)] = matrix[(k, *point, j, i)] = value
+                matrix[:, *point, i, j] = matrix[:, *point, j, i] = found
         return PairedEstimate(*matrix)
 
 
@@ -290,14 +294,3 @@ def paired_statistics(pairs: PairedDraws) -> PairedStatistics:
     True
     """
     return PairedStatistics(pairs)
-
-
-def _require_known_pairs(pairs: object) -> None:
-    if not isinstance(pairs, PairedDraws):
-        raise TypeError(
-            f"pairs must be PairedDraws, got {type(pairs).__name__}; pass what paired_draws returns"
-        )
-    if not _checks.is_concrete(pairs):
-        raise TypeError(
-            "pairs must hold numbers, got traced values; call paired_statistics outside of jit"
-        )

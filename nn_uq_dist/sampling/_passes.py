@@ -31,16 +31,6 @@ def spans_processes(devices: tuple[jax.Device, ...]) -> bool:
     return any(device.process_index != jax.process_index() for device in devices)
 
 
-def require_own_device(devices: tuple[jax.Device, ...]) -> None:
-    """Raise ``ValueError`` if this process has none of the devices."""
-    own = jax.process_index()
-    if all(device.process_index != own for device in devices):
-        raise ValueError(
-            f"devices must hold a device of each process that calls, got none of process {own}; "
-            f"pass jax.devices(), or jax.local_devices() for draws of this process alone"
-        )
-
-
 def place(tree: Any, sharding: NamedSharding) -> Any:
     """Put known numbers, the same in all processes, on the devices of a mesh."""
     if sharding.is_fully_addressable:
@@ -88,18 +78,14 @@ class Draws(NamedTuple):
     outputs: Array  # of the network, (group_size,) + output_shape
 
 
-def draw_input(law: AbstractInputLaw, key: Array, index: Array) -> tuple[Array, None]:
+def _draw_input(law: AbstractInputLaw, key: Array, index: Array) -> tuple[Array, None]:
     """Input number `index` of a law."""
     return law.sample(jax.random.fold_in(key, index)), None
 
 
-def draws_of(law: SampledInput) -> Callable[[None, Array, Array], tuple[Any, None]]:
-    """The function for `DrawPlan.draw` of an input that can only be sampled."""
-
-    def draw(_: None, key: Array, index: Array) -> tuple[Any, None]:
-        return law.draw(jax.random.fold_in(key, index)), None
-
-    return draw
+def _draw_structure(f: SampledInput, _: None, key: Array, index: Array) -> tuple[Any, None]:
+    """Input number `index` of what can only be sampled."""
+    return f.draw(jax.random.fold_in(key, index)), None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,15 +94,15 @@ class DrawPlan:
 
     Attributes
     ----------
-    network, law, key
-        The network, the law of its input, and a Threefry random key.
+    network, key
+        The network, and a Threefry random key.
     source, draw
         A pytree, and a pure function ``(source, key, index)`` that returns the input with this
         index, and the output of a linear model for it or ``None``.
     num_samples
         Number of draws.
-    output_shape, output_dtype
-        Shape ``batch_shape + (N_y,)`` and dtype of one draw.
+    output_shape
+        Shape ``batch_shape + (N_y,)`` of one draw.
     group_size
         Draws that go through the network at once.
     groups_per_pass
@@ -126,13 +112,11 @@ class DrawPlan:
     """
 
     network: FlatNetwork
-    law: AbstractInputLaw | SampledInput
     key: Array
     source: Any
     draw: Callable[[Any, Array, Array], tuple[Array, Array | None]]
     num_samples: int
     output_shape: tuple[int, ...]
-    output_dtype: jnp.dtype
     group_size: int
     groups_per_pass: int
     devices: tuple[jax.Device, ...]
@@ -159,10 +143,7 @@ class DrawPlan:
                 "outside of jit, vmap and grad"
             )
         flat = flat_network(network, law)
-        num_outputs = flat.num_outputs
-        output_shape = (*law.batch_shape, num_outputs)
-
-        width = math.prod(law.batch_shape) * max(law.num_inputs, num_outputs)
+        width = math.prod(law.batch_shape) * max(law.num_inputs, flat.num_outputs)
         group_size = min(_GROUP_SIZE, max(1, _GROUP_NUMBERS // width), num_samples)
         if batch_size is None:
             batch_size = max(1, _PASS_NUMBERS // width)
@@ -176,13 +157,11 @@ class DrawPlan:
         groups_per_pass = min(batch_size // group_size, -(-num_groups // len(devices)))
         return cls(
             network=flat,
-            law=law,
             key=threefry(key),
             source=law if isinstance(law, AbstractInputLaw) else None,
-            draw=draw_input if isinstance(law, AbstractInputLaw) else draws_of(law),
+            draw=partial(_draw_structure, law) if isinstance(law, SampledInput) else _draw_input,
             num_samples=num_samples,
-            output_shape=output_shape,
-            output_dtype=flat.dtype,
+            output_shape=(*law.batch_shape, flat.num_outputs),
             group_size=group_size,
             groups_per_pass=groups_per_pass,
             devices=devices,
@@ -305,7 +284,12 @@ def _some_devices(devices: Sequence[jax.Device] | None) -> tuple[jax.Device, ...
             f"devices must be a sequence of JAX devices, got {devices!r}; "
             f"pass jax.devices() or a part of it"
         )
-    require_own_device(chosen)
+    own = jax.process_index()
+    if all(device.process_index != own for device in chosen):
+        raise ValueError(
+            f"devices must hold a device of each process that calls, got none of process {own}; "
+            f"pass jax.devices(), or jax.local_devices() for draws of this process alone"
+        )
     return chosen
 
 

@@ -107,7 +107,7 @@ class MonteCarloStatistics:
         ValueError
             If `q` is not in [0, 1].
         """
-        return self._quantile(q)[0]
+        return np.asarray(self._quantile(q)[0])
 
     def quantile_bounds(self, q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Return the edges of the bin that holds the empirical quantile, as ``(lower, upper)``.
@@ -140,15 +140,6 @@ class MonteCarloStatistics:
         ValueError
             If `cdf` returns another shape.
         """
-        difference = np.abs(self.empirical_cdf() - self._cdf_at_edges(cdf))
-        return np.asarray(difference.max(axis=0))
-
-    def _share(self, number: np.ndarray) -> np.ndarray:
-        # The shares of an output without finite draws are NaN, without NumPy's warning.
-        with np.errstate(invalid="ignore"):
-            return np.asarray(number / self.count)
-
-    def _cdf_at_edges(self, cdf: Callable[[Any], ArrayLike]) -> np.ndarray:
         edges = self.bin_edges[1:-1]
         values = np.asarray(cdf(edges), np.float64)
         if values.shape != edges.shape:
@@ -156,9 +147,15 @@ class MonteCarloStatistics:
                 f"cdf must return the shape {edges.shape} of its argument, got {values.shape}; "
                 f"pass the cdf of a distribution with batch_shape {self.count.shape}"
             )
-        return values
+        return np.asarray(np.abs(self.empirical_cdf() - values).max(axis=0))
 
-    def _quantile(self, q: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _share(self, number: np.ndarray) -> np.ndarray:
+        # The shares of an output without finite draws are NaN, without NumPy's warning.
+        with np.errstate(invalid="ignore"):
+            return np.asarray(number / self.count)
+
+    def _quantile(self, q: ArrayLike) -> np.ndarray:
+        """Quantiles, and the lower and upper edges of their bins, stacked."""
         q = np.asarray(q, np.float64)
         if not ((q >= 0) & (q <= 1)).all():
             raise ValueError(f"q must be in [0, 1], got {q}; pass probabilities, not percentages")
@@ -166,12 +163,8 @@ class MonteCarloStatistics:
         edges = np.clip(self.bin_edges, self.minimum, self.maximum)
         num_bins = self.bin_counts.shape[0]
         result = np.full((3, q.size, self.count.size), np.nan)
-        columns = zip(
-            self.bin_counts.reshape(num_bins, -1).T,
-            edges.reshape(num_bins + 1, -1).T,
-            strict=True,
-        )
-        for output, (counts, column) in enumerate(columns):
+        of_outputs = self.bin_counts.reshape(num_bins, -1).T, edges.reshape(num_bins + 1, -1).T
+        for output, (counts, column) in enumerate(zip(*of_outputs, strict=True)):
             if not counts.any():
                 continue
             cumulative = np.cumsum(counts)
@@ -182,8 +175,7 @@ class MonteCarloStatistics:
             below = cumulative[index] - counts[index]
             inside = lower + (upper - lower) * (target - below) / counts[index]
             result[:, :, output] = inside, lower, upper
-        shape = (*q.shape, *self.count.shape)
-        return result[0].reshape(shape), result[1].reshape(shape), result[2].reshape(shape)
+        return result.reshape(3, *q.shape, *self.count.shape)
 
 
 def bin_edges(num_bins: int, center: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -321,7 +313,7 @@ def _pilot(plan: DrawPlan) -> tuple[np.ndarray, np.ndarray]:
     center = np.where(finite, draws, 0).sum(axis=0) / number
     square = np.where(finite, draws - center, 0) ** 2
     scale = np.sqrt(square.sum(axis=0) / number)
-    dtype = jnp.promote_types(plan.output_dtype, jnp.float32)
+    dtype = jnp.promote_types(plan.network.dtype, jnp.float32)
     center, scale = center.astype(dtype), scale.astype(dtype)
     # An output that is constant in the pilot has no scale of its own.
     return center, np.where((scale > 0) & np.isfinite(scale), scale, np.ones_like(scale))

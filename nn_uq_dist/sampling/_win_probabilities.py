@@ -89,24 +89,18 @@ def win_probabilities(
     >>> bool(wins.standard_error[0] < plain.standard_error[0])
     True
     """
-    if isinstance(draws, PairedDraws):
-        _require_known(draws)
-        return _from_pairs(draws, _checks.positive_int("num_linear_draws", num_linear_draws))
-    if callable(getattr(draws, "sample_pairs", None)):
-        _require_known(draws)
-        count = _checks.positive_int("num_linear_draws", num_linear_draws)
-        return _from_model(draws, _checks.as_key("key", key), count)
-    values: Any = _checks.as_numeric("draws", cast("ArrayLike", draws))
-    _require_known(values)
-    wins = _wins(_with_draws(np.asarray(values)))
-    return _estimate(wins.mean(axis=0), wins - wins.mean(axis=0), wins, 0, 0.0)
-
-
-def _require_known(draws: object) -> None:
     if not _checks.is_concrete(draws):
         raise TypeError(
             "draws must hold numbers, got traced values; call win_probabilities outside of jit"
         )
+    if isinstance(draws, PairedDraws):
+        return _from_pairs(draws, _checks.positive_int("num_linear_draws", num_linear_draws))
+    if callable(getattr(draws, "sample_pairs", None)):
+        count = _checks.positive_int("num_linear_draws", num_linear_draws)
+        return _from_model(draws, _checks.as_key("key", key), count)
+    values = _checks.as_numeric("draws", cast("ArrayLike", draws))
+    wins = _wins(_with_draws(np.asarray(values)))
+    return _estimate(wins.mean(axis=0), wins - wins.mean(axis=0), wins, 0, 0.0)
 
 
 def _with_draws(values: NDArray[Any]) -> NDArray[Any]:
@@ -157,8 +151,7 @@ def _linear_shares(pairs: PairedDraws, count: int) -> Array:
 def _shares(model: Any, key: jax.Array, noise: ArrayLike, count: int) -> Array:
     """Shares of draws of a model that each output wins, shape ``batch_shape + (N_y,)``."""
     shape = (*model.batch_shape, model.num_outputs)
-    points = math.prod(model.batch_shape)
-    numbers = points * max(model.input.num_inputs, model.num_outputs)
+    numbers = math.prod(model.batch_shape) * max(model.input.num_inputs, model.num_outputs)
     size = max(1, min(count, _PASS_NUMBERS // numbers))
     total = np.zeros(shape)
     for start in range(0, count, size):

@@ -11,7 +11,7 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization, monte_carlo_statistics
 from nn_uq_dist.diagnostics import joint_summary, summary, to_datatree
-from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.diagnostics._law_functions import Tails
 from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
 
 pytestmark = pytest.mark.viz

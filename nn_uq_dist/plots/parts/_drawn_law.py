@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._compiled_once import in_portions
 from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import as_joint_law
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, joint_correlation
 from nn_uq_dist.distributions import GaussianCopulaJoint
 from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law, batch_entries
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -30,7 +30,7 @@ LARGEST_LOSS = 0.03
 SCORE_REACH, NUM_POINTS = 8.0, 2048
 # The points of a table are linear between the values of this many scores.
 NUM_KNOTS = 64
-GRID_REACH, GRID_POINTS = 4.7, 161
+GRID = np.linspace(-4.7, 4.7, 161)
 # Points along each axis at which the exact law of the linear model is drawn.
 PLANE_POINTS, SPACE_POINTS = 256, 128
 
@@ -64,17 +64,12 @@ class OutputTable(NamedTuple):
         return np.array([x, p])
 
 
-def output_tables(laws: OutputLaw, origin: Array) -> list[OutputTable]:
-    """Tabulate the laws of several outputs."""
-    return [output_table(laws, j, float(x)) for j, x in enumerate(origin)]
-
-
 def output_table(laws: OutputLaw, index: int, origin: float) -> OutputTable:
     """Tabulate one of several laws, with offset `origin`.
 
     With a law centered at zero, float32 resolves the deviations from a large mean.
     """
-    functions = LawFunctions(batch_entries(laws, (..., (index,))), 1)
+    functions = LawFunctions(batch_entries(laws, (..., (index,))))
     knots = np.linspace(-SCORE_REACH, SCORE_REACH, NUM_KNOTS)
     values = functions.values(knots)[:, 0]
     points = np.interp(np.linspace(-SCORE_REACH, SCORE_REACH, NUM_POINTS), knots, values)
@@ -126,13 +121,12 @@ class DrawnJoint:
     @cached_property
     def tables(self) -> list[OutputTable]:
         """The laws of the single outputs, tabulated."""
-        return output_tables(as_output_law(self._joint.marginals), self._origin)
+        laws = as_output_law(self._joint.marginals)
+        return [output_table(laws, j, float(x)) for j, x in enumerate(self._origin)]
 
     def correlation(self) -> Array:
         """Correlation of the outputs, not of their scores."""
-        matrix = np.asarray(self._joint.covariance_matrix, np.float64)
-        sd = np.sqrt(np.diag(matrix))
-        return matrix / np.outer(sd, sd)
+        return joint_correlation(self._joint)
 
     def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
         """Density of the marginal law of the pair."""
@@ -184,9 +178,7 @@ class DrawnJoint:
         # If outputs are functions of others, only rounding errors are left.
         nudge = 1e-9 * np.diag(np.diag(covariance)[:2])
         factor = np.linalg.cholesky(spread + nudge)
-        w = np.linspace(-GRID_REACH, GRID_REACH, GRID_POINTS)
-        u, v = np.meshgrid(w, w, indexing="ij")
-        return skewed(u, v, mean[:2] + slope * (value - mean[2]), factor)
+        return skewed((GRID, GRID), mean[:2] + slope * (value - mean[2]), factor)
 
 
 def _score_grid(
@@ -198,10 +190,8 @@ def _score_grid(
 
     .. math:: p(x, y) = p_x p_y\, N(z; m, L L^T) / (\phi(z_x) \phi(z_y)).
     """
-    w = np.linspace(-GRID_REACH, GRID_REACH, GRID_POINTS)
-    z = skewed(*np.meshgrid(w, w, indexing="ij"), loc, factor)
     found = []
-    for table, scores in zip((first, second), z, strict=True):
+    for table, scores in zip((first, second), skewed((GRID, GRID), loc, factor), strict=True):
         at = np.clip(scores, *table.scores[[0, -1]])
         points, logs = (
             np.interp(at, table.scores, part) for part in (table.points, table.log_densities)
@@ -263,7 +253,7 @@ class DrawnLinear:
         model, origin = centered(self._linearization, self._shown)
         rows = jnp.asarray(self._shown)
         laws = Linearization(model.loc[rows], model.jacobian[rows], model.input).marginals()
-        return output_tables(laws, origin)
+        return [output_table(laws, j, float(x)) for j, x in enumerate(origin)]
 
     def correlation(self) -> Array:
         """Correlation of the outputs; NaN for constant ones."""
@@ -321,8 +311,7 @@ def _white_region(
     points: Sequence[Array], density: Array, center: Array, factor: Array, masses: Sequence[float]
 ) -> Region:
     """Region of two outputs with this mean and factor, whose density when whitened is given."""
-    u, v = np.meshgrid(*points, indexing="ij")
-    x, y = skewed(u, v, center, factor)
+    x, y = skewed(points, center, factor)
     return _region(x, y, density / np.prod(np.diag(factor)), masses)
 
 

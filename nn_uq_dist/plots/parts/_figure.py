@@ -34,6 +34,13 @@ MOST_COLUMNS = 4
 NARROW_COLUMNS = 3  # number of columns that fit on a page
 MANY_PANELS = 12
 
+# Entries of what ArviZ's functions draw.
+AS_ENTRY = {
+    "line": line_entry,
+    "scatter": marker_entry,
+    "hist": area_entry,
+    "fill_between_y": area_entry,
+}
 # Visuals that all panels have, besides what is drawn in them.
 FRAME_VISUALS: Styles = {
     "title": {"size": 10},
@@ -186,19 +193,19 @@ class Figure:
 
     def line(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw a line in each panel, rows ``x`` and ``y``."""
-        self._draw("line", visual, rows, entry, line_entry)
+        self._draw("line", visual, rows, entry)
 
     def points(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw points in each panel, rows ``x`` and ``y``."""
-        self._draw("scatter", visual, rows, entry, marker_entry)
+        self._draw("scatter", visual, rows, entry)
 
     def bars(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw a histogram in each panel, rows of heights, left and right edges."""
-        self._draw("hist", visual, rows, entry, area_entry)
+        self._draw("hist", visual, rows, entry)
 
     def area(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Fill an area in each panel, rows ``x``, ``y_bottom`` and ``y_top``."""
-        self._draw("fill_between_y", visual, rows, entry, area_entry)
+        self._draw("fill_between_y", visual, rows, entry)
 
     def bands(self, rows_of: Callable[[int], Array]) -> None:
         """Fill bands of 1, 2, 3 standard deviations, the widest first, so that they overlap."""
@@ -295,15 +302,13 @@ class Figure:
 
         self.each_panel(axes)
         titles = self._facets.get("output", title)
-        if titles is not None and (style := self.options.get("title")) is not None:
-            self._put("title", np.asarray(titles), style)
-        for visual, text in (("xlabel", xlabel), ("ylabel", ylabel)):
-            if text is None or (style := self.options.get(visual)) is None:
+        for visual, texts in (("title", titles), ("xlabel", xlabel), ("ylabel", ylabel)):
+            if texts is None or (style := self.options.get(visual)) is None:
                 continue
-            if not self._facets:
-                self._put(visual, np.asarray(text), style)
+            if visual == "title" or not self._facets:
+                self._put(visual, np.asarray(texts), style)
             elif self.backend == "matplotlib":  # one label for all panels
-                getattr(self.collection.get_viz("figure"), f"sup{visual}")(text, **style)
+                getattr(self.collection.get_viz("figure"), f"sup{visual}")(texts, **style)
         return self.with_legend()
 
     def with_legend(self) -> Any:
@@ -342,18 +347,11 @@ class Figure:
         make = arviz_plots.PlotCollection.wrap
         self.new_collection(make, data, inches, [*facets], cols=[*facets], **layout)
 
-    def _draw(
-        self,
-        function: str,
-        visual: str,
-        rows: Any,
-        entry: str | None,
-        as_entry: Callable[[Mapping[str, Any]], dict[str, Any]],
-    ) -> None:
+    def _draw(self, function: str, visual: str, rows: Any, entry: str | None) -> None:
         if (style := self.options[visual]) is not None:
             self._draw_rows(function, visual, rows, style)
             if entry is not None:
-                self.legend[entry] = as_entry(style)
+                self.legend[entry] = AS_ENTRY[function](style)
 
     def _draw_rows(self, function: str, visual: str, rows: Any, style: Mapping[str, Any]) -> None:
         """Draw the rows of each panel by a function of ArviZ."""

@@ -106,7 +106,15 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     from scipy.ndimage import gaussian_filter, map_coordinates
 
     center = points.mean(axis=0)
-    factor = np.linalg.cholesky(_covariance(points, center, names))
+    covariance = (points - center).T @ (points - center) / len(points)
+    sd = np.sqrt(np.diag(covariance))
+    is_resolved = sd > 1e-12 * np.abs(points).max(axis=0)
+    if not is_resolved.all() or 1 - abs(covariance[0, 1] / sd.prod()) < 1e-12:
+        raise ValueError(
+            f"draws must have a density, got draws of outputs {' and '.join(names)} that lie on a "
+            "line, or whose squares float64 cannot hold; pass other outputs, or scale these"
+        )
+    factor = np.linalg.cholesky(covariance)
     white = np.linalg.solve(factor, (points - center).T).T
     bandwidth = len(points) ** (-1 / 6)
     low, high = np.quantile(white, [TAIL, 1 - TAIL], axis=0)
@@ -123,9 +131,7 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     position = ((white - low) / width - 0.5).T
     at_draws = map_coordinates(smooth, position, order=1, mode="constant", cval=0.0)
     levels = mass_levels(at_draws, np.array(1 / len(points)), masses)
-    middles = [(e[1:] + e[:-1]) / 2 for e in edges]
-    u, v = np.meshgrid(*middles, indexing="ij")
-    x, y = skewed(u, v, center, factor)
+    x, y = skewed([(e[1:] + e[:-1]) / 2 for e in edges], center, factor)
     return Region(x, y, smooth, levels)
 
 
@@ -157,27 +163,15 @@ def draws_near_quantile(draws: Array, probability: float, value: float, width: f
     return np.asarray(near[:, :2] - np.outer((near[:, 2] - value) / spread, slope))
 
 
-def _covariance(points: Array, center: Array, names: Sequence[str]) -> Array:
-    covariance = (points - center).T @ (points - center) / len(points)
-    sd = np.sqrt(np.diag(covariance))
-    largest = np.abs(points).max(axis=0)
-    resolved = sd > 1e-12 * largest
-    if not resolved.all() or 1 - abs(covariance[0, 1] / sd.prod()) < 1e-12:
-        raise ValueError(
-            f"draws must have a density, got draws of outputs {' and '.join(names)} that lie on a "
-            "line, or whose squares float64 cannot hold; pass other outputs, or scale these"
-        )
-    return np.asarray(covariance)
-
-
 def close_border(density: Array) -> None:
     """Set the border to zero."""
     density[[0, -1], :] = 0
     density[:, [0, -1]] = 0
 
 
-def skewed(u: Array, v: Array, center: Any, factor: Array) -> tuple[Array, Array]:
-    """Map whitened coordinates to those of the outputs."""
+def skewed(axes: Sequence[Array], center: Any, factor: Array) -> tuple[Array, Array]:
+    """Grid of the outputs from the axes of a regular one in whitened coordinates."""
+    u, v = np.meshgrid(*axes, indexing="ij")
     return center[0] + factor[0, 0] * u, center[1] + factor[1, 0] * u + factor[1, 1] * v
 
 

@@ -14,11 +14,10 @@ from nn_uq_dist.diagnostics._arguments import (
     Marginals,
     as_draws,
     as_marginals,
-    as_output_names,
+    as_names,
     finite_draws,
 )
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._tails import Tails
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 
 Array = NDArray[np.float64]
 
@@ -133,7 +132,7 @@ def prepare_outputs(
     shown, names = choose_outputs(outputs, output_names, shape[-1])
     values = None if draws is None else as_draws(draws, shape)[:, shown]
     columns = [] if values is None else finite_draws(values, names)
-    return Outputs(LawFunctions(law, shape[-1]), shown, names, values, columns)
+    return Outputs(LawFunctions(law), shown, names, values, columns)
 
 
 def require_enough(columns: Sequence[Array], names: Sequence[str]) -> None:
@@ -168,7 +167,7 @@ def choose_outputs(
     outputs: Sequence[int | str] | None, output_names: Sequence[str] | None, num_outputs: int
 ) -> tuple[list[int], list[str]]:
     """Return positions and names of the outputs to show."""
-    names = as_output_names(output_names, num_outputs)
+    names = as_names("output", output_names, num_outputs)
     shown = as_outputs(outputs, names)
     return shown, [names[j] for j in shown]
 
