@@ -6,9 +6,7 @@ from nn_uq_dist.box_gaussian._few_inputs import (
 )
 from nn_uq_dist.box_gaussian._input_draws import input_draws as input_draws
 from nn_uq_dist.box_gaussian._moments import Moments as Moments
-from nn_uq_dist.box_gaussian._moments import (
-    conditional_moments as conditional_moments,
-)
+from nn_uq_dist.box_gaussian._moments import conditional_moments as conditional_moments
 from nn_uq_dist.box_gaussian._moments import posterior_moments as posterior_moments
 from nn_uq_dist.box_gaussian._normals_given_outputs import (
     normals_given_outputs as normals_given_outputs,

@@ -4,7 +4,6 @@ r"""Log density of several outputs: the probability of a box under a normal law.
 """
 
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,17 +12,14 @@ from jax import Array
 from nn_uq_dist.basics._blocks import in_blocks
 from nn_uq_dist.basics._refused_derivatives import refused
 from nn_uq_dist.basics._row_algebra import matmul
-from nn_uq_dist.box_gaussian._expectation_propagation import cavity, fixed_point
+from nn_uq_dist.box_gaussian._expectation_propagation import FixedPoint, cavity, fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Posterior,
     Problem,
     Sites,
-    Whitened,
     flattened,
     of_one_shape,
-    posterior,
     solve_lower,
-    whiten,
 )
 from nn_uq_dist.box_gaussian._own_units import in_own_units
 
@@ -34,23 +30,6 @@ once_differentiable = refused(
     "second derivatives of the joint density are not implemented: expected at most one "
     "differentiation; use finite differences of the gradient"
 )
-
-
-class Evidence(NamedTuple):
-    """Results of the passes, all with the leading axes of the points.
-
-    Attributes
-    ----------
-    log_evidence : Array, shape (...)
-        ``-inf`` outside of the support, NaN where the passes have not converged.
-    sites : Sites
-    passes : Array of int, shape (...)
-        Passes of the slowest point of the block.
-    """
-
-    log_evidence: Array
-    sites: Sites
-    passes: Array
 
 
 def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
@@ -111,7 +90,7 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
     if covariance is None and count == num_outputs:
         return _of_parallelepiped(given.deviation, given.weights) - given.log_volume
     problem = of_one_shape(given.deviation, given.weights, given.covariance)
-    logs = _log_evidence(*flattened(problem)).reshape(problem.deviation.shape[:-1])
+    logs = _log_evidence(flattened(problem)).reshape(problem.deviation.shape[:-1])
     return logs - given.log_volume
 
 
@@ -124,44 +103,39 @@ def _of_parallelepiped(deviation: Array, weights: Array) -> Array:
 
 
 @jax.custom_jvp
-def _log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
-    return evidence_and_sites(Problem(deviation, weights, covariance)).log_evidence
+@jax.jit
+def _log_evidence(problem: Problem) -> Array:
+    """`log_evidence` for one leading axis of points."""
+    return in_blocks(lambda problem: solve(problem)[0], problem, size=BLOCK_SIZE)
 
 
 @_log_evidence.defjvp
-def _log_evidence_jvp(
-    primals: tuple[Array, Array, Array | None], tangents: tuple[Array, Array, Array | None]
-) -> tuple[Array, Array]:
-    values, *slopes = _evidences_with_gradients(Problem(*once_differentiable(primals)))
-    moved = jnp.sum(slopes[0] * tangents[0], axis=-1)
-    moved = moved + jnp.sum(slopes[1] * tangents[1], axis=(-2, -1))
-    if tangents[2] is not None:
-        moved = moved + jnp.sum(slopes[2] * tangents[2], axis=(-2, -1))
+def _log_evidence_jvp(primals: tuple[Problem], tangents: tuple[Problem]) -> tuple[Array, Array]:
+    values, slopes = _evidences_with_gradients(once_differentiable(primals[0]))
+    (tangent,) = tangents
+    moved = jnp.sum(slopes.deviation * tangent.deviation, axis=-1)
+    moved = moved + jnp.sum(slopes.weights * tangent.weights, axis=(-2, -1))
+    if tangent.covariance is not None:
+        moved = moved + jnp.sum(slopes.covariance * tangent.covariance, axis=(-2, -1))
     return values, moved
 
 
 @jax.jit
-def evidence_and_sites(problem: Problem) -> Evidence:
-    """`log_evidence` with its sites, for one leading axis of points."""
-    return in_blocks(lambda problem: solve(problem)[0], problem, size=BLOCK_SIZE)
-
-
-@jax.jit
-def _evidences_with_gradients(problem: Problem) -> tuple[Array, Array, Array, Array]:
+def _evidences_with_gradients(problem: Problem) -> tuple[Array, Problem]:
     return in_blocks(_evidence_with_gradient, problem, size=BLOCK_SIZE)
 
 
-def solve(problem: Problem) -> tuple[Evidence, Whitened, Posterior]:
-    """The evidence of a block of points, and the normal law from which it is computed."""
-    whitened = whiten(problem)
-    found = fixed_point(problem, whitened)
-    sites = found.sites
-    law = posterior(problem, whitened, sites)
-    terms = interval_terms(law, sites)
+def solve(problem: Problem) -> tuple[Array, FixedPoint]:
+    """Log evidence of a block of points, and the fixed point from which it is computed.
+
+    It is ``-inf`` outside of the support, NaN where the passes have not converged.
+    """
+    found = fixed_point(problem)
+    law = found.law
+    terms = interval_terms(law, found.sites)
     logs = jnp.sum(terms, axis=-1) - 0.5 * (law.log_determinant + law.quadratic)
     logs = jnp.where(found.converged, logs, jnp.nan)
-    logs = jnp.where(found.outside, -jnp.inf, logs)
-    return Evidence(logs, sites, jnp.broadcast_to(found.passes, logs.shape)), whitened, law
+    return jnp.where(found.outside, -jnp.inf, logs), found
 
 
 def interval_terms(law: Posterior, sites: Sites) -> Array:
@@ -174,29 +148,30 @@ def interval_terms(law: Posterior, sites: Sites) -> Array:
     return terms + gap * (0.5 * sites.precision * (hole.point + law.mean) - sites.slope)
 
 
-def _evidence_with_gradient(problem: Problem) -> tuple[Array, Array, Array, Array]:
-    evidence, whitened, law = solve(problem)
+def _evidence_with_gradient(problem: Problem) -> tuple[Array, Problem]:
+    logs, found = solve(problem)
+    law = found.law
     size = problem.deviation.shape[-1]
     identity = jnp.broadcast_to(jnp.eye(size, dtype=law.pull.dtype), (*law.pull.shape, size))
     if problem.by_inputs:
         # S0^-1 W V and S^-1, from whitened columns W' M^T.
-        columns = matmul(whitened.weights, law.root.mT)
+        columns = matmul(found.whitened.weights, law.root.mT)
         spread = solve_lower(law.factor, matmul(columns, law.root), transposed=True)
         inverse = solve_lower(law.factor, identity)
         part = matmul(columns.mT, inverse)
         inverse = matmul(inverse.mT, inverse) - matmul(part.mT, part)
     else:
         spread = solve_lower(law.factor, law.root, transposed=True)
-        spread = spread / evidence.sites.precision[..., None, :]
+        spread = spread / found.sites.precision[..., None, :]
         half = solve_lower(law.factor, identity)
         inverse = matmul(half.mT, half)
     pull = law.pull
     by_weight = pull[..., None] * law.mean[..., None, :] - spread
     by_covariance = 0.5 * (pull[..., None] * pull[..., None, :] - inverse)
-    some = jnp.isfinite(evidence.log_evidence)
-    slopes = (
+    some = jnp.isfinite(logs)
+    slopes = Problem(
         jnp.where(some[..., None], -pull, 0.0),
         jnp.where(some[..., None, None], by_weight, 0.0),
         jnp.where(some[..., None, None], by_covariance, 0.0),
     )
-    return evidence.log_evidence, *slopes
+    return logs, slopes

@@ -18,12 +18,7 @@ from jax import Array
 
 from nn_uq_dist.basics._blocks import in_blocks
 from nn_uq_dist.basics._row_algebra import matmul, matvec
-from nn_uq_dist.box_gaussian._evidence import (
-    BLOCK_SIZE,
-    log_evidence,
-    once_differentiable,
-    solve,
-)
+from nn_uq_dist.box_gaussian._evidence import BLOCK_SIZE, log_evidence, once_differentiable, solve
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
     log_diagonal,
@@ -35,14 +30,6 @@ from nn_uq_dist.box_gaussian._own_units import in_own_units
 
 # With fewer outputs each point gets its own factorization, as when each point has its own law.
 FEWEST_OUTPUTS = 256
-
-
-def is_reducible(weights: Array, covariance: Array | None) -> bool:
-    """Whether all points share a law with many outputs and fewer inputs."""
-    if covariance is None or weights.ndim > 2 or covariance.ndim > 2:
-        return False
-    num_outputs, count = weights.shape
-    return num_outputs >= FEWEST_OUTPUTS and count < num_outputs
 
 
 def log_evidence_of_shared_law(deviation: Array, weights: Array, covariance: Array | None) -> Array:
@@ -72,7 +59,9 @@ def log_evidence_of_shared_law(deviation: Array, weights: Array, covariance: Arr
     >>> log_evidence_of_shared_law(jnp.zeros((3, 500)), weights, noise).shape
     (3,)
     """
-    if covariance is None or not is_reducible(weights, covariance):
+    num_outputs, count = weights.shape[-2:]
+    has_few_inputs = num_outputs >= FEWEST_OUTPUTS and count < num_outputs
+    if covariance is None or max(weights.ndim, covariance.ndim) > 2 or not has_few_inputs:
         return log_evidence(deviation, weights, covariance)
     given = in_own_units(deviation, weights, covariance)
     flat = given.deviation.reshape(-1, deviation.shape[-1])
@@ -138,8 +127,8 @@ def _solve(deviation: Array, weights: Array, covariance: Array) -> _Reduced:
     left = points - matmul(coordinates, basis.T)
 
     def block(problem: Problem) -> tuple[Array, Array, Array]:
-        evidence, _, law = solve(problem)
-        return evidence.log_evidence, law.mean, matmul(law.root.mT, law.root)
+        logs, found = solve(problem)
+        return logs, found.law.mean, matmul(found.law.root.mT, found.law.root)
 
     identity = jnp.eye(count, dtype=weights.dtype)
     logs, mean, spread = in_blocks(

@@ -23,10 +23,8 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     input_covariance,
     normal_factor,
     of_one_shape,
-    posterior,
     solve_lower,
     undifferentiated,
-    whiten,
 )
 from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
 from nn_uq_dist.box_gaussian._own_units import in_own_units
@@ -64,13 +62,11 @@ class Moments(NamedTuple):
 def uniform_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
     """Moments of the uniforms by the passes alone, for outputs in their own units; or NaN."""
     problem = undifferentiated(Problem(deviation, weights, covariance))
-    whitened = whiten(problem)
-    found = fixed_point(problem, whitened)
-    law = posterior(problem, whitened, found.sites)
-    spread = input_covariance(problem, found.sites, law.root)
+    found = fixed_point(problem)
+    spread = input_covariance(problem, found.sites, found.law.root)
     valid = found.converged & ~found.outside
     return Moments(
-        jnp.where(valid[..., None], law.mean, jnp.nan),
+        jnp.where(valid[..., None], found.law.mean, jnp.nan),
         jnp.where(valid[..., None, None], spread, jnp.nan),
     )
 
