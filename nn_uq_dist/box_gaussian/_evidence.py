@@ -1,9 +1,19 @@
 r"""Log density of several outputs: the probability of a box under a normal law.
 
 .. math:: p(r) = \int \prod_k \frac{1(|u_k| < 1)}{2}\, N(r;\, W u,\, S_0)\, du
+
+Many outputs of few inputs need one factorization for all points, then small problems. In
+coordinates :math:`b = L^{-1} r`, :math:`A = L^{-1} W`, with :math:`L L^T = S_0`, and with
+:math:`A = Q R`, points enter through :math:`c = Q^T b` and the rest of :math:`b`:
+
+.. math:: \log p(r) = \log p_{R, I}(c) - \tfrac12 |b - Q c|^2 - \log|L| - \tfrac{d - n}{2}\log 2\pi.
+
+This is exact, as the uniforms do not affect the rest. The problem at each point has the size of the
+inputs.
 """
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +21,15 @@ from jax import Array
 
 from nn_uq_dist.basics._blocks import in_blocks
 from nn_uq_dist.basics._refused_derivatives import refused
-from nn_uq_dist.basics._row_algebra import matmul
+from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._expectation_propagation import FixedPoint, cavity, fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Posterior,
     Problem,
     Sites,
     flattened,
+    log_diagonal,
+    normal_factor,
     of_one_shape,
     solve_lower,
 )
@@ -25,8 +37,10 @@ from nn_uq_dist.box_gaussian._own_units import in_own_units
 
 # Points in a block: the arrays of a pass stay in the cache.
 BLOCK_SIZE = 256
+# With fewer outputs each point gets its own factorization, as when each point has its own law.
+FEWEST_OUTPUTS = 256
 
-once_differentiable = refused(
+_once_differentiable = refused(
     "second derivatives of the joint density are not implemented: expected at most one "
     "differentiation; use finite differences of the gradient"
 )
@@ -111,7 +125,7 @@ def _log_evidence(problem: Problem) -> Array:
 
 @_log_evidence.defjvp
 def _log_evidence_jvp(primals: tuple[Problem], tangents: tuple[Problem]) -> tuple[Array, Array]:
-    values, slopes = _evidences_with_gradients(once_differentiable(primals[0]))
+    values, slopes = _evidences_with_gradients(_once_differentiable(primals[0]))
     (tangent,) = tangents
     moved = jnp.sum(slopes.deviation * tangent.deviation, axis=-1)
     moved = moved + jnp.sum(slopes.weights * tangent.weights, axis=(-2, -1))
@@ -175,3 +189,113 @@ def _evidence_with_gradient(problem: Problem) -> tuple[Array, Problem]:
         jnp.where(some[..., None, None], by_covariance, 0.0),
     )
     return logs, slopes
+
+
+def log_evidence_of_shared_law(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+    """`log_evidence` at many points of one law; the factorization is shared if that saves time.
+
+    Parameters
+    ----------
+    deviation : Array, shape (..., d)
+    weights : Array, shape (d, n)
+        With more axes, or with few outputs, each point gets its own factorization.
+    covariance : Array, shape (d, d), or None
+
+    Returns
+    -------
+    Array, shape (...)
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        As for `log_evidence`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import log_evidence_of_shared_law
+    >>> weights, noise = jnp.ones((500, 2)), jnp.eye(500)
+    >>> log_evidence_of_shared_law(jnp.zeros((3, 500)), weights, noise).shape
+    (3,)
+    """
+    num_outputs, count = weights.shape[-2:]
+    has_few_inputs = num_outputs >= FEWEST_OUTPUTS and count < num_outputs
+    if covariance is None or max(weights.ndim, covariance.ndim) > 2 or not has_few_inputs:
+        return log_evidence(deviation, weights, covariance)
+    given = in_own_units(deviation, weights, covariance)
+    flat = given.deviation.reshape(-1, deviation.shape[-1])
+    logs = _reduced(flat, given.weights, given.covariance).reshape(deviation.shape[:-1])
+    return logs - given.log_volume
+
+
+class _Reduced(NamedTuple):
+    """Log densities (N,), means and covariances of the uniforms, pulls, and the factor ``L``.
+
+    Attributes
+    ----------
+    log_evidence : Array, shape (N,)
+    mean : Array, shape (N, n)
+    covariance : Array, shape (N, n, n)
+    pull : Array, shape (N, d)
+        ``S_0^-1 (r - W m)``.
+    slope : Array, shape (d, n)
+        ``S_0^-1 W``.
+    factor : Array, shape (d, d)
+    """
+
+    log_evidence: Array
+    mean: Array
+    covariance: Array
+    pull: Array
+    slope: Array
+    factor: Array
+
+
+@jax.custom_jvp
+def _reduced(deviation: Array, weights: Array, covariance: Array) -> Array:
+    return _solve_reduced(deviation, weights, covariance).log_evidence
+
+
+@_reduced.defjvp
+def _reduced_jvp(
+    primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
+) -> tuple[Array, Array]:
+    """The gradients stated in `log_evidence`, without a matrix of the outputs for each point."""
+    found = _solve_reduced(*_once_differentiable(primals))
+    moved, by_weight, by_covariance = tangents
+    some = jnp.isfinite(found.log_evidence)
+    slope = found.slope
+    tangent = jnp.sum(found.pull * (matvec(by_weight, found.mean) - moved), axis=-1)
+    # S^-1 = S_0^-1 - (S_0^-1 W) V (S_0^-1 W)^T
+    inner = 0.5 * matmul(slope.T, matmul(by_covariance, slope)) - matmul(slope.T, by_weight)
+    tangent = tangent + jnp.sum(found.covariance * inner, axis=(-2, -1))
+    half = solve_lower(found.factor, by_covariance)
+    whole = jnp.trace(solve_lower(found.factor, half, transposed=True))
+    tangent = tangent + 0.5 * jnp.sum(found.pull * matvec(by_covariance, found.pull), axis=-1)
+    return found.log_evidence, jnp.where(some, tangent - 0.5 * whole, 0.0)
+
+
+@jax.jit
+def _solve_reduced(deviation: Array, weights: Array, covariance: Array) -> _Reduced:
+    num_outputs, count = weights.shape
+    factor = normal_factor(weights, covariance)
+    columns = solve_lower(factor, weights)
+    points = solve_lower(factor, deviation.T).T
+    basis, triangle = jnp.linalg.qr(columns)
+    coordinates = matmul(points, basis)
+    left = points - matmul(coordinates, basis.T)
+
+    def block(problem: Problem) -> tuple[Array, Array, Array]:
+        logs, found = solve(problem)
+        return logs, found.law.mean, matmul(found.law.root.mT, found.law.root)
+
+    identity = jnp.eye(count, dtype=weights.dtype)
+    logs, mean, spread = in_blocks(
+        block, of_one_shape(coordinates, triangle, identity), size=BLOCK_SIZE
+    )
+    constant = log_diagonal(factor) + 0.5 * (num_outputs - count) * math.log(2.0 * math.pi)
+    logs = logs - 0.5 * jnp.sum(left * left, axis=-1) - constant
+    rest = points - matmul(mean, columns.T)
+    pull = solve_lower(factor, rest.T, transposed=True).T
+    slope = solve_lower(factor, columns, transposed=True)
+    return _Reduced(logs, mean, spread, pull, slope, factor)
