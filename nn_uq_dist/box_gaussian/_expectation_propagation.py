@@ -19,6 +19,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     Sites,
     Whitened,
     posterior,
+    whiten,
 )
 from nn_uq_dist.box_gaussian._tilted_moments import (
     TiltedMoments,
@@ -83,22 +84,23 @@ def cavity(law: Posterior, sites: Sites) -> Cavity:
 
 
 class FixedPoint(NamedTuple):
-    """Sites after the last pass.
+    """Sites after the last pass, and the normal law under them.
 
     Attributes
     ----------
+    whitened : Whitened
     sites : Sites
+    law : Posterior
     converged : Array of bool, shape (...)
     outside : Array of bool, shape (...)
         True where a direction was found in which the support ends before the point.
-    passes : Array of int, shape ()
-        Passes that the slowest point took.
     """
 
+    whitened: Whitened
     sites: Sites
+    law: Posterior
     converged: Array
     outside: Array
-    passes: Array
 
 
 class _State(NamedTuple):
@@ -113,8 +115,9 @@ class _State(NamedTuple):
     outside: Array
 
 
-def fixed_point(problem: Problem, whitened: Whitened) -> FixedPoint:
+def fixed_point(problem: Problem) -> FixedPoint:
     """Iterate from sites with the variance of the uniforms."""
+    whitened = whiten(problem)
     deviation, weights, _ = problem
     shape = (*deviation.shape[:-1], weights.shape[-1])
     dtype = deviation.dtype
@@ -154,15 +157,11 @@ def fixed_point(problem: Problem, whitened: Whitened) -> FixedPoint:
         mix = jnp.where(usable, _mix(change, state.change), 0.0)
         sites = _ahead(state, step, damping[..., None], mix[..., None])
         go_on = waiting(state)
-        moves, old = go_on[..., None], state.sites
-        kept = Sites(
-            jnp.where(moves, sites.precision, old.precision),
-            jnp.where(moves, sites.slope, old.slope),
-        )
+        moves = go_on[..., None]
         return _State(
             state.number + 1,
-            kept,
-            old,
+            Sites(*(jnp.where(moves, *pair) for pair in zip(sites, state.sites, strict=True))),
+            state.sites,
             step,
             change,
             jnp.where(go_on, error, state.error),
@@ -171,8 +170,9 @@ def fixed_point(problem: Problem, whitened: Whitened) -> FixedPoint:
         )
 
     found = lax.while_loop(unfinished, one_pass, start)
+    law = posterior(problem, whitened, found.sites)
     converged = found.error < _ACCEPTABLE[dtype.name]
-    return FixedPoint(found.sites, converged, found.outside, found.number)
+    return FixedPoint(whitened, found.sites, law, converged, found.outside)
 
 
 def _mix(change: Array, before: Array) -> Array:
@@ -237,8 +237,11 @@ def _resolved(precision: Array, hole: Cavity, problem: Problem) -> Array:
         # outputs may determine an input: a site with more precision than the uniform itself would
         # amplify its own rounding errors.
         most = 3.0 if problem.covariance is None else eps**-0.5
-        least = jnp.clip(eps**0.5 * hole.precision, problem.least_precision, most)
-        precision = jnp.maximum(precision, least)
+        # The form takes differences of its inverse. A site held at the floor causes an error of the
+        # size of the floor in the gradient, and rounding an error of `eps` over the floor: 1e-6 in
+        # float64.
+        floor = 1e-5 if precision.dtype == jnp.float64 else 1e-3
+        precision = jnp.maximum(precision, jnp.clip(eps**0.5 * hole.precision, floor, most))
     # A uniform may be pushed to an end of the box: a mean next to 1 has no more digits.
     most = jnp.maximum(1e2 * hole.precision, (1e3 * eps) ** -2)
     return jnp.minimum(precision, most)

@@ -10,6 +10,7 @@ With the sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`r = 
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -50,18 +51,6 @@ class Problem(NamedTuple):
     def by_inputs(self) -> bool:
         """Whether the factorization is of the size of the inputs."""
         return self.covariance is not None and self.weights.shape[-1] <= self.weights.shape[-2]
-
-    @property
-    def least_precision(self) -> float:
-        """Smallest precision of a site that the form can handle.
-
-        The form of the outputs takes differences of its inverse. A site held at the floor causes an
-        error of the size of the floor in the gradient, and rounding an error of ``eps`` over the
-        floor: 1e-6 in float64.
-        """
-        if self.by_inputs:
-            return 0.0
-        return 1e-5 if self.weights.dtype == np.float64 else 1e-3
 
 
 class Whitened(NamedTuple):
@@ -132,12 +121,7 @@ def of_one_shape(deviation: Array, weights: Array, covariance: Array | None) -> 
 def flattened(problem: Problem) -> Problem:
     """The same points along one leading axis."""
     rank = problem.deviation.ndim - 1
-    deviation, weights, covariance = problem
-
-    def flat(part: Array) -> Array:
-        return part.reshape(-1, *part.shape[rank:])
-
-    return Problem(flat(deviation), flat(weights), None if covariance is None else flat(covariance))
+    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[rank:]), problem)
 
 
 def solve_lower(factor: Array, right: Array, *, transposed: bool = False) -> Array:

@@ -16,11 +16,7 @@ import jax.numpy as jnp
 from jax import Array, lax, random
 
 from nn_uq_dist.basics._row_algebra import matmul, matvec
-from nn_uq_dist.box_gaussian._gaussian_part import (
-    normal_factor,
-    of_one_shape,
-    solve_lower,
-)
+from nn_uq_dist.box_gaussian._gaussian_part import normal_factor, of_one_shape, solve_lower
 from nn_uq_dist.box_gaussian._moments import uniform_moments
 from nn_uq_dist.box_gaussian._own_units import in_own_units
 

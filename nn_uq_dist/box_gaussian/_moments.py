@@ -23,10 +23,8 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     input_covariance,
     normal_factor,
     of_one_shape,
-    posterior,
     solve_lower,
     undifferentiated,
-    whiten,
 )
 from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
 from nn_uq_dist.box_gaussian._own_units import in_own_units
@@ -64,13 +62,11 @@ class Moments(NamedTuple):
 def uniform_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
     """Moments of the uniforms by the passes alone, for outputs in their own units; or NaN."""
     problem = undifferentiated(Problem(deviation, weights, covariance))
-    whitened = whiten(problem)
-    found = fixed_point(problem, whitened)
-    law = posterior(problem, whitened, found.sites)
-    spread = input_covariance(problem, found.sites, law.root)
+    found = fixed_point(problem)
+    spread = input_covariance(problem, found.sites, found.law.root)
     valid = found.converged & ~found.outside
     return Moments(
-        jnp.where(valid[..., None], law.mean, jnp.nan),
+        jnp.where(valid[..., None], found.law.mean, jnp.nan),
         jnp.where(valid[..., None, None], spread, jnp.nan),
     )
 
@@ -183,8 +179,8 @@ def posterior_moments(deviation: Array, weights: Array, covariance: Array | None
     >>> print(f"{found.mean[0]:.3f}")  # two inputs of sum 1.5, neither beyond 1
     0.740
     """
-    deviation, weights, covariance, _ = in_own_units(deviation, weights, covariance)
-    deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
+    given = in_own_units(deviation, weights, covariance)
+    deviation, weights, covariance = of_one_shape(*given[:3])
     moments = uniform_moments(deviation, weights, covariance)
     # A uniform is removed by a zero weight, so that all problems have the same shape.
     one_left = 1.0 - jnp.eye(weights.shape[-1], dtype=weights.dtype)
@@ -232,26 +228,22 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
     deviation, weights, covariance, units = in_own_units(deviation, weights, covariance)
     deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
     known = deviation.shape[-1]
-    units = units[..., known:]
-
-    def in_given_units(found: Moments) -> Moments:
-        # One unit at a time, because their product may over- or underflow.
-        spread = units[..., None] * found.covariance * units[..., None, :]
-        return Moments(units * found.mean, spread)
-
     moments = output_moments(deviation, weights, covariance)
     # Means of the uniforms from their own densities do not reproduce the known outputs, which
     # matters if an output is nearly determined. So each output also uses its own density.
-    if covariance is None:
-        return in_given_units(moments)
-    rows = [np.append(np.arange(known), j) for j in range(known, weights.shape[-2])]
-    parts = jnp.stack([weights[..., row, :] for row in rows], axis=-3)
-    spreads = jnp.stack([covariance[..., row[:, None], row] for row in rows], axis=-3)
+    if covariance is not None:
+        rows = [np.append(np.arange(known), j) for j in range(known, weights.shape[-2])]
+        parts = jnp.stack([weights[..., row, :] for row in rows], axis=-3)
+        spreads = jnp.stack([covariance[..., row[:, None], row] for row in rows], axis=-3)
 
-    def log_density(outputs: Array) -> Array:
-        seen = jnp.broadcast_to(deviation[..., None, :], (*outputs.shape, known))
-        values = jnp.concatenate([seen, outputs[..., None]], axis=-1)
-        return corrected_log_evidence(values, parts, spreads)
+        def log_density(outputs: Array) -> Array:
+            seen = jnp.broadcast_to(deviation[..., None, :], (*outputs.shape, known))
+            values = jnp.concatenate([seen, outputs[..., None]], axis=-1)
+            return corrected_log_evidence(values, parts, spreads)
 
-    own = by_own_density(*moments.mean_and_scale, log_density, (-np.inf, np.inf))
-    return in_given_units(moments.corrected(own))
+        own = by_own_density(*moments.mean_and_scale, log_density, (-np.inf, np.inf))
+        moments = moments.corrected(own)
+    # One unit at a time, because their product may over- or underflow.
+    units = units[..., known:]
+    spread = units[..., None] * moments.covariance * units[..., None, :]
+    return Moments(units * moments.mean, spread)

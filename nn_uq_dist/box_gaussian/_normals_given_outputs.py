@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from nn_uq_dist.basics._row_algebra import binary_unit, matmul, matvec, norm
+from nn_uq_dist.box_gaussian._gaussian_part import solve_lower
 
 
 class NormalsGivenOutputs(NamedTuple):
@@ -91,11 +92,7 @@ def normals_given_outputs(
     left, _, right = jnp.linalg.svd(ours, full_matrices=False)
     rest = jnp.eye(count, dtype=rows.dtype) - matmul(left, left.mT)
     root = jnp.concatenate([rest, matmul(matmul(left, right), others.mT)], axis=-1)
-    wide = jnp.broadcast_to(identity, upper.shape)
-    inverse = jax.lax.linalg.triangular_solve(
-        upper, wide, left_side=True, lower=False, transpose_a=True
-    )
-    whitener = inverse / unit[..., None, :]
+    whitener = solve_lower(upper.mT, identity) / unit[..., None, :]
     diagonal = jnp.abs(jnp.diagonal(upper, axis1=-2, axis2=-1))
     return NormalsGivenOutputs(
         matmul(ours, whitener), root, whitener, jnp.sum(jnp.log(diagonal) + jnp.log(unit), axis=-1)

@@ -1,7 +1,7 @@
 """Mean and variance of one entry from its own density, by quadrature where this matters."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -59,19 +59,6 @@ def by_own_density(
     return OwnDensity(jnp.where(has_density, shift, 0.0), jnp.where(has_density, factor, 1.0))
 
 
-class _Ends(NamedTuple):
-    """The density matters from ``first`` to ``last``, not below ``low`` or above ``high``.
-
-    The largest log density found so far is ``top``.
-    """
-
-    low: Array
-    first: Array
-    last: Array
-    high: Array
-    top: Array
-
-
 def _nodes_that_matter(
     log_density: Callable[[Array], Array], low: Array, high: Array
 ) -> tuple[Array, Array]:
@@ -84,7 +71,9 @@ def _nodes_that_matter(
     nodes = 0.5 * (1.0 + _per_node(np.polynomial.legendre.leggauss(_NODES)[0], low))
     share = _per_node(np.arange(_NODES // 2) / (_NODES // 2 - 1), low)
 
-    def look(ends: _Ends, is_last: Array) -> tuple[_Ends, tuple[Array, Array]]:
+    def look(ends: tuple[Array, ...], is_last: Array) -> tuple[tuple[Array, ...], Any]:
+        # The density matters from `first` to `last`, not below `low` or above `high`; the largest
+        # log density found so far is `top`.
         low, first, last, high, top = ends
         around = jnp.concatenate([low + (first - low) * share, last + (high - last) * share])
         points = jnp.where(is_last, low + (high - low) * nodes, around)
@@ -99,10 +88,10 @@ def _nodes_that_matter(
             place = jnp.clip(place, 0, _NODES - 1)
             return jnp.take_along_axis(points, place[None], axis=0)[0]
 
-        return _Ends(at(start - 1), at(start), at(stop), at(stop + 1), top), (points, logs)
+        return (at(start - 1), at(start), at(stop), at(stop + 1), top), (points, logs)
 
     middle = 0.5 * (low + high)
-    ends = _Ends(low, middle, middle, high, jnp.full_like(low, -jnp.inf))
+    ends: tuple[Array, ...] = (low, middle, middle, high, jnp.full_like(low, -jnp.inf))
     _, (points, logs) = lax.scan(look, ends, jnp.array([False, False, True]))
     return points[-1], logs[-1]
 

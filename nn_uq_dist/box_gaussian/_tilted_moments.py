@@ -5,7 +5,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.typing import DTypeLike
 
 
 class TiltedMoments(NamedTuple):
@@ -16,33 +15,17 @@ class TiltedMoments(NamedTuple):
     variance: Array
 
 
-class _Rule(NamedTuple):
-    """Gauss-Legendre nodes and weights on (-1, 1), and how far the log integrand falls."""
+def _nodes(precision: Array, slope: Array, low: Array, high: Array) -> tuple[Array, ...]:
+    """Nodes as differences from the peak, their masses, and other constants of the integrals.
 
-    nodes: np.ndarray
-    weights: np.ndarray
-    fall: float
-
-
-def _rule(dtype: DTypeLike) -> _Rule:
+    The constants are the peak, half the length of the range, and the log integrand at the peak.
+    """
     # If the integrand falls by exp(-fall) on either side, this many nodes are exact to that level.
-    count, fall = (16, 15.0) if jnp.dtype(dtype) == jnp.float32 else (28, 30.0)
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    return _Rule(nodes.astype(dtype), weights.astype(dtype), fall)
-
-
-class _Nodes(NamedTuple):
-    """Nodes as differences from the peak, their weights, and other constants of the integrals."""
-
-    at: Array
-    mass: Array
-    peak: Array
-    half: Array
-    log_peak: Array
-
-
-def _nodes(precision: Array, slope: Array, low: Array, high: Array) -> _Nodes:
-    nodes, weights, fall = _rule(slope.dtype)
+    count, fall = (16, 15.0) if slope.dtype == jnp.float32 else (28, 30.0)
+    axes = (-1, *[1] * slope.ndim)
+    nodes, weights = (
+        part.astype(slope.dtype).reshape(axes) for part in np.polynomial.legendre.leggauss(count)
+    )
     curved = precision > 0
     peak = jnp.where(curved, slope / jnp.where(curved, precision, 1.0), slope * jnp.inf)
     peak = jnp.clip(jnp.where(slope == 0, 0.0, peak), low, high)
@@ -52,12 +35,11 @@ def _nodes(precision: Array, slope: Array, low: Array, high: Array) -> _Nodes:
     reach = 2.0 * fall / (steep + jnp.sqrt(steep * steep + 2.0 * fall * precision) + 1e-30)
     start = jnp.maximum(low - peak, -reach)
     half = 0.5 * (jnp.minimum(high - peak, reach) - start)
-    axes = (-1, *[1] * slope.ndim)
-    at = start + half * (1.0 + nodes.reshape(axes))
-    mass = jnp.exp(at * (slope_there - 0.5 * precision * at)) * weights.reshape(axes)
+    at = start + half * (1.0 + nodes)
+    mass = jnp.exp(at * (slope_there - 0.5 * precision * at)) * weights
     # The barriers keep the compiler from evaluating the exponentials anew in each sum.
     at, mass = lax.optimization_barrier((at, mass))
-    return _Nodes(at, mass, peak, half, peak * (slope - 0.5 * precision * peak))
+    return at, mass, peak, half, peak * (slope - 0.5 * precision * peak)
 
 
 def tilted_moments(precision: Array, slope: Array, low: Array, high: Array) -> TiltedMoments:

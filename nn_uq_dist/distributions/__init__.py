@@ -7,8 +7,11 @@ from nn_uq_dist.distributions._gaussian_copula_joint import (
 from nn_uq_dist.distributions._gaussian_copula_joint import (
     GaussianCopulaJoint as GaussianCopulaJoint,
 )
+from nn_uq_dist.distributions._gaussian_copula_joint import (
+    NormalScoreTransform as NormalScoreTransform,
+)
 from nn_uq_dist.distributions._joint_mixture import JointMixture as JointMixture
-from nn_uq_dist.distributions._linearized_conditional import (
+from nn_uq_dist.distributions._linearized_joint import (
     LinearizedConditional as LinearizedConditional,
 )
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint as LinearizedJoint
@@ -16,9 +19,6 @@ from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal as 
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline as MonotoneSpline
 from nn_uq_dist.distributions._noisy_marginal import NoisyMarginal as NoisyMarginal
 from nn_uq_dist.distributions._output_mixture import OutputMixture as OutputMixture
-from nn_uq_dist.distributions._score_distribution import (
-    NormalScoreTransform as NormalScoreTransform,
-)
 from nn_uq_dist.gaussian_copula._nataf import NatafCorrelation as NatafCorrelation
 from nn_uq_dist.gaussian_copula._nataf import nataf_correlation as nataf_correlation
 from nn_uq_dist.gaussian_copula._nearest_correlation import (

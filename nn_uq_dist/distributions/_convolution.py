@@ -84,10 +84,9 @@ def in_columns(
         jnp.broadcast_to(part, shape).astype(dtype).transpose(axes).reshape(count, -1)
         for part in (value, sigma)
     )
-    flat = QuantilePieces(
-        pieces.breaks.reshape(-1, count).astype(dtype),
-        pieces.coefficients.reshape(*pieces.coefficients.shape[:2], count).astype(dtype),
-        pieces.center.reshape(count).astype(dtype),
+    rank = pieces.center.ndim
+    flat = jax.tree.map(
+        lambda part: part.reshape(*part.shape[: part.ndim - rank], count).astype(dtype), pieces
     )
     found = function(x, scale, flat).reshape([shape[axis] for axis in axes])
     return found.transpose(np.argsort(axes))
@@ -213,12 +212,12 @@ def _log_integral(x: Array, sigma: Array, pieces: QuantilePieces, side: Array | 
         return of_outputs(x, sigma, pieces, side)
 
     def of_one(parts: Any) -> Array:
-        x, sigma, breaks, coefficients, center, side = jax.tree.map(lambda a: a[None], parts)
-        pieces = QuantilePieces(breaks[0][:, None], coefficients[0][..., None], center)
-        return of_outputs(x, sigma, pieces, side)[0]
+        (x, sigma, side), pieces = parts
+        pieces = jax.tree.map(lambda part: part[..., None], pieces)
+        return of_outputs(x[None], sigma[None], pieces, None if side is None else side[None])[0]
 
-    breaks, coefficients = pieces.breaks.T, jnp.moveaxis(pieces.coefficients, -1, 0)
-    return lax.map(jax.checkpoint(of_one), (x, sigma, breaks, coefficients, pieces.center, side))
+    rows = jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), pieces)
+    return lax.map(jax.checkpoint(of_one), ((x, sigma, side), rows))
 
 
 def _piece(pieces: QuantilePieces, index: Array) -> tuple[Array, Array, Array]:

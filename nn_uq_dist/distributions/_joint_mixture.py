@@ -13,9 +13,9 @@ from numpyro.distributions import constraints
 from nn_uq_dist.basics._checks import as_indices
 from nn_uq_dist.basics._row_algebra import covariance_root
 from nn_uq_dist.box_gaussian import log_evidence
+from nn_uq_dist.box_gaussian._gaussian_part import of_one_shape
 from nn_uq_dist.box_gaussian._own_units import joint_covariance
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint
-from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._mixture_components import (
     MOST_NUMBERS,
     draws_of_parts,
@@ -29,6 +29,7 @@ from nn_uq_dist.distributions._output_mixture import OutputMixture
 from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample, without_validation
+from nn_uq_dist.laws._batch_entries import with_parameters
 from nn_uq_dist.laws._joint_law import JointLaw
 
 
@@ -106,11 +107,8 @@ class JointMixture(JointLaw):
     def _parameters(self) -> tuple[Array, Array, Array | None]:
         """Means, weights and normal covariance, with all batch axes."""
         loc, weights, covariance = self.components.arrays(self._probabilities.dtype)
-        loc = jnp.broadcast_to(loc, (*self._wide, *loc.shape[-1:]))
-        weights = jnp.broadcast_to(weights, (*self._wide, *weights.shape[-2:]))
-        if covariance is not None:
-            covariance = jnp.broadcast_to(covariance, (*self._wide, *covariance.shape[-2:]))
-        return loc, weights, covariance
+        loc = jnp.broadcast_to(loc, (*self._wide, *self.event_shape))
+        return of_one_shape(loc, weights, covariance)
 
     @property
     def _probabilities(self) -> Array:
@@ -120,12 +118,11 @@ class JointMixture(JointLaw):
     @property
     def marginals(self) -> OutputMixture:
         """Laws of the single outputs, exact: ``batch_shape + (d,)``."""
-        law = self.components.marginals
-        weights = jnp.moveaxis(jnp.asarray(law.weights), -3, -2)
-        has_normal_part = self.components.normal_covariance is not None
-        scale = jnp.swapaxes(jnp.asarray(law.normal_scale), -2, -1) if has_normal_part else None
-        loc = jnp.swapaxes(jnp.asarray(law.loc), -2, -1)
-        components = LinearizedMarginal(loc, weights, scale, validate_args=False)
+        # The axis of the components comes last.
+        components = with_parameters(
+            self.components.marginals,
+            lambda part, lead, _: jnp.swapaxes(jnp.asarray(part), lead - 2, lead - 1),
+        )
         probabilities = jnp.asarray(self.probabilities)[..., None, :]
         return OutputMixture(components, probabilities, validate_args=False)
 
@@ -214,13 +211,10 @@ def _logs_of_components(
     value: Array, loc: Array, weights: Array, covariance: Array | None
 ) -> Array:
     """Log density of each component, shape ``(..., M)``; some components at a time."""
-    axis_of_components = (loc.ndim - 2, weights.ndim - 3, weights.ndim - 3)
-    stacked = [
-        None if part is None else jnp.moveaxis(part, axis, 0)
-        for part, axis in zip((loc, weights, covariance), axis_of_components, strict=True)
-    ]
+    matrices = jax.tree.map(lambda part: jnp.moveaxis(part, -3, 0), (weights, covariance))
+    stacked = jnp.moveaxis(loc, -2, 0), *matrices
 
-    def of_one(part: list[Any]) -> Array:
+    def of_one(part: tuple[Any, ...]) -> Array:
         return log_evidence(value.astype(loc.dtype) - part[0], part[1], part[2])
 
     points = jnp.broadcast_shapes(value.shape[:-1], loc.shape[:-2])

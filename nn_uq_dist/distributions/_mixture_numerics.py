@@ -70,17 +70,9 @@ class Mixture(NamedTuple):
         """Whether the parameters and these values are numbers now."""
         return is_local(values, self.components, self.probabilities)
 
-    def log_density(self, value: Any) -> Any:
-        """Log density; like all methods below, at a value of shape ``(...)``."""
-        return self._mixed(value, lambda _, laws, x: (laws.log_prob(x),))[0]
-
-    def log_lower(self, value: Any) -> Any:
-        """``log P(Y <= value)``."""
-        return self._mixed(value, lambda _, laws, x: (laws.log_cdf(x),))[0]
-
-    def log_upper(self, value: Any) -> Any:
-        """``log P(Y > value)``."""
-        return self._mixed(value, lambda _, laws, x: (laws.log_sf(x),))[0]
+    def log_of(self, name: str, value: Any) -> Any:
+        """Log of this name of the law; like all below, at a value of shape ``(...)``."""
+        return self._mixed(value, lambda _, laws, x: (getattr(laws, name)(x),))[0]
 
     def score(self, value: Any) -> Any:
         """Normal score, from one evaluation of the components instead of one for each tail."""

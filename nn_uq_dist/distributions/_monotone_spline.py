@@ -172,21 +172,14 @@ def _piece(xp: Any, held: Array, along: Array, x: Array, y: Array, slopes: Array
     return _Piece(start, image, at(x, 1) - start, at(y, 1) - image, at(slopes, 0), at(slopes, 1))
 
 
-class _InUnits(NamedTuple):
-    """A spline with knots and images in powers of two near their ranges, and these units."""
+def _in_units(x: Array, y: Array, slopes: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """A spline with knots and images in powers of two near their ranges, and these units.
 
-    x: Array
-    y: Array
-    slopes: Array
-    x_unit: Array
-    y_unit: Array
-
-
-def _in_units(x: Array, y: Array, slopes: Array) -> _InUnits:
-    """Squares of small or large values, in quadratic equations and in derivatives, stay finite."""
+    Squares of small or large values, in quadratic equations and in derivatives, stay finite.
+    """
     x_unit, y_unit = (binary_unit(part[..., -1] - part[..., 0]) for part in (x, y))
     slopes = slopes * x_unit[..., None] / y_unit[..., None]
-    return _InUnits(x / x_unit[..., None], y / y_unit[..., None], slopes, x_unit, y_unit)
+    return x / x_unit[..., None], y / y_unit[..., None], slopes, x_unit, y_unit
 
 
 @numpy_if_known

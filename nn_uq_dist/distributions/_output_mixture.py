@@ -105,11 +105,6 @@ class OutputMixture(OutputLaw):
     def _mixture(self) -> Mixture:
         return Mixture(self.components, self.probabilities)
 
-    @property
-    def _wide(self) -> tuple[int, ...]:
-        """Batch shape with the axis of the components."""
-        return (*self.batch_shape, self.components.batch_shape[-1])
-
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
         return support_between(self.components.support, *self.bounds)
@@ -126,7 +121,7 @@ class OutputMixture(OutputLaw):
         logs = log_weights(jnp.asarray(self.probabilities, self._dtype))
         shape = (*sample_shape, *self.batch_shape)
         index = random.categorical(key_choice, logs, shape=shape)
-        return choose_components(self.components, self._wide, index).sample(key_draw)
+        return choose_components(self.components, self._mixture.shape, index).sample(key_draw)
 
     @property
     def _dtype(self) -> jnp.dtype:
@@ -135,15 +130,15 @@ class OutputMixture(OutputLaw):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density, ``-inf`` outside of the supports of all components."""
-        return _result(self._mixture.log_density(self._fitting("value", value)))
+        return _result(self._mixture.log_of("log_prob", self._fitting("value", value)))
 
     def log_cdf(self, value: ArrayLike) -> Array:
         """Log distribution function, accurate in both tails."""
-        return _at_most_zero(self._mixture.log_lower(self._fitting("value", value)))
+        return _at_most_zero(self._mixture.log_of("log_cdf", self._fitting("value", value)))
 
     def log_sf(self, value: ArrayLike) -> Array:
         """Log survival function ``log P(Y > value)``, accurate in both tails."""
-        return _at_most_zero(self._mixture.log_upper(self._fitting("value", value)))
+        return _at_most_zero(self._mixture.log_of("log_sf", self._fitting("value", value)))
 
     def normal_score(self, value: ArrayLike) -> Array:
         """``Phi^{-1}(cdf(value))``, from the scores of the components: accurate in both tails."""
@@ -183,9 +178,10 @@ class OutputMixture(OutputLaw):
 
         With more components there are none: the quantile function then has only slight kinks.
         """
-        low, high = (jnp.broadcast_to(end, self._wide) for end in self._mixture.laws.bounds)
-        if self._wide[-1] > _MOST_KINKS:
+        wide = self._mixture.shape
+        if wide[-1] > _MOST_KINKS:
             return jnp.zeros((0, *self.batch_shape), self._dtype)
+        low, high = (jnp.broadcast_to(end, wide) for end in self._mixture.laws.bounds)
         ends = jnp.moveaxis(jnp.concatenate([low, high], axis=-1), -1, 0)
         safe = jnp.where(jnp.isfinite(ends), ends, self.mean)
         scores = self.normal_score(safe)

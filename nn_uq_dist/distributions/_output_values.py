@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
-from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import evaluated_now
+from nn_uq_dist.laws._batch_entries import batch_entries
+from nn_uq_dist.laws._joint_law import JointLaw
 
 
 def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
@@ -30,10 +32,28 @@ def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def split_outputs(
-    indices: int | Sequence[int], num_outputs: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Known outputs in the order given, and the others in ascending order."""
+def observed_outputs(
+    law: JointLaw, indices: int | Sequence[int], values: ArrayLike
+) -> tuple[tuple[int, ...], tuple[int, ...], dist.Distribution, Array]:
+    """Known outputs of a joint law in the order given, the others in ascending order.
+
+    Parameters
+    ----------
+    law : JointLaw
+        Its batch shape is what the leading axes of the values broadcast against.
+    indices : int or sequence of int
+        Which outputs are known.
+    values : array_like, shape (..., len(indices))
+        Their values, which are checked. For one output a single number suffices.
+
+    Returns
+    -------
+    observed, remaining : tuple of int
+    marginals : numpyro.distributions.Distribution
+        Of the known outputs.
+    values : Array
+    """
+    num_outputs = law.event_shape[0]
     observed = _checks.as_indices(indices, num_outputs)
     remaining = tuple(index for index in range(num_outputs) if index not in observed)
     if not remaining:
@@ -41,28 +61,7 @@ def split_outputs(
             f"indices must leave an output to describe, got all {num_outputs}; "
             f"use log_prob for the density of all outputs"
         )
-    return observed, remaining
-
-
-def observed_values(
-    values: ArrayLike,
-    observed: tuple[int, ...],
-    support: constraints.Constraint,
-    batch_shape: tuple[int, ...],
-) -> Array:
-    """Values of known outputs, checked.
-
-    Parameters
-    ----------
-    values : array_like, shape (..., len(observed))
-        For one output a single number suffices.
-    observed : tuple of int
-        Which outputs are known, for error messages.
-    support : constraint
-        Support of each known output.
-    batch_shape : tuple of int
-        Batch shape of the joint law, against which the leading axes broadcast.
-    """
+    marginals = batch_entries(law.marginals, (..., observed))
     values = _checks.as_numeric("values", values)
     shape, count = jnp.shape(values), len(observed)
     if shape == () and count == 1:
@@ -75,17 +74,26 @@ def observed_values(
     _checks.broadcast_shapes(
         "the leading axes of values must broadcast against batch_shape",
         values=shape[:-1],
-        batch_shape=batch_shape,
+        batch_shape=law.batch_shape,
     )
+    support = marginals.support
     if _checks.is_concrete(values, support):
         # In a model under `jit` known values would otherwise become traced.
         with evaluated_now():
             inside = np.asarray(support(jnp.asarray(values)))
-        if not inside.all():
-            *_, position = where = _checks.first_index(~inside)
-            value = np.broadcast_to(values, inside.shape)[where]
-            raise ValueError(
-                f"values must lie within the support of their outputs, got {value} for output "
-                f"{observed[position]}; that output cannot take it: see support"
-            )
-    return jnp.asarray(values)
+        why = "; that output cannot take it: see support"
+        refuse_values(~inside, values, observed, "within", why)
+    return observed, remaining, marginals, jnp.asarray(values)
+
+
+def refuse_values(
+    bad: np.ndarray, values: ArrayLike, observed: tuple[int, ...], place: str, why: str
+) -> None:
+    """Raise ``ValueError`` for the first bad value of known outputs."""
+    if bad.any():
+        *_, position = where = _checks.first_index(bad)
+        value = np.broadcast_to(values, bad.shape)[where]
+        raise ValueError(
+            f"values must lie {place} the support of their outputs, got {value} for output "
+            f"{observed[position]}{why}"
+        )

@@ -13,10 +13,10 @@ Three questions are answered here, in the order in which
 scores is known. The distributions that are built on it are in `nn_uq_dist.distributions`.
 """
 
-from nn_uq_dist.gaussian_copula._hermite import covariance_of_outputs as covariance_of_outputs
-from nn_uq_dist.gaussian_copula._hermite import covariance_of_scores as covariance_of_scores
-from nn_uq_dist.gaussian_copula._hermite import hermite_coefficients as hermite_coefficients
 from nn_uq_dist.gaussian_copula._nataf import NatafCorrelation as NatafCorrelation
+from nn_uq_dist.gaussian_copula._nataf import covariance_of_outputs as covariance_of_outputs
+from nn_uq_dist.gaussian_copula._nataf import covariance_of_scores as covariance_of_scores
+from nn_uq_dist.gaussian_copula._nataf import hermite_coefficients as hermite_coefficients
 from nn_uq_dist.gaussian_copula._nataf import nataf_correlation as nataf_correlation
 from nn_uq_dist.gaussian_copula._nearest_correlation import (
     nearest_correlation as nearest_correlation,

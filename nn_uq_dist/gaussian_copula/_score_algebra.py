@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array, lax
+from jax import Array
 
 from nn_uq_dist.basics._normal_tails import log_normal_density
+from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.box_gaussian._gaussian_part import solve_lower
 
 
 @jax.jit
@@ -90,24 +92,10 @@ def conditional_scores(
     """
     factor = cholesky_of_rows(scale_tril, observed + remaining)
     count = len(observed)
-    batch = jnp.broadcast_shapes(factor.shape[:-2], residual.shape[:-1])
-    white = lax.linalg.triangular_solve(
-        jnp.broadcast_to(factor[..., :count, :count], (*batch, count, count)),
-        jnp.broadcast_to(residual, (*batch, count))[..., None],
-        left_side=True,
-        lower=True,
-    )
-    shift = jnp.matmul(factor[..., count:, :count], white, precision=lax.Precision.HIGHEST)
-    return shift[..., 0], factor[..., count:, count:]
+    white = whitened(factor[..., :count, :count], residual)
+    return matvec(factor[..., count:, :count], white), factor[..., count:, count:]
 
 
 def whitened(scale_tril: Array, residual: Array) -> Array:
     """``L^-1 r`` for each residual ``(..., N)``: entries are independent if `L` is correct."""
-    shape = jnp.broadcast_shapes(scale_tril.shape[:-1], residual.shape)
-    size = shape[-1]
-    return lax.linalg.triangular_solve(
-        jnp.broadcast_to(scale_tril, (*shape, size)),
-        jnp.broadcast_to(residual, shape)[..., None],
-        left_side=True,
-        lower=True,
-    )[..., 0]
+    return solve_lower(scale_tril, residual[..., None])[..., 0]

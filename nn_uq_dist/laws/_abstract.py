@@ -175,15 +175,8 @@ def _register_batches(kind: type[Law]) -> None:
     def promoted(d: Law) -> Law:
         if any(name not in d.__dict__ for name in names):
             return d
-        parts = {name: d.__dict__[name] for name in names}
-        return rebuilt(
-            d,
-            **{
-                name: promote_batch_shape(part)
-                for name, part in parts.items()
-                if isinstance(part, dist.Distribution)
-            },
-        )
+        laws = [name for name in names if isinstance(d.__dict__[name], dist.Distribution)]
+        return rebuilt(d, **{name: promote_batch_shape(d.__dict__[name]) for name in laws})
 
     first = inspect.Parameter("d", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     axes_of.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]

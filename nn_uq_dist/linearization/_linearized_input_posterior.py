@@ -35,8 +35,7 @@ from nn_uq_dist.box_gaussian._moments import uniform_moments
 from nn_uq_dist.box_gaussian._normals_given_outputs import NormalsGivenOutputs
 from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
 from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.box_gaussian._same_direction import Pairs
-from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
+from nn_uq_dist.box_gaussian._second_order import Pairs, corrected_log_evidence
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._output_noise import output_noise
 

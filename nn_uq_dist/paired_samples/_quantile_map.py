@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._row_algebra import matmul, namespace
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.paired_samples._increasing_values import increasing, smooth_slopes
 from nn_uq_dist.paired_samples._score_bins import ScoreBins, influence, sample_averages
@@ -171,19 +171,10 @@ def _tail_residuals(residual: Array, bins: ScoreBins, knots: np.ndarray, xp: Any
     deviation. The part fades out towards the middle, and towards the last knot.
     """
     centers = bins.centers
-    lower = np.concatenate([knots[:1], centers[:3]])
-    values = [xp.zeros_like(residual[:, 0]), residual[:, 0], residual[:, 1]]
-    upper = [xp.zeros_like(residual[:, 0]), residual[:, -1], residual[:, -2]]
-    fading = _hats(knots, lower), _hats(-knots, np.concatenate([-knots[-1:], -centers[:-4:-1]]))
-    total: Array = sum(
-        (
-            part[:, None] * hat.astype(residual.dtype)
-            for parts, hats in zip((values, upper), fading, strict=True)
-            for part, hat in zip(parts, hats, strict=False)
-        ),
-        xp.zeros((residual.shape[0], knots.size), residual.dtype),
-    )
-    return total
+    lower = _hats(knots, np.concatenate([knots[:1], centers[:3]]))
+    upper = _hats(-knots, np.concatenate([-knots[-1:], -centers[:-4:-1]]))
+    fading = np.concatenate([lower[1:3], upper[1:3]]).astype(residual.dtype)
+    return matmul(residual[:, np.array([0, 1, -1, -2])], xp.asarray(fading))
 
 
 def _hats(at: np.ndarray, corners: np.ndarray) -> np.ndarray:

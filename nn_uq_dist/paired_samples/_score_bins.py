@@ -94,12 +94,10 @@ class ScoreBins:
 
     def averages(self, values: Any) -> Any:
         """Averages over the bins of a function given at the nodes, ``(q, J)`` to ``(m, J)``."""
-        starts = np.cumsum([0, *(nodes.size for nodes, _ in self._rules)])
-        rows = [
-            np.pad(weights, (start, starts[-1] - stop))
-            for (_, weights), start, stop in zip(self._rules, starts[:-1], starts[1:], strict=True)
-        ]
-        return np.stack(rows).astype(values.dtype) @ values
+        from scipy.linalg import block_diag
+
+        rows = block_diag(*(weights for _, weights in self._rules))
+        return rows.astype(values.dtype) @ values
 
     @cached_property
     def _rules(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -137,13 +135,17 @@ def sample_averages(ordered: Array, bins: ScoreBins) -> Array:
     center = ordered[count // 2]
     sums = xp.cumsum(ordered - center, axis=0)
     sums = xp.concatenate([xp.zeros_like(sums[:1]), sums]) / count
-    position = bins.probabilities * count
-    below = np.minimum(position.astype(int), count - 1)
-    share = (position - below)[:, None].astype(ordered.dtype)
-    at_edges = sums[below] * (1 - share) + sums[below + 1] * share
-    widths = np.diff(bins.probabilities)[:, None].astype(ordered.dtype)
+    at_edges = _between(sums, bins.probabilities * count)
+    widths = bins.widths[:, None].astype(ordered.dtype)
     averages: Array = center + (at_edges[1:] - at_edges[:-1]) / widths
     return averages
+
+
+def _between(rows: Array, position: FloatArray) -> Array:
+    """Linear interpolation between the rows around each position."""
+    below = np.minimum(position.astype(int), len(rows) - 2)
+    share = (position - below)[:, None].astype(rows.dtype)
+    return rows[below] * (1 - share) + rows[below + 1] * share
 
 
 def influence(sample: Array, ordered: Array, bins: ScoreBins) -> Array:
@@ -162,14 +164,10 @@ def influence(sample: Array, ordered: Array, bins: ScoreBins) -> Array:
         Shape ``(m, n, J)``.
     """
     xp = namespace(sample)
-    count = sample.shape[0]
-    position = bins.probabilities[1:-1] * (count - 1)
-    below = np.minimum(position.astype(int), count - 2)
-    share = (position - below)[:, None].astype(sample.dtype)
-    at_edges = ordered[below] * (1 - share) + ordered[below + 1] * share
+    at_edges = _between(ordered, bins.probabilities[1:-1] * (len(sample) - 1))
     low = xp.concatenate([ordered[:1], at_edges])[:, None]
     high = xp.concatenate([at_edges, ordered[-1:]])[:, None]
-    widths = np.diff(bins.probabilities)[:, None, None].astype(sample.dtype)
+    widths = bins.widths[:, None, None].astype(sample.dtype)
     clipped = xp.minimum(xp.maximum(sample, low), high) / widths
     centered: Array = clipped - xp.mean(clipped, axis=1, keepdims=True)
     return centered

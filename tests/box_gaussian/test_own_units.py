@@ -78,7 +78,7 @@ def test_as_many_inputs_as_outputs():
 
 
 def test_a_shared_law_of_many_outputs(monkeypatch):
-    monkeypatch.setattr(box_gaussian._few_inputs, "FEWEST_OUTPUTS", 3)
+    monkeypatch.setattr(box_gaussian._evidence, "FEWEST_OUTPUTS", 3)
     units = UNITS["mixed"]
     covariance = COVARIANCE * units[:, None] * units
     given = POINTS * units, WEIGHTS[:, :2] * units[:, None], covariance

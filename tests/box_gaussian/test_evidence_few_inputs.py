@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist.box_gaussian import _few_inputs, log_evidence, log_evidence_of_shared_law
+from nn_uq_dist.box_gaussian import _evidence, log_evidence, log_evidence_of_shared_law
 from tests.array_sizes import largest_array
 from tests.compiling import jit
 
@@ -23,7 +23,7 @@ def problem(num_outputs=12, count=4, rank=4):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("rank", [4, 2])
 def test_values_and_gradients_are_those_of_each_point(rank, monkeypatch):
-    monkeypatch.setattr(_few_inputs, "FEWEST_OUTPUTS", 2)
+    monkeypatch.setattr(_evidence, "FEWEST_OUTPUTS", 2)
     arguments = problem(rank=rank)
 
     def total(function):
@@ -39,7 +39,7 @@ def test_values_and_gradients_are_those_of_each_point(rank, monkeypatch):
 
 
 def test_second_derivatives_are_refused(monkeypatch):
-    monkeypatch.setattr(_few_inputs, "FEWEST_OUTPUTS", 2)
+    monkeypatch.setattr(_evidence, "FEWEST_OUTPUTS", 2)
     deviation, weights, covariance = problem()
     with pytest.raises(NotImplementedError, match="second derivatives of the joint density"):
         jax.hessian(lambda r: log_evidence_of_shared_law(r, weights, covariance))(deviation[0])
