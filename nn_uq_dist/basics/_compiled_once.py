@@ -23,8 +23,6 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._row_algebra import namespace
-
 # Programs that are kept; the ones not used for longest go first.
 _MOST_PROGRAMS = 128
 # An argument of each program beside those of the function.
@@ -135,28 +133,6 @@ def _kind(leaf: Any) -> Hashable:
 
 def _is_traced(leaves: list[Any]) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
-
-
-def one_program[T](function: Callable[..., T], *trees: Any) -> T:
-    """Return ``function(*trees)``, compiled as a whole; by NumPy if all leaves are NumPy's.
-
-    Parameters
-    ----------
-    function
-        A pure function of pytrees. It stands at the level of a module: another function object,
-        such as a lambda, is compiled anew.
-    *trees
-        Its arguments.
-    """
-    if namespace(*jax.tree.leaves(trees)) is np:
-        return function(*trees)
-    result: T = _compiled(function, *trees)
-    return result
-
-
-@partial(jax.jit, static_argnums=0)
-def _compiled(function: Callable[..., Any], *trees: Any) -> Any:
-    return function(*trees)
 
 
 def in_portions(function: Callable[..., Any], *arrays: NDArray[Any], size: int) -> Any:

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import is_concrete
+from nn_uq_dist.basics._row_algebra import namespace
 
 # With more numbers a program is faster than NumPy by more than it takes to compile.
 _MOST_NUMBERS = 2**18
@@ -58,26 +60,43 @@ def as_jax(value: Any, device: Any = None) -> Array:
     return placed
 
 
-def numpy_if_known[R](function: Callable[..., R]) -> Callable[..., R]:
-    """Decorate ``function(xp, *arrays)``: NumPy in float64 for few known numbers, else a program.
+def one_program[T](function: Callable[..., T]) -> Callable[..., T]:
+    """Return the function, compiled as a whole, or run by NumPy for few known numbers.
 
-    The first argument is `numpy` or `jax.numpy`, the others hold real arrays. Results
-    are JAX arrays of the common type of the arguments in both cases.
+    Parameters
+    ----------
+    function
+        A pure function of pytrees of real arrays, for arrays of either library: `namespace` tells
+        which. It stands at the level of a module: another function object, such as a lambda, is
+        compiled anew.
+
+    Notes
+    -----
+    If all leaves are NumPy's, so are the results. Known JAX arrays become NumPy's in float64, and
+    the results JAX arrays of their common type.
     """
-    program = jax.jit(function, static_argnums=0)
 
     @functools.wraps(function)
-    def evaluate(*args: Any) -> Any:
-        given = jax.tree.leaves(args)
-        if not is_local(*given) or sum(np.size(part) for part in given) > _MOST_NUMBERS:
-            return program(jnp, *args)
-        known = jax.tree.map(lambda part: np.asarray(part, np.float64), args)
-        dtype = jnp.result_type(*given)
+    def evaluate(*trees: Any) -> Any:
+        leaves = jax.tree.leaves(trees)
+        if namespace(*leaves) is np:
+            return function(*trees)
+        if not is_local(*leaves) or sum(np.size(leaf) for leaf in leaves) > _MOST_NUMBERS:
+            return _compiled(function, *trees)
+        dtype = jnp.result_type(*leaves)
+
+        def of_type(part: Any) -> Any:
+            return part.astype(dtype) if np.issubdtype(part.dtype, np.floating) else part
+
         with np.errstate(all="ignore"):
-            found = jax.tree.map(lambda part: np.asarray(part, dtype), function(np, *known))
-        return as_results(found, *given)
+            return as_results(jax.tree.map(of_type, function(*in_float64(trees))), *leaves)
 
     return evaluate
+
+
+@partial(jax.jit, static_argnums=0)
+def _compiled(function: Callable[..., Any], *trees: Any) -> Any:
+    return function(*trees)
 
 
 def as_results(values: Any, *given: object) -> Any:

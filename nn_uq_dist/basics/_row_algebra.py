@@ -26,6 +26,8 @@ def matmul(a: Array, b: Array) -> Array:
 
 def matvec(a: Array, b: Array) -> Array:
     """Matrix times vector, batched, in the full precision of the type."""
+    if namespace(a, b) is np:
+        return (a @ b[..., None])[..., 0]
     return jnp.einsum("...jk,...k->...j", a, b, precision=lax.Precision.HIGHEST)
 
 

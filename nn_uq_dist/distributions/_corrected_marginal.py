@@ -11,7 +11,8 @@ from numpyro.distributions.batch_util import vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import broadcast_shapes
-from nn_uq_dist.basics._known_values import numpy_if_known
+from nn_uq_dist.basics._known_values import one_program
+from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
 from nn_uq_dist.distributions._vector_support import support_between
 from nn_uq_dist.laws._abstract import validate_sample
@@ -189,11 +190,12 @@ class CorrectedMarginal(OutputLaw):
         return mapped_pieces(pieces, self.transform, kinks.astype(pieces.breaks.dtype))
 
 
-@numpy_if_known
+@one_program
 def _kept_inside(
-    xp: Any, before: Array, bounds: tuple[Array, Array], value: Array, images: tuple[Array, Array]
+    before: Array, bounds: tuple[Array, Array], value: Array, images: tuple[Array, Array]
 ) -> Array:
     """Values of the base within its ends where their images lie within those of the ends."""
+    xp: Any = namespace(before)
     inside = (value >= images[0]) & (value <= images[1])
     kept: Array = xp.where(inside, xp.clip(before, *bounds), before)
     return kept

@@ -15,8 +15,8 @@ from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist import linear_combination
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import as_jax, is_local, numpy_if_known
-from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.basics._known_values import as_jax, is_local, one_program
+from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_quadrature import ScoreRule
@@ -293,18 +293,20 @@ class LinearizedMarginal(OutputLaw):
         return jnp.asarray(self.weights, self._dtype), self._valid_scale
 
 
-@numpy_if_known
-def _moments(xp: Any, weights: Array, normal_scale: Array) -> tuple[Array, Array, Array]:
+@one_program
+def _moments(weights: Array, normal_scale: Array) -> tuple[Array, Array, Array]:
     """A power of two near the largest parameter, the variance in this unit, the excess kurtosis."""
+    xp: Any = namespace(weights)
     unit = binary_unit(xp.maximum(xp.max(xp.abs(weights), axis=-1), normal_scale))
     squares = (weights / unit[..., None]) ** 2
     variance = xp.sum(squares, axis=-1) / 3 + (normal_scale / unit) ** 2
     return unit, variance, -2 / 15 * xp.sum(squares**2, axis=-1) / variance**2
 
 
-@numpy_if_known
-def _corners(xp: Any, loc: Array, weights: Array) -> Array:
+@one_program
+def _corners(loc: Array, weights: Array) -> Array:
     """Values at all sums of the three largest weights and their negatives, shape (8, ...)."""
+    xp: Any = namespace(weights)
     weights = xp.abs(weights)
     missing = max(3 - weights.shape[-1], 0)
     weights = xp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
@@ -315,16 +317,18 @@ def _corners(xp: Any, loc: Array, weights: Array) -> Array:
     return loc + corners
 
 
-@numpy_if_known
-def _nan_where_negative(xp: Any, scale: Array) -> Array:
+@one_program
+def _nan_where_negative(scale: Array) -> Array:
     """A scale that validation could not see must not be taken for its absolute value."""
+    xp: Any = namespace(scale)
     valid: Array = xp.where(scale >= 0, scale, xp.nan)
     return valid
 
 
-@numpy_if_known
-def _bounds(xp: Any, loc: Array, weights: Array, normal_scale: Array) -> tuple[Array, Array]:
+@one_program
+def _bounds(loc: Array, weights: Array, normal_scale: Array) -> tuple[Array, Array]:
     """Ends of the support."""
+    xp: Any = namespace(weights)
     width = xp.sum(xp.abs(weights), axis=-1)
     width = xp.where(normal_scale == 0, width, xp.inf)
     return loc - width, loc + width

@@ -14,7 +14,7 @@ from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
 from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, is_concrete
-from nn_uq_dist.basics._known_values import numpy_if_known
+from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.basics._summary_line import summary_line
 
@@ -157,8 +157,9 @@ class _Piece(NamedTuple):
         return self.left + self.right - 2 * self.chord
 
 
-def _piece(xp: Any, held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Piece:
+def _piece(held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Piece:
     """The piece in which a value lies, located among the knots `along`."""
+    xp: Any = namespace(held)
     index = xp.sum(held[..., None] >= along[..., 1:-1], axis=-1)
 
     def at(part: Array, shift: int) -> Array:
@@ -182,40 +183,43 @@ def _in_units(x: Array, y: Array, slopes: Array) -> tuple[Array, Array, Array, A
     return x / x_unit[..., None], y / y_unit[..., None], slopes, x_unit, y_unit
 
 
-@numpy_if_known
-def _value(xp: Any, value: Array, x: Array, y: Array, slopes: Array) -> Array:
+@one_program
+def _value(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+    xp: Any = namespace(value)
     x, y, slopes, x_unit, y_unit = _in_units(x, y, slopes)
     value = value / x_unit
     held = xp.clip(value, x[..., 0], x[..., -1])
-    piece = _piece(xp, held, x, x, y, slopes)
+    piece = _piece(held, x, x, y, slopes)
     t = (held - piece.x) / piece.width
     inside = piece.y + piece.rise * (piece.chord * t**2 + piece.left * t * (1 - t)) / (
         piece.chord + piece.bend * t * (1 - t)
     )
-    return y_unit * _with_ends(xp, value, inside, x, y, slopes)
+    return y_unit * _with_ends(value, inside, x, y, slopes)
 
 
-@numpy_if_known
-def _inverse(xp: Any, value: Array, x: Array, y: Array, slopes: Array) -> Array:
+@one_program
+def _inverse(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+    xp: Any = namespace(value)
     x, y, slopes, x_unit, y_unit = _in_units(x, y, slopes)
     value = value / y_unit
     held = xp.clip(value, y[..., 0], y[..., -1])
-    piece = _piece(xp, held, y, x, y, slopes)
+    piece = _piece(held, y, x, y, slopes)
     rest = held - piece.y
     a = piece.rise * (piece.chord - piece.left) + rest * piece.bend
     b = piece.rise * piece.left - rest * piece.bend
     c = -piece.chord * rest
     # The root that does not cancel; `b` is positive where `rest` is zero.
     t = 2 * c / (-b - xp.sqrt(xp.maximum(b**2 - 4 * a * c, 0)))
-    return x_unit * _with_ends(xp, value, piece.x + piece.width * t, y, x, 1 / slopes)
+    return x_unit * _with_ends(value, piece.x + piece.width * t, y, x, 1 / slopes)
 
 
-@numpy_if_known
-def _log_slope(xp: Any, value: Array, x: Array, y: Array, slopes: Array) -> Array:
+@one_program
+def _log_slope(value: Array, x: Array, y: Array, slopes: Array) -> Array:
+    xp: Any = namespace(value)
     x, y, slopes, x_unit, y_unit = _in_units(x, y, slopes)
     # Beyond the knots the slope is that at the ends.
     held = xp.clip(value / x_unit, x[..., 0], x[..., -1])
-    piece = _piece(xp, held, x, x, y, slopes)
+    piece = _piece(held, x, x, y, slopes)
     t = (held - piece.x) / piece.width
     above = piece.right * t**2 + 2 * piece.chord * t * (1 - t) + piece.left * (1 - t) ** 2
     below = piece.chord + piece.bend * t * (1 - t)
@@ -223,10 +227,9 @@ def _log_slope(xp: Any, value: Array, x: Array, y: Array, slopes: Array) -> Arra
     return logs + xp.log(y_unit) - xp.log(x_unit)
 
 
-def _with_ends(
-    xp: Any, value: Array, inside: Array, knots: Array, images: Array, slopes: Array
-) -> Array:
+def _with_ends(value: Array, inside: Array, knots: Array, images: Array, slopes: Array) -> Array:
     """Values inside the knots, and straight lines beyond them."""
+    xp: Any = namespace(value)
     first, last = (images[..., k] + slopes[..., k] * (value - knots[..., k]) for k in (0, -1))
     low, high = knots[..., 0], knots[..., -1]
     found: Array = xp.where(value < low, first, xp.where(value > high, last, inside))

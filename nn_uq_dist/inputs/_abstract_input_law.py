@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._compiled_once import one_program
+from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inputs import _terms
 from nn_uq_dist.inputs._linear_image import LinearImage
@@ -83,7 +83,7 @@ class AbstractInputLaw(abc.ABC):
             :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``; None
             where there are no columns. Both are None if nothing is random.
         """
-        return one_program(_terms.columns, jacobian, self.terms)
+        return one_program(_terms.columns)(jacobian, self.terms)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -108,12 +108,12 @@ class AbstractInputLaw(abc.ABC):
     @property
     def variance(self) -> Array:
         """Variances, shape ``batch_shape + (N_x,)``."""
-        return one_program(_terms.variance, self.loc, self.terms)
+        return one_program(_terms.variance)(self.loc, self.terms)
 
     @property
     def covariance(self) -> Array:
         """Covariance matrix, shape ``batch_shape + (N_x, N_x)``."""
-        return one_program(_terms.covariance, self.loc, self.terms)
+        return one_program(_terms.covariance)(self.loc, self.terms)
 
     @property
     def half_range(self) -> Array | None:

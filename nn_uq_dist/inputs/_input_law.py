@@ -12,7 +12,8 @@ from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._compiled_once import broadcast, one_program
+from nn_uq_dist.basics._compiled_once import broadcast
+from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec, namespace
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
@@ -179,7 +180,7 @@ class InputLaw(AbstractInputLaw):
             )
         _checks.require_finite("draws", draws)
         placed = broadcast(draws, _checks.float_dtype(draws), shape)
-        loc, factor = one_program(_mean_and_factor, placed)
+        loc, factor = one_program(_mean_and_factor)(placed)
         return cls(loc, scale_tril=factor)
 
     @property
@@ -283,7 +284,7 @@ class GaussianInput(AbstractInputLaw):
         """Draw ``f - loc`` from the key itself: there is no other part that would need one."""
         shape = (*sample_shape, *self.batch_shape, self.factor.shape[-1])
         draws = jax.random.normal(_checks.as_key("key", key), shape, self.dtype)
-        return one_program(matvec, self.factor, draws)
+        return one_program(matvec)(self.factor, draws)
 
     @property
     def _description(self) -> str:

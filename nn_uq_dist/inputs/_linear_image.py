@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._compiled_once import one_program
+from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import gram, namespace, norm
 from nn_uq_dist.basics._summary_line import summary_line
@@ -86,7 +85,7 @@ class LinearImage:
             return self
         scale, coupling = noise
         if self.noise_scale is not None:
-            scale = one_program(joined_scale, self.noise_scale, scale)
+            scale = one_program(joined_scale)(self.noise_scale, scale)
         if self.noise_coupling is not None:
             coupling = self.noise_coupling + (0 if coupling is None else coupling)
         return LinearImage(self.uniform, self.normal, scale, coupling)
@@ -101,11 +100,8 @@ class LinearImage:
         """
         if self.uniform is None:
             return self
-        share = share[..., None, None]
-        moved = jnp.sqrt(share * UNIFORM_VARIANCE) * self.uniform
-        columns = moved if self.normal is None else jnp.concatenate([self.normal, moved], axis=-1)
-        uniform = jnp.sqrt(1 - share) * self.uniform
-        return dataclasses.replace(self, uniform=uniform, normal=columns)
+        uniform, normal = one_program(_with_normal_share)(self.uniform, self.normal, share)
+        return dataclasses.replace(self, uniform=uniform, normal=normal)
 
     def take(self, outputs: Sequence[int]) -> "LinearImage":
         """Return the image of some outputs, in the order of their indices."""
@@ -144,22 +140,22 @@ class LinearImage:
     @property
     def root(self) -> Array:
         """A matrix ``A`` with covariance ``A A^T``, a column for each independent variable."""
-        return one_program(_root, self)
+        return one_program(_root)(self)
 
     @property
     def standard_deviation(self) -> Array:
         """Standard deviations, ``(..., N_y)``, also where a variance would underflow."""
-        return one_program(_standard_deviation, self)
+        return one_program(_standard_deviation)(self)
 
     @property
     def variance(self) -> Array:
         """Variances, shape ``(..., N_y)``."""
-        return one_program(_variance, self)
+        return one_program(_variance)(self)
 
     @property
     def covariance(self) -> Array:
         """Covariance matrix, shape ``(..., N_y, N_y)``."""
-        return one_program(_covariance, self)
+        return one_program(_covariance)(self)
 
     @property
     def correlation(self) -> Array:
@@ -168,17 +164,25 @@ class LinearImage:
         The row and the column of a constant output are NaN, its diagonal entry included; all other
         diagonal entries are exactly 1.
         """
-        return one_program(_correlation, self)
+        return one_program(_correlation)(self)
 
     @property
     def is_constant(self) -> Array:
         """Whether an output does not vary at all, shape ``(..., N_y)``: then it has no density."""
-        return one_program(_is_constant, self)
+        return one_program(_is_constant)(self)
 
     @property
     def _part(self) -> Array:
         """One of the arrays of columns, to ask for shape, dtype and library."""
         return next(part for part in (self.uniform, self.normal) if part is not None)
+
+
+def _with_normal_share(uniform: Array, normal: Array | None, share: Array) -> tuple[Array, Array]:
+    xp: Any = namespace(uniform, share)
+    share = share[..., None, None]
+    moved = xp.sqrt(share * UNIFORM_VARIANCE) * uniform
+    columns = moved if normal is None else xp.concatenate([normal, moved], axis=-1)
+    return xp.sqrt(1 - share) * uniform, columns
 
 
 def _columns(image: LinearImage) -> Array:

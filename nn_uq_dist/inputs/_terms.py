@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import ndtri
 
-from nn_uq_dist.basics._compiled_once import one_program
+from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import gram, matmul, matvec, namespace, norm
 from nn_uq_dist.basics._summary_line import summary_line
@@ -117,7 +117,7 @@ def normal_scale(loc: Array, terms: Terms) -> Array | None:
 def _of_part(function: Callable[..., Array], loc: Array, terms: Terms) -> Array | None:
     if len(terms) == 1 and terms[0].is_diagonal and terms[0].factor.shape == loc.shape:
         return terms[0].factor  # and nothing to compile
-    return one_program(function, loc, terms) if terms else None
+    return one_program(function)(loc, terms) if terms else None
 
 
 def _half_range(loc: Array, terms: Terms) -> Array:

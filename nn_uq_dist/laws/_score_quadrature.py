@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from jax import Array, lax
 
-from nn_uq_dist.basics._known_values import numpy_if_known
+from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._panels import gauss_legendre
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.basics._summary_line import summary_line
 
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
@@ -74,12 +74,13 @@ def standardized_moment(law: Any, order: int) -> Array:
     return _moment(quadrature.rule, quadrature.deviations, quadrature.variance, order)
 
 
-@numpy_if_known
-def _normal_rule(xp: Any, kinks: Array) -> tuple[Array, Array]:
+@one_program
+def _normal_rule(kinks: Array) -> tuple[Array, Array]:
     """Nodes and weights against the standard normal density, shape ``(Q, ..., N_y)``.
 
     A composite Gauss-Legendre rule with panels that end at the kinks.
     """
+    xp: Any = namespace(kinks)
     kinks = xp.clip(xp.where(xp.isnan(kinks), RANGE, kinks), -RANGE, RANGE)
     panels = round(2 * RANGE / _PANEL)
     regular = xp.linspace(-RANGE, RANGE, panels + 1, dtype=kinks.dtype)
@@ -90,23 +91,26 @@ def _normal_rule(xp: Any, kinks: Array) -> tuple[Array, Array]:
     return nodes, lengths * xp.exp(-0.5 * nodes**2) / math.sqrt(2 * math.pi)
 
 
-@numpy_if_known
-def _moment(xp: Any, rule: Array, deviations: Array, variance: Array, order: int) -> Array:
+@one_program
+def _moment(rule: Array, deviations: Array, variance: Array, order: int) -> Array:
+    xp: Any = namespace(deviations)
     standardized: Array = (deviations / xp.sqrt(variance)) ** order
     return xp.sum(rule * standardized, axis=0)
 
 
-@numpy_if_known
-def _variance(xp: Any, rule: Array, deviations: Array) -> Array:
+@one_program
+def _variance(rule: Array, deviations: Array) -> Array:
+    xp: Any = namespace(deviations)
     unit = binary_unit(xp.max(xp.abs(deviations), axis=0))
     # Squares of small deviations underflow before the variance does.
     variance: Array = unit * (unit * xp.sum(rule * (deviations / unit) ** 2, axis=0))
     return variance
 
 
-@numpy_if_known
-def _centered(xp: Any, rule: Array, values: Array) -> tuple[Array, Array]:
+@one_program
+def _centered(rule: Array, values: Array) -> tuple[Array, Array]:
     """Means of values under a rule, and the values less their means."""
+    xp: Any = namespace(values)
     mean = xp.sum(rule * values, axis=0)
     return mean, values - mean
 

@@ -11,10 +11,10 @@ section 3.5), which all outputs share.
 import math
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linearization._correction import at_once, usable_pairs
 from nn_uq_dist.sampling import PairedDraws
@@ -26,7 +26,7 @@ _LARGE = 3.0
 
 
 class LinearFit(NamedTuple):
-    """What to add to a linear model, and the covariance of what is left; batch axes in front.
+    """What to add to a linear model, and what is left: NumPy arrays if known; batch axes in front.
 
     Attributes
     ----------
@@ -59,13 +59,17 @@ class LinearFit(NamedTuple):
         variance
             Of the linear model, shape ``(..., N_y)``.
         """
-        total = variance + jnp.mean(self.rest**2, axis=-2)
-        sizes = self.rest**2 / jnp.where(total > 0, total, 1)[..., None, :]
-        size = jnp.mean(sizes, axis=-1)
-        largest = jnp.sum(size**2, axis=-1) / jnp.maximum(
-            jnp.sum(size, axis=-1), jnp.finfo(size.dtype).tiny
-        )
-        return largest**2 / (largest**2 + _LARGE**2)
+        return _normal_share(self.rest, variance)
+
+
+@one_program
+def _normal_share(rest: Array, variance: Array) -> Array:
+    xp: Any = namespace(rest)
+    total = variance + xp.mean(rest**2, axis=-2)
+    size = xp.mean(rest**2 / xp.where(total > 0, total, 1)[..., None, :], axis=-1)
+    tiny = xp.finfo(size.dtype).tiny
+    largest: Array = xp.sum(size**2, axis=-1) / xp.maximum(xp.sum(size, axis=-1), tiny)
+    return largest**2 / (largest**2 + _LARGE**2)
 
 
 def linear_fit(pairs: PairedDraws) -> LinearFit:
@@ -100,7 +104,7 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
         standard = _batch_first(xp, (inputs - loc) / scale, batch_shape)
         shift, slopes, rest = _ridge(xp, standard, differences)
         slopes = slopes / scale[..., None, :]
-    return LinearFit(*(jnp.asarray(part, dtype) for part in (shift, slopes, rest)))
+    return LinearFit(*(xp.asarray(part, dtype) for part in (shift, slopes, rest)))
 
 
 def _batch_first(xp: Any, values: Any, batch_shape: tuple[int, ...]) -> Any:

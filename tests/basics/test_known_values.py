@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._known_values import evaluated_now, numpy_if_known
+from nn_uq_dist.basics._known_values import evaluated_now, one_program
+from nn_uq_dist.basics._row_algebra import namespace
 from tests.compiling import counted_compilations
 
 
@@ -34,8 +35,9 @@ def test_a_program_that_ran_outside_is_not_compiled_again():
     assert not compiled
 
 
-@numpy_if_known
-def _scaled(xp, values, parts):
+@one_program
+def _scaled(values, parts):
+    xp = namespace(values)
     first, second = parts
     return xp.sum(values * first, axis=0), xp.exp(second)
 
