@@ -1,18 +1,16 @@
 """How the runs of an estimate are shared out: the search, refits, and the draws that count."""
 
-import dataclasses
+import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inference._cross_entropy import Pool, wide_start, with_prior
 from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
 from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._tangent_points import RUNS_PER_START, distinct, tangent_points
-
-type Array = NDArray[np.float64]
+from nn_uq_dist.inference._tangents import RUNS_PER_START, distinct, tangent_points
 
 # Draws of a level, as a share of all runs and at most; levels of the search.
 _LEVEL_SHARE, _MOST_LEVEL = 1 / 50, 500
@@ -34,24 +32,19 @@ _RAYS_SHARE = 0.02
 _FINAL_PRIOR_SHARE = 0.03
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Estimate:
-    """The final sample, and what the search says of the same probabilities."""
-
-    final: FinalSample
-    points: Array  # (limits, d), the most probable failing ones, NaN if there are none
-    pool_probability: Array
-    pool_standard_error: Array
-
-
 def estimate(
-    space: StandardSpace,
-    question: Question,
-    num_limits: int,
-    num_runs: int,
-    rng: np.random.Generator,
-) -> Estimate:
-    """Estimate with `num_runs` runs in all."""
+    space: StandardSpace, question: Question, num_runs: int, rng: np.random.Generator
+) -> tuple[FinalSample, Pool, Array]:
+    """Estimate with `num_runs` runs in all.
+
+    Returns
+    -------
+    final : FinalSample
+    pool : Pool
+        The search, which says something of the same probabilities.
+    points : array, shape (limits, d)
+        The most probable failing ones, NaN if there are none.
+    """
     d = space.num_variables
     level = int(min(_LEVEL_SHARE * num_runs, _MOST_LEVEL))
     slopes = int(np.clip(_SLOPES_SHARE * num_runs, 5, _MOST_SLOPES))
@@ -61,9 +54,8 @@ def estimate(
     around, best = None, np.zeros((0, d))
     if isinstance(question, BeyondLimits):
         most = int(np.clip(_TANGENT_SHARE * num_runs / RUNS_PER_START, 1, _MOST_STARTS))
-        limits = question.limits[list(question.targets[::-1])]
         starts = pool.starts(most - 1)
-        best = distinct(tangent_points(space, question.output, limits, question.sign, starts))
+        best = distinct(tangent_points(space, question, question.targets[::-1], starts))
     if len(best):
         around = NormalMixture.even(*map(Normal.around, best))
         pool.draw(with_prior(around, d, 0.1), level)
@@ -76,41 +68,33 @@ def estimate(
         near = pool.nearest(_NEAR_DRAWS, not_failing=True)
         pool.draw(NormalMixture.joined([mixture, near], [1 - _NEAR_SHARE, _NEAR_SHARE]), size)
 
-    final = FinalSample(space, question, num_limits)
+    final = FinalSample(space, question)
     fitted = _with_points(pool.refit(), around)
     mixture = with_prior(fitted if pool.fails().any() else None, d, _FINAL_PRIOR_SHARE)
     mixture = pool.balanced(mixture)
     means = [part.mean for part in mixture.components[1:]]
     candidates = np.array([*pool.shortest_failing(), *best, *means]).reshape(-1, d)
-    nearest = most_probable(space, question, num_limits, candidates, _RAYS_SHARE * num_runs)
+    nearest = most_probable(space, question, candidates, _RAYS_SHARE * num_runs)
     while (left := num_runs - space.num_runs) > 0:
         final.draw(mixture, min(left, final.portion()), rng)
-    terms = np.exp(pool.log_weights)[:, None] * pool.fails()
-    error = terms.std(axis=0) / np.sqrt(len(terms))
-    return Estimate(final, nearest, terms.mean(axis=0), error)
+    return final, pool, nearest
 
 
-def _with_points(
-    mixture: NormalMixture | None, around: NormalMixture | None
-) -> NormalMixture | None:
+def _with_points(mixture: NormalMixture, around: NormalMixture | None) -> NormalMixture:
     """Keep a share of draws around the points of the tangents, whatever was fitted."""
-    if around is None or mixture is None:
+    if around is None:
         return mixture
     return NormalMixture.joined([mixture, around], [1 - _POINTS_SHARE, _POINTS_SHARE])
 
 
 def most_probable(
-    space: StandardSpace,
-    question: Question,
-    num_limits: int,
-    candidates: Array,
-    most_runs: float,
+    space: StandardSpace, question: Question, candidates: Array, most_runs: float
 ) -> Array:
     """For each limit the failing point nearest to the origin on rays to candidates, else NaN."""
     most = max(1, int(most_runs / _FACTORS.size))
     rays = candidates[:most]
     if not len(rays):
-        return np.full((num_limits, space.num_variables), np.nan)
+        return np.full((math.prod(question.shape), space.num_variables), np.nan)
     trials = (_FACTORS[:, None, None] * rays).reshape(-1, rays.shape[1])
     fails = question.fails(space.run(trials)[1])
     squares = np.where(fails, np.sum(trials**2, axis=1)[:, None], np.inf)

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inference._normal_mixture import NormalMixture
 from nn_uq_dist.inference._questions import Question
 from nn_uq_dist.inference._standard_space import StandardSpace
-
-type Array = NDArray[np.float64]
 
 # Draws of a portion, most numbers of it, and of the failing draws that are returned.
 _PORTION = 16_384
@@ -37,9 +36,10 @@ class FinalSample:
         limit.
     """
 
-    def __init__(self, space: StandardSpace, question: Question, num_limits: int) -> None:
+    def __init__(self, space: StandardSpace, question: Question) -> None:
         self.space, self.question = space, question
         self.count = self.num_plain = self.num_nan = 0
+        num_limits = math.prod(question.shape)
         self.plain_hits = np.zeros(num_limits, int)
         self.log_sum, self.log_square_sum = np.full((2, num_limits), -np.inf)
         self._kept: list[tuple[NDArray[Any], Array]] = []
@@ -93,16 +93,12 @@ class FinalSample:
         return np.where(np.isfinite(self.log_sum), found, 0.0)
 
     @property
-    def pareto_k(self) -> Array:
-        """Shapes of the tails of the failing draws' weights, infinite where too few fail."""
+    def settles(self) -> NDArray[np.bool_]:
+        """Whether a mean of so many weights with such a tail does (A. Vehtari et al. 2024)."""
         logs = np.concatenate([part for _, part in self._kept])
-        return np.array([tail_shape(column[np.isfinite(column)]) for column in logs.T])
-
-    @property
-    def largest_pareto_k(self) -> Array:
-        """Largest shapes for which a mean of so many weights settles (A. Vehtari et al. 2024)."""
-        counts = np.isfinite(np.concatenate([part for _, part in self._kept])).sum(axis=0)
-        return np.minimum(1 - 1 / np.log10(np.maximum(counts, 2)), 0.7)
+        failing = [column[np.isfinite(column)] for column in logs.T]
+        most = [min(1 - 1 / math.log10(max(column.size, 2)), 0.7) for column in failing]
+        return np.array([tail_shape(column) for column in failing]) < most
 
     @property
     def plain_bound(self) -> Array:
@@ -124,9 +120,9 @@ class FinalSample:
 def tail_shape(log_weights: Array) -> float:
     """Shape `k` of the Pareto law of the largest weights, which have `1 / k` moments.
 
-    The law is fitted as in A. Vehtari et al., J. Mach. Learn. Res. 25 (2024): to the largest fifth,
-    at most 3 times the root of the number, by the rule of J. Zhang and M. A. Stephens,
-    Technometrics 51 (2009), drawn toward one half as by ten more weights.
+    Infinite where there are too few. The law is fitted as in A. Vehtari et al., J. Mach. Learn.
+    Res. 25 (2024): to the largest fifth, at most 3 times the root of the number, by the rule of J.
+    Zhang and M. A. Stephens, Technometrics 51 (2009), drawn toward one half as by ten more weights.
     """
     count = log_weights.size
     size = int(min(count / 5, 3 * math.sqrt(count)))
