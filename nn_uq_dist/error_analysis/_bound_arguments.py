@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._known_values import FloatArray, in_float64
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import AbstractInputLaw, InputLaw, as_input_law
 
@@ -44,10 +45,14 @@ def input_law_of(network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) 
     return law
 
 
-def as_concrete_law(
+def box_of(
     function: str, network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
-) -> tuple[InputLaw, NDArray[np.bool_]]:
-    """Return the law, and whether it has a Gaussian part; raise ``TypeError`` for traced values."""
+) -> tuple[InputLaw, FloatArray, NDArray[np.bool_]]:
+    """Return the law in float64, its half-widths, and whether it has a Gaussian part.
+
+    Half-widths have the shape ``batch_shape + (N_x,)``, zero where there is no box. A ``TypeError``
+    is raised for traced values.
+    """
     given = input_law_of(network, f)
     # Bounds start from the box itself: they do not hold for other columns of uniform variables.
     law = InputLaw.from_distribution(given)
@@ -56,20 +61,9 @@ def as_concrete_law(
             f"{function} must get known numbers, got traced values in network or f; call it "
             f"outside of jit, grad and vmap, and give f a batch shape for many boxes"
         )
-    if law.normal_scale is None:
-        return law, np.zeros((), bool)
-    return law, np.any(np.asarray(law.normal_scale), axis=-1)
-
-
-def box_half_width(law: InputLaw) -> NDArray[np.float64]:
-    """Half-widths of the box part in float64, shape ``batch_shape + (N_x,)``, zero if absent."""
-    if law.half_width is None:
-        return np.zeros(law.loc.shape)
-    return np.asarray(law.half_width, np.float64)
-
-
-def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ``ValueError`` if `value` is not among `choices`."""
-    if value not in choices:
-        listed = ", ".join(map(repr, choices))
-        raise ValueError(f"{name} must be one of {listed}, got {value!r}; pass one of them")
+    law = in_float64(law)
+    half_width, scale = (
+        np.zeros(law.loc.shape) if part is None else np.asarray(part)
+        for part in (law.half_width, law.normal_scale)
+    )
+    return law, half_width, np.any(scale, axis=-1)
