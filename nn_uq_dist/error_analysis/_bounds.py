@@ -10,16 +10,15 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.error_analysis._bound_arguments import box_of
 from nn_uq_dist.error_analysis._enclosure import EPS
 from nn_uq_dist.error_analysis._float64_network import (
     Float64Network,
-    as_float64,
     maps_to_output,
     norm,
     pre_activations,
     slopes_at,
     spectral_norm,
+    with_box,
 )
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.error_analysis._tightened import box_distance, tightened_bound
@@ -198,13 +197,13 @@ def _bound(
         if value not in choices:
             listed = ", ".join(map(repr, choices))
             raise ValueError(f"{name} must be one of {listed}, got {value!r}; pass one of them")
-    law, half_width, has_gaussian_part = box_of(function, network, f)
+    exact, law, half_width, has_gaussian_part = with_box(function, network, f)
     if np.any(has_gaussian_part):
         raise ValueError(
             "f must be a box for bounds of the error, got a law with a Gaussian part, on whose "
             "unbounded support there is none; pass a Uniform, or look at flip_probabilities"
         )
-    exact, mu, radius = as_float64(network), np.asarray(law.loc), radius_of(half_width)
+    mu, radius = np.asarray(law.loc), radius_of(half_width)
     # Norms of deep networks may overflow; then the bound is infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         if form == "tightened":

@@ -13,9 +13,8 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist import linear_combination
 from nn_uq_dist.basics._row_algebra import matmul
-from nn_uq_dist.error_analysis._bound_arguments import box_of, input_law_of, require_single
 from nn_uq_dist.error_analysis._enclosure import enclose
-from nn_uq_dist.error_analysis._float64_network import as_float64
+from nn_uq_dist.error_analysis._float64_network import input_law_of, require_single, with_box
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import AbstractInputLaw
 
@@ -128,8 +127,7 @@ def is_exact_on_support(
     True
     False
     """
-    law, half_width, has_gaussian_part = box_of("is_exact_on_support", network, f)
-    model = as_float64(network)
+    model, law, half_width, has_gaussian_part = with_box("is_exact_on_support", network, f)
     box = enclose(model, np.asarray(law.loc), half_width)
     flips = np.concatenate([layer.any(axis=-1)[..., None] for layer in box.can_flip], axis=-1)
     is_affine = model.alpha[..., 0] == 1

@@ -365,9 +365,8 @@ def input_posterior(
         (NUM_SHARED, space.num_variables)
     )
     shared = points, space.run(points)[1]
-    together = min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables))
-    together = max(together, 1)
-    found: list[tuple[Array, Array, NDArray[Any], Draws]] = []
+    together = max(min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables)), 1)
+    found: list[dict[str, Any]] = []
     with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:
         for start in range(0, len(outputs), together):
             part = slice(start, start + together)
@@ -376,27 +375,14 @@ def input_posterior(
             drawn = sample_posteriors(space, seen, shared, num_runs, rngs, bar.update)
             # Now, as all draws of all observations are too much to keep.
             found += [_reduced(space, *each) for each in zip(drawn, rngs, strict=True)]
-    means, covariances, inputs, drawn = zip(*found, strict=True)
-
-    def shaped(name: str) -> NDArray[Any]:
-        return np.array([getattr(one, name) for one in drawn]).reshape(batch_shape)
-
-    num_inputs = means[0].size
-    kept = np.stack([one.points for one in drawn], axis=1)
-    return InputPosterior(
-        mean=np.reshape(means, (*batch_shape, num_inputs)),
-        covariance_matrix=np.reshape(covariances, (*batch_shape, num_inputs, num_inputs)),
-        draws=np.stack(inputs, axis=1).reshape(NUM_DRAWS, *batch_shape, num_inputs),
-        log_evidence=shaped("log_evidence"),
-        converged=shaped("converged"),
-        pareto_k=shaped("pareto_k"),
-        effective_draws=shaped("effective"),
-        num_runs=shaped("num_runs") + math.ceil(NUM_SHARED / len(drawn)),
-        _space=space,
-        _points=kept.reshape(NUM_DRAWS, *batch_shape, -1),
-        _observed=observed,
-        _noise_root=root,
-    )
+    fields: dict[str, NDArray[Any]] = {}
+    for name, first in found[0].items():
+        parts = np.stack([one[name] for one in found])
+        fields[name] = parts.reshape((*batch_shape, *np.shape(first)))
+    for name in ("draws", "_points"):
+        fields[name] = np.moveaxis(fields[name], len(batch_shape), 0)
+    fields["num_runs"] += math.ceil(NUM_SHARED / len(found))
+    return InputPosterior(**fields, _space=space, _observed=observed, _noise_root=root)
 
 
 def _observed(y: ArrayLike, num_outputs: int) -> Array:
@@ -431,10 +417,8 @@ def _noise_root(noise: OutputNoise | None) -> Array:
     )
 
 
-def _reduced(
-    space: StandardSpace, drawn: Draws, rng: np.random.Generator
-) -> tuple[Array, Array, NDArray[Any], Draws]:
-    """Mean, covariance and 4000 inputs of equal weight, and the draws that these are."""
+def _reduced(space: StandardSpace, drawn: Draws, rng: np.random.Generator) -> dict[str, Any]:
+    """What is kept of one observation, with 4000 draws of equal weight."""
     weights = np.exp(drawn.log_weights)
     inputs = space.inputs(drawn.points)
     x = inputs.astype(np.float64)
@@ -445,6 +429,14 @@ def _reduced(
     # In random order, so that equal draws follow each other, and nothing else.
     order = rng.permutation(len(x))
     rows = order[systematic(weights[order], NUM_DRAWS, rng)]
-    even = np.full(NUM_DRAWS, -math.log(NUM_DRAWS))
-    kept = dataclasses.replace(drawn, points=drawn.points[rows], log_weights=even)
-    return mean, covariance, inputs[rows], kept
+    return {
+        "mean": mean,
+        "covariance_matrix": covariance,
+        "draws": inputs[rows],
+        "log_evidence": drawn.log_evidence,
+        "converged": drawn.converged,
+        "pareto_k": drawn.pareto_k,
+        "effective_draws": drawn.effective,
+        "num_runs": drawn.num_runs,
+        "_points": drawn.points[rows],
+    }
