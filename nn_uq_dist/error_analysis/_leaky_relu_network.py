@@ -207,10 +207,9 @@ class LeakyReLUNetwork:
                 f"jax.vmap over several"
             )
         hidden: list[Array] = []
-        signal = jnp.asarray(x)
         for weights, bias in zip(self.hidden_weights, self.biases, strict=True):
+            signal = self.activation(hidden[-1]) if hidden else jnp.asarray(x)
             hidden.append(matvec(weights, signal) + bias)
-            signal = self.activation(hidden[-1])
         return tuple(hidden)
 
     def __call__(self, x: Array) -> Array:
