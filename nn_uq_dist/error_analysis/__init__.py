@@ -22,16 +22,3 @@ from nn_uq_dist.error_analysis._error import total_error as total_error
 from nn_uq_dist.error_analysis._flips import flip_probabilities as flip_probabilities
 from nn_uq_dist.error_analysis._flips import is_exact_on_support as is_exact_on_support
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork as LeakyReLUNetwork
-
-__all__ = [
-    "CertifiedDistribution",
-    "LeakyReLUNetwork",
-    "certified",
-    "deterministic_bound",
-    "flip_probabilities",
-    "is_exact_on_support",
-    "last_layer_residual",
-    "layer_contributions",
-    "probabilistic_bound",
-    "total_error",
-]

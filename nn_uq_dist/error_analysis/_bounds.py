@@ -1,5 +1,6 @@
 """Bounds on the linearization error on a box: certain ones, and probabilistic ones."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -9,27 +10,22 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.error_analysis._bound_arguments import (
-    as_concrete_law,
-    box_half_width,
-    require_choice,
-)
+from nn_uq_dist.error_analysis._enclosure import EPS
 from nn_uq_dist.error_analysis._float64_network import (
     Float64Network,
-    as_float64,
     maps_to_output,
     norm,
     pre_activations,
     slopes_at,
     spectral_norm,
+    with_box,
 )
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.error_analysis._tangent_distance import box_distance
-from nn_uq_dist.error_analysis._tightened import tightened_bound
-from nn_uq_dist.inputs import AbstractInputLaw, InputLaw
+from nn_uq_dist.error_analysis._tightened import box_distance, tightened_bound
+from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
-_FORMS = ("tightened", "corrected", "printed")
+_CHOICES = {"of": ("total", "last_layer"), "form": ("tightened", "corrected", "printed")}
 
 
 def deterministic_bound(
@@ -111,9 +107,7 @@ def deterministic_bound(
     tightened 1.500
     corrected 4.472
     """
-    exact, law, half_width = _prepared("deterministic_bound", network, f, of, form)
-    bound = _bound(network, exact, law, half_width, norm(half_width), of, form)
-    return _rounded_up(bound, exact, network)
+    return _bound("deterministic_bound", network, f, of, form, norm)
 
 
 def probabilistic_bound(
@@ -181,38 +175,35 @@ def probabilistic_bound(
             f"delta must lie in (0, 1), got {delta}; pass the probability that the bound may fail, "
             f"and for none use deterministic_bound"
         )
-    exact, law, half_width = _prepared("probabilistic_bound", network, f, of, form)
     squared = printed_squared_norm if form == "printed" else bernstein_squared_norm
-    radius = np.sqrt(squared(half_width, float(delta)))
-    bound = _bound(network, exact, law, half_width, radius, of, form)
-    return _rounded_up(bound, exact, network)
+
+    def radius(half_width: FloatArray) -> FloatArray:
+        root: FloatArray = np.sqrt(squared(half_width, float(delta)))
+        return root
+
+    return _bound("probabilistic_bound", network, f, of, form, radius)
 
 
-def _prepared(
-    function: str, network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw, of: str, form: str
-) -> tuple[Float64Network, InputLaw, FloatArray]:
-    """Checked network and half-widths in float64, and the law."""
-    require_choice("of", of, ("total", "last_layer"))
-    require_choice("form", form, _FORMS)
-    law, has_gaussian_part = as_concrete_law(function, network, f)
+def _bound(
+    function: str,
+    network: LeakyReLUNetwork,
+    f: Distribution | AbstractInputLaw,
+    of: str,
+    form: str,
+    radius_of: Callable[[FloatArray], FloatArray],
+) -> jax.Array:
+    """Bound the error where the perturbation is no longer than the radius for some half-widths."""
+    for (name, choices), value in zip(_CHOICES.items(), (of, form), strict=True):
+        if value not in choices:
+            listed = ", ".join(map(repr, choices))
+            raise ValueError(f"{name} must be one of {listed}, got {value!r}; pass one of them")
+    exact, law, half_width, has_gaussian_part = with_box(function, network, f)
     if np.any(has_gaussian_part):
         raise ValueError(
             "f must be a box for bounds of the error, got a law with a Gaussian part, on whose "
             "unbounded support there is none; pass a Uniform, or look at flip_probabilities"
         )
-    return as_float64(network), law, box_half_width(law)
-
-
-def _bound(
-    network: LeakyReLUNetwork,
-    exact: Float64Network,
-    law: InputLaw,
-    half_width: FloatArray,
-    radius: FloatArray,
-    of: str,
-    form: str,
-) -> FloatArray:
-    mu = np.asarray(law.loc, np.float64)
+    mu, radius = np.asarray(law.loc), radius_of(half_width)
     # Norms of deep networks may overflow; then the bound is infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         if form == "tightened":
@@ -228,17 +219,12 @@ def _bound(
                 else corrected_factor(exact, slopes, of)
             )
             bound = factor * radius[..., None]
-        return np.where(np.isnan(bound), np.inf, bound)
-
-
-def _rounded_up(bound: FloatArray, exact: Float64Network, network: LeakyReLUNetwork) -> jax.Array:
-    # The relative error of products and norms of these sizes is below `operations` times epsilon.
-    operations = 8 * sum(sum(weights.shape[-2:]) for weights in exact.hidden_weights)
-    dtype = _checks.float_dtype(network.output_matrix)
-    with np.errstate(over="ignore"):
-        bound = bound * (1 + operations * np.finfo(np.float64).eps)
-        rounded = bound.astype(dtype)
-    next_above = np.nextafter(rounded, np.asarray(np.inf, dtype))
+        # The relative error of products and norms of these sizes is below `operations` times
+        # epsilon.
+        operations = 8 * sum(sum(weights.shape[-2:]) for weights in exact.hidden_weights)
+        bound = np.where(np.isnan(bound), np.inf, bound * (1 + operations * EPS))
+        rounded = bound.astype(_checks.float_dtype(network.output_matrix))
+    next_above = np.nextafter(rounded, rounded.dtype.type(np.inf))
     return jnp.asarray(np.where(rounded < bound, next_above, rounded))
 
 

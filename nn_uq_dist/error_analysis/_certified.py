@@ -9,9 +9,9 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.error_analysis._affine_bounds import StandardNetwork
-from nn_uq_dist.error_analysis._bound_arguments import input_law_of, require_single
 from nn_uq_dist.error_analysis._bounds import deterministic_bound
 from nn_uq_dist.error_analysis._certified_distribution import CertifiedDistribution, whole_cover
+from nn_uq_dist.error_analysis._float64_network import input_law_of, require_single
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import AbstractInputLaw, InputLaw, as_input_law
 

@@ -22,7 +22,7 @@ from nn_uq_dist.error_analysis._cover import (
     tails_of,
 )
 from nn_uq_dist.error_analysis._enclosure import EPS
-from nn_uq_dist.error_analysis._tangent_distance import distance_from_tangent
+from nn_uq_dist.error_analysis._tightened import distance_from_tangent
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
 # What a unit of the output is worth in probability, in units of the largest density of a normal law

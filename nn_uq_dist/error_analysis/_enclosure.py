@@ -15,6 +15,7 @@ from nn_uq_dist.error_analysis._float64_network import (
     slopes_at,
     spectral_norm,
 )
+from nn_uq_dist.inputs._terms import joined
 
 # Twice the unit roundoff.
 EPS = float(np.finfo(np.float64).eps)
@@ -60,8 +61,8 @@ class AffineModel(NamedTuple):
         return type(self)(
             slope[..., None] * self.linear,
             np.concatenate([old, identity], axis=-1),
-            joined(self.low, low),
-            joined(self.high, high),
+            joined([self.low, low]),
+            joined([self.high, high]),
         )
 
     def reach(self, half_width: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -164,7 +165,7 @@ def enclose(network: Float64Network, mu: FloatArray, half_width: FloatArray) -> 
         lipschitz.append(lipschitz[-1] * spectral_norm(steepest[..., None] * weights))
         moves = moves & (steepest != 0)
         largest_signal = np.abs(h) + np.maximum(down, up)
-        rounding = joined(rounding, own_rounding)
+        rounding = joined([rounding, own_rounding])
         nothing = np.zeros_like(residuals[-1])
         tangents = tangents.through_activation(slope, nothing, residuals[-1])
         chord, low, high = _chord(h, h - down, h + up, alpha)
@@ -188,10 +189,3 @@ def _chord(
     slope = np.where(is_point, 1.0, (right - alpha * left) / np.where(is_point, 1.0, width))
     low = slope * h - np.where(h >= 0, h, alpha * h)
     return slope, low, low + (1 - slope) * right
-
-
-def joined(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Concatenate along the last axis and broadcast the others."""
-    batch = np.broadcast_shapes(first.shape[:-1], second.shape[:-1])
-    parts = [np.broadcast_to(part, (*batch, part.shape[-1])) for part in (first, second)]
-    return np.concatenate(parts, axis=-1)

@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import matmul, matvec
-from nn_uq_dist.error_analysis._bound_arguments import require_network, require_single
+from nn_uq_dist.error_analysis._float64_network import require_network, require_single
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 
 

@@ -13,14 +13,8 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist import linear_combination
 from nn_uq_dist.basics._row_algebra import matmul
-from nn_uq_dist.error_analysis._bound_arguments import (
-    as_concrete_law,
-    box_half_width,
-    input_law_of,
-    require_single,
-)
 from nn_uq_dist.error_analysis._enclosure import enclose
-from nn_uq_dist.error_analysis._float64_network import as_float64
+from nn_uq_dist.error_analysis._float64_network import input_law_of, require_single, with_box
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import AbstractInputLaw
 
@@ -133,9 +127,8 @@ def is_exact_on_support(
     True
     False
     """
-    law, has_gaussian_part = as_concrete_law("is_exact_on_support", network, f)
-    model = as_float64(network)
-    box = enclose(model, np.asarray(law.loc, np.float64), box_half_width(law))
+    model, law, half_width, has_gaussian_part = with_box("is_exact_on_support", network, f)
+    box = enclose(model, np.asarray(law.loc), half_width)
     flips = np.concatenate([layer.any(axis=-1)[..., None] for layer in box.can_flip], axis=-1)
     is_affine = model.alpha[..., 0] == 1
     exact: NDArray[np.bool_] = (is_affine | ~flips.any(axis=-1)) & ~has_gaussian_part

@@ -93,9 +93,9 @@ class LeakyReLUNetwork:
                 f"skip_connection must be True or False, got {type(skip_connection).__name__}; it "
                 f"is static and cannot be traced"
             )
-        weights = _as_numeric_sequence("hidden_weights", hidden_weights)
-        shifts = _as_numeric_sequence("biases", biases)
-        matrix = _checks.as_numeric("output_matrix", output_matrix)
+        weights = _as_finite_sequence("hidden_weights", hidden_weights)
+        shifts = _as_finite_sequence("biases", biases)
+        matrix = _as_finite("output_matrix", output_matrix)
         _check_chain([np.shape(part) for part in weights], [np.shape(part) for part in shifts])
         size = np.shape(weights[-1])[0]
         if len(np.shape(matrix)) != 2 or np.shape(matrix)[1] != size or np.shape(matrix)[0] == 0:
@@ -110,7 +110,7 @@ class LeakyReLUNetwork:
                 f"N_y = {ends[1]}; pass skip_connection=False"
             )
         if output_bias is not None:
-            output_bias = _checks.as_numeric("output_bias", output_bias)
+            output_bias = _as_finite("output_bias", output_bias)
             if np.shape(output_bias) != (ends[1],):
                 raise ValueError(
                     f"output_bias must have shape ({ends[1]},), an entry per output, got shape "
@@ -119,25 +119,15 @@ class LeakyReLUNetwork:
         slope = _checks.as_numeric("negative_slope", negative_slope)
         _check_slope(slope)
 
-        arrays = {
-            **{f"hidden_weights[{n}]": part for n, part in enumerate(weights)},
-            **{f"biases[{n}]": part for n, part in enumerate(shifts)},
-            "output_matrix": matrix,
-        }
-        if output_bias is not None:
-            arrays["output_bias"] = output_bias
-        for name, part in arrays.items():
-            _checks.require_finite(name, part)
-        dtype = _checks.float_dtype(*arrays.values())
-        set_field = object.__setattr__
-        set_field(self, "hidden_weights", tuple(jnp.asarray(part, dtype) for part in weights))
-        set_field(self, "biases", tuple(jnp.asarray(part, dtype) for part in shifts))
-        set_field(self, "output_matrix", jnp.asarray(matrix, dtype))
+        given = (tuple(weights), tuple(shifts), matrix, output_bias)
+        dtype = _checks.float_dtype(*jax.tree.leaves(given))
         slope = jnp.asarray(slope, dtype)
-        set_field(self, "negative_slope", jnp.where((slope >= 0) & (slope <= 1), slope, jnp.nan))
-        set_field(self, "skip_connection", skip_connection)
-        output_bias = None if output_bias is None else jnp.asarray(output_bias, dtype)
-        set_field(self, "output_bias", output_bias)
+        *arrays, bias = jax.tree.map(lambda part: jnp.asarray(part, dtype), given)
+        values = (*arrays, jnp.where((slope >= 0) & (slope <= 1), slope, jnp.nan))
+        for field, value in zip(
+            dataclasses.fields(self), (*values, skip_connection, bias), strict=True
+        ):
+            object.__setattr__(self, field.name, value)
 
     @classmethod
     def from_network(cls, network: Callable[[Array], Array], num_inputs: int) -> Self:
@@ -177,12 +167,9 @@ class LeakyReLUNetwork:
         """
         num_inputs = _checks.positive_int("num_inputs", num_inputs)
         flat = flat_network(network, KnownInput(jnp.zeros(num_inputs)))
-        found = read_layers(flat, num_inputs)
+        *layers, slope, skip = read_layers(flat, num_inputs)
         dtype = traced_output(flat, jax.ShapeDtypeStruct((num_inputs,), jnp.float32)).dtype
-        weights, biases = (
-            tuple(part.astype(dtype) for part in parts) for parts in (found.weights, found.biases)
-        )
-        slope, skip = found.negative_slope, found.skip_connection
+        weights, biases = jax.tree.map(lambda part: part.astype(dtype), layers)
         result = cls(weights[:-1], biases[:-1], weights[-1], slope, skip, biases[-1])
         _require_same(flat, result)
         return result
@@ -220,10 +207,9 @@ class LeakyReLUNetwork:
                 f"jax.vmap over several"
             )
         hidden: list[Array] = []
-        signal = jnp.asarray(x)
         for weights, bias in zip(self.hidden_weights, self.biases, strict=True):
+            signal = self.activation(hidden[-1]) if hidden else jnp.asarray(x)
             hidden.append(matvec(weights, signal) + bias)
-            signal = self.activation(hidden[-1])
         return tuple(hidden)
 
     def __call__(self, x: Array) -> Array:
@@ -234,13 +220,19 @@ class LeakyReLUNetwork:
         return output + x if self.skip_connection else output
 
 
-def _as_numeric_sequence(name: str, parts: Sequence[ArrayLike]) -> list[ArrayLike]:
+def _as_finite_sequence(name: str, parts: Sequence[ArrayLike]) -> list[ArrayLike]:
     if not isinstance(parts, Sequence):
         raise TypeError(
             f"{name} must be a list or tuple of arrays, one per hidden layer, got "
             f"{type(parts).__name__}; put a single array in a tuple"
         )
-    return [_checks.as_numeric(f"{name}[{n}]", part) for n, part in enumerate(parts)]
+    return [_as_finite(f"{name}[{n}]", part) for n, part in enumerate(parts)]
+
+
+def _as_finite(name: str, part: ArrayLike) -> ArrayLike:
+    part = _checks.as_numeric(name, part)
+    _checks.require_finite(name, part)
+    return part
 
 
 def _check_chain(weights: list[tuple[int, ...]], biases: list[tuple[int, ...]]) -> None:

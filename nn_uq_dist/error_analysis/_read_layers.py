@@ -34,13 +34,8 @@ _REMEDY = (
 )
 
 
-class Layers(NamedTuple):
-    """What a `LeakyReLUNetwork` is made of."""
-
-    weights: tuple[Array, ...]
-    biases: tuple[Array, ...]
-    negative_slope: float
-    skip_connection: bool
+# Weights and biases of all layers, the negative slope, and whether there is a skip connection.
+type Layers = tuple[list[Array], list[Array], float, bool]
 
 
 @dataclasses.dataclass(eq=False)
@@ -196,7 +191,7 @@ class _Reader:
         ):
             raise _unreadable("a skip connection that is not the input itself")
         self.end_layer(dataclasses.replace(output, linear=rest))
-        return Layers(tuple(self.weights), tuple(self.biases), slope, around is not None)
+        return self.weights, self.biases, slope, around is not None
 
 
 def _mapped(eqn: Any, given: list[Any]) -> list[Any]:

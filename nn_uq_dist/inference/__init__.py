@@ -3,19 +3,18 @@
 `_standard_space.py` is the network at standard normal variables, whatever the law of its input is:
 both answers are sought there. `_weighted_draws.py` has what both do with weighted draws.
 
-Of how probable it is that the network fails, read `_failure_probability.py` first, then what it
-returns, `_failure_result.py`. `_tangent_points.py` looks for the most probable failing points, by
-gradients. `_questions.py` says which runs fail, and how near the others are. `_normal_mixture.py`
-has the laws that are drawn from, `_cross_entropy.py` finds one for the failing runs,
-`_final_sample.py` draws from it, and `_estimate.py` shares out the runs. `_linear_network.py` knows
-the exact answer where there is one.
+Of how probable it is that the network fails, read `_failure_probability.py` first. `_tangents.py`
+looks for the most probable failing points, by gradients, and knows the exact answer where the
+network is linear. `_questions.py` says which runs fail, and how near the others are.
+`_normal_mixture.py` has the laws that are drawn from, `_cross_entropy.py` finds one for the failing
+runs, and `_estimate.py` shares out the runs and makes the estimate.
 
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_randomized_modes.py`
 finds where to begin, `_student_mixture.py` has the laws that are drawn from, and
 `_adaptive_sampling.py` draws, weighs and fits them anew.
 """
 
+from nn_uq_dist.inference._failure_probability import FailureProbability as FailureProbability
 from nn_uq_dist.inference._failure_probability import failure_probability as failure_probability
-from nn_uq_dist.inference._failure_result import FailureProbability as FailureProbability
 from nn_uq_dist.inference._input_posterior import InputPosterior as InputPosterior
 from nn_uq_dist.inference._input_posterior import input_posterior as input_posterior

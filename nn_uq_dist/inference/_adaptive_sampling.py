@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inference._randomized_modes import randomized_modes
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture, log_densities
 from nn_uq_dist.inference._weighted_draws import effective, log_sum, systematic
-
-type Array = NDArray[np.float64]
 
 # Starts of an observation, how many of them are the best of the draws that all observations share,
 # how many these are, and draws of a round.
@@ -100,10 +99,10 @@ class _Half:
     def __init__(self, mixture: StudentMixture) -> None:
         self.mixture = mixture
         self.points = np.zeros((0, mixture.means.shape[1]))
-        self.log_target = np.zeros(0)
         self._log_density = np.zeros(0)  # of the mixtures, each times the number of its draws
         self._mixtures: list[StudentMixture] = []
         self._log_counts: list[float] = []
+        self.log_target = np.zeros(0)
 
     @property
     def log_weights(self) -> Array:

@@ -13,12 +13,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum
-
-type Array = NDArray[np.float64]
 
 # Effective draws to which a level is fitted, as a share of the draws of a level.
 _ELITE_SHARE = 0.04
@@ -43,18 +42,14 @@ class Pool:
     """Draws in standard space, what is kept of their outputs, and all that they were drawn from."""
 
     def __init__(
-        self,
-        space: StandardSpace,
-        question: Question,
-        rng: np.random.Generator,
-        most_slopes: int,
+        self, space: StandardSpace, question: Question, rng: np.random.Generator, most_slopes: int
     ) -> None:
         self.space, self.question, self.rng = space, question, rng
         self.most_slopes = most_slopes
         self.z = np.zeros((0, space.num_variables))
-        self.kept = np.zeros((0, 0))
         self.log_sum = np.zeros(0)  # of numbers times densities
         self.mixtures: list[tuple[NormalMixture, int]] = []
+        self.kept = np.zeros((0, 0))
 
     def draw(self, mixture: NormalMixture, count: int) -> None:
         """Add draws of a mixture."""
@@ -92,6 +87,12 @@ class Pool:
     def fails(self) -> NDArray[np.bool_]:
         """Which draws fail, ``(n, limits)``."""
         return self.question.fails(self.kept)
+
+    @property
+    def probability(self) -> tuple[Array, Array]:
+        """Estimate for each limit, and its standard error."""
+        terms = np.exp(self.log_weights)[:, None] * self.fails()
+        return terms.mean(axis=0), terms.std(axis=0) / np.sqrt(len(terms))
 
     def shortest_failing(self) -> Array:
         """For each target the failing draw nearest to the origin, if there is one."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inference._adaptive_sampling import (
     NUM_DRAWS,
@@ -29,8 +30,6 @@ from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
 
 if TYPE_CHECKING:
     import xarray as xr
-
-type Array = NDArray[np.float64]
 
 # Observations that share the runs of a round, and most numbers of all their points, of 8 bytes.
 _TOGETHER, _MOST_NUMBERS = 16, 2**27
@@ -343,7 +342,16 @@ def input_posterior(
     """
     _checks.require_extra("arviz_stats.base", "input_posterior")
     key = _checks.as_key("key", key)
-    space, observed, root = _checked(network, f, y, noise_scale, noise_covariance, key)
+    law = checked_law("input_posterior", f, y, noise_scale, noise_covariance, key)
+    space = StandardSpace(flat_network(network, law), lambda outputs: outputs)
+    if not 0 < space.num_variables <= _MOST_VARIABLES:
+        raise ValueError(
+            f"f must have 1 to {_MOST_VARIABLES} random variables, got {space.num_variables}; "
+            f"linearize(network, f).input_posterior has no such limit"
+        )
+    observed = _observed(y, space.flat.num_outputs)
+    root = _noise_root(output_noise(noise_scale, noise_covariance, observed.shape, observed))
+    root = np.broadcast_to(root, (*observed.shape, observed.shape[-1]))
     num_runs = checked_runs(num_runs, _LEAST_RUNS, _MOST_RUNS)
     from tqdm import tqdm
 
@@ -357,9 +365,8 @@ def input_posterior(
         (NUM_SHARED, space.num_variables)
     )
     shared = points, space.run(points)[1]
-    together = min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables))
-    together = max(together, 1)
-    found: list[tuple[Array, Array, NDArray[Any], Draws]] = []
+    together = max(min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables)), 1)
+    found: list[dict[str, Any]] = []
     with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:
         for start in range(0, len(outputs), together):
             part = slice(start, start + together)
@@ -368,84 +375,50 @@ def input_posterior(
             drawn = sample_posteriors(space, seen, shared, num_runs, rngs, bar.update)
             # Now, as all draws of all observations are too much to keep.
             found += [_reduced(space, *each) for each in zip(drawn, rngs, strict=True)]
-    means, covariances, inputs, drawn = zip(*found, strict=True)
-
-    def shaped(name: str) -> NDArray[Any]:
-        return np.array([getattr(one, name) for one in drawn]).reshape(batch_shape)
-
-    num_inputs = means[0].size
-    kept = np.stack([one.points for one in drawn], axis=1)
-    return InputPosterior(
-        mean=np.reshape(means, (*batch_shape, num_inputs)),
-        covariance_matrix=np.reshape(covariances, (*batch_shape, num_inputs, num_inputs)),
-        draws=np.stack(inputs, axis=1).reshape(NUM_DRAWS, *batch_shape, num_inputs),
-        log_evidence=shaped("log_evidence"),
-        converged=shaped("converged"),
-        pareto_k=shaped("pareto_k"),
-        effective_draws=shaped("effective"),
-        num_runs=shaped("num_runs") + math.ceil(NUM_SHARED / len(drawn)),
-        _space=space,
-        _points=kept.reshape(NUM_DRAWS, *batch_shape, -1),
-        _observed=observed,
-        _noise_root=root,
-    )
+    fields: dict[str, NDArray[Any]] = {}
+    for name, first in found[0].items():
+        parts = np.stack([one[name] for one in found])
+        fields[name] = parts.reshape((*batch_shape, *np.shape(first)))
+    for name in ("draws", "_points"):
+        fields[name] = np.moveaxis(fields[name], len(batch_shape), 0)
+    fields["num_runs"] += math.ceil(NUM_SHARED / len(found))
+    return InputPosterior(**fields, _space=space, _observed=observed, _noise_root=root)
 
 
-def _checked(
-    network: Callable[[Any], Any],
-    f: Any,
-    y: ArrayLike,
-    noise_scale: ArrayLike | None,
-    noise_covariance: ArrayLike | None,
-    key: jax.Array,
-) -> tuple[StandardSpace, Array, Array]:
-    """The network in standard space, the observed outputs, and a root of the noise's covariance."""
-    law = checked_law("input_posterior", f, y, noise_scale, noise_covariance, key)
-    flat = flat_network(network, law)
-    space = StandardSpace(flat, _all_outputs)
-    if not 0 < space.num_variables <= _MOST_VARIABLES:
-        raise ValueError(
-            f"f must have 1 to {_MOST_VARIABLES} random variables, got {space.num_variables}; "
-            f"linearize(network, f).input_posterior has no such limit"
-        )
-    size = flat.num_outputs
+def _observed(y: ArrayLike, num_outputs: int) -> Array:
+    """Observed outputs, shape ``(..., num_outputs)``."""
     outputs = np.asarray(_checks.as_numeric("y", y), np.float64)
-    if outputs.shape[-1:] != (size,):
+    if outputs.shape[-1:] != (num_outputs,):
         raise ValueError(
-            f"y must have shape (..., N_y) with N_y = {size}, got shape {outputs.shape}; pass the "
-            f"observed value of each output"
+            f"y must have shape (..., N_y) with N_y = {num_outputs}, got shape {outputs.shape}; "
+            f"pass the observed value of each output"
         )
     if outputs.size == 0:
         raise ValueError(f"y must hold an observation, got shape {outputs.shape}; pass a row")
     _checks.require_finite("y", outputs, "leave the output out of the network where it is missing")
-    noise = output_noise(noise_scale, noise_covariance, outputs.shape, outputs)
-    flaw = _flaw_of(noise)
-    if noise is None or flaw is not None:
-        raise ValueError(
-            f"noise must be positive for every combination of outputs, got {flaw}; pass "
-            f"noise_scale > 0: without noise the inputs have no density"
-        )
-    return space, outputs, np.broadcast_to(noise.root, (*outputs.shape, size))
-
-
-def _all_outputs(outputs: jax.Array) -> jax.Array:
     return outputs
 
 
-def _flaw_of(noise: OutputNoise | None) -> str | None:
-    """Why outputs with this noise have no density."""
+def _noise_root(noise: OutputNoise | None) -> Array:
+    """A root of the covariance of the noise, with which the outputs have a density."""
     if noise is None:
-        return "none"
-    if np.any(noise.scale <= 0):
-        return "a standard deviation of zero"
-    smallest = np.linalg.svd(noise.root / noise.scale[..., None], compute_uv=False)[..., -1]
-    return "a singular covariance" if np.any(smallest < _LEAST_NOISE) else None
+        flaw = "none"
+    elif np.any(noise.scale <= 0):
+        flaw = "a standard deviation of zero"
+    else:
+        root: Array = noise.root
+        smallest = np.linalg.svd(root / noise.scale[..., None], compute_uv=False)[..., -1]
+        if not np.any(smallest < _LEAST_NOISE):
+            return root
+        flaw = "a singular covariance"
+    raise ValueError(
+        f"noise must be positive for every combination of outputs, got {flaw}; pass "
+        f"noise_scale > 0: without noise the inputs have no density"
+    )
 
 
-def _reduced(
-    space: StandardSpace, drawn: Draws, rng: np.random.Generator
-) -> tuple[Array, Array, NDArray[Any], Draws]:
-    """Mean, covariance and 4000 inputs of equal weight, and the draws that these are."""
+def _reduced(space: StandardSpace, drawn: Draws, rng: np.random.Generator) -> dict[str, Any]:
+    """What is kept of one observation, with 4000 draws of equal weight."""
     weights = np.exp(drawn.log_weights)
     inputs = space.inputs(drawn.points)
     x = inputs.astype(np.float64)
@@ -456,6 +429,14 @@ def _reduced(
     # In random order, so that equal draws follow each other, and nothing else.
     order = rng.permutation(len(x))
     rows = order[systematic(weights[order], NUM_DRAWS, rng)]
-    even = np.full(NUM_DRAWS, -math.log(NUM_DRAWS))
-    kept = dataclasses.replace(drawn, points=drawn.points[rows], log_weights=even)
-    return mean, covariance, inputs[rows], kept
+    return {
+        "mean": mean,
+        "covariance_matrix": covariance,
+        "draws": inputs[rows],
+        "log_evidence": drawn.log_evidence,
+        "converged": drawn.converged,
+        "pareto_k": drawn.pareto_k,
+        "effective_draws": drawn.effective,
+        "num_runs": drawn.num_runs,
+        "_points": drawn.points[rows],
+    }

@@ -10,12 +10,10 @@ import math
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum, systematic
-
-type Array = NDArray[np.float64]
 
 # Variances of a component: narrower ones give weights without bound, wider ones hit nothing.
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-12, 25.0

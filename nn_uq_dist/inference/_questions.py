@@ -5,7 +5,7 @@ limit, and gives a value that is positive where the rarest one is met and else g
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.inputs._flat_network import FlatNetwork
+from nn_uq_dist.inputs._flat_network import FlatNetwork, unraveled
 
 type Array = NDArray[np.float64]
 type Mask = NDArray[np.bool_]
@@ -26,41 +26,37 @@ _MOST_TARGETS = 5
 _LANDMARKS = 200
 
 
-class Question(Protocol):
-    """What the search and the estimate need."""
-
-    targets: tuple[int, ...]  # columns for which a proposal is fitted
-
-    def read(self, outputs: jax.Array) -> jax.Array:
-        """What is kept of outputs ``(n, N_y)``, a row for each run; traced by JAX."""
-
-    def fails(self, kept: Array) -> Mask:
-        """Which runs fail, ``(n, limits)``."""
-
-    def values(self, kept: Array, squares: Array) -> Array:
-        """How near each run is, given the squared lengths of its points; positive if it fails."""
-
-
 class BeyondLimits:
-    """Whether an output is above limits, or below them."""
+    """Whether an output is above limits, or below them.
+
+    Attributes
+    ----------
+    shape
+        Of the limit.
+    targets
+        Columns for which a proposal is fitted.
+    """
 
     def __init__(self, output: int, limits: Array, *, upper: bool) -> None:
         self.output, self.sign = output, 1.0 if upper else -1.0
-        self.limits = self.sign * limits
+        self.shape, self.limits = limits.shape, self.sign * limits.ravel()
         order = np.argsort(self.limits)
         places = np.linspace(0, limits.size - 1, min(limits.size, _MOST_TARGETS)).round()
         self.targets = tuple(int(order[int(place)]) for place in places)
 
     def read(self, outputs: jax.Array) -> jax.Array:
-        """The output."""
+        """What is kept of outputs ``(n, N_y)``, a row for each run; traced by JAX: the output."""
         return outputs[:, self.output, None]
 
     def fails(self, kept: Array) -> Mask:
-        """Comparison with each limit."""
+        """Which runs fail, ``(n, limits)``."""
         return self.sign * kept > self.limits
 
     def values(self, kept: Array, squares: Array) -> Array:
-        """Distance beyond the limit farthest out."""
+        """How near each run is, given the squared lengths of its points; positive if it fails.
+
+        The distance beyond the limit farthest out.
+        """
         del squares
         beyond = self.sign * kept[:, 0] - self.limits.max()
         return np.where(np.isnan(beyond), -np.inf, beyond)
@@ -73,15 +69,29 @@ class IsEvent:
     far, in units of the outputs' spread over all runs.
     """
 
+    shape: tuple[int, ...] = ()
     targets: tuple[int, ...] = (0,)
 
-    def __init__(self, flat: FlatNetwork, event: Callable[[Any], Any]) -> None:
-        self.structure, self.event = flat.output_structure, event
+    def __init__(self, flat: FlatNetwork, event: Any) -> None:
+        self.flat, self.event = flat, event
+        # Traced once, to see what it returns.
+        expected = "event must be a function of the outputs that returns one boolean"
+        remedy = "pass such as lambda y: (y[0] > 3.0) & (y[1] < 0.0)"
+        try:
+            outputs = self._structured(jnp.zeros(flat.num_outputs, flat.dtype))
+            found = jax.eval_shape(event, outputs)
+        except Exception as error:
+            got = f"{type(error).__name__} from it: {error}"
+            raise TypeError(f"{expected}, got {got}; {remedy}") from error
+        if getattr(found, "shape", None) != () or found.dtype != np.bool_:
+            raise TypeError(f"{expected}, got {found}; {remedy}")
+
+    def _structured(self, outputs: jax.Array) -> Any:
+        return unraveled(self.flat.output_structure, self.flat.num_outputs, outputs)
 
     def read(self, outputs: jax.Array) -> jax.Array:
         """Whether the event is met, and the outputs."""
-        given = outputs if self.structure is None else self.structure.unravel(outputs)
-        met = jax.vmap(self.event)(given).astype(outputs.dtype)
+        met = jax.vmap(self.event)(self._structured(outputs)).astype(outputs.dtype)
         return jnp.concatenate([met[:, None], outputs], axis=1)
 
     def fails(self, kept: Array) -> Mask:
@@ -102,14 +112,17 @@ class IsEvent:
         return np.where(failing, 1.0, -nearest)
 
 
+type Question = BeyondLimits | IsEvent
+
+
 def as_question(
     flat: FlatNetwork,
     limit: ArrayLike | None,
     output: int,
     upper: bool,
     event: Callable[[Any], Any] | None,
-) -> tuple[Question, tuple[int, ...]]:
-    """What is asked, from the arguments of `failure_probability`, and the shape of the limit."""
+) -> Question:
+    """What is asked, from the arguments of `failure_probability`."""
     if (limit is None) == (event is None):
         both = "none" if limit is None else "both"
         raise TypeError(
@@ -117,7 +130,7 @@ def as_question(
             f"output, or a function of all outputs that returns a boolean"
         )
     if limit is None:
-        return IsEvent(flat, _as_event(event, flat)), ()
+        return IsEvent(flat, event)
     limits = np.asarray(_checks.as_numeric("limit", limit), np.float64)
     _checks.require_finite("limit", limits, "pass a number that the output can reach")
     if limits.size == 0:
@@ -125,20 +138,4 @@ def as_question(
     if not isinstance(upper, bool | np.bool_):
         raise TypeError(f"upper must be True or False, got {upper!r}; pass False for a lower limit")
     (index,) = _checks.as_indices(output, flat.num_outputs, "output")
-    return BeyondLimits(index, limits.ravel(), upper=bool(upper)), limits.shape
-
-
-def _as_event(event: Any, flat: FlatNetwork) -> Callable[[Any], Any]:
-    """The event, traced once to see what it returns."""
-    vector = jnp.zeros(flat.num_outputs, flat.dtype)
-    structure = flat.output_structure
-    expected = "event must be a function of the outputs that returns one boolean"
-    remedy = "pass such as lambda y: (y[0] > 3.0) & (y[1] < 0.0)"
-    try:
-        found = jax.eval_shape(event, vector if structure is None else structure.unravel(vector))
-    except Exception as error:
-        got = f"{type(error).__name__} from it: {error}"
-        raise TypeError(f"{expected}, got {got}; {remedy}") from error
-    if getattr(found, "shape", None) != () or found.dtype != np.bool_:
-        raise TypeError(f"{expected}, got {found}; {remedy}")
-    return event
+    return BeyondLimits(index, limits, upper=bool(upper))

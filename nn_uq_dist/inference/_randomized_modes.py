@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-type Array = NDArray[np.float64]
+from nn_uq_dist.basics._known_values import FloatArray as Array
 
 _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.

@@ -16,11 +16,10 @@ from scipy.special import erf
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
+from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inputs import AbstractInputLaw, InputTerm, as_input_law
 from nn_uq_dist.inputs._flat_network import FlatNetwork
 from nn_uq_dist.linearization._jacobian import values_and_jacobians
-
-type Array = NDArray[np.float64]
 
 # Runs that go through the network at once, and most numbers of an array.
 _GROUP_SIZE = 512
@@ -54,10 +53,7 @@ class StandardSpace:
         self.num_runs = 0
         law: Any = flat.law
         self.law, terms = law, law.terms
-        uniform, normal = (
-            _moving(terms, uniform=True),
-            _moving(terms, uniform=False),
-        )
+        uniform, normal = (_moving(terms, uniform=kind) for kind in (True, False))
         self.num_uniform = len(uniform)
         self._moving = np.flatnonzero(np.concatenate([uniform, normal]))
         self._num_all = len(uniform) + len(normal)

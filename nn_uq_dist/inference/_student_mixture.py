@@ -8,11 +8,9 @@ import dataclasses
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inference._weighted_draws import far_apart, log_sum, systematic
-
-type Array = NDArray[np.float64]
 
 # Lower ones waste draws on the tails in many variables, higher ones reach less far.
 _DEGREES_OF_FREEDOM = 8.0

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-type Array = NDArray[np.float64]
+from nn_uq_dist.basics._known_values import FloatArray as Array
 
 
 def log_sum(logs: Array) -> Array:

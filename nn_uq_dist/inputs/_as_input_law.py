@@ -89,27 +89,30 @@ def is_structure(f: object) -> bool:
 
 
 def parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
-    """Laws, distributions and known arrays by name, their structure, and the batch shape of all."""
+    """Laws and distributions by name, their structure, and the batch shape of all.
+
+    Known arrays become distributions, too.
+    """
     found, tree = jax.tree.flatten_with_path(f, is_leaf=_is_part)
-    parts = {f"f{jax.tree_util.keystr(path)}": part for path, part in found}
+    given = {f"f{jax.tree_util.keystr(path)}": part for path, part in found}
+    known = {name: _known(name, part) for name, part in given.items() if not _is_part(part)}
+    parts = given | known
     for name, part in parts.items():
         if isinstance(part, dist.Distribution):
             require_events(name, part)
-        elif not _is_part(part):
-            parts[name] = _known_array(name, part)
     batch_shape = _checks.broadcast_shapes(
         "the batch shapes of the parts of f must broadcast",
-        **{name: part.batch_shape for name, part in parts.items() if _is_part(part)},
+        **{name: part.batch_shape for name, part in parts.items()},
     )
-    for name, part in parts.items():
-        if not _is_part(part):
-            _require_one_for_all(name, part, batch_shape)
+    for name, part in known.items():
+        _require_one_for_all(name, part.event_shape, batch_shape)
     return parts, tree, batch_shape
 
 
-def _known_array(name: str, part: Any) -> Array:
+def _known(name: str, part: Any) -> dist.Delta:
     try:
-        return jnp.asarray(_checks.as_numeric(name, part))
+        array = jnp.asarray(_checks.as_numeric(name, part))
+        return dist.Delta(array, event_dim=array.ndim)
     except TypeError as error:
         raise TypeError(
             f"{name} must be a distribution, an input law or an array of known numbers, got "
@@ -117,16 +120,16 @@ def _known_array(name: str, part: Any) -> Array:
         ) from error
 
 
-def _require_one_for_all(name: str, array: Array, batch_shape: Shape) -> None:
+def _require_one_for_all(name: str, shape: Shape, batch_shape: Shape) -> None:
     """Raise for a known array whose leading axes may be those of the batch."""
-    if batch_shape and array.shape[: len(batch_shape)] == batch_shape:
-        axes = array.ndim - len(batch_shape)
+    if batch_shape and shape[: len(batch_shape)] == batch_shape:
+        axes = len(shape) - len(batch_shape)
         each = f"array, event_dim={axes}" if axes else "array[..., None], event_dim=1"
         raise ValueError(
             f"{name} must be a known array that cannot be taken for one value for each element "
-            f"of the batch, got shape {array.shape} beside batch_shape {batch_shape}; pass "
+            f"of the batch, got shape {shape} beside batch_shape {batch_shape}; pass "
             f"dist.Delta({each}) for one value each, or "
-            f"dist.Delta(array, event_dim={array.ndim}) for the same array everywhere"
+            f"dist.Delta(array, event_dim={len(shape)}) for the same array everywhere"
         )
 
 
@@ -164,24 +167,21 @@ def _of_structure(f: object) -> AbstractInputLaw:
 
 def _certain(part: Any, batch_shape: Shape) -> Array | None:
     """The value of a known part for each element of the batch, None if the part is random."""
-    axes = 0
-    if _is_part(part):
-        base = unwrapped(part)
-        if type(base) is not dist.Delta:
-            return None
-        axes = len(part.batch_shape)
-        part = jnp.broadcast_to(jnp.asarray(base.v), part.batch_shape + part.event_shape)
-    return jnp.broadcast_to(part, batch_shape + part.shape[axes:])
+    base = unwrapped(part)
+    if type(base) is not dist.Delta:
+        return None
+    value = jnp.broadcast_to(jnp.asarray(base.v), part.batch_shape + part.event_shape)
+    return jnp.broadcast_to(value, batch_shape + part.event_shape)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampledInput:
-    """Distributions in a structure, independent of each other, and known values among them.
+    """Distributions in a structure, independent of each other.
 
     Attributes
     ----------
     parts
-        Distributions, input laws and arrays.
+        Distributions and input laws.
     tree
         Structure of the pytree that the network takes.
     batch_shape
@@ -233,8 +233,6 @@ class SampledInput:
         if isinstance(part, AbstractInputLaw):
             law = part.expand(self.batch_shape)
             return law.network_input(law.sample(key))
-        if not isinstance(part, dist.Distribution):
-            return jnp.broadcast_to(part, self.batch_shape + part.shape)
         drawn = jnp.asarray(part.sample(key))
         return jnp.broadcast_to(drawn, self.batch_shape + part.event_shape)
 

@@ -5,7 +5,6 @@ import math
 import operator
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import numpy as np
 from jax import Array
@@ -188,15 +187,7 @@ def _with_normal_share(uniform: Array, normal: Array | None, share: Array) -> tu
 def _columns(image: LinearImage) -> Array:
     """Columns of variables of variance one: the root of the covariance without noise."""
     uniform = None if image.uniform is None else image.uniform * math.sqrt(UNIFORM_VARIANCE)
-    columns: Any = joined([uniform, image.normal])
-    return columns
-
-
-def _beside(shared: Array, own: Array) -> Array:
-    """Columns that all outputs share, and those of their noise, which may have more batch axes."""
-    xp, shape = namespace(shared, own), own.shape[:-1]
-    wide = [xp.broadcast_to(part, (*shape, part.shape[-1])) for part in (shared, own)]
-    columns: Array = xp.concatenate(wide, axis=-1)
+    columns: Array = joined([uniform, image.normal])
     return columns
 
 
@@ -204,13 +195,15 @@ def _root(image: LinearImage) -> Array:
     shared, scale = _columns(image), image.noise_scale
     if scale is None:
         return shared
-    return _beside(shared, OutputNoise(scale, image.noise_coupling).root)
+    # The noise may have more batch axes.
+    columns: Array = joined([shared, OutputNoise(scale, image.noise_coupling).root])
+    return columns
 
 
 def _standard_deviation(image: LinearImage) -> Array:
     rows, scale = _columns(image), image.noise_scale
     # A row has one column of noise of its own beside the shared ones: the others are zero.
-    return norm(rows if scale is None else _beside(rows, scale[..., None]))
+    return norm(rows if scale is None else joined([rows, scale[..., None]]))
 
 
 def _variance(image: LinearImage) -> Array:

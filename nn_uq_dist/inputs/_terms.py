@@ -7,6 +7,7 @@ its rows. Whatever the law of an input is made from, only the functions here com
 import dataclasses
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -189,13 +190,14 @@ def standard_values(points: Array, num_uniform: int) -> tuple[Array, Array]:
     return 2 * safe[..., :num_uniform] - 1, ndtri(safe[..., num_uniform:])
 
 
-def joined(parts: Iterable[Array | None]) -> Array | None:
-    """Join along the last axis what is there; None if nothing is."""
+def joined(parts: Iterable[Any]) -> Any:
+    """Join along the last axis what is there, the others broadcast; None if nothing is."""
     given = [part for part in parts if part is not None]
     if len(given) < 2:
         return given[0] if given else None
-    together: Array = namespace(*given).concatenate(given, axis=-1)
-    return together
+    xp, lead = namespace(*given), np.broadcast_shapes(*(part.shape[:-1] for part in given))
+    wide = [xp.broadcast_to(part, (*lead, part.shape[-1])) for part in given]
+    return xp.concatenate(wide, axis=-1)
 
 
 def layers(pieces: Iterable[tuple[int, Array]], size: int, axis: int = -1) -> list[Array]:

@@ -1,0 +1,113 @@
+"""Tangents in standard space: the most probable points at a limit, and exact probabilities.
+
+A network is linear if it is its tangent, as far as runs show; then its law is known.
+"""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.inference._questions import BeyondLimits
+from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
+from nn_uq_dist.linearization import Linearization
+
+NUM_STEPS = 10
+# Parts of the way to the point that a tangent proposes, of which the best is taken.
+_STEPS = np.array([1.0, 0.5, 0.2, 0.05])
+# Runs of the network for each start.
+RUNS_PER_START = NUM_STEPS * (RUNS_PER_SLOPE + _STEPS.size)
+# No step goes beyond this length: probabilities of 1e-23.
+_FARTHEST = 10.0
+_MOST_POINTS = 8
+# A start that is farther from its limit than this part of the way failed.
+_NEAR = 0.35
+# Standard deviations of the draws that tell whether a network is linear.
+_SPREADS = np.repeat([1.0, 2.0, 3.0], [16, 24, 24])
+# Along the way to a point, and beyond it.
+_PARTS = np.array([0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3])
+# Rounding of a network, in units of the last place of the largest numbers; and the largest error
+# that is no more than rounding, in standard deviations of the output.
+_ROUNDING, _MOST_SHARE = 100.0, 1e-3
+
+
+def tangent_points(
+    space: StandardSpace, question: BeyondLimits, targets: Sequence[int], starts: Array
+) -> Array:
+    r"""Points where the output is near its limit, from several starts; those that came near.
+
+    Each step goes toward the point nearest to the origin at which the tangent is at the limit,
+    :math:`z' = (\nabla g \cdot z - g + l)\, \nabla g / |\nabla g|^2` (R. Rackwitz and B. Fiessler
+    1978), as far as it lowers :math:`|z|^2 / 2 + c |g - l|` most (Y. Zhang and A. Der Kiureghian
+    1995): full steps may go to and fro between two pieces of a network.
+
+    Parameters
+    ----------
+    targets
+        Which of the limits; the starts take them in turn.
+    """
+    z, output, sign = starts, question.output, question.sign
+    limits = np.resize(question.limits[list(targets)], len(z))
+    at_zero = sign * space.slopes(output, np.zeros((1, space.num_variables)))[0]
+    for _ in range(NUM_STEPS):
+        value, slope = space.slopes(output, z)
+        short, slope = limits - sign * value, sign * slope
+        square = np.sum(slope**2, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            wanted = ((np.sum(slope * z, axis=1) + short) / square)[:, None] * slope
+            norm = np.linalg.norm(wanted, axis=1, keepdims=True)
+            wanted *= np.minimum(1, _FARTHEST / norm)
+            own = np.linalg.norm(z, axis=1) / np.sqrt(square)
+            price = 2 * np.maximum(own, 0.5 * np.sum(wanted**2, axis=1) / np.abs(short))
+        price = np.where(np.isfinite(price), price, 1.0)
+        trials = z + _STEPS[:, None, None] * (wanted - z)
+        # A flat piece has no direction; the point stays.
+        trials = np.where(np.isfinite(trials), trials, z)
+        kept = space.run(trials.reshape(-1, space.num_variables))[1][:, 0].reshape(trials.shape[:2])
+        merit = 0.5 * np.sum(trials**2, axis=2) + price * np.abs(sign * kept - limits)
+        best = np.argmin(np.where(np.isnan(merit), np.inf, merit), axis=0), np.arange(len(z))
+        z, reached = trials[best], sign * kept[best]
+    return z[limits - reached < _NEAR * np.abs(limits - at_zero)]
+
+
+def distinct(points: Array) -> Array:
+    """The best of the points: short, and not close to a better one."""
+    found: list[Array] = []
+    for point in points[np.argsort(np.sum(points**2, axis=1))]:
+        if all(np.sum((point - other) ** 2) > 1 for other in found):
+            found.append(point)
+    return np.array(found[:_MOST_POINTS]).reshape(-1, points.shape[1])
+
+
+def exact_log_probability(
+    space: StandardSpace, question: BeyondLimits, rng: np.random.Generator
+) -> tuple[Array, Array] | None:
+    """Log probabilities beyond the limits, and points at them; None if the network bends."""
+    value, slope = space.tangent(question.output)
+    law, d = space.law, space.num_variables
+
+    def is_tangent(z: Array) -> bool:
+        """Whether the network differs from its tangent at the mean by no more than rounding."""
+        inputs, found = space.run(z)
+        linear = value + (inputs - np.asarray(law.loc, np.float64)) @ slope
+        size = np.abs(value) + np.abs(inputs) @ np.abs(slope)
+        rounding = _ROUNDING * float(jnp.finfo(law.dtype).eps) * size
+        tolerance = np.minimum(rounding, _MOST_SHARE * linear.std())
+        return bool(np.all(np.abs(found[:, 0] - linear) <= tolerance))
+
+    if not is_tangent(_SPREADS[:, None] * rng.standard_normal((_SPREADS.size, d))):
+        return None
+    starts = np.zeros((len(question.targets), d))
+    points = tangent_points(space, question, question.targets, starts)
+    # On the way to the points, beyond them, and around them.
+    way = _PARTS[:, None, None] * points
+    around = points + 0.5 * rng.standard_normal((_PARTS.size, *points.shape))
+    checked = np.concatenate([way, around]).reshape(-1, d)
+    if len(checked) and not is_tangent(checked):
+        return None
+    at, rows = jnp.asarray([value], law.dtype), jnp.asarray(slope[None], law.dtype)
+    marginal = Linearization(at, rows, law).marginals()
+    limits = jnp.asarray(question.sign * question.limits, law.dtype)[:, None]
+    found = marginal.log_sf(limits) if question.sign > 0 else marginal.log_cdf(limits)
+    return np.asarray(found, np.float64)[:, 0], points
