@@ -5,6 +5,7 @@ import math
 import operator
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from jax import Array
