@@ -135,6 +135,7 @@ NETWORKS = {
     "activation at the end": (lambda: mlp(final=jax.nn.leaky_relu), 0.01, 4),
     "convolutional": (convolutional, 0.0, 1),
     "skip connection": (with_skip, 0.01, 3),
+    "LeakyReLUNetwork": (lambda: lambda x: 10 * network()(x), 0.01, 3),
 }
 
 
