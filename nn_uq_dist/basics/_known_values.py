@@ -25,21 +25,18 @@ def is_local(*values: object) -> bool:
     With such numbers NumPy computes without compiling anything. Not while ``jit`` traces: then the
     results of programs are traced, even those of known numbers.
     """
-    return (
-        is_concrete(*values)
-        and not _is_staging()
-        and all(
-            len(leaf.sharding.device_set) == 1
-            for leaf in jax.tree.leaves(values)
-            if isinstance(leaf, jax.Array)
-        )
-    )
+    if not is_concrete(*values):
+        return False
+    arrays = [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.Array)]
+    if any(len(array.sharding.device_set) > 1 for array in arrays):
+        return False
+    return not _is_staging(*arrays[:1])
 
 
-def _is_staging() -> bool:
+def _is_staging(*arrays: Array) -> bool:
     """Return whether operations are recorded for a program, as under ``jit``, and not run now."""
-    # A transfer compiles nothing.
-    return not is_concrete(jax.device_put(np.float32(0.0)))
+    # A transfer compiles nothing; that of an array to where it is takes the least time.
+    return not is_concrete(jax.device_put(arrays[0] if arrays else np.float32(0.0)))
 
 
 def evaluated_now() -> AbstractContextManager[Any]:

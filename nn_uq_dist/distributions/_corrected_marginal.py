@@ -10,7 +10,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import vmap_over
 from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist.basics._checks import broadcast_shapes
+from nn_uq_dist.basics._checks import broadcast_shapes, is_concrete
 from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
@@ -110,8 +110,18 @@ class CorrectedMarginal(OutputLaw):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
-        low, high = self.base.bounds
-        return support_between(self.base.support, self.transform(low), self.transform(high))
+        return support_between(self.base.support, *self._ends[1])
+
+    @property
+    def _ends(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Ends of the support of the base, and their images; known ones are found once."""
+        kept: Any = self.__dict__.get("_kept_ends")
+        if kept is None:
+            (low, high), transform = self.base.bounds, self.transform
+            kept = (low, high), (transform(low), transform(high))
+            if is_concrete(kept):
+                self.__dict__["_kept_ends"] = kept
+        return kept
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws of the base, transformed by the map; reparametrized if those are."""
@@ -124,12 +134,12 @@ class CorrectedMarginal(OutputLaw):
 
     def _mapped_back(self, value: ArrayLike) -> Array:
         """Values of the base; rounding does not move those at the edge out of the support."""
-        value, transform = jnp.asarray(value), self.transform
-        before = transform.inv(value)
+        value = jnp.asarray(value)
+        before = self.transform.inv(value)
         if self.base.support is constraints.real:
             return before
-        low, high = self.base.bounds
-        return _kept_inside(before, (low, high), value, (transform(low), transform(high)))
+        bounds, images = self._ends
+        return _kept_inside(before, bounds, value, images)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:

@@ -161,7 +161,7 @@ class LinearizedMarginal(OutputLaw):
         )
         draws = jnp.asarray(self.loc) + jnp.sum(weights * uniform, axis=-1)
         if self.normal_scale is not None:
-            draws = draws + self._valid_scale * random.normal(key_normal, shape, dtype)
+            draws = draws + _valid(self._of_one_type[2]) * random.normal(key_normal, shape, dtype)
         return draws
 
     def _centered(self, value: ArrayLike) -> Any:
@@ -228,15 +228,12 @@ class LinearizedMarginal(OutputLaw):
     @property
     def variance(self) -> Array:
         """``sum w^2/3 + s^2`` (the paper's ``var``)."""
-        unit, variance, _ = _moments(*self._valid_parameters)
-        # The square of the unit alone might underflow.
-        return jnp.broadcast_to(unit * (unit * variance), self.batch_shape)
+        return jnp.broadcast_to(_moments(*self._of_one_type[1:])[0], self.batch_shape)
 
     @property
     def standard_deviation(self) -> Array:
         """Square root of the variance, also where that would over- or underflow."""
-        unit, variance, _ = _moments(*self._valid_parameters)
-        return jnp.broadcast_to(unit * jnp.sqrt(variance), self.batch_shape)
+        return jnp.broadcast_to(_moments(*self._of_one_type[1:])[1], self.batch_shape)
 
     @property
     def skewness(self) -> Array:
@@ -246,12 +243,12 @@ class LinearizedMarginal(OutputLaw):
     @property
     def excess_kurtosis(self) -> Array:
         """``-(2/15) sum w^4 / variance^2``: between -1.2 (uniform) and 0 (normal)."""
-        return jnp.broadcast_to(_moments(*self._valid_parameters)[2], self.batch_shape)
+        return jnp.broadcast_to(_moments(*self._of_one_type[1:])[2], self.batch_shape)
 
     @property
     def bounds(self) -> tuple[Array, Array]:
         """``loc -+ sum |w|``, infinite for outputs whose normal scale is not zero."""
-        low, high = _bounds(jnp.asarray(self.loc, self._dtype), *self._valid_parameters)
+        low, high = _bounds(*self._of_one_type)
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
     def score_kinks(self) -> Array:
@@ -284,23 +281,30 @@ class LinearizedMarginal(OutputLaw):
         return jnp.promote_types(dtype, jnp.float32)
 
     @property
-    def _valid_scale(self) -> Array:
-        given = 0.0 if self.normal_scale is None else self.normal_scale
-        return _nan_where_negative(jnp.asarray(given, self._dtype))
+    def _of_one_type(self) -> tuple[Array, Array, Array | None]:
+        dtype, scale = self._dtype, self.normal_scale
+        loc, weights = jnp.asarray(self.loc, dtype), jnp.asarray(self.weights, dtype)
+        return loc, weights, None if scale is None else jnp.asarray(scale, dtype)
 
-    @property
-    def _valid_parameters(self) -> tuple[Array, Array]:
-        return jnp.asarray(self.weights, self._dtype), self._valid_scale
+
+def _valid(normal_scale: Array | None) -> Any:
+    """A negative scale that validation could not see must not be taken for its absolute value."""
+    if normal_scale is None:
+        return 0.0
+    xp = namespace(normal_scale)
+    return xp.where(normal_scale >= 0, normal_scale, xp.nan)
 
 
 @one_program
-def _moments(weights: Array, normal_scale: Array) -> tuple[Array, Array, Array]:
-    """A power of two near the largest parameter, the variance in this unit, the excess kurtosis."""
-    xp: Any = namespace(weights)
-    unit = binary_unit(xp.maximum(xp.max(xp.abs(weights), axis=-1), normal_scale))
+def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, Array]:
+    """Variance, standard deviation and excess kurtosis."""
+    xp, scale = namespace(weights), _valid(normal_scale)
+    unit = binary_unit(xp.maximum(xp.max(xp.abs(weights), axis=-1), scale))
     squares = (weights / unit[..., None]) ** 2
-    variance = xp.sum(squares, axis=-1) / 3 + (normal_scale / unit) ** 2
-    return unit, variance, -2 / 15 * xp.sum(squares**2, axis=-1) / variance**2
+    variance = xp.sum(squares, axis=-1) / 3 + (scale / unit) ** 2
+    kurtosis = -2 / 15 * xp.sum(squares**2, axis=-1) / variance**2
+    # The square of the unit alone might underflow.
+    return unit * (unit * variance), unit * xp.sqrt(variance), kurtosis
 
 
 @one_program
@@ -318,19 +322,10 @@ def _corners(loc: Array, weights: Array) -> Array:
 
 
 @one_program
-def _nan_where_negative(scale: Array) -> Array:
-    """A scale that validation could not see must not be taken for its absolute value."""
-    xp: Any = namespace(scale)
-    valid: Array = xp.where(scale >= 0, scale, xp.nan)
-    return valid
-
-
-@one_program
-def _bounds(loc: Array, weights: Array, normal_scale: Array) -> tuple[Array, Array]:
+def _bounds(loc: Array, weights: Array, normal_scale: Array | None) -> tuple[Array, Array]:
     """Ends of the support."""
-    xp: Any = namespace(weights)
-    width = xp.sum(xp.abs(weights), axis=-1)
-    width = xp.where(normal_scale == 0, width, xp.inf)
+    xp, width = namespace(weights), namespace(weights).sum(abs(weights), axis=-1)
+    width = xp.where(_valid(normal_scale) == 0, width, xp.inf)
     return loc - width, loc + width
 
 
