@@ -240,7 +240,8 @@ class CorrectedLinearization(LinearModel):
     ) -> tuple[LinearFit, tuple[ArrayLike | None, Array]]:
         """The nearest linear function, and all noise, that of what it leaves included."""
         fit = linear_fit(self.pairs)
-        covariance, shape = fit.covariance, (*self.batch_shape, self.num_outputs)
+        # An array of JAX, as the noise may be traced.
+        covariance, shape = jnp.asarray(fit.covariance), (*self.batch_shape, self.num_outputs)
         noise = output_noise(noise_scale, noise_covariance, shape, covariance)
         if noise is not None:
             covariance = covariance + noise.covariance

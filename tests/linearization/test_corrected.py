@@ -201,6 +201,16 @@ def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
 
 
 @pytest.mark.slow
+def test_noise_of_the_joint_distribution_may_be_traced():
+    lin, pairs = pairs_of(smooth, BOX, 100)
+    corrected = lin.corrected(pairs)
+
+    def density(scale):
+        return corrected.joint(scale).log_prob(lin.mean)
+
+    np.testing.assert_allclose(jax.jit(density)(0.3), density(0.3), rtol=1e-5)
+
+
 @pytest.mark.usefixtures("x64")
 def test_draws_of_a_float32_object_are_float32():
     box = nuq.InputLaw(jnp.zeros(2, jnp.float32), half_width=jnp.full(2, 0.5, jnp.float32))
