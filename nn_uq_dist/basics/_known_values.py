@@ -1,9 +1,8 @@
 """Known numbers: NumPy computes with them, in float64 for what is only shown; nothing compiles."""
 
-import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -14,6 +13,8 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import is_concrete
 from nn_uq_dist.basics._row_algebra import namespace
+
+type FloatArray = NDArray[np.float64]
 
 # With more numbers a program is faster than NumPy by more than it takes to compile.
 _MOST_NUMBERS = 2**18
@@ -73,7 +74,7 @@ def one_program[T](function: Callable[..., T]) -> Callable[..., T]:
     the results JAX arrays of their common type.
     """
 
-    @functools.wraps(function)
+    @wraps(function)
     def evaluate(*trees: Any) -> Any:
         leaves = jax.tree.leaves(trees)
         if namespace(*leaves) is np:
@@ -106,9 +107,6 @@ def as_results(values: Any, *given: object) -> Any:
         return as_jax(value, next((part.device for part in arrays if part.committed), None))
 
     return jax.tree.map(one, values)
-
-
-type FloatArray = NDArray[np.float64]
 
 
 def in_float64[T](tree: T) -> T:

@@ -7,7 +7,7 @@ Of how probable it is that the network fails, read `_failure_probability.py` fir
 looks for the most probable failing points, by gradients, and knows the exact answer where the
 network is linear. `_questions.py` says which runs fail, and how near the others are.
 `_normal_mixture.py` has the laws that are drawn from, `_cross_entropy.py` finds one for the failing
-runs, and `_estimate.py` shares out the runs and makes the estimate.
+runs, `_final_sample.py` draws from it, and `_estimate.py` shares out the runs.
 
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_randomized_modes.py`
 finds where to begin, `_student_mixture.py` has the laws that are drawn from, and

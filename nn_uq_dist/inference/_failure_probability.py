@@ -15,7 +15,8 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inference._cross_entropy import Pool
-from nn_uq_dist.inference._estimate import FinalSample, estimate, most_probable
+from nn_uq_dist.inference._estimate import estimate, most_probable
+from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._questions import BeyondLimits, Question, as_question
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_law, checked_runs
 from nn_uq_dist.inference._tangents import exact_log_probability

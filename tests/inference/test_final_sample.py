@@ -7,7 +7,7 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy.stats import genpareto
 
-from nn_uq_dist.inference._estimate import tail_shape
+from nn_uq_dist.inference._final_sample import tail_shape
 
 
 @pytest.mark.parametrize("shape", [0.2, 0.7, 1.5])

@@ -1,0 +1,169 @@
+"""The distribution of some outputs of a linearized network, given the others."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, random
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.util import promote_shapes
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._row_algebra import covariance_root, matvec
+from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, log_evidence
+from nn_uq_dist.box_gaussian._moments import regression
+from nn_uq_dist.box_gaussian._own_units import in_own_units
+from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw
+from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
+from nn_uq_dist.distributions._output_values import fitting_value
+from nn_uq_dist.distributions._vector_support import vector_support
+from nn_uq_dist.laws._abstract import rebuilt, validate_sample
+
+
+class LinearizedConditional(BoxGaussianLaw):
+    r"""Distribution of the last entries of ``loc + W u + e``, given the first ones.
+
+    Made by `LinearizedJoint.condition`. Draws follow the law itself, up to the bias of Markov
+    chains of finite length; density and moments use expectation propagation.
+
+    Parameters
+    ----------
+    values : array_like, shape (..., k)
+        The first ``k`` outputs.
+    loc : array_like, shape (..., k + d)
+        Unconditional means of all outputs.
+    weights : array_like, shape (..., k + d, n)
+        A column for each uniform on [-1, 1].
+    normal_covariance : array_like, shape (..., k + d, k + d), optional
+        Covariance of the normal part. Default: no normal part.
+    validate_args : bool, optional
+        As for every NumPyro distribution.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `LinearizedJoint`, or if there are not fewer values than outputs.
+
+    Notes
+    -----
+    The log density is the difference of two joint log densities. Draws are images of draws of the
+    uniforms, made by hit-and-run with one chain for each draw. Mean and variance of each output are
+    quadratures of joint densities if there is a normal part, and otherwise those of expectation
+    propagation. Draws and moments have no derivatives.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> weights = jnp.array([[1.0, 1.0], [1.0, 0.0]])  # a sum, and one of its two terms
+    >>> rest = nuq.distributions.LinearizedConditional(
+    ...     [1.5], jnp.zeros(2), weights, 1e-2 * jnp.eye(2)
+    ... )
+    >>> print(f"{rest.mean[0]:.2f} {rest.variance[0]:.3f}")
+    0.74 0.036
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "values": constraints.real_vector,
+        **BoxGaussianLaw.arg_constraints,
+    }
+    pytree_data_fields = ("values", "loc", "weights", "normal_covariance")
+
+    def __init__(
+        self,
+        values: ArrayLike,
+        loc: ArrayLike,
+        weights: ArrayLike,
+        normal_covariance: ArrayLike | None = None,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        values = _checks.as_numeric("values", values)
+        shape = self._keep(loc, weights, normal_covariance, values=jnp.shape(values)[:-1])
+        if not (jnp.ndim(values) and 0 < jnp.shape(values)[-1] < shape[-1]):
+            raise ValueError(
+                f"values must have shape (..., k), fewer than the {shape[-1]} outputs, got "
+                f"{jnp.shape(values)}; for none or all of them use LinearizedJoint"
+            )
+        known = jnp.shape(values)[-1]
+        (self.values,) = promote_shapes(values, shape=(*shape[:-1], known))
+        super().__init__(shape[:-1], (shape[-1] - known,), validate_args=validate_args)
+
+    @property
+    def _known(self) -> int:
+        return jnp.shape(self.values)[-1]
+
+    def _deviation(
+        self, dtype: jnp.dtype | None = None
+    ) -> tuple[Array, Array, Array, Array | None]:
+        """Deviations of the known outputs, means of the others, weights and covariance of all."""
+        loc, weights, covariance = self.arrays(dtype)
+        seen = jnp.asarray(self.values, loc.dtype) - loc[..., : self._known]
+        return seen, loc[..., self._known :], weights, covariance
+
+    @constraints.dependent_property(is_discrete=False, event_dim=1)
+    def support(self) -> constraints.Constraint:
+        if self.normal_covariance is not None:
+            return constraints.real_vector
+        _, loc, weights, _ = self._deviation()
+        entries = LinearizedMarginal(loc, weights[..., self._known :, :], validate_args=False)
+        return vector_support(entries.support)
+
+    @validate_sample
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density: that of all outputs minus that of the known ones."""
+        given = fitting_value(value, self.shape())
+        dtype = jnp.result_type(given, self._dtype)
+        seen, loc, weights, covariance = self._deviation(dtype)
+        others = given.astype(dtype) - loc
+        shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
+        parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (seen, others)]
+        own = None if covariance is None else covariance[..., : self._known, : self._known]
+        before = log_evidence(seen, weights[..., : self._known, :], own)
+        return log_evidence(jnp.concatenate(parts, axis=-1), weights, covariance) - before
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
+        seen, loc, weights, covariance = self._deviation()
+        seen, weights, covariance, units = in_own_units(seen, weights, covariance)
+        key_inputs, key_normal = random.split(key)
+        own = None if covariance is None else covariance[..., : self._known, : self._known]
+        count = int(np.prod(sample_shape))
+        inputs = input_draws(key_inputs, seen, weights[..., : self._known, :], own, count)
+        others = regression(weights, covariance, self._known)
+        moved = others.of_inputs(inputs, seen)
+        moved = jnp.broadcast_to(moved, (count, *self.shape()))
+        if others.spread is not None:
+            normal = random.normal(key_normal, moved.shape, moved.dtype)
+            moved = moved + matvec(covariance_root(others.spread), normal)
+        draws = loc + units[..., self._known :] * moved
+        return draws.reshape(*sample_shape, *self.shape())
+
+    def _moments(self) -> Moments:
+        seen, loc, weights, covariance = self._deviation()
+        found = conditional_moments(seen, weights, covariance)
+        spread = jnp.broadcast_to(found.covariance, (*self.shape(), *self.event_shape))
+        return Moments(jnp.broadcast_to(loc + found.mean, self.shape()), spread)
+
+    @property
+    def mean(self) -> Array:
+        """Means of the outputs, shape ``batch_shape + (d,)``."""
+        return self._moments().mean
+
+    @property
+    def covariance_matrix(self) -> Array:
+        """Covariance of the outputs, shape ``batch_shape + (d, d)``."""
+        return self._moments().covariance
+
+    @property
+    def variance(self) -> Array:
+        """Variances of the outputs, shape ``batch_shape + (d,)``."""
+        return jnp.diagonal(self.covariance_matrix, axis1=-2, axis2=-1)
+
+    def marginalize(self, indices: int | Sequence[int]) -> "LinearizedConditional":
+        """The distribution of some of the unknown outputs, in the order of ``indices``."""
+        chosen = _checks.as_indices(indices, self.event_shape[0])
+        order = (*range(self._known), *(self._known + index for index in chosen))
+        return rebuilt(self, **self._rows(order))
