@@ -64,36 +64,30 @@ def evaluate_in_blocks(
         return evaluate(y, law, jnp.ones(y.shape, bool))
     blocks = -(-count // size)
     size = -(-count // blocks)
+    stop = count if num_points is None else num_points
+    # Rows of the weights are cut inside of the loop. Cut before it, or from columns, all of them
+    # are copied: XLA takes back this transpose of a transpose, but not one inside of the loop.
+    rows = law.weights.T
 
-    def cut(part: Array | None) -> Array | None:
-        if part is None:
-            return None
-        # The last block is padded with its last point, whose law needs no special treatment.
-        padding = [(0, 0)] * (part.ndim - 1) + [(0, blocks * size - count)]
-        part = jnp.pad(part, padding, mode="edge") if blocks * size > count else part
-        return jnp.moveaxis(part.reshape(*part.shape[:-1], blocks, size), -2, 0)
+    def one_block(start: Array) -> Values:
+        def cut(part: Array) -> Array:
+            return lax.dynamic_slice_in_dim(part, start, size)
 
-    def one_block(start: Array, y: Array, weights: Array, scale: Array | None) -> Values:
-        stop = count if num_points is None else num_points
-        active = start * size + jnp.arange(size) < stop
-        return evaluate(y, law._replace(weights=weights, normal_scale=scale), active)
+        active = start + jnp.arange(size) < stop
+        scale = None if law.normal_scale is None else cut(law.normal_scale)
+        own = law._replace(weights=cut(rows).T, normal_scale=scale)
+        return evaluate(cut(y), own, active)
 
-    parts = (cut(y), cut(law.weights), cut(law.normal_scale))
-    if num_points is None:
-        found = lax.map(lambda at: one_block(*at), (jnp.arange(blocks), *parts))
-    else:
-        shapes = jax.eval_shape(one_block, jnp.asarray(0), *jax.tree.map(lambda p: p[0], parts))
-        empty = jax.tree.map(lambda s: jnp.zeros((blocks, *s.shape), s.dtype), shapes)
+    def fill(index: Array, results: Values) -> Values:
+        # The last block begins early enough to be full: some points are evaluated twice.
+        start = jnp.minimum(index * size, count - size)
 
-        def fill(index: Array, results: Values) -> Values:
-            found = one_block(index, *jax.tree.map(lambda part: part[index], parts))
-            return jax.tree.map(lambda all_, one: all_.at[index].set(one), results, found)
+        def put(all_: Array, part: Array) -> Array:
+            return lax.dynamic_update_slice_in_dim(all_, part, start, axis=-1)
 
-        found = lax.fori_loop(0, -(-num_points // size), fill, empty)
+        return jax.tree.map(put, results, one_block(start))
 
-    def join(part: Array) -> Array:
-        part = jnp.moveaxis(part, 0, -2)
-        return part.reshape(*part.shape[:-2], blocks * size)[..., :count]
-
-    joined: Values = jax.tree.map(join, found)
-    return joined
+    shapes = jax.eval_shape(one_block, jnp.asarray(0))
+    empty = jax.tree.map(lambda s: jnp.zeros((*s.shape[:-1], count), s.dtype), shapes)
+    found: Values = lax.fori_loop(0, -(-stop // size), fill, empty)
+    return found
