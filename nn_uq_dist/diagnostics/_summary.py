@@ -335,7 +335,7 @@ def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...])
     if not isinstance(joint, JointSummary):
         raise TypeError(
             f"joint must be a JointSummary, got {type(joint).__name__}; pass what "
-            "joint_summary(linearization, draws, key) returns"
+            "joint_summary(linearization, draws, key, joint) returns"
         )
     known = [name for name in joint.calibration.index if name != "radius"]
     if known != list(names):

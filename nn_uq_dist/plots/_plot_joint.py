@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, finite_draws, unbatched
+from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts import _drawn_law, _figure, _palette, _regions, _shapes, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, PlotMatrix, Visuals
@@ -104,7 +104,7 @@ def plot_joint(
     Warns
     -----
     RuntimeWarning
-        If draws are NaN or infinite; their rows are left out of the regions.
+        If draws are NaN or infinite; their rows are left out.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def plot_joint(
     columns = []
     if values is not None:
         complete = complete_rows(values, names).astype(np.float64)
-        columns = finite_draws(values, names)
+        columns = list(np.sort(complete, axis=0).T)
         regions["monte_carlo"] = {
             (a, b): _regions.kernel_region(complete[:, [a, b]], fractions, (names[a], names[b]))
             for a, b in pairs
@@ -155,9 +155,9 @@ def plot_joint(
     figure.new_collection(arviz_plots.PlotMatrix, data, inches, ["output"], facet_dims=rows)
     curves = _shapes.stacked([table.curve() for table in drawn.tables])
     top = curves[:, 1].max(axis=1)
-    if values is not None and figure.options["histogram"] is not None:
+    if columns and figure.options["histogram"] is not None:
         # No bin straddles an end of the support.
-        bars = _shapes.histograms(columns, len(values), low, high, bins)
+        bars = _shapes.histograms(columns, len(columns[0]), low, high, bins)
         top = np.maximum(top, bars[:, 0].max(axis=1))
         figure.bars("histogram", bars)
     percents = [f"{100 * mass:g}" for mass in fractions]

@@ -1,5 +1,7 @@
 """Every figure of odd draws: either it is right, or the error says what is wrong with them."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -87,3 +89,14 @@ def test_errors_of_a_network_that_fails(value):
     assert figure.viz.children
     with pytest.raises(ValueError, match="at least 100 finite draws"):
         plots.plot_errors(lambda x: jnp.nan * x[:3], LIN, KEY, num_draws=1000, backend="none")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_draws_that_are_left_out_are_told_once(draws, name):
+    draws = np.where(np.arange(len(draws))[:, None] < [5, 3, 0], np.nan, draws)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        FIGURES[name](LIN, draws, backend="none")
+    told = [str(warning.message) for warning in caught]
+    assert len(told) == 1
+    assert told[0].startswith("some of 2000 draws are NaN or infinite")
