@@ -104,17 +104,18 @@ def broadcast_shapes(expected: str, **shapes: tuple[int, ...]) -> tuple[int, ...
         raise ValueError(f"{expected}, got {listed}; make the leading axes agree or 1") from error
 
 
-def positive_int(name: str, value: object, maximum: int | None = None) -> int:
-    """Return `value` as a positive Python integer no larger than `maximum`."""
+def positive_int(name: str, value: object, maximum: int | None = None, *, minimum: int = 1) -> int:
+    """Return `value` as a Python integer from `minimum` to `maximum`."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError as error:
         raise TypeError(
             f"{name} must be a positive integer, got {type(value).__name__} {value!r}; "
-            f"pass an int such as 10_000"
+            f"pass an int, without quotes or a decimal point"
         ) from error
-    if isinstance(value, bool) or number < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}; pass at least 1")
+    if isinstance(value, bool) or number < minimum:
+        least = "a positive integer" if minimum == 1 else f"at least {minimum}"
+        raise ValueError(f"{name} must be {least}, got {value!r}; pass at least {minimum}")
     if maximum is not None and number > maximum:
         raise ValueError(
             f"{name} must be at most {maximum}, got {number}; split the work over several keys"

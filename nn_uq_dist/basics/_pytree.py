@@ -63,9 +63,9 @@ def positions(batch_shape: tuple[int, ...], index: Any) -> np.ndarray:
     Raises
     ------
     IndexError
-        If there is no batch, or the index does not fit it.
+        If the index does not fit the batch.
     TypeError
-        If the index is traced.
+        If there is no batch, or the index is traced.
     """
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(index)):
         raise TypeError(
@@ -73,7 +73,8 @@ def positions(batch_shape: tuple[int, ...], index: Any) -> np.ndarray:
             "arrays of the result"
         )
     if not batch_shape:
-        raise IndexError(
+        # Not an `IndexError`, which would end a `for` loop over the object without a word.
+        raise TypeError(
             f"the index of a batch needs batch axes, got {index!r} for batch shape (); linearize "
             f"at several means at once, or leave the index out"
         )

@@ -177,12 +177,7 @@ def checked_law(function: str, f: Any, *others: object) -> AbstractInputLaw:
 
 def checked_runs(num_runs: object, least: int, most: int) -> int:
     """The number of runs, if it is within limits."""
-    number = _checks.positive_int("num_runs", num_runs, most)
-    if number < least:
-        raise ValueError(
-            f"num_runs must be at least {least}, got {number}; leave it at its default"
-        )
-    return number
+    return _checks.positive_int("num_runs", num_runs, most, minimum=least)
 
 
 def _moving(terms: tuple[InputTerm, ...], *, uniform: bool) -> NDArray[np.bool_]:

@@ -36,8 +36,8 @@ def batch_entries(law: dist.Distribution, index: Any) -> dist.Distribution:
     IndexError
         If the index does not fit the batch shape.
     TypeError
-        If the index is traced, or the distribution does not keep the arguments of its constructor,
-        from which it is made anew.
+        If there is no batch, the index is traced, or the distribution does not keep the arguments
+        of its constructor, from which it is made anew.
 
     Examples
     --------

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.fft
 from jax.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, in_float64
@@ -90,6 +91,8 @@ class JointDensityGrid:
 
         Raises
         ------
+        TypeError
+            If `log_prob` is a distribution.
         ValueError
             If `log_prob` returns another shape, NaN or ``+inf``.
 
@@ -104,6 +107,11 @@ class JointDensityGrid:
         >>> grid.total_variation(other.log_prob) < 1e-4
         True
         """
+        if isinstance(log_prob, Distribution):  # which can be called, but does not compute this
+            raise TypeError(
+                f"log_prob must be a function, got the distribution {type(log_prob).__name__}; "
+                "pass its method log_prob"
+            )
         other = _density_at(log_prob, self.points)
         if self.resolution.any():
             at = frequencies(other.shape, self.spacing)

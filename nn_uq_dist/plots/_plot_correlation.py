@@ -140,7 +140,7 @@ def plot_correlation(
         arviz_plots.PlotCollection.wrap, data, FIGURE_INCHES, ["panel"], cols=["panel"]
     )
     titles = ("Monte Carlo", f"analytic, {kind}", "analytic - Monte Carlo")
-    note = f"largest {_largest(difference):.2g}, standard error {_largest(error):.1g}"
+    note = f"largest {_largest(difference):.2g},\nstandard error {_largest(error):.1g}"
     _draw(figure, matrices, names, titles, note)
     return figure.collection
 
@@ -169,7 +169,8 @@ def _draw(
     # As many names as fit.
     step = -(-len(names) // MOST_TICKS)
     ticks, labels = np.arange(0, len(names), step), names[::step]
-    rotation = 90 if sum(len(label) + 1 for label in labels) > MOST_LETTERS else 0
+    widest = max(len(label) + 1 for label in labels)
+    rotation = 90 if widest * len(labels) > MOST_LETTERS else 0
 
     def heatmap(target: Any, k: int) -> Any:
         style = options["heatmap" if k < 2 else "difference"]

@@ -121,9 +121,10 @@ def plot_joint(
     num_outputs = model.num_outputs
     shown, names = _shown_outputs.choose_outputs(outputs, output_names, num_outputs)
     if not 2 <= len(shown) <= MAXIMUM_OUTPUTS:
+        remedy = "pass some of them, such as outputs=(0, 1)"
         raise ValueError(
             f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {len(shown)}; "
-            f"pass some of them, such as outputs=(0, {min(num_outputs, 2) - 1})"
+            f"{remedy if num_outputs > 1 else 'use plot_marginals'}"
         )
     fractions = _regions.as_probabilities("masses", masses)
     drawn = _drawn_law.drawn_law(law, model, shown, names)

@@ -212,6 +212,7 @@ def test_calibration_table_takes_it():
             (np.zeros(3), [[1.0, 0.5, 0.1], [1.5, 0.5, 0.2], [2.5, 1.0, 0.3]]),
             "got outputs 0, 1, 2, which are linearly dependent",
         ),
+        (([0.0, 0.0], [[1.0, 0.5], [0.0, 0.0]]), "got output 1, which is constant"),
         ((LOC, WEIGHTS, np.eye(3)), r"normal_covariance must have shape \(\.\.\., 2, 2\)"),
         ((LOC, WEIGHTS, [[1.0, 2.0], [2.0, 1.0]]), "must be positive semidefinite"),
         ((LOC, WEIGHTS, [[1.0, 0.5], [0.0, 1.0]]), "must be symmetric"),

@@ -115,7 +115,7 @@ def test_entries_of_the_output_axis():
 
 
 MISTAKES = {
-    "no batch": (lambda: nuq.LinearizedMarginal(0.0, [1.0])[0], IndexError, "needs batch axes"),
+    "no batch": (lambda: nuq.LinearizedMarginal(0.0, [1.0])[0], TypeError, "needs batch axes"),
     "too far": (lambda: LAWS["linearized"]()[0, 3], IndexError, r"fit the batch shape \(2, 3\)"),
     "traced": (
         lambda: jax.jit(lambda i: LAWS["linearized"]()[i].mean)(0),

@@ -6,6 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -389,6 +390,11 @@ ERRORS = {
         ),
         ValueError,
         "the Jacobian times the scales of the input must be finite, got nan",
+    ),
+    "a distribution": (
+        lambda: GRID.total_variation(dist.Normal()),
+        TypeError,
+        "log_prob must be a function, got the distribution Normal; pass its method log_prob",
     ),
     "log_prob shape": (
         lambda: GRID.total_variation(lambda y: -(y**2)),

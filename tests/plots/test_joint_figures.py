@@ -500,3 +500,14 @@ def test_messages_of_three_points(boxed, draws):
         given = {"outputs": (0, 1, 2), "backend": "none", **arguments}
         with pytest.raises(ValueError, match=message):
             plot_three_point(flat if 3 in given["outputs"] else boxed, draws, **given)
+
+
+def test_constant_output_is_named_or_left_out():
+    jacobian = np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 0.0], [0.3, 1.0, 1.0]])
+    lin = Linearization(jnp.zeros(3), jacobian, InputLaw(jnp.zeros(3), 1.0))
+    with pytest.raises(ValueError, match=r"outputs must vary .* got y\[1\], which is constant"):
+        plot_joint(lin, backend="none")
+    assert plot_joint(lin, outputs=(0, 2), backend="none").viz.children
+    one = Linearization(jnp.zeros(1), jacobian[:1], InputLaw(jnp.zeros(3), 1.0))
+    with pytest.raises(ValueError, match="got 1; use plot_marginals"):
+        plot_joint(one, backend="none")

@@ -249,7 +249,6 @@ class DrawnLinear:
     @cached_property
     def tables(self) -> list[OutputTable]:
         """The laws of the single outputs, tabulated."""
-        self._linearization.marginals()  # raises for a constant output and names its position
         model, origin = centered(self._linearization, self._shown)
         rows = jnp.asarray(self._shown)
         laws = Linearization(model.loc[rows], model.jacobian[rows], model.input).marginals()
@@ -291,7 +290,14 @@ class DrawnLinear:
         """Return mean and lower Cholesky factor of outputs, and their density when whitened."""
         linear, shown = self._linearization, [self._shown[j] for j in order]
         root = np.asarray(in_float64(linear).image().take(shown).root)
-        rows = root / np.linalg.norm(root, axis=-1, keepdims=True)
+        lengths = np.linalg.norm(root, axis=-1, keepdims=True)
+        if not lengths.all():
+            constant = self._names[order[int(np.argmin(lengths))]]
+            raise ValueError(
+                f"outputs must vary to have a joint density, got {constant}, which is constant; "
+                "pass outputs= without it"
+            )
+        rows = root / lengths
         # As in `joint_density_grid`: rounding the Jacobian changes this by about eps.
         eps = float(jnp.finfo(linear.jacobian.dtype).eps)
         too_few = root.shape[1] < len(rows)
