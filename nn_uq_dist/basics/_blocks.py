@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 
-def in_blocks[Result](function: Callable[..., Result], *parts: Any, size: int) -> Result:
+def in_blocks[Result](
+    function: Callable[..., Result], *parts: Any, size: int, num_rows: Array | None = None
+) -> Result:
     """Return ``function(*parts)``, computed for some rows at a time.
 
     Memory stays bounded, and a point that takes many steps delays only its own block.
@@ -20,19 +22,34 @@ def in_blocks[Result](function: Callable[..., Result], *parts: Any, size: int) -
     *parts
         Its arguments, with any number of rows.
     size
-        Most rows of a block; the last one is filled up by its last row, which needs no treatment
-        of its own.
+        Most rows of a block.
+    num_rows : Array of int, shape (), optional
+        Number of leading rows that matter; later blocks cost nothing and are zero. Default: all.
     """
     count = len(jax.tree.leaves(parts)[0])
-    if count <= size:
+    if count <= size and num_rows is None:
         return function(*parts)
-    blocks = -(-count // size)
-    size = -(-count // blocks)
+    size = -(-count // -(-count // size))
+    stop = count if num_rows is None else num_rows
 
-    def cut(part: Array) -> Array:
-        padding = [(0, blocks * size - count)] + [(0, 0)] * (part.ndim - 1)
-        return jnp.pad(part, padding, mode="edge").reshape(blocks, size, *part.shape[1:])
+    def block(start: Array) -> Result:
+        # Cut inside of the loop: cut before it, all blocks are a copy of the arguments.
+        def cut(part: Array) -> Array:
+            return lax.dynamic_slice_in_dim(part, start, size)
 
-    found = lax.map(lambda block: function(*block), jax.tree.map(cut, parts))
-    joined: Result = jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:count], found)
-    return joined
+        return function(*jax.tree.map(cut, parts))
+
+    def fill(index: Array, results: Result) -> Result:
+        # The last block begins early enough to be full: some points are evaluated twice.
+        start = jnp.minimum(index * size, count - size)
+
+        def put(all_: Array, part: Array) -> Array:
+            return lax.dynamic_update_slice_in_dim(all_, part, start, axis=0)
+
+        filled: Result = jax.tree.map(put, results, block(start))
+        return filled
+
+    shapes = jax.eval_shape(block, jnp.asarray(0))
+    empty = jax.tree.map(lambda s: jnp.zeros((count, *s.shape[1:]), s.dtype), shapes)
+    found: Result = lax.fori_loop(0, -(-stop // size), fill, empty)
+    return found

@@ -158,14 +158,13 @@ def _require_independent(total: FloatArray, tolerance: float) -> None:
         involved = [str(j) for j in np.flatnonzero(np.abs(vectors[where][:, 0]) > 1e-3)]
         more = f" and {len(involved) - 8} more" if len(involved) > 8 else ""
         if len(involved) == 1:
-            raise ValueError(
-                f"outputs must vary, got output {involved[0]}, which is constant: there is no "
-                "density; pass normal_covariance (noise_scale in Linearization.joint) or leave it "
-                "out with marginalize"
+            found = f"vary, got output {involved[0]}, which is constant"
+        else:
+            found = (
+                f"not be functions of each other, got outputs {', '.join(involved[:8])}{more}, "
+                "which are linearly dependent"
             )
         raise ValueError(
-            f"outputs must not be functions of each other, got outputs "
-            f"{', '.join(involved[:8])}{more}, which are linearly dependent: there is no "
-            "density; pass normal_covariance (noise_scale in Linearization.joint) or "
-            "leave one out with marginalize"
+            f"outputs must {found}: there is no density; pass normal_covariance (noise_scale in "
+            "Linearization.joint) or leave one out with marginalize"
         )

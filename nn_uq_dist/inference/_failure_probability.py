@@ -18,7 +18,7 @@ from nn_uq_dist.inference._cross_entropy import Pool
 from nn_uq_dist.inference._estimate import estimate, most_probable
 from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._questions import BeyondLimits, Question, as_question
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_law, checked_runs
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
 from nn_uq_dist.inference._tangents import exact_log_probability
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
@@ -209,7 +209,7 @@ def failure_probability(
     law = checked_law("failure_probability", f, key, limit)
     flat = flat_network(network, law)
     question = as_question(flat, limit, output, upper, event)
-    num_runs = checked_runs(num_runs, _LEAST_RUNS, _MOST_RUNS)
+    num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     from tqdm import tqdm
 
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))

@@ -22,7 +22,7 @@ from nn_uq_dist.inference._adaptive_sampling import (
     Observations,
     sample_posteriors,
 )
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_law, checked_runs
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
 from nn_uq_dist.inference._weighted_draws import systematic
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
@@ -352,7 +352,7 @@ def input_posterior(
     observed = _observed(y, space.flat.num_outputs)
     root = _noise_root(output_noise(noise_scale, noise_covariance, observed.shape, observed))
     root = np.broadcast_to(root, (*observed.shape, observed.shape[-1]))
-    num_runs = checked_runs(num_runs, _LEAST_RUNS, _MOST_RUNS)
+    num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     from tqdm import tqdm
 
     batch_shape, size = observed.shape[:-1], observed.shape[-1]

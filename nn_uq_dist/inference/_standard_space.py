@@ -175,11 +175,6 @@ def checked_law(function: str, f: Any, *others: object) -> AbstractInputLaw:
     return law
 
 
-def checked_runs(num_runs: object, least: int, most: int) -> int:
-    """The number of runs, if it is within limits."""
-    return _checks.positive_int("num_runs", num_runs, most, minimum=least)
-
-
 def _moving(terms: tuple[InputTerm, ...], *, uniform: bool) -> NDArray[np.bool_]:
     """Which variables of a kind move an input: half-widths and scales may be zero."""
     found = [np.zeros(0, bool)]

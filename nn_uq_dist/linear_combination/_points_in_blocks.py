@@ -1,17 +1,13 @@
 """Points in blocks: memory stays bounded, and a difficult law delays only its own block."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
-from nn_uq_dist.linear_combination._each_point import (
-    Orders,
-    Values,
-    evaluate_each_point,
-)
+from nn_uq_dist.basics._blocks import in_blocks
+from nn_uq_dist.linear_combination._each_point import Orders, Values, evaluate_each_point
 from nn_uq_dist.linear_combination._law import Law
 
 
@@ -55,39 +51,20 @@ def evaluate_in_blocks(
     size : int, optional
         Points in a block. Default: `block_size` for a traced number of points.
     """
-    count = y.shape[0]
     size = block_size().traced if size is None else size
-    evaluate = partial(
-        evaluate_each_point, orders, derivatives=derivatives, conditioning=conditioning
-    )
-    if count <= size and num_points is None:
-        return evaluate(y, law, jnp.ones(y.shape, bool))
-    blocks = -(-count // size)
-    size = -(-count // blocks)
-    stop = count if num_points is None else num_points
-    # Rows of the weights are cut inside of the loop. Cut before it, or from columns, all of them
-    # are copied: XLA takes back this transpose of a transpose, but not one inside of the loop.
-    rows = law.weights.T
+    count = y.shape[0]
 
-    def one_block(start: Array) -> Values:
-        def cut(part: Array) -> Array:
-            return lax.dynamic_slice_in_dim(part, start, size)
+    def block(y: Array, rows: Array, scale: Array | None, active: Array) -> Values:
+        own = law._replace(weights=rows.T, normal_scale=scale)
+        values = evaluate_each_point(
+            orders, y, own, active, derivatives=derivatives, conditioning=conditioning
+        )
+        by_point: Values = jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), values)
+        return by_point
 
-        active = start + jnp.arange(size) < stop
-        scale = None if law.normal_scale is None else cut(law.normal_scale)
-        own = law._replace(weights=cut(rows).T, normal_scale=scale)
-        return evaluate(cut(y), own, active)
-
-    def fill(index: Array, results: Values) -> Values:
-        # The last block begins early enough to be full: some points are evaluated twice.
-        start = jnp.minimum(index * size, count - size)
-
-        def put(all_: Array, part: Array) -> Array:
-            return lax.dynamic_update_slice_in_dim(all_, part, start, axis=-1)
-
-        return jax.tree.map(put, results, one_block(start))
-
-    shapes = jax.eval_shape(one_block, jnp.asarray(0))
-    empty = jax.tree.map(lambda s: jnp.zeros((*s.shape[:-1], count), s.dtype), shapes)
-    found: Values = lax.fori_loop(0, -(-stop // size), fill, empty)
-    return found
+    active = jnp.ones(count, bool) if num_points is None else jnp.arange(count) < num_points
+    # Weights come as a transpose. XLA takes back a transpose of it that is outside of the loop.
+    parts = y, law.weights.T, law.normal_scale, active
+    found = in_blocks(block, *parts, size=size, num_rows=num_points)
+    joined: Values = jax.tree.map(lambda part: jnp.moveaxis(part, 0, -1), found)
+    return joined
