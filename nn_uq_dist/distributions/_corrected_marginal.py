@@ -186,7 +186,12 @@ class CorrectedMarginal(OutputLaw):
     @property
     def variance(self) -> Array:
         """Variance, by quadrature."""
-        return jnp.broadcast_to(score_quadrature(self).variance, self.batch_shape)
+        return self.standard_deviation**2
+
+    @property
+    def standard_deviation(self) -> Array:
+        """Square root of the variance, also where that would over- or underflow."""
+        return jnp.broadcast_to(score_quadrature(self).standard_deviation, self.batch_shape)
 
     def score_kinks(self) -> Array:
         """Kinks of the base; the map adds none, as its slope is continuous."""

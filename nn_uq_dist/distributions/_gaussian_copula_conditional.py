@@ -95,7 +95,7 @@ class GaussianCopulaConditional(ScoreDistribution):
     @property
     def variance(self) -> Array:
         """Variances of the outputs, by quadrature over their scores."""
-        return jnp.broadcast_to(self._quadrature().variance, self.shape())
+        return jnp.broadcast_to(self._quadrature().standard_deviation ** 2, self.shape())
 
     def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaConditional":
         return rebuilt(

@@ -266,7 +266,7 @@ class LinearizedMarginal(OutputLaw):
         nodes = value_nodes(weights, scale)
         weights = weights_of_nodes(nodes.values, weights)
         scores = linear_combination.normal_score(nodes.values, weights, scale)
-        return ScoreRule(scores, nodes.lengths, nodes.variance, is_half=True)
+        return ScoreRule(scores, nodes.lengths, nodes.standard_deviation, is_half=True)
 
     def entropy(self) -> Array:
         """Differential entropy by quadrature: see `nn_uq_dist.linear_combination.entropy`."""

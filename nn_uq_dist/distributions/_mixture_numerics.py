@@ -233,9 +233,9 @@ def hull(mixture: Mixture) -> tuple[Any, Any]:
 
 @jax.jit
 def moments(mixture: Mixture) -> tuple[Array, Array]:
-    """Mean and variance."""
+    """Mean and standard deviation."""
     mean, unit, variance, *_ = _in_units(mixture)
-    return mean, unit * (unit * variance)
+    return mean, unit * jnp.sqrt(variance)
 
 
 def _in_units(mixture: Mixture) -> tuple[Array, Array, Array, Array, Array]:

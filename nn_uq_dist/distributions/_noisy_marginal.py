@@ -173,19 +173,25 @@ class NoisyMarginal(OutputLaw):
     @property
     def variance(self) -> Array:
         """Variance of the base plus that of the noise."""
-        return jnp.broadcast_to(self.base.variance + self._scale**2, self.batch_shape)
+        return self.standard_deviation**2
+
+    @property
+    def standard_deviation(self) -> Array:
+        """Square root of the variance, also where that would over- or underflow."""
+        scale = jnp.hypot(self.base.standard_deviation, self._scale)
+        return jnp.broadcast_to(scale, self.batch_shape)
 
     @property
     def skewness(self) -> Array:
         """Third standardized moment: noise has no third cumulant."""
-        share = self.base.variance / self.variance
-        return jnp.broadcast_to(self.base.skewness * share**1.5, self.batch_shape)
+        share = self.base.standard_deviation / self.standard_deviation
+        return jnp.broadcast_to(self.base.skewness * share**3, self.batch_shape)
 
     @property
     def excess_kurtosis(self) -> Array:
         """Fourth standardized moment minus 3: noise has no fourth cumulant."""
-        share = self.base.variance / self.variance
-        return jnp.broadcast_to(self.base.excess_kurtosis * share**2, self.batch_shape)
+        share = self.base.standard_deviation / self.standard_deviation
+        return jnp.broadcast_to(self.base.excess_kurtosis * share**4, self.batch_shape)
 
     def score_kinks(self) -> Array:
         """Scores of the kinks of the base, which little noise leaves nearly as they are."""
@@ -202,7 +208,7 @@ class NoisyMarginal(OutputLaw):
         steps = steps.reshape(-1, *(1,) * len(self.batch_shape)) * lax.stop_gradient(self._scale)
         ends = [values[0] - steps[::-1], values, values[-1] + steps]
         nodes, lengths = gauss_legendre(jnp.concatenate(ends))
-        return ScoreRule(self.normal_score(nodes), lengths, self.variance)
+        return ScoreRule(self.normal_score(nodes), lengths, self.standard_deviation)
 
     def expand(self, batch_shape: Sequence[int]) -> "NoisyMarginal":
         """The same law with a larger batch shape; the polynomials of the base are shared."""

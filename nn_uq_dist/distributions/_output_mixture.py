@@ -161,6 +161,11 @@ class OutputMixture(OutputLaw):
     @property
     def variance(self) -> Array:
         """Mean of the variances of the components plus the variance of their means."""
+        return self.standard_deviation**2
+
+    @property
+    def standard_deviation(self) -> Array:
+        """Square root of the variance, also where that would over- or underflow."""
         return jnp.broadcast_to(moments(self._mixture)[1], self.batch_shape)
 
     @property
@@ -190,7 +195,7 @@ class OutputMixture(OutputLaw):
     def hermite_rule(self) -> ScoreRule:
         """Scores at nodes over the values: a quantile costs many evaluations, a score one."""
         values, lengths = mixture_rule(self._mixture, self.batch_shape)
-        return ScoreRule(self.normal_score(values), lengths, self.variance)
+        return ScoreRule(self.normal_score(values), lengths, self.standard_deviation)
 
 
 def _result(values: Any) -> Array:

@@ -65,10 +65,11 @@ def hermite_coefficients(rule: ScoreQuadrature | ScoreRule) -> Array:
 def _in_units(rule: ScoreQuadrature | ScoreRule) -> tuple[Array, Array]:
     """`hermite_coefficients` in powers of two near the standard deviations, and these units.
 
-    Products of the coefficients underflow long before the covariances do.
+    Products of the coefficients, and variances, underflow long before these do.
     """
-    unit = binary_unit(jnp.sqrt(rule.variance))
-    variance = rule.variance / unit / unit
+    scale = rule.standard_deviation
+    unit = binary_unit(scale)
+    variance = (scale / unit) ** 2
     if isinstance(rule, ScoreRule):
         # At the edge of the support the score is infinite and the integrand is zero.
         inside = jnp.isfinite(rule.scores) | jnp.isnan(rule.scores)
@@ -157,7 +158,7 @@ def covariance_of_outputs(rule: ScoreQuadrature | ScoreRule, correlation: Array)
     covariance, _ = covariance_of_scores(coefficients, correlation)
     covariance = unit[..., None] * covariance * unit[..., None, :]
     diagonal = jnp.eye(correlation.shape[-1], dtype=bool)
-    return jnp.where(diagonal, rule.variance[..., None], covariance)
+    return jnp.where(diagonal, (rule.standard_deviation**2)[..., None], covariance)
 
 
 class NatafCorrelation(NamedTuple):

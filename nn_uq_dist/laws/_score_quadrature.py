@@ -36,9 +36,9 @@ class ScoreQuadrature(NamedTuple):
     deviations: Array
 
     @property
-    def variance(self) -> Array:
-        """Variances of the outputs, shape ``(..., N_y)``."""
-        return _variance(self.rule, self.deviations)
+    def standard_deviation(self) -> Array:
+        """Standard deviations of the outputs, shape ``(..., N_y)``."""
+        return _standard_deviation(self.rule, self.deviations)
 
 
 def score_quadrature(
@@ -71,7 +71,8 @@ def score_quadrature(
 def standardized_moment(law: Any, order: int) -> Array:
     """``E[(Y - mean)^order] / sd^order``, shape of the batch."""
     quadrature = score_quadrature(law)
-    return _moment(quadrature.rule, quadrature.deviations, quadrature.variance, order)
+    scale = quadrature.standard_deviation
+    return _moment(quadrature.rule, quadrature.deviations, scale, order)
 
 
 @one_program
@@ -92,19 +93,22 @@ def _normal_rule(kinks: Array) -> tuple[Array, Array]:
 
 
 @one_program
-def _moment(rule: Array, deviations: Array, variance: Array, order: int) -> Array:
+def _moment(rule: Array, deviations: Array, scale: Array, order: int) -> Array:
     xp: Any = namespace(deviations)
-    standardized: Array = (deviations / xp.sqrt(variance)) ** order
+    standardized: Array = (deviations / scale) ** order
     return xp.sum(rule * standardized, axis=0)
 
 
 @one_program
-def _variance(rule: Array, deviations: Array) -> Array:
+def _standard_deviation(rule: Array, deviations: Array) -> Array:
     xp: Any = namespace(deviations)
+    # Squares of small deviations underflow long before their root does.
     unit = binary_unit(xp.max(xp.abs(deviations), axis=0))
-    # Squares of small deviations underflow before the variance does.
-    variance: Array = unit * (unit * xp.sum(rule * (deviations / unit) ** 2, axis=0))
-    return variance
+    variance = xp.sum(rule * (deviations / unit) ** 2, axis=0)
+    varies = variance > 0
+    # The root has an infinite slope at 0.
+    root: Array = xp.where(varies, xp.sqrt(xp.where(varies, variance, 1)), variance)
+    return unit * root
 
 
 @one_program
@@ -126,15 +130,15 @@ class ScoreRule:
         Normal scores of the nodes; infinite at and beyond the edge of the support.
     lengths : Array, shape (Q, ..., N_y)
         Weights of the nodes, in the unit of the outputs.
-    variance : Array, shape (..., N_y)
-        Variances of the outputs.
+    standard_deviation : Array, shape (..., N_y)
+        Standard deviations of the outputs.
     is_half : bool
         Whether the laws are symmetric and the nodes cover their upper halves only.
     """
 
     scores: Array
     lengths: Array
-    variance: Array
+    standard_deviation: Array
     is_half: bool = dataclasses.field(default=False, metadata={"static": True})
 
     def __repr__(self) -> str:

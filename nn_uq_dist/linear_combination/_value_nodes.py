@@ -42,13 +42,13 @@ class ValueNodes(NamedTuple):
     ----------
     values, lengths : Array, shape (Q, ...)
         Nodes, at or above the center, and their weights against ``dx``.
-    variance : Array, shape (...)
-        Variance of the law.
+    standard_deviation : Array, shape (...)
+        Standard deviation of the law.
     """
 
     values: Array
     lengths: Array
-    variance: Array
+    standard_deviation: Array
 
 
 def weights_of_nodes(values: Array, weights: Array) -> Array:
@@ -95,7 +95,7 @@ def value_nodes(
     langevin, slope = langevin_and_slope(parts[:, None] * tilts)
     mean, spread = _sums(parts[:, None] * langevin, parts[:, None] ** 2 * slope)
     mean, spread = mean + normal_variance * tilts, spread + normal_variance
-    return ValueNodes(unit * mean, unit * spread * steps, unit**2 * variance)
+    return ValueNodes(unit * mean, unit * spread * steps, unit * jnp.sqrt(variance))
 
 
 def _tilts(
