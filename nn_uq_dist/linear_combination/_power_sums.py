@@ -20,7 +20,6 @@ from jax import Array, lax
 
 from nn_uq_dist.linear_combination._contour import sum_in_blocks
 from nn_uq_dist.linear_combination._law import Law, binary_scale
-from nn_uq_dist.linear_combination._trigonometry import polynomial
 from nn_uq_dist.linear_combination._uniform_component import LANGEVIN_SERIES
 
 # Weights that are kept individually. The next one is then at most 0.22 standard deviations.
@@ -102,29 +101,44 @@ def _reduce_one(weights: Array, normal_scale: Array) -> ReducedLaw:
     small = magnitudes.at[index].set(0.0)
     unit = jnp.max(small)
     square = (small / jnp.where(unit > 0, unit, 1.0)) ** 2
-    power, coefficients = jnp.ones_like(square), []
-    for coefficient in _SERIES:
+
+    def following(power: Array, coefficient: Array) -> tuple[Array, Array]:
         power = power * square
-        coefficients.append(coefficient * sum_in_blocks(power))
+        return power, coefficient * sum_in_blocks(power)
+
+    series = jnp.asarray(_SERIES, weights.dtype)
+    coefficients = lax.scan(following, jnp.ones_like(square), series)[1]
     variance = (normal_scale / scale) ** 2 + 2.0 * coefficients[0] * unit * unit
     # The factor of a zero weight is one, but its formula gives NaN.
     large = jnp.maximum(large, jnp.finfo(weights.dtype).eps ** 1.5)
-    return ReducedLaw(scale, large, jnp.sqrt(variance), unit, jnp.stack(coefficients[1:]))
+    return ReducedLaw(scale, large, jnp.sqrt(variance), unit, coefficients[1:])
 
 
 def correction_at(law: ReducedLaw, z: Array) -> Array:
     """Cumulant generating function minus that of `ReducedLaw.normal_like`."""
     square = (law.unit * z) ** 2
-    return polynomial(list(law.coefficients), square) * square * square
+    (value,) = _series(law, square, 0)
+    return value * square * square
 
 
 def correction_slopes(law: ReducedLaw, tilt: Array) -> tuple[Array, Array]:
     """First and second derivative of `correction_at` on the real axis."""
     x = law.unit * tilt
     square = x * x
-    first, second = jnp.zeros_like(x), jnp.zeros_like(x)
-    for k in reversed(range(law.coefficients.shape[0])):
-        power = 2 * k + 4
-        first = first * square + power * law.coefficients[k]
-        second = second * square + power * (power - 1) * law.coefficients[k]
-    return law.unit * first * square * x, law.unit * law.unit * second * square
+    value, slope, half_bend = _series(law, square, 2)
+    # Of the series in the square, times the square twice.
+    first = square * (2 * value + square * slope)
+    second = 2 * (value + square * (2 * slope + square * half_bend))
+    return 2 * law.unit * x * first, law.unit**2 * (2 * first + 4 * square * second)
+
+
+def _series(law: ReducedLaw, square: Array, order: int) -> tuple[Array, ...]:
+    """Sum of ``coefficients[j] square^j`` and its derivatives, the j-th over ``j!``."""
+
+    # A loop: written out, each multiple of a coefficient is a kernel of its own to the compiler.
+    def horner(state: tuple[Array, ...], coefficient: Array) -> tuple[tuple[Array, ...], None]:
+        added = (coefficient, *state)
+        return tuple(s * square + a for s, a in zip(state, added, strict=False)), None
+
+    start = (jnp.zeros_like(square),) * (order + 1)
+    return lax.scan(horner, start, law.coefficients, reverse=True)[0]
