@@ -56,23 +56,20 @@ def _score(j: int, deviation: Array, weights: Array, covariance: Array | None) -
     reach = _REACH * jnp.sqrt(moments.covariance[:, 0, 0])
     value = deviation[:, j]
 
-    def log_tail(low: Array, high: Array) -> Array:
-        half = 0.5 * jnp.maximum(high - low, 0.0)
+    # Both tails at once: the program of the evidence is compiled once for each output.
+    low = jnp.stack([center - reach, jnp.maximum(value, center - reach)])
+    high = jnp.stack([jnp.minimum(value, center + reach), center + reach])
+    half = 0.5 * jnp.maximum(high - low, 0.0)
+    known = jnp.broadcast_to(deviation[:, :j], (2, len(deviation), j))
 
-        def log_density(at: Array) -> Array:
-            points = jnp.concatenate([deviation[:, :j], at[:, None]], axis=-1)
-            logs = corrected_log_evidence(points, part, own)
-            return jnp.where(jnp.isnan(logs), -jnp.inf, logs)
+    def log_density(node: Array) -> Array:
+        points = jnp.concatenate([known, (low + half * (1.0 + node))[..., None]], axis=-1)
+        logs = corrected_log_evidence(points, part, own)
+        return jnp.where(jnp.isnan(logs), -jnp.inf, logs)
 
-        nodes, rule = np.polynomial.legendre.leggauss(_NODES)
-        logs = lax.map(
-            lambda node: log_density(low + half * (1.0 + node)), jnp.asarray(nodes, value.dtype)
-        )
-        mass = logsumexp(logs, axis=0, b=jnp.asarray(rule, value.dtype)[:, None])
-        return mass + jnp.log(half)
-
-    below = log_tail(center - reach, jnp.minimum(value, center + reach))
-    above = log_tail(jnp.maximum(value, center - reach), center + reach)
+    nodes, rule = (jnp.asarray(x, value.dtype) for x in np.polynomial.legendre.leggauss(_NODES))
+    logs = lax.map(log_density, nodes)
+    below, above = logsumexp(logs, axis=0, b=rule[:, None, None]) + jnp.log(half)
     total = jnp.logaddexp(below, above)
     upper = above < below
     score = score_from_log_survival(jnp.minimum(below, above) - total)
