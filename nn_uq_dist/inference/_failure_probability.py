@@ -14,9 +14,10 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.basics._summary_line import described_line
-from nn_uq_dist.inference._cross_entropy import Pool
+from nn_uq_dist.inference._cross_entropy import Pool, with_prior
 from nn_uq_dist.inference._estimate import estimate, most_probable
 from nn_uq_dist.inference._final_sample import FinalSample
+from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
 from nn_uq_dist.inference._questions import BeyondLimits, Question, as_question
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
 from nn_uq_dist.inference._tangents import exact_log_probability
@@ -29,8 +30,8 @@ _LEAST_EFFECTIVE = 100.0
 # What the search and the final sample may differ by: standard errors, and a share, as the search
 # is adapted to its own draws.
 _MOST_ERRORS, _MOST_DIFFERENCE = 4.5, 0.5
-# For the points of a linear network, whose number is not asked for.
-_RUNS_FOR_POINT = 100.0
+# Of a linear network: runs for the points, and for failing draws, whose numbers are not asked for.
+_RUNS_FOR_POINT, _DRAWS_IF_LINEAR = 100.0, 1000
 # Quantile of a one-sided 95% bound.
 _BOUND_SCORE = 1.6448536269514722
 
@@ -59,7 +60,8 @@ class FailureProbability:
     draws
         Inputs that fail, as vectors ``(S, N_x)``, at any of the limits.
     weights
-        Their weights, ``(..., S)`` with the shape of the limit in front, with sum one.
+        Their weights, ``(..., S)`` with the shape of the limit in front, with sum one; zero where
+        no run failed.
 
     Examples
     --------
@@ -115,7 +117,8 @@ def failure_probability(
     Importance sampling: the inputs are drawn where the network fails, and weighted by the ratio of
     the densities. Where to draw is searched for with part of the runs, and the estimate is made
     from the others. It is unbiased, and its standard error is estimated from the same draws. A
-    network that is linear, as far as 160 runs show, has its exact probability.
+    network that is linear, as far as 160 runs show, has its exact probability, and 1000 more runs
+    give the draws.
 
     Parameters
     ----------
@@ -222,7 +225,8 @@ def failure_probability(
         if isinstance(question, BeyondLimits) and not law.is_transformed:
             exact = exact_log_probability(space, question, rng)
             if exact is not None:
-                return _exact_result(space, question, *exact)
+                left = min(_DRAWS_IF_LINEAR, num_runs - space.num_runs)
+                return _exact_result(space, question, *exact, left, rng)
         found = estimate(space, question, num_runs, rng)
     return _estimated_result(space, question, *found)
 
@@ -261,15 +265,22 @@ def _estimated_result(
 
 
 def _exact_result(
-    space: StandardSpace, question: BeyondLimits, logs: Array, points: Array
+    space: StandardSpace,
+    question: BeyondLimits,
+    logs: Array,
+    points: Array,
+    num_draws: int,
+    rng: np.random.Generator,
 ) -> FailureProbability:
     """The result for a linear network."""
+    around = NormalMixture.even(*map(Normal.around, points)) if len(points) else None
+    final = FinalSample(space, question)
+    final.draw(with_prior(around, space.num_variables), num_draws, rng)
     return _shaped(
         space,
         question,
         most_probable(space, question, points, _RUNS_FOR_POINT),
-        np.zeros((0, space.law.num_inputs), space.law.dtype),
-        np.zeros((logs.size, 0)),
+        *final.failing_draws(),
         log_probability=logs,
         standard_error=np.zeros(logs.size),
         upper_bound=np.exp(logs),

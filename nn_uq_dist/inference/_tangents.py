@@ -86,6 +86,11 @@ def exact_log_probability(
     """Log probabilities beyond the limits, and points at them; None if the network bends."""
     value, slope = space.tangent(question.output)
     law, d = space.law, space.num_variables
+    tangent = Linearization(
+        jnp.asarray([value], law.dtype), jnp.asarray(slope[None], law.dtype), law
+    )
+    if tangent.image().is_constant.any():
+        return None
 
     def is_tangent(z: Array) -> bool:
         """Whether the network differs from its tangent at the mean by no more than rounding."""
@@ -106,8 +111,7 @@ def exact_log_probability(
     checked = np.concatenate([way, around]).reshape(-1, d)
     if len(checked) and not is_tangent(checked):
         return None
-    at, rows = jnp.asarray([value], law.dtype), jnp.asarray(slope[None], law.dtype)
-    marginal = Linearization(at, rows, law).marginals()
+    marginal = tangent.marginals()
     limits = jnp.asarray(question.sign * question.limits, law.dtype)[:, None]
     found = marginal.log_sf(limits) if question.sign > 0 else marginal.log_cdf(limits)
     return np.asarray(found, np.float64)[:, 0], points

@@ -294,10 +294,10 @@ class CorrectedLinearization(LinearModel):
             )
         if not _checks.is_concrete(self):
             raise TypeError("band needs known values, got traced ones; call it outside jit")
-        network, linear, inputs = usable_pairs(self.pairs)
+        usable = usable_pairs(self.pairs)
         law = self._without_noise
         found = controls(
-            self.linearization, self.pairs, network, linear, inputs, self.num_surface_draws
+            self.linearization, self.pairs, usable, self.own_scale, self.num_surface_draws
         )
         levels = (np.arange(_BAND_POINTS) + 0.5) / _BAND_POINTS
         column = levels.reshape(-1, *(1,) * len(law.batch_shape))
@@ -310,7 +310,7 @@ class CorrectedLinearization(LinearModel):
         seed = np.asarray(jax.random.key_data(jax.random.fold_in(self.pairs.key, 2**32 - 3)))
         rng = np.random.default_rng(seed.tolist())
         band = controlled_band(
-            np.asarray(network, np.float64), np.asarray(found.at_pairs), points, known, level, rng
+            np.asarray(usable[0], np.float64), np.asarray(found.at_pairs), points, known, level, rng
         )
         shape = (_BAND_POINTS, *law.batch_shape)
         parts = (band.points, band.estimate, band.lower, band.upper)
@@ -339,11 +339,11 @@ def correct(
     if num_surface_draws is not None and num_surface_draws != 0:
         num_surface_draws = _checks.positive_int("num_surface_draws", num_surface_draws)
     with at_once(linearization, pairs):
-        network, linear, inputs = usable_pairs(pairs)
-        own_scale, linear = stand_in(linearization, pairs, network, linear)
+        usable = usable_pairs(pairs)
+        own_scale = stand_in(linearization, pairs, usable[0])
         law = linearization.marginals(_joined_noise(own_scale, pairs.noise_scale))
-        found = controls(linearization, pairs, network, linear, inputs, num_surface_draws)
-        result = correction(law, network, found, pairs.num_randomizations)
+        found = controls(linearization, pairs, usable, own_scale, num_surface_draws)
+        result = correction(law, usable[0], found, pairs.num_randomizations)
     return CorrectedLinearization(linearization, pairs, *result, own_scale, num_surface_draws)
 
 
@@ -380,8 +380,8 @@ def _remarks_on(draws: Any, flat: float, own_scale: float) -> list[str]:
         )
     if own_scale > 0:
         found.append(
-            "no sensitivity at the mean: a normal law stands in for the linear one, and its "
-            "dependence on other outputs is not represented"
+            "sensitivity at the mean zero or lost in rounding: a normal law stands in for the "
+            "linear one, and its dependence on other outputs is not represented"
         )
     kurtosis = np.mean((draws - draws.mean()) ** 4) / draws.var() ** 2 - 3
     if kurtosis > _HEAVY:

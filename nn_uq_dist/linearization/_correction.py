@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
@@ -25,6 +27,9 @@ _FEWEST_PAIRS = 8
 _SURFACE_DRAWS = 32
 _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS = 2**15, 2**17
 _BLOCK = 2**13
+# Roundings of its mean that the standard deviation of a linear output must comprise: with fewer,
+# the knots of a map cannot be told apart.
+_FEWEST_STEPS = 50.0
 
 
 def usable_pairs(pairs: PairedDraws) -> tuple[Array, Array, Array]:
@@ -58,28 +63,30 @@ def at_once(*trees: Any) -> AbstractContextManager[Any]:
     return evaluated_now() if _checks.is_concrete(*trees) else nullcontext()
 
 
-def stand_in(
-    linearization: Any, pairs: PairedDraws, network: Any, linear: Any
-) -> tuple[Array | None, Any]:
-    """Scales of normal laws for outputs without sensitivity, as wide as the network's; draws.
+def stand_in(linearization: Any, pairs: PairedDraws, network: Any) -> Array | None:
+    """Scales of normal laws for outputs without sensitivity, as wide as the network's; else zero.
 
-    The scales are ``None`` if there are no such outputs, or values are traced.
+    None if there are no such outputs, or values are traced.
     """
     if not _checks.is_concrete(linearization, pairs):
-        return None, linear
-    constant = np.asarray(linearization.image(pairs.noise_scale).is_constant)
+        return None
+    image = linearization.image(pairs.noise_scale)
+    constant = np.asarray(image.is_constant)
     # The laws of a linearization over parts have a minimum width.
-    if constant.shape != linearization.mean.shape or not constant.any():
-        return None, linear
+    if constant.shape != linearization.mean.shape:
+        return None
+    dtype = jnp.result_type(linearization.loc)
     loc = np.asarray(linearization.loc, np.float64)
     spread = network.std(axis=0).reshape(loc.shape)
+    # An output whose linear part is lost in the rounding of its mean has no order to be mapped.
+    own = np.asarray(image.standard_deviation, np.float64)
+    lost = (own < _FEWEST_STEPS * float(jnp.finfo(dtype).eps) * np.abs(loc)) & (own < spread / 4)
+    without = constant | lost
+    if not without.any():
+        return None
     # An output that is constant in all draws gets a negligible width.
     spread = np.maximum(spread, 1e-6 * np.maximum(np.abs(loc), 1))
-    own_scale = np.where(constant, spread, 0.0)
-    normal = jax.random.normal(jax.random.fold_in(pairs.key, 2**32 - 4), linear.shape)
-    moved = loc.reshape(-1) + own_scale.reshape(-1) * np.asarray(normal, np.float64)
-    dtype = jnp.result_type(linearization.loc)
-    return jnp.asarray(own_scale, dtype), np.where(constant.reshape(-1), moved, linear)
+    return jnp.asarray(np.where(without, spread, 0.0), dtype)
 
 
 def require_pairs(linearization: Any, pairs: Any) -> None:
@@ -134,13 +141,29 @@ class Correction(NamedTuple):
 def controls(
     linearization: Any,
     pairs: PairedDraws,
-    network: Array,
-    linear: Array,
-    inputs: Any,
+    usable: tuple[Array, Array, Any],
+    own_scale: Array | None,
     num_draws: int | None,
 ) -> Controls:
-    """The linear outputs, plus a polynomial where that helps."""
-    none = Controls(linear, None, jnp.ones(network.shape[1]))
+    """The linear outputs, plus a polynomial where that helps.
+
+    Parameters
+    ----------
+    usable
+        What `usable_pairs` returns.
+    own_scale
+        As of `stand_in`.
+    num_draws
+        Draws of the polynomial; None for a multiple of the pairs.
+    """
+    network, linear, inputs = usable
+    alone: Any = linear
+    own: FloatArray | None = None
+    if own_scale is not None:
+        own = np.asarray(own_scale, np.float64).reshape(-1)
+        normal = jax.random.normal(jax.random.fold_in(pairs.key, 2**32 - 4), linear.shape)
+        alone = linear + own * np.asarray(normal, np.float64)
+    none = Controls(alone, None, jnp.ones(network.shape[1]))
     is_known = isinstance(network, np.ndarray)
     law = linearization.input
     if num_draws == 0 or not is_known or law.batch_shape:
@@ -165,7 +188,25 @@ def controls(
         wanted = _SURFACE_DRAWS * len(network)
         num_draws = int(np.clip(wanted, _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS))
     many = _many(linearization, pairs, surface, standard, num_draws)
-    return Controls(known + surface.left_out, many, surface.unexplained)
+    # A polynomial predicts an output without sensitivity better without its stand-in.
+    is_used = surface.unexplained < 1
+    if own is not None:
+        _add_stand_in(*many, own, is_used)
+    at_pairs = np.where(is_used, known, alone) + surface.left_out
+    return Controls(at_pairs, many, surface.unexplained)
+
+
+def _add_stand_in(
+    control: FloatArray, linear: FloatArray, own_scale: FloatArray, is_used: NDArray[np.bool_]
+) -> None:
+    """Give linear outputs their stand-ins, and controls that are nothing but linear outputs."""
+    count = len(linear)
+    # Each output is compared by itself, so its values need no random order, nor any noise.
+    normal = ndtri((np.arange(count) + 0.5) / count)
+    for j in np.flatnonzero(own_scale):
+        linear[:, j] += own_scale[j] * normal
+        if not is_used[j]:
+            control[:, j] += own_scale[j] * normal
 
 
 def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:

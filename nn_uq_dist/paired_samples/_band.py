@@ -63,7 +63,8 @@ def controlled_band(
     difference between the share of the control's draws and its known value. The width is a quantile
     of the largest deviation of a normal process with the covariance of the residuals (multiplier
     bootstrap; A. W. van der Vaart and J. A. Wellner, Weak Convergence and Empirical Processes
-    (1996), chapter 2.9).
+    (1996), chapter 2.9). It is at least ``1 - (1 - level)^(1/n)``, the share of the inputs that
+    all `n` draws miss with probability ``1 - level``.
 
     Parameters
     ----------
@@ -102,6 +103,8 @@ def controlled_band(
         normal = rng.standard_normal((_SIMULATIONS, points.shape[0]))
         largest = np.abs(normal @ root.T).max(axis=1)
         width[j] = np.quantile(largest, level) / np.sqrt(count)
+    # Pairs that all agree do not show that all inputs would: this share may have been missed.
+    width = np.maximum(width, 1 - (1 - level) ** (1 / count))
     estimate = np.clip(np.maximum.accumulate(estimate, axis=0), 0, 1)
     lower, upper = np.clip(estimate - width, 0, 1), np.clip(estimate + width, 0, 1)
     return Band(points, estimate, lower, upper, level)

@@ -95,9 +95,39 @@ def test_linear_network_is_exact(log10):
     result = found(lambda x: row @ x, f, float(limit))
     assert result.converged
     assert result.standard_error == 0
-    assert result.num_runs < 500
+    assert result.num_runs < 1500
     assert result.log_probability == pytest.approx(math.log(ndtr(-score)), rel=1e-4)
     assert float((row @ result.point)[0]) == pytest.approx(float(limit), rel=1e-2)
+
+
+@pytest.mark.parametrize("limit", [3.0, 6.0])
+def test_draws_that_fail_of_a_linear_network(limit):
+    row = jnp.array([[0.6, 0.8]])
+    result = found(lambda x: row @ x, PLANE, limit)
+    assert result.weights.sum() == pytest.approx(1)
+    # The mean of a normal variable beyond its limit, along the slope.
+    beyond = np.exp(-0.5 * limit**2) / math.sqrt(2 * math.pi) / ndtr(-limit)
+    # Five standard errors of the mean across the slope.
+    error = 5 * np.sum(result.weights**2) ** 0.5
+    np.testing.assert_allclose(result.weights @ result.draws, beyond * row[0], atol=error)
+    assert error < 0.6
+
+
+@pytest.mark.parametrize(
+    ("network", "limit", "bound"),
+    [
+        (lambda x: jax.nn.relu(x[:1] - 9.0), 1.0, 1e-3),
+        (lambda x: 0 * x[:1] + 1, 1.5, 1e-3),
+        (lambda x: 0 * x[:1] + 1, 0.5, 1.0),
+    ],
+    ids=["flat in all draws", "constant below", "constant above"],
+)
+def test_flat_networks(network, limit, bound):
+    result = found(network, PLANE, limit, num_runs=1000)
+    assert result.probability == pytest.approx(round(bound), abs=0.02)
+    assert result.upper_bound == pytest.approx(bound, rel=10)
+    # That nothing fails is not shown by a thousand runs.
+    assert result.converged == (bound == 1.0)
 
 
 @pytest.mark.slow

@@ -83,8 +83,12 @@ def test_linear_network_is_not_corrected(count):
     assert np.abs(corrected.standard_error / sd).max() < 1e-5
     q = jnp.linspace(0.01, 0.99, 9)[:, None]
     np.testing.assert_allclose(corrected.marginals().icdf(q), lin.marginals().icdf(q), atol=1e-4)
-    band = corrected.band()
-    assert (band.upper - band.lower).max() < 1e-6
+    # Pairs that all agree leave the share of inputs of which none has been drawn.
+    band = corrected.band(0.9)
+    exact = np.asarray(lin.marginals().cdf(jnp.asarray(band.points)))
+    half = 1 - 0.1 ** (1 / count)
+    np.testing.assert_allclose(band.upper, np.minimum(exact + half, 1), atol=1e-6)
+    np.testing.assert_allclose(band.lower, np.maximum(exact - half, 0), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -253,12 +257,39 @@ def test_dead_and_saturated_outputs_are_named():
     assert not np.isnan(law.log_prob(law.icdf(y))).any()
     saturated, dead, constant, linear = corrected.remarks
     assert "point mass: 7" in saturated
-    assert "no sensitivity at the mean" in dead
+    assert "sensitivity at the mean zero" in dead
     assert "all draws are equal" in constant
     assert linear == ""
     # The law of a square of a uniform: sqrt(y).
-    assert abs(float(law.cdf(0.25)[1]) - 0.5) < 0.06
+    assert abs(float(law.cdf(0.25)[1]) - 0.5) < 0.005
     assert np.isfinite(corrected.joint(0.1).log_prob(law.mean))
+
+
+@pytest.mark.parametrize("num_surface_draws", [None, 0])
+@pytest.mark.parametrize(
+    ("offset", "center"),
+    [(0.0, 0.0), (5.0, 3e-6), (1e3, 1e-3), (1e3, 1e-6)],
+    ids=["zero", "three roundings", "ten roundings", "less than a rounding"],
+)
+def test_outputs_whose_sensitivity_is_zero_or_lost_in_rounding(offset, center, num_surface_draws):
+    def net(x):
+        return jnp.stack([offset + x[0] ** 2, x[0] + x[1]])
+
+    lin, pairs = pairs_of(net, nuq.InputLaw(np.array([center, 0.0], np.float32), scale=1.0), 1000)
+    corrected = lin.corrected(pairs, num_surface_draws=num_surface_draws)
+    law, known = corrected.marginals(), scipy.stats.chi2(1)
+    # Near the end of the support a rounding of 1000 is a percent.
+    q = np.linspace(0.1, 0.95, 18)
+    found = law.cdf((offset + known.ppf(q))[:, None])[:, 0]
+    # The draws alone are off by .043 with probability .05; the polynomial is exact here.
+    alone = num_surface_draws == 0
+    np.testing.assert_allclose(found, q, atol=0.04 if alone else 0.004)
+    np.testing.assert_allclose(law.mean[0] - offset, 1, atol=0.1 if alone else 0.01)
+    assert "sensitivity at the mean zero" in corrected.remarks[0]
+    assert corrected.remarks[1] == ""
+    band = corrected.band()
+    truth = known.cdf(band.points[:, 0] - offset)
+    assert ((band.lower[:, 0] <= truth) & (truth <= band.upper[:, 0])).all()
 
 
 @pytest.mark.slow
