@@ -52,7 +52,9 @@ def sensitivity(
     ----------
     linearization
         The linearized network, whose indices are closed forms; or any other `LinearModel`, whose
-        indices are estimated from 65,536 of its draws, without running the network.
+        indices are estimated from 65,536 of its draws, without running the network. They are those
+        of the model, not of the network: a correction moves each linear output by an increasing
+        map, so where the tangent does not show an input, the corrected model does not either.
     input_names, output_names
         Names of the inputs and outputs, the coordinates. Default ``f[0]``, ... and ``y[0]``, ...
     key

@@ -11,9 +11,9 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.error_analysis._affine_bounds import StandardNetwork
 from nn_uq_dist.error_analysis._bounds import deterministic_bound
 from nn_uq_dist.error_analysis._certified_distribution import CertifiedDistribution, whole_cover
-from nn_uq_dist.error_analysis._float64_network import input_law_of, require_single
+from nn_uq_dist.error_analysis._float64_network import input_law_of, require_single, vector_law
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw, InputLaw, as_input_law
+from nn_uq_dist.inputs import AbstractInputLaw, InputLaw
 
 # Larger numbers have squares that may overflow.
 _LARGEST = 1e100
@@ -95,7 +95,7 @@ def certified(
     >>> low, high = bounds.probability_bounds(10.0, np.inf)
     """
     if not isinstance(network, LeakyReLUNetwork):
-        network = LeakyReLUNetwork.from_network(network, as_input_law(f).num_inputs)
+        network = LeakyReLUNetwork.from_network(network, vector_law(f).num_inputs)
     law = input_law_of(network, f)
     require_single(network)
     if law.batch_shape:
@@ -108,8 +108,14 @@ def certified(
             "network and f must hold numbers, got traced values; call certified outside of jit, "
             "grad and vmap"
         )
-    only = 0 if output is None and network.num_outputs == 1 else output
-    (index,) = _checks.as_indices(only, network.num_outputs, "output")  # type: ignore[arg-type]
+    if output is None:
+        if network.num_outputs > 1:
+            raise ValueError(
+                f"output must say which of {network.num_outputs} outputs is asked for, got None; "
+                f"pass its index"
+            )
+        output = 0
+    (index,) = _checks.as_indices(output, network.num_outputs, "output")
     with np.errstate(over="ignore", invalid="ignore"):
         exact = StandardNetwork.of_law(network, law, slice(index, index + 1))
         if not exact.is_uniform.size:

@@ -38,16 +38,22 @@ def require_single(network: LeakyReLUNetwork) -> None:
 def input_law_of(network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) -> AbstractInputLaw:
     """Return the law of the input of `network`, or raise an error that says why `f` is not one."""
     require_network(network)
+    law = vector_law(f)
+    if law.num_inputs != network.num_inputs:
+        raise ValueError(
+            f"f must have N_x = {network.num_inputs} inputs as network, got {law.num_inputs}; pass "
+            f"one coordinate per input of the network"
+        )
+    return law
+
+
+def vector_law(f: Distribution | AbstractInputLaw) -> AbstractInputLaw:
+    """Return the law, or raise a ``TypeError`` if it is not one of vectors."""
     law = as_input_law(f)
     if not law.is_vector:
         raise TypeError(
             f"f must be the law of the vector that network takes, got {law!r}; pass a uniform or "
             f"Gaussian distribution over vectors, or an InputLaw"
-        )
-    if law.num_inputs != network.num_inputs:
-        raise ValueError(
-            f"f must have N_x = {network.num_inputs} inputs as network, got {law.num_inputs}; pass "
-            f"one coordinate per input of the network"
         )
     return law
 

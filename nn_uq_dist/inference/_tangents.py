@@ -86,11 +86,6 @@ def exact_log_probability(
     """Log probabilities beyond the limits, and points at them; None if the network bends."""
     value, slope = space.tangent(question.output)
     law, d = space.law, space.num_variables
-    tangent = Linearization(
-        jnp.asarray([value], law.dtype), jnp.asarray(slope[None], law.dtype), law
-    )
-    if tangent.image().is_constant.any():
-        return None
 
     def is_tangent(z: Array) -> bool:
         """Whether the network differs from its tangent at the mean by no more than rounding."""
@@ -98,10 +93,16 @@ def exact_log_probability(
         linear = value + (inputs - np.asarray(law.loc, np.float64)) @ slope
         size = np.abs(value) + np.abs(inputs) @ np.abs(slope)
         rounding = _ROUNDING * float(jnp.finfo(law.dtype).eps) * size
-        tolerance = np.minimum(rounding, _MOST_SHARE * linear.std())
+        with np.errstate(invalid="ignore"):
+            tolerance = np.minimum(rounding, _MOST_SHARE * linear.std())
         return bool(np.all(np.abs(found[:, 0] - linear) <= tolerance))
 
     if not is_tangent(_SPREADS[:, None] * rng.standard_normal((_SPREADS.size, d))):
+        return None
+    tangent = Linearization(
+        jnp.asarray([value], law.dtype), jnp.asarray(slope[None], law.dtype), law
+    )
+    if tangent.image().is_constant.any():
         return None
     starts = np.zeros((len(question.targets), d))
     points = tangent_points(space, question, question.targets, starts)

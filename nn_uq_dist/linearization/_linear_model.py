@@ -361,5 +361,6 @@ def require_varying(constant: np.ndarray) -> None:
     others = f" and {count - 1} more" if count > 1 else ""
     raise ValueError(
         f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
-        f"constant has no density; pass noise_scale > 0 or leave the output out of the network"
+        f"constant has no density; pass noise_scale > 0, leave the output out of the network, or "
+        f"ask the linearization as corrected by paired draws"
     )

@@ -15,6 +15,10 @@ from nn_uq_dist.sampling._paired_draws import PairedDraws
 Array = NDArray[np.float64]
 
 
+# Width that a constant linear output gets, as a share of its value.
+_NARROW = 1e-6
+
+
 class LinearLaw:
     """The law of the linear outputs of pairs, their noise included.
 
@@ -81,4 +85,10 @@ class LinearLaw:
 
     @cached_property
     def _law(self) -> OutputLaw:
-        return as_output_law(self._linearization.marginals(self._noise_scale))
+        noise = self._noise_scale
+        if (self.sd == 0).any():
+            # A point mass has no density: a narrow law is as useless a control, and needs no care.
+            narrow = np.where(self.sd > 0, 0.0, _NARROW * np.maximum(np.abs(self.mean), 1))
+            narrow = narrow.reshape(self.correlation.shape[:-1])
+            noise = jnp.asarray(narrow if noise is None else np.maximum(noise, narrow))
+        return as_output_law(self._linearization.marginals(noise))

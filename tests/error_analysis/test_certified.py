@@ -168,7 +168,8 @@ def test_bad_input_is_refused():
     cases = (
         (lambda: nuq.certified(jnp.tanh, LAW), ValueError, "got"),
         (lambda: nuq.certified("net", LAW), TypeError, "network"),
-        (lambda: nuq.certified(TWO, LAW), TypeError, "output must be"),
+        (lambda: nuq.certified(TWO, LAW), ValueError, "which of 2 outputs"),
+        (lambda: nuq.certified(lambda x: x["a"], {"a": dist.Uniform()}), TypeError, "f must be"),
         (lambda: nuq.certified(TWO, LAW, output=2), ValueError, "output"),
         (lambda: nuq.certified(NET, LAW.expand((2,))), ValueError, "in a loop"),
         (lambda: nuq.certified(NET, nuq.InputLaw(np.zeros(2), half_width=1.0)), ValueError, "N_x"),

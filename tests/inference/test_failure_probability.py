@@ -249,6 +249,13 @@ def test_nan_is_no_failure_and_is_told():
     assert 0 < result.probability < math.exp(-4.5)
 
 
+def test_slope_at_the_mean_that_is_infinite():
+    with pytest.warns(RuntimeWarning) as told:
+        result = found(lambda x: jnp.sqrt(x[:1]), PLANE, 2.0)
+    assert ["outputs drawn are NaN" in str(one.message) for one in told] == [True]
+    assert_right(result, ndtr(-4.0))
+
+
 def test_one_line():
     line = repr(found(squares, PLANE, 12.0, num_runs=2000))
     assert line.startswith("FailureProbability(probability=0.00")

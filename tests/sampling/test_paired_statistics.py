@@ -310,9 +310,12 @@ def test_a_constant_linear_model_says_nothing():
     np.testing.assert_allclose(found.mean.value, network.mean())
     np.testing.assert_allclose(found.variance.value, network.var(ddof=1), rtol=1e-3)
     np.testing.assert_allclose(found.mean.worth, 200, rtol=0.02)
-    for ask in (found.quantile, found.exceedance):
-        with pytest.raises(ValueError, match="constant has no density"):
-            ask(0.5)
+    plain = np.quantile(network, 0.5)
+    np.testing.assert_allclose(found.quantile(0.5).value, plain, rtol=0.02)
+    share = (network > 0.5).mean()
+    np.testing.assert_allclose(found.exceedance(0.5).value, share, rtol=1e-12)
+    error = np.sqrt(share * (1 - share) / 200)
+    np.testing.assert_allclose(found.exceedance(0.5).standard_error, error, rtol=0.02)
 
 
 def test_one_sobol_sequence_has_no_standard_error():
