@@ -5,6 +5,7 @@ import copy
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any, Self
 
 import jax
@@ -34,14 +35,34 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
         if not self._validate_args:
             return logs
         mask = self._validate_sample(kwargs["value"] if "value" in kwargs else args[0])
+        if is_concrete(mask) and np.asarray(mask).all():
+            return logs
         if is_local(mask, logs):
-            if np.all(mask):
-                return logs
             known = np.asarray(logs)
             return as_jax(np.where(mask, known, known.dtype.type(-np.inf)))
         return jnp.where(mask, logs, -jnp.inf)
 
     return validated
+
+
+def _holds(constraint: constraints.Constraint, value: Any) -> Any:
+    """Where the constraint holds: a NumPy array, unless that is not known, as under ``jit``."""
+    if is_concrete(constraint, value):
+        parts = (constraint, value)
+        constraint, value = jax.tree.map(_as_numpy, parts)
+        return np.asarray(constraint(value))
+    with evaluated_now():
+        mask = _asked(constraint, value)
+    return np.asarray(mask) if is_concrete(mask) else mask
+
+
+def _as_numpy(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
+
+
+@jax.jit
+def _asked(constraint: constraints.Constraint, value: Array) -> Array:
+    return constraint(value)
 
 
 class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignore[misc]
@@ -70,20 +91,21 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         return summary_line(self, "batch_shape", "event_shape", *parameters)
 
     def validate_args(self, strict: bool = True) -> None:
-        """As NumPyro's, in NumPy where the parameters are known.
+        """As NumPyro's, in NumPy where the parameters are known, else in a program for each.
 
         NumPyro asks the constraints with JAX arrays, for which each operation of each constraint
         is compiled by itself: dozens of programs before the first number.
         """
-        if not is_concrete(self.get_args()):
-            super().validate_args(strict)
-            return
         for name, value in self.get_args().items():
             constraint = self.arg_constraints[name]
             if constraints.is_dependent(constraint):
                 continue
-            known = np.asarray(value) if isinstance(value, jax.Array) else value
-            if not np.all(constraint(known)):
+            valid = _holds(constraint, value)
+            if not is_concrete(valid):
+                if strict:
+                    # Raises: values are not known under `jit`.
+                    super().validate_args(strict)
+            elif not np.asarray(valid).all():
                 raise ValueError(
                     f"{type(self).__name__} distribution got invalid {name} parameter."
                 )
@@ -92,7 +114,10 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
         # traced bounds. A jax value made outside the trace works for both.
         with evaluated_now():
-            return super()._validate_sample(jnp.asarray(value))
+            mask = _holds(self.support, jnp.asarray(value))
+        known: Any = SimpleNamespace(support=lambda _: mask)
+        # NumPyro's own check and warning.
+        return dist.Distribution._validate_sample(known, value)  # noqa: SLF001
 
     def expand(self, batch_shape: Sequence[int]) -> dist.Distribution:
         """The same law with a larger batch shape, and with all its methods.

@@ -8,6 +8,7 @@ broadcast against ``x`` and ``normal_scale``.
 import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -76,8 +77,12 @@ def prepare(
 
 
 def _magnitude(x: Any) -> Any:
-    if namespace(x) is np:
-        return np.abs(x)
+    return np.abs(x) if namespace(x) is np else _traced_magnitude(x)
+
+
+# One program, so that an eager derivative does not compile each operation separately.
+@jax.jit
+def _traced_magnitude(x: Array) -> Array:
     return jnp.where(x < 0, -x, x)
 
 

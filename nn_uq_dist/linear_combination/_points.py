@@ -106,6 +106,8 @@ def _moved_gradient(orders: Orders, primals: Primals, along: Primals) -> Gradien
     return moved
 
 
+# One program, and one for its transpose.
+@jax.jit
 def _along(gradient: Gradient, tangents: Primals) -> Array:
     y, weights, scale = tangents
     moved = gradient.y * y + jnp.sum(gradient.weights * weights[:, None], axis=0)
