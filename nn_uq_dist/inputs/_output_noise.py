@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import broadcast
+from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._row_algebra import covariance_root, namespace, norm
 from nn_uq_dist.inputs._parameter_checks import nan_where_negative, require_covariance
 
@@ -33,18 +34,12 @@ class OutputNoise(NamedTuple):
     @property
     def covariance(self) -> Any:
         """Shape ``(..., N_y, N_y)``."""
-        own = self._diagonal * self.scale[..., None]
-        return own if self.coupling is None else own + self.coupling
+        return one_program(_covariance_of)(self)
 
     @property
     def root(self) -> Any:
         """A matrix ``R`` with the covariance ``R R^T``, shape ``(..., N_y, N_y)``."""
-        return self._diagonal if self.coupling is None else covariance_root(self.covariance)
-
-    @property
-    def _diagonal(self) -> Any:
-        size = self.scale.shape[-1]
-        return namespace(self.scale).eye(size, dtype=self.scale.dtype) * self.scale[..., None]
+        return _diagonal(self.scale) if self.coupling is None else covariance_root(self.covariance)
 
 
 def output_noise(
@@ -81,13 +76,26 @@ def output_noise(
     if noise_covariance is None:
         return OutputNoise(scale)
     covariance = _covariance(noise_covariance, shape, like)
+    own, coupling = one_program(_scale_and_coupling)(covariance)
+    return OutputNoise(own if scale is None else joined_scale(scale, own), coupling)
+
+
+def _diagonal(scale: Any) -> Any:
+    return namespace(scale).eye(scale.shape[-1], dtype=scale.dtype) * scale[..., None]
+
+
+def _covariance_of(noise: OutputNoise) -> Any:
+    own = _diagonal(noise.scale) * noise.scale[..., None]
+    return own if noise.coupling is None else own + noise.coupling
+
+
+def _scale_and_coupling(covariance: Any) -> tuple[Any, Any]:
     xp = namespace(covariance)
     variance = xp.diagonal(covariance, axis1=-2, axis2=-1)
     # The square root has no finite slope at zero. A negative variance gives NaN.
     is_zero = variance == 0
     own = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, variance)))
-    coupling = xp.where(xp.eye(shape[-1], dtype=bool), 0, covariance)
-    return OutputNoise(own if scale is None else joined_scale(scale, own), coupling)
+    return own, xp.where(xp.eye(covariance.shape[-1], dtype=bool), 0, covariance)
 
 
 def joined_scale(first: Any, second: Any) -> Any:

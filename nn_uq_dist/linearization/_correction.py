@@ -300,7 +300,7 @@ def _quantiles(law: OutputLaw, bins: ScoreBins, *, as_numpy: bool) -> LinearQuan
     values: Any = law.from_normal_score(column).reshape(scores.size, -1)
     mean: Any
     sd: Any
-    mean, sd = law.mean.reshape(-1), jnp.sqrt(law.variance).reshape(-1)
+    mean, sd = law.mean.reshape(-1), law.standard_deviation.reshape(-1)
     if as_numpy:
         values, mean, sd = (np.asarray(part, np.float64) for part in (values, mean, sd))
     first, second = parts[0].size, parts[0].size + parts[1].size
