@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.basics._sobol import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
@@ -278,8 +278,8 @@ def correction(
         found: Array = xp.asarray(rows, dtype).reshape(*law.batch_shape, -1)
         return found
 
-    # Rounding to the type of the outputs may merge knots in the far tail of the linear law.
-    x, y = _ascending(shaped(result.linear)), _ascending(shaped(result.network))
+    # Rounding to the type of the outputs may merge knots, as in the far tail of the linear law.
+    x, y = _resolved(shaped(result.linear), shaped(result.network))
     averages = result.rest if surface is None else result.rest + surface.T
     return Correction(
         MonotoneSpline(x, y),
@@ -307,11 +307,50 @@ def _quantiles(law: OutputLaw, bins: ScoreBins, *, as_numpy: bool) -> LinearQuan
     return LinearQuantiles(values[:first], values[first:second], values[second:], mean, sd)
 
 
-def _ascending(knots: Array) -> Array:
-    """Knots at least a few roundings apart."""
+def _resolved(x: Array, y: Array) -> tuple[Array, Array]:
+    """Knots and images that the type tells apart; those that it does not move beyond the last one.
+
+    There the map is a straight line, with or without them. To push them apart in place would move
+    an output that saturates far from zero by as many roundings as there are knots. Of images that
+    are equal, the first and the last knot are kept, one step of a grid apart.
+    """
+    xp: Any = namespace(x, y)
+    (x_steps, x_gap), (y_steps, y_gap) = _grid(x), _grid(y)
+    rise = xp.diff(y_steps, axis=-1)
+    before = xp.concatenate([xp.full_like(rise[..., :1], np.inf), rise], axis=-1)
+    after = xp.concatenate([rise, xp.full_like(rise[..., :1], np.inf)], axis=-1)
+    is_low = y_steps <= y_steps[..., y_steps.shape[-1] // 2, None]
+    # Low plateaus rise toward their ends, high ones from below their beginnings, if there is room.
+    kept = xp.where(is_low, (before > 0) | (after > 1), (after > 0) | (before > 2))
+    moved = xp.where(is_low, before == 0, 0.0) - xp.where(is_low, 0.0, after == 0)
+    distinct = (xp.diff(x_steps, axis=-1) > 0)[..., :-1] & (x_steps < x_steps[..., -1:])[..., 1:-1]
+    end = xp.ones_like(distinct[..., :1])
+    kept = kept & xp.concatenate([end, distinct, end], axis=-1)
+    x, y = _at_steps(x, x_steps, x_gap), _at_steps(y, y_steps + moved, y_gap)
+    order = xp.argsort(~kept, axis=-1, stable=True)
+    last = xp.sum(kept, axis=-1, keepdims=True) - 1
+    beyond = np.arange(kept.shape[-1]) - last
+
+    def spread(part: Array) -> Array:
+        part = xp.take_along_axis(part, order, -1)
+        final, inner = (xp.take_along_axis(part, last - shift, -1) for shift in (0, 1))
+        return xp.where(beyond > 0, final + (beyond * (final - inner)).astype(part.dtype), part)
+
+    return spread(x), spread(y)
+
+
+def _grid(knots: Array) -> tuple[Array, Array]:
+    """Steps of a grid from the first knot, and its gap: some two roundings of the largest knot."""
     xp: Any = namespace(knots)
-    eps = jnp.finfo(knots.dtype).eps
     width = xp.max(xp.abs(knots), axis=-1, keepdims=True)
-    steps = np.arange(knots.shape[-1], dtype=knots.dtype)
-    least = 4 * eps * xp.where(width > 0, width, 1) * steps
-    return running_maximum(knots - least) + least
+    gap = binary_unit(2 * jnp.finfo(knots.dtype).eps * width)
+    steps = running_maximum(xp.round((knots - knots[..., :1]) / gap))
+    # Without any rise, that of one step.
+    final = xp.maximum(steps[..., -1:], 1)
+    return xp.concatenate([steps[..., :-1], final], axis=-1), gap
+
+
+def _at_steps(knots: Array, steps: Array, gap: Array) -> Array:
+    rounded = (knots[..., :1] + gap * steps).astype(knots.dtype)
+    # Rounding has no derivative.
+    return rounded if namespace(knots) is np else knots + lax.stop_gradient(rounded - knots)

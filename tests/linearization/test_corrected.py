@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
+from nn_uq_dist.linearization._correction import _resolved
 
 KEY = jax.random.key(0)
 BOX = nuq.InputLaw(np.array([0.1, 0.2, -0.1], np.float32), half_width=1.5)
@@ -290,6 +291,38 @@ def test_outputs_whose_sensitivity_is_zero_or_lost_in_rounding(offset, center, n
     band = corrected.band()
     truth = known.cdf(band.points[:, 0] - offset)
     assert ((band.lower[:, 0] <= truth) & (truth <= band.upper[:, 0])).all()
+
+
+@pytest.mark.parametrize("count", [1000, 3000])
+@pytest.mark.parametrize("slope", [1.0, 3.0])
+def test_outputs_that_saturate_far_from_zero(slope, count):
+    # The standard deviation is 50 and 70 roundings of the output; plateaus are one rounding.
+    def net(x):
+        return jnp.array([1e4 + 0.1 * jnp.tanh(slope * x[0])])
+
+    lin, pairs = pairs_of(net, nuq.InputLaw(np.zeros(2, np.float32), scale=1.0), count)
+    law = lin.corrected(pairs).marginals()
+    nodes, rule = np.polynomial.hermite_e.hermegauss(200)
+    sd = 0.1 * np.sqrt(np.tanh(slope * nodes) ** 2 @ rule / rule.sum())
+    # Two standard errors of the mean of the pairs, and the grid of the knots.
+    assert abs(float(law.mean[0]) - 1e4) < (2 / count**0.5 + 0.05) * sd
+    assert float(law.variance[0]) ** 0.5 == pytest.approx(sd, rel=0.05)
+    assert float(law.log_sf(jnp.float32(1e4 + 0.1))[0]) < np.log(0.005)
+    assert float(law.log_cdf(jnp.float32(1e4 - 0.1))[0]) < np.log(0.005)
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_knots_that_the_type_does_not_tell_apart(xp):
+    rise = np.array([0.0, 0, 0, 0, 1, 5, 5.0001, 9, 10, 10, 10, 10])
+    rows = 1e4 + np.stack([rise, rise - rise[::-1], 0 * rise, 1e-3 * rise, 1e3 * rise])
+    x = np.broadcast_to(np.linspace(-3, 3, rise.size), rows.shape)
+    given, images = xp.asarray(x, np.float32), xp.asarray(rows, np.float32)
+    spline = nuq.distributions.MonotoneSpline(*_resolved(given, images))
+    # Three steps of some two roundings each.
+    found = np.asarray(spline(given.T), np.float64).T
+    assert np.abs(found - rows).max() < 3 * 2.0**-8
+    # What the type tells apart stays where it was.
+    np.testing.assert_allclose(found[-1, 4:9], images[-1, 4:9], rtol=3e-7)
 
 
 @pytest.mark.slow
