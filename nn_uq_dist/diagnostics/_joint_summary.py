@@ -278,7 +278,10 @@ def joint_summary(
         {name: row[-1] for name, row in parts.items()},
         dict(zip(places, found, strict=True)),
         _verdict.correlation_words(
-            matrices["linearization_error"], matrices["standard_error"], names
+            matrices["linearization_error"],
+            matrices["standard_error"],
+            names,
+            float(np.finfo(linearization.mean.dtype).eps),
         ),
     )
     return JointSummary(

@@ -177,7 +177,8 @@ def summary(
     table["draws", "non_finite"] = positions.non_finite
     table["draws", "outside_support"] = positions.outside_support
     frame = pandas.DataFrame(table, index=_arguments.row_index(batch_shape, names))
-    verdicts = [_verdict.marginal_verdict(row) for row in frame.to_dict("records")]
+    eps = float(np.finfo(law.mean.dtype).eps)
+    verdicts = [_verdict.marginal_verdict(row, eps) for row in frame.to_dict("records")]
     if joint is not None:
         # The last row is that of the radius.
         verdicts = [

@@ -15,6 +15,9 @@ MOMENT_STANDARD_ERRORS = 3.0
 # difference counts only if chance shows it once in 16,000 cases (PIT: once in a thousand).
 OTHER_STANDARD_ERRORS = 4.0
 SMALLEST_P_VALUE = 1e-3
+# Differences of this many roundings of the outputs' type count as none: those of pairs with a
+# linear network have no standard error.
+ROUNDINGS = 16.0
 # A skewness this small is not a relevant feature of a law, however many draws show it.
 NEGLIGIBLE_SKEWNESS = 0.1
 # Kolmogorov-Smirnov distances count beyond this many times their mean, by chance in 0.5% of cases.
@@ -44,11 +47,11 @@ class Verdict(NamedTuple):
     words: str
 
 
-def marginal_verdict(row: Mapping[tuple[str, str], float]) -> Verdict:
+def marginal_verdict(row: Mapping[tuple[str, str], float], eps: float) -> Verdict:
     """Verdict on the law of one output from the numbers of its row in the table of `summary`.
 
     The law of an output is exact for the linearized network, so any difference is due to the
-    linearization or to chance.
+    linearization, to chance, or to the rounding `eps` of the type of the outputs.
     """
     if not np.isfinite(row["mean", "monte_carlo"]):
         return Verdict("unknown", "too few finite draws")
@@ -57,8 +60,11 @@ def marginal_verdict(row: Mapping[tuple[str, str], float]) -> Verdict:
     if row["sd", "monte_carlo"] == 0:
         return Verdict("linearization", "linearization, large: all draws are equal")
     distance = row["kolmogorov_smirnov", "monte_carlo"]
-    features = _features(row) or _other_features(row)
-    is_seen = distance > KS_NOISE_FACTOR * row["kolmogorov_smirnov", "noise_floor"]
+    # Of probabilities, and of values in standard deviations.
+    rounding = ROUNDINGS * eps * (1 + abs(row["mean", "monte_carlo"]) / row["sd", "monte_carlo"])
+    features = _features(row, rounding) or _other_features(row, rounding)
+    noise = KS_NOISE_FACTOR * row["kolmogorov_smirnov", "noise_floor"]
+    is_seen = distance > max(noise, rounding)
     if not is_seen and not features:
         return Verdict("noise", "noise: no difference beyond chance")
     described = ", ".join(features) or "no single moment stands out"
@@ -70,14 +76,23 @@ def _size(distance: float) -> str:
     return "small" if distance <= KS_SMALL else "moderate" if distance <= KS_MODERATE else "large"
 
 
-def _features(row: Mapping[tuple[str, str], float]) -> list[str]:
+def _counts(
+    row: Mapping[tuple[str, str], float], statistic: str, most_errors: float, rounding: float
+) -> bool:
+    """Whether an error exceeds so many standard errors, and rounding."""
+    has_unit = statistic in {"mean", "sd"} or statistic.startswith("q")
+    unit = row["sd", "monte_carlo"] if has_unit else 1.0
+    least = max(most_errors * row[statistic, "standard_error"], rounding * unit)
+    return abs(row[statistic, "error"]) > least
+
+
+def _features(row: Mapping[tuple[str, str], float], rounding: float) -> list[str]:
     """What differs by more than chance, in words."""
     found = []
     sd = row["sd", "monte_carlo"]
 
     def counts(statistic: str) -> bool:
-        errors = MOMENT_STANDARD_ERRORS * row[statistic, "standard_error"]
-        return abs(row[statistic, "error"]) > errors
+        return _counts(row, statistic, MOMENT_STANDARD_ERRORS, rounding)
 
     if counts("sd"):
         ratio = row["sd", "analytic"] / sd
@@ -96,13 +111,13 @@ def _features(row: Mapping[tuple[str, str], float]) -> list[str]:
     return found
 
 
-def _other_features(row: Mapping[tuple[str, str], float]) -> list[str]:
+def _other_features(row: Mapping[tuple[str, str], float], rounding: float) -> list[str]:
     """What else differs by more than chance, if the moments and the support show nothing."""
     found = [
         name.replace("_", " ")
         for name, value in row
         if value == "error" and name not in {"mean", "sd", "skewness", "log_score"}
-        and abs(row[name, "error"]) > OTHER_STANDARD_ERRORS * row[name, "standard_error"]
+        and _counts(row, name, OTHER_STANDARD_ERRORS, rounding)
     ]  # fmt: skip
     if row["pit", "p_value"] < SMALLEST_P_VALUE:
         found.append("the PIT values")
@@ -198,14 +213,15 @@ def joint_verdict(
 
 
 def correlation_words(
-    difference: np.ndarray, standard_error: np.ndarray, names: Sequence[str]
+    difference: np.ndarray, standard_error: np.ndarray, names: Sequence[str], eps: float
 ) -> str:
-    """What to say if correlations of draws and of the linear law differ by more than chance."""
+    """What to say if correlations of draws and linear law differ by more than chance and `eps`."""
     from scipy.special import ndtri
 
     above = np.triu(np.ones(difference.shape, bool), 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        scores = np.where(above, np.abs(difference) / standard_error, 0)
+        counted = above & (np.abs(difference) > ROUNDINGS * eps)
+        scores = np.where(counted, np.abs(difference) / standard_error, 0)
     scores = np.nan_to_num(scores, nan=0.0)
     level = 1 / (2 * max(above.sum(), 1) * TABLES_PER_FALSE_ALARM)
     if not scores.max() > -ndtri(level):

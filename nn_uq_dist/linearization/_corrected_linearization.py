@@ -145,8 +145,9 @@ class CorrectedLinearization(LinearModel):
         """Covariance of the outputs, ``batch_shape + (N_y, N_y)``.
 
         From the variances of the corrected distributions and the correlation of the network's
-        outputs, estimated with control variates: `paired_statistics` has its standard errors. With
-        traced values the correlation is that of the linearization.
+        outputs, estimated with control variates: `paired_statistics` has its standard errors. Where
+        there are too few pairs for that, it is the plain one. It is not necessarily positive
+        definite. With traced values the correlation is that of the linearization.
         """
         if not _checks.is_concrete(self):
             linear = self.linearization.copula_correlation(
@@ -156,6 +157,13 @@ class CorrectedLinearization(LinearModel):
         # Known numbers, also while a function that uses them is traced.
         with evaluated_now():
             matrix = paired_statistics(self.pairs).correlation.value
+            if np.isnan(matrix).any():
+                network = np.asarray(usable_pairs(self.pairs)[0], np.float64)
+                network = network.reshape(len(network), *matrix.shape[:-1])
+                with np.errstate(invalid="ignore"):
+                    rows = (network - network.mean(axis=0)) / network.std(axis=0)
+                plain = np.einsum("n...i,n...j->...ij", rows, rows) / len(rows)
+                matrix = np.where(np.isnan(matrix), plain, matrix)
             return self._with_variances(jnp.asarray(matrix, jnp.result_type(self.transform.images)))
 
     def _with_variances(self, correlation: Array) -> Array:

@@ -44,6 +44,22 @@ def test_right_laws_show_an_error_in_one_table_of_a_hundred(count):
     assert ((p_values < 0.05).mean(axis=0) < 0.08).all()
 
 
+@pytest.mark.parametrize("offset", [0.0, 3.0, 1e3])
+def test_pairs_with_a_linear_network_show_no_rounding(offset):
+    def net(x):
+        return jnp.array([offset + x[0] + 0.3 * x[1], x[1] - 0.2 * x[0]])
+
+    f = nuq.InputLaw(np.zeros(2, np.float32), scale=np.array([0.5, 0.7], np.float32))
+    lin = nuq.linearize(net, f)
+    for seed in range(3):
+        pairs = nuq.paired_draws(net, lin, jax.random.key(seed), 500, progress=False)
+        table = summary(lin, pairs, progress=False)
+        assert set(table["verdict", "words"]) == {"noise: no difference beyond chance"}
+    copula = lin.gaussian_copula()
+    found = joint_summary(lin, pairs, jax.random.key(1), copula, progress=False).verdict
+    assert found == "no error exceeds the noise of the draws"
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -84,10 +100,10 @@ def test_p_values_are_those_of_scipy():
 def test_only_correlations_show_an_error():
     difference = np.array([[0.0, 0.02, 0.0], [0.02, 0.0, np.nan], [0.0, np.nan, 0.0]])
     error = np.array([[0.0, 0.004, 0.01], [0.004, 0.0, np.nan], [0.01, np.nan, 0.0]])
-    words = correlation_words(difference, error, ["a", "b", "c"])
+    words = correlation_words(difference, error, ["a", "b", "c"], 1e-7)
     assert "correlation of a and b is off by 0.02" in words
-    assert correlation_words(difference / 2, error, ["a", "b", "c"]) == ""
-    assert correlation_words(np.zeros((1, 1)), np.zeros((1, 1)), ["a"]) == ""
+    assert correlation_words(difference / 2, error, ["a", "b", "c"], 1e-7) == ""
+    assert correlation_words(np.zeros((1, 1)), np.zeros((1, 1)), ["a"], 1e-7) == ""
     assert verdict({"ks": [0.01] * 3, "dominates": ["noise"] * 3}, words) == words
 
 

@@ -293,6 +293,16 @@ def test_outputs_whose_sensitivity_is_zero_or_lost_in_rounding(offset, center, n
     assert ((band.lower[:, 0] <= truth) & (truth <= band.upper[:, 0])).all()
 
 
+def test_correlation_of_few_pairs_is_the_plain_one():
+    lin, pairs = pairs_of(kinked, BOX, 10)
+    corrected = lin.corrected(pairs)
+    covariance = np.asarray(corrected.covariance)
+    sd = np.sqrt(np.diag(covariance))
+    plain = np.corrcoef(pairs.network.T)
+    np.testing.assert_allclose(covariance / np.outer(sd, sd), plain, rtol=1e-5)
+    np.testing.assert_allclose(sd**2, corrected.variance, rtol=1e-5)
+
+
 @pytest.mark.parametrize("count", [1000, 3000])
 @pytest.mark.parametrize("slope", [1.0, 3.0])
 def test_outputs_that_saturate_far_from_zero(slope, count):
