@@ -113,8 +113,10 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
     def _validate_sample(self, value: ArrayLike) -> Array:
         # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
         # traced bounds. A jax value made outside the trace works for both.
+        # NumPy would compare single precision with bounds in double precision.
         with evaluated_now():
-            mask = _holds(self.support, jnp.asarray(value))
+            mask: Any = _asked(self.support, jnp.asarray(value))
+        mask = np.asarray(mask) if is_concrete(mask) else mask
         known: Any = SimpleNamespace(support=lambda _: mask)
         # NumPyro's own check and warning.
         return dist.Distribution._validate_sample(known, value)  # noqa: SLF001

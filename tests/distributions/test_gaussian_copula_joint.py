@@ -352,7 +352,9 @@ def test_conditional_against_weighted_draws():
     sd = np.sqrt(np.diag(covariance))
     difference = (covariance - np.asarray(given_this.covariance_matrix)) / np.outer(sd, sd)
     assert (np.abs(difference) < 4.5 * np.sqrt(2 / count)).all()
-    np.testing.assert_allclose(given_this.variance, np.diag(given_this.covariance_matrix))
+    # Rounding of a square, in two programs.
+    own = np.diag(given_this.covariance_matrix)
+    np.testing.assert_allclose(given_this.variance, own, rtol=4e-7)
 
 
 @pytest.mark.slow
