@@ -21,6 +21,7 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.special import log_ndtr
 
+from nn_uq_dist.basics._blocks import any_point
 from nn_uq_dist.basics._normal_tails import (
     log_normal_density,
     score_from_log_survival,
@@ -28,7 +29,6 @@ from nn_uq_dist.basics._normal_tails import (
 )
 from nn_uq_dist.basics._quantile_search import quantile_at_score
 from nn_uq_dist.laws._quantile_pieces import QuantilePieces, polynomial, position
-from nn_uq_dist.linear_combination._any_point import any_point
 
 
 class _Rule(NamedTuple):

@@ -83,7 +83,9 @@ def tree_of(law: Law, number: int | None = None) -> Tree:
     weights = law.weights
     count = min(MOST_CONDITIONED, weights.shape[0])
     largest, index = lax.top_k(weights.T, count)
-    largest = jnp.pad(largest.T, [(0, MOST_CONDITIONED - count), (0, 0)])
+    # A transpose would have another layout than the tree before it, and be copied twice.
+    nothing = [jnp.zeros_like(largest[:, 0])] * (MOST_CONDITIONED - count)
+    largest = jnp.stack([*(largest[:, rank] for rank in range(count)), *nothing])
     ranks = jnp.full(weights.shape, MOST_CONDITIONED)
     for rank in range(count):
         is_it = jnp.arange(weights.shape[0])[:, None] == index[:, rank]
@@ -141,8 +143,11 @@ def leaf_of(
     tree : Tree
     rows : Rows
     """
+    State = tuple[Array, Array, Array]
 
-    def step(level: Array, leaf: Leaf) -> Leaf:
+    def step(level: Array, state: State) -> State:
+        numbers, *rest = state
+        leaf = Leaf(numbers[0], numbers[1], numbers[2:], *rest)
         width, square, quartic = tree.sums_at(level)
         weight = lax.dynamic_index_in_dim(
             tree.largest, jnp.minimum(level, MOST_CONDITIONED - 1), keepdims=False
@@ -164,18 +169,20 @@ def leaf_of(
         is_far = (index >> level) & 1 == 1
         sign = jnp.where(is_far, 1.0, -1.0).astype(y.dtype)
         # Beyond the support, and at a weight of zero, which means a point mass, nothing is left.
-        inside = (weight > 0) & ((distance > 0) | (rows.normal_variance > 0))
+        inside = jnp.minimum(weight, jnp.maximum(distance, rows.normal_variance)) > 0
         share = jnp.where(inside, -0.5 * sign / jnp.where(inside, weight, 1.0), 0.0)
         moved = jnp.where(conditions & inside, weight, 0.0)
-        return Leaf(
-            point + sign * moved,
-            jnp.where(is_far, distance - 2.0 * moved, distance),
-            jnp.where(conditions, coefficient * share, coefficient),
-            jnp.where(conditions & (rows.ranks == level), sign, direction),
-            polynomial,
-        )
+        point = point + sign * moved
+        distance = jnp.where(is_far, distance - 2.0 * moved, distance)
+        coefficient = jnp.where(conditions, coefficient * share, coefficient)
+        direction = jnp.where(conditions & (rows.ranks == level), sign, direction)
+        # One array, and so one kernel, for the numbers of all points.
+        return jnp.stack([point, distance, *coefficient]), direction, polynomial
 
-    return lax.fori_loop(0, levels, step, root_leaf(order, y, distance, rows))
+    root = root_leaf(order, y, distance, rows)
+    start = jnp.stack([y, distance, *root.coefficient]), root.direction, root.polynomial
+    numbers, *rest = lax.fori_loop(0, levels, step, start)
+    return Leaf(numbers[0], numbers[1], numbers[2:], *rest)
 
 
 def root_leaf(order: Array, y: Array, distance: Array, rows: Rows) -> Leaf:

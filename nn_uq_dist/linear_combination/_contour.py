@@ -21,16 +21,17 @@ sum has a closed form (`_polynomials`).
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._any_point import any_point
+from nn_uq_dist.basics._blocks import any_point
 from nn_uq_dist.linear_combination._law import Law
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._uniform_component import (
     excess_coth,
     log_mgf_below_edge,
     squared_envelope,
-    sums_of_distance_and_variance,
+    sums_of_excess,
 )
 
 _MOST_NEWTON_STEPS = 60
@@ -68,6 +69,11 @@ class Contour(NamedTuple):
         return 2.0 * jnp.pi / self.spacing
 
     @property
+    def rate(self) -> Array:
+        """``1/t``."""
+        return 1.0 / self.tilt
+
+    @property
     def alias_decay(self) -> Array:
         """``exp(-t L)`` where the aliases are polynomials, else zero."""
         return jnp.where(self.polynomial_aliases, jnp.exp(-self.tilt * self.spacing), 0.0)
@@ -81,8 +87,8 @@ def choose_contour(
     active: Array,
     last: Array,
     derivatives: int = 0,
-) -> tuple[Contour, Array]:
-    """Contour through the saddlepoint of each point, and whether the quadrature converges on it.
+) -> Contour:
+    """Contour through the saddlepoint of each point, without nodes where it does not converge.
 
     Parameters
     ----------
@@ -107,9 +113,9 @@ def choose_contour(
     most = jnp.where(last, tolerances.most_nodes, tolerances.max_nodes)
     excess = excess_coth(law.weights, tilt)
     bound = envelope_at(law, excess, contour, most) * growth_at(contour, most, derivatives)
-    converges = (bound < tolerances.acceptable) | ~active
-    worth = active & (converges | last)
-    return contour._replace(num_nodes=jnp.where(worth, most, 0)), converges
+    worth = active & ((bound < tolerances.acceptable) | last)
+    # The barrier keeps what leads to the bound in one kernel.
+    return contour._replace(num_nodes=lax.optimization_barrier(jnp.where(worth, most, 0)))
 
 
 def contour_at(
@@ -167,19 +173,21 @@ def envelope_at(law: Law, excess: Array, contour: Contour, node: Array | int) ->
     ``excess`` is ``coth(w t) - 1``, shape (n, B).
     """
     frequency = node * contour.step
-    ratio = node * (contour.step / contour.tilt)
+    ratio = frequency * contour.rate
     shrink = 1.0 / (1.0 + ratio * ratio)
     squares = squared_envelope(law.weights, excess, shrink, frequency)
-    decay = jnp.exp(-0.5 * law.normal_variance * frequency * frequency)
+    decay = jnp.exp(-0.5 * (law.normal_variance * (frequency * frequency)))
     pole = power_of(shrink, contour.order[0])
     return jnp.sqrt(jnp.prod(squares, axis=0) * pole) * decay
 
 
-def power_of(base: Array, exponent: Array) -> Array:
+def power_of(base: Array, exponent: Array | np.ndarray) -> Array:
     """``base ** exponent`` for an integer array from 0 to 7 that broadcasts against the base."""
     value = jnp.ones_like(base)
-    for bit in (1, 2, 4):
-        value = jnp.where(exponent & bit, value * base, value)
+    # In a loop these do not change, and are one kernel before it.
+    bits = exponent & np.array([1, 2, 4], exponent.dtype).reshape(3, *[1] * exponent.ndim) != 0
+    for bit in bits:
+        value = jnp.where(bit, value * base, value)
         base = base * base
     return value
 
@@ -224,17 +232,13 @@ def tilted_moments(order: Array, law: Law, tilt: Array) -> tuple[Array, Array]:
     tuple of Array, shape (B,)
         ``W - K'(t) + order/t`` and ``K''(t) + order/t^2``.
     """
-    distance = order / tilt - law.normal_variance * tilt
-    variance = order / (tilt * tilt) + law.normal_variance
-    of_weights = sums_of_distance_and_variance(law.weights, tilt)
-    distance, variance = distance + of_weights[0], variance + of_weights[1]
-    # Rounding may leave the variance of an almost degenerate law negative.
-    return distance, jnp.maximum(variance, 1e-6 * variance_floor(order, tilt))
-
-
-def variance_floor(order: Array, tilt: Array) -> Array:
-    """A scale below which a tilted variance is rounding error."""
-    return (order + 1e-6) / (tilt * tilt)
+    of_distance, of_variance = sums_of_excess(law.weights, tilt)
+    rate = 1.0 / tilt
+    pole, poles = order * rate, order * rate + law.weights.shape[0] * rate
+    variance = poles * rate - of_variance + law.normal_variance
+    # Rounding may leave the variance of an almost degenerate law below that of its pole.
+    variance = jnp.maximum(jnp.maximum(variance, pole * rate), 1e-12 * rate * rate)
+    return poles - of_distance - law.normal_variance * tilt, variance
 
 
 def _initial_tilt(
@@ -243,7 +247,7 @@ def _initial_tilt(
     # Inverse Langevin function of equal weights with this width and variance (the approximation of
     # A. Cohen, Rheologica Acta 30, 1991), then the contribution of the pole from t sigma^2 -
     # order/t = y.
-    width, normal_variance = law.width, law.normal_variance
+    width, normal_variance = y + distance, law.normal_variance
     inverse_width = 1.0 / jnp.maximum(width, 1e-30)
     share = jnp.clip(y * inverse_width, 0.0, 1.0)
     gap = jnp.clip(distance * inverse_width, 1e-30, 1.0)
@@ -283,32 +287,32 @@ def solve_tilt(
     """
     tolerance = precision(y.dtype).tilt_tolerance
     order = order.astype(y.dtype)
-    inverse = lax.rsqrt(law.moments()[0])
     # The tilt stays away from zero, where the pole is and coth(w t) is infinite.
-    lowest = 0.5 * inverse
-    start = jnp.maximum(_initial_tilt(order, y, distance, law, inverse * inverse), lowest)
-    State = tuple[Array, Array, Array, Array, Array, Array]
+    lowest = lax.rsqrt(4.0 * law.moments()[0])
+    inverse_variance = 4.0 * lowest * lowest
+    start = jnp.maximum(_initial_tilt(order, y, distance, law, inverse_variance), lowest)
+    State = tuple[Array, Array]
 
     def step(state: State) -> State:
-        count, _, tilt, _, left, right = state
+        # One array, and so one kernel, for the numbers of all steps.
+        tilt, _, left, right, count = state[1]
         at_tilt, spread = tilted_moments(order, law, tilt)
         excess = at_tilt - distance
         left = jnp.where(excess >= 0, tilt, left)
         right = jnp.where(excess < 0, tilt, right)
-        plain = excess / spread
-        bent = (distance > 0) & (excess > -distance)
-        move = plain + jnp.where(bent, plain * excess / jnp.where(bent, distance, 1.0), 0.0)
-        proposal = tilt + move
+        bent = jnp.minimum(at_tilt, distance) > 0
+        stretch = jnp.where(bent, at_tilt / jnp.where(bent, distance, 1.0), 1.0)
+        proposal = tilt + excess / spread * stretch
         inside = (proposal > left) & (proposal < right)
-        middle = jnp.where(jnp.isinf(right), tilt + plain, jnp.sqrt(left * right))
+        middle = jnp.where(jnp.isinf(right), 2.0 * tilt, jnp.sqrt(left * right))
         proposal = jnp.maximum(jnp.where(inside, proposal, middle), lowest)
         near = excess * excess < tolerance * tolerance * spread
         done = near | ((excess < 0) & (tilt <= lowest))
         tilt = jnp.where(done, tilt, proposal)
-        more = any_point(active & ~done) & (count < _MOST_NEWTON_STEPS)
-        return count + 1, more, tilt, spread, left, right
+        more = any_point(active & ~done & (count < _MOST_NEWTON_STEPS))
+        return more, jnp.stack([tilt, spread, left, right, count + 1.0])
 
     nothing = jnp.zeros_like(start)
-    state = (jnp.asarray(1), jnp.asarray(True), start, nothing, lowest, nothing + jnp.inf)
-    state = lax.while_loop(lambda state: state[1], step, state)
-    return state[2], state[3]
+    numbers = jnp.stack([start, nothing, lowest, nothing + jnp.inf, nothing + 1.0])
+    state = lax.while_loop(lambda state: state[0], step, (jnp.asarray(True), numbers))
+    return state[1][0], state[1][1]

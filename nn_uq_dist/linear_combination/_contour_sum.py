@@ -1,4 +1,4 @@
-r"""The midpoint sum on a fixed contour, and its derivatives on the same nodes.
+r"""Tail integrals by the midpoint sum on a contour, and derivatives on the same nodes.
 
 The sum is a smooth function of the point ``y``, the weights and the normal variance ``v`` for any
 fixed tilt and step, so that the derivatives of its logarithm are sums of the same kind: averages of
@@ -18,15 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.linear_combination._any_point import any_point
+from nn_uq_dist.basics._blocks import any_point
 from nn_uq_dist.linear_combination._contour import (
     Contour,
+    choose_contour,
     envelope_at,
     growth_at,
     log_scale,
     power_of,
 )
 from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law, num_leading_rows
+from nn_uq_dist.linear_combination._polynomials import alias_corrections
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine, square_and_product
 from nn_uq_dist.linear_combination._uniform_component import (
@@ -66,13 +68,13 @@ def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int) -> Nodes:
     index = np.arange(size, dtype=contour.tilt.dtype) + 0.5
     index = index + jnp.asarray(chunk).astype(contour.tilt.dtype) * size
     frequency = jnp.asarray(index)[:, None] * contour.step
-    ratio = frequency / contour.tilt
+    ratio = frequency * contour.rate
     shrink = 1.0 / (1.0 + ratio * ratio)
     tilt = jnp.broadcast_to(contour.tilt, frequency.shape)
     return Nodes(frequency, lax.complex(tilt, frequency), lax.complex(shrink, -ratio * shrink))
 
 
-def product_of_factors(law: Law, excess: Array, order: Array, nodes: Nodes) -> Array:
+def product_of_factors(law: Law, excess: Array, order: Array | np.ndarray, nodes: Nodes) -> Array:
     r"""Product of the factors of all components and the pole, without the edge phase.
 
     One factor is ``(t/z) (1 - exp(-2 w z))/(1 - exp(-2 w t))``. In real arithmetic, with
@@ -177,8 +179,9 @@ def edge_phase(distance: Array, law: Law, contour: Contour, nodes: Nodes) -> Arr
         sine, cosine = sine_and_cosine(nodes.frequency * distance)
     else:
         variance = law.normal_variance
-        sine, cosine = sine_and_cosine(nodes.frequency * (distance + variance * contour.tilt))
-        decay = jnp.exp(-0.5 * variance * nodes.frequency * nodes.frequency)
+        spread = variance * nodes.frequency
+        sine, cosine = sine_and_cosine(nodes.frequency * distance + spread * contour.tilt)
+        decay = jnp.exp(-0.5 * (spread * nodes.frequency))
         sine, cosine = decay * sine, decay * cosine
     return lax.complex(cosine, sine)
 
@@ -267,7 +270,88 @@ def contour_sum(
     _, _, total, slopes = lax.while_loop(lambda state: state[1], add_chunk, state)
     # Derivatives of the integrand include its unit.
     unit = log_scale(*lax.stop_gradient((distance, law, contour)))
-    value = unit + jnp.log(total * contour.step / jnp.pi)
+    # The barrier makes one kernel of both logarithms.
+    value = lax.optimization_barrier(unit + jnp.log(total * contour.step / jnp.pi))
     if slopes is not None:
         slopes = Slopes(*(part / total for part in slopes))
     return value, slopes
+
+
+class TailIntegral(NamedTuple):
+    """M tail integrals of each point, with derivatives if they were requested.
+
+    Attributes
+    ----------
+    log_sum : Array, shape (M, B)
+        Logarithm of the midpoint sum; ``-inf`` for points without density (at or beyond the edge of
+        a bounded law).
+    slopes : Slopes or None
+        Its derivatives.
+    aliases : Array, shape (K, M, B)
+        The aliases that the sum lacks, relative to it, and those of the lower orders that their
+        derivatives need.
+    converged : Array of bool, shape (B,)
+        Where all orders converged.
+    """
+
+    log_sum: Array
+    slopes: Slopes | None
+    aliases: Array
+    converged: Array
+
+
+def tail_integral(
+    order: Array,
+    y: Array,
+    distance: Array,
+    law: Law,
+    active: Array,
+    last: Array,
+    derivatives: int,
+) -> TailIntegral:
+    """``I_order(y)`` for ``y >= 0`` by the contour integral.
+
+    Parameters
+    ----------
+    order : Array of int, shape (M, B)
+        Ascending by one.
+    y, distance : Array, shape (B,)
+        Point, at or above the center, and its distance from the edge of the support.
+    law : Law
+        Weights not negative.
+    active : Array of bool, shape (B,)
+        Points that matter; elsewhere the value is arbitrary but finite or ``-inf``.
+    last : Array of bool, shape ()
+        Whether no other method follows.
+    derivatives : int
+        How many derivatives the quadrature must resolve.
+    """
+    reach = jnp.maximum(distance, law.normal_variance)
+    inside = active & (jnp.minimum(reach, law.moments()[0]) > 0)
+    # Zero weights become tiny ones, and derivatives pass through: the integral is even in each
+    # weight, and its second derivative at zero is not zero.
+    smallest = jnp.finfo(y.dtype).eps ** 1.5
+    lift = lax.stop_gradient(jnp.maximum(smallest - law.weights, 0.0))
+    # Where nothing is computed, use the center of a law with all weights equal to one.
+    scale = law.normal_scale
+    safe = law._replace(
+        weights=jnp.where(inside, law.weights + lift, 1.0),
+        normal_scale=None if scale is None else jnp.where(inside, scale, 1.0),
+    )
+    y = jnp.where(inside, y, 0.0)
+    distance = jnp.where(inside, distance, float(law.weights.shape[0]))
+    constants = lax.stop_gradient((y, distance, safe, inside))
+    contour = choose_contour(order, *constants, last, derivatives)
+    converged = (contour.num_nodes > 0) | ~inside
+    log_sum, slopes = contour_sum(distance, safe, contour, derivatives)
+    moments, decay = safe.moments(), contour.alias_decay
+    aliases = alias_corrections(order, y, moments, decay, contour.spacing, derivatives > 0)
+    aliases = relative_correction(aliases, log_sum)
+    return TailIntegral(jnp.where(inside, log_sum, -jnp.inf), slopes, aliases, converged)
+
+
+def relative_correction(correction: Array, log_sum: Array) -> Array:
+    """``correction / exp(log_sum)``; zero for a zero correction even if the sum underflows."""
+    some = correction > 0
+    log_correction = jnp.log(jnp.where(some, correction, 1.0))
+    return jnp.where(some, jnp.exp(jnp.where(some, log_correction - log_sum, 0.0)), 0.0)

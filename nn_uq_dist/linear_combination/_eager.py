@@ -23,9 +23,10 @@ from nn_uq_dist.linear_combination._each_point import (
     Gradient,
     Orders,
     Values,
+    block_size,
+    evaluate_in_blocks,
 )
 from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law
-from nn_uq_dist.linear_combination._points_in_blocks import block_size, evaluate_in_blocks
 
 # With more points than this, the program is compiled for the given shape.
 MOST_POINTS = 2**14

@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics._blocks import in_blocks
+from nn_uq_dist.basics._blocks import any_point, in_blocks
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._contour import (
     Contour,
     contour_at,
@@ -28,12 +27,11 @@ from nn_uq_dist.linear_combination._contour_sum import (
     edge_phase,
     nodes_of_chunk,
     product_of_factors,
+    relative_correction,
 )
-from nn_uq_dist.linear_combination._each_point import Orders, evaluate_each_point
+from nn_uq_dist.linear_combination._each_point import Orders, block_size, evaluate_each_point
 from nn_uq_dist.linear_combination._law import Law, distance_from_edge
-from nn_uq_dist.linear_combination._plain_integral import relative_correction
 from nn_uq_dist.linear_combination._points import values_of_points
-from nn_uq_dist.linear_combination._points_in_blocks import block_size
 from nn_uq_dist.linear_combination._polynomials import first_alias_correction
 from nn_uq_dist.linear_combination._power_sums import (
     FARTHEST,

@@ -15,10 +15,15 @@ from jax import Array, lax
 
 from nn_uq_dist.basics._known_values import as_jax, is_local
 from nn_uq_dist.basics._refused_derivatives import refused
-from nn_uq_dist.linear_combination._each_point import Gradient, Orders, Values, gradient_of
+from nn_uq_dist.linear_combination._each_point import (
+    Gradient,
+    Orders,
+    Values,
+    evaluate_in_blocks,
+    gradient_of,
+)
 from nn_uq_dist.linear_combination._eager import MOST_POINTS, HostLaw, evaluate_now
 from nn_uq_dist.linear_combination._law import Law
-from nn_uq_dist.linear_combination._points_in_blocks import evaluate_in_blocks
 
 Primals = tuple[Array, Array, Array | None]
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from nn_uq_dist.basics._blocks import any_point
 from nn_uq_dist.basics._known_values import as_jax
 from nn_uq_dist.basics._normal_tails import score_from_log_survival
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.linear_combination._any_point import any_point
 from nn_uq_dist.linear_combination._eager import MOST_POINTS, HostArray
 from nn_uq_dist.linear_combination._evaluate import log_density_and_survival
 from nn_uq_dist.linear_combination._law import distance_from_edge

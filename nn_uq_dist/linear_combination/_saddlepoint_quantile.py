@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from nn_uq_dist.basics._blocks import any_point
 from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.linear_combination._any_point import any_point
 
 # Below this product of weight and tilt the closed forms cancel; the series are accurate to 1e-5.
 _SMALL = 0.5

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from nn_uq_dist.linear_combination._any_point import any_point
+from nn_uq_dist.basics._blocks import any_point
 from nn_uq_dist.linear_combination._conditioning import MOST_CONDITIONED
 from nn_uq_dist.linear_combination._each_point import Orders
 from nn_uq_dist.linear_combination._eager import HostArray, capacity, padded, rows_in_use

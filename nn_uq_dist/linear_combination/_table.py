@@ -19,17 +19,16 @@ from nn_uq_dist.linear_combination._contour import (
     contour_at,
     envelope_at,
     log_scale,
-    solve_tilt,
     tilted_moments,
 )
 from nn_uq_dist.linear_combination._contour_sum import (
     edge_phase,
     nodes_of_chunk,
     product_of_factors,
+    relative_correction,
 )
 from nn_uq_dist.linear_combination._each_point import Orders
 from nn_uq_dist.linear_combination._law import Law
-from nn_uq_dist.linear_combination._plain_integral import relative_correction
 from nn_uq_dist.linear_combination._polynomials import first_alias_correction
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
@@ -85,26 +84,20 @@ def _march(dtype_name: str) -> float:
     return 1.6 * precision(dtype_name).table_reach
 
 
-def _tilts(order: int, law: Law, num_tilts: int) -> tuple[Array, Array, Array, Array]:
-    """Tilts, tilted distances from the edge, variances, and limits of the ranges; (T, L)."""
+def _tilts(order: int, law: Law, num_tilts: int) -> tuple[Array, Array, Array]:
+    """Tilts, tilted distances from the edge and variances, shape (T + 1, L)."""
     dtype = law.weights.dtype
     step = _march(dtype.name)
     pole = jnp.asarray(order, dtype)
-    second = law.moments()[0]
-    center = jnp.zeros_like(second)
-    everywhere = jnp.ones(center.shape, bool)
-    orders = jnp.full(center.shape, order)
-    lowest = 0.5 * precision(dtype).table_reach / jnp.sqrt(second)
-    central, _ = solve_tilt(orders, center, law.width, law, everywhere)
-    start = jnp.maximum(central, lowest)
+    inverse = lax.rsqrt(law.moments()[0])
+    # The tilted mean of the first one is left of the center by less than a standard deviation.
+    start = max(0.5 * precision(dtype).table_reach, order**0.5) * inverse
 
-    def advance(tilt: Array, _: None) -> tuple[Array, tuple[Array, Array, Array, Array]]:
+    def advance(tilt: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
         distance, variance = tilted_moments(pole, law, tilt)
-        following = tilt + step / jnp.sqrt(variance)
-        between = tilted_moments(pole, law, 0.5 * (tilt + following))[0]
-        return following, (tilt, distance, variance, between)
+        return tilt + step * lax.rsqrt(variance), (tilt, distance, variance)
 
-    columns: tuple[Array, Array, Array, Array] = lax.scan(advance, start, None, length=num_tilts)[1]
+    columns: tuple[Array, Array, Array] = lax.scan(advance, start, None, length=num_tilts + 1)[1]
     return columns
 
 
@@ -117,10 +110,12 @@ def tabulate(orders: Orders, law: Law) -> Table:
     (count, num_laws), dtype = law.weights.shape, law.weights.dtype
     has_normal_part = law.normal_scale is not None
     num_tilts, num_nodes = table_size(order, count, dtype, has_normal_part=has_normal_part)
-    tilt, distance, variance, between = _tilts(order, law, num_tilts)
+    tilt, distance, variance = _tilts(order, law, num_tilts)
+    # The barrier keeps the compiler from computing these anew for each point.
+    between = lax.optimization_barrier(0.5 * (distance[:-1] + distance[1:]))
 
     def flat(column: Array) -> Array:
-        return column.T.reshape(-1)
+        return column[:num_tilts].T.reshape(-1)
 
     scale = law.normal_scale
     repeated = law._replace(
@@ -135,7 +130,7 @@ def tabulate(orders: Orders, law: Law) -> Table:
     excess = excess_coth(repeated.weights, contour.tilt)
     bound = envelope_at(repeated, excess, contour, num_nodes)
     nodes = nodes_of_chunk(contour, 0, num_nodes)
-    values = product_of_factors(repeated, excess, each[0], nodes)
+    values = product_of_factors(repeated, excess, np.asarray(orders[0]), nodes)
     if scale is not None:
         values = values * edge_phase(jnp.zeros_like(width), repeated, contour, nodes)
     values = jnp.stack([values, *(values * nodes.pole for _ in orders[1:])], axis=1)

@@ -56,23 +56,23 @@ def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
     return jnp.where(small, series * square - at, jnp.log(-jnp.expm1(-double) / double))
 
 
-def sums_of_distance_and_variance(weights: Array, tilt: Array) -> tuple[Array, Array]:
-    """Sums over the weights of ``w - K'(t)``, the distance from the edge, and of ``K''(t)``.
+def sums_of_excess(weights: Array, tilt: Array) -> tuple[Array, Array]:
+    """Sums of ``w (coth(w t) - 1)`` and ``w^2 (coth(w t)^2 - 1)`` over the weights.
 
-    Both lose relative accuracy for ``w t`` near zero, where they are only compared with quantities
-    of order ``1/t`` and ``1/t^2``.
+    They fall short of ``1/t`` and ``1/t^2`` for each weight by ``w - K'(t)``, the distance from the
+    edge, and by ``K''(t)``. These lose relative accuracy for ``w t`` near zero, where they are only
+    compared with quantities of order ``1/t`` and ``1/t^2``.
     """
     # The barrier keeps the exponentials out of the sum, where they are not vectorized.
     part = lax.optimization_barrier(weights * excess_coth(weights, tilt))
     # One complex sum instead of two real ones: XLA would evaluate the terms twice.
     total = jnp.sum(lax.complex(part, part * (part + 2.0 * weights)), axis=0)
-    each = weights.shape[0] / tilt
-    return each - total.real, each / tilt - total.imag
+    return total.real, total.imag
 
 
 def excess_coth(weights: Array, tilt: Array) -> Array:
     """``coth(w t) - 1``, exact for small and for large ``w t``."""
-    return 2.0 / jnp.expm1(2.0 * weights * tilt)
+    return 2.0 / jnp.expm1(2.0 * (weights * tilt))
 
 
 def squared_envelope(weights: Array, excess: Array, shrink: Array, frequency: Array) -> Array:
@@ -86,7 +86,9 @@ def squared_envelope(weights: Array, excess: Array, shrink: Array, frequency: Ar
     """
     square = (weights * frequency) ** 2
     sine = jnp.minimum(square * (1.0 + square * (square * (2.0 / 45.0) - 1.0 / 3.0)), 1.0)
-    return jnp.minimum((1.0 + excess * (excess + 2.0) * sine) * shrink, 1.0)
+    # Nothing here is the same for all frequencies, which in a loop would be kernels before it.
+    sine = excess * sine
+    return jnp.minimum((1.0 + (sine * excess + 2.0 * sine)) * shrink, 1.0)
 
 
 def langevin_and_slope(u: Array) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nn_uq_dist import linear_combination as lc
-from nn_uq_dist.linear_combination._any_point import any_point
+from nn_uq_dist.basics._blocks import any_point
 from tests.compiling import jit
 
 WEIGHTS = np.array([1.0, 0.8, 0.6, 0.5, 0.3, 0.2])
