@@ -34,6 +34,8 @@ def in_blocks[Result](
     size = -(-count // -(-count // size))
     stop = count if num_rows is None else num_rows
 
+    # Compiled, and so traced once, for the shapes of its results and for the loop.
+    @jax.jit
     def block(start: Array) -> Result:
         # Cut inside of the loop: cut before it, all blocks are a copy of the arguments.
         def cut(part: Array) -> Array:
