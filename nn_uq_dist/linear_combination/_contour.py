@@ -86,7 +86,7 @@ def choose_contour(
     law: Law,
     active: Array,
     last: Array,
-    derivatives: int = 0,
+    derivatives: int,
 ) -> Contour:
     """Contour through the saddlepoint of each point, without nodes where it does not converge.
 
@@ -181,7 +181,7 @@ def envelope_at(law: Law, excess: Array, contour: Contour, node: Array | int) ->
     return jnp.sqrt(jnp.prod(squares, axis=0) * pole) * decay
 
 
-def power_of(base: Array, exponent: Array | np.ndarray) -> Array:
+def power_of(base: Array, exponent: Array) -> Array:
     """``base ** exponent`` for an integer array from 0 to 7 that broadcasts against the base."""
     value = jnp.ones_like(base)
     # In a loop these do not change, and are one kernel before it.
@@ -234,7 +234,8 @@ def tilted_moments(order: Array, law: Law, tilt: Array) -> tuple[Array, Array]:
     """
     of_distance, of_variance = sums_of_excess(law.weights, tilt)
     rate = 1.0 / tilt
-    pole, poles = order * rate, order * rate + law.weights.shape[0] * rate
+    pole = order * rate
+    poles = pole + law.weights.shape[0] * rate
     variance = poles * rate - of_variance + law.normal_variance
     # Rounding may leave the variance of an almost degenerate law below that of its pole.
     variance = jnp.maximum(jnp.maximum(variance, pole * rate), 1e-12 * rate * rate)

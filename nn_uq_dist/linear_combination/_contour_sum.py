@@ -28,7 +28,7 @@ from nn_uq_dist.linear_combination._contour import (
     power_of,
 )
 from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law, num_leading_rows
-from nn_uq_dist.linear_combination._polynomials import alias_corrections
+from nn_uq_dist.linear_combination._polynomials import alias_corrections, relative_correction
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine, square_and_product
 from nn_uq_dist.linear_combination._uniform_component import (
@@ -74,7 +74,7 @@ def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int) -> Nodes:
     return Nodes(frequency, lax.complex(tilt, frequency), lax.complex(shrink, -ratio * shrink))
 
 
-def product_of_factors(law: Law, excess: Array, order: Array | np.ndarray, nodes: Nodes) -> Array:
+def product_of_factors(law: Law, excess: Array, order: Array, nodes: Nodes) -> Array:
     r"""Product of the factors of all components and the pole, without the edge phase.
 
     One factor is ``(t/z) (1 - exp(-2 w z))/(1 - exp(-2 w t))``. In real arithmetic, with
@@ -326,6 +326,7 @@ def tail_integral(
     derivatives : int
         How many derivatives the quadrature must resolve.
     """
+    # A comparison of the variance alone would be a kernel of its own, before the loop over leaves.
     reach = jnp.maximum(distance, law.normal_variance)
     inside = active & (jnp.minimum(reach, law.moments()[0]) > 0)
     # Zero weights become tiny ones, and derivatives pass through: the integral is even in each
@@ -348,10 +349,3 @@ def tail_integral(
     aliases = alias_corrections(order, y, moments, decay, contour.spacing, derivatives > 0)
     aliases = relative_correction(aliases, log_sum)
     return TailIntegral(jnp.where(inside, log_sum, -jnp.inf), slopes, aliases, converged)
-
-
-def relative_correction(correction: Array, log_sum: Array) -> Array:
-    """``correction / exp(log_sum)``; zero for a zero correction even if the sum underflows."""
-    some = correction > 0
-    log_correction = jnp.log(jnp.where(some, correction, 1.0))
-    return jnp.where(some, jnp.exp(jnp.where(some, log_correction - log_sum, 0.0)), 0.0)

@@ -228,7 +228,7 @@ def _add(
         share = jnp.exp(jnp.where(finite, logs - safe, 0.0))
         value = jnp.where(finite, leaf.coefficient * share, 0.0)
         aliases = value * tail.aliases
-        if rows.derivatives:
+        if rows.derivatives:  # else there is one row
             # The barrier keeps the compiler from computing these anew for each row.
             value, aliases = lax.optimization_barrier((value, aliases))
         aliases = rows.of_polynomial(aliases, -leaf.direction, tree.number)

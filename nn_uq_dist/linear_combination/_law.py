@@ -39,11 +39,6 @@ class Law(NamedTuple):
             return jnp.zeros(self.weights.shape[1:], self.weights.dtype)
         return self.normal_scale * self.normal_scale
 
-    @property
-    def width(self) -> Array:
-        """Half-width of the support without the normal part, shape (B,)."""
-        return jnp.sum(self.weights, axis=0)
-
     def moments(self) -> tuple[Array, Array]:
         """Second and fourth moment, shape (B,)."""
         squares = self.weights * self.weights

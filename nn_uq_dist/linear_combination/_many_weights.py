@@ -27,12 +27,11 @@ from nn_uq_dist.linear_combination._contour_sum import (
     edge_phase,
     nodes_of_chunk,
     product_of_factors,
-    relative_correction,
 )
 from nn_uq_dist.linear_combination._each_point import Orders, block_size, evaluate_each_point
 from nn_uq_dist.linear_combination._law import Law, distance_from_edge
 from nn_uq_dist.linear_combination._points import values_of_points
-from nn_uq_dist.linear_combination._polynomials import first_alias_correction
+from nn_uq_dist.linear_combination._polynomials import first_alias_correction, relative_correction
 from nn_uq_dist.linear_combination._power_sums import (
     FARTHEST,
     ReducedLaw,

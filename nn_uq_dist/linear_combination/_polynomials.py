@@ -93,6 +93,13 @@ def first_alias_correction(order: Array | np.ndarray, decay: Array) -> Array:
     return jnp.where(order == 1, decay / (1.0 + decay), 0.0)
 
 
+def relative_correction(correction: Array, log_sum: Array) -> Array:
+    """``correction / exp(log_sum)``; zero for a zero correction even if the sum underflows."""
+    some = correction > 0
+    log_correction = jnp.log(jnp.where(some, correction, 1.0))
+    return jnp.where(some, jnp.exp(jnp.where(some, log_correction - log_sum, 0.0)), 0.0)
+
+
 def _powers(base: Array) -> list[Array]:
     """``base^0, ..., base^4``."""
     square = base * base

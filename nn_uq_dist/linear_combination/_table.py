@@ -25,11 +25,10 @@ from nn_uq_dist.linear_combination._contour_sum import (
     edge_phase,
     nodes_of_chunk,
     product_of_factors,
-    relative_correction,
 )
 from nn_uq_dist.linear_combination._each_point import Orders
 from nn_uq_dist.linear_combination._law import Law
-from nn_uq_dist.linear_combination._polynomials import first_alias_correction
+from nn_uq_dist.linear_combination._polynomials import first_alias_correction, relative_correction
 from nn_uq_dist.linear_combination._precision import precision
 from nn_uq_dist.linear_combination._trigonometry import sine_and_cosine
 from nn_uq_dist.linear_combination._uniform_component import excess_coth
@@ -122,7 +121,7 @@ def tabulate(orders: Orders, law: Law) -> Table:
         weights=jnp.repeat(law.weights, num_tilts, axis=1),
         normal_scale=None if scale is None else jnp.repeat(scale, num_tilts),
     )
-    width = repeated.width
+    width = jnp.sum(repeated.weights, axis=0)
     each = jnp.broadcast_to(np.array(orders)[:, None], (len(orders), *width.shape))
     point = width - flat(distance)
     margin = precision(dtype).table_reach
@@ -130,7 +129,7 @@ def tabulate(orders: Orders, law: Law) -> Table:
     excess = excess_coth(repeated.weights, contour.tilt)
     bound = envelope_at(repeated, excess, contour, num_nodes)
     nodes = nodes_of_chunk(contour, 0, num_nodes)
-    values = product_of_factors(repeated, excess, np.asarray(orders[0]), nodes)
+    values = product_of_factors(repeated, excess, each[0], nodes)
     if scale is not None:
         values = values * edge_phase(jnp.zeros_like(width), repeated, contour, nodes)
     values = jnp.stack([values, *(values * nodes.pole for _ in orders[1:])], axis=1)

@@ -87,8 +87,8 @@ def squared_envelope(weights: Array, excess: Array, shrink: Array, frequency: Ar
     square = (weights * frequency) ** 2
     sine = jnp.minimum(square * (1.0 + square * (square * (2.0 / 45.0) - 1.0 / 3.0)), 1.0)
     # Nothing here is the same for all frequencies, which in a loop would be kernels before it.
-    sine = excess * sine
-    return jnp.minimum((1.0 + (sine * excess + 2.0 * sine)) * shrink, 1.0)
+    scaled = excess * sine
+    return jnp.minimum((1.0 + (scaled * excess + 2.0 * scaled)) * shrink, 1.0)
 
 
 def langevin_and_slope(u: Array) -> tuple[Array, Array]:

@@ -1,11 +1,11 @@
-"""Blocks give what the whole gives, whether or not their size divides the number of rows."""
+"""Blocks give what the whole gives, whatever their size; decisions for all points stay single."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist.basics._blocks import in_blocks
+from nn_uq_dist.basics._blocks import any_point, in_blocks
 
 ROWS = np.arange(22.0, dtype=np.float32).reshape(11, 2)
 
@@ -29,3 +29,15 @@ def test_later_blocks_are_not_evaluated():
         jnp.zeros(12), jnp.asarray(5)
     )
     np.testing.assert_array_equal(found, np.arange(12) < 8)
+
+
+def test_a_mapped_decision_stays_one():
+    def mend(x):
+        return jax.lax.cond(any_point(x < 0), jnp.abs, lambda x: x, x)
+
+    mapped = jax.vmap(jax.vmap(mend))
+    x = jnp.arange(-3.0, 3.0).reshape(1, 3, 2)
+    np.testing.assert_array_equal(mapped(x), np.abs(x))
+    # What `jnp.any` gives instead: a selection between the results of both branches.
+    assert "cond[" in str(jax.make_jaxpr(mapped)(x))
+    assert "select_n" not in str(jax.make_jaxpr(mapped)(x))

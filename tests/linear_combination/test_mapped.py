@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from nn_uq_dist import linear_combination as lc
-from nn_uq_dist.basics._blocks import any_point
 from tests.compiling import jit
 
 WEIGHTS = np.array([1.0, 0.8, 0.6, 0.5, 0.3, 0.2])
@@ -30,18 +29,6 @@ def test_mapped_values_and_gradients_are_those_of_a_loop(x64):
         expected_gradient, expected = alone(factors)
         np.testing.assert_allclose(value, expected, rtol=1e-12)
         np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-10)
-
-
-def test_a_mapped_decision_stays_one():
-    def mend(x):
-        return jax.lax.cond(any_point(x < 0), jnp.abs, lambda x: x, x)
-
-    mapped = jax.vmap(jax.vmap(mend))
-    x = jnp.arange(-3.0, 3.0).reshape(1, 3, 2)
-    np.testing.assert_array_equal(mapped(x), np.abs(x))
-    # What `jnp.any` gives instead: a selection between the results of both branches.
-    assert "cond[" in str(jax.make_jaxpr(mapped)(x))
-    assert "select_n" not in str(jax.make_jaxpr(mapped)(x))
 
 
 def test_mapped_functions_decide_once():
