@@ -35,10 +35,10 @@ def test_eight_deviations_out(num_inputs, num_outputs, noise, precision):
     np.testing.assert_allclose(found, values, rtol=RELATIVE[precision])
 
 
-def far_points(num_inputs, num_outputs, noise):
+def far_points(num_inputs, num_outputs, noise, count=8, chosen=slice(None)):
     generator = np.random.default_rng(2)
     _, weights, covariance = problem(generator, num_inputs, num_outputs, noise, 1)
-    points = eight_deviations(generator, weights, covariance, 8)
+    points = eight_deviations(generator, weights, covariance, count)[chosen]
     exact = [far_outside(point, weights, covariance) for point in points]
     for estimate in exact:
         assert estimate.error < 1e-3 * abs(estimate.value)
@@ -62,6 +62,12 @@ def test_eight_deviations_out_with_little_noise(num_inputs, num_outputs, noise, 
 )
 def test_eight_deviations_out_with_little_noise_in_float32(num_inputs, num_outputs, noise):
     *arguments, exact = far_points(num_inputs, num_outputs, noise)
+    np.testing.assert_allclose(evaluate(*arguments, np.float32), exact, rtol=1e-2)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-4])
+def test_passes_that_ran_in_circles_of_three_in_float32(noise):
+    *arguments, exact = far_points(3, 3, noise, count=2000, chosen=[927, 1770, 1874, 1990])
     np.testing.assert_allclose(evaluate(*arguments, np.float32), exact, rtol=1e-2)
 
 
