@@ -62,6 +62,7 @@ class JointMixture(JointLaw):
 
     Draws, moments, marginals and `marginalize` are exact. The density of each component comes from
     expectation propagation (`LinearizedJoint.log_prob`), so the time grows with their number.
+    Without normal parts ``support`` is a box around their supports.
 
     Examples
     --------

@@ -51,7 +51,8 @@ class LinearizedConditional(BoxGaussianLaw):
     The log density is the difference of two joint log densities. Draws are images of draws of the
     uniforms, made by hit-and-run with one chain for each draw. Mean and variance of each output are
     quadratures of joint densities if there is a normal part, and otherwise those of expectation
-    propagation. Draws and moments have no derivatives.
+    propagation. Draws and moments have no derivatives. Without a normal part ``support`` is a box
+    around the support.
 
     Examples
     --------
