@@ -95,8 +95,9 @@ class FailureProbability:
         if np.ndim(self.probability):
             facts = {"limits": self.probability.shape, "num_converged": int(np.sum(self.converged))}
             return "", facts
-        numbers = {"probability": self.probability, "standard_error": self.standard_error}
-        shown: dict[str, object] = {name: f"{value:.3g}" for name, value in numbers.items()}
+        # A standard error that cannot be trusted is not shown.
+        names = ("probability", "standard_error" if self.converged else "upper_bound")
+        shown: dict[str, object] = {name: f"{getattr(self, name):.3g}" for name in names}
         return "", shown | {"converged": self.converged, "num_runs": self.num_runs}
 
 

@@ -197,6 +197,7 @@ def test_limit_beyond_all_outputs_of_few_runs():
     assert result.probability == 0
     assert not result.converged
     assert result.upper_bound > 0
+    assert repr(result).startswith("FailureProbability(probability=0, upper_bound=0.")
 
 
 def test_event_that_never_happens():
@@ -259,6 +260,7 @@ def test_slope_at_the_mean_that_is_infinite():
 def test_one_line():
     line = repr(found(squares, PLANE, 12.0, num_runs=2000))
     assert line.startswith("FailureProbability(probability=0.00")
+    assert "standard_error" in line
     assert "num_runs=2000" in line
     assert "limits=(2,)" in repr(found(squares, PLANE, [9.0, 12.0], num_runs=2000))
 
