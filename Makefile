@@ -43,10 +43,10 @@ test testall lowest: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
 test testall lowest: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test testall lowest: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
 
-test: $(STAMPS)/tests ## run one case of each quick test, the doctests and the README's code: 6 minutes (PYTEST_ARGS="-k name")
+test: $(STAMPS)/tests ## run one case of each quick test, the doctests and the README's code: 6 to 11 minutes (PYTEST_ARGS="-k name")
 	@$(BIN)/python -m pytest $(FAST) $(PYTEST_ARGS)
 
-testall: $(STAMPS)/tests ## run all cases of all tests, as CI does: 35 minutes
+testall: $(STAMPS)/tests ## run all cases of all tests, as CI does: 35 to 65 minutes
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint ## check style, format and spelling
