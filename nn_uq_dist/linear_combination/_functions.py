@@ -219,7 +219,7 @@ def logpdf_and_logsf(
 
 
 def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    """Log distribution function: `logsf` at ``-x``, by symmetry.
+    """Log distribution function, `logsf` at ``-x``; arguments and errors as in `logpdf`.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
 
 
 def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    """Survival function, the exponential of `logsf`.
+    """Survival function, the exponential of `logsf`; arguments and errors as in `logpdf`.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) 
 
 
 def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    """Distribution function, the exponential of `logcdf`.
+    """Distribution function, exponential of `logcdf`; arguments and errors as in `logpdf`.
 
     Examples
     --------
@@ -360,6 +360,8 @@ def from_normal_score(
     z: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None
 ) -> Array:
     """Inverse of `normal_score`: ``F^{-1}(Phi(z))``, accurate in both tails.
+
+    ``z`` has the shape of ``x`` in `logpdf`, where other arguments and errors are described.
 
     Examples
     --------
