@@ -20,7 +20,6 @@ from nn_uq_dist.linearization import Linearization as Linearization
 from nn_uq_dist.linearization import linearize as linearize
 from nn_uq_dist.linearization import linearize_parts as linearize_parts
 from nn_uq_dist.sampling import monte_carlo as monte_carlo
-from nn_uq_dist.sampling import monte_carlo_statistics as monte_carlo_statistics
 from nn_uq_dist.sampling import paired_draws as paired_draws
 from nn_uq_dist.sampling import paired_statistics as paired_statistics
 from nn_uq_dist.sampling import win_probabilities as win_probabilities

@@ -35,11 +35,7 @@ _programs: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
 _lock = threading.Lock()
 
 
-def compiled_once[T](
-    function: Callable[..., T],
-    *examples: Any,
-    place: Callable[[list[Any]], list[Any]] | None = None,
-) -> Callable[..., T]:
+def compiled_once[T](function: Callable[..., T], *examples: Any) -> Callable[..., T]:
     """Return `function` compiled for arguments like `examples`; the same program is compiled once.
 
     Parameters
@@ -50,9 +46,6 @@ def compiled_once[T](
         Arguments that have the shapes, types and devices of those to come. If one of them is
         traced, or something that `function` closes over, there is nothing to compile now, and
         `function` itself is returned.
-    place
-        Puts the arrays that `function` closes over on the devices of the arguments; by default they
-        stay where they are.
     """
     leaves, structure = jax.tree.flatten(examples)
     if _is_traced(leaves):
@@ -62,8 +55,6 @@ def compiled_once[T](
     constants = list(closed.consts)
     if _is_traced(constants):
         return function
-    if place is not None:
-        constants = place(constants)
     program = _program(closed.jaxpr, [*constants, *leaves])
     out_structure = jax.tree.structure(shapes)
 

@@ -18,7 +18,6 @@ from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling._streaming import MonteCarloStatistics
 
 Array = NDArray[np.float64]
 
@@ -154,12 +153,6 @@ def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
     """
     if isinstance(draws, PairedDraws):
         draws = draws.network
-    if isinstance(draws, MonteCarloStatistics):
-        raise TypeError(
-            "draws must be an array of shape (n, N_y), got MonteCarloStatistics, which keeps no "
-            "draws; pass what monte_carlo returns, or use its own mean, variance, quantile "
-            "and ks_distance"
-        )
     values = np.asarray(draws)
     if shape[-1] == 1 and values.shape[1:] == shape[:-1]:
         values = values[..., None]

@@ -18,7 +18,6 @@ from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.error_analysis._read_layers import read_layers
 from nn_uq_dist.inputs import KnownInput
 from nn_uq_dist.inputs._flat_network import flat_network
-from nn_uq_dist.inputs._foreign_networks import traced_output
 
 
 @register_frozen
@@ -168,7 +167,7 @@ class LeakyReLUNetwork:
         num_inputs = _checks.positive_int("num_inputs", num_inputs)
         flat = flat_network(network, KnownInput(jnp.zeros(num_inputs)))
         *layers, slope, skip = read_layers(flat, num_inputs)
-        dtype = traced_output(flat, jax.ShapeDtypeStruct((num_inputs,), jnp.float32)).dtype
+        dtype = jax.eval_shape(flat, jax.ShapeDtypeStruct((num_inputs,), jnp.float32)).dtype
         weights, biases = jax.tree.map(lambda part: part.astype(dtype), layers)
         result = cls(weights[:-1], biases[:-1], weights[-1], slope, skip, biases[-1])
         _require_same(flat, result)

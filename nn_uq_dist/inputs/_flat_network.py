@@ -4,8 +4,8 @@ Outputs that are no vector, arrays of any shapes in a pytree, are joined to one.
 """
 
 import dataclasses
+import functools
 import math
-import re
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -15,10 +15,12 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._as_input_law import SampledInput
-from nn_uq_dist.inputs._foreign_networks import remedy_for, traced_output
 
-_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+REMEDY = (
+    "pass a pure function in jax.numpy, of one input without a batch axis and of nothing else, in "
+    "inference mode; the pages 'My network is refused' and 'Networks by framework' of the "
+    "documentation show how"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +100,7 @@ class FlatNetwork:
     """
 
     network: Callable[[Any], Any]
-    law: AbstractInputLaw | SampledInput
+    law: AbstractInputLaw
     structure: OutputStructure
     dtype: jnp.dtype
 
@@ -132,29 +134,34 @@ class FlatNetwork:
         return self.structure.ravel(output, self.dtype)
 
 
-def flat_network(
-    network: Callable[[Any], Any], law: AbstractInputLaw | SampledInput
-) -> FlatNetwork:
+def flat_network(network: Callable[[Any], Any], law: AbstractInputLaw) -> FlatNetwork:
     """Return the network between vectors, or say what is wrong with it.
 
     The network is only traced, not run. One that maps a vector to a vector is called as it is.
     """
+    taken: Any = jax.ShapeDtypeStruct((law.num_inputs,), law.dtype)
+    if not law.is_vector:
+        axes = len(law.batch_shape)
+        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), law)
+        taken = jax.eval_shape(lambda one, x: one.network_input(x), one, taken)
+    return FlatNetwork(network, law, *checked_outputs(network, taken))
+
+
+def checked_outputs(network: Callable[[Any], Any], taken: Any) -> tuple[OutputStructure, jnp.dtype]:
+    """Structure and type of a network's outputs, given the shapes and types of what it takes."""
     if not callable(network):
         raise TypeError(
-            f"network must be a callable (N_x,) -> (N_y,), got {type(network).__name__}; "
-            f"{remedy_for(network) or 'pass a function or a module'}"
+            f"network must be a JAX function of one input, got {type(network).__name__}; {REMEDY}"
         )
-    one_input = "for a network of batches pass lambda x: network(x[None])[0]"
-    taken = _one_input(law)
     try:
-        output: Any = traced_output(network, taken)
+        # JAX needs a hashable function, which a module may not be, and would remember the shape
+        # after the weights of a module were replaced. A new partial object is neither.
+        output: Any = jax.eval_shape(functools.partial(network), taken)
     except Exception as error:
-        remedy = remedy_for(network, error, taken) or (
-            f"{one_input}, and switch modules with dropout or batch statistics to inference mode"
-        )
+        lines = str(error).strip().splitlines() or ["no message"]
         raise ValueError(
-            f"network must accept one input of {_words(taken)}, got {type(error).__name__} from "
-            f"it: {_first_line(error)}; {remedy}"
+            f"network must be a JAX function of one input of {_words(taken)}, got "
+            f"{type(error).__name__} from it: {lines[0]}; {REMEDY}"
         ) from error
     structure = OutputStructure.of(output)
     if not structure.shapes or structure.num_outputs == 0:
@@ -169,20 +176,7 @@ def flat_network(
                 f"network must return real floats, got dtype {leaf.dtype}{at}, which has no "
                 f"derivative; return the continuous output, such as logits instead of labels"
             )
-    dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
-    return FlatNetwork(network, law, structure, dtype)
-
-
-def _one_input(law: AbstractInputLaw | SampledInput) -> Any:
-    """Shapes and types of what the network takes."""
-    if isinstance(law, SampledInput):
-        return law.one_input
-    vector = jax.ShapeDtypeStruct((law.num_inputs,), law.dtype)
-    if law.is_vector:
-        return vector
-    axes = len(law.batch_shape)
-    element = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), law)
-    return jax.eval_shape(lambda one, x: one.network_input(x), element, vector)
+    return structure, jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
 
 
 def _words(value: Any) -> str:
@@ -190,11 +184,3 @@ def _words(value: Any) -> str:
     if isinstance(value, jax.ShapeDtypeStruct):
         return f"shape {value.shape} and dtype {value.dtype}"
     return f"structure {jax.tree.map(lambda leaf: f'{leaf.dtype}{list(leaf.shape)}', value)}"
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # Keras says in the first line only where it happened.
-    if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
-        lines = lines[1:]
-    return _COLORS.sub("", lines[0]) if lines else "no message"

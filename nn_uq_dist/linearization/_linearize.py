@@ -14,8 +14,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
-from nn_uq_dist.inputs._flat_network import FlatNetwork, flat_network
-from nn_uq_dist.inputs._foreign_networks import remedy_for
+from nn_uq_dist.inputs._flat_network import REMEDY, FlatNetwork, flat_network
 from nn_uq_dist.linearization._jacobian import tangents
 from nn_uq_dist.linearization._linearized_network import Linearization
 
@@ -184,8 +183,7 @@ def linearize(
     except jax.errors.UnexpectedTracerError as error:
         # The first call, which checks the network, cannot detect a value kept for the next.
         raise ValueError(
-            f"network must be a pure function, got one in which a call affects the next; "
-            f"{remedy_for(network.network, error)}"
+            f"network must be a pure function, got one in which a call affects the next; {REMEDY}"
         ) from error
     where = "mean input" if at is None or isinstance(at, str) else "at"
     remedy = f"check the weights of the network and the {where}"

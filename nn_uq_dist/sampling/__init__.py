@@ -1,8 +1,7 @@
-"""The network itself at random inputs: draws, and statistics computed without storing draws.
+"""The network itself at random inputs.
 
-Read `_passes.py` first: the plan of a run and the loop that carries it out over all devices.
-`_monte_carlo.py` keeps the draws; `_streaming.py` reduces them while drawing, to
-`MonteCarloStatistics`. `_paired_draws.py` sends the inputs through the linearization as well.
+Read `_monte_carlo.py` first: plain draws, some at a time. `_paired_draws.py` sends the inputs
+through the linearization as well.
 Statistics of the network from pairs are in `_paired_statistics.py`: moments from
 `_control_variates.py`, probabilities and quantiles from `_controlled_laws.py`.
 `_win_probabilities.py` estimates which output is the largest.
@@ -14,6 +13,4 @@ from nn_uq_dist.sampling._paired_draws import PairedDraws as PairedDraws
 from nn_uq_dist.sampling._paired_draws import paired_draws as paired_draws
 from nn_uq_dist.sampling._paired_statistics import PairedStatistics as PairedStatistics
 from nn_uq_dist.sampling._paired_statistics import paired_statistics as paired_statistics
-from nn_uq_dist.sampling._streaming import MonteCarloStatistics as MonteCarloStatistics
-from nn_uq_dist.sampling._streaming import monte_carlo_statistics as monte_carlo_statistics
 from nn_uq_dist.sampling._win_probabilities import win_probabilities as win_probabilities

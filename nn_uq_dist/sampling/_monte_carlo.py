@@ -1,16 +1,29 @@
 """Reference draws of a network's outputs, by sampling its random input."""
 
+import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.inputs import AbstractInputLaw
-from nn_uq_dist.sampling._passes import DrawPlan, all_draws
+from nn_uq_dist.inputs._as_input_law import as_input_law, parts_of
+from nn_uq_dist.inputs._distribution_law import UnsupportedFamilyError
+from nn_uq_dist.inputs._flat_network import checked_outputs
+
+# Draws at a time: enough to keep a device busy, few enough for the processor's cache.
+_BATCH_SIZE = 4096
+# Most numbers per array.
+_BATCH_NUMBERS = 2**20
+# `jax.random.fold_in` takes 32 bits; one bit is left for the indices beyond the last draw.
+_MAX_SAMPLES = 2**31
 
 
 def monte_carlo(
@@ -20,16 +33,12 @@ def monte_carlo(
     num_samples: int,
     *,
     batch_size: int | None = None,
-    devices: Sequence[jax.Device] | None = None,
     progress: bool = True,
 ) -> np.ndarray:
     """Draw inputs from `f` and push them through the network itself, without linearization.
 
-    Draw ``i`` depends on `key` and ``i`` alone: the inputs are the same, bit for bit, for any
-    `batch_size`, `devices` and `num_samples`, so a longer run begins with the same draws. The
-    network always runs on groups of one fixed size (at most 4096 draws), so its outputs agree bit
-    for bit too, unless `num_samples` or `batch_size` is smaller than that group or the devices are
-    of different kinds; then they agree to rounding.
+    Draw ``i`` depends on `key` and ``i`` alone, so a longer run begins with the same draws; to
+    rounding, which depends on how many inputs the network gets at a time.
 
     Parameters
     ----------
@@ -44,13 +53,8 @@ def monte_carlo(
     num_samples
         Number of draws, at most 2**31.
     batch_size
-        Draws that each device handles at a time; bounds the memory on the device. Rounded down to
-        a multiple of the group size. Default: about 4 million numbers per array.
-    devices
-        Devices to share the draws among; all of ``jax.devices()`` by default. These are the
-        devices of all processes if there are several (``jax.distributed.initialize``): each of
-        them then calls with the same arguments, draws on its own devices, and returns the whole
-        result. ``jax.local_devices()`` lets a process draw alone.
+        Draws at a time; bounds the memory on the device. Default: at most 4096, and at most a
+        million numbers per array.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
@@ -58,7 +62,7 @@ def monte_carlo(
     -------
     numpy.ndarray
         Draws in the memory of the host, shape ``(num_samples,) + batch_shape + (N_y,)``. If they
-        do not fit there, use `monte_carlo_statistics`.
+        do not fit there, call it for some at a time, each time with another key.
 
     Raises
     ------
@@ -66,8 +70,7 @@ def monte_carlo(
         If `key` is not a random key, a count is not an integer, `network` or `f` is not of a
         supported kind, or the function is called under ``jit``.
     ValueError
-        If a count is not positive, `network` fails on an input of the given shape, or all `devices`
-        belong to other processes.
+        If a count is not positive, or `network` fails on an input of the given shape.
 
     Warns
     -----
@@ -89,18 +92,125 @@ def monte_carlo(
     >>> draws.shape
     (1000, 2)
     """
-    plan = DrawPlan.make(network, f, key, num_samples, batch_size, devices)
-    draws: np.ndarray = all_draws(plan, lambda group: group.outputs, progress=progress)
-    warn_nonfinite(draws.size - int(np.isfinite(draws).sum()), draws.size)
+    num_samples, batch_size = as_counts(num_samples, batch_size)
+    key = _checks.as_key("key", key)
+    if not _checks.is_concrete(key, f):
+        raise TypeError(
+            "f and key must hold numbers, got traced values; call Monte Carlo functions "
+            "outside of jit, vmap and grad"
+        )
+    try:
+        source: Any = as_input_law(f)
+        batch_shape, draw = source.batch_shape, _draw_from_law
+    except UnsupportedFamilyError:
+        source, (batch_shape, draw) = None, _own_draws(f)
+    axes = len(batch_shape)
+    drawn = jax.eval_shape(draw, source, key)
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), drawn)
+    structure, dtype = checked_outputs(network, one)
+
+    def outputs(source: Any, key: Array, index: Array) -> Array:
+        def at_one(value: Any) -> Array:
+            return structure.ravel(network(value), dtype)
+
+        for _ in range(1 + axes):
+            at_one = jax.vmap(at_one)
+        return at_one(jax.vmap(lambda i: draw(source, jax.random.fold_in(key, i)))(index))
+
+    num_inputs = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one))
+    draws: np.ndarray = in_batches(
+        outputs,
+        source,
+        key,
+        num_samples,
+        width=math.prod(batch_shape) * max(num_inputs, structure.num_outputs),
+        batch_size=batch_size,
+        progress=progress,
+    )
+    warn_nonfinite(draws)
     return draws
 
 
-def warn_nonfinite(number: int, total: int) -> None:
-    """Warn that `number` of `total` outputs are NaN or infinite, if any are."""
+def _draw_from_law(law: AbstractInputLaw, key: Array) -> Any:
+    return law.network_input(law.sample(key))
+
+
+def _own_draws(f: Any) -> tuple[tuple[int, ...], Callable[[None, Array], Any]]:
+    """Batch shape of independent distributions of any kind, and a draw of their structure."""
+    parts, tree, batch_shape = parts_of(f)
+
+    def draw_part(part: Any, key: Array) -> Any:
+        if isinstance(part, AbstractInputLaw):
+            return _draw_from_law(part.expand(batch_shape), key)
+        return jnp.broadcast_to(part.sample(key), batch_shape + part.event_shape)
+
+    def draw(_: None, key: Array) -> Any:
+        keys = jax.random.split(key, len(parts))
+        return jax.tree.unflatten(tree, map(draw_part, parts.values(), keys))
+
+    return batch_shape, draw
+
+
+def as_counts(num_samples: int, batch_size: int | None) -> tuple[int, int | None]:
+    """Check the number of draws, and of those at a time."""
+    if batch_size is not None:
+        batch_size = _checks.positive_int("batch_size", batch_size)
+    return _checks.positive_int("num_samples", num_samples, _MAX_SAMPLES), batch_size
+
+
+def in_batches(
+    function: Callable[[Any, Array, Array], Any],
+    source: Any,
+    key: Array,
+    num_samples: int,
+    *,
+    width: int,
+    batch_size: int | None,
+    progress: bool,
+) -> Any:
+    """NumPy arrays with a row per draw, of `width` numbers in the widest array.
+
+    `function` is pure and gets a pytree, a Threefry key and the indices of some draws.
+    """
+    from tqdm import tqdm
+
+    key = threefry(key)
+    size = batch_size or min(_BATCH_SIZE, max(1, _BATCH_NUMBERS // width))
+    size = min(size, num_samples)
+    offsets = np.arange(size, dtype=np.uint32)
+    run = compiled_once(function, source, key, offsets)
+    kept: Any = None
+    with tqdm(
+        total=num_samples, unit="draw", unit_scale=True, delay=2, disable=not progress
+    ) as bar:
+        for start in range(0, num_samples, size):
+            rows = jax.tree.map(np.asarray, run(source, key, np.uint32(start) + offsets))
+            count = min(size, num_samples - start)
+            if kept is None:
+                kept = jax.tree.map(
+                    lambda part: np.empty((num_samples, *part.shape[1:]), part.dtype), rows
+                )
+            for whole, part in zip(jax.tree.leaves(kept), jax.tree.leaves(rows), strict=True):
+                whole[start : start + count] = part[:count]
+            bar.update(count)
+    return kept
+
+
+def threefry(key: Array) -> Array:
+    """Return a Threefry key; with other kinds, a draw under ``vmap`` depends on its neighbors."""
+    if str(jax.random.key_impl(key)) == "threefry2x32":
+        return key
+    words = jax.random.bits(key, (2,), jnp.uint32)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+def warn_nonfinite(outputs: np.ndarray) -> None:
+    """Warn if some outputs are NaN or infinite."""
+    number = outputs.size - int(np.isfinite(outputs).sum())
     if number:
         warnings.warn(
-            f"{number} of {total} network outputs drawn are NaN or infinite; check the network "
-            f"over the range of its input",
+            f"{number} of {outputs.size} network outputs drawn are NaN or infinite; check the "
+            f"network over the range of its input",
             RuntimeWarning,
             stacklevel=3,
         )

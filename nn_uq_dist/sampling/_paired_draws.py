@@ -1,7 +1,8 @@
 """The same random inputs through a network and through its linearization."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
@@ -17,8 +18,7 @@ from nn_uq_dist.basics._sobol import sobol_points
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
-from nn_uq_dist.sampling._monte_carlo import warn_nonfinite
-from nn_uq_dist.sampling._passes import DrawPlan, all_draws, threefry
+from nn_uq_dist.sampling._monte_carlo import as_counts, in_batches, threefry, warn_nonfinite
 
 Points = Literal["random", "sobol"]
 
@@ -178,15 +178,14 @@ def paired_draws(
     points: Points = "random",
     num_randomizations: int = 8,
     batch_size: int | None = None,
-    devices: Sequence[jax.Device] | None = None,
     progress: bool = True,
 ) -> PairedDraws:
     """Draw inputs, and push them through the network and through its linearization.
 
     With independent draws the inputs are those of `monte_carlo` with the same key, to rounding:
-    draw ``i`` depends on `key` and ``i`` alone, for any devices and batches. Under ``jit`` with a
-    traced input law the inputs are the same, as functions of the law's parameters (common random
-    numbers); then `batch_size`, `devices` and `progress` are ignored.
+    draw ``i`` depends on `key` and ``i`` alone. Under ``jit`` with a traced input law the inputs
+    are the same, as functions of the law's parameters (common random numbers); then `batch_size`
+    and `progress` are ignored.
 
     Parameters
     ----------
@@ -204,7 +203,7 @@ def paired_draws(
     num_randomizations
         With Sobol points: number of independent sequences that make up the draws, and from which
         standard errors are estimated. It must divide `num_samples`.
-    batch_size, devices, progress
+    batch_size, progress
         As in `monte_carlo`.
 
     Returns
@@ -244,7 +243,7 @@ def paired_draws(
             f"points must be 'random' or 'sobol', got {points!r}; leave it out for independent "
             f"draws"
         )
-    num_samples = _checks.positive_int("num_samples", num_samples)
+    num_samples, batch_size = as_counts(num_samples, batch_size)
     randomizations = 0
     if points == "sobol":
         randomizations = _checks.positive_int("num_randomizations", num_randomizations)
@@ -264,19 +263,29 @@ def paired_draws(
         cube = sobol_points(key, num_samples, randomizations, dimension)
         source = (linearization, cube.astype(linearization.input.dtype))
         draw = _pair_at_point
+    law = linearization.input
+    flat = flat_network(network, law)
+    require_outputs(linearization.num_outputs, flat.num_outputs)
+
+    def pairs(source: Any, key: Array, index: Array) -> tuple[Array, Array, Array]:
+        inputs, linear = jax.vmap(partial(draw, source, key))(index)
+        return inputs, linear, flat.at_draws(inputs)
+
     if not _checks.is_concrete(linearization, key):
         # All pairs at once, as functions of traced parameters.
         index = jnp.arange(num_samples, dtype=jnp.uint32)
-        inputs, linear = jax.vmap(partial(draw, source, threefry(key)))(index)
-        flat = flat_network(network, linearization.input)
-        require_outputs(linearization.num_outputs, flat.num_outputs)
-        outputs = flat.at_draws(inputs)
+        inputs, linear, outputs = pairs(source, threefry(key), index)
     else:
-        plan = DrawPlan.make(network, linearization.input, key, num_samples, batch_size, devices)
-        require_outputs(linearization.num_outputs, plan.output_shape[-1])
-        plan = dataclasses.replace(plan, source=source, draw=draw)
-        inputs, linear, outputs = all_draws(plan, progress=progress)
-        warn_nonfinite(outputs.size - int(np.isfinite(outputs).sum()), outputs.size)
+        inputs, linear, outputs = in_batches(
+            pairs,
+            source,
+            key,
+            num_samples,
+            width=math.prod(law.batch_shape) * max(law.num_inputs, flat.num_outputs),
+            batch_size=batch_size,
+            progress=progress,
+        )
+        warn_nonfinite(outputs)
     return PairedDraws(
         inputs, outputs, linear, linearization, key, num_randomizations=randomizations
     )

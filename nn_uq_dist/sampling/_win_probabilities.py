@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.sampling._control_variates import PairedEstimate, standard_error
+from nn_uq_dist.sampling._monte_carlo import threefry
 from nn_uq_dist.sampling._paired_draws import PairedDraws, PairedModel
-from nn_uq_dist.sampling._passes import threefry
 
 Array = NDArray[np.float64]
 

@@ -32,7 +32,6 @@ def objects():
         "paired statistics": statistics,
         "paired estimate": statistics.mean,
         "corrected": linear.corrected(pairs, num_surface_draws=0),
-        "draw statistics": nuq.monte_carlo_statistics(net, LAW, KEY, 64, progress=False),
         "correlation": linear.copula_correlation(),
         "grid": linear.joint_density_grid(num_points=64, noise_scale=0.1),
         "marginals": linear.marginals(),

@@ -1,20 +1,15 @@
-"""Time and memory of linearization and of Monte Carlo through networks.
+"""Time of linearization and of Monte Carlo through networks.
 
 Run with ``python -m tests.benchmarks.bench_networks`` or ``make bench``.
 """
 
-import sys
-import time
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import nn_uq_dist as nuq
-from tests.benchmarks._timing import markdown_table, peak_megabytes, run_alone, time_interleaved
-
-MANY_DRAWS = 100_000_000
+from tests.benchmarks._timing import markdown_table, time_interleaved
 
 
 def random_network(sizes: list[int]) -> Callable[[jax.Array], jax.Array]:
@@ -53,7 +48,7 @@ def linearization() -> None:
 
 
 def draws() -> None:
-    """Reference draws, stored and streamed."""
+    """Reference draws."""
     network = random_network([31, *[64] * 5, 31])
     law = nuq.InputLaw(jnp.ones(31), half_width=0.5)
     key = jax.random.key(2)
@@ -62,9 +57,6 @@ def draws() -> None:
             "monte_carlo, 1e5 draws": lambda: nuq.monte_carlo(
                 network, law, key, 100_000, progress=False
             ),
-            "monte_carlo_statistics, 1e6 draws": lambda: (
-                nuq.monte_carlo_statistics(network, law, key, 1_000_000, progress=False).mean
-            ),
         },
         num_rounds=3,
     )
@@ -72,33 +64,6 @@ def draws() -> None:
     print(markdown_table(timings, relative_to="monte_carlo, 1e5 draws"))
 
 
-def _stream_child() -> None:
-    network = random_network([31, 64, 31])
-    law = nuq.InputLaw(jnp.ones(31), half_width=0.5)
-    linear = nuq.linearize(network, law)
-    start = time.perf_counter()
-    statistics = nuq.monte_carlo_statistics(
-        network, law, jax.random.key(3), MANY_DRAWS, progress=False
-    )
-    seconds = time.perf_counter() - start
-    peak = peak_megabytes()
-    worst = float(np.max(np.asarray(statistics.ks_distance(linear.marginals().cdf))))
-    print(
-        f"{MANY_DRAWS:.0e} draws of a 31-64-31 network streamed in {seconds:.0f} s, peak memory "
-        f"{peak:.0f} MB; largest Kolmogorov-Smirnov distance to the linear law {worst:.4f}"
-    )
-
-
-def stream() -> None:
-    """1e8 draws in a process of its own."""
-    print(f"\n## {MANY_DRAWS:.0e} draws\n", flush=True)
-    print(run_alone(__spec__.name, "stream"))
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] == ["stream"]:
-        _stream_child()
-    else:
-        linearization()
-        draws()
-        stream()
+    linearization()
+    draws()

@@ -9,7 +9,7 @@ import scipy.stats
 from jax.scipy.special import log_ndtr, ndtr
 from numpyro.distributions import constraints
 
-from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization, monte_carlo_statistics
+from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization
 from nn_uq_dist.diagnostics import joint_summary, summary, to_datatree
 from nn_uq_dist.diagnostics._law_functions import Tails
 from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
@@ -368,13 +368,6 @@ def test_laws_that_are_none_are_named():
         to_datatree(copula.condition(0, 1.0), draws)
     with pytest.raises(ValueError, match=r"shape \(n, ..., N_y\) = \(n, 4, 3\), got \(200, 3\)"):
         summary(copula.expand((4,)), np.zeros((200, 3)))
-
-
-def test_statistics_without_draws_are_refused_with_what_they_offer():
-    f = InputLaw(jnp.zeros(1), half_width=1.0)
-    found = monte_carlo_statistics(lambda x: 2 * x, f, jax.random.key(0), 1_000)
-    with pytest.raises(TypeError, match="keeps no draws; pass what monte_carlo returns, or use"):
-        summary(dist.Normal(jnp.zeros(1), 1.0), found)
 
 
 def test_toy_law_keeps_its_contract():

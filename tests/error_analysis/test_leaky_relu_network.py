@@ -214,7 +214,7 @@ UNREADABLE = {
     ),
     "product": (lambda: lambda x: jax.nn.relu(x) * x, "got the operation mul of values"),
     "loop": (lambda: lambda x: jax.lax.scan(lambda c, e: (c + e, None), 0.0, x)[0], "got a scan"),
-    "another size": (lambda: lambda x: jnp.ones((2, 4)) @ x, "it takes 4 inputs, not 3"),
+    "another size": (lambda: lambda x: jnp.ones((2, 4)) @ x, "one input of shape"),
     "in training": (lambda: Scaled(nnx.Rngs(0)), "inference mode"),
 }
 

@@ -155,8 +155,6 @@ def test_laws_draws_and_parts_of_a_structure():
     assert corrected.unravel(corrected.mean)["pair"][0].shape == (2,)
     parts = nuq.linearize_parts(lambda x: jnp.tanh(x["a"]), {"a": dist.Normal(0.0, 1.0)}, 4)
     assert parts.unravel(parts.mean).shape == ()
-    known = nuq.monte_carlo_statistics(structured, PARTS, KEY, 20_000, progress=False)
-    np.testing.assert_allclose(known.mean, draws.mean(axis=0), rtol=1e-3, atol=1e-3)
 
 
 TRANSFORMED = {

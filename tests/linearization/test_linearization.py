@@ -305,7 +305,7 @@ def failing(_):
 BOX = InputLaw(np.zeros(3), 0.1)
 LIN = Linearization(np.zeros(2), np.eye(2, 3), BOX)
 ERRORS = {
-    "no callable": (lambda: linearize(3, BOX), TypeError, "network must be a callable .* got int"),
+    "no callable": (lambda: linearize(3, BOX), TypeError, "must be a JAX function .* got int"),
     "empty output": (lambda: linearize(lambda x: x[:0], BOX), ValueError, r"shape \(0,\)"),
     "label among outputs": (
         lambda: linearize(lambda x: {"y": x, "label": x.argmax()}, BOX),
@@ -320,7 +320,7 @@ ERRORS = {
     "wrong width": (
         lambda: linearize(lambda x: np.ones((2, 4)) @ x, BOX),
         ValueError,
-        r"network must accept one input of shape \(3,\) and dtype float32, got TypeError",
+        r"must be a JAX function of one input of shape \(3,\) and dtype float32, got TypeError",
     ),
     "infinite slope": (
         lambda: linearize(lambda x: jnp.sqrt(jnp.abs(x)), BOX),

@@ -290,7 +290,7 @@ def test_numpyro_input():
         (smooth, BOX, (2, 2, 2), ValueError, "2 uniform and 0 normal ones, got 3"),
         (smooth, BOX, (2, 0), ValueError, r"num_parts\[1\] must be a positive"),
         (smooth, NORMAL, (2, 40), ValueError, "at most 32 along a normal"),
-        (0.5, BOX, 4, TypeError, "network must be a callable"),
+        (0.5, BOX, 4, TypeError, "network must be a JAX function"),
         (lambda x: x / 0.0, BOX, (2, 2), ValueError, "must be finite"),
     ],
 )

@@ -1,9 +1,4 @@
-"""`paired_draws`: the inputs of `monte_carlo`, Sobol points, noise, tracing, devices, errors."""
-
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""`paired_draws`: the inputs of `monte_carlo`, Sobol points, noise, tracing, errors."""
 
 import jax
 import jax.numpy as jnp
@@ -83,50 +78,6 @@ def test_pairs_do_not_depend_on_the_batch_size(batch_size, points):
 
 def test_a_longer_run_starts_with_the_shorter_one():
     np.testing.assert_allclose(pair(9000).inputs[:100], pair(100).inputs, rtol=1e-6, atol=1e-6)
-
-
-SCRIPT = """
-import sys
-import jax, jax.numpy as jnp, numpy as np
-from nn_uq_dist import InputLaw, linearize, paired_draws
-
-num_devices, path = int(sys.argv[1]), sys.argv[2]
-assert len(jax.devices()) == num_devices
-first = jax.random.normal(jax.random.key(3), (31, 64)) / 6
-# Weights that were put on one device must not hinder the others.
-last = jax.device_put(jax.random.normal(jax.random.key(4), (64, 5)) / 8, jax.devices()[-1])
-net = lambda x: jax.nn.leaky_relu(x @ first, 0.01) @ last
-lin = linearize(net, InputLaw(jnp.zeros(31), 0.5, 0.1 * jnp.eye(31)))
-found = {}
-for points in ("random", "sobol"):
-    pairs = paired_draws(net, lin, jax.random.key(1), 20_000, points=points, batch_size=4096,
-                         progress=False)
-    found |= {points + name: getattr(pairs, name) for name in ("inputs", "network", "linear")}
-    some = paired_draws(net, lin, jax.random.key(1), 20_000, points=points, progress=False,
-                        devices=jax.devices()[:1])
-    found[points + "some"] = some.network
-np.savez(path, **found)
-"""
-
-
-def run_on(num_devices, path):
-    environment = os.environ | {
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}",
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }
-    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(num_devices), str(path)]
-    subprocess.run(command, env=environment, check=True, timeout=300)  # noqa: S603
-    return np.load(path)
-
-
-@pytest.mark.slow
-def test_several_devices_give_the_pairs_of_one(tmp_path):
-    one, four = run_on(1, tmp_path / "one.npz"), run_on(4, tmp_path / "four.npz")
-    for name in one.files:
-        np.testing.assert_array_equal(one[name], four[name])
-    for points in ("random", "sobol"):
-        np.testing.assert_array_equal(four[f"{points}some"], four[f"{points}network"])
 
 
 @pytest.mark.parametrize("name", ["box", "factor", "sum"])
