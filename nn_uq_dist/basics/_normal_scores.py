@@ -51,7 +51,8 @@ def normal_score(law: Any, value: ArrayLike) -> Array:
 def from_normal_score(law: Any, z: ArrayLike) -> Array:
     """``F^{-1}(Phi(z))``, the inverse of `normal_score`, with the same limit for other families.
 
-    Differentiable in ``z``, and in the parameters where ``cdf`` and ``icdf`` are.
+    Differentiable in ``z``, and in the parameters where ``cdf`` and ``icdf`` are; not in those of a
+    law whose quantiles are solved for.
     """
     if hasattr(law, "from_normal_score"):
         return law.from_normal_score(z)
@@ -156,14 +157,16 @@ def _student_unit(law: Any) -> Any:
     return law.scale * jnp.sqrt(law.df)
 
 
-def _by_probability(lower: Callable[[Array], Array], upper: Callable[[Array], Array]) -> Scores:
-    """Values in units of ``scale`` by the smaller tail: each form where it has all its digits."""
+def _half_normal_log_tails(law: Any, x: Array) -> tuple[Array, Array]:
+    standard = x / law.scale
+    return _log(erf(standard / math.sqrt(2))), log_ndtr(-standard) + _LOG_2
 
-    def value(law: Any, z: Array) -> Array:
-        tail = _tail(z)
-        return law.scale * jnp.where(z > 0, upper(tail), lower(tail))
 
-    return value
+def _half_normal_value(law: Any, z: Array) -> Array:
+    # By the smaller tail: each form where it has all its digits.
+    tail = _tail(z)
+    upper = score_from_log_survival(jnp.log(tail) - _LOG_2)
+    return law.scale * jnp.where(z > 0, upper, math.sqrt(2) * erfinv(tail))
 
 
 def _uniform_log_tails(law: Any, x: Array) -> tuple[Array, Array]:
@@ -255,10 +258,6 @@ _FAMILIES: dict[type, Family] = {
     dist.Uniform: _by_tails(_uniform_log_tails, _uniform_value),
     dist.Laplace: _symmetric(lambda _, t: t - _LOG_2, lambda _, z: log_ndtr(z) + _LOG_2),
     dist.Logistic: _symmetric(lambda _, t: log_sigmoid(t), lambda _, z: log_ndtr(z) - log_ndtr(-z)),
-    dist.SoftLaplace: _symmetric(
-        lambda _, t: jnp.log(2 / math.pi * jnp.arctan(jnp.exp(t))),
-        lambda _, z: jnp.log(jnp.tan(math.pi / 2 * _tail(z))),
-    ),
     dist.Cauchy: _symmetric(
         lambda _, t: jnp.log(jnp.arctan2(1.0, -t) / math.pi),
         lambda _, z: -jnp.cos(math.pi * _tail(z)) / jnp.sin(math.pi * _tail(z)),
@@ -277,23 +276,7 @@ _FAMILIES: dict[type, Family] = {
         lambda law, t: law.loc - law.scale * jnp.log(t),
         rising=False,
     ),
-    dist.HalfNormal: _by_tails(
-        lambda law, x: (
-            _log(erf(x / law.scale / math.sqrt(2))),
-            log_ndtr(-x / law.scale) + _LOG_2,
-        ),
-        _by_probability(
-            lambda p: math.sqrt(2) * erfinv(p),
-            lambda p: score_from_log_survival(jnp.log(p) - _LOG_2),
-        ),
-    ),
-    dist.HalfCauchy: _by_tails(
-        lambda law, x: (
-            _log(2 / math.pi * jnp.arctan(x / law.scale)),
-            _log(2 / math.pi * jnp.arctan2(law.scale, x)),
-        ),
-        _by_probability(lambda p: jnp.tan(math.pi / 2 * p), lambda p: 1 / jnp.tan(math.pi / 2 * p)),
-    ),
+    dist.HalfNormal: _by_tails(_half_normal_log_tails, _half_normal_value),
     dist.Gamma: _solved(lambda law: Gamma(law.concentration), lambda law: 1 / law.rate),
     dist.Beta: _solved(lambda law: Beta(law.concentration1, law.concentration0), lambda _: 1),
     dist.truncated.LeftTruncatedDistribution: _TRUNCATION,

@@ -1,4 +1,7 @@
-"""Standard laws whose distribution functions are known, and whose quantiles are solved for."""
+"""Standard laws whose distribution functions are known, and whose quantiles are solved for.
+
+They have derivatives in values and scores; in the parameters differentiation raises an error.
+"""
 
 import abc
 import dataclasses
@@ -9,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from jax.custom_derivatives import SymbolicZero
 from jax.scipy.special import (
     betainc,
     betaln,
@@ -25,8 +27,15 @@ from jax.scipy.special import (
 from nn_uq_dist.basics._normal_tails import log_normal_density, score_from_log_tails
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._quantile_search import quantile_at_score
+from nn_uq_dist.basics._refused_derivatives import refused
 
 type Pair = tuple[Array, Array]
+
+_fixed = refused(
+    "quantiles that are solved for have derivatives in their normal score, not in the parameters "
+    "of the law; keep the degrees of freedom of StudentT and the concentrations of Gamma and Beta "
+    "known, or take a family with a quantile function of its own, such as LogNormal"
+)
 
 
 class SolvedLaw(abc.ABC):
@@ -51,11 +60,11 @@ class SolvedLaw(abc.ABC):
 
     def normal_score(self, value: Array) -> Array:
         """Normal score, from the smaller tail; not beyond that of the smallest probability."""
-        return _score(self, value)
+        return _score(_fixed(self), value)
 
     def from_normal_score(self, z: Array) -> Array:
         """Value with this normal score."""
-        return _quantile(self, z)
+        return _quantile(_fixed(self), z)
 
 
 @register_frozen
@@ -179,16 +188,11 @@ def _score(law: SolvedLaw, x: Array) -> Array:
     return score_from_log_tails(*(jnp.log(jnp.maximum(p, tiny)) for p in (lower, upper)))
 
 
-def _score_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> Pair:
+@_score.defjvp
+def _score_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Array]) -> Pair:
     law, x = primals
     z = _score(law, x)
-    change = _moved_tail(law, tangents[0], x, z > 0)
-    if not isinstance(tangents[1], SymbolicZero):
-        change = change + jnp.exp(law.log_prob(x)) * tangents[1]
-    return z, change * jnp.exp(-log_normal_density(z))
-
-
-_score.defjvp(_score_tangent, symbolic_zeros=True)
+    return z, jnp.exp(law.log_prob(x) - log_normal_density(z)) * tangents[1]
 
 
 @jax.custom_jvp
@@ -227,35 +231,8 @@ def _placed(law: SolvedLaw, t: Array) -> Pair:
     return x, to_support.log_abs_det_jacobian(t, x)
 
 
-def _quantile_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> Pair:
+@_quantile.defjvp
+def _quantile_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Array]) -> Pair:
     law, z = primals
     x = _quantile(law, z)
-    log_density = law.log_prob(x)
-    tangent = -_moved_tail(law, tangents[0], x, z > 0) * jnp.exp(-log_density)
-    if not isinstance(tangents[1], SymbolicZero):
-        tangent = tangent + jnp.exp(log_normal_density(z) - log_density) * tangents[1]
-    return x, tangent
-
-
-_quantile.defjvp(_quantile_tangent, symbolic_zeros=True)
-
-
-def _moved_tail(law: SolvedLaw, law_dot: Any, x: Array, is_upper: Array) -> Array:
-    """Change of the distribution function with the parameters, by that of the smaller tail."""
-    dots = jax.tree.leaves(law_dot, is_leaf=lambda leaf: isinstance(leaf, SymbolicZero))
-    # The distribution function may have no derivative in a parameter that nobody asks for.
-    moving = [not isinstance(dot, SymbolicZero) for dot in dots]
-    if not any(moving):
-        return jnp.zeros_like(x)
-    values, structure = jax.tree.flatten(law)
-
-    def tail(*moved: Array) -> Array:
-        new = iter(moved)
-        filled = [next(new) if m else v for m, v in zip(moving, values, strict=True)]
-        lower, upper = jax.tree.unflatten(structure, filled).tails(x)
-        return jnp.where(is_upper, -upper, lower)
-
-    primal = tuple(v for m, v in zip(moving, values, strict=True) if m)
-    dot = tuple(d for m, d in zip(moving, dots, strict=True) if m)
-    change: Array = jax.jvp(tail, primal, dot)[1]
-    return change
+    return x, jnp.exp(log_normal_density(z) - law.log_prob(x)) * tangents[1]
