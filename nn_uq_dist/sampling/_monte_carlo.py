@@ -99,9 +99,10 @@ def monte_carlo(
             "f and key must hold numbers, got traced values; call Monte Carlo functions "
             "outside of jit, vmap and grad"
         )
+    draw: Callable[[Any, Array], Any] = _draw_from_law
     try:
         source: Any = as_input_law(f)
-        batch_shape, draw = source.batch_shape, _draw_from_law
+        batch_shape = source.batch_shape
     except UnsupportedFamilyError:
         source, (batch_shape, draw) = None, _own_draws(f)
     axes = len(batch_shape)
