@@ -91,7 +91,6 @@ def programs_of(network, seed, batch_shape=(), *, with_tables=False):
         counted(nuq.linearize_parts, network, f, (2, 1, 1, 2))
     if with_tables or batch_shape:
         counted(linear.corrected, pairs)
-        counted(linear.corrected(pairs).band)
     if with_tables:
         counted(lambda: nuq.paired_statistics(pairs).quantile([0.1, 0.9]))
         counted(summary, linear, pairs, quantiles=[0.1, 0.9], tails=[0.1])

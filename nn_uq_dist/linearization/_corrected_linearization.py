@@ -21,16 +21,13 @@ from nn_uq_dist.inputs._output_noise import output_noise
 from nn_uq_dist.laws import JointLaw
 from nn_uq_dist.linearization._correction import (
     at_once,
-    controls,
     correction,
     require_pairs,
-    stand_in,
     usable_pairs,
 )
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import LinearizedInputPosterior
-from nn_uq_dist.paired_samples import Band, controlled_band
 from nn_uq_dist.sampling import PairedDraws, paired_statistics
 
 # More equal draws than this share, and at least this number, indicate a point mass.
@@ -39,7 +36,6 @@ _POINT_MASS, _FEWEST_EQUAL = 0.01, 5
 _FLAT = 0.1
 # Excess kurtosis, 0 for a normal law; above this value moments rest on a few draws.
 _HEAVY = 10.0
-_BAND_POINTS = 99
 # Fields whose leaves lead with the batch axes.
 _BATCHED = ("transform", "shift", "standard_error", "unexplained", "flattened", "own_scale")
 
@@ -53,7 +49,10 @@ class CorrectedLinearization(LinearModel):
     :math:`T_j(l_j)`. Here :math:`l_j` is the linear output, whose distribution is exact, and
     :math:`T_j` maps its quantiles to those of the network; it is estimated from the differences of
     paired order statistics. The joint distribution is corrected in another way: see `joint`. The
-    object is an immutable pytree.
+    object is an immutable pytree, and may be passed to ``jit``.
+
+    Traced pairs, as those of a model that makes the correction anew, are not mapped: then there are
+    `joint` and `input_posterior`, and `transform` and what follows it below are ``None``.
 
     Attributes
     ----------
@@ -77,8 +76,6 @@ class CorrectedLinearization(LinearModel):
         Share of the knots at which the estimated map would decrease.
     own_scale : Array, shape batch_shape + (N_y,) or None
         Standard deviations of normal laws that stand in for outputs without sensitivity.
-    num_surface_draws : int or None
-        As passed to `Linearization.corrected`.
 
     Examples
     --------
@@ -95,14 +92,13 @@ class CorrectedLinearization(LinearModel):
 
     linearization: Any
     pairs: PairedDraws
-    transform: MonotoneSpline
-    scores: Array
-    shift: Array
-    standard_error: Array
-    unexplained: Array
-    flattened: Array
-    own_scale: Array | None
-    num_surface_draws: int | None = dataclasses.field(default=None, metadata={"static": True})
+    transform: MonotoneSpline | None = None
+    scores: Array | None = None
+    shift: Array | None = None
+    standard_error: Array | None = None
+    unexplained: Array | None = None
+    flattened: Array | None = None
+    own_scale: Array | None = None
 
     def __repr__(self) -> str:
         return summary_line(self)
@@ -151,7 +147,7 @@ class CorrectedLinearization(LinearModel):
         """
         if not _checks.is_concrete(self):
             linear = self.linearization.copula_correlation(
-                self._noise, correlation="linear", min_eigenvalue=None
+                self.own_scale, correlation="linear", min_eigenvalue=None
             )
             return self._with_variances(linear.target)
         # Known numbers, also while a function that uses them is traced.
@@ -164,7 +160,7 @@ class CorrectedLinearization(LinearModel):
                     rows = (network - network.mean(axis=0)) / network.std(axis=0)
                 plain = np.einsum("n...i,n...j->...ij", rows, rows) / len(rows)
                 matrix = np.where(np.isnan(matrix), plain, matrix)
-            return self._with_variances(jnp.asarray(matrix, jnp.result_type(self.transform.images)))
+            return self._with_variances(jnp.asarray(matrix, jnp.result_type(self._map.images)))
 
     def _with_variances(self, correlation: Array) -> Array:
         sd = jnp.sqrt(self.variance)
@@ -176,17 +172,30 @@ class CorrectedLinearization(LinearModel):
         """Return the distributions of the single outputs, batch shape ``batch_shape + (N_y,)``.
 
         Noise is a convolution: the maps are those of the outputs without noise, and the result is a
-        smooth function of its scale. Noise of the pairs themselves (`PairedDraws.plus_noise`) is
-        part of the outputs that the maps describe. Where the maps are traced, it is cheaper.
+        smooth function of its scale.
 
         Parameters
         ----------
         noise_scale, noise_covariance
             As for `Linearization.marginals`.
+
+        Raises
+        ------
+        TypeError
+            If the pairs were traced when the correction was made.
         """
         law = self._without_noise
         noise = output_noise(noise_scale, noise_covariance, law.batch_shape, law.mean)
         return law if noise is None else NoisyMarginal(law, noise.scale)
+
+    @property
+    def _map(self) -> MonotoneSpline:
+        if self.transform is None:
+            raise TypeError(
+                "pairs must hold numbers for marginals, moments, draws and remarks, got traced "
+                "ones; call corrected outside of jit, or take corrected.joint(...) inside a model"
+            )
+        return self.transform
 
     @property
     def _without_noise(self) -> CorrectedMarginal:
@@ -194,9 +203,10 @@ class CorrectedLinearization(LinearModel):
         known: CorrectedMarginal | None = self.__dict__.get("_made")
         if known is not None:
             return known
+        transform = self._map
         with at_once(self):
-            linear = self.linearization.marginals(self._noise)
-            made = CorrectedMarginal(linear, *self.transform.parameters)
+            linear = self.linearization.marginals(self.own_scale)
+            made = CorrectedMarginal(linear, *transform.parameters)
         if _checks.is_concrete(made):
             object.__setattr__(self, "_made", made)
         return made
@@ -209,16 +219,16 @@ class CorrectedLinearization(LinearModel):
         Means and Jacobian of the linearization are moved by a regression of what it leaves of the
         network on the inputs of the pairs, and the covariance of what is left then is added to the
         noise. So its marginals are not those of `marginals`, which follow the network more closely:
-        take those for questions about single outputs, and this as the likelihood of several.
+        take those for questions about single outputs, and this as the likelihood of several, also
+        made anew inside a model that infers parameters of the input law.
 
         Parameters
         ----------
         noise_scale, noise_covariance
             As for `Linearization.joint`.
         """
-        fit, noise = self._fit_and_noise(noise_scale, noise_covariance)
-        moved = self.linearization.moved(fit.shift, fit.slopes)
-        image = moved.image(*noise)
+        fit, moved, noise = self._nearest(noise_scale, noise_covariance)
+        image = moved.image(noise_covariance=noise)
         joint: JointLaw = moved.joint_of(image, fit.normal_share(moved.variance))
         return joint
 
@@ -238,31 +248,31 @@ class CorrectedLinearization(LinearModel):
                 f"input_posterior must be asked of the correction of one linearization, got "
                 f"{type(self.linearization).__name__}; correct that of nn_uq_dist.linearize"
             )
-        fit, noise = self._fit_and_noise(noise_scale, noise_covariance)
-        moved = self.linearization.moved(fit.shift, fit.slopes)
-        posterior: LinearizedInputPosterior = moved.input_posterior(y, *noise)
+        _, moved, noise = self._nearest(noise_scale, noise_covariance)
+        posterior: LinearizedInputPosterior = moved.input_posterior(y, noise_covariance=noise)
         return posterior
 
-    def _fit_and_noise(
+    def _nearest(
         self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
-    ) -> tuple[LinearFit, tuple[ArrayLike | None, Array]]:
-        """The nearest linear function, and all noise, that of what it leaves included."""
+    ) -> tuple[LinearFit, Any, Array]:
+        """The linear fit, the model moved by it, and all noise, what it leaves included."""
         fit = linear_fit(self.pairs)
         # An array of JAX, as the noise may be traced.
         covariance, shape = jnp.asarray(fit.covariance), (*self.batch_shape, self.num_outputs)
         noise = output_noise(noise_scale, noise_covariance, shape, covariance)
         if noise is not None:
             covariance = covariance + noise.covariance
-        return fit, (self.pairs.noise_scale, covariance)
+        return fit, self.linearization.moved(fit.shift, fit.slopes), covariance
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw inputs, and the outputs of the linear model for them, each moved by its map."""
-        key_inputs, key_noise = jax.random.split(key)
+        transform = self._map
+        key_inputs, key_own = jax.random.split(key)
         inputs, linear = self.linearization.sample_pairs(key_inputs, sample_shape)
-        if self._noise is not None:
-            noise = jnp.asarray(self._noise, linear.dtype)
-            linear = linear + noise * jax.random.normal(key_noise, linear.shape, linear.dtype)
-        return inputs, self.transform(linear)
+        if self.own_scale is not None:
+            own = jnp.asarray(self.own_scale, linear.dtype)
+            linear = linear + own * jax.random.normal(key_own, linear.shape, linear.dtype)
+        return inputs, transform(linear)
 
     def __getitem__(self, index: Any) -> "CorrectedLinearization":
         """Return the model at some entries of the batch, indexed as a NumPy array of that shape."""
@@ -274,69 +284,15 @@ class CorrectedLinearization(LinearModel):
             **{name: where(getattr(self, name)) for name in _BATCHED},
         )
 
-    def band(self, level: float = 0.95) -> Band:
-        """Return bands that contain the network's distribution functions with a given probability.
-
-        Parameters
-        ----------
-        level
-            Probability that the distribution function of an output lies in its band everywhere.
-
-        Returns
-        -------
-        Band
-            At 99 points of each output, arrays of shape ``(99, ..., N_y)``. It is centered on the
-            controlled estimate, not on the corrected law, which is smoother. For quasi-random
-            pairs it is wider than it needs to be.
-
-        Raises
-        ------
-        TypeError
-            If values are traced.
-        ValueError
-            If `level` is not in (0, 1).
-        """
-        if not 0 < level < 1:
-            raise ValueError(
-                f"level must be in (0, 1), got {level!r}; pass a fraction such as 0.95"
-            )
-        if not _checks.is_concrete(self):
-            raise TypeError("band needs known values, got traced ones; call it outside jit")
-        usable = usable_pairs(self.pairs)
-        law = self._without_noise
-        found = controls(
-            self.linearization, self.pairs, usable, self.own_scale, self.num_surface_draws
-        )
-        levels = (np.arange(_BAND_POINTS) + 0.5) / _BAND_POINTS
-        column = levels.reshape(-1, *(1,) * len(law.batch_shape))
-        points = np.asarray(law.icdf(jnp.asarray(column, jnp.result_type(law.mean))), np.float64)
-        known = np.asarray(law.base.cdf(jnp.asarray(points)), np.float64)
-        points, known = points.reshape(_BAND_POINTS, -1), known.reshape(_BAND_POINTS, -1)
-        if found.many is not None:
-            of_control, of_linear = (_shares(part, points) for part in found.many)
-            known = known + of_control - of_linear
-        seed = np.asarray(jax.random.key_data(jax.random.fold_in(self.pairs.key, 2**32 - 3)))
-        rng = np.random.default_rng(seed.tolist())
-        band = controlled_band(
-            np.asarray(usable[0], np.float64), np.asarray(found.at_pairs), points, known, level, rng
-        )
-        shape = (_BAND_POINTS, *law.batch_shape)
-        parts = (band.points, band.estimate, band.lower, band.upper)
-        points, estimate, lower, upper = (part.reshape(shape) for part in parts)
-        return Band(points, estimate, lower, upper, level)
-
     @property
     def remarks(self) -> tuple[str, ...]:
         """Remarks on what the distribution of each output cannot represent; empty if none."""
+        shape = np.shape(self._map.knots)[:-1]
         network, _, _ = usable_pairs(self.pairs)
-        scale = np.zeros_like(self.flattened) if self.own_scale is None else self.own_scale
+        scale = np.zeros(shape) if self.own_scale is None else self.own_scale
         parts = (np.asarray(part).ravel() for part in (self.flattened, scale))
         columns = zip(np.asarray(network).T, *parts, strict=True)
         return tuple("; ".join(_remarks_on(column, *of_map)) for column, *of_map in columns)
-
-    @property
-    def _noise(self) -> Array | None:
-        return _joined_noise(self.own_scale, self.pairs.noise_scale)
 
 
 def correct(
@@ -346,27 +302,11 @@ def correct(
     require_pairs(linearization, pairs)
     if num_surface_draws is not None and num_surface_draws != 0:
         num_surface_draws = _checks.positive_int("num_surface_draws", num_surface_draws)
-    with at_once(linearization, pairs):
-        usable = usable_pairs(pairs)
-        own_scale = stand_in(linearization, pairs, usable[0])
-        law = linearization.marginals(_joined_noise(own_scale, pairs.noise_scale))
-        found = controls(linearization, pairs, usable, own_scale, num_surface_draws)
-        result = correction(law, usable[0], found, pairs.num_randomizations)
-    return CorrectedLinearization(linearization, pairs, *result, own_scale, num_surface_draws)
-
-
-def _joined_noise(own_scale: Array | None, noise_scale: Array | None) -> Array | None:
-    """Noise of the linear distribution: of outputs without sensitivity, and of the pairs."""
-    if own_scale is None or noise_scale is None:
-        return noise_scale if own_scale is None else own_scale
-    return jnp.hypot(own_scale, jnp.asarray(noise_scale))
-
-
-def _shares(draws: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Shares of the draws at or below the points."""
-    columns = zip(np.sort(draws, axis=0).T, points.T, strict=True)
-    found = [np.searchsorted(column, at, side="right") / column.size for column, at in columns]
-    return np.stack(found, axis=1)
+    if not _checks.is_concrete(linearization, pairs):
+        return CorrectedLinearization(linearization, pairs)
+    with evaluated_now():
+        found = correction(linearization, pairs, num_surface_draws)
+    return CorrectedLinearization(linearization, pairs, **found._asdict())
 
 
 def _remarks_on(draws: Any, flat: float, own_scale: float) -> list[str]:

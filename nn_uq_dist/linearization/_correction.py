@@ -1,4 +1,4 @@
-"""From paired draws to the map that takes linear outputs to those of the network."""
+"""From paired draws with known values to the map that takes linear outputs to the network's."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -6,18 +6,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
-from nn_uq_dist.basics._row_algebra import binary_unit, namespace
+from nn_uq_dist.basics._row_algebra import binary_unit
 from nn_uq_dist.basics._sobol import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
 from nn_uq_dist.paired_samples import ScoreBins, Surface, estimate_map, fit_surface
-from nn_uq_dist.paired_samples._increasing_values import running_maximum
 from nn_uq_dist.paired_samples._quantile_map import LinearQuantiles
 from nn_uq_dist.paired_samples._score_bins import sample_averages
 from nn_uq_dist.sampling import PairedDraws
@@ -32,7 +31,7 @@ _BLOCK = 2**13
 _FEWEST_STEPS = 50.0
 
 
-def usable_pairs(pairs: PairedDraws) -> tuple[Array, Array, Array]:
+def usable_pairs(pairs: PairedDraws) -> tuple[Any, Any, Any]:
     """Pairs whose outputs are finite, as matrices ``(n, J)`` in float64 if they are known."""
     network: Any = pairs.network
     linear: Any = pairs.linear
@@ -63,14 +62,12 @@ def at_once(*trees: Any) -> AbstractContextManager[Any]:
     return evaluated_now() if _checks.is_concrete(*trees) else nullcontext()
 
 
-def stand_in(linearization: Any, pairs: PairedDraws, network: Any) -> Array | None:
+def _stand_in(linearization: Any, network: FloatArray) -> Array | None:
     """Scales of normal laws for outputs without sensitivity, as wide as the network's; else zero.
 
-    None if there are no such outputs, or values are traced.
+    None if there are no such outputs.
     """
-    if not _checks.is_concrete(linearization, pairs):
-        return None
-    image = linearization.image(pairs.noise_scale)
+    image = linearization.image()
     constant = np.asarray(image.is_constant)
     # The laws of a linearization over parts have a minimum width.
     if constant.shape != linearization.mean.shape:
@@ -108,7 +105,7 @@ def require_pairs(linearization: Any, pairs: Any) -> None:
         )
 
 
-class Controls(NamedTuple):
+class _Controls(NamedTuple):
     """Predictions of the network's outputs: at the pairs, and at many more random inputs.
 
     Attributes
@@ -122,53 +119,58 @@ class Controls(NamedTuple):
         Share of the variance of the differences that the surface does not explain, ``(J,)``.
     """
 
-    at_pairs: Any
-    many: tuple[Any, Any] | None
-    unexplained: Any
+    at_pairs: FloatArray
+    many: tuple[FloatArray, FloatArray] | None
+    unexplained: FloatArray
 
 
 class Correction(NamedTuple):
     """The map and its estimated errors; arrays as in `CorrectedLinearization`."""
 
     transform: MonotoneSpline
-    scores: Array
-    shift: Array
-    standard_error: Array
-    unexplained: Array
-    flattened: Array
+    scores: NDArray[Any]
+    shift: NDArray[Any]
+    standard_error: NDArray[Any]
+    unexplained: NDArray[Any]
+    flattened: NDArray[Any]
+    own_scale: Array | None
 
 
-def controls(
-    linearization: Any,
-    pairs: PairedDraws,
-    usable: tuple[Array, Array, Any],
-    own_scale: Array | None,
-    num_draws: int | None,
-) -> Controls:
-    """The linear outputs, plus a polynomial where that helps.
+def correction(linearization: Any, pairs: PairedDraws, num_draws: int | None) -> Correction:
+    """Estimate the map of each output.
 
     Parameters
     ----------
-    usable
-        What `usable_pairs` returns.
-    own_scale
-        As of `stand_in`.
+    linearization, pairs
+        With known values.
     num_draws
         Draws of the polynomial; None for a multiple of the pairs.
     """
+    usable = usable_pairs(pairs)
+    own_scale = _stand_in(linearization, usable[0])
+    law = linearization.marginals(own_scale)
+    found = _controls(linearization, pairs, usable, own_scale, num_draws)
+    return _mapped(law, usable[0], found, own_scale, pairs.num_randomizations)
+
+
+def _controls(
+    linearization: Any,
+    pairs: PairedDraws,
+    usable: tuple[Any, Any, Any],
+    own_scale: Array | None,
+    num_draws: int | None,
+) -> _Controls:
+    """The linear outputs, plus a polynomial where that helps."""
     network, linear, inputs = usable
-    alone: Any = linear
+    alone = linear
     own: FloatArray | None = None
     if own_scale is not None:
         own = np.asarray(own_scale, np.float64).reshape(-1)
         normal = jax.random.normal(jax.random.fold_in(pairs.key, 2**32 - 4), linear.shape)
         alone = linear + own * np.asarray(normal, np.float64)
-    none = Controls(alone, None, jnp.ones(network.shape[1]))
-    is_known = isinstance(network, np.ndarray)
+    none = _Controls(alone, None, np.ones(network.shape[1]))
     law = linearization.input
-    if num_draws == 0 or not is_known or law.batch_shape:
-        return none
-    if not _checks.is_concrete(linearization, pairs.key):
+    if num_draws == 0 or law.batch_shape:
         return none
     bounded = law.normal_scale is None
     scale = np.asarray(law.half_range if bounded else law.variance**0.5, np.float64)
@@ -179,9 +181,8 @@ def controls(
         found: FloatArray = (np.asarray(values, np.float64) - center) / scale
         return found
 
-    known, target = np.asarray(linear), np.asarray(network)
-    importance = _importance(standard(inputs), known)
-    surface = fit_surface(standard(inputs), target - known, importance, is_bounded=bounded)
+    importance = _importance(standard(inputs), linear)
+    surface = fit_surface(standard(inputs), network - linear, importance, is_bounded=bounded)
     if surface is None:
         return none
     if num_draws is None:
@@ -192,8 +193,8 @@ def controls(
     is_used = surface.unexplained < 1
     if own is not None:
         _add_stand_in(*many, own, is_used)
-    at_pairs = np.where(is_used, known, alone) + surface.left_out
-    return Controls(at_pairs, many, surface.unexplained)
+    at_pairs = np.where(is_used, linear, alone) + surface.left_out
+    return _Controls(at_pairs, many, surface.unexplained)
 
 
 def _add_stand_in(
@@ -238,7 +239,7 @@ def _many(
         else:
             points = spread[number]
         inputs, outputs = _pairs_at(linearization, points.astype(linearization.input.dtype))
-        outputs = np.asarray(outputs, np.float64) + _noise(pairs, key, blocks + number, outputs)
+        outputs = np.asarray(outputs, np.float64)
         linear.append(outputs[:size])
         control.append(outputs[:size] + surface.predict(standard(inputs)[:size]))
     return np.concatenate(control), np.concatenate(linear)
@@ -249,108 +250,101 @@ def _pairs_at(linearization: Any, points: Array) -> Any:
     return linearization.pairs_at(points)
 
 
-def _noise(pairs: PairedDraws, key: Array, number: int, outputs: Array) -> Any:
-    if pairs.noise_scale is None:
-        return 0.0
-    normal = jax.random.normal(jax.random.fold_in(key, number), outputs.shape)
-    return np.asarray(pairs.noise_scale, np.float64) * np.asarray(normal, np.float64)
-
-
-def correction(
-    law: OutputLaw, network: Array, found: Controls, num_randomizations: int
+def _mapped(
+    law: OutputLaw,
+    network: FloatArray,
+    found: _Controls,
+    own_scale: Array | None,
+    num_randomizations: int,
 ) -> Correction:
     """The map of each output, with the batch shape of `law`."""
-    bins = ScoreBins.for_samples(network.shape[0])
-    is_known = isinstance(network, np.ndarray)
-    surface: Any = None
+    bins = ScoreBins.for_samples(len(network))
+    surface: FloatArray | None = None
     if found.many is not None:
         of_control, of_linear = (
             sample_averages(np.sort(part, axis=0), bins) for part in found.many
         )
         surface = of_control - of_linear
-    quantiles = _quantiles(law, bins, as_numpy=is_known)
+    quantiles = _quantiles(law, bins)
     result = estimate_map(network, found.at_pairs, quantiles, surface, bins, num_randomizations)
+    dtype = jnp.result_type(law.mean)
 
-    # NumPy for known numbers: JAX would compile each step.
-    xp, dtype = np if is_known else jnp, jnp.result_type(law.mean)
-
-    def shaped(rows: Any) -> Array:
-        found: Array = xp.asarray(rows, dtype).reshape(*law.batch_shape, -1)
-        return found
+    def shaped(rows: FloatArray) -> NDArray[Any]:
+        return rows.astype(dtype).reshape(*law.batch_shape, -1)
 
     # Rounding to the type of the outputs may merge knots, as in the far tail of the linear law.
     x, y = _resolved(shaped(result.linear), shaped(result.network))
     averages = result.rest if surface is None else result.rest + surface.T
     return Correction(
         MonotoneSpline(x, y),
-        xp.asarray(bins.centers, dtype),
+        bins.centers.astype(dtype),
         shaped(averages),
         shaped(result.standard_error),
-        jnp.asarray(found.unexplained, dtype).reshape(law.batch_shape),
+        shaped(found.unexplained).reshape(law.batch_shape),
         shaped(result.flattened).reshape(law.batch_shape),
+        own_scale,
     )
 
 
-def _quantiles(law: OutputLaw, bins: ScoreBins, *, as_numpy: bool) -> LinearQuantiles:
+def _quantiles(law: OutputLaw, bins: ScoreBins) -> LinearQuantiles:
     """Quantiles of the linear law, outputs along one axis."""
     parts = bins.nodes, bins.centers, bins.knots
     scores = np.concatenate(parts)
-    dtype = jnp.result_type(law.mean)
-    column = scores.reshape(-1, *(1,) * len(law.batch_shape)).astype(dtype)
-    values: Any = law.from_normal_score(column).reshape(scores.size, -1)
-    mean: Any
-    sd: Any
-    mean, sd = law.mean.reshape(-1), law.standard_deviation.reshape(-1)
-    if as_numpy:
-        values, mean, sd = (np.asarray(part, np.float64) for part in (values, mean, sd))
+    column = scores.reshape(-1, *(1,) * len(law.batch_shape))
+    values, mean, sd = (
+        np.asarray(part, np.float64)
+        for part in (
+            law.from_normal_score(column.astype(jnp.result_type(law.mean))),
+            law.mean.reshape(-1),
+            law.standard_deviation.reshape(-1),
+        )
+    )
+    values = values.reshape(scores.size, -1)
     first, second = parts[0].size, parts[0].size + parts[1].size
     return LinearQuantiles(values[:first], values[first:second], values[second:], mean, sd)
 
 
-def _resolved(x: Array, y: Array) -> tuple[Array, Array]:
+def _resolved(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Knots and images that the type tells apart; those that it does not move beyond the last one.
 
     There the map is a straight line, with or without them. To push them apart in place would move
     an output that saturates far from zero by as many roundings as there are knots. Of images that
     are equal, the first and the last knot are kept, one step of a grid apart.
     """
-    xp: Any = namespace(x, y)
     (x_steps, x_gap), (y_steps, y_gap) = _grid(x), _grid(y)
-    rise = xp.diff(y_steps, axis=-1)
-    before = xp.concatenate([xp.full_like(rise[..., :1], np.inf), rise], axis=-1)
-    after = xp.concatenate([rise, xp.full_like(rise[..., :1], np.inf)], axis=-1)
+    rise = np.diff(y_steps, axis=-1)
+    before = np.concatenate([np.full_like(rise[..., :1], np.inf), rise], axis=-1)
+    after = np.concatenate([rise, np.full_like(rise[..., :1], np.inf)], axis=-1)
     is_low = y_steps <= y_steps[..., y_steps.shape[-1] // 2, None]
     # Low plateaus rise toward their ends, high ones from below their beginnings, if there is room.
-    kept = xp.where(is_low, (before > 0) | (after > 1), (after > 0) | (before > 2))
-    moved = xp.where(is_low, before == 0, 0.0) - xp.where(is_low, 0.0, after == 0)
-    distinct = (xp.diff(x_steps, axis=-1) > 0)[..., :-1] & (x_steps < x_steps[..., -1:])[..., 1:-1]
-    end = xp.ones_like(distinct[..., :1])
-    kept = kept & xp.concatenate([end, distinct, end], axis=-1)
+    kept = np.where(is_low, (before > 0) | (after > 1), (after > 0) | (before > 2))
+    moved = np.where(is_low, before == 0, 0.0) - np.where(is_low, 0.0, after == 0)
+    distinct = (np.diff(x_steps, axis=-1) > 0)[..., :-1] & (x_steps < x_steps[..., -1:])[..., 1:-1]
+    end = np.ones_like(distinct[..., :1])
+    kept = kept & np.concatenate([end, distinct, end], axis=-1)
     x, y = _at_steps(x, x_steps, x_gap), _at_steps(y, y_steps + moved, y_gap)
-    order = xp.argsort(~kept, axis=-1, stable=True)
-    last = xp.sum(kept, axis=-1, keepdims=True) - 1
+    order = np.argsort(~kept, axis=-1, stable=True)
+    last = np.sum(kept, axis=-1, keepdims=True) - 1
     beyond = np.arange(kept.shape[-1]) - last
 
-    def spread(part: Array) -> Array:
-        part = xp.take_along_axis(part, order, -1)
-        final, inner = (xp.take_along_axis(part, last - shift, -1) for shift in (0, 1))
-        return xp.where(beyond > 0, final + (beyond * (final - inner)).astype(part.dtype), part)
+    def spread(part: NDArray[Any]) -> NDArray[Any]:
+        part = np.take_along_axis(part, order, -1)
+        final, inner = (np.take_along_axis(part, last - shift, -1) for shift in (0, 1))
+        return np.where(beyond > 0, final + (beyond * (final - inner)).astype(part.dtype), part)
 
     return spread(x), spread(y)
 
 
-def _grid(knots: Array) -> tuple[Array, Array]:
+def _grid(knots: NDArray[Any]) -> tuple[NDArray[Any], Any]:
     """Steps of a grid from the first knot, and its gap: some two roundings of the largest knot."""
-    xp: Any = namespace(knots)
-    width = xp.max(xp.abs(knots), axis=-1, keepdims=True)
-    gap = binary_unit(2 * jnp.finfo(knots.dtype).eps * width)
-    steps = running_maximum(xp.round((knots - knots[..., :1]) / gap))
+    width = np.max(np.abs(knots), axis=-1, keepdims=True)
+    gap: Any = binary_unit(2 * jnp.finfo(knots.dtype).eps * width)
+    steps = np.maximum.accumulate(np.round((knots - knots[..., :1]) / gap), axis=-1)
     # Without any rise, that of one step.
-    final = xp.maximum(steps[..., -1:], 1)
-    return xp.concatenate([steps[..., :-1], final], axis=-1), gap
+    final = np.maximum(steps[..., -1:], 1)
+    return np.concatenate([steps[..., :-1], final], axis=-1), gap
 
 
-def _at_steps(knots: Array, steps: Array, gap: Array) -> Array:
-    rounded = (knots[..., :1] + gap * steps).astype(knots.dtype)
-    # Rounding has no derivative.
-    return rounded if namespace(knots) is np else knots + lax.stop_gradient(rounded - knots)
+def _at_steps(knots: NDArray[Any], steps: NDArray[Any], gap: Any) -> NDArray[Any]:
+    rounded: NDArray[Any] = (knots[..., :1] + gap * steps).astype(knots.dtype)
+    return rounded

@@ -345,11 +345,12 @@ class Linearization(LinearModel):
         ----------
         pairs : PairedDraws
             From ``paired_draws(network, linearization, key, num_samples)``: a hundred help, a
-            thousand help a lot. With traced values the correction is a function of the parameters.
+            thousand help a lot. Traced pairs, as those of a model, correct `joint` and
+            `input_posterior` alone.
         num_surface_draws
             Number of draws of a polynomial of the inputs that predicts the differences; they do not
             evaluate the network. Default: 32 for each pair, but between 32768 and 131072; 0 for no
-            polynomial. With traced values no polynomial is used.
+            polynomial.
 
         Returns
         -------

@@ -1,16 +1,13 @@
 """Numerics of paired samples: how the law of one member differs from that of the other.
 
-Pure functions of arrays: NumPy's for known numbers, in float64, and JAX's for traced ones.
+Pure functions of NumPy arrays in float64.
 `_score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
 influence functions; `_smoothing.py` estimates a smooth difference from noisy averages;
 `_increasing_values.py` makes values increase smoothly; `_quantile_map.py` combines these into the
 knots of a monotone map, within intervals from the draws alone. `_response_surface.py` fits
-polynomials to the differences, which predict most of them if there are enough draws; `_band.py`
-computes a band for a distribution function.
+polynomials to the differences, which predict most of them if there are enough draws.
 """
 
-from nn_uq_dist.paired_samples._band import Band as Band
-from nn_uq_dist.paired_samples._band import controlled_band as controlled_band
 from nn_uq_dist.paired_samples._quantile_map import QuantileMap as QuantileMap
 from nn_uq_dist.paired_samples._quantile_map import estimate_map as estimate_map
 from nn_uq_dist.paired_samples._response_surface import Surface as Surface

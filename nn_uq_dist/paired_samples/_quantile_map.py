@@ -1,11 +1,10 @@
 """The monotone map that takes draws of one law to draws of another, from paired samples."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from jax import Array
 
-from nn_uq_dist.basics._row_algebra import matmul, namespace
+from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.paired_samples._increasing_values import increasing, smooth_slopes
 from nn_uq_dist.paired_samples._score_bins import ScoreBins, influence, sample_averages
@@ -104,25 +103,23 @@ def estimate_map(
     >>> print(np.interp([-1.0, 0.0, 1.0], found.linear[0], found.network[0]).round(1))
     [-1.  1.  3.]
     """
-    xp = namespace(network, control)
     knots = bins.knots
     known = bins.averages(linear.at_nodes)
     if surface is not None:
         known = known + surface
-    found, residual = _controlled(network, control, known, bins, xp)
+    found, residual = _controlled(network, control, known, bins)
     count, size = network.shape[0], bins.centers.size
     spare = size if count > 2 * size else 1
-    noise = xp.einsum("knj,lnj->jkl", residual, residual) / (count * max(count - spare, 1))
-    ratio = xp.ones(network.shape[1], network.dtype)
+    noise = np.einsum("knj,lnj->jkl", residual, residual) / (count * max(count - spare, 1))
+    ratio = np.ones(network.shape[1])
     if num_randomizations > 1:
-        ratio = _noise_ratio(network, control, num_randomizations, xp)
+        ratio = _noise_ratio(network, control, num_randomizations)
         noise = noise * ratio[:, None, None]
-    diagonal = xp.diagonal(noise, axis1=-2, axis2=-1)
-    identity = np.eye(size, dtype=network.dtype)
-    noise = (1 - _SHRINKAGE) * noise + _SHRINKAGE * identity * diagonal[:, None, :]
+    diagonal = np.diagonal(noise, axis1=-2, axis2=-1)
+    noise = (1 - _SHRINKAGE) * noise + _SHRINKAGE * np.eye(size) * diagonal[:, None, :]
 
-    info = np.finfo(network.dtype)
-    floor = 8 * float(info.eps) * (linear.sd + xp.abs(linear.mean)) + float(info.tiny) ** 0.5
+    info = np.finfo(np.float64)
+    floor = 8 * float(info.eps) * (linear.sd + np.abs(linear.mean)) + float(info.tiny) ** 0.5
     at_centers, at_knots = (
         ((values - linear.mean) / (linear.sd + floor)).T
         for values in (linear.at_centers, linear.at_knots)
@@ -130,41 +127,39 @@ def estimate_map(
     difference = (found - known).T
     # The bins themselves, then the knots.
     wanted = Points(
-        np.concatenate([bins.centers, knots]), xp.concatenate([at_centers, at_knots], axis=-1)
+        np.concatenate([bins.centers, knots]), np.concatenate([at_centers, at_knots], axis=-1)
     )
     smoothed = smooth(difference, noise, Points(bins.centers, at_centers), wanted, floor)
     at_bins, shift = smoothed[:, :size], smoothed[:, size:]
-    shift = shift + _tail_residuals(difference - at_bins, bins, knots, xp)
+    shift = shift + _tail_residuals(difference - at_bins, bins, knots)
     if surface is not None:
         # The knots beyond the last bin have its shift.
-        shift = shift + xp.concatenate([surface[[0, 0]], surface, surface[[-1, -1]]]).T
-    shift = _at_centers(shift, xp)
+        shift = shift + np.concatenate([surface[[0, 0]], surface, surface[[-1, -1]]]).T
+    shift = _at_centers(shift)
     base = linear.at_knots.T
     quantiles = hold_in_interval(base + shift, network, knots, ratio)
-    certain = -xp.log(diagonal + floor[:, None] ** 2) @ _hats(knots, bins.centers)
-    certain = certain.astype(network.dtype)
+    certain = -np.log(diagonal + floor[:, None] ** 2) @ _hats(knots, bins.centers)
     mapped, flattened = increasing(base, quantiles)
     mapped = smooth_slopes(base, mapped, quantiles, certain, knots)
     # The smoothing uses the noise as estimated: with more noise it would shrink the tails.
-    error = xp.sqrt(_steadied(diagonal, count * bins.widths, xp))
+    error = np.sqrt(_steadied(diagonal, count * bins.widths))
     return QuantileMap(base, mapped, shift, difference, error, flattened)
 
 
-def _steadied(variance: Array, num_inside: np.ndarray, xp: Any) -> Array:
+def _steadied(variance: Array, inside: Array) -> Array:
     """Variances of the averages; those from few draws are raised towards their neighbors.
 
     A variance from two draws may be tiny by chance.
     """
-    inside = num_inside.astype(variance.dtype)
     each = variance * inside
-    padded = xp.concatenate([each[:, 1:2], each, each[:, -2:-1]], axis=-1)
+    padded = np.concatenate([each[:, 1:2], each, each[:, -2:-1]], axis=-1)
     beside = (padded[:, :-2] + padded[:, 2:]) / 2
     mixed = (inside * each + _DRAWS_OF_NEIGHBORS * beside) / (inside + _DRAWS_OF_NEIGHBORS)
-    raised: Array = xp.where(each > 0, xp.maximum(mixed, each), each) / inside
+    raised: Array = np.where(each > 0, np.maximum(mixed, each), each) / inside
     return raised
 
 
-def _tail_residuals(residual: Array, bins: ScoreBins, knots: np.ndarray, xp: Any) -> Array:
+def _tail_residuals(residual: Array, bins: ScoreBins, knots: Array) -> Array:
     """The part of the two outermost bins at each end that the smoothing removed, at the knots.
 
     The smoothing treats rare large differences as noise, but they matter for the standard
@@ -173,28 +168,29 @@ def _tail_residuals(residual: Array, bins: ScoreBins, knots: np.ndarray, xp: Any
     centers = bins.centers
     lower = _hats(knots, np.concatenate([knots[:1], centers[:3]]))
     upper = _hats(-knots, np.concatenate([-knots[-1:], -centers[:-4:-1]]))
-    fading = np.concatenate([lower[1:3], upper[1:3]]).astype(residual.dtype)
-    return matmul(residual[:, np.array([0, 1, -1, -2])], xp.asarray(fading))
+    fading = np.concatenate([lower[1:3], upper[1:3]])
+    found: Array = residual[:, [0, 1, -1, -2]] @ fading
+    return found
 
 
-def _hats(at: np.ndarray, corners: np.ndarray) -> np.ndarray:
+def _hats(at: Array, corners: Array) -> Array:
     """Piecewise linear functions: each is 1 at its corner and 0 at the others."""
     return np.stack([np.interp(at, corners, row) for row in np.eye(corners.size)])
 
 
 def _controlled(
-    network: Array, control: Array, known: Any, bins: ScoreBins, xp: Any
+    network: Array, control: Array, known: Array, bins: ScoreBins
 ) -> tuple[Array, Array]:
     """Averages for the network by regression on those of the control, and the residuals."""
-    ordered = xp.sort(network, axis=0), xp.sort(control, axis=0)
+    ordered = np.sort(network, axis=0), np.sort(control, axis=0)
     of_network, of_control = (sample_averages(part, bins) for part in ordered)
     a, b = influence(network, ordered[0], bins), influence(control, ordered[1], bins)
-    slope = _coefficients(a, b, network.shape[0] * bins.widths, xp)
+    slope = _coefficients(a, b, network.shape[0] * bins.widths)
     found = of_network - slope * (of_control - known)
     return found, a - slope[:, None] * b
 
 
-def _coefficients(a: Array, b: Array, num_inside: np.ndarray, xp: Any) -> Array:
+def _coefficients(a: Array, b: Array, num_inside: Array) -> Array:
     """Coefficients of the control in each bin, shape ``(m, J)``, from influence functions.
 
     A smooth map needs one coefficient for all bins, and with few draws in a bin, a coefficient of
@@ -202,51 +198,51 @@ def _coefficients(a: Array, b: Array, num_inside: np.ndarray, xp: Any) -> Array:
     scatter, and the control would only add noise. So three choices are averaged: zero, one
     coefficient for all bins, and one for each bin, weighted by the likelihood of the residuals.
     """
-    own, scatter = xp.sum(a * b, axis=1), xp.sum(b * b, axis=1)
-    total = xp.sum(scatter, axis=0)
-    common = xp.sum(own, axis=0) / xp.where(total > 0, total, 1)
-    own = own / xp.where(scatter > 0, scatter, 1)
-    slopes = xp.stack([xp.zeros_like(own), common + xp.zeros_like(own), own])
-    left = xp.stack([xp.sum((a - slope[:, None] * b) ** 2, axis=1) for slope in slopes])
-    tiny = np.finfo(a.dtype).tiny ** 0.5
-    surplus = np.maximum(num_inside - _FEWEST_INSIDE, 1).astype(a.dtype)[:, None]
-    ratio = (left + tiny) / (xp.min(left, axis=0) + tiny)
-    weights = _PRIOR.astype(a.dtype)[:, None, None] * ratio ** (-surplus / 2)
-    found: Array = xp.sum(weights * slopes, axis=0) / xp.sum(weights, axis=0)
+    own, scatter = np.sum(a * b, axis=1), np.sum(b * b, axis=1)
+    total = np.sum(scatter, axis=0)
+    common = np.sum(own, axis=0) / np.where(total > 0, total, 1)
+    own = own / np.where(scatter > 0, scatter, 1)
+    slopes = np.stack([np.zeros_like(own), common + np.zeros_like(own), own])
+    left = np.stack([np.sum((a - slope[:, None] * b) ** 2, axis=1) for slope in slopes])
+    tiny = np.finfo(np.float64).tiny ** 0.5
+    surplus = np.maximum(num_inside - _FEWEST_INSIDE, 1)[:, None]
+    ratio = (left + tiny) / (np.min(left, axis=0) + tiny)
+    weights = _PRIOR[:, None, None] * ratio ** (-surplus / 2)
+    found: Array = np.sum(weights * slopes, axis=0) / np.sum(weights, axis=0)
     return found
 
 
-def _noise_ratio(network: Array, control: Array, num_randomizations: int, xp: Any) -> Array:
+def _noise_ratio(network: Array, control: Array, num_randomizations: int) -> Array:
     """Ratio of the variances of quasi-random and independent averages, at most 1, ``(J,)``."""
     # Bins that each part alone can fill.
     coarse = ScoreBins.for_samples(network.shape[0] // num_randomizations)
     parts = zip(
-        xp.split(network, num_randomizations), xp.split(control, num_randomizations), strict=True
+        np.split(network, num_randomizations), np.split(control, num_randomizations), strict=True
     )
-    found = xp.stack(
+    found = np.stack(
         [
-            sample_averages(xp.sort(a, axis=0), coarse)
-            - sample_averages(xp.sort(b, axis=0), coarse)
+            sample_averages(np.sort(a, axis=0), coarse)
+            - sample_averages(np.sort(b, axis=0), coarse)
             for a, b in parts
         ]
     )
-    between = xp.mean(xp.var(found, axis=0, ddof=1), axis=0) / num_randomizations
-    ordered = xp.sort(network, axis=0), xp.sort(control, axis=0)
+    between = np.mean(np.var(found, axis=0, ddof=1), axis=0) / num_randomizations
+    ordered = np.sort(network, axis=0), np.sort(control, axis=0)
     difference = influence(network, ordered[0], coarse) - influence(control, ordered[1], coarse)
-    independent = xp.mean(xp.mean(difference**2, axis=1), axis=0) / network.shape[0]
-    ratio = between / xp.where(independent > 0, independent, 1)
-    clipped: Array = xp.clip(ratio, 0.02, 1.0)
+    independent = np.mean(np.mean(difference**2, axis=1), axis=0) / network.shape[0]
+    ratio = between / np.where(independent > 0, independent, 1)
+    clipped: Array = np.clip(ratio, 0.02, 1.0)
     return clipped
 
 
-def _at_centers(averages: Array, xp: Any) -> Array:
+def _at_centers(averages: Array) -> Array:
     """Values at the knots from averages over the bins around them, to second order.
 
     Not for the outermost bins, whose widths differ, and the knots beyond, which have no averages.
     """
     inner = averages[:, 3:-3]
     bend = averages[:, 2:-4] - 2 * inner + averages[:, 4:-2]
-    return xp.concatenate([averages[:, :3], inner - bend / 24, averages[:, -3:]], axis=-1)
+    return np.concatenate([averages[:, :3], inner - bend / 24, averages[:, -3:]], axis=-1)
 
 
 # Half the length of the interval in standard deviations of a rank. With three, the draws would move
@@ -258,7 +254,7 @@ _LEAST_RATIO = 0.25
 _BEYOND_DRAWS, _SPACINGS = 10.0, 5
 
 
-def hold_in_interval(wanted: Array, network: Array, scores: np.ndarray, ratio: Array) -> Array:
+def hold_in_interval(wanted: Array, network: Array, scores: Array, ratio: Array) -> Array:
     """Clip quantiles to order statistics some ranks above and below.
 
     An error of regression and smoothing that is small in units of the output can be a large error
@@ -277,19 +273,18 @@ def hold_in_interval(wanted: Array, network: Array, scores: np.ndarray, ratio: A
     """
     from scipy.special import ndtr
 
-    xp: Any = namespace(wanted, network)
     count = network.shape[0]
     middle = count * ndtr(scores)
-    scale = np.sqrt(middle * (1 - middle / count)).astype(network.dtype)
-    reach = 1 + _REACH * scale[:, None] * xp.sqrt(xp.maximum(ratio, _LEAST_RATIO))
-    below, above = (xp.floor(middle[:, None] + s * reach).astype(int) for s in (-1, 1))
-    ordered = xp.sort(network, axis=0)
+    scale = np.sqrt(middle * (1 - middle / count))
+    reach = 1 + _REACH * scale[:, None] * np.sqrt(np.maximum(ratio, _LEAST_RATIO))
+    below, above = (np.floor(middle[:, None] + s * reach).astype(int) for s in (-1, 1))
+    ordered = np.sort(network, axis=0)
     low, high = (
-        xp.take_along_axis(ordered, xp.clip(rank, 0, count - 1), axis=0) for rank in (below, above)
+        np.take_along_axis(ordered, np.clip(rank, 0, count - 1), axis=0) for rank in (below, above)
     )
     span = min(_SPACINGS, count - 1)
     least = ordered[0] - _BEYOND_DRAWS * (ordered[span] - ordered[0])
     most = ordered[-1] + _BEYOND_DRAWS * (ordered[-1] - ordered[-1 - span])
-    low, high = xp.where(below < 0, least, low), xp.where(above > count - 1, most, high)
-    held: Array = xp.clip(wanted, low.T, high.T)
+    low, high = np.where(below < 0, least, low), np.where(above > count - 1, most, high)
+    held: Array = np.clip(wanted, low.T, high.T)
     return held

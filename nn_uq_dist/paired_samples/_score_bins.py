@@ -13,13 +13,11 @@ of their influence functions.
 import dataclasses
 import itertools
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from jax import Array
 
 from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.basics._summary_line import summary_line
 
 _FEWEST, _MOST = 6, 48
@@ -92,12 +90,12 @@ class ScoreBins:
         """Nodes of a quadrature over all bins, shape ``(q,)``."""
         return np.concatenate([nodes for nodes, _ in self._rules])
 
-    def averages(self, values: Any) -> Any:
+    def averages(self, values: FloatArray) -> FloatArray:
         """Averages over the bins of a function given at the nodes, ``(q, J)`` to ``(m, J)``."""
         from scipy.linalg import block_diag
 
-        rows = block_diag(*(weights for _, weights in self._rules))
-        return rows.astype(values.dtype) @ values
+        averages: FloatArray = block_diag(*(weights for _, weights in self._rules)) @ values
+        return averages
 
     @cached_property
     def _rules(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -113,7 +111,7 @@ class ScoreBins:
         return rules
 
 
-def sample_averages(ordered: Array, bins: ScoreBins) -> Array:
+def sample_averages(ordered: FloatArray, bins: ScoreBins) -> FloatArray:
     """Averages of the quantile function of a sample.
 
     Parameters
@@ -128,27 +126,25 @@ def sample_averages(ordered: Array, bins: ScoreBins) -> Array:
     Array
         Shape ``(m, J)``.
     """
-    xp = namespace(ordered)
     count = ordered.shape[0]
     # The integral of the quantile function, a step function, up to each probability. The median is
     # subtracted first: sums with a large mean would lose digits.
     center = ordered[count // 2]
-    sums = xp.cumsum(ordered - center, axis=0)
-    sums = xp.concatenate([xp.zeros_like(sums[:1]), sums]) / count
+    sums = np.cumsum(ordered - center, axis=0)
+    sums = np.concatenate([np.zeros_like(sums[:1]), sums]) / count
     at_edges = _between(sums, bins.probabilities * count)
-    widths = bins.widths[:, None].astype(ordered.dtype)
-    averages: Array = center + (at_edges[1:] - at_edges[:-1]) / widths
+    averages: FloatArray = center + (at_edges[1:] - at_edges[:-1]) / bins.widths[:, None]
     return averages
 
 
-def _between(rows: Array, position: FloatArray) -> Array:
+def _between(rows: FloatArray, position: FloatArray) -> FloatArray:
     """Linear interpolation between the rows around each position."""
     below = np.minimum(position.astype(int), len(rows) - 2)
-    share = (position - below)[:, None].astype(rows.dtype)
+    share = (position - below)[:, None]
     return rows[below] * (1 - share) + rows[below + 1] * share
 
 
-def influence(sample: Array, ordered: Array, bins: ScoreBins) -> Array:
+def influence(sample: FloatArray, ordered: FloatArray, bins: ScoreBins) -> FloatArray:
     """Influence functions of `sample_averages` at the draws, minus their means.
 
     Parameters
@@ -163,11 +159,9 @@ def influence(sample: Array, ordered: Array, bins: ScoreBins) -> Array:
     Array
         Shape ``(m, n, J)``.
     """
-    xp = namespace(sample)
     at_edges = _between(ordered, bins.probabilities[1:-1] * (len(sample) - 1))
-    low = xp.concatenate([ordered[:1], at_edges])[:, None]
-    high = xp.concatenate([at_edges, ordered[-1:]])[:, None]
-    widths = bins.widths[:, None, None].astype(sample.dtype)
-    clipped = xp.minimum(xp.maximum(sample, low), high) / widths
-    centered: Array = clipped - xp.mean(clipped, axis=1, keepdims=True)
+    low = np.concatenate([ordered[:1], at_edges])[:, None]
+    high = np.concatenate([at_edges, ordered[-1:]])[:, None]
+    clipped = np.clip(sample, low, high) / bins.widths[:, None, None]
+    centered: FloatArray = clipped - np.mean(clipped, axis=1, keepdims=True)
     return centered

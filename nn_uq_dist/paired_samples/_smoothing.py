@@ -15,13 +15,11 @@ of the difference is kept, possibly none. An average changes smoothly with the d
 of the best would jump.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
 
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._known_values import FloatArray as Array
 
 _LENGTHS = (0.25, 0.5, 1.0, 2.0)
 _RATIOS = (0.1, 1.0)
@@ -34,7 +32,7 @@ _TAIL_START = 1.5
 class Points(NamedTuple):
     """Points at which a function is observed or predicted."""
 
-    scores: np.ndarray  # (m,)
+    scores: Array  # (m,)
     linear: Array  # standardized quantiles of the linear law there, (J, m)
 
 
@@ -57,45 +55,38 @@ def smooth(averages: Array, noise: Array, at: Points, wanted: Points, floor: Arr
     Array
         Shape ``(J, k)``.
     """
-    xp = namespace(averages, noise)
-    unit = xp.median(xp.diagonal(noise, axis1=-2, axis2=-1), axis=-1)
-    unit = xp.maximum(unit, floor**2)[:, None, None]
+    unit = np.median(np.diagonal(noise, axis1=-2, axis2=-1), axis=-1)
+    unit = np.maximum(unit, floor**2)[:, None, None]
     known, asked = _kernels(at, at), _kernels(wanted, at)  # (J, g, m, m), (J, g, k, m)
-    amplitudes = _AMPLITUDES.astype(averages.dtype)
     standard = averages / unit[:, :, 0] ** 0.5
-    eps = np.finfo(averages.dtype).eps
-    identity = np.eye(at.scores.size, dtype=averages.dtype)
+    eps = np.finfo(np.float64).eps
+    identity = np.eye(at.scores.size)
     scaled = noise / unit
 
-    def under_prior(amplitude: Any) -> tuple[Array, Array]:
+    def under_prior(amplitude: float) -> tuple[Array, Array]:
         """Log evidence, ``(J, g)``, and coefficients of the kernels, ``(J, g, m)``."""
         covariance = amplitude * known + scaled[:, None]
-        largest = xp.max(xp.diagonal(covariance, axis1=-2, axis2=-1), axis=-1)[..., None, None]
+        largest = np.max(np.diagonal(covariance, axis1=-2, axis2=-1), axis=-1)[..., None, None]
         # Keeps rounding from making the matrix indefinite, and zero noise from making it singular.
         covariance = covariance + (50 * eps * largest + 1e-6) * identity
-        factor = xp.linalg.cholesky(covariance)
-        data = xp.broadcast_to(standard[:, None, :], factor.shape[:-1])
-        solved = xp.linalg.solve(covariance, data[..., None])[..., 0]
-        logs = xp.log(xp.diagonal(factor, axis1=-2, axis2=-1))
-        evidence = -0.5 * xp.sum(data * solved, axis=-1) - xp.sum(logs, axis=-1)
+        factor = np.linalg.cholesky(covariance)
+        data = np.broadcast_to(standard[:, None, :], factor.shape[:-1])
+        solved = np.linalg.solve(covariance, data[..., None])[..., 0]
+        logs = np.log(np.diagonal(factor, axis1=-2, axis2=-1))
+        evidence = -0.5 * np.sum(data * solved, axis=-1) - np.sum(logs, axis=-1)
         return evidence, amplitude * solved
 
-    if xp is np:
-        found = [under_prior(amplitude) for amplitude in amplitudes]
-        logs, coefficients = (np.stack(parts) for parts in zip(*found, strict=True))
-    else:
-        # One program for all amplitudes; the loop bounds the memory.
-        logs, coefficients = lax.map(under_prior, jnp.asarray(amplitudes))
-    weights = xp.exp(logs - xp.max(logs, axis=(0, 2), keepdims=True))
-    weights = weights / xp.sum(weights, axis=(0, 2), keepdims=True)
-    mixed = xp.sum(weights[..., None] * coefficients, axis=0)  # (J, g, m)
-    posterior: Array = xp.einsum("jgkm,jgm->jk", asked, mixed) * unit[:, :, 0] ** 0.5
+    found = [under_prior(amplitude) for amplitude in _AMPLITUDES]
+    logs, coefficients = (np.stack(parts) for parts in zip(*found, strict=True))
+    weights = np.exp(logs - np.max(logs, axis=(0, 2), keepdims=True))
+    weights = weights / np.sum(weights, axis=(0, 2), keepdims=True)
+    mixed = np.sum(weights[..., None] * coefficients, axis=0)  # (J, g, m)
+    posterior: Array = np.einsum("jgkm,jgm->jk", asked, mixed) * unit[:, :, 0] ** 0.5
     return posterior
 
 
-def _kernels(a: Points, b: Points) -> Any:
+def _kernels(a: Points, b: Points) -> Array:
     """Covariances between two sets of points under each shape of prior, ``(J, g, p, q)``."""
-    dtype = b.linear.dtype
     end = b.scores[-1]
     held = np.clip(a.scores, b.scores[0], end)  # no wiggles beyond the data
     squared = (held[:, None] - b.scores) ** 2
@@ -105,15 +96,15 @@ def _kernels(a: Points, b: Points) -> Any:
     wiggles += [
         ratio * np.exp(-squared / (2 * length**2)) for length in _LENGTHS for ratio in _RATIOS
     ]
-    fixed = np.stack([1 + part + tail * tails for tail in _TAILS for part in wiggles]).astype(dtype)
+    fixed = np.stack([1 + part + tail * tails for tail in _TAILS for part in wiggles])
     linear = a.linear[:, :, None] * b.linear[:, None, :]
-    kernels: Any = fixed + linear[:, None]
+    kernels: Array = fixed + linear[:, None]
     return kernels
 
 
-def _tail(scores: np.ndarray, end: float) -> np.ndarray:
+def _tail(scores: Array, end: float) -> Array:
     """Zero, then a parabola, which becomes its tangent beyond the data."""
     inside = np.maximum(np.minimum(scores, end) - _TAIL_START, 0)
     slope = 2 * max(end - _TAIL_START, 0.0)
-    parabola: np.ndarray = inside**2 + slope * np.maximum(scores - end, 0)
+    parabola: Array = inside**2 + slope * np.maximum(scores - end, 0)
     return parabola

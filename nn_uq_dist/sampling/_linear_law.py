@@ -20,7 +20,7 @@ _NARROW = 1e-6
 
 
 class LinearLaw:
-    """The law of the linear outputs of pairs, their noise included.
+    """The law of the linear outputs of pairs.
 
     Its moments are exact to float64 whatever the precision of JAX is, so that a large common value
     of the outputs costs no digits. Distribution functions and quantiles have the precision of the
@@ -41,12 +41,8 @@ class LinearLaw:
 
     def __init__(self, pairs: PairedDraws) -> None:
         self._linearization = pairs.linearization
-        self._noise_scale = pairs.noise_scale
         exact = in_float64(pairs.linearization)
-        covariance = np.array(exact.covariance, np.float64)
-        if pairs.noise_scale is not None:
-            noise = np.asarray(pairs.noise_scale, np.float64)[..., None]
-            covariance += np.eye(covariance.shape[-1]) * noise**2
+        covariance = np.asarray(exact.covariance, np.float64)
         sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
         unit = np.where(sd > 0, sd, 1.0)
         self.correlation = covariance / (unit[..., None] * unit[..., None, :])
@@ -85,10 +81,9 @@ class LinearLaw:
 
     @cached_property
     def _law(self) -> OutputLaw:
-        noise = self._noise_scale
+        noise = None
         if (self.sd == 0).any():
             # A point mass has no density: a narrow law is as useless a control, and needs no care.
             narrow = np.where(self.sd > 0, 0.0, _NARROW * np.maximum(np.abs(self.mean), 1))
-            narrow = narrow.reshape(self.correlation.shape[:-1])
-            noise = jnp.asarray(narrow if noise is None else np.maximum(noise, narrow))
+            noise = jnp.asarray(narrow.reshape(self.correlation.shape[:-1]))
         return as_output_law(self._linearization.marginals(noise))

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._pytree import entries, positions, register_frozen
+from nn_uq_dist.basics._pytree import positions, register_frozen
 from nn_uq_dist.basics._sobol import sobol_points
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import AbstractInputLaw
@@ -66,8 +65,6 @@ class PairedDraws:
         The `Linearization` or `PartwiseLinearization`.
     key : Array
         The random key.
-    noise_scale : array or None
-        Standard deviation of the noise added to both outputs, see `plus_noise`.
     num_randomizations : int
         Number of Sobol sequences that the draws consist of, in order; 0 for independent draws.
 
@@ -88,7 +85,6 @@ class PairedDraws:
     linear: Array
     linearization: Any
     key: Array
-    noise_scale: Array | None = None
     num_randomizations: int = dataclasses.field(default=0, metadata={"static": True})
 
     def __repr__(self) -> str:
@@ -107,66 +103,12 @@ class PairedDraws:
             network=self.network[:, *where],
             linear=self.linear[:, *where],
             linearization=self.linearization[index],
-            noise_scale=entries(self.noise_scale, batch_shape, index),
         )
 
     @property
     def num_samples(self) -> int:
         """Number of pairs."""
         return self.network.shape[0]
-
-    def plus_noise(self, scale: ArrayLike, key: Array) -> "PairedDraws":
-        """Return the pairs with the same normal noise added to both members.
-
-        Parameters
-        ----------
-        scale
-            Standard deviation of independent noise, non-negative; broadcasts against ``(N_y,)``.
-        key
-            A JAX random key.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `scale` is not real, is negative or infinite, or has a shape that does not fit.
-
-        Examples
-        --------
-        >>> import jax
-        >>> import nn_uq_dist as nuq
-        >>> lin = nuq.Linearization([0.0], [[1.0]], nuq.InputLaw([0.0], half_width=1.0))
-        >>> pairs = nuq.paired_draws(lambda x: x, lin, jax.random.key(0), 100, progress=False)
-        >>> noisy = pairs.plus_noise(0.1, jax.random.key(1))
-        >>> bool((noisy.network == noisy.linear).all())
-        True
-        """
-        scale = _checks.as_numeric("scale", scale)
-        shape = self.network.shape[1:]
-        joined = _checks.broadcast_shapes(
-            "scale must broadcast against the outputs (..., N_y)",
-            scale=np.shape(scale),
-            outputs=shape,
-        )
-        if joined != shape:
-            raise ValueError(
-                f"scale must broadcast against the outputs, of shape {shape}, got shape "
-                f"{np.shape(scale)}; pass one standard deviation per output"
-            )
-        _checks.require_finite("scale", scale)
-        _checks.require_nonnegative("scale", scale, "pass a standard deviation")
-        dtype = self.network.dtype
-        scale = jnp.broadcast_to(jnp.asarray(scale, dtype), shape)
-        noise: Any = scale * jax.random.normal(
-            _checks.as_key("key", key), self.network.shape, dtype
-        )
-        total = scale
-        if self.noise_scale is not None:
-            total = jnp.sqrt(scale**2 + jnp.asarray(self.noise_scale, dtype) ** 2)
-        if isinstance(self.network, np.ndarray) and _checks.is_concrete(noise):
-            noise = np.asarray(noise)
-        return dataclasses.replace(
-            self, network=self.network + noise, linear=self.linear + noise, noise_scale=total
-        )
 
 
 def paired_draws(

@@ -136,7 +136,7 @@ def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
 
 
 def _from_model(model: Any, key: jax.Array, count: int) -> PairedEstimate:
-    share = _shares(model, threefry(key), 0.0, count)
+    share = _shares(model, threefry(key), count)
     error = np.sqrt(share * (1 - share) / count + _ADDED / count**2)
     return PairedEstimate(share, error, np.full(share.shape, float(count)))
 
@@ -144,11 +144,10 @@ def _from_model(model: Any, key: jax.Array, count: int) -> PairedEstimate:
 def _linear_shares(pairs: PairedDraws, count: int) -> Array:
     """Shares of draws of the linear model, other than those of the pairs, that each output wins."""
     key = jax.random.fold_in(threefry(_checks.as_key("key", pairs.key)), _LINEAR_DRAWS)
-    noise = 0.0 if pairs.noise_scale is None else pairs.noise_scale
-    return _shares(pairs.linearization, key, noise, count)
+    return _shares(pairs.linearization, key, count)
 
 
-def _shares(model: Any, key: jax.Array, noise: ArrayLike, count: int) -> Array:
+def _shares(model: Any, key: jax.Array, count: int) -> Array:
     """Shares of draws of a model that each output wins, shape ``batch_shape + (N_y,)``."""
     shape = (*model.batch_shape, model.num_outputs)
     numbers = math.prod(model.batch_shape) * max(model.input.num_inputs, model.num_outputs)
@@ -156,18 +155,14 @@ def _shares(model: Any, key: jax.Array, noise: ArrayLike, count: int) -> Array:
     total = np.zeros(shape)
     for start in range(0, count, size):
         wanted = min(size, count - start)
-        total += np.asarray(_linear_wins(model, key, start, wanted, jnp.asarray(noise), size))
+        total += np.asarray(_linear_wins(model, key, start, wanted, size))
     return total / count
 
 
 @partial(jax.jit, static_argnames="size")
-def _linear_wins(
-    model: Any, key: jax.Array, start: int, wanted: int, noise: jax.Array, size: int
-) -> jax.Array:
+def _linear_wins(model: Any, key: jax.Array, start: int, wanted: int, size: int) -> jax.Array:
     """Count the wins in the first `wanted` of `size` draws."""
-    draw_key, noise_key = jax.random.split(jax.random.fold_in(key, start))
-    outputs = model.sample_pairs(draw_key, (size,))[1]
-    outputs = outputs + noise * jax.random.normal(noise_key, outputs.shape, outputs.dtype)
+    outputs = model.sample_pairs(jax.random.fold_in(key, start), (size,))[1]
     is_wanted = jnp.arange(size).reshape(-1, *[1] * (outputs.ndim - 2)) < wanted
     winner = jnp.where(is_wanted, outputs.argmax(axis=-1), -1)
     return jnp.sum(winner[..., None] == jnp.arange(outputs.shape[-1]), axis=0)

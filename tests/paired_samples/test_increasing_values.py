@@ -1,7 +1,5 @@
 """Increasing values, and smooth slopes: the minimum by SciPy, and noise that is removed."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -91,38 +89,11 @@ def test_straight_maps_stay_whatever_the_units_and_the_noise(factor: float) -> N
         np.testing.assert_allclose(found, wanted, atol=1e-9 * factor)
 
 
-def test_traced_as_known() -> None:
-    rng = np.random.default_rng(4)
-    parts = [np.concatenate([a, b]) for a, b in zip(noisy(rng, 0.05), noisy(rng, 0.2), strict=True)]
-    linear, _, wanted, logs = (part.astype(np.float32) for part in parts)
-    start, _ = increasing(linear, wanted)
-    known = smooth_slopes(linear, start, wanted, logs, SCORES)
-    assert known.dtype == np.float32
-    traced = jax.jit(lambda *args: smooth_slopes(*args, SCORES))(
-        *(jnp.asarray(part) for part in (linear, start, wanted, logs))
-    )
-    np.testing.assert_allclose(traced, known, atol=2e-4)
-    in_double = smooth_slopes(
-        *(np.asarray(part, np.float64) for part in (linear, start, wanted, logs)), SCORES
-    )
-    np.testing.assert_allclose(known, in_double, atol=2e-4)
-
-
 def test_knots_that_are_one_by_rounding() -> None:
     linear = np.concatenate([np.zeros((1, 6)), np.linspace(0, 1, 25)[None]], axis=1)
     start = np.concatenate([np.zeros((1, 6)), np.linspace(0, 2, 25)[None]], axis=1)
     found = smooth_slopes(linear, start, start, np.zeros_like(linear), SCORES)
     np.testing.assert_allclose(found, start, atol=1e-6)
-
-
-def test_increasing_traced_as_known() -> None:
-    rng = np.random.default_rng(1)
-    linear = np.sort(rng.normal(size=(2, 30)), axis=1).astype(np.float32)
-    wanted = (linear**3 + rng.normal(0, 0.3, linear.shape)).astype(np.float32)
-    known = increasing(linear, wanted)
-    traced = jax.jit(increasing)(jnp.asarray(linear), jnp.asarray(wanted))
-    for a, b in zip(known, traced, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 def test_what_increases_is_kept_and_what_falls_is_moved_between_its_neighbors() -> None:

@@ -1,6 +1,5 @@
 """Smoothing of noisy averages: no noise, much noise, and the formula for one prior."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -52,13 +51,3 @@ def test_is_the_mean_over_two_posteriors(monkeypatch):
     means = [p @ np.linalg.solve(c, values) for p, c in zip(priors, noisy, strict=True)]
     expected = weights @ np.array(means)
     np.testing.assert_allclose(smoothed(values, sd), expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_jax_gives_the_same(x64):
-    values = np.sin(Z) + 0.1 * np.random.default_rng(1).normal(size=Z.size)
-    noise = np.eye(Z.size)[None] * 0.01
-    known = smooth(values[None], noise, AT, AT, FLOOR)
-    at = Points(Z, jnp.asarray(AT.linear))
-    traced = smooth(jnp.asarray(values[None]), jnp.asarray(noise), at, at, jnp.asarray(FLOOR))
-    np.testing.assert_allclose(known, traced, rtol=1e-8, atol=1e-10)

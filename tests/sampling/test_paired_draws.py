@@ -52,7 +52,7 @@ def test_both_outputs_are_of_the_same_inputs(precision):
     np.testing.assert_allclose(pairs.network, np.tanh(pairs.inputs @ MATRIX.T), atol=tolerance)
     tangent = np.asarray(lin.loc) + (pairs.inputs - CENTER) @ np.asarray(lin.jacobian).T
     np.testing.assert_allclose(pairs.linear, tangent, atol=3e-6)
-    assert (pairs.num_samples, pairs.num_randomizations, pairs.noise_scale) == (500, 0, None)
+    assert (pairs.num_samples, pairs.num_randomizations) == (500, 0)
 
 
 @pytest.mark.parametrize(
@@ -151,33 +151,6 @@ def test_traced_laws_have_the_known_inputs_and_derivatives(points):
     np.testing.assert_allclose(slope, (known.inputs - CENTER) / 0.5, atol=3e-6)
 
 
-def test_noise_is_the_same_in_both_members(precision):
-    pairs = pair(20_000, InputLaw(CENTER.astype(precision), 0.5))
-    noisy = pairs.plus_noise([0.1, 0.2, 0.0, 1.0], jax.random.key(3))
-    assert isinstance(noisy.network, np.ndarray)
-    assert noisy.network.dtype == pairs.network.dtype
-    added = np.asarray(noisy.network - pairs.network, np.float64)
-    rounding = 1e-6 if precision == "float32" else 1e-14
-    np.testing.assert_allclose(noisy.linear - pairs.linear, added, atol=rounding)
-    np.testing.assert_array_equal(noisy.network[:, 2], pairs.network[:, 2])
-    # Fixed key; each test fails for 1 key in 1000.
-    for j, scale in ((0, 0.1), (1, 0.2), (3, 1.0)):
-        assert stats.kstest(added[:, j], stats.norm(0, scale).cdf).pvalue > 1e-3
-    assert stats.pearsonr(added[:, 0], added[:, 1]).pvalue > 1e-3
-    twice = noisy.plus_noise(0.3, jax.random.key(4))
-    total = np.sqrt(np.array([0.1, 0.2, 0.0, 1.0]) ** 2 + 0.09)
-    np.testing.assert_allclose(twice.noise_scale, total, rtol=1e-6)
-    np.testing.assert_array_equal(twice.inputs, pairs.inputs)
-
-
-def test_noise_of_a_batch_and_under_jit():
-    pairs = pair(10, InputLaw(np.zeros((2, 3), np.float32), 0.1))
-    noisy = pairs.plus_noise(0.1, KEY)
-    assert noisy.noise_scale.shape == (2, 4)
-    traced = jax.jit(lambda s: pairs.plus_noise(s, KEY).network)(0.1)
-    np.testing.assert_allclose(traced, noisy.network, atol=1e-7)
-
-
 def test_outputs_that_are_not_finite_are_reported_and_kept():
     lin = linearize(lambda x: x, LAWS["box"])
     with pytest.warns(RuntimeWarning, match="of 3000 network outputs drawn are NaN or infinite"):
@@ -232,31 +205,6 @@ ERRORS = {
         ),
         ValueError,
         "at most 21201 random variables in the input, got 21202; pass points='random'",
-    ),
-    "noise shape": (
-        lambda: pair(10).plus_noise(np.ones(3), KEY),
-        ValueError,
-        r"scale must broadcast against the outputs",
-    ),
-    "noise rank": (
-        lambda: pair(10).plus_noise(np.ones((2, 4)), KEY),
-        ValueError,
-        r"scale must broadcast against the outputs, of shape \(4,\), got shape \(2, 4\); pass one",
-    ),
-    "negative noise": (
-        lambda: pair(10).plus_noise(-0.1, KEY),
-        ValueError,
-        "scale must not be negative, got -0.1",
-    ),
-    "infinite noise": (
-        lambda: pair(10).plus_noise(np.inf, KEY),
-        ValueError,
-        "scale must be finite, got inf",
-    ),
-    "noise text": (
-        lambda: pair(10).plus_noise("a", KEY),
-        TypeError,
-        "scale must be an array of real numbers",
     ),
 }
 

@@ -72,7 +72,7 @@ def repetitions(net, law, half_width, count, number, sequences=0, seed=0):
     jacobian = np.broadcast_to(slopes, (number, 2))
     lin = Linearization(np.full(number, center), jacobian, input_law(law, half_width))
     linear = center + inputs @ slopes
-    return PairedDraws(inputs, net(inputs), linear, lin, KEY, None, sequences)
+    return PairedDraws(inputs, net(inputs), linear, lin, KEY, sequences)
 
 
 def truth(net, law, half_width):
@@ -170,7 +170,7 @@ def test_intervals_of_the_correlation_hold(count, sequences):
     inside = np.zeros(2)
     for f in inputs.swapaxes(0, 1):
         network = np.stack([net(f) for net in nets], axis=1)
-        pairs = PairedDraws(f, network, center + f @ jacobian.T, lin, KEY, None, sequences)
+        pairs = PairedDraws(f, network, center + f @ jacobian.T, lin, KEY, sequences)
         found = paired_statistics(pairs)
         for k, (part, right) in enumerate(
             ((found.correlation, exact), (found.covariance, covariance))
@@ -239,15 +239,6 @@ def test_probabilities_far_out_are_small_and_not_certain():
     np.testing.assert_allclose(value, [[1, 1], [0, 0], [0, 0]], atol=1e-3)
     assert ((error[:2] > 0) & (error[:2] < 5e-3)).all()
     assert np.isfinite(worth[:2]).all()
-
-
-def test_noise_counts_in_the_law_of_the_linear_outputs():
-    lin = linearize(lambda f: jnp.array([f[0]]), InputLaw([0.0], scale=[1.0]))
-    pairs = paired_draws(lambda f: jnp.array([f[0]]), lin, KEY, 1000, progress=False)
-    noisy = pairs.plus_noise(0.75, jax.random.key(1))
-    found = paired_statistics(noisy)
-    np.testing.assert_allclose(found.sd.value, 1.25, rtol=1e-5)
-    np.testing.assert_allclose(found.quantile(0.9).value, stats.norm(0, 1.25).ppf(0.9), rtol=1e-5)
 
 
 def test_pairs_that_are_not_finite_are_left_out():
@@ -413,7 +404,7 @@ def test_a_batch_has_the_statistics_of_its_points():
         return jnp.array([jnp.tanh(x[0] + x[1]), x[0] * x[1]])
 
     lin = linearize(network, InputLaw(points, half_width=0.4))
-    pairs = paired_draws(network, lin, KEY, 400, progress=False).plus_noise(0.05, KEY)
+    pairs = paired_draws(network, lin, KEY, 400, progress=False)
     found = paired_statistics(pairs)
     assert found.batch_shape == (3,)
     calls = {

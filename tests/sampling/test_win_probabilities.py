@@ -106,15 +106,6 @@ def test_batch_is_the_stack_of_single_laws():
         assert (np.abs(wins.value[i] - alone.value) < 4 * error).all()
 
 
-def test_noise_of_pairs_is_that_of_the_linear_draws():
-    pairs = nuq.paired_draws(bending, LINEAR, KEY, 2000, progress=False)
-    noisy = pairs.plus_noise(0.5, jax.random.key(1))
-    wins, plain = nuq.win_probabilities(noisy), nuq.win_probabilities(noisy.network)
-    error = np.hypot(wins.standard_error, plain.standard_error)
-    assert (np.abs(wins.value - plain.value) < 4 * error).all()
-    assert (wins.standard_error < 0.5 * plain.standard_error).all()
-
-
 def test_number_of_linear_draws_needs_no_multiple_of_a_pass(monkeypatch):
     pairs = nuq.paired_draws(bending, LINEAR, KEY, 100, progress=False)
     monkeypatch.setattr("nn_uq_dist.sampling._win_probabilities._PASS_NUMBERS", 3000)
