@@ -16,7 +16,7 @@ import pytest
 from flax import nnx
 from sklearn.neural_network import MLPRegressor
 
-from nn_uq_dist import InputLaw, linearize, linearize_parts, monte_carlo
+from nn_uq_dist import InputLaw, linearize, monte_carlo
 from nn_uq_dist.inputs._foreign_networks import remedy_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "network_mistakes.md"
@@ -223,16 +223,9 @@ def test_table_of_the_docs_has_these_mistakes_and_messages():
     assert listed == {mistake: f"`{words}`" for mistake, (_, _, words) in MISTAKES.items()}
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda network, f: linearize_parts(network, f, 10),
-        lambda network, f: monte_carlo(network, f, KEY, 10),
-    ],
-)
-def test_other_functions_say_the_same(call):
+def test_other_functions_say_the_same():
     with pytest.raises(ValueError, match="PyTorch computes on tensors of its own"):
-        call(TORCH, LAW)
+        monte_carlo(TORCH, LAW, KEY, 10)
 
 
 KEY = jax.random.key(0)
