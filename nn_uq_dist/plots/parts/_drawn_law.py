@@ -252,14 +252,14 @@ def drawn_law(
         )
     if isinstance(law, str) and law not in {"joint", "copula"}:
         raise ValueError(f"law must be 'joint' or 'copula', got {law!r}")
-    origin, rows = np.zeros(len(shown)), np.asarray(shown)
+    origin = np.zeros(len(shown))
     if isinstance(law, JointLaw):
         law = as_joint_law("law", law, model.num_outputs)
     elif isinstance(model, Linearization):
         # With zero means float32 resolves the deviations instead of the values.
-        origin = np.asarray(model.loc, np.float64)[rows]
+        origin = np.asarray(model.loc, np.float64)[list(shown)]
         if law != "copula":
-            return DrawnJoint(partial(_linear_joint, model.image(), rows, names), origin)
+            return DrawnJoint(partial(_linear_joint, model.image().take(shown), names), origin)
         model = Linearization(jnp.zeros_like(model.loc), model.jacobian, model.input)
     if not isinstance(law, JointLaw):
         law = model.gaussian_copula() if law == "copula" else model.joint()
@@ -267,10 +267,10 @@ def drawn_law(
 
 
 def _linear_joint(
-    image: LinearImage, rows: NDArray[np.int_], names: Sequence[str], indices: Sequence[int]
+    image: LinearImage, names: Sequence[str], indices: Sequence[int]
 ) -> LinearizedJoint:
     """Joint law about zero of some of the shown outputs; all of them may have no joint density."""
-    part = image.take(rows[list(indices)])
+    part = image.take(indices)
     arguments = np.zeros(len(indices)), part.weights, part.normal_covariance
     try:
         LinearizedJoint(*arguments, validate_args=True)
