@@ -18,7 +18,6 @@ from nn_uq_dist.inference import input_posterior as input_posterior
 from nn_uq_dist.inputs import InputLaw as InputLaw
 from nn_uq_dist.linearization import Linearization as Linearization
 from nn_uq_dist.linearization import linearize as linearize
-from nn_uq_dist.linearization import linearize_parts as linearize_parts
 from nn_uq_dist.sampling import monte_carlo as monte_carlo
 from nn_uq_dist.sampling import paired_draws as paired_draws
 from nn_uq_dist.sampling import paired_statistics as paired_statistics

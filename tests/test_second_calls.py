@@ -87,8 +87,6 @@ def programs_of(network, seed, batch_shape=(), *, with_tables=False):
     np.testing.assert_allclose(draws, expected, rtol=1e-4, atol=1e-5)
     pairs = counted(nuq.paired_draws, network, linear, key, 100, progress=False)
     np.testing.assert_allclose(pairs.network, draws, rtol=1e-4, atol=1e-5)
-    if not batch_shape:
-        counted(nuq.linearize_parts, network, f, (2, 1, 1, 2))
     if with_tables or batch_shape:
         counted(linear.corrected, pairs)
     if with_tables:
@@ -119,8 +117,7 @@ def test_weights_that_change_in_place_change_the_answer():
 
     def results(net):
         draws = nuq.monte_carlo(net, f, jax.random.key(0), 50, progress=False)
-        parts = nuq.linearize_parts(net, f, (2, 1, 1, 1))
-        return draws, nuq.linearize(net, f).jacobian, parts.jacobian
+        return draws, nuq.linearize(net, f).jacobian
 
     before = results(network), results(operator.apply)
     network.output.kernel = nnx.Param(2 * network.output.kernel[...])

@@ -206,7 +206,7 @@ def _quantile(law: SolvedLaw, z: Array) -> Array:
     z = jnp.clip(jnp.broadcast_to(z, shape).astype(dtype), farthest, -farthest)
     is_upper = z > 0
 
-    def score_and_log_density(t: Array, _: None) -> Pair:
+    def score_and_log_density(t: Array) -> Pair:
         x, log_slope = _placed(law, t)
         lower, upper = law.tails(x)
         score = ndtri(jnp.where(is_upper, upper, lower))

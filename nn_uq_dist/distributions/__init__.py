@@ -7,7 +7,6 @@ from nn_uq_dist.distributions._gaussian_copula_conditional import (
 from nn_uq_dist.distributions._gaussian_copula_joint import (
     GaussianCopulaJoint as GaussianCopulaJoint,
 )
-from nn_uq_dist.distributions._joint_mixture import JointMixture as JointMixture
 from nn_uq_dist.distributions._linearized_conditional import (
     LinearizedConditional as LinearizedConditional,
 )
@@ -18,7 +17,6 @@ from nn_uq_dist.distributions._noisy_marginal import NoisyMarginal as NoisyMargi
 from nn_uq_dist.distributions._normal_score_transform import (
     NormalScoreTransform as NormalScoreTransform,
 )
-from nn_uq_dist.distributions._output_mixture import OutputMixture as OutputMixture
 from nn_uq_dist.gaussian_copula._nataf import NatafCorrelation as NatafCorrelation
 from nn_uq_dist.gaussian_copula._nataf import nataf_correlation as nataf_correlation
 from nn_uq_dist.gaussian_copula._nearest_correlation import (

@@ -147,7 +147,7 @@ def quantile_at(z: Array, sigma: Array, pieces: QuantilePieces) -> Array:
         start,
         low,
         high,
-        lambda x, _: (score_at(x, sigma, pieces), log_density_at(x, sigma, pieces)),
+        lambda x: (score_at(x, sigma, pieces), log_density_at(x, sigma, pieces)),
     )
     return jnp.where(jnp.isinf(z) & (sigma >= 0), z, found)
 

@@ -1,7 +1,6 @@
 """What distributions of outputs have in common; others made from the arguments of constructors."""
 
 import abc
-import copy
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -232,10 +231,3 @@ def pass_validation[D: dist.Distribution](law: Law, other: D) -> D:
     if "_validate_args" in law.__dict__:
         other._validate_args = law._validate_args  # noqa: SLF001 (as NumPyro sets it)
     return other
-
-
-def without_validation[D: dist.Distribution](law: D) -> D:
-    """A copy that accepts values outside of its support without a warning."""
-    quiet = copy.copy(law)
-    quiet._validate_args = False  # noqa: SLF001 (as NumPyro sets it)
-    return quiet

@@ -2,7 +2,6 @@
 
 import inspect
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,8 +10,6 @@ import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.basics._pytree import positions
-
-type Change = Callable[[Any, int, int], Any]
 
 
 def take_matrix(matrix: Array, rows: tuple[int, ...], columns: tuple[int, ...]) -> Array:
@@ -55,30 +52,27 @@ def batch_entries(law: dist.Distribution, index: Any) -> dist.Distribution:
 def rebuilt_entries(law: dist.Distribution, index: Any) -> dist.Distribution:
     """The same, made anew from the arguments of the constructor."""
     places = positions(law.batch_shape, index)
-    part = with_parameters(
-        law, lambda argument, lead, _: take_entries(argument, lead, law.batch_shape, places)
-    )
+    part = _with_entries(law, law.batch_shape, places)
     return part if part.batch_shape == places.shape else part.expand(places.shape)
 
 
-def with_parameters(law: dist.Distribution, change: Change) -> dist.Distribution:
-    """Return a distribution of the same kind with other parameters.
+def _with_entries(
+    law: dist.Distribution, batch_shape: tuple[int, ...], places: np.ndarray, extra: int = 0
+) -> dist.Distribution:
+    """A distribution of the same kind with entries of its parameters, as for `take_entries`.
 
     Parameters
     ----------
-    law : numpyro.distributions.Distribution
-        A distribution that keeps the arguments of its constructor as attributes.
-    change : callable
-        Maps a parameter, the number of its axes in front of the event axes, and the number of the
-        event axes to the new parameter.
+    extra : int
+        Number of the batch axes of `law` behind `batch_shape`.
 
     Raises
     ------
     TypeError
-        If the distribution does not keep an argument.
+        If the distribution does not keep an argument of its constructor as an attribute.
     """
     if isinstance(law, dist.ExpandedDistribution):
-        return with_parameters(law.base_dist, change)
+        return _with_entries(law.base_dist, batch_shape, places, extra)
     arguments: dict[str, Any] = {}
     for name in constructor_arguments(type(law)):
         if name not in law.__dict__:
@@ -89,16 +83,12 @@ def with_parameters(law: dist.Distribution, change: Change) -> dist.Distribution
             )
         argument = law.__dict__[name]
         if isinstance(argument, dist.Distribution):
-            # Its batch axes beyond those of the law, such as those of components, come last.
-            extra = max(len(argument.batch_shape) - len(law.batch_shape), 0)
-
-            def inner(value: Any, lead: int, event_dim: int, extra: int = extra) -> Any:
-                return change(value, lead - extra, event_dim + extra)
-
-            argument = with_parameters(argument, inner)
+            # Its batch axes beyond those of the law, such as that of the outputs, come last.
+            more = max(len(argument.batch_shape) - len(law.batch_shape), 0)
+            argument = _with_entries(argument, batch_shape, places, extra + more)
         elif argument is not None and name in law.arg_constraints:
-            event_dim = law.arg_constraints[name].event_dim
-            argument = change(argument, jnp.ndim(argument) - event_dim, event_dim)
+            lead = jnp.ndim(argument) - law.arg_constraints[name].event_dim - extra
+            argument = take_entries(argument, lead, batch_shape, places)
         arguments[name] = argument
     return made(type(law), arguments)
 

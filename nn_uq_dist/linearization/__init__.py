@@ -1,26 +1,19 @@
 """Networks replaced by linear functions of a random input, and the distributions of their outputs.
 
 Read `_linear_model.py` first: `LinearModel` says what tables, figures and models ask for. There are
-three: `Linearization` holds value, Jacobian and input law, and `_linearize.py` makes one from a
+two: `Linearization` holds value, Jacobian and input law, and `_linearize.py` makes one from a
 network; `CorrectedLinearization` adds what `_correction.py` estimates from paired draws, and
-`_linear_fit.py` for the joint distribution; `PartwiseLinearization` has a linear function for each
-part of the input, made in `_linearize_parts.py` with `_parts.py`.
-`_joint_density_grid.py` computes the joint density by which the copula is judged, and
-`_linearized_input_posterior.py` the distribution of the inputs given outputs.
+`_linear_fit.py` for the joint distribution. `_linearized_input_posterior.py` has the distribution
+of the inputs given outputs.
 """
 
 from nn_uq_dist.linearization._corrected_linearization import (
     CorrectedLinearization as CorrectedLinearization,
 )
-from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid as JointDensityGrid
 from nn_uq_dist.linearization._linear_model import CopulaCorrelation as CopulaCorrelation
 from nn_uq_dist.linearization._linear_model import LinearModel as LinearModel
 from nn_uq_dist.linearization._linearize import linearize as linearize
-from nn_uq_dist.linearization._linearize_parts import linearize_parts as linearize_parts
 from nn_uq_dist.linearization._linearized_input_posterior import (
     LinearizedInputPosterior as LinearizedInputPosterior,
 )
 from nn_uq_dist.linearization._linearized_network import Linearization as Linearization
-from nn_uq_dist.linearization._partwise_linearization import (
-    PartwiseLinearization as PartwiseLinearization,
-)

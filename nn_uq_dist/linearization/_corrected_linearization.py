@@ -2,7 +2,7 @@
 
 import dataclasses
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,15 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import evaluated_now
 from nn_uq_dist.basics._pytree import entries, register_frozen
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.distributions import CorrectedMarginal, MonotoneSpline, NoisyMarginal
+from nn_uq_dist.distributions import (
+    CorrectedMarginal,
+    LinearizedJoint,
+    MonotoneSpline,
+    NoisyMarginal,
+)
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.inputs._output_noise import output_noise
-from nn_uq_dist.laws import JointLaw
 from nn_uq_dist.linearization._correction import (
     at_once,
     correction,
@@ -29,6 +33,9 @@ from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import LinearizedInputPosterior
 from nn_uq_dist.sampling import PairedDraws, paired_statistics
+
+if TYPE_CHECKING:  # its method `corrected` needs this module
+    from nn_uq_dist.linearization._linearized_network import Linearization
 
 # More equal draws than this share, and at least this number, indicate a point mass.
 _POINT_MASS, _FEWEST_EQUAL = 0.01, 5
@@ -57,7 +64,7 @@ class CorrectedLinearization(LinearModel):
     Attributes
     ----------
     linearization
-        The `Linearization` or `PartwiseLinearization`.
+        The `Linearization`.
     pairs : PairedDraws
         What the correction was estimated from.
     transform : MonotoneSpline
@@ -90,7 +97,7 @@ class CorrectedLinearization(LinearModel):
     1.18 1.00
     """
 
-    linearization: Any
+    linearization: "Linearization"
     pairs: PairedDraws
     transform: MonotoneSpline | None = None
     scores: Array | None = None
@@ -106,25 +113,22 @@ class CorrectedLinearization(LinearModel):
     @property
     def input(self) -> AbstractInputLaw:  # type: ignore[override]  # a field of the other models
         """Distribution of the random input."""
-        law: AbstractInputLaw = self.linearization.input
-        return law
+        return self.linearization.input
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch."""
-        shape: tuple[int, ...] = self.linearization.batch_shape
-        return shape
+        return self.linearization.batch_shape
 
     @property
     def num_outputs(self) -> int:
         """Number of outputs ``N_y``."""
-        return int(self.linearization.num_outputs)
+        return self.linearization.num_outputs
 
     @property
     def output_structure(self) -> OutputStructure | None:
         """Structure of what the network returns if that is not a vector."""
-        structure: OutputStructure | None = self.linearization.output_structure
-        return structure
+        return self.linearization.output_structure
 
     @property
     def mean(self) -> Array:
@@ -213,7 +217,7 @@ class CorrectedLinearization(LinearModel):
 
     def joint(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
-    ) -> JointLaw:
+    ) -> LinearizedJoint:
         """Return the joint distribution of the linear function nearest to the network.
 
         Means and Jacobian of the linearization are moved by a regression of what it leaves of the
@@ -229,8 +233,8 @@ class CorrectedLinearization(LinearModel):
         """
         fit, moved, noise = self._nearest(noise_scale, noise_covariance)
         image = moved.image(noise_covariance=noise)
-        joint: JointLaw = moved.joint_of(image, fit.normal_share(moved.variance))
-        return joint
+        image = image.with_normal_share(fit.normal_share(moved.variance))
+        return LinearizedJoint(moved.loc, image.weights, image.normal_covariance)
 
     def input_posterior(
         self,
@@ -240,21 +244,14 @@ class CorrectedLinearization(LinearModel):
     ) -> LinearizedInputPosterior:
         """Return the distribution of the inputs given outputs, under the linear model of `joint`.
 
-        Parameters and errors are those of `Linearization.input_posterior`. There is none for
-        parts (``TypeError``): given outputs, their probabilities are others.
+        Parameters and errors are those of `Linearization.input_posterior`.
         """
-        if not hasattr(self.linearization, "input_posterior"):
-            raise TypeError(
-                f"input_posterior must be asked of the correction of one linearization, got "
-                f"{type(self.linearization).__name__}; correct that of nn_uq_dist.linearize"
-            )
         _, moved, noise = self._nearest(noise_scale, noise_covariance)
-        posterior: LinearizedInputPosterior = moved.input_posterior(y, noise_covariance=noise)
-        return posterior
+        return moved.input_posterior(y, noise_covariance=noise)
 
     def _nearest(
         self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
-    ) -> tuple[LinearFit, Any, Array]:
+    ) -> tuple[LinearFit, "Linearization", Array]:
         """The linear fit, the model moved by it, and all noise, what it leaves included."""
         fit = linear_fit(self.pairs)
         # An array of JAX, as the noise may be traced.
@@ -296,7 +293,7 @@ class CorrectedLinearization(LinearModel):
 
 
 def correct(
-    linearization: Any, pairs: Any, num_surface_draws: int | None = None
+    linearization: "Linearization", pairs: Any, num_surface_draws: int | None = None
 ) -> CorrectedLinearization:
     """Estimate the maps: see `Linearization.corrected`."""
     require_pairs(linearization, pairs)

@@ -1,7 +1,7 @@
 """From paired draws with known values to the map that takes linear outputs to the network's."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from nn_uq_dist.paired_samples import ScoreBins, Surface, estimate_map, fit_surf
 from nn_uq_dist.paired_samples._quantile_map import LinearQuantiles
 from nn_uq_dist.paired_samples._score_bins import sample_averages
 from nn_uq_dist.sampling import PairedDraws
+
+if TYPE_CHECKING:  # its method `corrected` needs this module
+    from nn_uq_dist.linearization._linearized_network import Linearization
 
 _FEWEST_PAIRS = 8
 # Cheap draws of a surface for each draw of the network, and bounds on their number.
@@ -62,16 +65,13 @@ def at_once(*trees: Any) -> AbstractContextManager[Any]:
     return evaluated_now() if _checks.is_concrete(*trees) else nullcontext()
 
 
-def _stand_in(linearization: Any, network: FloatArray) -> Array | None:
+def _stand_in(linearization: "Linearization", network: FloatArray) -> Array | None:
     """Scales of normal laws for outputs without sensitivity, as wide as the network's; else zero.
 
     None if there are no such outputs.
     """
     image = linearization.image()
     constant = np.asarray(image.is_constant)
-    # The laws of a linearization over parts have a minimum width.
-    if constant.shape != linearization.mean.shape:
-        return None
     dtype = jnp.result_type(linearization.loc)
     loc = np.asarray(linearization.loc, np.float64)
     spread = network.std(axis=0).reshape(loc.shape)
@@ -86,7 +86,7 @@ def _stand_in(linearization: Any, network: FloatArray) -> Array | None:
     return jnp.asarray(np.where(without, spread, 0.0), dtype)
 
 
-def require_pairs(linearization: Any, pairs: Any) -> None:
+def require_pairs(linearization: "Linearization", pairs: Any) -> None:
     if not isinstance(pairs, PairedDraws):
         raise TypeError(
             f"pairs must be PairedDraws, got {type(pairs).__name__}; pass "
@@ -136,7 +136,9 @@ class Correction(NamedTuple):
     own_scale: Array | None
 
 
-def correction(linearization: Any, pairs: PairedDraws, num_draws: int | None) -> Correction:
+def correction(
+    linearization: "Linearization", pairs: PairedDraws, num_draws: int | None
+) -> Correction:
     """Estimate the map of each output.
 
     Parameters
@@ -220,7 +222,11 @@ def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
 
 
 def _many(
-    linearization: Any, pairs: PairedDraws, surface: Surface, standard: Any, num_draws: int
+    linearization: "Linearization",
+    pairs: PairedDraws,
+    surface: Surface,
+    standard: Any,
+    num_draws: int,
 ) -> tuple[FloatArray, FloatArray]:
     """Many draws of the control and of the linear outputs, without network evaluations."""
     # Not one of the keys of the network's draws, which `fold_in` numbers from 0 to 2**31.
@@ -246,7 +252,7 @@ def _many(
 
 
 @jax.jit
-def _pairs_at(linearization: Any, points: Array) -> Any:
+def _pairs_at(linearization: "Linearization", points: Array) -> tuple[Array, Array]:
     return linearization.pairs_at(points)
 
 

@@ -6,7 +6,6 @@ from its index when it is needed, so no large identity matrix is held in memory.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 import jax
@@ -93,7 +92,7 @@ def values_and_jacobians(
 def tangents(
     network: FlatNetwork, law: AbstractInputLaw, points: Array, batch_size: int | None = None
 ) -> tuple[Array, Array]:
-    """Values and Jacobians of a network at points of each law of a batch.
+    """Values and Jacobians of a network at a point of each law of a batch.
 
     Parameters
     ----------
@@ -102,25 +101,23 @@ def tangents(
     law
         Its map to what the network takes may differ over the batch.
     points
-        Points, shape ``(..., N_x)``; for a map that differs they lead with the batch axes.
+        One for each law, shape ``(..., N_x)``.
     batch_size
         As for `values_and_jacobians`.
     """
     if not (isinstance(law, MappedInput) and law.varies_over_batch):
         return values_and_jacobians(network, points, network.num_outputs, batch_size)
     shape, rank = law.batch_shape, len(law.batch_shape)
-    alike = jnp.broadcast_shapes(points.shape, shape + (1,) * max(points.ndim - rank, 1))
-    laws = law, jnp.broadcast_to(points, alike)
+    laws = law, jnp.broadcast_to(points, (*shape, law.num_inputs))
     each = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[rank:]), laws)
 
     def at_one(part: tuple[AbstractInputLaw, Array]) -> tuple[Array, Array]:
         own = dataclasses.replace(network, law=part[0])
-        return values_and_jacobians(own, part[1], network.num_outputs, batch_size)
+        return value_and_jacobian(own, part[1], network.num_outputs)
 
     size = points_at_once(law.num_inputs, network.num_outputs) if batch_size is None else batch_size
-    found = lax.map(at_one, each, batch_size=max(1, size // math.prod(alike[rank:-1])))
-    values, jacobians = (part.reshape(*shape, *part.shape[1:]) for part in found)
-    return values, jacobians
+    values, jacobians = lax.map(at_one, each, batch_size=size)
+    return values.reshape(*shape, -1), jacobians.reshape(*shape, *jacobians.shape[1:])
 
 
 def _images_of_basis(

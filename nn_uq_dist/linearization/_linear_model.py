@@ -103,8 +103,7 @@ def _copula_correlation(
 class LinearModel(abc.ABC):
     """Abstract model of a network with a random input, whose outputs have known distributions.
 
-    `Linearization`, `CorrectedLinearization` and `PartwiseLinearization` are such models. Tables
-    and figures take any of them.
+    `Linearization` and `CorrectedLinearization` are such models. Tables and figures take any.
 
     A subclass is final and defines
 

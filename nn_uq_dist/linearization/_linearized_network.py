@@ -1,7 +1,6 @@
 """A network linearized at the mean of a random input, with the moments of its outputs."""
 
 import dataclasses
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,6 @@ from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._flat_network import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
-from nn_uq_dist.linearization._joint_density_grid import JointDensityGrid, joint_density_grid
 from nn_uq_dist.linearization._linear_model import LinearModel, require_varying
 from nn_uq_dist.linearization._linearized_input_posterior import (
     LinearizedInputPosterior,
@@ -238,7 +236,8 @@ class Linearization(LinearModel):
         >>> round(float(joint.log_prob(jnp.array([0.5, 0.5]))), 4)  # log(1/8)
         -2.0794
         """
-        return self.joint_of(self.image(noise_scale, noise_covariance))
+        image = self.image(noise_scale, noise_covariance)
+        return LinearizedJoint(self.loc, image.weights, image.normal_covariance)
 
     def input_posterior(
         self,
@@ -282,59 +281,6 @@ class Linearization(LinearModel):
         [2. 3.]
         """
         return linearized_input_posterior(self, y, noise_scale, noise_covariance)
-
-    def joint_of(self, image: LinearImage, normal_share: Array | None = None) -> LinearizedJoint:
-        """Return the joint distribution of outputs with this image, a share of it made normal."""
-        if normal_share is not None:
-            image = image.with_normal_share(normal_share)
-        return LinearizedJoint(self.loc, image.weights, image.normal_covariance)
-
-    def joint_density_grid(
-        self,
-        indices: Sequence[int] | None = None,
-        num_points: int = 256,
-        noise_scale: ArrayLike | None = None,
-        noise_covariance: ArrayLike | None = None,
-    ) -> JointDensityGrid:
-        """Return the exact joint density of two or three outputs of the linear law on a grid.
-
-        Use it to measure the error of a copula: see
-        `nn_uq_dist.linearization.JointDensityGrid.total_variation`. Where the characteristic
-        function decays too slowly for the grid, a normal smoothing of up to two cells is added: the
-        ``resolution`` of the result.
-
-        Parameters
-        ----------
-        indices
-            The two or three different outputs, in the order of the axes of the result.
-            Default: all.
-        num_points
-            Points along each output, at least 32, at most ``2**25`` in all. Memory is about 30
-            bytes per point of the grid, time proportional to points times inputs.
-        noise_scale, noise_covariance
-            As for `marginals`.
-
-        Raises
-        ------
-        TypeError
-            If values are traced, `indices` or `num_points` are not integers, or noise is not real.
-        ValueError
-            If there are batch axes, not two or three distinct known outputs, too few or too many
-            points, or bad noise; if the outputs are linearly dependent, so that there is
-            no joint density; or if the standard deviation of the law is below 2 cells in some
-            direction: strong correlation needs more points.
-
-        Examples
-        --------
-        >>> import jax.numpy as jnp
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> law = InputLaw(jnp.zeros(2), 1.0)
-        >>> lin = Linearization(jnp.zeros(2), [[1.0, 1.0], [1.0, -1.0]], law)
-        >>> grid = lin.joint_density_grid()  # uniform on a square of area 8
-        >>> round(float(grid.density.max()), 4)
-        0.125
-        """
-        return joint_density_grid(self, indices, num_points, noise_scale, noise_covariance)
 
     def corrected(
         self, pairs: PairedDraws, *, num_surface_draws: int | None = None

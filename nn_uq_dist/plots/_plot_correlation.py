@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
 from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.plots.parts import _drawn_law, _figure, _shapes, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, PlotCollection, Visuals
 
@@ -64,7 +63,7 @@ def plot_correlation(
         Default: the `correlation` of the model. ``"joint"`` for that of its joint distribution,
         ``"copula"`` for that of the outputs under `LinearModel.gaussian_copula`, which differs if
         that was repaired, or any `nn_uq_dist.laws.JointLaw` of the `N_y` outputs; the title shows
-        its `kind`. ``"linear"`` is the default for a `Linearization`.
+        its `kind`.
     outputs
         At least two outputs to show, by position or name. Default: all.
     output_names
@@ -149,7 +148,7 @@ def _analytic(
     law: _drawn_law.Law | None, model: LinearModel, shown: Sequence[int], names: Sequence[str]
 ) -> tuple[str, Array]:
     """Return name and correlation of the law that is shown."""
-    if law is None and not isinstance(model, Linearization):
+    if law is None:
         return "model", np.asarray(model.correlation, np.float64)[np.ix_(shown, shown)]
     drawn = _drawn_law.drawn_law(law, model, shown, names)
     return drawn.kind, drawn.correlation()

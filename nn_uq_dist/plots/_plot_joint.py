@@ -66,12 +66,10 @@ def plot_joint(
     masses
         Probabilities of the regions, between 0 and 1.
     law
-        Which joint distribution: ``"joint"`` for that of the model, ``linearization.joint()``;
-        ``"linear"`` for the exact density of a `Linearization`, on a grid; ``"copula"`` for
-        `LinearModel.gaussian_copula`, an approximation, which is drawn also where the outputs
-        depend on each other so that they have no joint density; or any `nn_uq_dist.laws.JointLaw`
-        of the `N_y` outputs. The legend names it. Default: ``"linear"`` for a
-        `Linearization`, ``"joint"`` for other models.
+        Which joint distribution: ``"joint"``, the default, for that of the model,
+        ``linearization.joint()``; ``"copula"`` for `LinearModel.gaussian_copula`, an approximation,
+        which is drawn also where the outputs depend on each other so that they have no joint
+        density; or any `nn_uq_dist.laws.JointLaw` of the `N_y` outputs. The legend names it.
     unit
         Unit of all outputs, for the labels of the axes, such as ``"°C"``.
     num_bins

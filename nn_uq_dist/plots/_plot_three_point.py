@@ -66,12 +66,11 @@ def plot_three_point(
         They are moved to it along their linear regression on the third output (Beaumont, Zhang and
         Balding 2002), and smoothed as in `plot_joint`.
     law
-        Which joint distribution: ``"joint"`` for that of the model, ``linearization.joint()``;
-        ``"linear"`` for the exact density of a `Linearization`, on a grid; ``"copula"`` for
-        `LinearModel.gaussian_copula`, an approximation, which is drawn also where the outputs
-        depend on each other so that they have no joint density; or any `nn_uq_dist.laws.JointLaw`
-        of the `N_y` outputs. The label of the upper row names it. Default: ``"linear"`` for a
-        `Linearization`, ``"joint"`` for other models.
+        Which joint distribution: ``"joint"``, the default, for that of the model,
+        ``linearization.joint()``; ``"copula"`` for `LinearModel.gaussian_copula`, an approximation,
+        which is drawn also where the outputs depend on each other so that they have no joint
+        density; or any `nn_uq_dist.laws.JointLaw` of the `N_y` outputs. The label of the
+        upper row names it.
     unit
         Unit of all outputs, for the labels, such as ``"°C"``.
     plot_collection

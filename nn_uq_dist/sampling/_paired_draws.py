@@ -23,7 +23,7 @@ Points = Literal["random", "sobol"]
 
 
 class PairedModel(Protocol):
-    """A model that can be paired with a network: a `Linearization` or a `PartwiseLinearization`."""
+    """A model that can be paired with a network: a `Linearization`, which is defined later."""
 
     input: AbstractInputLaw
 
@@ -62,7 +62,7 @@ class PairedDraws:
     linear : array, shape (n, ..., N_y)
         Outputs of the linearization at the same inputs.
     linearization
-        The `Linearization` or `PartwiseLinearization`.
+        The `Linearization`.
     key : Array
         The random key.
     num_randomizations : int
@@ -134,7 +134,7 @@ def paired_draws(
     network
         The network, any deterministic JAX callable that `linearize` takes.
     linearization
-        Its linearization, from `linearize` or `linearize_parts`.
+        Its linearization, from `linearize`.
     key
         A JAX random key.
     num_samples
@@ -177,8 +177,8 @@ def paired_draws(
     """
     if not callable(getattr(linearization, "sample_pairs", None)):
         raise TypeError(
-            f"linearization must be a Linearization or a PartwiseLinearization, got "
-            f"{type(linearization).__name__}; pass linearize(network, f)"
+            f"linearization must be a Linearization, got {type(linearization).__name__}; pass "
+            f"linearize(network, f)"
         )
     if points not in get_args(Points):
         raise ValueError(

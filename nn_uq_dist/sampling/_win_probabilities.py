@@ -38,7 +38,7 @@ def win_probabilities(
     draws
         Joint draws of the outputs, shape ``(n, ..., N_y)``, from `monte_carlo` or from any joint
         law, such as ``linear.joint(noise_scale=0.1).sample(key, (n,))``.
-        Or a model, such as a `Linearization`, a corrected one or one over parts: then it is drawn
+        Or a model, such as a `Linearization` or a corrected one: then it is drawn
         from. Or the result of `paired_draws`: then the estimate is for the network, with the linear
         model as control variate, and has a smaller standard error than from the network's draws
         alone.

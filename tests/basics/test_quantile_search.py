@@ -17,32 +17,30 @@ LAWS = {
 
 
 def evaluator(law):
-    def evaluate(x, index):
-        del index
+    def now(x):
         upper = x > law.median()
         tail = np.where(upper, law.sf(x), law.cdf(x))
         score = scipy.stats.norm.isf(tail)
         return np.where(upper, score, -score), law.logpdf(x)
 
-    return evaluate
+    return lambda x: jax.pure_callback(now, (x, x), x)
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_quantiles_are_scipys(name):
+def test_quantiles_are_scipys(name, x64):
     law = LAWS[name]
     upper = SCORES > 0
     tail = scipy.stats.norm.sf(np.abs(SCORES))
     expected = np.where(upper, law.isf(tail), law.ppf(tail))
-    low, high = np.full(SCORES.shape, -1e4), np.full(SCORES.shape, 1e4)
-    found = quantile_at_score(SCORES, (low + high) / 2, low, high, evaluator(law))
+    low, high = jnp.full(SCORES.shape, -1e4), jnp.full(SCORES.shape, 1e4)
+    found = quantile_at_score(jnp.asarray(SCORES), (low + high) / 2, low, high, evaluator(law))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("jitted", [False, True])
 def test_jumps_and_missing_targets(jitted):
     # A law with the atom 2 of probability one half: its score jumps from 0 to infinity.
-    def evaluate(x, index):
-        del index
+    def evaluate(x):
         return jnp.where(x < 2, x - 2, jnp.inf), jnp.where(x < 2, 0.0, -jnp.inf)
 
     def solve(target):

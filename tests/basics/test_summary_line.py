@@ -27,13 +27,11 @@ def objects():
         "batch": nuq.linearize(net, nuq.InputLaw(jnp.zeros((5, 3)), 0.1)),
         "many outputs": wide,
         "image": linear.image(0.1),
-        "parts": nuq.linearize_parts(net, LAW, (2, 1, 1)),
         "pairs": pairs,
         "paired statistics": statistics,
         "paired estimate": statistics.mean,
         "corrected": linear.corrected(pairs, num_surface_draws=0),
         "correlation": linear.copula_correlation(),
-        "grid": linear.joint_density_grid(num_points=64, noise_scale=0.1),
         "marginals": linear.marginals(),
         "joint": linear.gaussian_copula(),
         "linear joint": linear.joint(),
@@ -62,7 +60,6 @@ def test_shapes_and_types_are_told(lines):
     )
     assert "jacobian=float32[5, 2, 3]" in lines["batch"]
     assert lines["paired statistics"] == "PairedStatistics(num_outputs=2, num_pairs=64)"
-    assert "(splits=(2, 1, 1), num_evaluations=" in lines["parts"]
     assert lines["spline"].startswith("MonotoneSpline(knots=float32[50], images=float32[50]")
     # NumPyro's own line.
     assert lines["marginals"].startswith(

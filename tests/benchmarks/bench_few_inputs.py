@@ -1,15 +1,13 @@
-"""Error against cost for networks of two to four inputs: parts, corrected laws, draws.
+"""Error against cost for networks of two to four inputs: corrected laws and draws.
 
 Run with ``python -m tests.benchmarks.bench_few_inputs`` or ``make bench BENCH=bench_few_inputs``;
-``--inputs 2 --counts 100 1000 --keys 1`` for a short run, ``--figure FILE`` for a picture.
-References are a million draws with another key; a Jacobian costs as many runs of the network as it
-has rows or columns, whichever are fewer.
+``--inputs 2 --counts 100 1000 --keys 1`` for a short run. References are a million draws with
+another key.
 """
 
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -26,11 +24,9 @@ OUTPUTS = ("bimodal", "one-sided", "square")
 HALF_WIDTH = 1.5
 REFERENCE_DRAWS = 1_000_000
 NUM_POINTS = 2000
-# More parts than these take minutes for their mixture's distribution function.
-MOST_PARTS = 8192
 # Of the points of pairs, whose scatter tells their noise; Sobol points alone are one set.
 RANDOMIZATIONS = 4
-METHODS = ("plain", "Sobol", "parts", "corrected parts", "corrected tangent")
+METHODS = ("plain", "Sobol", "corrected tangent")
 
 Array = NDArray[np.float64]
 
@@ -89,7 +85,9 @@ def of_law(case: Case, law: Any) -> Array:
     return np.abs(found - case.probabilities[:, None]).max(axis=0)
 
 
-def at_sobol_points(case: Case, base: Any, count: int, key: jax.Array) -> nuq.sampling.PairedDraws:
+def at_sobol_points(
+    case: Case, base: nuq.Linearization, count: int, key: jax.Array
+) -> nuq.sampling.PairedDraws:
     """Pairs at Sobol points."""
     points = sobol_points(key, count, RANDOMIZATIONS, base.num_coordinates)
     inputs, linear = base.pairs_at(jnp.asarray(points, jnp.float32))
@@ -103,21 +101,10 @@ def at_sobol_points(case: Case, base: Any, count: int, key: jax.Array) -> nuq.sa
     )
 
 
-def parts_within(case: Case, budget: int) -> Any:
-    """The most parts that a number of runs pays for, or nothing."""
-    num_inputs = case.law.num_inputs
-    price = 1 + min(num_inputs, NUM_OUTPUTS)
-    count = budget // price - (1 + 2 * num_inputs)
-    return nuq.linearize_parts(case.net, case.law, min(count, MOST_PARTS)) if count > 0 else None
-
-
 def one_budget(case: Case, budget: int, num_keys: int) -> dict[str, Array]:
     """Distances of each method, means over keys; shape ``(outputs,)``."""
     rows: dict[str, list[Array]] = {name: [] for name in METHODS}
     tangent = nuq.linearize(case.net, case.law)
-    parts, fewer = parts_within(case, budget), parts_within(case, budget // 2)
-    if parts is not None:
-        rows["parts"].append(of_law(case, parts.marginals()))
     for number in range(num_keys):
         key = jax.random.key(100 + number)
         plain = case.many(case.law.sample(key, (budget,)))
@@ -127,64 +114,27 @@ def one_budget(case: Case, budget: int, num_keys: int) -> dict[str, Array]:
         rows["Sobol"].append(of_draws(case, case.many(inputs)))
         pairs = at_sobol_points(case, tangent, budget, key)
         rows["corrected tangent"].append(of_law(case, tangent.corrected(pairs).marginals()))
-        if fewer is not None:
-            left = max(budget - fewer.num_evaluations, 4)
-            pairs = at_sobol_points(case, fewer, left, key)
-            law = fewer.corrected(pairs, num_surface_draws=0).marginals()
-            rows["corrected parts"].append(of_law(case, law))
-    return {name: np.mean(found, axis=0) for name, found in rows.items() if found}
-
-
-def draw(found: dict[tuple[int, bool], dict[int, dict[str, Array]]], file: Path) -> None:
-    """A panel for each network: mean distance over outputs against runs of the network."""
-    from matplotlib.figure import Figure
-
-    inputs = sorted({num_inputs for num_inputs, _ in found})
-    figure = Figure(figsize=(3.2 * len(inputs), 5.4), layout="constrained")
-    axes = figure.subplots(2, len(inputs), sharex=True, sharey=True, squeeze=False)
-    styles = ("C7o-", "C0s-", "C1^--", "C3v-", "C2D-")
-    for (num_inputs, smooth), budgets in found.items():
-        ax = axes[0 if smooth else 1, inputs.index(num_inputs)]
-        for name, style in zip(METHODS, styles, strict=True):
-            at = [budget for budget, methods in budgets.items() if name in methods]
-            ax.loglog(at, [budgets[b][name].mean() for b in at], style, ms=4, label=name)
-        ax.set_title(f"{num_inputs} inputs, {'tanh' if smooth else 'leaky ReLU'}", fontsize=10)
-    for ax in axes[:, 0]:
-        ax.set_ylabel("KS distance, mean of 3 outputs")
-    for ax in axes[-1]:
-        ax.set_xlabel("runs of the network")
-    axes[0, 0].legend(fontsize=8)
-    figure.savefig(file, dpi=200)
+    return {name: np.mean(found, axis=0) for name, found in rows.items()}
 
 
 def main() -> None:
-    """Print a table for each network, and draw it if asked."""
+    """Print a table for each network."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--inputs", nargs="+", type=int, default=(2, 3, 4))
     parser.add_argument("--counts", nargs="+", type=int, default=COUNTS)
     parser.add_argument("--keys", type=int, default=4)
-    parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
-    found: dict[tuple[int, bool], dict[int, dict[str, Array]]] = {}
     for num_inputs in options.inputs:
         for smooth in (True, False):
             case = make_case(num_inputs, smooth)
-            budgets = found.setdefault((num_inputs, smooth), {})
             name = "tanh" if smooth else "leaky ReLU"
             print(f"\n{num_inputs} inputs, {name}: {', '.join(OUTPUTS)}\n")
             print("| runs |", *(f"{method} |" for method in METHODS))
             print("|---:|" + "---:|" * len(METHODS))
             for budget in options.counts:
-                methods = budgets[budget] = one_budget(case, budget, options.keys)
-                cells = [
-                    ", ".join(f"{value:.2g}" for value in methods[method])
-                    if method in methods
-                    else ""
-                    for method in METHODS
-                ]
+                methods = one_budget(case, budget, options.keys)
+                cells = [", ".join(f"{value:.2g}" for value in found) for found in methods.values()]
                 print(f"| {budget} |", " | ".join(cells), "|", flush=True)
-    if options.figure is not None:
-        draw(found, options.figure)
 
 
 if __name__ == "__main__":

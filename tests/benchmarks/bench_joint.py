@@ -16,6 +16,7 @@ from jax import Array
 import nn_uq_dist as nuq
 from tests.benchmarks._timing import markdown_table, time_interleaved
 from tests.benchmarks.bench_networks import random_network
+from tests.box_gaussian.joint_density_grid import joint_density_grid, total_variation
 
 INPUTS = 31
 
@@ -157,12 +158,12 @@ def distance(num_seeds: int = 20) -> None:
             rows = np.random.default_rng(seed).uniform(-1, 1, (2, num_inputs))
             law = nuq.InputLaw(jnp.zeros(num_inputs), half_width=1.0)
             linear = nuq.Linearization(jnp.zeros(2), jnp.asarray(rows), law)
-            grid = linear.joint_density_grid(num_points=num_points)
+            grid = joint_density_grid(rows, num_points)
             joint = linear.gaussian_copula()
             quiet = nuq.GaussianCopulaJoint(
                 joint.marginals, joint.correlation_matrix, validate_args=False
             )
-            found.append(grid.total_variation(jax.jit(quiet.log_prob)))
+            found.append(total_variation(grid, jax.jit(quiet.log_prob)))
         error = np.std(found, ddof=1) / math.sqrt(num_seeds)
         print(
             f"| {num_inputs} | {num_points}^2 | {np.mean(found):.4f} | {error:.4f} | "

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import nn_uq_dist as nuq
 from nn_uq_dist.box_gaussian import log_evidence
+from tests.box_gaussian.joint_density_grid import joint_density_grid
 from tests.box_gaussian.references import by_box_spline, saddlepoint_log_density
 
 # Outputs, inputs, points of the grid, the bars of the mean over Jacobians: of expectation
@@ -21,14 +21,12 @@ JACOBIANS, POINTS = 5, 400
 
 def draws(num_outputs, num_inputs, num_points):
     """Weights, points of the exact law (those of a grid) and its densities there."""
-    law = nuq.InputLaw(jnp.zeros(num_inputs), half_width=1.0)
     parts = []
     for seed in range(JACOBIANS):
         generator = np.random.default_rng([num_outputs, num_inputs, seed])
         weights = generator.uniform(-1, 1, (num_outputs, num_inputs))
-        linear = nuq.Linearization(jnp.zeros(num_outputs), weights, law)
-        grid = linear.joint_density_grid(num_points=num_points)
-        mass = grid.density.ravel() * grid.cell_volume
+        grid = joint_density_grid(weights, num_points)
+        mass = grid.mass.ravel()
         picked = np.unravel_index(
             generator.choice(mass.size, POINTS, p=mass / mass.sum()), grid.density.shape
         )
@@ -36,7 +34,7 @@ def draws(num_outputs, num_inputs, num_points):
         points = np.stack([axis[index] for axis, index in axes], -1)
         # The grid of few inputs is smoothed; that of 12 by less than half a cell, if at all.
         exact = by_box_spline(points, weights) if num_inputs == 6 else grid.density[picked]
-        assert num_inputs == 6 or (grid.resolution < 0.5 * grid.spacing).all()
+        assert num_inputs == 6 or (grid.smoothing < 0.5 * grid.spacing).all()
         inside = exact > 0
         parts.append((weights, points[inside], exact[inside]))
     return parts

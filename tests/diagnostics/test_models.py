@@ -1,5 +1,8 @@
 """Every table takes every linear model, at one point and for a batch of points."""
 
+import dataclasses
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +32,7 @@ def many():
     return lin, nuq.paired_draws(network, lin, KEY, 400, progress=False)
 
 
-@pytest.fixture(scope="module", params=["tangent", "corrected", "parts"])
+@pytest.fixture(scope="module", params=["tangent", "corrected"])
 def model(request, many):
     return model_of(request.param, many)
 
@@ -37,9 +40,6 @@ def model(request, many):
 def model_of(kind, many):
     """A model of the second point, and draws of the network."""
     lin, pairs = many
-    if kind == "parts":
-        law = nuq.InputLaw(MEANS[1], half_width=0.5)
-        return nuq.linearize_parts(network, law, (4, 4)), pairs.network[:, 1]
     if kind == "corrected":
         return lin[1].corrected(pairs[1], num_surface_draws=0), pairs.network[:, 1]
     return lin[1], pairs.network[:, 1]
@@ -60,9 +60,7 @@ def test_summary_and_tree_take_every_model(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "law"), [("tangent", "joint"), ("corrected", "copula"), ("parts", "joint")]
-)
+@pytest.mark.parametrize(("kind", "law"), [("tangent", "joint"), ("corrected", "copula")])
 def test_joint_summary_takes_every_model(many, kind, law):
     found, draws = model_of(kind, many)
     joint = found.joint(noise_scale=0.02) if law == "joint" else found.gaussian_copula()
@@ -83,23 +81,45 @@ def test_flags_and_sensitivity_take_every_model(model):
     assert ((indices >= 0) & (indices <= 1)).all()
 
 
-@pytest.mark.slow
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Exact(nuq.linearization.LinearModel):
+    """A model that is known by its draws: the network itself."""
+
+    input: nuq.InputLaw
+    network: Callable = dataclasses.field(metadata={"static": True})
+
+    def sample_pairs(self, key, sample_shape=()):
+        inputs = self.input.sample(key, sample_shape)
+        return inputs, self.network(inputs)
+
+    @property
+    def mean(self):
+        return self.network(self.input.loc)
+
+    @property
+    def covariance(self):
+        return jnp.cov(self.sample(KEY, (1000,)), rowvar=False)
+
+    marginals = joint = None
+
+
 def test_estimated_indices_agree_with_quadrature():
-    """Of parts so many that the model is the network: ``x y + y`` and a function of ``x`` alone."""
+    """Of a model with the outputs ``x y + y`` and a function of ``x`` alone."""
 
     def curve(x):
-        return jnp.stack([x[0] * x[1] + x[1], jnp.exp(x[0])])
+        return jnp.stack([x[..., 0] * x[..., 1] + x[..., 1], jnp.exp(x[..., 0])], axis=-1)
 
     def moment(k):
         return scipy.integrate.dblquad(lambda y, x: (x * y + y) ** k / 2, 0.5, 1.5, -1.5, 0.5)[0]
 
-    parts = nuq.linearize_parts(curve, nuq.InputLaw([1.0, -0.5], half_width=[0.5, 1.0]), (16, 16))
-    indices = sensitivity(parts)
+    model = Exact(nuq.InputLaw([1.0, -0.5], half_width=[0.5, 1.0]), curve)
+    indices = sensitivity(model)
     # Given x the mean is -0.5 (x + 1); given y it is 2 y; the total is by quadrature over the box.
     total = moment(2) - moment(1) ** 2
     expected = [[0.25 / 12 / total, 4 / 3 / total], [1.0, 0.0]]
     np.testing.assert_allclose(indices, expected, atol=4 * indices.attrs["standard_error"] + 2e-3)
-    other = sensitivity(parts, key=jax.random.key(1))
+    other = sensitivity(model, key=jax.random.key(1))
     assert not indices.equals(other)
     np.testing.assert_allclose(indices, other, atol=6 * indices.attrs["standard_error"])
 
@@ -122,13 +142,12 @@ def test_standard_errors_of_estimated_indices_hold():
 
 
 def test_outputs_that_are_constant_have_no_indices():
-    parts = nuq.linearize_parts(
-        lambda x: jnp.stack([x[0], 0 * x[0] + 1]), nuq.InputLaw([0.0, 1.0], half_width=1.0), 4
-    )
-    indices = sensitivity(parts)
+    law = nuq.InputLaw([0.0, 1.0], half_width=1.0)
+    model = Exact(law, lambda x: jnp.stack([x[..., 0], jnp.ones_like(x[..., 0])], axis=-1))
+    indices = sensitivity(model)
     assert np.isnan(indices[1]).all()
     assert indices[0, 0] > 0.99
-    assert flag_outputs(parts)["constant"].tolist() == [False, True]
+    assert flag_outputs(model)["constant"].tolist() == [False, True]
 
 
 # -- batches ---------------------------------------------------------------------------------------

@@ -18,10 +18,6 @@ def marginals(width, scale):
     return nuq.LinearizedMarginal(jnp.zeros(2), WEIGHTS * width, scale)
 
 
-def mixture(width, scale):
-    return nuq.distributions.OutputMixture(marginals(width, scale), jnp.array([0.25, 0.75]))
-
-
 def corrected(width, scale):
     knots = jnp.array([-1.0, 0.0, 1.0])
     return nuq.distributions.CorrectedMarginal(
@@ -38,13 +34,6 @@ def conditional(width, scale):
     return joint(width, scale).condition(0, 0.1)
 
 
-def joint_mixture(width, scale):
-    law = joint(width, scale)
-    parts = (law.loc, law.weights, law.normal_covariance)
-    wide = (None if part is None else jnp.stack([part, 2 * part]) for part in parts)
-    return nuq.distributions.JointMixture(nuq.LinearizedJoint(*wide), jnp.array([0.25, 0.75]))
-
-
 def copula(width, scale):
     return nuq.GaussianCopulaJoint(marginals(width, scale), jnp.array([[1.0, 0.5], [0.5, 1.0]]))
 
@@ -55,11 +44,9 @@ def copula_conditional(width, scale):
 
 CASES = [
     (marginals, None),
-    (mixture, 0.3),
     (corrected, None),
     (joint, None),
     (conditional, 0.3),
-    (joint_mixture, None),
     (copula, 0.3),
     (copula_conditional, None),
 ]

@@ -26,15 +26,6 @@ def marginal(unit, scale=None):
     return nuq.LinearizedMarginal(loc, weights, None if scale is None else scale * unit)
 
 
-def mixture(unit, scale=None):
-    # One component is three hundred times narrower than the other.
-    loc = np.array([0.0, 1e-3], np.float32) * unit
-    weights = np.array([[1.0, 0.5], [3e-3, 1e-3]], np.float32) * unit
-    scale = None if scale is None else np.array([0.1, 1e-3], np.float32) * unit
-    components = nuq.LinearizedMarginal(loc, weights, scale)
-    return nuq.distributions.OutputMixture(components, np.array([0.3, 0.7], np.float32))
-
-
 def corrected(unit, scale=None):
     knots = np.array([-1.0, -0.98, 0.0, 0.7], np.float32) * unit
     images = np.array([-1.0, -0.985, 0.1, 1.2], np.float32) * unit
@@ -72,7 +63,7 @@ def univariate(make, unit, scale):
 
 
 @pytest.mark.parametrize("scale", [None, np.float32(0.1)], ids=["bounded", "normal part"])
-@pytest.mark.parametrize("make", [marginal, mixture, corrected])
+@pytest.mark.parametrize("make", [marginal, corrected])
 def test_laws_of_single_outputs(make, scale):
     expected = univariate(make, np.float32(1), scale)
     for unit in UNITS:
@@ -87,18 +78,6 @@ def linearized(units, covariance):
     if covariance is not None:
         covariance = covariance * units[:, None] * units
     return nuq.LinearizedJoint(loc, weights, covariance, validate_args=False)
-
-
-def joint_mixture(units, covariance):
-    parts = linearized(units, covariance)
-    second = nuq.LinearizedJoint(
-        parts.loc + units, parts.weights * 1e-2, parts.normal_covariance, validate_args=False
-    )
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), parts, second)
-    components = nuq.LinearizedJoint(
-        stacked.loc, stacked.weights, stacked.normal_covariance, validate_args=False
-    )
-    return nuq.distributions.JointMixture(components, jnp.array([0.4, 0.6]), validate_args=False)
 
 
 def copula(units, covariance):
@@ -118,12 +97,11 @@ def multivariate(make, units, covariance):
         "draws": law.sample(KEY, (3,)) / units,
         "rosenblatt": law.rosenblatt(points),
     }
-    if make is not joint_mixture:
-        rest = law.condition(0, points[:1])
-        values["conditional log_prob"] = rest.log_prob(points[1:]) + jnp.log(units[1])
-        values["conditional mean"] = rest.mean / units[1:]
-        values["conditional variance"] = rest.variance / units[1:] / units[1:]
-        values["conditional draws"] = rest.sample(KEY, (3,)) / units[1:]
+    rest = law.condition(0, points[:1])
+    values["conditional log_prob"] = rest.log_prob(points[1:]) + jnp.log(units[1])
+    values["conditional mean"] = rest.mean / units[1:]
+    values["conditional variance"] = rest.variance / units[1:] / units[1:]
+    values["conditional draws"] = rest.sample(KEY, (3,)) / units[1:]
     if make is copula:
         values["entropy"] = law.entropy() - log_volume
         values["matrix"] = law.correlation_matrix
@@ -131,7 +109,7 @@ def multivariate(make, units, covariance):
 
 
 @pytest.mark.parametrize("covariance", [None, COVARIANCE], ids=["bounded", "normal part"])
-@pytest.mark.parametrize("make", [linearized, joint_mixture, copula])
+@pytest.mark.parametrize("make", [linearized, copula])
 def test_joint_laws(make, covariance):
     # Laws of single outputs have few programs for all shapes outside of `jit`.
     compiled = (lambda function: function) if make is copula else jax.jit
@@ -149,7 +127,7 @@ def noisy(unit):
     return nuq.distributions.NoisyMarginal(base, np.float32(0.2) * unit)
 
 
-@pytest.mark.parametrize("make", [marginal, mixture, corrected, noisy])
+@pytest.mark.parametrize("make", [marginal, corrected, noisy])
 def test_what_has_no_unit_where_variances_leave_the_type(make):
     def shapes(unit):
         pair = make(unit).expand((2,))

@@ -1,4 +1,4 @@
-"""A model of an ensemble of networks from outside the package, in every table and figure."""
+"""A model with an error of its own from outside the package, in every table and figure."""
 
 import jax
 import jax.numpy as jnp
@@ -11,39 +11,36 @@ import nn_uq_dist as nuq
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
 KEY = jax.random.key(0)
-LOC = np.array([[0.0, 1.0], [0.5, -1.0], [0.1, 0.0]])
-JACOBIAN = np.array([[[1.0, 0.5], [0.2, 1.0]], [[0.8, 0.0], [-0.2, 1.5]], [[1.0, 0.1], [0.3, 0.7]]])
+LOC = np.array([0.0, 1.0])
+JACOBIAN = np.array([[1.0, 0.5], [0.2, 1.0]])
+RESIDUAL = np.array([[0.3, 0.1], [0.1, 0.2]])
+COVARIANCE = JACOBIAN @ JACOBIAN.T + RESIDUAL
 
 
 @pytest.fixture(scope="module")
 def model(page):
-    """Three linear networks of normal inputs: each has normal outputs."""
-    law = nuq.InputLaw(jnp.zeros((3, 2)), scale=1.0)
-    return page.Ensemble(nuq.Linearization(LOC, JACOBIAN, law))
+    """A linear network of normal inputs with a normal error: its outputs are normal."""
+    law = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    return page.WithResidual(nuq.Linearization(LOC, JACOBIAN, law), jnp.asarray(RESIDUAL))
 
 
 @pytest.fixture(scope="module")
 def draws():
-    rng = np.random.default_rng(0)
-    member, inputs = rng.integers(3, size=6000), rng.normal(size=(6000, 2))
-    return LOC[member] + np.einsum("nij,nj->ni", JACOBIAN[member], inputs)
+    return np.random.default_rng(0).multivariate_normal(LOC, COVARIANCE, 6000)
 
 
 def test_contract_is_kept(model):
     assert isinstance(model, nuq.linearization.LinearModel)
     assert (model.batch_shape, model.num_outputs, model.input.num_inputs) == ((), 2, 2)
-    covariance = np.einsum("mik,mjk->ij", JACOBIAN, JACOBIAN) / 3 + np.cov(LOC.T, ddof=0)
-    np.testing.assert_allclose(model.mean, LOC.mean(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(model.covariance, covariance, rtol=1e-5)
-    noise = 0.3
+    np.testing.assert_allclose(model.mean, LOC, rtol=1e-6)
+    np.testing.assert_allclose(model.covariance, COVARIANCE, rtol=1e-5)
+    noise, other = 0.3, 0.1 * np.eye(2)
     value = np.array([0.4, -0.7])
-    sd = np.sqrt(np.sum(JACOBIAN**2, axis=-1) + noise**2)
-    expected = scipy.stats.norm(LOC, sd).pdf(value).mean(axis=0)
-    np.testing.assert_allclose(model.marginals(noise).log_prob(value), np.log(expected), rtol=1e-5)
-    own = JACOBIAN @ JACOBIAN.swapaxes(1, 2) + noise**2 * np.eye(2)
-    joint = np.mean([scipy.stats.multivariate_normal(m, c).pdf(value)
-                     for m, c in zip(LOC, own, strict=True)])  # fmt: skip
-    np.testing.assert_allclose(model.joint(noise).log_prob(value), np.log(joint), rtol=1e-4)
+    total = COVARIANCE + noise**2 * np.eye(2) + other
+    expected = scipy.stats.norm(LOC, np.sqrt(np.diag(total))).logpdf(value)
+    np.testing.assert_allclose(model.marginals(noise, other).log_prob(value), expected, rtol=1e-5)
+    joint = scipy.stats.multivariate_normal(LOC, total).logpdf(value)
+    np.testing.assert_allclose(model.joint(noise, other).log_prob(value), joint, rtol=1e-4)
     inputs, outputs = model.sample_pairs(KEY, (4, 5))
     assert (inputs.shape, outputs.shape) == ((4, 5, 2), (4, 5, 2))
 
@@ -56,16 +53,14 @@ def test_tables_find_no_error(model, draws):
     )
     assert joint.verdict == "no error exceeds the noise of the draws"
     tree = nuq.diagnostics.to_datatree(model, draws, progress=False)
-    assert tree["analytic"].attrs["source"] == "Ensemble"
+    assert tree["analytic"].attrs["source"] == "WithResidual"
     drawn = tree["analytic"]["y"].values.reshape(-1, 2)
     np.testing.assert_allclose(np.cov(drawn.T), model.covariance, atol=0.08)
 
 
-def test_indices_are_those_of_the_mixture(model):
+def test_indices_are_those_of_the_linear_part(model):
     indices = nuq.diagnostics.sensitivity(model)
-    # Given an input the mean is that of the mean Jacobian.
-    slopes = JACOBIAN.mean(axis=0)
-    expected = slopes**2 / np.diag(np.asarray(model.covariance))[:, None]
+    expected = JACOBIAN**2 / np.diag(COVARIANCE)[:, None]
     np.testing.assert_allclose(indices, expected, atol=4 * indices.attrs["standard_error"])
     flags = nuq.diagnostics.flag_outputs(model)
     np.testing.assert_allclose(flags["sd"], np.sqrt(model.variance), rtol=1e-6)
@@ -86,7 +81,7 @@ FIGURES = {
     "joint": nuq.plots.plot_joint,
     "correlation": nuq.plots.plot_correlation,
     "errors": lambda model, draws, **options: nuq.plots.plot_errors(
-        lambda x: jnp.asarray(LOC[0]) + jnp.asarray(JACOBIAN[0]) @ x, model, KEY, **options
+        lambda x: jnp.asarray(LOC) + jnp.asarray(JACOBIAN) @ x, model, KEY, **options
     ),
     "sensitivity": lambda model, draws, **options: nuq.plots.plot_sensitivity(model, **options),
 }
@@ -100,9 +95,6 @@ def test_every_figure_takes_it(name, model, draws):
 
 
 def test_three_points_take_it(page):
-    samples = np.concatenate(page.draws_of_each)
-    joint = page.ensemble.joint(noise_scale=0.05)  # two inputs: no density without noise
-    figure = nuq.plots.plot_three_point(
-        page.ensemble, samples, (0, 1, 2), law=joint, backend="none"
-    )
+    samples = np.asarray(page.draws + page.errors)
+    figure = nuq.plots.plot_three_point(page.model, samples, (0, 1, 2), backend="none")
     assert np.isfinite(figure.data["level"].sel(law="Monte Carlo")).all()

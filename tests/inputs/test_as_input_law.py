@@ -63,16 +63,14 @@ def test_nested_structures_are_called_with_their_parts():
     assert isinstance(lin.unravel(np.asarray(draws))["sum"], np.ndarray)
 
 
-@pytest.mark.parametrize("at", [None, "fit"])
-def test_batches_go_through_structures(at):
+def test_batches_go_through_structures():
     loc = jnp.arange(8.0).reshape(4, 2)
     f = {
         "a": dist.Normal(loc, 0.1).to_event(1),
         "b": dist.LogNormal(jnp.zeros(()), 0.1),
         "gain": dist.Delta(jnp.arange(4.0)[:, None] + 1, event_dim=1),
     }
-    key = None if at is None else KEY
-    lin = nuq.linearize(lambda x: x["gain"] * x["a"] + jnp.log(x["b"]), f, at, key=key)
+    lin = nuq.linearize(lambda x: x["gain"] * x["a"] + jnp.log(x["b"]), f)
     assert lin.batch_shape == (4,)
     gain = np.arange(4.0)[:, None] + 1
     np.testing.assert_allclose(lin.mean, gain * loc, rtol=1e-4, atol=1e-4)
@@ -141,7 +139,7 @@ def test_jit_grad_and_vmap_of_structures():
 
 
 @pytest.mark.slow
-def test_laws_draws_and_parts_of_a_structure():
+def test_laws_and_draws_of_a_structure():
     lin = nuq.linearize(structured, PARTS)
     draws = nuq.monte_carlo(structured, PARTS, KEY, 20_000, progress=False)
     cdf = np.asarray(lin.marginals().cdf(draws))  # a linear network: an exact law
@@ -153,8 +151,6 @@ def test_laws_draws_and_parts_of_a_structure():
     np.testing.assert_allclose(again, lin.unravel(pairs.network)["sum"], atol=1e-5)
     corrected = lin.corrected(pairs)
     assert corrected.unravel(corrected.mean)["pair"][0].shape == (2,)
-    parts = nuq.linearize_parts(lambda x: jnp.tanh(x["a"]), {"a": dist.Normal(0.0, 1.0)}, 4)
-    assert parts.unravel(parts.mean).shape == ()
 
 
 TRANSFORMED = {

@@ -1,4 +1,4 @@
-"""The contract of linear models, for all three: noise, copulas, entries of batches."""
+"""The contract of linear models, for both: noise, copulas, entries of batches."""
 
 import jax
 import jax.numpy as jnp
@@ -20,18 +20,12 @@ def tangent(f):
     return nuq.linearize(network, f)
 
 
-def parts(f):
-    if f.batch_shape:
-        return jax.vmap(lambda one: nuq.linearize_parts(network, one, (2, 2)))(f)
-    return nuq.linearize_parts(network, f, (2, 2))
-
-
 def corrected(f):
     lin = nuq.linearize(network, f)
     return lin.corrected(nuq.paired_draws(network, lin, KEY, 200, progress=False))
 
 
-MODELS = [tangent, parts, corrected]
+MODELS = [tangent, corrected]
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -245,10 +245,6 @@ def test_corrected_models_have_it_too():
     # The mean of .3 x^2 is .1, and its standard deviation .09 is noise.
     assert abs(found.mean[0]) < 0.03
     assert 0.08 < jnp.sqrt(found.variance[0]) < 0.13
-    parts = nuq.linearize_parts(network, law, 4)
-    of_parts = parts.corrected(nuq.paired_draws(network, parts, KEY, 100, progress=False))
-    with pytest.raises(TypeError, match="got PartwiseLinearization"):
-        of_parts.input_posterior(jnp.zeros(2), noise_scale=0.1)
 
 
 def test_mistakes():

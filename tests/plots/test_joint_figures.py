@@ -10,7 +10,7 @@ from nn_uq_dist import InputLaw, Linearization
 from nn_uq_dist.plots._plot_correlation import plot_correlation
 from nn_uq_dist.plots._plot_joint import plot_joint
 from nn_uq_dist.plots._plot_three_point import plot_three_point
-from nn_uq_dist.plots.parts._drawn_law import DrawnLinear, drawn_law
+from nn_uq_dist.plots.parts._drawn_law import drawn_law
 from nn_uq_dist.plots.parts._regions import kernel_region
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
@@ -60,7 +60,7 @@ def assert_holds(fraction, mass, count, slack=0.0):
 
 
 @pytest.mark.parametrize(
-    ("r", "law"), [(0.0, "linear"), (0.7, "copula"), (-0.95, "linear"), (0.999, "copula")]
+    ("r", "law"), [(0.0, "joint"), (0.7, "copula"), (-0.95, "joint"), (0.999, "copula")]
 )
 def test_levels_of_a_normal_law_are_those_of_chi_square(r, law):
     lin = normal([[1, r], [r, 1]], sd=(2.0, 0.1))
@@ -75,9 +75,9 @@ def test_levels_of_a_normal_law_are_those_of_chi_square(r, law):
     assert "monte_carlo" not in figure.viz["levels"].data_vars
 
 
-@pytest.mark.parametrize("law", ["copula", "linear"])
+@pytest.mark.parametrize("law", ["copula", "joint"])
 def test_lines_enclose_their_masses(boxed, draws, law):
-    """The linear law is exact; a copula is checked against its own draws."""
+    """A copula is checked against its own draws."""
     if law == "copula":
         draws = np.asarray(boxed.gaussian_copula().sample(jax.random.key(1), (NUM_DRAWS,)))
     figure = plot_joint(boxed, draws, outputs=[1, 0, 2], law=law, backend="none")
@@ -132,7 +132,7 @@ def test_copula_slice_is_the_conditional_law(boxed, value):
     )
 
 
-@pytest.mark.parametrize("law", ["copula", "linear"])
+@pytest.mark.parametrize("law", ["copula", "joint"])
 def test_slices_of_a_normal_law(law):
     correlation = np.array([[1, 0.5, -0.8], [0.5, 1, -0.3], [-0.8, -0.3, 1]])
     lin = normal(correlation, sd=(2.0, 1.0, 0.5))
@@ -142,7 +142,7 @@ def test_slices_of_a_normal_law(law):
     if law == "copula":
         drawn = drawn_copula(lin, (0, 1, 2), "linear")
     else:
-        drawn = DrawnLinear(lin, (0, 1, 2), NAMES[:3])
+        drawn = drawn_law(law, lin, (0, 1, 2), NAMES)
     (region,) = drawn.slices([value], MASSES)
     whole = scipy.stats.multivariate_normal([0, 10, 20], covariance)
     middle = slice(40, -40, 4)
@@ -165,7 +165,7 @@ def test_plateau_is_one_region():
     for x, y in region.lines():
         assert np.ptp(x) == pytest.approx(2, abs=1e-3)
         assert np.ptp(y) == pytest.approx(2, abs=1e-3)
-    exact = DrawnLinear(lin, (0, 1), ("a", "b")).region((0, 1), MASSES)
+    exact = drawn_law("joint", lin, (0, 1), ("a", "b")).region((0, 1), MASSES)
     for x, y in exact.lines():
         assert 1.6 < np.ptp(x) < 2.2
         assert 1.6 < np.ptp(y) < 2.2
@@ -217,11 +217,11 @@ def test_corner_in_matplotlib_is_labelled_and_changes_no_style(boxed, draws, tmp
 @pytest.mark.parametrize("kind", ["joint", "correlation", "three_point"])
 def test_nothing_overlaps_or_leaves_the_figure(boxed, draws, kind):
     if kind == "joint":
-        figure = plot_joint(boxed, draws, unit="m", law="linear", backend="matplotlib")
+        figure = plot_joint(boxed, draws, unit="m", backend="matplotlib")
     elif kind == "correlation":
         figure = plot_correlation(boxed, draws, output_names=NAMES, backend="matplotlib")
     else:
-        figure = plot_three_point(boxed, draws, (0, 1, 2), law="linear", backend="matplotlib")
+        figure = plot_three_point(boxed, draws, (0, 1, 2), backend="matplotlib")
     fig = figure.get_viz("figure")
     fig.canvas.draw()
     shown = [a for a in fig.axes if a.has_data() or a.get_label() == "<colorbar>"]
@@ -239,7 +239,7 @@ def smaller(box):
     return type(box).from_extents(box.x0 + 2, box.y0 + 2, box.x1 - 2, box.y1 - 2)
 
 
-@pytest.mark.parametrize("law", ["linear", "copula"])
+@pytest.mark.parametrize("law", ["joint", "copula"])
 def test_correlation_cells(boxed, draws, law):
     figure = plot_correlation(
         boxed, draws, law=law, outputs=[3, 1, 0], output_names=NAMES, backend="none"
@@ -267,7 +267,7 @@ def test_correlation_in_matplotlib(boxed, draws, tmp_path):
     assert dict(mpl.rcParams) == before
     axes = figure.get_viz("figure").axes
     assert [a.get_title() for a in axes[:3]] == [
-        "Monte Carlo", "analytic, linear law", "analytic - Monte Carlo"
+        "Monte Carlo", "analytic, model", "analytic - Monte Carlo"
     ]  # fmt: skip
     assert [t.get_text() for t in axes[0].get_yticklabels()] == NAMES
     texts = np.array([float(t.get_text()) for t in axes[0].texts]).reshape(4, 4)
@@ -304,7 +304,7 @@ def test_three_points(boxed, draws, tmp_path):
     assert [a.get_title() for a in axes[0]] == [
         f"bend = {v:.4g} m\n({p}% quantile)" for v, p in zip(values, (20, 80), strict=True)
     ]
-    assert axes[0, 0].get_ylabel() == "linear law\nlevel (m)"
+    assert axes[0, 0].get_ylabel() == "linear joint\nlevel (m)"
     assert axes[1, 0].get_ylabel() == "Monte Carlo\nlevel (m)"
     assert [a.get_xlabel() for a in axes[1]] == ["slope (m)"] * 2
     for column in range(2):
@@ -319,7 +319,7 @@ def test_three_points(boxed, draws, tmp_path):
 def test_lines_of_a_slice_enclose_their_masses(boxed):
     """Of exact draws of the linear law, those next to the value of the third output."""
     draws = np.asarray(boxed.sample(jax.random.key(5), (200_000,)), float)
-    figure = plot_three_point(boxed, draws, (0, 1, 2), law="linear", backend="none")
+    figure = plot_three_point(boxed, draws, (0, 1, 2), backend="none")
     for q in (0.1, 0.5, 0.9):
         value = np.quantile(draws[:, 2], q)
         near = draws[np.argsort(np.abs(draws[:, 2] - value))[:2000], :2]
@@ -351,7 +351,7 @@ def test_lines_of_slices_of_a_normal_law(law, tolerance):
     assert np.abs(error).max() < 0.17 * peak
 
 
-@pytest.mark.parametrize(("law", "backend"), [("copula", "none"), ("linear", "matplotlib")])
+@pytest.mark.parametrize(("law", "backend"), [("copula", "none"), ("joint", "matplotlib")])
 def test_slice_outside_the_support_says_so(boxed, draws, law, backend):
     shifted = draws + np.array([0, 0, 30, 0])
     figure = plot_three_point(boxed, shifted, (0, 1, 2), law=law, quantiles=(0.5,), backend=backend)
@@ -365,9 +365,7 @@ def test_slice_outside_the_support_says_so(boxed, draws, law, backend):
 
 def test_visuals_are_switched_off(boxed, draws):
     off = {"filled": False, "histogram": False, "legend": False}
-    figure = plot_joint(
-        boxed, draws, outputs=[0, 1], law="linear", visuals=off, backend="matplotlib"
-    )
+    figure = plot_joint(boxed, draws, outputs=[0, 1], visuals=off, backend="matplotlib")
     assert not figure.get_viz("figure").legends
     assert "filled" not in figure.viz.data_vars
     off = {"values": False, "colorbar": False, "difference": False}
@@ -375,22 +373,20 @@ def test_visuals_are_switched_off(boxed, draws):
     assert len(figure.get_viz("figure").axes) == 3
     assert not figure.get_viz("figure").axes[0].texts
     off = {"analytic": False, "contour": False}
-    figure = plot_three_point(
-        boxed, draws, (0, 1, 2), law="linear", visuals=off, backend="matplotlib"
-    )
+    figure = plot_three_point(boxed, draws, (0, 1, 2), visuals=off, backend="matplotlib")
     axes = figure.get_viz("figure").axes
     assert [len(a.collections) for a in axes] == [0, 0, 0, 1, 1, 1]
 
 
 def test_figures_are_drawn_into_given_collections(boxed, draws):
-    first = plot_joint(boxed, outputs=[0, 1], law="linear", backend="matplotlib")
-    again = plot_joint(boxed, draws, outputs=[0, 1], law="linear", plot_collection=first)
+    first = plot_joint(boxed, outputs=[0, 1], backend="matplotlib")
+    again = plot_joint(boxed, draws, outputs=[0, 1], plot_collection=first)
     assert again is first
     assert len(first.get_viz("figure").axes) == 4
     first = plot_correlation(boxed, draws, backend="none")
     assert plot_correlation(boxed, draws, plot_collection=first) is first
-    first = plot_three_point(boxed, draws, (0, 1, 2), law="linear", backend="none")
-    assert plot_three_point(boxed, draws, (0, 1, 2), law="linear", plot_collection=first) is first
+    first = plot_three_point(boxed, draws, (0, 1, 2), backend="none")
+    assert plot_three_point(boxed, draws, (0, 1, 2), plot_collection=first) is first
 
 
 def test_draws_that_are_not_finite_are_left_out(boxed, draws):
@@ -398,10 +394,10 @@ def test_draws_that_are_not_finite_are_left_out(boxed, draws):
     broken[::10, 0] = np.nan
     kept = np.delete(draws, np.s_[::10], axis=0)
     for plot in (
-        lambda x: plot_joint(x[0], x[1], outputs=[0, 1], law="linear", backend="none").viz[
+        lambda x: plot_joint(x[0], x[1], outputs=[0, 1], backend="none").viz[
             "levels"]["monte_carlo"],
         lambda x: plot_correlation(*x, backend="none").data["correlation"],
-        lambda x: plot_three_point(*x, (0, 1, 2), law="linear", backend="none").data["level"],
+        lambda x: plot_three_point(*x, (0, 1, 2), backend="none").data["level"],
     ):  # fmt: skip
         with pytest.warns(RuntimeWarning, match=r"y\[0\]: 2000"):
             found = plot((boxed, broken))
@@ -420,16 +416,16 @@ OF_JOINT = [
     (
         {"outputs": [0, 1], "law": "exact"},
         ValueError,
-        "law must be 'joint', 'copula' or 'linear'",
+        "law must be 'joint' or 'copula'",
     ),
     ({"outputs": [0, 1], "visuals": {"bands": True}}, ValueError, "visuals must have keys"),
     ({"outputs": [0, 1], "draws": np.zeros((200, 3))}, ValueError, "draws must have shape"),
     ({"outputs": [0, 1], "draws": np.zeros((8, 200))}, ValueError, "pass its transpose"),
     ({"outputs": [0, 1], "draws": np.zeros((200, 8))}, ValueError, "y.0. and y.1. that lie on"),
     (
-        {"outputs": [0, 7], "law": "linear"},
+        {"outputs": [0, 7], "law": "joint"},
         ValueError,
-        r"outputs must be linearly independent .* got y\[0\], y\[7\]; pass law='copula'",
+        r"outputs must vary and be linearly independent .* got y\[0\], y\[7\]; pass law='copula'",
     ),
 ]
 
@@ -455,7 +451,7 @@ def test_dependent_outputs_have_a_copula_figure():
 
 OF_CORRELATION = [
     ({"outputs": [0]}, ValueError, "outputs must name at least 2 outputs, got 1"),
-    ({"law": "nataf"}, ValueError, "law must be 'joint', 'copula' or 'linear', got 'nataf'"),
+    ({"law": "nataf"}, ValueError, "law must be 'joint' or 'copula', got 'nataf'"),
     ({"draws": np.zeros((99, 4))}, ValueError, "draws must hold at least 100 rows, got 99"),
     ({"output_names": ["a"]}, ValueError, "output_names must hold one name per output, 4"),
     (
@@ -488,8 +484,8 @@ OF_THREE_POINTS = [
     ({"quantiles": (0.0,)}, "quantiles must lie between 0 and 1"),
     ({"window": 0}, "window must lie between 0 and 1, got 0"),
     ({"window": 0.001}, r"at least 100 finite rows in each window, got 20 of 20000"),
-    ({"law": "exact"}, "law must be 'joint', 'copula' or 'linear'"),
-    ({"outputs": (0, 1, 3), "law": "linear"}, r"got y\[3\], y\[0\], y\[1\]; pass law='copula'"),
+    ({"law": "exact"}, "law must be 'joint' or 'copula'"),
+    ({"outputs": (0, 1, 3)}, r"got y\[0\], y\[1\], y\[3\]; pass law='copula'"),
 ]
 
 
@@ -505,7 +501,7 @@ def test_messages_of_three_points(boxed, draws):
 def test_constant_output_is_named_or_left_out():
     jacobian = np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 0.0], [0.3, 1.0, 1.0]])
     lin = Linearization(jnp.zeros(3), jacobian, InputLaw(jnp.zeros(3), 1.0))
-    with pytest.raises(ValueError, match=r"outputs must vary .* got y\[1\], which is constant"):
+    with pytest.raises(ValueError, match=r"outputs must vary .* got y\[0\], y\[1\]; pass law="):
         plot_joint(lin, backend="none")
     assert plot_joint(lin, outputs=(0, 2), backend="none").viz.children
     one = Linearization(jnp.zeros(1), jacobian[:1], InputLaw(jnp.zeros(3), 1.0))

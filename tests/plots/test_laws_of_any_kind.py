@@ -238,7 +238,7 @@ def test_draws_below_a_lower_end_are_counted():
 def test_table_reaches_all_scores_and_nothing_else(known):
     law, references = known
     for j, reference in enumerate(references):
-        table = output_table(as_output_law(law), j, 0.0)
+        table = output_table(as_output_law(batch_entries(law, [j])), 0.0)
         assert np.all(np.diff(table.points) > 0)
         assert np.all(np.diff(table.scores) > 0)
         # A float32 tells 100 from the next number up to 4e-8 of it, a probability of 2.5e-6.
@@ -343,7 +343,8 @@ def test_pairs_and_slices_of_a_correlated_law(r):
     sd = np.array([2.0, 0.1, 1.0])
     correlation = np.array([[1, r, 0.3 * r], [r, 1, 0.3], [0.3 * r, 0.3, 1]])
     covariance = correlation * np.outer(sd, sd)
-    law = DrawnJoint(CorrelatedNormal(jnp.asarray(LOC), jnp.asarray(covariance)), np.zeros(3))
+    law = CorrelatedNormal(jnp.asarray(LOC), jnp.asarray(covariance))
+    law = DrawnJoint(law.marginalize, np.zeros(3))
     region = law.region((0, 1), MASSES)
     peak = 1 / (2 * np.pi * np.sqrt(np.linalg.det(covariance[:2, :2])))
     np.testing.assert_allclose(region.levels / peak, 1 - np.array(MASSES), atol=5e-3)
@@ -370,9 +371,9 @@ def test_laws_that_do_not_fit_are_named(lin):
         r"law must have event shape \(N_y,\) = \(3,\), got \(2,\); pass a joint law of all"
     )
     for law, error, message in (
-        (3, TypeError, "law must be 'joint', 'copula', 'linear' or a JointLaw, got int"),
+        (3, TypeError, "law must be 'joint', 'copula' or a JointLaw, got int"),
         (Independent(dist.Normal(jnp.zeros(2), 1.0)), ValueError, event_shape),
-        ("exact", ValueError, "law must be 'joint', 'copula' or 'linear', got 'exact'"),
+        ("exact", ValueError, "law must be 'joint' or 'copula', got 'exact'"),
     ):
         with pytest.raises(error, match=message):
             nuq.plots.plot_joint(lin, law=law, backend="none")
@@ -401,7 +402,8 @@ def test_slices_of_outputs_on_a_plane_are_straight():
     weights = np.array([[1.0, 0.0], [0.7, 0.7], [0.2, 1.0]]) @ weights
     noise = 0.05 * np.sqrt((weights**2).sum(1) / 3)
     plane = np.linalg.svd(weights)[0][:, -1]
-    law = DrawnJoint(nuq.LinearizedJoint(np.zeros(3), weights, np.diag(noise**2)), np.zeros(3))
+    law = nuq.LinearizedJoint(np.zeros(3), weights, np.diag(noise**2))
+    law = DrawnJoint(law.marginalize, np.zeros(3))
     width = np.sqrt((plane**2 * noise**2).sum())
     for value in (-2.0 * noise[2] / 0.05, 0.0, 2.0 * noise[2] / 0.05):
         (region,) = law.slices([value], MASSES)

@@ -31,7 +31,6 @@ def many():
 MODELS = {
     "tangent": lambda lin, pairs: lin,
     "corrected": lambda lin, pairs: lin.corrected(pairs, num_surface_draws=0),
-    "parts": lambda lin, pairs: nuq.linearize_parts(network, lin.input, 4),
 }
 FIGURES = {
     "marginals": plots.plot_marginals,
@@ -83,11 +82,10 @@ def test_density_and_errors_are_those_of_the_model(model, many):
     assert found == pytest.approx(float(expected), rel=0.05, abs=0.006)
 
 
-# The default is "joint" for all but the tangent.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "law"),
-    [("tangent", "joint"), ("corrected", None), ("corrected", "copula"), ("parts", None)],
+    [("tangent", None), ("corrected", None), ("corrected", "copula")],
 )
 def test_figures_of_joint_laws_take_every_model(many, kind, law):
     lin, pairs = many
@@ -113,13 +111,6 @@ def test_correlation_is_that_of_the_model(model, many):
     figure = plots.plot_correlation(model, many[1].network[:, 1], backend="none")
     found = figure.data["correlation"].sel(panel="analytic")
     np.testing.assert_allclose(found, model.correlation, atol=1e-6)
-
-
-def test_linear_law_is_refused_for_other_models(many):
-    parts = MODELS["parts"](many[0][1], None)
-    for plot in OF_JOINT_LAWS.values():
-        with pytest.raises(ValueError, match="law must be 'joint' or 'copula' for a Partwise"):
-            plot(parts, np.zeros((200, 3)), law="linear", backend="none")
 
 
 def test_figures_of_one_point_say_how_to_take_it(many):

@@ -163,7 +163,7 @@ ERRORS = {
     "model": (
         lambda: paired_draws(net, LAWS["box"], KEY, 10),
         TypeError,
-        "linearization must be a Linearization or a PartwiseLinearization, got InputLaw; pass",
+        "linearization must be a Linearization, got InputLaw; pass",
     ),
     "points": (lambda: pair(10, points="halton"), ValueError, "'random' or 'sobol', got 'halton'"),
     "sequences": (

@@ -327,7 +327,7 @@ def test_one_sobol_sequence_has_no_standard_error():
 
 @jax.tree_util.register_static
 class FakeModel:
-    """A linear model by its moments and marginals alone, as a mixture over parts is."""
+    """A linear model by its moments and marginals alone."""
 
     mean = np.zeros(1)
     covariance = np.eye(1)

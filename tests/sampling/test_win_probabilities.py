@@ -114,21 +114,9 @@ def test_number_of_linear_draws_needs_no_multiple_of_a_pass(monkeypatch):
     np.testing.assert_allclose(shares * 2500, np.round(shares * 2500), atol=1e-9)
 
 
-@pytest.mark.slow
-def test_parts_are_a_control_too():
-    parts = nuq.linearize_parts(bending, LAW, 16)
-    pairs = nuq.paired_draws(bending, parts, KEY, 400, progress=False)
-    wins, plain = nuq.win_probabilities(pairs), nuq.win_probabilities(pairs.network)
-    assert (wins.standard_error[:2] < plain.standard_error[:2]).all()
-
-
-@pytest.mark.parametrize("kind", ["corrected", "parts"])
-def test_models_are_drawn_from(kind):
-    if kind == "parts":
-        model = nuq.linearize_parts(bending, LAW, 16)
-    else:
-        pairs = nuq.paired_draws(bending, LINEAR, KEY, 400, progress=False)
-        model = LINEAR.corrected(pairs, num_surface_draws=0)
+def test_models_are_drawn_from():
+    pairs = nuq.paired_draws(bending, LINEAR, KEY, 400, progress=False)
+    model = LINEAR.corrected(pairs, num_surface_draws=0)
     wins = nuq.win_probabilities(model, key=KEY, num_linear_draws=50_000)
     draws = nuq.win_probabilities(model.sample(jax.random.key(1), (50_000,)))
     error = np.hypot(wins.standard_error, draws.standard_error)

@@ -1,25 +1,25 @@
 """Joint laws as figures draw them: densities on a grid that resolves them."""
 
-from collections.abc import Sequence
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._compiled_once import in_portions
-from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import as_joint_law
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, joint_correlation
-from nn_uq_dist.distributions import GaussianCopulaJoint
-from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law, batch_entries
+from nn_uq_dist.distributions import GaussianCopulaJoint, LinearizedJoint
+from nn_uq_dist.inputs import LinearImage
+from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.plots.parts._regions import Region, close_border, mass_levels, skewed
 
 Array = NDArray[np.float64]
-Law = Literal["joint", "copula", "linear"] | JointLaw
+Law = Literal["joint", "copula"] | JointLaw
 
 POINTS_PER_CALL = 4096
 # The grid follows the correlation of the outputs up to this value. It is only a guide: the scores
@@ -31,8 +31,6 @@ SCORE_REACH, NUM_POINTS = 8.0, 2048
 # The points of a table are linear between the values of this many scores.
 NUM_KNOTS = 64
 GRID = np.linspace(-4.7, 4.7, 161)
-# Points along each axis at which the exact law of the linear model is drawn.
-PLANE_POINTS, SPACE_POINTS = 256, 128
 
 
 class OutputTable(NamedTuple):
@@ -64,12 +62,12 @@ class OutputTable(NamedTuple):
         return np.array([x, p])
 
 
-def output_table(laws: OutputLaw, index: int, origin: float) -> OutputTable:
-    """Tabulate one of several laws, with offset `origin`.
+def output_table(law: OutputLaw, origin: float) -> OutputTable:
+    """Tabulate the law of one output, batch shape ``(1,)``, with offset `origin`.
 
     With a law centered at zero, float32 resolves the deviations from a large mean.
     """
-    functions = LawFunctions(batch_entries(laws, (..., (index,))))
+    functions = LawFunctions(law)
     knots = np.linspace(-SCORE_REACH, SCORE_REACH, NUM_KNOTS)
     values = functions.values(knots)[:, 0]
     points = np.interp(np.linspace(-SCORE_REACH, SCORE_REACH, NUM_POINTS), knots, values)
@@ -97,45 +95,41 @@ class DrawnJoint:
 
     Parameters
     ----------
-    joint
-        The law of the shown outputs.
+    marginalize
+        Joint law of some of the shown outputs, by their positions among these.
     origin
-        Offset added to the outputs of `joint`, shape ``(d,)``.
-
-    Attributes
-    ----------
-    kind
-        Name of the law in legends and labels.
+        Offset added to the outputs of these laws, shape ``(d,)``.
     """
 
-    def __init__(self, joint: JointLaw, origin: Array) -> None:
-        self.kind = joint.kind
-        self._joint = joint
+    def __init__(self, marginalize: Callable[[Sequence[int]], JointLaw], origin: Array) -> None:
+        self._marginalize = marginalize
         self._origin = origin
-        if isinstance(joint, GaussianCopulaJoint):
-            self._scores = np.asarray(joint.correlation_matrix, np.float64)
-        else:
-            guide = MOST_CORRELATION * self.correlation()
-            self._scores = np.where(np.eye(len(guide), dtype=bool), 1, guide)
+
+    @cached_property
+    def kind(self) -> str:
+        """Name of the law in legends and labels."""
+        return self._marginalize((0,)).kind
 
     @cached_property
     def tables(self) -> list[OutputTable]:
         """The laws of the single outputs, tabulated."""
-        laws = as_output_law(self._joint.marginals)
-        return [output_table(laws, j, float(x)) for j, x in enumerate(self._origin)]
+        return [
+            output_table(as_output_law(self._marginalize((j,)).marginals), float(x))
+            for j, x in enumerate(self._origin)
+        ]
 
     def correlation(self) -> Array:
         """Correlation of the outputs, not of their scores."""
-        return joint_correlation(self._joint)
+        return joint_correlation(self._marginalize(range(len(self._origin))))
 
     def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
         """Density of the marginal law of the pair."""
-        factor = np.linalg.cholesky(self._scores[np.ix_(pair, pair)])
+        joint = self._marginalize(pair)
+        factor = np.linalg.cholesky(_score_correlation(joint))
         first, second = (self.tables[j] for j in pair)
         x, y, density = _score_grid(first, second, np.zeros(2), factor)
-        if not isinstance(self._joint, GaussianCopulaJoint):
-            points = np.stack([x, y], axis=-1) - self._origin[list(pair)]
-            density = _density(self._joint.marginalize(pair), points)
+        if not isinstance(joint, GaussianCopulaJoint):
+            density = _density(joint, np.stack([x, y], axis=-1) - self._origin[list(pair)])
         return _region(x, y, density, masses)
 
     def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Region | None]:
@@ -143,42 +137,50 @@ class DrawnJoint:
 
         None for a value beyond the support.
         """
-        return [self._slice(value, masses) for value in values]
+        joint = self._marginalize((0, 1, 2))
+        return [self._slice(joint, value, masses) for value in values]
 
-    def _slice(self, value: float, masses: Sequence[float]) -> Region | None:
+    def _slice(self, joint: JointLaw, value: float, masses: Sequence[float]) -> Region | None:
         first, second, given = self.tables
         if not given.points[0] <= value <= given.points[-1]:
             return None
         third = float(np.exp(np.interp(value, given.points, given.log_densities)))
         # Of the first two scores given the third.
-        slope = self._scores[:2, 2]
+        correlation = _score_correlation(joint)
+        slope = correlation[:2, 2]
         loc = slope * np.interp(value, given.points, given.scores)
-        factor = np.linalg.cholesky(self._scores[:2, :2] - np.outer(slope, slope))
+        factor = np.linalg.cholesky(correlation[:2, :2] - np.outer(slope, slope))
         x, y, density = _score_grid(first, second, loc, factor)
-        if isinstance(self._joint, GaussianCopulaJoint):
+        if isinstance(joint, GaussianCopulaJoint):
             return _region(x, y, density, masses)
         # A slice may follow the scores, as for a copula, or the values, as for a linear law: try
         # both.
         found = []
-        for u, v in ((x, y), self._regression_grid(value)):
+        for u, v in ((x, y), self._regression_grid(joint, value)):
             points = np.stack([u, v, np.full_like(u, value)], axis=-1) - self._origin
-            density = _density(self._joint, points) / third
+            density = _density(joint, points) / third
             found.append((np.sum(density * _areas(u, v)), u, v, density))
-        mass, x, y, density = max(found, key=lambda each: each[0])
-        # The mass is 1 up to rounding and the approximation of the density.
-        scale = mass if abs(mass - 1.0) < LARGEST_LOSS else 1.0
-        return _region(x, y, density / scale, masses)
+        _, x, y, density = max(found, key=lambda each: each[0])
+        return _region(x, y, density, masses)
 
-    def _regression_grid(self, value: float) -> tuple[Array, Array]:
+    def _regression_grid(self, joint: JointLaw, value: float) -> tuple[Array, Array]:
         """Points about the regression of the first two outputs on the third."""
-        covariance = np.asarray(self._joint.covariance_matrix, np.float64)
-        mean = np.asarray(self._joint.mean, np.float64) + self._origin
+        covariance = np.asarray(joint.covariance_matrix, np.float64)
+        mean = np.asarray(joint.mean, np.float64) + self._origin
         slope = covariance[:2, 2] / covariance[2, 2]
         spread = covariance[:2, :2] - np.outer(slope, covariance[2, :2])
         # If outputs are functions of others, only rounding errors are left.
         nudge = 1e-9 * np.diag(np.diag(covariance)[:2])
         factor = np.linalg.cholesky(spread + nudge)
         return skewed((GRID, GRID), mean[:2] + slope * (value - mean[2]), factor)
+
+
+def _score_correlation(joint: JointLaw) -> Array:
+    """Correlation of the normal scores, or a guide to it."""
+    if isinstance(joint, GaussianCopulaJoint):
+        return np.asarray(joint.correlation_matrix, np.float64)
+    guide = MOST_CORRELATION * joint_correlation(joint)
+    return np.where(np.eye(len(guide), dtype=bool), 1, guide)
 
 
 def _score_grid(
@@ -208,11 +210,17 @@ def _density(joint: JointLaw, points: Array) -> Array:
     """Density at points of shape ``(..., d)``."""
     flat = points.reshape(-1, points.shape[-1])
     logs = in_portions(joint.log_prob, flat, size=POINTS_PER_CALL)
-    return np.exp(logs).reshape(points.shape[:-1])
+    # Next to an edge of the support expectation propagation may fail at single points.
+    return np.nan_to_num(np.exp(logs), nan=0.0).reshape(points.shape[:-1])
 
 
 def _region(x: Array, y: Array, density: Array, masses: Sequence[float]) -> Region:
-    weights = density * _areas(x, y)
+    areas = _areas(x, y)
+    mass = np.sum(density * areas)
+    # It is 1 up to rounding and the approximation of the density, unless the grid loses some.
+    if mass > 1.0 - LARGEST_LOSS:
+        density = density / mass
+    weights = density * areas
     close_border(density)
     return Region(x, y, density, mass_levels(density, weights, masses))
 
@@ -223,150 +231,53 @@ def _areas(x: Array, y: Array) -> Array:
     return np.gradient(x, axis=0) * np.gradient(y, axis=1)
 
 
-class DrawnLinear:
-    """The law of some outputs of a linearization, from its exact density on a grid.
-
-    The grid is regular in the whitened outputs, which are also linear in the input, so it resolves
-    any correlation.
-
-    Parameters
-    ----------
-    linearization
-        Linearization of all outputs.
-    shown, names
-        Positions and names of the shown outputs.
-    """
-
-    kind = "linear law"
-
-    def __init__(
-        self, linearization: Linearization, shown: Sequence[int], names: Sequence[str]
-    ) -> None:
-        self._linearization = linearization
-        self._shown = list(shown)
-        self._names = list(names)
-
-    @cached_property
-    def tables(self) -> list[OutputTable]:
-        """The laws of the single outputs, tabulated."""
-        model, origin = centered(self._linearization, self._shown)
-        rows = jnp.asarray(self._shown)
-        laws = Linearization(model.loc[rows], model.jacobian[rows], model.input).marginals()
-        return [output_table(laws, j, float(x)) for j, x in enumerate(origin)]
-
-    def correlation(self) -> Array:
-        """Correlation of the outputs; NaN for constant ones."""
-        whole = np.asarray(self._linearization.correlation, np.float64)
-        return whole[np.ix_(self._shown, self._shown)]
-
-    def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
-        """Exact density, from `Linearization.joint_density_grid`."""
-        center, factor, grid = self._white_grid(pair, PLANE_POINTS)
-        return _white_region(grid.points, grid.density, center, factor, masses)
-
-    def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Region | None]:
-        """Exact conditional densities, from the layers of a grid in three dimensions."""
-        from scipy.interpolate import RegularGridInterpolator
-
-        center, factor, grid = self._white_grid((2, 0, 1), SPACE_POINTS)
-        layers, *plane = grid.points
-        density = RegularGridInterpolator(
-            (layers,), grid.density, bounds_error=False, fill_value=0.0
-        )
-        slices: list[Region | None] = []
-        for value in values:
-            white = (value - center[0]) / factor[0, 0]
-            layer = density([[white]])[0]
-            total = float(layer.sum() * np.prod(grid.spacing[1:]))
-            # Beyond the support the transform gives only rounding errors.
-            if total < 1e-12:
-                slices.append(None)
-                continue
-            at = center[1:] + factor[1:, 0] * white
-            slices.append(_white_region(plane, layer / total, at, factor[1:, 1:], masses))
-        return slices
-
-    def _white_grid(self, order: Sequence[int], num_points: int) -> tuple[Array, Array, Any]:
-        """Return mean and lower Cholesky factor of outputs, and their density when whitened."""
-        linear, shown = self._linearization, [self._shown[j] for j in order]
-        root = np.asarray(in_float64(linear).image().take(shown).root)
-        lengths = np.linalg.norm(root, axis=-1, keepdims=True)
-        if not lengths.all():
-            constant = self._names[order[int(np.argmin(lengths))]]
-            raise ValueError(
-                f"outputs must vary to have a joint density, got {constant}, which is constant; "
-                "pass outputs= without it"
-            )
-        rows = root / lengths
-        # As in `joint_density_grid`: rounding the Jacobian changes this by about eps.
-        eps = float(jnp.finfo(linear.jacobian.dtype).eps)
-        too_few = root.shape[1] < len(rows)
-        if too_few or np.linalg.svd(rows, compute_uv=False)[-1] <= 100 * eps:
-            raise ValueError(
-                "outputs must be linearly independent to have a joint density, got "
-                f"{', '.join(self._names[j] for j in order)}; pass law='copula' or other outputs"
-            )
-        factor = np.linalg.cholesky(root @ root.T)
-        jacobian = np.asarray(linear.jacobian, np.float64)[shown]
-        white = Linearization(jnp.zeros(len(rows)), np.linalg.solve(factor, jacobian), linear.input)
-        center = np.asarray(linear.loc, np.float64)[shown]
-        return center, factor, white.joint_density_grid(num_points=num_points)
-
-
-def _white_region(
-    points: Sequence[Array], density: Array, center: Array, factor: Array, masses: Sequence[float]
-) -> Region:
-    """Region of two outputs with this mean and factor, whose density when whitened is given."""
-    x, y = skewed(points, center, factor)
-    return _region(x, y, density / np.prod(np.diag(factor)), masses)
-
-
 def drawn_law(
     law: Law | None, model: LinearModel, shown: Sequence[int], names: Sequence[str]
-) -> DrawnJoint | DrawnLinear:
+) -> DrawnJoint:
     """Return the law of the shown outputs that an argument names or contains.
 
     Parameters
     ----------
     law
-        As given. Default: the exact law of a `Linearization`, else the joint distribution.
+        As given. Default: the joint distribution.
     model
         Model of all outputs.
     shown, names
         Positions and names of the shown outputs.
     """
-    if law is None:
-        law = "linear" if isinstance(model, Linearization) else "joint"
-    if not isinstance(law, str | JointLaw):
+    if not (law is None or isinstance(law, str | JointLaw)):
         raise TypeError(
-            f"law must be 'joint', 'copula', 'linear' or a JointLaw, got {type(law).__name__}; "
-            "pass linearization.joint()"
+            f"law must be 'joint', 'copula' or a JointLaw, got {type(law).__name__}; pass "
+            "linearization.joint()"
         )
-    if isinstance(law, str) and law not in {"joint", "copula", "linear"}:
-        raise ValueError(f"law must be 'joint', 'copula' or 'linear', got {law!r}")
-    if law == "linear":
-        if isinstance(model, Linearization):
-            return DrawnLinear(model, shown, names)
-        raise ValueError(
-            f"law must be 'joint' or 'copula' for a {type(model).__name__}, got 'linear'; only a "
-            "Linearization has an exact density on a grid"
-        )
+    if isinstance(law, str) and law not in {"joint", "copula"}:
+        raise ValueError(f"law must be 'joint' or 'copula', got {law!r}")
     origin = np.zeros(len(shown))
-    if law == "joint":
-        law = model.joint()
-    elif isinstance(law, str):
-        if isinstance(model, Linearization):
-            model, origin = centered(model, shown)
-        law = model.gaussian_copula()
-    else:
+    if isinstance(law, JointLaw):
         law = as_joint_law("law", law, model.num_outputs)
-    return DrawnJoint(law.marginalize(tuple(shown)), origin)
+    elif isinstance(model, Linearization):
+        # With zero means float32 resolves the deviations instead of the values.
+        origin = np.asarray(model.loc, np.float64)[list(shown)]
+        if law != "copula":
+            return DrawnJoint(partial(_linear_joint, model.image().take(shown), names), origin)
+        model = Linearization(jnp.zeros_like(model.loc), model.jacobian, model.input)
+    if not isinstance(law, JointLaw):
+        law = model.gaussian_copula() if law == "copula" else model.joint()
+    return DrawnJoint(law.marginalize(tuple(shown)).marginalize, origin)
 
 
-def centered(model: Linearization, shown: Sequence[int]) -> tuple[Linearization, Array]:
-    """Return the model with zero means, and the means of the shown outputs.
-
-    Then float32 resolves the deviations instead of the values.
-    """
-    zeros = Linearization(jnp.zeros_like(model.loc), model.jacobian, model.input)
-    return zeros, np.asarray(model.loc, np.float64)[list(shown)]
+def _linear_joint(
+    image: LinearImage, names: Sequence[str], indices: Sequence[int]
+) -> LinearizedJoint:
+    """Joint law about zero of some of the shown outputs; all of them may have no joint density."""
+    part = image.take(indices)
+    arguments = np.zeros(len(indices)), part.weights, part.normal_covariance
+    try:
+        LinearizedJoint(*arguments, validate_args=True)
+    except ValueError as error:
+        raise ValueError(
+            "outputs must vary and be linearly independent to have a joint density, got "
+            f"{', '.join(names[j] for j in indices)}; pass law='copula' or other outputs"
+        ) from error
+    # Without a warning at points of the grid beyond the support.
+    return LinearizedJoint(*arguments, validate_args=False)
