@@ -183,7 +183,7 @@ def test_flips_have_the_law_of_the_triangle(page):
     (layer,) = nuq.error_analysis.flip_probabilities(net, f)
     np.testing.assert_allclose(layer, scipy.stats.triang(0.5, -1, 2).sf([0.5, 0.25]), rtol=1e-5)
     with pytest.raises(TypeError, match="a box, Gaussian or both, got the law InputSum"):
-        nuq.error_analysis.deterministic_bound(net, f)
+        nuq.error_analysis.is_exact_on_support(net, f)
 
 
 def test_a_sum_of_everything_has_the_moments_and_the_law_of_its_parts():
