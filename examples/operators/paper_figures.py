@@ -166,10 +166,11 @@ def three_point(case: Study, *, copula: bool = False) -> plt.Figure:
     for column, quantile in zip(axes.T, QUANTILES, strict=True):
         value, near = _near_quantile(draws, quantile)
         low, high = np.quantile(near, [0.001, 0.999], axis=0)
-        x, y = np.meshgrid(*np.linspace(low - (high - low) / 4, high + (high - low) / 4, 241).T)
+        x, y = np.meshgrid(*np.linspace(low - (high - low) / 4, high + (high - low) / 4, 181).T)
         points = jnp.asarray(np.stack([x, y, np.full_like(x, value)], axis=-1), jnp.float32)
         exact = np.exp(np.asarray(log_density(points), np.float64))
         ascending = np.sort(exact, axis=None)
+        # Given the third output the density holds a mass of one, which is that of the grid.
         levels = np.interp(1 - MASSES, np.cumsum(ascending) / ascending.sum(), ascending)
         kernel = scipy.stats.gaussian_kde(near.T)
         found = kernel(np.stack([x.ravel(), y.ravel()])).reshape(x.shape)

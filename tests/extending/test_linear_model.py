@@ -84,10 +84,6 @@ FIGURES = {
     "pit": nuq.plots.plot_pit,
     "tails": nuq.plots.plot_tails,
     "joint": nuq.plots.plot_joint,
-    "correlation": nuq.plots.plot_correlation,
-    "errors": lambda model, draws, **options: nuq.plots.plot_errors(
-        lambda x: jnp.asarray(LOC[0]) + jnp.asarray(JACOBIAN[0]) @ x, model, KEY, **options
-    ),
     "sensitivity": lambda model, draws, **options: nuq.plots.plot_sensitivity(model, **options),
 }
 
@@ -97,12 +93,3 @@ def test_every_figure_takes_it(name, model, draws):
     figure = FIGURES[name](model, draws, backend="matplotlib")
     figure.get_viz("figure").canvas.draw()
     assert figure.viz.children
-
-
-def test_three_points_take_it(page):
-    samples = np.concatenate(page.draws_of_each)
-    joint = page.ensemble.joint(noise_scale=0.05)  # two inputs: no density without noise
-    figure = nuq.plots.plot_three_point(
-        page.ensemble, samples, (0, 1, 2), law=joint, backend="none"
-    )
-    assert np.isfinite(figure.data["level"].sel(law="Monte Carlo")).all()

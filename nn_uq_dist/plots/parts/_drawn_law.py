@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,14 +25,13 @@ POINTS_PER_CALL = 4096
 # The grid follows the correlation of the outputs up to this value. It is only a guide: the scores
 # of a law other than a Gaussian copula may spread more than their correlation suggests.
 MOST_CORRELATION = 0.99
-LARGEST_LOSS = 0.03
 # Range of the normal scores of a table, and number of its points.
 SCORE_REACH, NUM_POINTS = 8.0, 2048
 # The points of a table are linear between the values of this many scores.
 NUM_KNOTS = 64
 GRID = np.linspace(-4.7, 4.7, 161)
 # Points along each axis at which the exact law of the linear model is drawn.
-PLANE_POINTS, SPACE_POINTS = 256, 128
+NUM_GRID_POINTS = 256
 
 
 class OutputTable(NamedTuple):
@@ -115,7 +114,7 @@ class DrawnJoint:
         if isinstance(joint, GaussianCopulaJoint):
             self._scores = np.asarray(joint.correlation_matrix, np.float64)
         else:
-            guide = MOST_CORRELATION * self.correlation()
+            guide = MOST_CORRELATION * joint_correlation(joint)
             self._scores = np.where(np.eye(len(guide), dtype=bool), 1, guide)
 
     @cached_property
@@ -124,83 +123,37 @@ class DrawnJoint:
         laws = as_output_law(self._joint.marginals)
         return [output_table(laws, j, float(x)) for j, x in enumerate(self._origin)]
 
-    def correlation(self) -> Array:
-        """Correlation of the outputs, not of their scores."""
-        return joint_correlation(self._joint)
-
     def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
         """Density of the marginal law of the pair."""
         factor = np.linalg.cholesky(self._scores[np.ix_(pair, pair)])
         first, second = (self.tables[j] for j in pair)
-        x, y, density = _score_grid(first, second, np.zeros(2), factor)
+        x, y, density = _score_grid(first, second, factor)
         if not isinstance(self._joint, GaussianCopulaJoint):
             points = np.stack([x, y], axis=-1) - self._origin[list(pair)]
             density = _density(self._joint.marginalize(pair), points)
         return _region(x, y, density, masses)
 
-    def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Region | None]:
-        """Densities of the first two of three outputs given values of the third.
-
-        None for a value beyond the support.
-        """
-        return [self._slice(value, masses) for value in values]
-
-    def _slice(self, value: float, masses: Sequence[float]) -> Region | None:
-        first, second, given = self.tables
-        if not given.points[0] <= value <= given.points[-1]:
-            return None
-        third = float(np.exp(np.interp(value, given.points, given.log_densities)))
-        # Of the first two scores given the third.
-        slope = self._scores[:2, 2]
-        loc = slope * np.interp(value, given.points, given.scores)
-        factor = np.linalg.cholesky(self._scores[:2, :2] - np.outer(slope, slope))
-        x, y, density = _score_grid(first, second, loc, factor)
-        if isinstance(self._joint, GaussianCopulaJoint):
-            return _region(x, y, density, masses)
-        # A slice may follow the scores, as for a copula, or the values, as for a linear law: try
-        # both.
-        found = []
-        for u, v in ((x, y), self._regression_grid(value)):
-            points = np.stack([u, v, np.full_like(u, value)], axis=-1) - self._origin
-            density = _density(self._joint, points) / third
-            found.append((np.sum(density * _areas(u, v)), u, v, density))
-        mass, x, y, density = max(found, key=lambda each: each[0])
-        # The mass is 1 up to rounding and the approximation of the density.
-        scale = mass if abs(mass - 1.0) < LARGEST_LOSS else 1.0
-        return _region(x, y, density / scale, masses)
-
-    def _regression_grid(self, value: float) -> tuple[Array, Array]:
-        """Points about the regression of the first two outputs on the third."""
-        covariance = np.asarray(self._joint.covariance_matrix, np.float64)
-        mean = np.asarray(self._joint.mean, np.float64) + self._origin
-        slope = covariance[:2, 2] / covariance[2, 2]
-        spread = covariance[:2, :2] - np.outer(slope, covariance[2, :2])
-        # If outputs are functions of others, only rounding errors are left.
-        nudge = 1e-9 * np.diag(np.diag(covariance)[:2])
-        factor = np.linalg.cholesky(spread + nudge)
-        return skewed((GRID, GRID), mean[:2] + slope * (value - mean[2]), factor)
-
 
 def _score_grid(
-    first: OutputTable, second: OutputTable, loc: Array, factor: Array
+    first: OutputTable, second: OutputTable, factor: Array
 ) -> tuple[Array, Array, Array]:
-    r"""Points with scores ``z = loc + factor w`` for regular `w`, which resolve any correlation.
+    r"""Points with scores ``z = factor w`` for regular `w`, which resolve any correlation.
 
     Also their density if the scores are normal,
 
-    .. math:: p(x, y) = p_x p_y\, N(z; m, L L^T) / (\phi(z_x) \phi(z_y)).
+    .. math:: p(x, y) = p_x p_y\, N(z; 0, L L^T) / (\phi(z_x) \phi(z_y)).
     """
-    found = []
-    for table, scores in zip((first, second), skewed((GRID, GRID), loc, factor), strict=True):
+    found, grid = [], skewed((GRID, GRID), np.zeros(2), factor)
+    for table, scores in zip((first, second), grid, strict=True):
         at = np.clip(scores, *table.scores[[0, -1]])
         points, logs = (
             np.interp(at, table.scores, part) for part in (table.points, table.log_densities)
         )
         found.append((at, points, logs + at**2 / 2))
     (a, x, log_x), (b, y, log_y) = found
-    # Residuals of the scores, whitened; the factors 2 pi of both normal laws cancel.
-    u = (a - loc[0]) / factor[0, 0]
-    v = (b - loc[1] - factor[1, 0] * u) / factor[1, 1]
+    # The scores, whitened; the factors 2 pi of both normal laws cancel.
+    u = a / factor[0, 0]
+    v = (b - factor[1, 0] * u) / factor[1, 1]
     return x, y, np.exp(log_x + log_y - (u**2 + v**2) / 2) / np.prod(np.diag(factor))
 
 
@@ -254,45 +207,13 @@ class DrawnLinear:
         laws = Linearization(model.loc[rows], model.jacobian[rows], model.input).marginals()
         return [output_table(laws, j, float(x)) for j, x in enumerate(origin)]
 
-    def correlation(self) -> Array:
-        """Correlation of the outputs; NaN for constant ones."""
-        whole = np.asarray(self._linearization.correlation, np.float64)
-        return whole[np.ix_(self._shown, self._shown)]
-
     def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
         """Exact density, from `Linearization.joint_density_grid`."""
-        center, factor, grid = self._white_grid(pair, PLANE_POINTS)
-        return _white_region(grid.points, grid.density, center, factor, masses)
-
-    def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Region | None]:
-        """Exact conditional densities, from the layers of a grid in three dimensions."""
-        from scipy.interpolate import RegularGridInterpolator
-
-        center, factor, grid = self._white_grid((2, 0, 1), SPACE_POINTS)
-        layers, *plane = grid.points
-        density = RegularGridInterpolator(
-            (layers,), grid.density, bounds_error=False, fill_value=0.0
-        )
-        slices: list[Region | None] = []
-        for value in values:
-            white = (value - center[0]) / factor[0, 0]
-            layer = density([[white]])[0]
-            total = float(layer.sum() * np.prod(grid.spacing[1:]))
-            # Beyond the support the transform gives only rounding errors.
-            if total < 1e-12:
-                slices.append(None)
-                continue
-            at = center[1:] + factor[1:, 0] * white
-            slices.append(_white_region(plane, layer / total, at, factor[1:, 1:], masses))
-        return slices
-
-    def _white_grid(self, order: Sequence[int], num_points: int) -> tuple[Array, Array, Any]:
-        """Return mean and lower Cholesky factor of outputs, and their density when whitened."""
-        linear, shown = self._linearization, [self._shown[j] for j in order]
+        linear, shown = self._linearization, [self._shown[j] for j in pair]
         root = np.asarray(in_float64(linear).image().take(shown).root)
         lengths = np.linalg.norm(root, axis=-1, keepdims=True)
         if not lengths.all():
-            constant = self._names[order[int(np.argmin(lengths))]]
+            constant = self._names[pair[int(np.argmin(lengths))]]
             raise ValueError(
                 f"outputs must vary to have a joint density, got {constant}, which is constant; "
                 "pass outputs= without it"
@@ -300,25 +221,17 @@ class DrawnLinear:
         rows = root / lengths
         # As in `joint_density_grid`: rounding the Jacobian changes this by about eps.
         eps = float(jnp.finfo(linear.jacobian.dtype).eps)
-        too_few = root.shape[1] < len(rows)
-        if too_few or np.linalg.svd(rows, compute_uv=False)[-1] <= 100 * eps:
+        if root.shape[1] < 2 or np.linalg.svd(rows, compute_uv=False)[-1] <= 100 * eps:
             raise ValueError(
                 "outputs must be linearly independent to have a joint density, got "
-                f"{', '.join(self._names[j] for j in order)}; pass law='copula' or other outputs"
+                f"{', '.join(self._names[j] for j in pair)}; pass law='copula' or other outputs"
             )
         factor = np.linalg.cholesky(root @ root.T)
         jacobian = np.asarray(linear.jacobian, np.float64)[shown]
-        white = Linearization(jnp.zeros(len(rows)), np.linalg.solve(factor, jacobian), linear.input)
-        center = np.asarray(linear.loc, np.float64)[shown]
-        return center, factor, white.joint_density_grid(num_points=num_points)
-
-
-def _white_region(
-    points: Sequence[Array], density: Array, center: Array, factor: Array, masses: Sequence[float]
-) -> Region:
-    """Region of two outputs with this mean and factor, whose density when whitened is given."""
-    x, y = skewed(points, center, factor)
-    return _region(x, y, density / np.prod(np.diag(factor)), masses)
+        white = Linearization(jnp.zeros(2), np.linalg.solve(factor, jacobian), linear.input)
+        grid = white.joint_density_grid(num_points=NUM_GRID_POINTS)
+        x, y = skewed(grid.points, np.asarray(linear.loc, np.float64)[shown], factor)
+        return _region(x, y, grid.density / np.prod(np.diag(factor)), masses)
 
 
 def drawn_law(
