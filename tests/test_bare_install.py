@@ -25,16 +25,12 @@ CALLS = {
     "diagnostics.sensitivity": (LINEARIZATION,),
     "diagnostics.summary": (LINEARIZATION, DRAWS),
     "diagnostics.to_datatree": (LINEARIZATION, DRAWS),
-    "plots.plot_correlation": (LINEARIZATION, DRAWS),
-    "plots.plot_errors": (lambda f: 1.5 * f, LINEARIZATION, KEY),
-    "plots.plot_input_samples": (LINEARIZATION.input, KEY),
     "plots.plot_joint": (LINEARIZATION, DRAWS),
     "plots.plot_marginals": (LINEARIZATION, DRAWS),
     "plots.plot_output_band": (LINEARIZATION, DRAWS),
     "plots.plot_pit": (LINEARIZATION, DRAWS),
     "plots.plot_sensitivity": (LINEARIZATION,),
     "plots.plot_tails": (LINEARIZATION, DRAWS),
-    "plots.plot_three_point": (LINEARIZATION, DRAWS, (0, 1, 2)),
 }
 
 

@@ -1,7 +1,6 @@
 """The two networks of the gallery: one nearly linear where it is used, and one that is not."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +15,9 @@ sys.path.append(str(Path(__file__).parents[2] / "examples"))
 
 
 class Case(NamedTuple):
-    """A network, its uncertain input, the linearized law, and draws of the outputs."""
+    """The linearized law of a network, and draws of its outputs."""
 
     name: str
-    net: Callable[[jax.Array], jax.Array]
-    f: nuq.InputLaw
     lin: nuq.Linearization
     draws: np.ndarray
     input_names: list[str]
@@ -72,7 +69,7 @@ def seasons(num_draws: int) -> Case:
     f = nuq.InputLaw(anomalies[-1], half_width=0.05, scale=0.03)
     draws = nuq.monte_carlo(net, f, jax.random.key(1), num_draws, progress=False)
     outputs = ["Jan-Mar", "Apr-Jun", "Jul-Sep", "Oct-Dec"]
-    return Case("seasons", net, f, nuq.linearize(net, f), draws, example.MONTHS, outputs, "°C")
+    return Case("seasons", nuq.linearize(net, f), draws, example.MONTHS, outputs, "°C")
 
 
 def untrained(num_draws: int) -> Case:
@@ -94,4 +91,4 @@ def untrained(num_draws: int) -> Case:
     lin = nuq.linearize(net, f)
     inputs = [f"f{k}" for k in range(1, 13)]
     outputs = [f"g{k}" for k in range(1, 9)]
-    return Case("untrained", net, f, lin, draws, inputs, outputs, None)
+    return Case("untrained", lin, draws, inputs, outputs, None)

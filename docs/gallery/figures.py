@@ -3,16 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 from cases import Case
 
 import nn_uq_dist as nuq
-
-
-def input_samples(case: Case) -> Any:
-    return nuq.plots.plot_input_samples(
-        case.f, jax.random.key(2), input_names=case.input_names, ylabel=case.unit or "value"
-    )
 
 
 def output_band(case: Case) -> Any:
@@ -44,31 +37,11 @@ def pit(case: Case) -> Any:
     )
 
 
-def errors(case: Case) -> Any:
-    return nuq.plots.plot_errors(
-        case.net, case.lin, jax.random.key(3), output_names=case.output_names, outputs=[0, 1, 2]
-    )
-
-
 def joint(case: Case) -> Any:
     return nuq.plots.plot_joint(
         case.lin,
         case.draws,
         outputs=[0, 1, 2, 3],
-        output_names=case.output_names,
-        unit=case.unit,
-    )
-
-
-def correlation(case: Case) -> Any:
-    return nuq.plots.plot_correlation(case.lin, case.draws, output_names=case.output_names)
-
-
-def three_point(case: Case) -> Any:
-    return nuq.plots.plot_three_point(
-        case.lin,
-        case.draws,
-        outputs=[0, 1, 2],
         output_names=case.output_names,
         unit=case.unit,
     )
@@ -81,6 +54,5 @@ def sensitivity(case: Case) -> Any:
 
 
 FIGURES: tuple[Callable[[Case], Any], ...] = (
-    input_samples, output_band, marginals, tails, pit, errors, joint, correlation, three_point,
-    sensitivity,
+    output_band, marginals, tails, pit, joint, sensitivity,
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """The figures of the paper's results section."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,17 +9,25 @@ import lobatto
 import matplotlib.pyplot as plt
 import networks
 import numpy as np
+import scipy.stats
 from integro_differential import DEGREE, SIZE, mean_input
+from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 from study import AMPLITUDES, DEPTHS, NAMES, NONZERO, Study
 
 import nn_uq_dist as nuq
 
-BLUE, VERMILION, SKY, GRAY = "#0072B2", "#D55E00", "#56B4E9", "#8C8C8C"
+BLUE, VERMILION, SKY = "#0072B2", "#D55E00", "#56B4E9"
+GRAY, DARK_GRAY = "#8C8C8C", "#606060"
 # The paper's corner plot has g16, too. It is the noise of the training, see `study.ZERO_OUTPUT`.
 CORNER = ["g1", "g6", "g11", "g21"]
 PAIR = ["g13", "g25"]
 TRIPLE = ["g1", "g6", "g25"]
 NOISE = 0.15  # of three outputs, in standard deviations
+QUANTILES = (0.1, 0.5, 0.9)  # of the third output
+MASSES = np.array([0.99, 0.9, 0.5])  # of regions
 NODES = lobatto.nodes(DEGREE)
 
 
@@ -72,14 +81,15 @@ def error_densities(key: jax.Array, amplitude: float, num_draws: int = 50_000) -
     mean = jnp.asarray(mean_input(), jnp.float32)
     z = amplitude * jax.random.uniform(key, (num_draws, SIZE), minval=-1.0, maxval=1.0)
     figure, axes = plt.subplots(2, 2, figsize=(8, 5), sharex="col", layout="constrained")
-    rows = {"last layer only (the paper's residual)": nuq.error_analysis.last_layer_residual,
-            "total": nuq.error_analysis.total_error}  # fmt: skip
+    rows = ("last layer only (the paper's residual)", "total")
     colors = dict(zip(DEPTHS, (BLUE, VERMILION, "black"), strict=True))
-    found = {
-        (name, depth): np.asarray(error(networks.load(f"nonlinear_{depth}"), mean, z))
-        for name, error in rows.items()
-        for depth in DEPTHS
-    }
+    found = {}
+    for depth in DEPTHS:
+        shares = nuq.error_analysis.layer_contributions(
+            networks.load(f"nonlinear_{depth}"), mean, z
+        )
+        for name, error in zip(rows, (shares[:, -1], shares.sum(axis=1)), strict=True):
+            found[name, depth] = np.asarray(error)
     for column, output in enumerate(PAIR):
         j = NAMES.index(output)
         low, high = np.quantile(found["total", DEPTHS[0]][:, j], [0.002, 0.998])
@@ -101,12 +111,34 @@ def error_densities(key: jax.Array, amplitude: float, num_draws: int = 50_000) -
     return figure
 
 
-def correlation_matrices(case: Study) -> Any:
+def correlation_matrices(case: Study) -> plt.Figure:
     """Correlations of the draws, of the copula, and their difference, without the noise of g16."""
-    return nuq.plots.plot_correlation(
-        case.lin, case.draws, law="copula", outputs=NONZERO, output_names=NAMES,
-        backend="matplotlib",
-    )  # fmt: skip
+    index = [NAMES.index(name) for name in NONZERO]
+    draws = case.draws[:, index].astype(np.float64)
+    found = np.corrcoef(draws, rowvar=False)
+    of_parts = [np.corrcoef(part, rowvar=False) for part in np.array_split(draws, 100)]
+    note = f"standard error {np.std(of_parts, axis=0).max() / 10:.1g}"
+    covariance = np.asarray(case.lin.gaussian_copula().marginalize(index).covariance_matrix)
+    sd = np.sqrt(np.diagonal(covariance))
+    copula = covariance / np.outer(sd, sd)
+    largest = np.abs(copula - found).max()
+    figure, axes = plt.subplots(1, 3, figsize=(7, 3.4), layout="constrained")
+    ticks = np.arange(0, len(index), 3)
+    for axis, title, values, limit, colors in (
+        (axes[0], "Monte Carlo", found, 1, "RdBu_r"),
+        (axes[1], "copula", copula, 1, "RdBu_r"),
+        (axes[2], "copula - Monte Carlo", copula - found, largest, "PuOr_r"),
+    ):
+        image = axis.imshow(values, cmap=colors, vmin=-limit, vmax=limit)
+        axis.set_title(title, fontsize="medium")
+        axis.set_xticks(ticks, [NONZERO[k] for k in ticks], rotation=90, fontsize="small")
+        axis.set_yticks(ticks, [])
+        bar = figure.colorbar(image, location="bottom", ticks=MaxNLocator(4, symmetric=True))
+        bar.set_label("correlation", fontsize="small")
+        bar.ax.tick_params(labelsize="x-small")
+    bar.set_label(f"largest {largest:.2g}, {note}", fontsize="small")
+    axes[0].set_yticks(ticks, [NONZERO[k] for k in ticks], fontsize="small")
+    return figure
 
 
 def two_point(case: Study) -> Any:
@@ -116,13 +148,69 @@ def two_point(case: Study) -> Any:
     )
 
 
-def three_point(case: Study, *, copula: bool = False) -> Any:
-    """Three-point densities, observed with a little noise: slices of a law beside the draws."""
+def three_point(case: Study, *, copula: bool = False) -> plt.Figure:
+    """Densities of two outputs given a third, observed with a little noise: of a law and of draws.
+
+    Those of the draws are kernel estimates from the tenth next to the value of the third output.
+    """
+    index = [NAMES.index(name) for name in TRIPLE]
     # Of outputs that are made of two numbers three have no density without noise.
     noise = NOISE * np.sqrt(np.diagonal(case.lin.covariance))
-    joint = case.lin.gaussian_copula if copula else case.lin.joint
+    law = (case.lin.gaussian_copula if copula else case.lin.joint)(noise_scale=noise)
+    log_density = jax.jit(partial(jax.lax.map, law.marginalize(index).log_prob))
     normal = np.random.default_rng(0).normal(size=case.draws.shape)
-    return nuq.plots.plot_three_point(
-        case.lin, case.draws + noise * normal, outputs=TRIPLE, output_names=NAMES,
-        law=joint(noise_scale=noise), backend="matplotlib",
-    )  # fmt: skip
+    draws = (case.draws + noise * normal)[:, index]
+    figure, axes = plt.subplots(
+        2, 3, figsize=(7, 5.3), sharex="col", sharey="col", layout="constrained"
+    )
+    for column, quantile in zip(axes.T, QUANTILES, strict=True):
+        value, near = _near_quantile(draws, quantile)
+        low, high = np.quantile(near, [0.001, 0.999], axis=0)
+        x, y = np.meshgrid(*np.linspace(low - (high - low) / 4, high + (high - low) / 4, 181).T)
+        points = jnp.asarray(np.stack([x, y, np.full_like(x, value)], axis=-1), jnp.float32)
+        exact = np.exp(np.asarray(log_density(points), np.float64))
+        ascending = np.sort(exact, axis=None)
+        # Given the third output the density holds a mass of one, which is that of the grid.
+        levels = np.interp(1 - MASSES, np.cumsum(ascending) / ascending.sum(), ascending)
+        kernel = scipy.stats.gaussian_kde(near.T)
+        found = kernel(np.stack([x.ravel(), y.ravel()])).reshape(x.shape)
+        found_levels = np.quantile(kernel(near.T), 1 - MASSES)
+        for axis, density, bounds, color in (
+            (column[0], exact, levels, SKY),
+            (column[1], found, found_levels, DARK_GRAY),
+        ):
+            axis.contourf(x, y, density, [*bounds, 2 * density.max()], colors=_shades(color))
+            axis.contour(x, y, exact, levels, colors=BLUE, linewidths=0.9)
+        inside = (exact > levels[0]) | (found > found_levels[0])
+        for limits, of in ((column[0].set_xlim, x), (column[0].set_ylim, y)):
+            margin = 0.1 * np.ptp(of[inside])
+            limits(of[inside].min() - margin, of[inside].max() + margin)
+        title = f"{TRIPLE[2]} = {value:.4g}\n({100 * quantile:g}% quantile)"
+        column[0].set_title(title, fontsize="medium")
+        column[1].set_xlabel(TRIPLE[0])
+    axes[0, 0].set_ylabel(f"{law.kind}\n{TRIPLE[1]}")
+    axes[1, 0].set_ylabel(f"Monte Carlo\n{TRIPLE[1]}")
+    handles = [
+        Patch(color=shade, label=f"{100 * mass:g}%")
+        for mass, shade in zip(MASSES, _shades(DARK_GRAY), strict=True)
+    ]
+    handles.append(Line2D([], [], color=BLUE, lw=0.9, label=law.kind))
+    figure.legend(handles=handles[::-1], loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+def _shades(color: str) -> np.ndarray:
+    """Return a color mixed with white, from the palest to the strongest shade of a region."""
+    return 1 - np.outer([0.25, 0.55, 0.85], 1 - np.array(to_rgb(color)))
+
+
+def _near_quantile(draws: np.ndarray, quantile: float) -> tuple[float, np.ndarray]:
+    """Return a quantile of the third output, and the first two of the tenth of the draws around it.
+
+    They are moved to it along their regression on the third.
+    """
+    value = float(np.quantile(draws[:, 2], quantile))
+    start, stop = (round(len(draws) * (quantile + side)) for side in (-0.05, 0.05))
+    near = draws[np.argsort(draws[:, 2])][start:stop]
+    slope = np.polyfit(near[:, 2], near[:, :2], 1)[0]
+    return value, near[:, :2] - np.outer(near[:, 2] - value, slope)

@@ -114,7 +114,8 @@ def linearization_errors(key: jax.Array) -> str:
         z = amplitude * unit
         own = jax.vmap(OPERATORS["nonlinear"])(f.loc + z) - jax.vmap(operator)(f.loc + z)
         errors = [nuq.error_analysis.total_error(net, f.loc, z) for net in nets]
-        last = [nuq.error_analysis.last_layer_residual(net, f.loc, z) for net in nets]
+        shares = [nuq.error_analysis.layer_contributions(net, f.loc, z) for net in nets]
+        last = [share[:, -1] for share in shares]
         total.append([f"{amplitude:g}", *map(_mean_size, [*errors, own])])
         residual.append([f"{amplitude:g}", *map(_mean_size, last)])
     heading = ["amplitude", *DEPTH_NAMES]

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import FloatArray, in_float64
-from nn_uq_dist.error_analysis._enclosure import EPS
-from nn_uq_dist.error_analysis._float64_network import as_float64
+from nn_uq_dist.error_analysis._float64_network import EPS, as_float64
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import AbstractInputLaw
 

@@ -1,6 +1,5 @@
 """Entrance to guaranteed bounds on the distribution of an output."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,11 +8,10 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.error_analysis._affine_bounds import StandardNetwork
-from nn_uq_dist.error_analysis._bounds import deterministic_bound
 from nn_uq_dist.error_analysis._certified_distribution import CertifiedDistribution, whole_cover
 from nn_uq_dist.error_analysis._float64_network import input_law_of, require_single, vector_law
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw, InputLaw
+from nn_uq_dist.inputs import AbstractInputLaw
 
 # Larger numbers have squares that may overflow.
 _LARGEST = 1e100
@@ -128,9 +126,7 @@ def certified(
             f"network and f must give bounds below {_LARGEST:g}, got larger ones or NaN; scale the "
             f"weights or the input"
         )
-    is_box = isinstance(law, InputLaw) and exact.is_uniform.all()
-    bound = float(deterministic_bound(network, law)[index]) if is_box else math.inf
-    found = CertifiedDistribution.of_covers(exact, (cover,), index, bound)
+    found = CertifiedDistribution.of_covers(exact, (cover,), index)
     if max_parts == 1 and not seconds is gap is threshold is None:
         raise ValueError(
             "max_parts must exceed 1 for seconds, gap and threshold to matter, got 1; pass more"

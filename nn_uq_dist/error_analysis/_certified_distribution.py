@@ -10,7 +10,12 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.error_analysis._affine_bounds import Boxes, StandardNetwork, tangents
+from nn_uq_dist.error_analysis._affine_bounds import (
+    AffineForms,
+    Boxes,
+    StandardNetwork,
+    tangents,
+)
 from nn_uq_dist.error_analysis._cover import (
     Cover,
     Covers,
@@ -21,8 +26,7 @@ from nn_uq_dist.error_analysis._cover import (
     tails,
     tails_of,
 )
-from nn_uq_dist.error_analysis._enclosure import EPS
-from nn_uq_dist.error_analysis._tightened import distance_from_tangent
+from nn_uq_dist.error_analysis._float64_network import EPS
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 
 # What a unit of the output is worth in probability, in units of the largest density of a normal law
@@ -69,11 +73,12 @@ class CertifiedDistribution:
     error_bound: float
 
     @classmethod
-    def of_covers(cls, network: StandardNetwork, covers: Covers, output: int, bound: float) -> Self:
-        """Results, with an error bound that is known."""
+    def of_covers(
+        cls, network: StandardNetwork, covers: Covers, output: int, bound: float = math.inf
+    ) -> Self:
+        """Results, with an error bound that is known already."""
         if network.is_uniform.all():
-            distance = distance_from_tangent(network, covers[-1].forms(0), covers[-1].boxes)
-            bound = min(bound, float(distance.max()))
+            bound = min(bound, _largest_error(network, covers[-1]))
         gap = largest_gap(network, covers, _looked_at(network, covers[0]))
         return cls(network, covers, output, gap, bound)
 
@@ -269,6 +274,15 @@ def whole_cover(network: StandardNetwork) -> Cover:
     """Bounds for the whole input."""
     prices = [part * _unit_price(network) for part in _WORTHS]
     return cover_of(network, Boxes.whole(network), np.ones(1), prices)
+
+
+def _largest_error(network: StandardNetwork, cover: Cover) -> float:
+    """Bound on the distance of the output from its tangent at the mean."""
+    tangent, forms = tangents(network, Boxes.whole(network))[0], cover.forms(0)
+    # An output less its tangent is at least the bound of the one plus that of the negative of the
+    # other.
+    rows, const = forms.rows + tangent.rows[:, ::-1], forms.const + tangent.const[:, ::-1]
+    return -float(AffineForms(rows, const).smallest(cover.boxes).min())
 
 
 def _unit_price(network: StandardNetwork) -> float:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis._affine_bounds import AffineForms, Boxes, StandardNetwork
-from nn_uq_dist.error_analysis._enclosure import EPS
+from nn_uq_dist.error_analysis._float64_network import EPS
 from nn_uq_dist.error_analysis._trimmed import enclosed, largest_probability
 
 # Numbers of the arrays for the cuts of one portion of boxes.

@@ -53,8 +53,8 @@ def total_error(network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array
     The slope at ``h = 0`` is 1, as in ``jax.nn.leaky_relu``. Derivation: the change of the
     activations, :math:`\psi_n = D_n \delta_n + \Delta\phi_n` with :math:`\delta_n = W_n
     \psi_{n-1}`, differs from its linear model by :math:`e_n = D_n W_n e_{n-1} + \Delta\phi_n`, and
-    the error is :math:`A e_L`. The paper's ``eq:error`` keeps only the last term:
-    `last_layer_residual`.
+    the error is :math:`A e_L`. The paper's ``eq:error`` keeps only the last term of the sum:
+    `layer_contributions` has all.
 
     Examples
     --------
@@ -74,31 +74,6 @@ def total_error(network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array
     return matvec(network.output_matrix, error)
 
 
-def last_layer_residual(network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
-    r"""Return :math:`A \Delta\phi_L`, the share of the last hidden layer in `total_error`.
-
-    Its magnitude is the paper's ``eq:error``, which the paper takes as the whole error: that is
-    true with one hidden layer. Arguments and errors as in `total_error`.
-
-    Returns
-    -------
-    Array
-        Shape ``(..., N_y)``, signed.
-
-    Examples
-    --------
-    >>> from nn_uq_dist import LeakyReLUNetwork, error_analysis
-    >>> one = [[1.0]]
-    >>> network = LeakyReLUNetwork([one, one], [[-1.0], [0.02]], one)
-    >>> print(error_analysis.last_layer_residual(network, [0.0], [2.0]))  # the first layer flips
-    [0.]
-    >>> print(error_analysis.total_error(network, [0.0], [2.0]))
-    [0.99]
-    """
-    _, residuals = _slopes_and_residuals(network, mu, z)
-    return matvec(network.output_matrix, residuals[-1])
-
-
 def layer_contributions(network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:
     r"""Return the terms of the sum in `total_error`, one per hidden layer.
 
@@ -107,8 +82,8 @@ def layer_contributions(network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) 
     Returns
     -------
     Array
-        :math:`A (\prod_{k>n} D_k W_k) \Delta\phi_n`, shape ``(..., L, N_y)``; the last one along
-        ``L`` is `last_layer_residual`.
+        :math:`A (\prod_{k>n} D_k W_k) \Delta\phi_n`, shape ``(..., L, N_y)``. The magnitude of the
+        last one along ``L`` is the paper's ``eq:error``, which the paper takes as the whole error.
 
     Examples
     --------

@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
 from nn_uq_dist import linear_combination
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._known_values import FloatArray, in_float64
 from nn_uq_dist.basics._row_algebra import matmul
-from nn_uq_dist.error_analysis._enclosure import enclose
-from nn_uq_dist.error_analysis._float64_network import input_law_of, require_single, with_box
+from nn_uq_dist.error_analysis._float64_network import (
+    EPS,
+    Float64Network,
+    apply,
+    as_float64,
+    input_law_of,
+    require_single,
+)
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import AbstractInputLaw, InputLaw
+from nn_uq_dist.inputs._terms import joined
 
 
 def flip_probabilities(
@@ -127,12 +136,54 @@ def is_exact_on_support(
     True
     False
     """
-    model, law, half_width, has_gaussian_part = with_box("is_exact_on_support", network, f)
-    box = enclose(model, np.asarray(law.loc), half_width)
-    flips = np.concatenate([layer.any(axis=-1)[..., None] for layer in box.can_flip], axis=-1)
-    is_affine = model.alpha[..., 0] == 1
-    exact: NDArray[np.bool_] = (is_affine | ~flips.any(axis=-1)) & ~has_gaussian_part
+    # Ranges start from the box itself: they do not hold for other columns of uniform variables.
+    law = InputLaw.from_distribution(input_law_of(network, f))
+    if not _checks.is_concrete(network, law):
+        raise TypeError(
+            "is_exact_on_support must get known numbers, got traced values in network or f; call "
+            "it outside of jit, grad and vmap, and give f a batch shape for many boxes"
+        )
+    model, law = as_float64(network), in_float64(law)
+    half_width, scale = (
+        np.zeros(law.loc.shape) if part is None else np.asarray(part)
+        for part in (law.half_width, law.normal_scale)
+    )
+    flips = _flips(model, np.asarray(law.loc), half_width) & (model.alpha[..., 0] != 1)
+    exact: NDArray[np.bool_] = ~(flips | np.any(scale, axis=-1))
     return bool(exact) if np.ndim(exact) == 0 else exact
+
+
+def _flips(network: Float64Network, mu: FloatArray, half_width: FloatArray) -> NDArray[np.bool_]:
+    r"""Whether some neuron may flip where ``|z| <= half_width``, shape ``(...)``.
+
+    Notes
+    -----
+    Rounding: evaluating layer n perturbs a pre-activation by at most
+    :math:`r_n = c\,\epsilon\,(|W_n| s_{n-1} + |b_n| + \ldots)`, with :math:`s` the largest signals
+    on the box and c the number of operations. To first order it reaches later layers through their
+    linear maps, as z does. :math:`\epsilon` is twice the unit roundoff, which leaves the same room
+    again for products of errors; if they exceed that room, the margin also exceeds the
+    pre-activations and nothing is certified.
+    """
+    signal, largest, moves = mu, np.abs(mu) + half_width, half_width != 0
+    # Columns for z and for the rounding errors of the layers so far, and the sizes of both.
+    maps, sizes = np.eye(mu.shape[-1]), half_width
+    flips = np.zeros((), bool)
+    for weights, bias in zip(network.hidden_weights, network.biases, strict=True):
+        magnitudes = np.abs(weights)
+        h, maps = apply(weights, signal) + bias, weights @ maps
+        reach = apply(np.abs(maps), sizes)
+        terms = apply(magnitudes, largest) + np.abs(bias) + reach
+        rounding = (weights.shape[-1] + maps.shape[-1] + 8) * EPS * terms
+        # A neuron that no input reaches cannot flip, even with a pre-activation of zero.
+        moves = apply(magnitudes, moves.astype(float)) != 0
+        flips = flips | (moves & ~(reach + rounding < np.abs(h))).any(axis=-1)
+        slope = np.where(h >= 0, 1.0, network.alpha)
+        moves = moves & (slope != 0)
+        largest = np.abs(h) + reach + rounding
+        signal, sizes = slope * h, joined([sizes, rounding])
+        maps = joined([slope[..., None] * maps, np.eye(h.shape[-1])])
+    return flips
 
 
 def _linear_model(network: LeakyReLUNetwork, mu: Array) -> tuple[Array, Array]:

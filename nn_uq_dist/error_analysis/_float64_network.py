@@ -1,4 +1,4 @@
-r"""A network and a box in NumPy's float64, in which bounds are computed; checks of both.
+r"""A network in NumPy's float64, in which bounds are computed; checks of it and of its input.
 
 In float32, rigorous rounding bounds would let many neurons of a deep network seem to flip that do
 not, and JAX has no float64 unless it is enabled for the whole program. Vectors have shape ``(...,
@@ -8,13 +8,15 @@ N)`` and matrices ``(..., N, M)``: leading axes of networks and inputs broadcast
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray, in_float64
+from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw, InputLaw, as_input_law
+from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+
+# Twice the unit roundoff.
+EPS = float(np.finfo(np.float64).eps)
 
 
 def require_network(network: LeakyReLUNetwork) -> None:
@@ -58,30 +60,6 @@ def vector_law(f: Distribution | AbstractInputLaw) -> AbstractInputLaw:
     return law
 
 
-def with_box(
-    function: str, network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
-) -> tuple["Float64Network", InputLaw, FloatArray, NDArray[np.bool_]]:
-    """Return network and law in float64, half-widths, and whether there is a Gaussian part.
-
-    Half-widths have the shape ``batch_shape + (N_x,)``, zero where there is no box. A ``TypeError``
-    is raised for traced values.
-    """
-    given = input_law_of(network, f)
-    # Bounds start from the box itself: they do not hold for other columns of uniform variables.
-    law = InputLaw.from_distribution(given)
-    if not _checks.is_concrete(network, law):
-        raise TypeError(
-            f"{function} must get known numbers, got traced values in network or f; call it "
-            f"outside of jit, grad and vmap, and give f a batch shape for many boxes"
-        )
-    law = in_float64(law)
-    half_width, scale = (
-        np.zeros(law.loc.shape) if part is None else np.asarray(part)
-        for part in (law.half_width, law.normal_scale)
-    )
-    return as_float64(network), law, half_width, np.any(scale, axis=-1)
-
-
 class Float64Network(NamedTuple):
     """Parameters of a `LeakyReLUNetwork`, without skip connection and output bias."""
 
@@ -105,45 +83,7 @@ def as_float64(network: LeakyReLUNetwork) -> Float64Network:
     )
 
 
-def pre_activations(network: Float64Network, mu: FloatArray) -> list[FloatArray]:
-    """Pre-activations ``h_1, ..., h_L`` at `mu`, shapes ``(..., N_n)``."""
-    hidden: list[FloatArray] = []
-    signal = mu
-    for weights, bias in zip(network.hidden_weights, network.biases, strict=True):
-        hidden.append(apply(weights, signal) + bias)
-        signal = np.where(hidden[-1] >= 0, hidden[-1], network.alpha * hidden[-1])
-    return hidden
-
-
-def slopes_at(network: Float64Network, hidden: list[FloatArray]) -> list[FloatArray]:
-    r"""Slopes :math:`\phi'(h_n)`, 1 at zero, shapes ``(..., N_n)``."""
-    return [np.where(h >= 0, 1.0, network.alpha) for h in hidden]
-
-
-def maps_to_output(network: Float64Network, slopes: list[FloatArray]) -> list[FloatArray]:
-    r"""Matrices :math:`G_n = A \prod_{k>n} D_k W_k`, shapes ``(..., N_y, N_n)``, n = 0, ..., L.
-
-    The first, :math:`G_0`, is the Jacobian without the identity of a skip connection.
-    """
-    maps = [network.output_matrix]
-    for weights, slope in zip(network.hidden_weights[::-1], slopes[::-1], strict=True):
-        maps.append((maps[-1] * slope[..., None, :]) @ weights)
-    return maps[::-1]
-
-
 def apply(matrix: FloatArray, vector: FloatArray) -> FloatArray:
     """Matrix times vector, batched."""
     product: FloatArray = (matrix @ vector[..., None])[..., 0]
     return product
-
-
-def spectral_norm(matrix: FloatArray) -> FloatArray:
-    """Largest singular value, shape ``(...)``."""
-    value: FloatArray = np.linalg.norm(matrix, 2, axis=(-2, -1))
-    return value
-
-
-def norm(vector: FloatArray) -> FloatArray:
-    """Euclidean norm over the last axis."""
-    value: FloatArray = np.linalg.norm(vector, axis=-1)
-    return value

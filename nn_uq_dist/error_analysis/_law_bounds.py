@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.error_analysis._enclosure import EPS
+from nn_uq_dist.error_analysis._float64_network import EPS
 
 # Standard deviations beyond which Chernoff's bound, exp(-REACH^2 / 2) = 2e-16, is all that is left.
 REACH = 8.5

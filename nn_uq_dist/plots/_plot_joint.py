@@ -124,7 +124,7 @@ def plot_joint(
             f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {len(shown)}; "
             f"{remedy if num_outputs > 1 else 'use plot_marginals'}"
         )
-    fractions = _regions.as_probabilities("masses", masses)
+    fractions = _regions.as_masses(masses)
     drawn = _drawn_law.drawn_law(law, model, shown, names)
     bins = positive_int("num_bins", num_bins)
     values = None if draws is None else as_draws(draws, (num_outputs,))[:, shown]

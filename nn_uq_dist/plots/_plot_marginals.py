@@ -115,7 +115,7 @@ def plot_marginals(
     frame = Frame(low, high, 0 * top, 1.06 * top)
 
     curve = np.stack([grid, density], axis=1)
-    figure.one_panel_per_output(curve, _shapes.LINE, laws.names)
+    figure.one_panel_per_output(curve, laws.names)
     figure.bands(
         lambda k: _shapes.upright(np.clip([mean - k * sd, mean + k * sd], low, high), frame.top)
     )

@@ -147,7 +147,7 @@ def plot_output_band(
         width = min(width, WIDTH * float(np.diff(places).min()))
 
     line = np.stack([positions, mean - origin])
-    figure.one_panel(line, _shapes.LINE)
+    figure.one_panel(line)
     figure.bands(lambda k: np.stack([positions, mean - origin - k * sd, mean - origin + k * sd]))
     figure.line("mean", line, "mean")
     for visual, curves in outlines.items():

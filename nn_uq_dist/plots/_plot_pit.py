@@ -121,7 +121,7 @@ def plot_pit(
     ends = np.ones(len(counts))
     frame = Frame(-0.02 * ends, 1.02 * ends, -1.15 * size * ends, 1.75 * size * ends)
     curves = _shapes.stacked([curve for curve, _ in found])
-    figure.one_panel_per_output(curves, _shapes.LINE, laws.names)
+    figure.one_panel_per_output(curves, laws.names)
     title = f"{100 * level:g}% band (Dvoretzky-Kiefer-Wolfowitz)"
     figure.area("band", [[[0.0, 1.0], [-e, -e], [e, e]] for e in band], title)
     figure.line("zero", [[[0.0, 1.0], [0.0, 0.0]]] * len(counts))

@@ -102,7 +102,7 @@ def plot_sensitivity(
         min(7.0, max(4.0, 2.3 + 0.42 * num_inputs)),
         min(9.0, 1.1 + (0.3 if num_rows <= 16 else 0.2) * num_rows + 0.06 * longest * upright),
     )
-    figure.one_panel(np.zeros((2, 1)), _shapes.LINE, inches)
+    figure.one_panel(np.zeros((2, 1)), inches)
     _draw(figure, shares)
     if (ticks := figure.options["ticks"]) is not None:
         size = {"size": 8 if max(num_rows, num_inputs) <= 16 else 7}
@@ -131,10 +131,10 @@ def _draw(figure: Figure, shares: Array) -> None:
     if (style := figure.options["values"]) is not None and shares.size <= MOST_TEXTS:
         style = {"size": 8 if num_inputs <= 16 else 6, **style}
         count = {"cell": int(np.sum(~np.isnan(shares)))}
-        write = partial(_shapes.write_values, values=shares, as_text="{:.0f}".format, style=style)
+        write = partial(_shapes.write_values, values=shares, style=style)
         figure.each_panel(write, "values", artist_dims=count)
     constant = np.flatnonzero(np.isnan(shares).all(axis=1)).tolist()
     words = [((num_inputs - 1) / 2, row, "constant") for row in constant]
     figure.several("unknown", "cell", "text", words)
     if (style := figure.options["colorbar"]) is not None:
-        figure.each_panel(partial(_shapes.add_colorbar, label="", style=style))
+        figure.each_panel(partial(_shapes.add_colorbar, style=style))

@@ -11,7 +11,7 @@ from scipy.special import betaincinv, log_ndtr
 
 from nn_uq_dist.diagnostics._arguments import Marginals
 from nn_uq_dist.diagnostics._estimates import counts_beyond
-from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
+from nn_uq_dist.plots.parts import _figure, _palette, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
 Array = NDArray[np.float64]
@@ -120,7 +120,7 @@ def plot_tails(
     is_symmetric = np.max(np.abs(seen[0] - seen[1])) < SAME_CURVE
 
     curve = np.stack([distance, upper], axis=1)
-    figure.one_panel_per_output(curve, _shapes.LINE, laws.names)
+    figure.one_panel_per_output(curve, laws.names)
     if is_symmetric:
         figure.line("analytic", curve, "analytic, both tails")
     else:

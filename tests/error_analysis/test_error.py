@@ -11,7 +11,7 @@ from nn_uq_dist import InputLaw, LeakyReLUNetwork
 from nn_uq_dist import error_analysis as ea
 
 SIZE = 4
-FUNCTIONS = (ea.total_error, ea.last_layer_residual, ea.layer_contributions)
+FUNCTIONS = (ea.total_error, ea.layer_contributions)
 
 
 def network(num_layers, seed=0, **options):
@@ -37,17 +37,14 @@ def test_error_is_what_subtraction_gives(num_layers, skip):
     mu, z = rng.normal(size=SIZE), 2 * rng.normal(size=(5, 40, SIZE))
     expected = by_subtraction(net, mu, z)
     assert np.abs(expected).max() > 0.05
-    total, last, layers = jax.jit(lambda *a: tuple(f(*a) for f in FUNCTIONS))(net, mu, z)
+    total, layers = jax.jit(lambda *a: tuple(f(*a) for f in FUNCTIONS))(net, mu, z)
     np.testing.assert_allclose(total, expected, rtol=0, atol=1e-10)
     assert layers.shape == (5, 40, num_layers, SIZE)
     np.testing.assert_allclose(layers.sum(axis=-2), expected, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(layers[..., -1, :], last, rtol=0, atol=1e-14)
-    if num_layers == 1:
-        np.testing.assert_array_equal(last, total)
 
 
 @pytest.mark.usefixtures("x64")
-def test_last_layer_residual_is_that_of_the_true_perturbation():
+def test_last_layer_contributes_what_the_true_perturbation_gives():
     # By loops over the neurons of the last layer, from the network's own pre-activations.
     net = network(3, negative_slope=0.2)
     rng = np.random.default_rng(1)
@@ -59,7 +56,7 @@ def test_last_layer_residual_is_that_of_the_true_perturbation():
     ]
     assert np.count_nonzero(residual) >= 2
     expected = np.asarray(net.output_matrix) @ residual
-    np.testing.assert_allclose(ea.last_layer_residual(net, mu, z), expected, rtol=1e-12)
+    np.testing.assert_allclose(ea.layer_contributions(net, mu, z)[-1], expected, rtol=1e-12)
 
 
 def test_result_follows_the_dtype_and_is_zero_without_flips(precision):
@@ -102,39 +99,18 @@ def test_arguments_that_do_not_fit_are_refused():
 
 def test_laws_that_do_not_fit_are_refused():
     net, box = network(1), InputLaw(np.zeros(SIZE), 1.0)
-    bounds = (ea.deterministic_bound, lambda net, f: ea.probabilistic_bound(net, f, 0.1))
-    for function in (*bounds, ea.is_exact_on_support, ea.flip_probabilities):
+    for function in (ea.is_exact_on_support, ea.flip_probabilities):
         with pytest.raises(TypeError, match="network must be a LeakyReLUNetwork"):
             function(jnp.tanh, box)
         with pytest.raises(TypeError, match="f must be a distribution"):
             function(net, np.zeros(SIZE))
         with pytest.raises(ValueError, match="f must have N_x = 4 inputs as network, got 3"):
             function(net, InputLaw(np.zeros(3), 1.0))
-    for function in (*bounds, ea.is_exact_on_support):
-        with pytest.raises(TypeError, match=r"must get known numbers.*outside of jit"):
-            jax.jit(lambda net, f=function: f(net, box))(net)
-        broken = jax.tree.map(lambda leaf: leaf * jnp.nan, net)
-        with pytest.raises(ValueError, match="must be finite, got nan"):
-            function(broken, box)
-    for function in bounds:
-        with pytest.raises(ValueError, match=r"f must be a box.*Gaussian part.*flip_prob"):
-            function(net, InputLaw(np.zeros(SIZE), 1.0, np.eye(SIZE)))
-
-
-def test_probability_outside_of_the_interval_is_refused():
-    for delta in (0, 1, float("nan")):
-        with pytest.raises(ValueError, match=r"delta must lie in \(0, 1\)"):
-            ea.probabilistic_bound(network(1), InputLaw(np.zeros(SIZE), 1.0), delta)
-
-
-def test_unknown_options_are_refused():
-    net, box = network(1), InputLaw(np.zeros(SIZE), 1.0)
-    with pytest.raises(ValueError, match="of must be one of 'total', 'last_layer', got 'first'"):
-        ea.deterministic_bound(net, box, of="first")
-    with pytest.raises(ValueError, match=r"form must be one of 'tightened'.* got 'paper'"):
-        ea.probabilistic_bound(net, box, 0.1, form="paper")
-    with pytest.raises(TypeError, match="delta must be a number"):
-        ea.probabilistic_bound(net, box, "half")
+    with pytest.raises(TypeError, match=r"must get known numbers.*outside of jit"):
+        jax.jit(lambda net: ea.is_exact_on_support(net, box))(net)
+    broken = jax.tree.map(lambda leaf: leaf * jnp.nan, net)
+    with pytest.raises(ValueError, match="must be finite, got nan"):
+        ea.is_exact_on_support(broken, box)
 
 
 def test_values_that_are_no_numbers_give_nan():

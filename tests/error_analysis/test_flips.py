@@ -1,6 +1,11 @@
-"""Flip probabilities of the neurons: closed forms, and Monte Carlo of the linear model."""
+"""Flips of the neurons: probabilities, and the certificate that there are none."""
+
+import importlib
+import itertools
+from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -8,6 +13,42 @@ import scipy.stats
 
 from nn_uq_dist import InputLaw, LeakyReLUNetwork
 from nn_uq_dist import error_analysis as ea
+
+NUM_INPUTS = 3
+CORNERS = np.array(list(itertools.product([-1.0, 1.0], repeat=NUM_INPUTS)))
+OPERATORS = Path(__file__).parents[2] / "examples" / "operators"
+SHAPES = {1: (3, 4, 2), 2: (3, 4, 4, 2), 3: (3, 5, 2, 4, 2), 5: (3, 3, 3, 3, 3, 3, 2)}
+
+
+def random_networks(num_layers, count, seed):
+    """Stacked networks with boxes from ones that flip nothing to ones that flip much."""
+    rng = np.random.default_rng(seed)
+    sizes = SHAPES[num_layers]
+    weights = [rng.normal(size=(count, n, m)) for m, n in itertools.pairwise(sizes)]
+    biases = [rng.normal(size=(count, n)) for n in sizes[1:-1]]
+    # Where bias and center are zero, so is the pre-activation.
+    biases = [np.where(rng.random(b.shape) < 0.1, 0, b) for b in biases]
+    slopes = rng.choice([0.0, 0.01, 0.3, 0.9], size=count)
+    one = jax.tree.map(lambda leaf: leaf[0], (weights, biases))
+    like = LeakyReLUNetwork(one[0][:-1], one[1], one[0][-1])
+    leaves = [*weights[:-1], *biases, weights[-1], slopes]
+    nets = jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(leaf) for leaf in leaves])
+    mu = rng.normal(size=(count, NUM_INPUTS)) * (rng.random((count, 1)) < 0.9)
+    half_width = 10 ** rng.uniform(-3, 1, (count, 1)) * rng.uniform(0, 1, (count, NUM_INPUTS))
+    inner = rng.uniform(-1, 1, (count, 24, NUM_INPUTS))
+    points = np.concatenate([np.broadcast_to(CORNERS, (count, *CORNERS.shape)), inner], axis=1)
+    return nets, mu, half_width, half_width[:, None, :] * points
+
+
+@jax.jit
+def errors_and_flips(nets, mu, z):
+    def of_one(net, mu, z):
+        before = jnp.concatenate(net.pre_activations(mu)) >= 0
+        after = jax.vmap(lambda one: jnp.concatenate(net.pre_activations(mu + one)))(z) >= 0
+        flips = (before != after).any()
+        return ea.total_error(net, mu, z), flips
+
+    return jax.vmap(of_one)(nets, mu, z)
 
 
 def network(seed=0):
@@ -83,3 +124,98 @@ def test_batch_under_jit_equals_single_laws_and_agrees_with_the_certificate():
     exact = ea.is_exact_on_support(net, law)
     assert 0 < exact.sum() < 12
     np.testing.assert_array_equal(exact, ~np.concatenate(batch, axis=-1).any(axis=-1))
+
+
+@pytest.mark.parametrize("num_layers", SHAPES)
+@pytest.mark.usefixtures("x64")
+def test_certificates_hold_and_are_found(num_layers):
+    count = 5000  # 20,000 networks in all
+    nets, mu, half_width, z = random_networks(num_layers, count, seed=num_layers)
+    total, flips = errors_and_flips(nets, mu, z)
+    exact = ea.is_exact_on_support(nets, InputLaw(mu, half_width))
+    assert exact.shape == (count,)
+    assert 0.1 < exact.mean() < 0.9
+    # The first layer that flips at all does so at a corner, which the search has visited.
+    np.testing.assert_array_equal(exact, ~np.asarray(flips))
+    assert not np.asarray(total)[exact].any()
+
+
+def test_batch_of_boxes_equals_single_boxes():
+    net = jax.tree.map(lambda leaf: leaf[0], random_networks(3, 1, seed=5)[0])
+    mu = np.random.default_rng(0).normal(size=(2, 4, NUM_INPUTS))
+    law = InputLaw(mu, np.array([0.01, 0.1, 1.0, 3.0])[:, None])
+    values = ea.is_exact_on_support(net, law)
+    assert values.any()
+    assert not values.all()
+    for index in np.ndindex(2, 4):
+        one = ea.is_exact_on_support(net, InputLaw(mu[index], law.half_width[index]))
+        assert values[index] == one
+
+
+def chain(num_layers, slope=0.1):
+    """W = A = 1 and pre-activations just below zero."""
+    one = [[1.0]]
+    return LeakyReLUNetwork([one] * num_layers, [[0.0]] * num_layers, one, slope)
+
+
+@pytest.mark.usefixtures("x64")
+def test_certificate_changes_at_the_critical_half_width():
+    rng = np.random.default_rng(0)
+    weights, biases, mu = rng.normal(size=(6, 5)), rng.normal(size=6), rng.normal(size=5)
+    net = LeakyReLUNetwork([weights], [biases], np.ones((1, 6)))
+    critical = np.min(np.abs(weights @ mu + biases) / np.abs(weights).sum(axis=1))
+    assert ea.is_exact_on_support(net, InputLaw(mu, critical * (1 - 1e-11))) is True
+    assert ea.is_exact_on_support(net, InputLaw(mu, critical)) is False
+    assert ea.is_exact_on_support(net, InputLaw(mu, critical * (1 + 1e-11))) is False
+
+
+def test_certificate_of_special_networks():
+    wide, nothing = InputLaw(np.zeros(1), 9.0), InputLaw(np.zeros(1), 0.0)
+    assert ea.is_exact_on_support(chain(2, slope=1.0), wide) is True  # affine all the same
+    assert ea.is_exact_on_support(chain(2), wide) is False
+    assert ea.is_exact_on_support(chain(2), nothing) is True
+    # A neuron without weights stays at zero; so does what a ReLU that is off hides.
+    dead = LeakyReLUNetwork([[[1.0], [0.0]]], [[10.0, 0.0]], [[1.0, 1.0]])
+    assert ea.is_exact_on_support(dead, wide) is True
+    hidden = LeakyReLUNetwork([[[1.0]], [[1.0]]], [[-10.0], [0.0]], [[1.0]], 0.0)
+    assert ea.is_exact_on_support(hidden, wide) is True
+
+
+@pytest.mark.usefixtures("x64")
+def test_sign_within_rounding_is_not_certified():
+    # The pre-activation is -2.2e-8, less than 1e8 rounds by, and the box moves it by 2e-12.
+    net = LeakyReLUNetwork([[[1e8, -1e8]]], [[0.0]], [[1.0]])
+    mu = np.array([1.0, np.nextafter(1.0, 2.0)])
+    assert ea.is_exact_on_support(net, InputLaw(mu, 1e-20)) is False
+    assert ea.is_exact_on_support(net, InputLaw(mu + np.array([0.0, 1e-3]), 1e-20)) is True
+
+
+def test_gaussian_part_is_never_certified_unless_zero():
+    net = LeakyReLUNetwork([[[1.0]]], [[100.0]], [[1.0]])
+    assert ea.is_exact_on_support(net, dist.Normal(np.zeros(1), 1e-3).to_event(1)) is False
+    law = InputLaw(np.zeros(1), 1.0, np.zeros((1, 1)))
+    assert ea.is_exact_on_support(net, law) is True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["linear_20", "nonlinear_5", "nonlinear_resnet"])
+@pytest.mark.usefixtures("x64")
+def test_trained_networks(name, monkeypatch):
+    monkeypatch.syspath_prepend(OPERATORS)
+    networks, lobatto = map(importlib.import_module, ("networks", "lobatto"))
+    net = jax.tree.map(lambda leaf: leaf.astype(float), networks.load(name))
+    mu = np.exp(np.sin(5 * lobatto.nodes(30)))
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.uniform(-1, 1, (1000, 31)), rng.choice([-1.0, 1.0], (1000, 31))])
+
+    @jax.jit
+    def errors(z):
+        jacobian = jax.jacrev(net)(mu)
+        return jax.vmap(net)(mu + z) - net(mu) - z @ jacobian.T, ea.total_error(net, mu, z)
+
+    for half_width in (1e-4, 0.1, 1.5):
+        by_subtraction, total = errors(half_width * points)
+        np.testing.assert_allclose(total, by_subtraction, rtol=0, atol=1e-10)
+        exact = ea.is_exact_on_support(net, InputLaw(mu, half_width))
+        assert exact is (half_width == 1e-4)
+        assert not (exact and total.any())

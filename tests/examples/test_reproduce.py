@@ -1,5 +1,6 @@
 """The script that reproduces the paper's figures and tables runs, and its tables are correct."""
 
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -22,11 +23,15 @@ def modules():
     known = set(sys.modules)
     sys.path.insert(0, str(FOLDER))
     import error_tables
+    import paper_bounds
     import paper_tables
     import reproduce
     import study
 
-    yield {"reproduce": reproduce, "study": study, "tables": paper_tables, "errors": error_tables}
+    yield {
+        "reproduce": reproduce, "study": study, "tables": paper_tables, "errors": error_tables,
+        "bounds": paper_bounds,
+    }  # fmt: skip
     sys.path.remove(str(FOLDER))
     for name in set(sys.modules) - known:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
@@ -81,6 +86,31 @@ def test_error_table_follows_from_subtraction(modules):
         expected.append(float(jnp.mean(jnp.abs(difference[:, shown]))))
     # Other draws: the mean of 5000 is known to 2%.
     np.testing.assert_allclose(found, expected, rtol=0.08)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 5])
+def test_on_a_chain_the_corrected_bound_is_attained_and_the_printed_one_fails(modules, num_layers):
+    one, mean, slope = [[1.0]], jnp.array([-1e-9]), 0.1
+    net = nuq.LeakyReLUNetwork([one] * num_layers, [[0.0]] * num_layers, one, slope)
+    error = nuq.error_analysis.total_error(net, mean, [1.0])
+    corrected, printed = modules["bounds"].norm_bounds(net, mean, 1.0)
+    np.testing.assert_allclose(error, 1 - slope**num_layers, rtol=1e-5)
+    np.testing.assert_allclose(corrected, error, rtol=1e-5)
+    np.testing.assert_allclose(printed, 1 - slope, rtol=1e-5)
+
+
+def test_corrected_bounds_hold_for_random_networks(modules):
+    rng, error_of = np.random.default_rng(0), jax.jit(nuq.error_analysis.total_error)
+    for k in range(400):
+        sizes = ((3, 4, 2), (3, 5, 2, 4, 2))[k % 2]
+        weights = [rng.normal(size=(n, m)) for m, n in itertools.pairwise(sizes)]
+        biases = [rng.normal(size=n) for n in sizes[1:-1]]
+        net = nuq.LeakyReLUNetwork(weights[:-1], biases, weights[-1], rng.choice([0.0, 0.01, 0.3]))
+        mean, amplitude = rng.normal(size=3), 10 ** rng.uniform(-2, 1)
+        z = amplitude * rng.choice([-1.0, 1.0], (32, 3))
+        error = np.abs(error_of(net, mean, z)).max(axis=0)
+        corrected, _ = modules["bounds"].norm_bounds(net, mean, amplitude)
+        assert (error <= corrected * (1 + 1e-5)).all()
 
 
 def test_exact_half_width_is_where_the_first_neuron_flips(modules):

@@ -87,18 +87,8 @@ def test_tree_and_summary_take_it(joint):
     assert (table["verdict", "dominates"] == "noise").all()
 
 
-FIGURES = {
-    "joint": nuq.plots.plot_joint,
-    "correlation": nuq.plots.plot_correlation,
-    "three_point": lambda lin, draws, **options: nuq.plots.plot_three_point(
-        lin, draws, (0, 1, 2), **options
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_of_joint_laws_takes_it(name, joint, lin, draws):
-    figure = FIGURES[name](lin, draws, law=joint, backend="matplotlib")
+def test_figure_of_joint_laws_takes_it(joint, lin, draws):
+    figure = nuq.plots.plot_joint(lin, draws, law=joint, backend="matplotlib")
     figure.get_viz("figure").canvas.draw()
     assert figure.viz.children
 

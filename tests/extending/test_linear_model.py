@@ -79,10 +79,6 @@ FIGURES = {
     "pit": nuq.plots.plot_pit,
     "tails": nuq.plots.plot_tails,
     "joint": nuq.plots.plot_joint,
-    "correlation": nuq.plots.plot_correlation,
-    "errors": lambda model, draws, **options: nuq.plots.plot_errors(
-        lambda x: jnp.asarray(LOC) + jnp.asarray(JACOBIAN) @ x, model, KEY, **options
-    ),
     "sensitivity": lambda model, draws, **options: nuq.plots.plot_sensitivity(model, **options),
 }
 
@@ -92,9 +88,3 @@ def test_every_figure_takes_it(name, model, draws):
     figure = FIGURES[name](model, draws, backend="matplotlib")
     figure.get_viz("figure").canvas.draw()
     assert figure.viz.children
-
-
-def test_three_points_take_it(page):
-    samples = np.asarray(page.draws + page.errors)
-    figure = nuq.plots.plot_three_point(page.model, samples, (0, 1, 2), backend="none")
-    assert np.isfinite(figure.data["level"].sel(law="Monte Carlo")).all()

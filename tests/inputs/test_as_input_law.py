@@ -269,11 +269,6 @@ ERRORS = {
         TypeError,
         "f must be the law of the vector that network takes, got MappedInput",
     ),
-    "figure": (
-        lambda: nuq.plots.plot_input_samples(dist.LogNormal(0.0, 1.0), KEY, backend="none"),
-        ValueError,
-        "f must not be transformed, got MappedInput.* plot draws of",
-    ),
 }
 
 

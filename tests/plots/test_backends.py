@@ -33,14 +33,10 @@ def draws(lin):
 FIGURES = {
     "marginals": nuq.plots.plot_marginals,
     "output_band": nuq.plots.plot_output_band,
-    "input_samples": lambda lin, _, **o: nuq.plots.plot_input_samples(lin.input, KEY, **o),
     "pit": nuq.plots.plot_pit,
-    "errors": lambda lin, _, **o: nuq.plots.plot_errors(net, lin, KEY, **o),
     "tails": nuq.plots.plot_tails,
     "sensitivity": lambda lin, _, **o: nuq.plots.plot_sensitivity(lin, **o),
     "joint": nuq.plots.plot_joint,
-    "correlation": nuq.plots.plot_correlation,
-    "three_point": lambda lin, draws, **o: nuq.plots.plot_three_point(lin, draws, (0, 1, 2), **o),
 }
 
 

@@ -1,4 +1,4 @@
-"""Figures of joint laws: regions that hold their masses, heat maps, slices, messages."""
+"""The figure of joint laws: regions that hold their masses, layout, messages."""
 
 import jax
 import jax.numpy as jnp
@@ -7,9 +7,7 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist import InputLaw, Linearization
-from nn_uq_dist.plots._plot_correlation import plot_correlation
 from nn_uq_dist.plots._plot_joint import plot_joint
-from nn_uq_dist.plots._plot_three_point import plot_three_point
 from nn_uq_dist.plots.parts._drawn_law import drawn_law
 from nn_uq_dist.plots.parts._regions import kernel_region
 
@@ -120,44 +118,6 @@ def test_copula_region_has_the_density_of_the_joint_law(boxed):
     np.testing.assert_allclose(region.density[middle, middle], known, rtol=5e-3)
 
 
-@pytest.mark.parametrize("value", [-5.8, -4.0])
-def test_copula_slice_is_the_conditional_law(boxed, value):
-    shown = (0, 1, 2)
-    (region,) = drawn_copula(boxed, shown).slices([value], MASSES)
-    middle = slice(56, -56, 4)  # within 1.5 standard deviations of the scores
-    points = np.stack([region.x, region.y], axis=-1)[middle, middle]
-    given = boxed.gaussian_copula().marginalize(shown).condition(2, value)
-    np.testing.assert_allclose(
-        region.density[middle, middle], np.exp(given.log_prob(jnp.asarray(points))), rtol=5e-3
-    )
-
-
-@pytest.mark.parametrize("law", ["copula", "joint"])
-def test_slices_of_a_normal_law(law):
-    correlation = np.array([[1, 0.5, -0.8], [0.5, 1, -0.3], [-0.8, -0.3, 1]])
-    lin = normal(correlation, sd=(2.0, 1.0, 0.5))
-    scale = np.diag([2.0, 1.0, 0.5])
-    covariance = scale @ correlation @ scale
-    value = 20.6
-    if law == "copula":
-        drawn = drawn_copula(lin, (0, 1, 2), "linear")
-    else:
-        drawn = drawn_law(law, lin, (0, 1, 2), NAMES)
-    (region,) = drawn.slices([value], MASSES)
-    whole = scipy.stats.multivariate_normal([0, 10, 20], covariance)
-    middle = slice(40, -40, 4)
-    x, y = region.x[middle, middle], region.y[middle, middle]
-    known = whole.pdf(np.stack([x, y, np.full(x.shape, value)], axis=-1))
-    known /= scipy.stats.norm(20, 0.5).pdf(value)
-    np.testing.assert_allclose(
-        region.density[middle, middle], known, rtol=0.01, atol=1e-3 * known.max()
-    )
-    given = covariance[:2, :2] - np.outer(covariance[:2, 2], covariance[2, :2]) / covariance[2, 2]
-    peak = 1 / (2 * np.pi * np.sqrt(np.linalg.det(given)))
-    # A level over the peak is the mass beyond it; half a cell of a grid of 128 points is 0.004.
-    np.testing.assert_allclose(region.levels / peak, 1 - np.array(MASSES), atol=5e-3)
-
-
 def test_plateau_is_one_region():
     """Where the density is constant all regions are the support, a square of area 4."""
     lin = Linearization(jnp.zeros(2), jnp.eye(2), InputLaw(jnp.zeros(2), 1.0))
@@ -214,17 +174,15 @@ def test_corner_in_matplotlib_is_labelled_and_changes_no_style(boxed, draws, tmp
     assert texts == ["copula 50, 90, 99%", *names]
 
 
-@pytest.mark.parametrize("kind", ["joint", "correlation", "three_point"])
-def test_nothing_overlaps_or_leaves_the_figure(boxed, draws, kind):
-    if kind == "joint":
-        figure = plot_joint(boxed, draws, unit="m", backend="matplotlib")
-    elif kind == "correlation":
-        figure = plot_correlation(boxed, draws, output_names=NAMES, backend="matplotlib")
-    else:
-        figure = plot_three_point(boxed, draws, (0, 1, 2), backend="matplotlib")
+def smaller(box):
+    return type(box).from_extents(box.x0 + 2, box.y0 + 2, box.x1 - 2, box.y1 - 2)
+
+
+def test_nothing_overlaps_or_leaves_the_figure(boxed, draws):
+    figure = plot_joint(boxed, draws, unit="m", backend="matplotlib")
     fig = figure.get_viz("figure")
     fig.canvas.draw()
-    shown = [a for a in fig.axes if a.has_data() or a.get_label() == "<colorbar>"]
+    shown = [a for a in fig.axes if a.has_data()]
     boxes = [a.get_tightbbox() for a in shown] + [x.get_window_extent() for x in fig.legends]
     assert fig.get_size_inches()[0] <= 7.2
     for j, box in enumerate(boxes):
@@ -235,147 +193,11 @@ def test_nothing_overlaps_or_leaves_the_figure(boxed, draws, kind):
         assert not any(smaller(box).overlaps(smaller(other)) for other in boxes[:j])
 
 
-def smaller(box):
-    return type(box).from_extents(box.x0 + 2, box.y0 + 2, box.x1 - 2, box.y1 - 2)
-
-
-@pytest.mark.parametrize("law", ["joint", "copula"])
-def test_correlation_cells(boxed, draws, law):
-    figure = plot_correlation(
-        boxed, draws, law=law, outputs=[3, 1, 0], output_names=NAMES, backend="none"
-    )
-    cells = {name: figure.viz["heatmap"]["correlation"].sel(panel=name).item()["values"]
-             for name in ("Monte Carlo", "analytic", "difference")}  # fmt: skip
-    np.testing.assert_allclose(
-        cells["Monte Carlo"], np.corrcoef(draws[:, [3, 1, 0]].T.astype(float)), atol=1e-9
-    )
-    root = np.asarray(boxed.jacobian, float)[[3, 1, 0]]
-    root /= np.linalg.norm(root, axis=1, keepdims=True)
-    np.testing.assert_allclose(cells["analytic"], root @ root.T, atol=2e-3)
-    np.testing.assert_array_equal(cells["difference"], cells["analytic"] - cells["Monte Carlo"])
-    limits = figure.viz["heatmap"]["correlation"].sel(panel="difference").item()["limits"]
-    largest = np.abs(cells["difference"]).max()
-    assert limits == (-largest, largest)
-
-
-def test_correlation_in_matplotlib(boxed, draws, tmp_path):
-    import matplotlib as mpl
-
-    before = dict(mpl.rcParams)
-    figure = plot_correlation(boxed, draws, output_names=NAMES, backend="matplotlib")
-    figure.savefig(tmp_path / "correlation.png")
-    assert dict(mpl.rcParams) == before
-    axes = figure.get_viz("figure").axes
-    assert [a.get_title() for a in axes[:3]] == [
-        "Monte Carlo", "analytic, model", "analytic - Monte Carlo"
-    ]  # fmt: skip
-    assert [t.get_text() for t in axes[0].get_yticklabels()] == NAMES
-    texts = np.array([float(t.get_text()) for t in axes[0].texts]).reshape(4, 4)
-    np.testing.assert_allclose(texts, np.corrcoef(draws.T.astype(float)), atol=0.0051)
-    assert len(axes) == 6  # with a color bar each
-    assert axes[5].get_xlabel().startswith("largest 0.")
-
-
-def test_many_outputs_and_constant_ones():
-    jacobian = jax.random.normal(jax.random.key(3), (31, 5)).at[4].set(0)
-    lin = Linearization(jnp.zeros(31), jacobian, InputLaw(jnp.zeros(5), 1.0))
-    draws = np.asarray(lin.sample(jax.random.key(0), (500,)))
-    figure = plot_correlation(lin, draws, backend="matplotlib")
-    axes = figure.get_viz("figure").axes
-    assert not axes[0].texts
-    assert 6 <= len(axes[0].get_xticks()) <= 12
-    cells = figure.data["correlation"].values
-    assert np.isnan(cells[:, 4]).all()
-    assert np.isfinite(np.delete(np.delete(cells, 4, 1), 4, 2)).all()
-
-
-def test_three_points(boxed, draws, tmp_path):
-    import matplotlib as mpl
-
-    before = dict(mpl.rcParams)
-    figure = plot_three_point(
-        boxed, draws, ["slope", 0, "bend"], output_names=NAMES, unit="m",
-        quantiles=(0.2, 0.8), backend="matplotlib",
-    )  # fmt: skip
-    figure.savefig(tmp_path / "three.png")
-    assert dict(mpl.rcParams) == before
-    axes = np.array(figure.get_viz("figure").axes).reshape(2, 2)
-    values = np.quantile(draws[:, 2].astype(float), [0.2, 0.8])
-    assert [a.get_title() for a in axes[0]] == [
-        f"bend = {v:.4g} m\n({p}% quantile)" for v, p in zip(values, (20, 80), strict=True)
-    ]
-    assert axes[0, 0].get_ylabel() == "linear joint\nlevel (m)"
-    assert axes[1, 0].get_ylabel() == "Monte Carlo\nlevel (m)"
-    assert [a.get_xlabel() for a in axes[1]] == ["slope (m)"] * 2
-    for column in range(2):
-        assert axes[0, column].get_xlim() == axes[1, column].get_xlim()
-        levels = figure.data["level"].isel(quantile=column)
-        for row in range(2):
-            np.testing.assert_allclose(
-                axes[row, column].collections[0].levels[:-1], levels.values[row, ::-1]
-            )
-
-
-def test_lines_of_a_slice_enclose_their_masses(boxed):
-    """Of exact draws of the linear law, those next to the value of the third output."""
-    draws = np.asarray(boxed.sample(jax.random.key(5), (200_000,)), float)
-    figure = plot_three_point(boxed, draws, (0, 1, 2), backend="none")
-    for q in (0.1, 0.5, 0.9):
-        value = np.quantile(draws[:, 2], q)
-        near = draws[np.argsort(np.abs(draws[:, 2] - value))[:2000], :2]
-        lines = figure.viz["contour"]["level"].sel(law="analytic", quantile=q).values
-        for mass, line in zip(MASSES, lines, strict=True):
-            assert_holds(inside(near, (line["x"], line["y"])), mass, 2000, slack=5e-3)
-
-
-# Lines of the density on a grid are straight between its points.
-@pytest.mark.parametrize(("law", "tolerance"), [("copula", 0.01), (None, 0.02)])
-def test_lines_of_slices_of_a_normal_law(law, tolerance):
-    correlation = np.array([[1, 0.5, 0.3], [0.5, 1, 0.4], [0.3, 0.4, 1]])
-    lin = normal(correlation)
-    draws = np.asarray(lin.sample(jax.random.key(0), (200_000,)))
-    figure = plot_three_point(lin, draws, (0, 1, 2), quantiles=(0.5,), law=law, backend="none")
-    value = np.quantile(draws[:, 2], 0.5)
-    column = correlation[:2, 2]
-    given = scipy.stats.multivariate_normal(
-        [0, 10] + column * (value - 20), correlation[:2, :2] - np.outer(column, column)
-    )
-    peak = given.pdf(given.mean)
-    lines = figure.viz["contour"]["level"].sel(law="analytic").values[0]
-    for mass, line in zip(MASSES, lines, strict=True):
-        points = np.stack([line["x"], line["y"]], axis=-1)
-        np.testing.assert_allclose(given.pdf(points) / peak, 1 - mass, atol=tolerance)
-    filled = figure.viz["filled"]["level"].sel(law="Monte Carlo").item()
-    error = filled["density"].T - given.pdf(np.stack([filled["x"], filled["y"]], axis=-1))
-    # At the peak the kernel takes off 4%, and 20,000 draws in the window scatter by 2.6%.
-    assert np.abs(error).max() < 0.17 * peak
-
-
-@pytest.mark.parametrize(("law", "backend"), [("copula", "none"), ("joint", "matplotlib")])
-def test_slice_outside_the_support_says_so(boxed, draws, law, backend):
-    shifted = draws + np.array([0, 0, 30, 0])
-    figure = plot_three_point(boxed, shifted, (0, 1, 2), law=law, quantiles=(0.5,), backend=backend)
-    levels = figure.data["level"].isel(quantile=0)
-    assert np.isnan(levels.sel(law="analytic")).all()
-    assert np.isfinite(levels.sel(law="Monte Carlo")).all()
-    if backend == "matplotlib":
-        (text,) = figure.get_viz("figure").axes[0].texts
-        assert text.get_text() == "outside the\nanalytic support"
-
-
 def test_visuals_are_switched_off(boxed, draws):
     off = {"filled": False, "histogram": False, "legend": False}
     figure = plot_joint(boxed, draws, outputs=[0, 1], visuals=off, backend="matplotlib")
     assert not figure.get_viz("figure").legends
     assert "filled" not in figure.viz.data_vars
-    off = {"values": False, "colorbar": False, "difference": False}
-    figure = plot_correlation(boxed, draws, visuals=off, backend="matplotlib")
-    assert len(figure.get_viz("figure").axes) == 3
-    assert not figure.get_viz("figure").axes[0].texts
-    off = {"analytic": False, "contour": False}
-    figure = plot_three_point(boxed, draws, (0, 1, 2), visuals=off, backend="matplotlib")
-    axes = figure.get_viz("figure").axes
-    assert [len(a.collections) for a in axes] == [0, 0, 0, 1, 1, 1]
 
 
 def test_figures_are_drawn_into_given_collections(boxed, draws):
@@ -383,25 +205,20 @@ def test_figures_are_drawn_into_given_collections(boxed, draws):
     again = plot_joint(boxed, draws, outputs=[0, 1], plot_collection=first)
     assert again is first
     assert len(first.get_viz("figure").axes) == 4
-    first = plot_correlation(boxed, draws, backend="none")
-    assert plot_correlation(boxed, draws, plot_collection=first) is first
-    first = plot_three_point(boxed, draws, (0, 1, 2), backend="none")
-    assert plot_three_point(boxed, draws, (0, 1, 2), plot_collection=first) is first
 
 
 def test_draws_that_are_not_finite_are_left_out(boxed, draws):
     broken = draws.copy()
     broken[::10, 0] = np.nan
     kept = np.delete(draws, np.s_[::10], axis=0)
-    for plot in (
-        lambda x: plot_joint(x[0], x[1], outputs=[0, 1], backend="none").viz[
-            "levels"]["monte_carlo"],
-        lambda x: plot_correlation(*x, backend="none").data["correlation"],
-        lambda x: plot_three_point(*x, (0, 1, 2), backend="none").data["level"],
-    ):  # fmt: skip
-        with pytest.warns(RuntimeWarning, match=r"y\[0\]: 2000"):
-            found = plot((boxed, broken))
-        np.testing.assert_array_equal(found.values, plot((boxed, kept)).values)
+
+    def levels(draws):
+        figure = plot_joint(boxed, draws, outputs=[0, 1], backend="none")
+        return figure.viz["levels"]["monte_carlo"].values
+
+    with pytest.warns(RuntimeWarning, match=r"y\[0\]: 2000"):
+        found = levels(broken)
+    np.testing.assert_array_equal(found, levels(kept))
 
 
 OF_JOINT = [
@@ -447,55 +264,6 @@ def test_dependent_outputs_have_a_copula_figure():
     points = np.asarray(lin.gaussian_copula().sample(jax.random.key(0), (NUM_DRAWS,)), float)
     for mass, line in zip(MASSES, figure.viz["contour"].values[1, 0], strict=True):
         assert_holds(inside(points, (line["x"], line["y"])), mass, NUM_DRAWS, slack=5e-3)
-
-
-OF_CORRELATION = [
-    ({"outputs": [0]}, ValueError, "outputs must name at least 2 outputs, got 1"),
-    ({"law": "nataf"}, ValueError, "law must be 'joint' or 'copula', got 'nataf'"),
-    ({"draws": np.zeros((99, 4))}, ValueError, "draws must hold at least 100 rows, got 99"),
-    ({"output_names": ["a"]}, ValueError, "output_names must hold one name per output, 4"),
-    (
-        {"linearization": 3},
-        TypeError,
-        "linearization must be a Linearization or another LinearModel, got int",
-    ),
-]
-
-
-def test_messages_of_correlation(boxed, draws):
-    for arguments, error, message in OF_CORRELATION:
-        given = {"linearization": boxed, "draws": draws, "backend": "none", **arguments}
-        with pytest.raises(error, match=message):
-            plot_correlation(**given)
-
-
-@pytest.mark.filterwarnings("ignore:some of 200 draws")
-def test_correlation_needs_finite_rows(boxed, draws):
-    few = draws[:200].copy()
-    few[:101, 1] = np.inf
-    with pytest.raises(ValueError, match=r"at least 100 rows that are finite .* got 99"):
-        plot_correlation(boxed, few, backend="none")
-
-
-OF_THREE_POINTS = [
-    ({"outputs": (0, 1)}, r"outputs must name 3 outputs, got 2; pass \(horizontal"),
-    ({"outputs": (0, 1, 1)}, "outputs must be distinct, got 1 twice"),
-    ({"quantiles": (0.5, 0.5)}, "quantiles must lie between 0 and 1 and differ"),
-    ({"quantiles": (0.0,)}, "quantiles must lie between 0 and 1"),
-    ({"window": 0}, "window must lie between 0 and 1, got 0"),
-    ({"window": 0.001}, r"at least 100 finite rows in each window, got 20 of 20000"),
-    ({"law": "exact"}, "law must be 'joint' or 'copula'"),
-    ({"outputs": (0, 1, 3)}, r"got y\[0\], y\[1\], y\[3\]; pass law='copula'"),
-]
-
-
-def test_messages_of_three_points(boxed, draws):
-    jacobian = boxed.jacobian.at[3].set(boxed.jacobian[0] - boxed.jacobian[1])
-    flat = Linearization(boxed.loc, jacobian, boxed.input)
-    for arguments, message in OF_THREE_POINTS:
-        given = {"outputs": (0, 1, 2), "backend": "none", **arguments}
-        with pytest.raises(ValueError, match=message):
-            plot_three_point(flat if 3 in given["outputs"] else boxed, draws, **given)
 
 
 def test_constant_output_is_named_or_left_out():

@@ -286,41 +286,7 @@ def test_lines_of_pairs_have_the_density_of_the_joint_law(lin, known):
     np.testing.assert_allclose(line["y"][1:-1], expected, rtol=1e-3, atol=1e-6)
 
 
-def test_slices_of_independent_outputs_do_not_depend_on_the_third(lin, known):
-    law, references = known
-    figure = nuq.plots.plot_three_point(
-        lin, drawn(references, 20_000), (0, 1, 2), law=Independent(law), backend="none"
-    )
-    levels = figure.data["level"].sel(law="analytic").values
-    np.testing.assert_allclose(levels, np.tile(levels[:1], (3, 1)), rtol=2e-3)
-    for q in (0.1, 0.5, 0.9):
-        lines = figure.viz["contour"]["level"].sel(law="analytic", quantile=q).values
-        for level, line in zip(levels[0], lines, strict=True):
-            x, y = np.asarray(line["x"]), np.asarray(line["y"])
-            inner = (x > references[0].ppf(1e-3)) & (y > references[1].ppf(1e-3))
-            density = references[0].pdf(x[inner]) * references[1].pdf(y[inner])
-            np.testing.assert_allclose(density, level, rtol=0.02)
-
-
-def test_slice_below_a_lower_end_is_empty(lin):
-    law, references = known_law("toy")
-    draws = drawn(references) - np.array([0, 0, 3])
-    figure = nuq.plots.plot_three_point(
-        lin, draws, (0, 1, 2), law=Independent(law), quantiles=(0.5,), window=0.2, backend="none"
-    )
-    assert np.isnan(figure.data["level"].sel(law="analytic")).all()
-
-
-def test_correlation_is_that_of_the_joint_law(lin):
-    law, references = known_law("toy")
-    figure = nuq.plots.plot_correlation(
-        lin, drawn(references), law=Independent(law), outputs=[2, 0], backend="none"
-    )
-    cells = figure.viz["heatmap"]["correlation"].sel(panel="analytic").item()["values"]
-    np.testing.assert_allclose(cells, np.eye(2), atol=1e-6)
-
-
-def test_kind_stands_in_legends_titles_and_labels(lin):
+def test_kind_stands_in_the_legend(lin):
     law, references = known_law("toy")
     joint, draws = Independent(law), drawn(references)
     figure = nuq.plots.plot_joint(lin, draws, law=joint, backend="matplotlib")
@@ -328,18 +294,12 @@ def test_kind_stands_in_legends_titles_and_labels(lin):
     black = {"density": {"color": "black"}}  # a line that the entry of the others does not explain
     figure = nuq.plots.plot_joint(lin, draws, law=joint, visuals=black, backend="matplotlib")
     assert legend_texts(figure)[:2] == ["analytic density", "independent 50, 90, 99%"]
-    figure = nuq.plots.plot_correlation(lin, draws, law=joint, backend="matplotlib")
-    assert figure.get_viz("figure").axes[1].get_title() == "analytic, independent"
-    figure = nuq.plots.plot_three_point(
-        lin, draws, (0, 1, 2), law=joint, output_names=NAMES, backend="matplotlib"
-    )
-    assert figure.get_viz("figure").axes[0].get_ylabel() == "independent\nslope"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("r", [0.0, -0.95, 0.999])
-def test_pairs_and_slices_of_a_correlated_law(r):
-    """Levels of a normal law are those of chi-square, given a third output as well."""
+def test_pairs_of_a_correlated_law(r):
+    """Levels of a normal law are those of chi-square."""
     sd = np.array([2.0, 0.1, 1.0])
     correlation = np.array([[1, r, 0.3 * r], [r, 1, 0.3], [0.3 * r, 0.3, 1]])
     covariance = correlation * np.outer(sd, sd)
@@ -348,12 +308,6 @@ def test_pairs_and_slices_of_a_correlated_law(r):
     region = law.region((0, 1), MASSES)
     peak = 1 / (2 * np.pi * np.sqrt(np.linalg.det(covariance[:2, :2])))
     np.testing.assert_allclose(region.levels / peak, 1 - np.array(MASSES), atol=5e-3)
-    value = -4.4
-    (found,) = law.slices([value], MASSES)
-    column = covariance[:2, 2]
-    given = covariance[:2, :2] - np.outer(column, column)
-    peak = 1 / (2 * np.pi * np.sqrt(np.linalg.det(given)))
-    np.testing.assert_allclose(found.levels / peak, 1 - np.array(MASSES), atol=5e-3)
 
 
 @pytest.mark.slow
@@ -366,7 +320,6 @@ def test_a_copula_given_as_an_object_is_the_one_that_is_named(lin):
 
 
 def test_laws_that_do_not_fit_are_named(lin):
-    draws = np.zeros((200, 3))
     event_shape = (
         r"law must have event shape \(N_y,\) = \(3,\), got \(2,\); pass a joint law of all"
     )
@@ -377,10 +330,6 @@ def test_laws_that_do_not_fit_are_named(lin):
     ):
         with pytest.raises(error, match=message):
             nuq.plots.plot_joint(lin, law=law, backend="none")
-        with pytest.raises(error, match=message):
-            nuq.plots.plot_correlation(lin, draws, law=law, backend="none")
-        with pytest.raises(error, match=message):
-            nuq.plots.plot_three_point(lin, draws, (0, 1, 2), law=law, backend="none")
 
 
 def test_marginals_that_do_not_fit_are_named():
@@ -393,25 +342,3 @@ def test_marginals_that_do_not_fit_are_named():
         for plot in (nuq.plots.plot_marginals, nuq.plots.plot_tails, nuq.plots.plot_pit):
             with pytest.raises(error, match=message):
                 plot(marginals, np.zeros((200, 3)), backend="none")
-
-
-@pytest.mark.slow
-def test_slices_of_outputs_on_a_plane_are_straight():
-    """Three outputs of rank two, observed with little noise: a copula would bend them."""
-    weights = np.random.default_rng(4).normal(size=(2, 20))
-    weights = np.array([[1.0, 0.0], [0.7, 0.7], [0.2, 1.0]]) @ weights
-    noise = 0.05 * np.sqrt((weights**2).sum(1) / 3)
-    plane = np.linalg.svd(weights)[0][:, -1]
-    law = nuq.LinearizedJoint(np.zeros(3), weights, np.diag(noise**2))
-    law = DrawnJoint(law.marginalize, np.zeros(3))
-    width = np.sqrt((plane**2 * noise**2).sum())
-    for value in (-2.0 * noise[2] / 0.05, 0.0, 2.0 * noise[2] / 0.05):
-        (region,) = law.slices([value], MASSES)
-        assert (np.diff(region.levels) < 0).all()
-        assert region.levels[-1] > 0
-        for line, mass in zip(region.lines(), MASSES, strict=True):
-            x, y = line
-            assert np.isfinite(line).all()  # one piece
-            off = (plane[0] * x + plane[1] * y + plane[2] * value) / width
-            # No farther than the radius of a normal law that holds the mass, and 5% of that.
-            assert np.abs(off).max() < 1.05 * np.sqrt(scipy.stats.chi2.ppf(mass, 2)) + 0.2

@@ -6,15 +6,12 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 import nn_uq_dist as nuq
-from nn_uq_dist.plots._plot_errors import plot_errors
-from nn_uq_dist.plots._plot_input_samples import plot_input_samples
 from nn_uq_dist.plots._plot_output_band import plot_output_band
 from nn_uq_dist.plots._plot_pit import dkw_half_width, ecdf_difference, plot_pit
 from nn_uq_dist.plots._plot_sensitivity import plot_sensitivity
@@ -57,11 +54,7 @@ def artist(figure, name, output=None):
 
 FIGURES = {
     "output_band": lambda lin, draws, **o: plot_output_band(lin, draws, output_names=NAMES, **o),
-    "input_samples": lambda lin, draws, **o: plot_input_samples(lin.input, KEY, **o),
     "pit": lambda lin, draws, **o: plot_pit(lin, draws, output_names=NAMES, **o),
-    "errors": lambda lin, draws, **o: plot_errors(
-        net, lin, KEY, num_draws=500, output_names=NAMES, **o
-    ),
     "tails": lambda lin, draws, **o: plot_tails(lin, draws, output_names=NAMES, **o),
     "sensitivity": lambda lin, draws, **o: plot_sensitivity(lin, output_names=NAMES, **o),
 }
@@ -103,7 +96,6 @@ def test_texts_and_legends_stay_inside(lin, draws, outputs):
     far[:1234, 0] = 9.0  # beyond the support of the first output: a second line of text
     for figure in (
         plot_pit(lin, far, backend="matplotlib", outputs=outputs),
-        plot_errors(net, lin, KEY, num_draws=500, backend="matplotlib", outputs=outputs),
         plot_tails(lin, far, backend="matplotlib", outputs=outputs),
     ):
         fig = figure.get_viz("figure")
@@ -216,39 +208,6 @@ def test_filled_outline_covers_what_it_should(lin, draws):
     assert area == pytest.approx(expected, rel=1e-9)
 
 
-# -- input -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("law", "half", "entry"),
-    [
-        (dist.Uniform(jnp.array([0.0, 4.0]), jnp.array([1.0, 8.0])).to_event(1), [0.5, 2], "range"),
-        (dist.Normal(jnp.zeros(2), jnp.array([1.0, 2.0])).to_event(1), [3, 6], "±3 sd"),
-        (
-            nuq.InputLaw(jnp.zeros(2), jnp.ones(2), jnp.array([[3.0, 0], [3.0, 4.0]])),
-            [10, 16],
-            "box ±3 sd of the Gaussian part",
-        ),
-    ],
-)
-def test_input_range_and_samples(law, half, entry, backend):
-    figure = plot_input_samples(law, KEY, num_samples=7, x=[1.0, 3.0], backend=backend)
-    law = nuq.InputLaw.from_distribution(law)
-    if backend == "matplotlib":
-        legend = figure.get_viz("figure").legends[0].get_texts()
-        assert [text.get_text() for text in legend] == [entry, "7 samples", "mean"]
-        segments = artist(figure, "samples").get_segments()
-        np.testing.assert_allclose([s[:, 1] for s in segments], law.sample(KEY, (7,)), rtol=1e-6)
-        return
-    band = artist(figure, "range")
-    np.testing.assert_allclose(band["y_top"] - band["y_bottom"], 2 * np.array(half))
-    np.testing.assert_allclose(band["x"], [1, 3])
-    shifted = artist(
-        plot_input_samples(law, KEY, deviation=True, backend="none"), "range"
-    )  # fmt: skip
-    np.testing.assert_allclose(shifted["y_top"], half)
-
-
 # -- PIT -------------------------------------------------------------------------------------------
 
 
@@ -303,26 +262,6 @@ def test_thinned_curve_keeps_the_largest_difference(count, seed):
     assert abs(peak[1]) == pytest.approx(exact, abs=1e-12)
     assert np.abs(curve[1]).max() == abs(peak[1])
     assert curve.shape[1] <= 2 * 1001 + 2
-
-
-# -- errors ----------------------------------------------------------------------------------------
-
-
-def test_errors_are_those_of_the_network(lin):
-    figure = plot_errors(net, lin, KEY, num_draws=3000, output_names=NAMES, backend="none")
-    inputs = np.asarray(lin.input.sample(KEY, (3000,)), np.float64)
-    error = 0.1 * inputs[:, 2] ** 2 / 0.4  # in sd of the linearized output
-    line = artist(figure, "mean", "bend")
-    np.testing.assert_allclose(line["x"], error.mean(), rtol=1e-4)
-    central = artist(figure, "range", "bend")
-    np.testing.assert_allclose(central["x"], np.quantile(error, [0.005, 0.995]), atol=1e-5)
-    text = artist(figure, "text", "bend")["string"]
-    assert text.startswith(f"mean {error.mean():.2f}, sd {error.std():.2f}\n99%: ")
-    bars = artist(figure, "histogram", "bend")
-    width = np.asarray(bars["r_e"]) - np.asarray(bars["l_e"])
-    assert np.sum(width * np.asarray(bars["y"])) == pytest.approx(0.998, abs=1.5e-3)
-    # Without an error there is a panel all the same.
-    assert artist(figure, "text", "level")["string"] == "mean 0.00, sd 0.00\n99%: 0.00 to 0.00"
 
 
 # -- tails -----------------------------------------------------------------------------------------
@@ -434,29 +373,19 @@ def test_wrong_arguments_are_named(lin, draws):
             plot(**{"marginals": lin, "draws": draws, "backend": "none"} | wrong)
 
 
-def test_wrong_laws_and_networks_are_named(lin):
+def test_wrong_laws_are_named(lin):
     one = nuq.LinearizedMarginal(jnp.zeros(1), jnp.ones((1, 2)))
     with pytest.raises(ValueError, match="two or more outputs, got 1"):
         plot_output_band(one, backend="none")
     with pytest.raises(ValueError, match=r"no batch shape, got \(2,\)"):
         plot_sensitivity(BATCHED, backend="none")
-    with pytest.raises(ValueError, match=r"no batch shape, got \(2,\)"):
-        plot_errors(net, BATCHED, KEY, backend="none")
-    with pytest.raises(ValueError, match=r"no batch shape, got \(2,\)"):
-        plot_input_samples(BATCHED.input.expand((2,)), KEY, backend="none")
-    with pytest.raises(ValueError, match="3 outputs of linearization, got 2"):
-        plot_errors(lambda f: f[:2], lin, KEY, backend="none")
-    with pytest.raises(ValueError, match="num_draws must be at least 100, got 99"):
-        plot_errors(net, lin, KEY, num_draws=99, backend="none")
     with pytest.raises(
         TypeError,
         match="linearization must be a Linearization or another LinearModel, got LinearizedM",
     ):
         plot_sensitivity(one, backend="none")
     with pytest.raises(ValueError, match="one name per input, 3, got 1"):
-        plot_input_samples(lin.input, KEY, input_names=["a"], backend="none")
-    with pytest.raises(TypeError, match="key must be a JAX random key"):
-        plot_input_samples(lin.input, 0, backend="none")
+        plot_sensitivity(lin, input_names=["a"], backend="none")
 
 
 def test_too_few_finite_draws_are_named(lin, draws):

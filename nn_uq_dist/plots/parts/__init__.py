@@ -17,8 +17,5 @@ from nn_uq_dist.plots.parts._palette import GRAY as GRAY
 from nn_uq_dist.plots.parts._palette import LIGHT_GRAY as LIGHT_GRAY
 from nn_uq_dist.plots.parts._palette import SKY as SKY
 from nn_uq_dist.plots.parts._palette import VERMILION as VERMILION
-from nn_uq_dist.plots.parts._shapes import AREA as AREA
-from nn_uq_dist.plots.parts._shapes import HISTOGRAM as HISTOGRAM
-from nn_uq_dist.plots.parts._shapes import LINE as LINE
 from nn_uq_dist.plots.parts._shown_outputs import Outputs as Outputs
 from nn_uq_dist.plots.parts._shown_outputs import prepare_outputs as prepare_outputs

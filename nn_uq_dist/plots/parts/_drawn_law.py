@@ -118,61 +118,15 @@ class DrawnJoint:
             for j, x in enumerate(self._origin)
         ]
 
-    def correlation(self) -> Array:
-        """Correlation of the outputs, not of their scores."""
-        return joint_correlation(self._marginalize(range(len(self._origin))))
-
     def region(self, pair: tuple[int, int], masses: Sequence[float]) -> Region:
         """Density of the marginal law of the pair."""
         joint = self._marginalize(pair)
         factor = np.linalg.cholesky(_score_correlation(joint))
         first, second = (self.tables[j] for j in pair)
-        x, y, density = _score_grid(first, second, np.zeros(2), factor)
+        x, y, density = _score_grid(first, second, factor)
         if not isinstance(joint, GaussianCopulaJoint):
             density = _density(joint, np.stack([x, y], axis=-1) - self._origin[list(pair)])
         return _region(x, y, density, masses)
-
-    def slices(self, values: Sequence[float], masses: Sequence[float]) -> list[Region | None]:
-        """Densities of the first two of three outputs given values of the third.
-
-        None for a value beyond the support.
-        """
-        joint = self._marginalize((0, 1, 2))
-        return [self._slice(joint, value, masses) for value in values]
-
-    def _slice(self, joint: JointLaw, value: float, masses: Sequence[float]) -> Region | None:
-        first, second, given = self.tables
-        if not given.points[0] <= value <= given.points[-1]:
-            return None
-        third = float(np.exp(np.interp(value, given.points, given.log_densities)))
-        # Of the first two scores given the third.
-        correlation = _score_correlation(joint)
-        slope = correlation[:2, 2]
-        loc = slope * np.interp(value, given.points, given.scores)
-        factor = np.linalg.cholesky(correlation[:2, :2] - np.outer(slope, slope))
-        x, y, density = _score_grid(first, second, loc, factor)
-        if isinstance(joint, GaussianCopulaJoint):
-            return _region(x, y, density, masses)
-        # A slice may follow the scores, as for a copula, or the values, as for a linear law: try
-        # both.
-        found = []
-        for u, v in ((x, y), self._regression_grid(joint, value)):
-            points = np.stack([u, v, np.full_like(u, value)], axis=-1) - self._origin
-            density = _density(joint, points) / third
-            found.append((np.sum(density * _areas(u, v)), u, v, density))
-        _, x, y, density = max(found, key=lambda each: each[0])
-        return _region(x, y, density, masses)
-
-    def _regression_grid(self, joint: JointLaw, value: float) -> tuple[Array, Array]:
-        """Points about the regression of the first two outputs on the third."""
-        covariance = np.asarray(joint.covariance_matrix, np.float64)
-        mean = np.asarray(joint.mean, np.float64) + self._origin
-        slope = covariance[:2, 2] / covariance[2, 2]
-        spread = covariance[:2, :2] - np.outer(slope, covariance[2, :2])
-        # If outputs are functions of others, only rounding errors are left.
-        nudge = 1e-9 * np.diag(np.diag(covariance)[:2])
-        factor = np.linalg.cholesky(spread + nudge)
-        return skewed((GRID, GRID), mean[:2] + slope * (value - mean[2]), factor)
 
 
 def _score_correlation(joint: JointLaw) -> Array:
@@ -184,25 +138,25 @@ def _score_correlation(joint: JointLaw) -> Array:
 
 
 def _score_grid(
-    first: OutputTable, second: OutputTable, loc: Array, factor: Array
+    first: OutputTable, second: OutputTable, factor: Array
 ) -> tuple[Array, Array, Array]:
-    r"""Points with scores ``z = loc + factor w`` for regular `w`, which resolve any correlation.
+    r"""Points with scores ``z = factor w`` for regular `w`, which resolve any correlation.
 
     Also their density if the scores are normal,
 
-    .. math:: p(x, y) = p_x p_y\, N(z; m, L L^T) / (\phi(z_x) \phi(z_y)).
+    .. math:: p(x, y) = p_x p_y\, N(z; 0, L L^T) / (\phi(z_x) \phi(z_y)).
     """
-    found = []
-    for table, scores in zip((first, second), skewed((GRID, GRID), loc, factor), strict=True):
+    found, grid = [], skewed((GRID, GRID), np.zeros(2), factor)
+    for table, scores in zip((first, second), grid, strict=True):
         at = np.clip(scores, *table.scores[[0, -1]])
         points, logs = (
             np.interp(at, table.scores, part) for part in (table.points, table.log_densities)
         )
         found.append((at, points, logs + at**2 / 2))
     (a, x, log_x), (b, y, log_y) = found
-    # Residuals of the scores, whitened; the factors 2 pi of both normal laws cancel.
-    u = (a - loc[0]) / factor[0, 0]
-    v = (b - loc[1] - factor[1, 0] * u) / factor[1, 1]
+    # The scores, whitened; the factors 2 pi of both normal laws cancel.
+    u = a / factor[0, 0]
+    v = (b - factor[1, 0] * u) / factor[1, 1]
     return x, y, np.exp(log_x + log_y - (u**2 + v**2) / 2) / np.prod(np.diag(factor))
 
 

@@ -126,7 +126,7 @@ class Figure:
     ...     pc_kwargs={},
     ... )
     >>> x = np.linspace(0, 2, 5)
-    >>> figure.one_panel(np.stack([x, x**2]), parts.LINE)
+    >>> figure.one_panel(np.stack([x, x**2]))
     >>> figure.line("curve", np.stack([x, x**2]), "square")
     >>> collection = figure.finish(parts.Frame(0, 2, 0, 4), xlabel="x")
     >>> print(collection.viz["curve"]["values"].item()["y"])
@@ -172,8 +172,8 @@ class Figure:
             options |= given.pop("figure_kwargs", {})
             self.collection = make(data, backend=self.backend, figure_kwargs=options, **given)
 
-    def one_panel_per_output(self, rows: Any, axes: Sequence[str], names: Sequence[str]) -> None:
-        """Make a panel for each output; the collection keeps the rows as its data."""
+    def one_panel_per_output(self, rows: Any, names: Sequence[str]) -> None:
+        """Make a panel for each output; the collection keeps the rows ``x``, ``y`` as its data."""
         count = len(names)
         most = NARROW_COLUMNS if count <= MANY_PANELS else MOST_COLUMNS
         balanced = -(-count // -(-count // most))  # four panels are two rows of two
@@ -183,13 +183,11 @@ class Figure:
         # A single panel is wider, and a single row taller, so that the legend above fits.
         width = max(PANEL_INCHES[0] * columns, 4.8)
         height = PANEL_INCHES[1] * lines * (1.5 if lines == 1 else 1) + 0.6
-        self._wrap(rows, axes, (width, height), {"output": list(names)}, col_wrap=wrap)
+        self._wrap(rows, (width, height), {"output": list(names)}, col_wrap=wrap)
 
-    def one_panel(
-        self, rows: Any, axes: Sequence[str], inches: tuple[float, float] = (PAGE_INCHES, 3.6)
-    ) -> None:
-        """Make a single panel; the collection keeps the rows as its data."""
-        self._wrap(rows, axes, inches, {})
+    def one_panel(self, rows: Any, inches: tuple[float, float] = (PAGE_INCHES, 3.6)) -> None:
+        """Make a single panel; the collection keeps the rows ``x``, ``y`` as its data."""
+        self._wrap(rows, inches, {})
 
     def line(self, visual: str, rows: Any, entry: str | None = None) -> None:
         """Draw a line in each panel, rows ``x`` and ``y``."""
@@ -337,12 +335,13 @@ class Figure:
             call, visual, data=data, subset_info=True, store_artist=keeps, **options
         )
 
-    def _wrap(self, rows: Any, axes: Sequence[str], inches: tuple[float, float],
-              facets: dict[str, Any], **layout: Any) -> None:  # fmt: skip
+    def _wrap(
+        self, rows: Any, inches: tuple[float, float], facets: dict[str, Any], **layout: Any
+    ) -> None:
         import arviz_plots
         import xarray as xr
 
-        coords = {**facets, "plot_axis": list(axes)}
+        coords = {**facets, "plot_axis": ["x", "y"]}
         data = xr.Dataset({"values": ([*coords, "point"], np.asarray(rows))}, coords)
         make = arviz_plots.PlotCollection.wrap
         self.new_collection(make, data, inches, [*facets], cols=[*facets], **layout)

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.diagnostics._arguments import MINIMUM_DRAWS
 from nn_uq_dist.plots.parts._figure import drawing
 from nn_uq_dist.plots.parts._palette import tones
 
@@ -54,15 +53,15 @@ class Region(NamedTuple):
         return found
 
 
-def as_probabilities(name: str, given: Sequence[float]) -> list[float]:
+def as_masses(given: Sequence[float]) -> list[float]:
     """Return different probabilities between 0 and 1, sorted."""
     values = np.asarray(given)
     if values.ndim != 1 or values.dtype.kind not in "fi":
-        raise TypeError(f"{name} must be a sequence of numbers, got {given!r}; pass (0.5, 0.9)")
+        raise TypeError(f"masses must be a sequence of numbers, got {given!r}; pass (0.5, 0.9)")
     ascending: list[float] = np.unique(values.astype(np.float64)).tolist()
     if not 0 < len(ascending) == values.size or not 0 < ascending[0] <= ascending[-1] < 1:
         raise ValueError(
-            f"{name} must lie between 0 and 1 and differ, got {given!r}; pass (0.5, 0.9)"
+            f"masses must lie between 0 and 1 and differ, got {given!r}; pass (0.5, 0.9)"
         )
     return ascending
 
@@ -135,34 +134,6 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     return Region(x, y, smooth, levels)
 
 
-def draws_near_quantile(draws: Array, probability: float, value: float, width: float) -> Array:
-    """Take the draws whose third output is near a quantile in rank, and move them onto it.
-
-    Returns
-    -------
-    ndarray
-        The first two outputs, shape ``(m, 2)``, moved along their regression on the third to its
-        `value`.
-    """
-    count = len(draws)
-    first, last = (
-        round(count * min(max(probability + side * width / 2, 0), 1)) for side in (-1, 1)
-    )
-    if last - first < MINIMUM_DRAWS:
-        raise ValueError(
-            f"draws must hold at least {MINIMUM_DRAWS} finite rows in each window, got "
-            f"{last - first} of {count} for window={width:g}; pass more draws or a wider window"
-        )
-    near = draws[np.argsort(draws[:, 2], kind="stable")[first:last]]
-    spread = float(near[-1, 2] - near[0, 2])
-    if spread == 0:  # all draws at one value: the condition holds exactly
-        return near[:, :2]
-    # In units of the spread, as the squares of small numbers would be zero.
-    deviation = (near[:, 2] - near[:, 2].mean()) / spread
-    slope = deviation @ (near[:, :2] - near[:, :2].mean(axis=0)) / (deviation @ deviation)
-    return np.asarray(near[:, :2] - np.outer((near[:, 2] - value) / spread, slope))
-
-
 def close_border(density: Array) -> None:
     """Set the border to zero."""
     density[[0, -1], :] = 0
@@ -193,11 +164,3 @@ def draw_filled(target: Any, region: Region, color: str) -> Any:
 def draw_outlines(target: Any, region: Region, **style: Any) -> list[Any]:
     """Draw the outlines of all levels, one artist for each."""
     return [drawing(target).line(x, y, target, **style) for x, y in region.lines()]
-
-
-def extent(regions: Sequence[Region | None]) -> Array:
-    """Return the box around the outermost lines, ``((x_low, y_low), (x_high, y_high))``."""
-    lines = np.concatenate(
-        [line for region in regions if region for line in region.lines()], axis=1
-    )
-    return np.array([np.nanmin(lines, axis=1), np.nanmax(lines, axis=1)])

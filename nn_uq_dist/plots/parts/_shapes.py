@@ -1,6 +1,6 @@
 """What panels hold: shapes as rows of coordinates, heat maps, and positions along an axis."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,6 @@ from nn_uq_dist.plots.parts._figure import Marks, drawing
 from nn_uq_dist.plots.parts._palette import LIGHT_GRAY
 
 Array = NDArray[np.float64]
-
-# Names of the rows.
-LINE = ("x", "y")
-AREA = ("x", "y_bottom", "y_top")
-HISTOGRAM = ("histogram", "left_edges", "right_edges")
 
 # Range of a density panel: this much on either side, or more to include most draws.
 RANGE_IN_SD = 4.0
@@ -99,10 +94,8 @@ def draw_cells(
     return image
 
 
-def write_values(
-    target: Any, values: Array, as_text: Callable[[float], str], style: Mapping[str, Any]
-) -> NDArray[Any]:
-    """Write the values into their cells, dark on light cells and light on dark ones."""
+def write_values(target: Any, values: Array, style: Mapping[str, Any]) -> NDArray[Any]:
+    """Write the values, rounded, into their cells, dark on light cells and light on dark ones."""
     image = next(iter(getattr(target, "images", [])), None)
     known = np.argwhere(~np.isnan(values))
     texts = np.empty(len(known), dtype=object)
@@ -114,23 +107,20 @@ def write_values(
             color = "black" if luminance > 0.5 else "white"
         middle = {"vertical_align": "center", "horizontal_align": "center"}
         options = {"color": color, **middle, **style}
-        texts[k] = drawing(target).text(column, row, as_text(value), target, **options)
+        texts[k] = drawing(target).text(column, row, f"{value:.0f}", target, **options)
     return texts
 
 
-def add_colorbar(
-    target: Any, label: str, style: Mapping[str, Any], *, is_symmetric: bool = False
-) -> None:
-    """Add a color bar with a label; the backend "none" has none, nor have panels without cells."""
+def add_colorbar(target: Any, style: Mapping[str, Any]) -> None:
+    """Add a color bar; the backend "none" has none, nor have panels without cells."""
     if not getattr(target, "images", None):
         return
     from matplotlib.ticker import MaxNLocator
 
     bar = target.figure.colorbar(target.images[0], ax=target, **style)
-    bar.locator = MaxNLocator(4, symmetric=is_symmetric)
+    bar.locator = MaxNLocator(4)
     bar.update_ticks()
     bar.ax.tick_params(labelsize=7)
-    bar.set_label(label, fontsize=8)
     bar.outline.set_visible(False)
 
 
