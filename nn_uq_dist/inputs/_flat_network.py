@@ -167,7 +167,8 @@ def flat_network(
             at = f" at output{jax.tree_util.keystr(path)}" if path else ""
             raise TypeError(
                 f"network must return real floats, got dtype {leaf.dtype}{at}, which has no "
-                f"derivative; return the continuous output, such as logits instead of labels"
+                f"derivative; return the continuous output, such as logits instead of labels, or a "
+                f"margin, whose limit is 0, instead of True and False"
             )
     dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
     return FlatNetwork(network, law, structure, dtype)
