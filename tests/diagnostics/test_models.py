@@ -7,7 +7,7 @@ import pytest
 import scipy.integrate
 
 import nn_uq_dist as nuq
-from nn_uq_dist.diagnostics import flag_outputs, joint_summary, sensitivity, summary, to_datatree
+from nn_uq_dist.diagnostics import joint_summary, sensitivity, summary, to_datatree
 from nn_uq_dist.diagnostics._sensitivity import NUM_BINS, share_of_bins
 from tests.compiling import counted_compilations
 
@@ -71,10 +71,8 @@ def test_joint_summary_takes_every_model(many, kind, law):
     np.testing.assert_allclose(table.correlation["linear"], found.correlation, rtol=1e-5)
 
 
-def test_flags_and_sensitivity_take_every_model(model):
+def test_sensitivity_takes_every_model(model):
     found, _ = model
-    flags = flag_outputs(found, output_names=NAMES)
-    np.testing.assert_allclose(flags["sd"], np.sqrt(found.variance), rtol=1e-5)
     indices = sensitivity(found, output_names=NAMES)
     assert indices.dims == ("output", "input")
     is_exact = isinstance(found, nuq.Linearization)
@@ -128,7 +126,6 @@ def test_outputs_that_are_constant_have_no_indices():
     indices = sensitivity(parts)
     assert np.isnan(indices[1]).all()
     assert indices[0, 0] > 0.99
-    assert flag_outputs(parts)["constant"].tolist() == [False, True]
 
 
 # -- batches ---------------------------------------------------------------------------------------
@@ -200,8 +197,6 @@ def test_tables_of_one_point_say_how_to_take_it(many):
     lin, pairs = many
     with pytest.raises(ValueError, match=r"got \(3,\); take one point: joint_summary\(model\[i\]"):
         joint_summary(lin, pairs, KEY, joint=lin.gaussian_copula())
-    with pytest.raises(ValueError, match=r"got \(3,\); pass linearization\[i\]"):
-        flag_outputs(lin)
     with pytest.raises(ValueError, match=r"\(n, 2\), got \(400, 3, 2\); take one point"):
         summary(lin[0], pairs.network)
     copula = lin[0].gaussian_copula()
