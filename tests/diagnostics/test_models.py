@@ -66,8 +66,8 @@ def test_summary_and_tree_take_every_model(model):
 def test_joint_summary_takes_every_model(many, kind, law):
     found, draws = model_of(kind, many)
     joint = found.joint(noise_scale=0.02) if law == "joint" else found.gaussian_copula()
-    table = joint_summary(found, draws, KEY, joint=joint, max_points=100, progress=False)
-    assert np.isfinite(table.energy["energy"]).all()
+    table = joint_summary(found, draws, KEY, joint=joint, progress=False)
+    assert np.isfinite(table.calibration["ks"]).all()
     np.testing.assert_allclose(table.correlation["linear"], found.correlation, rtol=1e-5)
 
 
@@ -200,7 +200,7 @@ def test_tables_of_one_point_say_how_to_take_it(many):
     with pytest.raises(ValueError, match=r"\(n, 2\), got \(400, 3, 2\); take one point"):
         summary(lin[0], pairs.network)
     copula = lin[0].gaussian_copula()
-    one = joint_summary(lin[0], pairs[0], KEY, joint=copula, max_points=100, progress=False)
+    one = joint_summary(lin[0], pairs[0], KEY, joint=copula, progress=False)
     with pytest.raises(ValueError, match="joint must be None for a batch"):
         summary(lin, pairs, joint=one)
 

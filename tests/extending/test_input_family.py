@@ -105,9 +105,9 @@ def test_indices_share_out_the_variance(lin):
 def test_tables_find_no_error(lin, draws):
     few = draws[:4000]
     joint = nuq.diagnostics.joint_summary(
-        lin, few, KEY, joint=lin.gaussian_copula(), max_points=300, progress=False
+        lin, few, KEY, joint=lin.gaussian_copula(), progress=False
     )
-    assert "linearization dominates" not in joint.verdict
+    assert "by the linearization" not in joint.verdict
     table = nuq.diagnostics.summary(lin, few, joint=joint)
     assert (table["verdict", "dominates"] != "linearization").all()
     tree = nuq.diagnostics.to_datatree(lin, few, num_analytic_draws=2000, progress=False)

@@ -51,9 +51,7 @@ def test_contract_is_kept(model):
 def test_tables_find_no_error(model, draws):
     table = nuq.diagnostics.summary(model, draws, progress=False)
     assert (table["verdict", "dominates"] == "noise").all()
-    joint = nuq.diagnostics.joint_summary(
-        model, draws, KEY, joint=model.joint(), max_points=300, progress=False
-    )
+    joint = nuq.diagnostics.joint_summary(model, draws, KEY, joint=model.joint(), progress=False)
     assert joint.verdict == "no error exceeds the noise of the draws"
     tree = nuq.diagnostics.to_datatree(model, draws, progress=False)
     assert tree["analytic"].attrs["source"] == "Ensemble"
