@@ -20,7 +20,6 @@ DRAWS = np.random.default_rng(0).standard_normal((200, 3))
 KEY = jax.random.key(0)
 
 CALLS = {
-    "diagnostics.flag_outputs": (LINEARIZATION,),
     "diagnostics.joint_summary": (LINEARIZATION, DRAWS, KEY, LINEARIZATION.gaussian_copula()),
     "diagnostics.sensitivity": (LINEARIZATION,),
     "diagnostics.summary": (LINEARIZATION, DRAWS),

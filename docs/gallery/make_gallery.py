@@ -41,7 +41,6 @@ def words(case: Case) -> str:
             "+-": table["sd", "standard_error"],
             "KS": table["kolmogorov_smirnov", "monte_carlo"],
             "chance": table["kolmogorov_smirnov", "noise_floor"],
-            "log score": table["log_score", "error"],
         }
     ).map("{:.3g}".format)
     verdicts = table["verdict", "words"]

@@ -24,9 +24,7 @@ from nn_uq_dist.basics._refused_derivatives import refused
 from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._expectation_propagation import FixedPoint, cavity, fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
-    Posterior,
     Problem,
-    Sites,
     flattened,
     log_diagonal,
     normal_factor,
@@ -146,20 +144,16 @@ def solve(problem: Problem) -> tuple[Array, FixedPoint]:
     """
     found = fixed_point(problem)
     law = found.law
-    terms = interval_terms(law, found.sites)
-    logs = jnp.sum(terms, axis=-1) - 0.5 * (law.log_determinant + law.quadratic)
-    logs = jnp.where(found.converged, logs, jnp.nan)
-    return jnp.where(found.outside, -jnp.inf, logs), found
-
-
-def interval_terms(law: Posterior, sites: Sites) -> Array:
-    """Of each uniform, the log integral over its interval minus that of its site."""
-    hole = cavity(law, sites)
-    # Both relative to the point.
+    hole, sites = cavity(law, found.sites), found.sites
+    # Of each uniform, the log integral over its interval minus that of its site; both relative to
+    # the point.
     terms = hole.moments().log_mass - math.log(2.0) + 0.5 * jnp.log(law.precision)
     terms = terms - 0.5 * hole.slope_of_marginal**2 / law.precision
     gap = hole.point - law.mean
-    return terms + gap * (0.5 * sites.precision * (hole.point + law.mean) - sites.slope)
+    terms = terms + gap * (0.5 * sites.precision * (hole.point + law.mean) - sites.slope)
+    logs = jnp.sum(terms, axis=-1) - 0.5 * (law.log_determinant + law.quadratic)
+    logs = jnp.where(found.converged, logs, jnp.nan)
+    return jnp.where(found.outside, -jnp.inf, logs), found
 
 
 def _evidence_with_gradient(problem: Problem) -> tuple[Array, Problem]:

@@ -1,14 +1,13 @@
 """Tables that show how far the laws of outputs are from those of the network.
 
 Each question has a module: single outputs (`_summary`), their joint law (`_joint_summary`), which
-input matters (`_sensitivity`), which outputs need a second look (`_flags`), export to ArviZ
-(`_export`). They share the statistics (`_estimates`, `_distances`, of pairs `_paired`) and the
-thresholds for a difference (`_verdict`). Laws of single outputs are evaluated only in
-`_law_functions`, through the contract `nn_uq_dist.laws.OutputLaw`.
+input matters (`_sensitivity`), export to ArviZ (`_export`). They share the statistics
+(`_estimates`, `_distances`, of pairs `_paired`) and the thresholds for a difference (`_verdict`).
+Laws of single outputs are evaluated only in `_law_functions`, through the contract
+`nn_uq_dist.laws.OutputLaw`.
 """
 
 from nn_uq_dist.diagnostics._export import to_datatree as to_datatree
-from nn_uq_dist.diagnostics._flags import flag_outputs as flag_outputs
 from nn_uq_dist.diagnostics._joint_summary import JointSummary as JointSummary
 from nn_uq_dist.diagnostics._joint_summary import joint_summary as joint_summary
 from nn_uq_dist.diagnostics._sensitivity import sensitivity as sensitivity
@@ -16,7 +15,6 @@ from nn_uq_dist.diagnostics._summary import summary as summary
 
 __all__ = [
     "JointSummary",
-    "flag_outputs",
     "joint_summary",
     "sensitivity",
     "summary",

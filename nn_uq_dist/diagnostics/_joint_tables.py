@@ -1,4 +1,4 @@
-"""The tables of a joint summary: energy distances, calibration, correlations."""
+"""The tables of a joint summary: calibration, correlations."""
 
 from functools import partial
 from typing import Any
@@ -17,48 +17,6 @@ from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._paired_statistics import paired_statistics
 
 Array = NDArray[np.float64]
-
-EnergyRow = tuple[float, float, float, float, bool]
-NUM_SPLITS = 100
-
-
-def energies(
-    draws: NDArray[Any], chosen: NDArray[Any], linear: Array, joint: Array, seed: int, kind: str
-) -> dict[str, EnergyRow]:
-    """Rows of the table of energy distances, the outputs standardized by the draws.
-
-    Parameters
-    ----------
-    draws, chosen
-        All draws, and an even number of rows chosen from them.
-    linear, joint
-        Half as many draws of the linear law and of the joint law.
-    seed
-        Seed of the random halves.
-    kind
-        Name of the joint law.
-    """
-    scale = draws.std(axis=0, dtype=np.float64)
-    # The spread of a constant output is only rounding error, which cannot serve as a unit.
-    rounding = 4 * np.finfo(np.float64).eps * np.abs(draws).max(axis=0).astype(np.float64)
-    scale = np.where(scale > rounding, scale, linear.std(axis=0))
-    center = draws.mean(axis=0, dtype=np.float64)
-    network, linear, joint = ((x - center) / scale for x in (chosen, linear, joint))
-    halves = _distances.energy_of_random_halves(network, NUM_SPLITS, seed)
-    spread = float(np.std(halves, ddof=1))
-    first = network[: len(network) // 2]
-    rows = {}
-    for name, x, y in (
-        ("linearization", first, linear),
-        (kind, linear, joint),
-        ("total", first, joint),
-    ):
-        value, error, coefficient = _distances.energy_distance(x, y)
-        seen = _verdict.is_energy_seen(value, spread)
-        rows[name] = (value, error, np.sqrt(max(value, 0.0)), coefficient, seen)
-    floor = float(np.mean(halves))
-    rows["noise_floor"] = (floor, spread, np.sqrt(max(floor, 0.0)), np.nan, False)
-    return rows
 
 
 def rosenblatt_scores(joint: JointLaw, tails: Tails) -> Array:

@@ -142,8 +142,6 @@ class Tails:
         moved just inside; those that are not finite are replaced by the mean.
     scores
         Normal scores, infinite beyond the support, NaN for draws that are not finite.
-    log_density
-        Log density at the draws, ``-inf`` beyond the support, NaN for draws that are not finite.
     is_finite
         Whether a draw is finite.
     is_outside
@@ -154,7 +152,7 @@ class Tails:
         self, law: OutputLaw, draws: NDArray[np.generic], *, progress: bool = True
     ) -> None:
         functions = LawFunctions(law)
-        self.points, self.scores, self.log_density = np.empty((3, *draws.shape))
+        self.points, self.scores = np.empty((2, *draws.shape))
         self.is_finite, self.is_outside = np.empty((2, *draws.shape), dtype=bool)
         rounding = _rounding(functions, draws)
         # A law narrower than the rounding error is evaluated at its mean.
@@ -173,10 +171,8 @@ class Tails:
             part = np.where(finite, part, functions.mean)
             outside = (part < functions.low - rounding) | (part > functions.high + rounding)
             points = np.where(outside, part, np.clip(part, *innermost))
-            scores, log_density = functions.scores_and_log_densities(points)
             self.points[rows] = points
-            self.scores[rows] = np.where(finite, scores, np.nan)
-            self.log_density[rows] = np.where(finite, log_density, np.nan)
+            self.scores[rows] = np.where(finite, functions.scores(points), np.nan)
             self.is_finite[rows], self.is_outside[rows] = finite, outside
 
     @property

@@ -11,7 +11,6 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.diagnostics._arguments import as_model, as_names, point_coordinates
 from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
-from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
 
@@ -74,8 +73,8 @@ def sensitivity(
     ImportError
         If xarray is missing.
     TypeError, ValueError
-        If `linearization` is not a `LinearModel`, or names do not fit; if the input of a
-        `Linearization` is not an `InputLaw` and its entries depend on each other.
+        If `linearization` is not a `LinearModel`, or names do not fit; if inputs of a
+        `Linearization` depend on each other and are not Gaussian.
 
     Notes
     -----
@@ -84,17 +83,10 @@ def sensitivity(
     .. math:: S_{jk} = J_{jk}^2\, \mathrm{Var}(f_k) / \mathrm{Var}(y_j),
               \qquad \mathrm{Var}(f_k) = \beta_k^2 / 3 + C_{kk},
 
-    the latter for an `InputLaw` with the Gaussian covariance :math:`C = L L^T`. If `C` correlates
-    inputs, ``f_k`` carries information about the others as well. The index includes that, and the
-    indices of an output may sum to more or less than 1: they no longer partition the variance. With
-    :math:`c = \sum_{i \ne k} J_{ji} C_{ik} / C_{kk}`,
-
-    .. math:: S_{jk} \mathrm{Var}(y_j) = J_{jk}^2 \mathrm{Var}(f_k) + 2 J_{jk} c\, C_{kk} + c^2 V_k.
-
-    Here `V_k` is the variance of the Gaussian part of ``f_k`` as estimated from ``f_k``: `C_kk`
-    itself without a box part, so that the index is the squared correlation of ``y_j`` and ``f_k``.
-    With one, the estimate is the mean of a truncated normal law, and `V_k` is a one-dimensional
-    integral, taken by quadrature.
+    the latter for an `InputLaw` with the Gaussian covariance :math:`C = L L^T`. If Gaussian inputs
+    are correlated, ``f_k`` carries information about the others as well. The index includes that:
+    it is the squared correlation of ``y_j`` and ``f_k``, and the indices of an output may sum to
+    more or less than 1: they no longer partition the variance.
 
     The estimate for other models is the variance of the means of ``y_j`` in 128 bins of ``f_k``,
     each with the same number of draws, less what the scatter within the bins adds. Bins hide at
@@ -157,62 +149,36 @@ def _closed_form(exact: Linearization) -> Array:
     largest = np.abs(jacobian * np.sqrt(variance)).max(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         rows = np.where(largest > 0, jacobian / largest, np.nan)
-    explained = rows**2 * variance
-    if not law.has_independent_entries:
-        explained += _explained_by_others(law, rows)
+    shared = _covariances(law, rows)
+    explained = shared * (shared / np.where(variance > 0, variance, 1))
     total = np.asarray(law.image(rows).variance, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         indices: Array = explained / np.where(total > 0, total, np.nan)[:, None]
     return indices.clip(0, 1)
 
 
-def _explained_by_others(law: AbstractInputLaw, rows: Array) -> Array:
-    """Variance of each output that each input explains by its correlation with other inputs."""
+def _covariances(law: AbstractInputLaw, rows: Array) -> Array:
+    """Covariances of outputs and inputs, where these tell all that an input says of an output."""
     if isinstance(law, MappedInput):
         law = law.base
+    if law.has_independent_entries:
+        of_own: Array = rows * np.asarray(law.variance, np.float64)
+        return of_own
     if isinstance(law, InputBlocks):
         ends = np.cumsum([part.num_inputs for part in law.parts])[:-1]
-        shares = [
-            0 * piece if part.has_independent_entries else _explained_by_others(part, piece)
-            for part, piece in zip(law.parts, np.split(rows, ends, axis=1), strict=True)
-        ]
-        joined: Array = np.concatenate(shares, axis=1)
-        return joined
-    if law.half_range is None:
-        box, covariance = np.zeros(law.num_inputs), np.asarray(law.covariance)
-    elif isinstance(law, InputLaw) and law.scale_tril is not None:
-        box = np.asarray(law.half_width)
-        covariance = np.asarray(law.scale_tril) @ np.asarray(law.scale_tril).T
-    else:
-        raise ValueError(
-            f"first-order indices need independent or Gaussian inputs, or an InputLaw, got a "
-            f"{type(law).__name__} whose inputs depend on each other; use independent inputs"
-        )
-    normal = np.diag(covariance)
-    by_others = rows @ (covariance - np.diag(normal))
-    slope = by_others / np.where(normal > 0, normal, 1)
-    explained: Array = 2 * rows * by_others + slope**2 * _estimated_variance(box, normal)
-    return explained
-
-
-def _estimated_variance(box: Array, normal: Array) -> Array:
-    r"""Variance of ``E[s N | b U + s N]`` for half-widths `b` and variances ``s^2``.
-
-    Given ``b U + s N = x``, ``s N`` is normal, truncated to ``x - b < s N < x + b``.
-    """
-    from scipy.special import ndtr
-
-    sd = np.sqrt(normal)
-    ratio = box / np.where(sd > 0, sd, 1)
-    # In units of `s`, the even integrand is concentrated within a few units of the edge of the box.
-    wide = np.maximum(ratio, 1e-3)  # below, the differences of probabilities lose their digits
-    x = np.linspace(np.maximum(wide - 10, 0), wide + 10, 2001)
-    below, above = x - wide, x + wide
-    mass = ndtr(-below) - ndtr(-above)
-    moment = (np.exp(-(below**2) / 2) - np.exp(-(above**2) / 2)) / np.sqrt(2 * np.pi)
-    share = np.trapezoid(moment**2 / mass, x, axis=0) / wide
-    # The regression of a narrow box is linear up to the fourth power of the ratio.
-    return normal * np.where(ratio > 1e-3, share, 1 / (1 + UNIFORM_VARIANCE * ratio**2))
+        pieces = zip(law.parts, np.split(rows, ends, axis=1), strict=True)
+        return np.concatenate([_covariances(*piece) for piece in pieces], axis=1)
+    covariance = np.asarray(law.covariance, np.float64)
+    if law.half_range is not None:
+        is_box = np.asarray(law.half_range) > 0
+        others = covariance - np.diag(np.diag(covariance))
+        if not isinstance(law, InputLaw) or others[is_box].any():
+            raise ValueError(
+                f"first-order indices need independent or Gaussian inputs, got a "
+                f"{type(law).__name__} whose inputs depend on each other; use independent inputs"
+            )
+    together: Array = rows @ covariance
+    return together
 
 
 NUM_DRAWS = 2**16

@@ -1,6 +1,5 @@
 """The table that compares the law of every output with Monte Carlo draws."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -8,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.diagnostics import _arguments, _distances, _estimates, _log_scores, _verdict
+from nn_uq_dist.diagnostics import _arguments, _distances, _estimates, _verdict
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 from nn_uq_dist.diagnostics._paired import Paired
@@ -22,13 +21,8 @@ Array = NDArray[np.float64]
 type Table = dict[tuple[str, str], NDArray[Any]]
 
 COMPARISONS = (
-    *(
-        (distance, value)
-        for distance in ("kolmogorov_smirnov", "wasserstein", "total_variation")
-        for value in ("monte_carlo", "standard_error", "noise_floor")
-    ),
-    *(("log_score", value) for value in ("analytic", "monte_carlo", "error", "standard_error")),
-    *(("pit", value) for value in ("p_value", "distance", "standard_error", "noise_floor")),
+    *(("kolmogorov_smirnov", value) for value in ("monte_carlo", "standard_error", "noise_floor")),
+    ("pit", "p_value"),
 )
 
 
@@ -39,7 +33,6 @@ def summary(
     output_names: Sequence[str] | None = None,
     quantiles: Sequence[float] = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99),
     tails: Sequence[float] = (0.01, 0.001),
-    num_bins: int | None = None,
     joint: JointSummary | None = None,
     progress: bool = True,
 ) -> "pd.DataFrame":
@@ -66,11 +59,6 @@ def summary(
     tails
         Probabilities in (0, 0.5), each becomes two statistics, ``lower_tail_0.01`` and
         ``upper_tail_0.01``: the probabilities beyond the analytic quantiles of that level.
-    num_bins
-        Bins of the total-variation distance, of equal analytic probability. Default
-        ``n^(1/3)``, at least 8: the part of a smooth difference that bins hide is proportional to
-        the square of their width, and the noise floor ``sqrt(num_bins / (2 pi n))`` still decreases
-        with `n`.
     joint
         The `joint_summary` of the same outputs. With it the verdict can name the copula. Not for
         a batch of points.
@@ -90,23 +78,15 @@ def summary(
           network is 0: a linear map of symmetric inputs is symmetric. With pairs they are the
           estimates of `nn_uq_dist.sampling.PairedStatistics`, and `worth` is the number of plain
           draws with the same standard error.
-        - `kolmogorov_smirnov` (largest difference of the distribution functions), `wasserstein`
-          (area between them, in units of the output) and `total_variation` (half the summed
-          difference of bin masses) have `monte_carlo`, `standard_error` (for laws that differ) and
-          `noise_floor`: the expected value if the analytic law were exactly that of the draws. A
-          distance near it means nothing. With pairs the first is that of the controlled
-          distribution function, ``F_l + F_n - F_ln`` of the linear law, the draws and the linear
-          draws, wherever its noise floor is lower; everything else uses the network's draws alone.
-        - `log_score`, the mean log density at the draws: `analytic`; `monte_carlo`, that of a
-          kernel density of the draws, each left out in turn; `error` and `standard_error` (of the
-          error). `analytic` is ``-inf`` if a draw lies beyond the support. The others are NaN if
-          the kernel density describes single draws: one is far from all others, or more than a
-          tenth of them are equal, as in float32 with a spread that is small beside the mean.
+        - `kolmogorov_smirnov`, the largest difference of the distribution functions, has
+          `monte_carlo`, `standard_error` (for laws that differ) and `noise_floor`: the expected
+          value if the analytic law were exactly that of the draws. A distance near it means
+          nothing. With pairs it is that of the controlled distribution function,
+          ``F_l + F_n - F_ln`` of the linear law, the draws and the linear draws, wherever its noise
+          floor is lower; the PIT uses the network's draws alone.
         - `pit`, the probability integral transforms ``F(draw)``, uniform if the law is correct:
-          `p_value` of ArviZ's uniformity test ``pot_c``, calibrated, on the first 10,000 draws; as
-          effect size `distance`, the mean probability by which draws are misplaced (Wasserstein
-          distance from uniform, at most 1/2), with `standard_error` and `noise_floor`. With many
-          draws every approximation is rejected: judge by the distance.
+          `p_value` of ArviZ's uniformity test ``pot_c``, calibrated, on the first 10,000 draws.
+          With many draws every approximation is rejected: judge by the distance.
         - `draws` has `total`, `non_finite` and `outside_support`, the fraction of the finite draws
           beyond an end of the analytic support by more than rounding.
         - `verdict` has `dominates` and `words`; see the notes.
@@ -162,17 +142,17 @@ def summary(
     batch_shape, num_columns = shape[:-1], values.shape[1]
     levels = _as_levels("quantiles", quantiles, 1.0)
     tail_levels = _as_levels("tails", tails, 0.5)
-    bins = _as_num_bins(num_bins, values.shape[0])
     _check_joint(joint, names, batch_shape)
 
     columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
     positions = Tails(law, values, progress=progress)
-    laws = _analytic(LawFunctions(law), levels, tail_levels, bins)
+    functions = LawFunctions(law)
+    laws = _analytic(functions, levels, tail_levels)
     paired = None
     if isinstance(draws, PairedDraws):
-        paired = Paired(draws, levels, laws.tail_points, laws.grid, laws.cdf)
+        paired = Paired(draws, levels, laws.tail_points, *functions.grid())
     table = _statistics(laws, columns, levels, tail_levels, paired)
-    table |= _comparisons(laws, columns, values, positions, paired)
+    table |= _comparisons(columns, positions, paired)
     table["draws", "total"] = np.full(num_columns, len(values))
     table["draws", "non_finite"] = positions.non_finite
     table["draws", "outside_support"] = positions.outside_support
@@ -196,34 +176,22 @@ class _Analytic(NamedTuple):
 
     statistics: Array  # moments, quantiles, masses beyond the tail points
     tail_points: Array  # lower ones, then upper ones
-    edges: Array  # of the bins, with the ends of the support
-    masses: Array  # of the bins, with those beyond the support
-    grid: Array
-    cdf: Array  # on the grid
 
 
-def _analytic(functions: LawFunctions, levels: Array, tails: Array, num_bins: int) -> _Analytic:
+def _analytic(functions: LawFunctions, levels: Array, tails: Array) -> _Analytic:
     from scipy.special import ndtr, ndtri
 
-    asked = [ndtri(levels), ndtri(tails), -ndtri(tails), ndtri(np.arange(1, num_bins) / num_bins)]
-    ends = np.cumsum([part.size for part in asked])[:-1]
-    quantiles, lower, upper, inner = np.split(functions.values(np.concatenate(asked)), ends)
-    # The masses are those between the rounded points, not the requested ones.
-    at_lower, at_upper, at_inner = np.split(
-        functions.scores(np.concatenate([lower, upper, inner])), [tails.size, 2 * tails.size]
-    )
+    # With the median, as there may be no levels.
+    asked = np.concatenate([ndtri(levels), ndtri(tails), -ndtri(tails), [0.0]])
+    ends = np.cumsum([levels.size, tails.size, tails.size])
+    points = functions.values(asked)
+    quantiles, lower, upper, _ = np.split(points, ends)
+    # The masses are those beyond the rounded points, not the requested ones.
+    _, at_lower, at_upper, _ = np.split(functions.scores(points), ends)
     moments = functions.mean, functions.sd, *functions.shape
-    # Add empty bins beyond a bounded support: otherwise draws that the law excludes would be
-    # counted in the outer bins.
-    edges = np.vstack([functions.low, inner, functions.high])
-    below_all = np.zeros(functions.mean.size)
-    at_edges = np.vstack([below_all, ndtr(at_inner), below_all + 1])
     return _Analytic(
         np.vstack([*moments, quantiles, ndtr(at_lower), ndtr(-at_upper)]),
         np.vstack([lower, upper]),
-        edges,
-        np.diff(at_edges, axis=0, prepend=0, append=1),
-        *functions.grid(),
     )
 
 
@@ -264,40 +232,21 @@ def _statistics(
     return table
 
 
-def _comparisons(
-    laws: _Analytic,
-    columns: Sequence[Array],
-    draws: NDArray[Any],
-    positions: Tails,
-    paired: Paired | None,
-) -> Table:
-    """Columns of distances, of log scores and of the PIT, NaN if they are not known."""
+def _comparisons(columns: Sequence[Array], positions: Tails, paired: Paired | None) -> Table:
+    """Columns of distances and of the PIT, NaN if they are not known."""
     found = np.full((len(columns), len(COMPARISONS)), np.nan)
     transforms = positions.probabilities()
     for j, column in enumerate(columns):
-        is_finite = positions.is_finite[:, j]
-        in_order = transforms[is_finite, j]
+        in_order = transforms[positions.is_finite[:, j], j]
         # Too few draws, or a law with an invalid parameter.
         if column.size < _arguments.MINIMUM_DRAWS or np.isnan(in_order).any():
             continue
-        probabilities = np.sort(in_order)
-        distance = _distances.kolmogorov_smirnov(probabilities)
+        distance = _distances.kolmogorov_smirnov(np.sort(in_order))
         if paired is not None:
             distance = min(
                 distance, paired.kolmogorov_smirnov(j), key=lambda each: each.noise_floor
             )
-        scores: tuple[float, ...] = (np.nan,) * 4
-        if column[0] < column[-1]:  # else there is no kernel density
-            ascending = np.argsort(draws[is_finite, j].astype(np.float64))
-            scores = _log_scores.log_scores(column, positions.log_density[is_finite, j][ascending])
-        found[j] = [
-            *distance,
-            *_distances.wasserstein(column, laws.grid[:, j], laws.cdf[:, j]),
-            *_distances.total_variation(column, laws.edges[:, j], laws.masses[:, j]),
-            *scores,
-            _distances.uniformity_p_value(in_order),
-            *_distances.wasserstein_of_probabilities(probabilities),
-        ]
+        found[j] = [*distance, _distances.uniformity_p_value(in_order)]
     return dict(zip(COMPARISONS, found.T, strict=True))
 
 
@@ -314,15 +263,6 @@ def _as_levels(name: str, levels: Sequence[float], most: float) -> Array:
             "their names would be the same"
         )
     return values
-
-
-def _as_num_bins(num_bins: int | None, num_draws: int) -> int:
-    if num_bins is None:
-        return max(8, round(math.cbrt(num_draws)))
-    number = _checks.positive_int("num_bins", num_bins)
-    if number < 2:
-        raise ValueError("num_bins must be at least 2, got 1; a single bin shows no difference")
-    return number
 
 
 def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...]) -> None:

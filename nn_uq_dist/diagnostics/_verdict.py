@@ -31,13 +31,6 @@ KS_SMALL, KS_MODERATE = 0.02, 0.1
 TABLES_PER_FALSE_ALARM = 100
 # The joint law dominates if draws of the linear law show more than this share of the distance.
 JOINT_LAW_SHARE = 0.5
-# A joint density is called not calibrated beyond this distance of a Rosenblatt transform. Energy
-# distances are insensitive to directions of small variance; the calibration is not.
-KS_UNCALIBRATED = 0.1
-# Energy distances count beyond this many standard deviations of noise, by chance in 1% to 5%.
-ENERGY_NOISE_FACTOR = 3.0
-# The larger energy distance dominates if its root is at least this many times that of the other.
-ENERGY_RATIO = 2.0
 
 
 class Verdict(NamedTuple):
@@ -116,7 +109,7 @@ def _other_features(row: Mapping[tuple[str, str], float], rounding: float) -> li
     found = [
         name.replace("_", " ")
         for name, value in row
-        if value == "error" and name not in {"mean", "sd", "skewness", "log_score"}
+        if value == "error" and name not in {"mean", "sd", "skewness"}
         and _counts(row, name, OTHER_STANDARD_ERRORS, rounding)
     ]  # fmt: skip
     if row["pit", "p_value"] < SMALLEST_P_VALUE:
@@ -169,47 +162,26 @@ def dependence_verdict(dominates: str) -> Verdict:
     return Verdict(dominates, words)
 
 
-def is_energy_seen(energy: float, spread: float) -> bool:
-    """Whether an energy distance exceeds the noise, of which `spread` is the standard deviation."""
-    return bool(energy > ENERGY_NOISE_FACTOR * spread)
-
-
-def joint_verdict(
-    distances: Mapping[str, float],
-    counts: Mapping[str, bool],
-    calibration: Mapping[str, tuple[float, str]],
-    correlation: str,
-) -> str:
+def joint_verdict(calibration: Mapping[str, tuple[float, str]], correlation: str) -> str:
     """What dominates the error of a joint law; no error only if no table shows one.
 
     Parameters
     ----------
-    distances
-        Roots of the energy distances: of the linearization, of the joint law, and ``"total"``.
-    counts
-        Which of them exceed the noise.
     calibration
         Kolmogorov-Smirnov distance of the Rosenblatt transforms of each output, and of
         ``"radius"``, and what dominates it.
     correlation
         From `correlation_words`.
     """
-    where = max(calibration, key=lambda name: calibration[name][0])
-    distance, cause = calibration[where]
-    by_energy = _energy_verdict(distances, counts)
-    if by_energy:
-        if not distance > KS_UNCALIBRATED:
-            return by_energy
-        return f"{by_energy}; the joint density is not calibrated, by the {cause} (see {where})"
     seen = {k: v for k, v in calibration.items() if v[1] not in {"noise", "unknown"}}
-    if seen:
-        where = max(seen, key=lambda name: seen[name][0])
-        distance, cause = seen[where]
-        return (
-            f"{_size(distance)} error by the {cause}: Kolmogorov-Smirnov distance {distance:.2g} "
-            f"(see {where}); energy distances do not resolve it"
-        )
-    return correlation or "no error exceeds the noise of the draws"
+    if not seen:
+        return correlation or "no error exceeds the noise of the draws"
+    where = max(seen, key=lambda name: seen[name][0])
+    distance, cause = seen[where]
+    return (
+        f"{_size(distance)} error by the {cause}: Kolmogorov-Smirnov distance {distance:.2g} "
+        f"(see {where})"
+    )
 
 
 def correlation_words(
@@ -231,17 +203,3 @@ def correlation_words(
         f"small error by the linearization: the correlation of {names[i]} and {names[j]} is off by "
         f"{difference[i, j]:.2g}; nothing else shows it"
     )
-
-
-def _energy_verdict(distances: Mapping[str, float], counts: Mapping[str, bool]) -> str:
-    """What dominates by the energy distances; empty if none of them exceeds the noise."""
-    names = [name for name in distances if name != "total"]
-    seen = {name: distances[name] for name in names if counts[name]}
-    if not seen:
-        if counts["total"]:
-            return f"{' and '.join(names)} together exceed the noise, neither of them alone"
-        return ""
-    larger = max(seen, key=seen.__getitem__)
-    if len(seen) == 2 and seen[larger] < ENERGY_RATIO * min(seen.values()):
-        return f"{' and '.join(names)} contribute alike"
-    return f"the {larger} dominates"

@@ -5,7 +5,7 @@ both answers are sought there. `_weighted_draws.py` has what both do with weight
 
 Of how probable it is that the network fails, read `_failure_probability.py` first. `_tangents.py`
 looks for the most probable failing points, by gradients, and knows the exact answer where the
-network is linear. `_questions.py` says which runs fail, and how near the others are.
+network is linear. `_beyond_limits.py` says which runs fail, and how near the others are.
 `_normal_mixture.py` has the laws that are drawn from, `_cross_entropy.py` finds one for the failing
 runs, `_final_sample.py` draws from it, and `_estimate.py` shares out the runs.
 

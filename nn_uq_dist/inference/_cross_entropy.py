@@ -2,7 +2,7 @@ r"""A mixture of normal laws for the failing runs, by the cross-entropy method.
 
 All draws are kept with weights over all mixtures that were drawn from, so nothing is wasted and no
 weight is large where one of them has been (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95 (2000)).
-Levels: a mixture is fitted to the runs that are nearest to the event, and drawn from; then to the
+Levels: a mixture is fitted to the runs that are nearest to the limits, and drawn from; then to the
 nearest of all runs so far, until enough of them fail (R. Y. Rubinstein and D. P. Kroese, The
 Cross-Entropy Method (2004)). Where failing runs are few for the number of variables, part of the
 mixture is fitted to slopes of the output instead, which are less noisy.
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.inference._beyond_limits import BeyondLimits
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
-from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum
 
@@ -42,7 +42,11 @@ class Pool:
     """Draws in standard space, what is kept of their outputs, and all that they were drawn from."""
 
     def __init__(
-        self, space: StandardSpace, question: Question, rng: np.random.Generator, most_slopes: int
+        self,
+        space: StandardSpace,
+        question: BeyondLimits,
+        rng: np.random.Generator,
+        most_slopes: int,
     ) -> None:
         self.space, self.question, self.rng = space, question, rng
         self.most_slopes = most_slopes
@@ -72,11 +76,11 @@ class Pool:
         return np.sum(self.z**2, axis=1)
 
     def values(self) -> Array:
-        """How near the draws are to the event."""
-        return self.question.values(self.kept, self._squares)
+        """How near the draws are to failing."""
+        return self.question.values(self.kept)
 
     def search(self, start: NormalMixture, size: int, most_levels: int) -> None:
-        """Draw from mixtures nearer and nearer to the event, until enough runs fail."""
+        """Draw from mixtures nearer and nearer to the limits, until enough runs fail."""
         mixture = start
         for _ in range(most_levels):
             self.draw(mixture, size)
@@ -101,7 +105,7 @@ class Pool:
         return self.z[squares.argmin(axis=0)[fails.any(axis=0)]]
 
     def starts(self, number: int) -> Array:
-        """Zero, and draws far apart: half near the event, half among the better of the first level.
+        """Zero, and draws far apart: half near the limits, half the better of the first level.
 
         Later levels may all be in one of several regions.
         """
@@ -121,7 +125,7 @@ class Pool:
         return effective(_weights(logs)) if len(logs) else 0.0
 
     def nearest(self, wanted: float, *, not_failing: bool = False) -> NormalMixture:
-        """Mixture fitted to the draws nearest to the event, of an effective number.
+        """Mixture fitted to the draws nearest to the limits, of an effective number.
 
         Of those that do not fail if so asked: what fails near them may be a small region that no
         draw has hit, next to a larger one.
@@ -157,7 +161,7 @@ class Pool:
         """Add laws fitted by slopes, where draws are few for the number of variables."""
         weights = _weights(self.log_weights[failing])
         enough = _ENOUGH_FOR_MEAN * self.z.shape[1]
-        if not isinstance(self.question, BeyondLimits) or effective(weights) > enough:
+        if effective(weights) > enough:
             return mixture
         heaviest = failing[np.argsort(-weights, kind="stable")[: self.most_slopes]]
         z, logs = self.z[heaviest], self.log_weights[heaviest]

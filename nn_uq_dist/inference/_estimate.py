@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.inference._beyond_limits import BeyondLimits
 from nn_uq_dist.inference._cross_entropy import Pool, wide_start, with_prior
 from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
-from nn_uq_dist.inference._questions import BeyondLimits, Question
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._tangents import RUNS_PER_START, distinct, tangent_points
 
@@ -33,7 +33,7 @@ _FINAL_PRIOR_SHARE = 0.03
 
 
 def estimate(
-    space: StandardSpace, question: Question, num_runs: int, rng: np.random.Generator
+    space: StandardSpace, question: BeyondLimits, num_runs: int, rng: np.random.Generator
 ) -> tuple[FinalSample, Pool, Array]:
     """Estimate with `num_runs` runs in all.
 
@@ -51,11 +51,10 @@ def estimate(
     pool = Pool(space, question, rng, slopes)
     pool.search(wide_start(d), level, _MOST_LEVELS)
     # What the search does not find, tangents may.
-    around, best = None, np.zeros((0, d))
-    if isinstance(question, BeyondLimits):
-        most = int(np.clip(_TANGENT_SHARE * num_runs / RUNS_PER_START, 1, _MOST_STARTS))
-        starts = pool.starts(most - 1)
-        best = distinct(tangent_points(space, question, question.targets[::-1], starts))
+    most = int(np.clip(_TANGENT_SHARE * num_runs / RUNS_PER_START, 1, _MOST_STARTS))
+    starts = pool.starts(most - 1)
+    best = distinct(tangent_points(space, question, question.targets[::-1], starts))
+    around = None
     if len(best):
         around = NormalMixture.even(*map(Normal.around, best))
         pool.draw(with_prior(around, d, 0.1), level)
@@ -88,7 +87,7 @@ def _with_points(mixture: NormalMixture, around: NormalMixture | None) -> Normal
 
 
 def most_probable(
-    space: StandardSpace, question: Question, candidates: Array, most_runs: float
+    space: StandardSpace, question: BeyondLimits, candidates: Array, most_runs: float
 ) -> Array:
     """For each limit the failing point nearest to the origin on rays to candidates, else NaN."""
     most = max(1, int(most_runs / _FACTORS.size))

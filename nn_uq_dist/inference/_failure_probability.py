@@ -1,4 +1,4 @@
-"""How probable it is that an output of a network exceeds a limit, or that an event happens."""
+"""How probable it is that an output of a network exceeds a limit."""
 
 import dataclasses
 import warnings
@@ -14,11 +14,11 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.basics._summary_line import described_line
+from nn_uq_dist.inference._beyond_limits import BeyondLimits
 from nn_uq_dist.inference._cross_entropy import Pool, with_prior
 from nn_uq_dist.inference._estimate import estimate, most_probable
 from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
-from nn_uq_dist.inference._questions import BeyondLimits, Question, as_question
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
 from nn_uq_dist.inference._tangents import exact_log_probability
 from nn_uq_dist.inputs import AbstractInputLaw
@@ -105,11 +105,10 @@ def failure_probability(
     network: Callable[[Any], Any],
     f: Distribution | AbstractInputLaw | Any,
     key: jax.Array,
-    limit: ArrayLike | None = None,
+    limit: ArrayLike,
     *,
     output: int = 0,
     upper: bool = True,
-    event: Callable[[Any], Any] | None = None,
     num_runs: int = 10_000,
     progress: bool = True,
 ) -> FailureProbability:
@@ -132,16 +131,13 @@ def failure_probability(
     key
         A JAX random key. The result depends on it alone, on one kind of device.
     limit
-        What the output is compared to: a number, or an array whose entries share the runs.
+        What the output is compared to: a number, or an array whose entries share the runs. For an
+        event of several outputs make the network return a margin that is positive where it happens,
+        such as ``lambda x: jnp.minimum(g(x)[0] - 3.0, -g(x)[1])[None]``, and pass the limit zero.
     output
         Index of the output, in the order of ``jax.tree.leaves`` if the network returns a structure.
     upper
         Whether the output fails above the limit; below it otherwise.
-    event
-        In place of `limit`: a function of the network's outputs, in its own structure, that returns
-        one boolean, such as ``lambda y: (y[0] > 3.0) & (y[1] < 0.0)``. It is traced by JAX. It does
-        not say how near a run is to the event, so for rare ones a limit of a continuous margin is
-        better: ``lambda x: jnp.minimum(g(x)[0] - 3.0, -g(x)[1])[None]`` with limit zero.
     num_runs
         Runs of the network in all, at least 1000; a gradient counts as three. They are used up,
         unless the network is linear.
@@ -156,9 +152,9 @@ def failure_probability(
     Raises
     ------
     TypeError
-        If neither or both of `limit` and `event` are given, `event` returns no boolean, `key` is
-        not a random key, `output` or `num_runs` not an integer, `upper` no boolean, `f` has no
-        standard variables, or the function is called under ``jit``.
+        If `network` returns booleans, `limit` is no number, `key` is not a random key, `output` or
+        `num_runs` not an integer, `upper` no boolean, `f` has no standard variables, or the
+        function is called under ``jit``.
     ValueError
         If a limit is not finite, `output` is out of range, `num_runs` is below 1000, `f` has batch
         axes, or `network` fails on one input.
@@ -212,7 +208,7 @@ def failure_probability(
     key = _checks.as_key("key", key)
     law = checked_law("failure_probability", f, key, limit)
     flat = flat_network(network, law)
-    question = as_question(flat, limit, output, upper, event)
+    question = BeyondLimits(flat.num_outputs, limit, output, upper)
     num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     from tqdm import tqdm
 
@@ -223,7 +219,7 @@ def failure_probability(
             raise ValueError(
                 "f must be random, got only known values; give an input a half-width or a scale"
             )
-        if isinstance(question, BeyondLimits) and not law.is_transformed:
+        if not law.is_transformed:
             exact = exact_log_probability(space, question, rng)
             if exact is not None:
                 left = min(_DRAWS_IF_LINEAR, num_runs - space.num_runs)
@@ -233,7 +229,7 @@ def failure_probability(
 
 
 def _estimated_result(
-    space: StandardSpace, question: Question, final: FinalSample, pool: Pool, points: Array
+    space: StandardSpace, question: BeyondLimits, final: FinalSample, pool: Pool, points: Array
 ) -> FailureProbability:
     """The result of an estimate."""
     log_probability, log_error = final.log_probability, final.log_standard_error
@@ -292,7 +288,7 @@ def _exact_result(
 
 def _shaped(
     space: StandardSpace,
-    question: Question,
+    question: BeyondLimits,
     points: Array,
     draws: NDArray[Any],
     weights: Array,

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.inference._beyond_limits import BeyondLimits
 from nn_uq_dist.inference._normal_mixture import NormalMixture
-from nn_uq_dist.inference._questions import Question
 from nn_uq_dist.inference._standard_space import StandardSpace
 
 # Draws of a portion, most numbers of it, and of the failing draws that are returned.
@@ -36,7 +36,7 @@ class FinalSample:
         limit.
     """
 
-    def __init__(self, space: StandardSpace, question: Question) -> None:
+    def __init__(self, space: StandardSpace, question: BeyondLimits) -> None:
         self.space, self.question = space, question
         self.count = self.num_plain = self.num_nan = 0
         num_limits = math.prod(question.shape)

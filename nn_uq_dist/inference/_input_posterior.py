@@ -89,10 +89,7 @@ class InputPosterior:
     pareto_k: Array
     effective_draws: Array
     num_runs: NDArray[np.int_]
-    _space: StandardSpace
-    _points: Array  # of the draws, in standard space
-    _observed: Array
-    _noise_root: Array
+    _law: AbstractInputLaw
 
     def __repr__(self) -> str:
         return described_line(self, self._facts)
@@ -137,7 +134,7 @@ class InputPosterior:
         values
             Such as draws or the mean, shape ``(..., N_x)``.
         """
-        law = self._space.law
+        law = self._law
         values = jnp.asarray(_checks.as_numeric("values", values))
         if values.shape[-1:] != (law.num_inputs,):
             raise ValueError(
@@ -176,81 +173,6 @@ class InputPosterior:
         )
         tree.attrs["creation_library"] = "nn_uq_dist"
         return tree
-
-    def nuts_start(
-        self, key: jax.Array, num_chains: int = 4, index: tuple[int, ...] | int = ()
-    ) -> tuple[Callable[[], None], dict[str, jax.Array]]:
-        """NumPyro model of one observation, and starts of its chains: draws of different inputs.
-
-        For what has not converged. The model has the standard normal variables of the input as the
-        latent site ``z`` and the input as the deterministic site ``x``.
-
-        Parameters
-        ----------
-        key
-            A JAX random key, for the choice of the starts.
-        num_chains
-            Number of chains.
-        index
-            Which observation of the batch.
-
-        Returns
-        -------
-        model : callable
-            Without arguments.
-        init_params : dict
-            For `numpyro.infer.MCMC.run`.
-
-        Examples
-        --------
-        >>> import jax
-        >>> import jax.numpy as jnp
-        >>> import nn_uq_dist as nuq
-        >>> from numpyro.infer import MCMC, NUTS
-        >>> f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
-        >>> found = nuq.input_posterior(
-        ...     lambda x: x[:1] * x[1:], f, jnp.array([1.0]), noise_scale=0.1, key=jax.random.key(0)
-        ... )
-        >>> model, init_params = found.nuts_start(jax.random.key(1), num_chains=2)
-        >>> mcmc = MCMC(
-        ...     NUTS(model),
-        ...     num_warmup=100,
-        ...     num_samples=100,
-        ...     num_chains=2,
-        ...     chain_method="vectorized",
-        ...     progress_bar=False,
-        ... )
-        >>> mcmc.run(jax.random.key(2), init_params=init_params)
-        >>> mcmc.get_samples()["x"].shape
-        (200, 2)
-        """
-        index = index if isinstance(index, tuple) else (index,)
-        if len(index) != len(self.batch_shape) or not all(
-            -size <= place < size for place, size in zip(index, self.batch_shape, strict=True)
-        ):
-            raise IndexError(
-                f"index must choose one observation of batch shape {self.batch_shape}, got "
-                f"{index}; pass as many integers as there are batch axes"
-            )
-        num_chains = _checks.positive_int("num_chains", num_chains)
-        points = np.moveaxis(self._points, 0, -2)[index]
-        rows = jax.random.choice(_checks.as_key("key", key), NUM_DRAWS, (num_chains,))
-        space, dtype = self._space, self._space.law.dtype
-        root = self._noise_root[index]
-        scale_tril = jnp.asarray(np.linalg.cholesky(root @ root.T), dtype)
-        observed = jnp.asarray(self._observed[index], dtype)
-
-        def model() -> None:
-            import numpyro
-            import numpyro.distributions as dist
-
-            standard = dist.Normal(jnp.zeros(space.num_variables, dtype), 1).to_event(1)
-            x = numpyro.deterministic("x", space.input_at(numpyro.sample("z", standard)))
-            law = dist.MultivariateNormal(space.flat(x), scale_tril=scale_tril)
-            numpyro.sample("y", law, obs=observed)
-
-        starts = jnp.asarray(points[np.asarray(rows)], dtype)
-        return model, {"z": starts if num_chains > 1 else starts[0]}
 
 
 def input_posterior(
@@ -379,10 +301,9 @@ def input_posterior(
     for name, first in found[0].items():
         parts = np.stack([one[name] for one in found])
         fields[name] = parts.reshape((*batch_shape, *np.shape(first)))
-    for name in ("draws", "_points"):
-        fields[name] = np.moveaxis(fields[name], len(batch_shape), 0)
+    fields["draws"] = np.moveaxis(fields["draws"], len(batch_shape), 0)
     fields["num_runs"] += math.ceil(NUM_SHARED / len(found))
-    return InputPosterior(**fields, _space=space, _observed=observed, _noise_root=root)
+    return InputPosterior(**fields, _law=law)
 
 
 def _observed(y: ArrayLike, num_outputs: int) -> Array:
@@ -438,5 +359,4 @@ def _reduced(space: StandardSpace, drawn: Draws, rng: np.random.Generator) -> di
         "pareto_k": drawn.pareto_k,
         "effective_draws": drawn.effective,
         "num_runs": drawn.num_runs,
-        "_points": drawn.points[rows],
     }

@@ -118,14 +118,11 @@ class StandardSpace:
         uniform, normal = standard[..., : self.num_uniform], standard[..., self.num_uniform :]
         return self.law.loc + self.law.deviation_at(uniform, normal)
 
-    def input_at(self, z: jax.Array) -> jax.Array:
-        """Input ``(N_x,)`` at one point, with derivatives; traced by JAX."""
+    def _outputs(self, z: jax.Array) -> jax.Array:
+        """Outputs ``(N_y,)`` at one point, with derivatives; traced by JAX."""
         full = jnp.zeros(self._num_all, z.dtype).at[self._moving].set(z)
         uniform = jax_erf(full[: self.num_uniform] / np.sqrt(2.0))
-        return self._input(jnp.concatenate([uniform, full[self.num_uniform :]]))
-
-    def _outputs(self, z: jax.Array) -> jax.Array:
-        return self.flat(self.input_at(z))
+        return self.flat(self._input(jnp.concatenate([uniform, full[self.num_uniform :]])))
 
     def slopes(self, output: int, z: Array) -> tuple[Array, Array]:
         """Output and its gradient at points, shapes ``(n,)`` and ``(n, num_variables)``."""

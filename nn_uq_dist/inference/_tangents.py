@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.inference._questions import BeyondLimits
+from nn_uq_dist.inference._beyond_limits import BeyondLimits
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
 from nn_uq_dist.linearization import Linearization
 

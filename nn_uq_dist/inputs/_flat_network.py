@@ -174,7 +174,8 @@ def checked_outputs(network: Callable[[Any], Any], taken: Any) -> tuple[OutputSt
             at = f" at output{jax.tree_util.keystr(path)}" if path else ""
             raise TypeError(
                 f"network must return real floats, got dtype {leaf.dtype}{at}, which has no "
-                f"derivative; return the continuous output, such as logits instead of labels"
+                f"derivative; return the continuous output, such as logits instead of labels, or a "
+                f"margin, whose limit is 0, instead of True and False"
             )
     return structure, jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
 

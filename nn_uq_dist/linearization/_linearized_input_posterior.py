@@ -4,13 +4,11 @@ The input is :math:`\mu + A u + B v` with uniform `u` and normal `v`; outputs mi
 :math:`r = W u + G v + e` with :math:`W = J A` and :math:`G = J B`. Given `u`, the law of `v` is
 normal, in closed form. That of `u` comes from expectation propagation, whose standard deviations
 are off by 5 to 16% near corners. So mean and variance of each input are those of its own density,
-which is its density before times that of the outputs with this input held fixed. There two uniform
-variables of one input, such as a triangular one, are corrected together.
+which is its density before times that of the outputs with this input held fixed.
 """
 
 import dataclasses
 import math
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import jax
@@ -35,7 +33,7 @@ from nn_uq_dist.box_gaussian._moments import uniform_moments
 from nn_uq_dist.box_gaussian._normals_given_outputs import NormalsGivenOutputs
 from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
 from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.box_gaussian._second_order import Pairs, corrected_log_evidence
+from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._output_noise import output_noise
 
@@ -282,28 +280,18 @@ def _own(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
     normal = matmul(without, own_normal[..., None, :, :])
     others = jnp.broadcast_to(noise[..., None, :, :], (*without.shape[:-1], noise.shape[-1]))
     columns = jnp.concatenate([normal, others], axis=-1)
-    pairs = _pairs(law)
     covariance = gram(columns) if columns.shape[-1] else None
 
     def log_density(values: Array) -> Array:
         before = linear_combination.logpdf(values, own_weights, scale)
         rest = deviation[..., None, :] - values[..., None] * jacobian.mT
-        return before + corrected_log_evidence(rest, weights, covariance, pairs)
+        return before + corrected_log_evidence(rest, weights, covariance)
 
     reach = jnp.zeros_like(law.loc) if law.half_range is None else law.half_range
     if scale is not None:
         reach = jnp.where(scale > 0, jnp.inf, reach)
     center = roughly.mean - law.loc
     return by_own_density(center, norm(roughly.root), log_density, (-reach, reach))
-
-
-def _pairs(law: AbstractInputLaw) -> Pairs:
-    """Uniform variables that belong to the same input, such as a triangular one."""
-    terms = [term for term in law.terms if term.is_uniform]
-    if not all(term.is_diagonal for term in terms):
-        return ()
-    owners = [owner for term in terms for owner in range(term.start, term.stop)]
-    return tuple((i, j) for i, j in combinations(range(len(owners)), 2) if owners[i] == owners[j])
 
 
 @jax.jit

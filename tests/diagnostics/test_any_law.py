@@ -122,7 +122,7 @@ def test_summary_of_an_asymmetric_law_agrees_with_scipy(precision, name):
     make, known = LAWS[name]
     draws = draws_of(known, seed=1)
     draws[:, 1] = 1.1 * draws[:, 1]  # a law of its own
-    table = summary(make(), draws, num_bins=20)
+    table = summary(make(), draws)
     for j, law in enumerate(known):
         row, x = table.iloc[j], draws[:, j]
         mean, variance, skewness, kurtosis = map(float, law.stats("mvsk"))
@@ -141,16 +141,6 @@ def test_summary_of_an_asymmetric_law_agrees_with_scipy(precision, name):
             assert row[f"upper_tail_{level}", "monte_carlo"] == pytest.approx(above, abs=2.1e-4)
         distance = scipy.stats.kstest(x, law.cdf).statistic
         assert row["kolmogorov_smirnov", "monte_carlo"] == pytest.approx(distance, abs=1e-6)
-        own = law.ppf((np.arange(10**6) + 0.5) / 10**6)
-        moved = scipy.stats.wasserstein_distance(x, own)
-        assert row["wasserstein", "monte_carlo"] == pytest.approx(moved, abs=3e-5 * law.std())
-        edges = np.array([law.support()[0], *law.ppf(np.arange(1, 20) / 20), np.inf])
-        inside = np.histogram(x, edges)[0] / x.size
-        variation = (np.abs(inside - 1 / 20).sum() + (x < edges[0]).mean()) / 2
-        assert row["total_variation", "monte_carlo"] == pytest.approx(variation, abs=5e-4)
-        if np.isfinite(law.logpdf(x)).all():
-            score = law.logpdf(x).mean()
-            assert row["log_score", "analytic"] == pytest.approx(score, abs=2e-5)
         outside = (x < law.support()[0]).mean()
         assert row["draws", "outside_support"] == pytest.approx(outside)
     assert table["verdict", "dominates"].tolist() == ["noise", "linearization"]
@@ -186,8 +176,6 @@ def test_both_tails_of_an_asymmetric_law_are_resolved(precision, name):
     scores = scipy.stats.norm.ppf(levels)
     expected = np.stack([[*scores, *-scores]] * 2, axis=1)
     np.testing.assert_allclose(tails.normal_scores(), expected, rtol=rtol)
-    log_density = np.stack([law.logpdf(x[:, j]) for j, law in enumerate(known)], axis=1)
-    np.testing.assert_allclose(tails.log_density, log_density, rtol=1e-4)
 
 
 def test_draws_beyond_one_end_are_outside():
@@ -199,11 +187,9 @@ def test_draws_beyond_one_end_are_outside():
     np.testing.assert_array_equal(tails.is_outside.sum(axis=0), [50, 50])
     np.testing.assert_array_equal(tails.scores[:50], -np.inf)
     np.testing.assert_array_equal(tails.normal_scores()[:50], -38)
-    assert (tails.log_density[:50] == -np.inf).all()
-    assert np.isfinite(tails.log_density[50:]).all()
     table = summary(make(), x)
     np.testing.assert_allclose(table["draws", "outside_support"], 0.01)
-    assert (table["total_variation", "monte_carlo"] > 0.01).all()
+    assert (table["kolmogorov_smirnov", "monte_carlo"] > 0.01).all()
 
 
 @pytest.mark.parametrize("name", ["exponential", "gumbel"])
@@ -259,21 +245,13 @@ def independent():
     """Outputs that are independent under the linear law, and draws of it."""
     lin = correlated([[1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.7, 0.7]])
     draws = np.asarray(lin.sample(jax.random.key(3), (4_000,)))
-    found = joint_summary(
-        lin, draws, jax.random.key(0), joint=Independent(lin.marginals()), max_points=500
-    )
+    found = joint_summary(lin, draws, jax.random.key(0), joint=Independent(lin.marginals()))
     return lin, draws, found
 
 
 @pytest.mark.slow
 def test_right_joint_law_is_not_blamed(independent):
     _, _, found = independent
-    assert found.energy.index.tolist() == [
-        "linearization",
-        "independent outputs",
-        "total",
-        "noise_floor",
-    ]
     assert found.verdict == "no error exceeds the noise of the draws"
     assert (found.calibration["dominates"] == "noise").all()
     assert "Joint calibration of the independent outputs" in str(found)
@@ -304,8 +282,8 @@ def test_wrong_joint_law_is_blamed_by_its_name():
     lin = correlated([[1.0, 0.5], [0.8, 0.7]])
     draws = np.asarray(lin.sample(jax.random.key(3), (4_000,)))
     law = Independent(lin.marginals())
-    found = joint_summary(lin, draws, jax.random.key(0), joint=law, max_points=1_000)
-    assert found.verdict.startswith("the independent outputs dominates; the joint density")
+    found = joint_summary(lin, draws, jax.random.key(0), joint=law)
+    assert found.verdict.startswith("large error by the independent outputs: ")
     assert found.calibration.loc["radius", "dominates"] == "independent outputs"
     verdict = summary(lin, draws, joint=found)["verdict"]
     assert verdict["dominates"].tolist() == ["noise", "noise"]  # each alone is right
@@ -316,7 +294,7 @@ def test_draws_beyond_the_support_of_a_joint_law_have_bounded_scores():
     draws = np.asarray(lin.sample(jax.random.key(3), (1_000,))).copy()
     draws[:100, 0] = 1.5
     law = Independent(lin.marginals())
-    found = joint_summary(lin, draws, jax.random.key(0), joint=law, max_points=100)
+    found = joint_summary(lin, draws, jax.random.key(0), joint=law)
     assert found.outside_support == pytest.approx(0.1)
     assert found.calibration.loc["y[0]", "mean"] == pytest.approx(3.8, abs=0.2)
     assert np.isfinite(found.calibration["ks"]).all()

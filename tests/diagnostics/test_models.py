@@ -10,7 +10,7 @@ import pytest
 import scipy.integrate
 
 import nn_uq_dist as nuq
-from nn_uq_dist.diagnostics import flag_outputs, joint_summary, sensitivity, summary, to_datatree
+from nn_uq_dist.diagnostics import joint_summary, sensitivity, summary, to_datatree
 from nn_uq_dist.diagnostics._sensitivity import NUM_BINS, share_of_bins
 from tests.compiling import counted_compilations
 
@@ -64,15 +64,13 @@ def test_summary_and_tree_take_every_model(model):
 def test_joint_summary_takes_every_model(many, kind, law):
     found, draws = model_of(kind, many)
     joint = found.joint(noise_scale=0.02) if law == "joint" else found.gaussian_copula()
-    table = joint_summary(found, draws, KEY, joint=joint, max_points=100, progress=False)
-    assert np.isfinite(table.energy["energy"]).all()
+    table = joint_summary(found, draws, KEY, joint=joint, progress=False)
+    assert np.isfinite(table.calibration["ks"]).all()
     np.testing.assert_allclose(table.correlation["linear"], found.correlation, rtol=1e-5)
 
 
-def test_flags_and_sensitivity_take_every_model(model):
+def test_sensitivity_takes_every_model(model):
     found, _ = model
-    flags = flag_outputs(found, output_names=NAMES)
-    np.testing.assert_allclose(flags["sd"], np.sqrt(found.variance), rtol=1e-5)
     indices = sensitivity(found, output_names=NAMES)
     assert indices.dims == ("output", "input")
     is_exact = isinstance(found, nuq.Linearization)
@@ -147,7 +145,6 @@ def test_outputs_that_are_constant_have_no_indices():
     indices = sensitivity(model)
     assert np.isnan(indices[1]).all()
     assert indices[0, 0] > 0.99
-    assert flag_outputs(model)["constant"].tolist() == [False, True]
 
 
 # -- batches ---------------------------------------------------------------------------------------
@@ -219,12 +216,10 @@ def test_tables_of_one_point_say_how_to_take_it(many):
     lin, pairs = many
     with pytest.raises(ValueError, match=r"got \(3,\); take one point: joint_summary\(model\[i\]"):
         joint_summary(lin, pairs, KEY, joint=lin.gaussian_copula())
-    with pytest.raises(ValueError, match=r"got \(3,\); pass linearization\[i\]"):
-        flag_outputs(lin)
     with pytest.raises(ValueError, match=r"\(n, 2\), got \(400, 3, 2\); take one point"):
         summary(lin[0], pairs.network)
     copula = lin[0].gaussian_copula()
-    one = joint_summary(lin[0], pairs[0], KEY, joint=copula, max_points=100, progress=False)
+    one = joint_summary(lin[0], pairs[0], KEY, joint=copula, progress=False)
     with pytest.raises(ValueError, match="joint must be None for a batch"):
         summary(lin, pairs, joint=one)
 

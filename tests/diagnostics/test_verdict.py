@@ -14,7 +14,6 @@ from nn_uq_dist.diagnostics._verdict import correlation_words, joint_verdict
 pytestmark = pytest.mark.viz
 
 NAMES = ["a", "b"]
-QUIET = {"linearization": 0.01, "copula": 0.01, "total": 0.01}
 
 
 def calibration(white, linear):
@@ -22,11 +21,11 @@ def calibration(white, linear):
     return calibration_columns(white, linear, "copula", "copula")
 
 
-def verdict(columns, correlation="", counts=()):
+def verdict(columns, correlation=""):
     rows = dict(
         zip([*NAMES, "radius"], zip(columns["ks"], columns["dominates"], strict=True), strict=True)
     )
-    return joint_verdict(QUIET, {name: name in counts for name in QUIET}, rows, correlation)
+    return joint_verdict(rows, correlation)
 
 
 @pytest.mark.parametrize("count", [200, 20_000])
@@ -107,17 +106,15 @@ def test_only_correlations_show_an_error():
     assert verdict({"ks": [0.01] * 3, "dominates": ["noise"] * 3}, words) == words
 
 
-def test_energy_distances_come_first_where_they_resolve_the_error():
-    table = {"ks": [0.05, 0.2, 0.1], "dominates": ["linearization", "copula", "noise"]}
-    words = verdict(table, counts=("linearization",))
-    assert words == (
-        "the linearization dominates; the joint density is not calibrated, by the copula (see b)"
-    )
+def test_the_worst_row_is_named():
+    table = {"ks": [0.05, 0.2, 0.3], "dominates": ["linearization", "copula", "noise"]}
+    words = verdict(table, "nothing else")
+    assert words == "large error by the copula: Kolmogorov-Smirnov distance 0.2 (see b)"
 
 
 @pytest.mark.slow
 def test_joint_summary_agrees_with_the_table_of_the_outputs():
-    """A bend of 2%: significant for each output alone, hidden from energy distances."""
+    """A bend of 2%: significant for each output alone."""
 
     def network(x):
         return jnp.stack([x[0] + 0.5 * x[1] + 0.1 * x[0] ** 2, x[1] - 0.3 * x[2]])
@@ -129,7 +126,6 @@ def test_joint_summary_agrees_with_the_table_of_the_outputs():
     found = joint_summary(lin, draws, jax.random.key(1), joint=copula, progress=False)
     table = summary(lin, draws, progress=False)
     assert table["verdict", "dominates"].tolist() == ["linearization", "noise"]
-    assert not found.energy["counts"].any()
     assert (found.calibration["p_value"] < 1e-6).any()
     assert "error by the linearization" in found.verdict
 

@@ -62,7 +62,7 @@ def test_models_observe_it(page):
 
 def test_joint_summary_does_not_blame_the_right_law(page, lin, draws):
     right = page.IndependentOutputs(lin.marginals())
-    found = nuq.diagnostics.joint_summary(lin, draws, KEY, joint=right, max_points=400)
+    found = nuq.diagnostics.joint_summary(lin, draws, KEY, joint=right)
     assert found.kind == "independent outputs"
     assert found.verdict == "no error exceeds the noise of the draws"
     table = nuq.diagnostics.summary(lin, draws, joint=found)
@@ -70,7 +70,7 @@ def test_joint_summary_does_not_blame_the_right_law(page, lin, draws):
 
 
 def test_joint_summary_blames_the_wrong_law_by_its_name(joint, lin, draws):
-    found = nuq.diagnostics.joint_summary(lin, draws, KEY, joint=joint, max_points=400)
+    found = nuq.diagnostics.joint_summary(lin, draws, KEY, joint=joint)
     assert "independent outputs" in found.verdict
     assert (found.calibration["dominates"] == "independent outputs").any()
     assert "Joint calibration of the independent outputs" in str(found)

@@ -55,9 +55,6 @@ def test_table_finds_no_error(law, draws):
     table = nuq.diagnostics.summary(law, draws, progress=False)
     assert (table["pit", "p_value"] > 1e-4).all()
     assert (table["verdict", "dominates"] == "noise").all()
-    for j, known in enumerate(KNOWN):
-        score = known.logpdf(draws[:, j]).mean()
-        assert table["log_score", "analytic"].iloc[j] == pytest.approx(score, abs=1e-4)
     shifted = nuq.diagnostics.summary(law, draws + np.array([0.0, 1.5, 0.0]), progress=False)
     assert (shifted["verdict", "dominates"] == "noise").tolist() == [True, False, True]
 

@@ -179,15 +179,17 @@ def test_output_of_a_structure(draws_of_dict):
 
 
 @pytest.mark.slow
-def test_event_of_several_outputs(draws_of_dict):
-    result = found(network_of_dict, DICT, event=lambda y: (y["u"] > 4.0) & (y["v"][0] > 0.6))
+def test_margin_of_several_outputs(draws_of_dict):
+    def margin(x):
+        y = network_of_dict(x)
+        return jnp.minimum(y["u"] - 4.0, y["v"][0] - 0.6)
+
+    result = found(margin, DICT, 0.0)
     assert_as_draws(result, (draws_of_dict[:, 0] > 4) & (draws_of_dict[:, 1] > 0.6))
 
 
-def test_rare_event():
-    result = found(
-        lambda x: 1.0 * x, PLANE, event=lambda y: (y[0] > 3.0) & (y[1] > 3.0), num_runs=20_000
-    )
+def test_rare_margin():
+    result = found(lambda x: jnp.min(x - 3.0), PLANE, 0.0, num_runs=20_000)
     assert_right(result, ndtr(-3.0) ** 2)
     np.testing.assert_allclose(result.point, 3, atol=0.3)
 
@@ -198,13 +200,7 @@ def test_limit_beyond_all_outputs_of_few_runs():
     assert not result.converged
     assert result.upper_bound > 0
     assert repr(result).startswith("FailureProbability(probability=0, upper_bound=0.")
-
-
-def test_event_that_never_happens():
-    result = found(squares, PLANE, event=lambda y: y[0] < 0)
-    assert (result.probability, result.log_probability) == (0, -math.inf)
-    assert not result.converged
-    assert 1e-4 < result.upper_bound < 1e-2
+    assert result.log_probability == -math.inf
     assert np.isnan(result.point).all()
     assert result.draws.shape == (0, 2)
 
@@ -275,18 +271,12 @@ def test_float64(x64):
 
 def test_bad_arguments():
     cases = (
-        ({}, TypeError, "needs either limit or event, got none"),
-        ({"limit": 1.0, "event": lambda y: y[0] > 0}, TypeError, "got both"),
         ({"limit": math.nan}, ValueError, "limit must be finite, got nan"),
         ({"limit": [1.0, math.inf]}, ValueError, "got inf at index"),
         ({"limit": []}, ValueError, "limit must hold a number"),
         ({"limit": "high"}, TypeError, "limit must be an array of real numbers"),
         ({"limit": 1.0, "output": 1}, ValueError, "output must name outputs of 1"),
         ({"limit": 1.0, "output": 0.5}, TypeError, "output must be known integers"),
-        ({"event": lambda y: y[0]}, TypeError, "returns one boolean, got ShapeDtypeStruct"),
-        ({"event": lambda y: y > 0}, TypeError, "returns one boolean, got ShapeDtypeStruct"),
-        ({"event": lambda y: bool(y[0] > 0)}, TypeError, "got TracerBoolConversionError"),
-        ({"event": 3}, TypeError, "event must be a function.*callable value, got 3"),
         ({"limit": 1.0, "upper": "lower"}, TypeError, "upper must be True or False, got 'lower'"),
         ({"limit": 1.0, "num_runs": 10}, ValueError, "num_runs must be at least 1000, got 10"),
         ({"limit": 1.0, "num_runs": 1e4}, TypeError, "num_runs must be a positive integer"),
@@ -294,6 +284,11 @@ def test_bad_arguments():
     for kwargs, kind, words in cases:
         with pytest.raises(kind, match=words):
             found(squares, PLANE, **kwargs)
+
+
+def test_boolean_outputs_are_refused():
+    with pytest.raises(TypeError, match=r"got dtype bool.*or a margin, whose limit is 0, instead"):
+        found(lambda x: squares(x) > 12.0, PLANE, 0.0)
 
 
 def test_bad_laws_keys_and_places():

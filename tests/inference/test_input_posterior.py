@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from numpyro.infer import MCMC, NUTS
 from scipy.stats import multivariate_normal
 
 import nn_uq_dist as nuq
@@ -203,28 +202,6 @@ def test_network_without_finite_outputs():
     assert result.log_evidence == -math.inf
 
 
-@pytest.mark.slow
-def test_nuts_goes_on_from_the_draws():
-    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
-    result = found(bent, f, jax.vmap(bent)(jnp.array([[0.5, -0.2], [0.0, 0.0]])), noise_scale=0.1)
-    model, init_params = result.nuts_start(KEY, 2, index=0)
-    mcmc = MCMC(
-        NUTS(model),
-        num_warmup=300,
-        num_samples=1500,
-        num_chains=2,
-        chain_method="vectorized",
-        progress_bar=False,
-    )
-    assert result.nuts_start(KEY, 1, index=0)[1]["z"].shape == (2,)
-    mcmc.run(jax.random.key(1), init_params=init_params)
-    x = np.asarray(mcmc.get_samples()["x"])
-    sd = np.sqrt(result.variance[0])
-    # 500 effective draws at least: 4 standard errors.
-    assert np.all(np.abs(x.mean(axis=0) - result.mean[0]) < 0.2 * sd)
-    assert np.all(np.abs(x.std(axis=0) / sd - 1) < 0.15)
-
-
 def test_tree_for_arviz():
     f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
     result = found(bent, f, bent(jnp.array([0.5, -0.2]))[None], noise_scale=0.1)
@@ -261,5 +238,3 @@ def test_what_is_refused():
     result = found(bent, f, y, noise_scale=0.1)
     with pytest.raises(ValueError, match=r"values must have shape \(\.\.\., N_x\) with N_x = 2"):
         result.unravel(jnp.zeros(3))
-    with pytest.raises(IndexError, match=r"index must choose one observation of batch shape \(\)"):
-        result.nuts_start(KEY, index=0)
