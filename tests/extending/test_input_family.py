@@ -11,7 +11,7 @@ import scipy.stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist.basics._known_values import in_float64
-from tests.box_gaussian.joint_density_grid import joint_density_grid
+from tests.box_gaussian.joint_density_grid import joint_density_grid, total_variation
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
@@ -86,13 +86,9 @@ def test_law_agrees_with_draws(lin, f, draws, source):
 
 
 def test_joint_density_is_that_of_the_convolution(lin):
-    joint = lin.joint(noise_scale=0.1).marginalize((0, 2))
-    grid = joint_density_grid(np.asarray(joint.weights, np.float64), 128, 0.01 * np.eye(2))
-    points = np.stack(np.meshgrid(*grid.points, indexing="ij"), axis=-1)[::4, ::4]
-    found = np.exp(joint.log_prob(jnp.asarray(np.asarray(joint.loc) + points)))
-    np.testing.assert_allclose(
-        found, grid.density[::4, ::4], rtol=0.03, atol=1e-3 * grid.density.max()
-    )
+    joint = lin.joint(noise_scale=0.3).marginalize((0, 2))
+    grid = joint_density_grid(np.asarray(joint.weights, np.float64), 64, 0.09 * np.eye(2))
+    assert total_variation(grid, lambda y: joint.log_prob(joint.loc + y)) < 0.02
 
 
 def test_indices_share_out_the_variance(lin):
