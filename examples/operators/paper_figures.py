@@ -57,8 +57,9 @@ def inputs(key: jax.Array, num_samples: int = 6) -> plt.Figure:
 def corner(case: Study) -> Any:
     """One- and two-point densities of four outputs, with the regions of the copula."""
     return nuq.plots.plot_joint(
-        case.lin, case.draws, outputs=CORNER, output_names=NAMES, backend="matplotlib"
-    )
+        case.lin, case.draws, outputs=CORNER, output_names=NAMES, law=case.lin.gaussian_copula(),
+        backend="matplotlib",
+    )  # fmt: skip
 
 
 def band(case: Study, *, deviation: bool = False) -> Any:
@@ -144,8 +145,9 @@ def correlation_matrices(case: Study) -> plt.Figure:
 def two_point(case: Study) -> Any:
     """Two-point densities of three outputs: the copula over the draws."""
     return nuq.plots.plot_joint(
-        case.lin, case.draws, outputs=TRIPLE, output_names=NAMES, backend="matplotlib"
-    )
+        case.lin, case.draws, outputs=TRIPLE, output_names=NAMES, law=case.lin.gaussian_copula(),
+        backend="matplotlib",
+    )  # fmt: skip
 
 
 def three_point(case: Study, *, copula: bool = False) -> plt.Figure:
