@@ -2,7 +2,7 @@
 
 import importlib
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -193,3 +193,20 @@ def as_indices(
         if positions.count(position) > 1:
             raise ValueError(f"{name} must be distinct, got {position} twice; {remedy}")
     return tuple(positions)
+
+
+def refused[T](message: str) -> Callable[[T], T]:
+    """Return the identity of a pytree; its differentiation raises ``NotImplementedError``.
+
+    For values of which a derivative would be wrong, or is not defined.
+    """
+
+    @jax.custom_jvp
+    def same(values: T) -> T:
+        return values
+
+    @same.defjvp
+    def refuse(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+        raise NotImplementedError(message)
+
+    return same

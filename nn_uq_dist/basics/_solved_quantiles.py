@@ -24,10 +24,10 @@ from jax.scipy.special import (
     xlogy,
 )
 
+from nn_uq_dist.basics._checks import refused
 from nn_uq_dist.basics._normal_tails import log_normal_density, score_from_log_tails
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._quantile_search import quantile_at_score
-from nn_uq_dist.basics._refused_derivatives import refused
 
 type Pair = tuple[Array, Array]
 

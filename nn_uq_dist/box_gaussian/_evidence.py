@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from nn_uq_dist.basics._blocks import in_blocks
-from nn_uq_dist.basics._refused_derivatives import refused
+from nn_uq_dist.basics._checks import refused
 from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._expectation_propagation import FixedPoint, cavity, fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (

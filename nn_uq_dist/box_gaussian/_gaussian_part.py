@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics._refused_derivatives import refused
+from nn_uq_dist.basics._checks import refused
 from nn_uq_dist.basics._row_algebra import gram, matmul, matvec
 
 # The passes are a loop of unknown length.

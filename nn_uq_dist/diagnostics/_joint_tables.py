@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._compiled_once import in_portions
-from nn_uq_dist.diagnostics import _distances, _verdict
+from nn_uq_dist.diagnostics import _estimates, _verdict
 from nn_uq_dist.diagnostics._arguments import NetworkDraws
 from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.diagnostics._law_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
@@ -56,9 +56,9 @@ def calibration_columns(
     described = np.hstack([white, np.sum(white**2, axis=1, keepdims=True) / size])
     return {
         "ks": distance,
-        "noise_floor": _distances.kolmogorov_noise_floor(len(white)),
+        "noise_floor": _estimates.kolmogorov_noise_floor(len(white)),
         f"{prefix}_ks": of_linear,
-        f"{prefix}_noise_floor": _distances.kolmogorov_noise_floor(len(white_linear)),
+        f"{prefix}_noise_floor": _estimates.kolmogorov_noise_floor(len(white_linear)),
         "dominates": [
             _verdict.dominating_part(*numbers, kind, size + 1)
             for numbers in zip(distance, p_value, of_linear, linear_p_value, strict=True)
@@ -79,7 +79,7 @@ def _from_uniform(white: Array) -> tuple[Array, Array]:
     from scipy.special import chdtr, chdtrc, ndtr
 
     count, size = white.shape
-    distance, p_value = _distances.uniform_distance(_uniform(white))
+    distance, p_value = _estimates.uniform_distance(_uniform(white))
     of_mean = 2 * ndtr(-np.abs(white.mean(axis=0)) * np.sqrt(count))
     squares, freedom = np.sum((white - white.mean(axis=0)) ** 2, axis=0), count - 1
     of_sd = 2 * np.minimum(chdtr(freedom, squares), chdtrc(freedom, squares))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._distances import Distance
+from nn_uq_dist.diagnostics._estimates import Distance
 from nn_uq_dist.sampling._control_variates import standard_error
 from nn_uq_dist.sampling._linear_law import LinearLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.diagnostics import _arguments, _distances, _estimates, _verdict
+from nn_uq_dist.diagnostics import _arguments, _estimates, _verdict
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 from nn_uq_dist.diagnostics._paired import Paired
@@ -116,7 +116,7 @@ def summary(
     finite draws is ``"unknown"``.
 
     The standard errors assume independent draws and finite eighth moments, not normality; formulas
-    and sources are given in ``nn_uq_dist.diagnostics._estimates`` and ``_distances``. With heavy
+    and sources are given in ``nn_uq_dist.diagnostics._estimates``. With heavy
     tails the one of the excess kurtosis is too small (by 15% for Student's t with 20 degrees of
     freedom and 4000 draws).
 
@@ -241,12 +241,12 @@ def _comparisons(columns: Sequence[Array], positions: Tails, paired: Paired | No
         # Too few draws, or a law with an invalid parameter.
         if column.size < _arguments.MINIMUM_DRAWS or np.isnan(in_order).any():
             continue
-        distance = _distances.kolmogorov_smirnov(np.sort(in_order))
+        distance = _estimates.kolmogorov_smirnov(np.sort(in_order))
         if paired is not None:
             distance = min(
                 distance, paired.kolmogorov_smirnov(j), key=lambda each: each.noise_floor
             )
-        found[j] = [*distance, _distances.uniformity_p_value(in_order)]
+        found[j] = [*distance, _estimates.uniformity_p_value(in_order)]
     return dict(zip(COMPARISONS, found.T, strict=True))
 
 

@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._panels import gauss_legendre
+from nn_uq_dist.basics._nodes import gauss_legendre
 from nn_uq_dist.distributions import _convolution
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law, with_rank

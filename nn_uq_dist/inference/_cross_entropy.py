@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.inference._beyond_limits import BeyondLimits
+from nn_uq_dist.inference._limit_state import BeyondLimits
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum

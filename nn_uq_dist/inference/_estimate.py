@@ -5,12 +5,11 @@ import math
 import numpy as np
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.inference._beyond_limits import BeyondLimits
 from nn_uq_dist.inference._cross_entropy import Pool, wide_start, with_prior
 from nn_uq_dist.inference._final_sample import FinalSample
+from nn_uq_dist.inference._limit_state import RUNS_PER_START, BeyondLimits, distinct, tangent_points
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._tangents import RUNS_PER_START, distinct, tangent_points
 
 # Draws of a level, as a share of all runs and at most; levels of the search.
 _LEVEL_SHARE, _MOST_LEVEL = 1 / 50, 500

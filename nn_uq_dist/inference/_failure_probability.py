@@ -14,13 +14,12 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.basics._summary_line import described_line
-from nn_uq_dist.inference._beyond_limits import BeyondLimits
 from nn_uq_dist.inference._cross_entropy import Pool, with_prior
 from nn_uq_dist.inference._estimate import estimate, most_probable
 from nn_uq_dist.inference._final_sample import FinalSample
+from nn_uq_dist.inference._limit_state import BeyondLimits, exact_log_probability
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
-from nn_uq_dist.inference._tangents import exact_log_probability
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.inference._beyond_limits import BeyondLimits
+from nn_uq_dist.inference._limit_state import BeyondLimits
 from nn_uq_dist.inference._normal_mixture import NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from jax import Array, lax
 
 from nn_uq_dist.basics._known_values import one_program
-from nn_uq_dist.basics._panels import gauss_legendre
+from nn_uq_dist.basics._nodes import gauss_legendre
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.basics._summary_line import summary_line

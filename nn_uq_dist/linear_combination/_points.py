@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from nn_uq_dist.basics._checks import refused
 from nn_uq_dist.basics._known_values import as_jax, is_local
-from nn_uq_dist.basics._refused_derivatives import refused
 from nn_uq_dist.linear_combination._each_point import (
     Gradient,
     Orders,

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.basics._panels import gauss_legendre
+from nn_uq_dist.basics._nodes import gauss_legendre
 from nn_uq_dist.linear_combination._uniform_component import (
     distance_from_one,
     langevin_and_slope,

@@ -12,8 +12,8 @@ from scipy.special import ndtri
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
+from nn_uq_dist.basics._nodes import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.basics._row_algebra import binary_unit
-from nn_uq_dist.basics._sobol import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
 from nn_uq_dist.paired_samples import ScoreBins, Surface, estimate_map, fit_surface

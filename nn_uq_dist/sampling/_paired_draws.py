@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._nodes import sobol_points
 from nn_uq_dist.basics._pytree import positions, register_frozen
-from nn_uq_dist.basics._sobol import sobol_points
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network

@@ -18,7 +18,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import gaussian_kde
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._sobol import sobol_points
+from nn_uq_dist.basics._nodes import sobol_points
 from tests.benchmarks._comparison_functions import Layer
 from tests.benchmarks._failure_cases import Case
 from tests.benchmarks._failure_peers import CountedFunction

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._sobol import sobol_points
+from nn_uq_dist.basics._nodes import sobol_points
 
 NETWORKS = [f"{kind}_{depth}" for kind in ("linear", "nonlinear") for depth in (1, 5, 20)]
 HALF_WIDTHS = (0.5, 1.5, 3.0)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._sobol import sobol_points
+from nn_uq_dist.basics._nodes import sobol_points
 
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 NUM_OUTPUTS = 3

@@ -10,7 +10,7 @@ import scipy.linalg
 import scipy.stats
 
 from nn_uq_dist import InputLaw, Linearization, linearize, paired_draws
-from nn_uq_dist.diagnostics import _distances as distances
+from nn_uq_dist.diagnostics import _estimates as distances
 from nn_uq_dist.diagnostics import _estimates as estimates
 from nn_uq_dist.diagnostics._joint_summary import joint_summary
 from nn_uq_dist.diagnostics._joint_tables import rosenblatt_scores

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 from arviz_stats.base import array_stats
 
-from nn_uq_dist.diagnostics import _distances as distances
+from nn_uq_dist.diagnostics import _estimates as distances
 from nn_uq_dist.diagnostics import _estimates as estimates
 from nn_uq_dist.diagnostics._verdict import dominating_part
 from tests.diagnostics.known_laws import LAWS, sample

@@ -1,18 +1,23 @@
-"""Tangents in standard space: the most probable points at a limit, and exact probabilities.
+"""Limits of an output: which runs are beyond them, points at them by tangents, exact probabilities.
 
 A network is linear if it is its tangent, as far as runs show; then its law is known.
 """
 
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
 
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.inference._beyond_limits import BeyondLimits
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
 from nn_uq_dist.linearization import Linearization
 
+# Most limits that have a proposal of their own; the others lie between them.
+_MOST_TARGETS = 5
 NUM_STEPS = 10
 # Parts of the way to the point that a tangent proposes, of which the best is taken.
 _STEPS = np.array([1.0, 0.5, 0.2, 0.05])
@@ -30,6 +35,49 @@ _PARTS = np.array([0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3])
 # Rounding of a network, in units of the last place of the largest numbers; and the largest error
 # that is no more than rounding, in standard deviations of the output.
 _ROUNDING, _MOST_SHARE = 100.0, 1e-3
+
+
+class BeyondLimits:
+    """Whether an output is above limits, or below them, from the arguments of the user.
+
+    Attributes
+    ----------
+    shape
+        Of the limit.
+    targets
+        Columns for which a proposal is fitted.
+    """
+
+    def __init__(self, num_outputs: int, limit: ArrayLike, output: int, upper: bool) -> None:
+        limits = np.asarray(_checks.as_numeric("limit", limit), np.float64)
+        _checks.require_finite("limit", limits, "pass a number that the output can reach")
+        if limits.size == 0:
+            raise ValueError(
+                f"limit must hold a number, got shape {limits.shape}; pass at least one"
+            )
+        if not isinstance(upper, bool | np.bool_):
+            raise TypeError(
+                f"upper must be True or False, got {upper!r}; pass False for a lower limit"
+            )
+        (self.output,) = _checks.as_indices(output, num_outputs, "output")
+        self.sign = 1.0 if upper else -1.0
+        self.shape, self.limits = limits.shape, self.sign * limits.ravel()
+        order = np.argsort(self.limits)
+        places = np.linspace(0, limits.size - 1, min(limits.size, _MOST_TARGETS)).round()
+        self.targets = tuple(int(order[int(place)]) for place in places)
+
+    def read(self, outputs: jax.Array) -> jax.Array:
+        """What is kept of outputs ``(n, N_y)``, a row for each run; traced by JAX: the output."""
+        return outputs[:, self.output, None]
+
+    def fails(self, kept: Array) -> NDArray[np.bool_]:
+        """Which runs fail, ``(n, limits)``."""
+        return self.sign * kept > self.limits
+
+    def values(self, kept: Array) -> Array:
+        """Distance of each run beyond the limit farthest out, positive if it fails there."""
+        beyond = self.sign * kept[:, 0] - self.limits.max()
+        return np.where(np.isnan(beyond), -np.inf, beyond)
 
 
 def tangent_points(
