@@ -19,6 +19,7 @@ from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 
 from nn_uq_dist.basics._checks import is_concrete
 from nn_uq_dist.basics._known_values import as_jax, evaluated_now, is_local
+from nn_uq_dist.basics._pytree import in_order
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.laws._batch_entries import constructor_arguments, made, rebuilt_entries
 
@@ -76,6 +77,21 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
             _register_batches(cls)
+
+    @classmethod
+    def gather_pytree_data_fields(cls) -> tuple[str, ...]:
+        """Names of the arrays, sorted: in NumPyro's own set their order differs from run to run."""
+        return tuple(sorted(super().gather_pytree_data_fields()))
+
+    @classmethod
+    def gather_pytree_aux_fields(cls) -> tuple[str, ...]:
+        """Names of what is static, sorted."""
+        return tuple(sorted(super().gather_pytree_aux_fields()))
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Arrays and static values, those of NumPyro distributions within in a fixed order, too."""
+        children, static = super().tree_flatten()
+        return tuple(map(in_order, children)), static
 
     def get_args(self) -> dict[str, Any]:
         """Parameters by name, without optional ones that are not there."""
