@@ -27,10 +27,10 @@ from nn_uq_dist.distributions._mixture_components import (
 )
 from nn_uq_dist.distributions._output_mixture import OutputMixture
 from nn_uq_dist.distributions._output_values import fitting_value
-from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample, without_validation
 from nn_uq_dist.laws._batch_entries import with_parameters
 from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.laws._support import support_of_event
 
 
 class JointMixture(JointLaw):
@@ -131,7 +131,7 @@ class JointMixture(JointLaw):
     def support(self) -> constraints.Constraint:
         if self.components.normal_covariance is not None:
             return constraints.real_vector
-        return vector_support(self.marginals.support)
+        return support_of_event(self.marginals.support, 1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, shape ``sample_shape + batch_shape + (d,)``."""

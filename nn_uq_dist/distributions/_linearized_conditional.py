@@ -18,8 +18,8 @@ from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value
-from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample
+from nn_uq_dist.laws._support import support_of_event
 
 
 class LinearizedConditional(BoxGaussianLaw):
@@ -110,7 +110,7 @@ class LinearizedConditional(BoxGaussianLaw):
             return constraints.real_vector
         _, loc, weights, _ = self._deviation()
         entries = LinearizedMarginal(loc, weights[..., self._known :, :], validate_args=False)
-        return vector_support(entries.support)
+        return support_of_event(entries.support, 1)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:

@@ -18,9 +18,9 @@ from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs
-from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import pass_validation, rebuilt, validate_sample
 from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.laws._support import support_of_event
 
 
 class LinearizedJoint(BoxGaussianLaw, JointLaw):
@@ -101,7 +101,7 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
     def support(self) -> constraints.Constraint:
         if self.normal_covariance is not None:
             return constraints.real_vector
-        return vector_support(self.marginals.support)
+        return support_of_event(self.marginals.support, 1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""

@@ -18,11 +18,11 @@ from nn_uq_dist.distributions._mixture_components import (
     log_weights,
 )
 from nn_uq_dist.distributions._mixture_numerics import Mixture, higher_moments, hull, moments
-from nn_uq_dist.distributions._vector_support import support_between
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._adapted_law import require_univariate
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_quadrature import ScoreRule
+from nn_uq_dist.laws._support import support_between
 
 # With more components the quantile function has many kinks, each of them slight.
 _MOST_KINKS = 16

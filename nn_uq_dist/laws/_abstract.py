@@ -22,6 +22,7 @@ from nn_uq_dist.basics._known_values import as_jax, evaluated_now, is_local
 from nn_uq_dist.basics._pytree import in_order
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.laws._batch_entries import constructor_arguments, made, rebuilt_entries
+from nn_uq_dist.laws._support import IndependentOutputs
 
 
 def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
@@ -136,6 +137,18 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         known: Any = SimpleNamespace(support=lambda _: mask)
         # NumPyro's own check and warning.
         return dist.Distribution._validate_sample(known, value)  # noqa: SLF001
+
+    def to_event(self, reinterpreted_batch_ndims: int | None = None) -> dist.Distribution:
+        """The last batch axes as event axes; all of them by default.
+
+        As NumPyro's, but the bounds of a latent site may depend on other sites.
+        """
+        axes = (
+            len(self.batch_shape)
+            if reinterpreted_batch_ndims is None
+            else (reinterpreted_batch_ndims)
+        )
+        return IndependentOutputs(self, axes) if axes else self
 
     def expand(self, batch_shape: Sequence[int]) -> dist.Distribution:
         """The same law with a larger batch shape, and with all its methods.
