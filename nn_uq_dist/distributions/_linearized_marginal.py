@@ -197,7 +197,14 @@ class LinearizedMarginal(OutputLaw):
         return linear_combination.logsf(self._centered(value), self.weights, self.normal_scale)
 
     def icdf(self, q: ArrayLike) -> Array:
-        """Quantile function; lower tail probabilities such as 1e-30 are resolved."""
+        """Quantile function; lower tail probabilities such as 1e-30 are resolved.
+
+        Raises
+        ------
+        ValueError
+            If a known ``q`` is not in [0, 1]; a traced one gives NaN.
+        """
+        _checks.require_probabilities("q", q)
         q = self._fitting("q", q)
         return self._shifted(linear_combination.ppf(q, self.weights, self.normal_scale))
 

@@ -168,8 +168,14 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         ----------
         q : array_like, shape (..., N_y) or (..., 1)
             Probabilities; ``q[:, None]`` asks for the same ones of every output.
+
+        Raises
+        ------
+        ValueError
+            If `q` does not broadcast, or a known one is not in [0, 1]; a traced one gives NaN.
         """
         q = _checks.as_numeric("q", q)
+        _checks.require_probabilities("q", q)
         _checks.broadcast_shapes(
             "q must broadcast against batch_shape + event_shape",
             q=jnp.shape(q),

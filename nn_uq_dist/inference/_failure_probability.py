@@ -252,14 +252,16 @@ def _estimated_result(
             RuntimeWarning,
             stacklevel=3,
         )
+    bound = np.where(converged, asymptotic, np.fmax(asymptotic, final.plain_bound))
     return _shaped(
         space,
         question,
         points,
         *final.failing_draws(),
-        log_probability=log_probability,
+        # The weights of likely failures may add up to more than one.
+        log_probability=np.minimum(log_probability, 0),
         standard_error=error,
-        upper_bound=np.where(converged, asymptotic, np.fmax(asymptotic, final.plain_bound)),
+        upper_bound=question.in_order(bound),
         converged=converged,
         effective_draws=final.effective_draws,
     )

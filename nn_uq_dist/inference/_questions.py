@@ -61,6 +61,12 @@ class BeyondLimits:
         beyond = self.sign * kept[:, 0] - self.limits.max()
         return np.where(np.isnan(beyond), -np.inf, beyond)
 
+    def in_order(self, bounds: Array) -> Array:
+        """Upper bounds that do not increase with the limit: what is rarer has all bounds."""
+        order = np.argsort(self.limits, kind="stable")
+        rarer = np.minimum.accumulate(bounds[order])
+        return rarer[np.argsort(order)]
+
 
 class IsEvent:
     """A function of the outputs that says yes or no, and so not how near they are.
@@ -131,7 +137,7 @@ def as_question(
         )
     if limit is None:
         return IsEvent(flat, event)
-    limits = np.asarray(_checks.as_numeric("limit", limit), np.float64)
+    limits = _checks.rounded("limit", limit, flat.dtype)
     _checks.require_finite("limit", limits, "pass a number that the output can reach")
     if limits.size == 0:
         raise ValueError(f"limit must hold a number, got shape {limits.shape}; pass at least one")
