@@ -4,6 +4,7 @@ Outputs that are no vector, arrays of any shapes in a pytree, are joined to one.
 """
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from jax import Array
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._as_input_law import SampledInput
 from nn_uq_dist.inputs._foreign_networks import remedy_for, traced_output
+from nn_uq_dist.inputs._names import names_of_entries, names_of_leaves
 
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -46,6 +48,13 @@ class OutputStructure:
     def num_outputs(self) -> int:
         """Numbers in all arrays."""
         return sum(map(math.prod, self.shapes))
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each number: keys of dicts and trees, positions in arrays."""
+        leaves = names_of_leaves(jax.tree.unflatten(self.tree, range(len(self.shapes))), "y")
+        entries = map(names_of_entries, leaves, self.shapes)
+        return list(itertools.chain.from_iterable(entries))
 
     @property
     def is_vector(self) -> bool:

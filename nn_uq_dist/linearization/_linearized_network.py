@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import broadcast
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.basics._row_algebra import binary_unit, matvec
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
@@ -287,7 +287,10 @@ class Linearization(LinearModel):
         """Return the joint distribution of outputs with this image, a share of it made normal."""
         if normal_share is not None:
             image = image.with_normal_share(normal_share)
-        return LinearizedJoint(self.loc, image.weights, image.normal_covariance)
+        # In single precision a covariance has no number for outputs of 1e-19.
+        unit = binary_unit(image.standard_deviation)
+        image = image.in_units(unit)
+        return LinearizedJoint(self.loc, image.weights, image.normal_covariance, unit)
 
     def joint_density_grid(
         self,
