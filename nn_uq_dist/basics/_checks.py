@@ -55,6 +55,15 @@ def float_dtype(*values: object) -> jnp.dtype:
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
 
+def rounded(name: str, value: ArrayLike, dtype: Any) -> np.ndarray:
+    """Numbers of a user as outputs of this type hold them, in float64.
+
+    Outputs that end, or stay, at 0.1 are at the nearest number of their type, which may be above
+    0.1: compared with 0.1 in double precision, all of them would exceed it.
+    """
+    return np.asarray(as_numeric(name, value)).astype(dtype).astype(np.float64)
+
+
 def require_extra(module: str, purpose: str) -> ModuleType:
     """Import an optional dependency, or say which extra installs it."""
     try:
@@ -83,6 +92,19 @@ def require_nonnegative(name: str, value: object, remedy: str) -> None:
         if negative.any():
             bad = np.asarray(value)[negative].ravel()[0]
             raise ValueError(f"{name} must not be negative, got {bad}{_place(negative)}; {remedy}")
+
+
+def require_probabilities(name: str, value: object) -> None:
+    """Raise ``ValueError`` if concrete `value` holds a number outside of [0, 1]."""
+    if is_concrete(value):
+        numbers = np.asarray(value)
+        outside = (numbers < 0) | (numbers > 1)
+        if outside.any():
+            bad = numbers[outside].ravel()[0]
+            raise ValueError(
+                f"{name} must be probabilities in [0, 1], got {bad}{_place(outside)}; pass "
+                f"fractions such as 0.95, not percentages"
+            )
 
 
 def _place(mask: np.ndarray) -> str:

@@ -1,12 +1,14 @@
-"""Frozen dataclasses as JAX pytrees, and the entries of a batch of them."""
+"""Frozen dataclasses as pytrees with leaves in a fixed order, and entries of a batch of them."""
 
 import dataclasses
 import math
+import operator
 from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
+from numpyro.distributions import Distribution
 
 
 def register_frozen[T](cls: type[T]) -> type[T]:
@@ -14,7 +16,8 @@ def register_frozen[T](cls: type[T]) -> type[T]:
 
     A field ``dataclasses.field(metadata={"static": True})`` is kept in the structure of the pytree:
     it must be hashable and is never traced. A private field ``_x`` has the key path ``.x``, that of
-    the public attribute by which users know it.
+    the public attribute by which users know it. The leaves of NumPyro distributions among the
+    children come in a fixed order, see `in_order`.
 
     Rebuilding an instance from its children skips ``__init__`` and ``__post_init__``: JAX rebuilds
     with tracers, axis numbers and placeholder objects, and none of these may be validated or
@@ -32,13 +35,13 @@ def register_frozen[T](cls: type[T]) -> type[T]:
         instance: T,
     ) -> tuple[tuple[tuple[jax.tree_util.GetAttrKey, Any], ...], tuple[Any, ...]]:
         keyed = tuple(
-            (jax.tree_util.GetAttrKey(name.removeprefix("_")), getattr(instance, name))
+            (jax.tree_util.GetAttrKey(name.removeprefix("_")), in_order(getattr(instance, name)))
             for name in names
         )
         return keyed, structure(instance)
 
     def flatten(instance: T) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple(getattr(instance, name) for name in names), structure(instance)
+        return tuple(in_order(getattr(instance, name)) for name in names), structure(instance)
 
     def unflatten(constants: tuple[Any, ...], children: Iterable[Any]) -> T:
         instance = object.__new__(cls)
@@ -48,6 +51,53 @@ def register_frozen[T](cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
+
+
+class _InOrder:
+    """A distribution as a node of a pytree with its children by name, sorted."""
+
+    def __init__(self, distribution: Distribution) -> None:
+        self.distribution = distribution
+
+    @staticmethod
+    def flatten(node: "_InOrder") -> tuple[tuple[tuple[Any, Any], ...], Any]:
+        """Return the children, with their names as keys, and what makes a distribution of them."""
+        kind = type(node.distribution)
+        children, static = node.distribution.tree_flatten()
+        names, static_names = kind.gather_pytree_data_fields(), kind.gather_pytree_aux_fields()
+        by_name = sorted(zip(names, children, strict=True), key=operator.itemgetter(0))
+        keyed = tuple((jax.tree_util.GetAttrKey(name), in_order(part)) for name, part in by_name)
+        return keyed, (kind, tuple(sorted(zip(static_names, static, strict=True))))
+
+    @staticmethod
+    def unflatten(structure: Any, children: Iterable[Any]) -> Distribution:
+        """Return the distribution itself, from its children in the order of their names."""
+        kind, static = structure
+        names, of_name = kind.gather_pytree_data_fields(), dict(static)
+        by_name = dict(zip(sorted(names), children, strict=True))
+        distribution: Distribution = kind.tree_unflatten(
+            tuple(of_name[name] for name in kind.gather_pytree_aux_fields()),
+            tuple(by_name[name] for name in names),
+        )
+        return distribution
+
+
+jax.tree_util.register_pytree_with_keys(_InOrder, _InOrder.flatten, _InOrder.unflatten)
+
+
+def in_order(child: Any) -> Any:
+    """Return a child of a pytree such that its leaves have the same order in every process.
+
+    NumPyro collects the names of the fields of a distribution in a set, whose order depends on
+    PYTHONHASHSEED: arrays saved by their place would be loaded as others. Here they are sorted by
+    name, in distributions within distributions and in lists of these as well.
+    """
+    # Those that flatten themselves, as ours do, have an order of their own.
+    if isinstance(child, Distribution) and type(child).tree_flatten is Distribution.tree_flatten:
+        return _InOrder(child)
+    if type(child) in {list, tuple}:
+        return type(child)(in_order(part) for part in child)
+    return child
 
 
 def positions(batch_shape: tuple[int, ...], index: Any) -> np.ndarray:

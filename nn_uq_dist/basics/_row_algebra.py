@@ -52,6 +52,26 @@ def norm(rows: Array) -> Array:
     return scaled
 
 
+def products(scale: Array, other: Array | None = None) -> Array:
+    """Products of scales, by default squares; NaN, not 0 or infinity, where the type has no such.
+
+    Variances leave single precision at scales of 1e-19 and 1e19. What has no variance there still
+    has a standard deviation.
+    """
+    xp: Any = namespace(scale)
+    other = scale if other is None else other
+    found = scale * other
+    limits = jnp.finfo(found.dtype)
+    lost = (scale != 0) & (other != 0) & ~((found >= limits.tiny) & (found <= limits.max))
+    product: Array = xp.where(lost, xp.nan, found)
+    return product
+
+
+def in_squared_units(matrix: Array, unit: Array) -> Array:
+    """A covariance in units of outputs ``(..., N)``, as it is; NaN where that has no number."""
+    return matrix * products(unit[..., None], unit[..., None, :])
+
+
 def binary_unit(size: Array) -> Array:
     """Power of two nearest to each size, 1 for zero and infinity: scaling causes no rounding."""
     if namespace(size) is np:

@@ -79,6 +79,8 @@ def normals_given_outputs(
     count, size = columns.shape[-1], columns.shape[-2]
     unit = binary_unit(norm(jnp.concatenate([columns, noise_root, uniform_columns], axis=-1)))
     rows = jnp.concatenate([columns, noise_root], axis=-1) / unit[..., None]
+    if not rows.shape[-1]:  # neither normal variables nor noise
+        rows = jnp.zeros_like(unit)[..., None]
     identity = jnp.eye(size, dtype=rows.dtype)
     # Where the normal part alone does not determine the outputs, noise far below any measurable
     # size takes the place of the uniforms, as in `normal_factor`.

@@ -50,13 +50,16 @@ def by_own_density(
     mass = _per_node(np.polynomial.legendre.leggauss(_NODES)[1], mean)
     mass = mass * jnp.exp(logs - jnp.max(logs, axis=0))
     mass = mass / jnp.sum(mass, axis=0)
-    # Relative to the mean, so that variances are not differences.
-    gap = points - mean
+    # Relative to the mean, so that variances are not differences, and in units of the scale, whose
+    # square may underflow.
+    gap = (points - mean) / scale
     shift = jnp.sum(mass * gap, axis=0)
-    factor = jnp.sqrt(jnp.sum(mass * (gap - shift) ** 2, axis=0)) / scale
+    factor = jnp.sqrt(jnp.sum(mass * (gap - shift) ** 2, axis=0))
     # An entry that the known outputs determine has no density of its own.
     has_density = jnp.isfinite(shift) & jnp.isfinite(factor)
-    return OwnDensity(jnp.where(has_density, shift, 0.0), jnp.where(has_density, factor, 1.0))
+    return OwnDensity(
+        jnp.where(has_density, shift * scale, 0.0), jnp.where(has_density, factor, 1.0)
+    )
 
 
 def _nodes_that_matter(

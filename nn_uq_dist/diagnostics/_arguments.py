@@ -230,7 +230,20 @@ def warn_of_left_out(num_draws: int, counts: Sequence[int], names: Sequence[str]
         )
 
 
-def as_names(kind: str, names: Sequence[str] | None, count: int) -> list[str]:
+def names_of_outputs(model: object, names: Sequence[str] | None, count: int) -> list[str]:
+    """Return one unique name for each output: as given, or those of the model."""
+    own = getattr(model, "output_names", None)
+    return as_names("output", names, count, own)
+
+
+def names_of_inputs(model: LinearModel, names: Sequence[str] | None) -> list[str]:
+    """Return one unique name for each random number of the input: as given, or its own."""
+    return as_names("input", names, model.input.num_inputs, model.input.names)
+
+
+def as_names(
+    kind: str, names: Sequence[str] | None, count: int, own: Sequence[str] | None = None
+) -> list[str]:
     """Return one unique name for each output or input, from the argument `<kind>_names`.
 
     Parameters
@@ -238,10 +251,15 @@ def as_names(kind: str, names: Sequence[str] | None, count: int) -> list[str]:
     kind
         ``"output"`` or ``"input"``.
     names
-        As given. Default: ``y[0]``, ``y[1]``, ... for outputs, ``f[0]``, ... for inputs.
+        As given. Default: its own, else ``y[0]``, ``y[1]``, ... for outputs, ``f[0]``, ... for
+        inputs.
     count
         Required number of names.
+    own
+        The names that outputs or inputs have from the structure that they come in.
     """
+    if names is None and own is not None:
+        return list(own)
     if names is None:
         letter = "y" if kind == "output" else "f"
         return [f"{letter}[{j}]" for j in range(count)]
@@ -258,6 +276,11 @@ def as_names(kind: str, names: Sequence[str] | None, count: int) -> list[str]:
     if len(set(texts)) != count:
         repeated = sorted({text for text in texts if texts.count(text) > 1})
         raise ValueError(f"{kind}_names must differ, got {', '.join(repeated)} more than once")
+    if own is not None and texts != list(own) and set(texts) == set(own):
+        raise ValueError(
+            f"{kind}_names must be in the order of the {kind}s, {', '.join(own)}, got "
+            f"{', '.join(texts)}; leave {kind}_names out: these are their names anyway"
+        )
     return texts
 
 

@@ -18,15 +18,16 @@ from nn_uq_dist.laws._batch_entries import take_matrix
 
 
 class BoxGaussianLaw(Law):
-    """Abstract law of some of the outputs ``loc + W u + e``, `u` uniform on a box and `e` normal.
+    """Abstract law of some of the outputs ``loc + s (W u + e)``, `u` uniform on a box, `e` normal.
 
-    Its constructor calls `_keep`, which sets ``loc``, ``weights`` and ``normal_covariance``.
+    Its constructor calls `_keep`, which sets the parameters.
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "loc": constraints.real_vector,
         "weights": constraints.real_matrix,
         "normal_covariance": constraints.positive_definite,
+        "scale": constraints.independent(constraints.positive, 1),
     }
 
     def _keep(
@@ -34,13 +35,14 @@ class BoxGaussianLaw(Law):
         loc: ArrayLike,
         weights: ArrayLike,
         normal_covariance: ArrayLike | None,
+        scale: ArrayLike | None,
         **others: tuple[int, ...],
     ) -> tuple[int, ...]:
         """Set the parameters, of equal rank; return batch shape and number of outputs as one tuple.
 
         Parameters
         ----------
-        loc, weights, normal_covariance
+        loc, weights, normal_covariance, scale
             As for `LinearizedJoint`.
         **others
             Batch shapes of further arguments.
@@ -76,8 +78,10 @@ class BoxGaussianLaw(Law):
             )
         named = "".join(f", the leading axes of {name}" for name in others)
         shape = _checks.broadcast_shapes(
-            f"loc, weights without their last axis{named} and normal_covariance must broadcast",
+            f"loc, scale, weights without their last axis{named} and normal_covariance must "
+            "broadcast",
             loc=jnp.shape(loc) or (1,),
+            scale=() if scale is None else jnp.shape(scale) or (1,),
             weights=jnp.shape(weights)[:-1],
             normal_covariance=covariance_shape[:-1],
             **{name: (*lead, 1) for name, lead in others.items()},
@@ -93,6 +97,12 @@ class BoxGaussianLaw(Law):
         (self.loc,) = promote_shapes(loc, shape=shape)
         (self.weights,) = promote_shapes(weights, shape=(*shape, count))
         self.normal_covariance = normal_covariance
+        self.scale = scale
+        if scale is not None:
+            scale = xp.broadcast_to(
+                _checks.as_numeric("scale", scale), (*jnp.shape(scale)[:-1], num_outputs)
+            )
+            (self.scale,) = promote_shapes(scale, shape=shape)
         if normal_covariance is not None:
             (self.normal_covariance,) = promote_shapes(
                 normal_covariance, shape=(*shape, num_outputs)
@@ -133,6 +143,13 @@ class BoxGaussianLaw(Law):
         covariance = None if covariance is None else jnp.asarray(covariance, dtype)
         return jnp.asarray(self.loc, dtype), jnp.asarray(self.weights, dtype), covariance
 
+    def unit(self, dtype: jnp.dtype | None = None) -> Array:
+        """The scales, ones by default, shape ``(..., d)``."""
+        dtype = self._dtype if dtype is None else dtype
+        if self.scale is None:
+            return jnp.ones(jnp.shape(self.weights)[-2:-1], dtype)
+        return jnp.asarray(self.scale, dtype)
+
     def _rows(self, order: Sequence[int]) -> dict[str, Any]:
         """The parameters of some outputs, in this order."""
         rows, covariance = np.asarray(order), self.normal_covariance
@@ -142,6 +159,7 @@ class BoxGaussianLaw(Law):
             "loc": jnp.asarray(self.loc)[..., rows],
             "weights": jnp.asarray(self.weights)[..., rows, :],
             "normal_covariance": covariance,
+            "scale": None if self.scale is None else jnp.asarray(self.scale)[..., rows],
         }
 
 

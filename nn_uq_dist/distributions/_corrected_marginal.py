@@ -12,14 +12,14 @@ from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import broadcast_shapes, is_concrete
 from nn_uq_dist.basics._known_values import one_program
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._row_algebra import namespace, products
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
-from nn_uq_dist.distributions._vector_support import support_between
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._quantile_pieces import QuantilePieces, mapped_pieces
 from nn_uq_dist.laws._score_quadrature import score_quadrature
+from nn_uq_dist.laws._support import support_between
 
 
 class CorrectedMarginal(OutputLaw):
@@ -186,7 +186,7 @@ class CorrectedMarginal(OutputLaw):
     @property
     def variance(self) -> Array:
         """Variance, by quadrature."""
-        return self.standard_deviation**2
+        return products(self.standard_deviation)
 
     @property
     def standard_deviation(self) -> Array:

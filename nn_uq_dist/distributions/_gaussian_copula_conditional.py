@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._row_algebra import products
 from nn_uq_dist.distributions._score_distribution import ScoreDistribution
 from nn_uq_dist.gaussian_copula._score_algebra import cholesky_of_rows
 from nn_uq_dist.laws._abstract import rebuilt
@@ -95,7 +96,7 @@ class GaussianCopulaConditional(ScoreDistribution):
     @property
     def variance(self) -> Array:
         """Variances of the outputs, by quadrature over their scores."""
-        return jnp.broadcast_to(self._quadrature().standard_deviation ** 2, self.shape())
+        return jnp.broadcast_to(products(self._quadrature().standard_deviation), self.shape())
 
     def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaConditional":
         return rebuilt(

@@ -11,15 +11,15 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._row_algebra import covariance_root, matvec
+from nn_uq_dist.basics._row_algebra import covariance_root, in_squared_units, matvec
 from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, log_evidence
 from nn_uq_dist.box_gaussian._moments import regression
 from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value
-from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample
+from nn_uq_dist.laws._support import support_of_event
 
 
 class LinearizedConditional(BoxGaussianLaw):
@@ -38,6 +38,8 @@ class LinearizedConditional(BoxGaussianLaw):
         A column for each uniform on [-1, 1].
     normal_covariance : array_like, shape (..., k + d, k + d), optional
         Covariance of the normal part. Default: no normal part.
+    scale : array_like, shape (..., k + d), optional
+        Units of the outputs, as for `LinearizedJoint`. Default: 1.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -70,7 +72,7 @@ class LinearizedConditional(BoxGaussianLaw):
         "values": constraints.real_vector,
         **BoxGaussianLaw.arg_constraints,
     }
-    pytree_data_fields = ("values", "loc", "weights", "normal_covariance")
+    pytree_data_fields = ("values", "loc", "weights", "normal_covariance", "scale")
 
     def __init__(
         self,
@@ -78,11 +80,12 @@ class LinearizedConditional(BoxGaussianLaw):
         loc: ArrayLike,
         weights: ArrayLike,
         normal_covariance: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
         *,
         validate_args: bool | None = None,
     ) -> None:
         values = _checks.as_numeric("values", values)
-        shape = self._keep(loc, weights, normal_covariance, values=jnp.shape(values)[:-1])
+        shape = self._keep(loc, weights, normal_covariance, scale, values=jnp.shape(values)[:-1])
         if not (jnp.ndim(values) and 0 < jnp.shape(values)[-1] < shape[-1]):
             raise ValueError(
                 f"values must have shape (..., k), fewer than the {shape[-1]} outputs, got "
@@ -99,9 +102,10 @@ class LinearizedConditional(BoxGaussianLaw):
     def _deviation(
         self, dtype: jnp.dtype | None = None
     ) -> tuple[Array, Array, Array, Array | None]:
-        """Deviations of the known outputs, means of the others, weights and covariance of all."""
+        """Standardized known outputs, means of the others, weights and covariance of all."""
         loc, weights, covariance = self.arrays(dtype)
         seen = jnp.asarray(self.values, loc.dtype) - loc[..., : self._known]
+        seen = seen / self.unit(loc.dtype)[..., : self._known]
         return seen, loc[..., self._known :], weights, covariance
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
@@ -109,8 +113,9 @@ class LinearizedConditional(BoxGaussianLaw):
         if self.normal_covariance is not None:
             return constraints.real_vector
         _, loc, weights, _ = self._deviation()
-        entries = LinearizedMarginal(loc, weights[..., self._known :, :], validate_args=False)
-        return vector_support(entries.support)
+        weights = (weights * self.unit()[..., None])[..., self._known :, :]
+        entries = LinearizedMarginal(loc, weights, validate_args=False)
+        return support_of_event(entries.support, 1)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -118,12 +123,14 @@ class LinearizedConditional(BoxGaussianLaw):
         given = fitting_value(value, self.shape())
         dtype = jnp.result_type(given, self._dtype)
         seen, loc, weights, covariance = self._deviation(dtype)
-        others = given.astype(dtype) - loc
+        unit = self.unit(dtype)[..., self._known :]
+        others = (given.astype(dtype) - loc) / unit
         shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
         parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (seen, others)]
         own = None if covariance is None else covariance[..., : self._known, : self._known]
         before = log_evidence(seen, weights[..., : self._known, :], own)
-        return log_evidence(jnp.concatenate(parts, axis=-1), weights, covariance) - before
+        both = log_evidence(jnp.concatenate(parts, axis=-1), weights, covariance)
+        return both - before - jnp.sum(jnp.log(unit), axis=-1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
@@ -139,14 +146,16 @@ class LinearizedConditional(BoxGaussianLaw):
         if others.spread is not None:
             normal = random.normal(key_normal, moved.shape, moved.dtype)
             moved = moved + matvec(covariance_root(others.spread), normal)
-        draws = loc + units[..., self._known :] * moved
+        draws = loc + (self.unit() * units)[..., self._known :] * moved
         return draws.reshape(*sample_shape, *self.shape())
 
     def _moments(self) -> Moments:
         seen, loc, weights, covariance = self._deviation()
         found = conditional_moments(seen, weights, covariance)
-        spread = jnp.broadcast_to(found.covariance, (*self.shape(), *self.event_shape))
-        return Moments(jnp.broadcast_to(loc + found.mean, self.shape()), spread)
+        unit = self.unit()[..., self._known :]
+        spread = in_squared_units(found.covariance, unit)
+        spread = jnp.broadcast_to(spread, (*self.shape(), *self.event_shape))
+        return Moments(jnp.broadcast_to(loc + unit * found.mean, self.shape()), spread)
 
     @property
     def mean(self) -> Array:

@@ -11,20 +11,26 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._row_algebra import covariance_root, matvec
+from nn_uq_dist.basics._row_algebra import (
+    binary_unit,
+    covariance_root,
+    in_squared_units,
+    matvec,
+)
 from nn_uq_dist.box_gaussian import conditional_scores, log_evidence_of_shared_law, second_order
 from nn_uq_dist.box_gaussian._own_units import joint_covariance
 from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs
-from nn_uq_dist.distributions._vector_support import vector_support
+from nn_uq_dist.inputs import LinearImage
 from nn_uq_dist.laws._abstract import pass_validation, rebuilt, validate_sample
 from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.laws._support import support_of_event
 
 
 class LinearizedJoint(BoxGaussianLaw, JointLaw):
-    r"""Joint distribution of ``loc + W u + e``: ``u`` uniform on a box, ``e`` normal.
+    r"""Joint distribution of ``loc + s (W u + e)``: ``u`` uniform on a box, ``e`` normal.
 
     This is the law of the outputs of a linearized network. Draws, moments and marginals are exact;
     the density is the probability of a box under a normal law, by expectation propagation.
@@ -39,6 +45,9 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
         Covariance of the normal part, such as of normal inputs and of noise. Symmetric, positive
         semidefinite. Default: no normal part; then there must be at least as many uniforms as
         outputs.
+    scale : array_like, shape (..., d), optional
+        Positive factors ``s`` of the outputs: weights and covariance are in their units. In single
+        precision a covariance has no number for outputs of the size of 1e-19 or 1e19. Default: 1.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -54,7 +63,8 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
 
     Notes
     -----
-    .. math:: p(y) = \int \prod_k \frac{1(|u_k| < 1)}{2}\, N(y;\, \mathrm{loc} + W u,\, S_0)\, du
+    .. math:: p(\mathrm{loc} + s r) = \frac{1}{\prod_j s_j}
+        \int \prod_k \frac{1(|u_k| < 1)}{2}\, N(r;\, W u,\, S_0)\, du
 
     The log density is off by a few thousandths if the weights have as large a rank as there are
     inputs, and exact if each output has an input of its own. Weights of a smaller rank (fewer
@@ -72,8 +82,8 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
     0.125
     """
 
-    reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_covariance"]
-    pytree_data_fields = ("loc", "weights", "normal_covariance")
+    reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_covariance", "scale"]
+    pytree_data_fields = ("loc", "weights", "normal_covariance", "scale")
     kind = "linear joint"
 
     def __init__(
@@ -81,27 +91,38 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
         loc: ArrayLike,
         weights: ArrayLike,
         normal_covariance: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
         *,
         validate_args: bool | None = None,
     ) -> None:
-        shape = self._keep(loc, weights, normal_covariance)
+        shape = self._keep(loc, weights, normal_covariance, scale)
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    @classmethod
+    def of_image(cls, loc: Array, image: LinearImage, **options: bool) -> "LinearizedJoint":
+        """The joint distribution of outputs with these means and columns, in units of their own."""
+        unit = binary_unit(image.standard_deviation)
+        image = image.in_units(unit)
+        return cls(loc, image.weights, image.normal_covariance, unit, **options)
 
     @property
     def marginals(self) -> LinearizedMarginal:
         """Distributions of the single outputs, exact: ``batch_shape + (d,)``."""
-        covariance, scale = self.arrays()[2], None
+        _, weights, covariance = self.arrays()
+        scale, unit = None, self.unit()
         if covariance is not None:
             variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
             # The square root has no finite slope at zero.
             scale = jnp.where(variance == 0, 0.0, jnp.sqrt(jnp.where(variance == 0, 1.0, variance)))
-        return LinearizedMarginal(self.loc, self.weights, scale, validate_args=False)
+            scale = scale * unit
+        weights = weights * unit[..., None]
+        return LinearizedMarginal(self.loc, weights, scale, validate_args=False)
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> constraints.Constraint:
         if self.normal_covariance is not None:
             return constraints.real_vector
-        return vector_support(self.marginals.support)
+        return support_of_event(self.marginals.support, 1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
@@ -111,23 +132,25 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
         uniform = random.uniform(
             key_uniform, (*shape, weights.shape[-1]), loc.dtype, minval=-1.0, maxval=1.0
         )
-        draws = loc + matvec(weights, uniform)
+        draws = matvec(weights, uniform)
         if covariance is not None:
             normal = random.normal(key_normal, (*shape, *self.event_shape), loc.dtype)
             draws = draws + matvec(covariance_root(covariance), normal)
-        return draws
+        return loc + self.unit() * draws
 
     def _deviation(self, value: ArrayLike) -> tuple[Array, Array, Array | None]:
-        """Differences from the means, weights and covariance, in the type of the result."""
+        """Standardized differences from the means, weights, covariance, in the result's type."""
         given = fitting_value(value, self.shape())
         dtype = jnp.result_type(given, self._dtype)
         loc, weights, covariance = self.arrays(dtype)
-        return given.astype(dtype) - loc, weights, covariance
+        return (given.astype(dtype) - loc) / self.unit(dtype), weights, covariance
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
-        return log_evidence_of_shared_law(*self._deviation(value))
+        deviation, weights, covariance = self._deviation(value)
+        log_volume = jnp.sum(jnp.log(self.unit(deviation.dtype)), axis=-1)
+        return log_evidence_of_shared_law(deviation, weights, covariance) - log_volume
 
     def log_prob_correction(self, value: ArrayLike) -> Array:
         """What the next order of the expansion adds to `log_prob`: an estimate of its error.
@@ -159,9 +182,12 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
 
     @property
     def covariance_matrix(self) -> Array:
-        """``W W^T/3`` plus the covariance of the normal part, ``batch_shape + (d, d)``."""
+        """``W W^T/3`` plus the covariance of the normal part, ``batch_shape + (d, d)``.
+
+        NaN where the type has no such number.
+        """
         _, weights, covariance = self.arrays()
-        total = joint_covariance(weights, covariance)
+        total = in_squared_units(joint_covariance(weights, covariance), self.unit())
         return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedJoint":

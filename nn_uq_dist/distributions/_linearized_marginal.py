@@ -16,7 +16,7 @@ from numpyro.distributions.util import promote_shapes
 from nn_uq_dist import linear_combination
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import as_jax, is_local, one_program
-from nn_uq_dist.basics._row_algebra import binary_unit, namespace
+from nn_uq_dist.basics._row_algebra import binary_unit, namespace, products
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_quadrature import ScoreRule
@@ -197,7 +197,14 @@ class LinearizedMarginal(OutputLaw):
         return linear_combination.logsf(self._centered(value), self.weights, self.normal_scale)
 
     def icdf(self, q: ArrayLike) -> Array:
-        """Quantile function; lower tail probabilities such as 1e-30 are resolved."""
+        """Quantile function; lower tail probabilities such as 1e-30 are resolved.
+
+        Raises
+        ------
+        ValueError
+            If a known ``q`` is not in [0, 1]; a traced one gives NaN.
+        """
+        _checks.require_probabilities("q", q)
         q = self._fitting("q", q)
         return self._shifted(linear_combination.ppf(q, self.weights, self.normal_scale))
 
@@ -227,7 +234,7 @@ class LinearizedMarginal(OutputLaw):
 
     @property
     def variance(self) -> Array:
-        """``sum w^2/3 + s^2`` (the paper's ``var``)."""
+        """``sum w^2/3 + s^2`` (the paper's ``var``); NaN where the type has no such number."""
         return jnp.broadcast_to(_moments(*self._of_one_type[1:])[0], self.batch_shape)
 
     @property
@@ -303,8 +310,7 @@ def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, 
     squares = (weights / unit[..., None]) ** 2
     variance = xp.sum(squares, axis=-1) / 3 + (scale / unit) ** 2
     kurtosis = -2 / 15 * xp.sum(squares**2, axis=-1) / variance**2
-    # The square of the unit alone might underflow.
-    return unit * (unit * variance), unit * xp.sqrt(variance), kurtosis
+    return variance * products(unit), unit * xp.sqrt(variance), kurtosis
 
 
 @one_program

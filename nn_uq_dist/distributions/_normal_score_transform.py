@@ -10,9 +10,10 @@ from numpyro.distributions.transforms import Transform
 
 from nn_uq_dist.basics._normal_scores import from_normal_score, normal_score
 from nn_uq_dist.basics._normal_tails import log_normal_density
+from nn_uq_dist.basics._pytree import in_order
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions._monotone_spline import equal_trees
-from nn_uq_dist.distributions._vector_support import vector_support
+from nn_uq_dist.laws._support import support_of_event
 
 
 class NormalScoreTransform(Transform):
@@ -58,7 +59,7 @@ class NormalScoreTransform(Transform):
     @property
     def codomain(self) -> constraints.Constraint:
         """The support of the outputs, a box for bounded marginals."""
-        return vector_support(self.marginals.support)
+        return support_of_event(self.marginals.support, 1)
 
     def __call__(self, x: Array) -> Array:
         """Outputs with normal scores ``x``, shape ``(..., N_y)``."""
@@ -80,8 +81,8 @@ class NormalScoreTransform(Transform):
         """Shape of the scores for outputs of this shape."""
         return jnp.broadcast_shapes(shape, self.marginals.batch_shape)
 
-    def tree_flatten(self) -> tuple[tuple[dist.Distribution], Any]:
-        return (self.marginals,), (("marginals",), {})
+    def tree_flatten(self) -> tuple[tuple[Any], Any]:
+        return (in_order(self.marginals),), (("marginals",), {})
 
     def eq(self, other: object, static: bool = False) -> Array | bool:
         """Whether both hold the same marginals: type, shapes and parameters."""

@@ -23,7 +23,6 @@ from nn_uq_dist.basics._normal_scores import (
 from nn_uq_dist.basics._normal_tails import log_normal_density
 from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
 from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs, refuse_values
-from nn_uq_dist.distributions._vector_support import vector_support
 from nn_uq_dist.gaussian_copula._nataf import covariance_of_outputs
 from nn_uq_dist.gaussian_copula._score_algebra import (
     conditional_scores,
@@ -35,6 +34,7 @@ from nn_uq_dist.laws._adapted_law import as_output_law, with_rank
 from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule, score_quadrature
+from nn_uq_dist.laws._support import support_of_event
 
 
 class ScoreDistribution(JointLaw, dist.TransformedDistribution):
@@ -109,7 +109,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> constraints.Constraint:
-        return vector_support(self.marginals.support)
+        return support_of_event(self.marginals.support, 1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (N_y,)``."""
@@ -168,8 +168,14 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         ----------
         q : array_like, shape (..., N_y) or (..., 1)
             Probabilities; ``q[:, None]`` asks for the same ones of every output.
+
+        Raises
+        ------
+        ValueError
+            If `q` does not broadcast, or a known one is not in [0, 1]; a traced one gives NaN.
         """
         q = _checks.as_numeric("q", q)
+        _checks.require_probabilities("q", q)
         _checks.broadcast_shapes(
             "q must broadcast against batch_shape + event_shape",
             q=jnp.shape(q),

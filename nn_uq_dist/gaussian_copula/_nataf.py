@@ -20,7 +20,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._normal_tails import log_normal_density
-from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.basics._row_algebra import binary_unit, in_squared_units, products
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.gaussian_copula._correlation_checks import as_correlation
 from nn_uq_dist.laws._adapted_law import as_output_law, require_univariate
@@ -156,9 +156,9 @@ def covariance_of_outputs(rule: ScoreQuadrature | ScoreRule, correlation: Array)
     """
     coefficients, unit = _in_units(rule)
     covariance, _ = covariance_of_scores(coefficients, correlation)
-    covariance = unit[..., None] * covariance * unit[..., None, :]
     diagonal = jnp.eye(correlation.shape[-1], dtype=bool)
-    return jnp.where(diagonal, (rule.standard_deviation**2)[..., None], covariance)
+    variance = products(rule.standard_deviation)[..., None]
+    return jnp.where(diagonal, variance, in_squared_units(covariance, unit))
 
 
 class NatafCorrelation(NamedTuple):

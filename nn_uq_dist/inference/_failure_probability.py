@@ -207,7 +207,7 @@ def failure_probability(
     key = _checks.as_key("key", key)
     law = checked_law("failure_probability", f, key, limit)
     flat = flat_network(network, law)
-    question = BeyondLimits(flat.num_outputs, limit, output, upper)
+    question = BeyondLimits(flat, limit, output, upper)
     num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     from tqdm import tqdm
 
@@ -247,14 +247,16 @@ def _estimated_result(
             RuntimeWarning,
             stacklevel=3,
         )
+    bound = np.where(converged, asymptotic, np.fmax(asymptotic, final.plain_bound))
     return _shaped(
         space,
         question,
         points,
         *final.failing_draws(),
-        log_probability=log_probability,
+        # The weights of likely failures may add up to more than one.
+        log_probability=np.minimum(log_probability, 0),
         standard_error=error,
-        upper_bound=np.where(converged, asymptotic, np.fmax(asymptotic, final.plain_bound)),
+        upper_bound=question.in_order(bound),
         converged=converged,
         effective_draws=final.effective_draws,
     )

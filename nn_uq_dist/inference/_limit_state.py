@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
+from nn_uq_dist.inputs._flat_network import FlatNetwork
 from nn_uq_dist.linearization import Linearization
 
 # Most limits that have a proposal of their own; the others lie between them.
@@ -48,8 +49,8 @@ class BeyondLimits:
         Columns for which a proposal is fitted.
     """
 
-    def __init__(self, num_outputs: int, limit: ArrayLike, output: int, upper: bool) -> None:
-        limits = np.asarray(_checks.as_numeric("limit", limit), np.float64)
+    def __init__(self, flat: FlatNetwork, limit: ArrayLike, output: int, upper: bool) -> None:
+        limits = _checks.rounded("limit", limit, flat.dtype)
         _checks.require_finite("limit", limits, "pass a number that the output can reach")
         if limits.size == 0:
             raise ValueError(
@@ -59,7 +60,7 @@ class BeyondLimits:
             raise TypeError(
                 f"upper must be True or False, got {upper!r}; pass False for a lower limit"
             )
-        (self.output,) = _checks.as_indices(output, num_outputs, "output")
+        (self.output,) = _checks.as_indices(output, flat.num_outputs, "output")
         self.sign = 1.0 if upper else -1.0
         self.shape, self.limits = limits.shape, self.sign * limits.ravel()
         order = np.argsort(self.limits)
@@ -78,6 +79,12 @@ class BeyondLimits:
         """Distance of each run beyond the limit farthest out, positive if it fails there."""
         beyond = self.sign * kept[:, 0] - self.limits.max()
         return np.where(np.isnan(beyond), -np.inf, beyond)
+
+    def in_order(self, bounds: Array) -> Array:
+        """Upper bounds that do not increase with the limit: what is rarer has all bounds."""
+        order = np.argsort(self.limits, kind="stable")
+        rarer = np.minimum.accumulate(bounds[order])
+        return rarer[np.argsort(order)]
 
 
 def tangent_points(

@@ -14,6 +14,7 @@ from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inputs import _terms
 from nn_uq_dist.inputs._linear_image import LinearImage
+from nn_uq_dist.inputs._names import names_of_entries
 from nn_uq_dist.inputs._terms import InputTerm
 
 
@@ -101,13 +102,23 @@ class AbstractInputLaw(abc.ABC):
         return self.loc.dtype
 
     @property
+    def names(self) -> list[str]:
+        """A name for each of the ``N_x`` numbers: keys of dicts and trees, else ``f[0]``, ..."""
+        return names_of_entries("f", (self.num_inputs,))
+
+    @property
     def mean(self) -> Array:
         """Mean, shape ``batch_shape + (N_x,)``."""
         return self.loc
 
     @property
+    def standard_deviation(self) -> Array:
+        """Standard deviations, ``batch_shape + (N_x,)``, also where a variance would underflow."""
+        return one_program(_terms.standard_deviation)(self.loc, self.terms)
+
+    @property
     def variance(self) -> Array:
-        """Variances, shape ``batch_shape + (N_x,)``."""
+        """Variances, shape ``batch_shape + (N_x,)``; NaN where the type has no such number."""
         return one_program(_terms.variance)(self.loc, self.terms)
 
     @property

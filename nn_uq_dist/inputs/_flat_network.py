@@ -5,6 +5,7 @@ Outputs that are no vector, arrays of any shapes in a pytree, are joined to one.
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Self
@@ -15,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
+from nn_uq_dist.inputs._names import names_of_entries, names_of_leaves
 
 REMEDY = (
     "pass a pure function in jax.numpy, of one input without a batch axis and of nothing else, in "
@@ -48,6 +50,13 @@ class OutputStructure:
     def num_outputs(self) -> int:
         """Numbers in all arrays."""
         return sum(map(math.prod, self.shapes))
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each number: keys of dicts and trees, positions in arrays."""
+        leaves = names_of_leaves(jax.tree.unflatten(self.tree, range(len(self.shapes))), "y")
+        entries = map(names_of_entries, leaves, self.shapes)
+        return list(itertools.chain.from_iterable(entries))
 
     @property
     def is_vector(self) -> bool:

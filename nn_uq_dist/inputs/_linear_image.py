@@ -13,7 +13,14 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import gram, namespace, norm
+from nn_uq_dist.basics._row_algebra import (
+    binary_unit,
+    gram,
+    in_squared_units,
+    namespace,
+    norm,
+    products,
+)
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs._output_noise import OutputNoise, joined_scale, output_noise
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE, joined
@@ -114,6 +121,24 @@ class LinearImage:
             None if coupling is None else coupling[..., rows[:, None], rows],
         )
 
+    def in_units(self, unit: Array) -> "LinearImage":
+        """Return the image with each output divided by its unit, shape ``(..., N_y)``."""
+        uniform, normal, noise, coupling = (
+            None if part is None else part / unit[..., None]
+            for part in (
+                self.uniform,
+                self.normal,
+                None if self.noise_scale is None else self.noise_scale[..., None],
+                self.noise_coupling,
+            )
+        )
+        return LinearImage(
+            uniform,
+            normal,
+            None if noise is None else noise[..., 0],
+            None if coupling is None else coupling / unit[..., None, :],
+        )
+
     @property
     def weights(self) -> Array:
         """Weights of the uniforms in each marginal, ``(..., N_y, n)``; one zero without any."""
@@ -149,7 +174,7 @@ class LinearImage:
 
     @property
     def variance(self) -> Array:
-        """Variances, shape ``(..., N_y)``."""
+        """Variances, shape ``(..., N_y)``; NaN where the type has no such number."""
         return one_program(_variance)(self)
 
     @property
@@ -208,16 +233,20 @@ def _standard_deviation(image: LinearImage) -> Array:
 
 
 def _variance(image: LinearImage) -> Array:
+    unit = binary_unit(_standard_deviation(image))
+    image = image.in_units(unit)
     total = (_columns(image) ** 2).sum(axis=-1)
-    return total if image.noise_scale is None else total + image.noise_scale**2
+    total = total if image.noise_scale is None else total + image.noise_scale**2
+    return total * products(unit)
 
 
 def _covariance(image: LinearImage) -> Array:
-    shared, scale = gram(_columns(image)), image.noise_scale
-    if scale is None:
-        return shared
-    total: Array = shared + OutputNoise(scale, image.noise_coupling).covariance
-    return total
+    unit = binary_unit(_standard_deviation(image))
+    image = image.in_units(unit)
+    total, scale = gram(_columns(image)), image.noise_scale
+    if scale is not None:
+        total = total + OutputNoise(scale, image.noise_coupling).covariance
+    return in_squared_units(total, unit)
 
 
 def _correlation(image: LinearImage) -> Array:

@@ -19,6 +19,7 @@ from numpyro.distributions import transforms
 from nn_uq_dist.basics._normal_scores import from_normal_score
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
+from nn_uq_dist.inputs._names import names_of_entries, names_of_leaves
 from nn_uq_dist.inputs._terms import InputTerm
 
 type Step = Callable[[Array], Array]
@@ -181,6 +182,18 @@ class MappedInput(AbstractInputLaw):
         for _ in range(x.ndim - 1 - len(own)):
             at_one = jax.vmap(at_one, in_axes=(None, 0))
         return at_one(self.input_map, x)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the random numbers, in the order of the vector."""
+        rank = len(self.batch_shape)
+        x = jax.ShapeDtypeStruct(self.loc.shape, self.loc.dtype)
+        values = jax.eval_shape(self.network_input, x)
+        found = []
+        pieces = zip(names_of_leaves(values, "f"), jax.tree.leaves(values), strict=True)
+        for (name, value), size in zip(pieces, self.input_map.sizes, strict=True):
+            found += names_of_entries(name, value.shape[rank:], size) if size else []
+        return found
 
     @property
     def varies_over_batch(self) -> bool:

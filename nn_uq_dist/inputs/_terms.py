@@ -5,6 +5,7 @@ its rows. Whatever the law of an input is made from, only the functions here com
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -17,7 +18,16 @@ from jax.scipy.special import ndtri
 
 from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import gram, matmul, matvec, namespace, norm
+from nn_uq_dist.basics._row_algebra import (
+    binary_unit,
+    gram,
+    in_squared_units,
+    matmul,
+    matvec,
+    namespace,
+    norm,
+    products,
+)
 from nn_uq_dist.basics._summary_line import summary_line
 
 UNIFORM_VARIANCE = 1 / 3  # of a uniform random variable on (-1, 1)
@@ -85,24 +95,46 @@ def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
     return joined(found[True]), joined(found[False])
 
 
+def standard_deviation(loc: Array, terms: Terms) -> Array:
+    """Standard deviations of the inputs, in shape as their means."""
+    xp = namespace(loc)
+    scales = [term.factor if term.is_diagonal else norm(term.factor) for term in terms]
+    found = [
+        (term.start, math.sqrt(_unit(term)) * scale)
+        for term, scale in zip(terms, scales, strict=True)
+    ]
+    parts = [xp.broadcast_to(part, loc.shape) for part in layers(found, loc.shape[-1])]
+    return norm(xp.stack([xp.zeros_like(loc), *parts], axis=-1))
+
+
 def variance(loc: Array, terms: Terms) -> Array:
-    """Variances of the inputs, in shape as their means."""
-    found = [(term.start, _unit(term) * _row_sums(term, term.factor**2)) for term in terms]
-    return sum(layers(found, loc.shape[-1]), namespace(loc).zeros_like(loc))
+    """Variances of the inputs; NaN where the type has no such number."""
+    unit = binary_unit(standard_deviation(loc, terms))
+    found = []
+    for term in terms:
+        own = unit[..., term.start : term.stop]
+        scaled = term.factor / (own if term.is_diagonal else own[..., None])
+        found.append((term.start, _unit(term) * _row_sums(term, scaled**2)))
+    total = sum(layers(found, loc.shape[-1]), namespace(loc).zeros_like(loc))
+    return total * products(unit)
 
 
 def covariance(loc: Array, terms: Terms) -> Array:
-    """Covariance of the inputs, shape ``(..., N_x, N_x)``."""
+    """Covariance of the inputs, ``(..., N_x, N_x)``; NaN where the type has no such number."""
     xp, size = namespace(loc), loc.shape[-1]
+    unit = binary_unit(standard_deviation(loc, terms))
     rows = []
     for term in terms:
+        own = unit[..., term.start : term.stop]
         if term.is_diagonal:
-            square = xp.eye(term.factor.shape[-1], dtype=loc.dtype) * term.factor[..., None, :] ** 2
+            scaled = term.factor / own
+            square = xp.eye(scaled.shape[-1], dtype=loc.dtype) * scaled[..., None, :] ** 2
         else:
-            square = gram(term.factor)
+            square = gram(term.factor / own[..., None])
         around = [(0, 0)] * (square.ndim - 1) + [(term.start, size - term.stop)]
         rows.append((term.start, _unit(term) * xp.pad(square, around)))
-    return sum(layers(rows, size, axis=-2), xp.zeros((*loc.shape, size), loc.dtype))
+    total = sum(layers(rows, size, axis=-2), xp.zeros((*loc.shape, size), loc.dtype))
+    return in_squared_units(total, unit)
 
 
 def half_range(loc: Array, terms: Terms) -> Array | None:

@@ -18,8 +18,10 @@ from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 
 from nn_uq_dist.basics._checks import is_concrete
 from nn_uq_dist.basics._known_values import as_jax, evaluated_now, is_local
+from nn_uq_dist.basics._pytree import in_order
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.laws._batch_entries import constructor_arguments, made, rebuilt_entries
+from nn_uq_dist.laws._support import IndependentOutputs
 
 
 def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
@@ -76,6 +78,21 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         if "__init__" in cls.__dict__:
             _register_batches(cls)
 
+    @classmethod
+    def gather_pytree_data_fields(cls) -> tuple[str, ...]:
+        """Names of the arrays, sorted: in NumPyro's own set their order differs from run to run."""
+        return tuple(sorted(super().gather_pytree_data_fields()))
+
+    @classmethod
+    def gather_pytree_aux_fields(cls) -> tuple[str, ...]:
+        """Names of what is static, sorted."""
+        return tuple(sorted(super().gather_pytree_aux_fields()))
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Arrays and static values, those of NumPyro distributions within in a fixed order, too."""
+        children, static = super().tree_flatten()
+        return tuple(map(in_order, children)), static
+
     def get_args(self) -> dict[str, Any]:
         """Parameters by name, without optional ones that are not there."""
         return {name: value for name, value in super().get_args().items() if value is not None}
@@ -119,6 +136,18 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         known: Any = SimpleNamespace(support=lambda _: mask)
         # NumPyro's own check and warning.
         return dist.Distribution._validate_sample(known, value)  # noqa: SLF001
+
+    def to_event(self, reinterpreted_batch_ndims: int | None = None) -> dist.Distribution:
+        """The last batch axes as event axes; all of them by default.
+
+        As NumPyro's, but the bounds of a latent site may depend on other sites.
+        """
+        axes = (
+            len(self.batch_shape)
+            if reinterpreted_batch_ndims is None
+            else (reinterpreted_batch_ndims)
+        )
+        return IndependentOutputs(self, axes) if axes else self
 
     def expand(self, batch_shape: Sequence[int]) -> dist.Distribution:
         """The same law with a larger batch shape, and with all its methods.

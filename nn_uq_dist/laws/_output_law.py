@@ -10,7 +10,7 @@ from jax import Array
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._checks import as_numeric, is_concrete
+from nn_uq_dist.basics._checks import as_numeric, is_concrete, require_probabilities
 from nn_uq_dist.basics._known_values import evaluated_now
 from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.laws._abstract import Law
@@ -93,6 +93,9 @@ class OutputLaw(Law):
             array = np.asarray(given, self._dtype)
         elif not isinstance(given, np.ndarray):
             array = jnp.asarray(given)
+        else:
+            # As JAX would: in double precision values near an edge would be beyond it.
+            array = given.astype(jax.dtypes.canonicalize_dtype(given.dtype), copy=False)
         try:
             jnp.broadcast_shapes(array.shape, self.batch_shape)
         except ValueError as error:
@@ -108,7 +111,14 @@ class OutputLaw(Law):
         return jnp.exp(self.log_cdf(value))
 
     def icdf(self, q: ArrayLike) -> Array:
-        """Quantile function. Where ``q`` rounds to 1, use `from_normal_score`."""
+        """Quantile function. Where ``q`` rounds to 1, use `from_normal_score`.
+
+        Raises
+        ------
+        ValueError
+            If a known ``q`` is not in [0, 1]; a traced one gives NaN.
+        """
+        require_probabilities("q", q)
         return self.from_normal_score(ndtri(jnp.asarray(q)))
 
     def normal_score(self, value: ArrayLike) -> Array:

@@ -234,7 +234,7 @@ class CorrectedLinearization(LinearModel):
         fit, moved, noise = self._nearest(noise_scale, noise_covariance)
         image = moved.image(noise_covariance=noise)
         image = image.with_normal_share(fit.normal_share(moved.variance))
-        return LinearizedJoint(moved.loc, image.weights, image.normal_covariance)
+        return LinearizedJoint.of_image(moved.loc, image)
 
     def input_posterior(
         self,

@@ -20,6 +20,7 @@ from nn_uq_dist.gaussian_copula._nataf import nataf_correlation
 from nn_uq_dist.gaussian_copula._nearest_correlation import checked_floor, nearest_correlation
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import unraveled
+from nn_uq_dist.inputs._names import names_of_entries
 from nn_uq_dist.inputs._output_noise import output_noise
 from nn_uq_dist.laws import JointLaw
 
@@ -298,6 +299,15 @@ class LinearModel(abc.ABC):
             Shape of independent draws, in front of the batch shape.
         """
         return self.sample_pairs(key, sample_shape)[1]
+
+    @property
+    def output_names(self) -> list[str]:
+        """A name for each output: keys of what the network returns, else ``y[0]``, ``y[1]``, ..."""
+        structure = getattr(self, "output_structure", None)
+        if structure is None:
+            return names_of_entries("y", (self.num_outputs,))
+        names: list[str] = structure.names
+        return names
 
     def unravel(self, values: ArrayLike) -> Any:
         """Return values of the outputs in the structure in which the network returns them.

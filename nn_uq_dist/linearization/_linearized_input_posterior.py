@@ -20,7 +20,16 @@ from jax.typing import ArrayLike
 from nn_uq_dist import linear_combination
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import covariance_root, gram, matmul, matvec, norm
+from nn_uq_dist.basics._row_algebra import (
+    binary_unit,
+    covariance_root,
+    gram,
+    in_squared_units,
+    matmul,
+    matvec,
+    norm,
+    products,
+)
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.box_gaussian import (
     Moments,
@@ -32,7 +41,6 @@ from nn_uq_dist.box_gaussian import (
 from nn_uq_dist.box_gaussian._moments import uniform_moments
 from nn_uq_dist.box_gaussian._normals_given_outputs import NormalsGivenOutputs
 from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
-from nn_uq_dist.box_gaussian._own_units import in_own_units
 from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._output_noise import output_noise
@@ -118,20 +126,28 @@ class LinearizedInputPosterior:
 
     @property
     def variance(self) -> Array:
-        """Variances, shape ``batch_shape + (N_x,)``."""
-        return jnp.sum(self._moments.root**2, axis=-1)
+        """Variances, shape ``batch_shape + (N_x,)``; NaN where the type has no such number."""
+        return products(self.standard_deviation)
+
+    @property
+    def standard_deviation(self) -> Array:
+        """Standard deviations, ``batch_shape + (N_x,)``, also where a variance would underflow."""
+        return norm(self._moments.root)
 
     @property
     def covariance_matrix(self) -> Array:
-        """Covariance, shape ``batch_shape + (N_x, N_x)``."""
-        return gram(self._moments.root)
+        """Covariance, ``batch_shape + (N_x, N_x)``; NaN where the type has no such number."""
+        unit = binary_unit(self.standard_deviation)
+        return in_squared_units(gram(self._moments.root / unit[..., None]), unit)
 
     @property
     def log_evidence(self) -> Array:
         """Log density of the observed outputs, shape ``batch_shape``: that of `joint`."""
         if self.input.num_standard_variables[0] == 0:
             return _normals(self).log_density(self.deviation)
-        return log_evidence_of_shared_law(*_parts(self))
+        deviation, weights, covariance, unit = _parts(self)
+        logs = log_evidence_of_shared_law(deviation, weights, covariance)
+        return logs - jnp.sum(jnp.log(unit), axis=-1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw inputs, shape ``sample_shape + batch_shape + (N_x,)``.
@@ -153,7 +169,7 @@ class LinearizedInputPosterior:
         uniforms = jnp.zeros(shape, self.deviation.dtype)
         if count:
             number = math.prod(sample_shape)
-            uniforms = input_draws(key_uniform, *_parts(self), number).reshape(shape)
+            uniforms = input_draws(key_uniform, *_parts(self)[:3], number).reshape(shape)
         return _completed(self, uniforms, key_normal)
 
     def unravel(self, values: ArrayLike) -> Any:
@@ -231,11 +247,15 @@ def _columns(seen: LinearizedInputPosterior) -> tuple[Array, Array]:
     return none if uniform is None else uniform, none if normal is None else normal
 
 
-def _parts(seen: LinearizedInputPosterior) -> tuple[Array, Array, Array | None]:
-    """Deviations, ``W``, and covariance of the normal part, which may be absent."""
+@jax.jit
+def _parts(seen: LinearizedInputPosterior) -> tuple[Array, Array, Array | None, Array]:
+    """Deviations, ``W``, and covariance of the normal part if any, in units; and these units."""
     uniform, normal = _columns(seen)
     root = jnp.concatenate([normal, seen.noise], axis=-1)
-    return seen.deviation, uniform, gram(root) if root.shape[-1] else None
+    unit = binary_unit(norm(jnp.concatenate([uniform, root], axis=-1)))
+    root = root / unit[..., None]
+    covariance = gram(root) if root.shape[-1] else None
+    return seen.deviation / unit, uniform / unit[..., None], covariance, unit
 
 
 def moments_of(seen: LinearizedInputPosterior) -> InputMoments:
@@ -245,7 +265,7 @@ def moments_of(seen: LinearizedInputPosterior) -> InputMoments:
         return InputMoments(_mean(seen, none), _root(seen, none[..., None, :]))
     separate = _separate(seen.input)
     # Of the uniform variables. Where inputs share them, each by its own density.
-    uniforms = _by_passes(seen) if separate else posterior_moments(*_parts(seen))
+    uniforms = _by_passes(seen) if separate else posterior_moments(*_parts(seen)[:3])
     found = InputMoments(_mean(seen, uniforms.mean), _root(seen, uniforms.covariance))
     if not separate:
         return found
@@ -262,14 +282,14 @@ def _separate(law: AbstractInputLaw) -> bool:
 
 @jax.jit
 def _by_passes(seen: LinearizedInputPosterior) -> Moments:
-    return uniform_moments(*in_own_units(*_parts(seen))[:3])
+    return uniform_moments(*_parts(seen)[:3])
 
 
 @jax.jit
 def _own(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
     """What the density of each input says."""
     law, size = seen.input, seen.input.num_inputs
-    deviation, _, _, units = in_own_units(*_parts(seen))
+    deviation, _, _, units = _parts(seen)
     jacobian, noise = seen.jacobian / units[..., None], seen.noise / units[..., None]
     identity = jnp.eye(size, dtype=jacobian.dtype)
     own_weights, own_normal = _columns(dataclasses.replace(seen, jacobian=identity))

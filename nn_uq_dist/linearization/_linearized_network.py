@@ -237,7 +237,7 @@ class Linearization(LinearModel):
         -2.0794
         """
         image = self.image(noise_scale, noise_covariance)
-        return LinearizedJoint(self.loc, image.weights, image.normal_covariance)
+        return LinearizedJoint.of_image(self.loc, image)
 
     def input_posterior(
         self,

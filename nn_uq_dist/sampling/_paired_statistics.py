@@ -89,7 +89,8 @@ class PairedStatistics:
             for part in (pairs.network, pairs.linear)
         )
         self._used = np.isfinite(self._network)
-        self._precision = float(jnp.finfo(pairs.network.dtype).eps)
+        self._dtype = pairs.network.dtype
+        self._precision = float(jnp.finfo(self._dtype).eps)
         self._num_randomizations = pairs.num_randomizations
         self._law = LinearLaw(pairs)
         self._z = self._law.standardized(self._linear)
@@ -192,7 +193,7 @@ class PairedStatistics:
         ValueError
             If `points` do not broadcast, or an output of the linear law is constant.
         """
-        given = np.asarray(_checks.as_numeric("points", points), np.float64)
+        given = _checks.rounded("points", points, self._dtype)
         try:
             shape = np.broadcast_shapes(given.shape, self._shape)
         except ValueError:

@@ -171,7 +171,7 @@ def test_mixture_general_with_bounds_of_each_component():
 @pytest.mark.parametrize("law", [dist.Uniform(ZEROS, 2.0), *[law(0.5) for law in ABOVE.values()]])
 def test_bijections_to_vector_supports(law):
     support = GaussianCopulaJoint(law, MATRIX).support
-    assert repr(support).startswith("Vector")
+    assert repr(support).startswith("MovingSupport")
     assert support.event_dim == 1
     transform = biject_to(support)
     z = jnp.array([[-2.0, 0.3], [1.0, 2.0]])

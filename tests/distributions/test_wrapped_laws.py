@@ -83,7 +83,7 @@ def test_censored():
             )
         ),
         (dist.FoldedDistribution, joint_law(), ValueError, "Only univariate distributions"),
-        (sampled_with(LocScaleReparam()), joint_law(), ValueError, "real support.*VectorInterval"),
+        (sampled_with(LocScaleReparam()), joint_law(), ValueError, "real support.*MovingSupport"),
         (sampled_with(LocScaleReparam()), NOISY, AttributeError, "no attribute 'scale'"),
         (sampled_with(LocScaleReparam()), joint_law(1.0, 0.3), AttributeError, "attribute 'loc'"),
         (sampled_with(TransformReparam()), NOISY, ValueError, "LinearizedMarginal"),

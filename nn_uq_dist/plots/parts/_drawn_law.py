@@ -225,13 +225,13 @@ def _linear_joint(
 ) -> LinearizedJoint:
     """Joint law about zero of some of the shown outputs; all of them may have no joint density."""
     part = image.take(indices)
-    arguments = np.zeros(len(indices)), part.weights, part.normal_covariance
+    loc = jnp.zeros(len(indices))
     try:
-        LinearizedJoint(*arguments, validate_args=True)
+        LinearizedJoint.of_image(loc, part, validate_args=True)
     except ValueError as error:
         raise ValueError(
             "outputs must vary and be linearly independent to have a joint density, got "
             f"{', '.join(names[j] for j in indices)}; pass law='copula' or other outputs"
         ) from error
     # Without a warning at points of the grid beyond the support.
-    return LinearizedJoint(*arguments, validate_args=False)
+    return LinearizedJoint.of_image(loc, part, validate_args=False)

@@ -1,0 +1,122 @@
+"""The table of the distributions themselves: moments, quantiles, probabilities beyond limits."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.diagnostics._arguments import Marginals, as_marginals, names_of_outputs, row_index
+from nn_uq_dist.laws._output_law import OutputLaw
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+type Sides = Literal["above", "below", "both"]
+type Limits = ArrayLike | Mapping[str, ArrayLike]
+
+
+def table(
+    marginals: Marginals,
+    *,
+    limits: Limits | None = None,
+    sides: Sides = "above",
+    levels: Sequence[float] = (0.05, 0.5, 0.95),
+    output_names: Sequence[str] | None = None,
+) -> "pd.DataFrame":
+    """Moments, quantiles and probabilities beyond limits, from the distributions alone.
+
+    Parameters
+    ----------
+    marginals
+        A `Linearization`, a corrected one, another `LinearModel`, or distributions of outputs with
+        batch shape ``(..., N_y)``; see `summary`.
+    limits
+        A number, or several, for all outputs; or a dict with the limits of some outputs by name.
+        They are rounded as the outputs are.
+    sides
+        Which side of the limits is asked for.
+    levels
+        Levels of the quantiles, in (0, 1).
+    output_names
+        Names of the `N_y` outputs. Default: those of the model.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each output, of each point of a batch; columns ``mean``, ``sd``, ``q0.05`` and so
+        on, ``P(> 14)`` and ``P(< 14)``. NaN where a limit is not asked of an output.
+
+    Raises
+    ------
+    ImportError
+        If pandas is missing.
+    TypeError, ValueError
+        If an argument has the wrong type or shape, a level is not in (0, 1), or a name is unknown.
+
+    Examples
+    --------
+    >>> import nn_uq_dist as nuq
+    >>> lin = nuq.Linearization([1.0, 5.0], [[1.0], [2.0]], nuq.InputLaw([0.0], half_width=1.0))
+    >>> nuq.diagnostics.table(lin, limits={"y[1]": 6.0}, levels=(0.5,)).round(2)
+            mean    sd  q0.5  P(> 6)
+    output
+    y[0]     1.0  0.58   1.0     NaN
+    y[1]     5.0  1.15   5.0    0.25
+    """
+    law, shape = as_marginals(marginals, batched=True)
+    names = names_of_outputs(marginals, output_names, shape[-1])
+    if sides not in {"above", "below", "both"}:
+        raise ValueError(f"sides must be 'above', 'below' or 'both', got {sides!r}; leave it out")
+    of_outputs = _limits_of(limits, names)
+    known = np.asarray(_checks.as_numeric("levels", list(levels)), np.float64)
+    if not ((known > 0) & (known < 1)).all():
+        raise ValueError(f"levels must be in (0, 1), got {levels}; pass fractions such as 0.95")
+    pandas = _checks.require_extra("pandas", "diagnostics.table")
+    columns = {"mean": _row(law.mean, law), "sd": _row(law.standard_deviation, law)}
+    for level in known:
+        columns[f"q{level:g}"] = _row(law.icdf(jnp.asarray(level, law.mean.dtype)), law)
+    repeats = len(columns["mean"]) // len(names)
+    for limit in sorted({limit for limits in of_outputs for limit in limits}):
+        asked = np.tile([limit in limits for limits in of_outputs], repeats)
+        at = jnp.asarray(limit, law.mean.dtype)
+        for sign, side, log_probability in (
+            (">", "above", law.log_sf),
+            ("<", "below", law.log_cdf),
+        ):
+            if sides in {side, "both"}:
+                found = np.exp(_row(log_probability(at), law))
+                columns[f"P({sign} {limit:g})"] = np.where(asked, found, np.nan)
+    frame: pd.DataFrame = pandas.DataFrame(columns, index=row_index(shape[:-1], names))
+    return frame
+
+
+def _row(values: ArrayLike, law: OutputLaw) -> Array:
+    return np.broadcast_to(np.asarray(values, np.float64), law.batch_shape)
+
+
+def _limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
+    """The limits of each output."""
+    if limits is None:
+        return [[] for _ in names]
+    if not isinstance(limits, Mapping):
+        return [_numbers("limits", limits)] * len(names)
+    unknown = [name for name in limits if name not in names]
+    if unknown:
+        raise ValueError(
+            f"limits must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; "
+            f"pass a dict of these names, or numbers for all outputs"
+        )
+    return [_numbers(f"limits[{name!r}]", limits[name]) if name in limits else [] for name in names]
+
+
+def _numbers(name: str, value: ArrayLike) -> list[float]:
+    known = np.asarray(_checks.as_numeric(name, value), np.float64)
+    if np.isnan(known).any():
+        raise ValueError(f"{name} must be numbers, got NaN; leave it out")
+    numbers: list[float] = known.ravel().tolist()
+    return numbers

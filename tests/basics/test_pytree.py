@@ -1,0 +1,82 @@
+"""The order of the leaves of distributions and results, in processes with other hash seeds."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import nn_uq_dist as nuq
+from nn_uq_dist.basics._pytree import in_order
+
+
+def test_leaves_of_a_numpyro_distribution_come_by_name():
+    law = dist.Gamma(jnp.array([2.0, 3.0]), jnp.array([5.0, 7.0]))
+    leaves, structure = jax.tree.flatten(in_order(law))
+    np.testing.assert_array_equal(leaves, [[2.0, 3.0], [5.0, 7.0]])  # concentration, rate
+    again = jax.tree.unflatten(structure, leaves)
+    assert type(again) is dist.Gamma
+    np.testing.assert_array_equal(again.mean, law.mean)
+
+
+def test_nested_distributions_come_back_as_they_were():
+    base = dist.Normal(jnp.zeros(2), 1.0).to_event(1)
+    steps = [dist.transforms.AffineTransform(1.0, 2.0), dist.transforms.ExpTransform()]
+    law = dist.TransformedDistribution(base, steps)
+    again = jax.tree.map(lambda leaf: leaf, in_order(law))
+    value = jnp.array([0.5, 3.0])
+    np.testing.assert_array_equal(again.log_prob(value), law.log_prob(value))
+
+
+def test_vmap_over_a_result_that_holds_a_numpyro_distribution():
+    f = dist.Gamma(jnp.array([2.0, 3.0, 4.0]), 2.0).to_event(1)
+    linear = nuq.linearize(jnp.cumsum, f)
+    means = jax.vmap(lambda law: law.loc)(jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), linear))
+    np.testing.assert_allclose(means, jnp.stack([linear.loc] * 2))
+
+
+SCRIPT = """
+import sys
+import jax, jax.numpy as jnp, numpy as np, numpyro.distributions as dist
+import nn_uq_dist as nuq
+
+f = {"r": dist.LogNormal(0.0, 0.1), "k": dist.Gamma(3.0, 2.0),
+     "t": dist.TransformedDistribution(dist.Normal(0.0, 1.0), [
+         dist.transforms.AffineTransform(1.0, 2.0), dist.transforms.ExpTransform()])}
+mapped = nuq.linearize(lambda d: jnp.stack([d["r"] * d["k"], d["t"] + d["r"]]), f)
+plain = nuq.Linearization([1.0, 2.0], [[1.0, 2.0], [0.5, 3.0]],
+                          nuq.InputLaw([0.1, 0.2], half_width=0.4, scale=0.3))
+joint = plain.joint(0.1)
+gammas = dist.Gamma(jnp.array([2.0, 3.0]), jnp.array([1.0, 2.0]))
+copula = nuq.GaussianCopulaJoint(gammas, jnp.array([[1.0, 0.3], [0.3, 1.0]]))
+truncated = dist.TruncatedNormal(jnp.array([1.0, 2.0]), 0.2, low=0.5)
+results = [mapped, mapped.marginals(), plain, plain.marginals(0.1), joint, joint.condition(0, 1.1),
+           copula, copula.condition(0, 1.5), nuq.laws.as_output_law(truncated),
+           plain.input_posterior(jnp.array([1.2, 2.1]), 0.1)]
+leaves = [np.asarray(leaf) for result in results for leaf in jax.tree.leaves(result)]
+if sys.argv[1] == "save":
+    np.savez(sys.argv[2], *leaves)
+else:
+    with np.load(sys.argv[2]) as file:
+        saved = [file[name] for name in file.files]
+    assert [leaf.shape for leaf in leaves] == [leaf.shape for leaf in saved]
+    for leaf, other in zip(leaves, saved, strict=True):
+        np.testing.assert_array_equal(leaf, other)
+"""
+
+
+@pytest.mark.slow
+def test_leaves_saved_in_one_process_are_those_of_another(tmp_path):
+    def run(seed: int, *arguments: str) -> None:
+        environment = os.environ | {"PYTHONHASHSEED": str(seed)}
+        command = [sys.executable, "-c", SCRIPT, *arguments]
+        subprocess.run(command, env=environment, check=True, timeout=300)  # noqa: S603
+
+    path = str(tmp_path / "leaves.npz")
+    run(0, "save", path)
+    for seed in (1, 2, 3):
+        run(seed, "load", path)
