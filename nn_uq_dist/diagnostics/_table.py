@@ -73,7 +73,7 @@ def table(
     if sides not in {"above", "below", "both"}:
         raise ValueError(f"sides must be 'above', 'below' or 'both', got {sides!r}; leave it out")
     of_outputs = _limits_of(limits, names)
-    known = np.asarray(_checks.as_numeric("levels", list(levels)), np.float64)
+    known = np.asarray(_checks.as_numeric("levels", np.asarray(levels)), np.float64)
     if not ((known > 0) & (known < 1)).all():
         raise ValueError(f"levels must be in (0, 1), got {levels}; pass fractions such as 0.95")
     pandas = _checks.require_extra("pandas", "diagnostics.table")
@@ -84,10 +84,8 @@ def table(
     for limit in sorted({limit for limits in of_outputs for limit in limits}):
         asked = np.tile([limit in limits for limits in of_outputs], repeats)
         at = jnp.asarray(limit, law.mean.dtype)
-        for sign, side, log_probability in (
-            (">", "above", law.log_sf),
-            ("<", "below", law.log_cdf),
-        ):
+        tails = (">", "above", law.log_sf), ("<", "below", law.log_cdf)
+        for sign, side, log_probability in tails:
             if sides in {side, "both"}:
                 found = np.exp(_row(log_probability(at), law))
                 columns[f"P({sign} {limit:g})"] = np.where(asked, found, np.nan)
