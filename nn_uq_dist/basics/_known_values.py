@@ -12,7 +12,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._row_algebra import in_squared_units, namespace, products, times_square
 
 type FloatArray = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ def as_jax(value: Any, device: Any = None) -> Array:
     return placed
 
 
-def one_program[T](function: Callable[..., T]) -> Callable[..., T]:
+def one_program[T](function: Callable[..., T], *, in_own_type: bool = False) -> Callable[..., T]:
     """Return the function, compiled as a whole, or run by NumPy for few known numbers.
 
     Parameters
@@ -67,6 +67,9 @@ def one_program[T](function: Callable[..., T]) -> Callable[..., T]:
         A pure function of pytrees of real arrays, for arrays of either library: `namespace` tells
         which. It stands at the level of a module: another function object, such as a lambda, is
         compiled anew.
+    in_own_type
+        Whether NumPy computes in the types of the arrays, and not in float64: for functions that
+        ask what a type can represent.
 
     Notes
     -----
@@ -86,10 +89,17 @@ def one_program[T](function: Callable[..., T]) -> Callable[..., T]:
         def of_type(part: Any) -> Any:
             return part.astype(dtype) if np.issubdtype(part.dtype, np.floating) else part
 
+        known = jax.tree.map(np.asarray, trees) if in_own_type else in_float64(trees)
         with np.errstate(all="ignore"):
-            return as_results(jax.tree.map(of_type, function(*in_float64(trees))), *leaves)
+            return as_results(jax.tree.map(of_type, function(*known)), *leaves)
 
     return evaluate
+
+
+# What a type can represent is asked of the type itself.
+as_variances = one_program(times_square, in_own_type=True)
+as_covariance = one_program(in_squared_units, in_own_type=True)
+squares = one_program(products, in_own_type=True)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -72,6 +72,11 @@ def in_squared_units(matrix: Array, unit: Array) -> Array:
     return matrix * products(unit[..., None], unit[..., None, :])
 
 
+def times_square(variance: Array, unit: Array) -> Array:
+    """Variances in units, as they are; NaN where these have no number."""
+    return variance * products(unit)
+
+
 def binary_unit(size: Array) -> Array:
     """Power of two nearest to each size, 1 for zero and infinity: scaling causes no rounding."""
     if namespace(size) is np:

@@ -11,8 +11,8 @@ from numpyro.distributions.batch_util import vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics._checks import broadcast_shapes, is_concrete
-from nn_uq_dist.basics._known_values import one_program
-from nn_uq_dist.basics._row_algebra import namespace, products
+from nn_uq_dist.basics._known_values import one_program, squares
+from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law
@@ -186,7 +186,7 @@ class CorrectedMarginal(OutputLaw):
     @property
     def variance(self) -> Array:
         """Variance, by quadrature."""
-        return products(self.standard_deviation)
+        return squares(self.standard_deviation)
 
     @property
     def standard_deviation(self) -> Array:

@@ -15,8 +15,8 @@ from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist import linear_combination
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import as_jax, is_local, one_program
-from nn_uq_dist.basics._row_algebra import binary_unit, namespace, products
+from nn_uq_dist.basics._known_values import as_jax, as_variances, is_local, one_program
+from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_quadrature import ScoreRule
@@ -235,12 +235,14 @@ class LinearizedMarginal(OutputLaw):
     @property
     def variance(self) -> Array:
         """``sum w^2/3 + s^2`` (the paper's ``var``); NaN where the type has no such number."""
-        return jnp.broadcast_to(_moments(*self._of_one_type[1:])[0], self.batch_shape)
+        unit, in_units, _ = _moments(*self._of_one_type[1:])
+        return jnp.broadcast_to(as_variances(in_units, unit), self.batch_shape)
 
     @property
     def standard_deviation(self) -> Array:
         """Square root of the variance, also where that would over- or underflow."""
-        return jnp.broadcast_to(_moments(*self._of_one_type[1:])[1], self.batch_shape)
+        unit, in_units, _ = _moments(*self._of_one_type[1:])
+        return jnp.broadcast_to(one_program(_times_root)(unit, in_units), self.batch_shape)
 
     @property
     def skewness(self) -> Array:
@@ -304,13 +306,17 @@ def _valid(normal_scale: Array | None) -> Any:
 
 @one_program
 def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, Array]:
-    """Variance, standard deviation and excess kurtosis."""
+    """Units, variance in squares of these, and excess kurtosis."""
     xp, scale = namespace(weights), _valid(normal_scale)
     unit = binary_unit(xp.maximum(xp.max(xp.abs(weights), axis=-1), scale))
     squares = (weights / unit[..., None]) ** 2
     variance = xp.sum(squares, axis=-1) / 3 + (scale / unit) ** 2
     kurtosis = -2 / 15 * xp.sum(squares**2, axis=-1) / variance**2
-    return variance * products(unit), unit * xp.sqrt(variance), kurtosis
+    return unit, variance, kurtosis
+
+
+def _times_root(unit: Array, variance: Array) -> Array:
+    return unit * namespace(unit).sqrt(variance)
 
 
 @one_program

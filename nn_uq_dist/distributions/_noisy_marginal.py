@@ -13,8 +13,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._known_values import squares
 from nn_uq_dist.basics._nodes import gauss_legendre
-from nn_uq_dist.basics._row_algebra import products
 from nn_uq_dist.distributions import _convolution
 from nn_uq_dist.laws._abstract import rebuilt, validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law, with_rank
@@ -174,7 +174,7 @@ class NoisyMarginal(OutputLaw):
     @property
     def variance(self) -> Array:
         """Variance of the base plus that of the noise."""
-        return products(self.standard_deviation)
+        return squares(self.standard_deviation)
 
     @property
     def standard_deviation(self) -> Array:

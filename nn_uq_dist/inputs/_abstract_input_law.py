@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import one_program
+from nn_uq_dist.basics._known_values import as_covariance, as_variances, one_program
 from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inputs import _terms
 from nn_uq_dist.inputs._linear_image import LinearImage
@@ -119,12 +119,12 @@ class AbstractInputLaw(abc.ABC):
     @property
     def variance(self) -> Array:
         """Variances, shape ``batch_shape + (N_x,)``; NaN where the type has no such number."""
-        return one_program(_terms.variance)(self.loc, self.terms)
+        return as_variances(*one_program(_terms.variance)(self.loc, self.terms))
 
     @property
     def covariance(self) -> Array:
-        """Covariance matrix, shape ``batch_shape + (N_x, N_x)``."""
-        return one_program(_terms.covariance)(self.loc, self.terms)
+        """Covariance, ``batch_shape + (N_x, N_x)``; NaN where the type has no such number."""
+        return as_covariance(*one_program(_terms.covariance)(self.loc, self.terms))
 
     @property
     def half_range(self) -> Array | None:

@@ -11,15 +11,13 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._known_values import one_program
+from nn_uq_dist.basics._known_values import as_covariance, as_variances, one_program
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import (
     binary_unit,
     gram,
-    in_squared_units,
     namespace,
     norm,
-    products,
 )
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.inputs._output_noise import OutputNoise, joined_scale, output_noise
@@ -175,12 +173,12 @@ class LinearImage:
     @property
     def variance(self) -> Array:
         """Variances, shape ``(..., N_y)``; NaN where the type has no such number."""
-        return one_program(_variance)(self)
+        return as_variances(*one_program(_variance)(self))
 
     @property
     def covariance(self) -> Array:
         """Covariance matrix, shape ``(..., N_y, N_y)``."""
-        return one_program(_covariance)(self)
+        return as_covariance(*one_program(_covariance)(self))
 
     @property
     def correlation(self) -> Array:
@@ -232,21 +230,21 @@ def _standard_deviation(image: LinearImage) -> Array:
     return norm(rows if scale is None else joined([rows, scale[..., None]]))
 
 
-def _variance(image: LinearImage) -> Array:
+def _variance(image: LinearImage) -> tuple[Array, Array]:
     unit = binary_unit(_standard_deviation(image))
     image = image.in_units(unit)
     total = (_columns(image) ** 2).sum(axis=-1)
     total = total if image.noise_scale is None else total + image.noise_scale**2
-    return total * products(unit)
+    return total, unit
 
 
-def _covariance(image: LinearImage) -> Array:
+def _covariance(image: LinearImage) -> tuple[Array, Array]:
     unit = binary_unit(_standard_deviation(image))
     image = image.in_units(unit)
     total, scale = gram(_columns(image)), image.noise_scale
     if scale is not None:
         total = total + OutputNoise(scale, image.noise_coupling).covariance
-    return in_squared_units(total, unit)
+    return total, unit
 
 
 def _correlation(image: LinearImage) -> Array:

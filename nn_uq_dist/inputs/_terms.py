@@ -21,12 +21,10 @@ from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import (
     binary_unit,
     gram,
-    in_squared_units,
     matmul,
     matvec,
     namespace,
     norm,
-    products,
 )
 from nn_uq_dist.basics._summary_line import summary_line
 
@@ -107,8 +105,8 @@ def standard_deviation(loc: Array, terms: Terms) -> Array:
     return norm(xp.stack([xp.zeros_like(loc), *parts], axis=-1))
 
 
-def variance(loc: Array, terms: Terms) -> Array:
-    """Variances of the inputs; NaN where the type has no such number."""
+def variance(loc: Array, terms: Terms) -> tuple[Array, Array]:
+    """Variances of the inputs in squares of units, and these units."""
     unit = binary_unit(standard_deviation(loc, terms))
     found = []
     for term in terms:
@@ -116,11 +114,11 @@ def variance(loc: Array, terms: Terms) -> Array:
         scaled = term.factor / (own if term.is_diagonal else own[..., None])
         found.append((term.start, _unit(term) * _row_sums(term, scaled**2)))
     total = sum(layers(found, loc.shape[-1]), namespace(loc).zeros_like(loc))
-    return total * products(unit)
+    return total, unit
 
 
-def covariance(loc: Array, terms: Terms) -> Array:
-    """Covariance of the inputs, ``(..., N_x, N_x)``; NaN where the type has no such number."""
+def covariance(loc: Array, terms: Terms) -> tuple[Array, Array]:
+    """Covariance of the inputs, ``(..., N_x, N_x)``, in products of units, and these units."""
     xp, size = namespace(loc), loc.shape[-1]
     unit = binary_unit(standard_deviation(loc, terms))
     rows = []
@@ -134,7 +132,7 @@ def covariance(loc: Array, terms: Terms) -> Array:
         around = [(0, 0)] * (square.ndim - 1) + [(term.start, size - term.stop)]
         rows.append((term.start, _unit(term) * xp.pad(square, around)))
     total = sum(layers(rows, size, axis=-2), xp.zeros((*loc.shape, size), loc.dtype))
-    return in_squared_units(total, unit)
+    return total, unit
 
 
 def half_range(loc: Array, terms: Terms) -> Array | None:
