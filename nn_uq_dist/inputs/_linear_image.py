@@ -20,7 +20,7 @@ from nn_uq_dist.basics._row_algebra import (
     norm,
 )
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.inputs._output_noise import OutputNoise, joined_scale, output_noise
+from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
 from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE, joined
 
 
@@ -48,8 +48,8 @@ class LinearImage:
         Standard deviation of the noise of each output, shape ``(..., N_y)``; ``None`` for none. It
         may have more batch axes than the columns.
     noise_coupling
-        Covariances of the noise of different outputs, shape ``(..., N_y, N_y)``, with a diagonal of
-        zeros; ``None`` if it is independent.
+        Correlations of the noise of different outputs, shape ``(..., N_y, N_y)``, with a diagonal
+        of zeros; ``None`` if it is independent.
 
     Examples
     --------
@@ -88,12 +88,9 @@ class LinearImage:
         noise = output_noise(noise_scale, noise_covariance, self.shape, self._part)
         if noise is None:
             return self
-        scale, coupling = noise
         if self.noise_scale is not None:
-            scale = one_program(joined_scale)(self.noise_scale, scale)
-        if self.noise_coupling is not None:
-            coupling = self.noise_coupling + (0 if coupling is None else coupling)
-        return LinearImage(self.uniform, self.normal, scale, coupling)
+            noise = noise.plus(OutputNoise(self.noise_scale, self.noise_coupling))
+        return LinearImage(self.uniform, self.normal, *noise)
 
     def with_normal_share(self, share: Array) -> "LinearImage":
         """Return the image with a share of its uniform part normal: the same covariance.
@@ -121,20 +118,11 @@ class LinearImage:
 
     def in_units(self, unit: Array) -> "LinearImage":
         """Return the image with each output divided by its unit, shape ``(..., N_y)``."""
-        uniform, normal, noise, coupling = (
-            None if part is None else part / unit[..., None]
-            for part in (
-                self.uniform,
-                self.normal,
-                None if self.noise_scale is None else self.noise_scale[..., None],
-                self.noise_coupling,
-            )
-        )
         return LinearImage(
-            uniform,
-            normal,
-            None if noise is None else noise[..., 0],
-            None if coupling is None else coupling / unit[..., None, :],
+            None if self.uniform is None else self.uniform / unit[..., None],
+            None if self.normal is None else self.normal / unit[..., None],
+            None if self.noise_scale is None else self.noise_scale / unit,
+            self.noise_coupling,
         )
 
     @property
@@ -255,8 +243,9 @@ def _correlation(image: LinearImage) -> Array:
     # well defined. Independent noise of two outputs counts in their scales alone.
     safe = xp.where(scale > 0, scale, 1)
     product = gram(xp.where(scale > 0, shared, xp.nan) / safe)
-    if image.noise_coupling is not None:
-        product = product + image.noise_coupling / safe / safe.mT
+    if image.noise_scale is not None and image.noise_coupling is not None:
+        share = image.noise_scale[..., None] / safe
+        product = product + image.noise_coupling * share * share.mT
     product = xp.clip(product, -1, 1)
     unit = xp.eye(shared.shape[-2], dtype=bool) & (scale > 0)
     matrix: Array = xp.where(unit, 1, product)

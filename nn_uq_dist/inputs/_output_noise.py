@@ -18,14 +18,14 @@ _ROUNDINGS = 64
 
 
 class OutputNoise(NamedTuple):
-    """Standard deviations of the noise, and covariances of the noise of different outputs.
+    """Standard deviations of the noise, and correlations of the noise of different outputs.
 
     Attributes
     ----------
     scale : array, shape (..., N_y)
         The root of the diagonal of `noise_covariance` included.
     coupling : array, shape (..., N_y, N_y), or None
-        The covariance off its diagonal, where it is zero.
+        The correlation off its diagonal, where it is zero.
     """
 
     scale: Any
@@ -39,7 +39,14 @@ class OutputNoise(NamedTuple):
     @property
     def root(self) -> Any:
         """A matrix ``R`` with the covariance ``R R^T``, shape ``(..., N_y, N_y)``."""
-        return _diagonal(self.scale) if self.coupling is None else covariance_root(self.covariance)
+        if self.coupling is None:
+            return _diagonal(self.scale)
+        unit = namespace(self.scale).eye(self.scale.shape[-1], dtype=self.scale.dtype)
+        return self.scale[..., None] * covariance_root(unit + self.coupling)
+
+    def plus(self, other: "OutputNoise") -> "OutputNoise":
+        """Return the sum of two independent noises."""
+        return OutputNoise(*one_program(_sum)(self, other))
 
 
 def output_noise(
@@ -76,8 +83,11 @@ def output_noise(
     if noise_covariance is None:
         return OutputNoise(scale)
     covariance = _covariance(noise_covariance, shape, like)
-    own, coupling = one_program(_scale_and_coupling)(covariance)
-    return OutputNoise(own if scale is None else joined_scale(scale, own), coupling)
+    dtype = like.dtype if namespace(like) is np else _checks.float_dtype(noise_covariance, like)
+    xp = namespace(like)
+    # Scales have numbers where their squares have none.
+    noise = OutputNoise(*(xp.asarray(part, dtype) for part in scale_and_coupling(covariance)))
+    return noise if scale is None else noise.plus(OutputNoise(scale))
 
 
 def _diagonal(scale: Any) -> Any:
@@ -85,23 +95,33 @@ def _diagonal(scale: Any) -> Any:
 
 
 def _covariance_of(noise: OutputNoise) -> Any:
-    own = _diagonal(noise.scale) * noise.scale[..., None]
-    return own if noise.coupling is None else own + noise.coupling
+    own, scale = _diagonal(noise.scale) * noise.scale[..., None], noise.scale[..., None]
+    return own if noise.coupling is None else own + noise.coupling * scale * scale.mT
 
 
-def _scale_and_coupling(covariance: Any) -> tuple[Any, Any]:
+@one_program
+def scale_and_coupling(covariance: Any) -> tuple[Any, Any]:
+    """Standard deviations, and correlations with a diagonal of zeros, of a covariance."""
     xp = namespace(covariance)
     variance = xp.diagonal(covariance, axis1=-2, axis2=-1)
     # The square root has no finite slope at zero. A negative variance gives NaN.
     is_zero = variance == 0
     own = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, variance)))
-    return own, xp.where(xp.eye(covariance.shape[-1], dtype=bool), 0, covariance)
+    unit = xp.where(is_zero, 1, own)[..., None]
+    coupling = covariance / unit / unit.mT
+    return own, xp.where(xp.eye(covariance.shape[-1], dtype=bool), 0, coupling)
 
 
-def joined_scale(first: Any, second: Any) -> Any:
-    """Standard deviation of the sum of two independent noises."""
-    xp = namespace(first, second)
-    return norm(xp.stack(xp.broadcast_arrays(first, second), axis=-1))
+def _sum(first: OutputNoise, second: OutputNoise) -> tuple[Any, Any]:
+    xp = namespace(first.scale, second.scale)
+    total = norm(xp.stack(xp.broadcast_arrays(first.scale, second.scale), axis=-1))
+    safe, coupling = xp.where(total > 0, total, 1), None
+    for part in (first, second):
+        if part.coupling is not None:
+            share = (part.scale / safe)[..., None]
+            own = part.coupling * share * share.mT
+            coupling = own if coupling is None else coupling + own
+    return total, coupling
 
 
 def _scale(noise_scale: ArrayLike, shape: tuple[int, ...], like: Any) -> Any:
@@ -142,6 +162,5 @@ def _covariance(noise_covariance: ArrayLike, shape: tuple[int, ...], like: Any) 
         known = np.asarray(noise_covariance, np.float64)
         eps = float(jnp.finfo(jnp.promote_types(like.dtype, jnp.float32)).eps)
         require_covariance("noise_covariance", known, _ROUNDINGS * eps, _ROUNDINGS * eps)
-    if namespace(like) is np:
-        return np.asarray(noise_covariance, like.dtype)
-    return jnp.asarray(noise_covariance, _checks.float_dtype(noise_covariance, like))
+        return known
+    return jnp.asarray(noise_covariance)

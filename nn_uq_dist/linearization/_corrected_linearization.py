@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import evaluated_now
 from nn_uq_dist.basics._pytree import entries, register_frozen
+from nn_uq_dist.basics._row_algebra import in_squared_units
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import (
     CorrectedMarginal,
@@ -20,9 +21,9 @@ from nn_uq_dist.distributions import (
     MonotoneSpline,
     NoisyMarginal,
 )
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
 from nn_uq_dist.inputs._flat_network import OutputStructure
-from nn_uq_dist.inputs._output_noise import output_noise
+from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
 from nn_uq_dist.linearization._correction import (
     at_once,
     correction,
@@ -31,7 +32,10 @@ from nn_uq_dist.linearization._correction import (
 )
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._linearized_input_posterior import LinearizedInputPosterior
+from nn_uq_dist.linearization._linearized_input_posterior import (
+    LinearizedInputPosterior,
+    linearized_input_posterior,
+)
 from nn_uq_dist.sampling import PairedDraws, paired_statistics
 
 if TYPE_CHECKING:  # its method `corrected` needs this module
@@ -142,18 +146,28 @@ class CorrectedLinearization(LinearModel):
 
     @property
     def covariance(self) -> Array:
-        """Covariance of the outputs, ``batch_shape + (N_y, N_y)``.
+        """Covariance of the outputs, ``batch_shape + (N_y, N_y)``; NaN where it has no number.
 
         From the variances of the corrected distributions and the correlation of the network's
         outputs, estimated with control variates: `paired_statistics` has its standard errors. Where
         there are too few pairs for that, it is the plain one. It is not necessarily positive
         definite. With traced values the correlation is that of the linearization.
         """
+        return in_squared_units(self._own_correlation, self.marginals().standard_deviation)
+
+    def _spread(self) -> OutputNoise:
+        matrix = self._own_correlation
+        coupling = jnp.where(jnp.eye(self.num_outputs, dtype=bool), 0, matrix)
+        return OutputNoise(self.marginals().standard_deviation, coupling)
+
+    @property
+    def _own_correlation(self) -> Array:
+        """Correlation of the network's outputs, or of those of the linearization if traced."""
         if not _checks.is_concrete(self):
             linear = self.linearization.copula_correlation(
                 self.own_scale, correlation="linear", min_eigenvalue=None
             )
-            return self._with_variances(linear.target)
+            return linear.target
         # Known numbers, also while a function that uses them is traced.
         with evaluated_now():
             matrix = paired_statistics(self.pairs).correlation.value
@@ -164,11 +178,7 @@ class CorrectedLinearization(LinearModel):
                     rows = (network - network.mean(axis=0)) / network.std(axis=0)
                 plain = np.einsum("n...i,n...j->...ij", rows, rows) / len(rows)
                 matrix = np.where(np.isnan(matrix), plain, matrix)
-            return self._with_variances(jnp.asarray(matrix, jnp.result_type(self._map.images)))
-
-    def _with_variances(self, correlation: Array) -> Array:
-        sd = jnp.sqrt(self.variance)
-        return correlation * sd[..., None] * sd[..., None, :]
+            return jnp.asarray(matrix, jnp.result_type(self._map.images))
 
     def marginals(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -231,9 +241,13 @@ class CorrectedLinearization(LinearModel):
         noise_scale, noise_covariance
             As for `Linearization.joint`.
         """
-        fit, moved, noise = self._nearest(noise_scale, noise_covariance)
-        image = moved.image(noise_covariance=noise)
-        image = image.with_normal_share(fit.normal_share(moved.variance))
+        fit, moved = self._nearest
+        shape = (*self.batch_shape, self.num_outputs)
+        noise = output_noise(noise_scale, noise_covariance, shape, fit.noise.scale)
+        noise = fit.noise if noise is None else noise.plus(fit.noise)
+        image = moved.image()
+        share = fit.normal_share(image.standard_deviation)
+        image = LinearImage(image.uniform, image.normal, *noise).with_normal_share(share)
         return LinearizedJoint.of_image(moved.loc, image)
 
     def input_posterior(
@@ -246,20 +260,14 @@ class CorrectedLinearization(LinearModel):
 
         Parameters and errors are those of `Linearization.input_posterior`.
         """
-        _, moved, noise = self._nearest(noise_scale, noise_covariance)
-        return moved.input_posterior(y, noise_covariance=noise)
+        fit, moved = self._nearest
+        return linearized_input_posterior(moved, y, noise_scale, noise_covariance, fit.noise)
 
-    def _nearest(
-        self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
-    ) -> tuple[LinearFit, "Linearization", Array]:
-        """The linear fit, the model moved by it, and all noise, what it leaves included."""
+    @property
+    def _nearest(self) -> tuple[LinearFit, "Linearization"]:
+        """The linear fit, and the model moved by it."""
         fit = linear_fit(self.pairs)
-        # An array of JAX, as the noise may be traced.
-        covariance, shape = jnp.asarray(fit.covariance), (*self.batch_shape, self.num_outputs)
-        noise = output_noise(noise_scale, noise_covariance, shape, covariance)
-        if noise is not None:
-            covariance = covariance + noise.covariance
-        return fit, self.linearization.moved(fit.shift, fit.slopes), covariance
+        return fit, self.linearization.moved(fit.shift, fit.slopes)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw inputs, and the outputs of the linear model for them, each moved by its map."""

@@ -175,7 +175,7 @@ def _controls(
     if num_draws == 0 or law.batch_shape:
         return none
     bounded = law.normal_scale is None
-    scale = np.asarray(law.half_range if bounded else law.variance**0.5, np.float64)
+    scale = np.asarray(law.half_range if bounded else law.standard_deviation, np.float64)
     scale = np.where(scale > 0, scale, 1)
     center = np.asarray(law.loc, np.float64)
 

@@ -11,11 +11,13 @@ section 3.5), which all outputs share.
 import math
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics._known_values import one_program
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._row_algebra import gram, namespace, norm
+from nn_uq_dist.inputs._output_noise import OutputNoise
 from nn_uq_dist.linearization._correction import at_once, usable_pairs
 from nn_uq_dist.sampling import PairedDraws
 
@@ -43,11 +45,11 @@ class LinearFit(NamedTuple):
     rest: Array
 
     @property
-    def covariance(self) -> Array:
-        """Covariance of what remains, shape ``(..., N_y, N_y)``."""
-        return self.rest.mT @ self.rest / self.rest.shape[-2]
+    def noise(self) -> OutputNoise:
+        """Normal noise with the covariance of what remains, as JAX arrays."""
+        return OutputNoise(*map(jnp.asarray, one_program(_scale_and_coupling)(self.rest)))
 
-    def normal_share(self, variance: Array) -> Array:
+    def normal_share(self, standard_deviation: Array) -> Array:
         """Share of the uniform part of the joint distribution that is made normal, ``(...)``.
 
         Where a few remainders are huge, their covariance is too small for them and too large for
@@ -56,17 +58,26 @@ class LinearFit(NamedTuple):
 
         Parameters
         ----------
-        variance
-            Of the linear model, shape ``(..., N_y)``.
+        standard_deviation
+            Of the outputs of the linear model, shape ``(..., N_y)``.
         """
-        return _normal_share(self.rest, variance)
+        return _normal_share(self.rest, standard_deviation)
+
+
+def _scale_and_coupling(rest: Array) -> tuple[Array, Array]:
+    xp, columns = namespace(rest), rest.mT
+    scale = norm(columns) / math.sqrt(rest.shape[-2])
+    unit = xp.where(scale > 0, scale, 1)[..., None]
+    coupling = gram(columns / unit) / rest.shape[-2]
+    return scale, xp.where(xp.eye(coupling.shape[-1], dtype=bool), 0, coupling)
 
 
 @one_program
-def _normal_share(rest: Array, variance: Array) -> Array:
+def _normal_share(rest: Array, standard_deviation: Array) -> Array:
     xp: Any = namespace(rest)
-    total = variance + xp.mean(rest**2, axis=-2)
-    size = xp.mean(rest**2 / xp.where(total > 0, total, 1)[..., None, :], axis=-1)
+    own = norm(rest.mT) / math.sqrt(rest.shape[-2])
+    total = norm(xp.stack([standard_deviation, own], axis=-1))
+    size = xp.mean((rest / xp.where(total > 0, total, 1)[..., None, :]) ** 2, axis=-1)
     tiny = xp.finfo(size.dtype).tiny
     largest: Array = xp.sum(size**2, axis=-1) / xp.maximum(xp.sum(size, axis=-1), tiny)
     return largest**2 / (largest**2 + _LARGE**2)
@@ -90,7 +101,7 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     scale: Any
     loc: Any
     with at_once(pairs):  # both may be computed, by laws of the user's own
-        scale, loc = law.variance**0.5, law.loc
+        scale, loc = law.standard_deviation, law.loc
     if xp is np:
         known: Any = (np.asarray(part, np.float64) for part in (inputs, scale, loc))
         inputs, scale, loc = known

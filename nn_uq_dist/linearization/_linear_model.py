@@ -21,7 +21,7 @@ from nn_uq_dist.gaussian_copula._nearest_correlation import checked_floor, neare
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import unraveled
 from nn_uq_dist.inputs._names import names_of_entries
-from nn_uq_dist.inputs._output_noise import output_noise
+from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise, scale_and_coupling
 from nn_uq_dist.laws import JointLaw
 
 Method = Literal["nataf", "linear"]
@@ -190,16 +190,19 @@ class LinearModel(abc.ABC):
         self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
     ) -> Array:
         """Correlation of the outputs with noise."""
-        covariance = self.covariance
-        shape = covariance.shape[:-1]
-        noise = output_noise(noise_scale, noise_covariance, shape, covariance)
+        total = self._spread()
+        noise = output_noise(noise_scale, noise_covariance, total.scale.shape, total.scale)
         if noise is not None:
-            covariance = covariance + noise.covariance
-        sd = jnp.sqrt(jnp.diagonal(covariance, axis1=-2, axis2=-1))
-        sd = jnp.where(sd > 0, sd, jnp.nan)
-        matrix = jnp.clip(covariance / sd[..., None] / sd[..., None, :], -1, 1)
-        identity = jnp.eye(shape[-1], dtype=bool)
-        return jnp.where(identity & (sd > 0)[..., None], 1, matrix)
+            total = total.plus(noise)
+        matrix = jnp.where(
+            jnp.eye(self.num_outputs, dtype=bool), 1, jnp.clip(total.coupling, -1, 1)
+        )
+        varies = total.scale > 0
+        return jnp.where(varies[..., None] & varies[..., None, :], matrix, jnp.nan)
+
+    def _spread(self) -> OutputNoise:
+        """Standard deviations and correlations of the outputs; a model may know them better."""
+        return OutputNoise(*scale_and_coupling(self.covariance))
 
     def copula_correlation(
         self,

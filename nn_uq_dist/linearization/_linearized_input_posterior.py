@@ -43,7 +43,7 @@ from nn_uq_dist.box_gaussian._normals_given_outputs import NormalsGivenOutputs
 from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
 from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 from nn_uq_dist.inputs import AbstractInputLaw
-from nn_uq_dist.inputs._output_noise import output_noise
+from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
 
 
 class InputMoments(NamedTuple):
@@ -204,8 +204,9 @@ def linearized_input_posterior(
     y: ArrayLike,
     noise_scale: ArrayLike | None,
     noise_covariance: ArrayLike | None,
+    own_noise: OutputNoise | None = None,
 ) -> LinearizedInputPosterior:
-    """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`."""
+    """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`; `own_noise` is added."""
     y = _checks.as_numeric("y", y)
     if np.shape(y)[-1:] != (model.num_outputs,):
         raise ValueError(
@@ -220,6 +221,8 @@ def linearized_input_posterior(
     _checks.require_finite("y", y, "leave the output out of the network where it is missing")
     size = model.num_outputs
     noise = output_noise(noise_scale, noise_covariance, (*batch_shape, size), model.mean)
+    if own_noise is not None:
+        noise = own_noise if noise is None else noise.plus(own_noise)
     is_noisy = noise is not None and not (
         _checks.is_concrete(noise.scale) and np.any(np.asarray(noise.scale) == 0)
     )
