@@ -119,6 +119,20 @@ def as_results(values: Any, *given: object) -> Any:
     return jax.tree.map(one, values)
 
 
+def with_nan_gradients[T](values: T) -> T:
+    """The same values, where NaN has the gradient NaN.
+
+    What is selected instead of a value that does not exist has the derivative zero, with which a
+    sampler or an optimizer would go on without a word.
+    """
+
+    def one(part: Any) -> Any:
+        return part if is_concrete(part) else part * jnp.where(jnp.isnan(part), jnp.nan, 1)
+
+    marked: T = jax.tree.map(one, values)
+    return marked
+
+
 def in_float64[T](tree: T) -> T:
     """Return the same object with NumPy leaves in float64; its values must be known.
 

@@ -17,7 +17,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 
 from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._known_values import as_jax, evaluated_now, is_local
+from nn_uq_dist.basics._known_values import as_jax, evaluated_now, is_local, with_nan_gradients
 from nn_uq_dist.basics._pytree import in_order
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.laws._batch_entries import constructor_arguments, made, rebuilt_entries
@@ -27,12 +27,13 @@ from nn_uq_dist.laws._support import IndependentOutputs
 def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
     """Decorate a ``log_prob`` as NumPyro's decorator of this name does, in NumPy for known values.
 
-    With validation on, values outside the support raise a warning and have the density zero.
+    With validation on, values outside the support raise a warning and have the density zero. Log
+    densities that are NaN have gradients that are NaN.
     """
 
     @wraps(log_prob)
     def validated(self: dist.Distribution, *args: Any, **kwargs: Any) -> Array:
-        logs = log_prob(self, *args, **kwargs)
+        logs = with_nan_gradients(log_prob(self, *args, **kwargs))
         if not self._validate_args:
             return logs
         mask = self._validate_sample(kwargs["value"] if "value" in kwargs else args[0])

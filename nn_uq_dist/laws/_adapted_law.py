@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics._normal_scores import from_normal_score, missing_functions, normal_score
-from nn_uq_dist.laws._abstract import safe_values
+from nn_uq_dist.laws._abstract import safe_values, validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
 
 
@@ -51,6 +51,7 @@ class AdaptedLaw(OutputLaw):
         """Draws of the distribution."""
         return self.base.sample(key, sample_shape)
 
+    @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density, ``-inf`` outside the support."""
         value = jnp.asarray(value)

@@ -16,7 +16,7 @@ from jax.scipy.special import log_ndtr
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import as_numeric, float_dtype
-from nn_uq_dist.basics._known_values import as_results, is_local
+from nn_uq_dist.basics._known_values import as_results, is_local, with_nan_gradients
 from nn_uq_dist.basics._normal_tails import score_from_log_survival
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._evaluate import (
@@ -153,7 +153,7 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     """
     a = prepare("x", x, weights, normal_scale)
     logs = log_density(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(logs, x, weights, normal_scale)
+    return as_results(with_nan_gradients(logs), x, weights, normal_scale)
 
 
 def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -167,7 +167,7 @@ def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     """
     a = prepare("x", x, weights, normal_scale)
     logs = log_density(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(a.numpy.exp(logs), x, weights, normal_scale)
+    return as_results(with_nan_gradients(a.numpy.exp(logs)), x, weights, normal_scale)
 
 
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -190,7 +190,7 @@ def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = Non
     0.125
     """
     logs = _log_survival(prepare("x", x, weights, normal_scale))
-    return as_results(logs, x, weights, normal_scale)
+    return as_results(with_nan_gradients(logs), x, weights, normal_scale)
 
 
 def logpdf_and_logsf(
@@ -215,7 +215,9 @@ def logpdf_and_logsf(
     """
     a = prepare("x", x, weights, normal_scale)
     logs, tail = log_density_and_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results((logs, _from_upper_half(a.x, tail)), x, weights, normal_scale)
+    return as_results(
+        with_nan_gradients((logs, _from_upper_half(a.x, tail))), x, weights, normal_scale
+    )
 
 
 def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -228,7 +230,9 @@ def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     -0.693147
     """
     a = prepare("x", x, weights, normal_scale)
-    return as_results(_log_survival(a._replace(x=-a.x)), x, weights, normal_scale)
+    return as_results(
+        with_nan_gradients(_log_survival(a._replace(x=-a.x))), x, weights, normal_scale
+    )
 
 
 def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -241,7 +245,7 @@ def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) 
     0.5
     """
     a = prepare("x", x, weights, normal_scale)
-    return as_results(a.numpy.exp(_log_survival(a)), x, weights, normal_scale)
+    return as_results(with_nan_gradients(a.numpy.exp(_log_survival(a))), x, weights, normal_scale)
 
 
 def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -255,7 +259,7 @@ def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     """
     a = prepare("x", x, weights, normal_scale)
     tail = _log_survival(a._replace(x=-a.x))
-    return as_results(a.numpy.exp(tail), x, weights, normal_scale)
+    return as_results(with_nan_gradients(a.numpy.exp(tail)), x, weights, normal_scale)
 
 
 def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -295,7 +299,7 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     valid = (q_array >= 0) & (q_array <= 1)
     log_tail = xp.where(inside, log_tail, xp.where(valid, -xp.inf, xp.nan)).astype(q_array.dtype)
     x = upper_quantile(log_tail, a.weights, a.normal_scale)
-    return as_results(xp.where(lower, -x, x), q, weights, normal_scale)
+    return as_results(with_nan_gradients(xp.where(lower, -x, x)), q, weights, normal_scale)
 
 
 def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -316,7 +320,7 @@ def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | Non
     """
     a = prepare("x", x, weights, normal_scale)
     tail = log_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(_score(a.x, tail), x, weights, normal_scale)
+    return as_results(with_nan_gradients(_score(a.x, tail)), x, weights, normal_scale)
 
 
 def _score(x: Any, log_tail: Any) -> Any:
@@ -353,7 +357,7 @@ def normal_score_and_logpdf(
     """
     a = prepare("x", x, weights, normal_scale)
     logs, tail = log_density_and_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results((_score(a.x, tail), logs), x, weights, normal_scale)
+    return as_results(with_nan_gradients((_score(a.x, tail), logs)), x, weights, normal_scale)
 
 
 def from_normal_score(
@@ -378,4 +382,4 @@ def from_normal_score(
     else:
         log_tail = log_ndtr(-_magnitude(a.x))
     x = upper_quantile(log_tail, a.weights, a.normal_scale)
-    return as_results(a.numpy.where(a.x < 0, -x, x), z, weights, normal_scale)
+    return as_results(with_nan_gradients(a.numpy.where(a.x < 0, -x, x)), z, weights, normal_scale)

@@ -247,3 +247,15 @@ def test_many_points_are_the_same_as_few(precision):
     few = evaluate(parts[0][300:310], *parts[1:])
     tolerance = {"float32": 1e-3, "float64": 1e-7}[precision]
     np.testing.assert_allclose(many[300:310], few, rtol=tolerance, atol=tolerance)
+
+
+def test_where_a_log_density_is_nan_its_gradient_is_nan():
+    # Passes that do not converge look like this: a gradient of zero would hide it.
+    weights = jnp.array([[1.0, 0.5, 0.2], [0.3, jnp.nan, 0.4]])
+    value, slope = jax.value_and_grad(
+        lambda y: nuq.LinearizedJoint(
+            jnp.zeros(2), weights, 0.01 * jnp.eye(2), validate_args=False
+        ).log_prob(y)
+    )(jnp.array([0.1, 0.2]))
+    assert jnp.isnan(value)
+    assert jnp.isnan(slope).all()
