@@ -149,3 +149,40 @@ def test_a_singular_normal_part_of_different_sizes():
     draws = joint.sample(KEY, (1000,)) / column
     np.testing.assert_allclose(draws.std(axis=0), 1, rtol=0.1)
     np.testing.assert_allclose(draws[:, 0], draws[:, 1], atol=3e-3)
+
+
+def of_models(unit):
+    """Results of a linearization and of a corrected one, in the unit of inputs and outputs."""
+
+    def network(x):
+        z = x / unit
+        return unit * jnp.stack([z[0] + 0.1 * jnp.sin(3 * z[1]) + z[2], z[1] + 0.1 * z[0] ** 2])
+
+    half_width, scale = np.float32(0.4) * unit, np.float32(0.1) * unit
+    law = nuq.InputLaw(np.array([0.3, -0.2, 0.1], np.float32) * unit, half_width, scale)
+    linear = nuq.linearize(network, law)
+    pairs = nuq.paired_draws(network, linear, KEY, 200, progress=False)
+    y, noise = linear.mean + np.array([0.1, -0.1], np.float32) * unit, np.float32(0.2) * unit
+    values = {}
+    for kind, model in {"linear": linear, "corrected": linear.corrected(pairs)}.items():
+        joint, posterior = model.joint(noise), model.input_posterior(y, noise)
+        values |= {
+            f"{kind} joint": joint.log_prob(y) + 2 * np.log(unit),
+            f"{kind} rest": joint.condition(0, y[0]).mean / unit,
+            f"{kind} posterior": posterior.mean / unit,
+            f"{kind} posterior sd": posterior.standard_deviation / unit,
+            f"{kind} correlation": model.correlation,
+            f"{kind} copula": model.gaussian_copula(noise).log_prob(y) + 2 * np.log(unit),
+        }
+    return values, (linear.variance, joint.covariance_matrix, law.covariance)
+
+
+@pytest.mark.slow
+def test_models_where_variances_leave_the_type():
+    expected, _ = of_models(np.float32(1))
+    for unit in (np.float32(1e-30), np.float32(1e30)):
+        found, variances = of_models(unit)
+        for label, value in expected.items():
+            np.testing.assert_allclose(found[label], value, rtol=2e-3, atol=2e-3, err_msg=label)
+        for variance in variances:
+            assert np.isnan(np.diagonal(np.atleast_2d(variance))).all()
