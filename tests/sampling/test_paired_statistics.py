@@ -13,6 +13,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
+import nn_uq_dist as nuq
 from nn_uq_dist import InputLaw, Linearization, linearize, paired_draws, paired_statistics
 from nn_uq_dist.sampling import PairedDraws, PairedStatistics
 
@@ -422,3 +423,12 @@ def test_a_batch_has_the_statistics_of_its_points():
                 np.testing.assert_allclose(at, alone, rtol=1e-3, atol=1e-6, err_msg=name)
     with pytest.raises(ValueError, match=r"batch_shape \+ \(N_y,\) = \(3, 2\)"):
         found.exceedance(np.zeros(4))
+
+
+def test_a_plateau_is_not_exceeded_where_single_precision_rounds_it_up():
+    def network(x):
+        return jnp.clip(x[:1] + 0.3 * x[1:], -1.0, 0.1)
+
+    linear = nuq.linearize(network, nuq.InputLaw(np.zeros(2, np.float32), scale=1.0))
+    pairs = nuq.paired_draws(network, linear, jax.random.key(0), 1000, progress=False)
+    assert abs(float(nuq.paired_statistics(pairs).exceedance(0.1).value[0])) < 0.01
