@@ -176,11 +176,12 @@ def _evidence_with_gradient(problem: Problem) -> tuple[Array, Problem]:
     pull = law.pull
     by_weight = pull[..., None] * law.mean[..., None, :] - spread
     by_covariance = 0.5 * (pull[..., None] * pull[..., None, :] - inverse)
-    some = jnp.isfinite(logs)
+    # Zero outside of the support, NaN where the passes have not converged.
+    some, none = jnp.isfinite(logs)[..., None], jnp.where(jnp.isnan(logs), jnp.nan, 0)[..., None]
     slopes = Problem(
-        jnp.where(some[..., None], -pull, 0.0),
-        jnp.where(some[..., None, None], by_weight, 0.0),
-        jnp.where(some[..., None, None], by_covariance, 0.0),
+        jnp.where(some, -pull, none),
+        jnp.where(some[..., None], by_weight, none[..., None]),
+        jnp.where(some[..., None], by_covariance, none[..., None]),
     )
     return logs, slopes
 
@@ -266,7 +267,8 @@ def _reduced_jvp(
     half = solve_lower(found.factor, by_covariance)
     whole = jnp.trace(solve_lower(found.factor, half, transposed=True))
     tangent = tangent + 0.5 * jnp.sum(found.pull * matvec(by_covariance, found.pull), axis=-1)
-    return found.log_evidence, jnp.where(some, tangent - 0.5 * whole, 0.0)
+    none = jnp.where(jnp.isnan(found.log_evidence), jnp.nan, 0)
+    return found.log_evidence, jnp.where(some, tangent - 0.5 * whole, none)
 
 
 @jax.jit
