@@ -23,6 +23,7 @@ CALLS = {
     "diagnostics.joint_summary": (LINEARIZATION, DRAWS, KEY, LINEARIZATION.gaussian_copula()),
     "diagnostics.sensitivity": (LINEARIZATION,),
     "diagnostics.summary": (LINEARIZATION, DRAWS),
+    "diagnostics.table": (LINEARIZATION,),
     "diagnostics.to_datatree": (LINEARIZATION, DRAWS),
     "plots.plot_joint": (LINEARIZATION, DRAWS),
     "plots.plot_marginals": (LINEARIZATION, DRAWS),
