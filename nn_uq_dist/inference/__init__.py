@@ -3,9 +3,9 @@
 `_standard_space.py` is the network at standard normal variables, whatever the law of its input is:
 both answers are sought there. `_weighted_draws.py` has what both do with weighted draws.
 
-Of how probable it is that the network fails, read `_failure_probability.py` first. `_limit_state.py`
-says which runs fail, looks for the most probable failing points, by gradients, and knows the exact
-answer where the network is linear.
+Of how probable it is that the network fails, read `_failure_probability.py` first.
+`_limit_state.py` says which runs fail, looks for the most probable failing points, by gradients,
+and knows the exact answer where the network is linear.
 `_normal_mixture.py` has the laws that are drawn from, `_cross_entropy.py` finds one for the failing
 runs, `_final_sample.py` draws from it, and `_estimate.py` shares out the runs.
 
