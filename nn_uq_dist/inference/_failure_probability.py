@@ -57,7 +57,8 @@ class FailureProbability:
         The most probable failing input that was found, as the network takes it, with the shape of
         the limit in front; NaN where no run failed.
     draws
-        Inputs that fail, as vectors ``(S, N_x)``, at any of the limits.
+        Inputs that fail at any of the limits, as the network takes them, with an axis of length
+        ``S`` in front: shape ``(S, N_x)`` for a network of a vector.
     weights
         Their weights, ``(..., S)`` with the shape of the limit in front, with sum one; zero where
         no run failed.
@@ -84,7 +85,7 @@ class FailureProbability:
     num_runs: int
     effective_draws: Any
     point: Any
-    draws: NDArray[Any]
+    draws: Any
     weights: Array
 
     def __repr__(self) -> str:
@@ -291,13 +292,12 @@ def _shaped(
     space: StandardSpace,
     question: BeyondLimits,
     points: Array,
-    draws: NDArray[Any],
+    draws: Array,
     weights: Array,
     **values: NDArray[Any],
 ) -> FailureProbability:
-    """Values in the shape of the limit, numbers as such, and the points as the network's inputs."""
-    inputs, shape = space.inputs(points), question.shape
-    at = space.law.network_input(inputs.reshape(*shape, inputs.shape[-1]))
+    """Values in the shape of the limit, numbers as such, and inputs as the network takes them."""
+    at, shape = space.inputs(points), question.shape
     values["probability"] = np.exp(values["log_probability"])
     given: dict[str, Any] = {name: part.reshape(shape)[()] for name, part in values.items()}
     if not shape:
@@ -305,7 +305,7 @@ def _shaped(
     return FailureProbability(
         **given,
         num_runs=space.num_runs,
-        point=jax.tree.map(np.asarray, at),
-        draws=draws,
+        point=space.law.structured(at.reshape(*shape, at.shape[-1])),
+        draws=space.law.structured(space.inputs(draws)),
         weights=weights.reshape(*shape, len(draws)),
     )

@@ -1,7 +1,6 @@
 """Draws of one mixture that no longer changes, in portions, and the estimate that they give."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +41,13 @@ class FinalSample:
         num_limits = math.prod(question.shape)
         self.plain_hits = np.zeros(num_limits, int)
         self.log_sum, self.log_square_sum = np.full((2, num_limits), -np.inf)
-        self._kept: list[tuple[NDArray[Any], Array]] = []
+        self._kept: list[tuple[Array, Array]] = []
         self._numbers = 0
 
     def draw(self, mixture: NormalMixture, count: int, rng: np.random.Generator) -> None:
         """Draw a portion."""
         z = mixture.draw(rng, count)
-        inputs, kept = self.space.run(z)
+        kept = self.space.run(z)[1]
         fails = self.question.fails(kept)
         log_weights = -0.5 * np.sum(z**2, axis=1) - mixture.log_density(z)
         logs = np.where(fails, log_weights[:, None], -np.inf)
@@ -62,8 +61,8 @@ class FinalSample:
         failing = fails.any(axis=1)
         # The draws are in the order of the components: all of a portion are kept, or none.
         if self._numbers <= _KEPT_NUMBERS:
-            self._kept.append((inputs[failing], logs[failing]))
-            self._numbers += self._kept[-1][0].size
+            self._kept.append((z[failing], logs[failing]))
+            self._numbers += int(failing.sum()) * max(z.shape[1], self.space.law.num_inputs)
 
     def portion(self) -> int:
         """Draws of a portion."""
@@ -107,14 +106,14 @@ class FinalSample:
             self.plain_hits + 1, np.maximum(self.num_plain - self.plain_hits, 1), 0.95
         )
 
-    def failing_draws(self) -> tuple[NDArray[Any], Array]:
-        """Inputs ``(S, N_x)`` that fail, and their normalized weights ``(limits, S)``."""
-        inputs = np.concatenate([part for part, _ in self._kept])
+    def failing_draws(self) -> tuple[Array, Array]:
+        """Points ``(S, d)`` that fail, and their normalized weights ``(limits, S)``."""
+        points = np.concatenate([part for part, _ in self._kept])
         logs = np.concatenate([part for _, part in self._kept])
         largest = logs.max(axis=0, initial=-np.inf)
         weights = np.exp(logs - np.where(np.isfinite(largest), largest, 0))
         total = weights.sum(axis=0)
-        return inputs, (weights / np.where(total > 0, total, 1)).T
+        return points, (weights / np.where(total > 0, total, 1)).T
 
 
 def tail_shape(log_weights: Array) -> float:

@@ -46,17 +46,14 @@ _LEAST_NOISE = 1e-7
 class InputPosterior:
     """Distribution of the inputs of a network given its outputs, as `input_posterior` found it.
 
-    All inputs are in it, in their units; known ones have the variance 0. Of a transformed input
-    (`AbstractInputLaw.is_transformed`) these are the numbers that are transformed: `unravel` turns
-    them into what the network takes.
+    Draws, mean and variance have the units and the structure of what the network takes: a vector,
+    or such as a dict of arrays, each with the axes of the draws and of the batch in front. Known
+    inputs are in it, with variance 0.
 
     Attributes
     ----------
-    mean : array, shape batch_shape + (N_x,)
-        NaN where no run had a finite density.
-    covariance_matrix : array, shape batch_shape + (N_x, N_x)
-    draws : array, shape (4000,) + batch_shape + (N_x,)
-        Draws of equal weight; several are the same where few are effective.
+    covariance_matrix : array, shape batch_shape + (N, N)
+        Of the random numbers that the network takes, in the order of `names`.
     log_evidence : array, shape batch_shape
         Log density of the observed outputs, estimated.
     converged : array, shape batch_shape
@@ -81,21 +78,21 @@ class InputPosterior:
     (100, 2, 2)
     """
 
-    mean: Array
     covariance_matrix: Array
-    draws: NDArray[Any]
     log_evidence: Array
     converged: NDArray[np.bool_]
     pareto_k: Array
     effective_draws: Array
     num_runs: NDArray[np.int_]
+    _mean: Array
+    _draws: NDArray[Any]
     _law: AbstractInputLaw
 
     def __repr__(self) -> str:
         return described_line(self, self._facts)
 
     def _facts(self) -> tuple[str, dict[str, object]]:
-        facts: dict[str, object] = {"num_inputs": self.mean.shape[-1]}
+        facts: dict[str, object] = {"num_inputs": self._law.num_inputs}
         if self.batch_shape:
             return "", facts | {
                 "batch_shape": self.batch_shape,
@@ -109,12 +106,29 @@ class InputPosterior:
         return self.converged.shape
 
     @property
-    def variance(self) -> Array:
-        """Variances, shape ``batch_shape + (N_x,)``."""
-        return np.diagonal(self.covariance_matrix, axis1=-2, axis2=-1)
+    def names(self) -> list[str]:
+        """Names of the random numbers, as in ``jax.tree.leaves``; known parts are left out."""
+        return self._law.taken_names
 
-    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
-        """Draw inputs, shape ``sample_shape + batch_shape + (N_x,)``: rows of `draws`, at random.
+    @property
+    def mean(self) -> Any:
+        """Means of the inputs; NaN where no run had a finite density."""
+        return self._law.structured(self._mean)
+
+    @property
+    def variance(self) -> Any:
+        """Variances of the inputs."""
+        return self._law.structured(
+            np.diagonal(self.covariance_matrix, axis1=-2, axis2=-1), is_spread=True
+        )
+
+    @property
+    def draws(self) -> Any:
+        """4000 draws of equal weight; several are the same where few are effective."""
+        return self._law.structured(self._draws)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Any:
+        """Draw inputs, with ``sample_shape + batch_shape`` in front: of `draws`, at random.
 
         Parameters
         ----------
@@ -124,32 +138,15 @@ class InputPosterior:
             Shape of independent draws.
         """
         rows = jax.random.randint(_checks.as_key("key", key), sample_shape, 0, NUM_DRAWS)
-        return jnp.asarray(self.draws)[rows]
-
-    def unravel(self, values: ArrayLike) -> Any:
-        """Return inputs as the network takes them: in structure, shape and units.
-
-        Parameters
-        ----------
-        values
-            Such as draws or the mean, shape ``(..., N_x)``.
-        """
-        law = self._law
-        values = jnp.asarray(_checks.as_numeric("values", values))
-        if values.shape[-1:] != (law.num_inputs,):
-            raise ValueError(
-                f"values must have shape (..., N_x) with N_x = {law.num_inputs}, got shape "
-                f"{values.shape}; pass an array with an entry per input, such as draws"
-            )
-        return law.network_input(values)
+        return self._law.structured(jnp.asarray(self._draws)[rows])
 
     def to_datatree(self) -> "xr.DataTree":
         """Return the draws as a tree for ArviZ: one chain of ``x`` in the group ``posterior``.
 
         The dimensions are chain, draw, those of the batch (``point``, or ``point_0``, ...) and
-        ``input``. Equal draws follow each other, so that ArviZ's effective sample size counts them
-        as what they are. `converged`, `pareto_k`, `effective_draws` and `log_evidence` are in the
-        group ``convergence``.
+        ``input``, with `names`. Equal draws follow each other, so that ArviZ's effective sample
+        size counts them as what they are. `converged`, `pareto_k`, `effective_draws` and
+        `log_evidence` are in the group ``convergence``.
 
         Raises
         ------
@@ -161,10 +158,10 @@ class InputPosterior:
         dims = ["point"] if rank == 1 else [f"point_{axis}" for axis in range(rank)]
         names = ("converged", "pareto_k", "effective_draws", "log_evidence", "num_runs")
         facts = {name: (dims, getattr(self, name)) for name in names}
-        draws = (("chain", "draw", *dims, "input"), self.draws[None])
-        shape = (1, *self.draws.shape)
-        sizes = zip(draws[0], shape, strict=True)
-        coordinates = {name: np.arange(size) for name, size in sizes}
+        draws = (("chain", "draw", *dims, "input"), self._draws[None])
+        sizes = zip(draws[0], draws[1].shape, strict=True)
+        coordinates: dict[str, Any] = {name: np.arange(size) for name, size in sizes}
+        coordinates["input"] = self.names
         tree: xr.DataTree = xarray.DataTree.from_dict(
             {
                 "posterior": xarray.Dataset({"x": draws}, coordinates),
@@ -301,7 +298,7 @@ def input_posterior(
     for name, first in found[0].items():
         parts = np.stack([one[name] for one in found])
         fields[name] = parts.reshape((*batch_shape, *np.shape(first)))
-    fields["draws"] = np.moveaxis(fields["draws"], len(batch_shape), 0)
+    fields["_draws"] = np.moveaxis(fields["_draws"], len(batch_shape), 0)
     fields["num_runs"] += math.ceil(NUM_SHARED / len(found))
     return InputPosterior(**fields, _law=law)
 
@@ -342,7 +339,8 @@ def _reduced(space: StandardSpace, drawn: Draws, rng: np.random.Generator) -> di
     """What is kept of one observation, with 4000 draws of equal weight."""
     weights = np.exp(drawn.log_weights)
     inputs = space.inputs(drawn.points)
-    x = inputs.astype(np.float64)
+    # A transform may overflow at draws without weight.
+    x = np.where(weights[:, None] > 0, inputs.astype(np.float64), 0.0)
     normalized = weights / (weights.sum() if math.isfinite(drawn.log_evidence) else math.nan)
     mean = normalized @ x
     deviations = x - mean
@@ -351,9 +349,9 @@ def _reduced(space: StandardSpace, drawn: Draws, rng: np.random.Generator) -> di
     order = rng.permutation(len(x))
     rows = order[systematic(weights[order], NUM_DRAWS, rng)]
     return {
-        "mean": mean,
+        "_mean": mean,
         "covariance_matrix": covariance,
-        "draws": inputs[rows],
+        "_draws": inputs[rows],
         "log_evidence": drawn.log_evidence,
         "converged": drawn.converged,
         "pareto_k": drawn.pareto_k,

@@ -68,10 +68,10 @@ class StandardSpace:
         return inputs, kept.astype(np.float64)
 
     def inputs(self, z: Array) -> NDArray[Any]:
-        """Inputs at points, as vectors, without a run; NaN where a point is NaN."""
+        """What the network takes at points, `taken` of the law, no run; NaN where a point is."""
 
         def at(standard: jax.Array) -> tuple[jax.Array]:
-            return (self._input(standard),)
+            return (self.law.taken(self._input(standard)),)
 
         rows = self._rows(np.nan_to_num(z))
         (inputs,) = self._in_groups("inputs", at, rows, self.group_size, 0)
@@ -97,7 +97,7 @@ class StandardSpace:
         if name not in self._programs:
             self._programs[name] = compiled_once(at, jnp.asarray(example, self.law.dtype))
         parts = []
-        for start in range(0, len(rows), len(example)):
+        for start in range(0, max(1, len(rows)), len(example)):
             part = rows[start : start + len(example)]
             padded = example.copy()
             padded[: len(part)] = part

@@ -219,7 +219,7 @@ class AbstractInputLaw(abc.ABC):
         return expanded
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw inputs, shape ``sample_shape + batch_shape + (N_x,)``.
+        """Draw vectors, shape ``sample_shape + batch_shape + (N_x,)``.
 
         Parameters
         ----------
@@ -281,6 +281,20 @@ class AbstractInputLaw(abc.ABC):
             With the leading axes of `x` in front.
         """
         return x
+
+    def taken(self, x: Array) -> Array:
+        """Return the random numbers that the network takes, as vectors: here those of `x`."""
+        return x
+
+    def structured(self, numbers: Any, *, is_spread: bool = False) -> Any:
+        """Return numbers of `taken`, or their spread, as the network takes them."""
+        del is_spread
+        return numbers
+
+    @property
+    def taken_names(self) -> list[str]:
+        """Names of the numbers of `taken`."""
+        return self.names
 
     @property
     def is_vector(self) -> bool:

@@ -143,22 +143,27 @@ def _of_structure(f: object) -> AbstractInputLaw:
     parts, tree, batch_shape = parts_of(f)
     steps: list[Steps] = []
     sizes: list[int] = []
+    trees: list[Any] = []
     bases: list[AbstractInputLaw] = []
     for name, part in parts.items():
         if (value := _certain(part, batch_shape)) is not None:
             steps.append((Known(value),))
             sizes.append(0)
+            trees.append(0)
         else:
-            law = _with_steps(*law_and_steps(name, part)).expand(batch_shape)
+            law = part if isinstance(part, MappedInput) else None
+            law = (law or _with_steps(*law_and_steps(name, part))).expand(batch_shape)
             bases.append(law.base)
             steps += law.input_map.steps
             sizes += law.input_map.sizes
+            trees.append(jax.tree.unflatten(law.input_map.tree, law.input_map.sizes))
     if not bases:
         raise ValueError(
             "f must have a random part, got known values only; call the network itself, or pass "
             "a distribution"
         )
     base = bases[0] if len(bases) == 1 else InputBlocks(*bases)
+    tree = jax.tree.structure(jax.tree.unflatten(tree, trees))
     return MappedInput(base, InputMap(tuple(steps), tuple(sizes), tree))
 
 

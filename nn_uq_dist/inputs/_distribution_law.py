@@ -20,7 +20,7 @@ from nn_uq_dist.basics._normal_scores import missing_functions
 from nn_uq_dist.basics._solved_quantiles import Beta
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
 from nn_uq_dist.inputs._input_blocks import InputBlocks
-from nn_uq_dist.inputs._mapped_input import FromNormalScores, MappedInput, Steps
+from nn_uq_dist.inputs._mapped_input import FromNormalScores, Steps
 
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
@@ -118,8 +118,6 @@ def require_events(name: str, f: dist.Distribution) -> None:
 
 def law_and_steps(name: str, f: Any) -> tuple[AbstractInputLaw, Steps]:
     """The law of a vector, and the steps from it to the values of `f`."""
-    if isinstance(f, MappedInput):
-        return f.base, (f.input_map,)
     if isinstance(f, AbstractInputLaw):
         return f, ()
     require_events(name, f)

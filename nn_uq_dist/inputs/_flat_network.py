@@ -27,7 +27,7 @@ REMEDY = (
 
 @dataclasses.dataclass(frozen=True)
 class OutputStructure:
-    """Structure of a network's outputs, whose numbers are joined to a vector; hashable.
+    """Structure of outputs, or of inputs, whose numbers are joined to a vector; hashable.
 
     Attributes
     ----------
@@ -35,10 +35,13 @@ class OutputStructure:
         Structure of the pytree.
     shapes
         Shape of each array, in its order; their numbers follow each other, last axis fastest.
+    letter
+        Name of what has none.
     """
 
     tree: Any
     shapes: tuple[tuple[int, ...], ...]
+    letter: str = "y"
 
     @classmethod
     def of(cls, output: Any) -> Self:
@@ -54,9 +57,14 @@ class OutputStructure:
     @property
     def names(self) -> list[str]:
         """A name for each number: keys of dicts and trees, positions in arrays."""
-        leaves = names_of_leaves(jax.tree.unflatten(self.tree, range(len(self.shapes))), "y")
-        entries = map(names_of_entries, leaves, self.shapes)
+        entries = map(names_of_entries, self.leaf_names, self.shapes)
         return list(itertools.chain.from_iterable(entries))
+
+    @property
+    def leaf_names(self) -> list[str]:
+        """A name for each array."""
+        tree = jax.tree.unflatten(self.tree, range(len(self.shapes)))
+        return names_of_leaves(tree, self.letter)
 
     @property
     def is_vector(self) -> bool:

@@ -6,12 +6,14 @@ law in front and are mapped over it by `MappedInput`.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import transforms
@@ -19,7 +21,8 @@ from numpyro.distributions import transforms
 from nn_uq_dist.basics._normal_scores import from_normal_score
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._names import names_of_entries, names_of_leaves
+from nn_uq_dist.inputs._flat_network import OutputStructure
+from nn_uq_dist.inputs._names import names_of_entries
 from nn_uq_dist.inputs._terms import InputTerm
 
 type Step = Callable[[Array], Array]
@@ -110,7 +113,7 @@ class InputMap:
 
 
 def _bends(steps: Steps) -> bool:
-    return any(getattr(step, "is_transformed", not isinstance(step, _LINEAR)) for step in steps)
+    return not all(isinstance(step, _LINEAR) for step in steps)
 
 
 @register_frozen
@@ -186,14 +189,53 @@ class MappedInput(AbstractInputLaw):
     @property
     def names(self) -> list[str]:
         """Names of the random numbers, in the order of the vector."""
-        rank = len(self.batch_shape)
+        taken, sizes = self._taken, filter(None, self.input_map.sizes)
+        pieces = map(names_of_entries, taken.leaf_names, taken.shapes, sizes)
+        return list(itertools.chain.from_iterable(pieces))
+
+    @property
+    def taken_names(self) -> list[str]:
+        """Names of the numbers of `taken`."""
+        return self._taken.names
+
+    def taken(self, x: Array) -> Array:
+        """Return the random numbers that the network takes, as vectors: all parts in order."""
+        leaves = jax.tree.leaves(self._random.network_input(x))
+        return jnp.concatenate([leaf.reshape(*jnp.shape(x)[:-1], -1) for leaf in leaves], axis=-1)
+
+    def structured(self, numbers: Any, *, is_spread: bool = False) -> Any:
+        """Return numbers of `taken`, or their spread, as the network takes them.
+
+        Known parts are their values, and their spread is zero.
+        """
+        xp: Any = np if isinstance(numbers, np.ndarray) else jnp
+        own, rank = self.input_map, len(self.batch_shape)
+
+        def filled(part: Any, steps: Steps) -> Any:
+            match steps:
+                case (Known(value),):
+                    shape = (*numbers.shape[:-1], *value.shape[rank:])
+                    return xp.broadcast_to(numbers.dtype.type(0) if is_spread else value, shape)
+            return part
+
+        parts = own.tree.flatten_up_to(self._taken.unravel(numbers))
+        return own.tree.unflatten(map(filled, parts, own.steps))
+
+    @property
+    def _random(self) -> "MappedInput":
+        """Without the known parts, which are None."""
+        own = self.input_map
+        steps = tuple(steps for steps, size in zip(own.steps, own.sizes, strict=True) if size)
+        tree = jax.tree.structure(own.tree.unflatten(size or None for size in own.sizes))
+        return MappedInput(self.base, InputMap(steps, tuple(filter(None, own.sizes)), tree))
+
+    @property
+    def _taken(self) -> OutputStructure:
+        """Structure of the random parts that the network takes."""
         x = jax.ShapeDtypeStruct(self.loc.shape, self.loc.dtype)
-        values = jax.eval_shape(self.network_input, x)
-        found = []
-        pieces = zip(names_of_leaves(values, "f"), jax.tree.leaves(values), strict=True)
-        for (name, value), size in zip(pieces, self.input_map.sizes, strict=True):
-            found += names_of_entries(name, value.shape[rank:], size) if size else []
-        return found
+        leaves, tree = jax.tree.flatten(jax.eval_shape(self._random.network_input, x))
+        rank = len(self.batch_shape)
+        return OutputStructure(tree, tuple(leaf.shape[rank:] for leaf in leaves), "f")
 
     @property
     def varies_over_batch(self) -> bool:

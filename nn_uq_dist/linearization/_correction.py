@@ -38,7 +38,7 @@ def usable_pairs(pairs: PairedDraws) -> tuple[Any, Any, Any]:
     """Pairs whose outputs are finite, as matrices ``(n, J)`` in float64 if they are known."""
     network: Any = pairs.network
     linear: Any = pairs.linear
-    inputs: Any = pairs.inputs
+    inputs: Any = pairs.base_inputs
     count = network.shape[0]
     network, linear = network.reshape(count, -1), linear.reshape(count, -1)
     if _checks.is_concrete(network, linear):

@@ -164,7 +164,7 @@ class LinearModel(abc.ABC):
 
     @abc.abstractmethod
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Draw inputs, and return them with the outputs of the model for them."""
+        """Draw vectors of the input law, with the outputs of the model for them."""
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -68,8 +68,8 @@ def linearize(
         batch shape becomes that of the result. A transformed input, such as a log-normal one, is
         linearized in the space of its normal scores.
     at
-        Point of linearization, shape ``(..., N_x)``, in the order of the input vector; by default
-        its mean.
+        Point of linearization, shape ``(..., N_x)``: a vector of the input law, as
+        ``lin.input.mean``, by default this; of a transformed input before the transform.
     batch_size
         Number of points of the batch of `f` that are linearized at a time; it bounds the memory of
         the network evaluations, not of the result. Default: as many as have about 4 million numbers

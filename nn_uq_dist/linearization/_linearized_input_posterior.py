@@ -42,7 +42,7 @@ from nn_uq_dist.box_gaussian._moments import uniform_moments
 from nn_uq_dist.box_gaussian._normals_given_outputs import NormalsGivenOutputs
 from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
 from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import AbstractInputLaw, MappedInput
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
 
 
@@ -70,9 +70,10 @@ class LinearizedInputPosterior:
     normal distribution in closed form; that of the uniform ones comes from expectation propagation
     (moments) and hit-and-run (draws).
 
-    All inputs are in it, in their units; known ones have the variance 0. Of a transformed input
-    (`AbstractInputLaw.is_transformed`) these are the numbers that are transformed: `unravel` turns
-    draws into what the network takes.
+    Draws and moments have the units and the structure of what the network takes: a vector, or such
+    as a dict of arrays, each with ``batch_shape`` in front. Known inputs are in it, with variance
+    0. Of a transformed input (`nn_uq_dist.inputs.AbstractInputLaw.is_transformed`) moments have no
+    closed form: take those of draws, or of `base`.
 
     Attributes
     ----------
@@ -95,6 +96,18 @@ class LinearizedInputPosterior:
     [0.56 1.92] [0.37 0.38]
     >>> found.sample(jax.random.key(0), (100,)).shape
     (100, 2)
+
+    An input that is positive and one that is not:
+
+    >>> import numpyro.distributions as dist
+    >>> f = {"rate": dist.LogNormal(0.0, 0.5), "time": dist.Uniform(1.0, 2.0)}
+    >>> network = lambda x: jnp.atleast_1d(x["rate"] * x["time"])
+    >>> found = nuq.linearize(network, f).input_posterior(jnp.array([3.0]), noise_scale=0.1)
+    >>> draws = found.sample(jax.random.key(0), (1000,))
+    >>> draws["rate"].shape, bool((draws["rate"] > 0).all())
+    ((1000,), True)
+    >>> found.base.mean.shape  # of the logarithm of the rate, and of the time
+    (2,)
     """
 
     input: AbstractInputLaw
@@ -120,25 +133,47 @@ class LinearizedInputPosterior:
         return self.deviation.shape[:-1]
 
     @property
-    def mean(self) -> Array:
-        """Mean, shape ``batch_shape + (N_x,)``; NaN where expectation propagation fails."""
-        return self._moments.mean
+    def base(self) -> "LinearizedInputPosterior":
+        """That of the vectors of the input law, ``(..., N_x)``, before they are transformed."""
+        law = self.input
+        return dataclasses.replace(self, input=law.base) if isinstance(law, MappedInput) else self
 
     @property
-    def variance(self) -> Array:
-        """Variances, shape ``batch_shape + (N_x,)``; NaN where the type has no such number."""
-        return products(self.standard_deviation)
+    def _taken(self) -> InputMoments:
+        """Moments of the random numbers that the network takes."""
+        if self.input.is_transformed:
+            raise TypeError(
+                f"input must be mapped linearly to what the network takes for moments in closed "
+                f"form, got {self.input}; take moments of draws, sample(key, (10_000,)), or those "
+                f"before the map, base.mean"
+            )
+        return self._moments if self.input.is_vector else _mapped(self.input, self._moments)
 
     @property
-    def standard_deviation(self) -> Array:
-        """Standard deviations, ``batch_shape + (N_x,)``, also where a variance would underflow."""
-        return norm(self._moments.root)
+    def mean(self) -> Any:
+        """Means of the inputs; NaN where expectation propagation fails."""
+        return self.input.structured(self._taken.mean)
+
+    @property
+    def variance(self) -> Any:
+        """Variances of the inputs; NaN where the type has no such number."""
+        return jax.tree.map(products, self.standard_deviation)
+
+    @property
+    def standard_deviation(self) -> Any:
+        """Standard deviations of the inputs, also where a variance would underflow."""
+        return self.input.structured(norm(self._taken.root), is_spread=True)
 
     @property
     def covariance_matrix(self) -> Array:
-        """Covariance, ``batch_shape + (N_x, N_x)``; NaN where the type has no such number."""
-        unit = binary_unit(self.standard_deviation)
-        return in_squared_units(gram(self._moments.root / unit[..., None]), unit)
+        """Covariance of the random numbers that the network takes, ``batch_shape + (N, N)``.
+
+        In the order of ``jax.tree.leaves`` and of ``input.taken_names``, without the known parts of
+        a dict; NaN where the type has no such number.
+        """
+        root = self._taken.root
+        unit = binary_unit(norm(root))
+        return in_squared_units(gram(root / unit[..., None]), unit)
 
     @property
     def log_evidence(self) -> Array:
@@ -149,8 +184,8 @@ class LinearizedInputPosterior:
         logs = log_evidence_of_shared_law(deviation, weights, covariance)
         return logs - jnp.sum(jnp.log(unit), axis=-1)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw inputs, shape ``sample_shape + batch_shape + (N_x,)``.
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Any:
+        """Draw inputs, with ``sample_shape + batch_shape`` in front.
 
         Draws are independent. Those of normal variables are exact; those of uniform ones come from
         chains of 32 hit-and-run steps for each of them, of which the standard deviation was off by
@@ -170,33 +205,7 @@ class LinearizedInputPosterior:
         if count:
             number = math.prod(sample_shape)
             uniforms = input_draws(key_uniform, *_parts(self)[:3], number).reshape(shape)
-        return _completed(self, uniforms, key_normal)
-
-    def unravel(self, values: ArrayLike) -> Any:
-        """Return inputs as the network takes them: in structure, shape and units.
-
-        Parameters
-        ----------
-        values
-            Such as draws or the mean, shape ``(..., *batch_shape, N_x)``.
-
-        Examples
-        --------
-        >>> import jax, jax.numpy as jnp, numpyro.distributions as dist, nn_uq_dist as nuq
-        >>> f = {"rate": dist.LogNormal(0.0, 0.5), "time": dist.Uniform(1.0, 2.0)}
-        >>> network = lambda x: jnp.atleast_1d(x["rate"] * x["time"])
-        >>> found = nuq.linearize(network, f).input_posterior(jnp.array([3.0]), noise_scale=0.1)
-        >>> draws = found.unravel(found.sample(jax.random.key(0), (1000,)))
-        >>> draws["rate"].shape, bool((draws["rate"] > 0).all())
-        ((1000,), True)
-        """
-        values = jnp.asarray(_checks.as_numeric("values", values))
-        if values.shape[-1:] != (self.input.num_inputs,):
-            raise ValueError(
-                f"values must have shape (..., N_x) with N_x = {self.input.num_inputs}, got shape "
-                f"{values.shape}; pass an array with an entry per input, such as draws"
-            )
-        return self.input.network_input(values)
+        return self.input.network_input(_completed(self, uniforms, key_normal))
 
 
 def linearized_input_posterior(
@@ -274,6 +283,15 @@ def moments_of(seen: LinearizedInputPosterior) -> InputMoments:
         return found
     own = _own(seen, found)
     return InputMoments(found.mean + own.shift, found.root * own.factor[..., None])
+
+
+@jax.jit
+def _mapped(law: AbstractInputLaw, found: InputMoments) -> InputMoments:
+    """Moments of the numbers that the network takes, by a linear map and its derivatives."""
+    columns = jnp.moveaxis(found.root, -1, 0)
+    point = jnp.broadcast_to(found.mean, columns.shape)
+    _, moved = jax.jvp(law.taken, (point,), (columns,))
+    return InputMoments(law.taken(found.mean), jnp.moveaxis(moved, 0, -1))
 
 
 def _separate(law: AbstractInputLaw) -> bool:

@@ -330,7 +330,7 @@ class Linearization(LinearModel):
         return correct(self, pairs, num_surface_draws)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Draw inputs, as `sample` does, and return them with the outputs of the linear model."""
+        """Draw vectors of the input law, as `sample` does, with the outputs of the linear model."""
         deviation = self.input.sample_deviation(key, sample_shape)
         return self.input.loc + deviation, self.loc + matvec(self.jacobian, deviation)
 

@@ -53,10 +53,8 @@ class PairedDraws:
 
     Attributes
     ----------
-    inputs : array, shape (n, ..., N_x)
-        The random inputs: vectors of the input law. If the law maps them to the argument of the
-        network, as for a dict or a log-normal input, that argument is
-        ``linearization.input.network_input(inputs)``.
+    base_inputs : array, shape (n, ..., N_x)
+        The random inputs as vectors of the input law; `inputs` is what the network takes.
     network : array, shape (n, ..., N_y)
         Outputs of the network.
     linear : array, shape (n, ..., N_y)
@@ -80,7 +78,7 @@ class PairedDraws:
     True
     """
 
-    inputs: Array
+    base_inputs: Array
     network: Array
     linear: Array
     linearization: Any
@@ -99,11 +97,18 @@ class PairedDraws:
         where = np.unravel_index(positions(batch_shape, index), batch_shape)
         return dataclasses.replace(
             self,
-            inputs=self.inputs[:, *where],
+            base_inputs=self.base_inputs[:, *where],
             network=self.network[:, *where],
             linear=self.linear[:, *where],
             linearization=self.linearization[index],
         )
+
+    @property
+    def inputs(self) -> Any:
+        """The random inputs as the network takes them, with ``(n, ...)`` in front."""
+        law = self.linearization.input
+        numbers = law.taken(self.base_inputs)
+        return law.structured(np.asarray(numbers) if _checks.is_concrete(numbers) else numbers)
 
     @property
     def num_samples(self) -> int:

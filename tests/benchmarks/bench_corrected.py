@@ -159,7 +159,7 @@ def one_key(case: Case, count: int, number: int) -> Array:
     both = [case.programs[count](case.lin, key), case.sobol(count, key)]
     pairs = [
         nuq.sampling.PairedDraws(
-            *(np.asarray(values) for values in (part.inputs, part.network, part.linear)),
+            *map(np.asarray, (part.base_inputs, part.network, part.linear)),
             case.lin,
             key,
             num_randomizations=part.num_randomizations,

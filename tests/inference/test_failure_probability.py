@@ -172,6 +172,47 @@ def test_dict_of_transformed_inputs(draws_of_dict):
     assert network_of_dict(result.point)["u"] == pytest.approx(6, rel=0.02)
 
 
+def borehole(rw, r, upper, difference, lower, length, conductivity):
+    """Flow through a borehole (W. V. Harper and S. K. Gupta 1983), with the difference of heads."""
+    log = np.log(r / rw)
+    resistance = 1 + 2 * length * upper / (log * rw**2 * conductivity) + upper / lower
+    return 2 * np.pi * upper * difference / (log * resistance)
+
+
+def test_draws_are_what_a_simulator_takes():
+    """Draws that fail in a surrogate, 4% low, at a lower limit, sent through the simulator."""
+    ends = {
+        "upper": (63_070.0, 115_600.0),
+        "difference": (170.0, 410.0),
+        "lower": (63.1, 116.0),
+        "length": (1120.0, 1680.0),
+        "conductivity": (9855.0, 12_045.0),
+    }
+    f = {name: dist.Uniform(*pair) for name, pair in ends.items()}
+    f |= {"rw": dist.Normal(0.1, 0.0161812), "r": dist.LogNormal(7.71, 1.0056)}
+
+    def surrogate(x):
+        log = jnp.log(x["r"] / x["rw"])
+        through = 2 * x["length"] * x["upper"] / (log * x["rw"] ** 2 * x["conductivity"])
+        flow = 2 * jnp.pi * x["upper"] * x["difference"]
+        return 0.96 * flow / (log * (1 + through + x["upper"] / x["lower"]))
+
+    result = found(surrogate, f, 220.0, num_runs=20_000)
+    assert result.draws.keys() == result.point.keys() == f.keys()
+    simulated = borehole(**{name: values.astype(float) for name, values in result.draws.items()})
+    probability = result.probability * (result.weights @ (simulated > 250))
+    # The flow increases with the radius of the hole: a root for each draw of the other inputs.
+    rng = np.random.default_rng(0)
+    others = {name: rng.uniform(*pair, 100_000) for name, pair in ends.items()}
+    others["r"] = np.exp(7.71 + 1.0056 * rng.standard_normal(100_000))
+    low, high = np.full(100_000, 0.05), np.full(100_000, 0.4)
+    for _ in range(40):
+        middle = (low + high) / 2
+        beyond = borehole(middle, **others) > 250
+        low, high = np.where(beyond, (low, middle), (middle, high))
+    assert probability == pytest.approx(np.mean(ndtr((0.1 - low) / 0.0161812)), rel=0.06)
+
+
 @pytest.mark.slow
 def test_output_of_a_structure(draws_of_dict):
     result = found(network_of_dict, DICT, 0.03, output=-1, upper=False)
@@ -195,7 +236,8 @@ def test_rare_margin():
 
 
 def test_limit_beyond_all_outputs_of_few_runs():
-    result = found(squares, PLANE, -1.0, upper=False, num_runs=1000)
+    f = dist.LogNormal(jnp.zeros(2), 1.0).to_event(1)
+    result = found(squares, f, -1.0, upper=False, num_runs=1000)
     assert result.probability == 0
     assert not result.converged
     assert result.upper_bound > 0

@@ -132,24 +132,37 @@ def test_eight_peaks_and_their_spread():
 
 def test_structures_transforms_and_known_values():
     f = {"rate": dist.LogNormal(0.5, 0.4), "time": dist.Uniform(1.0, 2.0), "known": 3.0}
-    result = found(lambda x: {"all": x["rate"] * x["time"] * x["known"]}, f, [4.0], noise_scale=0.5)
-    drawn = result.unravel(result.draws)
-    assert np.all(drawn["known"] == 3.0)
-    assert drawn["time"].min() >= 1
-    assert drawn["time"].max() <= 2
-    # The log of the rate and the time, by the grid.
-    expected, _, log_evidence = on_grid(
-        lambda x: 3 * jnp.exp(x[:1]) * x[1:],
-        [4.0],
-        [[0.25]],
-        np.array([[-2.0, 1.0], [3.0, 2.0]]),
-        lambda x: dist.Normal(0.5, 0.4).log_prob(jnp.asarray(x[:, 0])).__array__(),
-    )
-    error = 4.5 / math.sqrt(result.effective_draws)
-    rate, time = np.log(drawn["rate"]), drawn["time"]
-    assert abs(rate.mean() - expected[0]) < 2 * error * rate.std()
-    assert abs(time.mean() - expected[1]) < 2 * error * time.std()
-    assert abs(result.log_evidence - log_evidence) < error
+    y = np.array([[4.0], [9.0]])
+    result = found(lambda x: {"all": x["rate"] * x["time"] * x["known"]}, f, y, noise_scale=0.5)
+    assert result.draws["rate"].shape == (4000, 2)
+    assert result.sample(KEY, (7, 3))["time"].shape == (7, 3, 2)
+    for values in (result.draws, result.mean, result.sample(KEY)):
+        assert np.all(values["known"] == 3.0)
+    assert np.all(result.variance["known"] == 0)
+    assert result.draws["time"].min() >= 1
+    assert result.draws["time"].max() <= 2
+    # The rate itself and the time, by the grid.
+    for k in range(2):
+        mean, covariance, log_evidence = on_grid(
+            lambda x: 3 * x[:1] * x[1:],
+            y[k],
+            [[0.25]],
+            np.array([[0.02, 1.0], [8.0, 2.0]]),
+            lambda x: dist.LogNormal(0.5, 0.4).log_prob(jnp.asarray(x[:, 0])).__array__(),
+        )
+        error = 4.5 / math.sqrt(result.effective_draws[k])
+        assert abs(result.log_evidence[k] - log_evidence) < error
+        sd = np.sqrt(np.diagonal(covariance))
+        scaled = (result.covariance_matrix[k] - covariance) / np.outer(sd, sd)
+        np.testing.assert_allclose(scaled, np.zeros((2, 2)), atol=2 * error + 0.01)
+        for j, name in enumerate(("rate", "time")):
+            assert abs(result.mean[name][k] - mean[j]) < error * sd[j]
+            assert abs(result.draws[name][:, k].mean() - mean[j]) < 2 * error * sd[j]
+            assert result.variance[name][k] == result.covariance_matrix[k, j, j]
+    tree = result.to_datatree()
+    assert list(tree["posterior"]["input"].values) == result.names == ["rate", "time"]
+    rates = tree["posterior"]["x"].sel(input="rate", chain=0)
+    np.testing.assert_array_equal(rates, result.draws["rate"])
 
 
 @pytest.mark.slow
@@ -235,6 +248,3 @@ def test_what_is_refused():
         jax.jit(lambda y: found(bent, f, y, noise_scale=0.1).mean)(y)
     with pytest.raises(TypeError, match="got traced values; call input_posterior outside of jit"):
         jax.jit(lambda key: found(bent, f, y, noise_scale=0.1, key=key).mean)(jax.random.key(0))
-    result = found(bent, f, y, noise_scale=0.1)
-    with pytest.raises(ValueError, match=r"values must have shape \(\.\.\., N_x\) with N_x = 2"):
-        result.unravel(jnp.zeros(3))

@@ -146,8 +146,7 @@ def test_laws_and_draws_of_a_structure():
     assert all(scipy.stats.kstest(column, "uniform").pvalue > 0.01 / 5 for column in cdf.T)
     pairs = nuq.paired_draws(structured, lin, KEY, 64, points="sobol", progress=False)
     np.testing.assert_allclose(pairs.network, pairs.linear, atol=1e-5)
-    inputs = lin.input.network_input(pairs.inputs)
-    again = jax.vmap(structured)(inputs)["sum"]
+    again = jax.vmap(structured)(pairs.inputs)["sum"]
     np.testing.assert_allclose(again, lin.unravel(pairs.network)["sum"], atol=1e-5)
     corrected = lin.corrected(pairs)
     assert corrected.unravel(corrected.mean)["pair"][0].shape == (2,)

@@ -66,3 +66,22 @@ def test_pairs_correct_what_the_transform_bends(f):
     assert (tangent > 5 * corrected).all()
     error = np.abs(np.asarray(law.mean) - draws.mean(axis=0)) / draws.std(axis=0)
     assert (error < 0.03).all()
+
+
+def test_laws_within_structures():
+    inner = as_input_law({"b": dist.LogNormal(0.0, 1.0), "c": jnp.arange(2)})
+    law = as_input_law({"a": inner, "d": dist.Normal(jnp.zeros(2), 1.0).to_event(1)})
+    assert law.names == law.taken_names == ["a.b", "d[0]", "d[1]"]
+    assert "1 transformed, 1 known" in repr(law)
+    taken = law.network_input(jnp.array([1.0, 2.0, 3.0]))
+    numbers = law.taken(jnp.array([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(numbers, np.array([np.e, 2, 3]), rtol=1e-6)
+    again = law.structured(numbers)
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), taken, again))
+    # Three numbers of two: no name of an entry for each of the two.
+    sums = dist.TransformedDistribution(
+        dist.Normal(jnp.zeros(2), 1.0).to_event(1), dist.transforms.ZeroSumTransform(1)
+    )
+    law = as_input_law({"a": sums})
+    assert law.names == ["a[0]", "a[1]"]
+    assert law.taken_names == ["a[0]", "a[1]", "a[2]"]

@@ -228,10 +228,57 @@ def test_structured_inputs_come_back_as_they_are():
         return x["scale"] * x["image"][:2]
 
     found = nuq.linearize(network, f).input_posterior(jnp.array([0.5, 0.2]), noise_scale=0.1)
-    draws = found.unravel(found.sample(KEY, (7,)))
+    draws = found.sample(KEY, (7,))
     assert draws["scale"].shape == (7,)
     assert draws["image"].shape == (7, 4)
     assert (draws["scale"] > 0).all()
+    # No moments of the log-normal input; those of its logarithm have a name of their own.
+    for name in ("mean", "variance", "standard_deviation", "covariance_matrix"):
+        with pytest.raises(TypeError, match=r"mapped linearly.*got MappedInput.*or those before"):
+            getattr(found, name)
+    assert found.base.mean.shape == (5,)
+    logs = found.base.sample(KEY, (7,))
+    np.testing.assert_allclose(jnp.exp(logs[:, -1]), draws["scale"], rtol=1e-5)
+
+
+def test_linear_maps_give_moments_in_the_units_of_the_network():
+    affine = dist.transforms.AffineTransform(3.0, 100.0)
+    f = {
+        "image": dist.Normal(jnp.arange(4.0).reshape(2, 2), 0.5).to_event(2),
+        "known": jnp.arange(3),
+        "large": dist.TransformedDistribution(dist.Normal(0.1, 1.0), affine),
+    }
+
+    def network(x):
+        return x["image"].sum(axis=0) + 0.01 * x["large"] * jnp.array([1.0, x["known"][2]])
+
+    scale = jnp.array([0.5, 0.5, 0.5, 0.5, 100.0])
+    flat = nuq.InputLaw(jnp.array([0.0, 1.0, 2.0, 3.0, 13.0]), scale=scale)
+    alike = nuq.linearize(
+        lambda x: network({"image": x[:4].reshape(2, 2), "known": jnp.arange(3), "large": x[4]}),
+        flat,
+    )
+    y = jnp.array([[1.0, 2.0], [0.0, 5.0], [3.0, 3.0]])
+    found = nuq.linearize(network, f).input_posterior(y, noise_scale=0.2)
+    expected = alike.input_posterior(y, noise_scale=0.2)
+    for name in ("mean", "variance", "standard_deviation"):
+        values, numbers = getattr(found, name), getattr(expected, name)
+        np.testing.assert_allclose(values["image"].reshape(3, 4), numbers[:, :4], rtol=1e-4)
+        np.testing.assert_allclose(values["large"], numbers[:, 4], rtol=1e-4)
+        known = jnp.arange(3) if name == "mean" else jnp.zeros(3)
+        np.testing.assert_array_equal(values["known"], jnp.broadcast_to(known, (3, 3)))
+    difference = found.covariance_matrix - expected.covariance_matrix
+    np.testing.assert_allclose(
+        difference / jnp.outer(scale, scale), jnp.zeros((3, 5, 5)), atol=1e-5
+    )
+    assert found.input.taken_names == [
+        "image[0,0]",
+        "image[0,1]",
+        "image[1,0]",
+        "image[1,1]",
+        "large",
+    ]
+    assert found.sample(KEY, (7,))["image"].shape == (7, 3, 2, 2)
 
 
 def test_corrected_models_have_it_too():
@@ -260,5 +307,3 @@ def test_mistakes():
     ):
         with pytest.raises(ValueError, match=message):
             lin.input_posterior(y, noise)
-    with pytest.raises(ValueError, match="got shape"):
-        lin.input_posterior(jnp.zeros(3), 0.1).unravel(jnp.zeros(3))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
@@ -223,3 +224,16 @@ def test_pairs_are_a_pytree():
     assert isinstance(again, PairedDraws)
     assert again.num_randomizations == 8
     np.testing.assert_array_equal(again.network, pairs.network)
+
+
+def test_inputs_are_what_the_network_takes():
+    f = {"a": dist.LogNormal(jnp.zeros(2), 0.5).to_event(1), "k": 2}
+
+    def network(x):
+        return x["a"] * x["k"]
+
+    pairs = paired_draws(network, linearize(network, f), KEY, 16, progress=False)
+    assert isinstance(pairs.inputs["a"], np.ndarray)
+    assert pairs.inputs["k"].shape == (16,)
+    np.testing.assert_allclose(pairs.network, network(pairs.inputs | {"k": 2}), rtol=1e-6)
+    np.testing.assert_allclose(np.exp(pairs.base_inputs), pairs.inputs["a"], rtol=1e-5)

@@ -58,7 +58,7 @@ def many_pairs(points):
         part = slice(400 * seed, 400 * (seed + 1))
         yield dataclasses.replace(
             pairs,
-            inputs=pairs.inputs[part],
+            base_inputs=pairs.base_inputs[part],
             network=pairs.network[part],
             linear=pairs.linear[part],
             key=jax.random.key(seed),
