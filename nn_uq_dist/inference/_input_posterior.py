@@ -123,7 +123,7 @@ class InputPosterior:
         sample_shape
             Shape of independent draws.
         """
-        rows = jax.random.randint(_checks.as_key("key", key), sample_shape, 0, NUM_DRAWS)
+        rows = jax.random.randint(*_checks.as_sampling(key, sample_shape), 0, NUM_DRAWS)
         return jnp.asarray(self.draws)[rows]
 
     def unravel(self, values: ArrayLike) -> Any:
