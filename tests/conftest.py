@@ -55,6 +55,22 @@ def precision(request):
 
 
 @pytest.fixture
+def bars(monkeypatch):
+    """The progress bars that the test makes."""
+    import tqdm
+
+    made = []
+
+    class Bar(tqdm.tqdm):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    monkeypatch.setattr("tqdm.tqdm", Bar)
+    return made
+
+
+@pytest.fixture
 def fully_optimized():
     """Compile as users do, where the work is more than the compiling: long chains, many draws."""
     name = "jax_disable_most_optimizations"

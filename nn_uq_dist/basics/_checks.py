@@ -1,5 +1,6 @@
 """Checks of arguments: a message says the name, what was expected, what came, and the remedy."""
 
+import functools
 import importlib
 import operator
 from collections.abc import Callable, Sequence
@@ -97,7 +98,7 @@ def require_nonnegative(name: str, value: object, remedy: str) -> None:
 def require_probabilities(name: str, value: object) -> None:
     """Raise ``ValueError`` if concrete `value` holds a number outside of [0, 1]."""
     if is_concrete(value):
-        numbers = np.asarray(value)
+        numbers = np.asarray(as_numeric(name, np.asarray(value)))
         outside = (numbers < 0) | (numbers > 1)
         if outside.any():
             bad = numbers[outside].ravel()[0]
@@ -132,7 +133,7 @@ def positive_int(name: str, value: object, maximum: int | None = None, *, minimu
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError as error:
         raise TypeError(
-            f"{name} must be a positive integer, got {type(value).__name__} {value!r}; "
+            f"{name} must be a positive integer, got {_shown(value)}; "
             f"pass an int, without quotes or a decimal point"
         ) from error
     if isinstance(value, bool) or number < minimum:
@@ -145,12 +146,18 @@ def positive_int(name: str, value: object, maximum: int | None = None, *, minimu
     return number
 
 
+def _shown(value: object) -> str:
+    """The type, and what is not longer than a few words."""
+    line = repr(value)
+    return type(value).__name__ + (f" {line}" if len(line) < 30 and line[0] != "<" else "")
+
+
 def as_key(name: str, key: Any) -> jax.Array:
     """Return a single JAX random key, typed; accepts typed keys and legacy ``uint32`` ones."""
     remedy = "pass one key, such as jax.random.key(0)"
     dtype = getattr(key, "dtype", None)
     if dtype is None or not hasattr(key, "shape"):
-        raise TypeError(f"{name} must be a JAX random key, got {type(key).__name__}; {remedy}")
+        raise TypeError(f"{name} must be a JAX random key, got {_shown(key)}; {remedy}")
     if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
         if dtype != np.uint32 or key.ndim != 1:
             raise TypeError(
@@ -164,6 +171,26 @@ def as_key(name: str, key: Any) -> jax.Array:
             f"{name} must be one random key, got an array of keys of shape {key.shape}; {remedy}"
         )
     return jnp.asarray(key)
+
+
+def as_sampling(key: Any, sample_shape: Any) -> tuple[jax.Array, tuple[int, ...]]:
+    """Return the arguments of a method `sample`, checked."""
+    if np.ndim(sample_shape) != 1:
+        got = _shown(sample_shape)
+        raise TypeError(f"sample_shape must be a tuple, got {got}; pass (10,) for ten draws")
+    return as_key("key", key), tuple(sample_shape)
+
+
+def third_is_key[**P, T](function: Callable[P, T]) -> Callable[P, T]:
+    """Check the third argument before Python counts them: forgotten, it is what should follow."""
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        if len(args) > 2:
+            as_key("key", args[2])
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def as_indices(

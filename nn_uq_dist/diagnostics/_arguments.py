@@ -173,7 +173,7 @@ def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
             "fewer say nothing about the shape of a distribution"
         )
     if values.dtype.kind not in "fiub" and values.dtype.name != "bfloat16":  # NumPy kind "V"
-        raise TypeError(f"draws must be real numbers, got dtype {values.dtype}")
+        raise TypeError(f"draws must be real numbers, got dtype {values.dtype}; pass floats")
     return bounded(values.reshape(len(values), -1))
 
 
@@ -275,7 +275,7 @@ def as_names(
         )
     if len(set(texts)) != count:
         repeated = sorted({text for text in texts if texts.count(text) > 1})
-        raise ValueError(f"{kind}_names must differ, got {', '.join(repeated)} more than once")
+        raise ValueError(f"{kind}_names must differ, got {repeated} more than once; rename them")
     if own is not None and texts != list(own) and set(texts) == set(own):
         raise ValueError(
             f"{kind}_names must be in the order of the {kind}s, {', '.join(own)}, got "

@@ -251,7 +251,7 @@ def _comparisons(columns: Sequence[Array], positions: Tails, paired: Paired | No
 
 
 def _as_levels(name: str, levels: Sequence[float], most: float) -> Array:
-    values = np.asarray(levels, dtype=np.float64)
+    values = np.asarray(_checks.as_numeric(name, np.asarray(levels)), np.float64)
     if values.ndim != 1 or not np.all((values > 0) & (values < most)):
         raise ValueError(
             f"{name} must be a sequence of levels in (0, {most:g}), got {levels!r}; "

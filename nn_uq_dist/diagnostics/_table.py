@@ -73,7 +73,7 @@ def table(
     if sides not in {"above", "below", "both"}:
         raise ValueError(f"sides must be 'above', 'below' or 'both', got {sides!r}; leave it out")
     of_outputs = _limits_of(limits, names)
-    known = np.asarray(_checks.as_numeric("levels", np.asarray(levels)), np.float64)
+    known = np.ravel(_checks.as_numeric("levels", np.asarray(levels))).astype(np.float64)
     if not ((known > 0) & (known < 1)).all():
         raise ValueError(f"levels must be in (0, 1), got {levels}; pass fractions such as 0.95")
     pandas = _checks.require_extra("pandas", "diagnostics.table")

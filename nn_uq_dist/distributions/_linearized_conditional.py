@@ -136,6 +136,7 @@ class LinearizedConditional(BoxGaussianLaw):
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
         seen, loc, weights, covariance = self._deviation()
         seen, weights, covariance, units = in_own_units(seen, weights, covariance)
+        key, sample_shape = _checks.as_sampling(key, sample_shape)
         key_inputs, key_normal = random.split(key)
         own = None if covariance is None else covariance[..., : self._known, : self._known]
         count = int(np.prod(sample_shape))

@@ -127,6 +127,7 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
         loc, weights, covariance = self.arrays()
+        key, sample_shape = _checks.as_sampling(key, sample_shape)
         key_uniform, key_normal = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         uniform = random.uniform(

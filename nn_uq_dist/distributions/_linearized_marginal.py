@@ -154,6 +154,7 @@ class LinearizedMarginal(OutputLaw):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape``."""
         weights, dtype = jnp.asarray(self.weights), self._dtype
+        key, sample_shape = _checks.as_sampling(key, sample_shape)
         key_uniform, key_normal = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         uniform = random.uniform(

@@ -81,11 +81,11 @@ class MonotoneSpline(Transform):
         broadcast_shapes("knots, images and slopes must broadcast", **shapes)
         for name, values in (("knots", knots), ("images", images)):
             if is_concrete(values) and not np.all(np.diff(np.asarray(values)) > 0):
-                raise ValueError(f"{name} must ascend strictly along the last axis; sort the knots")
+                raise ValueError(f"{name} must ascend strictly, got {values}; sort the knots")
         if slopes is None:
             slopes = _harmonic_slopes(knots, images)
         elif is_concrete(slopes) and not np.all(np.asarray(slopes) > 0):
-            raise ValueError("slopes must be positive; leave them out for slopes from the knots")
+            raise ValueError(f"slopes must be positive, got {slopes}; leave them out")
         self.knots, self.images, self.slopes = knots, images, slopes
 
     def __repr__(self) -> str:

@@ -112,6 +112,7 @@ class NoisyMarginal(OutputLaw):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, shape ``sample_shape + batch_shape``; reparametrized if the base's are."""
+        key, sample_shape = _checks.as_sampling(key, sample_shape)
         key_base, key_noise = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         wide = self.base.expand(self.batch_shape)

@@ -126,7 +126,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         base = self.base_dist
         # NumPyro draws normals in JAX's default type, which may be wider than the parameters'.
         dtype = jnp.result_type(base.loc, base.scale_tril)
-        scores = base.sample(key, sample_shape).astype(dtype)
+        scores = base.sample(*_checks.as_sampling(key, sample_shape)).astype(dtype)
         return from_normal_score(self.marginals, scores), [[scores, None]]
 
     def _fitting(self, value: ArrayLike) -> Array:

@@ -162,11 +162,7 @@ class CertifiedDistribution:
             If `q` holds NaN or numbers outside [0, 1].
         """
         probabilities = _as_points("q", q)
-        if np.any((probabilities < 0) | (probabilities > 1)):
-            raise ValueError(
-                f"q must lie in [0, 1], got {probabilities.min()} to {probabilities.max()}; pass "
-                f"probabilities"
-            )
+        _checks.require_probabilities("q", probabilities)
         # The first for the lower bounds, which are at `low` throughout, the second for the upper.
         low, high = (np.full((2, *probabilities.shape), end) for end in self._covers[-1].range)
         for _ in range(_NUM_BISECTIONS):
@@ -246,6 +242,7 @@ class CertifiedDistribution:
                 if len(cover.mass) == count:
                     break
                 batch = batch * 2 if time.monotonic() - start < _ROUND else max(batch // 2, 1)
+            bar.update(count - bar.n)
         if cover is self._covers[-1]:
             return self
         return self.of_covers(network, (self._covers[0], cover), self.output, self.error_bound)

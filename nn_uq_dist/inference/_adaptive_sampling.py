@@ -214,7 +214,7 @@ def sample_posteriors(
     generators
         One for each observation, so that its draws do not depend on the others.
     report
-        Is told how many observations are finished.
+        Is told how many observations a round has finished.
     """
     searches = _started(space, seen, shared, generators)
     found: dict[int, Draws] = {}
@@ -233,10 +233,11 @@ def sample_posteriors(
             found[b] = searches[b].add(z, log)
         drawn += size
         size = max(NUM_DRAWS, 2 * int(_GROWTH * drawn / 2))
+        num_active = len(active)
         active = [b for b in active if _goes_on(found[b], num_runs - size)]
         for b in active:
             searches[b].refit()
-        report(len(searches) - len(active))
+        report(num_active - len(active))
     return [found[b] for b in range(len(searches))]
 
 

@@ -101,6 +101,7 @@ class FailureProbability:
         return "", shown | {"converged": self.converged, "num_runs": self.num_runs}
 
 
+@_checks.third_is_key
 def failure_probability(
     network: Callable[[Any], Any],
     f: Distribution | AbstractInputLaw | Any,
@@ -246,7 +247,7 @@ def _estimated_result(
             f"{final.num_nan} of {final.count} outputs drawn are NaN; check the network over the "
             f"range of its input",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     bound = np.where(converged, asymptotic, np.fmax(asymptotic, final.plain_bound))
     return _shaped(

@@ -137,7 +137,7 @@ class InputPosterior:
         sample_shape
             Shape of independent draws.
         """
-        rows = jax.random.randint(_checks.as_key("key", key), sample_shape, 0, NUM_DRAWS)
+        rows = jax.random.randint(*_checks.as_sampling(key, sample_shape), 0, NUM_DRAWS)
         return self._law.structured(jnp.asarray(self._draws)[rows])
 
     def to_datatree(self) -> "xr.DataTree":

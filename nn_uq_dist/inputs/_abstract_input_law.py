@@ -239,8 +239,7 @@ class AbstractInputLaw(abc.ABC):
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw ``f - loc``, without the rounding error that adding a large `loc` would cause."""
-        key = _checks.as_key("key", key)
-        return _terms.draw_deviation(key, tuple(sample_shape), self.loc, self.terms)
+        return _terms.draw_deviation(*_checks.as_sampling(key, sample_shape), self.loc, self.terms)
 
     @property
     def num_standard_variables(self) -> tuple[int, int]:

@@ -38,7 +38,8 @@ def as_input_law(f: object) -> AbstractInputLaw:
           score. The result has `AbstractInputLaw.is_transformed`;
         - a dict, list, tuple or other pytree of all these, independent of each other, and of plain
           arrays, which are known values and the same for each element of a batch. The network is
-          called with the same structure. The vector has the parts in the order of
+          called with the same structure; of a list or tuple of numbers it may take their vector
+          instead. The vector of the law has the parts in the order of
           ``jax.tree.leaves``: of dicts by sorted keys.
 
         Parameters may be traced.
@@ -72,11 +73,15 @@ def as_input_law(f: object) -> AbstractInputLaw:
     if isinstance(f, dist.Distribution):
         law, steps = law_and_steps("f", f)
         return _with_steps(law, steps) if steps else law
+    if callable(f) and not isinstance(f, type):
+        raise TypeError(
+            f"f must be a distribution over the inputs, got {_kind(f)}, which is called as a "
+            f"network is; pass the network first and f after it, a distribution of NumPyro"
+        )
     if is_structure(f):
         return _of_structure(f)
     raise TypeError(
-        f"f must be a distribution over the inputs, got {type(f).__name__}; "
-        f"pass a {accepted_families()}"
+        f"f must be a distribution over the inputs, got {_kind(f)}; pass a {accepted_families()}"
     )
 
 
@@ -113,8 +118,15 @@ def _known(name: str, part: Any) -> dist.Delta:
     except TypeError as error:
         raise TypeError(
             f"{name} must be a distribution, an input law or an array of known numbers, got "
-            f"{type(part).__name__}; pass a {accepted_families()}"
+            f"{_kind(part)}; pass a {accepted_families()}"
         ) from error
+
+
+def _kind(part: object) -> str:
+    """Name of a type, after its module: other packages have distributions, too."""
+    if isinstance(part, type):
+        return f"the class {part.__name__} itself"
+    return f"{type(part).__module__}.{type(part).__name__}".removeprefix("builtins.")
 
 
 def _require_one_for_all(name: str, shape: Shape, batch_shape: Shape) -> None:

@@ -24,6 +24,14 @@ from nn_uq_dist.inputs._mapped_input import FromNormalScores, Steps
 
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
+# Univariate families with quantiles, for messages.
+BY_SCORES = (
+    "LogNormal, Gamma, Beta, StudentT, TruncatedNormal, AsymmetricLaplace, BetaProportion, Cauchy, "
+    "Chi2, Dagum, DoublyTruncatedPowerLaw, Exponential, Gompertz, Gumbel, HalfCauchy, HalfNormal, "
+    "InverseGamma, Laplace, Levy, Logistic, LogUniform, LowerTruncatedPowerLaw, Pareto, "
+    "RelaxedBernoulli, SoftLaplace, TruncatedCauchy, TruncatedGamma, Weibull"
+)
+
 type Shape = tuple[int, ...]
 type AsInputLaw = Callable[[Any, tuple[int, ...]], AbstractInputLaw]
 
@@ -93,7 +101,8 @@ def accepted_families() -> str:
     own = [family.__name__ for family in _FAMILIES if family.__module__.startswith("numpyro.")]
     added = [family.__name__ for family in _FAMILIES if family.__name__ not in own]
     return (
-        f"{', '.join(own[:-1])} or {own[-1]} of NumPyro, with .expand(...) and .to_event(1), "
+        f"{', '.join(own)} of NumPyro, or, by normal scores, {BY_SCORES}, GaussianCopula or "
+        f"TransformedDistribution, with .expand(...) and .to_event(1), "
         + (f"a registered family ({', '.join(added)}), " if added else "")
         + "or an InputLaw"
     )
@@ -134,10 +143,12 @@ def law_and_steps(name: str, f: Any) -> tuple[AbstractInputLaw, Steps]:
         scores = _around(base.base_dist if is_copula else _standard_normal(base), f, base)
         law, steps = law_and_steps(name, scores)
         return law, (*steps, _from_scores(family, f))
+    remedy = f"pass a {accepted_families()}"
+    if isinstance(base, dist.MixtureSameFamily | dist.MixtureGeneral):
+        remedy = "linearize each component, and mix their marginals by dist.MixtureGeneral"
     raise UnsupportedFamilyError(
-        f"{name} must be of a supported family, got {type(base).__name__}; pass a "
-        f"{accepted_families()}, one that is transformed or has icdf, or draw from it: "
-        f"monte_carlo takes any distribution with sample"
+        f"{name} must be of a supported family, got {type(base).__name__}; {remedy}, or draw from "
+        f"it: monte_carlo takes any distribution with sample"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
@@ -23,6 +24,7 @@ REMEDY = (
     "inference mode; the pages 'My network is refused' and 'Networks by framework' of the "
     "documentation show how"
 )
+_ARRAYS = (jax.ShapeDtypeStruct, dict, list, tuple, type(None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,7 @@ class OutputStructure:
 
     def ravel(self, output: Any, dtype: jnp.dtype) -> Array:
         """Join the numbers of one output to a vector."""
-        leaves = [leaf.reshape(-1).astype(dtype) for leaf in jax.tree.leaves(output)]
+        leaves = [jnp.asarray(leaf, dtype).reshape(-1) for leaf in jax.tree.leaves(output)]
         return leaves[0] if len(leaves) == 1 else jnp.concatenate(leaves)
 
     def unravel(self, values: Any) -> Any:
@@ -107,7 +109,7 @@ class FlatNetwork:
     Attributes
     ----------
     network
-        The network as it was given.
+        The network of the structure that the law makes.
     law
         Law of its input.
     structure
@@ -155,31 +157,35 @@ def flat_network(network: Callable[[Any], Any], law: AbstractInputLaw) -> FlatNe
     """Return the network between vectors, or say what is wrong with it.
 
     The network is only traced, not run. One that maps a vector to a vector is called as it is.
+    Where the law makes a list of numbers the network may take their vector.
     """
     taken: Any = jax.ShapeDtypeStruct((law.num_inputs,), law.dtype)
     if not law.is_vector:
         axes = len(law.batch_shape)
         one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), law)
         taken = jax.eval_shape(lambda one, x: one.network_input(x), one, taken)
-    return FlatNetwork(network, law, *checked_outputs(network, taken))
+    network, structure, dtype = checked_network(network, taken)
+    return FlatNetwork(network, law, structure, dtype)
 
 
-def checked_outputs(network: Callable[[Any], Any], taken: Any) -> tuple[OutputStructure, jnp.dtype]:
-    """Structure and type of a network's outputs, given the shapes and types of what it takes."""
-    if not callable(network):
-        raise TypeError(
-            f"network must be a JAX function of one input, got {type(network).__name__}; {REMEDY}"
-        )
-    try:
-        # JAX needs a hashable function, which a module may not be, and would remember the shape
-        # after the weights of a module were replaced. A new partial object is neither.
-        output: Any = jax.eval_shape(functools.partial(network), taken)
-    except Exception as error:
-        lines = str(error).strip().splitlines() or ["no message"]
-        raise ValueError(
-            f"network must be a JAX function of one input of {_words(taken)}, got "
-            f"{type(error).__name__} from it: {lines[0]}; {REMEDY}"
-        ) from error
+def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp.dtype]:
+    """The network, structure and type of its outputs, given shapes and types of what it takes."""
+    if not callable(network) or isinstance(network, type):
+        is_class = isinstance(network, type)
+        name = f"the class {network.__name__} itself" if is_class else type(network).__name__
+        raise TypeError(f"network must be a JAX function of one input, got {name}; {REMEDY}")
+    output, error = _traced(network, taken)
+    if error is not None:
+        network, output = _of_vector(network, taken, error)
+    is_tuple = type(output) is tuple
+    for part in output if is_tuple else (output,):
+        # Their arrays would be taken for outputs.
+        is_state = is_tuple and not isinstance(part, _ARRAYS)
+        if is_state or isinstance(part, dist.Distribution):
+            raise TypeError(
+                f"network must return arrays, got an object {type(part).__name__}; return the "
+                f"first of (output, state), or the mean of a distribution"
+            )
     structure = OutputStructure.of(output)
     if not structure.shapes or structure.num_outputs == 0:
         raise ValueError(
@@ -191,10 +197,62 @@ def checked_outputs(network: Callable[[Any], Any], taken: Any) -> tuple[OutputSt
             at = f" at output{jax.tree_util.keystr(path)}" if path else ""
             raise TypeError(
                 f"network must return real floats, got dtype {leaf.dtype}{at}, which has no "
-                f"derivative; return the continuous output, such as logits instead of labels, or a "
-                f"margin, whose limit is 0, instead of True and False"
+                f"derivative; return the continuous output, such as logits instead of labels, a "
+                f"margin, whose limit is 0, instead of True and False, real and imaginary parts, "
+                f"or the first of (output, state)"
             )
-    return structure, jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
+    dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
+    return network, structure, dtype
+
+
+def _traced(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Exception | None]:
+    """Shapes and types of the outputs, or the error of the network."""
+    try:
+        # JAX needs a hashable function, which a module may not be, and would remember the shape
+        # after the weights of a module were replaced. A new partial object is neither.
+        return jax.eval_shape(functools.partial(network), taken), None
+    except Exception as error:  # noqa: BLE001
+        return None, error
+
+
+def _of_vector(network: Callable[[Any], Any], taken: Any, cause: Exception) -> tuple[Any, Any]:
+    """A network that fails at a list of numbers, as one of their vector; or say what is wrong."""
+
+    def of_vector(x: Any) -> Any:
+        return network(jnp.hstack(jax.tree.leaves(x)))
+
+    got, remedy = _first_line(cause), REMEDY
+    parts = jax.tree.leaves_with_path(taken)
+    if parts[0][0] and all(leaf.ndim < 2 for _, leaf in parts):
+        output, error = _traced(of_vector, taken)
+        vector = f"the vector of these {sum(math.prod(leaf.shape) for _, leaf in parts)} numbers"
+        # Entries of a list of arrays differ from those of the vector: an error there may be another
+        # one. Those of a dict have no order.
+        is_list = all(
+            isinstance(key, jax.tree_util.SequenceKey) for path, _ in parts for key in path
+        )
+        if error is not None:
+            got += f", and of {vector} {_first_line(error)}"
+        elif is_list and not any(leaf.ndim for _, leaf in parts):
+            return of_vector, output
+        else:
+            entries = ", ".join(f"x{jax.tree_util.keystr(path)}" for path, _ in parts)
+            got = f"one of {vector}"
+            order = "" if is_list else ", which are sorted by key here,"
+            remedy = (
+                f"pass lambda x: network(jnp.hstack([{entries}])), with the entries{order} in the "
+                f"order of the network's vector"
+            )
+    if "trace level" in got:
+        remedy += "; for transforms inside of an NNX module pass lambda x: nnx.clone(module)(x)"
+    raise ValueError(
+        f"network must be a JAX function of one input of {_words(taken)}, got {got}; {remedy}"
+    ) from cause
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or ["no message"]
+    return f"{type(error).__name__} from it: {lines[0]}"
 
 
 def _words(value: Any) -> str:

@@ -37,7 +37,8 @@ class JoinedInput(AbstractInputLaw):
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw ``f - loc``, each part with a key of its own."""
-        keys = jax.random.split(_checks.as_key("key", key), len(self.parts))
+        key, sample_shape = _checks.as_sampling(key, sample_shape)
+        keys = jax.random.split(key, len(self.parts))
         each = zip(self.parts, keys, strict=True)
         return self._placed([part.sample_deviation(own, sample_shape) for part, own in each])
 

@@ -282,8 +282,9 @@ class GaussianInput(AbstractInputLaw):
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw ``f - loc`` from the key itself: there is no other part that would need one."""
+        key, sample_shape = _checks.as_sampling(key, sample_shape)
         shape = (*sample_shape, *self.batch_shape, self.factor.shape[-1])
-        draws = jax.random.normal(_checks.as_key("key", key), shape, self.dtype)
+        draws = jax.random.normal(key, shape, self.dtype)
         return one_program(matvec)(self.factor, draws)
 
     @property

@@ -272,7 +272,7 @@ class CorrectedLinearization(LinearModel):
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw inputs, and the outputs of the linear model for them, each moved by its map."""
         transform = self._map
-        key_inputs, key_own = jax.random.split(key)
+        key_inputs, key_own = jax.random.split(_checks.as_key("key", key))
         inputs, linear = self.linearization.sample_pairs(key_inputs, sample_shape)
         if self.own_scale is not None:
             own = jnp.asarray(self.own_scale, linear.dtype)

@@ -198,7 +198,8 @@ class LinearizedInputPosterior:
         sample_shape
             Shape of independent draws.
         """
-        key_uniform, key_normal = jax.random.split(_checks.as_key("key", key))
+        key, sample_shape = _checks.as_sampling(key, sample_shape)
+        key_uniform, key_normal = jax.random.split(key)
         count = self.input.num_standard_variables[0]
         shape = (*sample_shape, *self.batch_shape, count)
         uniforms = jnp.zeros(shape, self.deviation.dtype)

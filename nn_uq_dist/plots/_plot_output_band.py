@@ -122,7 +122,7 @@ def plot_output_band(
         law, draws = _one_output(law, draws, shape, outputs, output_names)
         outputs, output_names = points, None
     elif points is not None:
-        raise ValueError(f"points must be None without a batch of points, got {points!r}")
+        raise ValueError(f"points must be None without a batch, got {points!r}; leave it out")
     num_places = shape[0]
     if num_places < 2:
         raise ValueError(f"marginals must hold two or more {kind}s, got 1; use plot_marginals")

@@ -16,7 +16,7 @@ from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._as_input_law import as_input_law, parts_of
 from nn_uq_dist.inputs._distribution_law import UnsupportedFamilyError
-from nn_uq_dist.inputs._flat_network import checked_outputs
+from nn_uq_dist.inputs._flat_network import checked_network
 
 # Draws at a time: enough to keep a device busy, few enough for the processor's cache.
 _BATCH_SIZE = 4096
@@ -26,6 +26,7 @@ _BATCH_NUMBERS = 2**20
 _MAX_SAMPLES = 2**31
 
 
+@_checks.third_is_key
 def monte_carlo(
     network: Callable[[Any], Any],
     f: Distribution | AbstractInputLaw | Any,
@@ -108,7 +109,7 @@ def monte_carlo(
     axes = len(batch_shape)
     drawn = jax.eval_shape(draw, source, key)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), drawn)
-    structure, dtype = checked_outputs(network, one)
+    network, structure, dtype = checked_network(network, one)
 
     def outputs(source: Any, key: Array, index: Array) -> Array:
         def at_one(value: Any) -> Array:
@@ -213,5 +214,5 @@ def warn_nonfinite(outputs: np.ndarray) -> None:
             f"{number} of {outputs.size} network outputs drawn are NaN or infinite; check the "
             f"network over the range of its input",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

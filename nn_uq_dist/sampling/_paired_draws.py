@@ -116,6 +116,7 @@ class PairedDraws:
         return self.network.shape[0]
 
 
+@_checks.third_is_key
 def paired_draws(
     network: Callable[[Any], Any],
     linearization: PairedModel,
@@ -183,7 +184,7 @@ def paired_draws(
     if not callable(getattr(linearization, "sample_pairs", None)):
         raise TypeError(
             f"linearization must be a Linearization, got {type(linearization).__name__}; pass "
-            f"linearize(network, f)"
+            f"the network first, and linearize(network, f) second"
         )
     if points not in get_args(Points):
         raise ValueError(
@@ -205,7 +206,7 @@ def paired_draws(
     draw: Callable[..., tuple[Array, Array]] = _draw_pair
     if randomizations:
         if not _checks.is_concrete(key):
-            raise TypeError("key must be known for points='sobol', got a traced one")
+            raise TypeError("key must be known for points='sobol', got a traced one; leave jit")
         dimension = linearization.num_coordinates
         cube = sobol_points(key, num_samples, randomizations, dimension)
         source = (linearization, cube.astype(linearization.input.dtype))

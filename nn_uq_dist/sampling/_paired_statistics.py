@@ -166,7 +166,7 @@ class PairedStatistics:
         ValueError
             If `q` is not in (0, 1), or an output of the linear law is constant.
         """
-        levels = np.asarray(q, np.float64)
+        levels = np.asarray(_checks.as_numeric("q", np.asarray(q)), np.float64)
         if not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"q must be in (0, 1), got {q}; pass probabilities, not percentages")
         found = self._controlled.quantile(levels.ravel())

@@ -283,8 +283,9 @@ def test_errors_of_values(method, argument):
     message = rf"{argument} must broadcast .* batch_shape \(2,\), got shape \(3,\); .*reshape"
     with pytest.raises(ValueError, match=message):
         getattr(d, method)(np.full(3, 0.3))
-    with pytest.raises(TypeError, match=f"{argument} must be an array of real numbers, got"):
-        getattr(d, method)(1j)
+    for value in (1j, "a"):
+        with pytest.raises(TypeError, match=f"{argument} must be an array of real numbers, got"):
+            getattr(d, method)(value)
 
 
 def test_the_remedy_for_values_works():

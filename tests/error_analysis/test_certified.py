@@ -146,10 +146,11 @@ def test_sums_of_inputs_and_modules_that_can_be_read():
     assert bounds.gap < 0.2
 
 
-def test_refining_keeps_what_is_known_and_repr_says_how_tight_it_is():
+def test_refining_keeps_what_is_known_and_repr_says_how_tight_it_is(bars):
     case = random_case(8)
     first = nuq.certified(case.net, case.law)
-    second = first.refine(30, progress=False)
+    second = first.refine(30)
+    assert (bars[-1].n, bars[-1].total) == (30, 30)
     y = np.quantile(case.draws(1000, 0), np.linspace(0, 1, 9))
     (a, b), (c, d) = first.cdf_bounds(y), second.cdf_bounds(y)
     assert np.all((a <= c) & (d <= b))

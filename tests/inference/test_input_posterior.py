@@ -16,7 +16,7 @@ WEIGHTS = np.random.default_rng(3).standard_normal((3, 2))
 
 
 def found(network, f, y, key=KEY, **kwargs):
-    return nuq.input_posterior(network, f, y, key=key, progress=False, **kwargs)
+    return nuq.input_posterior(network, f, y, key=key, **({"progress": False} | kwargs))
 
 
 def bent(x):
@@ -52,12 +52,15 @@ def assert_right(result, mean, covariance, log_evidence):
     assert np.all(np.abs(drawn - result.mean) < error * sd)
 
 
-def test_linear_network_of_normal_inputs():
+def test_linear_network_of_normal_inputs(bars):
     rng = np.random.default_rng(0)
     matrix, y = rng.standard_normal((4, 3)), rng.standard_normal((5, 4))
     noise = 0.2 * np.eye(4) + 0.1
     f = nuq.InputLaw(jnp.array([1.0, 0.0, -1.0]), scale=jnp.array([1.0, 0.5, 2.0]))
-    result = found(lambda x: jnp.asarray(matrix, x.dtype) @ x, f, y, noise_covariance=noise)
+    result = found(
+        lambda x: jnp.asarray(matrix, x.dtype) @ x, f, y, noise_covariance=noise, progress=True
+    )
+    assert [(bar.n, bar.total) for bar in bars] == [(5, 5)]
     prior = np.diag([1.0, 0.25, 4.0])
     total = matrix @ prior @ matrix.T + noise
     gain = prior @ matrix.T @ np.linalg.inv(total)

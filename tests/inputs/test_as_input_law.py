@@ -239,7 +239,7 @@ ERRORS = {
     "no quantiles": (
         lambda: as_input_law(dist.Dirichlet(jnp.ones(3))),
         TypeError,
-        "got Dirichlet; pass a Uniform.* one that is transformed or has icdf, or draw from it",
+        "got Dirichlet; pass a Uniform.* TransformedDistribution,.* or draw from it",
     ),
     "batch of matrices": (
         lambda: as_input_law(

@@ -11,6 +11,11 @@ from nn_uq_dist.inputs import as_input_law
 from nn_uq_dist.inputs._flat_network import OutputStructure, flat_network
 
 BOX = nuq.InputLaw(np.zeros(3), 0.1)
+WEIGHTS = jnp.array([[1.0, -2.0, 0.5], [0.3, 1.0, 2.0]])
+
+
+def of_vector(x):
+    return jnp.tanh(WEIGHTS @ x)
 
 
 def test_a_network_of_vectors_is_called_as_it_is():
@@ -71,3 +76,63 @@ def test_failing_networks_are_told_what_they_were_given():
     batch = as_input_law(dist.Gamma(jnp.ones((4, 2)), 1.0).to_event(1))
     with pytest.raises(ValueError, match=r"one input of shape \(2,\) and dtype float32, got TypeE"):
         flat_network(lambda x: jnp.ones((3, 3)) @ x, batch)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_list_of_numbers_goes_into_a_network_of_their_vector(kind):
+    f = kind([dist.Normal(0.2, 0.1), dist.LogNormal(0.0, 0.3), jnp.array(0.5)])
+    found = nuq.linearize(of_vector, f)
+    expected = nuq.linearize(lambda x: of_vector(jnp.stack(x)), f)
+    np.testing.assert_array_equal(found.loc, expected.loc)
+    np.testing.assert_array_equal(found.jacobian, expected.jacobian)
+    assert found.input.names == ["f[0]", "f[1]"]
+    pairs = nuq.paired_draws(of_vector, found, jax.random.key(0), 8, progress=False)
+    draws = nuq.monte_carlo(of_vector, f, jax.random.key(0), 8, progress=False)
+    inputs = jnp.stack(found.input.network_input(pairs.inputs), axis=-1)
+    for outputs in (pairs.network, draws):
+        np.testing.assert_allclose(outputs, jax.vmap(of_vector)(inputs), atol=1e-6)
+
+
+def test_what_is_only_drawn_goes_into_a_network_of_a_vector():
+    f = [dist.Poisson(3.0), dist.Bernoulli(0.5), dist.Normal(0.0, 1.0)]
+    draws = nuq.monte_carlo(of_vector, f, jax.random.key(0), 8, progress=False)
+    with_lambda = nuq.monte_carlo(
+        lambda x: of_vector(jnp.stack(x)), f, jax.random.key(0), 8, progress=False
+    )
+    np.testing.assert_array_equal(draws, with_lambda)
+
+
+NOT_STACKED = {
+    "dict": (
+        {"rw": dist.Normal(0.0, 1.0), "r": dist.Gamma(1.0, 1.0), "L": 3.0},
+        "; pass lambda x: network(jnp.hstack([x['L'], x['r'], x['rw']])), with the entries, which",
+    ),
+    "arrays": (
+        [nuq.InputLaw(np.zeros(2), 0.1), dist.Normal(0.0, 1.0)],
+        "pass lambda x: network(jnp.hstack([x[0], x[1]])), with the entries in the order",
+    ),
+    "short list": (
+        [dist.Normal(0.0, 1.0)] * 2,
+        "these 2 numbers TypeError from it: dot_general requires contracting dimensions to have",
+    ),
+    "long dict": (
+        {name: dist.Normal(0.0, 1.0) for name in "abcd"},
+        "and of the vector of these 4 numbers TypeError from it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_STACKED)
+def test_what_has_no_order_or_another_length_is_refused_with_the_line_to_write(case):
+    f, words = NOT_STACKED[case]
+    for call in (nuq.linearize, lambda *args: nuq.monte_carlo(*args, jax.random.key(0), 8)):
+        with pytest.raises(ValueError, match="network must be a JAX function of") as caught:
+            call(of_vector, f)
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_numbers_of_python_are_outputs():
+    lin = nuq.linearize(lambda x: [x[0], 2.0], BOX)
+    np.testing.assert_array_equal(lin.jacobian, [[1, 0, 0], [0, 0, 0]])
+    assert lin.unravel(lin.loc) == [0.0, 2.0]

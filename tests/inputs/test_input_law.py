@@ -308,7 +308,7 @@ ERRORS = {
     "key": (
         lambda: InputLaw([0.0], 1.0).sample(0),
         TypeError,
-        r"key must be a JAX random key, got int; pass one key, such as jax.random.key\(0\)",
+        r"key must be a JAX random key, got int 0; pass one key, such as jax.random.key\(0\)",
     ),
     "family": (
         lambda: InputLaw.from_distribution(dist.Gamma(1.0, np.ones(3)).to_event(1)),

@@ -10,21 +10,42 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist import InputLaw, linearize
-from nn_uq_dist.inputs import InputSum, triangular
+from nn_uq_dist.inputs import InputSum, as_input_law, triangular
+from nn_uq_dist.inputs._distribution_law import BY_SCORES
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "input_mistakes.md"
 ZEROS = np.zeros(3, np.float32)
+
+# Stands in for a package that is not installed for the tests.
+Foreign = type("Normal", (), {"__module__": "openturns.dist"})
 
 MISTAKES = {
     "a frozen distribution of SciPy": (
         lambda: scipy.stats.norm(0, 1),
         TypeError,
-        "f must be a distribution over the inputs, got rv_continuous_frozen; pass a Uniform",
+        "got scipy.stats._distn_infrastructure.rv_continuous_frozen; pass a Uniform",
+    ),
+    "a distribution of another package, such as OpenTURNS": (
+        Foreign,
+        TypeError,
+        "f must be a distribution over the inputs, got openturns.dist.Normal; pass a Uniform",
+    ),
+    "a class of distributions": (
+        lambda: dist.Normal,
+        TypeError,
+        "f must be a distribution over the inputs, got the class Normal itself; pass a Uniform",
+    ),
+    "a mixture": (
+        lambda: dist.MixtureSameFamily(
+            dist.Categorical(jnp.ones(2) / 2), dist.Normal(jnp.arange(2.0), 1.0)
+        ),
+        TypeError,
+        "linearize each component, and mix their marginals by dist.MixtureGeneral, or draw from it",
     ),
     "an array of inputs": (
         lambda: ZEROS,
         TypeError,
-        "f must be a distribution over the inputs, got ndarray; pass a Uniform",
+        "f must be a distribution over the inputs, got numpy.ndarray; pass a Uniform",
     ),
     "several numbers without `.to_event(1)`": (
         lambda: dist.Uniform(ZEROS, 1.0),
@@ -117,3 +138,25 @@ def test_table_of_the_docs_has_these_mistakes_and_messages():
     rows = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
     listed = dict(row.strip("| ").split(" | ", 1) for row in rows[1:])
     assert listed == {mistake: f"`{words}`" for mistake, (_, _, words) in MISTAKES.items()}
+
+
+PARAMETERS = {
+    "Beta": (2.0, 3.0),
+    "BetaProportion": (0.3, 4.0),
+    "Dagum": (2.0, 1.0, 2.0),
+    "DoublyTruncatedPowerLaw": (-1.5, 1.0, 3.0),
+    "LogUniform": (1.0, 2.0),
+    "LowerTruncatedPowerLaw": (-2.5, 1.0),
+    "Pareto": (1.0, 3.0),
+    "RelaxedBernoulli": (0.5, 0.3),
+    "SoftLaplace": (0.0, 1.0),
+    "Weibull": (1.0, 2.0),
+    "Levy": (0.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("family", BY_SCORES.split(", "))
+def test_families_that_the_message_lists_are_accepted(family):
+    low = {"low": 0.5} if family in {"TruncatedNormal", "TruncatedCauchy", "TruncatedGamma"} else {}
+    law = getattr(dist, family)(*PARAMETERS.get(family, (2.0,)), **low)
+    assert as_input_law(law).is_transformed

@@ -8,15 +8,26 @@ import flax.linen
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from flax import nnx
 from sklearn.neural_network import MLPRegressor
 
-from nn_uq_dist import InputLaw, linearize, monte_carlo, paired_draws
+from nn_uq_dist import (
+    InputLaw,
+    failure_probability,
+    input_posterior,
+    linearize,
+    monte_carlo,
+    paired_draws,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "network_mistakes.md"
 LAW = InputLaw(np.zeros(4, np.float32), half_width=0.1)
 WEIGHTS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+
+
+KEY = jax.random.key(0)
 
 
 def torch_module(x):
@@ -37,6 +48,15 @@ class DropoutLinen(flax.linen.Module):
     @flax.linen.compact
     def __call__(self, x, *, train):
         return flax.linen.Dropout(0.5, deterministic=not train)(flax.linen.Dense(3)(x))
+
+
+class WithTransform(nnx.Module):
+    def __init__(self):
+        self.linear = nnx.Linear(4, 3, rngs=nnx.Rngs(0))
+
+    @nnx.jit
+    def __call__(self, x):
+        return self.linear(x)
 
 
 class Running:
@@ -142,6 +162,36 @@ MISTAKES = {
         ValueError,
         "return what is to have a law",
     ),
+    "a class instead of a module of it": (
+        lambda: flax.linen.Dense,
+        TypeError,
+        "got the class Dense itself",
+    ),
+    "an NNX module with transforms inside, such as `nnx.jit`": (
+        WithTransform,
+        ValueError,
+        "for transforms inside of an NNX module pass lambda x: nnx.clone(module)(x)",
+    ),
+    "a network that returns (output, state)": (
+        lambda: lambda x: (WEIGHTS @ x, nnx.State({"mean": x})),
+        TypeError,
+        "got an object State; return the first of (output, state)",
+    ),
+    "a network that returns (output, count)": (
+        lambda: lambda x: (WEIGHTS @ x, {"count": jnp.array(3)}),
+        TypeError,
+        "got dtype int32 at output[1]['count'], which has no derivative; return the continuous",
+    ),
+    "a network that returns a distribution": (
+        lambda: lambda x: dist.Normal(WEIGHTS @ x, 1.0),
+        TypeError,
+        "got an object Normal; return the first of (output, state), or the mean of a distribution",
+    ),
+    "a network that returns complex numbers": (
+        lambda: jnp.fft.fft,
+        TypeError,
+        "got dtype complex64, which has no derivative; return the continuous output, such as",
+    ),
     "weights that are NaN": (
         lambda: lambda x: jnp.nan * x,
         ValueError,
@@ -187,6 +237,41 @@ def test_table_of_the_docs_has_these_mistakes():
 def test_other_functions_say_the_same(call):
     with pytest.raises(ValueError, match="network must be a JAX function of one input of shape"):
         call(torch_module)
+
+
+def test_a_clone_of_a_module_with_transforms_is_the_module():
+    module = WithTransform()
+
+    def cloned(x):
+        return nnx.clone(module)(x)
+
+    lin = linearize(cloned, LAW)
+    np.testing.assert_allclose(lin.jacobian, module.linear.kernel[...].T, rtol=1e-6)
+
+
+SWAPPED = {
+    "linearize": lambda: linearize(LAW, jnp.tanh),
+    "linearize a module": lambda: linearize(LAW, NormalizingNNX()),
+    "monte_carlo": lambda: monte_carlo(LAW, jnp.tanh, KEY, 10),
+    "failure_probability": lambda: failure_probability(LAW, jnp.tanh, KEY, 1.0),
+    "input_posterior": lambda: input_posterior(
+        LAW, jnp.tanh, jnp.zeros(4), noise_scale=1.0, key=KEY
+    ),
+    "paired_draws": lambda: paired_draws(linearize(jnp.tanh, LAW), jnp.tanh, KEY, 10),
+}
+
+
+@pytest.mark.parametrize("case", SWAPPED)
+def test_swapped_arguments_are_said_to_be_swapped(case):
+    with pytest.raises(TypeError, match=r" must be a .*, got .*; pass the network first"):
+        SWAPPED[case]()
+
+
+def test_a_forgotten_key_is_asked_for():
+    calls = (monte_carlo, LAW), (paired_draws, linearize(jnp.tanh, LAW)), (failure_probability, LAW)
+    for call, law in calls:
+        with pytest.raises(TypeError, match=r"key must be a JAX random key, got int 1000; pass"):
+            call(jnp.tanh, law, 1000)
 
 
 def test_pages_that_the_message_names_are_there():

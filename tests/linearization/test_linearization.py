@@ -406,3 +406,14 @@ def test_failure_of_the_network_is_chained():
 def test_constant_output_with_noise_is_accepted():
     marginals = Linearization(np.zeros(2), [[1.0, 0, 0], [0, 0, 0]], BOX).marginals(0.1)
     np.testing.assert_allclose(marginals.normal_scale, [0.1, 0.1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["marginals", "joint", "gaussian_copula", "input", "posterior"])
+def test_errors_of_keys_and_sample_shapes(kind):
+    lin = Linearization(np.zeros(2), np.eye(2), InputLaw(np.zeros(2), half_width=1.0, scale=1.0))
+    laws = {"input": lambda: lin.input, "posterior": lambda: lin.input_posterior(np.zeros(2))}
+    law = laws.get(kind, getattr(lin, kind, None))()
+    with pytest.raises(TypeError, match="key must be a JAX random key, got int 0; pass one key"):
+        law.sample(0)
+    with pytest.raises(TypeError, match=r"sample_shape must be a tuple, got int 3; pass \(10,\)"):
+        law.sample(jax.random.key(0), 3)

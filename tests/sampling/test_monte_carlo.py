@@ -155,7 +155,7 @@ ERRORS = {
     "too many": (lambda: draw(2**31 + 1), ValueError, "at most 2147483648, .*several keys"),
     "batch size": (lambda: draw(10, batch_size=0), ValueError, "batch_size must be a positive"),
     "batch type": (lambda: draw(10, batch_size="a"), TypeError, "batch_size .* got str 'a'"),
-    "seed": (lambda: draw(10, key=0), TypeError, "key must be a JAX random key, got int; pass"),
+    "seed": (lambda: draw(10, key=0), TypeError, "key must be a JAX random key, got int 0; pass"),
     "floats": (
         lambda: draw(10, key=np.zeros(2)),
         TypeError,

@@ -372,6 +372,11 @@ ERRORS = {
         TypeError,
         "pairs must hold numbers, got traced values; call paired_statistics outside of jit",
     ),
+    "level in words": (
+        lambda: paired_statistics(repetitions(tanh_net, "box", 0.8, 100, 1)).quantile("median"),
+        TypeError,
+        "q must be an array of real numbers, got dtype",
+    ),
     "level": (
         lambda: paired_statistics(repetitions(tanh_net, "box", 0.8, 100, 1)).quantile(50),
         ValueError,

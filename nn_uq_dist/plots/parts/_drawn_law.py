@@ -205,7 +205,7 @@ def drawn_law(
             "linearization.joint()"
         )
     if isinstance(law, str) and law not in {"joint", "copula"}:
-        raise ValueError(f"law must be 'joint' or 'copula', got {law!r}")
+        raise ValueError(f"law must be 'joint' or 'copula', got {law!r}; leave it out")
     origin = np.zeros(len(shown))
     if isinstance(law, JointLaw):
         law = as_joint_law("law", law, model.num_outputs)

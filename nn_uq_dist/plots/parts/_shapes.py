@@ -131,13 +131,13 @@ def as_positions(x: ArrayLike | None, count: int, kind: str) -> Array:
     positions = np.asarray(x)
     if positions.shape != (count,):
         raise ValueError(
-            f"x must hold one position per {kind}, shape ({count},), got shape {positions.shape}"
+            f"x must hold one position per {kind}, got shape {positions.shape}; pass {count}"
         )
     if positions.dtype.kind not in "fiu":
-        raise TypeError(f"x must be real numbers, got dtype {positions.dtype}")
+        raise TypeError(f"x must be real numbers, got dtype {positions.dtype}; pass floats")
     positions = positions.astype(np.float64)
     if not np.all(np.isfinite(positions)) or np.any(np.diff(positions) <= 0):
-        raise ValueError(f"x must be finite and ascending; sort the {kind}s by position")
+        raise ValueError(f"x must be finite and ascending, got {x!r}; sort the {kind}s by position")
     return positions
 
 
