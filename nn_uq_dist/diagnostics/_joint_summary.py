@@ -118,7 +118,7 @@ def joint_summary(
         ``linearization.gaussian_copula()``, without a batch shape. Its `kind` replaces "copula"
         below.
     output_names
-        Names of the outputs. Default ``y[0]``, ``y[1]``, ...
+        Names of the outputs. Default: those of the model, else ``y[0]``, ``y[1]``, ...
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
@@ -195,7 +195,7 @@ def joint_summary(
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
     size = _arguments.unbatched(linearization, remedy).num_outputs
     values = _arguments.as_draws(draws, (size,))
-    names = _arguments.as_names("output", output_names, size)
+    names = _arguments.names_of_outputs(linearization, output_names, size)
     key = _checks.as_key("key", key)
     joint = _arguments.as_joint_law("joint", joint, size)
     pandas = _checks.require_extra("pandas", "diagnostics.joint_summary")

@@ -53,7 +53,8 @@ def summary(
         of draws, even when compared with laws other than the linearization that they were made
         with.
     output_names
-        Names of the `N_y` outputs, the index of the table. Default ``y[0]``, ``y[1]``, ...
+        Names of the `N_y` outputs, the index of the table. Default: those of the model, else
+        ``y[0]``, ``y[1]``, ...
     quantiles
         Levels in (0, 1), each becomes a statistic named ``q0.05`` and so on.
     tails
@@ -138,7 +139,7 @@ def summary(
     _checks.require_extra("arviz_stats", "diagnostics.summary")
     law, shape = _arguments.as_marginals(marginals, batched=True)
     values = _arguments.as_draws(draws, shape)
-    names = _arguments.as_names("output", output_names, shape[-1])
+    names = _arguments.names_of_outputs(marginals, output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
     levels = _as_levels("quantiles", quantiles, 1.0)
     tail_levels = _as_levels("tails", tails, 0.5)

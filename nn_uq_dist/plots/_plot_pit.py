@@ -61,7 +61,8 @@ def plot_pit(
     outputs
         Outputs to show, by position or name. Default: all.
     output_names
-        Names of all `N_y` outputs, the titles of the panels. Default ``y[0]``, ``y[1]``, ...
+        Names of all `N_y` outputs, the titles of the panels. Default: those of the model, else
+        ``y[0]``, ``y[1]``, ...
     xlabel, ylabel
         Labels of the axes; None for none. Neither axis has a unit.
     progress
