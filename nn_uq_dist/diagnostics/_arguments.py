@@ -284,6 +284,27 @@ def as_names(
     return texts
 
 
+def as_levels(name: str, levels: Sequence[float], most: float = 1.0) -> Array:
+    """Return levels between 0 and `most` that have different names in a table."""
+    values = np.asarray(levels, dtype=np.float64)
+    if values.ndim != 1 or not np.all((values > 0) & (values < most)):
+        raise ValueError(
+            f"{name} must be a sequence of levels in (0, {most:g}), got {levels!r}; "
+            "pass fractions such as (0.01, 0.05)"
+        )
+    require_distinct(name, values)
+    return values
+
+
+def require_distinct(name: str, values: Array) -> None:
+    """Raise if columns of a table that are called by these numbers would have the same name."""
+    if len({f"{value:g}" for value in values}) != values.size:
+        raise ValueError(
+            f"{name} must differ in their first six digits, got {values.tolist()}; "
+            "their names would be the same"
+        )
+
+
 def point_coordinates(batch_shape: Sequence[int]) -> dict[str, range]:
     """The positions along each batch axis: none, ``point``, or ``point_0``, ``point_1``, ..."""
     rank = len(batch_shape)

@@ -141,8 +141,8 @@ def summary(
     values = _arguments.as_draws(draws, shape)
     names = _arguments.names_of_outputs(marginals, output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
-    levels = _as_levels("quantiles", quantiles, 1.0)
-    tail_levels = _as_levels("tails", tails, 0.5)
+    levels = _arguments.as_levels("quantiles", quantiles)
+    tail_levels = _arguments.as_levels("tails", tails, 0.5)
     _check_joint(joint, names, batch_shape)
 
     columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
@@ -249,21 +249,6 @@ def _comparisons(columns: Sequence[Array], positions: Tails, paired: Paired | No
             )
         found[j] = [*distance, _estimates.uniformity_p_value(in_order)]
     return dict(zip(COMPARISONS, found.T, strict=True))
-
-
-def _as_levels(name: str, levels: Sequence[float], most: float) -> Array:
-    values = np.asarray(levels, dtype=np.float64)
-    if values.ndim != 1 or not np.all((values > 0) & (values < most)):
-        raise ValueError(
-            f"{name} must be a sequence of levels in (0, {most:g}), got {levels!r}; "
-            "pass fractions such as (0.01, 0.05)"
-        )
-    if len({f"{value:g}" for value in values}) != values.size:
-        raise ValueError(
-            f"{name} must differ in their first six digits, got {levels!r}; "
-            "their names would be the same"
-        )
-    return values
 
 
 def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...]) -> None:
