@@ -177,6 +177,25 @@ def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
     return bounded(values.reshape(len(values), -1))
 
 
+def is_made_of(model: object, draws: NetworkDraws) -> bool:
+    """Whether a corrected model was estimated from these draws: those cannot judge it.
+
+    The first ones tell, as draws of one key are the same ones whatever their number.
+    """
+    pairs = getattr(model, "pairs", None)
+    if not isinstance(pairs, PairedDraws):
+        return False
+    is_paired = isinstance(draws, PairedDraws)
+    found = np.asarray(draws.inputs if is_paired else draws, np.float64)
+    own = np.asarray(pairs.inputs if is_paired else pairs.network, np.float64)
+    count = min(len(own), len(found))
+    if own.shape[1:] != found.shape[1:]:
+        return False
+    with np.errstate(invalid="ignore"):
+        near = abs(own[:count] - found[:count]) <= 1e-3 * own.std(axis=0)
+    return bool(near.mean() > 0.9)
+
+
 def bounded(values: NDArray[Any]) -> NDArray[Any]:
     """Return the values, infinite where their squares would overflow."""
     if values.dtype != np.float64:

@@ -173,7 +173,8 @@ def joint_summary(
     The verdict is that of the row of `calibration` with the largest `ks` among those in which an
     error shows, graded as in `summary`, and else that of the correlations. Only if no table shows
     an error beyond chance it says that there is none; by chance each of the two shows one in 1% of
-    the cases, whatever the number of outputs.
+    the cases, whatever the number of outputs. A corrected model is not judged by the draws that it
+    was made of.
 
     References
     ----------
@@ -232,6 +233,9 @@ def joint_summary(
             float(np.finfo(linearization.mean.dtype).eps),
         ),
     )
+    if _arguments.is_made_of(linearization, draws):
+        verdict = _verdict.FITTED.words
+        calibration["dominates"] = [_verdict.FITTED.dominates] * len(places)
     return JointSummary(
         verdict=verdict,
         calibration=pandas.DataFrame(calibration, index=pandas.Index(places, name="output")),

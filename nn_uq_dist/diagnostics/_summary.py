@@ -34,6 +34,7 @@ def summary(
     quantiles: Sequence[float] = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99),
     tails: Sequence[float] = (0.01, 0.001),
     joint: JointSummary | None = None,
+    observations: int = 1,
     progress: bool = True,
 ) -> "pd.DataFrame":
     r"""Compare the analytic distribution of every output with Monte Carlo draws of it.
@@ -63,6 +64,9 @@ def summary(
     joint
         The `joint_summary` of the same outputs. With it the verdict can name the copula. Not for
         a batch of points.
+    observations
+        For how many independent observations the law is the likelihood of something that they
+        share. The verdict then judges differences of mean and sd times ``sqrt(observations)``.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
@@ -111,7 +115,11 @@ def summary(
     linearized network and no copula is involved.
     The words grade the Kolmogorov-Smirnov distance (small up to 0.02, moderate up to 0.1, large
     beyond) and list what differs by more than three standard errors: sd, mean in units of the sd,
-    skewness, draws beyond the support. With `joint`, an output whose own law is within
+    skewness, draws beyond the support. The grade is that of the largest of the distance and those
+    of normal laws whose mean, sd or skewness differ as much: small up to 0.05 sd, 8% and 0.3,
+    moderate up to 0.25 sd, 40% and 1.5, the former two after multiplication by the root of
+    `observations`. A corrected model that was made of these draws is ``"unknown"``: they cannot
+    show its errors. With `joint`, an output whose own law is within
     the noise is dominated by ``"copula"`` or ``"linearization"`` if the column `dominates` of
     ``joint.calibration`` says so of its dependence on the outputs before it. An output with too few
     finite draws is ``"unknown"``.
@@ -144,6 +152,7 @@ def summary(
     levels = _arguments.as_levels("quantiles", quantiles)
     tail_levels = _arguments.as_levels("tails", tails, 0.5)
     _check_joint(joint, names, batch_shape)
+    observations = _checks.positive_int("observations", observations)
 
     columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
     positions = Tails(law, values, progress=progress)
@@ -159,13 +168,16 @@ def summary(
     table["draws", "outside_support"] = positions.outside_support
     frame = pandas.DataFrame(table, index=_arguments.row_index(batch_shape, names))
     eps = float(np.finfo(law.mean.dtype).eps)
-    verdicts = [_verdict.marginal_verdict(row, eps) for row in frame.to_dict("records")]
+    records = frame.to_dict("records")
+    verdicts = [_verdict.marginal_verdict(row, eps, observations) for row in records]
     if joint is not None:
         # The last row is that of the radius.
         verdicts = [
             _verdict.dependence_verdict(part) if verdict.dominates == "noise" else verdict
             for verdict, part in zip(verdicts, joint.calibration["dominates"], strict=False)
         ]
+    if _arguments.is_made_of(marginals, draws):
+        verdicts = [_verdict.FITTED] * len(verdicts)
     for k, value in enumerate(_verdict.Verdict._fields):
         frame["verdict", value] = [verdict[k] for verdict in verdicts]
     frame.columns = frame.columns.set_names(["statistic", "value"])
