@@ -194,7 +194,10 @@ def third_is_key[**P, T](function: Callable[P, T]) -> Callable[P, T]:
 
 
 def as_indices(
-    indices: int | Sequence[int], num_outputs: int, name: str = "indices"
+    indices: int | str | Sequence[int | str],
+    num_outputs: int,
+    name: str = "indices",
+    names: Sequence[str] = (),
 ) -> tuple[int, ...]:
     """Return output indices as non-negative Python integers, checked to be known and distinct.
 
@@ -206,6 +209,8 @@ def as_indices(
         How many outputs there are.
     name
         Of the argument, for the messages.
+    names
+        Of the outputs, if they may be given in place of indices.
 
     Raises
     ------
@@ -216,8 +221,10 @@ def as_indices(
     """
     is_one = np.ndim(indices) == 0
     given: list[Any] = [indices] if is_one else list(indices)  # type: ignore[arg-type]
+    given = [names.index(x) if isinstance(x, str) and x in names else x for x in given]
     what = "an integer" if is_one else "distinct integers"
     remedy = f"pass {what} from 0 to {num_outputs - 1}, such as {'0' if is_one else '(0,)'}"
+    kinds = f" or out of {', '.join(names)}" if names else ""
     numbers = []
     for index in given:
         try:
@@ -227,7 +234,8 @@ def as_indices(
             number = None
         if number is None:
             raise TypeError(
-                f"{name} must be known integers, got {index!r} ({type(index).__name__}); {remedy}"
+                f"{name} must be known integers{kinds}, got {index!r} ({type(index).__name__}); "
+                f"{remedy}"
             )
         numbers.append(number)
     if not numbers:

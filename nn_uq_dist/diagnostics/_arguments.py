@@ -177,6 +177,25 @@ def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
     return bounded(values.reshape(len(values), -1))
 
 
+def is_made_of(model: object, draws: NetworkDraws) -> bool:
+    """Whether a corrected model was estimated from these draws: those cannot judge it.
+
+    The first ones tell, as draws of one key are the same ones whatever their number.
+    """
+    pairs = getattr(model, "pairs", None)
+    if not isinstance(pairs, PairedDraws):
+        return False
+    is_paired = isinstance(draws, PairedDraws)
+    found = np.asarray(draws.inputs if is_paired else draws, np.float64)
+    own = np.asarray(pairs.inputs if is_paired else pairs.network, np.float64)
+    count = min(len(own), len(found))
+    if own.shape[1:] != found.shape[1:]:
+        return False
+    with np.errstate(invalid="ignore"):
+        near = abs(own[:count] - found[:count]) <= 1e-3 * own.std(axis=0)
+    return bool(near.mean() > 0.9)
+
+
 def bounded(values: NDArray[Any]) -> NDArray[Any]:
     """Return the values, infinite where their squares would overflow."""
     if values.dtype != np.float64:
@@ -282,6 +301,27 @@ def as_names(
             f"{', '.join(texts)}; leave {kind}_names out: these are their names anyway"
         )
     return texts
+
+
+def as_levels(name: str, levels: Sequence[float], most: float = 1.0) -> Array:
+    """Return levels between 0 and `most` that have different names in a table."""
+    values = np.asarray(levels, dtype=np.float64)
+    if values.ndim != 1 or not np.all((values > 0) & (values < most)):
+        raise ValueError(
+            f"{name} must be a sequence of levels in (0, {most:g}), got {levels!r}; "
+            "pass fractions such as (0.01, 0.05)"
+        )
+    require_distinct(name, values)
+    return values
+
+
+def require_distinct(name: str, values: Array) -> None:
+    """Raise if columns of a table that are called by these numbers would have the same name."""
+    if len({f"{value:g}" for value in values}) != values.size:
+        raise ValueError(
+            f"{name} must differ in their first six digits, got {values.tolist()}; "
+            "their names would be the same"
+        )
 
 
 def point_coordinates(batch_shape: Sequence[int]) -> dict[str, range]:

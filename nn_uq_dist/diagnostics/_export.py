@@ -50,7 +50,8 @@ def to_datatree(
         Monte Carlo draws of the outputs, shape ``(n, ..., N_y)``, independent, ``n >= 100``; from
         `PairedDraws`, those of the network are used.
     output_names
-        Names of the `N_y` outputs, the coordinate `output`. Default ``y[0]``, ``y[1]``, ...
+        Names of the `N_y` outputs, the coordinate `output`. Default: those of the model, else
+        ``y[0]``, ``y[1]``, ...
     key
         JAX random key of the analytic draws. Default ``jax.random.key(0)``.
     num_analytic_draws
@@ -124,7 +125,7 @@ def to_datatree(
         _arguments.as_joint_law("law", law, batched=True)
     marginals, shape = _arguments.as_marginals(law, batched=True)
     values = _as_storable(_arguments.as_draws(draws, shape))
-    names = _arguments.as_names("output", output_names, shape[-1])
+    names = _arguments.names_of_outputs(law, output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
     key = jax.random.key(0) if key is None else _checks.as_key("key", key)
     num_analytic = _checks.positive_int("num_analytic_draws", num_analytic_draws)

@@ -118,7 +118,7 @@ def joint_summary(
         ``linearization.gaussian_copula()``, without a batch shape. Its `kind` replaces "copula"
         below.
     output_names
-        Names of the outputs. Default ``y[0]``, ``y[1]``, ...
+        Names of the outputs. Default: those of the model, else ``y[0]``, ``y[1]``, ...
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
@@ -173,7 +173,8 @@ def joint_summary(
     The verdict is that of the row of `calibration` with the largest `ks` among those in which an
     error shows, graded as in `summary`, and else that of the correlations. Only if no table shows
     an error beyond chance it says that there is none; by chance each of the two shows one in 1% of
-    the cases, whatever the number of outputs.
+    the cases, whatever the number of outputs. A corrected model is not judged by the draws that it
+    was made of.
 
     References
     ----------
@@ -195,7 +196,7 @@ def joint_summary(
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
     size = _arguments.unbatched(linearization, remedy).num_outputs
     values = _arguments.as_draws(draws, (size,))
-    names = _arguments.as_names("output", output_names, size)
+    names = _arguments.names_of_outputs(linearization, output_names, size)
     key = _checks.as_key("key", key)
     joint = _arguments.as_joint_law("joint", joint, size)
     pandas = _checks.require_extra("pandas", "diagnostics.joint_summary")
@@ -232,6 +233,9 @@ def joint_summary(
             float(np.finfo(linearization.mean.dtype).eps),
         ),
     )
+    if _arguments.is_made_of(linearization, draws):
+        verdict = _verdict.FITTED.words
+        calibration["dominates"] = [_verdict.FITTED.dominates] * len(places)
     return JointSummary(
         verdict=verdict,
         calibration=pandas.DataFrame(calibration, index=pandas.Index(places, name="output")),

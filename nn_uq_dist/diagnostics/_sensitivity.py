@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.diagnostics._arguments import as_model, as_names, point_coordinates
+from nn_uq_dist.diagnostics._arguments import (
+    as_model,
+    names_of_inputs,
+    names_of_outputs,
+    point_coordinates,
+)
 from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
@@ -55,7 +60,8 @@ def sensitivity(
         of the model, not of the network: a correction moves each linear output by an increasing
         map, so where the tangent does not show an input, the corrected model does not either.
     input_names, output_names
-        Names of the inputs and outputs, the coordinates. Default ``f[0]``, ... and ``y[0]``, ...
+        Names of the inputs and outputs, the coordinates. Default: their keys where they come in
+        dicts and other structures, else ``f[0]``, ... and ``y[0]``, ...
     key
         JAX random key of the draws. Default ``jax.random.key(0)``.
 
@@ -106,8 +112,8 @@ def sensitivity(
     [[0.2 0.8]]
     """
     model = as_model(linearization)
-    inputs = as_names("input", input_names, model.input.num_inputs)
-    outputs = as_names("output", output_names, model.num_outputs)
+    inputs = names_of_inputs(model, input_names)
+    outputs = names_of_outputs(model, output_names, model.num_outputs)
     key = None if key is None else _checks.as_key("key", key)
     xarray = _checks.require_extra("xarray", "diagnostics.sensitivity")
     indices = first_order_indices(model, key)

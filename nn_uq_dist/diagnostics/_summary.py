@@ -34,6 +34,7 @@ def summary(
     quantiles: Sequence[float] = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99),
     tails: Sequence[float] = (0.01, 0.001),
     joint: JointSummary | None = None,
+    observations: int = 1,
     progress: bool = True,
 ) -> "pd.DataFrame":
     r"""Compare the analytic distribution of every output with Monte Carlo draws of it.
@@ -53,7 +54,8 @@ def summary(
         of draws, even when compared with laws other than the linearization that they were made
         with.
     output_names
-        Names of the `N_y` outputs, the index of the table. Default ``y[0]``, ``y[1]``, ...
+        Names of the `N_y` outputs, the index of the table. Default: those of the model, else
+        ``y[0]``, ``y[1]``, ...
     quantiles
         Levels in (0, 1), each becomes a statistic named ``q0.05`` and so on.
     tails
@@ -62,6 +64,9 @@ def summary(
     joint
         The `joint_summary` of the same outputs. With it the verdict can name the copula. Not for
         a batch of points.
+    observations
+        For how many independent observations the law is the likelihood of something that they
+        share. The verdict then judges differences of mean and sd times ``sqrt(observations)``.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
@@ -110,7 +115,11 @@ def summary(
     linearized network and no copula is involved.
     The words grade the Kolmogorov-Smirnov distance (small up to 0.02, moderate up to 0.1, large
     beyond) and list what differs by more than three standard errors: sd, mean in units of the sd,
-    skewness, draws beyond the support. With `joint`, an output whose own law is within
+    skewness, draws beyond the support. The grade is that of the largest of the distance and those
+    of normal laws whose mean, sd or skewness differ as much: small up to 0.05 sd, 8% and 0.3,
+    moderate up to 0.25 sd, 40% and 1.5, the former two after multiplication by the root of
+    `observations`. A corrected model that was made of these draws is ``"unknown"``: they cannot
+    show its errors. With `joint`, an output whose own law is within
     the noise is dominated by ``"copula"`` or ``"linearization"`` if the column `dominates` of
     ``joint.calibration`` says so of its dependence on the outputs before it. An output with too few
     finite draws is ``"unknown"``.
@@ -138,11 +147,12 @@ def summary(
     _checks.require_extra("arviz_stats", "diagnostics.summary")
     law, shape = _arguments.as_marginals(marginals, batched=True)
     values = _arguments.as_draws(draws, shape)
-    names = _arguments.as_names("output", output_names, shape[-1])
+    names = _arguments.names_of_outputs(marginals, output_names, shape[-1])
     batch_shape, num_columns = shape[:-1], values.shape[1]
-    levels = _as_levels("quantiles", quantiles, 1.0)
-    tail_levels = _as_levels("tails", tails, 0.5)
+    levels = _arguments.as_levels("quantiles", quantiles)
+    tail_levels = _arguments.as_levels("tails", tails, 0.5)
     _check_joint(joint, names, batch_shape)
+    observations = _checks.positive_int("observations", observations)
 
     columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
     positions = Tails(law, values, progress=progress)
@@ -158,13 +168,16 @@ def summary(
     table["draws", "outside_support"] = positions.outside_support
     frame = pandas.DataFrame(table, index=_arguments.row_index(batch_shape, names))
     eps = float(np.finfo(law.mean.dtype).eps)
-    verdicts = [_verdict.marginal_verdict(row, eps) for row in frame.to_dict("records")]
+    records = frame.to_dict("records")
+    verdicts = [_verdict.marginal_verdict(row, eps, observations) for row in records]
     if joint is not None:
         # The last row is that of the radius.
         verdicts = [
             _verdict.dependence_verdict(part) if verdict.dominates == "noise" else verdict
             for verdict, part in zip(verdicts, joint.calibration["dominates"], strict=False)
         ]
+    if _arguments.is_made_of(marginals, draws):
+        verdicts = [_verdict.FITTED] * len(verdicts)
     for k, value in enumerate(_verdict.Verdict._fields):
         frame["verdict", value] = [verdict[k] for verdict in verdicts]
     frame.columns = frame.columns.set_names(["statistic", "value"])
@@ -248,21 +261,6 @@ def _comparisons(columns: Sequence[Array], positions: Tails, paired: Paired | No
             )
         found[j] = [*distance, _estimates.uniformity_p_value(in_order)]
     return dict(zip(COMPARISONS, found.T, strict=True))
-
-
-def _as_levels(name: str, levels: Sequence[float], most: float) -> Array:
-    values = np.asarray(_checks.as_numeric(name, np.asarray(levels)), np.float64)
-    if values.ndim != 1 or not np.all((values > 0) & (values < most)):
-        raise ValueError(
-            f"{name} must be a sequence of levels in (0, {most:g}), got {levels!r}; "
-            "pass fractions such as (0.01, 0.05)"
-        )
-    if len({f"{value:g}" for value in values}) != values.size:
-        raise ValueError(
-            f"{name} must differ in their first six digits, got {levels!r}; "
-            "their names would be the same"
-        )
-    return values
 
 
 def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...]) -> None:

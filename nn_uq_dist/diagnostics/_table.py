@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.diagnostics._arguments import Marginals, as_marginals, names_of_outputs, row_index
+from nn_uq_dist.diagnostics import _arguments
 from nn_uq_dist.laws._output_law import OutputLaw
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ type Limits = ArrayLike | Mapping[str, ArrayLike]
 
 
 def table(
-    marginals: Marginals,
+    marginals: _arguments.Marginals,
     *,
     limits: Limits | None = None,
     sides: Sides = "above",
@@ -68,20 +68,20 @@ def table(
     y[0]     1.0  0.58   1.0     NaN
     y[1]     5.0  1.15   5.0    0.25
     """
-    law, shape = as_marginals(marginals, batched=True)
-    names = names_of_outputs(marginals, output_names, shape[-1])
+    law, shape = _arguments.as_marginals(marginals, batched=True)
+    names = _arguments.names_of_outputs(marginals, output_names, shape[-1])
     if sides not in {"above", "below", "both"}:
         raise ValueError(f"sides must be 'above', 'below' or 'both', got {sides!r}; leave it out")
     of_outputs = _limits_of(limits, names)
-    known = np.ravel(_checks.as_numeric("levels", np.asarray(levels))).astype(np.float64)
-    if not ((known > 0) & (known < 1)).all():
-        raise ValueError(f"levels must be in (0, 1), got {levels}; pass fractions such as 0.95")
+    of_all = np.array(sorted({limit for limits in of_outputs for limit in limits}))
+    _arguments.require_distinct("limits", of_all)
+    known = _arguments.as_levels("levels", levels)
     pandas = _checks.require_extra("pandas", "diagnostics.table")
     columns = {"mean": _row(law.mean, law), "sd": _row(law.standard_deviation, law)}
     for level in known:
         columns[f"q{level:g}"] = _row(law.icdf(jnp.asarray(level, law.mean.dtype)), law)
     repeats = len(columns["mean"]) // len(names)
-    for limit in sorted({limit for limits in of_outputs for limit in limits}):
+    for limit in of_all:
         asked = np.tile([limit in limits for limits in of_outputs], repeats)
         at = jnp.asarray(limit, law.mean.dtype)
         tails = (">", "above", law.log_sf), ("<", "below", law.log_cdf)
@@ -89,12 +89,12 @@ def table(
             if sides in {side, "both"}:
                 found = np.exp(_row(log_probability(at), law))
                 columns[f"P({sign} {limit:g})"] = np.where(asked, found, np.nan)
-    frame: pd.DataFrame = pandas.DataFrame(columns, index=row_index(shape[:-1], names))
+    frame: pd.DataFrame = pandas.DataFrame(columns, index=_arguments.row_index(shape[:-1], names))
     return frame
 
 
 def _row(values: ArrayLike, law: OutputLaw) -> Array:
-    return np.broadcast_to(np.asarray(values, np.float64), law.batch_shape)
+    return np.broadcast_to(np.asarray(values, np.float64), law.batch_shape).ravel()
 
 
 def _limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:

@@ -26,6 +26,9 @@ KS_NOISE_FACTOR = 2.0
 # normal law that is 5% (25%) too wide is 0.012 (0.056) away, one shifted by a tenth of its standard
 # deviation is 0.04 away.
 KS_SMALL, KS_MODERATE = 0.02, 0.1
+# Distances of a normal law from one whose mean is off by one sd, whose sd is off by 100%, and whose
+# skewness is off by 1, to first order: phi(0), phi(1) and, by Edgeworth's series, phi(0) / 6.
+MEAN_DISTANCE, SD_DISTANCE, SKEWNESS_DISTANCE = 0.4, 0.24, 0.066
 # A table of joint calibration shows an error by chance in one of this many cases (Bonferroni's
 # bound), whatever the number of its rows.
 TABLES_PER_FALSE_ALARM = 100
@@ -40,11 +43,20 @@ class Verdict(NamedTuple):
     words: str
 
 
-def marginal_verdict(row: Mapping[tuple[str, str], float], eps: float) -> Verdict:
+FITTED = Verdict(
+    "unknown", "unknown: made of these draws; take fresh ones, paired_draws with another key"
+)
+
+
+def marginal_verdict(
+    row: Mapping[tuple[str, str], float], eps: float, observations: int = 1
+) -> Verdict:
     """Verdict on the law of one output from the numbers of its row in the table of `summary`.
 
     The law of an output is exact for the linearized network, so any difference is due to the
-    linearization, to chance, or to the rounding `eps` of the type of the outputs.
+    linearization, to chance, or to the rounding `eps` of the type of the outputs. Differences of
+    mean and sd count as often as `observations` share what is inferred: the posterior of a mean
+    that is off by `d` standard deviations is off by ``d sqrt(n)`` of its own.
     """
     if not np.isfinite(row["mean", "monte_carlo"]):
         return Verdict("unknown", "too few finite draws")
@@ -55,13 +67,19 @@ def marginal_verdict(row: Mapping[tuple[str, str], float], eps: float) -> Verdic
     distance = row["kolmogorov_smirnov", "monte_carlo"]
     # Of probabilities, and of values in standard deviations.
     rounding = ROUNDINGS * eps * (1 + abs(row["mean", "monte_carlo"]) / row["sd", "monte_carlo"])
-    features = _features(row, rounding) or _other_features(row, rounding)
+    root = observations**0.5
+    features = _features(row, rounding, root) or _other_features(row, rounding)
     noise = KS_NOISE_FACTOR * row["kolmogorov_smirnov", "noise_floor"]
     is_seen = distance > max(noise, rounding)
+    many = f" for {observations} observations" if observations > 1 else ""
     if not is_seen and not features:
-        return Verdict("noise", "noise: no difference beyond chance")
+        unseen = MOMENT_STANDARD_ERRORS * row["mean", "standard_error"] * root
+        unseen /= row["sd", "monte_carlo"]
+        hidden = f"; shifts of up to {unseen:.1g} sd{many} would not show" if many else ""
+        return Verdict("noise", f"noise: no difference beyond chance{hidden}")
+    size = _size(max([distance, *features.values()]))
     described = ", ".join(features) or "no single moment stands out"
-    return Verdict("linearization", f"linearization, {_size(distance)}: {described}")
+    return Verdict("linearization", f"linearization, {size}{many}: {described}")
 
 
 def _size(distance: float) -> str:
@@ -79,9 +97,11 @@ def _counts(
     return abs(row[statistic, "error"]) > least
 
 
-def _features(row: Mapping[tuple[str, str], float], rounding: float) -> list[str]:
-    """What differs by more than chance, in words."""
-    found = []
+def _features(
+    row: Mapping[tuple[str, str], float], rounding: float, root: float
+) -> dict[str, float]:
+    """What differs by more than chance, in words, and how large a distance it stands for."""
+    found = {}
     sd = row["sd", "monte_carlo"]
 
     def counts(statistic: str) -> bool:
@@ -91,20 +111,24 @@ def _features(row: Mapping[tuple[str, str], float], rounding: float) -> list[str
         ratio = row["sd", "analytic"] / sd
         side = "wide" if ratio > 1 else "narrow"
         size = f"{ratio:.2g} times" if ratio > 10 else _percent(abs(ratio - 1))
-        found.append(f"sd {size} too {side}")
+        found[f"sd {size} too {side}"] = SD_DISTANCE * abs(ratio - 1) * root
     if counts("mean"):
-        found.append(f"draws shifted by {-row['mean', 'error'] / sd:+.2g} sd")
+        shift = -row["mean", "error"] / sd
+        sum_of_all = f", together by {shift * root:+.2g} sd" if root > 1 else ""
+        found[f"draws shifted by {shift:+.2g} sd{sum_of_all}"] = MEAN_DISTANCE * abs(shift) * root
     skewness = row["skewness", "analytic"]
-    if counts("skewness") and abs(row["skewness", "error"]) > NEGLIGIBLE_SKEWNESS:
+    off = abs(row["skewness", "error"])
+    if counts("skewness") and off > NEGLIGIBLE_SKEWNESS:
         instead = f" instead of {skewness:+.2g}" if abs(skewness) > NEGLIGIBLE_SKEWNESS else ""
-        found.append(f"draws skewed ({row['skewness', 'monte_carlo']:+.2g}{instead})")
+        words = f"draws skewed ({row['skewness', 'monte_carlo']:+.2g}{instead})"
+        found[words] = SKEWNESS_DISTANCE * off
     outside = row["draws", "outside_support"]
     if outside > 0:
-        found.append(f"{_percent(outside)} of the draws beyond the support")
+        found[f"{_percent(outside)} of the draws beyond the support"] = 0.0
     return found
 
 
-def _other_features(row: Mapping[tuple[str, str], float], rounding: float) -> list[str]:
+def _other_features(row: Mapping[tuple[str, str], float], rounding: float) -> dict[str, float]:
     """What else differs by more than chance, if the moments and the support show nothing."""
     found = [
         name.replace("_", " ")
@@ -114,7 +138,7 @@ def _other_features(row: Mapping[tuple[str, str], float], rounding: float) -> li
     ]  # fmt: skip
     if row["pit", "p_value"] < SMALLEST_P_VALUE:
         found.append("the PIT values")
-    return [f"only {' and '.join(found[:2])} differ by more than chance"] if found else []
+    return {f"only {' and '.join(found[:2])} differ by more than chance": 0.0} if found else {}
 
 
 def _percent(share: float) -> str:

@@ -108,7 +108,7 @@ def failure_probability(
     key: jax.Array,
     limit: ArrayLike,
     *,
-    output: int = 0,
+    output: int | str = 0,
     upper: bool = True,
     num_runs: int = 10_000,
     progress: bool = True,
@@ -136,7 +136,7 @@ def failure_probability(
         event of several outputs make the network return a margin that is positive where it happens,
         such as ``lambda x: jnp.minimum(g(x)[0] - 3.0, -g(x)[1])[None]``, and pass the limit zero.
     output
-        Index of the output, in the order of ``jax.tree.leaves`` if the network returns a structure.
+        The output, by position or by name, as `Linearization.output_names` lists them.
     upper
         Whether the output fails above the limit; below it otherwise.
     num_runs

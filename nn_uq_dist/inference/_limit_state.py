@@ -49,7 +49,7 @@ class BeyondLimits:
         Columns for which a proposal is fitted.
     """
 
-    def __init__(self, flat: FlatNetwork, limit: ArrayLike, output: int, upper: bool) -> None:
+    def __init__(self, flat: FlatNetwork, limit: ArrayLike, output: int | str, upper: bool) -> None:
         limits = _checks.rounded("limit", limit, flat.dtype)
         _checks.require_finite("limit", limits, "pass a number that the output can reach")
         if limits.size == 0:
@@ -60,7 +60,8 @@ class BeyondLimits:
             raise TypeError(
                 f"upper must be True or False, got {upper!r}; pass False for a lower limit"
             )
-        (self.output,) = _checks.as_indices(output, flat.num_outputs, "output")
+        names = flat.structure.names
+        (self.output,) = _checks.as_indices(output, len(names), "output", names)
         self.sign = 1.0 if upper else -1.0
         self.shape, self.limits = limits.shape, self.sign * limits.ravel()
         order = np.argsort(self.limits)

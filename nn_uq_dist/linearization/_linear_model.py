@@ -1,7 +1,7 @@
 """What tables, figures and models ask of a network that was replaced by linear functions."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import jax
@@ -363,12 +363,12 @@ class LinearModel(abc.ABC):
         return entries(self, self.batch_shape, index)
 
 
-def require_varying(constant: np.ndarray) -> None:
+def require_varying(constant: np.ndarray, names: Sequence[str]) -> None:
     """Raise ``ValueError`` if an output, along the last axis, is constant."""
     if not constant.any():
         return
     *batch, output = _checks.first_index(constant)
-    where = f"output {output}" + (f" of batch entry {tuple(batch)}" if batch else "")
+    where = f"output {names[output]}" + (f" of batch entry {tuple(batch)}" if batch else "")
     count = int(constant.sum())
     others = f" and {count - 1} more" if count > 1 else ""
     raise ValueError(

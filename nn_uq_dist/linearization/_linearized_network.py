@@ -199,7 +199,8 @@ class Linearization(LinearModel):
         image = self.image(noise_scale, noise_covariance)
         if _checks.is_concrete(image):
             # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
-            require_varying(np.asarray(jax.tree.map(np.asarray, image).is_constant))
+            constant = np.asarray(jax.tree.map(np.asarray, image).is_constant)
+            require_varying(constant, self.output_names)
         return LinearizedMarginal(self.loc, image.weights, image.normal_scale)
 
     def joint(

@@ -62,7 +62,8 @@ def plot_joint(
     outputs
         Two to six outputs, by position or name. Default: all, if there are at most six.
     output_names
-        Names of all `N_y` outputs, the labels of the axes. Default ``y[0]``, ``y[1]``, ...
+        Names of all `N_y` outputs, the labels of the axes. Default: those of the model, else
+        ``y[0]``, ``y[1]``, ...
     masses
         Probabilities of the regions, between 0 and 1.
     law
@@ -117,7 +118,7 @@ def plot_joint(
     """
     model = unbatched(linearization)
     num_outputs = model.num_outputs
-    shown, names = _shown_outputs.choose_outputs(outputs, output_names, num_outputs)
+    shown, names = _shown_outputs.choose_outputs(model, outputs, output_names, num_outputs)
     if not 2 <= len(shown) <= MAXIMUM_OUTPUTS:
         remedy = "pass some of them, such as outputs=(0, 1)"
         raise ValueError(

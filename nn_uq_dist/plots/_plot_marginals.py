@@ -55,7 +55,8 @@ def plot_marginals(
     outputs
         Outputs to show, by position or name. Default: all.
     output_names
-        Names of all `N_y` outputs, the titles of the panels. Default ``y[0]``, ``y[1]``, ...
+        Names of all `N_y` outputs, the titles of the panels. Default: those of the model, else
+        ``y[0]``, ``y[1]``, ...
     xlabel
         Label of the horizontal axes with the unit, such as ``"temperature (°C)"``.
     num_bins

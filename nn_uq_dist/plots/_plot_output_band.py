@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals, as_names
+from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals, names_of_outputs
 from nn_uq_dist.laws import OutputLaw, as_output_law, batch_entries
 from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
@@ -75,7 +75,8 @@ def plot_output_band(
     points
         Of a batch: points with a density, by position. Default: as for outputs.
     output_names
-        Names of the outputs; as many as fit are shown below the axis. Default: the positions.
+        Names of the outputs; as many as fit are shown below the axis. Default: those of the model,
+        if it has any and `x` is not given, else the positions.
     deviation
         Whether to show deviations from the mean. It helps if the bands are narrow compared with the
         changes of the mean.
@@ -116,11 +117,13 @@ def plot_output_band(
     [0.577 0.816 2.732]
     """
     law, shape = as_marginals(marginals, batched=True)
-    kind = "output"
+    kind, all_names = "output", names_of_outputs(marginals, output_names, shape[-1])
+    # Of a vector without names, and at given positions, numbers say more.
+    is_named = output_names is not None or (x is None and all_names[0] != "y[0]")
     if len(shape) > 1:
-        kind = "point"
-        law, draws = _one_output(law, draws, shape, outputs, output_names)
-        outputs, output_names = points, None
+        kind, is_named = "point", False
+        law, draws = _one_output(law, draws, shape, outputs, all_names)
+        outputs, all_names = points, [f"point {at}" for at in range(shape[0])]
     elif points is not None:
         raise ValueError(f"points must be None without a batch, got {points!r}; leave it out")
     num_places = shape[0]
@@ -130,9 +133,8 @@ def plot_output_band(
     few = None
     if num_places > MOST_DENSITIES:
         few = np.linspace(0, num_places - 1, 8).round().astype(int).tolist()
-    all_names = as_names("output", output_names, num_places)
     shown = sorted(_shown_outputs.as_outputs(few if outputs is None else outputs, all_names))
-    laws = _shown_outputs.prepare_outputs(law, draws, shown, output_names)
+    laws = _shown_outputs.prepare_outputs(law, draws, shown, all_names)
     bins = positive_int("num_bins", num_bins)
     figure = Figure("plot_output_band", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
@@ -165,9 +167,7 @@ def plot_output_band(
     bottom = min(np.min(mean - origin - 3 * sd), ends.min())
     top = max(np.max(mean - origin + 3 * sd), ends.max())
     margin = 0.04 * (top - bottom)
-    left, right, ticks = _shapes.position_ticks(
-        positions, None if output_names is None else all_names
-    )
+    left, right, ticks = _shapes.position_ticks(positions, all_names if is_named else None)
     left, right = min(left, places[0] - 1.2 * width), max(right, places[-1] + 1.2 * width)
     frame = Frame(left, right, bottom - margin, top + margin)
     xlabel = kind if xlabel == "" else xlabel
@@ -179,7 +179,7 @@ def _one_output(
     draws: Any,
     shape: tuple[int, ...],
     outputs: Sequence[int | str] | None,
-    output_names: Sequence[str] | None,
+    names: Sequence[str],
 ) -> tuple[OutputLaw, Any]:
     """Return law and draws of one output at all points, from those of all outputs in a row."""
     if len(shape) > 2:
@@ -187,7 +187,7 @@ def _one_output(
             f"marginals must have batch shape (N_y,) or (P, N_y), got {shape}; take a row of "
             "points: model[i]"
         )
-    shown, _ = _shown_outputs.choose_outputs(outputs, output_names, shape[1])
+    shown = _shown_outputs.as_outputs(outputs, names)
     if len(shown) != 1:
         raise ValueError(
             f"outputs must name one output of a batch of points, got {len(shown)}; pass outputs=[0]"

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import Marginals
+from nn_uq_dist.diagnostics._arguments import Marginals, is_made_of
 from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
@@ -61,7 +61,8 @@ def plot_pit(
     outputs
         Outputs to show, by position or name. Default: all.
     output_names
-        Names of all `N_y` outputs, the titles of the panels. Default ``y[0]``, ``y[1]``, ...
+        Names of all `N_y` outputs, the titles of the panels. Default: those of the model, else
+        ``y[0]``, ``y[1]``, ...
     xlabel, ylabel
         Labels of the axes; None for none. Neither axis has a unit.
     progress
@@ -77,7 +78,8 @@ def plot_pit(
     arviz_plots.PlotCollection
         All panels have the same vertical limits. The text gives the largest absolute difference,
         which is the Kolmogorov-Smirnov distance, and how many draws lie at or beyond an end of the
-        support.
+        support; and whether the law is that of a corrected model made of these very draws, which
+        cannot show its errors.
 
     Raises
     ------
@@ -130,6 +132,7 @@ def plot_pit(
     texts = [
         f"max |Δ| {abs(peak):.3f}, band ±{e:.3f}"
         + (f"\noutside the support: {gone}" if gone else "")
+        + ("\nno test: the law is made of these draws" if is_made_of(marginals, draws) else "")
         for peak, e, gone in zip(peaks[:, 1], band, outside, strict=True)
     ]
     figure.texts("text", frame, texts)

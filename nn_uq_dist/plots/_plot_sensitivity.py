@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.diagnostics._arguments import as_names, unbatched
+from nn_uq_dist.diagnostics._arguments import names_of_inputs, unbatched
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.plots.parts import _figure, _shapes, _shown_outputs
@@ -51,7 +51,7 @@ def plot_sensitivity(
     outputs
         Outputs to show, by position or name. Default: all.
     output_names, input_names
-        Names of all outputs and inputs. Default ``y[0]``, ... and ``f[0]``, ...
+        Names of all outputs and inputs. Default as in `nn_uq_dist.diagnostics.sensitivity`.
     xlabel, ylabel
         Labels of the axes; None for none.
     plot_collection
@@ -88,12 +88,12 @@ def plot_sensitivity(
     >>> [text["string"] for text in figure.viz["values"]["values"].values]
     ['20', '80']
     """
-    num_inputs = unbatched(linearization, "take one point: linearization[i]").input.num_inputs
-    columns = as_names("input", input_names, num_inputs)
-    shown, names = _shown_outputs.choose_outputs(outputs, output_names, linearization.num_outputs)
+    model = unbatched(linearization, "take one point: linearization[i]")
+    columns, num_inputs = names_of_inputs(model, input_names), model.input.num_inputs
+    shown, names = _shown_outputs.choose_outputs(model, outputs, output_names, model.num_outputs)
     figure = Figure("plot_sensitivity", VISUALS, visuals, plot_collection, backend, pc_kwargs)
 
-    found = first_order_indices(linearization)
+    found = first_order_indices(model)
     shares = 100 * found.value[shown]
     num_rows = len(shown)
     longest = max(len(name) for name in columns)

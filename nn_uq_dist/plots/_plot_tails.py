@@ -62,7 +62,8 @@ def plot_tails(
     outputs
         Outputs to show, by position or name. Default: all.
     output_names
-        Names of all `N_y` outputs, the titles of the panels. Default ``y[0]``, ``y[1]``, ...
+        Names of all `N_y` outputs, the titles of the panels. Default: those of the model, else
+        ``y[0]``, ``y[1]``, ...
     xlabel, ylabel
         Labels of the axes; None for none. Distances are in standard deviations of the analytic law.
     plot_collection, backend, **pc_kwargs

@@ -151,5 +151,5 @@ def test_own_figure_keeps_the_conventions(page, law, draws):
     assert again is figure
     with pytest.raises(ValueError, match="visuals must have keys from quantiles, draws"):
         page.plot_quantiles(law, visuals={"curve": False}, backend="none")
-    with pytest.raises(ValueError, match=r"outputs must name outputs, got 'd'"):
+    with pytest.raises(TypeError, match=r"outputs must be .* got 'd'"):
         page.plot_quantiles(law, outputs=["d"], output_names=list("abc"), backend="none")

@@ -368,24 +368,24 @@ ERRORS = {
     "constant": (
         lambda: Linearization(np.zeros(2), [[1.0, 0, 0], [0, 0, 0]], BOX).marginals(),
         ValueError,
-        "got zero sensitivity for output 1: a constant has no density; pass noise_scale > 0",
+        r"got zero sensitivity for output y\[1\]: a constant has no density; pass noise_scale > 0",
     ),
     "constants in a batch": (
         lambda: Linearization(np.zeros((4, 2)), [[1.0, 0, 0], [0, 0, 0]], BOX).marginals(),
         ValueError,
-        r"output 1 of batch entry \(0,\) and 3 more",
+        r"output y\[1\] of batch entry \(0,\) and 3 more",
     ),
     "constant, no noise": (
         lambda: Linearization(np.zeros(2), np.zeros((2, 3)), BOX).marginals([1.0, 0.0]),
         ValueError,
-        "zero sensitivity for output 1:",
+        r"zero sensitivity for output y\[1\]:",
     ),
     "constant, normal": (
         lambda: Linearization(
             np.zeros(1), [[0.0, 1.0]], InputLaw(np.zeros(2), scale_tril=np.diag([1.0, 0.0]))
         ).marginals(),
         ValueError,
-        "zero sensitivity for output 0:",
+        r"zero sensitivity for output y\[0\]:",
     ),
 }
 

@@ -225,7 +225,7 @@ OF_JOINT = [
     ({"outputs": [0]}, ValueError, r"outputs must name 2 to 6 outputs, got 1; pass"),
     ({"outputs": range(7)}, ValueError, r"outputs must name 2 to 6 outputs, got 7; pass"),
     ({}, ValueError, r"outputs must name 2 to 6 outputs, got 8; pass"),
-    ({"outputs": ["a", 0]}, ValueError, "outputs must name outputs, got 'a'"),
+    ({"outputs": ["a", 0]}, TypeError, "outputs must be .* got 'a'"),
     ({"outputs": [0, 9]}, ValueError, "outputs must name outputs of 8, got unknown index 9"),
     ({"outputs": [0, 1], "masses": (0.5, 1.0)}, ValueError, "masses must lie between 0 and 1"),
     ({"outputs": [0, 1], "masses": (0.5, 0.5)}, ValueError, "and differ, got"),

@@ -168,7 +168,7 @@ def test_draws_that_are_not_finite_are_warned_about(law, draws):
 WRONG = [
     ({"draws": np.zeros((200, 2))}, ValueError, r"\(n, 3\), got \(200, 2\)"),
     ({"outputs": [3]}, ValueError, "must name outputs of 3, got unknown index 3"),
-    ({"outputs": ["y[7]"]}, ValueError, r"got 'y\[7\]'; the names are y\[0\]"),
+    ({"outputs": ["y[7]"]}, TypeError, r"or out of y\[0\].* got 'y\[7\]'"),
     ({"outputs": "level"}, TypeError, "got the string 'level'"),
     ({"outputs": []}, ValueError, "at least one output"),
     ({"outputs": [0, 0]}, ValueError, "must be distinct, got 0 twice"),

@@ -357,7 +357,7 @@ BATCHED = nuq.Linearization(jnp.zeros((2, 3)), jnp.ones((3, 3)), nuq.InputLaw(jn
 WRONG = [
     (plot_pit, {"coverage": 1.0}, ValueError, "coverage must lie between 0 and 1, got 1.0"),
     (plot_pit, {"draws": np.zeros((200, 2))}, ValueError, r"\(n, 3\), got \(200, 2\)"),
-    (plot_pit, {"outputs": ["x"]}, ValueError, "must name outputs, got 'x'"),
+    (plot_pit, {"outputs": ["x"]}, TypeError, "outputs must be .* got 'x'"),
     (plot_tails, {"coverage": 0}, ValueError, "coverage must lie between 0 and 1"),
     (plot_tails, {"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
     (plot_output_band, {"x": [0, 1]}, ValueError, r"shape \(3,\), got shape \(2,\)"),

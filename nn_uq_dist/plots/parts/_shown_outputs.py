@@ -14,8 +14,8 @@ from nn_uq_dist.diagnostics._arguments import (
     Marginals,
     as_draws,
     as_marginals,
-    as_names,
     finite_draws,
+    names_of_outputs,
 )
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 
@@ -129,7 +129,7 @@ def prepare_outputs(
     ['y[0]', 'y[1]']
     """
     law, shape = as_marginals(marginals)
-    shown, names = choose_outputs(outputs, output_names, shape[-1])
+    shown, names = choose_outputs(marginals, outputs, output_names, shape[-1])
     values = None if draws is None else as_draws(draws, shape)[:, shown]
     columns = [] if values is None else finite_draws(values, names)
     return Outputs(LawFunctions(law), shown, names, values, columns)
@@ -152,22 +152,17 @@ def as_outputs(outputs: Sequence[int | str] | None, names: Sequence[str]) -> lis
         return list(range(len(names)))
     if isinstance(outputs, str):
         raise TypeError(f"outputs must be a sequence, got the string {outputs!r}; pass a list")
-    known = list(names)
-    positions: list[Any] = []
-    for output in outputs:
-        if isinstance(output, str) and output not in known:
-            raise ValueError(
-                f"outputs must name outputs, got {output!r}; the names are {', '.join(known)}"
-            )
-        positions.append(known.index(output) if isinstance(output, str) else output)
-    return list(as_indices(positions, len(known), "outputs"))
+    return list(as_indices(outputs, len(names), "outputs", names))
 
 
 def choose_outputs(
-    outputs: Sequence[int | str] | None, output_names: Sequence[str] | None, num_outputs: int
+    model: object,
+    outputs: Sequence[int | str] | None,
+    output_names: Sequence[str] | None,
+    num_outputs: int,
 ) -> tuple[list[int], list[str]]:
     """Return positions and names of the outputs to show."""
-    names = as_names("output", output_names, num_outputs)
+    names = names_of_outputs(model, output_names, num_outputs)
     shown = as_outputs(outputs, names)
     return shown, [names[j] for j in shown]
 

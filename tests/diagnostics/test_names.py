@@ -1,0 +1,137 @@
+"""Keys of dicts are the names in every table, figure and tree, in the order of the numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import nn_uq_dist as nuq
+from nn_uq_dist import diagnostics, plots
+
+pytestmark = pytest.mark.viz
+
+KEY = jax.random.key(0)
+# As JAX orders the keys; nobody writes them in that order.
+INPUTS = ["angle[0]", "angle[1]", "wind"]
+OUTPUTS = ["alpha[0]", "alpha[1]", "zeta"]
+MEANS = dict(zip(OUTPUTS, [-5.0, 3.0, 10.0], strict=True))
+f = {
+    "wind": dist.Uniform(-0.3, 0.3),
+    "gain": jnp.array(2.0),  # known, so it has no name
+    "angle": dist.Normal(jnp.zeros(2), 0.1).to_event(1),
+}
+# Shares of the variance, 3% of wind and 1% of angle.
+SHARES = {"alpha[0]": [1, 0, 0], "alpha[1]": [0, 0.25, 0.75], "zeta": [0, 0, 1]}
+
+
+def network(x):
+    wind, angle = x["wind"], x["angle"]
+    alpha = jnp.array([angle[0] - 5, 3 + angle[1] + wind])
+    return {"zeta": 10 + wind * x["gain"], "alpha": alpha}
+
+
+@pytest.fixture(scope="module")
+def lin():
+    return nuq.linearize(network, f)
+
+
+@pytest.fixture(scope="module")
+def pairs(lin):
+    return nuq.paired_draws(network, lin, KEY, 400, progress=False)
+
+
+@pytest.mark.slow
+def test_the_joint_summary_has_those_of_the_table(lin, pairs):
+    joint = diagnostics.joint_summary(lin, pairs, KEY, lin.joint(), progress=False)
+    assert joint.calibration.index.tolist() == [*OUTPUTS, "radius"]
+    assert joint.correlation["output"].values.tolist() == OUTPUTS
+    assert diagnostics.summary(lin, pairs, joint=joint, progress=False).index.tolist() == OUTPUTS
+
+
+def test_tables_and_trees(lin, pairs):
+    table = diagnostics.summary(lin, pairs, progress=False)
+    short = diagnostics.table(lin, limits={"zeta": 10.3})
+    tree = diagnostics.to_datatree(lin, pairs, num_grid_points=20, progress=False)
+    for found in (
+        table["mean", "analytic"].to_dict(),
+        table["mean", "monte_carlo"].round(1).to_dict(),
+        short["mean"].to_dict(),
+        tree["moments"]["mean"].sel(law="analytic").to_series().to_dict(),
+        tree["monte_carlo"]["y"].mean(["chain", "draw"]).round(1).to_series().to_dict(),
+    ):
+        assert found == pytest.approx(MEANS, abs=0.11)
+    assert short.index[short["P(> 10.3)"].notna()].tolist() == ["zeta"]
+    shares = diagnostics.sensitivity(lin).to_pandas()
+    assert shares.columns.tolist() == INPUTS
+    for name, row in SHARES.items():
+        np.testing.assert_allclose(shares.loc[name], row, atol=1e-6)
+    corrected = lin.corrected(pairs, num_surface_draws=0)
+    assert diagnostics.table(corrected)["mean"].to_dict() == pytest.approx(MEANS, abs=0.1)
+    # Distributions alone have no names.
+    assert diagnostics.table(lin.marginals()).index.tolist() == ["y[0]", "y[1]", "y[2]"]
+
+
+def test_figures(lin, pairs):
+    for plot in (plots.plot_marginals, plots.plot_pit, plots.plot_tails):
+        figure = plot(lin, pairs, outputs=["zeta", "alpha[1]"], backend="matplotlib")
+        shown = [axis.get_title() for axis in figure.get_viz("figure").axes]
+        assert shown == ["zeta", "alpha[1]"]
+    figure = plots.plot_marginals(lin, backend="none")
+    for name, mean in MEANS.items():
+        x = figure.viz["mean"]["values"].sel(output=name).item()["x"]
+        np.testing.assert_allclose(x, mean, atol=1e-6)
+    figure = plots.plot_joint(lin, pairs, outputs=["zeta", "alpha[1]"], backend="none")
+    assert figure.viz["levels"]["analytic"]["pair"].item() == "zeta, alpha[1]"
+
+
+def test_figures_with_names_along_an_axis(lin, pairs):
+    axis = plots.plot_sensitivity(lin, outputs=["zeta", "alpha[1]"]).get_viz("figure").axes[0]
+    assert [text.get_text() for text in axis.get_xticklabels()] == INPUTS
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["zeta", "alpha[1]"]
+    figure = plots.plot_output_band(lin, pairs, outputs=["zeta"])
+    axis = figure.get_viz("figure").axes[0]
+    assert [text.get_text() for text in axis.get_xticklabels()] == OUTPUTS
+    # At positions that mean something, numbers stay.
+    figure = plots.plot_output_band(lin, x=[0.0, 0.5, 2.0])
+    axis = figure.get_viz("figure").axes[0]
+    assert not any(text.get_text() in OUTPUTS for text in axis.get_xticklabels())
+
+
+def test_a_batch_has_the_names_and_a_fan_takes_one():
+    ends = jnp.array([[-0.3], [0.1]]), jnp.array([[0.3], [0.2]])
+    many = {"wind": dist.Uniform(*ends).to_event(1)}
+    lin = nuq.linearize(lambda x: {"zeta": x["wind"][0] + 1, "alpha": 2 * x["wind"][0]}, many)
+    table = diagnostics.table(lin)
+    assert table.loc[(1, "zeta"), "mean"] == pytest.approx(1.15)
+    assert table.loc[(1, "alpha"), "mean"] == pytest.approx(0.3)
+    figure = plots.plot_output_band(lin, outputs=["zeta"], backend="none")
+    line = figure.viz["mean"]["values"].item()
+    np.testing.assert_allclose(line["y"], [1.0, 1.15], rtol=1e-6)
+
+
+def test_names_in_another_order_are_refused(lin, pairs):
+    given = ["wind", "angle[0]", "angle[1]"]
+    for call in (diagnostics.sensitivity, plots.plot_sensitivity):
+        with pytest.raises(ValueError, match=r"input_names must be in the order .*leave input_na"):
+            call(lin, input_names=given)
+    calls = [diagnostics.summary, diagnostics.to_datatree, plots.plot_pit, plots.plot_marginals]
+    for call in [*calls, lambda model, draws, **names: diagnostics.table(model, **names)]:
+        with pytest.raises(ValueError, match=r"output_names must be in the order .*alpha\[0\]"):
+            call(lin, pairs, output_names=OUTPUTS[::-1])
+    # Other names are those of the user.
+    assert diagnostics.table(lin, output_names=["a", "b", "c"]).index.tolist() == ["a", "b", "c"]
+
+
+def test_messages_and_the_output_of_a_failure_have_names(lin):
+    flat = nuq.linearize(lambda x: {"zeta": x["wind"] * 0 + 1, "alpha": x["wind"]}, f)
+    with pytest.raises(ValueError, match="zero sensitivity for output zeta: a constant"):
+        flat.marginals()
+    with pytest.raises(TypeError, match=r"output must be .* out of alpha\[0\].* got 'beta'"):
+        nuq.failure_probability(network, f, KEY, 10.5, output="beta")
+    by_name, by_place = (
+        nuq.failure_probability(network, f, KEY, 10.5, output=output, num_runs=1000, progress=False)
+        for output in ("zeta", 2)
+    )
+    assert by_name.probability == by_place.probability
+    assert by_name.probability == pytest.approx(1 / 12, rel=0.1)

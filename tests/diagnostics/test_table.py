@@ -1,0 +1,123 @@
+"""The table from the distributions alone: closed forms, draws of the linear model, messages."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+import nn_uq_dist as nuq
+from nn_uq_dist.diagnostics import table
+
+pytestmark = pytest.mark.viz
+
+LIN = nuq.Linearization([1.0, 5.0], [[1.0, 0.0], [1.0, 3.0]], nuq.InputLaw([0.0, 0.0], 1.0))
+
+
+def test_a_box_and_a_trapezoid():
+    found = table(LIN, limits={"y[0]": [1.5, -9.0], "y[1]": 7.0}, sides="both", levels=(0.05, 0.9))
+    assert found.columns.tolist() == [
+        *("mean", "sd", "q0.05", "q0.9"),
+        *("P(> -9)", "P(< -9)", "P(> 1.5)", "P(< 1.5)", "P(> 7)", "P(< 7)"),
+    ]
+    laws = scipy.stats.uniform(0, 2), scipy.stats.trapezoid(0.25, 0.75, 1, 8)
+    limits = [-9.0, 1.5], [7.0]
+    for (_, row), law, own in zip(found.iterrows(), laws, limits, strict=True):
+        expected = [law.mean(), law.std(), *law.ppf([0.05, 0.9])]
+        np.testing.assert_allclose(row.iloc[:4], expected, rtol=2e-6)
+        for limit in (-9.0, 1.5, 7.0):
+            both = [law.sf(limit), law.cdf(limit)] if limit in own else [np.nan] * 2
+            shown = row[[f"P(> {limit:g})", f"P(< {limit:g})"]]
+            np.testing.assert_allclose(shown.astype(float), both, rtol=2e-6)
+
+
+@pytest.mark.slow
+def test_thirty_designs_and_two_limits_against_draws_of_the_linear_model():
+    rng = np.random.default_rng(0)
+    loc = rng.normal(size=(30, 2)).astype(np.float32)
+    jacobian = rng.normal(size=(30, 2, 3)).astype(np.float32)
+    law = nuq.InputLaw(np.zeros((30, 3), np.float32), half_width=0.5, scale=[0.0, 0.2, 0.4])
+    lin = nuq.Linearization(loc, jacobian, law)
+    found = table(lin, limits=[0.4, -1.1], sides="both", levels=(0.05, 0.5, 0.99))
+    assert found.shape == (60, 9)
+    assert found.index.names == ["point", "output"]
+
+    count = 200_000
+    inputs = 0.5 * rng.uniform(-1, 1, (count, 3)) + [0, 0.2, 0.4] * rng.normal(size=(count, 3))
+    for point in range(30):
+        rows = found.loc[point]
+        y = loc[point] + inputs @ jacobian[point].T
+        error = y.std(axis=0) / count**0.5
+        assert (abs(rows["mean"] - y.mean(axis=0)) < 5 * error).all()
+        assert (abs(rows["sd"] - y.std(axis=0)) < 5 * error).all()  # of less than normal kurtosis
+        below = [(rows[f"q{p:g}"].values, p) for p in (0.05, 0.5, 0.99)]
+        below += [(limit, rows[f"P(< {limit:g})"].values) for limit in (0.4, -1.1)]
+        for limit, p in below:
+            off = abs((y < limit).mean(axis=0) - p)
+            # Rare ones are Poisson counts.
+            assert (off < 5 * np.sqrt(p * (1 - p) / count) + 5 / count).all(), (point, p)
+        for limit in (0.4, -1.1):
+            both = rows[f"P(< {limit:g})"] + rows[f"P(> {limit:g})"]
+            np.testing.assert_allclose(both, 1, rtol=1e-5)
+
+
+def test_a_corrected_model_is_that_of_the_network():
+    def network(x):
+        return jnp.exp(x)
+
+    lin = nuq.linearize(
+        network, nuq.InputLaw(jnp.zeros((2, 1)), half_width=jnp.array([[1.0], [2]]))
+    )
+    pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, points="sobol", progress=False)
+    found = table(lin.corrected(pairs, num_surface_draws=0), limits=2.0, levels=(0.5,))
+    exact = [(1 - np.log(2)) / 2, (2 - np.log(2)) / 4]
+    np.testing.assert_allclose(found["P(> 2)"], exact, atol=0.01)
+    np.testing.assert_allclose(found["mean"], np.sinh([1, 2]) / [1, 2], rtol=0.01)
+    np.testing.assert_allclose(found["q0.5"], 1, atol=0.03)
+
+
+def test_distributions_of_any_kind():
+    one = table(dist.Gumbel(1.0, 2.0), limits=6, levels=(0.95,), output_names=["level"])
+    law = scipy.stats.gumbel_r(1, 2)
+    expected = [law.mean(), law.std(), law.ppf(0.95), law.sf(6)]
+    np.testing.assert_allclose(one.loc["level"], expected, rtol=1e-4)
+    scale = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    many = table(dist.Normal(0.0, scale), limits=3.0, sides="below")
+    np.testing.assert_allclose(many["P(< 3)"], scipy.stats.norm.cdf(3 / scale.ravel()), rtol=1e-5)
+    assert many.index.tolist() == [(0, "y[0]"), (0, "y[1]"), (1, "y[0]"), (1, "y[1]")]
+    joint = table(LIN.joint(), levels=())
+    np.testing.assert_allclose(joint["sd"], np.sqrt(LIN.variance), rtol=1e-5)
+
+
+def test_far_tails_are_those_of_the_logarithm():
+    found = table(dist.Normal(jnp.zeros(1), 1.0), limits=12.0, levels=())
+    np.testing.assert_allclose(found["P(> 12)"], scipy.stats.norm.sf(12), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"limits": {"flow": 1.0}}, ValueError, r"limits must be .* y\[0\], y\[1\], got .* 'flow'"),
+        ({"limits": "3"}, TypeError, "limits must be an array of real numbers, got str"),
+        ({"limits": {"y[1]": np.nan}}, ValueError, r"limits\['y\[1\]'\] must be numbers, got NaN"),
+        ({"limits": [1e7, 1e7 + 1]}, ValueError, "limits must differ in their first six digits"),
+        ({"levels": (5, 95)}, ValueError, r"levels must be .* in \(0, 1\), got \(5, 95\); pass fr"),
+        ({"levels": 0.95}, ValueError, "levels must be a sequence of levels"),
+        ({"levels": (0.5, 0.5)}, ValueError, "levels must differ"),
+        ({"sides": "upper"}, ValueError, "sides must be 'above', 'below' or 'both', got 'upper'"),
+        (
+            {"output_names": ["a"]},
+            ValueError,
+            "output_names must hold one name per out",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named(options, kind, message):
+    with pytest.raises(kind, match=message):
+        table(LIN, **options)
+
+
+def test_draws_are_no_distribution():
+    with pytest.raises(TypeError, match=r"marginals must be .* got ndarray; pass linearize"):
+        table(np.ones((100, 2)))
