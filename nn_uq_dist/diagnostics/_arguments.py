@@ -305,7 +305,7 @@ def as_names(
 
 def as_levels(name: str, levels: Sequence[float], most: float = 1.0) -> Array:
     """Return levels between 0 and `most` that have different names in a table."""
-    values = np.asarray(levels, dtype=np.float64)
+    values = np.asarray(_checks.as_numeric(name, np.asarray(levels)), np.float64)
     if values.ndim != 1 or not np.all((values > 0) & (values < most)):
         raise ValueError(
             f"{name} must be a sequence of levels in (0, {most:g}), got {levels!r}; "
