@@ -133,16 +133,6 @@ def test_noise_as_a_covariance():
         linear.joint(noise_covariance=np.eye(3))
 
 
-@pytest.mark.slow
-def test_calibration_table_takes_it():
-    law = nuq.InputLaw(jnp.zeros(3), half_width=1.0)
-    matrix = jnp.asarray(WEIGHTS)
-    draws = nuq.monte_carlo(lambda x: matrix @ x, law, KEY, 600, progress=False)
-    linear = nuq.linearize(lambda x: matrix @ x, law)
-    summary = nuq.diagnostics.joint_summary(linear, draws, KEY, joint=linear.joint())
-    assert "linear joint" in str(summary)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
