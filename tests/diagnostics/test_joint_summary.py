@@ -15,7 +15,6 @@ from nn_uq_dist.diagnostics import _estimates as estimates
 from nn_uq_dist.diagnostics._joint_summary import joint_summary
 from nn_uq_dist.diagnostics._joint_tables import rosenblatt_scores
 from nn_uq_dist.diagnostics._law_functions import Tails
-from nn_uq_dist.distributions import LinearizedMarginal
 from nn_uq_dist.gaussian_copula._score_algebra import whitened
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
@@ -88,28 +87,6 @@ def test_whitened_scores_are_standardized_conditional_residuals(x64):
         np.testing.assert_allclose(found[:, j], (z[:, j] - z[:, :j] @ slopes) / np.sqrt(variance))
 
 
-@pytest.mark.parametrize("scale", [None, 0.4])
-def test_tails_resolve_scores_and_probabilities(scale):
-    # A normal law, and a uniform one, in float32; far out and beyond the support.
-    weights = jnp.ones((1, 1)) * (0 if scale else 2.0)
-    law = LinearizedMarginal(jnp.ones(1), weights, None if scale is None else scale * jnp.ones(1))
-    known = scipy.stats.norm(1, scale) if scale else scipy.stats.uniform(-1, 4)
-    x = np.array([-3.0, -0.9, 0.5, 1.0, 2.9, 3.5, np.nan])
-    tails = Tails(law, x[:, None])
-    p = tails.probabilities().ravel()
-    upper, lower = known.sf(x), known.cdf(x)
-    np.testing.assert_allclose(np.where(x > 1, 1 - p, p), np.where(x > 1, upper, lower),
-                               rtol=1e-4, atol=3e-16)  # fmt: skip
-    scores = tails.normal_scores().ravel()
-    expected = np.clip(
-        np.where(x > 1, scipy.stats.norm.isf(upper), scipy.stats.norm.ppf(lower)), -38, 38
-    )
-    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(
-        tails.is_outside.ravel(), np.abs(x - 1) >= (np.inf if scale else 2)
-    )
-
-
 def test_draws_of_the_copula_are_calibrated(lin):
     # 400 samples of 250 draws, four distances each: under the copula 5% are rejected. The standard
     # error of a rate is 0.011; 0.05 +- 0.045 is four of them.
@@ -121,15 +98,6 @@ def test_draws_of_the_copula_are_calibrated(lin):
     rejected = [distances.uniform_distance(sample)[1] < 0.05 for sample in u]
     np.testing.assert_allclose(np.mean(rejected, axis=0), 0.05, atol=0.045)
     assert np.all(np.mean(rejected, axis=0) > 0)
-
-
-def test_wrong_dependence_is_seen_though_the_marginals_are_right(lin, exact_draws):
-    # The laws are symmetric, so that a change of sign turns the correlations only.
-    turned = exact_draws * np.array([1, 1, -1], np.float32)
-    found = of_copula(lin, turned, jax.random.key(0), output_names=NAMES)
-    floor = found.calibration["noise_floor"].iloc[0]
-    assert (found.calibration.loc[["level", "slope"], "ks"] < 3 * floor).all()
-    assert (found.calibration.loc[["bend", "radius"], "ks"] > 5 * floor).all()
 
 
 def test_correlations_agree_with_numpy_and_the_linear_law(summary_of_exact, exact_draws):

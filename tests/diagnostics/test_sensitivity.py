@@ -43,23 +43,6 @@ def test_indices_agree_with_conditional_means_of_draws(name):
         assert found.attrs["additive"] == 0
 
 
-def test_indices_of_independent_inputs_are_shares_of_the_variance():
-    law = LAWS["independent"]
-    shares = JACOBIAN**2 * np.array([1 / 3 + 0.25, 0.09, 4 / 3])
-    found = sensitivity(Linearization(np.zeros(2), JACOBIAN, law))
-    np.testing.assert_allclose(found, shares / shares.sum(axis=1, keepdims=True), rtol=1e-6)
-
-
-def test_independent_scales_have_the_indices_of_their_diagonal_factor():
-    law = InputLaw(np.zeros(3), [1.0, 0.0, 2.0], scale=[0.5, 0.3, 0.0])
-    one, other = (
-        sensitivity(Linearization(np.zeros(2), JACOBIAN, given))
-        for given in (law, LAWS["independent"])
-    )
-    np.testing.assert_allclose(one, other, rtol=1e-12)
-    assert one.attrs["additive"] == other.attrs["additive"] == 1
-
-
 def test_indices_of_a_normal_law_are_squared_correlations():
     covariance = TRIL @ TRIL.T
     with_inputs = JACOBIAN @ covariance

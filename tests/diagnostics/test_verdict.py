@@ -113,24 +113,6 @@ def test_the_worst_row_is_named():
 
 
 @pytest.mark.slow
-def test_joint_summary_agrees_with_the_table_of_the_outputs():
-    """A bend of 2%: significant for each output alone."""
-
-    def network(x):
-        return jnp.stack([x[0] + 0.5 * x[1] + 0.1 * x[0] ** 2, x[1] - 0.3 * x[2]])
-
-    f = nuq.InputLaw(jnp.zeros(3), scale=0.6)  # normal, so that the copula is right
-    lin = nuq.linearize(network, f)
-    draws = nuq.monte_carlo(network, f, jax.random.key(0), 20_000, progress=False)
-    copula = lin.gaussian_copula()
-    found = joint_summary(lin, draws, jax.random.key(1), joint=copula, progress=False)
-    table = summary(lin, draws, progress=False)
-    assert table["verdict", "dominates"].tolist() == ["linearization", "noise"]
-    assert (found.calibration["p_value"] < 1e-6).any()
-    assert "error by the linearization" in found.verdict
-
-
-@pytest.mark.slow
 def test_summary_names_quantiles_and_tails_where_no_moment_differs():
     """A law of the same mean, sd and skewness, with other tails."""
     rng = np.random.default_rng(3)

@@ -5,14 +5,12 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.integrate
 import scipy.stats
 from jax.test_util import check_grads
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
-from numpyro.infer import MCMC, NUTS
 
 import nn_uq_dist as nuq
 
@@ -136,34 +134,6 @@ def test_maps_in_a_batch():
     assert laws.batch_shape == (2, 3)
     alone = nuq.distributions.CorrectedMarginal(base, KNOTS, images[1], np.ones(5))
     np.testing.assert_allclose(laws.log_prob(0.4)[1], alone.log_prob(0.4), rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_as_a_likelihood():
-    # The map's knots are known; the location is inferred, conjugate by hand on a grid.
-    spline = nuq.distributions.MonotoneSpline([-2.0, 0.0, 2.0], [-2.0, 0.5, 4.0])
-
-    def law(loc):
-        return nuq.distributions.CorrectedMarginal(
-            nuq.LinearizedMarginal(loc, [1.0, 0.5], 0.3), *spline.parameters
-        )
-
-    data = law(0.4).sample(jax.random.key(3), (60,))
-
-    def model():
-        loc = numpyro.sample("loc", dist.Normal(0.0, 1.0))
-        with numpyro.plate("data", 60):
-            numpyro.sample("y", law(loc), obs=data)
-
-    mcmc = MCMC(NUTS(model), num_warmup=200, num_samples=500, progress_bar=False)
-    mcmc.run(jax.random.key(4))
-    grid = jnp.linspace(-0.5, 1.2, 341)
-    logs = jax.vmap(lambda m: law(m).log_prob(data).sum() - m**2 / 2)(grid)
-    weights = np.exp(logs - logs.max())
-    weights /= weights.sum()
-    mean = weights @ grid
-    sd = np.sqrt(weights @ (grid - mean) ** 2)
-    assert np.mean(mcmc.get_samples()["loc"]) == pytest.approx(float(mean), abs=0.25 * float(sd))
 
 
 @pytest.mark.parametrize(

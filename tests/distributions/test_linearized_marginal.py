@@ -104,24 +104,6 @@ def test_quantiles_and_scores_invert(name):
     np.testing.assert_allclose(d.normal_score(x), scipy.stats.norm.ppf(below), atol=1e-7)
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", ["three", "normal"])
-def test_derivative_of_the_distribution_function_is_the_density(name):
-    d, x = make(name), jnp.asarray(points(name))
-    slope = jax.grad(lambda x: d.cdf(x).sum())(x)
-    np.testing.assert_allclose(slope, np.exp(d.log_prob(x)), rtol=1e-8)
-
-
-@pytest.mark.parametrize("name", ["one", "three"])
-def test_density_integrates_to_one(name):
-    weights, scale = CASES[name]
-    reach = np.abs(weights).sum() + 8 * scale
-    nodes, rule = np.polynomial.legendre.leggauss(200)
-    # The density has a kink at most at each signed sum, where Gauss's rule is off by 1e-3 or less.
-    total = reach * np.sum(rule * np.exp(make(name).log_prob(LOC + reach * nodes)))
-    np.testing.assert_allclose(total, 1.0, atol=2e-3)
-
-
 @pytest.mark.parametrize(
     ("weights", "scale"), [CASES["two"], CASES["normal"], (list(np.linspace(0.2, 1.0, 12)), 0.0)]
 )
@@ -149,20 +131,9 @@ def test_moments(name):
     np.testing.assert_allclose(d.excess_kurtosis, scipy.stats.kurtosis(x), atol=5 * np.sqrt(24e-6))
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", ["two", "normal"])
-def test_entropy(name):
-    weights, scale = CASES[name]
-    reference = Reference(weights, scale)
-    nodes, rule = np.polynomial.legendre.leggauss(40)
-    reach = reference.width + 9 * scale
-    ends = np.unique(np.concatenate([reference.shift, np.linspace(-reach, reach, 3)]))
-    entropy = 0.0
-    for a, b in itertools.pairwise(ends):
-        x = LOC + 0.5 * (a + b) + 0.5 * (b - a) * nodes
-        density = np.array([reference.pdf(v) for v in x])
-        entropy -= 0.5 * (b - a) * np.sum(rule * scipy.special.xlogy(density, density))
-    np.testing.assert_allclose(make(name).entropy(), entropy, atol=1e-4)
+def test_entropy_of_a_triangle():
+    d = LinearizedMarginal(np.array([LOC, 0.0]), np.array([[0.3, -0.3], [1.0, 1.0]]))
+    np.testing.assert_allclose(d.entropy(), 0.5 + np.log([0.6, 2.0]), rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.3])
@@ -189,17 +160,6 @@ def test_draws_do_not_depend_on_the_loc_and_scale_with_the_weights():
     np.testing.assert_allclose(twice.sample(KEY, (10,)), 5.0 + 2.0 * x, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_zero_and_negative_weights_and_no_normal_scale_change_nothing():
-    d, x = LinearizedMarginal(LOC, [0.7, 0.4]), np.array([0.0, 0.5, 1.2])
-    for same in (
-        LinearizedMarginal(LOC, [0.7, -0.4]),
-        LinearizedMarginal(LOC, [0.7, 0.0, 0.4]),
-        LinearizedMarginal(LOC, [0.7, 0.4], 0.0),
-    ):
-        np.testing.assert_allclose(same.log_prob(x), d.log_prob(x), rtol=2e-5)
-
-
 def test_no_weights_but_a_normal_part_is_the_normal_law():
     d, normal = LinearizedMarginal(LOC, [0.0], 0.3), scipy.stats.norm(LOC, 0.3)
     np.testing.assert_allclose(d.log_prob(1.0), normal.logpdf(1.0), rtol=1e-5)
@@ -212,12 +172,6 @@ def test_integers_are_promoted():
     assert whole.log_prob(2) == same.log_prob(2.0)
     assert whole.sample(KEY) == same.sample(KEY)
     for value in (whole.mean, whole.variance, whole.sample(KEY), whole.log_prob(2)):
-        assert value.dtype == np.float32
-
-
-def test_float64_arrays_without_x64_behave_as_in_jax():
-    d = LinearizedMarginal(np.float64(0.1), np.array([1.0, 2.0]))
-    for value in (d.mean, d.variance, d.sample(KEY), d.log_prob(np.float64(0.3)), d.cdf(0.3)):
         assert value.dtype == np.float32
 
 
@@ -286,11 +240,6 @@ def test_errors_of_values(method, argument):
     for value in (1j, "a"):
         with pytest.raises(TypeError, match=f"{argument} must be an array of real numbers, got"):
             getattr(d, method)(value)
-
-
-def test_the_remedy_for_values_works():
-    d, x = LinearizedMarginal(0.0, np.array([[1.0, 0.5], [0.2, 0.6]])), np.array([0.1, 0.2, 0.3])
-    assert d.log_prob(x.reshape(-1, 1)).shape == (3, 2)
 
 
 @pytest.mark.slow

@@ -6,11 +6,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
-from numpyro.infer.reparam import LocScaleReparam, TransformReparam
 
 from nn_uq_dist import LinearizedMarginal
 
@@ -114,40 +112,6 @@ def test_predictive():
     assert (abs(prior["y"] - prior["loc"]) <= 1.5).all()
     batched = Predictive(model, {"loc": loc[:, None]}, batch_ndims=2, parallel=True)(KEY)["y"]
     assert batched.shape == (3, 1)
-
-
-def test_condition_do_and_substitute():
-    value = jnp.array(1.2)
-    conditioned = handlers.trace(handlers.condition(site, {"y": value})).get_trace(1.0)["y"]
-    assert conditioned["is_observed"]
-    np.testing.assert_allclose(
-        conditioned["fn"].log_prob(conditioned["value"]),
-        LinearizedMarginal(1.0, WEIGHTS).log_prob(value),
-    )
-    substituted = handlers.trace(handlers.substitute(site, {"y": value})).get_trace(1.0)["y"]
-    assert not substituted["is_observed"]
-    assert substituted["value"] == value
-    assert handlers.do(handlers.seed(site, KEY), {"y": value})(1.0) == value
-
-
-def test_scale_and_mask_handlers():
-    def density(wrap):
-        model = wrap(handlers.condition(site, {"y": jnp.array(1.2)}))
-        return numpyro.infer.util.log_density(model, (1.0,), {}, {})[0]
-
-    plain = density(lambda model: model)
-    np.testing.assert_allclose(density(lambda m: handlers.scale(m, 3.0)), 3 * plain, rtol=1e-6)
-    assert density(lambda m: handlers.mask(m, mask=False)) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("reparam", "message"),
-    [(LocScaleReparam(), "real support"), (TransformReparam(), "LinearizedMarginal")],
-)
-def test_reparametrizations_do_not_apply(reparam, message):
-    model = handlers.seed(handlers.reparam(site, {"y": reparam}), KEY)
-    with pytest.raises(ValueError, match=message):
-        model(1.0)
 
 
 @pytest.mark.parametrize("scale", [None, 0.3])

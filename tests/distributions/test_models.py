@@ -172,8 +172,6 @@ POSTERIORS = {
 SIDE_BY_SIDE = {"num_chains": 20, "chain_method": "vectorized"}
 SAMPLERS = {
     "AIES": (noisy_reading, mc.AIES, (200, 200), SIDE_BY_SIDE),
-    "ESS": (noisy_reading, mc.ESS, (200, 100), SIDE_BY_SIDE),
-    "BarkerMH": (noisy_reading, mc.BarkerMH, (500, 2000), {}),
     "SA": (noisy_reading, mc.SA, (2000, 4000), {}),
     "HMCECS": (reading_in_a_plate, lambda m: mc.HMCECS(mc.NUTS(lambda: m(2))), (100, 600), {}),
     "Gibbs": (unknown_component, lambda m: mc.DiscreteHMCGibbs(mc.NUTS(m)), (50, 500), {}),

@@ -3,19 +3,16 @@
 The law of two weights is a trapezoid, which SciPy has.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
-from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform, ExpTransform, biject_to
 from numpyro.infer.reparam import LocScaleReparam, TransformReparam
-from scipy import stats
 
-from nn_uq_dist import LinearizedMarginal, linearize, monte_carlo
+from nn_uq_dist import LinearizedMarginal
 from tests.distributions.test_models import KEY, ROWS, WEIGHTS, joint_law, trapezoid
 
 MARGINAL = LinearizedMarginal(2.0, WEIGHTS)
@@ -98,30 +95,3 @@ def test_censored():
 def test_what_numpyro_refuses(use, law, error, message):
     with pytest.raises(error, match=message):
         use(law)
-
-
-def test_a_box_in_parts():
-    """A mixture over parts of the box, each linearized at its own mean, follows a kink."""
-
-    def network(x):
-        return jax.nn.leaky_relu(jnp.array([x[0] + 0.5 * x[1] - 0.2]), 0.1)
-
-    def distance(num_parts):
-        edges = np.linspace(-1.0, 1.0, num_parts + 1, dtype=np.float32)
-        low, high = (np.stack([e, 0 * e + s], -1) for e, s in ((edges[:-1], -1), (edges[1:], 1)))
-        laws = linearize(network, dist.Uniform(low, high).to_event(1)).marginals()
-        # Without validation: each part sees values that only the others can take.
-        parts = [
-            LinearizedMarginal(loc[0], weights[0], validate_args=False)
-            for loc, weights in zip(laws.loc, laws.weights, strict=True)
-        ]
-        shares = dist.Categorical(jnp.full(num_parts, 1 / num_parts))
-        mixture = dist.MixtureGeneral(shares, parts, support=constraints.real)
-        return stats.kstest(draws, lambda y: np.asarray(mixture.cdf(jnp.asarray(y)))).statistic
-
-    box = dist.Uniform(-np.ones(2, np.float32), 1.0).to_event(1)
-    draws = np.asarray(monte_carlo(network, box, KEY, 4000, progress=False))[:, 0]
-    # 4000 draws of the law itself are 0.031 away at most, in all but one case of 1000.
-    whole, parts = distance(1), distance(8)
-    assert whole > 0.3
-    assert parts < 0.06

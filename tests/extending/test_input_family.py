@@ -67,14 +67,10 @@ def test_moments_are_those_of_scipy(lin):
     assert exact.covariance.dtype == np.float64
 
 
-@pytest.mark.parametrize("source", ["scipy", "monte_carlo", "linearization", "page"])
-def test_law_agrees_with_draws(lin, f, draws, source):
+@pytest.mark.parametrize("source", ["scipy", "page"])
+def test_law_agrees_with_draws(lin, f, source):
     if source == "scipy":
         values = triangles(np.random.default_rng(1)) @ JACOBIAN.T
-    elif source == "monte_carlo":
-        values = draws
-    elif source == "linearization":
-        values = np.asarray(lin.sample(jax.random.key(3), (SIZE,)), np.float64)
     else:
         values = np.asarray(f.sample(jax.random.key(4), (SIZE,)), np.float64) @ JACOBIAN.T
     levels = np.linspace(0.01, 0.99, 99)
@@ -87,7 +83,8 @@ def test_law_agrees_with_draws(lin, f, draws, source):
 
 def test_joint_density_is_that_of_the_convolution(lin):
     joint = lin.joint(noise_scale=0.3).marginalize((0, 2))
-    grid = joint_density_grid(np.asarray(joint.weights, np.float64), 64, 0.09 * np.eye(2))
+    weights = np.asarray(lin.marginals().weights, np.float64)[[0, 2]]
+    grid = joint_density_grid(weights, 64, 0.09 * np.eye(2))
     assert total_variation(grid, lambda y: joint.log_prob(joint.loc + y)) < 0.02
 
 
@@ -113,33 +110,6 @@ def test_tables_find_no_error(lin, draws):
         assert scipy.stats.ks_2samp(x, y).pvalue > 1e-4
 
 
-FIGURES = {
-    "marginals": lambda lin, few: nuq.plots.plot_marginals(lin, few, backend="none"),
-    "output_band": lambda lin, few: nuq.plots.plot_output_band(lin, few, backend="none"),
-    "pit": lambda lin, few: nuq.plots.plot_pit(lin, few, progress=False, backend="none"),
-    "tails": lambda lin, few: nuq.plots.plot_tails(lin, few, backend="none"),
-    "joint": lambda lin, few: nuq.plots.plot_joint(lin, few, backend="none"),
-    "sensitivity": lambda lin, few: nuq.plots.plot_sensitivity(lin, backend="none"),
-}
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_takes_it(name, lin, draws):
-    figure = FIGURES[name](lin, draws[:4000])
-    assert figure.viz.children
-
-
-def test_figures_are_drawn_by_matplotlib(lin, draws):
-    figure = nuq.plots.plot_marginals(lin, draws[:4000], backend="matplotlib")
-    figure.get_viz("figure").canvas.draw()
-
-
-def test_range_of_inputs_is_the_support(f):
-    law = nuq.inputs.as_input_law(f)
-    np.testing.assert_allclose(law.loc, LOC, rtol=1e-5)
-    np.testing.assert_allclose(law.half_range, WIDTH, rtol=1e-5)
-
-
 def test_batches_expansion_and_transformations(page):
     batch = page.Triangular(0.0, jnp.array([[0.5], [2.0]])).expand([2, 3]).to_event(1)
     lin = nuq.linearize(network, batch)
@@ -163,62 +133,6 @@ def test_flips_have_the_law_of_the_triangle(page):
     np.testing.assert_allclose(layer, scipy.stats.triang(0.5, -1, 2).sf([0.5, 0.25]), rtol=1e-5)
     with pytest.raises(TypeError, match="a box, Gaussian or both, got the law InputSum"):
         nuq.error_analysis.is_exact_on_support(net, f)
-
-
-def test_a_sum_of_everything_has_the_moments_and_the_law_of_its_parts():
-    tril = np.array([[1.0, 0.0], [0.4, 0.5]])
-    parts = (
-        dist.Uniform(-1.0, 1.0).expand([2]).to_event(1),
-        dist.MultivariateNormal(jnp.ones(2), scale_tril=jnp.asarray(tril)),
-        nuq.InputLaw(jnp.full(2, 3.0), half_width=0.5, scale=0.25),
-    )
-    law = nuq.inputs.InputSum(*parts)
-    covariance = np.eye(2) * (1 / 3 + 0.25 / 3 + 0.0625) + tril @ tril.T
-    np.testing.assert_allclose(law.mean, 4.0)
-    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-5)
-    np.testing.assert_allclose(law.variance, np.diag(covariance), rtol=1e-5)
-    np.testing.assert_allclose(law.half_range, 1.5)
-    gaussian = np.sqrt(np.diag(tril @ tril.T) + 0.0625)
-    np.testing.assert_allclose(law.normal_scale, gaussian, rtol=1e-5)
-    image = law.image([[1.0, 2.0]])
-    assert image.variance[0] == pytest.approx(np.array([1, 2]) @ covariance @ [1, 2], rel=1e-5)
-    values = np.asarray(law.sample(KEY, (SIZE,)), np.float64)
-    error = np.sqrt(2 / SIZE) * np.diag(covariance).max()
-    np.testing.assert_allclose(np.cov(values.T), covariance, atol=5 * error)
-    np.testing.assert_allclose(values.mean(axis=0), 4.0, atol=5 * np.sqrt(2 / SIZE))
-    assert not law.has_independent_entries
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class SharedError(nuq.inputs.AbstractInputLaw):
-    """Inputs that share one triangular error, and have a normal one each."""
-
-    loc: jax.Array
-    width: jax.Array
-    scale: jax.Array
-
-    @property
-    def terms(self):
-        half = 0 * self.loc[..., None] + self.width[..., None, None] / 2
-        shared = nuq.inputs.InputTerm(half, is_uniform=True)
-        return shared, shared, nuq.inputs.InputTerm(self.scale, False, is_diagonal=True)
-
-
-def test_a_law_of_its_own_needs_mean_and_terms():
-    law = SharedError(jnp.array([1.0, 2.0]), jnp.array(3.0), jnp.array([0.5, 0.1]))
-    covariance = 9 / 6 * np.ones((2, 2)) + np.diag([0.25, 0.01])
-    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-5)
-    np.testing.assert_allclose(law.half_range, 3.0)
-    np.testing.assert_allclose(law.normal_scale, [0.5, 0.1], rtol=1e-6)
-    lin = nuq.linearize(lambda x: x, law)
-    values = np.asarray(nuq.monte_carlo(lambda x: x, law, KEY, SIZE), np.float64)
-    error = covariance[0, 0] * np.sqrt(2 / SIZE)
-    np.testing.assert_allclose(np.cov(values.T), lin.covariance, atol=5 * error)
-    probability = np.asarray(lin.marginals().cdf(values[:2000]), np.float64)
-    for column in probability.T:
-        assert scipy.stats.kstest(column, "uniform").pvalue > 1e-4
-    assert law.expand((4,)).covariance.shape == (4, 2, 2)
 
 
 @jax.tree_util.register_dataclass
@@ -248,24 +162,6 @@ def test_a_computed_mean_is_known_under_jit():
         return corrected.joint(scale).log_prob(jnp.zeros(2))
 
     np.testing.assert_allclose(jax.jit(density)(0.1), density(0.1), rtol=1e-4)
-
-
-def test_shares_of_dependent_inputs_are_refused():
-    # Uncorrelated, yet dependent: a sum and a difference of the same two uniforms.
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass(frozen=True)
-    class SumAndDifference(nuq.inputs.AbstractInputLaw):
-        loc: jax.Array
-
-        @property
-        def terms(self):
-            return (nuq.inputs.InputTerm(jnp.array([[1.0, 1.0], [1.0, -1.0]]), is_uniform=True),)
-
-    law = SumAndDifference(jnp.zeros(2))
-    np.testing.assert_allclose(law.covariance, np.eye(2) * 2 / 3, atol=1e-6)
-    lin = nuq.Linearization(jnp.zeros(1), jnp.ones((1, 2)), law)
-    with pytest.raises(ValueError, match="got a SumAndDifference whose inputs depend on each"):
-        nuq.diagnostics.sensitivity(lin)
 
 
 def test_wrong_registrations_and_sums_are_named():

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from scipy.linalg import block_diag
 
@@ -35,7 +36,17 @@ OWN = 0.6**2 / 3 + np.diag([0.1, 0.2, 0.3]) ** 2
 BOX = nuq.InputLaw([0.0, 1.0, 2.0], half_width=[1.0, 0.0, 2.0])
 BESIDE = np.diag([1.0, 0.0, 4.0]) / 3
 # With the covariances, and the half-widths of the uniform parts.
+TRIL = np.array([[1.0, 0.0], [0.4, 0.5]])
 AROUND = {
+    "sum of distributions": (
+        InputSum(
+            dist.Uniform(-1.0, 1.0).expand([2]).to_event(1),
+            dist.MultivariateNormal(jnp.ones(2), scale_tril=jnp.asarray(TRIL)),
+            nuq.InputLaw(jnp.full(2, 3.0), half_width=0.5, scale=0.25),
+        ),
+        np.eye(2) * (1 / 3 + 0.25 / 3 + 0.0625) + TRIL @ TRIL.T,
+        [1.5] * 2,
+    ),
     "alone": (LAW, OWN, [0.6] * 3),
     "sum": (InputSum(BOX, LAW), OWN + BESIDE, [1.6, 0.6, 2.6]),
     "sum of blocks": (

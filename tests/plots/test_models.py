@@ -5,12 +5,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist import plots
-from tests.compiling import counted_compilations
 
 pytestmark = pytest.mark.viz
 
@@ -52,27 +50,6 @@ def model(request, many):
 def test_every_figure_takes_every_model(model, many):
     for name, plot in FIGURES.items():
         assert plot(model, many[1][1], backend="none").viz.children, name
-
-
-@pytest.mark.slow
-def test_density_is_that_of_the_model(model, many):
-    draws = many[1].network[:, 1]
-    figure = plots.plot_marginals(model, draws, backend="none")
-    line = figure.viz["density"]["values"].sel(output="y[0]").item()
-    at = np.zeros((len(line["x"]), 3), np.float32) + np.asarray(line["x"])[:, None]
-    expected = np.exp(model.marginals().log_prob(at)[:, 0])
-    np.testing.assert_allclose(line["y"], expected, rtol=2e-3, atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "law"),
-    [("tangent", None), ("corrected", None), ("corrected", "copula")],
-)
-def test_figure_of_joint_laws_takes_every_model(many, kind, law):
-    lin, pairs = many
-    model = MODELS[kind](lin[1], pairs[1])
-    assert plot_pair(model, pairs.network[:, 1], law=law, backend="none").viz.children
 
 
 @pytest.mark.slow
@@ -121,21 +98,6 @@ def test_fan_shows_one_output_over_the_points(many):
                                atol=0.02)  # fmt: skip
 
 
-def test_fan_of_normal_laws_by_name_at_given_positions():
-    loc, scale = jnp.array([[0.0, 1.0], [2.0, 3.0]]), jnp.array([[1.0, 2.0], [0.5, 0.1]])
-    own = dist.Normal(loc, scale)
-    draws = np.asarray(own.sample(jax.random.key(0), (500,)))
-    figure = plots.plot_output_band(
-        own, draws, x=[10.0, 12.0], outputs=["b"], output_names=["a", "b"], backend="matplotlib"
-    )
-    axes = figure.get_viz("figure").axes[0]
-    figure.get_viz("figure").canvas.draw()
-    assert axes.get_xlabel() == "point"
-    assert axes.get_xlim()[0] <= 10
-    assert axes.get_xlim()[1] >= 12
-    plots.plot_output_band(own, outputs=["b"], output_names=["a", "b"], backend="none")
-
-
 def test_fan_says_what_it_cannot_show(many):
     lin, pairs = many
     with pytest.raises(ValueError, match="points must be None without a batch of points"):
@@ -146,12 +108,3 @@ def test_fan_says_what_it_cannot_show(many):
         plots.plot_output_band(lin[np.array([[0], [1]])], outputs=[0], backend="none")
     with pytest.raises(ValueError, match="outputs must name outputs of 3, got unknown index 9"):
         plots.plot_output_band(lin, pairs, outputs=[0], points=[9], backend="none")
-
-
-def test_second_fan_compiles_nothing(many):
-    lin, pairs = many
-    fan = partial(plots.plot_output_band, lin, pairs, outputs=[1], backend="none")
-    fan()
-    with counted_compilations() as compiled:
-        fan()
-    assert compiled == []

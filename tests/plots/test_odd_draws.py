@@ -1,6 +1,7 @@
 """Every figure of odd draws: either it is right, or the error says what is wrong with them."""
 
 import warnings
+from functools import partial
 
 import jax
 import numpy as np
@@ -23,7 +24,7 @@ FIGURES = {
     "output_band": plots.plot_output_band,
     "pit": plots.plot_pit,
     "tails": plots.plot_tails,
-    "joint": plots.plot_joint,
+    "joint": partial(plots.plot_joint, outputs=[0, 1]),
 }
 # What is done to an output, or to all of them.
 ODD = {

@@ -3,7 +3,6 @@
 import importlib
 import sys
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nn_uq_dist as nuq
+from nn_uq_dist.plots._plot_joint import plot_joint
+from nn_uq_dist.plots._plot_marginals import plot_marginals
 from nn_uq_dist.plots._plot_output_band import plot_output_band
 from nn_uq_dist.plots._plot_pit import dkw_half_width, ecdf_difference, plot_pit
 from nn_uq_dist.plots._plot_sensitivity import plot_sensitivity
@@ -20,7 +21,6 @@ from nn_uq_dist.plots._plot_tails import clopper_pearson, plot_tails
 pytestmark = pytest.mark.viz
 
 NAMES = ["level", "slope", "bend"]
-KEY = jax.random.key(0)
 # Outputs with known laws: uniform on (-2, 2), and normal laws.
 KNOWN = [scipy.stats.uniform(-2, 4), scipy.stats.norm(10, 1.5), scipy.stats.norm(-5, 0.4)]
 SIZE = 4000
@@ -53,6 +53,7 @@ def artist(figure, name, output=None):
 
 
 FIGURES = {
+    "marginals": lambda lin, draws, **o: plot_marginals(lin, draws, output_names=NAMES, **o),
     "output_band": lambda lin, draws, **o: plot_output_band(lin, draws, output_names=NAMES, **o),
     "pit": lambda lin, draws, **o: plot_pit(lin, draws, output_names=NAMES, **o),
     "tails": lambda lin, draws, **o: plot_tails(lin, draws, output_names=NAMES, **o),
@@ -90,25 +91,6 @@ def shrunk(box):
     return type(box).from_extents(box.x0 + 1, box.y0 + 1, box.x1 - 1, box.y1 - 1)
 
 
-@pytest.mark.parametrize("outputs", [[0], [0, 1, 2]])
-def test_texts_and_legends_stay_inside(lin, draws, outputs):
-    far = draws.copy()
-    far[:1234, 0] = 9.0  # beyond the support of the first output: a second line of text
-    for figure in (
-        plot_pit(lin, far, backend="matplotlib", outputs=outputs),
-        plot_tails(lin, far, backend="matplotlib", outputs=outputs),
-    ):
-        fig = figure.get_viz("figure")
-        fig.canvas.draw()
-        legend = fig.legends[0].get_window_extent()
-        assert fig.bbox.x0 <= legend.x0 < legend.x1 <= fig.bbox.x1
-        for axis in fig.axes:
-            for text in axis.texts:
-                frame, box = axis.get_window_extent(), text.get_window_extent()
-                assert frame.x0 <= box.x0 < box.x1 <= frame.x1
-                assert frame.y0 <= box.y0 < box.y1 <= frame.y1
-
-
 @pytest.mark.parametrize("name", FIGURES)
 def test_visuals_are_left_out_and_collections_drawn_into(lin, draws, name):
     plot = FIGURES[name]
@@ -127,6 +109,19 @@ def test_missing_arviz_names_the_extra(lin, draws, monkeypatch):
     for plot in FIGURES.values():
         with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
             plot(lin, draws)
+
+
+def test_backends(lin, draws):
+    refused = (
+        "backend must be 'matplotlib' or 'none', got 'plotly'; for interactive figures export the "
+        "draws with to_datatree"
+    )
+    for plot in (*FIGURES.values(), plot_joint):
+        with pytest.raises(ValueError, match=refused):
+            plot(lin, draws, backend="plotly")
+    assert plot_marginals(lin).backend == "matplotlib"
+    first = plot_marginals(lin, backend="none")
+    assert plot_marginals(lin, plot_collection=first).backend == "none"
 
 
 # -- band ------------------------------------------------------------------------------------------
@@ -180,32 +175,6 @@ def test_shapes_are_narrow_and_end_where_they_are_low(lin, draws):
             y = shape["y_bottom"]
             for end in (y.min(), y.max()):
                 assert width[y == end].max() >= 0.01 * 0.07 * 4 * (1 - 1e-6)
-
-
-def test_densities_stand_at_the_chosen_outputs(lin, draws):
-    figure = plot_output_band(
-        lin, draws, output_names=NAMES, outputs=["bend", "level"], x=[0, 1, 4], backend="none"
-    )
-    shapes = figure.viz["density"]["values"].values
-    assert [shape["x"][0] for shape in shapes] == [0, 4]
-    many = nuq.LinearizedMarginal(jnp.arange(31.0), jnp.ones((31, 2)))
-    assert plot_output_band(many, backend="none").viz["density"]["values"].size == 8
-
-
-def test_filled_outline_covers_what_it_should(lin, draws):
-    """The polygon with the flat way back fills neither more nor less."""
-    figure = plot_output_band(lin, draws, backend="matplotlib")
-    shape = figure.viz["histogram"]["values"].values[1]
-    vertices = shape.get_paths()[0].vertices
-    x, y = vertices.T
-    area = abs(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y)) / 2  # shoelace formula
-    path = figure.viz["density"]["values"].values[1].get_paths()[0]
-    assert path.contains_point((1.05, 10.0))
-    assert not path.contains_point((0.95, 10.0))
-    assert not path.contains_point((1.3, 14.0))
-    outline = plot_output_band(lin, draws, backend="none").viz["histogram"]["values"].values[1]
-    expected = np.trapezoid(1 - outline["x"], outline["y_bottom"])
-    assert area == pytest.approx(expected, rel=1e-9)
 
 
 # -- PIT -------------------------------------------------------------------------------------------

@@ -1,0 +1,458 @@
+"""All laws as NumPyro distributions: declaration, shapes, pytree, `vmap`, handlers, support."""
+
+import inspect
+import pickle
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.transforms import biject_to
+
+from nn_uq_dist import GaussianCopulaJoint, LinearizedJoint, LinearizedMarginal
+from nn_uq_dist.distributions import (
+    CorrectedMarginal,
+    GaussianCopulaConditional,
+    LinearizedConditional,
+    NoisyMarginal,
+)
+
+KEY = jax.random.key(3)
+LOC = np.array([0.2, -0.3])
+WEIGHTS = np.array([[0.7, -0.4], [0.3, 0.5]])
+COVARIANCE = np.array([[0.04, 0.01], [0.01, 0.09]])
+MATRIX = np.array([[1.0, 0.6], [0.6, 1.0]])
+MATRICES = np.stack([MATRIX, np.eye(2), [[1.0, -0.3], [-0.3, 1.0]]])
+TRIL = np.array([[0.8, 0.0], [0.3, 0.5]])
+KNOTS = np.array([-1.0, 0.0, 1.0])
+MANY = np.array([[0.7, -0.4, 0.2, 0.1], [0.3, 0.5, 0.1, 0.2], [0.2, 0.2, 0.6, 0.4]])
+
+
+def sums(*batch_shape, scale=None):
+    loc = LOC + 0.1 * np.arange(np.prod(batch_shape, dtype=int)).reshape(*batch_shape, 1)
+    return LinearizedMarginal(loc, WEIGHTS, scale)
+
+
+# name: class, arguments, and the batch shape that they must give. Few weights and closed formulas:
+# they compile fast.
+LAWS = {
+    "marginal": (LinearizedMarginal, (-0.1, WEIGHTS[0]), ()),
+    "marginals": (
+        LinearizedMarginal,
+        (np.array([[0.0], [0.2], [-0.3]]), np.array([[0.7, 0.2, 0.0], [0.4, 0.9, 0.1]])),
+        (3, 2),
+    ),
+    "marginal with noise": (LinearizedMarginal, (0.2, np.array([0.7, 0.5]), 0.4), ()),
+    "corrected": (CorrectedMarginal, (sums(), KNOTS, KNOTS + 0.1 * KNOTS**2), (2,)),
+    "joint": (LinearizedJoint, (LOC, WEIGHTS), ()),
+    "joint with noise": (
+        LinearizedJoint,
+        (np.zeros((2, 1, 2)), np.stack([WEIGHTS, 2 * WEIGHTS, -WEIGHTS]), COVARIANCE),
+        (2, 3),
+    ),
+    "copula": (GaussianCopulaJoint, (sums(), MATRIX), ()),
+    "copula of normals": (
+        GaussianCopulaJoint,
+        (dist.Normal(np.ones((2, 1, 2)), 0.5), MATRICES),
+        (2, 3),
+    ),
+    "copula conditional": (
+        GaussianCopulaConditional,
+        (dist.Uniform(LOC - 1, LOC + 1), LOC, TRIL),
+        (),
+    ),
+}
+# Where nothing but shapes and bookkeeping is asked, more of them.
+SHAPES = LAWS | {
+    "loc batch": (LinearizedMarginal, (np.zeros(2), np.array([0.6, 0.4, 0.0])), (2,)),
+    "weights batch": (LinearizedMarginal, (0.5, np.array([[0.7, 0.2], [0.4, 0.9]])), (2,)),
+    "noise batch": (
+        LinearizedMarginal,
+        (np.zeros(3), np.ones((2, 1, 6)), np.array([0.0, 0.4, 1.0])),
+        (2, 3),
+    ),
+    "one mean": (LinearizedJoint, (0.5, WEIGHTS, COVARIANCE), ()),
+    "covariance batch": (LinearizedJoint, (LOC, WEIGHTS, np.stack([COVARIANCE] * 3)), (3,)),
+    "fewer inputs": (LinearizedJoint, (LOC, WEIGHTS[:, :1], COVARIANCE), ()),
+    "conditional": (LinearizedConditional, ([0.5], np.zeros(3), MANY), ()),
+    "values batch": (
+        LinearizedConditional,
+        (np.zeros((3, 1, 1)), np.zeros(3), np.stack([MANY] * 2)),
+        (3, 2),
+    ),
+    "copula with noise": (GaussianCopulaJoint, (sums(scale=0.4), MATRIX), ()),
+    "matrix batch": (GaussianCopulaJoint, (sums(), MATRICES), (3,)),
+    "both batches": (GaussianCopulaJoint, (sums(2, 1), MATRICES), (2, 3)),
+    "expanded": (GaussianCopulaJoint, (dist.Laplace(0.0, 1.0).expand((2,)), MATRIX), ()),
+    "conditional batch": (
+        GaussianCopulaConditional,
+        (sums(2, 1), LOC, np.stack([TRIL] * 3)),
+        (2, 3),
+    ),
+}
+
+
+def make(name, **kwargs):
+    cls, arguments, _ = SHAPES[name]
+    return cls(*arguments, **kwargs)
+
+
+@pytest.fixture(params=LAWS)
+def case(request):
+    return make(request.param)
+
+
+def traced(function, *args):
+    """What comes out of a function of a law, by its shape and dtype: nothing is compiled."""
+    return jax.eval_shape(function, *args)
+
+
+@pytest.mark.parametrize("cls", [NoisyMarginal, *dict.fromkeys(law[0] for law in SHAPES.values())])
+def test_declaration(cls):
+    parameters = set(inspect.signature(cls.__init__).parameters) - {"self", "validate_args"}
+    assert set(cls.arg_constraints) == parameters - {"marginals", "base"}
+    assert set(cls.reparametrized_params) in ({*cls.arg_constraints}, set())
+    assert not any(constraint.is_discrete for constraint in cls.arg_constraints.values())
+    assert not cls.support.is_discrete
+    assert set(cls.gather_pytree_data_fields()) == parameters
+    assert parameters <= set(inspect.signature(vmap_over.dispatch(cls)).parameters)
+
+
+WITH_ENTROPY = {LinearizedMarginal, GaussianCopulaJoint, GaussianCopulaConditional}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name):
+    cls, arguments, batch_shape = SHAPES[name]
+    d = make(name)
+    shape = (*batch_shape, *d.event_shape)
+    assert d.batch_shape == batch_shape
+    for sample_shape in [(), (5, 1)]:
+        x = traced(lambda d, n=sample_shape: d.sample(KEY, n), d)
+        assert x.shape == (*sample_shape, *shape)
+        log_prob = traced(lambda d, x: d.log_prob(x), d, x)
+        assert log_prob.shape == (*sample_shape, *batch_shape)
+    # A single event broadcasts against every law of the batch.
+    one = jnp.full(d.event_shape, 0.25)
+    assert traced(lambda d: d.log_prob(one), d).shape == batch_shape
+    for moment in (lambda d: d.mean, lambda d: d.variance):
+        assert traced(moment, d).shape == shape
+    if d.event_shape:
+        assert traced(lambda d: d.covariance_matrix, d).shape == (*shape, *d.event_shape)
+        wide = traced(lambda d: d.expand((4, *batch_shape)).log_prob(one), d)
+        assert wide.shape == (4, *batch_shape)
+    methods = ("cdf", "icdf", "normal_score") if not d.event_shape else ("marginal_cdf",)
+    for method in methods if cls in WITH_ENTROPY else ():
+        assert traced(lambda d, m=method: getattr(d, m)(one), d).shape == shape
+    if cls in WITH_ENTROPY:
+        assert traced(lambda d: d.entropy(), d).shape == batch_shape
+    parts = {
+        name: part.batch_shape if isinstance(part, dist.Distribution) else np.shape(part)
+        for name, part in zip(inspect.signature(cls).parameters, arguments, strict=False)
+    }
+    if cls is not CorrectedMarginal:
+        assert cls.infer_shapes(**parts) == (batch_shape, d.event_shape)
+
+
+def test_draws_are_independent_and_those_of_the_key(case):
+    x = np.asarray(case.sample(KEY, (50,)))
+    assert case.has_rsample == bool(case.reparametrized_params)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        legacy = jax.random.PRNGKey(3)
+    np.testing.assert_array_equal(case.sample(legacy, (50,)), x)
+    assert np.unique(x).size == x.size
+    assert not np.isclose(case.sample(jax.random.key(4), (50,)), x).any()
+
+
+@pytest.mark.parametrize(
+    "name", ["marginal with noise", "joint with noise", "copula of normals", "conditional batch"]
+)
+def test_dtype(name, precision):
+    d = make(name)
+    x = traced(lambda d: d.sample(KEY), d)
+    outcomes = {
+        "sample": lambda d, x: x,
+        "log_prob": lambda d, x: d.log_prob(x),
+        "mean": lambda d, x: d.mean,
+        "variance": lambda d, x: d.variance,
+        "entropy": lambda d, x: d.entropy(),
+        "covariance_matrix": lambda d, x: d.covariance_matrix,
+        "excess_kurtosis": lambda d, x: d.excess_kurtosis,
+        "marginal_cdf": lambda d, x: d.marginal_cdf(x),
+        "marginal_icdf": lambda d, x: d.marginal_icdf(np.array([0.3, 0.6])),
+        "condition": lambda d, x: d.condition(0, x[..., :1]).mean,
+        "marginalize": lambda d, x: d.marginalize([1]).log_prob(x[..., 1:]),
+    }
+    if not d.event_shape:
+        outcomes |= {"cdf": lambda d, x: d.cdf(x), "icdf": lambda d, x: d.icdf(0.3)}
+    for key, outcome in outcomes.items():
+        if hasattr(type(d), key) and not (key == "entropy" and isinstance(d, LinearizedJoint)):
+            assert traced(outcome, d, x).dtype == precision, key
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_dtype_follows_the_parameters_and_widens_to_the_value():
+    marginals = LinearizedMarginal(LOC.astype(np.float32), WEIGHTS.astype(np.float32))
+    for single in (marginals, GaussianCopulaJoint(marginals, MATRIX.astype(np.float32))):
+        x = single.sample(KEY)
+        assert x.dtype == single.mean.dtype == single.variance.dtype == np.float32
+        assert single.log_prob(x).dtype == np.float32
+        assert single.log_prob(np.asarray(x, np.float64)).dtype == np.float64
+    assert GaussianCopulaJoint(marginals, MATRIX).sample(KEY).dtype == np.float64
+
+
+@pytest.mark.parametrize("name", [*LAWS, "conditional"])
+def test_pytree_pickle_and_jit(name):
+    case = make(name)
+    before = jax.tree.structure(case)
+    x = case.sample(KEY, (3,))
+    log_prob = case.log_prob(x)
+    for used in (case.mean, case.variance, case.support):
+        assert used is not None
+    leaves, structure = jax.tree.flatten(case)
+    assert structure == before  # a carry of `scan` must keep its structure under use
+    assert all(isinstance(leaf, jax.Array | np.ndarray | float | int) for leaf in leaves)
+    for back in (jax.tree.unflatten(structure, leaves), pickle.loads(pickle.dumps(case))):  # noqa: S301
+        assert type(back) is type(case)
+        assert back.shape() == case.shape()
+        assert jax.tree.structure(back) == before
+        assert type(back.support) is type(case.support)
+        np.testing.assert_array_equal(back.sample(KEY, (3,)), x)
+        np.testing.assert_array_equal(back.log_prob(x), log_prob)
+    through = jax.jit(lambda d: d)(case)
+    assert through.shape() == case.shape()
+    for found in (through.log_prob(x), jax.jit(lambda d, x: d.log_prob(x))(case, x)):
+        np.testing.assert_allclose(found, log_prob, rtol=1e-4, atol=2e-5)
+
+
+def test_intermediates_of_draws_save_an_inversion():
+    d = make("copula")
+    x, intermediates = d.sample_with_intermediates(KEY)
+    np.testing.assert_array_equal(x, d.sample(KEY))
+    np.testing.assert_allclose(d.log_prob(x, intermediates), d.log_prob(x), rtol=1e-4, atol=1e-4)
+
+
+def test_scan_carry_and_new_parameters_do_not_retrace():
+    d = jax.tree.map(jnp.asarray, make("copula"))
+    traces = []
+
+    def step(d, _):
+        marginals = LinearizedMarginal(d.marginals.loc + 1.0, d.marginals.weights)
+        moved = GaussianCopulaJoint(marginals, d.correlation_matrix)
+        return moved, moved.mean
+
+    last, means = jax.lax.scan(step, d, length=3)
+    np.testing.assert_allclose(means, LOC + np.arange(1.0, 4.0)[:, None], rtol=1e-6)
+    assert jax.tree.structure(last) == jax.tree.structure(d)
+
+    @jax.jit
+    def log_prob(d):
+        traces.append(d)
+        return d.marginals.log_prob(0.1), d.log_prob(LOC)
+
+    for scale in (1.0, 1.1, 1.2):
+        log_prob(GaussianCopulaJoint(LinearizedMarginal(scale * LOC, scale * WEIGHTS), MATRIX))
+    assert len(traces) == 1
+
+
+# Three laws of each kind, wider and wider.
+WIDTHS = np.array([1.0, 1.5, 2.0], np.float32)
+OF_WIDTH = {
+    "marginal": lambda w: LinearizedMarginal(0.1, WEIGHTS[0] * w),
+    "marginals with noise": lambda w: LinearizedMarginal(LOC, WEIGHTS * w, jnp.full(2, 0.3)),
+    "corrected": lambda w: CorrectedMarginal(
+        LinearizedMarginal(jnp.zeros(2), WEIGHTS * w), KNOTS, KNOTS + 0.1 * KNOTS**2
+    ),
+    "joint": lambda w: LinearizedJoint(jnp.zeros(2), WEIGHTS * w),
+    "joint with noise": lambda w: LinearizedJoint(LOC, WEIGHTS * w, COVARIANCE),
+    "conditional": lambda w: LinearizedJoint(LOC, WEIGHTS * w, COVARIANCE).condition(0, 0.1),
+    "copula": lambda w: GaussianCopulaJoint(
+        LinearizedMarginal(LOC, WEIGHTS * w, jnp.full(2, 0.3)), MATRIX
+    ),
+    "copula conditional": lambda w: GaussianCopulaJoint(
+        LinearizedMarginal(LOC, WEIGHTS * w), MATRIX
+    ).condition(0, 0.1),
+    "batches of different rank": lambda w: GaussianCopulaJoint(
+        LinearizedMarginal(LOC * w, WEIGHTS), MATRICES
+    ),
+    "conditionals of different rank": lambda w: GaussianCopulaConditional(
+        LinearizedMarginal(LOC * w, WEIGHTS), LOC, np.stack([TRIL, 0.7 * TRIL, np.eye(2)])
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_WIDTH)
+def test_vmap_is_a_loop_and_its_axis_becomes_a_batch_axis(name):
+    """The axis that `vmap` adds must not meet a batch axis of another parameter."""
+    of_width = OF_WIDTH[name]
+    laws = jax.vmap(of_width)(WIDTHS)
+    shape = of_width(1.0).shape()
+    x = np.array([0.05, -0.2, 0.1]).reshape(3, *[1] * len(shape)) + np.zeros(shape)
+    expected = [of_width(w).log_prob(point) for w, point in zip(WIDTHS, x, strict=True)]
+    found = jax.vmap(lambda law, point: law.log_prob(point))(laws, x)
+    np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5, atol=1e-5)
+    if name == "conditional":  # its values have no batch axis
+        return
+    promoted = promote_batch_shape(laws)
+    assert promoted.shape() == (3, *shape)
+    np.testing.assert_allclose(promoted.log_prob(x), np.stack(expected), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mapped_matrix", [True, False])
+def test_vmap_over_some_parameters(mapped_matrix):
+    locs, matrices = np.stack([LOC, LOC + 0.1, LOC - 0.1]), MATRICES if mapped_matrix else MATRIX
+    axes, x = (0, 0 if mapped_matrix else None), LOC + 0.05
+
+    def build(loc, matrix):
+        return GaussianCopulaJoint(LinearizedMarginal(loc, WEIGHTS), matrix)
+
+    expected = [
+        build(loc, MATRICES[i] if mapped_matrix else MATRIX).log_prob(x)
+        for i, loc in enumerate(locs)
+    ]
+    out_axes = vmap_over(
+        build(LOC, MATRIX), marginals=vmap_over(sums(), loc=0), correlation_matrix=axes[1]
+    )
+    partly = jax.vmap(build, in_axes=axes, out_axes=out_axes)(locs, matrices)
+    assert partly.marginals.loc.shape == locs.shape
+    assert partly.marginals.weights.shape == WEIGHTS.shape
+    assert partly.correlation_matrix.shape == matrices.shape
+    through = jax.vmap(lambda d: d.log_prob(x), in_axes=(out_axes,))(partly)
+    np.testing.assert_allclose(through, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [None, 0.3], ids=["bounded", "normal part"])
+def test_a_batch_without_a_leaf_for_what_is_not_there(scale):
+    scales = None if scale is None else np.full(3, scale, np.float32)
+    laws = LinearizedMarginal(np.zeros(3), WEIGHTS[0] * WIDTHS[:, None], scales)
+    assert (jax.jit(lambda law: law)(laws).normal_scale is None) == (scale is None)
+    assert ("normal_scale" in laws.get_args()) == (scale is not None)
+    x = np.array([0.1, 0.0, 0.5], np.float32)
+    found = jax.vmap(lambda law, x: law.log_prob(x))(laws, x)
+    np.testing.assert_allclose(found, laws.log_prob(x), rtol=1e-5)
+
+
+def test_expand_keeps_the_methods(case):
+    batch_shape = (4, *case.batch_shape)
+    wide = case.expand(batch_shape)
+    assert wide.shape() == (*batch_shape, *case.event_shape)
+    assert type(wide.support) is type(case.support)
+    x = wide.sample(KEY)
+    assert np.unique(x).size == x.size
+    np.testing.assert_allclose(wide.log_prob(x), case.log_prob(x), rtol=1e-4, atol=1e-5)
+    twice = case.expand((1, *case.batch_shape)).expand(batch_shape)
+    assert traced(lambda d: d.sample(KEY, (2,)), twice).shape == (2, *wide.shape())
+    assert case.expand_by((5,)).batch_shape == (5, *case.batch_shape)
+    if not case.event_shape:
+        np.testing.assert_allclose(wide.cdf(x), case.cdf(x), rtol=1e-5, atol=1e-6)
+        quantile = np.broadcast_to(case.icdf(0.2), batch_shape)
+        np.testing.assert_allclose(wide.icdf(0.2), quantile, rtol=1e-5)
+    elif isinstance(case, GaussianCopulaJoint | GaussianCopulaConditional):
+        given = wide.condition(0, x[..., :1])
+        expected = wide.log_prob(x) - wide.marginalize(0).log_prob(x[..., :1])
+        np.testing.assert_allclose(given.log_prob(x[..., 1:]), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["loc batch", "matrix batch"])
+@pytest.mark.parametrize("shape", [(), (2, 4)])
+def test_expand_to_a_wrong_shape(name, shape):
+    message = r"of shape \([23],\) to shape \(.*; add axes on the left"
+    with pytest.raises(ValueError, match=message):
+        make(name).expand(shape)
+
+
+def test_plate_to_event_and_mask(case):
+    plate = numpyro.plate("points", 3, dim=-1 - len(case.batch_shape))
+    with numpyro.handlers.seed(rng_seed=0), plate:
+        x = numpyro.sample("x", case)
+    assert x.shape == (3, *case.shape())
+    assert np.unique(x).size == x.size
+    x = x[0]
+    log_prob = np.asarray(case.log_prob(x))
+    event = case.to_event()
+    assert (event.batch_shape, event.event_shape) == ((), case.shape())
+    np.testing.assert_allclose(event.log_prob(x), log_prob.sum(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(case.mask(False).log_prob(x), np.zeros_like(log_prob))
+    np.testing.assert_allclose(case.mask(np.ones(case.batch_shape, bool)).log_prob(x), log_prob)
+
+
+def test_support_is_where_the_density_is(case):
+    assert np.all(case.support(case.sample(KEY, (500,))))
+    # Inference walks over biject_to(support).
+    x = biject_to(case.support)(2.0 * jax.random.normal(KEY, (100, *case.shape())))
+    if not isinstance(case, LinearizedJoint):  # whose support is within this box
+        assert np.isfinite(case.log_prob(x)).all()
+    assert np.isfinite(case.support.feasible_like(jnp.zeros(case.shape()))).all()
+    outside = np.full(case.event_shape, -99.0)
+    is_unbounded = case.support in (constraints.real, constraints.real_vector)
+    assert np.all(case.support(outside)) == is_unbounded
+
+
+def test_ends_of_the_support_are_the_sums_of_the_weights():
+    for name in ("marginal", "marginals"):
+        d = make(name)
+        width = np.sum(np.abs(d.weights), axis=-1)
+        low, high = d.support.lower_bound, d.support.upper_bound
+        np.testing.assert_allclose(low, d.mean - width, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(high, d.mean + width, rtol=1e-6, atol=1e-6)
+
+
+BOUNDED = ["marginal", "marginals", "copula", "copula conditional"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOUNDED)
+def test_outside_the_support_without_validation(name):
+    quiet = make(name, validate_args=False)
+    inside = jnp.asarray(quiet.mean)
+    part = inside.at[..., 0].add(-99.0) if inside.ndim else inside - 99.0
+    for outside in (part, inside + 99.0):
+        below = np.asarray(quiet.log_prob(outside))
+        assert (below == -np.inf).all() if quiet.event_shape else (below == -np.inf).any()
+    quiet = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), quiet)
+    leaves, structure = jax.tree.flatten(quiet)
+
+    def total(leaves, x):
+        log_prob = jax.tree.unflatten(structure, leaves).log_prob(x)
+        return jnp.sum(jnp.where(jnp.isfinite(log_prob), log_prob, 0))
+
+    gradient = jax.jit(jax.grad(total, argnums=(0, 1)))
+    gradients, alone = gradient(leaves, jnp.stack([inside, inside - 99])), gradient(leaves, inside)
+    assert (np.asarray(gradients[1][1]) == 0).all()
+    for got, expected in zip(gradients[0], alone[0], strict=True):
+        assert np.isfinite(got).all()
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_at_and_beyond_the_bounds(name):
+    d = make(name)
+    for edge in (d.support.lower_bound, d.support.upper_bound):
+        x = jnp.broadcast_to(jnp.asarray(edge, float), d.shape())
+        assert not np.isnan(d.log_prob(x)).any()
+        assert not np.isnan(jax.grad(lambda x: d.log_prob(x).sum())(x)).any()
+    far = np.full(d.event_shape, -99.0)
+    with pytest.warns(UserWarning, match="Out-of-support values"):
+        assert (np.asarray(d.log_prob(far)) == -np.inf).all()
+    with pytest.warns(UserWarning, match="Out-of-support values"):  # what is known while tracing
+        jax.jit(lambda: make(name).log_prob(far))()
+
+
+def test_numpy_values_with_traced_parameters_and_checks_while_tracing():
+    _, arguments, _ = LAWS["marginal"]
+    found = jax.jit(lambda *args: LinearizedMarginal(*args).log_prob(np.float32(0.1)))(*arguments)
+    np.testing.assert_allclose(found, make("marginal").log_prob(0.1), rtol=1e-4)
+    with pytest.raises(ValueError, match="invalid normal_scale"):
+        jax.jit(lambda x: LinearizedMarginal(x, [1.0], -1.0).log_prob(0.0))(0.0)
+    with pytest.raises(ValueError, match="point mass"):
+        jax.jit(lambda x: LinearizedMarginal(x, [0.0, 0.0]).log_prob(0.0))(0.0)
+    half = jax.jit(lambda w: LinearizedMarginal(0.0, [w, 0.5]).variance)(1.0)  # a list of traced
+    np.testing.assert_allclose(half, 1.25 / 3, rtol=1e-6)
