@@ -185,9 +185,8 @@ def is_made_of(model: object, draws: NetworkDraws) -> bool:
     pairs = getattr(model, "pairs", None)
     if not isinstance(pairs, PairedDraws):
         return False
-    is_paired = isinstance(draws, PairedDraws)
-    found = np.asarray(draws.inputs if is_paired else draws, np.float64)
-    own = np.asarray(pairs.inputs if is_paired else pairs.network, np.float64)
+    found = np.asarray(draws.network if isinstance(draws, PairedDraws) else draws, np.float64)
+    own = np.asarray(pairs.network, np.float64)
     count = min(len(own), len(found))
     if own.shape[1:] != found.shape[1:]:
         return False
