@@ -185,13 +185,15 @@ def is_made_of(model: object, draws: NetworkDraws) -> bool:
     pairs = getattr(model, "pairs", None)
     if not isinstance(pairs, PairedDraws):
         return False
-    found = np.asarray(draws.network if isinstance(draws, PairedDraws) else draws, np.float64)
-    own = np.asarray(pairs.network, np.float64)
-    count = min(len(own), len(found))
+    compared: tuple[Any, Any] = draws, pairs.network
+    if isinstance(draws, PairedDraws):  # finite, whatever the network returns
+        compared = draws.base_inputs, pairs.base_inputs
+    arrays = (np.asarray(part, np.float64)[: pairs.num_samples] for part in compared)
+    found, own = (array.reshape(len(array), -1) for array in arrays)
     if own.shape[1:] != found.shape[1:]:
         return False
     with np.errstate(invalid="ignore"):
-        near = abs(own[:count] - found[:count]) <= 1e-3 * own.std(axis=0)
+        near = abs(own[: len(found)] - found) <= 1e-3 * own.std(axis=0)
     return bool(near.mean() > 0.9)
 
 

@@ -175,6 +175,9 @@ def test_draws_of_a_correction_are_recognized(fitted):
     assert not is_made_of(corrected, fresh)
     assert not is_made_of(corrected, fresh.network)
     assert not is_made_of(lin, own)
+    one = nuq.linearize(jnp.exp, nuq.InputLaw(jnp.zeros(1), 0.5))
+    pairs = nuq.paired_draws(jnp.exp, one, KEY, 100, progress=False)
+    assert is_made_of(one.corrected(pairs), pairs.network[:, 0])  # draws of one output alone
 
 
 @pytest.mark.slow
