@@ -294,7 +294,7 @@ def as_names(
             f"name every {kind}, even those that are not shown"
         )
     if len(set(texts)) != count:
-        repeated = sorted({text for text in texts if texts.count(text) > 1})
+        repeated = ", ".join(sorted({text for text in texts if texts.count(text) > 1}))
         raise ValueError(f"{kind}_names must differ, got {repeated} more than once; rename them")
     if own is not None and texts != list(own) and set(texts) == set(own):
         raise ValueError(

@@ -329,7 +329,7 @@ def test_bad_arguments():
 
 
 def test_boolean_outputs_are_refused():
-    with pytest.raises(TypeError, match=r"got dtype bool.*or a margin, whose limit is 0, instead"):
+    with pytest.raises(TypeError, match=r"got dtype bool.*a margin, whose limit is 0, instead"):
         found(lambda x: squares(x) > 12.0, PLANE, 0.0)
 
 

@@ -88,7 +88,7 @@ def test_a_list_of_numbers_goes_into_a_network_of_their_vector(kind):
     assert found.input.names == ["f[0]", "f[1]"]
     pairs = nuq.paired_draws(of_vector, found, jax.random.key(0), 8, progress=False)
     draws = nuq.monte_carlo(of_vector, f, jax.random.key(0), 8, progress=False)
-    inputs = jnp.stack(found.input.network_input(pairs.inputs), axis=-1)
+    inputs = jnp.stack(pairs.inputs, axis=-1)
     for outputs in (pairs.network, draws):
         np.testing.assert_allclose(outputs, jax.vmap(of_vector)(inputs), atol=1e-6)
 

@@ -100,7 +100,7 @@ def test_fan_shows_one_output_over_the_points(many):
 
 def test_fan_says_what_it_cannot_show(many):
     lin, pairs = many
-    with pytest.raises(ValueError, match="points must be None without a batch of points"):
+    with pytest.raises(ValueError, match="points must be None without a batch, got"):
         plots.plot_output_band(lin[0], pairs[0], points=[0], backend="none")
     with pytest.raises(ValueError, match="two or more points, got 1"):
         plots.plot_output_band(lin[:1], outputs=[0], backend="none")

@@ -329,7 +329,7 @@ WRONG = [
     (plot_pit, {"outputs": ["x"]}, TypeError, "outputs must be .* got 'x'"),
     (plot_tails, {"coverage": 0}, ValueError, "coverage must lie between 0 and 1"),
     (plot_tails, {"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
-    (plot_output_band, {"x": [0, 1]}, ValueError, r"shape \(3,\), got shape \(2,\)"),
+    (plot_output_band, {"x": [0, 1]}, ValueError, r"position per output, got shape \(2,\); pass 3"),
     (plot_output_band, {"x": [0, 2, 1]}, ValueError, "finite and ascending"),
     (plot_output_band, {"x": ["a", "b", "c"]}, TypeError, "x must be real numbers"),
     (plot_output_band, {"num_bins": 0}, ValueError, "positive integer, got 0"),

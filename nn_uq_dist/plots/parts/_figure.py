@@ -390,7 +390,7 @@ def _as_visuals(visuals: Visuals | None, defaults: Styles) -> dict[str, dict[str
     unknown = [name for name in given if name not in defaults]
     if unknown:
         raise ValueError(
-            f"visuals must have keys from {', '.join(defaults)}, got {unknown}; drop those"
+            f"visuals must have keys from {', '.join(defaults)}, got {', '.join(unknown)}; drop it"
         )
     merged: dict[str, dict[str, Any] | None] = {}
     for name, options in defaults.items():
