@@ -15,14 +15,12 @@ from tests.bank.reference import (
     _tilt,
     contour_integral,
     exact_alternating_sum,
-    log_values,
     number_of_terms,
 )
 
 VALUE_CASES = (*loader.float64_cases(), *loader.float32_cases())
 DERIVATIVE_CASES = loader.derivative_cases()
 by_name = pytest.mark.parametrize("case", VALUE_CASES, ids=str)
-by_derivative = pytest.mark.parametrize("case", DERIVATIVE_CASES, ids=str)
 
 
 def fractions(array):
@@ -300,30 +298,3 @@ def test_contour_integral_refuses_a_hopeless_contour():
     case = loader.value_case("draws_120")
     with pytest.raises(ArithmeticError, match="not converged at x = "):
         contour_integral(fractions(case.x)[5], half_widths(case), Fraction(0), 15, tilt=0.9)
-
-
-@pytest.mark.parametrize("name", ["draws_31", "draws_120", "equal_31", "draws_31_normal_part_1"])
-def test_normal_limit(name):
-    """In the bulk, the normal law with the fourth-cumulant correction (Edgeworth)."""
-    case = loader.value_case(name)
-    w = case.weights
-    variance = (w**2).sum() / 3 + (case.normal_scale or 0.0) ** 2
-    kurtosis = -2 / 15 * (w**4).sum() / variance**2
-    bulk = np.abs(case.x) < 1.5 * math.sqrt(variance)
-    assert bulk.sum() >= 2
-    z = case.x[bulk] / math.sqrt(variance)
-    hermite = z**4 - 6 * z**2 + 3
-    expected = -0.5 * z**2 - 0.5 * math.log(2 * math.pi * variance)
-    expected += np.log1p(kurtosis * hermite / 24)
-    # The next terms are of the order of the squared excess kurtosis.
-    np.testing.assert_allclose(case.log_density[bulk], expected, atol=kurtosis**2)
-    assert abs(kurtosis) < 0.1
-
-
-def test_reference_follows_the_scale_law_exactly():
-    case = loader.value_case("draws_12")
-    with mp.workdps(50):
-        for x, log_density, log_survival in decimals(case)[:3]:
-            got = log_values(8 * x, [8 * w for w in fractions(case.weights)])
-            assert_close(got.log_density + mp.log(8), log_density, mp.mpf(10) ** -38)
-            assert_close(got.log_survival, log_survival, mp.mpf(10) ** -38)

@@ -110,17 +110,6 @@ def test_covariance_and_nataf_correlation_against_double_integrals(pair):
         assert fit.attainable.all()
 
 
-def test_float32_matches_to_its_rounding():
-    marginals = LinearizedMarginal(jnp.zeros(2), jnp.array([[1.0, 0.5, 0.2], [1.0, -1.0, 1.0]]))
-    deviation = np.asarray(jnp.sqrt(marginals.variance))
-    for rho in CORRELATIONS:
-        weights = PAIRS["three"][0]
-        wanted = covariance_by_double_integral(weights, [None, None], rho) / deviation.prod()
-        fit = nataf_correlation(marginals, matrix(wanted))
-        assert fit.matrix.dtype == np.float32
-        assert abs(fit.matrix[0, 1] - rho) <= 1e-5
-
-
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("family", ["numpyro", "ours"])
 def test_uniform_outputs(family):
@@ -196,14 +185,6 @@ def test_derivatives_against_finite_differences(name):
     ]
     slope = sum(np.sum(g * d) for g, d in zip(gradient, direction, strict=True))
     assert abs((ends[0] - ends[1]) / (2 * step) - slope) <= 2e-6 * max(1, abs(slope))
-
-
-@pytest.mark.usefixtures("x64")
-def test_derivative_in_the_target_of_uniform_outputs():
-    slope = jax.grad(
-        lambda r: nataf_correlation(dist.Uniform(jnp.zeros(2), 1.0), matrix(r)).matrix[0, 1]
-    )
-    assert abs(slope(0.3) - np.pi / 3 * np.cos(np.pi * 0.3 / 6)) <= 1e-10
 
 
 @pytest.mark.slow

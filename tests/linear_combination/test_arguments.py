@@ -198,16 +198,3 @@ def test_transformations(x64):
         one = jax.grad(lc.logpdf, argnums=(0, 1))(point, law)
         np.testing.assert_allclose(slopes[0][i], one[0], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(slopes[1][i], one[1], rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.slow
-def test_gradient_under_vmap_of_many_weights(x64):
-    weights = np.random.default_rng(9).uniform(0.5, 1.5, (3, 6))
-    x = np.array([-1.0, 0.1, 0.7])
-    value, slopes = jit(jax.vmap(jax.value_and_grad(lc.logpdf)))(x, weights)
-    step = 1e-4
-    stencil = np.array([-2, -1, 1, 2]) * step
-    around = LOG(x[:, None] + stencil, weights[:, None])
-    differences = around @ np.array([1, -8, 8, -1]) / (12 * step)
-    np.testing.assert_allclose(slopes, differences, atol=1e-9)
-    assert np.all(np.isfinite(value))

@@ -117,18 +117,6 @@ def test_scores_at_and_beyond_the_edge(precision):
 
 
 @pytest.mark.slow
-def test_quantiles_are_monotone_and_symmetric(precision):
-    weights = (0.9, -0.5, 0.3)
-    q = np.concatenate([np.geomspace(1e-25, 1e-3, 40), np.linspace(2e-3, 0.5, 60)])
-    lower = np.asarray(jit(partial(lc.ppf, weights=weights))(q))
-    eps = np.finfo(precision).eps
-    assert np.all(np.diff(lower) >= -4 * eps)
-    upper = np.asarray(jit(partial(lc.ppf, weights=weights))(1 - q[40:]))
-    # One minus a probability rounds, at a slope of at most one over the density.
-    np.testing.assert_allclose(upper, -lower[40:], atol=300 * eps)
-
-
-@pytest.mark.slow
 def test_large_scores_in_single_precision():
     # A normal law with a little uniform noise: its scores are near to its standard units.
     weights, scale = (0.25,), 1.0
