@@ -125,12 +125,19 @@ def with_nan_gradients[T](values: T) -> T:
     What is selected instead of a value that does not exist has the derivative zero, with which a
     sampler or an optimizer would go on without a word.
     """
-
-    def one(part: Any) -> Any:
-        return part if is_concrete(part) else part * jnp.where(jnp.isnan(part), jnp.nan, 1)
-
-    marked: T = jax.tree.map(one, values)
+    marked: T = jax.tree.map(lambda part: part if is_concrete(part) else _marked(part), values)
     return marked
+
+
+# A rule of differentiation adds nothing to programs that do not differentiate.
+@jax.custom_jvp
+def _marked(values: Array) -> Array:
+    return values
+
+
+@_marked.defjvp
+def _marked_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return primals[0], tangents[0] * jnp.where(jnp.isnan(primals[0]), jnp.nan, 1)
 
 
 def in_float64[T](tree: T) -> T:
