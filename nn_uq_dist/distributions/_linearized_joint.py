@@ -144,14 +144,19 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
         given = fitting_value(value, self.shape())
         dtype = jnp.result_type(given, self._dtype)
         loc, weights, covariance = self.arrays(dtype)
-        return (given.astype(dtype) - loc) / self.unit(dtype), weights, covariance
+        deviation = given.astype(dtype) - loc
+        if self.scale is not None:
+            deviation = deviation / self.unit(dtype)
+        return deviation, weights, covariance
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
         deviation, weights, covariance = self._deviation(value)
-        log_volume = jnp.sum(jnp.log(self.unit(deviation.dtype)), axis=-1)
-        return log_evidence_of_shared_law(deviation, weights, covariance) - log_volume
+        logs = log_evidence_of_shared_law(deviation, weights, covariance)
+        if self.scale is None:
+            return logs
+        return logs - jnp.sum(jnp.log(self.unit(deviation.dtype)), axis=-1)
 
     def log_prob_correction(self, value: ArrayLike) -> Array:
         """What the next order of the expansion adds to `log_prob`: an estimate of its error.
