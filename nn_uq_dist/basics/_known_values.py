@@ -137,7 +137,11 @@ def _marked(values: Array) -> Array:
 
 @_marked.defjvp
 def _marked_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    return primals[0], tangents[0] * jnp.where(jnp.isnan(primals[0]), jnp.nan, 1)
+    (values,), (tangent,) = primals, tangents
+    # Outside of `jit` each operation would be a program.
+    if is_concrete(values) and not np.isnan(np.asarray(values)).any():
+        return values, tangent
+    return values, tangent * jnp.where(jnp.isnan(values), jnp.nan, 1)
 
 
 def in_float64[T](tree: T) -> T:
