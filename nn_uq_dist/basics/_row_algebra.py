@@ -58,23 +58,45 @@ def products(scale: Array, other: Array | None = None) -> Array:
     Variances leave single precision at scales of 1e-19 and 1e19. What has no variance there still
     has a standard deviation.
     """
-    xp: Any = namespace(scale)
     other = scale if other is None else other
+    product: Array = namespace(scale).where(_is_lost(scale, other), jnp.nan, scale * other)
+    return product
+
+
+def _is_lost(scale: Array, other: Array) -> Array:
+    """Whether the product of two numbers that are not zero has no number in the type."""
     found = scale * other
     limits = jnp.finfo(found.dtype)
-    lost = (scale != 0) & (other != 0) & ~((found >= limits.tiny) & (found <= limits.max))
-    product: Array = xp.where(lost, xp.nan, found)
-    return product
+    # Programs turn what is below the smallest normal number to zero.
+    is_number = (found >= limits.tiny) & (found <= limits.max)
+    lost: Array = (scale != 0) & (other != 0) & ~is_number
+    return lost
 
 
 def in_squared_units(matrix: Array, unit: Array) -> Array:
     """A covariance in units of outputs ``(..., N)``, as it is; NaN where that has no number."""
-    return matrix * products(unit[..., None], unit[..., None, :])
+    xp: Any = namespace(matrix)
+    square = xp.diagonal(matrix, axis1=-2, axis2=-1)
+    scale = (unit if xp is np else lax.stop_gradient(unit)) * _root(square)
+    lost = _is_lost(scale[..., None], scale[..., None, :])
+    total: Array = xp.where(lost, xp.nan, matrix * unit[..., None] * unit[..., None, :])
+    return total
 
 
 def times_square(variance: Array, unit: Array) -> Array:
     """Variances in units, as they are; NaN where these have no number."""
-    return variance * products(unit)
+    scale = unit * _root(variance)
+    total: Array = namespace(variance).where(
+        _is_lost(scale, scale), jnp.nan, variance * unit * unit
+    )
+    return total
+
+
+def _root(variance: Array) -> Array:
+    """Square roots, as constants."""
+    constant: Any = variance if namespace(variance) is np else lax.stop_gradient(variance)
+    root: Array = namespace(variance).sqrt(constant)
+    return root
 
 
 def binary_unit(size: Array) -> Array:

@@ -117,10 +117,13 @@ class BoxGaussianLaw(Law):
         """
         given = self.get_args()
         if not _checks.is_concrete(given):
-            super().validate_args(strict)
+            if strict:
+                super().validate_args(strict)
             return
         for name, value in given.items():
             _checks.require_finite(name, value)
+        if self.scale is not None and not np.all(np.asarray(self.scale) > 0):
+            raise ValueError(f"scale must be positive, got {self.scale}; leave it out for ones")
         columns = np.asarray(self.weights, np.float64)
         total = columns @ columns.mT / 3.0
         rounding = 4.0 * float(jnp.finfo(self._dtype).eps) * columns.shape[-2]

@@ -152,8 +152,9 @@ class LinearizedConditional(BoxGaussianLaw):
 
     def _moments(self) -> Moments:
         seen, loc, weights, covariance = self._deviation()
+        seen, weights, covariance, own = in_own_units(seen, weights, covariance)
         found = conditional_moments(seen, weights, covariance)
-        unit = self.unit()[..., self._known :]
+        unit = (self.unit() * own)[..., self._known :]
         spread = in_squared_units(found.covariance, unit)
         spread = jnp.broadcast_to(spread, (*self.shape(), *self.event_shape))
         return Moments(jnp.broadcast_to(loc + unit * found.mean, self.shape()), spread)

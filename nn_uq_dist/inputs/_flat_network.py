@@ -174,7 +174,14 @@ def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp
         is_class = isinstance(network, type)
         name = f"the class {network.__name__} itself" if is_class else type(network).__name__
         raise TypeError(f"network must be a JAX function of one input, got {name}; {REMEDY}")
-    output, error = _traced(network, taken)
+    output, error = None, None
+    if type(taken) in {list, tuple} and all(map(_is_number, taken)):
+        # Not first as a list: of that, `2 * x` and `x + x` repeat the entries.
+        output, error = _traced(_taking_vector(network), taken)
+    if output is not None:
+        network = _taking_vector(network)
+    else:
+        output, error = _traced(network, taken)
     if error is not None:
         network, output = _of_vector(network, taken, error)
     is_tuple = type(output) is tuple
@@ -215,12 +222,20 @@ def _traced(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Exception |
         return None, error
 
 
-def _of_vector(network: Callable[[Any], Any], taken: Any, cause: Exception) -> tuple[Any, Any]:
-    """A network that fails at a list of numbers, as one of their vector; or say what is wrong."""
+def _is_number(part: Any) -> bool:
+    return isinstance(part, jax.ShapeDtypeStruct) and part.shape == ()
 
+
+def _taking_vector(network: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def of_vector(x: Any) -> Any:
         return network(jnp.hstack(jax.tree.leaves(x)))
 
+    return of_vector
+
+
+def _of_vector(network: Callable[[Any], Any], taken: Any, cause: Exception) -> tuple[Any, Any]:
+    """A network that fails at a list of numbers, as one of their vector; or say what is wrong."""
+    of_vector = _taking_vector(network)
     got, remedy = _first_line(cause), REMEDY
     parts = jax.tree.leaves_with_path(taken)
     if parts[0][0] and all(leaf.ndim < 2 for _, leaf in parts):

@@ -159,7 +159,7 @@ def of_models(unit):
         return unit * jnp.stack([z[0] + 0.1 * jnp.sin(3 * z[1]) + z[2], z[1] + 0.1 * z[0] ** 2])
 
     half_width, scale = np.float32(0.4) * unit, np.float32(0.1) * unit
-    law = nuq.InputLaw(np.array([0.3, -0.2, 0.1], np.float32) * unit, half_width, scale)
+    law = nuq.InputLaw(np.array([0.3, -0.2, 0.1], np.float32) * unit, half_width, scale=scale)
     linear = nuq.linearize(network, law)
     pairs = nuq.paired_draws(network, linear, KEY, 200, progress=False)
     y, noise = linear.mean + np.array([0.1, -0.1], np.float32) * unit, np.float32(0.2) * unit
@@ -186,3 +186,16 @@ def test_models_where_variances_leave_the_type():
             np.testing.assert_allclose(found[label], value, rtol=2e-3, atol=2e-3, err_msg=label)
         for variance in variances:
             assert np.isnan(np.diagonal(np.atleast_2d(variance))).all()
+
+
+def test_variances_below_the_smallest_normal_number_are_nan():
+    law = nuq.InputLaw([0.0], scale=np.float32(8.2e-20))
+    linear = nuq.Linearization([0.0], [[1.0]], law)
+    assert np.isnan(linear.variance)
+    # A program turns such numbers to zero.
+    assert np.isnan(jax.jit(lambda model: model.variance)(linear))
+    weights = np.array([[1.0, 2.0], [0.0, 2.0]], np.float32)
+    for unit in (np.float32(1e-25), np.float32(1e25)):
+        rest = nuq.LinearizedJoint(np.zeros(2), unit * weights).condition(0, 2 * unit)
+        assert np.isnan(rest.variance)
+        np.testing.assert_allclose(rest.mean / unit, 1.5, rtol=1e-3)

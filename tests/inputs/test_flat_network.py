@@ -136,3 +136,11 @@ def test_numbers_of_python_are_outputs():
     lin = nuq.linearize(lambda x: [x[0], 2.0], BOX)
     np.testing.assert_array_equal(lin.jacobian, [[1, 0, 0], [0, 0, 0]])
     assert lin.unravel(lin.loc) == [0.0, 2.0]
+
+
+def test_a_list_of_numbers_is_not_repeated():
+    # Of a list, `2 * x` and `x + x` have twice the entries.
+    f = [dist.Normal(1.0, 0.1), dist.Normal(2.0, 0.2), dist.Normal(3.0, 0.3)]
+    for network in (lambda x: 2 * x, lambda x: x + x):
+        np.testing.assert_allclose(nuq.linearize(network, f).mean, [2.0, 4.0, 6.0])
+    np.testing.assert_allclose(nuq.linearize(lambda x: x[2] * x[1], f).mean, [6.0])
