@@ -76,19 +76,6 @@ def test_spectral_convolution_turns_and_scales_each_mode(architectures):
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-def test_change_bounds_of_one_input(architectures):
-    # Logits x + 0.5 and -x: the second overtakes where 2 x < -0.5, with x uniform on (-h, h).
-    widths = np.array([0.2, 0.5, 1.0, 4.0], np.float32)
-    law = nuq.InputLaw(jnp.zeros((4, 1)), widths[:, None])
-    linear = jax.vmap(
-        lambda law: nuq.Linearization(jnp.array([0.5, 0.0]), jnp.array([[1.0], [-1.0]]), law)
-    )(law)
-    low, high = architectures.change_bounds(linear)
-    expected = np.maximum(0, (widths - 0.25) / (2 * widths))
-    np.testing.assert_allclose(low, expected, rtol=1e-5)
-    np.testing.assert_array_equal(low, high)
-
-
 def linear_logits(num_draws):
     """Three linear models of five logits of six inputs, and draws of them by NumPy."""
     rng = np.random.default_rng(1)

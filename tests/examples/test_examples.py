@@ -68,14 +68,6 @@ def test_sea_surface_own_error_is_without_that_of_the_input(sea_surface, monkeyp
     np.testing.assert_allclose(found**2, (change**2).mean(axis=0) - 0.3**2 / 3, rtol=1e-4)
 
 
-def test_sea_surface_data_and_baselines(sea_surface):
-    years, curves = sea_surface.load_curves()
-    assert years.tolist() == list(range(1950, 2011))
-    assert curves.shape == (61, 12)
-    assert (curves > 15).all()
-    assert (curves < 32).all()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -55,22 +55,6 @@ def test_lobatto_is_exact_for_polynomials(example, degree):
         np.testing.assert_allclose(values, points**power, atol=1e-13)
 
 
-def test_interpolation_matches_scipy_and_returns_nodal_values(example):
-    x = example.lobatto.nodes(12)
-    values = np.random.default_rng(0).normal(size=(3, 13))
-    points = np.concatenate([np.linspace(-1, 1, 50), x])
-    actual = example.lobatto.interpolate(values, points)
-    expected = scipy.interpolate.BarycentricInterpolator(x, values.T)(points).T
-    np.testing.assert_allclose(actual, expected, atol=1e-12)
-    np.testing.assert_array_equal(actual[:, 50:], values)
-
-
-@pytest.mark.parametrize("degree", [0, -3])
-def test_lobatto_refuses_a_degree_without_end_points(example, degree):
-    with pytest.raises(ValueError, match="degree must be at least 1"):
-        example.lobatto.nodes(degree)
-
-
 @pytest.mark.parametrize("name", ["nonlinear", "linear"])
 def test_operators_match_adaptive_quadrature(example, precision, name):
     y = example.lobatto.nodes(30)
@@ -121,12 +105,6 @@ def test_trained_networks_meet_their_bars(example, name):
     assert error <= np.sqrt(bar**2 + allowance)
 
 
-def test_trained_networks_are_small(example):
-    files = list(example.networks.WEIGHTS.glob("*"))
-    assert {file.name for file in files} == {f"{name}.safetensors" for name in BARS}
-    assert sum(file.stat().st_size for file in files) < 1.5e6
-
-
 def test_correlations_of_the_deep_network_are_those_of_the_paper(example):
     # Of the 1-layer networks they depend on the seed by more than 0.02: a kink may be near.
     net = example.networks.load("nonlinear_20")
@@ -135,13 +113,6 @@ def test_correlations_of_the_deep_network_are_those_of_the_paper(example):
     pairs = [(g1, g6), (g1, g11), (g1, g21), (g6, g11), (g6, g21), (g11, g21)]
     correlation = linearize(net, law).correlation[tuple(np.transpose(pairs))]
     np.testing.assert_allclose(correlation, [0.32, 0.21, -0.19, 0.99, 0.87, 0.92], atol=0.02)
-
-
-def test_relative_error_is_that_of_a_scaled_operator(example):
-    operator = example.integro_differential.linear
-    key = jax.random.key(0)
-    error = example.networks.relative_error(lambda f: 1.25 * operator(f), operator, 31, key, 3000)
-    assert error == pytest.approx(0.25, rel=1e-4)
 
 
 def test_saved_network_is_loaded_as_it_was(example, tmp_path):
@@ -204,15 +175,6 @@ def test_training_reduces_the_error_and_writes_the_network(example, tmp_path, mo
     residual = evaluate(example.networks.load(out), inputs) - expected
     error = np.linalg.norm(residual) / np.linalg.norm(expected)
     assert error == pytest.approx(printed, rel=0.1)
-
-
-def test_defaults_are_the_recipe_of_the_committed_network(example):
-    arguments = example.train.parse_arguments(["--operator", "linear", "--layers", "20"])
-    assert arguments.recipe == example.train.RECIPES["linear_20"]
-    arguments = example.train.parse_arguments(["--resnet", "--seed", "7"])
-    assert arguments.recipe.seed == 7
-    assert arguments.recipe.steps == example.train.RECIPES["nonlinear_resnet"].steps
-    assert set(example.train.RECIPES) == set(BARS)
 
 
 @pytest.mark.parametrize(
