@@ -127,25 +127,6 @@ def noisy_reading():
     numpyro.sample("y", dist.Normal(x, 0.5), obs=1.2)
 
 
-def joint_with_latent_width():
-    width = numpyro.sample("width", dist.HalfNormal(1.0))
-    numpyro.sample("y", joint_law(width, noise_scale=0.3), obs=ROWS[0])
-
-
-FIXED = {"step_size": 0.3, "adapt_step_size": False, "adapt_mass_matrix": False}
-
-
-@pytest.mark.slow
-def test_vectorized_chains_are_the_sequential_ones():
-    kernel = mc.NUTS(joint_with_latent_width, max_tree_depth=3, **FIXED)
-    one_by_one, side_by_side = (
-        run_mcmc(kernel, 1, 15, num_chains=4, chain_method=method)["width"]
-        for method in ("sequential", "vectorized")
-    )
-    assert np.unique(one_by_one).size > 30
-    np.testing.assert_allclose(side_by_side, one_by_one, rtol=1e-3, atol=1e-4)
-
-
 def reading_in_a_plate(size=4):
     x = numpyro.sample("x", dist.Normal(0.0, 1.0))
     with numpyro.plate("data", 4, subsample_size=size):

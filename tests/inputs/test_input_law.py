@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from nn_uq_dist import InputLaw, linearize
+from tests.array_sizes import largest_array
 
 TRIL = np.array([[1.0, 0.0, 0.0], [0.5, 0.0, 0.0], [-0.3, 0.2, 2.0]], np.float32)
 
@@ -144,15 +144,6 @@ def test_there_is_no_factor_without_a_normal_part():
     assert law.scale is law.scale_tril is law.normal_scale is None
 
 
-def all_sizes(jaxpr):
-    """Numbers in each intermediate result of a program, inner programs included."""
-    for equation in jaxpr.eqns:
-        yield from (int(np.prod(out.aval.shape)) for out in equation.outvars)
-        for inner in jax.tree.leaves(list(equation.params.values())):
-            if isinstance(inner, Jaxpr | ClosedJaxpr):
-                yield from all_sizes(getattr(inner, "jaxpr", inner))
-
-
 def test_independent_normal_inputs_cost_vectors_only():
     size, num_outputs = 20_000, 3
     rows = jnp.ones((num_outputs, size))
@@ -164,9 +155,9 @@ def test_independent_normal_inputs_cost_vectors_only():
         moments = lin.variance, lin.covariance, lin.correlation, lin.input.variance
         return moments, marginals.normal_scale, lin.sample(key, (2,)), lin.input.sample(key)
 
-    traced = jax.make_jaxpr(outputs)(jnp.zeros(size), jnp.ones(size), jax.random.key(0))
+    largest = largest_array(outputs, jnp.zeros(size), jnp.ones(size), jax.random.key(0))
     # Columns and the noise: a row more than the Jacobian has entries, never inputs squared.
-    assert max(all_sizes(traced.jaxpr)) <= num_outputs * (size + 1) + 2 * size
+    assert largest <= num_outputs * (size + 1) + 2 * size
 
 
 def test_draws_give_mean_and_covariance(precision):

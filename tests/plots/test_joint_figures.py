@@ -118,22 +118,6 @@ def test_copula_region_has_the_density_of_the_joint_law(boxed):
     np.testing.assert_allclose(region.density[middle, middle], known, rtol=5e-3)
 
 
-def test_diagonal_shows_the_marginals(boxed, draws):
-    figure = plot_joint(boxed, draws, outputs=[0, 1], output_names=NAMES, backend="none")
-    line = figure.viz["density"].values[0, 0]
-    # Four independent uniforms with these half-widths: by convolution on a grid.
-    x = np.linspace(-4, 4, 8001)
-    density = np.where(np.abs(x) <= 2, 0.25, 0)
-    for width in (0.5, 0.1, 1.0):
-        box = np.where(np.abs(x) <= width, 1.0, 0)
-        density = np.convolve(density, box / box.sum(), mode="same")
-    np.testing.assert_allclose(np.interp(x, line["x"], line["y"]), density, atol=2e-3)
-    bars = figure.viz["histogram"].values[1, 1]
-    left, right = np.asarray(bars["l_e"]), np.asarray(bars["r_e"])
-    count, _ = np.histogram(draws[:, 1], [*left, right[-1]])
-    np.testing.assert_allclose(bars["y"], count / (NUM_DRAWS * (right - left)), atol=0.01)
-
-
 def test_corner_in_matplotlib_is_labelled_and_changes_no_style(boxed, draws, tmp_path):
     import matplotlib as mpl
 
