@@ -120,34 +120,6 @@ def test_density_is_even_and_the_tails_add_to_one(case):
             assert abs(values[-x][1] / tail - 1) < mp.mpf(10) ** -37
 
 
-@by_name
-def test_survival_decreases_and_both_logarithms_are_concave(case):
-    with mp.workdps(60):
-        points = sorted(decimals(case))
-        for (_, _, left), (_, _, right) in itertools.pairwise(points):
-            assert right < left
-        for (a, *lows), (b, *mids), (c, *highs) in zip(
-            points, points[1:], points[2:], strict=False
-        ):
-            share = mp.mpf((c - b).numerator) / (c - b).denominator
-            share /= mp.mpf((c - a).numerator) / (c - a).denominator
-            for low, mid, high in zip(lows, mids, highs, strict=True):
-                chord = share * low + (1 - share) * high
-                assert mid >= chord - mp.mpf(10) ** -37 * (1 + abs(chord))
-
-
-@by_name
-def test_density_lies_between_the_secants_of_the_survival_function(case):
-    """A unimodal density, decreasing for x > 0, bounds the mean density of every interval."""
-    with mp.workdps(60):
-        points = sorted(v for v in decimals(case) if v[0] >= 0)
-        for (a, p_a, s_a), (b, p_b, s_b) in itertools.pairwise(points):
-            width = mp.mpf((b - a).numerator) / (b - a).denominator
-            mean = (mp.exp(s_a) - mp.exp(s_b)) / width
-            slack = mp.mpf(10) ** -36 * mp.exp(s_a) / width
-            assert mp.exp(p_b) - slack <= mean <= mp.exp(p_a) + slack
-
-
 @pytest.mark.parametrize("case", loader.float64_cases("scaled"), ids=str)
 def test_scale_law(case):
     name, factor = case.name.rsplit("_times_", 1)

@@ -21,7 +21,7 @@ from numpyro.infer.reparam import TransformReparam
 from numpyro.infer.util import log_density
 from scipy import stats
 
-from nn_uq_dist import InputLaw, Linearization, LinearizedMarginal, linearize
+from nn_uq_dist import InputLaw, Linearization, LinearizedMarginal
 
 KEY = jax.random.key(0)
 WEIGHTS = np.array([1.0, 0.5], np.float32)
@@ -97,29 +97,6 @@ def test_scan_under_nuts():
     # 200 draws hold at least 80 independent ones here: five standard errors of those.
     assert (np.abs(samples.mean(0) - mean) < 5 * deviation / np.sqrt(80)).all()
     np.testing.assert_allclose(samples.std(0), deviation, rtol=0.4)
-
-
-@pytest.mark.slow
-def test_scan_of_a_network():
-    """Each state is the output of a network at the uncertain state before: its joint law."""
-
-    def model(y):
-        def step(state, y):
-            f = InputLaw(state, half_width=0.5)
-            outputs = linearize(lambda x: jnp.stack([x[0] + 0.1 * jnp.tanh(x[1]), 0.9 * x[1]]), f)
-            state = numpyro.sample("x", outputs.gaussian_copula(correlation="linear"))
-            numpyro.sample("y", dist.Normal(state, 0.1).to_event(1), obs=y)
-            return state, None
-
-        scan(step, jnp.zeros(2), y, length=3)
-
-    truth = np.array([[0.3, 0.2], [0.5, 0.4], [0.2, 0.5]], np.float32)
-    samples = np.asarray(run_mcmc(mc.NUTS(model), 100, 100, truth)["x"])
-    before = np.pad(samples, ((0, 0), (1, 0), (0, 0)))[:, :-1]
-    means = np.stack([before[..., 0] + 0.1 * np.tanh(before[..., 1]), 0.9 * before[..., 1]], -1)
-    slopes = np.stack([1 + 0.1 / np.cosh(before[..., 1]) ** 2, np.full(before.shape[:2], 0.9)], -1)
-    assert (np.abs(samples - means) <= 0.5 * slopes + 1e-5).all()
-    assert (np.abs(samples.mean(0) - truth) < 0.1).all()
 
 
 def noisy_reading():

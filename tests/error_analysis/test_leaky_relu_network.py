@@ -254,16 +254,6 @@ def test_pytree_keeps_leaves_and_structure():
     assert (shapes.num_inputs, shapes.num_outputs, shapes.num_layers) == (3, 3, 1)
 
 
-def test_batch_of_networks_under_jit_and_vmap():
-    x = jnp.array([0.3, -1.2, 0.7])
-    nets = [LeakyReLUNetwork(*parameters(1, seed), 0.1, True) for seed in (0, 1)]
-    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *nets)
-    assert (batch.num_inputs, batch.num_outputs) == (3, 3)
-    outputs = jax.jit(jax.vmap(lambda net: net(x)))(batch)
-    for net, output in zip(nets, outputs, strict=True):
-        np.testing.assert_allclose(output, net(x), rtol=1e-5)
-
-
 def test_traced_slope_outside_of_the_interval_gives_nan():
     @jax.jit
     def at(slope):
