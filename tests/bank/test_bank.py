@@ -14,7 +14,6 @@ from tests.bank.patterns import derivative_patterns, float32_patterns, float64_p
 from tests.bank.reference import (
     _tilt,
     contour_integral,
-    exact_alternating_sum,
     number_of_terms,
 )
 
@@ -121,34 +120,6 @@ def test_density_is_even_and_the_tails_add_to_one(case):
             assert abs(values[-x][1] / tail - 1) < mp.mpf(10) ** -37
 
 
-@by_name
-def test_survival_decreases_and_both_logarithms_are_concave(case):
-    with mp.workdps(60):
-        points = sorted(decimals(case))
-        for (_, _, left), (_, _, right) in itertools.pairwise(points):
-            assert right < left
-        for (a, *lows), (b, *mids), (c, *highs) in zip(
-            points, points[1:], points[2:], strict=False
-        ):
-            share = mp.mpf((c - b).numerator) / (c - b).denominator
-            share /= mp.mpf((c - a).numerator) / (c - a).denominator
-            for low, mid, high in zip(lows, mids, highs, strict=True):
-                chord = share * low + (1 - share) * high
-                assert mid >= chord - mp.mpf(10) ** -37 * (1 + abs(chord))
-
-
-@by_name
-def test_density_lies_between_the_secants_of_the_survival_function(case):
-    """A unimodal density, decreasing for x > 0, bounds the mean density of every interval."""
-    with mp.workdps(60):
-        points = sorted(v for v in decimals(case) if v[0] >= 0)
-        for (a, p_a, s_a), (b, p_b, s_b) in itertools.pairwise(points):
-            width = mp.mpf((b - a).numerator) / (b - a).denominator
-            mean = (mp.exp(s_a) - mp.exp(s_b)) / width
-            slack = mp.mpf(10) ** -36 * mp.exp(s_a) / width
-            assert mp.exp(p_b) - slack <= mean <= mp.exp(p_a) + slack
-
-
 @pytest.mark.parametrize("case", loader.float64_cases("scaled"), ids=str)
 def test_scale_law(case):
     name, factor = case.name.rsplit("_times_", 1)
@@ -215,32 +186,6 @@ def test_normal_part_against_iterated_integrals_of_the_normal_law(case):
             expected = mp.log(density * s ** (n - 1) / scale), mp.log(survival * s**n / scale)
             assert_close(log_density, expected[0], mp.mpf(10) ** -38)
             assert_close(log_survival, expected[1], mp.mpf(10) ** -38)
-
-
-@pytest.mark.parametrize("name", ["unequal_3", "unequal_4", "unequal_5", "zeros_inside"])
-def test_survival_is_the_integral_of_the_density(name):
-    """Gauss-Legendre is exact between the knots of a piecewise polynomial."""
-    case = loader.value_case(name)
-    widths = half_widths(case)
-    edge = sum(widths)
-    knots = {
-        sum(e * w for e, w in zip(signs, widths, strict=True))
-        for signs in itertools.product((1, -1), repeat=len(widths))
-    }
-    with mp.workdps(40):
-        nodes = [(Fraction(0), mp.mpf(8) / 9), *((e, mp.mpf(5) / 9) for e in (1, -1))]
-        for x, _, log_survival in decimals(case)[:8]:
-            corners = sorted({x, edge, *(k for k in knots if k > x)})
-            total = mp.mpf(0)
-            for a, b in itertools.pairwise(corners):
-                middle, radius = (a + b) / 2, (b - a) / 2
-                for side, weight in nodes:
-                    # sqrt(3/5) as a rational of 40 digits
-                    offset = side * Fraction(math.isqrt(6 * 10**79), 10**40)
-                    value = exact_alternating_sum(abs(middle + radius * offset), widths)
-                    width = mp.mpf(radius.numerator) / radius.denominator
-                    total += weight * width * mp.exp(value.log_density)
-            assert_close(mp.log(total), log_survival, mp.mpf(10) ** -30)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from nn_uq_dist.basics._normal_scores import (
     normal_score,
     normal_score_and_log_prob,
 )
-from nn_uq_dist.distributions import NormalScoreTransform
 
 SCORES = np.linspace(-12, 12, 25)
 
@@ -345,18 +344,3 @@ def test_functions_that_are_missing():
     assert missing_functions(dist.FoldedDistribution(dist.Normal())) == ("cdf", "icdf")
     mixture = OTHERS["mixture"][0]
     assert missing_functions(mixture) == ("icdf",)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("x64")
-def test_transform_inverts_and_has_the_log_determinant():
-    transform = NormalScoreTransform(dist.Uniform(jnp.array([-1.0, 2.0]), jnp.array([1.0, 2.5])))
-    z = jnp.array([[0.3, -1.0], [5.0, 3.5]])
-    y = transform(z)
-    np.testing.assert_allclose(transform.inv(y), z, rtol=1e-8)
-    jacobian = jax.vmap(jax.jacobian(transform))(z)
-    np.testing.assert_allclose(
-        transform.log_abs_det_jacobian(z, y), np.linalg.slogdet(jacobian)[1], rtol=1e-7
-    )
-    assert transform.codomain(y).all()
-    assert transform.forward_shape((5, 1)) == transform.inverse_shape((5, 1)) == (5, 2)

@@ -8,70 +8,70 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.distributions import MonotoneSpline, NormalScoreTransform
+from nn_uq_dist.inputs import GaussianInput, InputBlocks, InputSum, KnownInput, as_input_law
 
-KEY = jax.random.key(0)
 LAW = nuq.InputLaw(jnp.zeros(3), half_width=0.3)
+BOX = nuq.InputLaw(np.zeros((2, 3)), half_width=1.0)
 
 
 def net(x):
     return jnp.stack([jnp.tanh(x[0]) + x[1], x[1] * x[2] + x[0]])
 
 
-def objects():
-    linear = nuq.linearize(net, LAW)
-    pairs = nuq.paired_draws(net, linear, KEY, 64, progress=False)
-    statistics = nuq.paired_statistics(pairs)
-    wide = nuq.Linearization(jnp.zeros(2000), jnp.ones((2000, 3)), LAW)
-    return {
-        "linearization": linear,
-        "batch": nuq.linearize(net, nuq.InputLaw(jnp.zeros((5, 3)), 0.1)),
-        "many outputs": wide,
-        "image": linear.image(0.1),
-        "pairs": pairs,
-        "paired statistics": statistics,
-        "paired estimate": statistics.mean,
-        "corrected": linear.corrected(pairs, num_surface_draws=0),
-        "correlation": linear.copula_correlation(),
-        "marginals": linear.marginals(),
-        "joint": linear.gaussian_copula(),
-        "linear joint": linear.joint(),
-        "spline": MonotoneSpline(jnp.arange(50.0), jnp.arange(50.0)),
-        "transform": NormalScoreTransform(dist.Normal(jnp.zeros(2), 1.0)),
-    }
+INPUTS = {
+    "InputLaw(box, num_inputs=3, batch_shape=(2,), dtype=float32)": BOX,
+    "InputLaw(box and correlated normal, num_inputs=1, batch_shape=(), dtype=float32)": (
+        nuq.InputLaw([0.0], 1.0, [[1.0]])
+    ),
+    "InputLaw(independent normal, num_inputs=1, batch_shape=(), dtype=float32)": (
+        nuq.InputLaw([0.0], scale=1.0)
+    ),
+    "GaussianInput(rank at most 2, num_inputs=3, batch_shape=(), dtype=float32)": (
+        GaussianInput(np.zeros(3), np.ones((3, 2)))
+    ),
+    "KnownInput(known values, num_inputs=2, batch_shape=(), dtype=float32)": KnownInput([1.0, 2.0]),
+    "InputSum(2 terms, num_inputs=3, batch_shape=(2,), dtype=float32)": InputSum(BOX, BOX),
+    "InputBlocks(2 parts, num_inputs=6, batch_shape=(2,), dtype=float32)": InputBlocks(BOX, BOX),
+    "MappedInput(transformed InputLaw to ExpTransform, num_inputs=3, batch_shape=(), "
+    "dtype=float32)": as_input_law(dist.LogNormal(jnp.zeros(3), 1.0).to_event(1)),
+}
 
 
-@pytest.fixture(scope="module")
-def lines():
-    return {name: repr(instance) for name, instance in objects().items()}
+def test_input_laws_tell_kind_sizes_and_type():
+    for text, law in INPUTS.items():
+        assert repr(law) == text
 
 
 @pytest.mark.slow
-def test_one_line_of_a_few_words(lines):
-    for name, line in lines.items():
-        assert len(line) <= 200, name
-        assert "\n" not in line, name
-        assert "Array(" not in line, name
-        assert "array(" not in line, name
-
-
-def test_shapes_and_types_are_told(lines):
-    assert lines["linearization"] == (
-        "Linearization(loc=float32[2], jacobian=float32[2, 3], input=InputLaw)"
-    )
-    assert "jacobian=float32[5, 2, 3]" in lines["batch"]
-    assert lines["paired statistics"] == "PairedStatistics(num_outputs=2, num_pairs=64)"
-    assert lines["spline"].startswith("MonotoneSpline(knots=float32[50], images=float32[50]")
+def test_one_line_of_a_few_words_with_shapes_and_types():
+    linear = nuq.linearize(net, LAW)
+    pairs = nuq.paired_draws(net, linear, jax.random.key(0), 64, progress=False)
+    statistics = nuq.paired_statistics(pairs)
+    spline = MonotoneSpline(jnp.arange(50.0), jnp.arange(50.0))
+    objects = (
+        nuq.Linearization(jnp.zeros(2000), jnp.ones((2000, 3)), LAW), linear.image(0.1), pairs,
+        statistics.mean, linear.corrected(pairs, num_surface_draws=0), linear.copula_correlation(),
+        linear.gaussian_copula(), linear.joint(), spline,
+        NormalScoreTransform(dist.Normal(jnp.zeros(2), 1.0)),
+    )  # fmt: skip
+    for line in map(repr, objects):
+        assert len(line) <= 200
+        assert not any(part in line for part in ("\n", "Array(", "array("))
+    text = "Linearization(loc=float32[2], jacobian=float32[2, 3], input=InputLaw)"
+    assert repr(linear) == text
+    assert repr(statistics) == "PairedStatistics(num_outputs=2, num_pairs=64)"
+    assert repr(spline).startswith("MonotoneSpline(knots=float32[50], images=float32[50]")
     # NumPyro's own line.
-    assert lines["marginals"].startswith(
+    assert repr(linear.marginals()).startswith(
         "LinearizedMarginal(batch_shape=(2,), event_shape=(), loc=float32[2], weights=float32[2, "
     )
 
 
 def test_traced_and_rebuilt_objects_have_a_line():
-    linear = nuq.linearize(net, LAW)
-    found = []
-    jax.make_jaxpr(lambda lin: found.append(repr(lin)) or lin.loc)(linear)
-    found.append(repr(jax.tree.map(lambda _: object(), linear)))
-    found.append(repr(jax.tree.map(np.shape, linear)))
-    assert found[0] == repr(linear)
-    assert all(line.startswith("Linearization(loc=") for line in found)
+    for instance, start in ((nuq.linearize(net, LAW), "Linearization(loc="), (BOX, "InputLaw(")):
+        found = []
+        jax.make_jaxpr(lambda same, found=found: found.append(repr(same)) or same.loc)(instance)
+        found.append(repr(jax.tree.map(lambda _: object(), instance)))
+        found.append(repr(jax.tree.map(np.shape, instance)))
+        assert found[0] == repr(instance)
+        assert all(line.startswith(start) for line in found)

@@ -24,7 +24,6 @@ SEPARATION = [
     (12, 31, 0.1),
 ]
 MEAN_ERROR, WORST_ERROR = 0.02, 0.1
-KEY = jax.random.key(0)
 
 
 def evaluate(draws, weights, covariance):
@@ -66,18 +65,6 @@ def test_more_inputs_against_box_probabilities(num_inputs, num_outputs, noise, x
 @pytest.mark.slow
 def test_fewer_outputs_than_inputs(x64):
     draws, weights, covariance = problem(np.random.default_rng(3), 3, 2, 0.1, 60)
-    check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
-
-
-@pytest.mark.slow
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a normal law rounds the corners of few inputs that the outputs leave free: errors of "
-    "0.02 to 0.03 on average in 3 of 6 random laws, 0.08 at worst",
-)
-def test_fewer_outputs_than_inputs_of_an_uneven_law(x64):
-    draws, weights, covariance = problem(np.random.default_rng([3, 2, 4]), 3, 2, 0.1, 60)
     check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
 
 

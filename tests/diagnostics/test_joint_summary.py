@@ -1,7 +1,5 @@
 """The summary of the joint law: each number against SciPy or brute force, errors by repetition."""
 
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -203,12 +201,6 @@ def test_wrong_arguments_are_named(lin):
     for wrong, error, message in WRONG:
         with pytest.raises(error, match=message):
             joint_summary(**(arguments | wrong))
-
-
-def test_missing_pandas_names_the_extra(lin, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
-        of_copula(lin, np.zeros((200, 3)), jax.random.key(0))
 
 
 def test_pairs_sharpen_the_correlations():

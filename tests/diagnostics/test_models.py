@@ -179,13 +179,6 @@ def test_two_batch_axes_have_two_levels(many):
     assert sensitivity(lin[index]).dims == ("point_0", "point_1", "output", "input")
 
 
-def test_a_batch_of_one_output_needs_no_axis_for_it(many):
-    lin, pairs = many
-    laws = nuq.LinearizedMarginal(lin.mean[:, :1], lin.marginals().weights[:, :1])
-    table = summary(laws, pairs.network[..., 0], progress=False)
-    assert table.equals(summary(laws, pairs.network[..., :1], progress=False))
-
-
 def test_tree_of_a_batch_has_the_trees_of_its_points(many):
     lin, pairs = many
     tree = to_datatree(lin, pairs, output_names=NAMES, num_analytic_draws=400, progress=False)

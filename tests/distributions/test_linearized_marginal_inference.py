@@ -16,28 +16,6 @@ KEY = jax.random.key(0)
 WEIGHTS = np.array([1.0, 0.5], np.float32)
 
 
-def run_nuts(model, **kwargs):
-    mcmc = MCMC(NUTS(model, **kwargs), num_warmup=200, num_samples=400, progress_bar=False)
-    mcmc.run(KEY)
-    return mcmc
-
-
-@pytest.mark.slow
-def test_nuts_with_bounds_that_are_latent():
-    def model():
-        center = numpyro.sample("center", dist.Normal(0.0, 2.0))
-        width = numpyro.sample("width", dist.LogNormal(0.0, 1.0))
-        numpyro.sample("x", LinearizedMarginal(center, width * WEIGHTS))
-
-    samples = {name: np.asarray(x) for name, x in run_nuts(model).get_samples().items()}
-    distance = np.abs(samples["x"] - samples["center"])
-    assert (distance <= 1.5 * samples["width"] * (1 + 1e-6)).all()
-    # (x - center)/width has the law of the weights alone, whatever width and center are.
-    scaled = (samples["x"] - samples["center"]) / samples["width"]
-    assert abs(scaled.mean()) < 0.4
-    assert 0.6 < scaled.std() / np.sqrt(1.25 / 3) < 1.4
-
-
 @pytest.mark.slow
 def test_nuts_learns_parameters_from_observations():
     rng = np.random.default_rng(1)

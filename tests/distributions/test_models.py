@@ -21,7 +21,7 @@ from numpyro.infer.reparam import TransformReparam
 from numpyro.infer.util import log_density
 from scipy import stats
 
-from nn_uq_dist import InputLaw, Linearization, LinearizedMarginal, linearize
+from nn_uq_dist import InputLaw, Linearization, LinearizedMarginal
 
 KEY = jax.random.key(0)
 WEIGHTS = np.array([1.0, 0.5], np.float32)
@@ -99,51 +99,9 @@ def test_scan_under_nuts():
     np.testing.assert_allclose(samples.std(0), deviation, rtol=0.4)
 
 
-@pytest.mark.slow
-def test_scan_of_a_network():
-    """Each state is the output of a network at the uncertain state before: its joint law."""
-
-    def model(y):
-        def step(state, y):
-            f = InputLaw(state, half_width=0.5)
-            outputs = linearize(lambda x: jnp.stack([x[0] + 0.1 * jnp.tanh(x[1]), 0.9 * x[1]]), f)
-            state = numpyro.sample("x", outputs.gaussian_copula(correlation="linear"))
-            numpyro.sample("y", dist.Normal(state, 0.1).to_event(1), obs=y)
-            return state, None
-
-        scan(step, jnp.zeros(2), y, length=3)
-
-    truth = np.array([[0.3, 0.2], [0.5, 0.4], [0.2, 0.5]], np.float32)
-    samples = np.asarray(run_mcmc(mc.NUTS(model), 100, 100, truth)["x"])
-    before = np.pad(samples, ((0, 0), (1, 0), (0, 0)))[:, :-1]
-    means = np.stack([before[..., 0] + 0.1 * np.tanh(before[..., 1]), 0.9 * before[..., 1]], -1)
-    slopes = np.stack([1 + 0.1 / np.cosh(before[..., 1]) ** 2, np.full(before.shape[:2], 0.9)], -1)
-    assert (np.abs(samples - means) <= 0.5 * slopes + 1e-5).all()
-    assert (np.abs(samples.mean(0) - truth) < 0.1).all()
-
-
 def noisy_reading():
     x = numpyro.sample("x", LinearizedMarginal(0.0, WEIGHTS))
     numpyro.sample("y", dist.Normal(x, 0.5), obs=1.2)
-
-
-def joint_with_latent_width():
-    width = numpyro.sample("width", dist.HalfNormal(1.0))
-    numpyro.sample("y", joint_law(width, noise_scale=0.3), obs=ROWS[0])
-
-
-FIXED = {"step_size": 0.3, "adapt_step_size": False, "adapt_mass_matrix": False}
-
-
-@pytest.mark.slow
-def test_vectorized_chains_are_the_sequential_ones():
-    kernel = mc.NUTS(joint_with_latent_width, max_tree_depth=3, **FIXED)
-    one_by_one, side_by_side = (
-        run_mcmc(kernel, 1, 15, num_chains=4, chain_method=method)["width"]
-        for method in ("sequential", "vectorized")
-    )
-    assert np.unique(one_by_one).size > 30
-    np.testing.assert_allclose(side_by_side, one_by_one, rtol=1e-3, atol=1e-4)
 
 
 def reading_in_a_plate(size=4):

@@ -3,14 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.special
 import scipy.stats
 from jax.test_util import check_grads
 from numpyro.distributions.batch_util import promote_batch_shape
-from numpyro.infer import MCMC, NUTS
 
 import nn_uq_dist as nuq
 from nn_uq_dist.distributions import CorrectedMarginal, NoisyMarginal
@@ -223,24 +221,3 @@ def test_other_distributions():
     law = NoisyMarginal(dist.Normal(1.0, 0.3), 0.4)
     x = np.array([-1.0, 1.0, 2.7])
     np.testing.assert_allclose(law.log_prob(x), scipy.stats.norm.logpdf(x, 1, 0.5), rtol=1e-4)
-
-
-@pytest.mark.slow
-def test_posterior_of_the_noise():
-    law = corrected()[0]
-    data = NoisyMarginal(law, 0.3).sample(jax.random.key(1), (60,))
-
-    def model():
-        sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
-        with numpyro.plate("data", 60):
-            numpyro.sample("y", NoisyMarginal(law, sigma), obs=data)
-
-    mcmc = MCMC(NUTS(model), num_warmup=200, num_samples=400, progress_bar=False)
-    mcmc.run(jax.random.key(0))
-    sigmas = np.linspace(0.01, 1.5, 60)
-    value = jax.jit(lambda s: NoisyMarginal(law, s).log_prob(data).sum())
-    logs = np.array([value(s) for s in sigmas]) - sigmas**2 / 2
-    weights = np.exp(logs - logs.max())
-    known = weights @ sigmas / weights.sum()
-    sd = np.sqrt(weights @ sigmas**2 / weights.sum() - known**2)
-    assert abs(np.mean(mcmc.get_samples()["sigma"]) - known) < 0.3 * sd

@@ -76,14 +76,6 @@ def test_small_errors_keep_their_digits():
     np.testing.assert_allclose(error[:, 0], [0.99e-3, 0.99e-6], rtol=1e-4)
 
 
-def test_slope_at_zero_is_that_of_jax():
-    for slope in (0.0, 0.25, 1.0):
-        net = LeakyReLUNetwork([[[1.0]]], [[0.0]], [[1.0]], slope)
-        assert jax.grad(lambda x, slope=slope: jax.nn.leaky_relu(x, slope))(0.0) == 1.0
-        error = ea.total_error(net, [0.0], [[-2.0], [0.0], [2.0]])
-        np.testing.assert_allclose(error[:, 0], [2 * (1 - slope), 0.0, 0.0])
-
-
 def test_arguments_that_do_not_fit_are_refused():
     net, mu, function = network(1), np.zeros(SIZE), ea.layer_contributions
     with pytest.raises(TypeError, match=r"network must be a LeakyReLUNetwork, got .*from_network"):

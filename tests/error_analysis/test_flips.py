@@ -1,8 +1,6 @@
 """Flips of the neurons: probabilities, and the certificate that there are none."""
 
-import importlib
 import itertools
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +14,6 @@ from nn_uq_dist import error_analysis as ea
 
 NUM_INPUTS = 3
 CORNERS = np.array(list(itertools.product([-1.0, 1.0], repeat=NUM_INPUTS)))
-OPERATORS = Path(__file__).parents[2] / "examples" / "operators"
 SHAPES = {1: (3, 4, 2), 2: (3, 4, 4, 2), 3: (3, 5, 2, 4, 2), 5: (3, 3, 3, 3, 3, 3, 2)}
 
 
@@ -140,18 +137,6 @@ def test_certificates_hold_and_are_found(num_layers):
     assert not np.asarray(total)[exact].any()
 
 
-def test_batch_of_boxes_equals_single_boxes():
-    net = jax.tree.map(lambda leaf: leaf[0], random_networks(3, 1, seed=5)[0])
-    mu = np.random.default_rng(0).normal(size=(2, 4, NUM_INPUTS))
-    law = InputLaw(mu, np.array([0.01, 0.1, 1.0, 3.0])[:, None])
-    values = ea.is_exact_on_support(net, law)
-    assert values.any()
-    assert not values.all()
-    for index in np.ndindex(2, 4):
-        one = ea.is_exact_on_support(net, InputLaw(mu[index], law.half_width[index]))
-        assert values[index] == one
-
-
 def chain(num_layers, slope=0.1):
     """W = A = 1 and pre-activations just below zero."""
     one = [[1.0]]
@@ -195,27 +180,3 @@ def test_gaussian_part_is_never_certified_unless_zero():
     assert ea.is_exact_on_support(net, dist.Normal(np.zeros(1), 1e-3).to_event(1)) is False
     law = InputLaw(np.zeros(1), 1.0, np.zeros((1, 1)))
     assert ea.is_exact_on_support(net, law) is True
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["linear_20", "nonlinear_5", "nonlinear_resnet"])
-@pytest.mark.usefixtures("x64")
-def test_trained_networks(name, monkeypatch):
-    monkeypatch.syspath_prepend(OPERATORS)
-    networks, lobatto = map(importlib.import_module, ("networks", "lobatto"))
-    net = jax.tree.map(lambda leaf: leaf.astype(float), networks.load(name))
-    mu = np.exp(np.sin(5 * lobatto.nodes(30)))
-    rng = np.random.default_rng(0)
-    points = np.concatenate([rng.uniform(-1, 1, (1000, 31)), rng.choice([-1.0, 1.0], (1000, 31))])
-
-    @jax.jit
-    def errors(z):
-        jacobian = jax.jacrev(net)(mu)
-        return jax.vmap(net)(mu + z) - net(mu) - z @ jacobian.T, ea.total_error(net, mu, z)
-
-    for half_width in (1e-4, 0.1, 1.5):
-        by_subtraction, total = errors(half_width * points)
-        np.testing.assert_allclose(total, by_subtraction, rtol=0, atol=1e-10)
-        exact = ea.is_exact_on_support(net, InputLaw(mu, half_width))
-        assert exact is (half_width == 1e-4)
-        assert not (exact and total.any())

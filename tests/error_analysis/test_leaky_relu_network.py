@@ -254,34 +254,6 @@ def test_pytree_keeps_leaves_and_structure():
     assert (shapes.num_inputs, shapes.num_outputs, shapes.num_layers) == (3, 3, 1)
 
 
-def test_batch_of_networks_under_jit_and_vmap():
-    x = jnp.array([0.3, -1.2, 0.7])
-    nets = [LeakyReLUNetwork(*parameters(1, seed), 0.1, True) for seed in (0, 1)]
-    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *nets)
-    assert (batch.num_inputs, batch.num_outputs) == (3, 3)
-    outputs = jax.jit(jax.vmap(lambda net: net(x)))(batch)
-    for net, output in zip(nets, outputs, strict=True):
-        np.testing.assert_allclose(output, net(x), rtol=1e-5)
-
-
-@pytest.mark.usefixtures("x64")
-def test_gradient_of_the_parameters_matches_differences():
-    net = network(1, negative_slope=0.1, output_bias=np.zeros(3))
-    x = jnp.array([0.3, -1.2, 0.7])
-
-    def value(net):
-        return jnp.sum(net(x) ** 2)
-
-    gradient = jax.grad(value)(net)
-    direction = jax.tree.map(np.cos, net)
-    h = 1e-6
-    ahead, behind = (
-        value(jax.tree.map(lambda p, d, s=sign: p + s * h * d, net, direction)) for sign in (1, -1)
-    )
-    slope = sum(jax.tree.leaves(jax.tree.map(np.vdot, gradient, direction)))
-    np.testing.assert_allclose(slope, (ahead - behind) / (2 * h), rtol=1e-7)
-
-
 def test_traced_slope_outside_of_the_interval_gives_nan():
     @jax.jit
     def at(slope):

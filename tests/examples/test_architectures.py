@@ -1,8 +1,5 @@
 """The example of three architectures: its operators, its networks, its probabilities, its run."""
 
-import importlib.util
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,18 +10,8 @@ import nn_uq_dist as nuq
 
 pytestmark = pytest.mark.viz
 
-FILE = Path(__file__).parents[2] / "examples" / "architectures.py"
 
-
-@pytest.fixture(scope="module")
-def architectures():
-    spec = importlib.util.spec_from_file_location("architectures", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_transmitted_light_against_quadrature(architectures):
+def test_transmitted_light_against_quadrature(example):
     coefficient = (jnp.asarray(2.0), jnp.array([0.7, -0.4, 0.3, 0.2]))
 
     def attenuation(s):
@@ -34,14 +21,14 @@ def test_transmitted_light_against_quadrature(architectures):
 
     places = np.array([0.0, 0.3, 1.0])
     np.testing.assert_allclose(
-        architectures.attenuation(coefficient, places), attenuation(places), rtol=1e-5
+        example.attenuation(coefficient, places), attenuation(places), rtol=1e-5
     )
     expected = [np.exp(-scipy.integrate.quad(attenuation, 0, place)[0]) for place in places]
-    np.testing.assert_allclose(architectures.transmitted(coefficient, places), expected, rtol=1e-5)
+    np.testing.assert_allclose(example.transmitted(coefficient, places), expected, rtol=1e-5)
 
 
-def test_burgers_against_a_time_stepper(architectures):
-    num_points, viscosity = 64, architectures.VISCOSITY
+def test_burgers_against_a_time_stepper(example):
+    num_points, viscosity = 64, example.VISCOSITY
     x = 2 * np.pi * np.arange(num_points) / num_points
     initial = 0.3 + 0.6 * np.sin(x) - 0.3 * np.cos(2 * x)
     frequency = 1j * np.fft.rfftfreq(num_points, 1 / num_points)
@@ -51,42 +38,27 @@ def test_burgers_against_a_time_stepper(architectures):
         slope = np.fft.irfft(frequency * spectrum)
         return viscosity * np.fft.irfft(frequency**2 * spectrum) - u * slope
 
-    solution = scipy.integrate.solve_ivp(
-        rate, (0, architectures.TIME), initial, rtol=1e-8, atol=1e-10
-    )
-    found = architectures.burgers(jnp.asarray(initial, jnp.float32))
+    solution = scipy.integrate.solve_ivp(rate, (0, example.TIME), initial, rtol=1e-8, atol=1e-10)
+    found = example.burgers(jnp.asarray(initial, jnp.float32))
     np.testing.assert_allclose(found, solution.y[:, -1], atol=2e-5)
     assert np.abs(found - initial).max() > 0.3  # not the identity
 
 
-def test_spectral_convolution_turns_and_scales_each_mode(architectures):
+def test_spectral_convolution_turns_and_scales_each_mode(example):
     rng = np.random.default_rng(0)
-    width, modes = architectures.WIDTH, architectures.MODES
+    width, modes = example.WIDTH, example.MODES
     weights = rng.normal(size=(2, modes, width, width)).astype(np.float32)
-    x = 2 * np.pi * np.arange(architectures.GRID_POINTS) / architectures.GRID_POINTS
+    x = 2 * np.pi * np.arange(example.GRID_POINTS) / example.GRID_POINTS
     for mode in (0, 1, modes - 1, modes):
         v = np.zeros((x.size, width), np.float32)
         v[:, 3] = np.cos(mode * x)
-        found = architectures.spectral_convolution(weights, jnp.asarray(v))
+        found = example.spectral_convolution(weights, jnp.asarray(v))
         if mode < modes:
             real, imaginary = weights[:, mode, :, 3]
             expected = np.outer(np.cos(mode * x), real) - np.outer(np.sin(mode * x), imaginary)
         else:
             expected = np.zeros((x.size, width))
         np.testing.assert_allclose(found, expected, atol=2e-6)
-
-
-def test_change_bounds_of_one_input(architectures):
-    # Logits x + 0.5 and -x: the second overtakes where 2 x < -0.5, with x uniform on (-h, h).
-    widths = np.array([0.2, 0.5, 1.0, 4.0], np.float32)
-    law = nuq.InputLaw(jnp.zeros((4, 1)), widths[:, None])
-    linear = jax.vmap(
-        lambda law: nuq.Linearization(jnp.array([0.5, 0.0]), jnp.array([[1.0], [-1.0]]), law)
-    )(law)
-    low, high = architectures.change_bounds(linear)
-    expected = np.maximum(0, (widths - 0.25) / (2 * widths))
-    np.testing.assert_allclose(low, expected, rtol=1e-5)
-    np.testing.assert_array_equal(low, high)
 
 
 def linear_logits(num_draws):
@@ -104,11 +76,11 @@ def linear_logits(num_draws):
     return linear, widths, logits
 
 
-def test_change_bounds_hold_the_share_of_draws(architectures):
+def test_change_bounds_hold_the_share_of_draws(example):
     num_draws = 40_000
     linear, _, logits = linear_logits(num_draws)
     share = (logits.argmax(axis=-1) != np.asarray(linear.loc).argmax(axis=-1)).mean(axis=0)
-    low, high = architectures.change_bounds(linear)
+    low, high = example.change_bounds(linear)
     error = 4 * np.sqrt(0.25 / num_draws)  # exceeded by chance in 12 cases of 10,000, at most
     assert (low <= share + error).all()
     assert (share <= high + error).all()
@@ -123,11 +95,11 @@ def test_change_bounds_hold_the_share_of_draws(architectures):
 
 
 @pytest.mark.slow
-def test_change_probabilities_of_a_linear_model(architectures):
+def test_change_probabilities_of_a_linear_model(example):
     num_draws = 20_000
     linear, widths, logits = linear_logits(num_draws)
-    result = architectures.Propagated(linear, logits)
-    found = architectures.change_probabilities(
+    result = example.Propagated(linear, logits)
+    found = example.change_probabilities(
         result, jnp.asarray(widths), jax.random.key(0), progress=False
     )
     expected = (logits.argmax(axis=-1) != np.asarray(linear.loc).argmax(axis=-1)).mean(axis=0)
@@ -152,12 +124,12 @@ def rows(lines, start):
 
 
 @pytest.mark.slow
-def test_example_runs(architectures, tmp_path, monkeypatch, capsys):
+def test_example_runs(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     short = {"DeepONet": 400, "Fourier neural operator": 200}
-    monkeypatch.setattr(architectures, "STEPS", architectures.STEPS | short)
+    monkeypatch.setattr(example, "STEPS", example.STEPS | short)
     num_draws = 4000
-    architectures.main(["--num-draws", str(num_draws), "--out", "figures", "--no-progress"])
+    example.main(["--num-draws", str(num_draws), "--out", "figures", "--no-progress"])
     output, errors = capsys.readouterr()
     assert errors == ""  # no progress bar
     assert {path.name for path in tmp_path.iterdir()} == {"figures"}
@@ -173,7 +145,7 @@ def test_example_runs(architectures, tmp_path, monkeypatch, capsys):
 
     tables = [rows(lines, head) for head in (heads[0], heads[1], heads[3])]
     for table in tables:
-        np.testing.assert_array_equal(table[:, 0], architectures.HALF_WIDTHS)
+        np.testing.assert_array_equal(table[:, 0], example.HALF_WIDTHS)
         sd, sd_chance, mean, mean_chance, distance, floor = table[0, 1:7]
         # The largest of 8 or 10 outputs; beyond 4 standard errors by chance once in 1500 tables.
         assert sd < 4 * sd_chance
@@ -182,7 +154,7 @@ def test_example_runs(architectures, tmp_path, monkeypatch, capsys):
     assert tables[2][-1, 5] > 3 * tables[2][-1, 6]  # at the widest box the linearization fails
 
     changes = rows(lines, heads[2])
-    assert len(changes) == 4 * len(architectures.HALF_WIDTHS)
+    assert len(changes) == 4 * len(example.HALF_WIDTHS)
     _, network, _, copula, _, linear, _, low, high = changes.T
     error = 4 * np.sqrt(0.25 / num_draws)
     assert (low <= linear + error).all()
@@ -192,7 +164,7 @@ def test_example_runs(architectures, tmp_path, monkeypatch, capsys):
     np.testing.assert_allclose(network[narrow], linear[narrow], atol=1.5 * error + 0.05)
 
 
-def test_too_few_draws_are_refused(architectures, capsys):
+def test_too_few_draws_are_refused(example, capsys):
     with pytest.raises(SystemExit):
-        architectures.main(["--num-draws", "10"])
+        example.main(["--num-draws", "10"])
     assert "--num-draws must be at least 100, got 10" in capsys.readouterr().err

@@ -1,9 +1,7 @@
 """The beam runs at a small size, and what it prints is right."""
 
-import importlib.util
 import re
 import warnings
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,22 +10,12 @@ import pytest
 
 pytestmark = pytest.mark.viz
 
-FOLDER = Path(__file__).parents[2] / "examples"
 
-
-@pytest.fixture(scope="module")
-def beam():
-    spec = importlib.util.spec_from_file_location("beam", FOLDER / "beam.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_simulator_of_a_rectangular_section(beam):
+def test_simulator_of_a_rectangular_section(example):
     # Fixed at one end, 2 m long, 100 mm thick: bending moments and second moments of area.
     side, load, modulus, width, thick, length = 1.2, 2.5, 190.0, 57.0, 100.0, 2000.0
     stress = 6 * length * (1e3 * load / (width * thick**2) + 1e3 * side / (width**2 * thick))
-    found = beam.simulate(jnp.array([side, load, modulus, width]))
+    found = example.simulate(jnp.array([side, load, modulus, width]))
     np.testing.assert_allclose(found[0], stress, rtol=1e-5)
     bent = [1e3 * load / (width * thick**3 / 12), 1e3 * side / (width**3 * thick / 12)]
     deflection = length**3 / (3e3 * modulus) * np.hypot(*bent)
@@ -35,10 +23,10 @@ def test_simulator_of_a_rectangular_section(beam):
 
 
 @pytest.mark.slow
-def test_beam_runs(beam, tmp_path, monkeypatch, capsys):
+def test_beam_runs(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(beam, "NUM_HELD_OUT", 400)
-    beam.main(["--num-beams", "20000", "--rare", "15", "--out", "figures", "--no-progress"])
+    monkeypatch.setattr(example, "NUM_HELD_OUT", 400)
+    example.main(["--num-beams", "20000", "--rare", "15", "--out", "figures", "--no-progress"])
     output, errors = capsys.readouterr()
     assert errors == ""  # no progress bar
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["deflection.png"]
@@ -50,8 +38,8 @@ def test_beam_runs(beam, tmp_path, monkeypatch, capsys):
     # Chance of 20,000 beams: .0013 in the probability. The tangent is off by .008.
     assert abs(float(re.search(r"corrected +\S+ \S+ +(\S+)", output)[1]) - above) < 0.005
     assert float(re.search(r"tangent +\S+ \S+ +(\S+)", output)[1]) < above - 0.004
-    f = beam.input_law(jnp.array(beam.CENTER))
-    far = beam.simulate(f.sample(jax.random.key(9), (1_000_000,)))[:, 1] > 15
+    f = example.input_law(jnp.array(example.CENTER))
+    far = example.simulate(f.sample(jax.random.key(9), (1_000_000,)))[:, 1] > 15
     rare = float(re.search(r"> 15 mm\): (\S+)", output)[1])
     assert abs(rare / far.mean() - 1) < 0.25  # 4 standard errors of 230 beams
     inside = [float(share) for share in re.findall(r"(?:stress|deflection) ([\d.]+)%", output)]
@@ -66,7 +54,7 @@ def test_beam_runs(beam, tmp_path, monkeypatch, capsys):
         (["--num-beams", "10"], "at least 1000"),
     ],
 )
-def test_beam_refuses_wrong_arguments(beam, arguments, message, capsys):
+def test_beam_refuses_wrong_arguments(example, arguments, message, capsys):
     with warnings.catch_warnings(), pytest.raises(SystemExit):
-        beam.parse_arguments(arguments)
+        example.parse_arguments(arguments)
     assert message in capsys.readouterr().err

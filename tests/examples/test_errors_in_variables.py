@@ -1,8 +1,5 @@
 """The example of errors-in-variables regression runs, at a small size."""
 
-import importlib
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,15 +10,6 @@ from numpyro.infer.util import log_density
 from nn_uq_dist import InputLaw, linearize
 
 pytestmark = pytest.mark.viz
-
-FOLDER = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture(scope="module")
-def example():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        return importlib.import_module("errors_in_variables")
 
 
 @pytest.mark.slow

@@ -1,24 +1,12 @@
 """The example of an inverse problem runs, at a small size, and its parts are correct."""
 
-import importlib
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.infer.util import log_density
 
-FOLDER = Path(__file__).parents[2] / "examples"
-
 pytestmark = pytest.mark.viz
-
-
-@pytest.fixture(scope="module")
-def example():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        return importlib.import_module("inverse")
 
 
 def an_experiment(example, net, half_width, noise):

@@ -1,8 +1,5 @@
 """The example of training on noisy inputs runs, at a small size."""
 
-import importlib
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,15 +8,6 @@ import scipy.stats
 from flax import nnx
 
 pytestmark = pytest.mark.viz
-
-FOLDER = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture(scope="module")
-def example():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        return importlib.import_module("noisy_inputs")
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 import scipy.integrate
 import scipy.interpolate
@@ -53,22 +52,6 @@ def test_lobatto_is_exact_for_polynomials(example, degree):
         np.testing.assert_allclose(derivative @ x**power, slope, atol=1e-13 * degree**3)
         values = example.lobatto.interpolate(x**power, points)
         np.testing.assert_allclose(values, points**power, atol=1e-13)
-
-
-def test_interpolation_matches_scipy_and_returns_nodal_values(example):
-    x = example.lobatto.nodes(12)
-    values = np.random.default_rng(0).normal(size=(3, 13))
-    points = np.concatenate([np.linspace(-1, 1, 50), x])
-    actual = example.lobatto.interpolate(values, points)
-    expected = scipy.interpolate.BarycentricInterpolator(x, values.T)(points).T
-    np.testing.assert_allclose(actual, expected, atol=1e-12)
-    np.testing.assert_array_equal(actual[:, 50:], values)
-
-
-@pytest.mark.parametrize("degree", [0, -3])
-def test_lobatto_refuses_a_degree_without_end_points(example, degree):
-    with pytest.raises(ValueError, match="degree must be at least 1"):
-        example.lobatto.nodes(degree)
 
 
 @pytest.mark.parametrize("name", ["nonlinear", "linear"])
@@ -121,12 +104,6 @@ def test_trained_networks_meet_their_bars(example, name):
     assert error <= np.sqrt(bar**2 + allowance)
 
 
-def test_trained_networks_are_small(example):
-    files = list(example.networks.WEIGHTS.glob("*"))
-    assert {file.name for file in files} == {f"{name}.safetensors" for name in BARS}
-    assert sum(file.stat().st_size for file in files) < 1.5e6
-
-
 def test_correlations_of_the_deep_network_are_those_of_the_paper(example):
     # Of the 1-layer networks they depend on the seed by more than 0.02: a kink may be near.
     net = example.networks.load("nonlinear_20")
@@ -135,13 +112,6 @@ def test_correlations_of_the_deep_network_are_those_of_the_paper(example):
     pairs = [(g1, g6), (g1, g11), (g1, g21), (g6, g11), (g6, g21), (g11, g21)]
     correlation = linearize(net, law).correlation[tuple(np.transpose(pairs))]
     np.testing.assert_allclose(correlation, [0.32, 0.21, -0.19, 0.99, 0.87, 0.92], atol=0.02)
-
-
-def test_relative_error_is_that_of_a_scaled_operator(example):
-    operator = example.integro_differential.linear
-    key = jax.random.key(0)
-    error = example.networks.relative_error(lambda f: 1.25 * operator(f), operator, 31, key, 3000)
-    assert error == pytest.approx(0.25, rel=1e-4)
 
 
 def test_saved_network_is_loaded_as_it_was(example, tmp_path):
@@ -154,37 +124,6 @@ def test_saved_network_is_loaded_as_it_was(example, tmp_path):
     again = example.networks.load(tmp_path / "net.safetensors")
     assert jax.tree.structure(again) == jax.tree.structure(net)
     jax.tree.map(np.testing.assert_array_equal, again, net)
-
-
-@pytest.mark.usefixtures("x64")
-def test_soap_follows_its_published_steps(example):
-    rng = np.random.default_rng(0)
-    gradients = [{"matrix": rng.normal(size=(4, 3)), "bias": rng.normal(size=4)} for _ in range(7)]
-    optimizer = example.soap.soap(lambda count: 0.1 / (count + 1), b1=0.9, b2=0.8, every=3)
-    update = jax.jit(optimizer.update)
-    state = optimizer.init(jax.tree.map(jnp.asarray, gradients[0]))
-    momentum, second, left, right = np.zeros((4, 3)), np.zeros((4, 3)), 0, 0
-    for step, gradient in enumerate(gradients, 1):
-        updates, state = update(gradient, state)
-        G = gradient["matrix"]
-        left, right = 0.8 * left + 0.2 * G @ G.T, 0.8 * right + 0.2 * G.T @ G
-        if step == 1:
-            QL, QR = np.linalg.eigh(left)[1], np.linalg.eigh(right)[1]
-        elif step in {4, 7}:
-            QL, QR = np.linalg.qr(left @ QL)[0], np.linalg.qr(right @ QR)[0]
-        momentum = 0.9 * momentum + 0.1 * G
-        second = 0.8 * second + 0.2 * (QL.T @ G @ QR) ** 2
-        rotated = (QL.T @ momentum @ QR) / (1 - 0.9**step)
-        rotated = rotated / (np.sqrt(second / (1 - 0.8**step)) + 1e-8)
-        # In its own eigenbasis the first gradient is diagonal: the rest there is rounding.
-        if step > 1:
-            expected = -0.1 / step * QL @ rotated @ QR.T
-            np.testing.assert_allclose(updates["matrix"], expected, rtol=1e-6, atol=1e-9)
-    adam = optax.adam(lambda count: 0.1 / (count + 1), b1=0.9, b2=0.8)
-    adam_state = adam.init(gradients[0]["bias"])
-    for gradient in gradients:
-        expected, adam_state = adam.update(gradient["bias"], adam_state)
-    np.testing.assert_allclose(updates["bias"], expected, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -204,15 +143,6 @@ def test_training_reduces_the_error_and_writes_the_network(example, tmp_path, mo
     residual = evaluate(example.networks.load(out), inputs) - expected
     error = np.linalg.norm(residual) / np.linalg.norm(expected)
     assert error == pytest.approx(printed, rel=0.1)
-
-
-def test_defaults_are_the_recipe_of_the_committed_network(example):
-    arguments = example.train.parse_arguments(["--operator", "linear", "--layers", "20"])
-    assert arguments.recipe == example.train.RECIPES["linear_20"]
-    arguments = example.train.parse_arguments(["--resnet", "--seed", "7"])
-    assert arguments.recipe.seed == 7
-    assert arguments.recipe.steps == example.train.RECIPES["nonlinear_resnet"].steps
-    assert set(example.train.RECIPES) == set(BARS)
 
 
 @pytest.mark.parametrize(

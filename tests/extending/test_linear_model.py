@@ -62,13 +62,6 @@ def test_indices_are_those_of_the_linear_part(model):
     np.testing.assert_allclose(indices, expected, atol=4 * indices.attrs["standard_error"])
 
 
-def test_wins_are_those_of_its_draws(model, draws):
-    wins = nuq.win_probabilities(model, key=KEY)
-    plain = nuq.win_probabilities(draws)
-    error = np.hypot(wins.standard_error, plain.standard_error)
-    assert (np.abs(wins.value - plain.value) < 4 * error).all()
-
-
 FIGURES = {
     "marginals": nuq.plots.plot_marginals,
     "output_band": nuq.plots.plot_output_band,

@@ -10,7 +10,6 @@ from scipy import stats
 from nn_uq_dist import LinearizedMarginal
 from nn_uq_dist.distributions import nataf_correlation
 from nn_uq_dist.gaussian_copula._nataf import (
-    covariance_of_outputs,
     covariance_of_scores,
     hermite_coefficients,
 )
@@ -208,18 +207,6 @@ def test_nan_under_jit_stays_nan_and_stops():
     fit = jax.jit(nataf_correlation)(marginals, target.at[2, 0].set(0.5))
     assert np.isnan(fit.matrix[0, 1])
     assert abs(fit.matrix[0, 2] - 2 * np.sin(np.pi / 12)) <= 1e-6
-
-
-@pytest.mark.usefixtures("x64")
-def test_variance_is_kept_where_the_series_is_slow():
-    # A triangular law's coefficients fall like k^-1.75: what is left goes into the last one.
-    marginals = LinearizedMarginal(jnp.zeros(1), jnp.array([[1.0, 1.0]]))
-    quadrature = score_quadrature(as_output_law(marginals))
-    coefficients = hermite_coefficients(quadrature)
-    np.testing.assert_allclose(quadrature.standard_deviation**2, marginals.variance, rtol=1e-12)
-    np.testing.assert_allclose(jnp.sum(coefficients**2), marginals.variance[0], rtol=1e-12)
-    covariance = covariance_of_outputs(quadrature, jnp.ones((1, 1)))
-    np.testing.assert_allclose(covariance[0, 0], marginals.variance[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -136,18 +136,6 @@ def test_derivatives_match_finite_differences(name):
     assert (jnp.diagonal(gradient) == 0).all()
 
 
-def test_derivatives_in_float32_match_float64():
-    results = []
-    for enabled in (False, True):
-        with jax.enable_x64(enabled):
-            matrix = jnp.asarray(CASES["indefinite"], float)
-            weights = jnp.asarray(symmetric_direction(4, 31), float)
-            loss = lambda m, w=weights: jnp.vdot(w, nearest_correlation(m, 1e-2))  # noqa: E731
-            results.append(np.asarray(jax.grad(loss)(matrix)))
-    assert results[0].dtype == np.float32
-    np.testing.assert_allclose(*results, rtol=0, atol=1e-3)
-
-
 def test_derivative_of_a_matrix_that_qualifies_is_the_perturbation(precision):
     # Equal eigenvalues, and a direction that is neither symmetric nor zero on the diagonal.
     direction = jnp.asarray(np.random.default_rng(5).normal(size=(5, 5)), float)

@@ -198,17 +198,6 @@ def test_draws_of_transformed_inputs_have_their_law(name):
         assert np.corrcoef(scores)[0, 1] == pytest.approx(0.6, abs=5 * 0.64 / np.sqrt(20_000))
 
 
-def test_tangent_of_a_log_normal_input_is_that_in_its_scores():
-    f = dist.LogNormal(jnp.array([0.0, 1.0]), jnp.array([0.5, 0.2])).to_event(1)
-    lin = nuq.linearize(lambda x: x, f)
-    np.testing.assert_allclose(lin.mean, np.exp([0.0, 1.0]), rtol=1e-6)  # at the medians
-    np.testing.assert_allclose(lin.variance, (np.exp([0.0, 1.0]) * [0.5, 0.2]) ** 2, rtol=1e-5)
-    assert lin.remarks[0].startswith("the input is transformed")
-    # The logarithm of the input is Gaussian: the law of a network of it is exact.
-    law = nuq.linearize(jnp.log, f).marginals()
-    np.testing.assert_allclose(law.variance, [0.25, 0.04], rtol=1e-5)
-
-
 def test_batches_of_transforms_with_parameters():
     base = dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1)
     loc = jnp.arange(12.0).reshape(4, 3)

@@ -9,7 +9,7 @@ import pytest
 import nn_uq_dist as nuq
 from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.inputs import GaussianInput
-from tests.inputs.test_input_law import all_sizes
+from tests.array_sizes import largest_array
 
 FACTOR = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
 
@@ -57,9 +57,9 @@ def test_very_many_inputs_take_vectors_and_the_factor_only():
         moments = lin.variance, law.variance, law.normal_scale, law.half_range
         return moments, lin.marginals().normal_scale, lin.sample(key, (2,)), law.sample(key)
 
-    traced = jax.make_jaxpr(outputs)(loc, factor, scale, jax.random.key(0))
+    largest = largest_array(outputs, loc, factor, scale, jax.random.key(0))
     # A draw or a Jacobian has so many numbers for each column; a matrix would have 2e10.
-    assert max(all_sizes(traced.jaxpr)) <= 2 * size * (rank + 3)
+    assert largest <= 2 * size * (rank + 3)
     law = nuq.inputs.as_input_law(dist.LowRankMultivariateNormal(loc, factor, scale))
     variance = law.image(row).variance[0]
     assert variance == pytest.approx(rank * (size * 1e-3) ** 2 + size * 1e-6, rel=5e-3)

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist import InputLaw, Linearization
+from nn_uq_dist import InputLaw
 from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.inputs import LinearImage
 
 RNG = np.random.default_rng(0)
 JACOBIAN = RNG.normal(size=(4, 3))
@@ -158,14 +157,6 @@ def test_taken_outputs_are_those_rows():
     assert without.noise_scale is None
 
 
-@pytest.mark.usefixtures("x64")
-def test_noise_added_twice_adds_in_variance():
-    image = InputLaw(np.zeros(3), WIDTH).image(JACOBIAN)
-    twice = image.with_noise(3.0).with_noise(np.full((2, 4), 4.0))
-    np.testing.assert_allclose(twice.noise_scale, np.full((2, 4), 5.0), rtol=1e-15)
-    assert image.with_noise(None) is image
-
-
 def test_moments_that_would_underflow():
     jacobian = np.array([[1e-30, 2e-30], [-1e-25, 1e-25], [0.0, 0.0]], np.float32)
     image = InputLaw(np.zeros(2), 1.0).image(jacobian)
@@ -206,21 +197,6 @@ def test_image_is_a_pytree_with_gradients():
     np.testing.assert_allclose(mapped, image.variance + np.arange(3.0)[:, None] ** 2)
 
 
-def test_dtype_follows_law_and_jacobian():
-    dtype = jnp.bfloat16
-    law = InputLaw(jnp.zeros(3, dtype), jnp.asarray(WIDTH, dtype), scale=jnp.asarray(SCALE, dtype))
-    image = law.image(jnp.asarray(JACOBIAN, dtype)).with_noise(0.5)
-    for part in (image.weights, image.root, image.variance, image.normal_covariance):
-        assert part.dtype == dtype
-
-
-def test_no_consumer_assumes_a_column_for_each_input():
-    """A triangular input is two uniform columns: its image answers all the same."""
-    image = LinearImage(jnp.array([[1.0, 1.0], [2.0, 2.0]]), None)
-    np.testing.assert_allclose(image.variance, [2 / 3, 8 / 3], rtol=1e-6)
-    np.testing.assert_allclose(image.correlation, 1, rtol=1e-6)
-
-
 LAW = InputLaw(np.zeros((2, 3)), 1.0)
 ERRORS = {
     "vector": (lambda: LAW.image(np.zeros(3)), ValueError, r"jacobian .* N_x = 3, got shape \(3,"),
@@ -254,13 +230,3 @@ def test_errors(case):
 def test_traced_noise_that_is_negative_gives_nan():
     image = LAW.image(JACOBIAN)
     assert np.isnan(jax.jit(lambda s: image.with_noise(s).variance)(-1.0)).all()
-
-
-def test_image_of_a_linearization_is_that_of_its_law():
-    lin = Linearization(np.zeros((2, 4)), JACOBIAN, LAW)
-    for one, other in zip(
-        jax.tree.leaves(lin.image(NOISE)),
-        jax.tree.leaves(LAW.image(lin.jacobian).with_noise(NOISE)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(one, other)

@@ -1,6 +1,5 @@
 """Families of NumPyro that are exact: under a linear network their outputs have the exact law."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -101,21 +100,6 @@ def test_linear_outputs_of_gaussian_families_have_the_normal_law(name):
     np.testing.assert_allclose(marginals.cdf(x), known.cdf(x), rtol=1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["low rank", "independent vectors"])
-def test_draws_have_the_moments_of_the_family(name):
-    make, mean, covariance = FAMILIES[name]
-    law = nuq.inputs.as_input_law(make())
-    draws = np.asarray(law.sample(jax.random.key(1), (100_000,)), np.float64)
-    sd = np.sqrt(np.diag(covariance))
-    error = 5 / np.sqrt(len(draws))
-    assert (np.abs(draws.mean(axis=0) - mean) <= error * sd).all()
-    centered = draws - draws.mean(axis=0)
-    found = centered.T @ centered / len(draws)
-    assert (np.abs(found - covariance) <= np.sqrt(2) * error * np.outer(sd, sd)).all()
-    assert law.network_input(law.mean).shape == make().event_shape
-
-
 BATCHES = {
     "low rank": lambda: dist.LowRankMultivariateNormal(
         jnp.zeros((5, 3)), jnp.ones((3, 2)), jnp.ones(3)
@@ -153,17 +137,6 @@ def test_batches_have_the_moments_that_numpyro_gives(name):
     lin = nuq.linearize(lambda x: 2 * x.reshape(-1), f)
     assert lin.batch_shape == f.batch_shape
     np.testing.assert_allclose(lin.variance, 4 * law.variance, rtol=1e-6, atol=1e-12)
-
-
-def test_traced_parameters_have_gradients():
-    def spread(scale):
-        walk = dist.GaussianRandomWalk(scale, 3)
-        return nuq.linearize(lambda x: x.sum(), walk).variance[0]
-
-    # Sums of the squares of 3, 2 and 1 steps.
-    assert jax.jit(spread)(2.0) == pytest.approx(14 * 4, rel=1e-5)
-    assert jax.grad(spread)(2.0) == pytest.approx(14 * 4, rel=1e-5)
-    assert jax.vmap(spread)(jnp.array([1.0, 2.0]))[1] == pytest.approx(56, rel=1e-5)
 
 
 def test_delta_is_known():

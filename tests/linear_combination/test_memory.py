@@ -4,11 +4,7 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-
-from nn_uq_dist import linear_combination as lc
-from tests.compiling import jit
 
 MANY_LAWS = """
 import pathlib
@@ -55,17 +51,3 @@ def test_a_million_laws_of_31_weights_take_less_than_a_gigabyte():
     )
     growth = int(done.stdout)
     assert 4_000_000 <= growth <= 1e9  # the values alone are 4 MB
-
-
-def test_one_law_of_3072_weights(precision):
-    weights = np.random.default_rng(1).standard_normal(3072).astype(precision)
-    deviation = np.sqrt(np.sum(weights.astype(np.float64) ** 2) / 3)
-    z = np.linspace(-2.5, 2.5, 1000)
-    values = jit(lc.logpdf)((z * deviation).astype(precision), weights)
-    assert values.shape == (1000,)
-    # The first term of the Edgeworth series is the size of the error of the normal law.
-    excess = -2 / 15 * np.sum(weights.astype(np.float64) ** 4) / deviation**4
-    normal = -0.5 * z**2 - np.log(deviation * np.sqrt(2 * np.pi))
-    corrected = normal + np.log1p(excess / 24 * (z**4 - 6 * z**2 + 3))
-    tolerance = {"float32": 1e-5, "float64": 2e-6}[precision]
-    np.testing.assert_allclose(values, corrected, rtol=0, atol=tolerance)

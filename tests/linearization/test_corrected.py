@@ -156,15 +156,6 @@ def test_joint_is_nearer_to_the_network_than_the_uncorrected_one():
 
 
 @pytest.mark.slow
-def test_joint_of_a_linear_network_is_that_of_the_linearization():
-    matrix = np.array([[1.0, 2.0, -1.0], [0.3, 0.0, 1.0]], np.float32)
-    lin, pairs = pairs_of(lambda x: matrix @ x + 5, BOX, 30)
-    value = jnp.array([[5.0, 5.0], [6.0, 4.0]])
-    found = lin.corrected(pairs).joint(0.1).log_prob(value)
-    np.testing.assert_allclose(found, lin.joint(0.1).log_prob(value), rtol=1e-4)
-
-
-@pytest.mark.slow
 def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
     def of_width(width):
         f = nuq.InputLaw(jnp.array([0.1, 0.2, -0.1]), half_width=width)
@@ -179,17 +170,6 @@ def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
     step = 1e-4
     difference = (of_width(1.1 + step) - of_width(1.1 - step)) / (2 * step)
     np.testing.assert_allclose(slope, difference, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_noise_of_the_joint_distribution_may_be_traced():
-    lin, pairs = pairs_of(smooth, BOX, 100)
-    corrected = lin.corrected(pairs)
-
-    def density(scale):
-        return corrected.joint(scale).log_prob(lin.mean)
-
-    np.testing.assert_allclose(jax.jit(density)(0.3), density(0.3), rtol=1e-5)
 
 
 @pytest.mark.usefixtures("x64")
@@ -306,40 +286,6 @@ def test_knots_that_the_type_does_not_tell_apart():
     np.testing.assert_allclose(found[-1, 4:9], images[-1, 4:9], rtol=3e-7)
 
 
-@pytest.mark.slow
-def test_heavy_skew():
-    f = nuq.InputLaw(np.zeros(1, np.float32), scale=1.0)
-    lin, pairs = pairs_of(jnp.exp, f, 1000)
-    law = lin.corrected(pairs).marginals()
-    known = scipy.stats.lognorm(1.0)
-    q = np.linspace(0.02, 0.98, 25)
-    np.testing.assert_allclose(law.cdf(known.ppf(q)[:, None])[:, 0], q, atol=0.03)
-
-
-@pytest.mark.slow
-@pytest.mark.slow
-def test_batches_of_means():
-    means = np.array([[0.1, 0.2, -0.1], [1.0, -1.0, 0.5]], np.float32)
-    f = nuq.InputLaw(means, half_width=1.0)
-    lin, pairs = pairs_of(smooth, f, 400)
-    corrected = lin.corrected(pairs)
-    law = corrected.marginals()
-    assert law.batch_shape == (2, 3)
-    for b in range(2):
-        one = corrected[b]
-        np.testing.assert_allclose(one.marginals().mean, law.mean[b], rtol=1e-5)
-        np.testing.assert_allclose(one.covariance, corrected.covariance[b], rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(
-            one.joint(0.1).log_prob(law.mean[b]),
-            corrected.joint(0.1).log_prob(law.mean)[b],
-            rtol=1e-4,
-        )
-        draws = nuq.monte_carlo(
-            smooth, nuq.InputLaw(means[b], 1.0), jax.random.key(9), 100_000, progress=False
-        )
-        np.testing.assert_allclose(law.mean[b], draws.mean(axis=0), atol=0.06)
-
-
 def test_draws_that_are_not_finite_are_left_out():
     def net(x):
         return jnp.stack([jnp.where(x[0] > 1.55, jnp.nan, x[0] + 0.1 * x[1] ** 2), x[2]])
@@ -364,15 +310,6 @@ def test_errors():
         lin.corrected(pairs, num_surface_draws=-1)
     with pytest.raises(ValueError, match=r"noise_covariance must have shape \(\.\.\., 3, 3\)"):
         lin.corrected(pairs).joint(noise_covariance=0.1)
-
-
-@pytest.mark.slow
-def test_known_pairs_are_corrected_where_a_jitted_function_closes_over_them():
-    lin, pairs = pairs_of(smooth, BOX, 100)
-    expected = lin.corrected(pairs).transform
-    found = jax.jit(lambda: lin.corrected(pairs).transform)()
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.slow

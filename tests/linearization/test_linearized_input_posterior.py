@@ -207,12 +207,6 @@ def test_does_not_depend_on_units_of_inputs_and_outputs(size):
     np.testing.assert_allclose(ratio, [1.0, 1.0], rtol=1e-3)
 
 
-def test_noise_with_more_axes_than_the_outputs():
-    lin = nuq.Linearization([0.0], [[1.0]], nuq.InputLaw([0.0], scale=[1.0]))
-    found = lin.input_posterior([1.0], noise_scale=jnp.array([[0.5], [1.0]]))
-    np.testing.assert_allclose(found.mean[:, 0], [0.8, 0.5], rtol=1e-5)
-
-
 def test_under_jit_and_with_correlated_noise(x64):
     lin = nuq.Linearization(np.zeros(2), np.eye(2), nuq.InputLaw(np.zeros(2), scale=np.ones(2)))
     noise = np.array([[0.5, 0.3], [0.3, 0.4]])

@@ -8,7 +8,6 @@ import scipy.stats
 
 from nn_uq_dist import InputLaw, Linearization
 from nn_uq_dist.plots._plot_joint import plot_joint
-from nn_uq_dist.plots.parts._drawn_law import drawn_law
 from nn_uq_dist.plots.parts._regions import kernel_region
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
@@ -35,11 +34,6 @@ def normal(correlation, sd=(1.0, 1.0, 1.0)):
     factor = np.diag(sd[:size]) @ np.linalg.cholesky(correlation)
     law = InputLaw(jnp.zeros(size), scale_tril=jnp.eye(size))
     return Linearization(jnp.arange(size) * 10.0, factor, law)
-
-
-def drawn_copula(lin, shown, correlation="nataf"):
-    law = lin.gaussian_copula(correlation=correlation, min_eigenvalue=None)
-    return drawn_law(law, lin, shown, NAMES)
 
 
 def inside(points, lines):
@@ -87,15 +81,6 @@ def test_lines_enclose_their_masses(boxed, draws, law):
             assert_holds(inside(points, (line["x"], line["y"])), mass, NUM_DRAWS, slack=2e-3)
 
 
-def test_regions_of_draws_enclose_their_masses(draws):
-    for pair in ([0, 1], [2, 0]):
-        points = draws[:, pair].astype(float)
-        region = kernel_region(points, MASSES, ("a", "b"))
-        for mass, line in zip(MASSES, region.lines(), strict=True):
-            # The level is taken from the same draws: only the grid is left as an error.
-            assert inside(points, line) == pytest.approx(mass, abs=2e-3)
-
-
 @pytest.mark.parametrize("r", [0.3, 0.99999])
 def test_density_of_draws_is_that_of_a_smoothed_normal_law(r):
     """Scott's kernel widens a normal law by the factor 1 + n^(-1/3) in its covariance."""
@@ -107,31 +92,6 @@ def test_density_of_draws_is_that_of_a_smoothed_normal_law(r):
     wide = scipy.stats.multivariate_normal([3, -2], covariance * (1 + count ** (-1 / 3)))
     error = np.abs(region.density - wide.pdf(at))
     assert error.max() < 0.05 * wide.pdf([3, -2])
-
-
-def test_copula_region_has_the_density_of_the_joint_law(boxed):
-    pair = (2, 3)
-    region = drawn_copula(boxed, pair).region((0, 1), MASSES)
-    middle = slice(40, -40, 8)  # scores within 2.5
-    points = np.stack([region.x, region.y], axis=-1)[middle, middle]
-    known = np.exp(boxed.gaussian_copula().marginalize(pair).log_prob(jnp.asarray(points)))
-    np.testing.assert_allclose(region.density[middle, middle], known, rtol=5e-3)
-
-
-def test_diagonal_shows_the_marginals(boxed, draws):
-    figure = plot_joint(boxed, draws, outputs=[0, 1], output_names=NAMES, backend="none")
-    line = figure.viz["density"].values[0, 0]
-    # Four independent uniforms with these half-widths: by convolution on a grid.
-    x = np.linspace(-4, 4, 8001)
-    density = np.where(np.abs(x) <= 2, 0.25, 0)
-    for width in (0.5, 0.1, 1.0):
-        box = np.where(np.abs(x) <= width, 1.0, 0)
-        density = np.convolve(density, box / box.sum(), mode="same")
-    np.testing.assert_allclose(np.interp(x, line["x"], line["y"]), density, atol=2e-3)
-    bars = figure.viz["histogram"].values[1, 1]
-    left, right = np.asarray(bars["l_e"]), np.asarray(bars["r_e"])
-    count, _ = np.histogram(draws[:, 1], [*left, right[-1]])
-    np.testing.assert_allclose(bars["y"], count / (NUM_DRAWS * (right - left)), atol=0.01)
 
 
 def test_corner_in_matplotlib_is_labelled_and_changes_no_style(boxed, draws, tmp_path):
@@ -159,25 +119,6 @@ def test_corner_in_matplotlib_is_labelled_and_changes_no_style(boxed, draws, tmp
     texts = [text.get_text() for text in fig.legends[0].get_texts()]
     names = ["Monte Carlo 50%", "Monte Carlo 90%", "Monte Carlo 99%"]
     assert texts == ["copula 50, 90, 99%", *names]
-
-
-def smaller(box):
-    return type(box).from_extents(box.x0 + 2, box.y0 + 2, box.x1 - 2, box.y1 - 2)
-
-
-def test_nothing_overlaps_or_leaves_the_figure(boxed, draws):
-    figure = plot_joint(boxed, draws, outputs=[0, 1, 2], unit="m", backend="matplotlib")
-    fig = figure.get_viz("figure")
-    fig.canvas.draw()
-    shown = [a for a in fig.axes if a.has_data()]
-    boxes = [a.get_tightbbox() for a in shown] + [x.get_window_extent() for x in fig.legends]
-    assert fig.get_size_inches()[0] <= 7.2
-    for j, box in enumerate(boxes):
-        assert box.x0 >= fig.bbox.x0 - 1
-        assert box.x1 <= fig.bbox.x1 + 1
-        assert box.y0 >= fig.bbox.y0 - 1
-        assert box.y1 <= fig.bbox.y1 + 1
-        assert not any(smaller(box).overlaps(smaller(other)) for other in boxes[:j])
 
 
 OF_JOINT = [

@@ -1,4 +1,4 @@
-"""Figures accept any law: asymmetric outputs, and joint laws known only by their contract."""
+"""Figures accept any law: asymmetric outputs, and joint laws given as objects."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,49 +7,14 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._checks import as_indices
-from nn_uq_dist.laws import JointLaw, as_output_law
+from nn_uq_dist.laws import as_output_law
 from nn_uq_dist.laws._batch_entries import batch_entries
-from nn_uq_dist.plots.parts._drawn_law import DrawnJoint, output_table
+from nn_uq_dist.plots.parts._drawn_law import output_table
 
 pytestmark = pytest.mark.viz
 
 NAMES = ["level", "slope", "bend"]
-MASSES = (0.5, 0.9, 0.99)
 SIZE = 4000
-
-
-class CorrelatedNormal(JointLaw):
-    """A multivariate normal law that says nothing of being a Gaussian copula."""
-
-    kind = "normal"
-
-    def __init__(self, loc, covariance):
-        self.loc, self.covariance_matrix = loc, covariance
-        super().__init__((), loc.shape, validate_args=False)
-
-    covariance_matrix = None
-
-    @property
-    def marginals(self):
-        return dist.Normal(self.loc, jnp.sqrt(jnp.diag(self.covariance_matrix)))
-
-    def sample(self, key, sample_shape=()):
-        return self._base.sample(key, sample_shape)
-
-    def log_prob(self, value):
-        return self._base.log_prob(value)
-
-    @property
-    def _base(self):
-        return dist.MultivariateNormal(self.loc, self.covariance_matrix)
-
-    def marginalize(self, indices):
-        kept = jnp.asarray(as_indices(indices, self.event_shape[0]))
-        return CorrelatedNormal(self.loc[kept], self.covariance_matrix[jnp.ix_(kept, kept)])
-
-    def rosenblatt(self, value):
-        raise NotImplementedError
 
 
 LOC, SCALE = np.array([0.0, 100.0, -5.0]), np.array([1.0, 3.0, 0.2])
@@ -154,20 +119,6 @@ def lin():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("r", [0.0, -0.95, 0.999])
-def test_pairs_of_a_correlated_law(r):
-    """Levels of a normal law are those of chi-square."""
-    sd = np.array([2.0, 0.1, 1.0])
-    correlation = np.array([[1, r, 0.3 * r], [r, 1, 0.3], [0.3 * r, 0.3, 1]])
-    covariance = correlation * np.outer(sd, sd)
-    law = CorrelatedNormal(jnp.asarray(LOC), jnp.asarray(covariance))
-    law = DrawnJoint(law.marginalize, np.zeros(3))
-    region = law.region((0, 1), MASSES)
-    peak = 1 / (2 * np.pi * np.sqrt(np.linalg.det(covariance[:2, :2])))
-    np.testing.assert_allclose(region.levels / peak, 1 - np.array(MASSES), atol=5e-3)
-
-
-@pytest.mark.slow
 def test_a_copula_given_as_an_object_is_the_one_that_is_named(lin):
     options = {"outputs": [2, 0], "backend": "none"}
     named = nuq.plots.plot_joint(lin, law="copula", **options)
@@ -182,7 +133,7 @@ def test_laws_that_do_not_fit_are_named(lin):
     )
     for law, error, message in (
         (3, TypeError, "law must be 'joint', 'copula' or a JointLaw, got int"),
-        (CorrelatedNormal(jnp.zeros(2), jnp.eye(2)), ValueError, event_shape),
+        (lin.joint().marginalize((0, 1)), ValueError, event_shape),
         ("exact", ValueError, "law must be 'joint' or 'copula', got 'exact'"),
     ):
         with pytest.raises(error, match=message):

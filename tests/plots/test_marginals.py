@@ -105,28 +105,6 @@ def test_matplotlib_figure_is_labelled_and_changes_no_style(law, draws, tmp_path
     assert legend == ["±1 sd", "±2 sd", "±3 sd", "Monte Carlo", "analytic density", "mean"]
 
 
-@pytest.mark.slow
-def test_nothing_overlaps_and_rows_are_equally_far_apart():
-    law = LinearizedMarginal(20 + jnp.arange(12.0), 0.1 * jnp.ones((12, 5)))
-    figure = plot_marginals(law, xlabel="height (m)", outputs=range(10), backend="matplotlib")
-    fig = figure.get_viz("figure")
-    fig.canvas.draw()
-    boxes = [axis.get_tightbbox() for axis in fig.axes] + [fig.legends[0].get_window_extent()]
-    frame = fig.bbox
-    for j, box in enumerate(boxes):
-        assert box.x0 >= frame.x0 - 1
-        assert box.x1 <= frame.x1 + 1
-        assert not any(shrunk(box).overlaps(shrunk(other)) for other in boxes[:j])
-    bottoms = sorted({round(axis.get_position().y0, 6) for axis in fig.axes})
-    assert len(bottoms) == 4  # the last row is not full
-    np.testing.assert_allclose(np.diff(bottoms), np.diff(bottoms)[0], atol=1e-5)
-
-
-def shrunk(box):
-    """Allow a pixel: tick marks at the edge of two panels may touch."""
-    return type(box).from_extents(box.x0 + 1, box.y0 + 1, box.x1 - 1, box.y1 - 1)
-
-
 def test_visuals_are_switched_off_and_styled(law, draws):
     options = {"bands": False, "legend": False, "density": {"color": "black", "width": 3}}
     figure = plot_marginals(law, draws, visuals=options)

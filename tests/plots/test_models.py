@@ -52,19 +52,6 @@ def test_every_figure_takes_every_model(model, many):
         assert plot(model, many[1][1], backend="none").viz.children, name
 
 
-@pytest.mark.slow
-def test_default_is_the_joint_distribution_of_the_model(model, many):
-    """Draws of the joint distribution lie above the levels as often as the masses say."""
-    figure = plots.plot_joint(model, outputs=[0, 2], masses=(0.5, 0.9), backend="none")
-    joint = model.joint()
-    x = np.asarray(joint.sample(KEY, (4000,)))[:, [0, 2]]
-    density = np.exp(np.asarray(joint.marginalize((0, 2)).log_prob(x)))
-    levels = figure.viz["levels"]["analytic"].values[0]
-    for mass, level in zip((0.5, 0.9), levels, strict=True):
-        # Five standard deviations, and the density by expectation propagation.
-        assert abs((density > level).mean() - mass) < 5 * np.sqrt(mass * (1 - mass) / 4000) + 0.01
-
-
 def test_figures_of_one_point_say_how_to_take_it(many):
     lin, pairs = many
     for name, plot in (FIGURES | {"joint": plot_pair}).items():

@@ -70,13 +70,6 @@ def test_draws_are_independent_and_follow_the_law():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("x64")
-def test_x64():
-    law = dist.Uniform(np.zeros(3), 1.0).to_event(1)
-    assert draw(10, f=law).dtype == np.float64
-
-
-@pytest.mark.slow
 def test_distributions_without_an_input_law_are_drawn_from():
     f = {
         "count": dist.Poisson(3.0),
@@ -99,21 +92,6 @@ def test_distributions_without_an_input_law_are_drawn_from():
     assert (np.abs(draws.mean(axis=0) - expected) <= 5 * error).all()
     with pytest.raises(TypeError, match=r"f\['count'\] must be of a supported family, got Poisson"):
         linearize(net, f)
-
-
-def test_batches_of_distributions_without_an_input_law():
-    f = [dist.Dirichlet(jnp.ones((4, 3))), dist.Bernoulli(0.5)]
-    draws = draw(1000, f=f, network=lambda x: x[0] * (1 + x[1]))
-    assert draws.shape == (1000, 4, 3)
-    np.testing.assert_allclose(draws.mean(axis=0), np.full((4, 3), 0.5), atol=0.08)
-
-
-def test_a_mixture_is_drawn_from():
-    mixture = dist.MixtureSameFamily(
-        dist.Categorical(jnp.array([0.3, 0.7])), dist.Normal(jnp.array([-1.0, 2.0]), 0.1)
-    )
-    draws = draw(10_000, f=mixture, network=lambda x: x)
-    assert draws.mean() == pytest.approx(1.1, abs=5 * 1.4 / 100)
 
 
 def test_nonfinite_outputs_are_counted_and_reported():

@@ -131,12 +131,6 @@ def test_sobol_means_are_more_accurate_than_random_ones():
     assert (means.std(axis=0) < 0.3 * pairs.network.std(axis=0) / np.sqrt(256)).all()
 
 
-def test_all_means_of_a_batch_have_the_same_sobol_points():
-    law = InputLaw(np.stack([CENTER, CENTER + 1]), 0.5)
-    inputs = pair(32, law, points="sobol").inputs
-    np.testing.assert_allclose(inputs[:, 1] - inputs[:, 0], 1, atol=1e-6)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("points", ["random", "sobol"])
 def test_traced_laws_have_the_known_inputs_and_derivatives(points):

@@ -9,13 +9,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist import InputLaw, Linearization, linearize, paired_draws, paired_statistics
-from nn_uq_dist.sampling import PairedDraws, PairedStatistics
+from nn_uq_dist.sampling import PairedDraws
 
 KEY = jax.random.key(0)
 LEVELS = np.array([0.05, 0.5, 0.95])
@@ -284,16 +283,6 @@ def test_too_few_pairs_say_nothing():
     assert np.isnan(found.correlation.value[0]).all()
 
 
-def test_constant_outputs():
-    inputs = np.random.default_rng(0).uniform(-1, 1, (200, 1))
-    box = InputLaw(np.zeros(1), 1.0)
-    lin = Linearization(np.zeros(1), [[1.0]], box)
-    found = paired_statistics(PairedDraws(inputs, np.full((200, 1), 3.0), inputs, lin, KEY))
-    np.testing.assert_allclose(found.mean.value, 3, rtol=1e-12)
-    np.testing.assert_allclose(found.sd.value, 0, atol=1e-12)
-    assert np.isnan([found.skewness.value, found.excess_kurtosis.value]).all()
-
-
 def test_a_constant_linear_model_says_nothing():
     inputs = np.random.default_rng(0).uniform(-1, 1, (200, 1))
     lin = Linearization(np.zeros(1), [[0.0]], InputLaw(np.zeros(1), 1.0))
@@ -324,39 +313,6 @@ def test_one_sobol_sequence_has_no_standard_error():
         assert np.isnan(one.standard_error).all()
         assert np.isnan(one.worth).all()
         assert np.isfinite(other.standard_error).all()
-
-
-@jax.tree_util.register_static
-class FakeModel:
-    """A linear model by its moments and marginals alone."""
-
-    mean = np.zeros(1)
-    covariance = np.eye(1)
-
-    def marginals(self, noise_scale=None):
-        assert noise_scale is None
-        return dist.Normal(jnp.zeros(1), 1.0)
-
-
-def test_a_model_needs_moments_and_marginals_only():
-    z = np.random.default_rng(0).normal(size=(500, 1))
-    found = paired_statistics(PairedDraws(z, z + 0.1 * z**2, z, FakeModel(), KEY))
-    # E y = 0.1, Var y = 1 + 0.02.
-    assert abs(found.mean.value - 0.1) < 1e-6  # a polynomial in the controls
-    assert abs(found.variance.value - 1.02) < 4 * found.variance.standard_error
-    assert abs(found.quantile(0.5).value) < 4 * found.quantile(0.5).standard_error
-
-
-def test_shapes():
-    found = paired_statistics(repetitions(tanh_net, "box", 0.8, 100, 3))
-    assert isinstance(found, PairedStatistics)
-    assert found.quantile(0.5).value.shape == (3,)
-    assert found.quantile([[0.1, 0.2]]).standard_error.shape == (1, 2, 3)
-    assert found.exceedance(0.1).worth.shape == (3,)
-    assert found.exceedance(np.zeros((4, 1, 3))).value.shape == (4, 1, 3)
-    assert found.exceedance(np.zeros((4, 1))).value.shape == (4, 3)
-    assert found.covariance.value.shape == found.correlation.worth.shape == (3, 3)
-    np.testing.assert_array_equal(np.diag(found.covariance.value), found.variance.value)
 
 
 ERRORS = {

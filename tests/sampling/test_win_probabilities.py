@@ -125,13 +125,6 @@ def test_models_are_drawn_from():
     np.testing.assert_allclose(wins.worth, 50_000)
 
 
-def test_batch_of_a_model():
-    laws = nuq.InputLaw(jnp.stack([LAW.loc, LAW.loc + 0.1]), half_width=0.4)
-    wins = nuq.win_probabilities(nuq.linearize(bending, laws), key=KEY, num_linear_draws=20_000)
-    assert wins.value.shape == (2, 3)
-    np.testing.assert_allclose(wins.value.sum(axis=1), 1)
-
-
 def test_draw_with_nan_is_won_by_none_and_infinity_wins():
     draws = np.array([[0.0, np.nan], [0.0, np.inf], [1.0, 0.0], [1.0, 1.0]])
     np.testing.assert_allclose(nuq.win_probabilities(draws).value, [0.5, 0.25])

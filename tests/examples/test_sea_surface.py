@@ -1,30 +1,18 @@
-"""The examples run, at a small size, and write the files that they announce."""
+"""The forecast of the sea surface runs, at a small size, and writes the file that it announces."""
 
-import importlib.util
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.viz
 
-FOLDER = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture(scope="module")
-def sea_surface():
-    spec = importlib.util.spec_from_file_location("sea_surface", FOLDER / "sea_surface.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
 
 @pytest.mark.slow
-def test_sea_surface_runs(sea_surface, tmp_path, monkeypatch, capsys):
+def test_sea_surface_runs(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sea_surface, "STEPS", 200)
-    sea_surface.main(["--num-draws", "2000", "--out", "figures", "--no-progress"])
+    monkeypatch.setattr(example, "STEPS", 200)
+    example.main(["--num-draws", "2000", "--out", "figures", "--no-progress"])
     output, errors = capsys.readouterr()
     assert errors == ""  # no progress bar
     assert {path.name for path in tmp_path.iterdir()} == {"figures"}
@@ -32,10 +20,10 @@ def test_sea_surface_runs(sea_surface, tmp_path, monkeypatch, capsys):
     assert str(tmp_path / "figures" / "forecast.png") in output
     lines = output.splitlines()
     assert max(map(len, lines[:-1])) <= 100  # the last one is the path
-    table = [line.split()[1:] for line in lines if line[:3] in sea_surface.MONTHS]
+    table = [line.split()[1:] for line in lines if line[:3] in example.MONTHS]
     both, alone = np.array(table[:12], dtype=float).T, np.array(table[12:], dtype=float).T
     observed, forecast, input_sd, own_sd, low, high, low_drawn, high_drawn = both
-    years, curves = sea_surface.load_curves()
+    years, curves = example.load_curves()
     assert years[-1] == 2010
     np.testing.assert_allclose(observed, curves[-1], atol=0.005)
     # The own error is nearly all of it, and normal; 5% quantiles of 2000 draws are known to 5% sd.
@@ -51,29 +39,21 @@ def test_sea_surface_runs(sea_surface, tmp_path, monkeypatch, capsys):
     assert corrected.mean() < tangent.mean()
 
 
-def test_sea_surface_coverage(sea_surface):
+def test_sea_surface_coverage(example):
     observed = np.zeros((3, 4))
     observed[0] = [0, 0, 2, 2]  # half of a year inside, then all, then all
-    share, error = sea_surface.share_inside(observed, np.array([-1.0, 1.0])[:, None, None])
+    share, error = example.share_inside(observed, np.array([-1.0, 1.0])[:, None, None])
     assert share == pytest.approx(2.5 / 3)
     assert error == pytest.approx(np.std([0.5, 1, 1], ddof=1) / np.sqrt(3))
 
 
-def test_sea_surface_own_error_is_without_that_of_the_input(sea_surface, monkeypatch):
+def test_sea_surface_own_error_is_without_that_of_the_input(example, monkeypatch):
     # A network that returns its input: the residual is the change from year to year.
-    monkeypatch.setattr(sea_surface, "train", lambda *_: lambda x: x)
-    years, curves = sea_surface.load_curves()
-    found = sea_surface.own_error(None, years, curves, 0.3)
-    change = np.diff(curves[years < sea_surface.FIRST_TEST_YEAR], axis=0)
+    monkeypatch.setattr(example, "train", lambda *_: lambda x: x)
+    years, curves = example.load_curves()
+    found = example.own_error(None, years, curves, 0.3)
+    change = np.diff(curves[years < example.FIRST_TEST_YEAR], axis=0)
     np.testing.assert_allclose(found**2, (change**2).mean(axis=0) - 0.3**2 / 3, rtol=1e-4)
-
-
-def test_sea_surface_data_and_baselines(sea_surface):
-    years, curves = sea_surface.load_curves()
-    assert years.tolist() == list(range(1950, 2011))
-    assert curves.shape == (61, 12)
-    assert (curves > 15).all()
-    assert (curves < 32).all()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +63,7 @@ def test_sea_surface_data_and_baselines(sea_surface):
         (["--num-draws", "10"], "at least 100"),
     ],
 )
-def test_sea_surface_refuses_wrong_arguments(sea_surface, arguments, message, capsys):
+def test_sea_surface_refuses_wrong_arguments(example, arguments, message, capsys):
     with warnings.catch_warnings(), pytest.raises(SystemExit):
-        sea_surface.parse_arguments(arguments)
+        example.parse_arguments(arguments)
     assert message in capsys.readouterr().err
