@@ -1,6 +1,7 @@
 """Properties that must hold for all weights; compiled once, so that examples are cheap."""
 
 import math
+from itertools import pairwise
 
 import jax
 import numpy as np
@@ -89,6 +90,25 @@ def test_zero_weights_change_nothing(weights, scale, order):
     padded = np.array([*weights, 0.0, 0.0])[list(order)]
     for value, other in zip(evaluate(x, weights, scale), evaluate(x, padded, scale), strict=True):
         near(other, value)
+
+
+@pytest.mark.slow
+@few_examples
+@given(st.lists(magnitudes, min_size=N, max_size=N), st.floats(-0.9, 0.9))
+def test_law_of_a_sum_is_the_convolution(weights, fraction):
+    # Four weights against two: quadrature on both sides of the kinks of the latter's density.
+    four, two = np.array([*weights[:4], 0.0, 0.0]), np.array(weights[4:])
+    x = fraction * edge(weights)
+    kinks = np.unique([-edge(two), -abs(two[0] - two[1]), abs(two[0] - two[1]), edge(two)])
+    nodes, rule = np.polynomial.legendre.leggauss(POINTS)
+    total = 0.0
+    for low, high in pairwise(kinks):
+        y = low + (high - low) * (nodes + 1) / 2
+        trapezoid = np.minimum(edge(two) - np.abs(y), 2 * two.min()) / (4 * two.prod())
+        density = np.exp(evaluate(x - y, four, 0.0)[0])
+        total += (high - low) / 2 * np.sum(rule * trapezoid * density)
+    expected = np.exp(evaluate(np.full(POINTS, x), weights, 0.0)[0][0])
+    assert abs(total - expected) <= 1e-5 / math.sqrt(np.square(weights).sum())
 
 
 @pytest.mark.slow
