@@ -110,8 +110,9 @@ def as_joint_law(
             "a joint law of all outputs"
         )
     # A conditional law, whose scores have a mean other than 0, keeps the unconditional marginals.
+    scale = as_output_law(law.marginals).standard_deviation
     mean, found, sd = (
-        np.asarray(part, np.float64) for part in (law.mean, law.marginals.mean, law.variance**0.5)
+        np.asarray(part, np.float64) for part in (law.mean, law.marginals.mean, scale)
     )
     if np.any(np.abs(mean - found) > 1e-3 * sd):
         raise ValueError(

@@ -56,7 +56,7 @@ class LawFunctions:
     def __init__(self, law: OutputLaw) -> None:
         self.law = law
         self.num_outputs = math.prod(law.batch_shape)
-        constants = law.mean, jnp.sqrt(law.variance), *law.bounds
+        constants = law.mean, law.standard_deviation, *law.bounds
         self.mean, self.sd, self.low, self.high = (self._each(part) for part in constants)
 
     def _each(self, value: jax.Array) -> Array:
