@@ -119,6 +119,12 @@ def as_results(values: Any, *given: object) -> Any:
     return jax.tree.map(one, values)
 
 
+def nan_unless(valid: Any, values: Any) -> Any:
+    """The values, NaN where not valid, with the derivative NaN; that of a selected NaN is zero."""
+    xp = namespace(values)
+    return values * xp.where(valid, values.dtype.type(1), xp.nan)
+
+
 def with_nan_gradients[T](values: T) -> T:
     """The same values, where NaN has the gradient NaN.
 

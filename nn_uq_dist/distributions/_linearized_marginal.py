@@ -15,7 +15,7 @@ from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist import linear_combination
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import as_jax, as_variances, is_local, one_program
+from nn_uq_dist.basics._known_values import as_jax, as_variances, is_local, nan_unless, one_program
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
@@ -301,8 +301,7 @@ def _valid(normal_scale: Array | None) -> Any:
     """A negative scale that validation could not see must not be taken for its absolute value."""
     if normal_scale is None:
         return 0.0
-    xp = namespace(normal_scale)
-    return xp.where(normal_scale >= 0, normal_scale, xp.nan)
+    return nan_unless(normal_scale >= 0, normal_scale)
 
 
 @one_program

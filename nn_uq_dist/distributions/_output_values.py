@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import evaluated_now
+from nn_uq_dist.basics._known_values import evaluated_now, nan_unless
 from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.laws._joint_law import JointLaw
 
@@ -83,6 +83,8 @@ def observed_outputs(
             inside = np.asarray(support(jnp.asarray(values)))
         why = "; that output cannot take it: see support"
         refuse_values(~inside, values, observed, "within", why)
+    else:
+        values = nan_unless(support(jnp.asarray(values)), jnp.asarray(values))
     return observed, remaining, marginals, jnp.asarray(values)
 
 

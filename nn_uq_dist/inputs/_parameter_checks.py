@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import broadcast
-from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.basics._known_values import FloatArray, nan_unless
 
 
 def as_loc(loc: ArrayLike) -> tuple[ArrayLike, int]:
@@ -53,7 +53,7 @@ def as_scale_tril(scale_tril: ArrayLike, num_inputs: int) -> ArrayLike:
         factor = jnp.asarray(scale_tril)
         above = jnp.triu(jnp.ones(shape[-2:], bool), 1) & (factor != 0)
         negative = jnp.eye(num_inputs, dtype=bool) & (factor < 0)
-        return jnp.where(above | negative, jnp.nan, factor)
+        return nan_unless(~(above | negative), factor)
     known = np.asarray(scale_tril)
     remedy = "pass jnp.linalg.cholesky(covariance)"
     diagonal = np.diagonal(known, axis1=-2, axis2=-1)
@@ -111,7 +111,7 @@ def nan_where_negative(scale: ArrayLike) -> ArrayLike:
     """Half-widths or scales with NaN for negative ones that could not be seen before."""
     # A negative one has the law of a positive one: without NaN a traced mistake would go on as a
     # plausible number.
-    return jnp.where(scale < 0, jnp.nan, scale) if isinstance(scale, jax.core.Tracer) else scale
+    return nan_unless(scale >= 0, scale) if isinstance(scale, jax.core.Tracer) else scale
 
 
 def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, Array]:

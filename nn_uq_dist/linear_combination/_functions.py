@@ -16,7 +16,7 @@ from jax.scipy.special import log_ndtr
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import as_numeric, float_dtype
-from nn_uq_dist.basics._known_values import as_results, is_local, with_nan_gradients
+from nn_uq_dist.basics._known_values import as_results, is_local, nan_unless, with_nan_gradients
 from nn_uq_dist.basics._normal_tails import score_from_log_survival
 from nn_uq_dist.basics._row_algebra import namespace
 from nn_uq_dist.linear_combination._evaluate import (
@@ -72,7 +72,7 @@ def prepare(
         raise ValueError(msg) from error
     if scale_array is not None:
         with np.errstate(invalid="ignore"):
-            scale_array = xp.where(scale_array >= 0, scale_array, xp.asarray(np.nan, dtype))
+            scale_array = nan_unless(scale_array >= 0, scale_array)
     return Arguments(x_array, weights_array, scale_array)
 
 
@@ -291,12 +291,13 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     -1.0
     """
     a = prepare("q", q, weights, normal_scale)
-    q_array, xp = a.x, a.numpy
+    xp = a.numpy
+    valid = (a.x >= 0) & (a.x <= 1)
+    q_array = nan_unless(valid, a.x)
     lower = q_array < 0.5
     inside = (q_array > 0) & (q_array < 1)
     safe = xp.where(inside, q_array, 0.25)
     log_tail = xp.where(lower, xp.log(xp.where(lower, safe, 0.25)), xp.log1p(-safe))
-    valid = (q_array >= 0) & (q_array <= 1)
     log_tail = xp.where(inside, log_tail, xp.where(valid, -xp.inf, xp.nan)).astype(q_array.dtype)
     x = upper_quantile(log_tail, a.weights, a.normal_scale)
     return as_results(with_nan_gradients(xp.where(lower, -x, x)), q, weights, normal_scale)

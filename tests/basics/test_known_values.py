@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._known_values import evaluated_now, one_program
+from nn_uq_dist.basics._known_values import evaluated_now, nan_unless, one_program
 from nn_uq_dist.basics._row_algebra import namespace
 from tests.compiling import counted_compilations
 
@@ -72,3 +72,12 @@ def test_results_stay_on_the_device_of_a_committed_argument():
     assert committed.committed
     assert all(part.committed for part in _scaled(committed, (1.0, 0.0)))
     assert not any(part.committed for part in _scaled(jnp.ones(3), (1.0, 0.0)))
+
+
+def test_what_is_not_valid_is_nan_with_the_derivative_nan():
+    values, slopes = jax.vmap(jax.value_and_grad(lambda x: nan_unless(x > 0, x)))(jnp.arange(2.0))
+    np.testing.assert_array_equal(values, [np.nan, 1.0])
+    np.testing.assert_array_equal(slopes, [np.nan, 1.0])
+    known = nan_unless(np.array([True, False]), np.ones(2, np.float32))
+    assert known.dtype == np.float32
+    np.testing.assert_array_equal(known, [1.0, np.nan])

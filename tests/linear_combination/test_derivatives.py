@@ -205,3 +205,16 @@ def test_third_derivative_is_refused():
     third = jax.grad(jax.grad(jax.grad(lc.logpdf)))
     with pytest.raises(NotImplementedError, match=r"third derivatives.*finite differences"):
         third(0.3, jnp.asarray([0.5]), 0.4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: lc.ppf(x, jnp.ones(2)),
+        lambda x: lc.logpdf(0.5, jnp.ones(2), x),
+    ],
+)
+def test_mistakes_that_are_traced_have_nan_derivatives(function):
+    value, slope = jax.jit(jax.value_and_grad(function))(-0.1)
+    assert np.isnan(value)
+    assert np.isnan(slope)
