@@ -29,9 +29,11 @@ def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
         try:
             value = jnp.asarray(value)
         except (TypeError, ValueError) as error:
+            kind, remedy = type(value).__name__, "pass an array of floats (integers are promoted)"
+            if isinstance(value, dict):
+                remedy = "pass its numbers as one vector, jax.flatten_util.ravel_pytree(...)[0]"
             raise TypeError(
-                f"{name} must be an array of real numbers, got {type(value).__name__} ({error}); "
-                f"pass an array of floats (integers are promoted)"
+                f"{name} must be an array of real numbers, got {kind} ({error}); {remedy}"
             ) from error
     dtype = value.dtype
     is_real = any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
@@ -250,6 +252,14 @@ def as_indices(
         if positions.count(position) > 1:
             raise ValueError(f"{name} must be distinct, got {position} twice; {remedy}")
     return tuple(positions)
+
+
+def as_index(output: int | str, num_outputs: int, names: Sequence[str] = ()) -> int:
+    """Return the index of one output, checked as by `as_indices`."""
+    found = as_indices(output, num_outputs, "output", names)
+    if len(found) > 1:
+        raise ValueError(f"output must be one output, got {len(found)}; call it for each of them")
+    return found[0]
 
 
 def refused[T](message: str) -> Callable[[T], T]:

@@ -331,7 +331,7 @@ def require_distinct(name: str, values: Array) -> None:
     if len({f"{value:g}" for value in values}) != values.size:
         raise ValueError(
             f"{name} must differ in their first six digits, got {values.tolist()}; "
-            "their names would be the same"
+            "their names would be the same; make a table for each"
         )
 
 

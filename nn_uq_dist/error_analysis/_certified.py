@@ -113,7 +113,7 @@ def certified(
                 f"pass its index"
             )
         output = 0
-    (index,) = _checks.as_indices(output, network.num_outputs, "output")
+    index = _checks.as_index(output, network.num_outputs)
     with np.errstate(over="ignore", invalid="ignore"):
         exact = StandardNetwork.of_law(network, law, slice(index, index + 1))
         if not exact.is_uniform.size:

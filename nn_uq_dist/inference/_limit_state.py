@@ -61,7 +61,7 @@ class BeyondLimits:
                 f"upper must be True or False, got {upper!r}; pass False for a lower limit"
             )
         names = flat.structure.names
-        (self.output,) = _checks.as_indices(output, len(names), "output", names)
+        self.output = _checks.as_index(output, len(names), names)
         self.sign = 1.0 if upper else -1.0
         self.shape, self.limits = limits.shape, self.sign * limits.ravel()
         order = np.argsort(self.limits)

@@ -67,7 +67,8 @@ class InputSum(JoinedInput):
             if not law.is_vector:
                 raise TypeError(
                     f"the parts of an InputSum must be laws of the vector that the network takes, "
-                    f"got {law!r}; pass the sum of the vectors that are mapped to as_input_law"
+                    f"got {law!r}; pass each part by itself, InputSum(first, second), or of mapped "
+                    f"inputs the sum of the vectors that are mapped"
                 )
         sizes = [law.num_inputs for law in laws]
         if len(set(sizes)) > 1:

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist.basics._checks import as_indices
+from nn_uq_dist.basics._checks import as_index, as_indices, as_numeric
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,14 @@ def test_indices_become_positions(indices, expected):
 def test_jax_indices():
     assert as_indices(jnp.array([1, 0]), 3) == (1, 0)
     assert as_indices(jnp.array(2), 3) == (2,)
+
+
+def test_one_output():
+    assert as_index("b", 2, ["a", "b"]) == 1
+    with pytest.raises(ValueError, match="output must be one output, got 2; call it for each"):
+        as_index((0, 1), 2)
+
+
+def test_a_dict_of_numbers_is_told_how_to_become_a_vector():
+    with pytest.raises(TypeError, match=r"y must be .* got dict .*; pass .*ravel_pytree"):
+        as_numeric("y", {"a": 1.0})
