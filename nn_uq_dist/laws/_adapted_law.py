@@ -9,6 +9,7 @@ from jax.scipy.special import log_ndtr
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
+from nn_uq_dist.basics._known_values import nan_unless
 from nn_uq_dist.basics._normal_scores import from_normal_score, missing_functions, normal_score
 from nn_uq_dist.laws._abstract import safe_values, validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
@@ -57,7 +58,7 @@ class AdaptedLaw(OutputLaw):
         value = jnp.asarray(value)
         inside, safe = safe_values(self.support, value)
         logs = jnp.where(inside, self.base.log_prob(safe), -jnp.inf)
-        return jnp.where(jnp.isnan(value), jnp.nan, logs)
+        return jnp.where(jnp.isnan(value), nan_unless(~jnp.isnan(value), value), logs)
 
     def log_cdf(self, value: ArrayLike) -> Array:
         """``log Phi`` of the normal score."""
@@ -73,7 +74,7 @@ class AdaptedLaw(OutputLaw):
         low, high = self.bounds
         score = normal_score(self.base, safe_values(self.support, value)[1])
         score = jnp.where(value <= low, -jnp.inf, jnp.where(value >= high, jnp.inf, score))
-        return jnp.where(jnp.isnan(value), jnp.nan, score)
+        return jnp.where(jnp.isnan(value), nan_unless(~jnp.isnan(value), value), score)
 
     def from_normal_score(self, z: ArrayLike) -> Array:
         """Value with this normal score, by the best way that the distribution offers."""
