@@ -10,8 +10,10 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments, _estimates, _verdict
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
-from nn_uq_dist.diagnostics._paired import Paired
+from nn_uq_dist.sampling import _distribution_functions, _moments
 from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.sampling._paired_statistics import PairedStatistics, paired_statistics
+from nn_uq_dist.sampling._weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,9 +160,7 @@ def summary(
     positions = Tails(law, values, progress=progress)
     functions = LawFunctions(law)
     laws = _analytic(functions, levels, tail_levels)
-    paired = None
-    if isinstance(draws, PairedDraws):
-        paired = Paired(draws, levels, laws.tail_points, *functions.grid())
+    paired = paired_statistics(draws) if isinstance(draws, PairedDraws) else None
     table = _statistics(laws, columns, levels, tail_levels, paired)
     table |= _comparisons(columns, positions, paired)
     table["draws", "total"] = np.full(num_columns, len(values))
@@ -213,39 +213,38 @@ def _statistics(
     columns: Sequence[Array],
     levels: Array,
     tails: Array,
-    paired: Paired | None,
+    paired: PairedStatistics | None,
 ) -> Table:
     """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
     names = [
-        *_estimates.MOMENTS,
+        *_moments.MOMENTS,
         *(f"q{level:g}" for level in levels),
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
-    found = np.full((len(columns), len(names), 2 if paired is None else 3), np.nan)
-    for j, column in enumerate(columns):
-        if column.size < _arguments.MINIMUM_DRAWS:
-            continue
-        if paired is not None:
-            found[j] = paired.statistics[:, j]
-            continue
-        lower, upper = np.split(laws.tail_points[:, j], 2)
-        found[j] = [
-            *_estimates.sample_moments(column).values(),
-            *_estimates.sample_quantiles(column, levels),
-            *_estimates.exceedances(column, lower, above=False),
-            *_estimates.exceedances(column, upper, above=True),
-        ]
+    found = np.full((len(names), 3, len(columns)), np.nan)
+    is_enough = np.array([column.size >= _arguments.MINIMUM_DRAWS for column in columns])
+    if paired is not None:
+        of_all = _estimates.of_pairs(paired, levels, laws.tail_points)
+        found[..., is_enough] = of_all[..., is_enough]
+    else:
+        for j, column in enumerate(columns):
+            if is_enough[j]:
+                found[..., j] = _estimates.of_draws(column, levels, laws.tail_points[:, j])
     table: Table = {}
     for k, (name, analytic) in enumerate(zip(names, laws.statistics, strict=True)):
         table[name, "analytic"] = analytic
-        table[name, "monte_carlo"] = found[:, k, 0]
-        table[name, "error"] = analytic - found[:, k, 0]
-        for value, column in zip(("standard_error", "worth"), found[:, k, 1:].T, strict=False):
-            table[name, value] = column
+        value, error, worth = found[k]
+        table[name, "monte_carlo"] = value
+        table[name, "error"] = analytic - value
+        table[name, "standard_error"] = error
+        if paired is not None:
+            table[name, "worth"] = worth
     return table
 
 
-def _comparisons(columns: Sequence[Array], positions: Tails, paired: Paired | None) -> Table:
+def _comparisons(
+    columns: Sequence[Array], positions: Tails, paired: PairedStatistics | None
+) -> Table:
     """Columns of distances and of the PIT, NaN if they are not known."""
     found = np.full((len(columns), len(COMPARISONS)), np.nan)
     transforms = positions.probabilities()
@@ -254,11 +253,11 @@ def _comparisons(columns: Sequence[Array], positions: Tails, paired: Paired | No
         # Too few draws, or a law with an invalid parameter.
         if column.size < _arguments.MINIMUM_DRAWS or np.isnan(in_order).any():
             continue
-        distance = _estimates.kolmogorov_smirnov(np.sort(in_order))
         if paired is not None:
-            distance = min(
-                distance, paired.kolmogorov_smirnov(j), key=lambda each: each.noise_floor
-            )
+            distance = paired.kolmogorov_smirnov(j, transforms[:, j])
+        else:
+            sample = WeightedSample.equal(column.size)
+            distance = _distribution_functions.kolmogorov_smirnov(sample, in_order)
         found[j] = [*distance, _estimates.uniformity_p_value(in_order)]
     return dict(zip(COMPARISONS, found.T, strict=True))
 

@@ -7,10 +7,10 @@ Statistics of the network from pairs are in `_paired_statistics.py`: moments fro
 `_win_probabilities.py` estimates which output is the largest.
 """
 
-from nn_uq_dist.sampling._control_variates import PairedEstimate as PairedEstimate
 from nn_uq_dist.sampling._monte_carlo import monte_carlo as monte_carlo
 from nn_uq_dist.sampling._paired_draws import PairedDraws as PairedDraws
 from nn_uq_dist.sampling._paired_draws import paired_draws as paired_draws
 from nn_uq_dist.sampling._paired_statistics import PairedStatistics as PairedStatistics
 from nn_uq_dist.sampling._paired_statistics import paired_statistics as paired_statistics
+from nn_uq_dist.sampling._weighted_sample import PairedEstimate as PairedEstimate
 from nn_uq_dist.sampling._win_probabilities import win_probabilities as win_probabilities

@@ -61,17 +61,14 @@ class LinearLaw:
         third, fourth = (np.asarray(part, np.float64).ravel() for part in moments)
         return third, fourth + 3
 
-    def cdf(self, points: Array) -> Array:
-        """Distribution functions at points of shape ``(p, R)``; NaN at NaN."""
-        from scipy.special import ndtr
-
+    def scores(self, points: Array) -> Array:
+        """Normal scores ``Phi^-1(F(l))`` at points of shape ``(p, R)``; NaN at NaN."""
         known = np.where(np.isnan(points), self.mean, points)
         rows = known.reshape(-1, *self._law.batch_shape)
         size = max(1, MOST_POINTS // known.shape[1])
         portions = [rows[start : start + size] for start in range(0, len(rows), size)]
-        scores = [np.asarray(self._law.normal_score(part), np.float64) for part in portions]
-        below: Array = ndtr(np.concatenate(scores).reshape(known.shape))
-        return np.where(np.isnan(points), np.nan, below)
+        found = [np.asarray(self._law.normal_score(part), np.float64) for part in portions]
+        return np.where(np.isnan(points), np.nan, np.concatenate(found).reshape(known.shape))
 
     def quantiles(self, scores: Array) -> Array:
         """Quantiles at normal scores of shape ``(p,)``, shape ``(p, R)``."""

@@ -7,16 +7,15 @@ from itertools import combinations
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.sampling import _control_variates as controlled
-from nn_uq_dist.sampling._control_variates import ControlledSample, PairedEstimate
-from nn_uq_dist.sampling._controlled_laws import ControlledLaws, OutputPairs
+from nn_uq_dist.sampling import _distribution_functions as distributions
+from nn_uq_dist.sampling import _moments as moments
 from nn_uq_dist.sampling._linear_law import LinearLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.sampling._weighted_sample import Array, Mask, PairedEstimate, WeightedSample
 
-Array = NDArray[np.float64]
+type Statistic = Callable[..., PairedEstimate]
 
 
 class PairedStatistics:
@@ -113,19 +112,17 @@ class PairedStatistics:
     @property
     def mean(self) -> PairedEstimate:
         """Means, shape ``batch_shape + (N_y,)``."""
-        return self._mean_and_variance[0]
+        return self._mean_variance_sd[0]
 
     @property
     def variance(self) -> PairedEstimate:
         """Variances, shape ``batch_shape + (N_y,)``."""
-        return self._mean_and_variance[1]
+        return self._mean_variance_sd[1]
 
-    @cached_property
+    @property
     def sd(self) -> PairedEstimate:
         """Standard deviations, shape ``batch_shape + (N_y,)``."""
-        root = np.sqrt(self.variance.value)
-        error = self.variance.standard_error / np.where(root > 0, 2 * root, 1.0)
-        return PairedEstimate(root, error, self.variance.worth)
+        return self._mean_variance_sd[2]
 
     @property
     def skewness(self) -> PairedEstimate:
@@ -140,13 +137,13 @@ class PairedStatistics:
     @cached_property
     def covariance(self) -> PairedEstimate:
         """Covariance, shape ``batch_shape + (N_y, N_y)``; not necessarily positive definite."""
-        return self._each_two(controlled.covariance, self.variance)
+        return self._each_two(moments.covariance, self.variance)
 
     @cached_property
     def correlation(self) -> PairedEstimate:
         """Correlation matrix, shape ``batch_shape + (N_y, N_y)``."""
         one = np.where(self.variance.value > 0, 1.0, np.nan)
-        return self._each_two(controlled.correlation, PairedEstimate(one, one - 1, one * np.inf))
+        return self._each_two(moments.correlation, PairedEstimate(one, one - 1, one * np.inf))
 
     def quantile(self, q: ArrayLike) -> PairedEstimate:
         """Quantiles.
@@ -166,12 +163,17 @@ class PairedStatistics:
         ValueError
             If `q` is not in (0, 1), or an output of the linear law is constant.
         """
+        from scipy.special import ndtri
+
         levels = np.asarray(_checks.as_numeric("q", np.asarray(q)), np.float64)
         if not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"q must be in (0, 1), got {q}; pass probabilities, not percentages")
-        found = self._controlled.quantile(levels.ravel())
-        shape = (*levels.shape, *self._shape)
-        return PairedEstimate(*(part.reshape(shape) for part in found))
+        found = self._of_laws(
+            distributions.quantiles,
+            np.broadcast_to(levels.reshape(-1, 1), (levels.size, self._rows)),
+            lambda: self._law.quantiles(ndtri(levels.ravel())),
+        )
+        return _reshaped(found, (*levels.shape, *self._shape))
 
     def exceedance(self, points: ArrayLike) -> PairedEstimate:
         """Probabilities ``P(Y > y)``.
@@ -193,6 +195,8 @@ class PairedStatistics:
         ValueError
             If `points` do not broadcast, or an output of the linear law is constant.
         """
+        from scipy.special import ndtr
+
         given = _checks.rounded("points", points, self._dtype)
         try:
             shape = np.broadcast_shapes(given.shape, self._shape)
@@ -206,48 +210,76 @@ class PairedStatistics:
                 f"points must broadcast against {wanted}, got shape {given.shape}; pass one column "
                 "per output"
             )
-        found = self._controlled.below(np.broadcast_to(given, shape).reshape(-1, self._rows))
-        value, error, worth = (part.reshape(shape) for part in found)
-        return PairedEstimate(1 - value, error, worth)
+        rows = np.broadcast_to(given, shape).reshape(-1, self._rows).astype(np.float64)
+        found = self._of_laws(distributions.below, rows, lambda: ndtr(self._law.scores(rows)))
+        found[:, np.isnan(rows)] = np.nan
+        found[0] = 1 - found[0]
+        return _reshaped(found, shape)
+
+    def kolmogorov_smirnov(self, j: int, probabilities: Array) -> distributions.Distance:
+        """Distance of output `j` from a law with these distribution functions at the draws."""
+        return distributions.kolmogorov_smirnov(self._samples[j], probabilities)
 
     @property
     def _rows(self) -> int:
         return len(self._network)
 
     @cached_property
-    def _controlled(self) -> ControlledLaws:
-        rows = zip(self._network, self._linear, strict=True)
-        number, precision = self._num_randomizations, self._precision
-        outputs = [OutputPairs(y, x, number, precision) for y, x in rows]
-        return ControlledLaws(outputs, self._law)
+    def _scores(self) -> Array:
+        """Normal scores of the linear outputs, shape ``(R, n)``."""
+        return self._law.scores(self._linear.T).T
 
     @cached_property
-    def _mean_and_variance(self) -> list[PairedEstimate]:
+    def _samples(self) -> list[WeightedSample]:
+        """Draws with weights for the distribution function of each output."""
+        return [
+            self._calibrated(np.vstack([z, z**2 - 1, distributions.strata_columns(scores)]), used)
+            for z, scores, used in zip(self._z, self._scores, self._used, strict=True)
+        ]
+
+    def _calibrated(self, columns: Array, used: Mask) -> WeightedSample:
+        return WeightedSample.calibrated(columns, used, self._num_randomizations)
+
+    def _of_laws(self, statistic: Statistic, asked: Array, linear: Callable[[], Array]) -> Array:
+        """A statistic of distribution functions, at points or levels ``(p, R)``."""
+        found = np.full((3, *asked.shape), np.nan)
+        # Network and linear model agree in all pairs, to rounding.
+        outputs = np.where(self._used, self._network, np.nan)
+        rounding = 64 * self._precision * np.nanmax(np.abs(outputs), axis=1, initial=0.0)
+        is_linear = (np.abs(outputs - self._linear) <= rounding[:, None]).all(axis=1)
+        if is_linear.any():
+            values = linear()[:, is_linear]
+            found[..., is_linear] = values, 0 * values, np.full(values.shape, np.inf)
+        for j in np.flatnonzero(~is_linear):
+            if self._samples[j].is_enough:
+                # The scores of a constant are not normal: it predicts nothing.
+                scores = self._scores[j] if self._law.sd[j] > 0 else None
+                found[..., j] = statistic(self._samples[j], self._network[j], asked[:, j], scores)
+        return found
+
+    @cached_property
+    def _mean_variance_sd(self) -> list[PairedEstimate]:
         known = np.broadcast_to([[0.0], [1.0]], (2, self._rows))
-        return self._each(known, controlled.mean, controlled.variance)
+        return self._each(known, moments.mean, lambda s, y: moments.covariance(s, y, y), moments.sd)
 
     @cached_property
     def _skewness_and_kurtosis(self) -> list[PairedEstimate]:
         third, fourth = self._law.higher_moments
         known = np.stack([0 * third, 0 * third + 1, third, fourth])
-        return self._each(known, controlled.skewness, controlled.excess_kurtosis)
+        return self._each(known, moments.skewness, moments.excess_kurtosis)
 
-    def _each(
-        self, known: Array, *statistics: Callable[..., controlled.Triple]
-    ) -> list[PairedEstimate]:
-        """Statistics of every output, with powers of the linear output as controls."""
-        found = np.empty((len(statistics), 3, self._rows))
+    def _each(self, known: Array, *statistics: Statistic) -> list[PairedEstimate]:
+        """Statistics of every output, with powers of the linear output as columns."""
+        found = np.full((len(statistics), 3, self._rows), np.nan)
         for j, (y, z) in enumerate(zip(self._network, self._z, strict=True)):
             powers = np.cumprod(np.broadcast_to(z, (len(known), z.size)), axis=0)
-            controls = powers - known[:, j, None]
-            sample = ControlledSample.make(controls, self._used[j], self._num_randomizations)
-            found[..., j] = [controlled.estimated(each, sample, y) for each in statistics]
-        return [PairedEstimate(*part.reshape(3, *self._shape)) for part in found]
+            sample = self._calibrated(powers - known[:, j, None], self._used[j])
+            if sample.is_enough:
+                found[..., j] = [statistic(sample, y) for statistic in statistics]
+        return [_reshaped(part, self._shape) for part in found]
 
-    def _each_two(
-        self, statistic: Callable[..., controlled.Triple], diagonal: PairedEstimate
-    ) -> PairedEstimate:
-        """A statistic of every two outputs, with products of the linear outputs as controls."""
+    def _each_two(self, statistic: Statistic, diagonal: PairedEstimate) -> PairedEstimate:
+        """A statistic of every two outputs, with products of the linear outputs as columns."""
         size = self.num_outputs
         matrix = np.full((3, *self._shape, size), np.nan)
         inner = np.arange(size)
@@ -257,12 +289,16 @@ class PairedStatistics:
                 a, b = k * size + i, k * size + j
                 x, y = self._z[a], self._z[b]
                 product = x * y - self._law.correlation[(*point, i, j)]
-                controls = np.stack([x, y, x**2 - 1, y**2 - 1, product])
-                used = self._used[a] & self._used[b]
-                sample = ControlledSample.make(controls, used, self._num_randomizations)
-                found = controlled.estimated(statistic, sample, self._network[a], self._network[b])
-                matrix[:, *point, i, j] = matrix[:, *point, j, i] = found
+                columns = np.stack([x, y, x**2 - 1, y**2 - 1, product])
+                sample = self._calibrated(columns, self._used[a] & self._used[b])
+                if sample.is_enough:
+                    found = statistic(sample, self._network[a], self._network[b])
+                    matrix[:, *point, i, j] = matrix[:, *point, j, i] = found
         return PairedEstimate(*matrix)
+
+
+def _reshaped(found: Array, shape: tuple[int, ...]) -> PairedEstimate:
+    return PairedEstimate(*(part.reshape(shape) for part in found))
 
 
 def paired_statistics(pairs: PairedDraws) -> PairedStatistics:

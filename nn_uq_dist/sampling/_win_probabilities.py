@@ -11,14 +11,13 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.sampling._control_variates import PairedEstimate, standard_error
+from nn_uq_dist.sampling._distribution_functions import proportion, proportion_error
 from nn_uq_dist.sampling._monte_carlo import threefry
 from nn_uq_dist.sampling._paired_draws import PairedDraws, PairedModel
+from nn_uq_dist.sampling._weighted_sample import Array, PairedEstimate, WeightedSample
 
-Array = NDArray[np.float64]
-
-# Half a draw is added to those that differ, so that no standard error is zero by chance.
-_ADDED = 0.5
+# Classes that win fewer linear draws of the pairs than this are one class for the weights.
+_FEWEST_WINS = 10
 # Numbers per array of linear draws.
 _PASS_NUMBERS = 2**22
 # `paired_draws` folds indices below 2**31 into its key.
@@ -100,7 +99,9 @@ def win_probabilities(
         return _from_model(draws, _checks.as_key("key", key), count)
     values = _checks.as_numeric("draws", cast("ArrayLike", draws))
     wins = _wins(_with_draws(np.asarray(values)))
-    return _estimate(wins.mean(axis=0), wins - wins.mean(axis=0), wins, 0, 0.0)
+    return _of_points(
+        [_estimate(WeightedSample.equal(len(wins)), part) for part in _points(wins)], wins
+    )
 
 
 def _with_draws(values: NDArray[Any]) -> NDArray[Any]:
@@ -121,23 +122,42 @@ def _wins(values: NDArray[Any]) -> Array:
 def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
     network = _wins(_with_draws(np.asarray(pairs.network)))
     linear = _wins(np.asarray(pairs.linear))
-    known = _linear_shares(pairs, num_linear_draws)
-    centered = linear - linear.mean(axis=0)
-    own = network - network.mean(axis=0)
-    spread = np.sum(centered**2, axis=0)
-    # A class that wins all pairs in the linear model, or none, cannot serve as a control.
-    slope = np.sum(own * centered, axis=0) / np.where(spread > 0, spread, 1.0)
-    slope = slope * num_linear_draws / (num_linear_draws + pairs.num_samples)
-    value = network.mean(axis=0) - slope * (linear.mean(axis=0) - known)
-    share = (known * num_linear_draws + _ADDED) / (num_linear_draws + 2 * _ADDED)
-    of_known = slope**2 * share * (1 - share) / num_linear_draws
-    residuals = own - slope * centered
-    return _estimate(value, residuals, network, pairs.num_randomizations, of_known)
+    count, known = len(linear), _linear_shares(pairs, num_linear_draws)
+    # The best estimate of the linear probabilities is from the pairs and from the other draws.
+    total = count + num_linear_draws
+    pooled = known + (linear.mean(axis=0) - known) * count / total
+    found = []
+    for wins, columns, share in zip(
+        _points(network), _points(linear), pooled.reshape(-1, pooled.shape[-1]), strict=True
+    ):
+        often = columns.sum(axis=1) >= _FEWEST_WINS
+        sample = WeightedSample.calibrated(
+            (columns - share[:, None])[often], np.full(count, True), pairs.num_randomizations
+        )
+        explained = wins - wins.mean(axis=1, keepdims=True) - sample.residuals(wins)
+        found.append(_estimate(sample, wins, explained.var(axis=1) / total))
+    return _of_points(found, network)
+
+
+def _points(wins: Array) -> Array:
+    """Indicators of each point of the batch, shape ``(points, N_y, n)``."""
+    return np.moveaxis(wins.reshape(len(wins), -1, wins.shape[-1]), 0, -1)
+
+
+def _of_points(found: list[PairedEstimate], wins: Array) -> PairedEstimate:
+    return PairedEstimate(*(np.reshape(part, wins.shape[1:]) for part in zip(*found, strict=True)))
+
+
+def _estimate(sample: WeightedSample, wins: Array, of_known: Array | float = 0.0) -> PairedEstimate:
+    """Probabilities from indicators ``(N_y, n)``, and the variance of what is known."""
+    share, error, worth = proportion(sample, wins)
+    both = np.hypot(error, np.sqrt(of_known))
+    return PairedEstimate(share, both, worth * (error / both) ** 2)
 
 
 def _from_model(model: Any, key: jax.Array, count: int) -> PairedEstimate:
     share = _shares(model, threefry(key), count)
-    error = np.sqrt(share * (1 - share) / count + _ADDED / count**2)
+    error = proportion_error(WeightedSample.equal(count), share * (1 - share) / count)
     return PairedEstimate(share, error, np.full(share.shape, float(count)))
 
 
@@ -166,20 +186,3 @@ def _linear_wins(model: Any, key: jax.Array, start: int, wanted: int, size: int)
     is_wanted = jnp.arange(size).reshape(-1, *[1] * (outputs.ndim - 2)) < wanted
     winner = jnp.where(is_wanted, outputs.argmax(axis=-1), -1)
     return jnp.sum(winner[..., None] == jnp.arange(outputs.shape[-1]), axis=0)
-
-
-def _estimate(
-    value: Array,
-    residuals: Array,
-    wins: Array,
-    num_randomizations: int,
-    of_known: Array | float,
-) -> PairedEstimate:
-    """Standard errors from the residuals of each draw, and the worth of the draws."""
-    count = len(residuals)
-    least = np.sqrt(_ADDED) / count
-    error = standard_error(residuals / count, num_randomizations)
-    error = np.maximum(error, least) if num_randomizations else np.hypot(error, least)
-    error = np.sqrt(error**2 + of_known)
-    plain = np.sum((wins - wins.mean(axis=0)) ** 2, axis=0) + _ADDED
-    return PairedEstimate(np.clip(value, 0.0, 1.0), error, plain / (count * error**2))

@@ -258,7 +258,7 @@ def test_pairs_that_are_not_finite_are_left_out():
     ]
     for estimate, right in checks:
         assert (np.abs(estimate.value - right) <= 4 * estimate.standard_error + 1e-6).all()
-        assert estimate.standard_error[0] > 1e-3
+        assert estimate.standard_error[0] > 2e-4  # f says all about it
     # Given f > 0: Cov(log f, f) = 1/4, Var(f) = 1/12.
     correlation = found.correlation
     right = 0.25 / np.sqrt(1 / 12)
