@@ -52,7 +52,7 @@ def of_draws(draws: Array, levels: Array, tail_points: Array) -> Array:
         [statistic(sample, draws) for statistic in MOMENTS.values()],
         quantiles(sample, draws, levels),
         below(sample, draws, tail_points),
-    )
+    )[..., 0]
 
 
 def of_pairs(found: PairedStatistics, levels: Array, tail_points: Array) -> Array:
@@ -171,8 +171,7 @@ def uniform_distance(u: Array) -> tuple[Array, Array]:
     from scipy.special import kolmogorov
 
     count = len(u)
-    sample = WeightedSample.equal(count)
-    distance = np.array([kolmogorov_smirnov(sample, column).value for column in u.T])
+    distance = np.array([kolmogorov_smirnov(column).value for column in u.T])
     root = np.sqrt(count)
     scaled = root * distance
     return distance, kolmogorov(scaled + 1 / (6 * root) + (scaled - 1) / (4 * count))

@@ -10,10 +10,10 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments, _estimates, _verdict
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
-from nn_uq_dist.sampling import _distribution_functions, _moments
+from nn_uq_dist.sampling._distribution_functions import kolmogorov_smirnov
+from nn_uq_dist.sampling._moments import MOMENTS
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._paired_statistics import PairedStatistics, paired_statistics
-from nn_uq_dist.sampling._weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,7 +217,7 @@ def _statistics(
 ) -> Table:
     """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
     names = [
-        *_moments.MOMENTS,
+        *MOMENTS,
         *(f"q{level:g}" for level in levels),
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
@@ -253,11 +253,9 @@ def _comparisons(
         # Too few draws, or a law with an invalid parameter.
         if column.size < _arguments.MINIMUM_DRAWS or np.isnan(in_order).any():
             continue
+        distance = kolmogorov_smirnov(in_order)
         if paired is not None:
             distance = paired.kolmogorov_smirnov(j, transforms[:, j])
-        else:
-            sample = WeightedSample.equal(column.size)
-            distance = _distribution_functions.kolmogorov_smirnov(sample, in_order)
         found[j] = [*distance, _estimates.uniformity_p_value(in_order)]
     return dict(zip(COMPARISONS, found.T, strict=True))
 

@@ -86,8 +86,8 @@ def _centered(sample: WeightedSample, y: Array) -> tuple[Any, Array]:
     """Mean, and deviations of the outputs from it; 0 for those that are not used."""
     # Without the first output, whose digits a sum would lose.
     first = y[np.argmax(sample.used)]
-    center = sample.mean(y - first)
-    return first + center, np.where(sample.used, y - first - center, 0.0)
+    center = sample.mean(np.where(sample.used, y, first) - first)
+    return first + center, np.where(sample.used, y, first + center) - first - center
 
 
 def _standardized(sample: WeightedSample, y: Array) -> tuple[Array, Any, Any]:
@@ -96,7 +96,7 @@ def _standardized(sample: WeightedSample, y: Array) -> tuple[Array, Any, Any]:
     unit = np.abs(deviation).max(initial=0) or 1.0
     variance = sample.mean((deviation / unit) ** 2)
     # The spread of a constant output is only rounding error, whose shape means nothing.
-    rounding = 4 * np.finfo(np.float64).eps * np.abs(y, where=sample.used, out=0 * y).max(initial=0)
+    rounding = 4 * np.finfo(np.float64).eps * np.abs(np.where(sample.used, y, 0.0)).max()
     is_constant = not variance > (rounding / unit) ** 2
     z = deviation / (np.nan if is_constant else unit * np.sqrt(variance))
     square = z * z

@@ -13,7 +13,7 @@ from nn_uq_dist.sampling import _distribution_functions as distributions
 from nn_uq_dist.sampling import _moments as moments
 from nn_uq_dist.sampling._linear_law import LinearLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling._weighted_sample import Array, Mask, PairedEstimate, WeightedSample
+from nn_uq_dist.sampling._weighted_sample import Array, PairedEstimate, WeightedSample
 
 type Statistic = Callable[..., PairedEstimate]
 
@@ -109,30 +109,30 @@ class PairedStatistics:
         """Number of outputs ``N_y``."""
         return self._shape[-1]
 
-    @property
+    @cached_property
     def mean(self) -> PairedEstimate:
         """Means, shape ``batch_shape + (N_y,)``."""
-        return self._mean_variance_sd[0]
+        return self._each(self._samples, moments.mean)
 
-    @property
+    @cached_property
     def variance(self) -> PairedEstimate:
         """Variances, shape ``batch_shape + (N_y,)``."""
-        return self._mean_variance_sd[1]
+        return self._each(self._samples, lambda sample, y: moments.covariance(sample, y, y))
 
-    @property
+    @cached_property
     def sd(self) -> PairedEstimate:
         """Standard deviations, shape ``batch_shape + (N_y,)``."""
-        return self._mean_variance_sd[2]
+        return self._each(self._samples, moments.sd)
 
-    @property
+    @cached_property
     def skewness(self) -> PairedEstimate:
         """Third standardized moments, shaped as `mean`; needs linear outputs that vary."""
-        return self._skewness_and_kurtosis[0]
+        return self._each(self._samples_of_shape, moments.skewness)
 
-    @property
+    @cached_property
     def excess_kurtosis(self) -> PairedEstimate:
         """Fourth standardized moments minus 3, shaped as `mean`; as the skewness."""
-        return self._skewness_and_kurtosis[1]
+        return self._each(self._samples_of_shape, moments.excess_kurtosis)
 
     @cached_property
     def covariance(self) -> PairedEstimate:
@@ -218,27 +218,38 @@ class PairedStatistics:
 
     def kolmogorov_smirnov(self, j: int, probabilities: Array) -> distributions.Distance:
         """Distance of output `j` from a law with these distribution functions at the draws."""
-        return distributions.kolmogorov_smirnov(self._samples[j], probabilities)
+        return distributions.paired_kolmogorov_smirnov(
+            self._samples[j], self._network[j], probabilities, self._scores[j]
+        )
 
     @property
     def _rows(self) -> int:
         return len(self._network)
 
     @cached_property
-    def _scores(self) -> Array:
-        """Normal scores of the linear outputs, shape ``(R, n)``."""
-        return self._law.scores(self._linear.T).T
+    def _scores(self) -> list[Array | None]:
+        """Normal scores of the linear outputs; None of a constant, whose scores are not normal."""
+        found = self._law.scores(self._linear.T).T
+        return [row if sd > 0 else None for row, sd in zip(found, self._law.sd, strict=True)]
 
     @cached_property
     def _samples(self) -> list[WeightedSample]:
-        """Draws with weights for the distribution function of each output."""
-        return [
-            self._calibrated(np.vstack([z, z**2 - 1, distributions.strata_columns(scores)]), used)
-            for z, scores, used in zip(self._z, self._scores, self._used, strict=True)
-        ]
+        """The draws of each output, weighted by two moments of the linear output."""
+        return self._weighted(np.zeros(self._rows), np.ones(self._rows))
 
-    def _calibrated(self, columns: Array, used: Mask) -> WeightedSample:
-        return WeightedSample.calibrated(columns, used, self._num_randomizations)
+    @cached_property
+    def _samples_of_shape(self) -> list[WeightedSample]:
+        """The same weighted by four moments."""
+        return self._weighted(np.zeros(self._rows), np.ones(self._rows), *self._law.higher_moments)
+
+    def _weighted(self, *known: Array) -> list[WeightedSample]:
+        """The draws of each output, weighted by powers of the linear output with known means."""
+        powers = np.cumprod(np.broadcast_to(self._z, (len(known), *self._z.shape)), axis=0)
+        columns = (powers - np.stack(known)[..., None]).swapaxes(0, 1)
+        return [
+            WeightedSample.calibrated(part, used, self._num_randomizations)
+            for part, used in zip(columns, self._used, strict=True)
+        ]
 
     def _of_laws(self, statistic: Statistic, asked: Array, linear: Callable[[], Array]) -> Array:
         """A statistic of distribution functions, at points or levels ``(p, R)``."""
@@ -251,32 +262,18 @@ class PairedStatistics:
             values = linear()[:, is_linear]
             found[..., is_linear] = values, 0 * values, np.full(values.shape, np.inf)
         for j in np.flatnonzero(~is_linear):
-            if self._samples[j].is_enough:
-                # The scores of a constant are not normal: it predicts nothing.
-                scores = self._scores[j] if self._law.sd[j] > 0 else None
-                found[..., j] = statistic(self._samples[j], self._network[j], asked[:, j], scores)
+            sample, y, scores = self._samples[j], self._network[j], self._scores[j]
+            if sample.is_enough:
+                found[..., j] = statistic(sample, y, asked[:, j], scores)
         return found
 
-    @cached_property
-    def _mean_variance_sd(self) -> list[PairedEstimate]:
-        known = np.broadcast_to([[0.0], [1.0]], (2, self._rows))
-        return self._each(known, moments.mean, lambda s, y: moments.covariance(s, y, y), moments.sd)
-
-    @cached_property
-    def _skewness_and_kurtosis(self) -> list[PairedEstimate]:
-        third, fourth = self._law.higher_moments
-        known = np.stack([0 * third, 0 * third + 1, third, fourth])
-        return self._each(known, moments.skewness, moments.excess_kurtosis)
-
-    def _each(self, known: Array, *statistics: Statistic) -> list[PairedEstimate]:
-        """Statistics of every output, with powers of the linear output as columns."""
-        found = np.full((len(statistics), 3, self._rows), np.nan)
-        for j, (y, z) in enumerate(zip(self._network, self._z, strict=True)):
-            powers = np.cumprod(np.broadcast_to(z, (len(known), z.size)), axis=0)
-            sample = self._calibrated(powers - known[:, j, None], self._used[j])
+    def _each(self, samples: list[WeightedSample], statistic: Statistic) -> PairedEstimate:
+        """A statistic of every output."""
+        found = np.full((3, self._rows), np.nan)
+        for j, (sample, y) in enumerate(zip(samples, self._network, strict=True)):
             if sample.is_enough:
-                found[..., j] = [statistic(sample, y) for statistic in statistics]
-        return [_reshaped(part, self._shape) for part in found]
+                found[:, j] = statistic(sample, y)
+        return _reshaped(found, self._shape)
 
     def _each_two(self, statistic: Statistic, diagonal: PairedEstimate) -> PairedEstimate:
         """A statistic of every two outputs, with products of the linear outputs as columns."""
@@ -290,7 +287,8 @@ class PairedStatistics:
                 x, y = self._z[a], self._z[b]
                 product = x * y - self._law.correlation[(*point, i, j)]
                 columns = np.stack([x, y, x**2 - 1, y**2 - 1, product])
-                sample = self._calibrated(columns, self._used[a] & self._used[b])
+                used = self._used[a] & self._used[b]
+                sample = WeightedSample.calibrated(columns, used, self._num_randomizations)
                 if sample.is_enough:
                     found = statistic(sample, self._network[a], self._network[b])
                     matrix[:, *point, i, j] = matrix[:, *point, j, i] = found
