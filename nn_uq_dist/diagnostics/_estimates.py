@@ -4,20 +4,22 @@ Statistics are those of `nn_uq_dist.sampling`: draws are a weighted sample with 
 standard errors assume independent draws of one law and nothing else about it.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.sampling._distribution_functions import below, kolmogorov_smirnov, quantiles
+from nn_uq_dist.sampling._distribution_functions import (
+    exceedances,
+    kolmogorov_smirnov,
+    quantiles,
+)
 from nn_uq_dist.sampling._moments import MOMENTS
 from nn_uq_dist.sampling._paired_statistics import PairedStatistics
 from nn_uq_dist.sampling._weighted_sample import WeightedSample
 
 Array = NDArray[np.float64]
-
 
 # Rows of joint draws that are processed at a time; this bounds the memory.
 BLOCK_ROWS = 2**15
@@ -29,52 +31,27 @@ _NOMINAL = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.49, 0.5)
 _ACTUAL = (0.0, 0.0059, 0.0122, 0.0247, 0.0651, 0.1363, 0.2116, 0.292, 0.482, 0.744, 0.9967, 1.0)
 
 
-def of_draws(draws: Array, levels: Array, tail_points: Array) -> Array:
-    """Statistics of the draws of an output.
-
-    Parameters
-    ----------
-    draws
-        Finite, shape ``(n,)``.
-    levels
-        Levels of quantiles.
-    tail_points
-        Lower points, then as many upper ones.
+def of_draws(draws: Array, levels: Array, points: Array) -> Array:
+    """Statistics of the finite draws of an output, ``(n,)``.
 
     Returns
     -------
     Array
-        Value, standard error and worth of the moments, of the quantiles, and of the probabilities
-        below the lower points and above the upper ones, shape ``(statistics, 3)``.
+        Value, standard error and worth of the moments, of the quantiles at the levels, and of the
+        probabilities above the points, shape ``(3, statistics, 1)``.
     """
     sample = WeightedSample.equal(draws.size)
-    return _table(
-        [statistic(sample, draws) for statistic in MOMENTS.values()],
-        quantiles(sample, draws, levels),
-        below(sample, draws, tail_points),
-    )[..., 0]
+    moments = [statistic(sample, draws) for statistic in MOMENTS.values()]
+    found = *moments, quantiles(sample, draws, levels), exceedances(sample, draws, points)
+    return np.concatenate([np.reshape(part, (3, -1, 1)) for part in found], axis=1)
 
 
-def of_pairs(found: PairedStatistics, levels: Array, tail_points: Array) -> Array:
-    """The same of all outputs from pairs, points ``(p, outputs)``, ``(statistics, 3, outputs)``."""
-    beyond = found.exceedance(tail_points.reshape(-1, *found.batch_shape, found.num_outputs))
-    return _table(
-        [getattr(found, name) for name in MOMENTS],
-        found.quantile(levels),
-        beyond._replace(value=1 - beyond.value),
-    )
-
-
-def _table(moments: Sequence[Any], at_levels: Any, at_points: Any) -> Array:
-    size = np.size(moments[0].value)
-    value, *rest = (part.reshape(-1, size) for part in at_points)
-    lower, upper = np.split(value, 2)
-    parts = [np.reshape(part, (3, 1, size)) for part in moments]
-    parts += [
-        np.reshape(at_levels, (3, -1, size)),
-        np.stack([np.vstack([lower, 1 - upper]), *rest]),
-    ]
-    return np.concatenate(parts, axis=1).swapaxes(0, 1)
+def of_pairs(pairs: PairedStatistics, levels: Array, points: Array) -> Array:
+    """The same of all outputs from pairs, with points ``(p, outputs)``."""
+    at = points.reshape(-1, *pairs.batch_shape, pairs.num_outputs)
+    moments = [getattr(pairs, name) for name in MOMENTS]
+    found = *moments, pairs.quantile(levels), pairs.exceedance(at)
+    return np.concatenate([np.reshape(p, (3, -1, points.shape[1])) for p in found], axis=1)
 
 
 def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
@@ -102,30 +79,25 @@ def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
     count, size = draws.shape
     largest = np.abs(draws).max(axis=0).astype(np.float64)
     unit = np.where(largest > 0, largest, 1)  # the squares of small numbers would be zero
-    mean = sum(np.sum(x, axis=0) for x in _blocks(draws, unit)) / count
-    scale = np.sqrt(sum(np.sum((x - mean) ** 2, axis=0) for x in _blocks(draws, unit)) / count)
+
+    def blocks() -> Iterator[Array]:
+        for start in range(0, count, BLOCK_ROWS):
+            yield draws[start : start + BLOCK_ROWS].astype(np.float64) / unit
+
+    mean = sum(np.sum(x, axis=0) for x in blocks()) / count
+    scale = np.sqrt(sum(np.sum((x - mean) ** 2, axis=0) for x in blocks()) / count)
     # The spread of a constant column is only rounding error.
     scale = np.where(scale > 4 * np.finfo(np.float64).eps, scale, np.nan)
-    products, squares, cubes = np.zeros((3, size, size))
-    for x in _blocks(draws, unit):
-        z = (x - mean) / scale
-        square = z * z
-        products += z.T @ z
-        squares += square.T @ square
-        cubes += (square * z).T @ z
-    r, m22, m31 = products / count, squares / count, cubes / count
+    powers = (np.hstack([z, z**2, z**3]) for z in ((x - mean) / scale for x in blocks()))
+    products = sum(part.T @ part for part in powers).reshape(3, size, 3, size) / count
+    r, m22, m31 = products[0, :, 0], products[1, :, 1], products[2, :, 0]
     m40 = np.diag(m22)
     variance = m22 - r * (m31 + m31.T) + r**2 / 4 * (m40[:, None] + 2 * m22 + m40)
     error = np.sqrt(np.maximum(variance, 0) / count)
-    np.fill_diagonal(error, np.where(np.isnan(scale), np.nan, 0))
     r = np.clip(r, -1, 1)
+    np.fill_diagonal(error, np.where(np.isnan(scale), np.nan, 0))
     np.fill_diagonal(r, np.where(np.isnan(scale), np.nan, 1))
     return r, error
-
-
-def _blocks(draws: NDArray[np.floating], unit: Array) -> Iterator[Array]:
-    for start in range(0, len(draws), BLOCK_ROWS):
-        yield draws[start : start + BLOCK_ROWS].astype(np.float64) / unit
 
 
 def uniformity_p_value(probabilities: Array) -> float:

@@ -221,19 +221,20 @@ def _statistics(
         *(f"q{level:g}" for level in levels),
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
-    found = np.full((len(names), 3, len(columns)), np.nan)
-    is_enough = np.array([column.size >= _arguments.MINIMUM_DRAWS for column in columns])
+    found = np.full((3, len(names), len(columns)), np.nan)
+    is_enough = [column.size >= _arguments.MINIMUM_DRAWS for column in columns]
     if paired is not None:
         of_all = _estimates.of_pairs(paired, levels, laws.tail_points)
         found[..., is_enough] = of_all[..., is_enough]
     else:
-        for j, column in enumerate(columns):
-            if is_enough[j]:
-                found[..., j] = _estimates.of_draws(column, levels, laws.tail_points[:, j])
+        for j in np.flatnonzero(is_enough).tolist():
+            found[..., [j]] = _estimates.of_draws(columns[j], levels, laws.tail_points[:, j])
+    lower = slice(len(names) - 2 * tails.size, len(names) - tails.size)
+    found[0, lower] = 1 - found[0, lower]
     table: Table = {}
     for k, (name, analytic) in enumerate(zip(names, laws.statistics, strict=True)):
         table[name, "analytic"] = analytic
-        value, error, worth = found[k]
+        value, error, worth = found[:, k]
         table[name, "monte_carlo"] = value
         table[name, "error"] = analytic - value
         table[name, "standard_error"] = error

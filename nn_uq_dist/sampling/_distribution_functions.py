@@ -51,15 +51,12 @@ def conditional_columns(scores: Array, y: Array, used: Mask, points: Array) -> A
     rank = np.searchsorted(np.sort(y[used]), points) - size // 2
     near = order[np.clip(rank, 0, order.size - size)[:, None] + np.arange(size)]
     u, value = scores[near], y[near]
-    at_u, at_value = u.mean(axis=1, keepdims=True), value.mean(axis=1, keepdims=True)
-    u, value = u - at_u, value - at_value
-    squares = np.sum(u * u, axis=1, keepdims=True)
-    slope = np.sum(u * value, axis=1, keepdims=True) / np.where(squares > 0, squares, 1.0)
-    spread = value.std(axis=1, keepdims=True)
-    slope = np.maximum(slope, _LEAST_SLOPE * np.where(spread > 0, spread, 1.0))
-    shown = ((np.arange(_NUM_RESIDUALS)[::-1] + 0.5) / _NUM_RESIDUALS * size).astype(int)
-    residuals = np.sort(value - slope * u, axis=1)[:, shown]
-    at = at_u + (points[:, None] - at_value - residuals) / slope
+    from_mean = u - u.mean(axis=1, keepdims=True)
+    slope = np.sum(from_mean * value, axis=1) / np.sum(from_mean**2, axis=1)
+    slope = np.maximum(slope, _LEAST_SLOPE * value.std(axis=1) + np.finfo(np.float64).tiny)
+    # Where lines through the draws attain the point: the residuals need no intercept.
+    at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)
+    at = at[:, ((np.arange(_NUM_RESIDUALS) + 0.5) / _NUM_RESIDUALS * size).astype(int)]
     counts = np.stack([np.searchsorted(row, scores) for row in at])
     columns: Array = 1 - counts / _NUM_RESIDUALS - ndtr(at).mean(axis=1, keepdims=True)
     return columns
@@ -105,14 +102,14 @@ def proportion_error(sample: WeightedSample, variance: Array) -> Array:
     return error
 
 
-def below(
+def exceedances(
     sample: WeightedSample, y: Array, points: Array, scores: Array | None = None
 ) -> PairedEstimate:
-    """Probabilities ``P(Y <= y)`` at points, shape ``(p,)``; scores as for `quantiles`."""
+    """Probabilities ``P(Y > y)`` at points, shape ``(p,)``; scores as for `quantiles`."""
     columns: Array | float = 0.0
     if scores is not None:
-        columns = conditional_columns(scores, y, sample.used, points)
-    return proportion(sample, y <= points[:, None], columns)
+        columns = -conditional_columns(scores, y, sample.used, points)
+    return proportion(sample, y > points[:, None], columns)
 
 
 def quantiles(
@@ -139,8 +136,8 @@ def quantiles(
     error = proportion_error(sample, levels * (1 - levels) / draws.size)
     for _ in range(_ROUNDS if scores is not None else 0):
         at = attained(levels + shift)
-        share, error, worth = below(sample, y, at, scores)
-        shift = sample.mean(y <= at[:, None]) - share
+        beyond, error, worth = exceedances(sample, y, at, scores)
+        shift = beyond - sample.mean(y > at[:, None])
     # Not beyond the support, where there is no density.
     low = np.maximum(levels - _REACH * error, levels / 4)
     high = np.minimum(levels + _REACH * error, 1 - (1 - levels) / 4)
@@ -192,7 +189,7 @@ def kolmogorov_noise_floor(count: int) -> float:
 def paired_kolmogorov_smirnov(
     sample: WeightedSample, y: Array, probabilities: Array, scores: Array | None
 ) -> Distance:
-    """The same distance from pairs, with the function of `below`, at the middles of its steps.
+    """The same distance from pairs, by the function of `exceedances`, at the middles of its steps.
 
     At most 128 of the draws are looked at. The noise floor is the mean largest value of the same
     function with each draw's part of the error multiplied by a random sign, which for Sobol points
@@ -203,17 +200,16 @@ def paired_kolmogorov_smirnov(
     order = order[np.argsort(y[order], kind="stable")]
     at = order[np.linspace(0, order.size - 1, min(order.size, _NUM_POINTS)).round().astype(int)]
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (_NUM_SIGNS, y.size))
-    gaps, errors, noise = [], [], []
+    found = []
     for part in np.array_split(at, 1 + at.size * y.size // _MOST_NUMBERS):
-        points = y[part, None]
+        events = np.mean([y < y[part, None], y <= y[part, None]], axis=0)
         columns: Array | float = 0.0
         if scores is not None:
             columns = conditional_columns(scores, y, sample.used, y[part])
-        share, left = _regressed(sample, np.mean([y < points, y <= points], axis=0), columns)
-        gaps.append(np.abs(share - probabilities[part]))
-        errors.append(proportion_error(sample, sample.error(left) ** 2))
-        noise.append((sample.enlarged * left) @ signs.T)
-    gap = np.concatenate(gaps)
-    widest = int(np.argmax(gap))
-    floor = np.abs(np.concatenate(noise)).max(axis=0).mean()
-    return Distance(float(gap[widest]), float(np.concatenate(errors)[widest]), float(floor))
+        share, left = _regressed(sample, events, columns)
+        error = proportion_error(sample, sample.error(left) ** 2)
+        noise = (sample.enlarged * left) @ signs.T
+        found.append(np.column_stack([np.abs(share - probabilities[part]), error, np.abs(noise)]))
+    table = np.concatenate(found)
+    gap, error = table[np.argmax(table[:, 0]), :2]
+    return Distance(float(gap), float(error), float(table[:, 2:].max(axis=0).mean()))

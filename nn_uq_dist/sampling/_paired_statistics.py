@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +13,7 @@ from nn_uq_dist.sampling import _distribution_functions as distributions
 from nn_uq_dist.sampling import _moments as moments
 from nn_uq_dist.sampling._linear_law import LinearLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling._weighted_sample import Array, PairedEstimate, WeightedSample
+from nn_uq_dist.sampling._weighted_sample import Array, Mask, PairedEstimate, WeightedSample
 
 type Statistic = Callable[..., PairedEstimate]
 
@@ -211,10 +211,10 @@ class PairedStatistics:
                 "per output"
             )
         rows = np.broadcast_to(given, shape).reshape(-1, self._rows).astype(np.float64)
-        found = self._of_laws(distributions.below, rows, lambda: ndtr(self._law.scores(rows)))
-        found[:, np.isnan(rows)] = np.nan
-        found[0] = 1 - found[0]
-        return _reshaped(found, shape)
+        found = self._of_laws(
+            distributions.exceedances, rows, lambda: ndtr(-self._law.scores(rows))
+        )
+        return _reshaped(np.where(np.isnan(rows), np.nan, found), shape)
 
     def kolmogorov_smirnov(self, j: int, probabilities: Array) -> distributions.Distance:
         """Distance of output `j` from a law with these distribution functions at the draws."""
@@ -235,21 +235,17 @@ class PairedStatistics:
     @cached_property
     def _samples(self) -> list[WeightedSample]:
         """The draws of each output, weighted by two moments of the linear output."""
-        return self._weighted(np.zeros(self._rows), np.ones(self._rows))
+        rows = zip(self._z, self._used, strict=True)
+        return [self._weighted([z, z**2 - 1], used) for z, used in rows]
 
     @cached_property
     def _samples_of_shape(self) -> list[WeightedSample]:
         """The same weighted by four moments."""
-        return self._weighted(np.zeros(self._rows), np.ones(self._rows), *self._law.higher_moments)
+        rows = zip(self._z, self._used, *self._law.higher_moments, strict=True)
+        return [self._weighted([z, z**2 - 1, z**3 - g, z**4 - k], u) for z, u, g, k in rows]
 
-    def _weighted(self, *known: Array) -> list[WeightedSample]:
-        """The draws of each output, weighted by powers of the linear output with known means."""
-        powers = np.cumprod(np.broadcast_to(self._z, (len(known), *self._z.shape)), axis=0)
-        columns = (powers - np.stack(known)[..., None]).swapaxes(0, 1)
-        return [
-            WeightedSample.calibrated(part, used, self._num_randomizations)
-            for part, used in zip(columns, self._used, strict=True)
-        ]
+    def _weighted(self, columns: list[Array], used: Mask) -> WeightedSample:
+        return WeightedSample.calibrated(np.stack(columns), used, self._num_randomizations)
 
     def _of_laws(self, statistic: Statistic, asked: Array, linear: Callable[[], Array]) -> Array:
         """A statistic of distribution functions, at points or levels ``(p, R)``."""
@@ -277,22 +273,19 @@ class PairedStatistics:
 
     def _each_two(self, statistic: Statistic, diagonal: PairedEstimate) -> PairedEstimate:
         """A statistic of every two outputs, with products of the linear outputs as columns."""
-        size = self.num_outputs
-        matrix = np.full((3, *self._shape, size), np.nan)
-        inner = np.arange(size)
-        matrix[..., inner, inner] = diagonal
-        for k, point in enumerate(np.ndindex(*self.batch_shape)):
-            for i, j in combinations(range(size), 2):
-                a, b = k * size + i, k * size + j
-                x, y = self._z[a], self._z[b]
-                product = x * y - self._law.correlation[(*point, i, j)]
-                columns = np.stack([x, y, x**2 - 1, y**2 - 1, product])
-                used = self._used[a] & self._used[b]
-                sample = WeightedSample.calibrated(columns, used, self._num_randomizations)
-                if sample.is_enough:
-                    found = statistic(sample, self._network[a], self._network[b])
-                    matrix[:, *point, i, j] = matrix[:, *point, j, i] = found
-        return PairedEstimate(*matrix)
+        size, known = self.num_outputs, self._law.correlation.reshape(self._rows, -1)
+        matrix = np.full((3, self._rows, size), np.nan)
+        rows = np.arange(self._rows)
+        matrix[:, rows, rows % size] = np.reshape(diagonal, (3, -1))
+        of_points = (combinations(range(k, k + size), 2) for k in range(0, self._rows, size))
+        for a, b in chain.from_iterable(of_points):
+            x, y = self._z[[a, b]]
+            columns = [x, y, x**2 - 1, y**2 - 1, x * y - known[a, b % size]]
+            sample = self._weighted(columns, self._used[a] & self._used[b])
+            if sample.is_enough:
+                found = statistic(sample, self._network[a], self._network[b])
+                matrix[:, a, b % size] = matrix[:, b, a % size] = found
+        return _reshaped(matrix, (*self._shape, size))
 
 
 def _reshaped(found: Array, shape: tuple[int, ...]) -> PairedEstimate:

@@ -51,9 +51,8 @@ def win_probabilities(
     -------
     PairedEstimate
         Arrays of shape ``(..., N_y)``: ``value``, ``standard_error``, and ``worth``, the number of
-        plain draws with the same standard error; of the network for pairs. From draws and models
-        the values sum to 1. From pairs each class has a control of its own, and the sum is off by
-        about a standard error.
+        plain draws with the same standard error; of the network for pairs. The values sum to 1,
+        but for draws with NaN.
 
     Raises
     ------
@@ -64,12 +63,12 @@ def win_probabilities(
 
     Notes
     -----
-    With :math:`A` and :math:`B` the indicators that class `j` wins in the network and in the linear
-    model, the means over `n` pairs, and :math:`q` the share in `m` other linear draws, the estimate
-    is :math:`\bar A - c (\bar B - q)`. The coefficient
-    :math:`c = \frac{m}{n + m} \mathrm{Cov}(A, B) / \mathrm{Var}(B)` minimizes its variance
-    :math:`\mathrm{Var}(A - c B) / n + c^2 \mathrm{Var}(B) / m`. Standard errors count half a draw
-    more than was observed to differ from the prediction, so they are not zero if none did.
+    With pairs the draws get weights under which each class wins in the linear model with its known
+    probability: the share in `n` pairs and `m` other draws together. This equals regression of the
+    indicators of the wins in the network on those in the linear model; the variance is that of the
+    residuals over `n` plus that of what is explained over ``n + m``. Classes that win fewer than
+    ten linear draws of the pairs have no column. Half a draw more than was seen makes an error (of
+    plain draws two), so no standard error is zero.
 
     The first of several largest outputs wins. In a draw with NaN no output wins.
 
@@ -99,9 +98,7 @@ def win_probabilities(
         return _from_model(draws, _checks.as_key("key", key), count)
     values = _checks.as_numeric("draws", cast("ArrayLike", draws))
     wins = _wins(_with_draws(np.asarray(values)))
-    return _of_points(
-        [_estimate(WeightedSample.equal(len(wins)), part) for part in _points(wins)], wins
-    )
+    return _estimate(wins, np.zeros_like(wins), 0, np.inf)
 
 
 def _with_draws(values: NDArray[Any]) -> NDArray[Any]:
@@ -126,33 +123,27 @@ def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
     # The best estimate of the linear probabilities is from the pairs and from the other draws.
     total = count + num_linear_draws
     pooled = known + (linear.mean(axis=0) - known) * count / total
+    return _estimate(network, linear - pooled, pairs.num_randomizations, total)
+
+
+def _estimate(
+    network: Array, columns: Array, num_randomizations: int, total: float
+) -> PairedEstimate:
+    """Probabilities from indicators ``(n, ..., N_y)``, with columns centered by `total` draws."""
     found = []
-    for wins, columns, share in zip(
-        _points(network), _points(linear), pooled.reshape(-1, pooled.shape[-1]), strict=True
+    for wins, part in zip(
+        *(np.moveaxis(x.reshape(len(x), -1, x.shape[-1]), 0, -1) for x in (network, columns)),
+        strict=True,
     ):
-        often = columns.sum(axis=1) >= _FEWEST_WINS
-        sample = WeightedSample.calibrated(
-            (columns - share[:, None])[often], np.full(count, True), pairs.num_randomizations
-        )
+        often = np.sum(part > 0, axis=1) >= _FEWEST_WINS
+        used = np.full(len(network), True)
+        sample = WeightedSample.calibrated(part[often], used, num_randomizations)
+        share, error, worth = proportion(sample, wins)
         explained = wins - wins.mean(axis=1, keepdims=True) - sample.residuals(wins)
-        found.append(_estimate(sample, wins, explained.var(axis=1) / total))
-    return _of_points(found, network)
-
-
-def _points(wins: Array) -> Array:
-    """Indicators of each point of the batch, shape ``(points, N_y, n)``."""
-    return np.moveaxis(wins.reshape(len(wins), -1, wins.shape[-1]), 0, -1)
-
-
-def _of_points(found: list[PairedEstimate], wins: Array) -> PairedEstimate:
-    return PairedEstimate(*(np.reshape(part, wins.shape[1:]) for part in zip(*found, strict=True)))
-
-
-def _estimate(sample: WeightedSample, wins: Array, of_known: Array | float = 0.0) -> PairedEstimate:
-    """Probabilities from indicators ``(N_y, n)``, and the variance of what is known."""
-    share, error, worth = proportion(sample, wins)
-    both = np.hypot(error, np.sqrt(of_known))
-    return PairedEstimate(share, both, worth * (error / both) ** 2)
+        both = np.hypot(error, np.sqrt(explained.var(axis=1) / total))
+        found.append((share, both, worth * (error / both) ** 2))
+    of_all = np.swapaxes(found, 0, 1).reshape(3, *network.shape[1:])
+    return PairedEstimate(*of_all)
 
 
 def _from_model(model: Any, key: jax.Array, count: int) -> PairedEstimate:

@@ -5,8 +5,8 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist.sampling._distribution_functions import (
-    below,
     conditional_columns,
+    exceedances,
     kolmogorov_smirnov,
     paired_kolmogorov_smirnov,
     proportion,
@@ -69,10 +69,10 @@ def test_weighted_quantiles_are_those_of_repeated_draws():
 
 def test_probabilities_are_counted_and_never_certain():
     x = np.arange(100.0)
-    found = below(WeightedSample.equal(100), x, np.array([-1.0, 10.0, 89.0]))
-    np.testing.assert_allclose(found.value, [0, 0.11, 0.9])
+    found = exceedances(WeightedSample.equal(100), x, np.array([-1.0, 10.0, 99.0]))
+    np.testing.assert_allclose(found.value, [1, 0.89, 0])
     # Agresti and Coull add two draws of either kind.
-    expected = [np.sqrt((k + 2) * (102 - k)) / 104 / 10 for k in (0, 11, 90)]
+    expected = [np.sqrt((k + 2) * (102 - k)) / 104 / 10 for k in (100, 89, 0)]
     np.testing.assert_allclose(found.standard_error, expected, rtol=0.1)
 
 
@@ -115,7 +115,7 @@ def test_the_distance_of_pairs_is_that_of_the_probabilities():
     law = NORM(0.2, 1.1)
     found = paired_kolmogorov_smirnov(sample, y, law.cdf(y), scores)
     points = np.sort(y[10:])
-    at, before = (below(sample, y, points + side, scores).value for side in (1e-9, -1e-9))
+    at, before = (1 - exceedances(sample, y, points + side, scores).value for side in (1e-9, -1e-9))
     assert found.value == pytest.approx(np.abs((at + before) / 2 - law.cdf(points)).max(), abs=3e-3)
     assert 0 < found.standard_error < 0.06
 
