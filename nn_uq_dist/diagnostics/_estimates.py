@@ -88,9 +88,13 @@ def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
     scale = np.sqrt(sum(np.sum((x - mean) ** 2, axis=0) for x in blocks()) / count)
     # The spread of a constant column is only rounding error.
     scale = np.where(scale > 4 * np.finfo(np.float64).eps, scale, np.nan)
-    powers = (np.hstack([z, z**2, z**3]) for z in ((x - mean) / scale for x in blocks()))
-    products = sum(part.T @ part for part in powers).reshape(3, size, 3, size) / count
-    r, m22, m31 = products[0, :, 0], products[1, :, 1], products[2, :, 0]
+    r, m22, m31 = np.zeros((3, size, size))
+    for x in blocks():
+        z = (x - mean) / scale
+        square = z * z
+        r += z.T @ z / count
+        m22 += square.T @ square / count
+        m31 += (square * z).T @ z / count
     m40 = np.diag(m22)
     variance = m22 - r * (m31 + m31.T) + r**2 / 4 * (m40[:, None] + 2 * m22 + m40)
     error = np.sqrt(np.maximum(variance, 0) / count)

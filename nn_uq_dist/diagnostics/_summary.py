@@ -88,9 +88,8 @@ def summary(
         - `kolmogorov_smirnov`, the largest difference of the distribution functions, has
           `monte_carlo`, `standard_error` (for laws that differ) and `noise_floor`: the expected
           value if the analytic law were exactly that of the draws. A distance near it means
-          nothing. With pairs it is that of the controlled distribution function,
-          ``F_l + F_n - F_ln`` of the linear law, the draws and the linear draws, wherever its noise
-          floor is lower; the PIT uses the network's draws alone.
+          nothing. With pairs it is that of the distribution function that the tail probabilities
+          have, at up to 64 of the draws; the PIT uses the network's draws alone.
         - `pit`, the probability integral transforms ``F(draw)``, uniform if the law is correct:
           `p_value` of ArviZ's uniformity test ``pot_c``, calibrated, on the first 10,000 draws.
           With many draws every approximation is rejected: judge by the distance.
@@ -127,7 +126,7 @@ def summary(
     finite draws is ``"unknown"``.
 
     The standard errors assume independent draws and finite eighth moments, not normality; formulas
-    and sources are given in ``nn_uq_dist.diagnostics._estimates``. With heavy
+    and sources are given in ``nn_uq_dist.sampling._moments``. With heavy
     tails the one of the excess kurtosis is too small (by 15% for Student's t with 20 degrees of
     freedom and 4000 draws).
 

@@ -37,7 +37,7 @@ _ROUNDS = 2
 # The density at a quantile comes from the values this many standard errors to either side.
 _REACH = 2.0
 # Draws of pairs at which distribution functions are compared, and most numbers at a time.
-_NUM_POINTS, _MOST_NUMBERS = 128, 2**22
+_NUM_POINTS, _MOST_NUMBERS = 64, 2**20
 # Sets of random signs over which a noise floor is averaged; it is then accurate to 8%.
 _NUM_SIGNS = 16
 
@@ -62,20 +62,20 @@ def conditional_columns(scores: Array, y: Array, used: Mask, points: Array) -> A
     return columns
 
 
-def _regressed(
-    sample: WeightedSample, events: Array, columns: Array | float
-) -> tuple[Array, Array]:
+def _regressed(sample: WeightedSample, events: Array, columns: Array | None) -> tuple[Array, Array]:
     """Shares of events, and what the regression leaves of their influence functions."""
     share = sample.mean(events)
     left = sample.residuals(sample.of_all(events - share[..., None]))
-    column = sample.residuals(columns + 0 * left)
-    slope = (np.sum(left * column, axis=-1) + _PRIOR) / (np.sum(column**2, axis=-1) + _PRIOR)
-    share = share - slope * (columns * sample.weights).sum(axis=-1)
-    return np.clip(share, 0, 1), left - slope[..., None] * column
+    if columns is not None:
+        column = sample.residuals(columns)
+        slope = (np.sum(left * column, axis=-1) + _PRIOR) / (np.sum(column**2, axis=-1) + _PRIOR)
+        share = np.clip(share - slope * (columns @ sample.weights), 0, 1)
+        left -= slope[..., None] * column
+    return share, left
 
 
 def proportion(
-    sample: WeightedSample, events: Mask | Array, columns: Array | float = 0.0
+    sample: WeightedSample, events: Mask | Array, columns: Array | None = None
 ) -> PairedEstimate:
     """Probabilities of events.
 
@@ -106,7 +106,7 @@ def exceedances(
     sample: WeightedSample, y: Array, points: Array, scores: Array | None = None
 ) -> PairedEstimate:
     """Probabilities ``P(Y > y)`` at points, shape ``(p,)``; scores as for `quantiles`."""
-    columns: Array | float = 0.0
+    columns: Array | None = None
     if scores is not None:
         columns = -conditional_columns(scores, y, sample.used, points)
     return proportion(sample, y > points[:, None], columns)
@@ -191,7 +191,7 @@ def paired_kolmogorov_smirnov(
 ) -> Distance:
     """The same distance from pairs, by the function of `exceedances`, at the middles of its steps.
 
-    At most 128 of the draws are looked at. The noise floor is the mean largest value of the same
+    At most 64 of the draws are looked at. The noise floor is the mean largest value of the same
     function with each draw's part of the error multiplied by a random sign, which for Sobol points
     is an upper bound (A. W. van der Vaart and J. A. Wellner, Weak Convergence and Empirical
     Processes (1996), section 2.9: multipliers).
@@ -203,7 +203,7 @@ def paired_kolmogorov_smirnov(
     found = []
     for part in np.array_split(at, 1 + at.size * y.size // _MOST_NUMBERS):
         events = np.mean([y < y[part, None], y <= y[part, None]], axis=0)
-        columns: Array | float = 0.0
+        columns: Array | None = None
         if scores is not None:
             columns = conditional_columns(scores, y, sample.used, y[part])
         share, left = _regressed(sample, events, columns)

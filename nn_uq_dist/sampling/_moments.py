@@ -45,15 +45,17 @@ def sd(sample: WeightedSample, y: Array) -> PairedEstimate:
 
 def skewness(sample: WeightedSample, y: Array) -> PairedEstimate:
     """Third standardized moment; NaN for a constant output."""
-    z, third, _ = _standardized(sample, y)
+    z = _standardized(sample, y)
     square = z * z
+    third = sample.mean(z * square)
     return sample.estimate(third, z * square - third - 3 * z - 1.5 * third * (square - 1))
 
 
 def excess_kurtosis(sample: WeightedSample, y: Array) -> PairedEstimate:
     """Fourth standardized moment minus 3; NaN for a constant output."""
-    z, third, fourth = _standardized(sample, y)
+    z = _standardized(sample, y)
     square = z * z
+    third, fourth = sample.mean(np.stack([z * square, square**2]))
     influence = square**2 - fourth - 4 * third * z - 2 * fourth * (square - 1)
     return sample.estimate(fourth - 3, influence)
 
@@ -73,9 +75,9 @@ def covariance(sample: WeightedSample, x: Array, y: Array) -> PairedEstimate:
 
 def correlation(sample: WeightedSample, x: Array, y: Array) -> PairedEstimate:
     """Correlation, clipped to [-1, 1]; NaN for constant outputs."""
-    x, y = (_standardized(sample, part)[0] for part in (x, y))
+    x, y = (_standardized(sample, part) for part in (x, y))
     value = sample.mean(x * y)
-    influence = x * y - value - value * (x**2 + y**2 - 2) / 2
+    influence = x * y - value / 2 * (x * x + y * y)
     return sample.estimate(np.clip(value, -1, 1), influence)
 
 
@@ -86,18 +88,17 @@ def _centered(sample: WeightedSample, y: Array) -> tuple[Any, Array]:
     """Mean, and deviations of the outputs from it; 0 for those that are not used."""
     # Without the first output, whose digits a sum would lose.
     first = y[np.argmax(sample.used)]
-    center = sample.mean(np.where(sample.used, y, first) - first)
-    return first + center, np.where(sample.used, y, first + center) - first - center
+    deviation = sample.zeroed(y - first)
+    center = sample.mean(deviation)
+    return first + center, sample.zeroed(deviation - center)
 
 
-def _standardized(sample: WeightedSample, y: Array) -> tuple[Array, Any, Any]:
-    """Standardized outputs, their third moment and their fourth."""
-    _, deviation = _centered(sample, y)
+def _standardized(sample: WeightedSample, y: Array) -> Array:
+    """Outputs with mean 0 and variance 1; NaN for a constant output."""
+    center, deviation = _centered(sample, y)
     unit = np.abs(deviation).max(initial=0) or 1.0
-    variance = sample.mean((deviation / unit) ** 2)
+    scaled = deviation / unit
+    variance = sample.mean(scaled * scaled)
     # The spread of a constant output is only rounding error, whose shape means nothing.
-    rounding = 4 * np.finfo(np.float64).eps * np.abs(np.where(sample.used, y, 0.0)).max()
-    is_constant = not variance > (rounding / unit) ** 2
-    z = deviation / (np.nan if is_constant else unit * np.sqrt(variance))
-    square = z * z
-    return z, sample.mean(z * square), sample.mean(square**2)
+    rounding = 4 * np.finfo(np.float64).eps * (abs(center) / unit + 1)
+    return scaled / (np.sqrt(variance) if variance > rounding**2 else np.nan)

@@ -107,17 +107,27 @@ class WeightedSample:
 
     def mean(self, response: Any) -> Any:
         """Weighted mean along the last axis, over the draws that are used."""
-        return np.where(self.used, response, 0.0) @ self.weights / self._share
+        return self.zeroed(response) @ self.weights / self._share
 
     def residuals(self, response: Array) -> Array:
         """Parts of responses, shape ``(..., n)``, that a regression on the columns leaves."""
-        centered = response - response.mean(axis=-1, keepdims=True)
-        return centered - (centered @ self.basis.T) @ self.basis
+        left: Array = response - response.mean(axis=-1, keepdims=True)
+        if len(self.basis):
+            left -= (left @ self.basis.T) @ self.basis
+        return left
 
     def of_all(self, influence: Any) -> Array:
         """Influences on a mean over the used draws; the others have none, but have columns."""
-        influences: Array = np.where(self.used, influence, 0.0) / self._share
+        influences: Array = self.zeroed(influence) / self._share
         return influences
+
+    def zeroed(self, response: Any) -> Any:
+        """Responses, 0 for draws that are not used."""
+        return response if self._is_complete else np.where(self.used, response, 0.0)
+
+    @cached_property
+    def _is_complete(self) -> bool:
+        return bool(self.used.all())
 
     def error(self, residuals: Array) -> Any:
         """Standard error of the weighted mean of responses with these residuals.
