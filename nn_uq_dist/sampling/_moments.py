@@ -31,13 +31,16 @@ from nn_uq_dist.sampling._weighted_sample import Array, PairedEstimate, Weighted
 
 def mean(sample: WeightedSample, y: Array) -> PairedEstimate:
     """Mean."""
-    return sample.estimate(*_centered(sample, y))
+    center, deviation = _centered(sample, y)
+    unit = _unit(deviation)
+    _, error, worth = sample.estimate(center, deviation / unit)
+    return PairedEstimate(center, unit * error, worth)
 
 
 def sd(sample: WeightedSample, y: Array) -> PairedEstimate:
     """Root of the variance."""
     _, deviation = _centered(sample, y)
-    unit = np.abs(deviation).max(initial=0) or 1.0  # the squares of small numbers would be zero
+    unit = _unit(deviation)
     square, error, worth = covariance(sample, deviation / unit, deviation / unit)
     root = np.sqrt(np.maximum(square, 0.0))
     return PairedEstimate(unit * root, unit * error / (2 * root if root > 0 else 1.0), worth)
@@ -93,10 +96,15 @@ def _centered(sample: WeightedSample, y: Array) -> tuple[Any, Array]:
     return first + center, sample.zeroed(deviation - center)
 
 
+def _unit(deviation: Array) -> float:
+    """A unit for deviations: the squares of small numbers would be zero."""
+    return float(np.abs(deviation).max(initial=0)) or 1.0
+
+
 def _standardized(sample: WeightedSample, y: Array) -> Array:
     """Outputs with mean 0 and variance 1; NaN for a constant output."""
     center, deviation = _centered(sample, y)
-    unit = np.abs(deviation).max(initial=0) or 1.0
+    unit = _unit(deviation)
     scaled = deviation / unit
     variance = sample.mean(scaled * scaled)
     # The spread of a constant output is only rounding error, whose shape means nothing.
