@@ -52,8 +52,9 @@ def conditional_columns(scores: Array, y: Array, used: Mask, points: Array) -> A
     near = order[np.clip(rank, 0, order.size - size)[:, None] + np.arange(size)]
     u, value = scores[near], y[near]
     from_mean = u - u.mean(axis=1, keepdims=True)
-    slope = np.sum(from_mean * value, axis=1) / np.sum(from_mean**2, axis=1)
-    slope = np.maximum(slope, _LEAST_SLOPE * value.std(axis=1) + np.finfo(np.float64).tiny)
+    tiny = np.finfo(np.float64).tiny
+    slope = np.sum(from_mean * value, axis=1) / np.maximum(np.sum(from_mean**2, axis=1), tiny)
+    slope = np.maximum(slope, _LEAST_SLOPE * value.std(axis=1) + tiny)
     # Where lines through the draws attain the point: the residuals need no intercept.
     at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)
     at = at[:, ((np.arange(_NUM_RESIDUALS) + 0.5) / _NUM_RESIDUALS * size).astype(int)]
@@ -69,9 +70,9 @@ def _regressed(sample: WeightedSample, events: Array, columns: Array | None) -> 
     if columns is not None:
         column = sample.residuals(columns)
         slope = (np.sum(left * column, axis=-1) + _PRIOR) / (np.sum(column**2, axis=-1) + _PRIOR)
-        share = np.clip(share - slope * (columns @ sample.weights), 0, 1)
+        share = share - slope * (columns @ sample.weights)
         left -= slope[..., None] * column
-    return share, left
+    return np.clip(share, 0, 1), left
 
 
 def proportion(

@@ -15,6 +15,9 @@ from nn_uq_dist.sampling._linear_law import LinearLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._weighted_sample import Array, Mask, PairedEstimate, WeightedSample
 
+# Scores of the draws are cut off here: the probability beyond is 1e-17.
+_LARGEST_SCORE = 8.5
+
 type Statistic = Callable[..., PairedEstimate]
 
 
@@ -162,7 +165,7 @@ class PairedStatistics:
         Raises
         ------
         ValueError
-            If `q` is not in (0, 1), or an output of the linear law is constant.
+            If `q` is not in (0, 1).
         """
         from scipy.special import ndtri
 
@@ -194,7 +197,7 @@ class PairedStatistics:
         TypeError
             If `points` are not real numbers.
         ValueError
-            If `points` do not broadcast, or an output of the linear law is constant.
+            If `points` do not broadcast.
         """
         from scipy.special import ndtr
 
@@ -230,7 +233,8 @@ class PairedStatistics:
     @cached_property
     def _scores(self) -> list[Array | None]:
         """Normal scores of the linear outputs; None of a constant, whose scores are not normal."""
-        found = self._law.scores(self._linear.T).T
+        # Rounding may put a draw at the end of a support, where the score is infinite.
+        found = np.clip(self._law.scores(self._linear.T).T, -_LARGEST_SCORE, _LARGEST_SCORE)
         return [row if sd > 0 else None for row, sd in zip(found, self._law.sd, strict=True)]
 
     @cached_property

@@ -299,6 +299,17 @@ def test_a_constant_linear_model_says_nothing():
     np.testing.assert_allclose(found.exceedance(0.5).standard_error, error, rtol=0.02)
 
 
+def test_draws_at_the_ends_of_the_support_have_statistics():
+    # Rounding puts draws of a box there, whose normal scores are infinite.
+    inputs = np.random.default_rng(0).uniform(-1, 1, (200, 1))
+    inputs[:3] = [[1.0], [-1.0], [1.0 + 1e-7]]
+    lin = Linearization(np.zeros(1), [[1.0]], InputLaw(np.zeros(1), 1.0))
+    found = paired_statistics(PairedDraws(inputs, inputs**3, inputs, lin, KEY))
+    for estimate, right in ((found.quantile(0.9), 0.8**3), (found.exceedance(0.8**3), 0.1)):
+        assert abs(estimate.value - right) < 4 * estimate.standard_error
+        assert estimate.worth > 200
+
+
 def test_one_sobol_sequence_has_no_standard_error():
     pairs = repetitions(tanh_net, "box", 0.8, 128, 2, sequences=1)
     found = paired_statistics(pairs)
