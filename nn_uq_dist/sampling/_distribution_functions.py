@@ -32,8 +32,8 @@ _PRIOR = 1.0
 # plain draws (A. Agresti and B. A. Coull, Amer. Statist. 52 (1998)), half a draw for pairs, whose
 # differences are few where the linear model is good (A. Agresti and Y. Min, Biometrics 57 (2001)).
 _ADDED_DRAWS, _ADDED_PAIRS = 2.0, 0.5
-# Corrections of a quantile by the column at it.
-_ROUNDS = 2
+# Points around a quantile, up to this many plain standard errors of its level away.
+_NUM_NEAR, _SPAN = 9, 3.0
 # The density at a quantile comes from the values this many standard errors to either side.
 _REACH = 2.0
 # Draws of pairs at which distribution functions are compared, and most numbers at a time.
@@ -120,29 +120,35 @@ def quantiles(
 
     It goes through the middles of its steps, linear between them (``method="hazen"`` of
     ``numpy.quantile``, with weights); negative weights are made up for by the next ones. With
-    normal scores of the linear outputs it is shifted by what the column at the quantile changes.
-    The standard error is that of the probability over the density, for which the values two
-    standard errors of the probability below and above serve (R. S. Woodruff, J. Amer. Statist.
-    Assoc. 47 (1952)). NaN where less than one draw is expected beyond.
+    normal scores of the linear outputs, the function of `exceedances` is inverted at points within
+    three plain standard errors. The standard error is that of the probability over the density, for
+    which the values two standard errors of the probability below and above serve (R. S. Woodruff,
+    J. Amer. Statist. Assoc. 47 (1952)). NaN where less than one draw is expected beyond.
     """
     draws = y[sample.used]
     order = np.argsort(draws, kind="stable")
     draws, weights = draws[order], sample.weights[sample.used][order]
-    ranks = np.maximum.accumulate((np.cumsum(weights) - weights / 2) / weights.sum())
-
-    def attained(at: Array) -> Array:
-        return np.interp(at, ranks, draws)
-
-    shift, worth = np.zeros(levels.shape), np.full(levels.shape, float(draws.size))
+    known = np.maximum.accumulate((np.cumsum(weights) - weights / 2) / weights.sum())
     error = proportion_error(sample, levels * (1 - levels) / draws.size)
-    for _ in range(_ROUNDS if scores is not None else 0):
-        at = attained(levels + shift)
-        beyond, error, worth = exceedances(sample, y, at, scores)
-        shift = beyond - sample.mean(y > at[:, None])
+    worth = np.full(levels.shape, float(draws.size))
+    # A column for each level: values, and the distribution function there.
+    at, below = (
+        np.broadcast_to(part[:, None], (draws.size, levels.size)) for part in (draws, known)
+    )
+
+    def attained(asked: Array) -> Array:
+        return np.array([np.interp(*row) for row in zip(asked, below.T, at.T, strict=True)])
+
+    if scores is not None:
+        first, last = (attained(levels + side * _SPAN * error) for side in (-1, 1))
+        at = np.linspace(first, last, _NUM_NEAR)
+        beyond = exceedances(sample, y, at.ravel(), scores).value.reshape(at.shape)
+        below = np.maximum.accumulate(1 - beyond, axis=0)
+        _, error, worth = exceedances(sample, y, attained(levels), scores)
     # Not beyond the support, where there is no density.
     low = np.maximum(levels - _REACH * error, levels / 4)
     high = np.minimum(levels + _REACH * error, 1 - (1 - levels) / 4)
-    value, left, right = (attained(at + shift) for at in (levels, low, high))
+    value, left, right = (attained(asked) for asked in (levels, low, high))
     is_enough = draws.size * np.minimum(levels, 1 - levels) >= 1
     error = np.where(is_enough, error * (right - left) / (high - low), np.nan)
     return PairedEstimate(value, error, worth)
