@@ -46,7 +46,7 @@ class PairedStatistics:
     multiplied by the ratio of the quantiles of Student's t and the normal law. They are NaN for one
     sequence.
 
-    Intervals of 1.96 standard errors held in 91% to 98% of the cases (100 and 1000 pairs, random or
+    Intervals of 1.96 standard errors held in 90% to 99% of the cases (100 and 1000 pairs, random or
     8 Sobol sequences, networks with smooth and with kinked units, box and normal inputs); in up to
     100% for tails with fewer than ten pairs. Like plain estimates, those of skewness and kurtosis
     lack rare draws: from 100 pairs they held in 85% to 96%; from 1000 pairs of a trained network
