@@ -17,7 +17,7 @@ from nn_uq_dist.sampling._paired_draws import PairedDraws, PairedModel
 from nn_uq_dist.sampling._weighted_sample import Array, PairedEstimate, WeightedSample
 
 # Classes that win fewer linear draws of the pairs than this are one class for the weights.
-_FEWEST_WINS = 10
+_FEWEST_WINS = 20
 # Numbers per array of linear draws.
 _PASS_NUMBERS = 2**22
 # `paired_draws` folds indices below 2**31 into its key.
@@ -67,7 +67,7 @@ def win_probabilities(
     probability: the share in `n` pairs and `m` other draws together. This equals regression of the
     indicators of the wins in the network on those in the linear model; the variance is that of the
     residuals over `n` plus that of what is explained over ``n + m``. Classes that win fewer than
-    ten linear draws of the pairs have no column. Half a draw more than was seen makes an error (of
+    20 linear draws of the pairs have no column. Half a draw more than was seen makes an error (of
     plain draws two), so no standard error is zero.
 
     The first of several largest outputs wins. In a draw with NaN no output wins.
