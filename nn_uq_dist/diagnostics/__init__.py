@@ -2,7 +2,7 @@
 
 Each question has a module: single outputs (`_summary`), their joint law (`_joint_summary`), which
 input matters (`_sensitivity`), export to ArviZ (`_export`). They share the statistics
-(`_estimates`, of pairs `_paired`) and the thresholds for a difference (`_verdict`).
+(`_estimates`) and the thresholds for a difference (`_verdict`).
 Laws of single outputs are evaluated only in `_law_functions`, through the contract
 `nn_uq_dist.laws.OutputLaw`.
 """

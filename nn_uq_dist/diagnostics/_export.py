@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments
-from nn_uq_dist.diagnostics._estimates import MOMENTS, sample_correlation, sample_moments
+from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails, joint_correlation
 from nn_uq_dist.laws._joint_law import JointLaw
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
+from nn_uq_dist.sampling._moments import MOMENTS
+from nn_uq_dist.sampling._weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -248,7 +250,8 @@ def _moments(
     found = np.full((len(columns), 4, 2), np.nan)
     for j, column in enumerate(columns):
         if column.size >= _arguments.MINIMUM_DRAWS:
-            found[j] = list(sample_moments(column).values())
+            sample = WeightedSample.equal(column.size)
+            found[j] = [statistic(sample, column)[:2] for statistic in MOMENTS.values()]
     variables: dict[str, Any] = {}
     analytic = (functions.mean, functions.sd, *functions.shape)
     for k, (name, value) in enumerate(zip(MOMENTS, analytic, strict=True)):

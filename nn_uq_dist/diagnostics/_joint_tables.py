@@ -13,6 +13,7 @@ from nn_uq_dist.diagnostics._arguments import NetworkDraws
 from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.diagnostics._law_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
 from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.sampling._distribution_functions import kolmogorov_noise_floor
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._paired_statistics import paired_statistics
 
@@ -56,9 +57,9 @@ def calibration_columns(
     described = np.hstack([white, np.sum(white**2, axis=1, keepdims=True) / size])
     return {
         "ks": distance,
-        "noise_floor": _estimates.kolmogorov_noise_floor(len(white)),
+        "noise_floor": kolmogorov_noise_floor(len(white)),
         f"{prefix}_ks": of_linear,
-        f"{prefix}_noise_floor": _estimates.kolmogorov_noise_floor(len(white_linear)),
+        f"{prefix}_noise_floor": kolmogorov_noise_floor(len(white_linear)),
         "dominates": [
             _verdict.dominating_part(*numbers, kind, size + 1)
             for numbers in zip(distance, p_value, of_linear, linear_p_value, strict=True)

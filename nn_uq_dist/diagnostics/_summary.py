@@ -10,8 +10,10 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments, _estimates, _verdict
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
-from nn_uq_dist.diagnostics._paired import Paired
+from nn_uq_dist.sampling._distribution_functions import kolmogorov_smirnov
+from nn_uq_dist.sampling._moments import MOMENTS
 from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.sampling._paired_statistics import PairedStatistics, paired_statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,9 +88,8 @@ def summary(
         - `kolmogorov_smirnov`, the largest difference of the distribution functions, has
           `monte_carlo`, `standard_error` (for laws that differ) and `noise_floor`: the expected
           value if the analytic law were exactly that of the draws. A distance near it means
-          nothing. With pairs it is that of the controlled distribution function,
-          ``F_l + F_n - F_ln`` of the linear law, the draws and the linear draws, wherever its noise
-          floor is lower; the PIT uses the network's draws alone.
+          nothing. With pairs it is that of the distribution function that the tail probabilities
+          have, at up to 64 of the draws; the PIT uses the network's draws alone.
         - `pit`, the probability integral transforms ``F(draw)``, uniform if the law is correct:
           `p_value` of ArviZ's uniformity test ``pot_c``, calibrated, on the first 10,000 draws.
           With many draws every approximation is rejected: judge by the distance.
@@ -125,7 +126,7 @@ def summary(
     finite draws is ``"unknown"``.
 
     The standard errors assume independent draws and finite eighth moments, not normality; formulas
-    and sources are given in ``nn_uq_dist.diagnostics._estimates``. With heavy
+    and sources are given in ``nn_uq_dist.sampling._moments``. With heavy
     tails the one of the excess kurtosis is too small (by 15% for Student's t with 20 degrees of
     freedom and 4000 draws).
 
@@ -158,9 +159,7 @@ def summary(
     positions = Tails(law, values, progress=progress)
     functions = LawFunctions(law)
     laws = _analytic(functions, levels, tail_levels)
-    paired = None
-    if isinstance(draws, PairedDraws):
-        paired = Paired(draws, levels, laws.tail_points, *functions.grid())
+    paired = paired_statistics(draws) if isinstance(draws, PairedDraws) else None
     table = _statistics(laws, columns, levels, tail_levels, paired)
     table |= _comparisons(columns, positions, paired)
     table["draws", "total"] = np.full(num_columns, len(values))
@@ -213,39 +212,39 @@ def _statistics(
     columns: Sequence[Array],
     levels: Array,
     tails: Array,
-    paired: Paired | None,
+    paired: PairedStatistics | None,
 ) -> Table:
     """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
     names = [
-        *_estimates.MOMENTS,
+        *MOMENTS,
         *(f"q{level:g}" for level in levels),
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
-    found = np.full((len(columns), len(names), 2 if paired is None else 3), np.nan)
-    for j, column in enumerate(columns):
-        if column.size < _arguments.MINIMUM_DRAWS:
-            continue
-        if paired is not None:
-            found[j] = paired.statistics[:, j]
-            continue
-        lower, upper = np.split(laws.tail_points[:, j], 2)
-        found[j] = [
-            *_estimates.sample_moments(column).values(),
-            *_estimates.sample_quantiles(column, levels),
-            *_estimates.exceedances(column, lower, above=False),
-            *_estimates.exceedances(column, upper, above=True),
-        ]
+    found = np.full((3, len(names), len(columns)), np.nan)
+    is_enough = [column.size >= _arguments.MINIMUM_DRAWS for column in columns]
+    if paired is not None:
+        of_all = _estimates.of_pairs(paired, levels, laws.tail_points)
+        found[..., is_enough] = of_all[..., is_enough]
+    else:
+        for j in np.flatnonzero(is_enough).tolist():
+            found[..., [j]] = _estimates.of_draws(columns[j], levels, laws.tail_points[:, j])
+    lower = slice(len(names) - 2 * tails.size, len(names) - tails.size)
+    found[0, lower] = 1 - found[0, lower]
     table: Table = {}
     for k, (name, analytic) in enumerate(zip(names, laws.statistics, strict=True)):
         table[name, "analytic"] = analytic
-        table[name, "monte_carlo"] = found[:, k, 0]
-        table[name, "error"] = analytic - found[:, k, 0]
-        for value, column in zip(("standard_error", "worth"), found[:, k, 1:].T, strict=False):
-            table[name, value] = column
+        value, error, worth = found[:, k]
+        table[name, "monte_carlo"] = value
+        table[name, "error"] = analytic - value
+        table[name, "standard_error"] = error
+        if paired is not None:
+            table[name, "worth"] = worth
     return table
 
 
-def _comparisons(columns: Sequence[Array], positions: Tails, paired: Paired | None) -> Table:
+def _comparisons(
+    columns: Sequence[Array], positions: Tails, paired: PairedStatistics | None
+) -> Table:
     """Columns of distances and of the PIT, NaN if they are not known."""
     found = np.full((len(columns), len(COMPARISONS)), np.nan)
     transforms = positions.probabilities()
@@ -254,11 +253,9 @@ def _comparisons(columns: Sequence[Array], positions: Tails, paired: Paired | No
         # Too few draws, or a law with an invalid parameter.
         if column.size < _arguments.MINIMUM_DRAWS or np.isnan(in_order).any():
             continue
-        distance = _estimates.kolmogorov_smirnov(np.sort(in_order))
+        distance = kolmogorov_smirnov(in_order)
         if paired is not None:
-            distance = min(
-                distance, paired.kolmogorov_smirnov(j), key=lambda each: each.noise_floor
-            )
+            distance = paired.kolmogorov_smirnov(j, transforms[:, j])
         found[j] = [*distance, _estimates.uniformity_p_value(in_order)]
     return dict(zip(COMPARISONS, found.T, strict=True))
 

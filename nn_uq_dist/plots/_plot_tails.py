@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, log_ndtr
 
 from nn_uq_dist.diagnostics._arguments import Marginals
-from nn_uq_dist.diagnostics._estimates import counts_beyond
 from nn_uq_dist.plots.parts import _figure, _palette, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
@@ -162,7 +161,7 @@ def _tail(
 ) -> tuple[Array, Array]:
     """Return the points of a tail, ``(2, points)``, and their intervals as one line with gaps."""
     at = np.linspace(0, reach, POINTS_PER_TAIL + 1)[1:] * 0.98
-    count = counts_beyond(scores, sign * at, above=sign > 0)
+    count = np.searchsorted(np.sort(-sign * scores), -at)
     low, high = clopper_pearson(count, scores.size, coverage)
     with np.errstate(divide="ignore"):
         estimate = np.where(count > 0, np.log10(count / scores.size), np.nan)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics._compiled_once import in_portions
 from nn_uq_dist.basics._known_values import in_float64
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._output_law import OutputLaw
@@ -61,17 +62,13 @@ class LinearLaw:
         third, fourth = (np.asarray(part, np.float64).ravel() for part in moments)
         return third, fourth + 3
 
-    def cdf(self, points: Array) -> Array:
-        """Distribution functions at points of shape ``(p, R)``; NaN at NaN."""
-        from scipy.special import ndtr
-
+    def scores(self, points: Array) -> Array:
+        """Normal scores ``Phi^-1(F(l))`` at points of shape ``(p, R)``; NaN at NaN."""
         known = np.where(np.isnan(points), self.mean, points)
         rows = known.reshape(-1, *self._law.batch_shape)
-        size = max(1, MOST_POINTS // known.shape[1])
-        portions = [rows[start : start + size] for start in range(0, len(rows), size)]
-        scores = [np.asarray(self._law.normal_score(part), np.float64) for part in portions]
-        below: Array = ndtr(np.concatenate(scores).reshape(known.shape))
-        return np.where(np.isnan(points), np.nan, below)
+        size = max(1, min(len(rows), MOST_POINTS // known.shape[1]))
+        found = in_portions(self._law.normal_score, rows, size=size).reshape(known.shape)
+        return np.where(np.isnan(points), np.nan, found)
 
     def quantiles(self, scores: Array) -> Array:
         """Quantiles at normal scores of shape ``(p,)``, shape ``(p, R)``."""

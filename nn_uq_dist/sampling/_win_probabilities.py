@@ -11,14 +11,13 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.sampling._control_variates import PairedEstimate, standard_error
+from nn_uq_dist.sampling._distribution_functions import proportion, proportion_error
 from nn_uq_dist.sampling._monte_carlo import threefry
 from nn_uq_dist.sampling._paired_draws import PairedDraws, PairedModel
+from nn_uq_dist.sampling._weighted_sample import Array, PairedEstimate, WeightedSample
 
-Array = NDArray[np.float64]
-
-# Half a draw is added to those that differ, so that no standard error is zero by chance.
-_ADDED = 0.5
+# Classes that win fewer linear draws of the pairs than this are one class for the weights.
+_FEWEST_WINS = 20
 # Numbers per array of linear draws.
 _PASS_NUMBERS = 2**22
 # `paired_draws` folds indices below 2**31 into its key.
@@ -52,9 +51,8 @@ def win_probabilities(
     -------
     PairedEstimate
         Arrays of shape ``(..., N_y)``: ``value``, ``standard_error``, and ``worth``, the number of
-        plain draws with the same standard error; of the network for pairs. From draws and models
-        the values sum to 1. From pairs each class has a control of its own, and the sum is off by
-        about a standard error.
+        plain draws with the same standard error; of the network for pairs. The values sum to 1,
+        but for draws with NaN.
 
     Raises
     ------
@@ -65,12 +63,12 @@ def win_probabilities(
 
     Notes
     -----
-    With :math:`A` and :math:`B` the indicators that class `j` wins in the network and in the linear
-    model, the means over `n` pairs, and :math:`q` the share in `m` other linear draws, the estimate
-    is :math:`\bar A - c (\bar B - q)`. The coefficient
-    :math:`c = \frac{m}{n + m} \mathrm{Cov}(A, B) / \mathrm{Var}(B)` minimizes its variance
-    :math:`\mathrm{Var}(A - c B) / n + c^2 \mathrm{Var}(B) / m`. Standard errors count half a draw
-    more than was observed to differ from the prediction, so they are not zero if none did.
+    With pairs the draws get weights under which each class wins in the linear model with its known
+    probability: the share in `n` pairs and `m` other draws together. This equals regression of the
+    indicators of the wins in the network on those in the linear model; the variance is that of the
+    residuals over `n` plus that of what is explained over ``n + m``. Classes that win fewer than
+    20 linear draws of the pairs have no column. Half a draw more than was seen makes an error (of
+    plain draws two), so no standard error is zero.
 
     The first of several largest outputs wins. In a draw with NaN no output wins.
 
@@ -100,7 +98,7 @@ def win_probabilities(
         return _from_model(draws, _checks.as_key("key", key), count)
     values = _checks.as_numeric("draws", cast("ArrayLike", draws))
     wins = _wins(_with_draws(np.asarray(values)))
-    return _estimate(wins.mean(axis=0), wins - wins.mean(axis=0), wins, 0, 0.0)
+    return _estimate(wins, np.zeros_like(wins), 0, np.inf)
 
 
 def _with_draws(values: NDArray[Any]) -> NDArray[Any]:
@@ -121,23 +119,36 @@ def _wins(values: NDArray[Any]) -> Array:
 def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
     network = _wins(_with_draws(np.asarray(pairs.network)))
     linear = _wins(np.asarray(pairs.linear))
-    known = _linear_shares(pairs, num_linear_draws)
-    centered = linear - linear.mean(axis=0)
-    own = network - network.mean(axis=0)
-    spread = np.sum(centered**2, axis=0)
-    # A class that wins all pairs in the linear model, or none, cannot serve as a control.
-    slope = np.sum(own * centered, axis=0) / np.where(spread > 0, spread, 1.0)
-    slope = slope * num_linear_draws / (num_linear_draws + pairs.num_samples)
-    value = network.mean(axis=0) - slope * (linear.mean(axis=0) - known)
-    share = (known * num_linear_draws + _ADDED) / (num_linear_draws + 2 * _ADDED)
-    of_known = slope**2 * share * (1 - share) / num_linear_draws
-    residuals = own - slope * centered
-    return _estimate(value, residuals, network, pairs.num_randomizations, of_known)
+    count, known = len(linear), _linear_shares(pairs, num_linear_draws)
+    # The best estimate of the linear probabilities is from the pairs and from the other draws.
+    total = count + num_linear_draws
+    pooled = known + (linear.mean(axis=0) - known) * count / total
+    return _estimate(network, linear - pooled, pairs.num_randomizations, total)
+
+
+def _estimate(
+    network: Array, columns: Array, num_randomizations: int, total: float
+) -> PairedEstimate:
+    """Probabilities from indicators ``(n, ..., N_y)``, with columns centered by `total` draws."""
+    found = []
+    for wins, part in zip(
+        *(np.moveaxis(x.reshape(len(x), -1, x.shape[-1]), 0, -1) for x in (network, columns)),
+        strict=True,
+    ):
+        often = np.sum(part > 0, axis=1) >= _FEWEST_WINS
+        used = np.full(len(network), True)
+        sample = WeightedSample.calibrated(part[often], used, num_randomizations)
+        share, error, worth = proportion(sample, wins)
+        explained = wins - wins.mean(axis=1, keepdims=True) - sample.residuals(wins)
+        both = np.hypot(error, np.sqrt(explained.var(axis=1) / total))
+        found.append((share, both, worth * (error / both) ** 2))
+    of_all = np.swapaxes(found, 0, 1).reshape(3, *network.shape[1:])
+    return PairedEstimate(*of_all)
 
 
 def _from_model(model: Any, key: jax.Array, count: int) -> PairedEstimate:
     share = _shares(model, threefry(key), count)
-    error = np.sqrt(share * (1 - share) / count + _ADDED / count**2)
+    error = proportion_error(WeightedSample.equal(count), share * (1 - share) / count)
     return PairedEstimate(share, error, np.full(share.shape, float(count)))
 
 
@@ -166,20 +177,3 @@ def _linear_wins(model: Any, key: jax.Array, start: int, wanted: int, size: int)
     is_wanted = jnp.arange(size).reshape(-1, *[1] * (outputs.ndim - 2)) < wanted
     winner = jnp.where(is_wanted, outputs.argmax(axis=-1), -1)
     return jnp.sum(winner[..., None] == jnp.arange(outputs.shape[-1]), axis=0)
-
-
-def _estimate(
-    value: Array,
-    residuals: Array,
-    wins: Array,
-    num_randomizations: int,
-    of_known: Array | float,
-) -> PairedEstimate:
-    """Standard errors from the residuals of each draw, and the worth of the draws."""
-    count = len(residuals)
-    least = np.sqrt(_ADDED) / count
-    error = standard_error(residuals / count, num_randomizations)
-    error = np.maximum(error, least) if num_randomizations else np.hypot(error, least)
-    error = np.sqrt(error**2 + of_known)
-    plain = np.sum((wins - wins.mean(axis=0)) ** 2, axis=0) + _ADDED
-    return PairedEstimate(np.clip(value, 0.0, 1.0), error, plain / (count * error**2))

@@ -9,7 +9,6 @@ import scipy.stats
 
 from nn_uq_dist import InputLaw, linearize, monte_carlo, paired_draws
 from nn_uq_dist.diagnostics import summary, to_datatree
-from nn_uq_dist.diagnostics._paired import controlled_kolmogorov_smirnov
 from nn_uq_dist.sampling import PairedDraws
 
 pytestmark = pytest.mark.viz
@@ -97,52 +96,6 @@ def test_the_law_need_not_be_the_linear_one():
     assert (table["q0.5", "worth"] > 10_000).all()
     tangent = summary(lin, pairs, **ASKED)
     assert (tangent["verdict", "dominates"] == "linearization").all()
-
-
-@pytest.mark.parametrize("eps", [0.05, 0.3])
-def test_noise_floor_of_the_controlled_distance_is_calibrated(eps):
-    # y = l + eps e, both normal: y is normal as well. 300 repetitions: the mean distance is known
-    # to 2%, each floor to 8%, their mean to 0.5%.
-    generator = np.random.default_rng(0)
-    scale = np.sqrt(1 + eps**2)
-    norm = scipy.stats.norm
-    found = []
-    for _ in range(300):
-        linear = generator.normal(size=300)
-        network = linear + eps * generator.normal(size=300)
-        found.append(
-            controlled_kolmogorov_smirnov(
-                network, linear, lambda y: norm.cdf(y) - norm.cdf(y / scale), 0
-            )
-        )
-    values, _, floors = np.array(found).T
-    np.testing.assert_allclose(values.mean(), floors.mean(), rtol=0.08)
-    assert np.mean(values > 2 * floors) < 0.03
-    assert floors.mean() < 0.9 * scipy.stats.kstwobign.mean() / np.sqrt(300)
-
-
-def test_controlled_distance_agrees_with_brute_force():
-    generator = np.random.default_rng(0)
-    linear = generator.normal(size=150).round(1)  # ties
-    network = (linear + 0.4 * generator.normal(size=150)).round(1)
-    norm = scipy.stats.norm
-
-    def difference(y):
-        return norm.cdf(y) - norm.cdf(y, 0.2, 1.1)
-
-    found = controlled_kolmogorov_smirnov(network, linear, difference, 0)
-    points = np.concatenate([network, linear])
-    at = [np.mean(network <= y) - np.mean(linear <= y) + difference(y) for y in points]
-    before = [np.mean(network < y) - np.mean(linear < y) + difference(y) for y in points]
-    assert found.value == pytest.approx(np.abs([at, before]).max(), abs=1e-12)
-    assert 0 < found.standard_error < 0.06
-    # A pair without a finite output counts in the linear draws only.
-    network[:30] = np.nan
-    left = network[30:]
-    found = controlled_kolmogorov_smirnov(network, linear, difference, 0)
-    at = [np.mean(left <= y) - np.mean(linear <= y) + difference(y) for y in points]
-    before = [np.mean(left < y) - np.mean(linear < y) + difference(y) for y in points]
-    assert found.value == pytest.approx(np.abs([at, before]).max(), abs=1e-12)
 
 
 def test_outputs_with_few_finite_pairs_are_unknown():

@@ -1,0 +1,222 @@
+r"""Distribution functions of weighted samples: probabilities, quantiles, distances from a law.
+
+For pairs the normal score `u` of the linear output is standard normal. At a point `y` that a
+question names, the regression gets one more column, ``P(Y <= y | u)`` by a line fitted near the
+point and its residuals `r`:
+
+.. math:: c(u) = \frac 1 m \sum_r \mathbf 1[u \le t_r], \qquad a + b\,t_r + r = y, \qquad
+    E\,c = \frac 1 m \sum_r \Phi(t_r).
+
+Its mean value is exact, however good the line is (model-assisted estimation: C.-E. Sarndal, B.
+Swensson and J. Wretman, Model Assisted Survey Sampling (1992)). In a trained network strata of `u`,
+the same for all points, had 80% of its gain at the median and nothing beyond the 99% point.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nn_uq_dist.sampling._weighted_sample import Array, Mask, PairedEstimate, WeightedSample
+
+# Number of quantiles that represent the residuals of a line.
+_NUM_RESIDUALS = 16
+# Pairs that a line is fitted to: this many times n^0.6, 32 of 100 and 500 of 10,000.
+_WINDOW = 2.0
+# Least slope of the line, in standard deviations of the output near the point: if it hardly follows
+# its linear model, the residuals describe it.
+_LEAST_SLOPE = 0.02
+# Draws that say that the coefficient of this column is 1, as it is if the line is right: of a rare
+# event the draws themselves tell it badly.
+_PRIOR = 1.0
+# Draws added to those that make an error: that none was seen does not make it impossible. Two for
+# plain draws (A. Agresti and B. A. Coull, Amer. Statist. 52 (1998)), half a draw for pairs, whose
+# differences are few where the linear model is good (A. Agresti and Y. Min, Biometrics 57 (2001)).
+_ADDED_DRAWS, _ADDED_PAIRS = 2.0, 0.5
+# Points around a quantile, up to this many plain standard errors of its level away.
+_NUM_NEAR, _SPAN = 9, 3.0
+# The density at a quantile comes from the values this many standard errors to either side.
+_REACH = 2.0
+# Draws of pairs at which distribution functions are compared, and most numbers at a time.
+_NUM_POINTS, _MOST_NUMBERS = 64, 2**20
+# Sets of random signs over which a noise floor is averaged; it is then accurate to 8%.
+_NUM_SIGNS = 16
+
+
+def conditional_columns(scores: Array, y: Array, used: Mask, points: Array) -> Array:
+    """Columns ``P(Y <= point | u)`` minus their mean values, shape ``(p, n)``."""
+    from scipy.special import ndtr
+
+    order = np.flatnonzero(used)[np.argsort(scores[used], kind="stable")]
+    size = min(order.size, int(np.ceil(_WINDOW * order.size**0.6)))
+    rank = np.searchsorted(np.sort(y[used]), points) - size // 2
+    near = order[np.clip(rank, 0, order.size - size)[:, None] + np.arange(size)]
+    u, value = scores[near], y[near]
+    from_mean = u - u.mean(axis=1, keepdims=True)
+    tiny = np.finfo(np.float64).tiny
+    slope = np.sum(from_mean * value, axis=1) / np.maximum(np.sum(from_mean**2, axis=1), tiny)
+    slope = np.maximum(slope, _LEAST_SLOPE * value.std(axis=1) + tiny)
+    # Where lines through the draws attain the point: the residuals need no intercept.
+    at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)
+    at = at[:, ((np.arange(_NUM_RESIDUALS) + 0.5) / _NUM_RESIDUALS * size).astype(int)]
+    counts = np.stack([np.searchsorted(row, scores) for row in at])
+    columns: Array = 1 - counts / _NUM_RESIDUALS - ndtr(at).mean(axis=1, keepdims=True)
+    return columns
+
+
+def _regressed(sample: WeightedSample, events: Array, columns: Array | None) -> tuple[Array, Array]:
+    """Shares of events, and what the regression leaves of their influence functions."""
+    share = sample.mean(events)
+    left = sample.residuals(sample.of_all(events - share[..., None]))
+    if columns is not None:
+        column = sample.residuals(columns)
+        slope = (np.sum(left * column, axis=-1) + _PRIOR) / (np.sum(column**2, axis=-1) + _PRIOR)
+        share = share - slope * (columns @ sample.weights)
+        left -= slope[..., None] * column
+    return np.clip(share, 0, 1), left
+
+
+def proportion(
+    sample: WeightedSample, events: Mask | Array, columns: Array | None = None
+) -> PairedEstimate:
+    """Probabilities of events.
+
+    Parameters
+    ----------
+    sample
+        The weighted sample.
+    events
+        Shape ``(..., n)``.
+    columns
+        One more column for each event, of mean value 0, that predicts its indicator.
+    """
+    share, left = _regressed(sample, events.astype(np.float64), columns)
+    error = proportion_error(sample, sample.error(left) ** 2)
+    count = sample.used.sum()
+    plain = proportion_error(sample, share * (1 - share) / count)
+    return PairedEstimate(share, error, count * (plain / error) ** 2)
+
+
+def proportion_error(sample: WeightedSample, variance: Array) -> Array:
+    """Standard error of a proportion, never zero."""
+    added = _ADDED_PAIRS if len(sample.basis) else _ADDED_DRAWS
+    error: Array = np.sqrt(variance + added / sample.used.sum() ** 2)
+    return error
+
+
+def exceedances(
+    sample: WeightedSample, y: Array, points: Array, scores: Array | None = None
+) -> PairedEstimate:
+    """Probabilities ``P(Y > y)`` at points, shape ``(p,)``; scores as for `quantiles`."""
+    columns: Array | None = None
+    if scores is not None:
+        columns = -conditional_columns(scores, y, sample.used, points)
+    return proportion(sample, y > points[:, None], columns)
+
+
+def quantiles(
+    sample: WeightedSample, y: Array, levels: Array, scores: Array | None = None
+) -> PairedEstimate:
+    """Quantiles, shape ``(q,)``: values at which the distribution function attains levels.
+
+    It goes through the middles of its steps, linear between them (``method="hazen"`` of
+    ``numpy.quantile``, with weights); negative weights are made up for by the next ones. With
+    normal scores of the linear outputs, the function of `exceedances` is inverted at points within
+    three plain standard errors. The standard error is that of the probability over the density, for
+    which the values two standard errors of the probability below and above serve (R. S. Woodruff,
+    J. Amer. Statist. Assoc. 47 (1952)). NaN where less than one draw is expected beyond.
+    """
+    draws = y[sample.used]
+    order = np.argsort(draws, kind="stable")
+    draws, weights = draws[order], sample.weights[sample.used][order]
+    known = np.maximum.accumulate((np.cumsum(weights) - weights / 2) / weights.sum())
+    error = proportion_error(sample, levels * (1 - levels) / draws.size)
+    worth = np.full(levels.shape, float(draws.size))
+    # A column for each level: values, and the distribution function there.
+    at, below = (
+        np.broadcast_to(part[:, None], (draws.size, levels.size)) for part in (draws, known)
+    )
+
+    def attained(asked: Array) -> Array:
+        return np.array([np.interp(*row) for row in zip(asked, below.T, at.T, strict=True)])
+
+    if scores is not None:
+        first, last = (attained(levels + side * _SPAN * error) for side in (-1, 1))
+        at = np.linspace(first, last, _NUM_NEAR)
+        beyond = exceedances(sample, y, at.ravel(), scores).value.reshape(at.shape)
+        below = np.maximum.accumulate(1 - beyond, axis=0)
+        _, error, worth = exceedances(sample, y, attained(levels), scores)
+    # Not beyond the support, where there is no density.
+    low = np.maximum(levels - _REACH * error, levels / 4)
+    high = np.minimum(levels + _REACH * error, 1 - (1 - levels) / 4)
+    value, left, right = (attained(asked) for asked in (levels, low, high))
+    is_enough = draws.size * np.minimum(levels, 1 - levels) >= 1
+    error = np.where(is_enough, error * (right - left) / (high - low), np.nan)
+    return PairedEstimate(value, error, worth)
+
+
+class Distance(NamedTuple):
+    """A distance between a law and draws, its error, and its expected value if they agree."""
+
+    value: float
+    standard_error: float
+    noise_floor: float
+
+
+def kolmogorov_smirnov(probabilities: Array) -> Distance:
+    """Largest difference between the distribution functions of plain draws and of a law.
+
+    Parameters
+    ----------
+    probabilities
+        ``F(y)`` of the law at the draws, shape ``(n,)``.
+
+    Returns
+    -------
+    Distance
+        The standard error is that of the empirical function where the distance is attained, valid
+        when the laws differ. The noise floor is the mean of the Kolmogorov law. All three are NaN
+        if a probability is NaN.
+    """
+    count, law = probabilities.size, np.sort(probabilities)
+    ranks = np.arange(count + 1) / count
+    gaps = np.maximum(ranks[1:] - law, law - ranks[:-1])
+    widest = int(np.argmax(gaps))  # stops at the first NaN
+    if np.isnan(gaps[widest]):
+        return Distance(np.nan, np.nan, np.nan)
+    level = ranks[widest + int(ranks[widest + 1] - law[widest] == gaps[widest])]
+    error = proportion_error(WeightedSample.equal(count), level * (1 - level) / count)
+    return Distance(float(gaps[widest]), float(error), kolmogorov_noise_floor(count))
+
+
+def kolmogorov_noise_floor(count: int) -> float:
+    """Mean Kolmogorov-Smirnov distance between this many draws and their own law."""
+    return float(np.sqrt(np.pi / 2) * np.log(2) / np.sqrt(count))
+
+
+def paired_kolmogorov_smirnov(
+    sample: WeightedSample, y: Array, probabilities: Array, scores: Array | None
+) -> Distance:
+    """The same distance from pairs, by the function of `exceedances`, at the middles of its steps.
+
+    At most 64 of the draws are looked at. The noise floor is the mean largest value of the same
+    function with each draw's part of the error multiplied by a random sign, which for Sobol points
+    is an upper bound (A. W. van der Vaart and J. A. Wellner, Weak Convergence and Empirical
+    Processes (1996), section 2.9: multipliers).
+    """
+    order = np.flatnonzero(sample.used)
+    order = order[np.argsort(y[order], kind="stable")]
+    at = order[np.linspace(0, order.size - 1, min(order.size, _NUM_POINTS)).round().astype(int)]
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (_NUM_SIGNS, y.size))
+    found = []
+    for part in np.array_split(at, 1 + at.size * y.size // _MOST_NUMBERS):
+        events = np.mean([y < y[part, None], y <= y[part, None]], axis=0)
+        columns: Array | None = None
+        if scores is not None:
+            columns = conditional_columns(scores, y, sample.used, y[part])
+        share, left = _regressed(sample, events, columns)
+        error = proportion_error(sample, sample.error(left) ** 2)
+        noise = (sample.enlarged * left) @ signs.T
+        found.append(np.column_stack([np.abs(share - probabilities[part]), error, np.abs(noise)]))
+    table = np.concatenate(found)
+    gap, error = table[np.argmax(table[:, 0]), :2]
+    return Distance(float(gap), float(error), float(table[:, 2:].max(axis=0).mean()))

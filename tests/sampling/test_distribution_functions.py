@@ -1,0 +1,149 @@
+"""Probabilities, quantiles and distances of weighted samples: SciPy, brute force, repetition."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from nn_uq_dist.sampling._distribution_functions import (
+    conditional_columns,
+    exceedances,
+    kolmogorov_smirnov,
+    paired_kolmogorov_smirnov,
+    proportion,
+    quantiles,
+)
+from nn_uq_dist.sampling._weighted_sample import WeightedSample
+from tests.diagnostics.known_laws import LAWS, sample
+
+LEVELS = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
+NORM = scipy.stats.norm
+
+
+def calibrated(scores):
+    columns = np.vstack([scores, scores**2 - 1])
+    return WeightedSample.calibrated(columns, np.full(scores.size, True), 0)
+
+
+def test_columns_have_their_known_means_under_the_weights():
+    scores = np.random.default_rng(0).normal(size=500)
+    weights = calibrated(scores).weights
+    assert weights.sum() == pytest.approx(1)
+    assert weights @ scores == pytest.approx(0, abs=1e-12)
+    assert weights @ scores**2 == pytest.approx(1)
+
+
+def test_columns_of_a_point_have_mean_zero_however_bad_the_line_is():
+    # y does not follow a line in u; many draws of u say what the mean value is.
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=200_000)
+    used = np.arange(scores.size) < 300  # the line is fitted to few
+    y = np.where(used, np.abs(scores) + 0.1 * scores, np.nan)
+    columns = conditional_columns(scores, y, used, np.array([-9.0, 0.1, 1.0, 3.0, np.inf]))
+    assert (np.abs(columns.mean(axis=1)) < 4 * columns.std(axis=1) / 200_000**0.5 + 1e-12).all()
+
+
+def test_quantiles_agree_with_numpy_and_their_errors_with_the_density():
+    law = NORM(3, 0.5)
+    x = law.rvs(200_000, random_state=np.random.default_rng(0))
+    value, error, _ = quantiles(WeightedSample.equal(x.size), x, LEVELS)
+    np.testing.assert_allclose(value, np.quantile(x, LEVELS, method="hazen"), rtol=1e-9)
+    textbook = np.sqrt(LEVELS * (1 - LEVELS) / x.size) / law.pdf(law.ppf(LEVELS))
+    # Scatter 0.5 (n p (1 - p))^-0.25: at most 8% here.
+    np.testing.assert_allclose(error, textbook, rtol=0.25)
+
+
+def test_quantile_error_is_unknown_where_the_sample_is_too_small():
+    levels = np.array([0.001, 0.5, 0.999])
+    found = quantiles(WeightedSample.equal(100), np.arange(100.0), levels)
+    assert np.isnan(found.standard_error).tolist() == [True, False, True]
+
+
+def test_weighted_quantiles_are_those_of_repeated_draws():
+    # Weights 1, 2 and 3: each draw as often, but for where a step is crossed.
+    generator = np.random.default_rng(0)
+    x, times = generator.normal(size=2_000), generator.integers(1, 4, 2_000)
+    weighted = WeightedSample(times / times.sum(), np.empty((0, x.size)), np.full(x.size, True))
+    found = quantiles(weighted, x, LEVELS).value
+    np.testing.assert_allclose(found, np.quantile(np.repeat(x, times), LEVELS), atol=0.01)
+
+
+def test_probabilities_are_counted_and_never_certain():
+    x = np.arange(100.0)
+    found = exceedances(WeightedSample.equal(100), x, np.array([-1.0, 10.0, 99.0]))
+    np.testing.assert_allclose(found.value, [1, 0.89, 0])
+    # Agresti and Coull add two draws of either kind.
+    expected = [np.sqrt((k + 2) * (102 - k)) / 104 / 10 for k in (100, 89, 0)]
+    np.testing.assert_allclose(found.standard_error, expected, rtol=0.1)
+
+
+def test_errors_of_rare_events_are_calibrated():
+    events = np.random.default_rng(0).random((2_000, 1_000)) < 0.02
+    found = proportion(WeightedSample.equal(1_000), events)
+    np.testing.assert_allclose(found.value, events.mean(axis=1))
+    errors = (found.value - 0.02) / found.standard_error
+    np.testing.assert_allclose(np.std(errors), 1, atol=0.1)
+
+
+def test_distance_agrees_with_scipy():
+    for name in LAWS:
+        for scale, shift in [(1, 0), (1.05, 0.02), (3, -1)]:
+            law = LAWS[name]
+            x = shift + scale * sample(law, 2_000)
+            x[500:600] = x[500]  # ties
+            found = kolmogorov_smirnov(law.cdf(x))
+            expected = scipy.stats.kstest(x, law.cdf)
+            assert found.value == pytest.approx(expected.statistic, abs=1e-12)
+            level = np.mean(x <= expected.statistic_location)
+            if expected.statistic_sign < 0:
+                level = np.mean(x < expected.statistic_location)
+            right = np.sqrt(level * (1 - level) / 2_000 + 2 / 2_000**2)
+            assert found.standard_error == pytest.approx(right, rel=1e-3)
+            floor = scipy.stats.kstwobign.mean() / np.sqrt(2_000)
+            assert found.noise_floor == pytest.approx(floor, rel=1e-6)
+
+
+def test_distance_from_an_invalid_law_is_nan():
+    assert np.isnan(kolmogorov_smirnov(np.full(200, np.nan))).all()
+
+
+def test_the_distance_of_pairs_is_that_of_the_probabilities():
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=120)
+    y = (scores + 0.4 * generator.normal(size=120)).round(1)  # ties
+    y[:10] = np.nan
+    sample = WeightedSample.calibrated(np.vstack([scores, scores**2 - 1]), np.isfinite(y), 0)
+    law = NORM(0.2, 1.1)
+    found = paired_kolmogorov_smirnov(sample, y, law.cdf(y), scores)
+    points = np.sort(y[10:])
+    at, before = (1 - exceedances(sample, y, points + side, scores).value for side in (1e-9, -1e-9))
+    assert found.value == pytest.approx(np.abs((at + before) / 2 - law.cdf(points)).max(), abs=3e-3)
+    assert 0 < found.standard_error < 0.06
+
+
+@pytest.mark.slow
+def test_standard_errors_and_noise_floors_of_draws_are_calibrated():
+    # 1000 repetitions: standard deviations are known to 2.2%, means to 3% of them.
+    shifted = NORM(0.3, 1)  # the distances are attained at the same place
+    found, same = (
+        [kolmogorov_smirnov(NORM.cdf(x)) for x in sample(of, (1_000, 1_000))]
+        for of in (shifted, NORM)
+    )
+    values, errors, _ = np.array(found).T
+    np.testing.assert_allclose(np.std(values) / np.mean(errors), 1, atol=0.1)
+    np.testing.assert_allclose(np.mean([one.value for one in same]), same[0].noise_floor, rtol=0.06)
+
+
+@pytest.mark.parametrize("eps", [0.05, 0.3, 2.0])
+def test_noise_floor_of_pairs_is_calibrated(eps):
+    # y = l + eps e, both normal: y is normal as well. 300 repetitions: the mean distance is known
+    # to 2%, each floor to 8%, their mean to 0.5%.
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(300):
+        scores = generator.normal(size=300)
+        y = (scores + eps * generator.normal(size=300)) / np.sqrt(1 + eps**2)
+        found.append(paired_kolmogorov_smirnov(calibrated(scores), y, NORM.cdf(y), scores))
+    values, _, floors = np.array(found).T
+    np.testing.assert_allclose(values.mean(), floors.mean(), rtol=0.08)
+    assert np.mean(values > 2 * floors) < 0.03
+    assert floors.mean() < 1.02 * scipy.stats.kstwobign.mean() / np.sqrt(300)
