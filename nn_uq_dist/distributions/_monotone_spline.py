@@ -98,15 +98,15 @@ class MonotoneSpline(Transform):
 
     def __call__(self, x: ArrayLike) -> Array:
         """Values of the map; shape of ``x`` broadcast against the leading axes of the knots."""
-        return _value(jnp.asarray(x), *self.parameters)
+        return _value(_array(x), *self.parameters)
 
     def _inverse(self, y: ArrayLike) -> Array:
-        return _inverse(jnp.asarray(y), *self.parameters)
+        return _inverse(_array(y), *self.parameters)
 
     def log_abs_det_jacobian(self, x: ArrayLike, y: ArrayLike, intermediates: Any = None) -> Array:
         """Log of the derivative at ``x``."""
         del y, intermediates
-        return _log_slope(jnp.asarray(x), *self.parameters)
+        return _log_slope(_array(x), *self.parameters)
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the values for arguments of this shape."""
@@ -125,6 +125,11 @@ class MonotoneSpline(Transform):
     def eq(self, other: object, static: bool = False) -> Array | bool:
         """Whether both have the same knots and slopes."""
         return equal_trees(self, other, static=static)
+
+
+def _array(value: ArrayLike) -> Array:
+    """NumPy's arrays as they are: then NumPy computes, in their type."""
+    return value if isinstance(value, np.ndarray) else jnp.asarray(value)  # type: ignore[return-value]
 
 
 def equal_trees(one: object, other: object, *, static: bool) -> Array | bool:

@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import evaluated_now
+from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
 from nn_uq_dist.basics._pytree import entries, register_frozen
 from nn_uq_dist.basics._row_algebra import in_squared_units
 from nn_uq_dist.basics._summary_line import summary_line
@@ -28,9 +28,8 @@ from nn_uq_dist.linearization._correction import (
     at_once,
     correction,
     require_pairs,
-    usable_pairs,
 )
-from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit
+from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import (
     LinearizedInputPosterior,
@@ -43,12 +42,14 @@ if TYPE_CHECKING:  # its method `corrected` needs this module
 
 # More equal draws than this share, and at least this number, indicate a point mass.
 _POINT_MASS, _FEWEST_EQUAL = 0.01, 5
-# Share of knots at which the estimated map would decrease.
-_FLAT = 0.1
+# Share of the draws within this many standard deviations that makes a narrow peak.
+_PEAK, _NARROW = 0.1, 1e-3
+# Log of the ratio of the outermost slope to the mean one, beyond which a tail follows no draws.
+_BENT = 0.7
 # Excess kurtosis, 0 for a normal law; above this value moments rest on a few draws.
 _HEAVY = 10.0
 # Fields whose leaves lead with the batch axes.
-_BATCHED = ("transform", "shift", "standard_error", "unexplained", "flattened", "own_scale")
+_BATCHED = ("transform", "unexplained", "own_scale")
 
 
 @register_frozen
@@ -73,18 +74,9 @@ class CorrectedLinearization(LinearModel):
         What the correction was estimated from.
     transform : MonotoneSpline
         The maps, knots of shape ``batch_shape + (N_y, k)``.
-    scores : Array, shape (m,)
-        Mean normal score of each probability bin.
-    shift : Array, shape batch_shape + (N_y, m)
-        Averages over the bins of the network's quantile function minus that of the linear law, with
-        control variates, not smoothed.
-    standard_error : Array, shape batch_shape + (N_y, m)
-        Standard error of the shift.
     unexplained : Array, shape batch_shape + (N_y,)
         Share of the variance of the differences that a polynomial of the inputs does not explain; 1
         where none was used.
-    flattened : Array, shape batch_shape + (N_y,)
-        Share of the knots at which the estimated map would decrease.
     own_scale : Array, shape batch_shape + (N_y,) or None
         Standard deviations of normal laws that stand in for outputs without sensitivity.
 
@@ -104,11 +96,7 @@ class CorrectedLinearization(LinearModel):
     linearization: "Linearization"
     pairs: PairedDraws
     transform: MonotoneSpline | None = None
-    scores: Array | None = None
-    shift: Array | None = None
-    standard_error: Array | None = None
     unexplained: Array | None = None
-    flattened: Array | None = None
     own_scale: Array | None = None
 
     def __repr__(self) -> str:
@@ -294,12 +282,12 @@ class CorrectedLinearization(LinearModel):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Remarks on what the distribution of each output cannot represent; empty if none."""
-        shape = np.shape(self._map.knots)[:-1]
-        network, _, _ = usable_pairs(self.pairs)
-        scale = np.zeros(shape) if self.own_scale is None else self.own_scale
-        parts = (np.asarray(part).ravel() for part in (self.flattened, scale))
-        columns = zip(np.asarray(network).T, *parts, strict=True)
-        return tuple("; ".join(_remarks_on(column, *of_map)) for column, *of_map in columns)
+        network = np.asarray(self.pairs.network, np.float64).reshape(self.pairs.num_samples, -1)
+        slopes: FloatArray = np.asarray(self._map.parameters[2])
+        bend = np.log(slopes[..., [0, -1]] / slopes.mean(axis=-1, keepdims=True))
+        own = np.zeros(bend.shape[:-1]) if self.own_scale is None else np.asarray(self.own_scale)
+        rows = zip(network.T, bend.reshape(-1, 2), own.ravel() > 0, strict=True)
+        return tuple("; ".join(_remarks_on(*row)) for row in rows)
 
 
 def correct(
@@ -316,29 +304,39 @@ def correct(
     return CorrectedLinearization(linearization, pairs, **found._asdict())
 
 
-def _remarks_on(draws: Any, flat: float, own_scale: float) -> list[str]:
+def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
     found = []
-    if draws.std() == 0:
-        return ["all draws are equal: a constant has no density, and its law is arbitrary"]
-    values, counts = np.unique(draws, return_counts=True)
-    share = counts.max() / draws.size
+    finite = np.sort(draws[np.isfinite(draws)])
+    if finite.size < draws.size:
+        found.append(
+            f"{1 - finite.size / draws.size:.2g} of the draws are NaN or infinite: the "
+            f"distribution is that of the finite outputs, from their draws alone"
+        )
+    if finite[0] == finite[-1]:
+        return [*found, "all draws are equal: a constant has no density, and its law is arbitrary"]
+    values, counts = np.unique(finite, return_counts=True)
+    share = counts.max() / finite.size
+    some = max(1, round(_PEAK * finite.size))
     if share > _POINT_MASS and counts.max() >= _FEWEST_EQUAL:
         value = values[counts.argmax()]
         found.append(
             f"point mass: {share:.0%} of the draws are {value:.4g}, which a density cannot "
             f"represent; the law puts about that probability into a narrow peak"
         )
-    elif flat > _FLAT:
+    elif np.min(finite[some:] - finite[:-some]) < _NARROW * finite.std():
         found.append(
-            f"narrow peak: the estimated quantiles of the network do not increase at {flat:.0%} of "
-            f"the knots, where the density is arbitrary"
+            f"narrow peak: {_PEAK:.0%} of the draws lie within {_NARROW:g} standard deviations, "
+            f"where the density is arbitrary"
         )
-    if own_scale > 0:
+    if has_own:
         found.append(
             "sensitivity at the mean zero or lost in rounding: a normal law stands in for the "
             "linear one, and its dependence on other outputs is not represented"
         )
-    kurtosis = np.mean((draws - draws.mean()) ** 4) / draws.var() ** 2 - 3
+    for end, name, sign in ((finite[0], "below", bend[0]), (finite[-1], "above", bend[1])):
+        if abs(sign) > _BENT:
+            found.append(f"tail extrapolated {name} {end:.4g}, where there is no draw")
+    kurtosis = np.mean((finite - finite.mean()) ** 4) / finite.var() ** 2 - 3
     if kurtosis > _HEAVY:
         found.append(
             f"heavy tail: excess kurtosis {kurtosis:.2g}; sd and tails rest on a few draws"

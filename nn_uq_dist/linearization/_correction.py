@@ -8,17 +8,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
 from nn_uq_dist.basics._nodes import MAXIMUM_DIMENSION, sobol_points
-from nn_uq_dist.basics._row_algebra import binary_unit
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
-from nn_uq_dist.paired_samples import ScoreBins, Surface, estimate_map, fit_surface
-from nn_uq_dist.paired_samples._quantile_map import LinearQuantiles
-from nn_uq_dist.paired_samples._score_bins import sample_averages
+from nn_uq_dist.paired_samples import (
+    Control,
+    LinearQuantiles,
+    ScoreBins,
+    Surface,
+    fit_surface,
+    map_from_draws,
+    map_from_pairs,
+)
+from nn_uq_dist.paired_samples._knots import settled_knots
+from nn_uq_dist.paired_samples._score_bins import influence, sample_averages
 from nn_uq_dist.sampling import PairedDraws
 
 if TYPE_CHECKING:  # its method `corrected` needs this module
@@ -29,35 +35,20 @@ _FEWEST_PAIRS = 8
 _SURFACE_DRAWS = 32
 _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS = 2**15, 2**17
 _BLOCK = 2**13
+# Draws of a surface that the noise of its averages is estimated from.
+_NOISE_DRAWS = 4096
 # Roundings of its mean that the standard deviation of a linear output must comprise: with fewer,
 # the knots of a map cannot be told apart.
 _FEWEST_STEPS = 50.0
 
 
-def usable_pairs(pairs: PairedDraws) -> tuple[Any, Any, Any]:
-    """Pairs whose outputs are finite, as matrices ``(n, J)`` in float64 if they are known."""
-    network: Any = pairs.network
-    linear: Any = pairs.linear
-    inputs: Any = pairs.base_inputs
-    count = network.shape[0]
-    network, linear = network.reshape(count, -1), linear.reshape(count, -1)
-    if _checks.is_concrete(network, linear):
-        network, linear = np.asarray(network, np.float64), np.asarray(linear, np.float64)
-        kept = np.isfinite(network).all(axis=1)
-        # Randomizations keep their lengths: a gap is filled by the pair before it.
-        if pairs.num_randomizations and not kept.all():
-            rows = np.maximum.accumulate(np.where(kept, np.arange(count), 0))
-            network, linear, inputs = network[rows], linear[rows], np.asarray(inputs)[rows]
-        else:
-            network, linear, inputs = network[kept], linear[kept], np.asarray(inputs)[kept]
-        if not np.isfinite(network).all():
-            network = network[:0]
-    if network.shape[0] < _FEWEST_PAIRS:
+def require_enough(num_finite: int) -> None:
+    """Raise ``ValueError`` if there are too few draws with finite outputs."""
+    if num_finite < _FEWEST_PAIRS:
         raise ValueError(
             f"pairs must hold at least {_FEWEST_PAIRS} draws with finite outputs, got "
-            f"{network.shape[0]}; draw more, or check the network over the range of its input"
+            f"{num_finite}; draw more, or check the network over the range of its input"
         )
-    return network, linear, inputs
 
 
 def at_once(*trees: Any) -> AbstractContextManager[Any]:
@@ -74,7 +65,7 @@ def _stand_in(linearization: "Linearization", network: FloatArray) -> Array | No
     constant = np.asarray(image.is_constant)
     dtype = jnp.result_type(linearization.loc)
     loc = np.asarray(linearization.loc, np.float64)
-    spread = network.std(axis=0).reshape(loc.shape)
+    spread = np.nanstd(network, axis=0).reshape(loc.shape)
     # An output whose linear part is lost in the rounding of its mean has no order to be mapped.
     own = np.asarray(image.standard_deviation, np.float64)
     lost = (own < _FEWEST_STEPS * float(jnp.finfo(dtype).eps) * np.abs(loc)) & (own < spread / 4)
@@ -105,41 +96,41 @@ def require_pairs(linearization: "Linearization", pairs: Any) -> None:
         )
 
 
-class _Controls(NamedTuple):
-    """Predictions of the network's outputs: at the pairs, and at many more random inputs.
+class Correction(NamedTuple):
+    """The maps and what was used for them; arrays as in `CorrectedLinearization`."""
+
+    transform: MonotoneSpline
+    unexplained: NDArray[Any]
+    own_scale: Array | None
+
+
+class _Outputs(NamedTuple):
+    """Outputs with finite draws: linear ones in units of their own, the network's in units of its.
 
     Attributes
     ----------
-    at_pairs
-        Shape ``(n, J)``.
-    many
-        Predictions and linear outputs at the same random inputs, both ``(m, J)``; ``None`` if the
-        prediction is the linear output itself.
-    unexplained
-        Share of the variance of the differences that the surface does not explain, ``(J,)``.
+    network, linear
+        Draws, both ``(n, J)``; linear ones that have a stand-in are zero.
+    offset, scale
+        The linear output in the network's unit is ``offset + scale * linear``, both ``(J,)``.
+    quantiles
+        Of the linear outputs.
     """
 
-    at_pairs: FloatArray
-    many: tuple[FloatArray, FloatArray] | None
-    unexplained: FloatArray
-
-
-class Correction(NamedTuple):
-    """The map and its estimated errors; arrays as in `CorrectedLinearization`."""
-
-    transform: MonotoneSpline
-    scores: NDArray[Any]
-    shift: NDArray[Any]
-    standard_error: NDArray[Any]
-    unexplained: NDArray[Any]
-    flattened: NDArray[Any]
-    own_scale: Array | None
+    network: FloatArray
+    linear: FloatArray
+    offset: FloatArray
+    scale: FloatArray
+    quantiles: LinearQuantiles
 
 
 def correction(
     linearization: "Linearization", pairs: PairedDraws, num_draws: int | None
 ) -> Correction:
     """Estimate the map of each output.
+
+    Outputs with NaN or infinite draws are mapped from their finite draws alone: these are no fair
+    sample of the linear output, so what is known of it says nothing about them.
 
     Parameters
     ----------
@@ -148,68 +139,194 @@ def correction(
     num_draws
         Draws of the polynomial; None for a multiple of the pairs.
     """
-    usable = usable_pairs(pairs)
-    own_scale = _stand_in(linearization, usable[0])
+    count = pairs.num_samples
+    network, linear = (
+        np.asarray(part, np.float64).reshape(count, -1) for part in (pairs.network, pairs.linear)
+    )
+    finite = np.isfinite(network)
+    require_enough(finite.sum(axis=0).min())
+    network = np.where(finite, network, np.nan)
+    own_scale = _stand_in(linearization, network)
     law = linearization.marginals(own_scale)
-    found = _controls(linearization, pairs, usable, own_scale, num_draws)
-    return _mapped(law, usable[0], found, own_scale, pairs.num_randomizations)
+    mean, sd = (np.asarray(part, np.float64).ravel() for part in (law.mean, law.standard_deviation))
+    center, unit = np.nanmean(network, axis=0), np.nanstd(network, axis=0)
+    unit = np.where(unit > 0, unit, sd)
+    draws, offset, scale = (network - center) / unit, (mean - center) / unit, sd / unit
+    has_own = np.zeros(sd.size, bool) if own_scale is None else np.ravel(own_scale) > 0
+    bins = ScoreBins.for_samples(count)
+    quantiles = _quantiles(law, mean, sd, bins)
+    images, slopes = np.empty((2, *quantiles.at_knots.shape))
+    unexplained = np.ones(sd.size)
+
+    whole = np.flatnonzero(finite.all(axis=0))
+    if whole.size:
+        cheap = _CheapDraws(
+            linearization, pairs, mean, np.where(has_own, np.inf, sd), whole, num_draws
+        )
+        outputs = _Outputs(
+            draws[:, whole],
+            cheap.standardized(linear),
+            offset[whole],
+            scale[whole],
+            quantiles.of(whole),
+        )
+        found = _paired_maps(outputs, bins, cheap, pairs.num_randomizations)
+        images[whole], slopes[whole], unexplained[whole] = found
+    for j in np.flatnonzero(~finite.all(axis=0)):
+        some = draws[finite[:, j], j, None]
+        own_bins = ScoreBins.for_samples(len(some))
+        found = map_from_draws(
+            some, _quantiles(law, mean, sd, own_bins).of(np.array([j])), own_bins
+        )
+        at = quantiles.at_knots[j, None]
+        images[j] = found(at.T)[:, 0]
+        slopes[j] = np.exp(found.log_abs_det_jacobian(at.T, images[j]))[:, 0]
+
+    knots = (
+        mean[:, None] + sd[:, None] * quantiles.at_knots,
+        center[:, None] + unit[:, None] * images,
+        slopes / scale[:, None],
+    )
+    dtype = jnp.result_type(law.mean)
+    ends = np.broadcast_to(np.stack(law.bounds), (2, *law.batch_shape)).reshape(2, -1)
+    rows = [
+        settled_knots((x, y, slope), network[finite[:, j], j], ends[:, j], bins.knots, dtype)
+        for j, (x, y, slope) in enumerate(zip(*knots, strict=True))
+    ]
+    parts = (np.reshape(part, (*law.batch_shape, -1)) for part in zip(*rows, strict=True))
+    return Correction(
+        MonotoneSpline(*(part.astype(dtype) for part in parts)),
+        unexplained.astype(dtype).reshape(law.batch_shape),
+        own_scale,
+    )
 
 
-def _controls(
-    linearization: Any,
-    pairs: PairedDraws,
-    usable: tuple[Any, Any, Any],
-    own_scale: Array | None,
-    num_draws: int | None,
-) -> _Controls:
-    """The linear outputs, plus a polynomial where that helps."""
-    network, linear, inputs = usable
-    alone = linear
-    own: FloatArray | None = None
-    if own_scale is not None:
-        own = np.asarray(own_scale, np.float64).reshape(-1)
-        normal = jax.random.normal(jax.random.fold_in(pairs.key, 2**32 - 4), linear.shape)
-        alone = linear + own * np.asarray(normal, np.float64)
-    none = _Controls(alone, None, np.ones(network.shape[1]))
-    law = linearization.input
-    if num_draws == 0 or law.batch_shape:
-        return none
-    bounded = law.normal_scale is None
-    scale = np.asarray(law.half_range if bounded else law.standard_deviation, np.float64)
-    scale = np.where(scale > 0, scale, 1)
-    center = np.asarray(law.loc, np.float64)
+def _paired_maps(
+    outputs: _Outputs, bins: ScoreBins, cheap: "_CheapDraws", num_randomizations: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Values and slopes at the knots, ``(J, k)``, and the `unexplained` shares, ``(J,)``.
 
-    def standard(values: Any) -> FloatArray:
-        found: FloatArray = (np.asarray(values, np.float64) - center) / scale
+    Outputs that saturate, or grow exponentially, are no polynomials of the inputs, but increasing
+    functions of them are. So the draws alone give a first map; moved back by it, outputs may be
+    predicted better than as they are. Each output is taken as it is predicted better.
+    """
+    network, linear, offset, scale, quantiles = outputs
+    size = scale.size
+    first = map_from_draws(network, quantiles, bins)
+    ends = quantiles.at_knots[:, [0, -1]].T
+
+    def inverse(values: FloatArray) -> FloatArray:
+        # Where the map is flat, what lies beyond its ends would come back from far away.
+        found: FloatArray = np.clip(first.inv(values), *ends)
         return found
 
-    importance = _importance(standard(inputs), linear)
-    surface = fit_surface(standard(inputs), network - linear, importance, is_bounded=bounded)
-    if surface is None:
-        return none
-    if num_draws is None:
-        wanted = _SURFACE_DRAWS * len(network)
-        num_draws = int(np.clip(wanted, _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS))
-    many = _many(linearization, pairs, surface, standard, num_draws)
-    # A polynomial predicts an output without sensitivity better without its stand-in.
-    is_used = surface.unexplained < 1
-    if own is not None:
-        _add_stand_in(*many, own, is_used)
-    at_pairs = np.where(is_used, linear, alone) + surface.left_out
-    return _Controls(at_pairs, many, surface.unexplained)
+    back = inverse(network)
+    straight = offset + scale * linear
+    surface = cheap.fit(np.concatenate([network - straight, back - linear], axis=1))
+    predicted = np.concatenate([straight, linear], axis=1)
+    if surface is not None:
+        predicted = predicted + surface.left_out
+    errors = back - np.stack([inverse(predicted[:, :size]), predicted[:, size:]])
+    is_bent = np.less(*np.mean(errors**2, axis=1)[::-1])
+    column = np.arange(size) + size * is_bent
+    offset, scale = np.where(is_bent, 0, offset), np.where(is_bent, 1, scale)
+
+    # What stands in for an output without sensitivity is no control: that is zero.
+    averages = offset + scale * linear.any(axis=0) * bins.averages(quantiles.at_nodes.T)
+    noise = None
+    if surface is not None:
+        x, many = cheap.draws()
+        many = offset + scale * many
+        both = many + surface.predict(x, column), many
+        of_control, of_linear = (sample_averages(np.sort(part, axis=0), bins) for part in both)
+        averages = averages + of_control - of_linear
+        parts = [part[:_NOISE_DRAWS] for part in both]
+        a, b = (influence(part, np.sort(part, axis=0), bins) for part in parts)
+        noise = np.sqrt(np.mean((a - b) ** 2, axis=1) / len(many))
+    control = Control(predicted[:, column], averages, noise)
+    draws = np.where(is_bent, back, network)
+    found = map_from_pairs(draws, control, quantiles, np.log(scale), bins, num_randomizations)
+    _, images, slopes = found.parameters
+    at, slopes = images.T, slopes.T
+    images = np.where(is_bent, first(at), at)
+    slopes = slopes * np.where(is_bent, np.exp(first.log_abs_det_jacobian(at, images)), 1)
+    unexplained = np.ones(size) if surface is None else surface.unexplained[column]
+    return images.T, slopes.T, unexplained
 
 
-def _add_stand_in(
-    control: FloatArray, linear: FloatArray, own_scale: FloatArray, is_used: NDArray[np.bool_]
-) -> None:
-    """Give linear outputs their stand-ins, and controls that are nothing but linear outputs."""
-    count = len(linear)
-    # Each output is compared by itself, so its values need no random order, nor any noise.
-    normal = ndtri((np.arange(count) + 0.5) / count)
-    for j in np.flatnonzero(own_scale):
-        linear[:, j] += own_scale[j] * normal
-        if not is_used[j]:
-            control[:, j] += own_scale[j] * normal
+class _CheapDraws:
+    """Many random inputs and linear outputs, which take no run of the network.
+
+    Parameters
+    ----------
+    linearization, pairs
+        As above.
+    mean, sd
+        Of the linear outputs; the standard deviation is infinite where there is a stand-in.
+    columns
+        Outputs that are used.
+    num_draws
+        Number of draws; None for a multiple of the pairs, 0 for none.
+    """
+
+    def __init__(
+        self,
+        linearization: Any,
+        pairs: PairedDraws,
+        mean: FloatArray,
+        sd: FloatArray,
+        columns: NDArray[np.intp],
+        num_draws: int | None,
+    ) -> None:
+        self._linearization, self._pairs, self._columns = linearization, pairs, columns
+        self._mean, self._sd = mean[columns], sd[columns]
+        if num_draws is None:
+            wanted = _SURFACE_DRAWS * pairs.num_samples
+            num_draws = int(np.clip(wanted, _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS))
+        self._count = num_draws
+        law = linearization.input
+        self._bounded = law.normal_scale is None
+        width = np.asarray(law.half_range if self._bounded else law.standard_deviation, np.float64)
+        self._width = np.where(width > 0, width, 1)
+
+    def standardized(self, linear: FloatArray) -> FloatArray:
+        """Linear outputs of the columns in units of their standard deviations."""
+        return (linear[:, self._columns] - self._mean) / self._sd
+
+    def fit(self, differences: FloatArray) -> Surface | None:
+        """Polynomials of the inputs of the pairs that predict differences."""
+        if self._count == 0 or self._linearization.batch_shape:
+            return None
+        inputs = self._centered(self._pairs.base_inputs)
+        linear = np.asarray(self._pairs.linear, np.float64)[:, self._columns]
+        importance = _importance(inputs, linear)
+        return fit_surface(inputs, differences, importance, is_bounded=self._bounded)
+
+    def _centered(self, inputs: Any) -> FloatArray:
+        loc = np.asarray(self._linearization.input.loc, np.float64)
+        found: FloatArray = (np.asarray(inputs, np.float64) - loc) / self._width
+        return found
+
+    def draws(self) -> tuple[FloatArray, FloatArray]:
+        """Inputs as the surfaces take them, and standardized linear outputs."""
+        # Not one of the keys of the network's draws, which `fold_in` numbers from 0 to 2**31.
+        key = jax.random.fold_in(self._pairs.key, 2**32 - 1)
+        dimension = self._linearization.num_coordinates
+        blocks = -(-self._count // _BLOCK)
+        if dimension <= MAXIMUM_DIMENSION:
+            # Evenly, so that the noise of these draws is far below that of the network's.
+            points = sobol_points(key, blocks * _BLOCK, 1, dimension)
+        else:
+            points = np.asarray(jax.random.uniform(key, (blocks * _BLOCK, dimension)))
+        points = points.reshape(blocks, _BLOCK, -1).astype(self._linearization.input.dtype)
+        parts = [_pairs_at(self._linearization, part) for part in points]
+        inputs, linear = (np.concatenate(part)[: self._count] for part in zip(*parts, strict=True))
+        return self._centered(inputs), self.standardized(np.asarray(linear, np.float64))
+
+
+@jax.jit
+def _pairs_at(linearization: "Linearization", points: Array) -> tuple[Array, Array]:
+    return linearization.pairs_at(points)
 
 
 def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
@@ -221,136 +338,12 @@ def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
     return found
 
 
-def _many(
-    linearization: "Linearization",
-    pairs: PairedDraws,
-    surface: Surface,
-    standard: Any,
-    num_draws: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Many draws of the control and of the linear outputs, without network evaluations."""
-    # Not one of the keys of the network's draws, which `fold_in` numbers from 0 to 2**31.
-    key = jax.random.fold_in(pairs.key, 2**32 - 1)
-    dimension = linearization.num_coordinates
-    blocks = -(-num_draws // _BLOCK)
-    spread = None
-    if dimension <= MAXIMUM_DIMENSION:
-        # Evenly, so that the noise of these draws is far below that of the network's.
-        spread = sobol_points(key, blocks * _BLOCK, 1, dimension).reshape(blocks, _BLOCK, -1)
-    control, linear = [], []
-    for number in range(blocks):
-        size = min(_BLOCK, num_draws - number * _BLOCK)
-        if spread is None:
-            points = jax.random.uniform(jax.random.fold_in(key, number), (_BLOCK, dimension))
-        else:
-            points = spread[number]
-        inputs, outputs = _pairs_at(linearization, points.astype(linearization.input.dtype))
-        outputs = np.asarray(outputs, np.float64)
-        linear.append(outputs[:size])
-        control.append(outputs[:size] + surface.predict(standard(inputs)[:size]))
-    return np.concatenate(control), np.concatenate(linear)
-
-
-@jax.jit
-def _pairs_at(linearization: "Linearization", points: Array) -> tuple[Array, Array]:
-    return linearization.pairs_at(points)
-
-
-def _mapped(
-    law: OutputLaw,
-    network: FloatArray,
-    found: _Controls,
-    own_scale: Array | None,
-    num_randomizations: int,
-) -> Correction:
-    """The map of each output, with the batch shape of `law`."""
-    bins = ScoreBins.for_samples(len(network))
-    surface: FloatArray | None = None
-    if found.many is not None:
-        of_control, of_linear = (
-            sample_averages(np.sort(part, axis=0), bins) for part in found.many
-        )
-        surface = of_control - of_linear
-    quantiles = _quantiles(law, bins)
-    result = estimate_map(network, found.at_pairs, quantiles, surface, bins, num_randomizations)
-    dtype = jnp.result_type(law.mean)
-
-    def shaped(rows: FloatArray) -> NDArray[Any]:
-        return rows.astype(dtype).reshape(*law.batch_shape, -1)
-
-    # Rounding to the type of the outputs may merge knots, as in the far tail of the linear law.
-    x, y = _resolved(shaped(result.linear), shaped(result.network))
-    averages = result.rest if surface is None else result.rest + surface.T
-    return Correction(
-        MonotoneSpline(x, y),
-        bins.centers.astype(dtype),
-        shaped(averages),
-        shaped(result.standard_error),
-        shaped(found.unexplained).reshape(law.batch_shape),
-        shaped(result.flattened).reshape(law.batch_shape),
-        own_scale,
-    )
-
-
-def _quantiles(law: OutputLaw, bins: ScoreBins) -> LinearQuantiles:
-    """Quantiles of the linear law, outputs along one axis."""
-    parts = bins.nodes, bins.centers, bins.knots
-    scores = np.concatenate(parts)
+def _quantiles(
+    law: OutputLaw, mean: FloatArray, sd: FloatArray, bins: ScoreBins
+) -> LinearQuantiles:
+    """Standardized quantiles of the linear outputs."""
+    scores = np.concatenate([bins.nodes, bins.knots])
     column = scores.reshape(-1, *(1,) * len(law.batch_shape))
-    values, mean, sd = (
-        np.asarray(part, np.float64)
-        for part in (
-            law.from_normal_score(column.astype(jnp.result_type(law.mean))),
-            law.mean.reshape(-1),
-            law.standard_deviation.reshape(-1),
-        )
-    )
-    values = values.reshape(scores.size, -1)
-    first, second = parts[0].size, parts[0].size + parts[1].size
-    return LinearQuantiles(values[:first], values[first:second], values[second:], mean, sd)
-
-
-def _resolved(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Knots and images that the type tells apart; those that it does not move beyond the last one.
-
-    There the map is a straight line, with or without them. To push them apart in place would move
-    an output that saturates far from zero by as many roundings as there are knots. Of images that
-    are equal, the first and the last knot are kept, one step of a grid apart.
-    """
-    (x_steps, x_gap), (y_steps, y_gap) = _grid(x), _grid(y)
-    rise = np.diff(y_steps, axis=-1)
-    before = np.concatenate([np.full_like(rise[..., :1], np.inf), rise], axis=-1)
-    after = np.concatenate([rise, np.full_like(rise[..., :1], np.inf)], axis=-1)
-    is_low = y_steps <= y_steps[..., y_steps.shape[-1] // 2, None]
-    # Low plateaus rise toward their ends, high ones from below their beginnings, if there is room.
-    kept = np.where(is_low, (before > 0) | (after > 1), (after > 0) | (before > 2))
-    moved = np.where(is_low, before == 0, 0.0) - np.where(is_low, 0.0, after == 0)
-    distinct = (np.diff(x_steps, axis=-1) > 0)[..., :-1] & (x_steps < x_steps[..., -1:])[..., 1:-1]
-    end = np.ones_like(distinct[..., :1])
-    kept = kept & np.concatenate([end, distinct, end], axis=-1)
-    x, y = _at_steps(x, x_steps, x_gap), _at_steps(y, y_steps + moved, y_gap)
-    order = np.argsort(~kept, axis=-1, stable=True)
-    last = np.sum(kept, axis=-1, keepdims=True) - 1
-    beyond = np.arange(kept.shape[-1]) - last
-
-    def spread(part: NDArray[Any]) -> NDArray[Any]:
-        part = np.take_along_axis(part, order, -1)
-        final, inner = (np.take_along_axis(part, last - shift, -1) for shift in (0, 1))
-        return np.where(beyond > 0, final + (beyond * (final - inner)).astype(part.dtype), part)
-
-    return spread(x), spread(y)
-
-
-def _grid(knots: NDArray[Any]) -> tuple[NDArray[Any], Any]:
-    """Steps of a grid from the first knot, and its gap: some two roundings of the largest knot."""
-    width = np.max(np.abs(knots), axis=-1, keepdims=True)
-    gap: Any = binary_unit(2 * jnp.finfo(knots.dtype).eps * width)
-    steps = np.maximum.accumulate(np.round((knots - knots[..., :1]) / gap), axis=-1)
-    # Without any rise, that of one step.
-    final = np.maximum(steps[..., -1:], 1)
-    return np.concatenate([steps[..., :-1], final], axis=-1), gap
-
-
-def _at_steps(knots: NDArray[Any], steps: NDArray[Any], gap: Any) -> NDArray[Any]:
-    rounded: NDArray[Any] = (knots[..., :1] + gap * steps).astype(knots.dtype)
-    return rounded
+    values = law.from_normal_score(column.astype(jnp.result_type(law.mean)))
+    rows = (np.asarray(values, np.float64).reshape(scores.size, -1) - mean) / sd
+    return LinearQuantiles(rows[: bins.nodes.size].T, rows[bins.nodes.size :].T)

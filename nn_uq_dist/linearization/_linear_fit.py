@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._row_algebra import gram, namespace, norm
 from nn_uq_dist.inputs._output_noise import OutputNoise
-from nn_uq_dist.linearization._correction import at_once, usable_pairs
+from nn_uq_dist.linearization._correction import at_once, require_enough
 from nn_uq_dist.sampling import PairedDraws
 
 # Variance that the prior expects the coefficients to explain, over that of what they leave.
@@ -116,6 +117,21 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
         shift, slopes, rest = _ridge(xp, standard, differences)
         slopes = slopes / scale[..., None, :]
     return LinearFit(*(xp.asarray(part, dtype) for part in (shift, slopes, rest)))
+
+
+def usable_pairs(pairs: PairedDraws) -> tuple[Any, Any, Any]:
+    """Pairs whose outputs are finite, as matrices ``(n, J)`` in float64 if they are known."""
+    network: Any = pairs.network
+    linear: Any = pairs.linear
+    inputs: Any = pairs.base_inputs
+    count = network.shape[0]
+    network, linear = network.reshape(count, -1), linear.reshape(count, -1)
+    if _checks.is_concrete(network, linear):
+        network, linear = np.asarray(network, np.float64), np.asarray(linear, np.float64)
+        kept = np.isfinite(network).all(axis=1)
+        network, linear, inputs = network[kept], linear[kept], np.asarray(inputs)[kept]
+    require_enough(len(network))
+    return network, linear, inputs
 
 
 def _batch_first(xp: Any, values: Any, batch_shape: tuple[int, ...]) -> Any:

@@ -1,15 +1,16 @@
-"""Numerics of paired samples: how the law of one member differs from that of the other.
+"""Numerics of paired samples: how the distribution of one member differs from that of the other.
 
-Pure functions of NumPy arrays in float64.
+Functions of NumPy arrays in float64.
 `_score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
-influence functions; `_smoothing.py` estimates a smooth difference from noisy averages;
-`_increasing_values.py` makes values increase smoothly; `_quantile_map.py` combines these into the
-knots of a monotone map, within intervals from the draws alone. `_response_surface.py` fits
+influence functions; `_monotone_fit.py` finds the increasing map that such averages indicate;
+`_corrected_map.py` takes the averages from pairs, with a control. `_response_surface.py` fits
 polynomials to the differences, which predict most of them if there are enough draws.
 """
 
-from nn_uq_dist.paired_samples._quantile_map import QuantileMap as QuantileMap
-from nn_uq_dist.paired_samples._quantile_map import estimate_map as estimate_map
+from nn_uq_dist.paired_samples._corrected_map import Control as Control
+from nn_uq_dist.paired_samples._corrected_map import LinearQuantiles as LinearQuantiles
+from nn_uq_dist.paired_samples._corrected_map import map_from_draws as map_from_draws
+from nn_uq_dist.paired_samples._corrected_map import map_from_pairs as map_from_pairs
 from nn_uq_dist.paired_samples._response_surface import Surface as Surface
 from nn_uq_dist.paired_samples._response_surface import fit_surface as fit_surface
 from nn_uq_dist.paired_samples._score_bins import ScoreBins as ScoreBins

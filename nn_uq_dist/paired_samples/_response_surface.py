@@ -9,7 +9,7 @@ predictions, because a fit is biased at the draws to which it was fitted.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ LEAST_DRAWS = 150
 _DEGREES = (1, 2, 3, 4, 6, 8, 12, 16)
 # Most terms per draw, and most terms in all, which bounds the time for a fit.
 _TERMS_PER_DRAW, _MOST_TERMS = 0.6, 600
+# Points at which all terms are in memory at once.
+_PASS = 2**13
 _RIDGES = np.geomspace(1e-5, 1e3, 17)
 # Stop after this many degrees in a row that do not help: an even function has no third degree.
 _PATIENCE = 2
@@ -61,14 +63,18 @@ class Surface:
     def __repr__(self) -> str:
         return summary_line(self)
 
-    def predict(self, standard: Array) -> Array:
-        """Values at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""
-        total = np.zeros((len(standard), self.unexplained.size))
-        for basis in {fit.basis for fit in self._fits.values()}:
-            outputs = [j for j, fit in self._fits.items() if fit.basis is basis]
-            coefficients = np.stack([self._fits[j].coefficients for j in outputs], axis=1)
-            constants = [self._fits[j].constant for j in outputs]
-            total[:, outputs] = basis.terms(standard).T @ coefficients + constants
+    def predict(self, standard: Array, outputs: Sequence[int] | None = None) -> Array:
+        """Values of some outputs at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""
+        columns = np.arange(self.unexplained.size) if outputs is None else np.asarray(outputs)
+        total = np.zeros((len(standard), columns.size))
+        fits = {k: self._fits[j] for k, j in enumerate(columns.tolist()) if j in self._fits}
+        for basis in {fit.basis for fit in fits.values()}:
+            chosen = [k for k, fit in fits.items() if fit.basis is basis]
+            coefficients = np.stack([fits[k].coefficients for k in chosen], axis=1)
+            constants = [fits[k].constant for k in chosen]
+            for start in range(0, len(standard), _PASS):
+                part = slice(start, start + _PASS)
+                total[part, chosen] = basis.terms(standard[part]).T @ coefficients + constants
         return total
 
 

@@ -20,7 +20,9 @@ import numpy as np
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.basics._summary_line import summary_line
 
-_FEWEST, _MOST = 6, 48
+_FEWEST, _MOST = 6, 64
+# Bins for each root of the number of draws: with fewer, kinks of a network fall within a bin.
+_BINS = 1.5
 # Mean number of draws in the outermost bins. With fewer, the smoothing alone sets the tail.
 _OUTERMOST_DRAWS = 2.0
 # Nodes of quadratures over a bin, within which integrands are smooth.
@@ -53,10 +55,10 @@ class ScoreBins:
 
     @classmethod
     def for_samples(cls, num_samples: int) -> Self:
-        """About ``sqrt(n)`` bins, so that the number of bins and the draws per bin grow alike."""
+        """About ``1.5 sqrt(n)`` bins: their number and the draws in each grow alike."""
         from scipy.special import ndtri
 
-        count = int(np.clip(round(num_samples**0.5), _FEWEST, _MOST))
+        count = int(np.clip(round(_BINS * num_samples**0.5), _FEWEST, _MOST))
         last = -ndtri(min(0.2, _OUTERMOST_DRAWS / num_samples))
         return cls(np.linspace(-last, last, count - 1))
 

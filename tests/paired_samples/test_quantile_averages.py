@@ -56,7 +56,7 @@ def test_influence_gives_the_noise_of_the_averages():
     # the influence functions of one sample as large again in the tails.
     rng = np.random.default_rng(1)
     draws = np.sort(rng.exponential(size=(400, 400)), axis=0)
-    bins = ScoreBins.for_samples(400)
+    bins = ScoreBins(np.linspace(-2.5, 2.5, 19))
     scatter = np.cov(sample_averages(draws, bins))
     sample = rng.exponential(size=(400, 40))
     psi = influence(sample, np.sort(sample, axis=0), bins)

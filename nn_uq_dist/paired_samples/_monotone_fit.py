@@ -1,0 +1,165 @@
+r"""Increasing maps whose log slope has one prior, from noisy averages of what they return.
+
+The map `T` takes quantiles of the linear output to those of the network's. Its slope is
+:math:`e^{u}`, with `u` a function of the normal score `z`: so it increases, and a density of the
+network's output, which has the slope in its denominator, is as smooth as `u`. The prior of `u`
+minus a reference is a Gaussian process,
+
+.. math:: \sigma^2 \bigl[1 + z z' / 4 + \rho\, k(z, z')\bigr],
+
+a constant, a tilt, and a random walk of the tilt that starts in the middle, with `k` its integral
+(G. Wahba, J. R. Stat. Soc. B 40 (1978)). Grids of :math:`\sigma` and :math:`\rho` are weighted by
+their evidence (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Machine Learning
+(2006), chapter 5), so the averages determine how much they bend the map, possibly not at all.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.paired_samples._score_bins import ScoreBins
+
+# Standard deviations of the log slope, and ratios of the variances of its bends.
+_SIGMAS = np.geomspace(3e-5, 3.0, 11)
+_RATIOS = (0.0, 0.03, 0.3, 3.0)
+# Standard deviation of the prior of the location, in those of the network's output.
+_LOCATION = 10.0
+# Gauss-Newton steps; weights of the grid are taken anew in the first of them.
+_STEPS, _WEIGHED = 30, 4
+# Longest step of a log slope, and the step at which the map has settled.
+_LONGEST, _SETTLED = 1.0, 1e-4
+
+
+class Curve(NamedTuple):
+    """Maps of some outputs, in units of the standard deviations of both members.
+
+    Attributes
+    ----------
+    log_slopes
+        At the centers of the bins, shape ``(J, m)``; constant beyond the last ones, and linear
+        functions of the score between them.
+    location
+        Values at the first node or knot with a score of zero or more, ``(J,)``.
+    """
+
+    log_slopes: FloatArray
+    location: FloatArray
+
+
+class CurveAverages:
+    """Averages over the bins of maps of the linear outputs, and their derivatives.
+
+    Parameters
+    ----------
+    bins
+        The bins, with the knots of the map.
+    at_nodes, at_knots
+        Quantiles of the linear outputs at the nodes and at the knots of the bins, ``(J, q)`` and
+        ``(J, k)``.
+    """
+
+    def __init__(self, bins: ScoreBins, at_nodes: FloatArray, at_knots: FloatArray) -> None:
+        self.centers = bins.centers
+        scores = np.concatenate([bins.nodes, bins.knots])
+        order = np.argsort(scores, kind="stable")
+        linear = np.concatenate([at_nodes, at_knots], axis=1)[:, order]
+        self._widths = np.diff(np.maximum.accumulate(linear, axis=1), axis=1)
+        self._middle = int(np.searchsorted(scores[order], 0.0))
+        self._knots = np.argsort(order)[bins.nodes.size :]
+        self._rule = bins.averages(np.eye(scores.size)[: bins.nodes.size])[:, order]
+        hats = [np.interp(scores[order], bins.centers, row) for row in np.eye(bins.centers.size)]
+        self._hats = np.stack(hats, axis=1)
+
+    def values(self, curve: Curve) -> FloatArray:
+        """Values at the knots, shape ``(J, k)``."""
+        return self._values(curve)[0][:, self._knots]
+
+    def __call__(self, curve: Curve) -> tuple[FloatArray, FloatArray]:
+        """Averages, shape ``(J, m)``, and their derivatives with respect to the log slopes."""
+        values, by_ends = self._values(curve)
+        left, right = (part[:, :, None] for part in by_ends)
+        slopes = np.cumsum(left * self._hats[:-1] + right * self._hats[1:], axis=1)
+        slopes = np.concatenate([np.zeros_like(slopes[:, :1]), slopes], axis=1)
+        slopes = slopes - slopes[:, self._middle, None]
+        return values @ self._rule.T, self._rule @ slopes
+
+    def _values(self, curve: Curve) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
+        """Values at all points, and derivatives of rises by the log slopes at both ends."""
+        logs = curve.log_slopes @ self._hats.T
+        first, change = np.exp(logs[:, :-1]), np.diff(logs, axis=1)
+        # Integrals of exp(c t) and of t exp(c t) over the unit interval.
+        small = np.abs(change) < 1e-3
+        c = np.where(small, 1.0, change)
+        whole = np.where(small, 1 + change / 2 + change**2 / 6, np.expm1(c) / c)
+        late = np.where(small, 0.5 + change / 3 + change**2 / 8, (np.exp(c) - whole) / c)
+        rises = self._widths * first
+        values = np.cumsum(rises * whole, axis=1)
+        values = np.concatenate([np.zeros_like(values[:, :1]), values], axis=1)
+        values = values - (values[:, self._middle] - curve.location)[:, None]
+        return values, (rises * (whole - late), rises * late)
+
+
+def fit_curve(
+    model: CurveAverages, averages: FloatArray, noise: FloatArray, reference: FloatArray
+) -> Curve:
+    """Find the most likely map.
+
+    Parameters
+    ----------
+    model
+        The averages as a function of the map.
+    averages, noise
+        Observed averages, shape ``(J, m)``, and the covariance of their errors, ``(J, m, m)``.
+    reference
+        Prior mean of the log slopes, ``(J, m)``.
+    """
+    kernels = _kernels(model.centers)
+    size = averages.shape[1]
+    noise = noise + _LOCATION**2
+    largest = np.trace(noise, axis1=1, axis2=2)[:, None, None] / size
+    whiten = np.linalg.inv(np.linalg.cholesky(noise + 1e-13 * largest * np.eye(size)))
+    curve = Curve(reference, np.zeros(len(averages)))
+    curve = curve._replace(location=np.median(averages - model(curve)[0], axis=1))
+    prior = np.zeros_like(noise)
+    for step in range(_STEPS):
+        found, jacobian = model(curve)
+        away = curve.log_slopes - reference
+        rest = averages - found + (jacobian @ away[..., None])[..., 0]
+        white = whiten @ jacobian
+        data = (whiten @ rest[..., None])[..., 0]
+        if step < _WEIGHED:
+            prior = np.einsum("jr,rab->jab", _shares(white, data, kernels), kernels)
+        spread = white @ prior @ white.mT + np.eye(size)
+        pull = np.linalg.solve(spread, data[..., None])
+        move = (prior @ white.mT @ pull)[..., 0] - away
+        shift = _LOCATION**2 * np.sum(whiten.mT @ pull, axis=(1, 2))
+        longest = np.max(np.abs(move), axis=1)
+        share = _LONGEST / np.maximum(longest, _LONGEST)
+        curve = Curve(curve.log_slopes + share[:, None] * move, curve.location + share * shift)
+        if longest.max() < _SETTLED and step >= _WEIGHED:
+            break
+    return curve
+
+
+def _shares(white: FloatArray, data: FloatArray, kernels: FloatArray) -> FloatArray:
+    """Mean variances of the kernels, weighted by their evidence, shape ``(J, r)``.
+
+    In the basis in which the covariance under one kernel is diagonal, all its variances are cheap.
+    """
+    values, vectors = np.linalg.eigh(white[:, None] @ kernels @ white[:, None].mT)  # (J, r, m)
+    squared = (vectors.mT @ data[:, None, :, None])[..., 0] ** 2
+    total = 1 + _SIGMAS[:, None] ** 2 * np.maximum(values, 0)[:, :, None]  # (J, r, s, m)
+    logs = -0.5 * np.sum(squared[:, :, None] / total + np.log(total), axis=-1)
+    weights = np.exp(logs - np.max(logs, axis=(1, 2), keepdims=True))
+    found: FloatArray = weights @ _SIGMAS**2 / np.sum(weights, axis=(1, 2))[:, None]
+    return found
+
+
+def _kernels(scores: FloatArray) -> FloatArray:
+    """Covariances of the log slopes in units of the first variance, shape ``(r, m, m)``."""
+    size = np.abs(scores)
+    nearer, farther = np.minimum.outer(size, size), np.maximum.outer(size, size)
+    same_side = np.outer(scores, scores) > 0
+    walk = np.where(same_side, nearer**2 * (3 * farther - nearer) / 6, 0.0)
+    return np.stack([1 + np.outer(scores, scores) / 4 + ratio * walk for ratio in _RATIOS])
