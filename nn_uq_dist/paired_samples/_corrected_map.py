@@ -32,7 +32,15 @@ _LEAST_NOISE = 2e-5
 
 
 class LinearQuantiles(NamedTuple):
-    """Quantiles of the linear outputs in units of their standard deviations, outputs in front."""
+    """Quantiles of the linear outputs in units of their standard deviations, outputs in front.
+
+    Examples
+    --------
+    >>> from nn_uq_dist.paired_samples import LinearQuantiles, ScoreBins
+    >>> bins = ScoreBins.for_samples(100)
+    >>> LinearQuantiles(bins.nodes[None], bins.knots[None]).at_knots.shape
+    (1, 19)
+    """
 
     at_nodes: FloatArray  # of `ScoreBins.nodes`, (J, q)
     at_knots: FloatArray  # of `ScoreBins.knots`, (J, k)
@@ -53,6 +61,15 @@ class Control(NamedTuple):
         Known averages, ``(m, J)``.
     noise
         Standard deviations of their errors, ``(m, J)``; ``None`` if they are exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nn_uq_dist.paired_samples import Control, ScoreBins
+    >>> bins = ScoreBins.for_samples(100)
+    >>> linear = np.random.default_rng(0).normal(size=(100, 1))
+    >>> Control(linear, bins.centers[:, None]).noise is None
+    True
     """
 
     at_pairs: FloatArray
@@ -113,6 +130,18 @@ def map_from_pairs(
         The bins.
     num_randomizations
         As in `PairedDraws`: the noise of quasi-random draws is estimated between randomizations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nn_uq_dist.paired_samples import Control, LinearQuantiles, ScoreBins, map_from_pairs
+    >>> bins = ScoreBins.for_samples(400)
+    >>> linear = np.random.default_rng(0).normal(size=(400, 1))
+    >>> control = Control(linear, bins.centers[:, None])
+    >>> quantiles = LinearQuantiles(bins.nodes[None], bins.knots[None])
+    >>> found = map_from_pairs(1 + 2 * linear, control, quantiles, np.log([2.0]), bins)
+    >>> print(found(np.array([[0.0], [1.0]])).round(2).ravel())
+    [1. 3.]
     """
     averages, residuals = _controlled(draws, control, bins)
     count, size = len(draws), bins.centers.size

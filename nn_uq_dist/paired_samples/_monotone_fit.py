@@ -22,7 +22,7 @@ from nn_uq_dist.paired_samples._score_bins import ScoreBins
 
 # Standard deviations of the log slope, and ratios of the variances of its bends.
 _SIGMAS = np.geomspace(3e-5, 3.0, 11)
-_RATIOS = (0.0, 0.03, 0.3, 3.0)
+_RATIOS = np.array([0.0, 0.03, 0.3, 3.0])
 # Standard deviation of the prior of the location, in those of the network's output.
 _LOCATION = 10.0
 # Gauss-Newton steps; weights of the grid are taken anew in the first of them.
@@ -114,7 +114,7 @@ def fit_curve(
     reference
         Prior mean of the log slopes, ``(J, m)``.
     """
-    kernels = _kernels(model.centers)
+    lines, walk = _shapes(model.centers)
     size = averages.shape[1]
     noise = noise + _LOCATION**2
     largest = np.trace(noise, axis1=1, axis2=2)[:, None, None] / size
@@ -129,7 +129,8 @@ def fit_curve(
         white = whiten @ jacobian
         data = (whiten @ rest[..., None])[..., 0]
         if step < _WEIGHED:
-            prior = np.einsum("jr,rab->jab", _shares(white, data, kernels), kernels)
+            straight, bent = _variances(white, data, lines, walk)
+            prior = straight[:, None, None] * (lines @ lines.T) + bent[:, None, None] * walk
         spread = white @ prior @ white.mT + np.eye(size)
         pull = np.linalg.solve(spread, data[..., None])
         move = (prior @ white.mT @ pull)[..., 0] - away
@@ -142,24 +143,35 @@ def fit_curve(
     return curve
 
 
-def _shares(white: FloatArray, data: FloatArray, kernels: FloatArray) -> FloatArray:
-    """Mean variances of the kernels, weighted by their evidence, shape ``(J, r)``.
+def _variances(
+    white: FloatArray, data: FloatArray, lines: FloatArray, walk: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean variances of lines and of bends on the grid, weighted by their evidence, each ``(J,)``.
 
-    In the basis in which the covariance under one kernel is diagonal, all its variances are cheap.
+    In the basis in which the covariance of the bends is diagonal all their variances are cheap, and
+    lines add two dimensions to it (the formula of Sherman, Morrison and Woodbury).
     """
-    values, vectors = np.linalg.eigh(white[:, None] @ kernels @ white[:, None].mT)  # (J, r, m)
-    squared = (vectors.mT @ data[:, None, :, None])[..., 0] ** 2
-    total = 1 + _SIGMAS[:, None] ** 2 * np.maximum(values, 0)[:, :, None]  # (J, r, s, m)
-    logs = -0.5 * np.sum(squared[:, :, None] / total + np.log(total), axis=-1)
+    values, vectors = np.linalg.eigh(white @ walk @ white.mT)
+    turned = vectors.mT @ np.concatenate([white @ lines, data[..., None]], axis=-1)
+    variance = _SIGMAS[:, None] ** 2
+    spread = 1 + variance[..., None] * _RATIOS[:, None] * np.maximum(values, 0)[:, None, None]
+    # Products of two lines and the data, shape (J, s, r, 3, 3).
+    products = np.einsum("jmi,jsrm,jmk->jsrik", turned, 1 / spread, turned)
+    inner = products[..., :2, :2] + np.eye(2) / variance[..., None, None]
+    along = products[..., :2, 2:]
+    explained = (along.mT @ np.linalg.solve(inner, along))[..., 0, 0]
+    logs = explained - products[..., 2, 2] - np.sum(np.log(spread), axis=-1)
+    logs = 0.5 * (logs - np.linalg.slogdet(inner)[1] - 2 * np.log(variance))
     weights = np.exp(logs - np.max(logs, axis=(1, 2), keepdims=True))
-    found: FloatArray = weights @ _SIGMAS**2 / np.sum(weights, axis=(1, 2))[:, None]
-    return found
+    weights /= np.sum(weights, axis=(1, 2), keepdims=True)
+    straight = np.sum(weights * variance, axis=(1, 2))
+    return straight, np.sum(weights * variance * _RATIOS, axis=(1, 2))
 
 
-def _kernels(scores: FloatArray) -> FloatArray:
-    """Covariances of the log slopes in units of the first variance, shape ``(r, m, m)``."""
+def _shapes(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Two lines ``(m, 2)``, and the covariance of the bends ``(m, m)``."""
     size = np.abs(scores)
     nearer, farther = np.minimum.outer(size, size), np.maximum.outer(size, size)
     same_side = np.outer(scores, scores) > 0
     walk = np.where(same_side, nearer**2 * (3 * farther - nearer) / 6, 0.0)
-    return np.stack([1 + np.outer(scores, scores) / 4 + ratio * walk for ratio in _RATIOS])
+    return np.stack([np.ones_like(scores), scores / 2], axis=1), walk

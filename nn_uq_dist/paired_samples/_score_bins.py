@@ -45,7 +45,7 @@ class ScoreBins:
     >>> from nn_uq_dist.paired_samples import ScoreBins
     >>> bins = ScoreBins.for_samples(100)
     >>> bins.centers.size, round(float(bins.probabilities[1]), 3)
-    (10, 0.02)
+    (15, 0.02)
     """
 
     edges: FloatArray
