@@ -282,8 +282,8 @@ class CorrectedLinearization(LinearModel):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Remarks on what the distribution of each output cannot represent; empty if none."""
-        network = np.asarray(self.pairs.network, np.float64).reshape(self.pairs.num_samples, -1)
         slopes: FloatArray = np.asarray(self._map.parameters[2])
+        network = np.asarray(self.pairs.network, np.float64).reshape(self.pairs.num_samples, -1)
         bend = np.log(slopes[..., [0, -1]] / slopes.mean(axis=-1, keepdims=True))
         own = np.zeros(bend.shape[:-1]) if self.own_scale is None else np.asarray(self.own_scale)
         rows = zip(network.T, bend.reshape(-1, 2), own.ravel() > 0, strict=True)
