@@ -148,13 +148,16 @@ def correction(
     network = np.where(finite, network, np.nan)
     own_scale = _stand_in(linearization, network)
     law = linearization.marginals(own_scale)
-    mean, sd = (np.asarray(part, np.float64).ravel() for part in (law.mean, law.standard_deviation))
+    # Quantiles of the deviations, as those far from zero have few digits.
+    deviation = linearization.moved(-linearization.loc, jnp.zeros(())).marginals(own_scale)
+    parts = (law.mean, law.standard_deviation, deviation.mean)
+    mean, sd, shift = (np.asarray(part, np.float64).ravel() for part in parts)
     center, unit = np.nanmean(network, axis=0), np.nanstd(network, axis=0)
     unit = np.where(unit > 0, unit, sd)
     draws, offset, scale = (network - center) / unit, (mean - center) / unit, sd / unit
     has_own = np.zeros(sd.size, bool) if own_scale is None else np.ravel(own_scale) > 0
     bins = ScoreBins.for_samples(count)
-    quantiles = _quantiles(law, mean, sd, bins)
+    quantiles = _quantiles(deviation, shift, sd, bins)
     images, slopes = np.empty((2, *quantiles.at_knots.shape))
     unexplained = np.ones(sd.size)
 
@@ -176,7 +179,7 @@ def correction(
         some = draws[finite[:, j], j, None]
         own_bins = ScoreBins.for_samples(len(some))
         found = map_from_draws(
-            some, _quantiles(law, mean, sd, own_bins).of(np.array([j])), own_bins
+            some, _quantiles(deviation, shift, sd, own_bins).of(np.array([j])), own_bins
         )
         at = quantiles.at_knots[j, None]
         images[j] = found(at.T)[:, 0]
@@ -193,9 +196,9 @@ def correction(
         settled_knots((x, y, slope), network[finite[:, j], j], ends[:, j], bins.knots, dtype)
         for j, (x, y, slope) in enumerate(zip(*knots, strict=True))
     ]
-    parts = (np.reshape(part, (*law.batch_shape, -1)) for part in zip(*rows, strict=True))
+    splines = (np.reshape(part, (*law.batch_shape, -1)) for part in zip(*rows, strict=True))
     return Correction(
-        MonotoneSpline(*(part.astype(dtype) for part in parts)),
+        MonotoneSpline(*(part.astype(dtype) for part in splines)),
         unexplained.astype(dtype).reshape(law.batch_shape),
         own_scale,
     )
@@ -346,4 +349,7 @@ def _quantiles(
     column = scores.reshape(-1, *(1,) * len(law.batch_shape))
     values = law.from_normal_score(column.astype(jnp.result_type(law.mean)))
     rows = (np.asarray(values, np.float64).reshape(scores.size, -1) - mean) / sd
-    return LinearQuantiles(rows[: bins.nodes.size].T, rows[bins.nodes.size :].T)
+    at_nodes, at_knots = np.split(rows.T, [bins.nodes.size], axis=1)
+    # In the far tail of a bounded output single precision may not tell them apart.
+    apart = 1e-9 * np.arange(bins.knots.size)
+    return LinearQuantiles(at_nodes, np.maximum.accumulate(at_knots, axis=1) + apart)

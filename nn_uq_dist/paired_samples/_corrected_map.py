@@ -153,8 +153,10 @@ def map_from_pairs(
         ratio = _noise_ratio(draws, control.at_pairs, num_randomizations)[:, None]
         # Few draws of each randomization in a bin are not more even than independent ones.
         ratio = ratio + (1 - ratio) / (1 + inside / num_randomizations)
-    ratio = ratio * _steadied(diagonal, inside) / np.where(diagonal > 0, diagonal, 1)
-    noise = _shrunk(noise * np.sqrt(ratio[:, :, None] * ratio[:, None]))
+    # By standard deviations: a variance may be tiny by chance, and its inverse infinite.
+    scale = np.sqrt(ratio * _steadied(diagonal, inside))
+    scale = scale / np.where(diagonal > 0, np.sqrt(diagonal), 1)
+    noise = _shrunk(noise * scale[:, :, None] * scale[:, None])
     model = CurveAverages(bins, *linear)
     reference = np.broadcast_to(log_slopes[:, None], averages.T.shape)
     if control.noise is not None:

@@ -41,7 +41,9 @@ def test_is_a_linear_model(models):
         assert isinstance(model, nuq.linearization.LinearModel)
         assert model.num_outputs == 2
         assert model.mean.shape == (*model.batch_shape, 2)
-        assert model.remarks == ("",) * model.mean.size
+        assert len(model.remarks) == model.mean.size
+        # A correction by few pairs may bend the map at its ends.
+        assert all(not words or words.startswith("tail extrapolated") for words in model.remarks)
     assert many.batch_shape == (3,)
     assert one.batch_shape == ()
 
