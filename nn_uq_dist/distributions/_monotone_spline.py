@@ -127,9 +127,9 @@ class MonotoneSpline(Transform):
         return equal_trees(self, other, static=static)
 
 
-def _array(value: ArrayLike) -> Array:
+def _array(value: ArrayLike) -> Any:
     """NumPy's arrays as they are: then NumPy computes, in their type."""
-    return value if isinstance(value, np.ndarray) else jnp.asarray(value)  # type: ignore[return-value]
+    return value if isinstance(value, np.ndarray) else jnp.asarray(value)
 
 
 def equal_trees(one: object, other: object, *, static: bool) -> Array | bool:

@@ -44,14 +44,10 @@ class PairedEstimate(NamedTuple):
 
     Examples
     --------
-    >>> import jax
-    >>> import jax.numpy as jnp
-    >>> import nn_uq_dist as nuq
-    >>> lin = nuq.linearize(jnp.tanh, nuq.InputLaw([0.2], half_width=0.4))
-    >>> pairs = nuq.paired_draws(jnp.tanh, lin, jax.random.key(0), 1000, progress=False)
-    >>> mean = nuq.paired_statistics(pairs).mean
-    >>> bool(mean.worth[0] > 1e5)
-    True
+    >>> import numpy as np
+    >>> from nn_uq_dist.sampling import PairedEstimate
+    >>> PairedEstimate(np.ones(2), np.full(2, 0.1), np.full(2, 400.0))
+    PairedEstimate(value=float64[2], standard_error=float64[2], worth=float64[2])
     """
 
     value: Array
