@@ -8,31 +8,26 @@ from typing import Any
 import jax
 import numpy as np
 from jax.typing import ArrayLike
-from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.basics._summary_line import described_line
-from nn_uq_dist.inference._cross_entropy import Pool, with_prior
-from nn_uq_dist.inference._estimate import estimate, most_probable
+from nn_uq_dist.inference._convergence import claims, reach
+from nn_uq_dist.inference._design_point import design_points
+from nn_uq_dist.inference._failure_search import FailureSearch
 from nn_uq_dist.inference._final_sample import FinalSample
-from nn_uq_dist.inference._limit_state import BeyondLimits, exact_log_probability
-from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
+from nn_uq_dist.inference._limits import Limits
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
 
 _LEAST_RUNS, _MOST_RUNS = 1000, 10**10
-# Fewer effective draws do not show how large their weights may become.
-_LEAST_EFFECTIVE = 100.0
-# What the search and the final sample may differ by: standard errors, and a share, as the search
-# is adapted to its own draws.
-_MOST_ERRORS, _MOST_DIFFERENCE = 4.5, 0.5
-# Of a linear network: runs for the points, and for failing draws, whose numbers are not asked for.
-_RUNS_FOR_POINT, _DRAWS_IF_LINEAR = 100.0, 1000
-# Quantile of a one-sided 95% bound.
-_BOUND_SCORE = 1.6448536269514722
+# Share of the runs on rays to the most probable failing input, and the probability above which
+# what does not fail is counted.
+_RAYS_SHARE, _OFTEN = 0.02, 0.5
+# Outputs that are NaN are told of if they are at least this part of the probability.
+_LEAST_NAN = 0.001
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,9 +39,15 @@ class FailureProbability:
     probability, log_probability, standard_error
         Estimates, shaped as the limit; the standard error is that of the probability.
     upper_bound
-        Upper 95% bound of the probability. If `converged` is false it is at least that from the
-        runs of the final sample whose inputs were drawn from the law of the input, which holds
-        whatever was not found.
+        Upper 95% bound of the probability of what the search reaches: all regions that a half-space
+        nearer than `reach` holds. If `converged` is false it is at least `plain_bound`.
+    plain_bound
+        Upper 95% bound from the runs of the final sample whose inputs were drawn from the
+        distribution of the input, which holds whatever was missed: about 3 over their number where
+        none of them fails.
+    reach
+        Distance in standard deviations at which wide draws still enter a failing half-space, but
+        for a chance of 1%.
     converged
         Whether estimate and standard error can be trusted, as far as the runs show.
     num_runs
@@ -81,6 +82,8 @@ class FailureProbability:
     log_probability: Any
     standard_error: Any
     upper_bound: Any
+    plain_bound: Any
+    reach: float
     converged: Any
     num_runs: int
     effective_draws: Any
@@ -117,9 +120,7 @@ def failure_probability(
 
     Importance sampling: the inputs are drawn where the network fails, and weighted by the ratio of
     the densities. Where to draw is searched for with part of the runs, and the estimate is made
-    from the others. It is unbiased, and its standard error is estimated from the same draws. A
-    network that is linear, as far as 160 runs show, has its exact probability, and 1000 more runs
-    give the draws.
+    from the others. Its standard error is estimated from the same draws.
 
     Parameters
     ----------
@@ -140,8 +141,7 @@ def failure_probability(
     upper
         Whether the output fails above the limit; below it otherwise.
     num_runs
-        Runs of the network in all, at least 1000; a gradient counts as three. They are used up,
-        unless the network is linear.
+        Runs of the network in all, at least 1000; a gradient counts as three. They are used up.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
@@ -163,35 +163,34 @@ def failure_probability(
     Warns
     -----
     RuntimeWarning
-        If some outputs are NaN. They do not count as failures.
+        If outputs are NaN with more than a thousandth of the probability. They do not count as
+        failures.
 
     Notes
     -----
-    The variables of the law become standard normal ones :math:`z`, uniform ones by
-    :math:`2 \Phi(z) - 1`. The search draws from mixtures of normal laws that come nearer to the
-    limit, level by level (R. Y. Rubinstein and D. P. Kroese, The Cross-Entropy Method, 2004),
-    beginning with the law of the input and wider ones; then around the points at which tangents
-    reach the limit, from zero and from draws near to it. All draws :math:`z_i` have weights
-    :math:`\phi(z_i) / \sum_b \frac{n_b}{n} q_b(z_i)` over all mixtures :math:`q_b` that were drawn
-    from (A. Owen and Y. Zhou, J. Am. Stat. Assoc. 95, 2000). A mixture fitted to those that fail,
-    refitted up to three times, is the :math:`q` of the estimate from `n` new draws. Where failing
-    draws are few for the number of variables, part of it is fitted to slopes of the output instead:
-    the mean of a standard normal law beyond a limit is along the mean slope (C. M. Stein, Ann.
-    Stat. 9, 1981).
+    The variables of the input become standard normal ones :math:`z`, uniform ones by
+    :math:`2 \Phi(z) - 1`. The search draws them with standard deviations of 1 to 2.5, and goes on
+    by subset simulation (S. K. Au and J. L. Beck, Probabilistic Engineering Mechanics 16, 2001).
+    Tangents at failing draws give half-spaces, with probabilities of their own; a mixture of
+    standard normal distributions beyond them has bounded weights where they hold all that fails (A.
+    B. Owen, Y. Maximov and M. Chertkov, Electron. J. Stat. 13, 2019). To it come normal
+    distributions fitted to failing draws, and to slopes where draws are few for the number of
+    variables (C. M. Stein, Ann. Stat. 9, 1981). The mixture is drawn from in rounds and made anew;
+    draws of all rounds have weights over all their mixtures. Failing draws that no half-space holds
+    lead to further ones. The last mixture is the :math:`q` of the estimate from `n` new draws, 3%
+    of which are the input's own and 4% wider ones.
 
     .. math:: \hat P = \frac{1}{n} \sum_i \frac{\phi(z_i)}{q(z_i)}
         1[g(z_i) > l], \qquad z_i \sim q.
 
     The result has not ``converged`` if fewer than 100 effective draws
-    :math:`(\sum w_i)^2 / \sum w_i^2` fail; if the Pareto law of their largest weights has a shape
-    of .7 or more, so that the standard error cannot be trusted (A. Vehtari et al., J. Mach. Learn.
-    Res. 25, 2024); or if the estimate of the search differs by more than half of the probability
-    and 4.5 standard errors. A region that no search has entered shows in none of these; a second
-    key is a test for it.
-
-    A network counts as linear if it differs from its tangent at the mean by no more than rounding
-    at 64 draws of the input's law and of wider ones, and at points on the way to the most probable
-    failing one, around and beyond it. A piecewise linear network may bend elsewhere.
+    :math:`(\sum w_i)^2 / \sum w_i^2` fail; if one has 10% of all weight; if the Pareto law of their
+    largest weights has a shape of .7 or more, so that the standard error cannot be trusted (A.
+    Vehtari et al., J. Mach. Learn. Res. 25, 2024); if the estimate of the search differs by more
+    than half of the probability and 4.5 standard errors; if the one of the subset simulation is
+    larger by 3.5; or if 5% of its failing inputs would weigh more than any draw. A small region
+    without a slope toward it that no run has entered shows in none of these, nor a half-space
+    beyond `reach`.
 
     Examples
     --------
@@ -209,104 +208,55 @@ def failure_probability(
     key = _checks.as_key("key", key)
     law = checked_law("failure_probability", f, key, limit)
     flat = flat_network(network, law)
-    question = BeyondLimits(flat, limit, output, upper)
+    limits = Limits(flat, limit, output, upper)
     num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     from tqdm import tqdm
 
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
-        space = StandardSpace(flat, question.read, bar.update)
+        space = StandardSpace(flat, limits.read, bar.update)
         if space.num_variables == 0:
             raise ValueError(
                 "f must be random, got only known values; give an input a half-width or a scale"
             )
-        if not law.is_transformed:
-            exact = exact_log_probability(space, question, rng)
-            if exact is not None:
-                left = min(_DRAWS_IF_LINEAR, num_runs - space.num_runs)
-                return _exact_result(space, question, *exact, left, rng)
-        found = estimate(space, question, num_runs, rng)
-    return _estimated_result(space, question, *found)
-
-
-def _estimated_result(
-    space: StandardSpace, question: BeyondLimits, final: FinalSample, pool: Pool, points: Array
-) -> FailureProbability:
-    """The result of an estimate."""
-    log_probability, log_error = final.log_probability, final.log_standard_error
-    probability, error = np.exp(log_probability), np.exp(log_error)
-    expected, expected_error = pool.probability
-    most = _MOST_ERRORS * np.hypot(error, expected_error)
-    agrees = np.abs(probability - expected) <= most + _MOST_DIFFERENCE * probability
-    converged = (final.effective_draws >= _LEAST_EFFECTIVE) & final.settles & agrees
-    with np.errstate(invalid="ignore", over="ignore"):
-        relative = np.exp(log_error - log_probability)
-        asymptotic = np.minimum(np.exp(log_probability + _BOUND_SCORE * relative), 1)
-    if final.num_nan:
+        search = FailureSearch(space, limits, num_runs, rng)
+        mixture = search.proposal()
+        points = design_points(space, limits, search.candidates(), _RAYS_SHARE * num_runs)
+        expected = search.probability[0]
+        final = FinalSample(space, limits, np.where(expected > _OFTEN, np.minimum(expected, 1), 0))
+        while (left := num_runs - space.num_runs) > 0:
+            final.draw(mixture, min(left, final.portion()), rng)
+    nan = final.nan_weight / final.count
+    if nan > _LEAST_NAN * final.probability.max():
         warnings.warn(
-            f"{final.num_nan} of {final.count} outputs drawn are NaN; check the network over the "
-            f"range of its input",
+            f"{final.num_nan} of {final.count} outputs drawn are NaN, with a probability of "
+            f"{nan:.1g} in all; check the network over the range of its input",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
-    bound = np.where(converged, asymptotic, np.fmax(asymptotic, final.plain_bound))
-    return _shaped(
-        space,
-        question,
-        points,
-        *final.failing_draws(),
-        # The weights of likely failures may add up to more than one.
-        log_probability=np.minimum(log_probability, 0),
-        standard_error=error,
-        upper_bound=question.in_order(bound),
-        converged=converged,
-        effective_draws=final.effective_draws,
-    )
-
-
-def _exact_result(
-    space: StandardSpace,
-    question: BeyondLimits,
-    logs: Array,
-    points: Array,
-    num_draws: int,
-    rng: np.random.Generator,
-) -> FailureProbability:
-    """The result for a linear network."""
-    around = NormalMixture.even(*map(Normal.around, points)) if len(points) else None
-    final = FinalSample(space, question)
-    final.draw(with_prior(around, space.num_variables), num_draws, rng)
-    return _shaped(
-        space,
-        question,
-        most_probable(space, question, points, _RUNS_FOR_POINT),
-        *final.failing_draws(),
-        log_probability=logs,
-        standard_error=np.zeros(logs.size),
-        upper_bound=np.exp(logs),
-        converged=np.ones(logs.size, bool),
-        effective_draws=np.where(np.isfinite(logs), np.inf, 0.0),
-    )
-
-
-def _shaped(
-    space: StandardSpace,
-    question: BeyondLimits,
-    points: Array,
-    draws: Array,
-    weights: Array,
-    **values: NDArray[Any],
-) -> FailureProbability:
-    """Values in the shape of the limit, numbers as such, and inputs as the network takes them."""
-    at, shape = space.inputs(points), question.shape
-    values["probability"] = np.exp(values["log_probability"])
+    judged = claims(search, final, mixture)
+    draws, weights = final.failing_draws()
+    with np.errstate(divide="ignore"):
+        log_probability = np.log(final.probability)
+    values = {
+        "probability": final.probability,
+        "log_probability": log_probability,
+        "standard_error": judged.standard_error,
+        "upper_bound": judged.upper_bound,
+        "plain_bound": judged.plain_bound,
+        "converged": judged.converged,
+        "effective_draws": final.effective_draws,
+    }
+    shape = limits.shape
     given: dict[str, Any] = {name: part.reshape(shape)[()] for name, part in values.items()}
     if not shape:
         given["converged"] = bool(given["converged"])
+    at = space.inputs(points)
     return FailureProbability(
         **given,
         num_runs=space.num_runs,
-        point=space.law.structured(at.reshape(*shape, at.shape[-1])),
-        draws=space.law.structured(space.inputs(draws)),
+        reach=reach(space.num_runs, final.count),
+        point=law.structured(at.reshape(*shape, at.shape[-1])),
+        draws=law.structured(space.inputs(draws)),
         weights=weights.reshape(*shape, len(draws)),
     )

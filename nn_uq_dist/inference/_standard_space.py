@@ -1,7 +1,9 @@
 """The network as a function of independent standard normal variables, for any input law.
 
-A uniform variable of the law is ``2 Phi(z) - 1`` of a normal one. The variables are NumPy arrays in
-float64; the network runs in its own type, in groups of one size, so that it is compiled once.
+A uniform variable of the law is ``2 Phi(z) - 1`` of a normal one. Inputs are computed in float64, a
+uniform variable from the edge that is nearer: next to an edge at zero an input keeps all its
+digits, which sums from the middle lose. The network runs in its own type, in groups of one size, so
+that it is compiled once.
 """
 
 from collections.abc import Callable
@@ -10,9 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf as jax_erf
 from numpy.typing import NDArray
-from scipy.special import erf
+from scipy.special import ndtr
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
@@ -52,108 +53,114 @@ class StandardSpace:
         self.flat, self.read, self._report = flat, read, report
         self.num_runs = 0
         law: Any = flat.law
-        self.law, terms = law, law.terms
-        uniform, normal = (_moving(terms, uniform=kind) for kind in (True, False))
-        self.num_uniform = len(uniform)
-        self._moving = np.flatnonzero(np.concatenate([uniform, normal]))
-        self._num_all = len(uniform) + len(normal)
-        self.num_variables, self._num_outputs = len(self._moving), flat.num_outputs
-        widest = max(self.law.num_inputs, self.num_variables, flat.num_outputs)
+        self.law = law
+        # Uniform ones first, as the variables are.
+        self._terms = sorted(law.terms, key=lambda term: not term.is_uniform)
+        self._factors = [np.asarray(term.factor, np.float64) for term in self._terms]
+        self._loc = np.asarray(law.loc, np.float64)
+        pairs = zip(self._terms, self._factors, strict=True)
+        moving = [_moves(term, factor) for term, factor in pairs]
+        self._moving = np.flatnonzero(np.concatenate([np.zeros(0, bool), *moving]))
+        self._ends = np.cumsum([part.size for part in moving])
+        self._num_uniform = sum(
+            part.size for part, term in zip(moving, self._terms, strict=True) if term.is_uniform
+        )
+        self.num_variables = len(self._moving)
+        widest = max(law.num_inputs, self.num_variables, flat.num_outputs)
         self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
         self._programs: dict[str, Callable[..., Any]] = {}
 
-    def run(self, z: Array) -> tuple[NDArray[Any], Array]:
-        """Inputs ``(n, N_x)`` at points ``(n, num_variables)``, and what is kept of the outputs."""
-        inputs, kept = self._in_groups("run", self._at, self._rows(z), self.group_size, 1)
-        return inputs, kept.astype(np.float64)
+    def run(self, z: Array) -> Array:
+        """What is kept of the outputs at points ``(n, num_variables)``."""
+
+        def at(x: jax.Array) -> tuple[jax.Array]:
+            return (self.read(self.flat.at_draws(x)),)
+
+        (kept,) = self._in_groups("run", at, z, self.group_size, 1)
+        return kept.astype(np.float64)
 
     def inputs(self, z: Array) -> NDArray[Any]:
         """What the network takes at points, `taken` of the law, no run; NaN where a point is."""
 
-        def at(standard: jax.Array) -> tuple[jax.Array]:
-            return (self.law.taken(self._input(standard)),)
+        def at(x: jax.Array) -> tuple[jax.Array]:
+            return (self.law.taken(x),)
 
-        rows = self._rows(np.nan_to_num(z))
-        (inputs,) = self._in_groups("inputs", at, rows, self.group_size, 0)
+        (inputs,) = self._in_groups("inputs", at, np.nan_to_num(z), self.group_size, 0)
         return np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, inputs)
 
-    def _rows(self, z: Array) -> Array:
-        """Values of all variables, uniform ones in [-1, 1]."""
-        rows = np.zeros((len(z), self._num_all))
-        rows[:, self._moving] = z
-        rows[:, : self.num_uniform] = erf(rows[:, : self.num_uniform] / np.sqrt(2.0))
-        return rows
+    def slopes(self, output: int, z: Array) -> tuple[Array, Array]:
+        """Output and its gradient at points, shapes ``(n,)`` and ``(n, num_variables)``."""
+
+        def value(x: jax.Array) -> jax.Array:
+            return self.flat(x)[output]
+
+        at = jax.vmap(jax.value_and_grad(value))
+        found = self._in_groups(f"slopes of {output}", at, z, _SLOPES_AT_ONCE, RUNS_PER_SLOPE)
+        return found[0].astype(np.float64), self._pulled_back(found[1], z)
+
+    def outputs_and_jacobians(self, z: Array) -> tuple[Array, Array]:
+        """Outputs ``(n, N_y)`` and their Jacobians ``(n, N_y, num_variables)`` at points."""
+        num_inputs, num_outputs = self.law.num_inputs, self.flat.num_outputs
+
+        def at(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return values_and_jacobians(self.flat, x, num_outputs)
+
+        size = min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // (num_inputs * num_outputs))
+        runs = 1 + min(num_inputs, num_outputs)
+        outputs, jacobians = self._in_groups("Jacobians", at, z, size, runs)
+        return outputs.astype(np.float64), self._pulled_back(jacobians, z[:, None])
 
     def _in_groups(
         self,
         name: str,
         at: Callable[[jax.Array], tuple[jax.Array, ...]],
-        rows: Array,
+        z: Array,
         size: int,
         runs: int,
     ) -> list[NDArray[Any]]:
-        """Arrays that a program for `size` rows returns, and counts as so many runs for each."""
-        example = np.zeros((max(1, size), rows.shape[1]))
+        """Arrays that a program for `size` inputs returns, and counts as so many runs for each."""
+        dtype = np.dtype(self.law.dtype)
+        padded = np.zeros((max(1, size), self.law.num_inputs), dtype)
         if name not in self._programs:
-            self._programs[name] = compiled_once(at, jnp.asarray(example, self.law.dtype))
+            self._programs[name] = compiled_once(at, jnp.asarray(padded))
         parts = []
-        for start in range(0, max(1, len(rows)), len(example)):
-            part = rows[start : start + len(example)]
-            padded = example.copy()
-            padded[: len(part)] = part
-            parts.append(self._programs[name](jnp.asarray(padded, self.law.dtype)))
-            self._count(runs * len(part))
+        for start in range(0, max(1, len(z)), len(padded)):
+            part = self._inputs(z[start : start + len(padded)])
+            rows = padded.copy()
+            rows[: len(part)] = part
+            parts.append(self._programs[name](jnp.asarray(rows)))
+            self.num_runs += runs * len(part)
+            self._report(runs * len(part))
         # Read at the end: a program runs while the next is called.
-        return [np.concatenate(arrays)[: len(rows)] for arrays in zip(*parts, strict=True)]
+        return [np.concatenate(arrays)[: len(z)] for arrays in zip(*parts, strict=True)]
 
-    def _count(self, number: int) -> None:
-        self.num_runs += number
-        self._report(number)
+    def _inputs(self, z: Array) -> Array:
+        """Inputs ``(n, N_x)`` of the law, in float64."""
+        variables = np.zeros((len(z), self._ends[-1]))
+        variables[:, self._moving] = z
+        edges = np.zeros_like(variables)
+        uniform = slice(0, self._num_uniform)
+        edges[:, uniform] = np.sign(variables[:, uniform])
+        variables[:, uniform] = -2 * edges[:, uniform] * ndtr(-np.abs(variables[:, uniform]))
+        inputs = np.repeat(self._loc[None], len(z), axis=0)
+        # Edges first: an input next to zero is what remains when they have cancelled.
+        for values in (edges, variables):
+            parts = np.split(values, self._ends[:-1], axis=1)
+            for term, factor, part in zip(self._terms, self._factors, parts, strict=True):
+                moved = part * factor if term.is_diagonal else part @ factor.T
+                inputs[:, term.start : term.stop] += moved
+        return inputs
 
-    def _at(self, standard: jax.Array) -> tuple[jax.Array, jax.Array]:
-        x = self._input(standard)
-        return x, self.read(self.flat.at_draws(x))
-
-    def _input(self, standard: jax.Array) -> jax.Array:
-        uniform, normal = standard[..., : self.num_uniform], standard[..., self.num_uniform :]
-        return self.law.loc + self.law.deviation_at(uniform, normal)
-
-    def _outputs(self, z: jax.Array) -> jax.Array:
-        """Outputs ``(N_y,)`` at one point, with derivatives; traced by JAX."""
-        full = jnp.zeros(self._num_all, z.dtype).at[self._moving].set(z)
-        uniform = jax_erf(full[: self.num_uniform] / np.sqrt(2.0))
-        return self.flat(self._input(jnp.concatenate([uniform, full[self.num_uniform :]])))
-
-    def slopes(self, output: int, z: Array) -> tuple[Array, Array]:
-        """Output and its gradient at points, shapes ``(n,)`` and ``(n, num_variables)``."""
-
-        def value(z: jax.Array) -> jax.Array:
-            return self._outputs(z)[output]
-
-        at = jax.vmap(jax.value_and_grad(value))
-        found = self._in_groups(f"slopes of {output}", at, z, _SLOPES_AT_ONCE, RUNS_PER_SLOPE)
-        return found[0].astype(np.float64), found[1].astype(np.float64)
-
-    def outputs_and_jacobians(self, z: Array) -> tuple[Array, Array]:
-        """Outputs ``(n, N_y)`` and their Jacobians ``(n, N_y, num_variables)`` at points."""
-
-        def at(points: jax.Array) -> tuple[jax.Array, jax.Array]:
-            return values_and_jacobians(self._outputs, points, self._num_outputs)
-
-        size = min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // (self.num_variables * self._num_outputs))
-        runs = 1 + min(self.num_variables, self._num_outputs)
-        found = self._in_groups("Jacobians", at, z, size, runs)
-        return found[0].astype(np.float64), found[1].astype(np.float64)
-
-    def tangent(self, output: int) -> tuple[float, Array]:
-        """Value of an output and its gradient at the mean input, in the space of the inputs."""
-
-        def value(x: jax.Array) -> jax.Array:
-            return self.flat(x)[output]
-
-        found, slope = compiled_once(jax.value_and_grad(value), self.law.loc)(self.law.loc)
-        self._count(RUNS_PER_SLOPE)
-        return float(found), np.asarray(slope, np.float64)
+    def _pulled_back(self, slopes: NDArray[Any], z: Array) -> Array:
+        """Derivatives by the standard variables, of those by the inputs ``(..., N_x)``."""
+        parts = []
+        for term, factor in zip(self._terms, self._factors, strict=True):
+            rows = slopes[..., term.start : term.stop]
+            parts.append(rows * factor if term.is_diagonal else rows @ factor)
+        found = np.concatenate(parts, axis=-1)[..., self._moving].astype(np.float64)
+        uniform = slice(0, np.searchsorted(self._moving, self._num_uniform))
+        found[..., uniform] *= np.sqrt(2 / np.pi) * np.exp(-0.5 * z[..., uniform] ** 2)
+        return found
 
 
 def checked_law(function: str, f: Any, *others: object) -> AbstractInputLaw:
@@ -172,11 +179,6 @@ def checked_law(function: str, f: Any, *others: object) -> AbstractInputLaw:
     return law
 
 
-def _moving(terms: tuple[InputTerm, ...], *, uniform: bool) -> NDArray[np.bool_]:
-    """Which variables of a kind move an input: half-widths and scales may be zero."""
-    found = [np.zeros(0, bool)]
-    for term in terms:
-        if term.is_uniform == uniform:
-            factor = np.asarray(term.factor) != 0
-            found.append(factor if term.is_diagonal else factor.any(axis=-2))
-    return np.concatenate(found)
+def _moves(term: InputTerm, factor: Array) -> NDArray[np.bool_]:
+    """Which variables of a term move an input: half-widths and scales may be zero."""
+    return factor != 0 if term.is_diagonal else (factor != 0).any(axis=-2)

@@ -1,9 +1,15 @@
-"""What both searches do with weighted draws: sum, resample, spread out, and count them."""
+"""What both searches do with weighted draws: sum, resample, spread out, count, and judge them."""
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
+
+# Weights to which the law of a tail is fitted, at least.
+_LEAST_TAIL = 5
+_POWERS = np.linspace(1.0, 0.0, 21).tolist()
 
 
 def log_sum(logs: Array) -> Array:
@@ -18,6 +24,13 @@ def log_sum(logs: Array) -> Array:
 def effective(weights: Array) -> float:
     """How many equal weights are worth as much."""
     return float(weights.sum() ** 2 / np.sum(weights**2))
+
+
+def flattened(log_weights: Array, wanted: float) -> Array:
+    """Weights to the largest power up to one with which so many draws count, or half of them."""
+    logs = log_weights - log_weights.max()
+    powers = (np.exp(power * logs) for power in _POWERS)
+    return next(w for w in powers if effective(w) >= min(wanted, len(logs) / 2))
 
 
 def systematic(weights: Array, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -41,3 +54,46 @@ def far_apart(z: Array, weights: Array, most: int, rng: np.random.Generator) -> 
         chosen.append(int(rng.choice(len(z), p=chance / chance.sum())))
         nearest = np.minimum(nearest, np.sum((z - z[chosen[-1]]) ** 2, axis=1))
     return chosen
+
+
+def tail_settles(log_weights: Array) -> bool:
+    """Whether a mean of so many weights with such a tail does (A. Vehtari et al. 2024)."""
+    return tail_shape(log_weights) < min(1 - 1 / math.log10(max(log_weights.size, 2)), 0.7)
+
+
+def tail_excess(log_weights: Array) -> float:
+    """Share of all weight by which the largest weights exceed the least of them."""
+    ordered = np.sort(np.exp(log_weights - log_weights.max(initial=-np.inf)))
+    size = _tail_size(ordered.size)
+    if size < _LEAST_TAIL:
+        return math.inf
+    return float((ordered[-size:] - ordered[-size - 1]).sum() / ordered.sum())
+
+
+def _tail_size(count: int) -> int:
+    return int(min(count / 5, 3 * math.sqrt(count)))
+
+
+def tail_shape(log_weights: Array) -> float:
+    """Shape `k` of the Pareto law of the largest weights, which have `1 / k` moments.
+
+    Infinite where there are too few. The law is fitted as in A. Vehtari et al., J. Mach. Learn.
+    Res. 25 (2024): to the largest fifth, at most 3 times the root of the number, by the rule of J.
+    Zhang and M. A. Stephens, Technometrics 51 (2009), drawn toward one half as by ten more weights.
+    """
+    size = _tail_size(log_weights.size)
+    if size < _LEAST_TAIL:
+        return math.inf
+    ordered = np.sort(np.exp(log_weights - log_weights.max()))
+    beyond = ordered[-size:] - ordered[-size - 1]
+    quartile = beyond[(size + 2) // 4 - 1]
+    if quartile <= 0:
+        return -math.inf
+    number = 30 + math.isqrt(size)
+    rates = 1 - np.sqrt(number / (np.arange(1, number + 1) - 0.5))
+    rates = 1 / beyond[-1] + rates / (3 * quartile)
+    shapes = np.log1p(-rates[:, None] * beyond).mean(axis=1)
+    likelihoods = size * (np.log(-rates / shapes) - shapes - 1)
+    weights = np.exp(likelihoods - likelihoods.max())
+    rate = weights @ rates / weights.sum()
+    return float((size * np.log1p(-rate * beyond).mean() + 5) / (size + 10))

@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum, systematic
@@ -25,6 +26,9 @@ _LEAST_DRAWS, _LEAST_SHARE = 8.0, 0.01
 _FEW_DRAWS = 20.0
 # What one variance more or less than chance means: the range of Marchenko and Pastur, widened.
 _MARGIN = 0.1
+# Steps for the shares of less variance. How much of the shares stays: most in few variables, where
+# wide components hold what the others leave, less for each of them.
+_BALANCE_STEPS, _MOST_FIXED, _LEAST_FIXED, _LESS_FIXED = 30, 0.65, 0.35, 0.03
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,6 +65,8 @@ class Normal:
             values, vectors = roots**2, rows.T
         else:
             values, vectors = np.linalg.eigh(centered.T @ centered)
+            # Of fewer effective draws than variables, zeros are rounded to either side.
+            values = np.maximum(values, 0)
         edge = math.sqrt(d / count_effective)
         low = (1 - _MARGIN) * max(1 - edge, 0) ** 2
         high = (1 + _MARGIN) * (1 + edge) ** 2
@@ -107,11 +113,6 @@ class Normal:
         variances, directions = np.linalg.eigh(covariance)
         return cls(length * along, directions, variances)
 
-    def widened(self, factor: float) -> Self:
-        """The same with larger variances in its directions, up to a few units."""
-        wider = np.maximum(self.variances, np.minimum(self.variances * factor, 4.0))
-        return dataclasses.replace(self, variances=wider)
-
     def draw(self, rng: np.random.Generator, count: int) -> Array:
         """Draws, shape ``(count, d)``."""
         standard = rng.standard_normal((count, self.mean.size))
@@ -133,14 +134,33 @@ class Normal:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class NormalMixture:
-    """Normal laws with their shares."""
+class HalfSpace:
+    """The standard normal distribution beyond a plane, at ``direction @ z > distance``."""
 
-    components: tuple[Normal, ...]
+    direction: Array
+    distance: float
+
+    def draw(self, rng: np.random.Generator, count: int) -> Array:
+        """Draws, shape ``(count, d)``."""
+        standard = rng.standard_normal((count, self.direction.size))
+        beyond = -ndtri(rng.uniform(size=count) * ndtr(-self.distance))
+        return standard + np.outer(beyond - standard @ self.direction, self.direction)
+
+    def log_density(self, z: Array, squares: Array) -> Array:
+        """Log density as that of `Normal`."""
+        inside = z @ self.direction > self.distance
+        return np.where(inside, -0.5 * squares - log_ndtr(-self.distance), -np.inf)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NormalMixture:
+    """Normal distributions, and such beyond planes, with their shares."""
+
+    components: tuple[Normal | HalfSpace, ...]
     shares: Array
 
     @classmethod
-    def even(cls, *components: Normal) -> Self:
+    def even(cls, *components: Normal | HalfSpace) -> Self:
         """All with the same share."""
         return cls(components, np.full(len(components), 1 / len(components)))
 
@@ -150,6 +170,11 @@ class NormalMixture:
         pairs = list(zip(mixtures, shares, strict=True))
         components = tuple(part for mixture, _ in pairs for part in mixture.components)
         return cls(components, np.concatenate([mixture.shares * share for mixture, share in pairs]))
+
+    @property
+    def normals(self) -> tuple[Normal, ...]:
+        """The components that are normal distributions."""
+        return tuple(part for part in self.components if isinstance(part, Normal))
 
     def draw(self, rng: np.random.Generator, count: int) -> Array:
         """Draws, component by component: each has its share of them, up to one.
@@ -175,23 +200,25 @@ class NormalMixture:
         """Log density at points, up to the constant of the standard normal law."""
         return log_sum(self.log_densities(z))
 
-    def guarded(self, whole: Normal, around_zero: Normal, share: float) -> "NormalMixture":
-        """With wider laws, which keep weights bounded where the components do not reach.
+    def balanced(self, points: Array, weights: Array) -> "NormalMixture":
+        """The mixture with shares for less variance of a mean, as far as weighted draws tell.
 
-        In equal parts: copies with twice their variances, copies that are as wide as the space
-        itself, which matter in many variables, one law for `whole`, between the components, and one
-        around zero, for regions on all sides.
+        The second moment of the weights is convex in the shares (H. Y. He and A. B. Owen 2014); a
+        part of the shares stays, as the draws do not show all that may fail.
         """
-        wide = tuple(part.widened(2.0) for part in self.components)
-        full = tuple(Normal.around(part.mean) for part in self.components)
-        mixtures = [
-            self,
-            NormalMixture(wide, self.shares),
-            NormalMixture(full, self.shares),
-            NormalMixture.even(whole),
-            NormalMixture.even(around_zero),
-        ]
-        return NormalMixture.joined(mixtures, [1 - share, *[share / 4] * 4])
+        if not len(points):
+            return self
+        fixed = self.shares / self.shares.sum()
+        logs = self.log_densities(points) - np.log(fixed)[:, None]
+        logs += 0.5 * np.sum(points**2, axis=1)
+        largest = logs.max(axis=0)
+        densities, shares = np.exp(logs - largest), fixed
+        weights = np.exp(np.log(weights) - largest - np.max(np.log(weights) - largest))
+        for _ in range(_BALANCE_STEPS):
+            shares = shares * np.sqrt(densities @ (weights / (shares @ densities) ** 2))
+            shares = shares / shares.sum()
+        stays = max(_MOST_FIXED - _LESS_FIXED * points.shape[1], _LEAST_FIXED)
+        return NormalMixture(self.components, stays * fixed + (1 - stays) * shares)
 
 
 def fit_mixture(z: Array, weights: Array, rng: np.random.Generator, most: int) -> NormalMixture:
@@ -208,7 +235,7 @@ def fit_mixture(z: Array, weights: Array, rng: np.random.Generator, most: int) -
         if mixture is None:
             break
         likelihood = size * float(weights @ mixture.log_density(z))
-        parameters = sum(p.mean.size + 2 * p.variances.size for p in mixture.components)
+        parameters = sum(p.mean.size + 2 * p.variances.size for p in mixture.normals)
         score = likelihood - 0.5 * parameters * math.log(size)
         if number == 1 or score > best_score + 1:
             best, best_score = mixture, score

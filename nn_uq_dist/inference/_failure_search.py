@@ -1,0 +1,299 @@
+"""Where a network fails: every region that a run has entered gets a part of the mixture.
+
+A search that only follows its own best draws ends in one of several regions. So it begins with
+draws of the input's distribution and of wider ones, and with a population by subset simulation.
+From failing draws of both, tangents lead to half-spaces near zero. A mixture of the half-spaces, of
+normal distributions fitted to all failing draws and to slopes there, and of wide ones is drawn from
+in rounds. After each of them, failing draws that no half-space holds lead to further ones.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.inference._archive import Archive
+from nn_uq_dist.inference._limits import Limits
+from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture, fit_mixture
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._subset_simulation import Population, subset_simulation
+from nn_uq_dist.inference._tangents import (
+    RUNS_PER_START,
+    SLACK,
+    Tangent,
+    are_beyond,
+    climbed,
+    distinct,
+    tangents,
+)
+from nn_uq_dist.inference._weighted_draws import (
+    effective,
+    far_apart,
+    flattened,
+    tail_excess,
+    tail_shape,
+)
+
+# Standard deviations of the first draws, and their shares; the first are the input's own.
+SPREADS, SPREAD_SHARES = (1.0, 1.5, 2.0, 2.5), (0.4, 0.2, 0.2, 0.2)
+# Shares of all runs: first draws, starts of tangents at first and after a round, and a round.
+WIDE_SHARE, _STARTS_SHARE, _NEW_SHARE, ROUND_SHARE = 0.08, 0.05, 0.007, 0.045
+_MOST_STARTS, _MOST_ROUND = 200, 20_000
+# Least and most rounds, the share of the runs after which none begins, and the shape of the tail of
+# the weights of a round with which the mixture is good.
+LEAST_ROUNDS, _MOST_ROUNDS, _LEAST_LEFT, _GOOD_TAIL = 6, 20, 0.25, 0.5
+# Tangents of a target; normal distributions of a fit, and of a population; effective draws for each
+# of them and each variable; least failing draws, and how many a fit uses.
+_MOST_TANGENTS, _MOST_PARTS, _PARTS_OF_POPULATION, _DRAWS_OF_PART = 30, 10, 4, 4
+_LEAST_DRAWS, _MOST_FITTED = 10, 6000
+# Shares of the mixture: the input's own distribution, and wide ones. Weights of the others: a fit
+# to failing draws, its wider copies, a fit to slopes, a population, and half-spaces.
+PRIOR_SHARE, GUARD_SHARE = 0.03, 0.04
+_FIT, _WIDER, _BY_SLOPES, _POPULATION, _HALF_SPACES = 0.6, 0.4, 0.4, 0.05, 0.3
+# Half-spaces of these distances: the tangents', and nearer by the slack; and normal distributions
+# around their points, which hold what lies between two half-spaces.
+_HALF_SPACE_SHARES = [0.4, 0.3, 0.3]
+# Half-spaces of which less than this share fails, as so many effective draws show, are of no use.
+_USEFUL_SHARE, _USEFUL_DRAWS = 0.05, 5.0
+# Slopes are needed while there are fewer effective draws for each variable; of how many draws.
+_ENOUGH_FOR_MEAN, _NUM_SLOPES = 20.0, 60
+# Points of chains are not independent. One fit is at least as wide as this, another has larger
+# variances by the factor: for regions that are not wide at all.
+_LEAST_VARIANCE, _LARGER, _LEAST_POINTS = 0.05, 4.0, 3
+
+
+class FailureSearch:
+    """Runs of a network, and what they show of its failures.
+
+    Attributes
+    ----------
+    archive : Archive
+        All draws that have a density.
+    outputs : array, shape (n,)
+        What they led to.
+    tangents : list
+        Of each target.
+    populations : list of Population
+        Of each target.
+    """
+
+    def __init__(
+        self, space: StandardSpace, limits: Limits, num_runs: int, rng: np.random.Generator
+    ) -> None:
+        self.space, self.limits, self._rng = space, limits, rng
+        self.archive: Archive[NormalMixture] = Archive(space.num_variables)
+        self.outputs = np.zeros(0)
+        targets = limits.values[list(limits.targets)].tolist()
+        self.tangents: list[list[Tangent]] = [[] for _ in targets]
+        self._slopes: list[dict[int, Array]] = [{} for _ in targets]
+        spreads = self._spreads(SPREADS)
+        count = int(WIDE_SHARE * num_runs)
+        self.draw(NormalMixture(spreads.components, np.array(SPREAD_SHARES)), count)
+        own = int(SPREAD_SHARES[0] * count)
+        plain = self.archive.points[:own], self.outputs[:own]
+        self.populations = subset_simulation(self._run, targets, *plain, rng)
+        self._fits = [self._fit_of(population) for population in self.populations]
+        for_each = num_runs / RUNS_PER_START / len(targets)
+        for target in range(len(targets)):
+            starts = self._starts(target, int(min(_STARTS_SHARE * for_each, _MOST_STARTS)))
+            self._add_tangents(target, starts)
+        self._learn(int(_NEW_SHARE * for_each))
+        for number in range(_MOST_ROUNDS):
+            is_late = space.num_runs > (1 - _LEAST_LEFT) * num_runs
+            if number >= LEAST_ROUNDS and (is_late or self._is_good()):
+                break
+            self.draw(self.proposal(), int(min(ROUND_SHARE * num_runs, _MOST_ROUND)))
+            self._learn(int(_NEW_SHARE * for_each))
+
+    def draw(self, mixture: NormalMixture, count: int) -> None:
+        """Add draws of a mixture."""
+        points = mixture.draw(self._rng, count)
+        self.outputs = np.concatenate([self.outputs, self._run(points)])
+        self.archive.add(mixture, points)
+
+    @property
+    def log_weights(self) -> Array:
+        """Log of the ratio of the standard normal density to that of all mixtures together."""
+        return -0.5 * np.sum(self.archive.points**2, axis=1) - self.archive.log_density
+
+    def fails(self) -> NDArray[np.bool_]:
+        """Which draws fail, ``(n, L)``."""
+        return self.limits.fails(self.outputs)
+
+    @property
+    def probability(self) -> tuple[Array, Array]:
+        """Estimate for each limit, and its standard error."""
+        terms = np.exp(self.log_weights)[:, None] * self.fails()
+        return terms.mean(axis=0), terms.std(axis=0) / np.sqrt(len(terms))
+
+    def candidates(self) -> Array:
+        """Points on whose rays the most probable failing input may be."""
+        near = distinct([one for some in self.tangents for one in some], _MOST_TANGENTS)
+        fails = self.fails()
+        squares = np.where(fails, np.sum(self.archive.points**2, axis=1)[:, None], np.inf)
+        rows = np.unique(squares.argmin(axis=0)[fails.any(axis=0)])
+        feet = [one.half_space.distance * one.half_space.direction for one in near]
+        found = [*feet, *self.archive.points[rows]]
+        return np.array(found).reshape(-1, self.space.num_variables)
+
+    def proposal(self) -> NormalMixture:
+        """The mixture for all that has been seen to fail; its first part is the input's own."""
+        fails, logs = self.fails()[:, list(self.limits.targets)], self.log_weights
+        parts, weights = [], np.zeros(len(logs))
+        for target, column in enumerate(fails.T):
+            failing = np.flatnonzero(column)
+            relative = _relative(logs[failing])
+            weights[failing] += relative / max(relative.sum(), 1)
+            if pairs := self._parts(target, failing, relative):
+                shares = np.array([share for _, share in pairs])
+                mixtures = [mixture for mixture, _ in pairs]
+                parts.append(NormalMixture.joined(mixtures, (shares / shares.sum()).tolist()))
+        share = (1 - PRIOR_SHARE - GUARD_SHARE) / max(len(parts), 1)
+        mixture = NormalMixture.joined(
+            [self._spreads(SPREADS[:1]), self._spreads(SPREADS[1:]), *parts],
+            [PRIOR_SHARE, GUARD_SHARE, *[share] * len(parts)],
+        )
+        chosen = weights > 0
+        return mixture.balanced(self.archive.points[chosen], weights[chosen])
+
+    def _parts(
+        self, target: int, failing: NDArray[np.intp], relative: Array
+    ) -> list[tuple[NormalMixture, float]]:
+        """Mixtures for a target, and their weights."""
+        d, found = self.space.num_variables, []
+        if len(failing) >= _LEAST_DRAWS:
+            fit = self._fitted(failing)
+            square = relative @ np.sum(self.archive.points[failing] ** 2, axis=1)
+            around_zero = Normal.standard(d, float(square / relative.sum()) / d)
+            # As wide as the space itself, which matters in many variables.
+            full = tuple(Normal.around(part.mean) for part in fit.normals)
+            found += [
+                (fit, _FIT),
+                (NormalMixture(full, fit.shares), _WIDER / 2),
+                (NormalMixture.even(around_zero), _WIDER / 2),
+            ]
+            by_slopes = self._fit_by_slopes(target)
+            if by_slopes is not None and effective(relative) <= _ENOUGH_FOR_MEAN * d:
+                found.append((by_slopes, _BY_SLOPES))
+        population = self._fits[target]
+        if population is not None:
+            found.append((population, _POPULATION))
+        if useful := self._useful(target):
+            planes = [one.half_space for one in useful]
+            nearer = [HalfSpace(p.direction, p.distance - SLACK / p.distance) for p in planes]
+            around = [Normal.around(one.point) for one in useful]
+            each = [NormalMixture.even(*some) for some in (planes, nearer, around)]
+            found.append((NormalMixture.joined(each, _HALF_SPACE_SHARES), _HALF_SPACES))
+        return found
+
+    def _starts(self, target: int, most: int) -> Array:
+        """Failing points, half of the first draws and half of the population.
+
+        If there are few, also those to which slopes lead from zero and from the best draws.
+        """
+        points = self.archive.points[self.fails()[:, self.limits.targets[target]]]
+        parts = [points, self.populations[target].points]
+        chosen = [part[self._rng.permutation(len(part))[: -(-most // 2)]] for part in parts]
+        if sum(map(len, parts)) < _LEAST_DRAWS:
+            best = np.argsort(-self.outputs, kind="stable")[: 10 * most]
+            near = self.archive.points[best]
+            rows = far_apart(near, np.ones(len(near)), most // 2, self._rng)
+            starts = np.concatenate([np.zeros((1, near.shape[1])), near[rows]])
+            chosen.append(climbed(self.space, self.limits, self._limit(target), starts))
+        return np.concatenate(chosen)
+
+    def _learn(self, most: int) -> None:
+        """Tangents from failing draws that no half-space holds, and slopes at the heaviest."""
+        logs, fails = self.log_weights, self.fails()
+        for target, number in enumerate(self.limits.targets):
+            failing = np.flatnonzero(fails[:, number])
+            if not failing.size:
+                continue
+            is_new = ~are_beyond(self.tangents[target], self.archive.points[failing])
+            chosen = failing[is_new] if is_new.any() else failing
+            points = self.archive.points[chosen]
+            # Far from each other: those of the largest weights may be in one place.
+            rows = far_apart(points, _relative(logs[chosen]), max(most, 1), self._rng)
+            self._add_tangents(target, points[rows])
+            if effective(_relative(logs[failing])) > _ENOUGH_FOR_MEAN * self.space.num_variables:
+                continue
+            heaviest = failing[np.argsort(-logs[failing], kind="stable")[:_NUM_SLOPES]].tolist()
+            if new := [row for row in heaviest if row not in self._slopes[target]]:
+                _, slopes = self.space.slopes(self.limits.output, self.archive.points[new])
+                self._slopes[target] |= dict(zip(new, self.limits.sign * slopes, strict=True))
+
+    def _is_good(self) -> bool:
+        """Whether the weights of the last round have no heavy tail."""
+        mixture, count = self.archive.mixtures[-1]
+        points, fails = self.archive.points[-count:], self.fails()[-count:]
+        logs = -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
+        columns = [logs[fails[:, target]] for target in self.limits.targets]
+        return all(tail_shape(c) < _GOOD_TAIL or tail_excess(c) < 0.02 for c in columns)
+
+    def _useful(self, target: int) -> list[Tangent]:
+        """Tangents, but for those where draws show that little beyond them fails."""
+        fails = self.fails()[:, self.limits.targets[target]]
+        weights, found = np.exp(self.log_weights), []
+        for one in self.tangents[target]:
+            plane = one.half_space
+            beyond = weights * (self.archive.points @ plane.direction > plane.distance)
+            seldom = beyond @ fails < _USEFUL_SHARE * beyond.sum()
+            if not (seldom and effective(beyond) > _USEFUL_DRAWS):
+                found.append(one)
+        return found
+
+    def _add_tangents(self, target: int, starts: Array) -> None:
+        new = tangents(self.space, self.limits, self._limit(target), starts)
+        self.tangents[target] = distinct(self.tangents[target] + new, _MOST_TANGENTS)
+
+    def _fitted(self, failing: NDArray[np.intp]) -> NormalMixture:
+        """A mixture for failing draws."""
+        d, points = self.space.num_variables, self.archive.points
+        if len(failing) > _MOST_FITTED:
+            failing = self._rng.choice(failing, _MOST_FITTED, replace=False)
+        # No weight is zero: a draw that weighs nothing still has a place.
+        weights = np.maximum(flattened(self.log_weights[failing], d), 1e-300)
+        most = int(np.clip(effective(weights) / (_DRAWS_OF_PART * d), 1, _MOST_PARTS))
+        return fit_mixture(points[failing], weights, self._rng, most)
+
+    def _fit_by_slopes(self, target: int) -> NormalMixture | None:
+        """Distributions fitted to slopes at failing draws; None without a slope."""
+        found = self._slopes[target]
+        rows = [row for row, slope in found.items() if np.isfinite(slope).all()]
+        slopes = np.array([found[row] for row in rows])
+        if not slopes.any():
+            return None
+        weights = flattened(self.log_weights[rows], _NUM_SLOPES)
+        if not (weights @ slopes).any():
+            return None
+        law = Normal.fit_slopes(self.archive.points[rows], weights, slopes)
+        return NormalMixture.even(law, Normal.around(law.mean))
+
+    def _fit_of(self, population: Population) -> NormalMixture | None:
+        """A mixture for a population; None if its points are few."""
+        points = np.unique(population.points, axis=0)  # steps that were not taken repeat a point
+        if len(points) < _LEAST_POINTS:
+            return None
+        fit = fit_mixture(points, np.ones(len(points)), self._rng, _PARTS_OF_POPULATION)
+        parts = []
+        for least, factor in ((_LEAST_VARIANCE, 1.0), (0.0, _LARGER)):
+            for part in fit.normals:
+                larger = np.where(part.variances < 1, factor, 1) * part.variances
+                parts.append(Normal(part.mean, part.directions, np.maximum(larger, least)))
+        return NormalMixture(tuple(parts), np.tile(fit.shares, 2))
+
+    def _run(self, points: Array) -> Array:
+        """Outputs, with -inf for NaN: that never fails."""
+        outputs = self.space.run(points)
+        return np.where(np.isnan(outputs), -np.inf, outputs)
+
+    def _limit(self, target: int) -> float:
+        return float(self.limits.values[self.limits.targets[target]])
+
+    def _spreads(self, spreads: tuple[float, ...]) -> NormalMixture:
+        d = self.space.num_variables
+        return NormalMixture.even(*(Normal.standard(d, spread**2) for spread in spreads))
+
+
+def _relative(log_weights: Array) -> Array:
+    """Weights, the largest of them one."""
+    return np.exp(log_weights - log_weights.max(initial=-np.inf))

@@ -1,0 +1,101 @@
+"""Subset simulation: a population of failing inputs, and how probable they are.
+
+S. K. Au and J. L. Beck, Probabilistic Engineering Mechanics 16 (2001), with steps that keep the
+standard normal distribution (I. Papaioannou et al., ibid. 41, 2015). It is a pilot: it moves to
+where the output grows, and may miss regions that other draws find.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics._known_values import FloatArray as Array
+
+# Share of a level that goes on to the next one, and levels.
+_SEEDS, _MOST_LEVELS = 0.1, 16
+# First length of a step, its limits, and the share of steps that shall be taken.
+_FIRST_STEP, _LEAST_STEP, _ACCEPTED = 0.6, 1e-6, 0.4
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Population:
+    """Inputs beyond a limit, distributed as the standard normal distribution there.
+
+    Attributes
+    ----------
+    points : array, shape (n, d)
+    log_probability, relative_error
+        Of the limit, as the shares of the levels say.
+    """
+
+    points: Array
+    log_probability: float
+    relative_error: float
+
+
+def subset_simulation(
+    run: Callable[[Array], Array],
+    limits: Sequence[float],
+    points: Array,
+    values: Array,
+    rng: np.random.Generator,
+) -> list[Population]:
+    """A population for each limit, with as many points as are given.
+
+    Parameters
+    ----------
+    run
+        Outputs at points; what never fails is -inf.
+    limits
+        Increasing.
+    points, values
+        Standard normal points ``(n, d)``, and outputs there.
+    """
+    found: list[Population] = []
+    size, d = points.shape
+    chains = np.arange(size)
+    log_probability, variance, step = 0.0, 0.0, _FIRST_STEP
+    for number in range(_MOST_LEVELS + 1):
+        level = np.sort(values)[-max(int(_SEEDS * size), 1)]
+        is_last = number == _MOST_LEVELS or not (values > level).any()
+        for limit in limits[len(found) :]:
+            if limit <= level or is_last:
+                log_share, error = _log_share(values > limit, chains)
+                relative_error = np.sqrt(variance + error**2)
+                at = log_probability + log_share
+                found.append(Population(points[values > limit], at, relative_error))
+        if len(found) == len(limits):
+            break
+        above = values > level
+        log_share, error = _log_share(above, chains)
+        log_probability, variance = log_probability + log_share, variance + error**2
+        now, now_values = points[above], values[above]
+        parts, outputs = [now], [now_values]
+        for move in range(-(-size // len(now)) - 1):
+            trial = np.sqrt(1 - step**2) * now + step * rng.standard_normal((len(now), d))
+            trial_values = run(trial)
+            taken = trial_values > level
+            now = np.where(taken[:, None], trial, now)
+            now_values = np.where(taken, trial_values, now_values)
+            gain = (taken.mean() - _ACCEPTED) / np.sqrt(1 + move)
+            step = float(np.clip(step * np.exp(gain), _LEAST_STEP, 1.0))
+            parts.append(now)
+            outputs.append(now_values)
+        points, values = np.concatenate(parts), np.concatenate(outputs)
+        chains = np.tile(np.arange(len(now)), len(parts))
+    return found
+
+
+def _log_share(above: NDArray[np.bool_], chains: NDArray[np.intp]) -> tuple[float, float]:
+    """Log of the share of points, and its relative error: that of the means of the chains.
+
+    Points of one chain are not independent.
+    """
+    if not above.any():
+        return -math.inf, math.inf
+    means = np.bincount(chains, above) / np.bincount(chains)
+    share = above.mean()
+    return math.log(share), float(means.std() / math.sqrt(means.size) / share)

@@ -1,0 +1,118 @@
+"""Half-spaces that hold a part of the failing inputs: tangents of the network at its limit."""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.inference._limits import Limits
+from nn_uq_dist.inference._mixture import HalfSpace
+from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
+
+# Halvings of the way from zero to a failing input.
+_HALVES = 6
+# Of the point of a plane that is nearest to zero: stretched, and parts of the way from it back.
+_STRETCHED, _BACK = (1.001, 1.05, 1.15), (0.5, 0.75)
+# Steps toward the limit, and lengths of a step of which the best is taken.
+_CLIMBS, _PARTS = 6, (1.1, 0.5, 0.2)
+RUNS_PER_START = _HALVES + 2 * RUNS_PER_SLOPE + len(_STRETCHED + _BACK)
+# Distances of planes: nearer ones hold a third of all inputs, farther ones have less than 1e-23.
+_NEAREST, _FARTHEST = 0.4, 10.0
+# How much nearer half-spaces are drawn from, too, over the distance: they are e^.5 as probable.
+SLACK = 0.5
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tangent:
+    """A failing point near the limit, and the half-space beyond the tangent there."""
+
+    point: Array
+    half_space: HalfSpace
+
+
+def tangents(space: StandardSpace, limits: Limits, limit: float, starts: Array) -> list[Tangent]:
+    r"""Tangents at the limit, one for each failing start.
+
+    From the limit on the ray to the start to the failing one of some points that is nearest to
+    zero: around the nearest point of the tangent, :math:`\nabla g \cdot (z - z_0) + g(z_0) > l`
+    (R. Rackwitz and B. Fiessler, Computers and Structures 9, 1978), and on the way back.
+    """
+    if not len(starts) or space.run(np.zeros((1, starts.shape[1])))[0] > limit:
+        return []  # around zero there is no nearest point
+    points = on_rays(space, limit, starts)
+    directions, distances = _planes(space, limits, limit, points)
+    feet = np.clip(distances, -_FARTHEST, _FARTHEST)[:, None] * directions
+    trials = np.stack(
+        [factor * feet for factor in _STRETCHED]
+        + [feet + part * (points - feet) for part in _BACK]
+        + [points]
+    )
+    fails = space.run(trials[:-1].reshape(-1, starts.shape[1])) > limit
+    fails = np.concatenate([fails.reshape(-1, len(points)), np.ones((1, len(points)), bool)])
+    squares = np.where(fails, np.sum(trials**2, axis=2), np.inf)
+    points = trials[squares.argmin(axis=0), np.arange(len(points))]
+    directions, distances = _planes(space, limits, limit, points)
+    return [
+        Tangent(point, HalfSpace(direction, float(distance)))
+        for point, direction, distance in zip(points, directions, distances, strict=True)
+        if _NEAREST < distance < _FARTHEST
+    ]
+
+
+def climbed(space: StandardSpace, limits: Limits, limit: float, starts: Array) -> Array:
+    """Points that fail, from starts that need not: steps toward the limit of the tangent."""
+    points = starts
+    for _ in range(_CLIMBS):
+        directions, distances = _planes(space, limits, limit, points)
+        feet = np.clip(distances, -_FARTHEST, _FARTHEST)[:, None] * directions
+        trials = np.stack([points + part * (feet - points) for part in _PARTS])
+        outputs = space.run(trials.reshape(-1, points.shape[1])).reshape(trials.shape[:2])
+        outputs = np.where(np.isnan(outputs), -np.inf, outputs)
+        points = trials[outputs.argmax(axis=0), np.arange(len(points))]
+    return points[outputs.max(axis=0) > limit]
+
+
+def _planes(
+    space: StandardSpace, limits: Limits, limit: float, points: Array
+) -> tuple[Array, Array]:
+    """Directions and distances of tangents; across the ray where there is no slope, as at steps."""
+    outputs, slopes = space.slopes(limits.output, points)
+    outputs, slopes = limits.sign * outputs, limits.sign * slopes
+    with np.errstate(all="ignore"):
+        size = np.linalg.norm(slopes, axis=1)
+        directions = slopes / size[:, None]
+        distances = np.sum(directions * points, axis=1) + (limit - outputs) / size
+    flat = ~np.isfinite(distances + directions.sum(axis=1))
+    length = np.maximum(np.linalg.norm(points, axis=1), 1e-300)  # zero has no ray, and stays
+    directions[flat] = points[flat] / length[flat, None]
+    distances[flat] = length[flat]
+    return directions, distances
+
+
+def on_rays(space: StandardSpace, limit: float, starts: Array) -> Array:
+    """Failing points near the limit, on the rays from zero to failing starts."""
+    inner, outer = np.zeros(len(starts)), np.ones(len(starts))
+    for _ in range(_HALVES):
+        middle = (inner + outer) / 2
+        fails = space.run(middle[:, None] * starts) > limit
+        inner, outer = np.where(fails, inner, middle), np.where(fails, middle, outer)
+    return outer[:, None] * starts
+
+
+def distinct(tangents: list[Tangent], most: int) -> list[Tangent]:
+    """Those of the points nearest to zero, none beyond the plane of a nearer one."""
+    found: list[Tangent] = []
+    for tangent in sorted(tangents, key=lambda tangent: float(tangent.point @ tangent.point)):
+        if len(found) < most and not are_beyond(found, tangent.point[None])[0]:
+            found.append(tangent)
+    return found
+
+
+def are_beyond(tangents: list[Tangent], points: Array) -> NDArray[np.bool_]:
+    """Which points are beyond any of the planes, or nearly."""
+    if not tangents:
+        return np.zeros(len(points), bool)
+    along = points @ np.stack([one.half_space.direction for one in tangents]).T
+    distances = np.array([one.half_space.distance for one in tangents])
+    return (along > distances - SLACK / distances).any(axis=1)
