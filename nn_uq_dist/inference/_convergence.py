@@ -73,9 +73,9 @@ def claims(search: FailureSearch, final: FinalSample, mixture: NormalMixture) ->
             converged[target] &= agrees
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         asymptotic = np.minimum(probability * np.exp(_BOUND_SCORE * error / probability), 1)
-    plain = betaincinv(
-        final.plain_hits + 1, np.maximum(final.num_plain - final.plain_hits, 1), _LEVEL
-    )
+    num_plain, hits = search.plain_hits
+    num_plain, hits = num_plain + final.num_plain, hits + final.plain_hits
+    plain = betaincinv(hits + 1, np.maximum(num_plain - hits, 1), _LEVEL)
     bound = np.where(converged, asymptotic, np.fmax(asymptotic, plain))
     return Claims(
         error,

@@ -42,9 +42,9 @@ class FailureProbability:
         Upper 95% bound of the probability of what the search reaches: all regions that a half-space
         nearer than `reach` holds. If `converged` is false it is at least `plain_bound`.
     plain_bound
-        Upper 95% bound from the runs of the final sample whose inputs were drawn from the
-        distribution of the input, which holds whatever was missed: about 3 over their number where
-        none of them fails.
+        Upper 95% bound from the runs whose inputs were drawn from the distribution of the input,
+        which holds whatever was missed: about 3 over their number where none of them fails. They
+        are 5% of all runs, more where nothing fails.
     reach
         Distance in standard deviations at which wide draws still enter a failing half-space, but
         for a chance of 1%.

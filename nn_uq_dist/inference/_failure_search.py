@@ -125,6 +125,17 @@ class FailureSearch:
         terms = np.exp(self.log_weights)[:, None] * self.fails()
         return terms.mean(axis=0), terms.std(axis=0) / np.sqrt(len(terms))
 
+    @property
+    def plain_hits(self) -> tuple[int, NDArray[np.int_]]:
+        """Number of draws of the input's own distribution, and how many fail at each limit.
+
+        They are the first ones of each mixture.
+        """
+        counts = [int(mixture.shares[0] * count) for mixture, count in self.archive.mixtures]
+        starts = np.cumsum([0, *(count for _, count in self.archive.mixtures[:-1])]).tolist()
+        rows = [np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)]
+        return sum(counts), self.fails()[np.concatenate(rows)].sum(axis=0)
+
     def candidates(self) -> Array:
         """Points on whose rays the most probable failing input may be."""
         near = distinct([one for some in self.tangents for one in some], _MOST_TANGENTS)
