@@ -32,8 +32,6 @@ class CheapDraws:
         Of the linear outputs; the standard deviation is infinite where there is a stand-in.
     columns
         Outputs that are used.
-    num_draws
-        Number of draws; None for a multiple of the pairs, 0 for none.
     """
 
     def __init__(
@@ -43,14 +41,11 @@ class CheapDraws:
         mean: FloatArray,
         sd: FloatArray,
         columns: NDArray[np.intp],
-        num_draws: int | None,
     ) -> None:
         self._linearization, self._pairs, self._columns = linearization, pairs, columns
         self._mean, self._sd = mean[columns], sd[columns]
-        if num_draws is None:
-            wanted = _SURFACE_DRAWS * pairs.num_samples
-            num_draws = int(np.clip(wanted, _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS))
-        self._count = num_draws
+        wanted = _SURFACE_DRAWS * pairs.num_samples
+        self._count = int(np.clip(wanted, _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS))
         law = linearization.input
         self._bounded = law.normal_scale is None
         width = np.asarray(law.half_range if self._bounded else law.standard_deviation, np.float64)
@@ -62,7 +57,7 @@ class CheapDraws:
 
     def fit(self, differences: FloatArray) -> Surface | None:
         """Polynomials of the inputs of the pairs that predict differences."""
-        if self._count == 0 or self._linearization.batch_shape:
+        if self._linearization.batch_shape:
             return None
         inputs = self._centered(self._pairs.base_inputs)
         linear = np.asarray(self._pairs.linear, np.float64)[:, self._columns]

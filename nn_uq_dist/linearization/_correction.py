@@ -118,9 +118,7 @@ class _Outputs(NamedTuple):
     quantiles: LinearQuantiles
 
 
-def correction(
-    linearization: "Linearization", pairs: PairedDraws, num_draws: int | None
-) -> Correction:
+def correction(linearization: "Linearization", pairs: PairedDraws) -> Correction:
     """Estimate the map of each output.
 
     Outputs with NaN or infinite draws are mapped from their finite draws alone: these are no fair
@@ -130,8 +128,6 @@ def correction(
     ----------
     linearization, pairs
         With known values.
-    num_draws
-        Draws of the polynomial; None for a multiple of the pairs.
     """
     count = pairs.num_samples
     network, linear = (
@@ -157,9 +153,7 @@ def correction(
 
     whole = np.flatnonzero(finite.all(axis=0))
     if whole.size:
-        cheap = CheapDraws(
-            linearization, pairs, mean, np.where(has_own, np.inf, sd), whole, num_draws
-        )
+        cheap = CheapDraws(linearization, pairs, mean, np.where(has_own, np.inf, sd), whole)
         outputs = _Outputs(
             draws[:, whole],
             cheap.standardized(linear),
