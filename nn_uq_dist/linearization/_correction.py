@@ -13,7 +13,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
-from nn_uq_dist.linearization._cheap_draws import CheapDraws
+from nn_uq_dist.linearization._cheap_draws import cheap_draws, surface_of_pairs
 from nn_uq_dist.paired_samples import (
     Control,
     LinearQuantiles,
@@ -103,19 +103,32 @@ class _Outputs(NamedTuple):
 
     Attributes
     ----------
-    network, linear
-        Draws, both ``(n, J)``; linear ones that have a stand-in are zero.
+    columns
+        Their numbers among all outputs, ``(J,)``.
+    network
+        Draws, ``(n, J)``.
+    mean, sd
+        Of the linear outputs, or of what stands in for them, ``(J,)``.
+    stands_in
+        Whether a normal law without draws stands in for the linear output, ``(J,)``.
     offset, scale
         The linear output in the network's unit is ``offset + scale * linear``, both ``(J,)``.
     quantiles
         Of the linear outputs.
     """
 
+    columns: NDArray[np.intp]
     network: FloatArray
-    linear: FloatArray
+    mean: FloatArray
+    sd: FloatArray
+    stands_in: NDArray[np.bool_]
     offset: FloatArray
     scale: FloatArray
     quantiles: LinearQuantiles
+
+    def standardized(self, linear: FloatArray) -> FloatArray:
+        """Draws of the linear outputs in their unit; without draws their mean, 0."""
+        return np.where(self.stands_in, 0.0, (linear - self.mean) / self.sd)
 
 
 def correction(linearization: "Linearization", pairs: PairedDraws) -> Correction:
@@ -130,9 +143,7 @@ def correction(linearization: "Linearization", pairs: PairedDraws) -> Correction
         With known values.
     """
     count = pairs.num_samples
-    network, linear = (
-        np.asarray(part, np.float64).reshape(count, -1) for part in (pairs.network, pairs.linear)
-    )
+    network = np.asarray(pairs.network, np.float64).reshape(count, -1)
     finite = np.isfinite(network)
     require_enough(finite.sum(axis=0).min())
     network = np.where(finite, network, np.nan)
@@ -145,7 +156,7 @@ def correction(linearization: "Linearization", pairs: PairedDraws) -> Correction
     center, unit = np.nanmean(network, axis=0), np.nanstd(network, axis=0)
     unit = np.where(unit > 0, unit, sd)
     draws, offset, scale = (network - center) / unit, (mean - center) / unit, sd / unit
-    has_own = np.zeros(sd.size, bool) if own_scale is None else np.ravel(own_scale) > 0
+    stands_in = np.zeros(sd.size, bool) if own_scale is None else np.ravel(own_scale) > 0
     bins = ScoreBins.for_samples(count)
     quantiles = _quantiles(deviation, shift, sd, bins)
     images, slopes = np.empty((2, *quantiles.at_knots.shape))
@@ -153,16 +164,9 @@ def correction(linearization: "Linearization", pairs: PairedDraws) -> Correction
 
     whole = np.flatnonzero(finite.all(axis=0))
     if whole.size:
-        cheap = CheapDraws(linearization, pairs, mean, np.where(has_own, np.inf, sd), whole)
-        outputs = _Outputs(
-            draws[:, whole],
-            cheap.standardized(linear),
-            offset[whole],
-            scale[whole],
-            quantiles.of(whole),
-        )
-        found = _paired_maps(outputs, bins, cheap, pairs.num_randomizations)
-        images[whole], slopes[whole], unexplained[whole] = found
+        parts = (part[whole] for part in (mean, sd, stands_in, offset, scale))
+        outputs = _Outputs(whole, draws[:, whole], *parts, quantiles.of(whole))
+        images[whole], slopes[whole], unexplained[whole] = _paired_maps(outputs, bins, pairs)
     for j in np.flatnonzero(~finite.all(axis=0)):
         some = draws[finite[:, j], j, None]
         own_bins = ScoreBins.for_samples(len(some))
@@ -193,7 +197,7 @@ def correction(linearization: "Linearization", pairs: PairedDraws) -> Correction
 
 
 def _paired_maps(
-    outputs: _Outputs, bins: ScoreBins, cheap: CheapDraws, num_randomizations: int
+    outputs: _Outputs, bins: ScoreBins, pairs: PairedDraws
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Values and slopes at the knots, ``(J, k)``, and the `unexplained` shares, ``(J,)``.
 
@@ -201,8 +205,10 @@ def _paired_maps(
     functions of them are. So the draws alone give a first map; moved back by it, outputs may be
     predicted better than as they are. Each output is taken as it is predicted better.
     """
-    network, linear, offset, scale, quantiles = outputs
+    columns, network, *_, offset, scale, quantiles = outputs
     size = scale.size
+    raw = np.asarray(pairs.linear, np.float64).reshape(pairs.num_samples, -1)[:, columns]
+    linear = outputs.standardized(raw)
     first = map_from_draws(network, quantiles, bins)
     ends = quantiles.at_knots[:, [0, -1]].T
 
@@ -213,7 +219,8 @@ def _paired_maps(
 
     back = inverse(network)
     straight = offset + scale * linear
-    surface = cheap.fit(np.concatenate([network - straight, back - linear], axis=1))
+    differences = np.concatenate([network - straight, back - linear], axis=1)
+    surface = surface_of_pairs(pairs, raw, differences)
     predicted = np.concatenate([straight, linear], axis=1)
     if surface is not None:
         predicted = predicted + surface.left_out
@@ -222,21 +229,21 @@ def _paired_maps(
     column = np.arange(size) + size * is_bent
     offset, scale = np.where(is_bent, 0, offset), np.where(is_bent, 1, scale)
 
-    # What stands in for an output without sensitivity is no control: that is zero.
-    averages = offset + scale * linear.any(axis=0) * bins.averages(quantiles.at_nodes.T)
+    of_linear = np.where(outputs.stands_in, 0, bins.averages(quantiles.at_nodes.T))
+    averages = offset + scale * of_linear
     noise = None
     if surface is not None:
-        x, many = cheap.draws()
-        many = offset + scale * many
+        x, many = cheap_draws(pairs)
+        many = offset + scale * outputs.standardized(many[:, columns])
         both = many + surface.predict(x, column), many
-        of_control, of_linear = (sample_averages(np.sort(part, axis=0), bins) for part in both)
-        averages = averages + of_control - of_linear
+        of_both, of_many = (sample_averages(np.sort(part, axis=0), bins) for part in both)
+        averages = averages + of_both - of_many
         parts = [part[:_NOISE_DRAWS] for part in both]
         a, b = (influence(part, np.sort(part, axis=0), bins) for part in parts)
         noise = np.sqrt(np.mean((a - b) ** 2, axis=1) / len(many))
     control = Control(predicted[:, column], averages, noise)
     draws = np.where(is_bent, back, network)
-    found = map_from_pairs(draws, control, quantiles, np.log(scale), bins, num_randomizations)
+    found = map_from_pairs(draws, control, quantiles, np.log(scale), bins, pairs.num_randomizations)
     _, images, slopes = found.parameters
     at, slopes = images.T, slopes.T
     images = np.where(is_bent, first(at), at)
