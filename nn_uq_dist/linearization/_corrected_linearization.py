@@ -296,8 +296,7 @@ def correct(linearization: "Linearization", pairs: Any) -> CorrectedLinearizatio
     if not _checks.is_concrete(linearization, pairs):
         return CorrectedLinearization(linearization, pairs)
     with evaluated_now():
-        found = correction(linearization, pairs)
-    return CorrectedLinearization(linearization, pairs, **found._asdict())
+        return CorrectedLinearization(linearization, pairs, *correction(linearization, pairs))
 
 
 def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:

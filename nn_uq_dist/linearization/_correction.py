@@ -90,14 +90,6 @@ def require_pairs(linearization: "Linearization", pairs: Any) -> None:
         )
 
 
-class Correction(NamedTuple):
-    """The maps and what was used for them; arrays as in `CorrectedLinearization`."""
-
-    transform: MonotoneSpline
-    unexplained: NDArray[Any]
-    own_scale: Array | None
-
-
 class _Outputs(NamedTuple):
     """Outputs with finite draws: linear ones in units of their own, the network's in units of its.
 
@@ -131,8 +123,10 @@ class _Outputs(NamedTuple):
         return np.where(self.stands_in, 0.0, (linear - self.mean) / self.sd)
 
 
-def correction(linearization: "Linearization", pairs: PairedDraws) -> Correction:
-    """Estimate the map of each output.
+def correction(
+    linearization: "Linearization", pairs: PairedDraws
+) -> tuple[MonotoneSpline, NDArray[Any], Array | None]:
+    """Estimate the map of each output: three attributes of `CorrectedLinearization`.
 
     Outputs with NaN or infinite draws are mapped from their finite draws alone: these are no fair
     sample of the linear output, so what is known of it says nothing about them.
@@ -189,11 +183,8 @@ def correction(linearization: "Linearization", pairs: PairedDraws) -> Correction
         for j, (x, y, slope) in enumerate(zip(*knots, strict=True))
     ]
     splines = (np.reshape(part, (*law.batch_shape, -1)) for part in zip(*rows, strict=True))
-    return Correction(
-        MonotoneSpline(*(part.astype(dtype) for part in splines)),
-        unexplained.astype(dtype).reshape(law.batch_shape),
-        own_scale,
-    )
+    transform = MonotoneSpline(*(part.astype(dtype) for part in splines))
+    return transform, unexplained.astype(dtype).reshape(law.batch_shape), own_scale
 
 
 def _paired_maps(

@@ -46,10 +46,11 @@ def conditional_columns(scores: Array, y: Array, used: Mask, points: Array) -> A
     """Columns ``P(Y <= point | u)`` minus their mean values, shape ``(p, n)``."""
     from scipy.special import ndtr
 
-    order = np.flatnonzero(used)[np.argsort(scores[used], kind="stable")]
+    by_score = np.argsort(scores, kind="stable")
+    order = by_score[used[by_score]]
     size = min(order.size, int(np.ceil(_WINDOW * order.size**0.6)))
-    rank = np.searchsorted(np.sort(y[used]), points) - size // 2
-    near = order[np.clip(rank, 0, order.size - size)[:, None] + np.arange(size)]
+    first = np.searchsorted(np.sort(y[used]), points) - size // 2
+    near = order[np.clip(first, 0, order.size - size)[:, None] + np.arange(size)]
     u, value = scores[near], y[near]
     from_mean = u - u.mean(axis=1, keepdims=True)
     tiny = np.finfo(np.float64).tiny
@@ -58,8 +59,12 @@ def conditional_columns(scores: Array, y: Array, used: Mask, points: Array) -> A
     # Where lines through the draws attain the point: the residuals need no intercept.
     at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)
     at = at[:, ((np.arange(_NUM_RESIDUALS) + 0.5) / _NUM_RESIDUALS * size).astype(int)]
-    counts = np.stack([np.searchsorted(row, scores) for row in at])
-    columns: Array = 1 - counts / _NUM_RESIDUALS - ndtr(at).mean(axis=1, keepdims=True)
+    # Steps along the sorted scores: to look each score up takes ten times as long.
+    ends = np.searchsorted(scores[by_score], at, side="right")
+    lengths = np.diff(ends, axis=1, prepend=0, append=scores.size)
+    steps = 1 - np.arange(_NUM_RESIDUALS + 1) / _NUM_RESIDUALS - ndtr(at).mean(axis=1)[:, None]
+    columns = np.empty((points.size, scores.size))
+    columns[:, by_score] = [np.repeat(*row) for row in zip(steps, lengths, strict=True)]
     return columns
 
 
