@@ -13,7 +13,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
-from nn_uq_dist.linearization._cheap_draws import cheap_draws, surface_of_pairs
+from nn_uq_dist.linearization._cheap_draws import PARTS, cheap_draws, surface_of_pairs
 from nn_uq_dist.paired_samples import (
     Control,
     LinearQuantiles,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # its method `corrected` needs this module
 _FEWEST_PAIRS = 8
 # Draws of a surface that the noise of its averages is estimated from.
 _NOISE_DRAWS = 4096
+# Least ratio of the variances of averages of Sobol points and of independent draws.
+_LEAST_RATIO = 0.01
 # Roundings of its mean that the standard deviation of a linear output must comprise: with fewer,
 # the knots of a map cannot be told apart.
 _FEWEST_STEPS = 50.0
@@ -227,11 +229,8 @@ def _paired_maps(
         x, many = cheap_draws(pairs)
         many = offset + scale * outputs.standardized(many[:, columns])
         both = many + surface.predict(x, column), many
-        of_both, of_many = (sample_averages(np.sort(part, axis=0), bins) for part in both)
-        averages = averages + of_both - of_many
-        parts = [part[:_NOISE_DRAWS] for part in both]
-        a, b = (influence(part, np.sort(part, axis=0), bins) for part in parts)
-        noise = np.sqrt(np.mean((a - b) ** 2, axis=1) / len(many))
+        added, noise = _difference(*both, bins)
+        averages = averages + added
     control = Control(predicted[:, column], averages, noise)
     draws = np.where(is_bent, back, network)
     found = map_from_pairs(draws, control, quantiles, np.log(scale), bins, pairs.num_randomizations)
@@ -241,6 +240,25 @@ def _paired_maps(
     slopes = slopes * np.where(is_bent, np.exp(first.log_abs_det_jacobian(at, images)), 1)
     unexplained = np.ones(size) if surface is None else surface.unexplained[column]
     return images.T, slopes.T, unexplained
+
+
+def _difference(
+    one: FloatArray, other: FloatArray, bins: ScoreBins
+) -> tuple[FloatArray, FloatArray]:
+    """Differences of the averages of cheap draws, and standard deviations of their errors.
+
+    Sobol points of few inputs are much more even than independent ones, which few parts tell for
+    all bins, not for each. Noise that is taken for larger smooths away what the surface has found.
+    """
+    ordered = (np.sort(np.split(part, PARTS), axis=1) for part in (one, other))
+    rows = zip(*ordered, strict=True)
+    found = np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in rows])
+    between = np.var(found, axis=0, ddof=1) / PARTS
+    some = one[:_NOISE_DRAWS], other[:_NOISE_DRAWS]
+    a, b = (influence(part, np.sort(part, axis=0), bins) for part in some)
+    independent = np.mean((a - b) ** 2, axis=1) / len(one)
+    ratio = np.mean(between / np.where(independent > 0, independent, 1), axis=0)
+    return found.mean(axis=0), np.sqrt(np.clip(ratio, _LEAST_RATIO, 1) * independent)
 
 
 def _quantiles(
