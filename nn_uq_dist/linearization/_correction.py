@@ -127,7 +127,7 @@ class _Outputs(NamedTuple):
 
 def correction(
     linearization: "Linearization", pairs: PairedDraws
-) -> tuple[MonotoneSpline, NDArray[Any], Array | None]:
+) -> tuple[MonotoneSpline, Any, Array | None]:
     """Estimate the map of each output: three attributes of `CorrectedLinearization`.
 
     Outputs with NaN or infinite draws are mapped from their finite draws alone: these are no fair
@@ -160,8 +160,16 @@ def correction(
 
     whole = np.flatnonzero(finite.all(axis=0))
     if whole.size:
-        parts = (part[whole] for part in (mean, sd, stands_in, offset, scale))
-        outputs = _Outputs(whole, draws[:, whole], *parts, quantiles.of(whole))
+        outputs = _Outputs(
+            whole,
+            draws[:, whole],
+            mean[whole],
+            sd[whole],
+            stands_in[whole],
+            offset[whole],
+            scale[whole],
+            quantiles.of(whole),
+        )
         images[whole], slopes[whole], unexplained[whole] = _paired_maps(outputs, bins, pairs)
     for j in np.flatnonzero(~finite.all(axis=0)):
         some = draws[finite[:, j], j, None]

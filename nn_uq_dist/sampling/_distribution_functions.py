@@ -12,7 +12,7 @@ Swensson and J. Wretman, Model Assisted Survey Sampling (1992)). In a trained ne
 the same for all points, had 80% of its gain at the median and nothing beyond the 99% point.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +128,7 @@ def below(
     ordered = y[order]
     first, last = (np.searchsorted(ordered, points, side=side) for side in ("left", "right"))
 
-    def summed(row: Array, order: Array, *ends: Array) -> Array:
+    def summed(row: Any, order: Any, *ends: Any) -> Any:
         sums = np.concatenate([[0.0], np.cumsum(row[order])])
         return np.mean([sums[end] for end in ends], axis=0)
 
