@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.basics._nodes import MAXIMUM_DIMENSION, sobol_points
@@ -15,85 +14,69 @@ from nn_uq_dist.sampling import PairedDraws
 if TYPE_CHECKING:  # whose method `corrected` needs this module
     from nn_uq_dist.linearization._linearized_network import Linearization
 
-# Cheap draws of a surface for each draw of the network, and bounds on their number.
-_SURFACE_DRAWS = 32
-_FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS = 2**15, 2**17
+# Cheap draws for each draw of the network, and bounds on their number.
+_DRAWS_PER_PAIR = 32
+_FEWEST_DRAWS, _MOST_DRAWS = 2**15, 2**17
+# Equal parts, between which the noise of averages is estimated.
+PARTS = 4
 _BLOCK = 2**13
 
 
-class CheapDraws:
-    """Many random inputs and linear outputs, which take no run of the network.
+def surface_of_pairs(
+    pairs: PairedDraws, linear: FloatArray, differences: FloatArray
+) -> Surface | None:
+    """Polynomials of the inputs that predict differences; None for a batch, or if none do.
 
     Parameters
     ----------
-    linearization, pairs
+    pairs
         With known values.
-    mean, sd
-        Of the linear outputs; the standard deviation is infinite where there is a stand-in.
-    columns
-        Outputs that are used.
-    num_draws
-        Number of draws; None for a multiple of the pairs, 0 for none.
+    linear
+        Linear outputs, shape ``(n, J)``.
+    differences
+        What is to be predicted.
     """
+    if pairs.linearization.batch_shape:
+        return None
+    inputs = _standardized(pairs.linearization.input, pairs.base_inputs)
+    is_bounded = pairs.linearization.input.normal_scale is None
+    return fit_surface(inputs, differences, _importance(inputs, linear), is_bounded=is_bounded)
 
-    def __init__(
-        self,
-        linearization: "Linearization",
-        pairs: PairedDraws,
-        mean: FloatArray,
-        sd: FloatArray,
-        columns: NDArray[np.intp],
-        num_draws: int | None,
-    ) -> None:
-        self._linearization, self._pairs, self._columns = linearization, pairs, columns
-        self._mean, self._sd = mean[columns], sd[columns]
-        if num_draws is None:
-            wanted = _SURFACE_DRAWS * pairs.num_samples
-            num_draws = int(np.clip(wanted, _FEWEST_SURFACE_DRAWS, _MOST_SURFACE_DRAWS))
-        self._count = num_draws
-        law = linearization.input
-        self._bounded = law.normal_scale is None
-        width = np.asarray(law.half_range if self._bounded else law.standard_deviation, np.float64)
-        self._width = np.where(width > 0, width, 1)
 
-    def standardized(self, linear: FloatArray) -> FloatArray:
-        """Linear outputs of the columns in units of their standard deviations."""
-        return (linear[:, self._columns] - self._mean) / self._sd
+def cheap_draws(pairs: PairedDraws) -> tuple[FloatArray, FloatArray]:
+    """Inputs as the surfaces take them, ``(m, N_x)``, and linear outputs, ``(m, N_y)``.
 
-    def fit(self, differences: FloatArray) -> Surface | None:
-        """Polynomials of the inputs of the pairs that predict differences."""
-        if self._count == 0 or self._linearization.batch_shape:
-            return None
-        inputs = self._centered(self._pairs.base_inputs)
-        linear = np.asarray(self._pairs.linear, np.float64)[:, self._columns]
-        importance = _importance(inputs, linear)
-        return fit_surface(inputs, differences, importance, is_bounded=self._bounded)
-
-    def _centered(self, inputs: Any) -> FloatArray:
-        loc = np.asarray(self._linearization.input.loc, np.float64)
-        found: FloatArray = (np.asarray(inputs, np.float64) - loc) / self._width
-        return found
-
-    def draws(self) -> tuple[FloatArray, FloatArray]:
-        """Inputs as the surfaces take them, and standardized linear outputs."""
-        # Not one of the keys of the network's draws, which `fold_in` numbers from 0 to 2**31.
-        key = jax.random.fold_in(self._pairs.key, 2**32 - 1)
-        dimension = self._linearization.num_coordinates
-        blocks = -(-self._count // _BLOCK)
-        if dimension <= MAXIMUM_DIMENSION:
-            # Evenly, so that the noise of these draws is far below that of the network's.
-            points = sobol_points(key, blocks * _BLOCK, 1, dimension)
-        else:
-            points = np.asarray(jax.random.uniform(key, (blocks * _BLOCK, dimension)))
-        points = points.reshape(blocks, _BLOCK, -1).astype(self._linearization.input.dtype)
-        parts = [_pairs_at(self._linearization, part) for part in points]
-        inputs, linear = (np.concatenate(part)[: self._count] for part in zip(*parts, strict=True))
-        return self._centered(inputs), self.standardized(np.asarray(linear, np.float64))
+    In `PARTS` parts of a Sobol sequence, each of which is even by itself: as independent sequences
+    they would be less even together, and the corrected distribution up to a tenth farther off.
+    """
+    linearization, law = pairs.linearization, pairs.linearization.input
+    wanted = np.clip(_DRAWS_PER_PAIR * pairs.num_samples, _FEWEST_DRAWS, _MOST_DRAWS)
+    blocks = PARTS * int(np.ceil(wanted / (PARTS * _BLOCK)))
+    # Not one of the keys of the network's draws, which `fold_in` numbers from 0 to 2**31.
+    key = jax.random.fold_in(pairs.key, 2**32 - 1)
+    dimension = linearization.num_coordinates
+    if dimension <= MAXIMUM_DIMENSION:
+        # Evenly, so that the noise of these draws is far below that of the network's.
+        points = sobol_points(key, blocks * _BLOCK, 1, dimension)
+    else:
+        points = np.asarray(jax.random.uniform(key, (blocks * _BLOCK, dimension)))
+    points = points.reshape(blocks, _BLOCK, -1).astype(law.dtype)
+    parts = [_pairs_at(linearization, part) for part in points]
+    inputs, linear = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return _standardized(law, inputs), np.asarray(linear, np.float64)
 
 
 @jax.jit
 def _pairs_at(linearization: "Linearization", points: Array) -> tuple[Array, Array]:
     return linearization.pairs_at(points)
+
+
+def _standardized(law: Any, inputs: Any) -> FloatArray:
+    """Inputs minus their means, in units of their half-ranges or standard deviations."""
+    width = law.half_range if law.normal_scale is None else law.standard_deviation
+    width, loc, values = (np.asarray(part, np.float64) for part in (width, law.loc, inputs))
+    found: FloatArray = (values - loc) / np.where(width > 0, width, 1)
+    return found
 
 
 def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:

@@ -290,18 +290,13 @@ class CorrectedLinearization(LinearModel):
         return tuple("; ".join(_remarks_on(*row)) for row in rows)
 
 
-def correct(
-    linearization: "Linearization", pairs: Any, num_surface_draws: int | None = None
-) -> CorrectedLinearization:
+def correct(linearization: "Linearization", pairs: Any) -> CorrectedLinearization:
     """Estimate the maps: see `Linearization.corrected`."""
     require_pairs(linearization, pairs)
-    if num_surface_draws is not None and num_surface_draws != 0:
-        num_surface_draws = _checks.positive_int("num_surface_draws", num_surface_draws)
     if not _checks.is_concrete(linearization, pairs):
         return CorrectedLinearization(linearization, pairs)
     with evaluated_now():
-        found = correction(linearization, pairs, num_surface_draws)
-    return CorrectedLinearization(linearization, pairs, **found._asdict())
+        return CorrectedLinearization(linearization, pairs, *correction(linearization, pairs))
 
 
 def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:

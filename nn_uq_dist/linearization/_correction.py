@@ -13,7 +13,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.laws import OutputLaw
-from nn_uq_dist.linearization._cheap_draws import CheapDraws
+from nn_uq_dist.linearization._cheap_draws import PARTS, cheap_draws, surface_of_pairs
 from nn_uq_dist.paired_samples import (
     Control,
     LinearQuantiles,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # its method `corrected` needs this module
 _FEWEST_PAIRS = 8
 # Draws of a surface that the noise of its averages is estimated from.
 _NOISE_DRAWS = 4096
+# Least ratio of the variances of averages of Sobol points and of independent draws.
+_LEAST_RATIO = 0.01
 # Roundings of its mean that the standard deviation of a linear output must comprise: with fewer,
 # the knots of a map cannot be told apart.
 _FEWEST_STEPS = 50.0
@@ -90,38 +92,43 @@ def require_pairs(linearization: "Linearization", pairs: Any) -> None:
         )
 
 
-class Correction(NamedTuple):
-    """The maps and what was used for them; arrays as in `CorrectedLinearization`."""
-
-    transform: MonotoneSpline
-    unexplained: NDArray[Any]
-    own_scale: Array | None
-
-
 class _Outputs(NamedTuple):
     """Outputs with finite draws: linear ones in units of their own, the network's in units of its.
 
     Attributes
     ----------
-    network, linear
-        Draws, both ``(n, J)``; linear ones that have a stand-in are zero.
+    columns
+        Their numbers among all outputs, ``(J,)``.
+    network
+        Draws, ``(n, J)``.
+    mean, sd
+        Of the linear outputs, or of what stands in for them, ``(J,)``.
+    stands_in
+        Whether a normal law without draws stands in for the linear output, ``(J,)``.
     offset, scale
         The linear output in the network's unit is ``offset + scale * linear``, both ``(J,)``.
     quantiles
         Of the linear outputs.
     """
 
+    columns: NDArray[np.intp]
     network: FloatArray
-    linear: FloatArray
+    mean: FloatArray
+    sd: FloatArray
+    stands_in: NDArray[np.bool_]
     offset: FloatArray
     scale: FloatArray
     quantiles: LinearQuantiles
 
+    def standardized(self, linear: FloatArray) -> FloatArray:
+        """Draws of the linear outputs in their unit; without draws their mean, 0."""
+        return np.where(self.stands_in, 0.0, (linear - self.mean) / self.sd)
+
 
 def correction(
-    linearization: "Linearization", pairs: PairedDraws, num_draws: int | None
-) -> Correction:
-    """Estimate the map of each output.
+    linearization: "Linearization", pairs: PairedDraws
+) -> tuple[MonotoneSpline, Any, Array | None]:
+    """Estimate the map of each output: three attributes of `CorrectedLinearization`.
 
     Outputs with NaN or infinite draws are mapped from their finite draws alone: these are no fair
     sample of the linear output, so what is known of it says nothing about them.
@@ -130,13 +137,9 @@ def correction(
     ----------
     linearization, pairs
         With known values.
-    num_draws
-        Draws of the polynomial; None for a multiple of the pairs.
     """
     count = pairs.num_samples
-    network, linear = (
-        np.asarray(part, np.float64).reshape(count, -1) for part in (pairs.network, pairs.linear)
-    )
+    network = np.asarray(pairs.network, np.float64).reshape(count, -1)
     finite = np.isfinite(network)
     require_enough(finite.sum(axis=0).min())
     network = np.where(finite, network, np.nan)
@@ -149,7 +152,7 @@ def correction(
     center, unit = np.nanmean(network, axis=0), np.nanstd(network, axis=0)
     unit = np.where(unit > 0, unit, sd)
     draws, offset, scale = (network - center) / unit, (mean - center) / unit, sd / unit
-    has_own = np.zeros(sd.size, bool) if own_scale is None else np.ravel(own_scale) > 0
+    stands_in = np.zeros(sd.size, bool) if own_scale is None else np.ravel(own_scale) > 0
     bins = ScoreBins.for_samples(count)
     quantiles = _quantiles(deviation, shift, sd, bins)
     images, slopes = np.empty((2, *quantiles.at_knots.shape))
@@ -157,18 +160,17 @@ def correction(
 
     whole = np.flatnonzero(finite.all(axis=0))
     if whole.size:
-        cheap = CheapDraws(
-            linearization, pairs, mean, np.where(has_own, np.inf, sd), whole, num_draws
-        )
         outputs = _Outputs(
+            whole,
             draws[:, whole],
-            cheap.standardized(linear),
+            mean[whole],
+            sd[whole],
+            stands_in[whole],
             offset[whole],
             scale[whole],
             quantiles.of(whole),
         )
-        found = _paired_maps(outputs, bins, cheap, pairs.num_randomizations)
-        images[whole], slopes[whole], unexplained[whole] = found
+        images[whole], slopes[whole], unexplained[whole] = _paired_maps(outputs, bins, pairs)
     for j in np.flatnonzero(~finite.all(axis=0)):
         some = draws[finite[:, j], j, None]
         own_bins = ScoreBins.for_samples(len(some))
@@ -191,15 +193,12 @@ def correction(
         for j, (x, y, slope) in enumerate(zip(*knots, strict=True))
     ]
     splines = (np.reshape(part, (*law.batch_shape, -1)) for part in zip(*rows, strict=True))
-    return Correction(
-        MonotoneSpline(*(part.astype(dtype) for part in splines)),
-        unexplained.astype(dtype).reshape(law.batch_shape),
-        own_scale,
-    )
+    transform = MonotoneSpline(*(part.astype(dtype) for part in splines))
+    return transform, unexplained.astype(dtype).reshape(law.batch_shape), own_scale
 
 
 def _paired_maps(
-    outputs: _Outputs, bins: ScoreBins, cheap: CheapDraws, num_randomizations: int
+    outputs: _Outputs, bins: ScoreBins, pairs: PairedDraws
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Values and slopes at the knots, ``(J, k)``, and the `unexplained` shares, ``(J,)``.
 
@@ -207,8 +206,10 @@ def _paired_maps(
     functions of them are. So the draws alone give a first map; moved back by it, outputs may be
     predicted better than as they are. Each output is taken as it is predicted better.
     """
-    network, linear, offset, scale, quantiles = outputs
+    columns, network, *_, offset, scale, quantiles = outputs
     size = scale.size
+    raw = np.asarray(pairs.linear, np.float64).reshape(pairs.num_samples, -1)[:, columns]
+    linear = outputs.standardized(raw)
     first = map_from_draws(network, quantiles, bins)
     ends = quantiles.at_knots[:, [0, -1]].T
 
@@ -219,7 +220,8 @@ def _paired_maps(
 
     back = inverse(network)
     straight = offset + scale * linear
-    surface = cheap.fit(np.concatenate([network - straight, back - linear], axis=1))
+    differences = np.concatenate([network - straight, back - linear], axis=1)
+    surface = surface_of_pairs(pairs, raw, differences)
     predicted = np.concatenate([straight, linear], axis=1)
     if surface is not None:
         predicted = predicted + surface.left_out
@@ -228,27 +230,43 @@ def _paired_maps(
     column = np.arange(size) + size * is_bent
     offset, scale = np.where(is_bent, 0, offset), np.where(is_bent, 1, scale)
 
-    # What stands in for an output without sensitivity is no control: that is zero.
-    averages = offset + scale * linear.any(axis=0) * bins.averages(quantiles.at_nodes.T)
+    of_linear = np.where(outputs.stands_in, 0, bins.averages(quantiles.at_nodes.T))
+    averages = offset + scale * of_linear
     noise = None
     if surface is not None:
-        x, many = cheap.draws()
-        many = offset + scale * many
+        x, many = cheap_draws(pairs)
+        many = offset + scale * outputs.standardized(many[:, columns])
         both = many + surface.predict(x, column), many
-        of_control, of_linear = (sample_averages(np.sort(part, axis=0), bins) for part in both)
-        averages = averages + of_control - of_linear
-        parts = [part[:_NOISE_DRAWS] for part in both]
-        a, b = (influence(part, np.sort(part, axis=0), bins) for part in parts)
-        noise = np.sqrt(np.mean((a - b) ** 2, axis=1) / len(many))
+        added, noise = _difference(*both, bins)
+        averages = averages + added
     control = Control(predicted[:, column], averages, noise)
     draws = np.where(is_bent, back, network)
-    found = map_from_pairs(draws, control, quantiles, np.log(scale), bins, num_randomizations)
+    found = map_from_pairs(draws, control, quantiles, np.log(scale), bins, pairs.num_randomizations)
     _, images, slopes = found.parameters
     at, slopes = images.T, slopes.T
     images = np.where(is_bent, first(at), at)
     slopes = slopes * np.where(is_bent, np.exp(first.log_abs_det_jacobian(at, images)), 1)
     unexplained = np.ones(size) if surface is None else surface.unexplained[column]
     return images.T, slopes.T, unexplained
+
+
+def _difference(
+    one: FloatArray, other: FloatArray, bins: ScoreBins
+) -> tuple[FloatArray, FloatArray]:
+    """Differences of the averages of cheap draws, and standard deviations of their errors.
+
+    Sobol points of few inputs are much more even than independent ones, which few parts tell for
+    all bins, not for each. Noise that is taken for larger smooths away what the surface has found.
+    """
+    ordered = (np.sort(np.split(part, PARTS), axis=1) for part in (one, other))
+    rows = zip(*ordered, strict=True)
+    found = np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in rows])
+    between = np.var(found, axis=0, ddof=1) / PARTS
+    some = one[:_NOISE_DRAWS], other[:_NOISE_DRAWS]
+    a, b = (influence(part, np.sort(part, axis=0), bins) for part in some)
+    independent = np.mean((a - b) ** 2, axis=1) / len(one)
+    ratio = np.mean(between / np.where(independent > 0, independent, 1), axis=0)
+    return found.mean(axis=0), np.sqrt(np.clip(ratio, _LEAST_RATIO, 1) * independent)
 
 
 def _quantiles(

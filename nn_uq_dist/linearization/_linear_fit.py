@@ -20,6 +20,7 @@ from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._row_algebra import gram, namespace, norm
 from nn_uq_dist.inputs._output_noise import OutputNoise
 from nn_uq_dist.linearization._correction import at_once, require_enough
+from nn_uq_dist.paired_samples._ridge import Ridge
 from nn_uq_dist.sampling import PairedDraws
 
 # Variance that the prior expects the coefficients to explain, over that of what they leave.
@@ -114,7 +115,7 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
         rest = (differences - shift[..., None, :]) * (count / (count - 1))
     else:
         standard = _batch_first(xp, (inputs - loc) / scale, batch_shape)
-        shift, slopes, rest = _ridge(xp, standard, differences)
+        shift, slopes, rest = _nearest(xp, standard, differences)
         slopes = slopes / scale[..., None, :]
     return LinearFit(*(xp.asarray(part, dtype) for part in (shift, slopes, rest)))
 
@@ -141,32 +142,26 @@ def _batch_first(xp: Any, values: Any, batch_shape: tuple[int, ...]) -> Any:
     return xp.moveaxis(rows, 0, -2)
 
 
-def _ridge(xp: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+def _nearest(xp: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     """Value at zero, slopes ``(..., N_y, N_x)``, and residuals with each pair left out in turn."""
-    count, size = x.shape[-2:]
-    x_mean, y_mean = (part.mean(axis=-2, keepdims=True) for part in (x, y))
-    x, y = x - x_mean, y - y_mean
-    transposed = xp.swapaxes(x, -1, -2)
+    ridge, (count, size) = Ridge(x.mT, y), x.shape[-2:]
     # The strengths of the prior along an axis in front of those of the batch.
-    lead = (len(_EXPLAINED),) + (1,) * (x.ndim - 2)
-    penalty = xp.asarray(size / np.array(_EXPLAINED), y.dtype).reshape(*lead, 1, 1)
-    factor = xp.linalg.cholesky(transposed @ x + penalty * xp.eye(size, dtype=y.dtype))
-    half = xp.linalg.solve(factor, transposed)
-    slopes = xp.linalg.solve(factor.mT, half @ y)
-    rests = y - x @ slopes
-    leverage = 1 / count + xp.sum(half**2, axis=-2)
+    lead = (len(_EXPLAINED),) + (1,) * (x.ndim - 1)
+    penalty = xp.asarray(size / np.array(_EXPLAINED), y.dtype).reshape(lead)
+    slopes = ridge.coefficients(penalty)
 
     # One weight for all outputs: slopes that are shrunk more for one output than for another leave
     # the few directions in which all of them vary.
-    left = xp.sum(rests**2, axis=-2) + penalty[..., 0] * xp.sum(slopes**2, axis=-2)
-    total, tiny = xp.sum(y**2, axis=-2), xp.finfo(y.dtype).tiny
+    rest = xp.sum(ridge.residuals(penalty) ** 2, axis=-2)
+    left = rest + penalty * xp.sum(slopes**2, axis=-2)
+    total, tiny = xp.sum(ridge.responses**2, axis=-2), xp.finfo(y.dtype).tiny
     fit = xp.mean(xp.log((left + tiny) / (total + tiny)), axis=-1)
-    log_determinant = xp.sum(xp.log(xp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
-    logs = size / 2 * xp.log(penalty[..., 0, 0]) - log_determinant - (count - 1) / 2 * fit
+    spread = xp.sum(xp.log1p(ridge.eigenvalues / penalty), axis=-1)
+    logs = -spread / 2 - (count - 1) / 2 * fit
     logs = xp.concatenate([xp.zeros_like(logs[:1]), logs])  # without slopes
     weights = xp.exp(logs - xp.max(logs, axis=0))
     weights = (weights / xp.sum(weights, axis=0))[..., None, None]
     slope = xp.sum(weights[1:] * slopes, axis=0)
-    left_out = rests / (1 - leverage)[..., None]
-    rest = weights[0] * y * (count / (count - 1)) + xp.sum(weights[1:] * left_out, axis=0)
-    return (y_mean - x_mean @ slope)[..., 0, :], xp.swapaxes(slope, -1, -2), rest
+    without = ridge.responses * (count / (count - 1))
+    rest = weights[0] * without + xp.sum(weights[1:] * ridge.errors(penalty), axis=0)
+    return ridge.mean - (ridge.center[..., None, :] @ slope)[..., 0, :], slope.mT, rest

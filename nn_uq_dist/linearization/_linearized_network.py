@@ -283,9 +283,7 @@ class Linearization(LinearModel):
         """
         return linearized_input_posterior(self, y, noise_scale, noise_covariance)
 
-    def corrected(
-        self, pairs: PairedDraws, *, num_surface_draws: int | None = None
-    ) -> CorrectedLinearization:
+    def corrected(self, pairs: PairedDraws) -> CorrectedLinearization:
         """Return laws closer to the network, estimated from its outputs at some random inputs.
 
         Parameters
@@ -294,10 +292,6 @@ class Linearization(LinearModel):
             From ``paired_draws(network, linearization, key, num_samples)``: a hundred help, a
             thousand help a lot. Traced pairs, as those of a model, correct `joint` and
             `input_posterior` alone.
-        num_surface_draws
-            Number of draws of a polynomial of the inputs that predicts the differences; they do not
-            evaluate the network. Default: 32 for each pair, but between 32768 and 131072; 0 for no
-            polynomial.
 
         Returns
         -------
@@ -315,7 +309,8 @@ class Linearization(LinearModel):
         -----
         The difference between the quantile functions of network and linear outputs is averaged over
         about ``sqrt(n)`` bins of the normal score, with control variates, and smoothed as much as
-        its noise requires (`nn_uq_dist.paired_samples`).
+        its noise requires (`nn_uq_dist.paired_samples`). From 150 pairs on a polynomial of the
+        inputs predicts the differences, if it can.
 
         Examples
         --------
@@ -328,7 +323,7 @@ class Linearization(LinearModel):
         >>> print(f"{law.cdf(jnp.sinh(jnp.array([1.6])))[0]:.2f}")  # (1.6 - 0)/2
         0.80
         """
-        return correct(self, pairs, num_surface_draws)
+        return correct(self, pairs)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw vectors of the input law, as `sample` does, with the outputs of the linear model."""

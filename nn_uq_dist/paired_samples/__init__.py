@@ -4,7 +4,8 @@ Functions of NumPy arrays in float64.
 `_score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
 influence functions; `_monotone_fit.py` finds the increasing map that such averages indicate;
 `_corrected_map.py` takes the averages from pairs, with a control. `_response_surface.py` fits
-polynomials to the differences, which predict most of them if there are enough draws.
+polynomials to the differences, which predict most of them if there are enough draws. It uses
+`_ridge.py`, which takes JAX's arrays as well.
 """
 
 from nn_uq_dist.paired_samples._corrected_map import Control as Control

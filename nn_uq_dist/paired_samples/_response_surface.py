@@ -3,9 +3,8 @@
 A polynomial is cheap: the law of its predictions can be found from any number of draws, and the
 network's draws are only needed for what it does not predict (control variates; A. B. Owen, Monte
 Carlo Theory, Methods and Examples (2013), chapter 8). It is fitted by ridge regression. Its
-predictions are judged by leaving each draw out in turn, which has a closed form for a linear fit
-(G. H. Golub, M. Heath and G. Wahba, Technometrics 21 (1979)). The control also uses these
-predictions, because a fit is biased at the draws to which it was fitted.
+predictions are judged by leaving each draw out in turn. The control also uses these predictions,
+because a fit is biased at the draws to which it was fitted.
 """
 
 import dataclasses
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.paired_samples._ridge import Ridge
 
 Array = NDArray[np.float64]
 
@@ -27,7 +27,8 @@ _DEGREES = (1, 2, 3, 4, 6, 8, 12, 16)
 _TERMS_PER_DRAW, _MOST_TERMS = 0.6, 600
 # Points at which all terms are in memory at once.
 _PASS = 2**13
-_RIDGES = np.geomspace(1e-5, 1e3, 17)
+# Penalties, in mean eigenvalues of the Gram matrix.
+_PENALTIES = np.geomspace(1e-5, 1e3, 17)
 # Stop after this many degrees in a row that do not help: an even function has no third degree.
 _PATIENCE = 2
 # A surface is used if it leaves at most this share of the variance unexplained.
@@ -155,75 +156,32 @@ def fit_surface(
     count = len(standard)
     if count < LEAST_DRAWS:
         return None
-    mean = differences.mean(axis=0)
-    centered = differences - mean
-    without = np.sum(centered**2, axis=0) * (count / (count - 1)) ** 2
+    without = differences.var(axis=0) * count * (count / (count - 1)) ** 2
     least = without * _WORTHWHILE
     left_out = np.zeros_like(differences)
     fits: dict[int, _Fit] = {}
     failures = 0
     for basis in _bases(standard, importance, is_bounded=is_bounded):
-        ridge = _Ridge(basis.terms(standard), centered)
-        losses = ridge.losses()
+        ridge = Ridge(basis.terms(standard), differences)
+        penalties = _PENALTIES * (ridge.eigenvalues.mean() or 1.0)
+        losses = np.stack([np.sum(ridge.errors(each) ** 2, axis=0) for each in penalties])
         chosen = losses.argmin(axis=0)
         better = losses.min(axis=0) < least
         failures = 0 if better.any() or basis.degree == 1 else failures + 1
         if failures == _PATIENCE:
             break
-        for j in np.flatnonzero(better).tolist():
-            left_out[:, j] = ridge.left_out(chosen[j], j) + mean[j]
-            coefficients = ridge.coefficients(chosen[j], j)
-            fits[j] = _Fit(basis, coefficients, float(mean[j] - ridge.center @ coefficients))
+        for k in set(chosen[better].tolist()):
+            errors, coefficients = ridge.errors(penalties[k]), ridge.coefficients(penalties[k])
+            constants = ridge.mean - ridge.center @ coefficients
+            for j in np.flatnonzero(better & (chosen == k)).tolist():
+                left_out[:, j] = differences[:, j] - errors[:, j]
+                fits[j] = _Fit(basis, coefficients[:, j], float(constants[j]))
         least = np.where(better, losses.min(axis=0), least)
     if not fits:
         return None
     is_used = np.isin(np.arange(without.size), list(fits))
     share = np.where(is_used, least / np.where(without > 0, without, 1), 1)
     return Surface(left_out, share, fits)
-
-
-class _Ridge:
-    """Ridge regressions on the same terms, by eigenvectors of their Gram matrix."""
-
-    def __init__(self, terms: Array, centered: Array) -> None:
-        self.center = terms.mean(axis=1)
-        rows = terms - self.center[:, None]
-        values, vectors = np.linalg.eigh(rows @ rows.T)
-        kept = values > 1e-12 * max(values[-1], np.finfo(np.float64).tiny)
-        self._values = values[kept]
-        self._vectors = vectors[:, kept] / np.sqrt(self._values)
-        self._orthonormal = self._vectors.T @ rows
-        self._squared = self._orthonormal**2
-        self._centered = centered
-        self._projected = self._orthonormal @ centered
-        self._ridges = _RIDGES * (values.mean() if kept.any() else 1.0)
-
-    def losses(self) -> Array:
-        """Summed squared errors at draws that are left out, for each ridge, ``(r, J)``."""
-        return np.stack(
-            [np.sum(self._errors(k, slice(None)) ** 2, axis=0) for k in range(self._ridges.size)]
-        )
-
-    def left_out(self, k: int, output: int) -> Array:
-        """Predictions of each draw from the others."""
-        predictions: Array = self._centered[:, output] - self._errors(k, [output])[:, 0]
-        return predictions
-
-    def coefficients(self, k: int, output: int) -> Array:
-        """Coefficients of the terms, shape ``(t,)``."""
-        found: Array = self._vectors @ (self._shrunk(k) * self._projected[:, output])
-        return found
-
-    def _shrunk(self, k: int) -> Array:
-        shrunk: Array = self._values / (self._values + self._ridges[k])
-        return shrunk
-
-    def _errors(self, k: int, outputs: slice | list[int]) -> Array:
-        shrunk = self._shrunk(k)
-        fitted = self._orthonormal.T @ (shrunk[:, None] * self._projected[:, outputs])
-        leverage = 1 / len(fitted) + shrunk @ self._squared
-        errors: Array = (self._centered[:, outputs] - fitted) / (1 - leverage)[:, None]
-        return errors
 
 
 def _bases(standard: Array, importance: Array, *, is_bounded: bool) -> Iterator[_Basis]:

@@ -12,9 +12,10 @@ Swensson and J. Wretman, Model Assisted Survey Sampling (1992)). In a trained ne
 the same for all points, had 80% of its gain at the median and nothing beyond the 99% point.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nn_uq_dist.sampling._weighted_sample import Array, Mask, PairedEstimate, WeightedSample
 
@@ -36,20 +37,45 @@ _ADDED_DRAWS, _ADDED_PAIRS = 2.0, 0.5
 _NUM_NEAR, _SPAN = 9, 3.0
 # The density at a quantile comes from the values this many standard errors to either side.
 _REACH = 2.0
-# Draws of pairs at which distribution functions are compared, and most numbers at a time.
-_NUM_POINTS, _MOST_NUMBERS = 64, 2**20
+# Draws of pairs at which distribution functions are compared.
+_NUM_POINTS = 64
 # Sets of random signs over which a noise floor is averaged; it is then accurate to 8%.
 _NUM_SIGNS = 16
 
 
-def conditional_columns(scores: Array, y: Array, used: Mask, points: Array) -> Array:
-    """Columns ``P(Y <= point | u)`` minus their mean values, shape ``(p, n)``."""
+class _Steps(NamedTuple):
+    """The functions `c` of some points: steps along the sorted scores.
+
+    Attributes
+    ----------
+    by_score : Array, shape (n,)
+        Numbers of the draws in the order of their scores.
+    ends : Array, shape (p, m)
+        How many of them are below each step.
+    mean : Array, shape (p,)
+        Mean values.
+    """
+
+    by_score: NDArray[np.intp]
+    ends: NDArray[np.intp]
+    mean: Array
+
+    @property
+    def values(self) -> tuple[Array, Array]:
+        """Values minus their means, and numbers of draws with each, both ``(p, m + 1)``."""
+        count, size = self.by_score.size, self.ends.shape[1]
+        lengths = np.diff(self.ends, axis=1, prepend=0, append=count)
+        return 1 - np.arange(size + 1) / size - self.mean[:, None], lengths
+
+
+def _steps(scores: Array, y: Array, used: Mask, points: Array) -> _Steps:
     from scipy.special import ndtr
 
-    order = np.flatnonzero(used)[np.argsort(scores[used], kind="stable")]
+    by_score = np.argsort(scores)
+    order = by_score[used[by_score]]
     size = min(order.size, int(np.ceil(_WINDOW * order.size**0.6)))
-    rank = np.searchsorted(np.sort(y[used]), points) - size // 2
-    near = order[np.clip(rank, 0, order.size - size)[:, None] + np.arange(size)]
+    first = np.searchsorted(np.sort(y[used]), points) - size // 2
+    near = order[np.clip(first, 0, order.size - size)[:, None] + np.arange(size)]
     u, value = scores[near], y[near]
     from_mean = u - u.mean(axis=1, keepdims=True)
     tiny = np.finfo(np.float64).tiny
@@ -58,9 +84,80 @@ def conditional_columns(scores: Array, y: Array, used: Mask, points: Array) -> A
     # Where lines through the draws attain the point: the residuals need no intercept.
     at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)
     at = at[:, ((np.arange(_NUM_RESIDUALS) + 0.5) / _NUM_RESIDUALS * size).astype(int)]
-    counts = np.stack([np.searchsorted(row, scores) for row in at])
-    columns: Array = 1 - counts / _NUM_RESIDUALS - ndtr(at).mean(axis=1, keepdims=True)
+    ends = np.searchsorted(scores[by_score], at, side="right")
+    return _Steps(by_score, ends, ndtr(at).mean(axis=1))
+
+
+def conditional_columns(scores: Array, y: Array, used: Mask, points: Array) -> Array:
+    """Columns ``P(Y <= point | u)`` minus their mean values, shape ``(p, n)``."""
+    steps = _steps(scores, y, used, points)
+    columns = np.empty((points.size, scores.size))
+    columns[:, steps.by_score] = [np.repeat(*row) for row in zip(*steps.values, strict=True)]
     return columns
+
+
+def below(
+    sample: WeightedSample,
+    y: Array,
+    points: Array,
+    scores: Array | None,
+    responses: Array | None = None,
+) -> tuple[Array, Array]:
+    """Probabilities ``P(Y < y) / 2 + P(Y <= y) / 2`` at many points, from cumulative sums.
+
+    These are the probabilities of `exceedances`, in the middles of steps, without its errors: so a
+    point takes little more than a comparison of all draws with it.
+
+    Parameters
+    ----------
+    sample, y, points, scores
+        As for `exceedances`.
+    responses
+        Shape ``(s, n)``.
+
+    Returns
+    -------
+    (Array, Array)
+        The probabilities, and products ``(p, s)`` of responses with what the regression leaves.
+    """
+    count, size = y.size, 2 + len(sample.basis)
+    others = np.empty((0, count)) if responses is None else responses
+    rows = [sample.weights, np.full(count, count**-0.5), *sample.basis, *others]
+    order = np.flatnonzero(sample.used)
+    order = order[np.argsort(y[order])]
+    ordered = y[order]
+    first, last = (np.searchsorted(ordered, points, side=side) for side in ("left", "right"))
+
+    def summed(row: Any, order: Any, *ends: Any) -> Any:
+        sums = np.concatenate([[0.0], np.cumsum(row[order])])
+        return np.mean([sums[end] for end in ends], axis=0)
+
+    # Sums of each row times the influence, shape (rows, p).
+    events = np.stack([summed(row, order, first, last) for row in rows])
+    total = np.array([row[order].sum() for row in rows])
+    share = events[0] / total[0]
+    left = (events - share * total[:, None]) / total[0]
+    if scores is not None:
+        steps = _steps(scores, y, sample.used, points)
+        by_score, whole = steps.by_score, np.array([row.sum() for row in rows])
+        column = [summed(row, by_score, steps.ends).mean(axis=1) for row in rows]
+        column = np.stack(column) - steps.mean * whole[:, None]
+        values, lengths = steps.values
+        squares = np.sum(values**2 * lengths, axis=1)
+        outputs = np.where(sample.used, y, np.inf)[by_score]
+        common = np.empty(points.size)
+        for k, (point, ends) in enumerate(zip(points, steps.ends, strict=True)):
+            number = np.add(outputs < point, outputs <= point, dtype=np.int8).cumsum() / 2
+            number = np.concatenate([[0.0], number])
+            common[k] = number[ends].mean() - steps.mean[k] * number[-1]
+        used = summed(sample.used * 1.0, by_score, steps.ends).mean(axis=1)
+        common = common - share * (used - steps.mean * order.size)
+        product = common / total[0] - np.sum(left[1:size] * column[1:size], axis=0)
+        slope = (product + _PRIOR) / (squares - np.sum(column[1:size] ** 2, axis=0) + _PRIOR)
+        share = share - slope * column[0]
+        left = left - slope * column
+    along = np.array(rows[size:]).reshape(-1, count) @ np.array(rows[1:size]).T
+    return np.clip(share, 0, 1), (left[size:] - along @ left[1:size]).T
 
 
 def _regressed(sample: WeightedSample, events: Array, columns: Array | None) -> tuple[Array, Array]:
@@ -132,18 +229,18 @@ def quantiles(
     error = proportion_error(sample, levels * (1 - levels) / draws.size)
     worth = np.full(levels.shape, float(draws.size))
     # A column for each level: values, and the distribution function there.
-    at, below = (
+    at, found = (
         np.broadcast_to(part[:, None], (draws.size, levels.size)) for part in (draws, known)
     )
 
     def attained(asked: Array) -> Array:
-        return np.array([np.interp(*row) for row in zip(asked, below.T, at.T, strict=True)])
+        return np.array([np.interp(*row) for row in zip(asked, found.T, at.T, strict=True)])
 
     if scores is not None:
         first, last = (attained(levels + side * _SPAN * error) for side in (-1, 1))
         at = np.linspace(first, last, _NUM_NEAR)
-        beyond = exceedances(sample, y, at.ravel(), scores).value.reshape(at.shape)
-        below = np.maximum.accumulate(1 - beyond, axis=0)
+        probabilities, _ = below(sample, y, at.ravel(), scores)
+        found = np.maximum.accumulate(probabilities.reshape(at.shape), axis=0)
         _, error, worth = exceedances(sample, y, attained(levels), scores)
     # Not beyond the support, where there is no density.
     low = np.maximum(levels - _REACH * error, levels / 4)
@@ -204,19 +301,11 @@ def paired_kolmogorov_smirnov(
     Processes (1996), section 2.9: multipliers).
     """
     order = np.flatnonzero(sample.used)
-    order = order[np.argsort(y[order], kind="stable")]
+    order = order[np.argsort(y[order])]
     at = order[np.linspace(0, order.size - 1, min(order.size, _NUM_POINTS)).round().astype(int)]
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (_NUM_SIGNS, y.size))
-    found = []
-    for part in np.array_split(at, 1 + at.size * y.size // _MOST_NUMBERS):
-        events = np.mean([y < y[part, None], y <= y[part, None]], axis=0)
-        columns: Array | None = None
-        if scores is not None:
-            columns = conditional_columns(scores, y, sample.used, y[part])
-        share, left = _regressed(sample, events, columns)
-        error = proportion_error(sample, sample.error(left) ** 2)
-        noise = (sample.enlarged * left) @ signs.T
-        found.append(np.column_stack([np.abs(share - probabilities[part]), error, np.abs(noise)]))
-    table = np.concatenate(found)
-    gap, error = table[np.argmax(table[:, 0]), :2]
-    return Distance(float(gap), float(error), float(table[:, 2:].max(axis=0).mean()))
+    share, noise = below(sample, y, y[at], scores, sample.enlarged * signs)
+    gaps = np.abs(share - probabilities[at])
+    widest = np.argmax(gaps)
+    error = exceedances(sample, y, y[at[[widest]]], scores).standard_error
+    return Distance(float(gaps[widest]), float(error[0]), float(np.abs(noise).max(axis=0).mean()))

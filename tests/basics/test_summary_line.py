@@ -50,7 +50,7 @@ def test_one_line_of_a_few_words_with_shapes_and_types():
     spline = MonotoneSpline(jnp.arange(50.0), jnp.arange(50.0))
     objects = (
         nuq.Linearization(jnp.zeros(2000), jnp.ones((2000, 3)), LAW), linear.image(0.1), pairs,
-        statistics.mean, linear.corrected(pairs, num_surface_draws=0), linear.copula_correlation(),
+        statistics.mean, linear.corrected(pairs), linear.copula_correlation(),
         linear.gaussian_copula(), linear.joint(), spline,
         NormalScoreTransform(dist.Normal(jnp.zeros(2), 1.0)),
     )  # fmt: skip

@@ -124,7 +124,7 @@ def scores(case: Case, count: int, noise: float, number: int, with_copula: bool)
     """Scores of all methods with one key."""
     key, scale = jax.random.key(1000 + number), noise * case.sd
     pairs = nuq.paired_draws(case.network, case.lin, key, count, progress=False)
-    corrected = case.lin.corrected(pairs, num_surface_draws=None if with_copula else 0)
+    corrected = case.lin.corrected(pairs)
     found = [shifted(case, pairs, scale), corrected.joint(noise_scale=scale)]
     if with_copula:
         found.append(corrected.gaussian_copula(noise_scale=scale))

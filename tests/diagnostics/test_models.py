@@ -41,7 +41,7 @@ def model_of(kind, many):
     """A model of the second point, and draws of the network."""
     lin, pairs = many
     if kind == "corrected":
-        return lin[1].corrected(pairs[1], num_surface_draws=0), pairs.network[:, 1]
+        return lin[1].corrected(pairs[1]), pairs.network[:, 1]
     return lin[1], pairs.network[:, 1]
 
 
@@ -197,7 +197,7 @@ def test_tree_of_a_batch_has_the_trees_of_its_points(many):
 @pytest.mark.slow
 def test_sensitivity_of_a_batch_is_that_of_its_points(many):
     lin, pairs = many
-    for batch in (lin, lin.corrected(pairs, num_surface_draws=0)):
+    for batch in (lin, lin.corrected(pairs)):
         found = sensitivity(batch, output_names=NAMES)
         assert found.dims == ("point", "output", "input")
         for i in range(3):
@@ -229,7 +229,7 @@ def test_rows_with_bad_draws_name_their_point(many):
 @pytest.mark.slow
 def test_second_tables_compile_nothing(many):
     lin, pairs = many
-    corrected = lin.corrected(pairs, num_surface_draws=0)
+    corrected = lin.corrected(pairs)
     calls = (
         lambda: summary(lin, pairs, progress=False),
         lambda: summary(corrected, pairs.network, progress=False),

@@ -66,7 +66,7 @@ def test_tables_and_trees(lin, pairs):
     assert shares.columns.tolist() == INPUTS
     for name, row in SHARES.items():
         np.testing.assert_allclose(shares.loc[name], row, atol=1e-6)
-    corrected = lin.corrected(pairs, num_surface_draws=0)
+    corrected = lin.corrected(pairs)
     assert diagnostics.table(corrected)["mean"].to_dict() == pytest.approx(MEANS, abs=0.1)
     # Distributions alone have no names.
     assert diagnostics.table(lin.marginals()).index.tolist() == ["y[0]", "y[1]", "y[2]"]

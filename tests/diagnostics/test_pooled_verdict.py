@@ -164,7 +164,7 @@ def fitted():
         nuq.paired_draws(lambda x: 500 + network(x), lin, jax.random.key(k), n, progress=False)
         for k, n in ((0, 400), (1, 400), (0, 600))
     ]
-    return lin, lin.corrected(pairs[0], num_surface_draws=0), pairs
+    return lin, lin.corrected(pairs[0]), pairs
 
 
 def test_draws_of_a_correction_are_recognized(fitted):

@@ -70,7 +70,7 @@ def test_a_corrected_model_is_that_of_the_network():
         network, nuq.InputLaw(jnp.zeros((2, 1)), half_width=jnp.array([[1.0], [2]]))
     )
     pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, points="sobol", progress=False)
-    found = table(lin.corrected(pairs, num_surface_draws=0), limits=2.0, levels=(0.5,))
+    found = table(lin.corrected(pairs), limits=2.0, levels=(0.5,))
     exact = [(1 - np.log(2)) / 2, (2 - np.log(2)) / 4]
     np.testing.assert_allclose(found["P(> 2)"], exact, atol=0.01)
     np.testing.assert_allclose(found["mean"], np.sinh([1, 2]) / [1, 2], rtol=0.01)

@@ -217,26 +217,27 @@ def test_dead_and_saturated_outputs_are_named():
     assert np.isfinite(corrected.joint(0.1).log_prob(law.mean))
 
 
-@pytest.mark.parametrize("num_surface_draws", [None, 0])
+@pytest.mark.parametrize("count", [1000, 140])
 @pytest.mark.parametrize(
     ("offset", "center"),
     [(0.0, 0.0), (5.0, 3e-6), (1e3, 1e-3), (1e3, 1e-6)],
     ids=["zero", "three roundings", "ten roundings", "less than a rounding"],
 )
-def test_outputs_whose_sensitivity_is_zero_or_lost_in_rounding(offset, center, num_surface_draws):
+def test_outputs_whose_sensitivity_is_zero_or_lost_in_rounding(offset, center, count):
     def net(x):
         return jnp.stack([offset + x[0] ** 2, x[0] + x[1]])
 
-    lin, pairs = pairs_of(net, nuq.InputLaw(np.array([center, 0.0], np.float32), scale=1.0), 1000)
-    corrected = lin.corrected(pairs, num_surface_draws=num_surface_draws)
+    lin, pairs = pairs_of(net, nuq.InputLaw(np.array([center, 0.0], np.float32), scale=1.0), count)
+    corrected = lin.corrected(pairs)
     law, known = corrected.marginals(), scipy.stats.chi2(1)
     # Near the end of the support a rounding of 1000 is a percent.
     q = np.linspace(0.1, 0.95, 18)
     found = law.cdf((offset + known.ppf(q))[:, None])[:, 0]
-    # The draws alone are off by .043 with probability .05; the polynomial is exact here.
-    alone = num_surface_draws == 0
-    np.testing.assert_allclose(found, q, atol=0.04 if alone else 0.004)
-    np.testing.assert_allclose(law.mean[0] - offset, 1, atol=0.1 if alone else 0.01)
+    # The polynomial is exact here. With too few draws for one they are off by .115 with
+    # probability .05, and their mean by .23.
+    alone = count < 150
+    np.testing.assert_allclose(found, q, atol=0.115 if alone else 0.004)
+    np.testing.assert_allclose(law.mean[0] - offset, 1, atol=0.23 if alone else 0.01)
     assert "sensitivity at the mean zero" in corrected.remarks[0]
     assert corrected.remarks[1] == ""
 
@@ -351,8 +352,6 @@ def test_errors():
         other.corrected(pairs)
     with pytest.raises(ValueError, match="at least 8 draws with finite outputs, got 5"):
         lin.corrected(nuq.paired_draws(smooth, lin, KEY, 5, progress=False))
-    with pytest.raises(ValueError, match="num_surface_draws must be a positive integer"):
-        lin.corrected(pairs, num_surface_draws=-1)
     with pytest.raises(ValueError, match=r"noise_covariance must have shape \(\.\.\., 3, 3\)"):
         lin.corrected(pairs).joint(noise_covariance=0.1)
 

@@ -52,8 +52,8 @@ def test_is_a_linear_model(models):
 def test_entries_are_models_of_their_points(models):
     many, one = models
     if isinstance(one, nuq.linearization.CorrectedLinearization):
-        one = many.linearization[1].corrected(many.pairs[1], num_surface_draws=0)
-        many = many.linearization.corrected(many.pairs, num_surface_draws=0)
+        one = many.linearization[1].corrected(many.pairs[1])
+        many = many.linearization.corrected(many.pairs)
     part = many[1]
     for name in ("mean", "variance", "covariance", "correlation"):
         np.testing.assert_allclose(getattr(part, name), getattr(one, name), rtol=1e-4, atol=1e-6)

@@ -28,7 +28,7 @@ def many():
 
 MODELS = {
     "tangent": lambda lin, pairs: lin,
-    "corrected": lambda lin, pairs: lin.corrected(pairs, num_surface_draws=0),
+    "corrected": lambda lin, pairs: lin.corrected(pairs),
 }
 FIGURES = {
     "marginals": plots.plot_marginals,

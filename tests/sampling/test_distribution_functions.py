@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist.sampling._distribution_functions import (
+    below,
     conditional_columns,
     exceedances,
     kolmogorov_smirnov,
@@ -82,6 +83,23 @@ def test_errors_of_rare_events_are_calibrated():
     np.testing.assert_allclose(found.value, events.mean(axis=1))
     errors = (found.value - 0.02) / found.standard_error
     np.testing.assert_allclose(np.std(errors), 1, atol=0.1)
+
+
+@pytest.mark.parametrize("has_scores", [True, False])
+def test_probabilities_at_many_points_are_those_of_exceedances(has_scores):
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=400)
+    y = scores + 0.3 * generator.normal(size=400)
+    y[:10] = np.nan
+    sample = WeightedSample.calibrated(np.vstack([scores, scores**2 - 1]), np.isfinite(y), 0)
+    points, used = np.linspace(-3, 3, 9), scores if has_scores else None
+    responses = generator.normal(size=(2, 400))
+    found, products = below(sample, y, points, used, responses)
+    expected = exceedances(sample, y, points, used)
+    np.testing.assert_allclose(found, 1 - expected.value, atol=1e-12)
+    # Of a response on the regression's columns and on constants nothing is left.
+    moved = responses + 2 + sample.basis[0]
+    np.testing.assert_allclose(below(sample, y, points, used, moved)[1], products, atol=1e-12)
 
 
 def test_distance_agrees_with_scipy():

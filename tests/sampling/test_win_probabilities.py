@@ -117,7 +117,7 @@ def test_number_of_linear_draws_needs_no_multiple_of_a_pass(monkeypatch):
 
 def test_models_are_drawn_from():
     pairs = nuq.paired_draws(bending, LINEAR, KEY, 400, progress=False)
-    model = LINEAR.corrected(pairs, num_surface_draws=0)
+    model = LINEAR.corrected(pairs)
     wins = nuq.win_probabilities(model, key=KEY, num_linear_draws=50_000)
     draws = nuq.win_probabilities(model.sample(jax.random.key(1), (50_000,)))
     error = np.hypot(wins.standard_error, draws.standard_error)
