@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.inference._randomized_modes import randomized_modes
+from nn_uq_dist.inference._archive import Archive
+from nn_uq_dist.inference._randomized_modes import missing_share, randomized_modes
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture, log_densities
-from nn_uq_dist.inference._weighted_draws import effective, log_sum, systematic
+from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
+from nn_uq_dist.inference._weighted_draws import effective, systematic
 
 # Starts of an observation, how many of them are the best of the draws that all observations share,
 # how many these are, and draws of a round.
@@ -43,6 +44,9 @@ _BISECTIONS = 20
 # start is at no mode that matters.
 _START_ERRORS = 3.0
 _START_MARGIN = 6.0
+# Largest share of the posterior in modes without a start, and the share of the runs that starts may
+# take while it is larger.
+_MOST_MISSING, _STARTS_SHARE = 0.02, 0.25
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -94,54 +98,88 @@ class Draws:
 
 
 class _Half:
-    """Half of the draws of one observation, and the mixtures that they are of."""
+    """Half of the draws of one observation, and the mixture of the next ones."""
 
     def __init__(self, mixture: StudentMixture) -> None:
         self.mixture = mixture
-        self.points = np.zeros((0, mixture.means.shape[1]))
-        self._log_density = np.zeros(0)  # of the mixtures, each times the number of its draws
-        self._mixtures: list[StudentMixture] = []
-        self._log_counts: list[float] = []
+        self.archive: Archive[StudentMixture] = Archive(mixture.means.shape[1])
         self.log_target = np.zeros(0)
 
     @property
     def log_weights(self) -> Array:
         """Log weights of all draws over all mixtures."""
-        return self.log_target - self._log_density + math.log(max(len(self.points), 1))
+        return self.log_target - self.archive.log_density
 
     def add(self, points: Array, log_target: Array) -> Array:
         """Add draws of the mixture; their log weights over it alone."""
-        log_count = math.log(len(points))
-        so_far = log_count + log_densities([self.mixture], self.points)[0]
-        self._mixtures.append(self.mixture)
-        self._log_counts.append(log_count)
-        logs = log_densities(self._mixtures, points)
-        new = log_sum(logs + np.array(self._log_counts)[:, None])
-        self._log_density = np.concatenate([np.logaddexp(self._log_density, so_far), new])
-        self.points = np.concatenate([self.points, points])
+        self.archive.add(self.mixture, points)
         self.log_target = np.concatenate([self.log_target, log_target])
-        return log_target - logs[-1]
+        return log_target - self.mixture.log_density(points)
 
     def fitted(self, rng: np.random.Generator) -> StudentMixture | None:
         """The mixture that fits the draws, if any has a weight."""
         if not np.isfinite(self.log_target).any():
             return None
-        d = self.points.shape[1]
+        points = self.archive.points
+        d = points.shape[1]
         least, for_variable, for_draw = _TEMPERED
-        wanted = max(least, for_variable * d, for_draw * len(self.points))
+        wanted = max(least, for_variable * d, for_draw * len(points))
         weights = _tempered(self.log_weights, wanted)
         number = int(effective(weights) / (_DRAWS_OF_COMPONENT * d))
         rows, counts = np.unique(systematic(weights, _FITTED, rng), return_counts=True)
         number = min(max(number, 1), _MOST_COMPONENTS)
-        return fit_mixture(self.points[rows], counts / _FITTED, number, rng)
+        return fit_mixture(points[rows], counts / _FITTED, number, rng)
+
+
+class _Starts:
+    """Points near modes of one observation, in two groups that know nothing of each other."""
+
+    def __init__(self, d: int) -> None:
+        self.points = np.zeros((0, d))
+        self.precisions = np.zeros((0, d, d))
+        self.log_densities = np.zeros(0)
+        self.num_runs = 0
+        self.missing = 1.0
+
+    def add(self, points: Array, precisions: Array, log_densities: Array) -> None:
+        """Add starts, and judge all."""
+        self.points = np.concatenate([self.points, points])
+        self.precisions = np.concatenate([self.precisions, precisions])
+        self.log_densities = np.concatenate([self.log_densities, log_densities])
+        kept = self._kept()
+        self.missing = 1.0
+        if kept.any():
+            parts = self.points[kept], self.precisions[kept], self.log_densities[kept]
+            self.missing = missing_share(*parts)
+
+    def mixtures(self) -> list[StudentMixture]:
+        """A mixture for each half of the draws: components at every other start."""
+        d, kept, found = self.points.shape[1], self._kept(), []
+        for half in (0, 1):
+            rows = np.flatnonzero(kept)
+            rows = rows[rows % 2 == half]
+            mixture = StudentMixture.standard(d)
+            if rows.size:
+                covariances = np.linalg.inv(self.precisions[rows])
+                mixture = StudentMixture.of(np.ones(rows.size), self.points[rows], covariances)
+            found.append(mixture)
+        return found
+
+    def _kept(self) -> NDArray[np.bool_]:
+        """Which starts may be at a mode that matters."""
+        d, logs = self.points.shape[1], self.log_densities
+        lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
+        return (logs >= lowest) & np.isfinite(logs)
 
 
 class _Search:
     """All draws of one observation."""
 
-    def __init__(self, mixture: StudentMixture, num_runs: int, rng: np.random.Generator) -> None:
-        self.num_runs, self.rng = num_runs, rng
-        self.halves = _Half(mixture), _Half(mixture)
+    def __init__(self, starts: _Starts, rng: np.random.Generator) -> None:
+        self.num_runs, self.rng = starts.num_runs, rng
+        self.halves = tuple(_Half(mixture) for mixture in starts.mixtures())
+        # Modes that no start has reached: their share of the posterior.
+        self.missing = starts.missing
 
     def propose(self, count: int) -> Array:
         """Draws of both mixtures."""
@@ -153,7 +191,10 @@ class _Search:
         parts = zip(self.halves, np.split(points, 2), np.split(log_target, 2), strict=True)
         last, error_last = _log_mean(np.concatenate([half.add(z, log) for half, z, log in parts]))
         self.num_runs += len(points)
-        points, log_weights = np.concatenate([h.points for h in self.halves]), self._log_weights
+        points, log_weights = (
+            np.concatenate([h.archive.points for h in self.halves]),
+            self._log_weights,
+        )
         log_evidence, error = _log_mean(log_weights)
         if not math.isfinite(log_evidence):
             even = np.full(len(points), -math.log(len(points)))
@@ -164,8 +205,12 @@ class _Search:
         smoothed, pareto_k = array_stats.psislw(-shifted)
         num_effective = 1 / (error**2 + 1 / len(points))
         most = _MOST_ERRORS * math.hypot(error_last, error_before) + _MOST_DIFFERENCE
+        (one, error_one), (other, error_other) = (_log_mean(h.log_weights) for h in self.halves)
+        apart = _MOST_ERRORS * math.hypot(error_one, error_other) + _MOST_DIFFERENCE
         converged = (
-            num_effective >= _LEAST_EFFECTIVE
+            self.missing <= _MOST_MISSING
+            and abs(one - other) <= apart
+            and num_effective >= _LEAST_EFFECTIVE
             and pareto_k < _LARGEST_PARETO_K
             and math.isfinite(before)
             and abs(last - before) <= most
@@ -216,14 +261,14 @@ def sample_posteriors(
     report
         Is told how many observations a round has finished.
     """
-    searches = _started(space, seen, shared, generators)
+    searches = _started(space, seen, shared, generators, _STARTS_SHARE * num_runs)
     found: dict[int, Draws] = {}
     active = list(range(len(searches)))
     drawn, size = 0, NUM_DRAWS
     log_scales = seen.log_scales - 0.5 * space.num_variables * math.log(2 * math.pi)
     while active:
         points = np.concatenate([searches[b].propose(size) for b in active])
-        outputs = space.run(points)[1]
+        outputs = space.run(points)
         misfit = seen.misfits(outputs, np.repeat(active, size))
         log_target = -0.5 * (np.sum(points**2, axis=1) + np.sum(misfit**2, axis=1))
         log_target += np.repeat(log_scales[active], size)
@@ -251,37 +296,55 @@ def _started(
     seen: Observations,
     shared: tuple[Array, Array],
     generators: list[np.random.Generator],
+    most_runs: float,
 ) -> list[_Search]:
-    """Searches whose mixtures have a component at each start that may be at a mode."""
+    """Searches whose mixtures have a component at each start that may be at a mode.
+
+    While modes are missing there are more starts.
+    """
     size, num_outputs = seen.outputs.shape
     d = space.num_variables
-    observation = np.repeat(np.arange(size), _NUM_STARTS)
-    runs = np.zeros(size, int)
+    found = [_Starts(d) for _ in range(size)]
+    active = np.arange(size)
+    runs_of_jacobian = 1 + min(d, num_outputs)
+    while active.size:
+        observation = np.repeat(active, _NUM_STARTS)
+        runs = np.zeros(size, int)
 
-    def misfits(z: Array, index: NDArray[np.intp]) -> tuple[Array, Array]:
-        chosen = observation[index]
-        np.add.at(runs, chosen, 1 + min(d, num_outputs))
-        outputs, jacobians = space.outputs_and_jacobians(z)
-        return seen.misfits(outputs, chosen), seen.whitening[chosen] @ jacobians
+        def misfits(
+            z: Array,
+            index: NDArray[np.intp],
+            observation: NDArray[np.intp] = observation,
+            runs: NDArray[np.int_] = runs,
+        ) -> tuple[Array, Array]:
+            chosen = observation[index]
+            np.add.at(runs, chosen, runs_of_jacobian)
+            outputs, jacobians = space.outputs_and_jacobians(z)
+            return seen.misfits(outputs, chosen), seen.whitening[chosen] @ jacobians
 
-    shape = _NUM_STARTS, d + num_outputs
-    random = np.concatenate([rng.standard_normal(shape) for rng in generators])
-    for b in range(size):
-        misfit = seen.misfits(shared[1], np.full(len(shared[1]), b))
-        cost = np.sum(shared[0] ** 2, axis=1) + np.sum(misfit**2, axis=1)
-        best = shared[0][np.argsort(cost)[:_NUM_BEST]]
-        random[b * _NUM_STARTS : b * _NUM_STARTS + len(best), :d] = best
-    points, precisions, log_densities = randomized_modes(misfits, random[:, :d], random[:, d:])
-    searches = []
-    for b, logs in enumerate(log_densities.reshape(size, _NUM_STARTS)):
-        lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
-        kept = b * _NUM_STARTS + np.flatnonzero((logs >= lowest) & np.isfinite(logs))
-        mixture = StudentMixture.standard(d)
-        if kept.size:
-            covariances = np.linalg.inv(precisions[kept])
-            mixture = StudentMixture.of(np.ones(kept.size), points[kept], covariances)
-        searches.append(_Search(mixture, int(runs[b]), generators[b]))
-    return searches
+        shape = _NUM_STARTS, d + num_outputs
+        random = np.stack([generators[b].standard_normal(shape) for b in active])
+        for b, part in zip(active, random, strict=True):
+            if not len(found[b].points):
+                misfit = seen.misfits(shared[1], np.full(len(shared[1]), b))
+                cost = np.sum(shared[0] ** 2, axis=1) + np.sum(misfit**2, axis=1)
+                best = shared[0][np.argsort(cost)[:_NUM_BEST]]
+                part[: len(best), :d] = best
+        flat = random.reshape(-1, d + num_outputs)
+        results = randomized_modes(misfits, flat[:, :d], flat[:, d:])
+        groups = zip(*(np.split(part, active.size) for part in results), strict=True)
+        for b, group in zip(active, groups, strict=True):
+            found[b].add(*group)
+            found[b].num_runs += int(runs[b])
+        active = np.array(
+            [
+                b
+                for b in active
+                if found[b].missing > _MOST_MISSING and found[b].num_runs < most_runs
+            ],
+            int,
+        )
+    return [_Search(*pair) for pair in zip(found, generators, strict=True)]
 
 
 def _log_mean(log_weights: Array) -> tuple[float, float]:

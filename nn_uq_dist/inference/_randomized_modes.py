@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from nn_uq_dist.basics._known_values import FloatArray as Array
 
@@ -17,6 +18,10 @@ _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.
 _TOLERANCE = 3e-3
 _DAMPING, _LESS, _MORE = 0.1, 0.2, 5.0
+# Standard deviations of the squared distance of two draws within which they are neighbors.
+_NEIGHBORS = 4.0
+# Starts of a mode up to which it was found by chance.
+_SELDOM = 2
 
 
 def randomized_modes(
@@ -68,6 +73,28 @@ def randomized_modes(
         active = active[~arrived]
     log_density = -_cost(z, misfit)
     return z, _precision(jacobian), np.where(np.isfinite(cost), log_density, -np.inf)
+
+
+def missing_share(points: Array, precisions: Array, log_densities: Array) -> float:
+    """Share of the posterior in modes that no start has reached, as the starts tell.
+
+    The modes that one start alone has reached weigh about as much as those that none has (I. J.
+    Good, Biometrika 40, 1953). Modes that two have reached are counted, too: a start reaches heavy
+    modes only somewhat more often than others. Starts are at one mode if a chain of neighbors links
+    them, whose distances are those of draws of a normal distribution; modes weigh as normal ones.
+    """
+    d = points.shape[1]
+    moved = np.einsum("nij,mj->nmi", precisions, points)
+    own = np.einsum("nni,ni->n", moved, points)
+    # Squared distances, each in the precision of its row: x'Px - 2 x'Py + y'Py.
+    squares = own[:, None] - 2 * np.einsum("nmi,ni->nm", moved, points)
+    squares += np.einsum("nmi,mi->nm", moved, points)
+    near = squares < 2 * (d + _NEIGHBORS * np.sqrt(2 * d))
+    labels = connected_components(near, directed=False)[1]
+    logs = log_densities - 0.5 * np.linalg.slogdet(precisions)[1]
+    weights = np.zeros(labels.max() + 1)
+    np.maximum.at(weights, labels, np.exp(logs - logs.max()))
+    return float(weights[np.bincount(labels) <= _SELDOM].sum() / weights.sum())
 
 
 def _cost(deviation: Array, misfit: Array) -> Array:

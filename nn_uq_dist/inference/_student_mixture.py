@@ -78,6 +78,27 @@ class StudentMixture:
         # The last ones are of the input's own law.
         return np.concatenate([*parts, standard[kept[-1] :]])
 
+    def log_density(self, z: Array) -> Array:
+        """Log density at points ``(n, d)``."""
+        d = z.shape[1]
+        half = (_DEGREES_OF_FREEDOM + d) / 2
+        coefficients, (heights, log_height) = self.coefficients(), self.heights()
+        logs = np.empty((3, len(z)))
+        logs[2] = -0.5 * (np.sum(z**2, axis=1) + d * math.log(2 * math.pi))
+        size = max(_LEAST_POINTS, _NUMBERS // max(coefficients.shape))
+        for start in range(0, len(z), size):
+            part = slice(start, start + size)
+            distances = _distances(coefficients, monomials(z[part]))
+            for row, wider in ((0, 1.0), (1, _WIDER)):
+                # Of wider components times `wider`, which ratios of distances do not show.
+                distances += wider - 1
+                nearest, powers = _powers(distances, half)
+                with np.errstate(divide="ignore"):
+                    sums = np.log(heights @ powers) - half * np.log(nearest / wider)
+                logs[row, part] = sums + (log_height - d / 2 * math.log(wider))
+        shares = 1 - _WIDE_SHARE - _PRIOR_SHARE, _WIDE_SHARE, _PRIOR_SHARE
+        return log_sum(logs + np.log(shares)[:, None])
+
     def coefficients(self) -> Array:
         r"""Coefficients of :math:`1 + q / \nu` of each component, shape ``(K, m)``.
 
@@ -101,31 +122,6 @@ class StudentMixture:
             logs = np.log(self.shares) - np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
         constant = math.lgamma((nu + d) / 2) - math.lgamma(nu / 2) - d / 2 * math.log(nu * math.pi)
         return np.exp(logs - logs.max()), float(logs.max()) + constant
-
-
-def log_densities(mixtures: list[StudentMixture], z: Array) -> Array:
-    """Log densities of all that mixtures draw, shape ``(len(mixtures), n)``."""
-    d = z.shape[1]
-    half = (_DEGREES_OF_FREEDOM + d) / 2
-    parts = [(mixture.coefficients(), *mixture.heights()) for mixture in mixtures]
-    logs = np.empty((len(mixtures), 3, len(z)))
-    logs[:, 2] = -0.5 * (np.sum(z**2, axis=1) + d * math.log(2 * math.pi))
-    size = max(_LEAST_POINTS, _NUMBERS // max(max(part[0].shape) for part in parts))
-    for start in range(0, len(z), size):
-        part = slice(start, start + size)
-        at = monomials(z[part])
-        for found, (coefficients, heights, log_height) in zip(logs, parts, strict=True):
-            distances = _distances(coefficients, at)
-            for row, wider in ((0, 1.0), (1, _WIDER)):
-                # Of wider components times `wider`, which ratios of distances do not show.
-                distances += wider - 1
-                nearest, powers = _powers(distances, half)
-                with np.errstate(divide="ignore"):
-                    sums = np.log(heights @ powers) - half * np.log(nearest / wider)
-                found[row, part] = sums + (log_height - d / 2 * math.log(wider))
-    shares = 1 - _WIDE_SHARE - _PRIOR_SHARE, _WIDE_SHARE, _PRIOR_SHARE
-    logs += np.log(shares)[:, None]
-    return log_sum(logs.swapaxes(0, 1))
 
 
 def monomials(z: Array) -> Array:

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, multivariate_t
 
-from nn_uq_dist.inference._randomized_modes import randomized_modes
+from nn_uq_dist.inference._randomized_modes import missing_share, randomized_modes
 from nn_uq_dist.inference._student_mixture import (
     StudentMixture,
     fit_mixture,
-    log_densities,
     monomials,
 )
 from nn_uq_dist.inference._weighted_draws import log_sum, systematic
@@ -29,7 +28,7 @@ def test_density_is_that_of_scipy(d):
         for kind, wider in ((0.87, 1.0), (0.1, 3.0)):
             shape = wider * root @ root.T
             expected += kind * share * multivariate_t(mean, shape, df=8).pdf(z)
-    np.testing.assert_allclose(log_densities([mixture], z)[0], np.log(expected), rtol=1e-10)
+    np.testing.assert_allclose(mixture.log_density(z), np.log(expected), rtol=1e-10)
 
 
 def test_draws_have_the_density():
@@ -39,7 +38,7 @@ def test_draws_have_the_density():
     assert z.shape == (100_000, 3)
     # Weighted to a normal law, whose moments and total are known.
     target = multivariate_normal([0.2, 0.0, -0.3], 0.5)
-    weights = np.exp(target.logpdf(z) - log_densities([mixture], z)[0])
+    weights = np.exp(target.logpdf(z) - mixture.log_density(z))
     error = 4.5 * np.std(weights) / np.sqrt(len(z))
     assert abs(weights.mean() - 1) < error
     np.testing.assert_allclose(weights @ z / len(z), target.mean, atol=2 * error)
@@ -76,7 +75,7 @@ def test_more_components_than_draws_are_left_out():
     rng = np.random.default_rng(4)
     z = np.repeat(rng.standard_normal((3, 2)), 2, axis=0)
     mixture = fit_mixture(z, np.full(6, 1 / 6), 20, rng)
-    assert np.isfinite(log_densities([mixture], z)[0]).all()
+    assert np.isfinite(mixture.log_density(z)).all()
 
 
 def test_systematic_numbers_differ_by_less_than_one():
@@ -115,3 +114,14 @@ def test_starts_where_nothing_is_finite():
 
     _, _, logs = randomized_modes(misfits, np.zeros((3, 2)), np.zeros((3, 1)))
     assert np.all(logs == -np.inf)
+
+
+def test_modes_of_few_starts_are_what_may_be_missing():
+    rng = np.random.default_rng(0)
+    # A narrow mode with 40 starts, one of three times its mass with two, and one of no mass.
+    near = 0.1 * rng.standard_normal((40, 2))
+    points = np.concatenate([near, 5 + 0.3 * rng.standard_normal((2, 2)), [[-5.0, 5.0]]])
+    precisions = np.eye(2) * np.array([100.0] * 40 + [100 / 9] * 2 + [100.0])[:, None, None]
+    logs = np.array([0.0] * 40 + [np.log(1 / 3)] * 2 + [-30.0])
+    assert missing_share(points, precisions, logs) == pytest.approx(0.75, abs=1e-6)
+    assert missing_share(points[:40], precisions[:40], logs[:40]) == 0
