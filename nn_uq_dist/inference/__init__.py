@@ -7,8 +7,8 @@ all mixtures that they were drawn from, and `_weighted_draws.py` has what both d
 Of how probable it is that the network fails, read `_failure_probability.py` first, then
 `_failure_search.py`, which learns where it fails. `_limits.py` says which runs fail;
 `_subset_simulation.py` and `_tangents.py` lead to failing inputs, and `_mixture.py` has the
-distributions that are drawn from. `_final_sample.py` is the estimate, `_convergence.py` what can be
-claimed of it, and `_design_point.py` the most probable failing input.
+distributions that are drawn from. `_final_sample.py` is the estimate, and `_convergence.py` what
+can be claimed of it.
 
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_randomized_modes.py`
 finds where to begin and tells how much it may have missed, `_student_mixture.py` has the

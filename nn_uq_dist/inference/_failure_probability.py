@@ -14,11 +14,11 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inference._convergence import claims, reach
-from nn_uq_dist.inference._design_point import design_points
 from nn_uq_dist.inference._failure_search import FailureSearch
 from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._limits import Limits
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
+from nn_uq_dist.inference._tangents import design_points
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import flat_network
 

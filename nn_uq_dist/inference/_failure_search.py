@@ -138,12 +138,22 @@ class FailureSearch:
 
     def candidates(self) -> Array:
         """Points on whose rays the most probable failing input may be."""
-        near = distinct([one for some in self.tangents for one in some], _MOST_TANGENTS)
+        # The best of each target first, and of those the target that is exceeded most seldom.
+        ranked = [
+            (rank, -target, one.half_space)
+            for target, some in enumerate(self.tangents)
+            for rank, one in enumerate(some)
+        ]
+        ranked.sort(key=lambda each: each[:2])
         fails = self.fails()
         squares = np.where(fails, np.sum(self.archive.points**2, axis=1)[:, None], np.inf)
         rows = np.unique(squares.argmin(axis=0)[fails.any(axis=0)])
-        feet = [one.half_space.distance * one.half_space.direction for one in near]
-        found = [*feet, *self.archive.points[rows]]
+        feet = [plane.distance * plane.direction for _, _, plane in ranked]
+        found = [
+            *feet[: len(self.tangents)],
+            *self.archive.points[rows],
+            *feet[len(self.tangents) :],
+        ]
         return np.array(found).reshape(-1, self.space.num_variables)
 
     def proposal(self) -> NormalMixture:

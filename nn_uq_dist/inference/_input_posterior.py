@@ -227,7 +227,9 @@ def input_posterior(
         If `y` or the noise does not fit, is not finite, or the noise not positive; if `f` has batch
         axes, no random variable or more than 200, or `network` fails on one input.
 
-    Notes ----- The variables of the law become standard normal ones :math:`z`, uniform ones by
+    Notes
+    -----
+    The variables of the input become standard normal ones :math:`z`, uniform ones by
     :math:`2 \Phi(z) - 1`, so that no posterior has an edge. 128 minima of perturbed sums of
     squares (randomized maximum likelihood: D. S. Oliver, N. He and A. C. Reynolds 1996), half
     of them from the best of 4000 draws of the input that all observations share, start two

@@ -10,8 +10,8 @@ from nn_uq_dist.inference._limits import Limits
 from nn_uq_dist.inference._mixture import HalfSpace
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
 
-# Halvings of the way from zero to a failing input.
-_HALVES = 6
+# Halvings of the way from zero to a failing input; for design points.
+_HALVES, _FINE_HALVES = 6, 8
 # Of the point of a plane that is nearest to zero: stretched, and parts of the way from it back.
 _STRETCHED, _BACK = (1.001, 1.05, 1.15), (0.5, 0.75)
 # Steps toward the limit, and lengths of a step of which the best is taken.
@@ -90,14 +90,30 @@ def _planes(
     return directions, distances
 
 
-def on_rays(space: StandardSpace, limit: float, starts: Array) -> Array:
+def on_rays(space: StandardSpace, limit: float, starts: Array, num_halves: int = _HALVES) -> Array:
     """Failing points near the limit, on the rays from zero to failing starts."""
     inner, outer = np.zeros(len(starts)), np.ones(len(starts))
-    for _ in range(_HALVES):
+    for _ in range(num_halves):
         middle = (inner + outer) / 2
         fails = space.run(middle[:, None] * starts) > limit
         inner, outer = np.where(fails, inner, middle), np.where(fails, middle, outer)
     return outer[:, None] * starts
+
+
+def design_points(
+    space: StandardSpace, limits: Limits, candidates: Array, most_runs: float
+) -> Array:
+    """For each limit the failing point nearest to zero on rays to candidates, else NaN."""
+    most = max(1, int(most_runs / (1 + _FINE_HALVES * limits.values.size)))
+    starts = _STRETCHED[-1] * candidates[:most]
+    found = np.full((limits.values.size, space.num_variables), np.nan)
+    if len(starts):
+        for row, fails in enumerate(limits.fails(space.run(starts)).T):
+            if fails.any():
+                limit = float(limits.values[row])
+                points = on_rays(space, limit, starts[fails], _FINE_HALVES)
+                found[row] = points[np.sum(points**2, axis=1).argmin()]
+    return found
 
 
 def distinct(tangents: list[Tangent], most: int) -> list[Tangent]:
