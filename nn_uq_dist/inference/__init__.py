@@ -1,7 +1,7 @@
-"""What is answered with runs of the network: how probable a failure is, and which inputs explain.
+"""What is answered with runs of the network: failures, inputs that explain, inputs that matter.
 
 `_standard_space.py` is the network at standard normal variables, whatever the distribution of its
-input is: both answers are sought there. `_archive.py` keeps all draws of a search with weights over
+input is: all answers are sought there. `_archive.py` keeps all draws of a search with weights over
 all mixtures that they were drawn from, and `_weighted_draws.py` has what both do with such draws.
 
 Of how probable it is that the network fails, read `_failure_probability.py` first, then
@@ -13,9 +13,13 @@ can be claimed of it.
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_randomized_modes.py`
 finds where to begin and tells how much it may have missed, `_student_mixture.py` has the
 distributions that are drawn from, and `_adaptive_sampling.py` draws, weighs and fits them anew.
+
+Which input matters for which output is in `_sobol_indices.py`.
 """
 
 from nn_uq_dist.inference._failure_probability import FailureProbability as FailureProbability
 from nn_uq_dist.inference._failure_probability import failure_probability as failure_probability
 from nn_uq_dist.inference._input_posterior import InputPosterior as InputPosterior
 from nn_uq_dist.inference._input_posterior import input_posterior as input_posterior
+from nn_uq_dist.inference._sobol_indices import SobolIndices as SobolIndices
+from nn_uq_dist.inference._sobol_indices import sobol_indices as sobol_indices

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from nn_uq_dist.basics import _checks
@@ -69,6 +71,23 @@ class StandardSpace:
         widest = max(law.num_inputs, self.num_variables, flat.num_outputs)
         self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
         self._programs: dict[str, Callable[..., Any]] = {}
+
+    @property
+    def groups(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Group of each input, numbered from the first on, and of each variable.
+
+        Inputs are in one group if they share a variable, or if a chain of such inputs joins them.
+        """
+        size, starts = self.law.num_inputs, [0, *self._ends[:-1]]
+        found = []
+        for term, factor, start in zip(self._terms, self._factors, starts, strict=True):
+            at = np.nonzero(factor)
+            found.append((term.start + at[0], size + start + at[-1]))
+        rows, columns = np.concatenate(found, axis=1)
+        shape = 2 * (size + self._ends[-1],)
+        graph = coo_array((np.ones(len(rows)), (rows, columns)), shape)
+        _, labels = connected_components(graph, directed=False)
+        return labels[:size], labels[size:][self._moving]
 
     def run(self, z: Array) -> Array:
         """What is kept of the outputs at points ``(n, num_variables)``."""

@@ -20,6 +20,7 @@ from nn_uq_dist import (
     linearize,
     monte_carlo,
     paired_draws,
+    sobol_indices,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "network_mistakes.md"
@@ -257,6 +258,7 @@ SWAPPED = {
     "input_posterior": lambda: input_posterior(
         LAW, jnp.tanh, jnp.zeros(4), noise_scale=1.0, key=KEY
     ),
+    "sobol_indices": lambda: sobol_indices(LAW, jnp.tanh, KEY),
     "paired_draws": lambda: paired_draws(linearize(jnp.tanh, LAW), jnp.tanh, KEY, 10),
 }
 

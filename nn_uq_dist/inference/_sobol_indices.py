@@ -1,0 +1,229 @@
+"""Sobol indices of the network itself, from runs at pairs of inputs that share some entries."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from numpyro.distributions import Distribution
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics._summary_line import described_line
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
+from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs._flat_network import flat_network
+
+# Fewest draws of which the standard errors are good, and most runs.
+_LEAST_DRAWS, _MOST_RUNS = 100, 10**10
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SobolIndices:
+    """Result of `sobol_indices`; arrays have shape ``(N_y, G)`` for ``G`` groups of inputs.
+
+    Attributes
+    ----------
+    first_order
+        Shares of the variance of each output that the inputs of a group explain alone. Estimates,
+        which may be a few standard errors below 0; NaN for an output that does not vary.
+    total
+        Shares that they explain alone and together with other inputs.
+    first_order_error, total_error
+        Standard errors, estimated from the same runs; zero where an index is known.
+    input_names
+        A name for each group: that of its input. If inputs depend on each other the group is named
+        by all of them, or by the first and the last one of more than three.
+    output_names
+        A name for each output.
+    num_runs
+        Runs of the network.
+    """
+
+    first_order: Array
+    total: Array
+    first_order_error: Array
+    total_error: Array
+    input_names: list[str]
+    output_names: list[str]
+    num_runs: int
+
+    def __repr__(self) -> str:
+        return described_line(self, self._facts)
+
+    def _facts(self) -> tuple[str, dict[str, object]]:
+        num_outputs, num_groups = self.total.shape
+        sizes = {"num_outputs": num_outputs, "num_groups": num_groups, "num_runs": self.num_runs}
+        return "", dict(sizes)
+
+
+@_checks.third_is_key
+def sobol_indices(
+    network: Callable[[Any], Any],
+    f: Distribution | AbstractInputLaw | Any,
+    key: jax.Array,
+    *,
+    num_runs: int = 10_000,
+    progress: bool = True,
+) -> SobolIndices:
+    r"""First-order and total Sobol indices of the network itself, with standard errors.
+
+    The first-order index is the share of the variance of an output that remains if the other inputs
+    are averaged over; the total index is the share that is lost if this input becomes known, on
+    average over the others. They differ where the effect of an input depends on other inputs.
+    `nn_uq_dist.diagnostics.sensitivity` has the indices of the tangent, without runs.
+
+    Parameters
+    ----------
+    network
+        Any deterministic JAX callable, as in `linearize`. It runs in its own type.
+    f
+        Law of the input, as for `linearize`: everything that `nn_uq_dist.inputs.as_input_law`
+        accepts, without batch axes. Inputs that depend on each other are one group, with one index.
+        Inputs of a transformed distribution are the numbers that its base draws.
+    key
+        A JAX random key. The result depends on it alone, on one kind of device.
+    num_runs
+        Runs of the network in all, at least 100 for each random group and 200 more. Every draw
+        takes one run for each random group and two more.
+    progress
+        Whether a progress bar may appear, which it does after two seconds of work.
+
+    Returns
+    -------
+    SobolIndices
+        With arrays of shape ``(N_y, G)`` for ``G`` groups of inputs, in the order of the inputs.
+        Known inputs have indices of zero.
+
+    Raises
+    ------
+    TypeError
+        If `network` or `f` is not of a supported kind, `key` is not a random key, `num_runs` not an
+        integer, or the function is called under ``jit``.
+    ValueError
+        If `f` has batch axes or nothing in it is random, there are too few runs for the number of
+        groups, or `network` fails on one input.
+
+    Warns
+    -----
+    RuntimeWarning
+        If outputs are NaN or infinite. Indices from them are NaN.
+
+    Notes
+    -----
+    With the outputs :math:`a` and :math:`b` at independent inputs, and :math:`c` at the input of
+    `a` with the entries of the group from that of `b`, less the means,
+
+    .. math:: S = \frac{\mathrm{E}[b c]}{\mathrm{E}[b^2 + c^2] / 2}, \qquad
+              T = \frac{\mathrm{E}[(a - c)^2]}{\mathrm{E}[a^2 + c^2]},
+
+    by Janon's estimator and by Jansen's. From both the part is taken that the product `a b`, of
+    mean zero, explains by regression over the draws. With the coefficient 1 in place of the
+    regression's, that would be Saltelli's estimator of `S`, which is accurate for small indices
+    only. Standard errors are by the delta method. In simulations with smooth networks at least 92%
+    of the errors of an index were within 1.96 of them with 1000 draws, and at least 89% with 100.
+    They are too small if few draws dominate the variance.
+
+    References
+    ----------
+    M. J. W. Jansen, Comput. Phys. Commun. 117 (1999); A. Saltelli et al., Comput. Phys. Commun. 181
+    (2010); A. Janon et al., ESAIM Probab. Stat. 18 (2014).
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> f = nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+    >>> network = lambda x: 3.0 * x[:1] * x[1:2] + x[2:]  # the product has 3/4 of the variance
+    >>> found = nuq.sobol_indices(network, f, jax.random.key(0), progress=False)
+    >>> found
+    SobolIndices(num_outputs=1, num_groups=3, num_runs=10000)
+    >>> bool((abs(found.first_order - jnp.array([0, 0, 0.25])) < 0.06).all())
+    True
+    >>> bool((abs(found.total - jnp.array([0.75, 0.75, 0.25])) < 0.06).all())
+    True
+    """
+    key = _checks.as_key("key", key)
+    law = checked_law("sobol_indices", f, key)
+    flat = flat_network(network, law)
+    num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS)
+    from tqdm import tqdm
+
+    with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
+        space = StandardSpace(flat, lambda outputs: outputs, bar.update)
+        if space.num_variables == 0:
+            raise ValueError(
+                "f must be random, got only known values; give an input a half-width or a scale"
+            )
+        of_input, of_variable = space.groups
+        random = np.unique(of_variable)
+        least = _LEAST_DRAWS * (len(random) + 2)
+        if num_runs < least:
+            raise ValueError(
+                f"num_runs must be at least {least} for {len(random)} independent random inputs, "
+                f"got {num_runs}; pass more, or a network of fewer inputs"
+            )
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        z = rng.standard_normal((2, num_runs // (len(random) + 2), space.num_variables))
+        first, second = map(space.run, z)
+        # Without the first output, whose digits a mean would lose; before squares, in a unit.
+        origin = first[0]
+        num_bad = _num_bad(first) + _num_bad(second)
+        found = np.zeros((4, flat.num_outputs, of_input.max() + 1))
+        with np.errstate(all="ignore"):
+            unit = np.abs(np.stack([first, second]) - origin).max(axis=(0, 1))
+            unit = np.where(unit > 0, unit, np.nan)
+            a, b = (first - origin) / unit, (second - origin) / unit
+            found += 0 * unit[:, None]
+            for group in random:
+                mixed = space.run(np.where(of_variable == group, z[1], z[0]))
+                num_bad += _num_bad(mixed)
+                found[:, :, group] = _indices(a, b, (mixed - origin) / unit)
+    if num_bad:
+        warnings.warn(
+            f"{num_bad} of {space.num_runs * flat.num_outputs} network outputs drawn are NaN or "
+            f"infinite, and indices of these outputs are NaN; check the network over the range of "
+            f"its input",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    names = [
+        _group_name([law.names[i] for i in np.flatnonzero(of_input == group)])
+        for group in range(found.shape[2])
+    ]
+    return SobolIndices(*found, names, flat.structure.names, space.num_runs)
+
+
+def _num_bad(outputs: Array) -> int:
+    return outputs.size - int(np.isfinite(outputs).sum())
+
+
+def _indices(a: Array, b: Array, mixed: Array) -> Array:
+    """First-order and total index, and their errors, ``(4, N_y)``, from outputs ``(n, N_y)``."""
+    control = (a - a.mean(axis=0)) * (b - b.mean(axis=0))
+    middle = (b + mixed).mean(axis=0) / 2
+    left, right = b - middle, mixed - middle
+    first, first_error = _ratio(left * right, (left**2 + right**2) / 2, control)
+    middle = (a + mixed).mean(axis=0) / 2
+    squares = ((a - middle) ** 2 + (mixed - middle) ** 2) / 2
+    total, total_error = _ratio((a - mixed) ** 2 / 2, squares, control)
+    return np.stack([first, total, first_error, total_error])
+
+
+def _ratio(top: Array, bottom: Array, control: Array) -> tuple[Array, Array]:
+    """Ratio of two means less what a control of mean zero explains, and its standard error."""
+    scale, mean = bottom.mean(axis=0), control.mean(axis=0)
+    value = top.mean(axis=0) / scale
+    influence, noise = (top - value * bottom) / scale, control - mean
+    slope = (influence * noise).mean(axis=0) / (noise**2).mean(axis=0)
+    residual = influence - slope * noise
+    count = len(top)
+    return value - slope * mean, np.sqrt((residual**2).sum(axis=0) / (count - 2) / count)
+
+
+def _group_name(names: list[str]) -> str:
+    """Names of the inputs of a group, in one."""
+    return ", ".join(names if len(names) < 4 else [names[0], "...", names[-1]])
