@@ -28,7 +28,7 @@ class SobolIndices:
     ----------
     first_order
         Shares of the variance of each output that the inputs of a group explain alone. Estimates,
-        which may be a few standard errors below 0; NaN for an output that does not vary.
+        which may be a few standard errors below 0; NaN for an output that did not vary.
     total
         Shares that they explain alone and together with other inputs.
     first_order_error, total_error
@@ -122,14 +122,16 @@ def sobol_indices(
     by Janon's estimator and by Jansen's. From both the part is taken that the product `a b`, of
     mean zero, explains by regression over the draws. With the coefficient 1 in place of the
     regression's, that would be Saltelli's estimator of `S`, which is accurate for small indices
-    only. Standard errors are by the delta method. In simulations with smooth networks at least 92%
-    of the errors of an index were within 1.96 of them with 1000 draws, and at least 89% with 100.
-    They are too small if few draws dominate the variance.
+    only. Standard errors are by the jackknife to first order, which leaves out one draw at a time.
+    In simulations (Ishigami's function, Sobol's g, products and sums of up to 8 inputs) the
+    estimates of an index were within 1.96 of them in 92% of the cases or more with 1000 draws, in
+    86% or more with 100; the least for a skewed output. They are too large where an index is nearly
+    0 or 1 and known well, and too small if few draws dominate the variance.
 
     References
     ----------
-    M. J. W. Jansen, Comput. Phys. Commun. 117 (1999); A. Saltelli et al., Comput. Phys. Commun. 181
-    (2010); A. Janon et al., ESAIM Probab. Stat. 18 (2014).
+    M. J. W. Jansen, Computer Physics Communications 117 (1999); A. Saltelli et al., the same 181
+    (2010); A. Janon et al., ESAIM: Probability and Statistics 18 (2014).
 
     Examples
     --------
@@ -194,7 +196,16 @@ def sobol_indices(
         _group_name([law.names[i] for i in np.flatnonzero(of_input == group)])
         for group in range(found.shape[2])
     ]
-    return SobolIndices(*found, names, flat.structure.names, space.num_runs)
+    first_order, total, first_order_error, total_error = found
+    return SobolIndices(
+        first_order=first_order,
+        total=total,
+        first_order_error=first_order_error,
+        total_error=total_error,
+        input_names=names,
+        output_names=flat.structure.names,
+        num_runs=space.num_runs,
+    )
 
 
 def _num_bad(outputs: Array) -> int:
@@ -218,10 +229,12 @@ def _ratio(top: Array, bottom: Array, control: Array) -> tuple[Array, Array]:
     scale, mean = bottom.mean(axis=0), control.mean(axis=0)
     value = top.mean(axis=0) / scale
     influence, noise = (top - value * bottom) / scale, control - mean
+    weight = noise**2 / (noise**2).sum(axis=0)
     slope = (influence * noise).mean(axis=0) / (noise**2).mean(axis=0)
-    residual = influence - slope * noise
-    count = len(top)
-    return value - slope * mean, np.sqrt((residual**2).sum(axis=0) / (count - 2) / count)
+    # Each draw as far off as from what the others give, to first order: the jackknife.
+    kept = (1 - weight) * (1 - bottom / bottom.sum(axis=0))
+    residual = (influence - slope * noise) / np.where(kept > 0, kept, np.nan)
+    return value - slope * mean, np.sqrt((residual**2).sum(axis=0)) / len(top)
 
 
 def _group_name(names: list[str]) -> str:
