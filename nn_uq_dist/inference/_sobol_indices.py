@@ -40,6 +40,17 @@ class SobolIndices:
         A name for each output.
     num_runs
         Runs of the network.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> f = {"wind": dist.Normal(8.0, 0.3), "pitch": dist.Uniform(-1.0, 1.0)}
+    >>> network = lambda x: {"power": 0.1 * x["wind"] ** 3}
+    >>> found = nuq.sobol_indices(network, f, jax.random.key(0), progress=False)
+    >>> print(found.input_names, found.output_names, found.total.round(2) + 0.0)
+    ['pitch', 'wind'] ['power'] [[0. 1.]]
     """
 
     first_order: Array
