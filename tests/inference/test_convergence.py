@@ -29,6 +29,7 @@ def test_reach_is_missed_by_one_search_in_a_hundred():
     assert reach(1000, 500) < at < reach(100_000, 50_000)
 
 
+@pytest.mark.slow
 def test_bounds_over_limits():
     # In no order; one is always exceeded, one never.
     limits = np.array([2.0, 4.5, 3.0, 0.0, -9.0, 30.0])
