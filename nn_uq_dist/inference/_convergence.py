@@ -75,7 +75,8 @@ def claims(search: FailureSearch, final: FinalSample, mixture: NormalMixture) ->
         asymptotic = np.minimum(probability * np.exp(_BOUND_SCORE * error / probability), 1)
     num_plain, hits = search.plain_hits
     num_plain, hits = num_plain + final.num_plain, hits + final.plain_hits
-    plain = betaincinv(hits + 1, np.maximum(num_plain - hits, 1), _LEVEL)
+    safe = num_plain - hits
+    plain = np.where(safe, betaincinv(hits + 1, np.maximum(safe, 1), _LEVEL), 1)
     bound = np.where(converged, asymptotic, np.fmax(asymptotic, plain))
     return Claims(
         error,

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal, norm, truncnorm
+from scipy.stats import kstest, multivariate_normal, norm, truncnorm
 
-from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
+from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture, fit_mixture
 
 RNG = np.random.default_rng(0)
 
@@ -104,11 +104,59 @@ def test_fit_with_weights_finds_two_regions():
     np.testing.assert_allclose(means, [[-2.4, 0.8], [2.4, 0.0]], atol=0.25)
 
 
-def test_guarded_covers_what_lies_between():
-    parts = tuple(Normal(np.array([x, 0.0]), np.eye(2), np.full(2, 0.01)) for x in (-3.0, 3.0))
-    whole = Normal(np.zeros(2), np.eye(2), np.array([9.0, 1.0]))
-    mixture = NormalMixture(parts, np.array([0.5, 0.5])).guarded(
-        whole, Normal.standard(2, 4.0), 0.4
+def test_density_and_draws_beyond_a_plane():
+    direction = np.array([0.6, 0.0, 0.8])
+    part = HalfSpace(direction, 4.0)
+    draws = part.draw(RNG, 100_000)
+    along = draws @ direction
+    # Along the normal a truncated normal law, across it a standard one.
+    expected = truncnorm(4.0, np.inf)
+    assert kstest(along, expected.cdf).pvalue > 1e-4
+    across = draws - np.outer(along, direction)
+    np.testing.assert_allclose(
+        np.cov(across.T), np.eye(3) - np.outer(direction, direction), atol=0.02
     )
-    assert mixture.shares.sum() == pytest.approx(1)
-    assert mixture.log_density(np.zeros((1, 2)))[0] > -4
+    z = draws[:5]
+    found = part.log_density(z, np.sum(z**2, axis=1)) - 1.5 * np.log(2 * np.pi)
+    law = expected.logpdf(along[:5]) + multivariate_normal(np.zeros(2)).logpdf(np.zeros(2))
+    np.testing.assert_allclose(found, law - np.sum(across[:5] ** 2, axis=1) / 2)
+    assert part.log_density(-z, np.sum(z**2, axis=1)).tolist() == [-np.inf] * 5
+
+
+def test_far_half_space_has_finite_draws_and_weights():
+    part = HalfSpace(np.array([1.0, 0.0]), 9.9)
+    z = part.draw(RNG, 1000)
+    assert np.all(z[:, 0] > 9.9)
+    logs = part.log_density(z, np.sum(z**2, axis=1)) + np.sum(z**2, axis=1) / 2
+    np.testing.assert_allclose(logs, -norm.logsf(9.9))
+
+
+def test_balanced_shares_have_less_variance_and_keep_a_part():
+    # One component is where the weighted draws are; shares of less variance prefer it.
+    near, far = Normal.around(np.array([4.0, 0.0])), Normal.around(np.array([-4.0, 0.0]))
+    mixture = NormalMixture(
+        (Normal.standard(2), near, far, HalfSpace(np.array([1.0, 0.0]), 4.0)), np.full(4, 0.25)
+    )
+    z = HalfSpace(np.array([1.0, 0.0]), 4.0).draw(RNG, 5000)
+    plain = np.exp(-np.sum(z**2, axis=1) / 2)
+
+    def second_moment(law):
+        return np.mean(plain / np.exp(law.log_density(z)))
+
+    balanced = mixture.balanced(z, np.ones(len(z)))
+    assert balanced.shares.sum() == pytest.approx(1)
+    assert second_moment(balanced) < 0.75 * second_moment(mixture)
+    assert balanced.shares.argmax() == 3
+    assert balanced.shares.min() > 0.35 * 0.25
+    assert mixture.balanced(np.zeros((0, 2)), np.zeros(0)) is mixture
+
+
+def test_mixture_of_mixtures():
+    first = NormalMixture.even(Normal.standard(2), Normal.around(np.ones(2)))
+    second = NormalMixture.even(HalfSpace(np.array([0.0, 1.0]), 2.0))
+    joined = NormalMixture.joined([first, second], [0.4, 0.6])
+    assert joined.shares.tolist() == [0.2, 0.2, 0.6]
+    assert joined.normals == first.components
+    z = np.array([[0.3, 2.5], [0.3, 1.5]])
+    expected = [0.4, 0.6] @ np.exp([first.log_density(z), second.log_density(z)])
+    np.testing.assert_allclose(np.exp(joined.log_density(z)), expected)

@@ -1,0 +1,49 @@
+"""Inputs at standard normal variables: next to the edges of a box, and derivatives."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import nn_uq_dist as nuq
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inputs._flat_network import flat_network
+
+
+def space_of(network, law):
+    return StandardSpace(flat_network(network, law), lambda outputs: outputs[:, 0])
+
+
+def test_inputs_next_to_an_edge_keep_their_digits():
+    law = nuq.InputLaw(np.full(1, 0.5, np.float32), half_width=0.5)
+    z = np.array([[-5.0], [-9.0], [-1.0], [1.0]])
+    found = space_of(lambda x: x, law).inputs(z)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, ndtr(z), rtol=1e-6)
+
+
+def test_slopes_are_by_the_standard_variables(x64):
+    row = jnp.array([2.0, -3.0])
+    law = nuq.InputLaw(jnp.zeros(2), half_width=jnp.array([0.5, 0.0]), scale=jnp.array([0.0, 2.0]))
+    space = space_of(lambda x: jnp.sin(row @ x)[None], law)
+    z = np.array([[0.3, 0.2], [-1.0, 0.5]])
+    outputs, slopes = space.slopes(0, z)
+    np.testing.assert_allclose(outputs, space.run(z))
+    step = 1e-6
+    for variable in np.eye(2):
+        difference = space.run(z + step * variable) - space.run(z - step * variable)
+        np.testing.assert_allclose(slopes @ variable, difference / (2 * step), rtol=1e-6)
+    assert space.num_runs == 2 * 3 + 2 + 2 * 4
+
+
+def test_runs_are_reported_and_inputs_are_none():
+    told = []
+    law = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    flat = flat_network(lambda x: x, law)
+    space = StandardSpace(flat, lambda outputs: outputs[:, 1], told.append)
+    z = np.array([[0.0, 3.0], [np.nan, 1.0]])
+    inputs = space.inputs(z)
+    np.testing.assert_array_equal(inputs, [[0.0, 3.0], [np.nan, np.nan]])
+    assert sum(told) == 0
+    assert space.run(z[:1]) == pytest.approx([3.0])
+    assert sum(told) == space.num_runs == 1

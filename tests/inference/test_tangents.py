@@ -1,0 +1,104 @@
+"""Tangents of networks whose limits are planes, spheres and steps."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nn_uq_dist as nuq
+from nn_uq_dist.inference._limits import Limits
+from nn_uq_dist.inference._mixture import HalfSpace
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._tangents import (
+    Tangent,
+    are_beyond,
+    climbed,
+    distinct,
+    on_rays,
+    tangents,
+)
+from nn_uq_dist.inputs._flat_network import flat_network
+
+ROW, LOC, SCALE = np.array([1.0, -2.0, 0.5]), np.array([1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])
+
+
+def searched(network, limit, law, upper=True):
+    flat = flat_network(network, law)
+    limits = Limits(flat, limit, 0, upper)
+    return StandardSpace(flat, limits.read), limits
+
+
+def plane_and_starts(upper=True):
+    """A linear network with the limit at 4 standard deviations, and inputs that fail."""
+    law = nuq.InputLaw(jnp.asarray(LOC), scale=jnp.asarray(SCALE))
+    slope = ROW * SCALE
+    size = np.linalg.norm(slope)
+    sign = 1 if upper else -1
+    space, limits = searched(lambda x: ROW @ x[:, None], ROW @ LOC + sign * 4 * size, law, upper)
+    direction = sign * slope / size
+    rng = np.random.default_rng(0)
+    across = rng.standard_normal((6, 3))
+    across -= np.outer(across @ direction, direction)
+    return space, limits, direction, 5 * direction + across
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_a_plane_is_found_exactly(upper, x64):
+    space, limits, direction, starts = plane_and_starts(upper)
+    found = tangents(space, limits, limits.values[0], starts)
+    assert len(found) == len(starts)
+    for one in found:
+        np.testing.assert_allclose(one.half_space.direction, direction, atol=1e-12)
+        assert one.half_space.distance == pytest.approx(4, rel=1e-10)
+        # The failing point nearest to zero is a thousandth beyond the plane.
+        np.testing.assert_allclose(one.point, 1.001 * 4 * direction, atol=1e-6)
+    assert len(distinct(found, 30)) == 1
+
+
+def test_steps_from_zero_reach_a_plane(x64):
+    space, limits, _, _ = plane_and_starts()
+    reached = climbed(space, limits, limits.values[0], np.zeros((2, 3)))
+    assert len(reached) == 2
+    assert np.all(space.run(reached) > limits.values[0])
+
+
+def test_a_step_has_a_plane_across_the_ray(x64):
+    law = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    space, limits = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, law)
+    (found,) = tangents(space, limits, 0.5, np.array([[4.0, 1.0]]))
+    # The ray meets the step at x_0 = 3: no slope says more.
+    point = np.array([3.0, 0.75])
+    np.testing.assert_allclose(found.half_space.direction, point / np.linalg.norm(point), rtol=1e-6)
+    # Next to the step, by six halvings of the ray.
+    beyond = found.half_space.distance - np.linalg.norm(point)
+    assert 0 < beyond < np.hypot(4.0, 1.0) / 2**6 + 1e-9
+
+
+def test_no_tangent_if_zero_fails(x64):
+    law = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    space, limits = searched(lambda x: x[:1], -1.0, law)
+    assert tangents(space, limits, -1.0, np.ones((3, 2))) == []
+    assert tangents(space, limits, 2.0, np.ones((0, 2))) == []
+
+
+def test_points_on_rays_are_next_to_the_limit(x64):
+    law = nuq.InputLaw(jnp.zeros(3), scale=1.0)
+    space, _ = searched(lambda x: jnp.sum(x**2, keepdims=True), 9.0, law)
+    starts = np.random.default_rng(0).standard_normal((8, 3))
+    starts *= 5 / np.linalg.norm(starts, axis=1)[:, None]
+    lengths = np.linalg.norm(on_rays(space, 9.0, starts), axis=1)
+    assert np.all((lengths > 3) & (lengths < 3 + 5 / 2**6))
+
+
+def test_half_spaces_that_hold_others():
+    def tangent(x, y):
+        point = np.array([x, y])
+        length = np.linalg.norm(point)
+        return Tangent(point, HalfSpace(point / length, float(length)))
+
+    near, beyond, other = tangent(3.0, 0.0), tangent(3.5, 0.1), tangent(0.0, 4.0)
+    assert distinct([other, beyond, near], 30) == [near, other]
+    assert distinct([other, beyond, near], 1) == [near]
+    # Nearly beyond counts: by the slack over the distance, 1/6.
+    points = np.array([[2.9, 5.0], [2.8, 0.0], [0.0, 3.0]])
+    assert are_beyond([near], points).tolist() == [True, False, False]
+    assert not are_beyond([], points).any()
