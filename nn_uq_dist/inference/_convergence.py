@@ -29,13 +29,13 @@ _LEAST_EFFECTIVE, _LARGEST_WEIGHT = 100.0, 0.1
 # is of no concern.
 _ENOUGH_PLAIN, _FEW_PLAIN = 20, 3
 # Nor is it where the largest weights exceed the others by so small a share of all weight.
-_LEAST_EXCESS = 0.02
+_LARGEST_EXCESS = 0.05
 # What the search and the final sample may differ by: standard errors, and a share, as the search
 # is adapted to its own draws.
 _MOST_ERRORS, _MOST_DIFFERENCE = 4.5, 0.5
-# Of the population: the share that may weigh more than all draws, and errors by which its estimate
-# may be larger.
-_MOST_HEAVIER, _MOST_LARGER = 0.05, 3.5
+# Of the population: the share that may weigh more than all draws, errors by which its estimate may
+# be larger, and errors that are taken off the second moment that it implies.
+_MOST_HEAVIER, _MOST_LARGER, _ERRORS_OF_SECOND = 0.05, 3.5, 2.0
 # Level of the bounds, its normal score, and the chance that the reach is too large.
 _LEVEL, _BOUND_SCORE, _MISSED = 0.95, 1.6448536269514722, 0.01
 
@@ -64,8 +64,12 @@ def claims(search: FailureSearch, final: FinalSample, mixture: NormalMixture) ->
     for column in np.flatnonzero(converged).tolist():
         logs = final.log_weights(column)
         largest = np.exp(logs.max() - np.logaddexp.reduce(logs))
-        settled = not seldom[column] or tail_settles(logs) or tail_excess(logs) < _LEAST_EXCESS
-        converged[column] = largest < _LARGEST_WEIGHT and settled
+        if seldom[column] and not tail_settles(logs):
+            # What a heavy tail has shown is of the size of what it has not.
+            excess = tail_excess(logs)
+            error[column] = max(error[column], excess * probability[column])
+            converged[column] = excess < _LARGEST_EXCESS
+        converged[column] &= largest < _LARGEST_WEIGHT
     for target, population in zip(limits.targets, search.populations, strict=True):
         if seldom[target] and len(population.points) and probability[target]:
             implied, agrees = _by_population(population, final, mixture, target, error[target])
@@ -101,7 +105,11 @@ def _by_population(
     """
     points, probability = population.points, final.probability[target]
     log_weights = -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
-    second = np.mean(np.exp(log_weights - math.log(probability)))
+    terms = np.exp(log_weights - math.log(probability))
+    # Steps that were not taken repeat a point. Few points say it only to within their own errors.
+    second = terms.mean() - _ERRORS_OF_SECOND * terms.std() / math.sqrt(
+        np.unique(points[:, 0]).size
+    )
     implied = probability * math.sqrt(max(second - 1, 0) / final.count)
     heavier = np.mean(log_weights > final.log_weights(target).max(initial=-np.inf))
     errors = math.hypot(population.relative_error, error / probability, 1 / len(points))
