@@ -12,6 +12,7 @@ from nn_uq_dist.inference._tangents import (
     Tangent,
     are_beyond,
     climbed,
+    design_points,
     distinct,
     on_rays,
     tangents,
@@ -102,3 +103,23 @@ def test_half_spaces_that_hold_others():
     points = np.array([[2.9, 5.0], [2.8, 0.0], [0.0, 3.0]])
     assert are_beyond([near], points).tolist() == [True, False, False]
     assert not are_beyond([], points).any()
+
+
+def test_design_points_of_several_limits(x64):
+    flat = flat_network(lambda x: x[:1], nuq.InputLaw(jnp.zeros(2), scale=1.0))
+    limits = Limits(flat, [4.0, 3.0, 6.0], 0, True)
+    space = StandardSpace(flat, limits.read)
+    rays = np.array([[4.5, 0.0], [4.0, 3.0]])
+    found = design_points(space, limits, rays, 1000.0)
+    # On the first ray, which is shorter; none reaches the last limit.
+    np.testing.assert_allclose(found[:2, 1], 0, atol=1e-12)
+    assert found[:2, 0] == pytest.approx([4, 3], rel=0.005)
+    assert np.all(found[:2, 0] > [4, 3])
+    assert np.isnan(found[2]).all()
+
+
+def test_design_points_without_candidates(x64):
+    flat = flat_network(lambda x: x[:1], nuq.InputLaw(jnp.zeros(2), scale=1.0))
+    limits = Limits(flat, [4.0], 0, True)
+    space = StandardSpace(flat, limits.read)
+    assert np.isnan(design_points(space, limits, np.zeros((0, 2)), 100.0)).all()
