@@ -10,8 +10,7 @@ from scipy.special import betaincinv, ndtr
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.inference._failure_search import (
     GUARD_SHARE,
-    LEAST_ROUNDS,
-    ROUND_SHARE,
+    LEARNING_SHARE,
     SPREAD_SHARES,
     SPREADS,
     WIDE_SHARE,
@@ -119,7 +118,7 @@ def _by_population(
 
 def reach(num_runs: int, num_final: int) -> float:
     """Distance of the farthest half-space that the wide draws have entered, but for 1%."""
-    guard = GUARD_SHARE * (num_final + LEAST_ROUNDS * ROUND_SHARE * num_runs)
+    guard = GUARD_SHARE * (num_final + LEARNING_SHARE * num_runs)
     each = SPREAD_SHARES[1] * WIDE_SHARE * num_runs + guard / (len(SPREADS) - 1)
     at = np.linspace(2.0, 12.0, 501)
     hits = each * ndtr(-at[:, None] / np.array(SPREADS[1:])).sum(axis=1)

@@ -35,12 +35,13 @@ from nn_uq_dist.inference._weighted_draws import (
 
 # Standard deviations of the first draws, and their shares; the first are the input's own.
 SPREADS, SPREAD_SHARES = (1.0, 1.5, 2.0, 2.5), (0.4, 0.2, 0.2, 0.2)
-# Shares of all runs: first draws, starts of tangents at first and after a round, and a round.
-WIDE_SHARE, _STARTS_SHARE, _NEW_SHARE, ROUND_SHARE = 0.08, 0.05, 0.007, 0.045
-_MOST_STARTS, _MOST_ROUND = 200, 20_000
-# Least and most rounds, the share of the runs after which none begins, and the shape of the tail of
-# the weights of a round with which the mixture is good.
-LEAST_ROUNDS, _MOST_ROUNDS, _LEAST_LEFT, _GOOD_TAIL = 6, 20, 0.25, 0.5
+# Shares of all runs: first draws, starts of tangents at first and after a round, and rounds.
+WIDE_SHARE, _STARTS_SHARE, _NEW_SHARE, LEARNING_SHARE = 0.08, 0.05, 0.007, 0.27
+# Rounds that these are for, most rounds, least and most draws of one, and most starts.
+_ROUNDS, _MOST_ROUNDS, _LEAST_ROUND, _MOST_ROUND, _MOST_STARTS = 6, 20, 100, 20_000, 200
+# Share of the runs that is left, and the shape of the tail of the weights of a round, or its
+# excess, with which the mixture is good.
+_LEAST_LEFT, _GOOD_TAIL, _GOOD_EXCESS = 0.25, 0.5, 0.02
 # Tangents of a target; normal distributions of a fit, and of a population; effective draws for each
 # of them and each variable; least failing draws, and how many a fit uses.
 _MOST_TANGENTS, _MOST_PARTS, _PARTS_OF_POPULATION, _DRAWS_OF_PART = 30, 10, 4, 4
@@ -54,8 +55,9 @@ _FIT, _WIDER, _BY_SLOPES, _POPULATION, _HALF_SPACES = 0.6, 0.4, 0.4, 0.05, 0.3
 _HALF_SPACE_SHARES = [0.4, 0.3, 0.3]
 # Half-spaces of which less than this share fails, as so many effective draws show, are of no use.
 _USEFUL_SHARE, _USEFUL_DRAWS = 0.05, 5.0
-# Slopes are needed while there are fewer effective draws for each variable; of how many draws.
-_ENOUGH_FOR_MEAN, _NUM_SLOPES = 20.0, 60
+# Slopes are needed while there are fewer effective draws for each variable; at how many draws they
+# are taken after a round, as a share of all runs and at most.
+_ENOUGH_FOR_MEAN, _SLOPES_SHARE, _MOST_SLOPES = 20.0, 0.006, 60
 # Points of chains are not independent. One fit is at least as wide as this, another has larger
 # variances by the factor: for regions that are not wide at all.
 _LEAST_VARIANCE, _LARGER, _LEAST_POINTS = 0.05, 4.0, 3
@@ -85,6 +87,7 @@ class FailureSearch:
         targets = limits.values[list(limits.targets)].tolist()
         self.tangents: list[list[Tangent]] = [[] for _ in targets]
         self._slopes: list[dict[int, Array]] = [{} for _ in targets]
+        self._num_slopes = int(np.ceil(min(_SLOPES_SHARE * num_runs, _MOST_SLOPES)))
         spreads = self._spreads(SPREADS)
         count = int(WIDE_SHARE * num_runs)
         self.draw(NormalMixture(spreads.components, np.array(SPREAD_SHARES)), count)
@@ -97,11 +100,13 @@ class FailureSearch:
             starts = self._starts(target, int(min(_STARTS_SHARE * for_each, _MOST_STARTS)))
             self._add_tangents(target, starts)
         self._learn(int(_NEW_SHARE * for_each))
+        size = int(np.clip(LEARNING_SHARE * num_runs / _ROUNDS, _LEAST_ROUND, _MOST_ROUND))
+        least = int(LEARNING_SHARE * num_runs / size)
         for number in range(_MOST_ROUNDS):
             is_late = space.num_runs > (1 - _LEAST_LEFT) * num_runs
-            if number >= LEAST_ROUNDS and (is_late or self._is_good()):
+            if is_late or (number >= least and self._is_good()):
                 break
-            self.draw(self.proposal(), int(min(ROUND_SHARE * num_runs, _MOST_ROUND)))
+            self.draw(self.proposal(), size)
             self._learn(int(_NEW_SHARE * for_each))
 
     def draw(self, mixture: NormalMixture, count: int) -> None:
@@ -237,7 +242,9 @@ class FailureSearch:
             self._add_tangents(target, points[rows])
             if effective(_relative(logs[failing])) > _ENOUGH_FOR_MEAN * self.space.num_variables:
                 continue
-            heaviest = failing[np.argsort(-logs[failing], kind="stable")[:_NUM_SLOPES]].tolist()
+            heaviest = failing[
+                np.argsort(-logs[failing], kind="stable")[: self._num_slopes]
+            ].tolist()
             if new := [row for row in heaviest if row not in self._slopes[target]]:
                 _, slopes = self.space.slopes(self.limits.output, self.archive.points[new])
                 self._slopes[target] |= dict(zip(new, self.limits.sign * slopes, strict=True))
@@ -248,7 +255,7 @@ class FailureSearch:
         points, fails = self.archive.points[-count:], self.fails()[-count:]
         logs = -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
         columns = [logs[fails[:, target]] for target in self.limits.targets]
-        return all(tail_shape(c) < _GOOD_TAIL or tail_excess(c) < 0.02 for c in columns)
+        return all(tail_shape(c) < _GOOD_TAIL or tail_excess(c) < _GOOD_EXCESS for c in columns)
 
     def _useful(self, target: int) -> list[Tangent]:
         """Tangents, but for those where draws show that little beyond them fails."""
@@ -283,7 +290,7 @@ class FailureSearch:
         slopes = np.array([found[row] for row in rows])
         if not slopes.any():
             return None
-        weights = flattened(self.log_weights[rows], _NUM_SLOPES)
+        weights = flattened(self.log_weights[rows], self._num_slopes)
         if not (weights @ slopes).any():
             return None
         law = Normal.fit_slopes(self.archive.points[rows], weights, slopes)

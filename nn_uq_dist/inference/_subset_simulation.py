@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._known_values import FloatArray as Array
 
 # Share of a level that goes on to the next one, and levels.
-_SEEDS, _MOST_LEVELS = 0.1, 16
+_SEEDS, _MOST_LEVELS = 0.1, 12
 # First length of a step, its limits, and the share of steps that shall be taken.
 _FIRST_STEP, _LEAST_STEP, _ACCEPTED = 0.6, 1e-6, 0.4
 
