@@ -202,7 +202,8 @@ class _Search:
         # ArviZ takes logs of importance ratios with the opposite sign.
         shifted = np.maximum(log_weights - log_weights.max(), -700.0)
         array_stats = _checks.require_extra("arviz_stats.base", "input_posterior").array_stats
-        smoothed, pareto_k = array_stats.psislw(-shifted)
+        with np.errstate(over="ignore"):
+            smoothed, pareto_k = array_stats.psislw(-shifted)
         num_effective = 1 / (error**2 + 1 / len(points))
         most = _MOST_ERRORS * math.hypot(error_last, error_before) + _MOST_DIFFERENCE
         (one, error_one), (other, error_other) = (_log_mean(h.log_weights) for h in self.halves)

@@ -53,7 +53,7 @@ def claims(search: FailureSearch, final: FinalSample, mixture: NormalMixture) ->
     """Judge the estimate of the final sample by itself and by what the search has seen."""
     limits, probability, error = search.limits, final.probability, final.standard_error
     # Where nearly all fails, what does not may be in no draw.
-    is_sure = final.num_plain - final.plain_hits < _FEW_PLAIN
+    is_sure = (probability > 0.5) & (final.num_plain - final.plain_hits < _FEW_PLAIN)
     error = np.where(is_sure, np.maximum(error, 1 / max(final.num_plain, 1)), error)
     expected, expected_error = search.probability
     most = _MOST_ERRORS * np.hypot(error, expected_error) + _MOST_DIFFERENCE * probability

@@ -28,6 +28,8 @@ _LEAST_RUNS, _MOST_RUNS = 1000, 10**10
 _RAYS_SHARE, _OFTEN = 0.02, 0.5
 # Outputs that are NaN are told of if they are at least this part of the probability.
 _LEAST_NAN = 0.001
+# Runs of each limit that is searched for on its own, and least draws of the estimate.
+_RUNS_OF_TARGET, _LEAST_FINAL = 1500, 50
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,7 +42,8 @@ class FailureProbability:
         Estimates, shaped as the limit; the standard error is that of the probability.
     upper_bound
         Upper 95% bound of the probability of what the search reaches: all regions that a half-space
-        nearer than `reach` holds. If `converged` is false it is at least `plain_bound`.
+        nearer than `reach` holds. If `converged` is false it is at least `plain_bound`, or the
+        bound of a limit that is exceeded more often.
     plain_bound
         Upper 95% bound from the runs whose inputs were drawn from the distribution of the input,
         which holds whatever was missed: about 3 over their number where none of them fails. They
@@ -208,8 +211,8 @@ def failure_probability(
     key = _checks.as_key("key", key)
     law = checked_law("failure_probability", f, key, limit)
     flat = flat_network(network, law)
-    limits = Limits(flat, limit, output, upper)
     num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
+    limits = Limits(flat, limit, output, upper, num_runs // _RUNS_OF_TARGET)
     from tqdm import tqdm
 
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
@@ -224,8 +227,10 @@ def failure_probability(
         points = design_points(space, limits, search.candidates(), _RAYS_SHARE * num_runs)
         expected = search.probability[0]
         final = FinalSample(space, limits, np.where(expected > _OFTEN, np.minimum(expected, 1), 0))
-        while (left := num_runs - space.num_runs) > 0:
+        left = max(num_runs - space.num_runs, _LEAST_FINAL)
+        while left > 0:
             final.draw(mixture, min(left, final.portion()), rng)
+            left = num_runs - space.num_runs
     nan = final.nan_weight / final.count
     if nan > _LEAST_NAN * final.probability.max():
         warnings.warn(

@@ -44,7 +44,7 @@ _ROUNDS, _MOST_ROUNDS, _LEAST_ROUND, _MOST_ROUND, _MOST_STARTS = 6, 20, 100, 20_
 _LEAST_LEFT, _GOOD_TAIL, _GOOD_EXCESS = 0.25, 0.5, 0.02
 # Tangents of a target; normal distributions of a fit, and of a population; effective draws for each
 # of them and each variable; least failing draws, and how many a fit uses.
-_MOST_TANGENTS, _MOST_PARTS, _PARTS_OF_POPULATION, _DRAWS_OF_PART = 30, 10, 4, 4
+_MOST_TANGENTS, _MOST_PARTS, _PARTS_OF_POPULATION, _DRAWS_OF_PART = 200, 10, 4, 4
 _LEAST_DRAWS, _MOST_FITTED = 10, 6000
 # Shares of the mixture: the input's own distribution, and wide ones. Weights of the others: a fit
 # to failing draws, its wider copies, a fit to slopes, a population, and half-spaces.
@@ -97,7 +97,7 @@ class FailureSearch:
         self._fits = [self._fit_of(population) for population in self.populations]
         for_each = num_runs / RUNS_PER_START / len(targets)
         for target in range(len(targets)):
-            starts = self._starts(target, int(min(_STARTS_SHARE * for_each, _MOST_STARTS)))
+            starts = self._starts(target, int(np.clip(_STARTS_SHARE * for_each, 2, _MOST_STARTS)))
             self._add_tangents(target, starts)
         self._learn(int(_NEW_SHARE * for_each))
         size = int(np.clip(LEARNING_SHARE * num_runs / _ROUNDS, _LEAST_ROUND, _MOST_ROUND))

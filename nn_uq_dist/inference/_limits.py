@@ -28,7 +28,14 @@ class Limits:
         Limits that are searched for, those that are exceeded most often first.
     """
 
-    def __init__(self, flat: FlatNetwork, limit: ArrayLike, output: int | str, upper: bool) -> None:
+    def __init__(
+        self,
+        flat: FlatNetwork,
+        limit: ArrayLike,
+        output: int | str,
+        upper: bool,
+        most_targets: int = _MOST_TARGETS,
+    ) -> None:
         limits = _checks.rounded("limit", limit, flat.dtype)
         _checks.require_finite("limit", limits, "pass a number that the output can reach")
         if limits.size == 0:
@@ -44,7 +51,9 @@ class Limits:
         self.sign = 1.0 if upper else -1.0
         self.shape, self.values = limits.shape, self.sign * limits.ravel()
         self._order = np.argsort(self.values, kind="stable")
-        places = np.linspace(0, limits.size - 1, min(limits.size, _MOST_TARGETS)).round()
+        number = max(min(limits.size, most_targets, _MOST_TARGETS), 1)
+        # The one that is exceeded most seldom is always among them.
+        places = np.linspace(limits.size - 1, 0, number).round()[::-1]
         self.targets = tuple(int(self._order[int(place)]) for place in places)
 
     def read(self, outputs: jax.Array) -> jax.Array:

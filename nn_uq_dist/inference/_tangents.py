@@ -12,6 +12,8 @@ from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
 
 # Halvings of the way from zero to a failing input; for design points.
 _HALVES, _FINE_HALVES = 6, 8
+# How many times the wanted runs many limits may take.
+_MOST_MORE = 4
 # Of the point of a plane that is nearest to zero: stretched, and parts of the way from it back.
 _STRETCHED, _BACK = (1.001, 1.05, 1.15), (0.5, 0.75)
 # Steps toward the limit, and lengths of a step of which the best is taken.
@@ -105,13 +107,14 @@ def design_points(
 ) -> Array:
     """For each limit the failing point nearest to zero on rays to candidates, else NaN."""
     most = max(1, int(most_runs / (1 + _FINE_HALVES * limits.values.size)))
+    num_halves = min(int(_MOST_MORE * most_runs / (most * limits.values.size)), _FINE_HALVES)
     starts = _STRETCHED[-1] * candidates[:most]
     found = np.full((limits.values.size, space.num_variables), np.nan)
     if len(starts):
         for row, fails in enumerate(limits.fails(space.run(starts)).T):
             if fails.any():
                 limit = float(limits.values[row])
-                points = on_rays(space, limit, starts[fails], _FINE_HALVES)
+                points = on_rays(space, limit, starts[fails], num_halves)
                 found[row] = points[np.sum(points**2, axis=1).argmin()]
     return found
 

@@ -452,3 +452,24 @@ def test_island_next_to_a_half_plane():
         result = nuq.failure_probability(network, PLANE, key, 1.0, num_runs=20_000, progress=False)
         assert result.converged
         assert abs(result.probability / probability - 1) < 0.06
+
+
+def test_more_half_spaces_than_a_search_begins_with():
+    """Forty of them: with at most 30 tangents a quarter of the probability was missing."""
+    f = nuq.InputLaw(jnp.zeros(20), scale=1.0)
+    probability = -math.expm1(40 * math.log1p(-ndtr(-4.5)))
+    for seed in (12, 13):
+        result = nuq.failure_probability(
+            lambda x: jnp.max(jnp.abs(x)), f, jax.random.key(seed), 4.5, progress=False
+        )
+        assert abs(result.probability - probability) < 4 * result.standard_error
+        assert result.upper_bound > 0.95 * probability
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [4, 10, 100])
+def test_limits_of_an_array_with_fewest_runs(number):
+    result = found(squares, PLANE, np.linspace(1.0, 30.0, number), num_runs=1000)
+    assert result.num_runs <= 1050
+    assert np.all(result.upper_bound >= result.probability)
+    assert np.all(np.diff(result.upper_bound) <= 0)
