@@ -112,9 +112,9 @@ class _Half:
 
     def add(self, points: Array, log_target: Array) -> Array:
         """Add draws of the mixture; their log weights over it alone."""
-        self.archive.add(self.mixture, points)
+        log_density = self.archive.add(self.mixture, points)
         self.log_target = np.concatenate([self.log_target, log_target])
-        return log_target - self.mixture.log_density(points)
+        return log_target - log_density
 
     def fitted(self, rng: np.random.Generator) -> StudentMixture | None:
         """The mixture that fits the draws, if any has a weight."""
@@ -191,10 +191,8 @@ class _Search:
         parts = zip(self.halves, np.split(points, 2), np.split(log_target, 2), strict=True)
         last, error_last = _log_mean(np.concatenate([half.add(z, log) for half, z, log in parts]))
         self.num_runs += len(points)
-        points, log_weights = (
-            np.concatenate([h.archive.points for h in self.halves]),
-            self._log_weights,
-        )
+        points = np.concatenate([half.archive.points for half in self.halves])
+        log_weights = self._log_weights
         log_evidence, error = _log_mean(log_weights)
         if not math.isfinite(log_evidence):
             even = np.full(len(points), -math.log(len(points)))

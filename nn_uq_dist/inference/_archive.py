@@ -36,8 +36,8 @@ class Archive[M: Mixture]:
         self.mixtures: list[tuple[M, int]] = []
         self._log_density = np.zeros(0)  # sums of numbers times densities
 
-    def add(self, mixture: M, points: Array) -> None:
-        """Add draws of a mixture."""
+    def add(self, mixture: M, points: Array) -> Array:
+        """Add draws of a mixture; its log density there."""
         self.mixtures.append((mixture, len(points)))
         before = mixture.log_density(self.points) + math.log(len(points))
         new = [each.log_density(points) + math.log(count) for each, count in self.mixtures]
@@ -45,6 +45,7 @@ class Archive[M: Mixture]:
             [np.logaddexp(self._log_density, before), log_sum(np.stack(new))]
         )
         self.points = np.concatenate([self.points, points])
+        return new[-1] - math.log(len(points))
 
     @property
     def log_density(self) -> Array:

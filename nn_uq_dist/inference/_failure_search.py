@@ -113,7 +113,7 @@ class FailureSearch:
         """Add draws of a mixture."""
         points = mixture.draw(self._rng, count)
         self.outputs = np.concatenate([self.outputs, self._run(points)])
-        self.archive.add(mixture, points)
+        self._last_log_density = self.archive.add(mixture, points)
 
     @property
     def log_weights(self) -> Array:
@@ -251,9 +251,9 @@ class FailureSearch:
 
     def _is_good(self) -> bool:
         """Whether the weights of the last round have no heavy tail."""
-        mixture, count = self.archive.mixtures[-1]
+        count = self._last_log_density.size
         points, fails = self.archive.points[-count:], self.fails()[-count:]
-        logs = -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
+        logs = -0.5 * np.sum(points**2, axis=1) - self._last_log_density
         columns = [logs[fails[:, target]] for target in self.limits.targets]
         return all(tail_shape(c) < _GOOD_TAIL or tail_excess(c) < _GOOD_EXCESS for c in columns)
 
