@@ -1,10 +1,11 @@
 """Failure probabilities of random networks against plain draws and subset simulation.
 
 Run with ``python -m tests.benchmarks.bench_failure_probability`` or ``make bench
-BENCH=bench_failure_probability``; ``--cases 0 7 --draws 1000000`` for a short run. Three tables:
+BENCH=bench_failure_probability``; ``--cases 0 7 --draws 1000000`` for a short run. Four tables:
 all networks at 1e-3 and 1e-5 (against plain draws) and at 1e-7 and 1e-9 (against subset
-simulation), in float64; how often 95% intervals hold; OpenTURNS on the same functions, if it is
-installed. ``--tables`` picks some of them, ``--references`` keeps the references in a file.
+simulation), in float64; how often 95% intervals hold; problems of a public challenge; OpenTURNS on
+the same functions, if it is installed. ``--tables`` picks some of them, ``--references`` keeps the
+references in a file.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from tests.benchmarks._failure_cases import (
     subset_limits,
 )
 from tests.benchmarks._failure_peers import METHODS, least_runs, runs_of_peer
+from tests.benchmarks._reliability_problems import problems
 
 SHARES = (1e-3, 1e-5)
 LEVELS = (6, 8)  # probabilities 1e-7 and 1e-9
@@ -183,6 +185,30 @@ def coverage(options: argparse.Namespace) -> None:
         )
 
 
+def challenge(options: argparse.Namespace) -> None:
+    """Estimates over references for three keys, and errors in standard errors."""
+    print("\n| problem | P | estimates / P, off by standard errors |")
+    print("|---|---:|---|")
+    for name, problem in problems().items():
+        share, error = problem.reference()
+        f = nuq.InputLaw(jnp.zeros(problem.num_inputs), scale=1.0)
+        cells = []
+        for number in range(3):
+            found = nuq.failure_probability(
+                problem.network,
+                f,
+                jax.random.key(number),
+                0.0,
+                upper=False,
+                num_runs=options.runs,
+                progress=False,
+            )
+            ratio = found.probability / share
+            off = (ratio - 1) / math.hypot(error, found.standard_error / share)
+            cells.append(f"{ratio:.3f}, {off:.1f}{'' if found.converged else ', not converged'}")
+        print(f"| {name} | {share:.3g} | {'; '.join(cells)} |", flush=True)
+
+
 def runs_of_ours(case: Case, limit: float, share: float, *, upper: bool) -> float:
     """Runs for an error of 10%: root mean square over keys."""
 
@@ -225,9 +251,16 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=16_000_000)
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--references", type=Path)
-    parser.add_argument("--tables", nargs="+", default=["accuracy", "coverage", "peers"])
+    parser.add_argument(
+        "--tables", nargs="+", default=["accuracy", "coverage", "challenge", "peers"]
+    )
     options = parser.parse_args()
-    tables = {"accuracy": accuracy, "coverage": coverage, "peers": peers}
+    tables = {
+        "accuracy": accuracy,
+        "coverage": coverage,
+        "challenge": challenge,
+        "peers": peers,
+    }
     with jax.enable_x64(True):
         for name in options.tables:
             tables[name](options)
