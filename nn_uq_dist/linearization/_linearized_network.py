@@ -310,7 +310,8 @@ class Linearization(LinearModel):
         The difference between the quantile functions of network and linear outputs is averaged over
         about ``sqrt(n)`` bins of the normal score, with control variates, and smoothed as much as
         its noise requires (`nn_uq_dist.paired_samples`). From 150 pairs on a polynomial of the
-        inputs predicts the differences, if it can.
+        inputs predicts the differences, if it can; not for a batch of points, each of which would
+        need its own: one that matters is nearer as ``linearization[i].corrected(pairs[i])``.
 
         Examples
         --------

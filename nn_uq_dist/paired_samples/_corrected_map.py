@@ -168,7 +168,10 @@ def map_from_pairs(
 
 def _spline(model: CurveAverages, curve: Curve, linear: LinearQuantiles) -> MonotoneSpline:
     logs = np.pad(curve.log_slopes, ((0, 0), (2, 2)), mode="edge")
-    return MonotoneSpline(linear.at_knots, model.values(curve), np.exp(logs))
+    values = model.values(curve)
+    for k in range(1, values.shape[1]):  # of a plateau, rises may be lost in rounding
+        values[:, k] = np.maximum(values[:, k], np.nextafter(values[:, k - 1], np.inf))
+    return MonotoneSpline(linear.at_knots, values, np.exp(logs))
 
 
 def _covariance(residuals: FloatArray, spare: int) -> FloatArray:

@@ -98,31 +98,37 @@ def _resolved(knots: Knots, dtype: Any) -> Knots:
     """
     x, y, slopes = knots
     eps = 2 * float(jnp.finfo(dtype).eps)
-    gaps = eps * np.abs(x).max(), eps * np.abs(y).max()
     middle = x.size // 2
-    upper = _outward(x[middle:], y[middle:], slopes[middle:], gaps)
-    lower = _outward(-x[middle::-1], -y[middle::-1], slopes[middle::-1], gaps)
+    upper = _outward(x[middle:], y[middle:], slopes[middle:], eps)
+    lower = _outward(-x[middle::-1], -y[middle::-1], slopes[middle::-1], eps)
     signs = (-1, -1, 1)
     found = [np.concatenate([s * a[:0:-1], b]) for s, a, b in zip(signs, lower, upper, strict=True)]
     return found[0], found[1], found[2]
 
 
-def _outward(x: FloatArray, y: FloatArray, slopes: FloatArray, gaps: tuple[float, float]) -> Knots:
+def _outward(x: FloatArray, y: FloatArray, slopes: FloatArray, eps: float) -> Knots:
     """Knots from the middle to one end, those that are not apart beyond the last one."""
     kept, y = [0], y.copy()
+
+    def gap(values: FloatArray, k: int, last: int) -> float:
+        # A skewed output has values near its one end that the type tells apart much better than
+        # those at the other; but at zero it would tell apart what means nothing.
+        return eps * float(max(abs(values[k]), abs(values[last]), eps * np.abs(values).max()))
+
     for k in range(1, x.size):
         last = kept[-1]
-        if x[k] - x[last] <= gaps[0]:
+        if x[k] - x[last] <= gap(x, k, last):
             continue
-        if y[k] - y[last] <= gaps[1] and k + 1 < x.size and y[k + 1] - y[last] > 2 * gaps[1]:
-            y[k] = y[last] + 1.5 * gaps[1]  # the last knot of a plateau, which rises on its way
-        if y[k] - y[last] > gaps[1]:
+        least = gap(y, k, last)
+        if y[k] - y[last] <= least and k + 1 < x.size and y[k + 1] - y[last] > 2 * least:
+            y[k] = y[last] + 1.5 * least  # the last knot of a plateau, which rises on its way
+        if y[k] - y[last] > least:
             kept.append(k)
     number = np.arange(1, x.size - len(kept) + 1)
     last, values = kept[-1], y[kept]
-    width = max(x[-1] - x[last], gaps[0])
+    width = max(x[-1] - x[last], gap(x, -1, last))
     # Half a gap is a step of the type at least. A plateau ends where it did, so it begins below.
-    rise = max(y[-1] - y[last], gaps[1] / 2)
+    rise = max(y[-1] - y[last], gap(y, -1, last) / 2)
     if number.size and last > 0:
         values[-1] = y[-1] - rise
     return (

@@ -217,10 +217,12 @@ def quantiles(
 
     It goes through the middles of its steps, linear between them (``method="hazen"`` of
     ``numpy.quantile``, with weights); negative weights are made up for by the next ones. With
-    normal scores of the linear outputs, the function of `exceedances` is inverted at points within
-    three plain standard errors. The standard error is that of the probability over the density, for
-    which the values two standard errors of the probability below and above serve (R. S. Woodruff,
-    J. Amer. Statist. Assoc. 47 (1952)). NaN where less than one draw is expected beyond.
+    normal scores of the linear outputs, the function of `exceedances` is inverted within three
+    plain standard errors. Its difference to the function of the draws is taken for linear between
+    points of equal probability, not equally spaced ones, as the density may jump. The standard
+    error is that of the probability over the density, for which the values two standard errors of
+    the probability below and above serve (R. S. Woodruff, J. Amer. Statist. Assoc. 47 (1952)). NaN
+    where less than one draw is expected beyond.
     """
     draws = y[sample.used]
     order = np.argsort(draws, kind="stable")
@@ -228,20 +230,28 @@ def quantiles(
     known = np.maximum.accumulate((np.cumsum(weights) - weights / 2) / weights.sum())
     error = proportion_error(sample, levels * (1 - levels) / draws.size)
     worth = np.full(levels.shape, float(draws.size))
-    # A column for each level: values, and the distribution function there.
-    at, found = (
-        np.broadcast_to(part[:, None], (draws.size, levels.size)) for part in (draws, known)
-    )
+    # A column for each level: levels of the draws, and what the distribution function is there.
+    at = found = np.broadcast_to(known[:, None], (draws.size, levels.size))
 
-    def attained(asked: Array) -> Array:
+    def level_of(asked: Array) -> Array:
         return np.array([np.interp(*row) for row in zip(asked, found.T, at.T, strict=True)])
 
+    def attained(asked: Array) -> Array:
+        return np.interp(level_of(asked), known, draws)
+
+    def inverted(middle: Array, reach: Array) -> tuple[Array, Array]:
+        at = np.linspace(middle - reach, middle + reach, _NUM_NEAR)
+        at = np.clip(at, known[0], known[-1])
+        probabilities, _ = below(sample, y, np.interp(at.ravel(), known, draws), scores)
+        return at, np.maximum.accumulate(probabilities.reshape(at.shape), axis=0)
+
     if scores is not None:
-        first, last = (attained(levels + side * _SPAN * error) for side in (-1, 1))
-        at = np.linspace(first, last, _NUM_NEAR)
-        probabilities, _ = below(sample, y, at.ravel(), scores)
-        found = np.maximum.accumulate(probabilities.reshape(at.shape), axis=0)
+        at, found = inverted(levels, _SPAN * error)
+        # Between two of these points the functions differ by a Brownian bridge, which may be more
+        # than the error: so the level is sought again, within three of its standard deviations.
+        bridge = np.sqrt(2 * _SPAN * error / (_NUM_NEAR - 1) / draws.size) / 2
         _, error, worth = exceedances(sample, y, attained(levels), scores)
+        at, found = inverted(level_of(levels), _SPAN * np.fmax(error, bridge))
     # Not beyond the support, where there is no density.
     low = np.maximum(levels - _REACH * error, levels / 4)
     high = np.minimum(levels + _REACH * error, 1 - (1 - levels) / 4)

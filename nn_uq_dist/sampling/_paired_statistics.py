@@ -17,6 +17,8 @@ from nn_uq_dist.sampling._weighted_sample import Array, Mask, PairedEstimate, We
 
 # Scores of the draws are cut off here: the probability beyond is 1e-17.
 _LARGEST_SCORE = 8.5
+# Differences in standard deviations at which network and linear model are the same.
+_SAME = 1e-4
 
 type Statistic = Callable[..., PairedEstimate]
 
@@ -255,9 +257,13 @@ class PairedStatistics:
     def _of_laws(self, statistic: Statistic, asked: Array, linear: Callable[[], Array]) -> Array:
         """A statistic of distribution functions, at points or levels ``(p, R)``."""
         found = np.full((3, *asked.shape), np.nan)
-        # Network and linear model agree in all pairs, to rounding.
+        # Network and linear model agree in all pairs, to rounding. Of outputs far from zero so many
+        # roundings may be all that they vary.
         outputs = np.where(self._used, self._network, np.nan)
-        rounding = 64 * self._precision * np.nanmax(np.abs(outputs), axis=1, initial=0.0)
+        rounding = self._precision * np.nanmax(np.abs(outputs), axis=1, initial=0.0)
+        rounding = np.where(
+            self._law.sd > 0, np.minimum(64 * rounding, _SAME * self._law.sd), 2 * rounding
+        )
         is_linear = (np.abs(outputs - self._linear) <= rounding[:, None]).all(axis=1)
         if is_linear.any():
             values = linear()[:, is_linear]

@@ -37,10 +37,11 @@ def win_probabilities(
     draws
         Joint draws of the outputs, shape ``(n, ..., N_y)``, from `monte_carlo` or from any joint
         law, such as ``linear.joint(noise_scale=0.1).sample(key, (n,))``.
-        Or a model, such as a `Linearization` or a corrected one: then it is drawn
-        from. Or the result of `paired_draws`: then the estimate is for the network, with the linear
-        model as control variate, and has a smaller standard error than from the network's draws
-        alone.
+        Or a model, such as a `Linearization` or a corrected one: then it is drawn from. The
+        estimate is that of the model, whose outputs depend on each other as those of the tangent
+        do, and the standard error says nothing about this.
+        Or the result of `paired_draws`: then the estimate is for the network, with the linear model
+        as control variate, and has a smaller standard error than from the network's draws alone.
     key
         With a model: a JAX random key.
     num_linear_draws

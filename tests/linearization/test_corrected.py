@@ -413,3 +413,25 @@ def test_traced_pairs_have_an_input_posterior():
     lin, pairs = pairs_of(smooth, nuq.InputLaw(BOX.loc, half_width=1.1), 20)
     expected = lin.corrected(pairs).input_posterior(y, 0.3).mean
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [200, 5000])
+def test_the_lower_tail_of_a_skewed_output(count):
+    """Single precision tells values near zero apart much better than those at the other end."""
+    law = nuq.InputLaw([0.1], scale=1.0)
+    lin, pairs = pairs_of(lambda x: jnp.exp(3 * x), law, count, jax.random.key(3))
+    z = np.linspace(-3, 3, 61)
+    found = lin.corrected(pairs).marginals().cdf(jnp.exp(3 * (0.1 + jnp.asarray(z)))[:, None])
+    assert np.abs(np.asarray(found)[:, 0] - scipy.stats.norm.cdf(z)).max() < 0.006
+
+
+@pytest.mark.parametrize(
+    "net", [lambda x: jnp.clip(2 * x, -1, 0.8), lambda x: jax.nn.relu(x + 0.3)]
+)
+def test_clipped_outputs_are_corrected(net, precision):
+    """Log slopes of a plateau are so low that rises are lost in rounding."""
+    law = nuq.InputLaw(np.zeros(1, precision), half_width=1.0)
+    for number in range(4):
+        lin, pairs = pairs_of(net, law, 1000, jax.random.key(number))
+        high = lin.corrected(pairs).marginals().icdf(jnp.asarray(0.99, precision))
+        assert abs(high[0] - net(jnp.array([0.98]))[0]) < 0.02

@@ -404,3 +404,18 @@ def test_a_plateau_is_not_exceeded_where_single_precision_rounds_it_up():
     linear = nuq.linearize(network, nuq.InputLaw(np.zeros(2, np.float32), scale=1.0))
     pairs = nuq.paired_draws(network, linear, jax.random.key(0), 1000, progress=False)
     assert abs(float(nuq.paired_statistics(pairs).exceedance(0.1).value[0])) < 0.01
+
+
+def test_outputs_far_from_zero_are_not_taken_for_linear():
+    """Single precision: all that the output varies by is less than a hundred roundings."""
+
+    def net(x):
+        return 101_325 + 0.7 * (x + x**2)
+
+    lin = linearize(net, InputLaw([0.0], half_width=1.0))
+    found = paired_statistics(paired_draws(net, lin, KEY, 1000, progress=False))
+    beyond = found.exceedance(np.array([101_325 + 0.7 * 1.1]))
+    # x + x^2 > 1.1 beyond .6619.
+    assert abs(beyond.value[0] - 0.169) < 4 * beyond.standard_error[0] < 0.02
+    quantile = found.quantile(0.95)
+    assert abs(quantile.value[0] - 101_326.196) < 4 * quantile.standard_error[0] < 0.1
