@@ -260,7 +260,11 @@ class CorrectedLinearization(LinearModel):
         return fit, self.linearization.moved(fit.shift, fit.slopes)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Draw inputs, and the outputs of the linear model for them, each moved by its map."""
+        """Draw inputs, and the outputs of the linear model for them, each moved by its map.
+
+        Single outputs have the distributions of `marginals`; together they depend on each other as
+        the linear outputs do. Draws of `gaussian_copula` have the network's correlations.
+        """
         transform = self._map
         key_inputs, key_own = jax.random.split(_checks.as_key("key", key))
         inputs, linear = self.linearization.sample_pairs(key_inputs, sample_shape)
