@@ -157,6 +157,7 @@ class _State(NamedTuple):
     change: Array
     error: Array
     damping: Array
+    outside: Array
 
 
 def fixed_point(problem: Problem) -> FixedPoint:
@@ -174,7 +175,7 @@ def fixed_point(problem: Problem) -> FixedPoint:
 
     def waiting(state: _State) -> Array:
         # Do not wait for NaN.
-        return state.error > _TOLERANCE[dtype.name]
+        return (state.error > _TOLERANCE[dtype.name]) & ~state.outside
 
     def unfinished(state: _State) -> Array:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))
@@ -183,7 +184,6 @@ def fixed_point(problem: Problem) -> FixedPoint:
         law = gaussian(reduced, state.sites, state.mean, square)
         step, change = _step(problem, state.sites, _cavity(law, state.sites))
         error = jnp.max(jnp.abs(change), axis=(0, -1))
-        error = jnp.where(_is_outside(problem, law), 0.0, error)
         # Damp only if the passes oscillate without converging: a site that an early pass made far
         # too narrow widens steadily, although its error, in units of its marginal, does not
         # decrease. Far out they also run in circles of three, in which no change reverses the last
@@ -197,7 +197,8 @@ def fixed_point(problem: Problem) -> FixedPoint:
         length = jnp.where(moves, damping, 0.0)[..., None]
         sites = Sites(*(at + length * move for at, move in zip(state.sites, step, strict=True)))
         error = jnp.where(moves, error, state.error)
-        return _State(state.number + 1, sites, law.mean, change, error, damping)
+        outside = state.outside | (moves & _is_outside(problem, law))
+        return _State(state.number + 1, sites, law.mean, change, error, damping, outside)
 
     found = lax.while_loop(
         unfinished,
@@ -209,13 +210,13 @@ def fixed_point(problem: Problem) -> FixedPoint:
             jnp.zeros((2, *shape), dtype),
             jnp.full(shape[:-1], jnp.inf, dtype),
             jnp.ones(shape[:-1], dtype),
+            jnp.zeros(shape[:-1], bool),
         ),
     )
     law = gaussian(problem, found.sites, found.mean, square)
     rounding = float(jnp.finfo(dtype).eps) * jnp.abs(law.log_determinant + law.quadratic)
     converged = found.error < jnp.maximum(_ACCEPTABLE[dtype.name], jnp.sqrt(rounding))
-    outside = jnp.broadcast_to(_is_outside(problem, law), shape[:-1])
-    return FixedPoint(found.sites, law, _cavity(law, found.sites), converged, outside)
+    return FixedPoint(found.sites, law, _cavity(law, found.sites), converged, found.outside)
 
 
 def _cavity(law: Gaussian, sites: Sites) -> Cavity:
