@@ -216,6 +216,10 @@ def fixed_point(problem: Problem) -> FixedPoint:
     law = gaussian(problem, found.sites, found.mean, square)
     rounding = float(jnp.finfo(dtype).eps) * jnp.abs(law.log_determinant + law.quadratic)
     converged = found.error < jnp.maximum(_ACCEPTABLE[dtype.name], jnp.sqrt(rounding))
+    if covariance is None:
+        # Next to the edge of the support, where means next to 1 have no digits, passes may settle
+        # on a density that is off by orders of magnitude.
+        converged &= jnp.max(found.sites.precision, axis=-1) < _finest(dtype)
     return FixedPoint(found.sites, law, _cavity(law, found.sites), converged, found.outside)
 
 
@@ -268,6 +272,10 @@ def _resolved(precision: Array, cavity: Cavity, problem: Problem) -> Array:
         # float64.
         floor = 1e-5 if precision.dtype == jnp.float64 else 1e-3
         least = jnp.clip(eps**0.5 * cavity.precision, floor, most)
-    # A uniform may be pushed to an end of the box: a mean next to 1 has no more digits.
-    most = jnp.maximum(1e2 * cavity.precision, (1e3 * eps) ** -2)
+    most = jnp.maximum(1e2 * cavity.precision, _finest(precision.dtype))
     return jnp.clip(precision, least, most)
+
+
+def _finest(dtype: jnp.dtype) -> float:
+    """Largest precision of a uniform at an end of the box: a mean next to 1 has no more digits."""
+    return float(1e3 * jnp.finfo(dtype).eps) ** -2

@@ -1,11 +1,11 @@
 """Means and covariances given some outputs: of the inputs behind them, and of other outputs.
 
-The normal distribution from expectation propagation has standard deviations that are off by 5 to 16% if few
-outputs with little noise are near the corners of the box. The distribution of one input alone is, up to a
-constant, the joint density with that input held fixed, which is far more accurate (B. Cseke and T.
-Heskes, J. Mach. Learn. Res. 12, 2011): its moments are taken by quadrature. Correlations remain
-those of the normal distribution. The same works for other outputs with a normal part; without one the
-density is too rough at corners, and nothing is gained.
+The normal distribution from expectation propagation has standard deviations that are off by 5 to
+16% if few outputs with little noise are near the corners of the box. The distribution of one input
+alone is, up to a constant, the joint density with that input held fixed, which is far more accurate
+(B. Cseke and T. Heskes, J. Mach. Learn. Res. 12, 2011): its moments are taken by quadrature.
+Correlations remain those of the normal distribution. The same works for other outputs with a normal
+part; without one the density is too rough at corners, and nothing is gained.
 """
 
 from typing import NamedTuple

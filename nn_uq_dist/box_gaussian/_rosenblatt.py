@@ -26,8 +26,9 @@ def conditional_scores(deviation: Array, weights: Array, covariance: Array | Non
 
     Notes
     -----
-    The first score is that of the marginal distribution. The others come from integrals of ratios of two
-    evidences, at nodes out to nine conditional standard deviations: 48 evidences for each output.
+    The first score is that of the marginal distribution. The others come from integrals of ratios
+    of two evidences, at nodes out to nine conditional standard deviations: 48 evidences for each
+    output.
 
     Examples
     --------

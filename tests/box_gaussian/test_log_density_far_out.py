@@ -98,7 +98,7 @@ def test_beyond_and_at_the_edge(noise, x64):
 
 @pytest.mark.parametrize("noise", [1e-3, 1e-4])
 def test_outputs_of_condition_300_have_densities_in_float32(noise):
-    """As many outputs as inputs, which determine all inputs, some of them far better than others."""
+    """As many outputs as inputs, which determine all inputs, some of them far better."""
     generator = np.random.default_rng(3)
     left, _, right = np.linalg.svd(generator.normal(size=(4, 4)))
     weights = (left * np.geomspace(1.0, 1.0 / 300.0, 4)) @ right

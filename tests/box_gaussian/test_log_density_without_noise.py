@@ -80,7 +80,8 @@ def test_the_support_is_the_image_of_the_box(precision):
         for point in points
     ]
     found = log_evidence(jnp.asarray(points, precision), jnp.asarray(weights, precision), None)
-    clear = np.abs(np.array(reach) - 1.0) > 1e-3
+    # In single precision the edge is not resolved.
+    clear = np.abs(np.array(reach) - 1.0) > 2e-3
     assert (np.array(reach) > 1.0).sum() > 50
     assert (np.isneginf(found) == (np.array(reach) > 1.0))[clear].all()
     assert np.isfinite(found)[clear & (np.array(reach) < 1.0)].all()
