@@ -33,15 +33,16 @@ from nn_uq_dist.basics._row_algebra import (
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.box_gaussian import (
     Moments,
+    NormalsGivenOutputs,
+    OwnDensity,
+    by_own_density,
+    corrected_log_evidence,
     input_draws,
-    log_evidence_of_shared_law,
+    log_evidence,
     normals_given_outputs,
     posterior_moments,
+    uniform_moments,
 )
-from nn_uq_dist.box_gaussian._moments import uniform_moments
-from nn_uq_dist.box_gaussian._normals_given_outputs import NormalsGivenOutputs
-from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
-from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 from nn_uq_dist.inputs import AbstractInputLaw, MappedInput
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
 
@@ -181,7 +182,7 @@ class LinearizedInputPosterior:
         if self.input.num_standard_variables[0] == 0:
             return _normals(self).log_density(self.deviation)
         deviation, weights, covariance, unit = _parts(self)
-        logs = log_evidence_of_shared_law(deviation, weights, covariance)
+        logs = log_evidence(deviation, weights, covariance)
         return logs - jnp.sum(jnp.log(unit), axis=-1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Any:

@@ -5,7 +5,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from nn_uq_dist.box_gaussian._tilted_moments import tilted_moments
+from nn_uq_dist.box_gaussian._expectation_propagation import tilted_moments
 
 # Precision, slope, and the lower end; the interval has the length two.
 CASES = {

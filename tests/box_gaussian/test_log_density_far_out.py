@@ -94,3 +94,19 @@ def test_beyond_and_at_the_edge(noise, x64):
     exact = (masses - np.log(2.0 * sizes)).sum(axis=1)
     found = evaluate(points, np.diag(sizes), np.diag(scale**2), np.float64)
     np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-4])
+def test_outputs_of_condition_300_have_densities_in_float32(noise):
+    """As many outputs as inputs, which determine all inputs, some of them far better."""
+    generator = np.random.default_rng(3)
+    left, _, right = np.linalg.svd(generator.normal(size=(4, 4)))
+    weights = (left * np.geomspace(1.0, 1.0 / 300.0, 4)) @ right
+    scale = noise * np.sqrt((weights**2).sum(axis=1) / 3.0)
+    inputs = generator.uniform(-1, 1, (4000, 4))
+    points = inputs @ weights.T + scale * generator.normal(size=(4000, 4))
+    found = evaluate(points, weights, np.diag(scale**2), np.float32)
+    assert np.isfinite(found).all()
+    exact = [by_separation(point, weights, np.diag(scale**2)) for point in points[:20]]
+    assert max(estimate.error for estimate in exact) < 3e-3
+    np.testing.assert_allclose(found[:20], [estimate.value for estimate in exact], atol=0.1)

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from nn_uq_dist.box_gaussian import log_evidence
 from tests.box_gaussian.joint_density_grid import joint_density_grid
@@ -58,3 +59,29 @@ def test_total_variation(num_outputs, num_inputs, num_points, bar, bar_of_saddle
     assert some.mean() > 0.99
     distance = 0.5 * np.abs(np.exp(independent[some]) / exact[some] - 1.0).mean()
     assert distance < bar_of_saddlepoint
+
+
+def test_the_support_is_the_image_of_the_box(precision):
+    """The least half-width of a box that reaches a point, by linear programs."""
+    generator = np.random.default_rng(2)
+    weights = generator.normal(size=(4, 6))
+    root = np.linalg.cholesky(weights @ weights.T / 3)
+    points = 1.3 * generator.normal(size=(400, 4)) @ root.T
+    cost, within = np.r_[np.zeros(6), 1.0], np.r_[np.eye(6), -np.eye(6)]
+    reach = [
+        linprog(
+            cost,
+            A_ub=np.c_[within, -np.ones(12)],
+            b_ub=np.zeros(12),
+            A_eq=np.c_[weights, np.zeros(4)],
+            b_eq=point,
+            bounds=(None, None),
+        ).fun
+        for point in points
+    ]
+    found = log_evidence(jnp.asarray(points, precision), jnp.asarray(weights, precision), None)
+    # In single precision the edge is not resolved.
+    clear = np.abs(np.array(reach) - 1.0) > 2e-3
+    assert (np.array(reach) > 1.0).sum() > 50
+    assert (np.isneginf(found) == (np.array(reach) > 1.0))[clear].all()
+    assert np.isfinite(found)[clear & (np.array(reach) < 1.0)].all()
