@@ -33,7 +33,7 @@ class GaussianCopulaJoint(ScoreDistribution):
         distribution with ``cdf`` and ``icdf``.
     correlation_matrix : array_like, shape (..., N_y, N_y)
         Correlation of the normal scores, positive definite. `nataf_correlation` finds the matrix
-        that gives the outputs a desired correlation, `nearest_correlation` repairs a matrix that is
+        that gives the outputs a desired correlation, `clipped_correlation` repairs a matrix that is
         not positive definite.
     validate_args : bool, optional
         As for every NumPyro distribution.

@@ -168,7 +168,7 @@ class NatafCorrelation(NamedTuple):
     ----------
     matrix : Array, shape (..., N_y, N_y)
         Correlation of the normal scores, with unit diagonal. It may be indefinite: see
-        `nearest_correlation`.
+        `clipped_correlation`.
     attainable : Array of bool, shape (..., N_y, N_y)
         False where no correlation of the scores gives the outputs the desired correlation; the
         entry of ``matrix`` is then 1 or -1, the nearest possible value.
