@@ -20,6 +20,7 @@ from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
 from nn_uq_dist.laws._score_quadrature import ScoreRule
+from nn_uq_dist.linear_combination._saddlepoint_quantile import saddlepoint_quantile
 from nn_uq_dist.linear_combination._value_nodes import value_nodes, weights_of_nodes
 
 
@@ -261,13 +262,22 @@ class LinearizedMarginal(OutputLaw):
         low, high = _bounds(*self._of_one_type)
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
-    def score_kinks(self) -> Array:
-        """Scores of the knots at the sums of the three largest weights.
+    def kinks(self) -> Array:
+        """Sums of the three largest weights and their negatives, ``(8,) + batch_shape``.
 
-        The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. Those of
-        the three largest matter: from four weights on the quantile function is smooth enough.
+        The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. From four
+        weights on it is smooth enough at the others.
         """
-        return self.normal_score(_corners(jnp.asarray(self.loc), jnp.asarray(self.weights)))
+        kinks = _corners(jnp.asarray(self.loc), jnp.asarray(self.weights))
+        return jnp.broadcast_to(kinks, (len(kinks), *self.batch_shape))
+
+    def approximate_quantile(self, z: Array) -> Array:
+        """By the saddlepoint approximation."""
+        _, weights, scale = self._of_one_type
+        scale = jnp.zeros((), weights.dtype) if scale is None else scale
+        scale = jnp.broadcast_to(scale, self.batch_shape).astype(z.dtype)
+        x = saddlepoint_quantile(jnp.abs(z), weights.astype(z.dtype), scale).x
+        return jnp.asarray(self.loc) + jnp.where(z < 0, -x, x)
 
     def hermite_rule(self) -> ScoreRule:
         """Scores at nodes over the values: a quantile costs several evaluations, a score one."""

@@ -10,11 +10,9 @@ from jax import Array
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._checks import as_numeric, is_concrete, require_probabilities
-from nn_uq_dist.basics._known_values import evaluated_now
+from nn_uq_dist.basics._checks import as_numeric, require_probabilities
 from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.laws._abstract import Law
-from nn_uq_dist.laws._quantile_pieces import QuantilePieces, smooth_pieces
 from nn_uq_dist.laws._score_quadrature import (
     ScoreQuadrature,
     ScoreRule,
@@ -46,8 +44,8 @@ class OutputLaw(Law):
 
     - ``cdf``, ``icdf``; ``normal_score`` and ``normal_score_and_log_prob`` (one pass instead of
       two); ``standard_deviation``, ``skewness`` and ``excess_kurtosis``; ``bounds``;
-    - ``score_kinks``: where the quantile function bends, for quadratures over normal scores;
-    - ``make_quantile_pieces``: the quantile function as polynomials, for convolutions;
+    - ``kinks`` and ``approximate_quantile``: where the density bends, and about where quantiles
+      are, for quadratures;
     - ``hermite_rule``: the points at which a copula evaluates the law for its Hermite series; worth
       overriding if scores are cheaper than quantiles;
     - ``law[index]`` and ``expand``: the entries of the batch at an index, and a larger batch, made
@@ -151,9 +149,13 @@ class OutputLaw(Law):
         high = getattr(self.support, "upper_bound", jnp.inf)
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
-    def score_kinks(self) -> Array:
-        """Normal scores at which the quantile function bends, shape ``(m,) + batch_shape``."""
+    def kinks(self) -> Array:
+        """Values at which the density bends or jumps, shape ``(m,) + batch_shape``."""
         return jnp.zeros((0, *self.batch_shape), jnp.result_type(self.mean))
+
+    def approximate_quantile(self, z: Array) -> Array:
+        """Value whose normal score is roughly ``z``, increasing, for the panels of quadratures."""
+        return self.from_normal_score(z)
 
     def hermite_rule(self) -> ScoreQuadrature | ScoreRule:
         r"""Return the rule for the coefficients of the Hermite series.
@@ -170,24 +172,3 @@ class OutputLaw(Law):
         (`ScoreRule`).
         """
         return score_quadrature(self)
-
-    def quantile_pieces(self) -> QuantilePieces:
-        """The quantile function of normal scores as polynomials between its kinks.
-
-        Where the parameters are known they are computed once, also under ``jit``, and kept.
-        """
-        if not is_concrete(self):
-            return self.make_quantile_pieces()
-        # Not a field of the pytree: a law that has passed through `jit` computes them anew.
-        kept: dict[bool, QuantilePieces] = self.__dict__.setdefault("_quantile_pieces", {})
-        wide = bool(jax.config.jax_enable_x64)
-        if wide not in kept:
-            with evaluated_now():
-                kept[wide] = self.make_quantile_pieces()
-        return kept[wide]
-
-    def make_quantile_pieces(self) -> QuantilePieces:
-        """Make what `quantile_pieces` returns, from some 400 quantiles of each output."""
-        kinks = self.score_kinks()
-        dtype = jnp.promote_types(kinks.dtype, jnp.float32)
-        return smooth_pieces(self.from_normal_score, kinks.astype(dtype))

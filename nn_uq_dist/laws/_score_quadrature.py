@@ -58,7 +58,7 @@ def score_quadrature(
     Composite Gauss-Legendre rule. Its panels end where the quantile function bends: Gauss-Hermite
     nodes would leave an error of 1e-4 at such a point.
     """
-    kinks = lax.stop_gradient(law.score_kinks())
+    kinks = lax.stop_gradient(law.normal_score(law.kinks()))
     if loc is not None and scale is not None:
         nodes, rule = _normal_rule(lax.stop_gradient((kinks - loc) / scale))
         values = law.from_normal_score(loc + scale * nodes)
