@@ -17,8 +17,8 @@ from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._adapted_law import as_output_law
 from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.laws._score_quadrature import score_quadrature
 from nn_uq_dist.laws._support import support_between
+from nn_uq_dist.laws._value_rule import ValueRule
 
 
 class CorrectedMarginal(OutputLaw):
@@ -55,7 +55,7 @@ class CorrectedMarginal(OutputLaw):
 
     Notes
     -----
-    Mean and variance are quadratures over the normal scores. The support is the image of the
+    Mean and variance are quadratures over the values of the base. The support is the image of the
     support of the base.
 
     Examples
@@ -179,7 +179,7 @@ class CorrectedMarginal(OutputLaw):
     @property
     def mean(self) -> Array:
         """Mean, by quadrature."""
-        return jnp.broadcast_to(score_quadrature(self).mean, self.batch_shape)
+        return jnp.broadcast_to(self.moments().mean, self.batch_shape)
 
     @property
     def variance(self) -> Array:
@@ -189,7 +189,7 @@ class CorrectedMarginal(OutputLaw):
     @property
     def standard_deviation(self) -> Array:
         """Square root of the variance, also where that would over- or underflow."""
-        return jnp.broadcast_to(score_quadrature(self).standard_deviation, self.batch_shape)
+        return jnp.broadcast_to(self.moments().standard_deviation, self.batch_shape)
 
     def kinks(self) -> Array:
         """Kinks of the base; the map adds none, as its slope is continuous."""
@@ -198,6 +198,12 @@ class CorrectedMarginal(OutputLaw):
     def approximate_quantile(self, z: Array) -> Array:
         """That of the base, moved by the map."""
         return self.transform(self.base.approximate_quantile(z))
+
+    def value_rule(self, loc: Array | None = None, scale: Array | None = None) -> ValueRule:
+        """That of the base, moved by the map."""
+        values, lengths = self.base.value_rule(loc, scale)
+        slopes = jnp.exp(self.transform.log_abs_det_jacobian(values, values))
+        return ValueRule(self.transform(values), lengths * slopes)
 
 
 @one_program

@@ -232,9 +232,9 @@ def _log_integral(
     fixed_x, fixed_sigma, fixed = lax.stop_gradient((x, sigma, transform))
     window = _window(fixed_x, fixed_sigma, fixed, marks, side)
     ends = _ends(window, law, fixed)
-    points, weights = np.polynomial.legendre.leggauss(_RULES[str(x.dtype)].nodes)
     points, weights = (
-        jnp.asarray(part.reshape(-1, *(1,) * ends.ndim), x.dtype) for part in (points, weights)
+        jnp.asarray(part.reshape(-1, *(1,) * ends.ndim), x.dtype)
+        for part in np.polynomial.legendre.leggauss(_RULES[str(x.dtype)].nodes)
     )
     half = 0.5 * (ends[1:] - ends[:-1])
     nodes = (0.5 * (ends[1:] + ends[:-1]) + half * points).reshape(-1, *x.shape)
@@ -310,7 +310,7 @@ def _ends(window: _Window, law: Any, transform: Any) -> Array:
         if len(knots) > rule.knots:
             first = jnp.sum(knots <= low, axis=0)
             count = jnp.sum(knots < high, axis=0) - first
-            index = np.arange(rule.knots).reshape(-1, *(1,) * low.ndim)
+            index = jnp.arange(rule.knots).reshape(-1, *(1,) * low.ndim)
             index = jnp.minimum(first + index * count // rule.knots, len(knots) - 1)
             knots = jnp.take_along_axis(knots, index, axis=0)
         breaks = jnp.concatenate([breaks, knots])

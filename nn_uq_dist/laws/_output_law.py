@@ -13,11 +13,13 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics._checks import as_numeric, require_probabilities
 from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.laws._abstract import Law
-from nn_uq_dist.laws._score_quadrature import (
-    ScoreQuadrature,
-    ScoreRule,
-    score_quadrature,
-    standardized_moment,
+from nn_uq_dist.laws._value_rule import (
+    Moments,
+    ValueRule,
+    moments_of,
+    rule_between,
+    score_ends,
+    standardized,
 )
 
 
@@ -46,8 +48,6 @@ class OutputLaw(Law):
       two); ``standard_deviation``, ``skewness`` and ``excess_kurtosis``; ``bounds``;
     - ``kinks`` and ``approximate_quantile``: where the density bends, and about where quantiles
       are, for quadratures;
-    - ``hermite_rule``: the points at which a copula evaluates the law for its Hermite series; worth
-      overriding if scores are cheaper than quantiles;
     - ``law[index]`` and ``expand``: the entries of the batch at an index, and a larger batch, made
       anew from the arguments of the constructor, which the law must store.
 
@@ -134,13 +134,15 @@ class OutputLaw(Law):
 
     @property
     def skewness(self) -> Array:
-        """Third standardized moment, by quadrature over the normal scores."""
-        return standardized_moment(self, 3)
+        """Third standardized moment, by quadrature over the values."""
+        moments = self.moments()
+        return standardized(moments, moments.standard_deviation, 3)
 
     @property
     def excess_kurtosis(self) -> Array:
-        """Fourth standardized moment less 3, by quadrature over the normal scores."""
-        return standardized_moment(self, 4) - 3
+        """Fourth standardized moment less 3, by quadrature over the values."""
+        moments = self.moments()
+        return standardized(moments, moments.standard_deviation, 4) - 3
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -157,18 +159,21 @@ class OutputLaw(Law):
         """Value whose normal score is roughly ``z``, increasing, for the panels of quadratures."""
         return self.from_normal_score(z)
 
-    def hermite_rule(self) -> ScoreQuadrature | ScoreRule:
-        r"""Return the rule for the coefficients of the Hermite series.
+    def value_rule(self, loc: Array | None = None, scale: Array | None = None) -> ValueRule:
+        """Return the rule for integrals over the values.
 
-        With :math:`y = F^{-1}(\Phi(z))` and normalized Hermite polynomials they are either
-
-        .. math::
-            a_k = \int y(z)\, he_k(z)\, \phi(z)\, dz
-            \qquad\text{or}\qquad
-            a_k = \frac{1}{\sqrt k} \int he_{k-1}(z(y))\, \phi(z(y))\, dy,
-
-        where the second follows from the first by parts. The first takes quantiles at nodes over
-        the scores (`ScoreQuadrature`, the default), the second scores at nodes over the values
-        (`ScoreRule`).
+        Parameters
+        ----------
+        loc, scale : Array, optional
+            Mean and standard deviation of the normal scores that matter. Default: 0 and 1.
         """
-        return score_quadrature(self)
+        scores: Any = score_ends(self._dtype, len(self.batch_shape))
+        if loc is not None and scale is not None:
+            scores = loc + scale * scores
+        ends = self.approximate_quantile(scores)
+        return rule_between(ends, self.kinks(), *self.bounds, self.mean, self.standard_deviation)
+
+    def moments(self) -> Moments:
+        """Mean and deviations of the values, by quadrature."""
+        rule = self.value_rule()
+        return moments_of(rule, self.log_prob(rule.values))
