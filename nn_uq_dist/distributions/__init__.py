@@ -17,8 +17,8 @@ from nn_uq_dist.distributions._noisy_marginal import NoisyMarginal as NoisyMargi
 from nn_uq_dist.distributions._normal_score_transform import (
     NormalScoreTransform as NormalScoreTransform,
 )
+from nn_uq_dist.gaussian_copula._clipped_correlation import (
+    clipped_correlation as clipped_correlation,
+)
 from nn_uq_dist.gaussian_copula._nataf import NatafCorrelation as NatafCorrelation
 from nn_uq_dist.gaussian_copula._nataf import nataf_correlation as nataf_correlation
-from nn_uq_dist.gaussian_copula._nearest_correlation import (
-    nearest_correlation as nearest_correlation,
-)

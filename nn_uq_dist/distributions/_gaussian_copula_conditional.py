@@ -91,12 +91,13 @@ class GaussianCopulaConditional(ScoreDistribution):
     @property
     def mean(self) -> Array:
         """Means of the outputs, by quadrature over their scores."""
-        return jnp.broadcast_to(self._quadrature().mean, self.shape())
+        return jnp.broadcast_to(self._conditional_moments()[1].mean, self.shape())
 
     @property
     def variance(self) -> Array:
         """Variances of the outputs, by quadrature over their scores."""
-        return jnp.broadcast_to(products(self._quadrature().standard_deviation), self.shape())
+        scale = self._conditional_moments()[1].standard_deviation
+        return jnp.broadcast_to(products(scale), self.shape())
 
     def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaConditional":
         return rebuilt(

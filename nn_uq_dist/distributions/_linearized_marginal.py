@@ -19,8 +19,7 @@ from nn_uq_dist.basics._known_values import as_jax, as_variances, is_local, nan_
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.laws._abstract import validate_sample
 from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.laws._score_quadrature import ScoreRule
-from nn_uq_dist.linear_combination._value_nodes import value_nodes, weights_of_nodes
+from nn_uq_dist.linear_combination._saddlepoint_quantile import saddlepoint_quantile
 
 
 class LinearizedMarginal(OutputLaw):
@@ -261,22 +260,21 @@ class LinearizedMarginal(OutputLaw):
         low, high = _bounds(*self._of_one_type)
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
-    def score_kinks(self) -> Array:
-        """Scores of the knots at the sums of the three largest weights.
+    def kinks(self) -> Array:
+        """Sums of the three largest weights and their negatives, ``(8,) + batch_shape``.
 
-        The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. Those of
-        the three largest matter: from four weights on the quantile function is smooth enough.
+        The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. From four
+        weights on it is smooth enough at the others.
         """
-        return self.normal_score(_corners(jnp.asarray(self.loc), jnp.asarray(self.weights)))
+        kinks = _corners(jnp.asarray(self.loc), jnp.asarray(self.weights))
+        return jnp.broadcast_to(kinks, (len(kinks), *self.batch_shape))
 
-    def hermite_rule(self) -> ScoreRule:
-        """Scores at nodes over the values: a quantile costs several evaluations, a score one."""
-        weights, scale = jnp.asarray(self.weights, self._dtype), self.normal_scale
-        scale = None if scale is None else jnp.asarray(scale, self._dtype)
-        nodes = value_nodes(weights, scale)
-        weights = weights_of_nodes(nodes.values, weights)
-        scores = linear_combination.normal_score(nodes.values, weights, scale)
-        return ScoreRule(scores, nodes.lengths, nodes.standard_deviation, is_half=True)
+    def approximate_quantile(self, z: Array) -> Array:
+        """By the saddlepoint approximation."""
+        loc, weights, scale = self._of_one_type
+        scale = jnp.zeros((), weights.dtype) if scale is None else scale
+        scale = jnp.broadcast_to(scale, self.batch_shape)
+        return _approximate_quantile(z, loc, weights, scale)
 
     def entropy(self) -> Array:
         """Differential entropy by quadrature: see `nn_uq_dist.linear_combination.entropy`."""
@@ -317,6 +315,15 @@ def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, 
 
 def _times_root(unit: Array, variance: Array) -> Array:
     return unit * namespace(unit).sqrt(variance)
+
+
+@one_program
+def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array) -> Array:
+    xp: Any = namespace(z, weights)
+    z, weights, scale = xp.asarray(z), weights.astype(z.dtype), scale.astype(z.dtype)
+    x = saddlepoint_quantile(xp.abs(z), weights, scale).x
+    found: Array = loc + xp.where(z < 0, -x, x)
+    return found
 
 
 @one_program

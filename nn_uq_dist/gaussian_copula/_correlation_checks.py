@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 
-_NEAREST = "nearest_correlation(matrix, min_eigenvalue) gives the nearest valid one"
+_REPAIR = "clipped_correlation(matrix, min_eigenvalue) gives a valid one near to it"
 
 
 def as_square(name: str, matrix: ArrayLike, num_outputs: int | None = None) -> ArrayLike:
@@ -30,7 +30,7 @@ def as_square(name: str, matrix: ArrayLike, num_outputs: int | None = None) -> A
 def as_correlation(name: str, matrix: ArrayLike, num_outputs: int | None = None) -> ArrayLike:
     """Return a correlation matrix ``(..., N, N)``, checked for shape, symmetry and diagonal.
 
-    Entries beyond one and negative eigenvalues are accepted: `nearest_correlation` repairs them.
+    Entries beyond one and negative eigenvalues are accepted: `clipped_correlation` repairs them.
     """
     matrix = as_square(name, matrix, num_outputs)
     if not _checks.is_concrete(matrix):
@@ -63,7 +63,7 @@ def as_correlation(name: str, matrix: ArrayLike, num_outputs: int | None = None)
     return matrix
 
 
-def require_positive_definite(name: str, matrix: ArrayLike, remedy: str = _NEAREST) -> None:
+def require_positive_definite(name: str, matrix: ArrayLike, remedy: str = _REPAIR) -> None:
     """Raise ``ValueError`` if a known correlation matrix has no Cholesky factor."""
     if not _checks.is_concrete(matrix):
         return

@@ -24,7 +24,8 @@ from nn_uq_dist.basics._row_algebra import binary_unit, in_squared_units, produc
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.gaussian_copula._correlation_checks import as_correlation
 from nn_uq_dist.laws._adapted_law import as_output_law, require_univariate
-from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule
+from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.laws._value_rule import Moments, moments_of
 
 _MAX_ITERATIONS = 60
 # Odd, because the last term takes the rest of the variance and a symmetric law has only odd terms.
@@ -32,11 +33,13 @@ _MAX_ITERATIONS = 60
 _NUM_TERMS = 127
 
 
-def hermite_coefficients(rule: ScoreQuadrature | ScoreRule) -> Array:
+def hermite_coefficients(
+    law: OutputLaw, loc: Array | None = None, scale: Array | None = None
+) -> Array:
     r"""Coefficients ``a_1, ..., a_K`` of each output, shape ``(K, ..., N_y)``.
 
-    From quantiles at scores, :math:`a_k = E[y(Z)\,he_k(Z)]`, or from scores at values: since
-    :math:`(he_{k-1} \phi)' = -\sqrt k\, he_k \phi`, integration by parts gives
+    From normal scores at values: since :math:`(he_{k-1} \phi)' = -\sqrt k\, he_k \phi`, integration
+    of :math:`a_k = E[y(Z)\,he_k(Z)]` by parts gives
 
     .. math:: a_k = \frac{1}{\sqrt k} \int he_{k-1}(z(y))\, \phi(z(y))\, dy.
 
@@ -46,8 +49,11 @@ def hermite_coefficients(rule: ScoreQuadrature | ScoreRule) -> Array:
 
     Parameters
     ----------
-    rule : ScoreQuadrature or ScoreRule
-        ``law.hermite_rule()`` of an `nn_uq_dist.laws.OutputLaw`.
+    law : OutputLaw
+        ``batch_shape (..., N_y)``.
+    loc, scale : Array, shape (..., N_y), optional
+        Mean and standard deviation of the normal scores; the polynomials are those of the
+        standardized scores. Default: standard normal scores.
 
     Examples
     --------
@@ -55,36 +61,54 @@ def hermite_coefficients(rule: ScoreQuadrature | ScoreRule) -> Array:
     >>> import nn_uq_dist as nuq
     >>> from nn_uq_dist.gaussian_copula import hermite_coefficients
     >>> uniform = nuq.LinearizedMarginal(jnp.zeros(1), [[1.0]])
-    >>> print(f"{hermite_coefficients(uniform.hermite_rule())[0, 0]:.4f}")  # 1/sqrt(pi)
+    >>> print(f"{hermite_coefficients(uniform)[0, 0]:.4f}")  # 1/sqrt(pi)
     0.5642
     """
-    coefficients, unit = _in_units(rule)
+    coefficients, unit = _in_units(*hermite_rule(law, loc, scale))
     return unit * coefficients
 
 
-def _in_units(rule: ScoreQuadrature | ScoreRule) -> tuple[Array, Array]:
+class HermiteRule(NamedTuple):
+    """Standardized scores at nodes over the values, lengths ``dy``, and standard deviations."""
+
+    scores: Array
+    lengths: Array
+    standard_deviation: Array
+
+
+def hermite_rule(
+    law: OutputLaw, loc: Array | None = None, scale: Array | None = None
+) -> HermiteRule:
+    """Return what the coefficients are made from; parameters as for `hermite_coefficients`."""
+    rule = law.value_rule(loc, scale)
+    if loc is None or scale is None:
+        return HermiteRule(law.normal_score(rule.values), rule.lengths, law.standard_deviation)
+    scores, moments = conditional_moments(law, loc, scale)
+    return HermiteRule((scores - loc) / scale, rule.lengths, moments.standard_deviation)
+
+
+def conditional_moments(law: OutputLaw, loc: Array, scale: Array) -> tuple[Array, Moments]:
+    """Scores at nodes over the values, and moments for normal scores with this law."""
+    rule = law.value_rule(loc, scale)
+    scores, logs = law.normal_score_and_log_prob(rule.values)
+    standardized = (scores - loc) / scale
+    return scores, moments_of(rule, logs + 0.5 * (scores**2 - standardized**2))
+
+
+def _in_units(scores: Array, lengths: Array, scale: Array) -> tuple[Array, Array]:
     """`hermite_coefficients` in powers of two near the standard deviations, and these units.
 
     Products of the coefficients, and variances, underflow long before these do.
     """
-    scale = rule.standard_deviation
     unit = binary_unit(scale)
     variance = (scale / unit) ** 2
-    if isinstance(rule, ScoreRule):
-        # At the edge of the support the score is infinite and the integrand is zero.
-        inside = jnp.isfinite(rule.scores) | jnp.isnan(rule.scores)
-        scores = jnp.where(inside, rule.scores, 0)
-        measure = jnp.where(inside, rule.lengths / unit * jnp.exp(log_normal_density(scores)), 0)
-        projections = _projections(scores, measure, _NUM_TERMS - 1)
-        degrees = jnp.arange(1, _NUM_TERMS, dtype=variance.dtype)
-        degrees = degrees.reshape(-1, *(1,) * variance.ndim)
-        if rule.is_half:
-            # The other half doubles integrands that are even in the score, and cancels odd ones.
-            projections = projections * jnp.where(degrees % 2 == 1, 2, 0).astype(projections.dtype)
-        coefficients = projections / jnp.sqrt(degrees)
-    else:
-        measure = rule.rule * (rule.deviations / unit)
-        coefficients = _projections(rule.nodes, measure, _NUM_TERMS)[1:]
+    # At the edge of the support the score is infinite and the integrand is zero.
+    inside = jnp.isfinite(scores) | jnp.isnan(scores)
+    scores = jnp.where(inside, scores, 0)
+    measure = jnp.where(inside, lengths / unit * jnp.exp(log_normal_density(scores)), 0)
+    projections = _projections(scores, measure, _NUM_TERMS - 1)
+    degrees = jnp.arange(1, _NUM_TERMS, dtype=variance.dtype)
+    coefficients = projections / jnp.sqrt(degrees.reshape(-1, *(1,) * variance.ndim))
     rest = lax.stop_gradient(variance - jnp.sum(coefficients**2, axis=0))
     return jnp.concatenate([coefficients, jnp.sqrt(jnp.maximum(rest, 0))[None]]), unit
 
@@ -134,14 +158,15 @@ def covariance_of_scores(coefficients: Array, correlation: Array) -> tuple[Array
     return value * correlation, slope * correlation + value
 
 
-@jax.jit
-def covariance_of_outputs(rule: ScoreQuadrature | ScoreRule, correlation: Array) -> Array:
+def covariance_of_outputs(
+    law: OutputLaw, correlation: Array, loc: Array | None = None, scale: Array | None = None
+) -> Array:
     """Covariance matrix of outputs whose scores have this correlation matrix.
 
     Parameters
     ----------
-    rule : ScoreQuadrature or ScoreRule
-        ``law.hermite_rule()`` of an `nn_uq_dist.laws.OutputLaw` with ``batch_shape (..., N_y)``.
+    law, loc, scale
+        As for `hermite_coefficients`.
     correlation : Array, shape (..., N_y, N_y)
 
     Examples
@@ -151,10 +176,15 @@ def covariance_of_outputs(rule: ScoreQuadrature | ScoreRule, correlation: Array)
     >>> from nn_uq_dist.gaussian_copula import covariance_of_outputs
     >>> uniform = nuq.LinearizedMarginal(jnp.zeros(2), [[1.0], [2.0]])
     >>> rho = jnp.array([[1.0, 0.5], [0.5, 1.0]])
-    >>> print(f"{covariance_of_outputs(uniform.hermite_rule(), rho)[0, 1]:.4f}")
+    >>> print(f"{covariance_of_outputs(uniform, rho)[0, 1]:.4f}")
     0.3217
     """
-    coefficients, unit = _in_units(rule)
+    return _covariance(hermite_rule(law, loc, scale), correlation)
+
+
+@jax.jit
+def _covariance(rule: HermiteRule, correlation: Array) -> Array:
+    coefficients, unit = _in_units(*rule)
     covariance, _ = covariance_of_scores(coefficients, correlation)
     diagonal = jnp.eye(correlation.shape[-1], dtype=bool)
     variance = products(rule.standard_deviation)[..., None]
@@ -168,7 +198,7 @@ class NatafCorrelation(NamedTuple):
     ----------
     matrix : Array, shape (..., N_y, N_y)
         Correlation of the normal scores, with unit diagonal. It may be indefinite: see
-        `nearest_correlation`.
+        `clipped_correlation`.
     attainable : Array of bool, shape (..., N_y, N_y)
         False where no correlation of the scores gives the outputs the desired correlation; the
         entry of ``matrix`` is then 1 or -1, the nearest possible value.
@@ -240,18 +270,16 @@ def nataf_correlation(marginals: dist.Distribution, correlation: ArrayLike) -> N
     """
     require_univariate(marginals)
     correlation = as_correlation("correlation", correlation, marginals.batch_shape[-1])
-    rule = as_output_law(marginals).hermite_rule()
+    rule = hermite_rule(as_output_law(marginals))
     return _match(rule, jnp.asarray(correlation), marginals.batch_shape)
 
 
 # One program, so that an eager call does not compile each operation separately. The law itself is
 # evaluated outside: for known arguments it may use a faster method than under a trace.
 @partial(jax.jit, static_argnames="batch_shape")
-def _match(
-    rule: ScoreQuadrature | ScoreRule, correlation: Array, batch_shape: tuple[int, ...]
-) -> NatafCorrelation:
+def _match(rule: HermiteRule, correlation: Array, batch_shape: tuple[int, ...]) -> NatafCorrelation:
     """Solve for all pairs of outputs."""
-    coefficients, _ = _in_units(rule)
+    coefficients, _ = _in_units(*rule)
     norms = jnp.sqrt(jnp.sum(coefficients**2, axis=0))
     dtype = jnp.promote_types(coefficients.dtype, correlation.dtype)
     coefficients = (coefficients / norms).astype(dtype)

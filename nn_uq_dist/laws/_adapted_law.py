@@ -90,13 +90,13 @@ class AdaptedLaw(OutputLaw):
         """Variance of the distribution."""
         return jnp.broadcast_to(self.base.variance, self.batch_shape)
 
-    def score_kinks(self) -> Array:
+    def kinks(self) -> Array:
         """The middle of a Laplace law; none else."""
         base: Any = self.base
         while isinstance(base, dist.ExpandedDistribution | dist.Independent):
             base = base.base_dist
         count = 1 if isinstance(base, dist.Laplace) else 0
-        return jnp.zeros((count, *self.batch_shape), jnp.result_type(self.mean))
+        return jnp.broadcast_to(self.mean, (count, *self.batch_shape))
 
 
 def as_output_law(law: dist.Distribution) -> OutputLaw:

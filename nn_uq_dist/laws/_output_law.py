@@ -10,16 +10,16 @@ from jax import Array
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._checks import as_numeric, is_concrete, require_probabilities
-from nn_uq_dist.basics._known_values import evaluated_now
+from nn_uq_dist.basics._checks import as_numeric, require_probabilities
 from nn_uq_dist.basics._normal_tails import score_from_log_tails
 from nn_uq_dist.laws._abstract import Law
-from nn_uq_dist.laws._quantile_pieces import QuantilePieces, smooth_pieces
-from nn_uq_dist.laws._score_quadrature import (
-    ScoreQuadrature,
-    ScoreRule,
-    score_quadrature,
-    standardized_moment,
+from nn_uq_dist.laws._value_rule import (
+    Moments,
+    ValueRule,
+    moments_of,
+    rule_between,
+    score_ends,
+    standardized,
 )
 
 
@@ -46,10 +46,8 @@ class OutputLaw(Law):
 
     - ``cdf``, ``icdf``; ``normal_score`` and ``normal_score_and_log_prob`` (one pass instead of
       two); ``standard_deviation``, ``skewness`` and ``excess_kurtosis``; ``bounds``;
-    - ``score_kinks``: where the quantile function bends, for quadratures over normal scores;
-    - ``make_quantile_pieces``: the quantile function as polynomials, for convolutions;
-    - ``hermite_rule``: the points at which a copula evaluates the law for its Hermite series; worth
-      overriding if scores are cheaper than quantiles;
+    - ``kinks`` and ``approximate_quantile``: where the density bends, and about where quantiles
+      are, for quadratures;
     - ``law[index]`` and ``expand``: the entries of the batch at an index, and a larger batch, made
       anew from the arguments of the constructor, which the law must store.
 
@@ -136,13 +134,15 @@ class OutputLaw(Law):
 
     @property
     def skewness(self) -> Array:
-        """Third standardized moment, by quadrature over the normal scores."""
-        return standardized_moment(self, 3)
+        """Third standardized moment, by quadrature over the values."""
+        moments = self.moments()
+        return standardized(moments, moments.standard_deviation, 3)
 
     @property
     def excess_kurtosis(self) -> Array:
-        """Fourth standardized moment less 3, by quadrature over the normal scores."""
-        return standardized_moment(self, 4) - 3
+        """Fourth standardized moment less 3, by quadrature over the values."""
+        moments = self.moments()
+        return standardized(moments, moments.standard_deviation, 4) - 3
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -151,43 +151,29 @@ class OutputLaw(Law):
         high = getattr(self.support, "upper_bound", jnp.inf)
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
-    def score_kinks(self) -> Array:
-        """Normal scores at which the quantile function bends, shape ``(m,) + batch_shape``."""
+    def kinks(self) -> Array:
+        """Values at which the density bends or jumps, shape ``(m,) + batch_shape``."""
         return jnp.zeros((0, *self.batch_shape), jnp.result_type(self.mean))
 
-    def hermite_rule(self) -> ScoreQuadrature | ScoreRule:
-        r"""Return the rule for the coefficients of the Hermite series.
+    def approximate_quantile(self, z: Array) -> Array:
+        """Value whose normal score is roughly ``z``, increasing, for the panels of quadratures."""
+        return self.from_normal_score(z)
 
-        With :math:`y = F^{-1}(\Phi(z))` and normalized Hermite polynomials they are either
+    def value_rule(self, loc: Array | None = None, scale: Array | None = None) -> ValueRule:
+        """Return the rule for integrals over the values.
 
-        .. math::
-            a_k = \int y(z)\, he_k(z)\, \phi(z)\, dz
-            \qquad\text{or}\qquad
-            a_k = \frac{1}{\sqrt k} \int he_{k-1}(z(y))\, \phi(z(y))\, dy,
-
-        where the second follows from the first by parts. The first takes quantiles at nodes over
-        the scores (`ScoreQuadrature`, the default), the second scores at nodes over the values
-        (`ScoreRule`).
+        Parameters
+        ----------
+        loc, scale : Array, optional
+            Mean and standard deviation of the normal scores that matter. Default: 0 and 1.
         """
-        return score_quadrature(self)
+        scores: Any = score_ends(self._dtype, len(self.batch_shape))
+        if loc is not None and scale is not None:
+            scores = loc + scale * scores
+        ends = self.approximate_quantile(scores)
+        return rule_between(ends, self.kinks(), *self.bounds, self.mean, self.standard_deviation)
 
-    def quantile_pieces(self) -> QuantilePieces:
-        """The quantile function of normal scores as polynomials between its kinks.
-
-        Where the parameters are known they are computed once, also under ``jit``, and kept.
-        """
-        if not is_concrete(self):
-            return self.make_quantile_pieces()
-        # Not a field of the pytree: a law that has passed through `jit` computes them anew.
-        kept: dict[bool, QuantilePieces] = self.__dict__.setdefault("_quantile_pieces", {})
-        wide = bool(jax.config.jax_enable_x64)
-        if wide not in kept:
-            with evaluated_now():
-                kept[wide] = self.make_quantile_pieces()
-        return kept[wide]
-
-    def make_quantile_pieces(self) -> QuantilePieces:
-        """Make what `quantile_pieces` returns, from some 400 quantiles of each output."""
-        kinks = self.score_kinks()
-        dtype = jnp.promote_types(kinks.dtype, jnp.float32)
-        return smooth_pieces(self.from_normal_score, kinks.astype(dtype))
+    def moments(self) -> Moments:
+        """Mean and deviations of the values, by quadrature."""
+        rule = self.value_rule()
+        return moments_of(rule, self.log_prob(rule.values))

@@ -15,9 +15,9 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import entries
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import GaussianCopulaJoint
+from nn_uq_dist.gaussian_copula._clipped_correlation import checked_floor, clipped_correlation
 from nn_uq_dist.gaussian_copula._correlation_checks import require_positive_definite
 from nn_uq_dist.gaussian_copula._nataf import nataf_correlation
-from nn_uq_dist.gaussian_copula._nearest_correlation import checked_floor, nearest_correlation
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import unraveled
 from nn_uq_dist.inputs._names import names_of_entries
@@ -90,7 +90,7 @@ def _copula_correlation(
     repair: Callable[[Array, Array], Array] = _shrunk
     if method == "nataf":
         matched, attainable = nataf_correlation(marginals, target)
-        repair = nearest_correlation
+        repair = clipped_correlation
     matrix = matched if floor is None else repair(matched, floor)
     if floor is None or (_checks.is_concrete(floor) and floor == 0):
         require_positive_definite(
@@ -255,8 +255,8 @@ class LinearModel(abc.ABC):
         min_eigenvalue
             Floor under the eigenvalues of the correlation of the scores, in ``[0, 1)``. With fewer
             inputs than outputs some eigenvalues are zero, and there is no density without a floor.
-            ``"nataf"`` takes the nearest correlation matrix
-            (`nn_uq_dist.distributions.nearest_correlation`), ``"linear"``
+            ``"nataf"`` clips the eigenvalues and rescales the diagonal to one
+            (`nn_uq_dist.distributions.clipped_correlation`), ``"linear"`` takes
             ``(1 - floor) R + floor I``, which is smooth. ``None`` forbids repair.
 
         Raises

@@ -13,8 +13,6 @@ from nn_uq_dist.gaussian_copula._nataf import (
     covariance_of_scores,
     hermite_coefficients,
 )
-from nn_uq_dist.laws import as_output_law
-from nn_uq_dist.laws._score_quadrature import score_quadrature
 
 # name: weights of the two outputs, normal scales. Sums of one to four uniforms, a dominating weight
 # (a corner of the quantile function far out), and a normal part.
@@ -98,7 +96,7 @@ def law(pair):
 def test_covariance_and_nataf_correlation_against_double_integrals(pair):
     marginals = law(pair)
     deviation = np.asarray(jnp.sqrt(marginals.variance))
-    coefficients = hermite_coefficients(score_quadrature(as_output_law(marginals)))
+    coefficients = hermite_coefficients(marginals)
     for rho in CORRELATIONS:
         expected = covariance_by_double_integral(*pair, rho)
         covariance, _ = covariance_of_scores(coefficients, matrix(rho))
