@@ -1,4 +1,4 @@
-"""Quantiles of any distribution at given normal scores, by a bracketed Newton method on the scores."""
+"""Quantiles at given normal scores, by a bracketed Newton method on the scores."""
 
 import math
 from collections.abc import Callable

@@ -84,22 +84,15 @@ class Lines(NamedTuple):
 
     Attributes
     ----------
-    tilt, step, alias_decay : Array, shape (T,)
-        As of `Contour`.
-    log_scale : Array, shape (T, M)
-        Exponent at the edge.
+    numbers : Array, shape (T, 3 + M)
+        Tilt, step and decay of the aliases, as of `Contour`, and the exponents at the edge: NaN for
+        lines that need more nodes, and for those that no point needs.
     values : Array, shape (T, J, M)
         Normalized integrand at the edge, complex, at J nodes.
-    usable : Array of bool, shape (T,)
-        Whether the fixed number of nodes suffices; False for lines that no point needs.
     """
 
-    tilt: Array
-    step: Array
-    alias_decay: Array
-    log_scale: Array
+    numbers: Array
     values: Array
-    usable: Array
 
 
 def _tilts(orders: Orders, nearest: Array, law: Law) -> tuple[Array, Array, Array]:
@@ -152,22 +145,16 @@ def _tabulate(orders: Orders, law: Law, tilt: Array, distance: Array, variance: 
     for _ in orders[1:]:
         rows.append(rows[-1] * nodes.pole)
     bound = envelope_at(law, excess, contour, size)
-    return Lines(
-        contour.tilt,
-        contour.step,
-        contour.alias_decay,
-        log_scale(at_edge, law, contour).T,
-        jnp.stack(rows).transpose(2, 1, 0),
-        bound < 10.0 * precision(dtype).acceptable,
-    )
+    exponents = log_scale(at_edge, law, contour)
+    exponents = jnp.where(bound < 10.0 * precision(dtype).acceptable, exponents, jnp.nan)
+    # One array, and so one kernel, for all numbers.
+    numbers = jnp.stack([contour.tilt, contour.step, contour.alias_decay, *exponents], axis=1)
+    return Lines(numbers, jnp.stack(rows).transpose(2, 1, 0))
 
 
 def _look_up(orders: Orders, distance: Array, index: Array, lines: Lines) -> tuple[Array, Array]:
     """Log tail integrals (P, M) at distances (P,) on lines, by index, and where they hold."""
-    tilt, step, decay, scale, holds = (
-        field[index]
-        for field in (lines.tilt, lines.step, lines.alias_decay, lines.log_scale, lines.usable)
-    )
+    tilt, step, decay, *exponents = lines.numbers[index].T
     table = lines.values.transpose(1, 2, 0)
     sine, cosine = sine_and_cosine(0.5 * step * distance)
     half_turn = lax.complex(cosine, sine)
@@ -180,16 +167,15 @@ def _look_up(orders: Orders, distance: Array, index: Array, lines: Lines) -> tup
 
     totals = lax.fori_loop(0, num_nodes, horner, [jnp.zeros_like(turn) for _ in orders])
     values = []
-    for m, (order, total) in enumerate(zip(orders, totals, strict=True)):
-        unit = scale[:, m] + tilt * distance
+    for order, total, exponent in zip(orders, totals, exponents, strict=True):
+        unit = exponent + tilt * distance
         sums = (total * half_turn).real * step / jnp.pi
         if order:
-            sums = sums + relative_correction(
-                first_alias_correction(np.asarray(order), decay), unit
-            )
-        holds = holds & (sums > 0)
-        values.append(unit + jnp.log(jnp.where(sums > 0, sums, 1.0)))
-    return jnp.stack(values, axis=1), holds
+            decayed = first_alias_correction(np.asarray(order), decay)
+            sums = sums + relative_correction(decayed, unit)
+        values.append(unit + jnp.log(jnp.where(sums > 0, sums, jnp.nan)))
+    found = jnp.stack(values, axis=1)
+    return found, jnp.all(jnp.isfinite(found), axis=1)
 
 
 def _of_one_law(
@@ -213,9 +199,8 @@ def _of_one_law(
 
     def some_lines(used: Array, *tilts: Array) -> Lines:
         tabulate = partial(_tabulate, orders, law)
-        empty = jax.tree.map(
-            lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(tabulate, *tilts)
-        )
+        shapes = jax.eval_shape(tabulate, *tilts)
+        empty = jax.tree.map(lambda a: jnp.full(a.shape, jnp.nan, a.dtype), shapes)
         return lax.cond(any_point(used), lambda: tabulate(*tilts), lambda: empty)
 
     parts = used, *(part[:-1] for part in tilts)

@@ -55,10 +55,8 @@ def test_values_match_mpmath(name, normal_scale, precision):
     found = np.array(lc.logpdf_and_logsf(points, weights, *scale))
     expected = references(weights, points, normal_scale)
     error = np.abs(found - expected) / np.maximum(1, np.abs(expected) / 10)
-    near = points < 7 * deviation
-    assert error[:, near].max() < {"float32": 5e-5, "float64": 1e-12}[precision]
     # All factors at a node share one rounding of t/z, which adds up over the weights.
-    assert error.max() < {"float32": 1e-3, "float64": 1e-11}[precision]
+    assert error.max() < len(weights) * np.finfo(precision).eps
 
 
 @pytest.mark.slow
@@ -98,7 +96,8 @@ def test_both_functions_from_the_center_to_beyond_the_last_line(name, normal_sca
     law = Law(jnp.abs(weights)[:, None], None if scale is None else jnp.asarray(scale)[None])
     values, holds = jit(lambda y: _by_lines((0, 1), y, law))(jnp.abs(crowd)[None])
     assert np.mean(holds) > 0.98
-    assert not np.all(holds[0, : len(points)])
+    if normal_scale != 2.0:  # whose lines go on beyond all of these points
+        assert not np.all(holds[0, : len(points)])
     expected = references(weights, points, normal_scale, digits=16)
     bar = {"float32": 5e-5, "float64": 2e-13}[precision]
     size = np.maximum(1, np.abs(expected) / 10)
