@@ -60,7 +60,7 @@ class LinearizedMarginal(OutputLaw):
     -----
     The density is the convolution of rectangles of the paper's ``eq:FINAL_PDF`` with the
     prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.linear_combination.logpdf`.
-    Many points of one law (``loc`` or values of higher rank than ``weights``) share a table.
+    Many points of one law (``loc`` or values of higher rank than ``weights``) share lines.
 
     Examples
     --------

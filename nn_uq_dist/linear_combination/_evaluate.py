@@ -1,4 +1,4 @@
-"""Choice of a method for broadcast arguments: a law per point, shared laws, very many weights.
+"""Choice of a method for broadcast arguments: a law per point, or common lines for many points.
 
 All other modules use `log_density`, `log_survival` and `log_density_and_survival`. Known numbers
 come in and go out as NumPy arrays, for which nothing is compiled anew.
@@ -11,10 +11,9 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.linear_combination._common_lines import is_worth_lines, values_of_shared_laws
 from nn_uq_dist.linear_combination._each_point import BOTH, DENSITY, SURVIVAL, Orders
-from nn_uq_dist.linear_combination._many_weights import FEWEST_WEIGHTS, values_of_many_weights
 from nn_uq_dist.linear_combination._points import values_of_points
-from nn_uq_dist.linear_combination._shared_law import is_worth_a_table, values_of_shared_laws
 
 
 def log_density(y: Array, weights: Array, normal_scale: Array | None) -> Array:
@@ -41,7 +40,7 @@ def log_density_and_survival(
     Notes
     -----
     NumPy arrays give NumPy arrays. Points along axes on which ``weights`` and ``normal_scale``
-    broadcast share a law. With enough such points a table saves time.
+    broadcast share a law. With enough such points common lines save time.
     """
     density, survival = _evaluate(BOTH, y, weights, normal_scale)
     return density, survival
@@ -68,19 +67,11 @@ def _evaluate(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
             return columns, None
         return columns, xp.broadcast_to(normal_scale, shape).reshape(-1)
 
-    has_many_weights = count >= FEWEST_WEIGHTS and num_laws * num_points > 0
-    has_normal_part = normal_scale is not None
-    if has_many_weights or is_worth_a_table(
-        orders, num_points, num_laws, count, y.dtype, has_normal_part=has_normal_part
-    ):
+    if is_worth_lines(orders, num_points, num_laws, count, y.dtype):
         order_of_axes = own + shared
         points = y.transpose(order_of_axes).reshape(num_laws, num_points)
         as_given = (0, *(1 + i for i in np.argsort(order_of_axes)))
-        columns, scale = flat_law(law_shape)
-        if has_many_weights:
-            values = values_of_many_weights(orders, points, columns.T, scale)
-        else:
-            values = values_of_shared_laws(orders, points, columns, scale)
+        values = values_of_shared_laws(orders, points, *flat_law(law_shape))
         values = values.reshape(len(orders), *(shape[i] for i in order_of_axes))
         return values.transpose(as_given)
     values = values_of_points(orders, y.reshape(-1), *flat_law(shape))

@@ -5,14 +5,12 @@ r"""The law of ``sum_k w_k U_k + s N`` as functions, with the names of ``scipy.s
 broadcast against ``x`` and ``normal_scale``.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax.scipy.special import log_ndtr
+from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import as_numeric, float_dtype
@@ -24,7 +22,12 @@ from nn_uq_dist.linear_combination._evaluate import (
     log_density_and_survival,
     log_survival,
 )
-from nn_uq_dist.linear_combination._quantile import upper_quantile
+from nn_uq_dist.linear_combination._normal_score import (
+    at_most_half,
+    score_at,
+    score_now,
+    value_at_score,
+)
 
 
 class Arguments(NamedTuple):
@@ -86,24 +89,12 @@ def _traced_magnitude(x: Array) -> Array:
     return jnp.where(x < 0, -x, x)
 
 
-def _at_most_half(x: Any, log_tail: Any) -> Any:
-    """The tail beyond ``|x|``: ``log(1/2)`` at the center, at most that elsewhere.
-
-    Rounding may miss or exceed this. The derivative passes through.
-    """
-    xp = namespace(log_tail)
-    excess = log_tail - math.log(0.5)
-    kept = (excess > 0) | ((x == 0) & xp.isfinite(excess))
-    excess = xp.where(kept, excess, 0.0).astype(log_tail.dtype)
-    return log_tail - (excess if xp is np else lax.stop_gradient(excess))
-
-
 def _log_survival(a: Arguments) -> Any:
     return _from_upper_half(a.x, log_survival(_magnitude(a.x), a.weights, a.normal_scale))
 
 
 def _from_upper_half(x: Any, log_tail: Any) -> Any:
-    log_tail = _at_most_half(x, log_tail)
+    log_tail = at_most_half(x, log_tail)
     xp = namespace(log_tail)
     # log(1 - exp(log_tail)) for log_tail <= log(1/2)
     return xp.where(x < 0, xp.log1p(-xp.exp(log_tail)), log_tail)
@@ -299,7 +290,8 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     safe = xp.where(inside, q_array, 0.25)
     log_tail = xp.where(lower, xp.log(xp.where(lower, safe, 0.25)), xp.log1p(-safe))
     log_tail = xp.where(inside, log_tail, xp.where(valid, -xp.inf, xp.nan)).astype(q_array.dtype)
-    x = upper_quantile(log_tail, a.weights, a.normal_scale)
+    score = (score_now if xp is np else score_from_log_survival)(log_tail)
+    x = value_at_score(score, a.weights, a.normal_scale)
     return as_results(with_nan_gradients(xp.where(lower, -x, x)), q, weights, normal_scale)
 
 
@@ -321,20 +313,7 @@ def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | Non
     """
     a = prepare("x", x, weights, normal_scale)
     tail = log_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(with_nan_gradients(_score(a.x, tail)), x, weights, normal_scale)
-
-
-def _score(x: Any, log_tail: Any) -> Any:
-    log_tail = _at_most_half(x, log_tail)
-    if namespace(x) is np:
-        from scipy.special import ndtri_exp
-
-        score = -ndtri_exp(log_tail.astype(np.float64)).astype(log_tail.dtype)
-        # Otherwise the rounding of log(1/2) would be visible.
-        score = np.where((x == 0) & np.isfinite(score), score.dtype.type(0.0), score)
-        return np.where(x < 0, -score, score)
-    score = score_from_log_survival(log_tail)
-    return jnp.where(x < 0, -score, score)
+    return as_results(with_nan_gradients(score_at(a.x, tail)), x, weights, normal_scale)
 
 
 def normal_score_and_logpdf(
@@ -358,7 +337,7 @@ def normal_score_and_logpdf(
     """
     a = prepare("x", x, weights, normal_scale)
     logs, tail = log_density_and_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(with_nan_gradients((_score(a.x, tail), logs)), x, weights, normal_scale)
+    return as_results(with_nan_gradients((score_at(a.x, tail), logs)), x, weights, normal_scale)
 
 
 def from_normal_score(
@@ -376,11 +355,5 @@ def from_normal_score(
     0.9
     """
     a = prepare("z", z, weights, normal_scale)
-    if a.numpy is np:
-        from scipy.special import log_ndtr as log_ndtr_now
-
-        log_tail = log_ndtr_now(-_magnitude(a.x))
-    else:
-        log_tail = log_ndtr(-_magnitude(a.x))
-    x = upper_quantile(log_tail, a.weights, a.normal_scale)
+    x = value_at_score(_magnitude(a.x), a.weights, a.normal_scale)
     return as_results(with_nan_gradients(a.numpy.where(a.x < 0, -x, x)), z, weights, normal_scale)

@@ -15,6 +15,7 @@ from jax import Array, lax
 
 from nn_uq_dist.basics._checks import refused
 from nn_uq_dist.basics._known_values import as_jax, is_local
+from nn_uq_dist.linear_combination._concrete import MOST_POINTS, HostLaw, evaluate_now
 from nn_uq_dist.linear_combination._each_point import (
     Gradient,
     Orders,
@@ -22,7 +23,6 @@ from nn_uq_dist.linear_combination._each_point import (
     evaluate_in_blocks,
     gradient_of,
 )
-from nn_uq_dist.linear_combination._eager import MOST_POINTS, HostLaw, evaluate_now
 from nn_uq_dist.linear_combination._law import Law
 
 Primals = tuple[Array, Array, Array | None]

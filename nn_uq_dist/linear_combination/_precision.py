@@ -49,7 +49,7 @@ class Precision(NamedTuple):
 
 _PRECISIONS = {
     "float32": Precision(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 1.25, 0.3, 3e-7),
-    "float64": Precision(31.0, 8, 1e-13, 1e-14, 1e-9, 2e-11, 384, 1024, 40, 2.5, 0.3, 1e-14),
+    "float64": Precision(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 2.5, 0.3, 1e-14),
 }
 
 

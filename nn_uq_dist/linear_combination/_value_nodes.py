@@ -30,8 +30,8 @@ from nn_uq_dist.linear_combination._uniform_component import (
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
 _RANGE = 10.0
 _PANELS = 14
-# Up to this many weights times nodes, going point by point is as fast as a table of the law that
-# the nodes share, and compiles in less than two thirds of the time.
+# Up to this many weights times nodes, going point by point is as fast as the common lines of
+# the nodes, and compiles in less than two thirds of the time.
 _FEW_FACTORS = 2**19
 
 

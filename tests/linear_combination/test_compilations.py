@@ -29,7 +29,7 @@ CALLS = {
 # One program of the density and one of both functions, for up to 16 weights and up to 32.
 RANGES = {"5_to_16": (5, 7, 16), "17_to_32": (17, 20, 32)}
 # Number of points, whether each has a law of its own, and what makes the arrays. Points times
-# weights stay below what a table is made for.
+# weights stay below what common lines are made for.
 POINTS = (
     (1, True, np.asarray),
     (2, False, jax.device_put),
@@ -114,7 +114,7 @@ def test_other_grids_of_one_law_compile_nothing(scale, precision):
     dtype = np.dtype(precision).type
     functions = ["log_prob", "cdf", "log_sf", "normal_score"]
     for call in functions:
-        # What the table does not hold is evaluated point by point: those programs belong to it.
+        # What no line serves is evaluated point by point: those programs belong to it.
         evaluate(call, easy(16, 2500, dtype, own=False, scale=scale))
         evaluate(call, easy(12, 3, dtype, scale=scale))
         evaluate(call, hard(12, dtype, scale=scale))

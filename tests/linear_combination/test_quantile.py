@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.scipy.special import log_ndtr as log_ndtr_of
 from mpmath import mp
-from scipy.special import log_ndtr
 
 from nn_uq_dist import linear_combination as lc
-from nn_uq_dist.linear_combination._quantile import iterate_quantile
+from nn_uq_dist.linear_combination._evaluate import log_density_and_survival
+from nn_uq_dist.linear_combination._normal_score import _solved
 from tests.bank.reference import log_values
 from tests.compiling import jit
 from tests.linear_combination.random_laws import RandomLaws
@@ -24,6 +23,7 @@ LAWS = {
     "1_weight_normal_part": ((1.0,), 0.3),
     "12_weights": (tuple(np.random.default_rng(12).standard_normal(12).tolist()), None),
 }
+MODULE = "nn_uq_dist.linear_combination._normal_score"
 FRACTIONS = np.array([1e-4, 0.05, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99])
 
 
@@ -173,14 +173,29 @@ def test_derivative_of_scores_is_that_of_the_inverse(x64):
     np.testing.assert_allclose(there, np.sqrt(2 * np.pi) * np.exp(log_ratio), rtol=1e-9)
 
 
+@pytest.fixture
+def evaluations(monkeypatch):
+    """A list that gets an entry for each evaluation of a search."""
+    found = []
+
+    def counted(*arguments):
+        jax.debug.callback(lambda: found.append(1))
+        return log_density_and_survival(*arguments)
+
+    monkeypatch.setattr(f"{MODULE}.log_density_and_survival", counted)
+    return found
+
+
 @pytest.mark.parametrize("num_weights", [1, 200])
 @pytest.mark.parametrize("normal_scale", [None, 0.1], ids=["bounded", "normal_part"])
-def test_number_of_steps(num_weights, normal_scale, precision):
+def test_number_of_evaluations(num_weights, normal_scale, precision, evaluations):
     # Not the limit of 100: rounding at the center and at the edge must not keep a point waiting.
     weights = np.random.default_rng(num_weights).normal(size=num_weights).astype(precision)
-    tail = jnp.asarray(log_ndtr(-np.linspace(0, 10, 101)), precision)
+    scores = jnp.linspace(0, 10, 101, dtype=precision)
     scale = None if normal_scale is None else jnp.asarray(normal_scale, precision)
-    assert int(jit(iterate_quantile)(tail, jnp.asarray(weights), scale)[1]) <= 15
+    jax.block_until_ready(jit(_solved)(scores, jnp.asarray(weights), scale))
+    jax.effects_barrier()
+    assert 1 < len(evaluations) <= 15
 
 
 @pytest.mark.slow
@@ -251,19 +266,15 @@ def test_small_normal_parts(weights, scale, precision):
 @pytest.mark.slow
 @pytest.mark.parametrize("normal_scale", [None, 1e-4], ids=["bounded", "normal_part"])
 def test_many_levels_of_one_law_are_those_of_each(normal_scale, precision):
-    # The many start from an interpolated approximation, the single ones from one of their own.
     weights = np.random.default_rng(6).normal(size=6).astype(precision)
     scale = None if normal_scale is None else np.asarray(normal_scale, precision)
     score = np.append(np.linspace(0, 9, 127), 400.0).astype(precision)
-    many, steps = jit(iterate_quantile)(log_ndtr_of(-score), weights, scale)
-    each, _ = jit(iterate_quantile)(
-        log_ndtr_of(-score),
-        np.tile(weights, (128, 1)),
-        None if scale is None else np.full(128, scale),
-    )
-    assert int(steps) <= 8
     bar = {"float32": 5e-6, "float64": 1e-10}[precision] * np.abs(weights).sum()
-    np.testing.assert_allclose(many, each, rtol=0, atol=bar)
+    own = np.tile(weights, (128, 1))
+    scales = None if scale is None else np.full(128, scale)
+    for function in (lc.from_normal_score, jit(lc.from_normal_score)):
+        many, each = function(score, weights, scale), function(score, own, scales)
+        np.testing.assert_allclose(many, each, rtol=0, atol=bar)
 
 
 @pytest.mark.slow
@@ -286,15 +297,14 @@ def test_improper_laws_are_nan_and_leave_others_alone(precision):
     assert abs(values[0] - float(lc.ppf(0.1, weights[0], scale[0]))) < 1e-6
 
 
-@pytest.mark.slow
-def test_quantiles_that_do_not_converge_are_nan(monkeypatch):
-    # A log survival that says no more than on which side the quantile lies.
+@pytest.mark.parametrize("convert", [np.asarray, jnp.asarray])
+def test_a_tail_that_only_tells_the_side_costs_bisections(monkeypatch, convert):
     def sides(x, weights, normal_scale):
         del weights, normal_scale
-        return jnp.full_like(x, -jnp.inf), jnp.where(x < 0.7, -0.7, -300.0)
+        xp = np if isinstance(x, np.ndarray) else jnp
+        return xp.full_like(x, -np.inf), xp.where(x < 0.7, -0.7, -300.0).astype(x.dtype)
 
-    module = "nn_uq_dist.linear_combination._quantile"
-    monkeypatch.setattr(f"{module}.log_density_and_survival", sides)
-    found, steps = iterate_quantile(jnp.asarray([-2.0, -jnp.inf]), jnp.ones(2), None)
-    np.testing.assert_array_equal(found, [np.nan, 2.0])
-    assert int(steps) == 20
+    monkeypatch.setattr(f"{MODULE}.log_density_and_survival", sides)
+    score, weights = np.array([1.0, np.inf, np.nan], np.float32), np.ones(2, np.float32)
+    found = _solved(convert(score), convert(weights), None)
+    np.testing.assert_allclose(found, [0.7, 2.0, np.nan], rtol=1e-6)

@@ -32,6 +32,8 @@ from nn_uq_dist.linear_combination._law import ROWS_PER_GROUP, Law
 MOST_POINTS = 2**14
 _FEWEST_POINTS = 2**10
 _FEWEST_WEIGHTS = 16
+# Most numbers in the weights of the fewest points.
+_MOST_NUMBERS = 2**20
 
 type HostArray = NDArray[Any]
 
@@ -86,7 +88,7 @@ def _run(
         rows = MOST_CONDITIONED
     else:
         rows = capacity(count, _FEWEST_WEIGHTS, 2)
-    points = capacity(num_points, _FEWEST_POINTS, 4)
+    points = capacity(num_points, max(1, min(_FEWEST_POINTS, _MOST_NUMBERS // rows)), 4)
     whole = Law(
         padded(law.weights, (rows, points)),
         None if law.normal_scale is None else padded(law.normal_scale, (points,)),

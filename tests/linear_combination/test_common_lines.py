@@ -1,4 +1,4 @@
-"""Laws of a thousand weights and more: accuracy up to the edge, derivatives, and memory."""
+"""Many points of one distribution, or of thousands of weights: accuracy, derivatives, memory."""
 
 from fractions import Fraction
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from nn_uq_dist import linear_combination as lc
-from nn_uq_dist.linear_combination._many_weights import _by_power_sums
+from nn_uq_dist.linear_combination._common_lines import _by_lines
+from nn_uq_dist.linear_combination._law import Law
 from nn_uq_dist.linear_combination._points import values_of_points
-from nn_uq_dist.linear_combination._power_sums import reduce
 from tests.array_sizes import largest_array
-from tests.bank.reference import contour_integral
+from tests.bank.reference import log_values
 from tests.compiling import jit
 
 # Distinct weights and how many there are of each: few distinct ones keep the reference quick.
@@ -34,10 +34,11 @@ def law_of(name, dtype):
     return weights[order] * signs
 
 
-def references(weights, points, scale):
+def references(weights, points, scale, digits=25):
     half_widths = [Fraction(float(w)) for w in np.abs(weights) if w]
     scale = Fraction(0.0 if scale is None else float(scale))
-    found = [contour_integral(Fraction(float(x)), half_widths, scale, 25) for x in points]
+    # An exact sum for few distinct weights and no normal part.
+    found = [log_values(Fraction(float(x)), half_widths, scale, digits) for x in points]
     return np.array(found, float).T
 
 
@@ -48,17 +49,14 @@ def test_values_match_mpmath(name, normal_scale, precision):
     weights = law_of(name, precision)
     deviation = np.sqrt(np.sum(weights.astype(float) ** 2) / 3 + (normal_scale or 0) ** 2)
     edge = np.sum(np.abs(weights), dtype=float)
-    # Far out all weights are taken one by one.
     points = np.asarray([*np.multiply(DEVIATIONS, deviation), 0.7 * edge], precision)
     points = points[points < 0.9 * edge]
     scale = () if normal_scale is None else (np.asarray(normal_scale, precision),)
     found = np.array(lc.logpdf_and_logsf(points, weights, *scale))
     expected = references(weights, points, normal_scale)
     error = np.abs(found - expected) / np.maximum(1, np.abs(expected) / 10)
-    near = points < 7 * deviation
-    assert error[:, near].max() < {"float32": 5e-5, "float64": 1e-12}[precision]
     # All factors at a node share one rounding of t/z, which adds up over the weights.
-    assert error.max() < {"float32": 1e-3, "float64": 1e-11}[precision]
+    assert error.max() < len(weights) * np.finfo(precision).eps
 
 
 @pytest.mark.slow
@@ -73,12 +71,67 @@ def test_traced_and_known_numbers_agree():
     assert np.isneginf(known).tolist() == [[False, False], [False, False], [False, True]]
 
 
+# Twelve and thirty weights: lines with many nodes, and with few.
+FEW = {
+    "twelve": np.repeat([1.0, -0.5, 0.25], 4),
+    "thirty": np.repeat([1.0, -0.75, 0.5], 10),
+}
+# The least distance is nearer to the edge than the last line.
+GAPS = {"float32": [1e-7, 1e-3, 0.1], "float64": [1e-14, 1e-6, 1e-3, 0.1]}
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("x64")
-def test_the_series_serves_ordinary_points():
-    reduced = reduce(jnp.asarray(law_of("an_image", float))[None], None)
-    points = jnp.linspace(0, 8, 9) * jnp.sqrt(jnp.sum(law_of("an_image", float) ** 2) / 3)
-    assert _by_power_sums((0, 1), points, reduced.take(jnp.zeros(9, int)))[1].all()
+@pytest.mark.parametrize("normal_scale", [None, 0.05, 2.0])
+@pytest.mark.parametrize("name", FEW)
+def test_both_functions_from_the_center_to_beyond_the_last_line(name, normal_scale, precision):
+    weights = FEW[name].astype(precision)
+    edge = np.sum(np.abs(weights), dtype=float)
+    # Points closer to the edge than the last line, and with a normal part far beyond the edge.
+    points = [0.0, 0.3 * edge, 0.8 * edge, *(edge * (1 - np.array(GAPS[precision])))]
+    if normal_scale:
+        points = [0.0, 0.8 * edge, edge + normal_scale, edge + 200 * normal_scale]
+    points = np.unique(np.asarray(points, precision))
+    crowd = np.concatenate([points, np.linspace(-0.9, 0.9, 500, dtype=precision) * edge])
+    scale = None if normal_scale is None else np.asarray(normal_scale, precision)
+    law = Law(jnp.abs(weights)[:, None], None if scale is None else jnp.asarray(scale)[None])
+    values, holds = jit(lambda y: _by_lines((0, 1), y, law))(jnp.abs(crowd)[None])
+    assert np.mean(holds) > 0.98
+    if normal_scale != 2.0:  # whose lines go on beyond all of these points
+        assert not np.all(holds[0, : len(points)])
+    expected = references(weights, points, normal_scale, digits=16)
+    bar = {"float32": 5e-5, "float64": 2e-13}[precision]
+    size = np.maximum(1, np.abs(expected) / 10)
+    on_lines = np.asarray(holds)[0, : len(points)]
+    found = np.asarray(values)[0, : len(points)].T
+    assert (np.abs(found - expected) / size)[:, on_lines].max() < bar
+    # All of them, under `jit` and with concrete numbers; the lower tail mirrors the upper one.
+    for function in (jit(lc.logpdf_and_logsf), lc.logpdf_and_logsf):
+        found = np.array(function(crowd, weights, scale))[:, : len(points)]
+        near = points < edge * (1 - 1e-3)
+        error = np.abs(found - expected) / size
+        assert error[:, near].max() < bar
+        # The log density close to the edge has the rounding of the point, n eps / gap.
+        assert np.all(np.isfinite(found))
+    below = np.array(lc.logcdf(-crowd, weights, scale))[: len(points)]
+    np.testing.assert_array_equal(below, np.array(lc.logsf(crowd, weights, scale))[: len(points)])
+
+
+@pytest.mark.slow
+def test_improper_points_and_distributions_leave_others_alone(precision):
+    rng = np.random.default_rng(3)
+    weights = rng.normal(size=(4, 1, 12)).astype(precision)
+    edge = float(np.abs(weights[0]).sum())
+    y = np.linspace(-0.9, 0.9, 400, dtype=precision) * edge
+    expected = np.array(lc.logpdf(y, weights[0]))
+    y[[3, 50, 70]] = [np.nan, np.inf, 1.5 * edge]
+    weights[1], weights[2, 0, 0], weights[3, 0, 5] = 0.0, np.nan, np.inf
+    for function in (lc.logpdf, jit(lc.logpdf)):
+        found = np.array(function(y, weights))
+        assert np.isnan(found[1:]).all()
+        assert np.isnan(found[0, 3])
+        assert np.isneginf(found[0, [50, 70]]).all()
+        others = np.delete(found[0] - expected, [3, 50, 70])
+        assert np.abs(others).max() < 1e-4
 
 
 @pytest.mark.slow
