@@ -112,7 +112,7 @@ def to_datatree(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.InputLaw(jnp.zeros(3), half_width=0.5)
+    >>> law = nuq.Input.box(jnp.zeros(3), half_width=0.5)
     >>> network = lambda f: jnp.array([jnp.sin(f[0]) + f[1], f[1] * jnp.exp(f[2])])
     >>> draws = nuq.monte_carlo(network, law, jax.random.key(0), 4_000)
     >>> tree = nuq.diagnostics.to_datatree(

@@ -61,7 +61,7 @@ def table(
     Examples
     --------
     >>> import nn_uq_dist as nuq
-    >>> lin = nuq.Linearization([1.0, 5.0], [[1.0], [2.0]], nuq.InputLaw([0.0], half_width=1.0))
+    >>> lin = nuq.Linearization([1.0, 5.0], [[1.0], [2.0]], nuq.Input.box([0.0], half_width=1.0))
     >>> nuq.diagnostics.table(lin, limits={"y[1]": 6.0}, levels=(0.5,)).round(2)
             mean    sd  q0.5  P(> 6)
     output

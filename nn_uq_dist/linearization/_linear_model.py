@@ -18,10 +18,9 @@ from nn_uq_dist.distributions import GaussianCopulaJoint
 from nn_uq_dist.gaussian_copula._clipped_correlation import checked_floor, clipped_correlation
 from nn_uq_dist.gaussian_copula._correlation_checks import require_positive_definite
 from nn_uq_dist.gaussian_copula._nataf import nataf_correlation
-from nn_uq_dist.inputs import AbstractInputLaw
-from nn_uq_dist.inputs._flat_network import unraveled
-from nn_uq_dist.inputs._names import names_of_entries
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise, scale_and_coupling
+from nn_uq_dist.inputs._structure import names_of_entries, unraveled
 from nn_uq_dist.laws import JointLaw
 
 Method = Literal["nataf", "linear"]
@@ -44,8 +43,8 @@ class CopulaCorrelation(NamedTuple):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from nn_uq_dist import InputLaw, Linearization
-    >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], InputLaw(jnp.zeros(2), 1.0))
+    >>> from nn_uq_dist import Input, Linearization
+    >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], Input.box(jnp.zeros(2), 1.0))
     >>> fit = lin.copula_correlation()
     >>> print(fit.target[0, 1].round(3), fit.matrix[0, 1].round(3), fit.moved)
     0.8 0.804 0.0
@@ -108,7 +107,7 @@ class LinearModel(abc.ABC):
 
     A subclass is final and defines
 
-    - ``input``: the law of the random input, a `nn_uq_dist.inputs.AbstractInputLaw`;
+    - ``input``: the law of the random input, a `nn_uq_dist.Input`;
     - ``mean``, shape ``batch_shape + (N_y,)``, and ``covariance``, ``batch_shape + (N_y, N_y)``;
     - ``marginals(noise_scale, noise_covariance)``: distributions of the single outputs, batch shape
       ``batch_shape + (N_y,)``;
@@ -124,12 +123,12 @@ class LinearModel(abc.ABC):
     Examples
     --------
     >>> import nn_uq_dist as nuq
-    >>> lin = nuq.Linearization([1.0], [[1.0, 2.0]], nuq.InputLaw([0.0, 0.0], half_width=3.0))
+    >>> lin = nuq.Linearization([1.0], [[1.0, 2.0]], nuq.Input.box([0.0, 0.0], half_width=3.0))
     >>> isinstance(lin, nuq.linearization.LinearModel), lin.num_outputs
     (True, 1)
     """
 
-    input: AbstractInputLaw
+    input: Input
 
     @property
     @abc.abstractmethod
@@ -219,8 +218,8 @@ class LinearModel(abc.ABC):
         Examples
         --------
         >>> import jax.numpy as jnp
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 4.0]], InputLaw(jnp.zeros(2), 1.0))
+        >>> from nn_uq_dist import Input, Linearization
+        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 4.0]], Input.box(jnp.zeros(2), 1.0))
         >>> fit = lin.copula_correlation()  # the outputs are proportional
         >>> print(f"{fit.matrix[0, 1]:.4f} {fit.moved:.1e} {fit.attainable.all()}")
         0.9999 1.0e-04 True
@@ -277,8 +276,8 @@ class LinearModel(abc.ABC):
         --------
         >>> import jax
         >>> import jax.numpy as jnp
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> law = InputLaw(jnp.zeros(3), half_width=1.0)
+        >>> from nn_uq_dist import Input, Linearization
+        >>> law = Input.box(jnp.zeros(3), half_width=1.0)
         >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
         >>> copula = lin.gaussian_copula()
         >>> copula.sample(jax.random.key(0), (1000,)).shape
@@ -339,7 +338,7 @@ class LinearModel(abc.ABC):
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
         >>> network = lambda x: {"level": x.sum(), "image": jnp.outer(x, x)}
-        >>> lin = nuq.linearize(network, nuq.InputLaw([1.0, 2.0], half_width=0.1))
+        >>> lin = nuq.linearize(network, nuq.Input.box([1.0, 2.0], half_width=0.1))
         >>> found = lin.unravel(lin.mean)
         >>> print(found["level"], found["image"].tolist())
         3.0 [[1.0, 2.0], [2.0, 4.0]]
@@ -358,7 +357,7 @@ class LinearModel(abc.ABC):
         --------
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
-        >>> patients = nuq.InputLaw(jnp.ones((50, 3)), half_width=0.1)
+        >>> patients = nuq.Input.box(jnp.ones((50, 3)), half_width=0.1)
         >>> lin = nuq.linearize(jnp.cumsum, patients)
         >>> lin[13].mean.shape, lin[:5].batch_shape
         ((3,), (5,))

@@ -79,7 +79,7 @@ METHODS = {
 }
 
 
-def law_errors(title: str, net: nuq.LeakyReLUNetwork, law: nuq.InputLaw) -> None:
+def law_errors(title: str, net: nuq.LeakyReLUNetwork, law: nuq.Input) -> None:
     """Print worst relative errors of tail probabilities and densities over some outputs.
 
     The points have the upper tail probabilities `TAILS` under the linear law; the last one lies at

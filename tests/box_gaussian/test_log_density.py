@@ -186,7 +186,7 @@ def test_unusual_weights(weights, x64):
 def test_normal_inputs_alone_are_normal(x64):
     generator = np.random.default_rng(13)
     jacobian = generator.normal(size=(3, 4))
-    law = nuq.InputLaw(jnp.zeros(4), scale_tril=jnp.eye(4))
+    law = nuq.Input.normal(jnp.zeros(4), scale_tril=jnp.eye(4))
     joint = nuq.Linearization(jnp.zeros(3), jacobian, law).joint(noise_scale=0.1)
     draws = generator.normal(size=(20, 4)) @ jacobian.T
     covariance = jacobian @ jacobian.T + 0.01 * np.eye(3)

@@ -61,7 +61,7 @@ def test_ends_of_a_batch():
     np.testing.assert_allclose(biject_to(joint.support)(jnp.full(2, -20.0)), at_ends, rtol=1e-6)
 
 
-INPUT = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+INPUT = nuq.Input.box(jnp.zeros(2), half_width=1.0)
 LINEAR = nuq.Linearization([0.0, 1.0], [[1.0, 0.5], [0.3, -1.0]], INPUT)
 
 
@@ -74,7 +74,7 @@ def below(scale):
 
 
 def scaled(scale):
-    law = nuq.InputLaw(jnp.zeros(2), half_width=scale * jnp.ones(2))
+    law = nuq.Input.box(jnp.zeros(2), half_width=scale * jnp.ones(2))
     return nuq.Linearization([0.0, 1.0], LINEAR.jacobian, law)
 
 

@@ -160,7 +160,7 @@ def network(shift):
 @pytest.mark.parametrize("correlation", ["nataf", "linear"])
 def test_a_second_joint_compiles_nothing(correlation):
     first, second = (
-        nuq.linearize(network(shift), nuq.InputLaw(np.full(5, shift), half))
+        nuq.linearize(network(shift), nuq.Input.box(np.full(5, shift), half))
         for shift, half in [(1.0, 0.3), (1.5, 0.2)]
     )
     jax.block_until_ready(first.gaussian_copula(correlation=correlation).correlation_matrix)

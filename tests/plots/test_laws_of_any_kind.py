@@ -114,7 +114,7 @@ def test_table_reaches_all_scores_and_nothing_else(known):
 
 @pytest.fixture(scope="module")
 def lin():
-    law = nuq.InputLaw(jnp.zeros(3), scale_tril=jnp.eye(3))
+    law = nuq.Input.normal(jnp.zeros(3), scale_tril=jnp.eye(3))
     return nuq.Linearization(jnp.asarray(LOC), jnp.eye(3) + 0.5, law)
 
 

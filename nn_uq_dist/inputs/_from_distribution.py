@@ -1,6 +1,6 @@
-"""How one distribution becomes the law of a vector, and a map from the vector to its values.
+"""How one distribution becomes an input: a vector, and a map from the vector to its values.
 
-The law is that of a registered family, exact, or that of a transform of another law.
+The vector is that of a registered family, exact, or that of the base of a transform.
 """
 
 import math
@@ -18,9 +18,8 @@ from jax import Array
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._normal_scores import missing_functions
 from nn_uq_dist.basics._solved_quantiles import Beta
-from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._input_blocks import InputBlocks
-from nn_uq_dist.inputs._mapped_input import FromNormalScores, Steps
+from nn_uq_dist.inputs._input import Input
+from nn_uq_dist.inputs._input_map import FromNormalScores, InputMap, Step
 
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
@@ -33,18 +32,18 @@ BY_SCORES = (
 )
 
 type Shape = tuple[int, ...]
-type AsInputLaw = Callable[[Any, tuple[int, ...]], AbstractInputLaw]
+type AsInput = Callable[[Any, Shape], Input]
 
-# By exact type: subclasses may change the law.
-_FAMILIES: dict[type[dist.Distribution], AsInputLaw] = {}
+# By exact type: subclasses may change the distribution.
+_FAMILIES: dict[type[dist.Distribution], AsInput] = {}
 
 
 class UnsupportedFamilyError(TypeError):
     """A distribution that can be sampled, but that `linearize` does not accept."""
 
 
-def register_input_family[F: AsInputLaw](family: object) -> Callable[[F], F]:
-    """Decorate the function that makes an input law from a distribution of this type.
+def register_input_family[F: AsInput](family: object) -> Callable[[F], F]:
+    """Decorate the function that makes an input from a distribution of this type.
 
     Parameters
     ----------
@@ -54,8 +53,8 @@ def register_input_family[F: AsInputLaw](family: object) -> Callable[[F], F]:
     Returns
     -------
     Callable
-        Decorator of a function ``(base, shape) -> AbstractInputLaw``. It gets a distribution whose
-        type is `family`, without the ``.expand(...)`` and ``.to_event(1)`` around it, and the shape
+        Decorator of a function ``(base, shape) -> Input``. It gets a distribution whose type is
+        `family`, without the ``.expand(...)`` and ``.to_event(1)`` around it, and the shape
         ``batch_shape + (N_x,)`` to which the mean is to be broadcast. Expansion makes independent
         copies, so it only broadcasts the parameters. Parameters may be traced. Where a
         univariate family is over arrays, ``.to_event(2)``, its parameters come as vectors, last
@@ -68,7 +67,7 @@ def register_input_family[F: AsInputLaw](family: object) -> Callable[[F], F]:
 
     Examples
     --------
-    A logistic law, approximated by a normal one of the same variance:
+    A logistic distribution, approximated by a normal one of the same variance:
 
     >>> import jax.numpy as jnp
     >>> import numpyro.distributions as dist
@@ -77,10 +76,10 @@ def register_input_family[F: AsInputLaw](family: object) -> Callable[[F], F]:
     ...     pass
     >>> @nuq.inputs.register_input_family(RoughlyNormal)
     ... def _(base, shape):
-    ...     loc = jnp.broadcast_to(base.loc, shape)
-    ...     return nuq.InputLaw(loc, scale=base.scale * jnp.pi / jnp.sqrt(3))
-    >>> law = nuq.inputs.as_input_law(RoughlyNormal(jnp.zeros(2), 1.0).to_event(1))
-    >>> print(f"{law.variance[0]:.2f}")
+    ...     mean = jnp.broadcast_to(base.loc, shape)
+    ...     return nuq.Input.normal(mean, base.scale * jnp.pi / jnp.sqrt(3))
+    >>> f = nuq.inputs.as_input(RoughlyNormal(jnp.zeros(2), 1.0).to_event(1))
+    >>> print(f"{f.variance[0]:.2f}")
     3.29
     """
     if not (isinstance(family, type) and issubclass(family, dist.Distribution)):
@@ -104,7 +103,7 @@ def accepted_families() -> str:
         f"{', '.join(own)} of NumPyro, or, by normal scores, {BY_SCORES}, GaussianCopula or "
         f"TransformedDistribution, with .expand(...) and .to_event(1), "
         + (f"a registered family ({', '.join(added)}), " if added else "")
-        + "or an InputLaw"
+        + "or an nn_uq_dist.Input"
     )
 
 
@@ -125,24 +124,21 @@ def require_events(name: str, f: dist.Distribution) -> None:
         )
 
 
-def law_and_steps(name: str, f: Any) -> tuple[AbstractInputLaw, Steps]:
-    """The law of a vector, and the steps from it to the values of `f`."""
-    if isinstance(f, AbstractInputLaw):
-        return f, ()
+def from_distribution(name: str, f: dist.Distribution) -> Input:
+    """Return the input that a distribution is, or say why there is none."""
     require_events(name, f)
     base = unwrapped(f)
     if type(base) in _FAMILIES:
-        law, shape = _registered(_FAMILIES[type(base)], f, base), f.event_shape
-        size = (law.num_inputs,)
-        return law, () if shape == size else (dist.transforms.ReshapeTransform(shape, size),)
+        vector, size = _registered(_FAMILIES[type(base)], f, base), f.event_shape
+        own = (vector.num_inputs,)
+        return vector if own == size else _then(vector, dist.transforms.ReshapeTransform(size, own))
     if isinstance(base, dist.TransformedDistribution):
         return _transformed(name, f, base)
     is_copula = isinstance(base, dist.GaussianCopula)
     family = base.marginal_dist if is_copula else base
     if _has_quantiles_entrywise(family):
         scores = _around(base.base_dist if is_copula else _standard_normal(base), f, base)
-        law, steps = law_and_steps(name, scores)
-        return law, (*steps, _from_scores(family, f))
+        return _then(from_distribution(name, scores), _from_scores(family, f))
     remedy = f"pass a {accepted_families()}"
     if isinstance(base, dist.MixtureSameFamily | dist.MixtureGeneral):
         remedy = "linearize each component, and mix their marginals by dist.MixtureGeneral"
@@ -150,6 +146,17 @@ def law_and_steps(name: str, f: Any) -> tuple[AbstractInputLaw, Steps]:
         f"{name} must be of a supported family, got {type(base).__name__}; {remedy}, or draw from "
         f"it: monte_carlo takes any distribution with sample"
     )
+
+
+def map_of(f: Input) -> InputMap:
+    """The map of an input, also where it is none."""
+    return f.input_map or InputMap(((),), (f.num_inputs,), jax.tree.structure(0))
+
+
+def _then(f: Input, *steps: Step) -> Input:
+    """The input of one array, with further steps."""
+    own = map_of(f)
+    return Input(f.mean, f.terms, InputMap(((*own.steps[0], *steps),), own.sizes, own.tree))
 
 
 def _standard_normal(like: dist.Distribution) -> dist.Normal:
@@ -166,7 +173,7 @@ def _from_scores(family: Any, f: dist.Distribution) -> FromNormalScores:
 
 def _has_quantiles_entrywise(family: Any) -> bool:
     """Whether a family has quantiles, and arrays with an entry for each value alone."""
-    # A law that was rebuilt from its parameters may have lost its support.
+    # A distribution that was rebuilt from its parameters may have lost its support.
     support = family.support
     if family.event_dim != 0 or (support is not None and support.is_discrete):
         return False
@@ -174,8 +181,8 @@ def _has_quantiles_entrywise(family: Any) -> bool:
     missing = missing_functions(family)
     if "icdf" in missing and ("cdf" in missing or support is None):
         return False
-    # NumPyro's beta law keeps its parameters in another distribution as well, along an axis of
-    # their own. A mixture has one for its components.
+    # NumPyro's beta keeps its parameters in another distribution as well, along an axis of their
+    # own. A mixture has one for its components.
     axes = len(family.batch_shape)
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(family)]
     return isinstance(family, dist.Beta) or all(len(shape) <= axes for shape in shapes)
@@ -198,10 +205,8 @@ def _around(inner: dist.Distribution, f: dist.Distribution, base: dist.Distribut
     return wrapped.to_event(extra) if extra else wrapped
 
 
-def _transformed(
-    name: str, f: dist.Distribution, base: dist.TransformedDistribution
-) -> tuple[AbstractInputLaw, Steps]:
-    """The law before the transforms, and the steps that apply them."""
+def _transformed(name: str, f: dist.Distribution, base: dist.TransformedDistribution) -> Input:
+    """The input before the transforms, and the steps that apply them."""
     for transform in base.transforms:
         if isinstance(transform, dist.transforms.AbsTransform):
             raise UnsupportedFamilyError(
@@ -210,12 +215,12 @@ def _transformed(
                 f"icdf, such as HalfNormal, or draw from it: monte_carlo takes any distribution"
             )
     inner = _around(base.base_dist, f, base)
-    law, steps = law_and_steps(name, inner)
-    value = jax.ShapeDtypeStruct(inner.event_shape, law.dtype)
+    found, steps = from_distribution(name, inner), []
+    value = jax.ShapeDtypeStruct(inner.event_shape, found.dtype)
     for transform in base.transforms:
         placed, value = _placed(name, transform, value, f.batch_shape)
-        steps = (*steps, placed)
-    return law, steps
+        steps.append(placed)
+    return _then(found, *steps)
 
 
 def _placed(
@@ -242,8 +247,8 @@ def _placed(
     )
 
 
-def _registered(function: AsInputLaw, f: dist.Distribution, base: Any) -> AbstractInputLaw:
-    """The law of the vector of a registered family, last axis of the values fastest."""
+def _registered(function: AsInput, f: dist.Distribution, base: Any) -> Input:
+    """The vector of a registered family, last axis of the values fastest."""
     axes, split = len(f.batch_shape), f.event_dim - base.event_dim
     extra, own = f.event_shape[:split], f.event_shape[split:]
     if base.event_dim == 0:
@@ -251,17 +256,17 @@ def _registered(function: AsInputLaw, f: dist.Distribution, base: Any) -> Abstra
             base = _as_vectors(base, f.batch_shape, f.event_shape)
         extra, own = (), extra
     shape = (*f.batch_shape, *extra, math.prod(own))
-    law = function(base, shape)
-    if law.loc.shape != shape:
+    found = function(base, shape)
+    if found.mean.shape != shape:
         raise ValueError(
-            f"the input law of {type(base).__name__} must have loc of shape {shape}, got shape "
-            f"{law.loc.shape}; broadcast loc to the shape that the registered function is given"
+            f"the input of {type(base).__name__} must have a mean of shape {shape}, got shape "
+            f"{found.mean.shape}; broadcast it to the shape that the registered function is given"
         )
     if not extra:
-        return law
-    # Several independent vectors: a block for each.
+        return found
+    # Several independent vectors, one after the other.
     places = [(slice(None),) * axes + at for at in np.ndindex(*extra)]
-    return InputBlocks(*(jax.tree.map(operator.itemgetter(at), law) for at in places))
+    return Input.join(*(jax.tree.map(operator.itemgetter(at), found) for at in places))
 
 
 def _as_vectors(base: Any, batch_shape: Shape, event_shape: Shape) -> Any:

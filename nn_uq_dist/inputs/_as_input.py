@@ -1,4 +1,4 @@
-"""How distributions, and structures of them, become input laws."""
+"""How distributions, and structures of them, become inputs."""
 
 from typing import Any
 
@@ -8,46 +8,46 @@ import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._distribution_law import (
+from nn_uq_dist.inputs._from_distribution import (
     accepted_families,
-    law_and_steps,
+    from_distribution,
+    map_of,
     require_events,
     unwrapped,
 )
-from nn_uq_dist.inputs._input_blocks import InputBlocks
-from nn_uq_dist.inputs._mapped_input import InputMap, Known, MappedInput, Steps
+from nn_uq_dist.inputs._input import Input
+from nn_uq_dist.inputs._input_map import InputMap, Known, Steps
 
 type Shape = tuple[int, ...]
 
 
-def as_input_law(f: object) -> AbstractInputLaw:
-    """Convert a distribution or a structure of them; return an input law as it is.
+def as_input(f: object) -> Input:
+    """Convert a distribution or a structure of them; return an input as it is.
 
     Parameters
     ----------
     f
         One of
 
-        - an `AbstractInputLaw`, such as an `InputLaw`;
+        - an `nn_uq_dist.Input`;
         - a NumPyro distribution of a registered family: a uniform or Gaussian one, ``Delta`` for
           known values, or one added by `register_input_family`, also with ``.expand(...)``,
-          ``.to_event(...)`` and a batch shape. For these the laws of linear networks are exact;
-        - a distribution that is a transform of such a law: a ``TransformedDistribution``, a
+          ``.to_event(...)`` and a batch shape. For these linear networks are exact;
+        - a distribution that is a transform of such a one: a ``TransformedDistribution``, a
           ``GaussianCopula``, or a univariate family with ``icdf`` or ``cdf``, by way of its normal
-          score. The result has `AbstractInputLaw.is_transformed`;
+          score. The result has `nn_uq_dist.Input.is_transformed`;
         - a dict, list, tuple or other pytree of all these, independent of each other, and of plain
           arrays, which are known values and the same for each element of a batch. The network is
           called with the same structure; of a list or tuple of numbers it may take their vector
-          instead. The vector of the law has the parts in the order of
+          instead. The vector of the input has the parts in the order of
           ``jax.tree.leaves``: of dicts by sorted keys.
 
         Parameters may be traced.
 
     Returns
     -------
-    AbstractInputLaw
-        A `MappedInput` if the network takes something other than the vector itself.
+    Input
+        With a map if the network takes something other than the vector itself.
 
     Raises
     ------
@@ -55,43 +55,41 @@ def as_input_law(f: object) -> AbstractInputLaw:
         If `f` is none of these, or its family is not accepted; the message lists those that are.
     ValueError
         If a distribution has batch axes and no event axis, nothing is random, a known array may be
-        meant as one value for each element of a batch, or a registered function returns a law of
+        meant as one value for each element of a batch, or a registered function returns an input of
         another shape.
 
     Examples
     --------
+    >>> import jax.numpy as jnp
     >>> import numpyro.distributions as dist
     >>> import nn_uq_dist as nuq
-    >>> nuq.inputs.as_input_law(dist.Normal(0.0, 1.0).expand([5]).to_event(1)).num_inputs
+    >>> nuq.inputs.as_input(dist.Normal(0.0, 1.0).expand([5]).to_event(1)).num_inputs
     5
-    >>> law = nuq.inputs.as_input_law({"a": dist.Uniform(-1.0, 1.0), "b": dist.LogNormal(0.0, 0.1)})
-    >>> print(law.mean, law.is_transformed, float(law.network_input(law.mean)["b"]))
-    [0. 0.] True 1.0
+    >>> f = {"image": dist.Normal(jnp.zeros((2, 2)), 0.1).to_event(2), "gain": jnp.array(3.0)}
+    >>> found = nuq.inputs.as_input(f)
+    >>> taken = found.network_input(found.mean)
+    >>> taken["image"].shape, float(taken["gain"]), found.is_transformed
+    ((2, 2), 3.0, False)
     """
-    if isinstance(f, AbstractInputLaw):
+    if isinstance(f, Input):
         return f
     if isinstance(f, dist.Distribution):
-        law, steps = law_and_steps("f", f)
-        return _with_steps(law, steps) if steps else law
+        return from_distribution("f", f)
     if callable(f) and not isinstance(f, type):
         raise TypeError(
             f"f must be a distribution over the inputs, got {_kind(f)}, which is called as a "
             f"network is; pass the network first and f after it, a distribution of NumPyro"
         )
-    if is_structure(f):
-        return _of_structure(f)
-    raise TypeError(
-        f"f must be a distribution over the inputs, got {_kind(f)}; pass a {accepted_families()}"
-    )
-
-
-def is_structure(f: object) -> bool:
-    """Whether `f` is a container of other things."""
-    return not jax.tree_util.treedef_is_leaf(jax.tree.structure(f, is_leaf=_is_part))
+    if jax.tree_util.treedef_is_leaf(jax.tree.structure(f, is_leaf=_is_part)):
+        raise TypeError(
+            f"f must be a distribution over the inputs, got {_kind(f)}; pass a "
+            f"{accepted_families()}"
+        )
+    return _of_structure(f)
 
 
 def parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
-    """Laws and distributions by name, their structure, and the batch shape of all.
+    """Inputs and distributions by name, their structure, and the batch shape of all.
 
     Known arrays become distributions, too.
     """
@@ -117,7 +115,7 @@ def _known(name: str, part: Any) -> dist.Delta:
         return dist.Delta(array, event_dim=array.ndim)
     except TypeError as error:
         raise TypeError(
-            f"{name} must be a distribution, an input law or an array of known numbers, got "
+            f"{name} must be a distribution, an Input or an array of known numbers, got "
             f"{_kind(part)}; pass a {accepted_families()}"
         ) from error
 
@@ -143,40 +141,35 @@ def _require_one_for_all(name: str, shape: Shape, batch_shape: Shape) -> None:
 
 
 def _is_part(part: object) -> bool:
-    return isinstance(part, dist.Distribution | AbstractInputLaw)
+    return isinstance(part, dist.Distribution | Input)
 
 
-def _with_steps(law: AbstractInputLaw, steps: Steps) -> MappedInput:
-    return MappedInput(law, InputMap((steps,), (law.num_inputs,), jax.tree.structure(0)))
-
-
-def _of_structure(f: object) -> AbstractInputLaw:
-    """The law of independent parts, and the map to the structure that they came in."""
+def _of_structure(f: object) -> Input:
+    """Independent parts, and the map to the structure that they came in."""
     parts, tree, batch_shape = parts_of(f)
+    vectors: list[Input] = []
     steps: list[Steps] = []
     sizes: list[int] = []
     trees: list[Any] = []
-    bases: list[AbstractInputLaw] = []
     for name, part in parts.items():
         if (value := _certain(part, batch_shape)) is not None:
-            steps.append((Known(value),))
-            sizes.append(0)
-            trees.append(0)
+            own = InputMap(((Known(value),),), (0,), jax.tree.structure(0))
         else:
-            law = part if isinstance(part, MappedInput) else None
-            law = (law or _with_steps(*law_and_steps(name, part))).expand(batch_shape)
-            bases.append(law.base)
-            steps += law.input_map.steps
-            sizes += law.input_map.sizes
-            trees.append(jax.tree.unflatten(law.input_map.tree, law.input_map.sizes))
-    if not bases:
+            found = part if isinstance(part, Input) else from_distribution(name, part)
+            found = found.expand(batch_shape)
+            vectors.append(found.base)
+            own = map_of(found)
+        steps += own.steps
+        sizes += own.sizes
+        trees.append(jax.tree.unflatten(own.tree, own.sizes))
+    if not vectors:
         raise ValueError(
             "f must have a random part, got known values only; call the network itself, or pass "
             "a distribution"
         )
-    base = bases[0] if len(bases) == 1 else InputBlocks(*bases)
+    base = Input.join(*vectors)
     tree = jax.tree.structure(jax.tree.unflatten(tree, trees))
-    return MappedInput(base, InputMap(tuple(steps), tuple(sizes), tree))
+    return Input(base.mean, base.terms, InputMap(tuple(steps), tuple(sizes), tree))
 
 
 def _certain(part: Any, batch_shape: Shape) -> Array | None:

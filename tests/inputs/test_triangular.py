@@ -8,13 +8,13 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
-from nn_uq_dist.inputs import trapezoidal, triangular
+from nn_uq_dist import Input
 
 CASES = {
-    "triangle": (triangular, (-1.0, 3.0), (-1.0, 1.0, 1.0, 3.0)),
-    "triangle far out": (triangular, (1e3, 1e3 + 2.0), (1e3, 1e3 + 1, 1e3 + 1, 1e3 + 2)),
-    "trapezium": (trapezoidal, (0.0, 1.0, 4.0, 5.0), (0.0, 1.0, 4.0, 5.0)),
-    "nearly a box": (trapezoidal, (-1.0, -0.999, 0.999, 1.0), (-1.0, -0.999, 0.999, 1.0)),
+    "triangle": (Input.triangular, (-1.0, 3.0), (-1.0, 1.0, 1.0, 3.0)),
+    "triangle far out": (Input.triangular, (1e3, 1e3 + 2.0), (1e3, 1e3 + 1, 1e3 + 1, 1e3 + 2)),
+    "trapezium": (Input.trapezoidal, (0.0, 1.0, 4.0, 5.0), (0.0, 1.0, 4.0, 5.0)),
+    "nearly a box": (Input.trapezoidal, (-1.0, -0.999, 0.999, 1.0), (-1.0, -0.999, 0.999, 1.0)),
 }
 
 
@@ -59,27 +59,29 @@ def test_log_density_up_to_the_edge(case):
 
 
 def test_draws_have_the_law():
-    f = trapezoidal(jnp.array([0.0]), 1.0, 4.0, 5.0)
+    f = Input.trapezoidal(jnp.array([0.0]), 1.0, 4.0, 5.0)
     draws = np.asarray(f.sample(jax.random.key(0), (100_000,)))[:, 0]
     known = scipy.stats.trapezoid(0.2, 0.8, 0, 5)
     assert scipy.stats.kstest(draws, known.cdf).pvalue > 0.01
     assert f.variance[0] == pytest.approx(known.var(), rel=1e-5)
-    assert f.half_range[0] == pytest.approx(2.5)
+    assert f.half_width[0] == pytest.approx(2.5)
 
 
 def test_traced_ends_have_gradients_or_nan():
     def variance(high):
-        return triangular(jnp.zeros(1), high * jnp.ones(1)).variance[0]
+        return Input.triangular(jnp.zeros(1), high * jnp.ones(1)).variance[0]
 
     assert jax.jit(jax.grad(variance))(3.0) == pytest.approx(2 * 3 / 24, rel=1e-5)
     assert np.isnan(jax.jit(variance)(-1.0))
-    bent = jax.jit(lambda stop: trapezoidal(jnp.zeros(1), 1.0, stop, 4.0).variance)
+    bent = jax.jit(lambda stop: Input.trapezoidal(jnp.zeros(1), 1.0, stop, 4.0).variance)
     assert np.isnan(bent(2.0)).all()
     assert np.isfinite(bent(3.0)).all()
 
 
 def test_ends_broadcast():
-    f = triangular(jnp.zeros((4, 1)), jnp.array([1.0, 2.0, 3.0]), mode=jnp.array([0.5, 1.0, 1.5]))
+    f = Input.triangular(
+        jnp.zeros((4, 1)), jnp.array([1.0, 2.0, 3.0]), mode=jnp.array([0.5, 1.0, 1.5])
+    )
     assert f.batch_shape == (4,)
     np.testing.assert_allclose(f.mean, np.tile([0.5, 1.0, 1.5], (4, 1)))
     np.testing.assert_allclose(f.variance[0], np.array([1, 4, 9]) / 24, rtol=1e-5)
@@ -87,19 +89,31 @@ def test_ends_broadcast():
 
 ERRORS = {
     "mode": (
-        lambda: triangular(jnp.zeros(2), 1.0, mode=jnp.array([0.5, 0.4])),
+        lambda: Input.triangular(jnp.zeros(2), 1.0, mode=jnp.array([0.5, 0.4])),
         ValueError,
         r"must be symmetric, got \[0.0, 0.4.*\] at index \(1,\).* icdf of your own",
     ),
     "bent": (
-        lambda: trapezoidal(jnp.zeros(1), 1.0, 2.0, 4.0),
+        lambda: Input.trapezoidal(jnp.zeros(1), 1.0, 2.0, 4.0),
         ValueError,
-        r"trapezoidal law must be symmetric, got \[0.0, 1.0, 2.0, 4.0\].* put start and stop in",
+        r"trapezoidal input must be symmetric, got \[0.0, 1.0, 2.0, 4.0\].* put start and stop in",
     ),
-    "top": (lambda: trapezoidal(jnp.zeros(1), 3.0, 1.0, 4.0), ValueError, "must not decrease"),
-    "scalars": (lambda: triangular(0.0, 1.0), ValueError, "got scalars; pass arrays"),
-    "nan": (lambda: triangular(jnp.zeros(1), np.nan), ValueError, "high must be finite, got nan"),
-    "shapes": (lambda: triangular(np.zeros(2), np.ones(3)), ValueError, r"low \(2,\), high \(3,\)"),
+    "top": (
+        lambda: Input.trapezoidal(jnp.zeros(1), 3.0, 1.0, 4.0),
+        ValueError,
+        "must have ends that do not decrease",
+    ),
+    "scalars": (lambda: Input.triangular(0.0, 1.0), ValueError, "got scalars; pass arrays"),
+    "nan": (
+        lambda: Input.triangular(jnp.zeros(1), np.nan),
+        ValueError,
+        "high must be finite, got nan",
+    ),
+    "shapes": (
+        lambda: Input.triangular(np.zeros(2), np.ones(3)),
+        ValueError,
+        r"low \(2,\), high \(3,\)",
+    ),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
-from nn_uq_dist.inputs import as_input_law
+from nn_uq_dist.inputs import as_input
 
 KEY = jax.random.key(0)
 tf = dist.transforms
@@ -17,9 +17,9 @@ tf = dist.transforms
 def test_images_are_vectors_last_axis_fastest():
     scale = jnp.arange(1.0, 7.0).reshape(2, 3)
     f = dist.Normal(10 * scale, scale).expand([4, 2, 3]).to_event(2)
-    law = as_input_law(f)
+    law = as_input(f)
     assert law.batch_shape == (4,)
-    assert law.base.scale.shape == (4, 6)  # a vector, no matrix
+    assert law.base.terms[0].factor.shape == (4, 6)  # a vector, no matrix
     np.testing.assert_array_equal(law.network_input(law.mean), np.tile(10 * scale, (4, 1, 1)))
     lin = nuq.linearize(lambda image: image[:, 0] + image[:, 1], f)
     np.testing.assert_allclose(lin.variance, np.tile([1 + 4, 16 + 25], (4, 1)), rtol=1e-6)
@@ -33,7 +33,7 @@ PARTS = {
     "level": dist.Uniform(-1.0, 3.0),
     "field": [dist.Normal(jnp.zeros((2, 2)), 0.5).to_event(2), jnp.array([2, 3])],
     "known": dist.Delta(jnp.array([1.0, 2.0]), event_dim=1),
-    "own": nuq.InputLaw([1.0, 2.0], half_width=0.5),
+    "own": nuq.Input.box([1.0, 2.0], half_width=0.5),
 }
 
 
@@ -43,7 +43,7 @@ def structured(x):
 
 
 def test_nested_structures_are_called_with_their_parts():
-    law = as_input_law(PARTS)
+    law = as_input(PARTS)
     assert law.num_inputs == 1 + 4 + 2
     found = law.network_input(law.mean)
     assert jax.tree.structure(found) == jax.tree.structure(
@@ -133,7 +133,7 @@ def test_jit_grad_and_vmap_of_structures():
 
     # Two variances (0.5 e^loc)^2, and twice as much for their derivative.
     np.testing.assert_allclose(jax.vmap(jax.grad(shift))(jnp.array([0.3])), np.exp(0.6), rtol=1e-4)
-    law = as_input_law({"a": dist.Gamma(jnp.ones((3, 2)), 1.0).to_event(1), "b": jnp.ones(4)})
+    law = as_input({"a": dist.Gamma(jnp.ones((3, 2)), 1.0).to_event(1), "b": jnp.ones(4)})
     medians = jax.vmap(lambda one: one.network_input(one.mean)["a"])(law)
     np.testing.assert_allclose(medians, np.full((3, 2), np.log(2)), rtol=1e-5)
 
@@ -186,7 +186,7 @@ TRANSFORMED = {
 @pytest.mark.parametrize("name", TRANSFORMED)
 def test_draws_of_transformed_inputs_have_their_law(name):
     f, known = TRANSFORMED[name]
-    law = as_input_law({"x": f, "y": dist.Normal(0.0, 1.0)})
+    law = as_input({"x": f, "y": dist.Normal(0.0, 1.0)})
     assert law.is_transformed == (name != "two affine maps")
     values = law.network_input(law.sample(jax.random.key(5), (20_000,)))["x"]
     assert values.shape == (20_000, *f.event_shape)
@@ -202,14 +202,14 @@ def test_batches_of_transforms_with_parameters():
     base = dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1)
     loc = jnp.arange(12.0).reshape(4, 3)
     f = dist.TransformedDistribution(base, [tf.AffineTransform(loc, 2.0), tf.ExpTransform()])
-    law = as_input_law(f)
+    law = as_input(f)
     np.testing.assert_allclose(law.network_input(law.mean), np.exp(loc), rtol=1e-5)
     root = jnp.array([[1.0, 0, 0], [1, 1, 0], [0, 0, 2]])
     f = dist.TransformedDistribution(base, tf.LowerCholeskyAffine(jnp.ones(3), root))
     lin = nuq.linearize(lambda x: x, f)
     np.testing.assert_allclose(lin.covariance, np.tile(root @ root.T, (4, 1, 1)), rtol=1e-6)
     f = dist.TransformedDistribution(base, tf.StickBreakingTransform())
-    assert as_input_law(f).network_input(jnp.zeros((4, 3))).shape == (4, 4)
+    assert as_input(f).network_input(jnp.zeros((4, 3))).shape == (4, 4)
 
 
 def batch_of_matrices():
@@ -221,17 +221,17 @@ def batch_of_matrices():
 
 ERRORS = {
     "batches": (
-        lambda: as_input_law([nuq.InputLaw(np.zeros((k, 1)), 1.0) for k in (2, 3)]),
+        lambda: as_input([nuq.Input.box(np.zeros((k, 1)), 1.0) for k in (2, 3)]),
         ValueError,
         r"f\[0\] \(2,\), f\[1\] \(3,\)",
     ),
     "no quantiles": (
-        lambda: as_input_law(dist.Dirichlet(jnp.ones(3))),
+        lambda: as_input(dist.Dirichlet(jnp.ones(3))),
         TypeError,
         "got Dirichlet; pass a Uniform.* TransformedDistribution,.* or draw from it",
     ),
     "batch of matrices": (
-        lambda: as_input_law(
+        lambda: as_input(
             dist.TransformedDistribution(
                 dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1),
                 batch_of_matrices(),
@@ -241,7 +241,7 @@ ERRORS = {
         "one LowerCholeskyAffine for the whole batch, got parameters with batch axes; use jax.vmap",
     ),
     "parameters with axes": (
-        lambda: as_input_law(
+        lambda: as_input(
             dist.MixtureGeneral(
                 dist.Categorical(jnp.ones(2) / 2), [dist.Normal(0.0, 1.0), dist.Normal(1.0, 1.0)]
             )
@@ -255,7 +255,7 @@ ERRORS = {
             dist.LogNormal(jnp.zeros(1), 1.0).to_event(1),
         ),
         TypeError,
-        "f must be the law of the vector that network takes, got MappedInput",
+        "f must be an input of the vector that network takes, got Input",
     ),
 }
 

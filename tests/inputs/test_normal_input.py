@@ -1,4 +1,4 @@
-"""`GaussianInput`: a factor of any shape, and no matrix of inputs times inputs."""
+"""`Input.normal`: a factor of any shape, and no matrix of inputs times inputs."""
 
 import jax
 import jax.numpy as jnp
@@ -7,21 +7,21 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
+from nn_uq_dist import Input
 from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.inputs import GaussianInput
 from tests.array_sizes import largest_array
 
 FACTOR = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
 
 
 def test_moments_follow_the_factor(precision):
-    law = GaussianInput(np.arange(3.0), FACTOR)
+    law = Input.normal(np.arange(3.0), factor=FACTOR)
     assert law.dtype == precision
     rtol = 1e-13 if precision == "float64" else 1e-6
     np.testing.assert_allclose(law.covariance, FACTOR @ FACTOR.T, rtol=rtol)
     np.testing.assert_allclose(law.variance, [1, 2, 4], rtol=rtol)
     np.testing.assert_allclose(law.normal_scale, np.sqrt([1, 2, 4]), rtol=rtol)
-    assert law.half_range is None
+    assert law.half_width is None
     assert law.num_standard_variables == (0, 2)
     values = np.array([[1.0, 2.0], [0.5, -1.0]])
     found = law.deviation_at(np.zeros((2, 0)), values)
@@ -40,7 +40,7 @@ def test_moments_follow_the_factor(precision):
     ],
 )
 def test_independence_is_that_of_the_rows(factor, independent):
-    assert GaussianInput(np.zeros(3), factor).has_independent_entries == independent
+    assert Input.normal(np.zeros(3), factor=factor).has_independent_entries == independent
 
 
 def test_very_many_inputs_take_vectors_and_the_factor_only():
@@ -54,13 +54,13 @@ def test_very_many_inputs_take_vectors_and_the_factor_only():
         parts = {"image": f, "level": dist.Uniform(-1.0, 1.0)}
         lin = nuq.linearize(lambda x: row @ x["image"] + x["level"], parts)
         law = lin.input
-        moments = lin.variance, law.variance, law.normal_scale, law.half_range
+        moments = lin.variance, law.variance, law.normal_scale, law.half_width
         return moments, lin.marginals().normal_scale, lin.sample(key, (2,)), law.sample(key)
 
     largest = largest_array(outputs, loc, factor, scale, jax.random.key(0))
     # A draw or a Jacobian has so many numbers for each column; a matrix would have 2e10.
     assert largest <= 2 * size * (rank + 3)
-    law = nuq.inputs.as_input_law(dist.LowRankMultivariateNormal(loc, factor, scale))
+    law = nuq.inputs.as_input(dist.LowRankMultivariateNormal(loc, factor, scale))
     variance = law.image(row).variance[0]
     assert variance == pytest.approx(rank * (size * 1e-3) ** 2 + size * 1e-6, rel=5e-3)
 
@@ -68,20 +68,23 @@ def test_very_many_inputs_take_vectors_and_the_factor_only():
 def test_few_draws_of_many_inputs_as_a_factor():
     draws = np.random.default_rng(0).normal(size=(4, 30))
     centered = draws - draws.mean(axis=0)
-    law = GaussianInput(draws.mean(axis=0), centered.T / np.sqrt(3))
+    law = Input.normal(draws.mean(axis=0), factor=centered.T / np.sqrt(3))
     np.testing.assert_allclose(law.covariance, np.cov(draws.T), atol=1e-5)
 
 
 ERRORS = {
     "vector": (
-        lambda: GaussianInput(np.zeros(3), np.ones(3)),
-        r"N_x = 3 \(as loc\).*shape \(3",
+        lambda: Input.normal(np.zeros(3), factor=np.ones(3)),
+        r"N_x = 3 \(as mean\).*shape \(3",
     ),
     "size": (
-        lambda: GaussianInput(np.zeros(3), np.ones((2, 1))),
+        lambda: Input.normal(np.zeros(3), factor=np.ones((2, 1))),
         r"shape \(2, 1\); pass a col",
     ),
-    "no column": (lambda: GaussianInput(np.zeros(3), np.ones((3, 0))), r"r >= 1, got shape \(3, 0"),
+    "no column": (
+        lambda: Input.normal(np.zeros(3), factor=np.ones((3, 0))),
+        r"r >= 1, got shape \(3, 0",
+    ),
 }
 
 
@@ -91,4 +94,4 @@ def test_errors(case):
     with pytest.raises(ValueError, match=message):
         call()
     with pytest.raises(TypeError, match="factor must be an array of real numbers"):
-        GaussianInput([0.0], "a")
+        Input.normal([0.0], factor="a")

@@ -1,4 +1,4 @@
-"""`MappedInput`: everything but the map is that of its base; transformed laws are corrected."""
+"""`InputMap`: everything but the map is that of the base; transformed inputs are corrected."""
 
 import jax
 import jax.numpy as jnp
@@ -7,17 +7,18 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.inputs import MappedInput, as_input_law
+from nn_uq_dist.inputs import as_input
 
 KEY = jax.random.key(0)
 
 
 def test_moments_columns_and_draws_are_those_of_the_base():
     f = {"a": dist.Normal(jnp.ones(2), 0.5).to_event(1), "b": dist.Uniform(-1.0, 1.0)}
-    law = as_input_law(f)
-    assert isinstance(law, MappedInput)
+    law = as_input(f)
     base = law.base
-    for name in ("mean", "variance", "covariance", "half_range", "normal_scale"):
+    assert base.is_vector
+    assert not law.is_vector
+    for name in ("mean", "variance", "covariance", "half_width", "normal_scale"):
         np.testing.assert_array_equal(getattr(law, name), getattr(base, name))
     assert law.num_standard_variables == base.num_standard_variables == (1, 2)
     assert law.has_independent_entries
@@ -30,7 +31,7 @@ def test_moments_columns_and_draws_are_those_of_the_base():
 
 
 def test_errors():
-    law = as_input_law({"a": nuq.InputLaw([0.0, 0.0, 0.0], 1.0), "b": 2.0})
+    law = as_input({"a": nuq.Input.box([0.0, 0.0, 0.0], 1.0), "b": 2.0})
     for shape in ((), (2,)):
         with pytest.raises(ValueError, match=r"x must have shape \(\.\.\., 3\), got shape"):
             law.network_input(np.zeros(shape))
@@ -50,7 +51,7 @@ def test_pairs_correct_what_the_transform_bends(f):
 
     lin = nuq.linearize(net, f)
     name = type(f.base_dist).__name__
-    assert repr(lin.input).startswith(f"MappedInput(transformed InputLaw to {name},")
+    assert repr(lin.input).startswith(f"Input(transformed independent normal to {name},")
     # Drawn by NumPyro itself, without the scores.
     draws = np.asarray(jax.vmap(net)(f.sample(jax.random.key(1), (100_000,))))
     pairs = nuq.paired_draws(net, lin, jax.random.key(2), 1000, progress=False)
@@ -69,8 +70,8 @@ def test_pairs_correct_what_the_transform_bends(f):
 
 
 def test_laws_within_structures():
-    inner = as_input_law({"b": dist.LogNormal(0.0, 1.0), "c": jnp.arange(2)})
-    law = as_input_law({"a": inner, "d": dist.Normal(jnp.zeros(2), 1.0).to_event(1)})
+    inner = as_input({"b": dist.LogNormal(0.0, 1.0), "c": jnp.arange(2)})
+    law = as_input({"a": inner, "d": dist.Normal(jnp.zeros(2), 1.0).to_event(1)})
     assert law.names == law.taken_names == ["a.b", "d[0]", "d[1]"]
     assert "1 transformed, 1 known" in repr(law)
     taken = law.network_input(jnp.array([1.0, 2.0, 3.0]))
@@ -82,6 +83,6 @@ def test_laws_within_structures():
     sums = dist.TransformedDistribution(
         dist.Normal(jnp.zeros(2), 1.0).to_event(1), dist.transforms.ZeroSumTransform(1)
     )
-    law = as_input_law({"a": sums})
+    law = as_input({"a": sums})
     assert law.names == ["a[0]", "a[1]"]
     assert law.taken_names == ["a[0]", "a[1]", "a[2]"]

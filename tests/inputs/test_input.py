@@ -1,4 +1,4 @@
-"""`InputLaw`: construction, moments, sampling, conversion from NumPyro, JAX transformations."""
+"""`Input`: construction, moments, sampling, conversion from NumPyro, JAX transformations."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from nn_uq_dist import InputLaw, linearize
+from nn_uq_dist import Input, linearize
+from nn_uq_dist.inputs import InputTerm, as_input
 from tests.array_sizes import largest_array
 
 TRIL = np.array([[1.0, 0.0, 0.0], [0.5, 0.0, 0.0], [-0.3, 0.2, 2.0]], np.float32)
@@ -17,9 +18,11 @@ def spread(seed, shape):
 
 
 LAWS = {
-    "box": InputLaw(spread(0, 3), [0.3, 0.0, 2.0]),
-    "mixed": InputLaw(spread(2, (4, 3)), spread(3, (2, 1, 3)) ** 2, TRIL),
-    "mixed, independent": InputLaw(spread(2, (4, 3)), 0.3, scale=spread(3, (2, 1, 3)) ** 2),
+    "box": Input.box(spread(0, 3), [0.3, 0.0, 2.0]),
+    "mixed": Input.box(spread(2, (4, 3)), spread(3, (2, 1, 3)) ** 2)
+    + Input.normal(0 * spread(2, (4, 3)), scale_tril=TRIL),
+    "mixed, independent": Input.box(spread(2, (4, 3)), 0.3)
+    + Input.normal(0 * spread(2, (4, 3)), spread(3, (2, 1, 3)) ** 2),
 }
 
 
@@ -61,7 +64,7 @@ CONVERSIONS = {
 @pytest.mark.usefixtures("x64")
 def test_from_distribution_keeps_shape_and_moments(name):
     d = CONVERSIONS[name]()
-    law = InputLaw.from_distribution(d)
+    law = as_input(d)
     assert law.batch_shape == d.batch_shape
     assert (law.num_inputs,) == d.event_shape
     # Parameters that were written in float32 stay so.
@@ -83,7 +86,7 @@ def test_from_distribution_keeps_shape_and_moments(name):
 )
 def test_from_distribution_of_traced_parameters_has_gradients(make):
     def total_variance(s):
-        return InputLaw.from_distribution(make(s)).variance.sum()
+        return as_input(make(s)).variance.sum()
 
     # 2 s^2 / 3, so the derivative is 4 s / 3.
     assert jax.jit(jax.grad(total_variance))(1.5) == pytest.approx(2.0, rel=1e-5)
@@ -102,8 +105,8 @@ def test_from_distribution_of_traced_parameters_has_gradients(make):
 )
 def test_dtype_is_promoted_as_in_jax(loc, half_width, x64, expected):
     with jax.enable_x64(x64):
-        law = InputLaw(loc, half_width)
-        for part in (law.loc, law.half_width, law.covariance, law.sample(jax.random.key(0))):
+        law = Input.box(loc, half_width)
+        for part in (law.mean, law.half_width, law.covariance, law.sample(jax.random.key(0))):
             assert part.dtype == expected
 
 
@@ -114,34 +117,79 @@ def test_pytree_round_trip_does_not_validate():
     assert all(a is b for a, b in zip(leaves, jax.tree.leaves(again), strict=True))
     jax.tree.unflatten(structure, [object()] * len(leaves))
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(law)]
-    assert paths == [".loc", ".half_width", ".scale_tril"]
+    assert paths == [".mean", ".terms[0].factor", ".terms[1].factor"]
     # A negative half-width made by arithmetic on the tree goes through without a check.
     assert jax.tree.map(lambda leaf: -leaf, LAWS["box"]).half_width[0] < 0
 
 
 def test_scales_are_a_diagonal_factor_without_the_matrix(precision):
     rng = np.random.default_rng(4)
-    loc, width, scale = rng.normal(size=(5, 3)), rng.uniform(size=3), rng.uniform(size=(5, 3))
-    vector = InputLaw(loc, width, scale=scale)
-    matrix = InputLaw(loc, width, np.eye(3) * scale[:, None, :])
-    assert vector.dtype == vector.scale.dtype == precision
-    np.testing.assert_array_equal(vector.scale_tril, matrix.scale_tril)
+    mean, width, scale = rng.normal(size=(5, 3)), rng.uniform(size=3), rng.uniform(size=(5, 3))
+    box = Input.box(mean, width)
+    vector = box + Input.normal(0 * mean, scale)
+    matrix = box + Input.normal(0 * mean, scale_tril=np.eye(3) * scale[:, None, :])
+    assert vector.dtype == vector.terms[1].factor.dtype == precision
     np.testing.assert_array_equal(vector.normal_scale, scale.astype(precision))
-    assert matrix.scale is None
     rtol = 1e-14 if precision == "float64" else 1e-6
     np.testing.assert_allclose(matrix.normal_scale, scale, rtol=rtol)
     np.testing.assert_allclose(vector.variance, matrix.variance, rtol=rtol)
     np.testing.assert_allclose(vector.covariance, matrix.covariance, rtol=rtol)
     draws = [law.sample_deviation(jax.random.key(3), (7,)) for law in (vector, matrix)]
     np.testing.assert_allclose(*draws, rtol=rtol, atol=rtol)
-    assert vector.expand((2, 5)).scale.shape == (2, 5, 3)
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(vector)]
-    assert paths == [".loc", ".half_width", ".scale"]
+    assert vector.expand((2, 5)).terms[1].factor.shape == (2, 5, 3)
 
 
-def test_there_is_no_factor_without_a_normal_part():
-    law = LAWS["box"]
-    assert law.scale is law.scale_tril is law.normal_scale is None
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_covariance_and_precision_are_factored(precision, batch):
+    rng = np.random.default_rng(5)
+    root = rng.normal(size=(*batch, 3, 3)) * 10.0 ** np.array([-8, 0, 6])[:, None]
+    covariance = (root @ root.mT).astype(precision)
+    sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    rtol = 1e-12 if precision == "float64" else 1e-5
+    for make in (Input.normal, jax.jit(Input.normal)):
+        found = make(np.zeros(3), covariance_matrix=covariance)
+        assert found.dtype == precision
+        assert found.batch_shape == batch
+        unit = sd[..., :, None] * sd[..., None, :]
+        np.testing.assert_allclose(found.covariance / unit, covariance / unit, rtol=0, atol=rtol)
+    matrix = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.3], [0.0, 0.3, 3.0]], precision)
+    found = Input.normal(np.zeros(3), precision_matrix=matrix)
+    np.testing.assert_allclose(found.covariance, np.linalg.inv(matrix), rtol=10 * rtol)
+    slope = jax.jacfwd(lambda p: Input.normal(np.zeros(3), precision_matrix=p).variance)(matrix)
+    assert np.isfinite(slope).all()
+
+
+def test_a_singular_covariance_is_one_and_what_is_none_is_refused_or_nan():
+    ones = np.ones((2, 2))
+    found = Input.normal(np.zeros(2), covariance_matrix=ones)
+    np.testing.assert_allclose(found.covariance, ones, atol=1e-6)
+    bent = np.diag([1.0, -1.0])
+    with pytest.raises(ValueError, match=r"covariance_matrix must be positive semidefinite, got"):
+        Input.normal(np.zeros(2), covariance_matrix=bent)
+    assert np.isnan(
+        jax.jit(lambda c: Input.normal(np.zeros(2), covariance_matrix=c).variance)(bent)
+    ).any()
+    with pytest.raises(ValueError, match="covariance_matrix must be symmetric, got a difference"):
+        Input.normal(np.zeros(2), covariance_matrix=np.array([[1.0, 0.5], [0.0, 1.0]]))
+    with pytest.raises(ValueError, match=r"precision_matrix must be positive definite, got a sing"):
+        Input.normal(np.zeros(2), precision_matrix=np.zeros((2, 2)))
+
+
+def test_parts_that_there_are_not_are_none():
+    assert LAWS["box"].normal_scale is None
+    assert Input.normal([0.0], 1.0).half_width is None
+
+
+def test_units_from_the_smallest_to_the_largest(precision):
+    for unit in (1e-30, 1e30):
+        mean = np.array([1.0, -2.0]) * unit
+        law = Input.box(mean, unit) + Input.normal(0 * mean, factor=unit * np.ones((2, 1)))
+        sd = np.full(2, unit * np.sqrt(4 / 3))
+        np.testing.assert_allclose(law.standard_deviation, sd, rtol=1e-6)
+        image = law.image(np.array([[1.0, 1.0]]))
+        np.testing.assert_allclose(image.standard_deviation, unit * np.sqrt(14 / 3), rtol=1e-6)
+        has_number = precision == "float64"
+        assert np.isfinite(law.variance).all() == has_number
 
 
 def test_independent_normal_inputs_cost_vectors_only():
@@ -162,22 +210,22 @@ def test_independent_normal_inputs_cost_vectors_only():
 
 def test_draws_give_mean_and_covariance(precision):
     draws = np.random.default_rng(7).normal(size=(50, 2, 3)) @ np.array(TRIL, float).T
-    law = InputLaw.from_samples(draws)
+    law = Input.from_samples(draws)
     rtol = 1e-12 if precision == "float64" else 1e-5
     np.testing.assert_allclose(law.mean, draws.mean(axis=0), rtol=rtol, atol=rtol)
     for k in range(2):
         expected = np.cov(draws[:, k].T)
         np.testing.assert_allclose(law.covariance[k], expected, rtol=rtol, atol=10 * rtol)
     few = draws[:3, 0]  # fewer than four: a singular covariance, exactly
-    law = InputLaw.from_samples(few)
+    law = Input.from_samples(few)
     np.testing.assert_allclose(law.covariance, np.cov(few.T), rtol=rtol, atol=10 * rtol)
-    assert (np.diagonal(law.scale_tril) >= 0).all()
-    found = jax.jit(lambda x: InputLaw.from_samples(x).variance)(few)
+    assert law.terms[0].factor.shape == (3, 3)
+    found = jax.jit(lambda x: Input.from_samples(x).variance)(few)
     np.testing.assert_allclose(found, few.var(axis=0, ddof=1), rtol=10 * rtol)
 
 
 def test_vmap_over_a_law_with_shared_parts():
-    law = InputLaw(spread(0, (5, 3)), 0.3, TRIL)
+    law = Input.box(spread(0, (5, 3)), 0.3) + Input.normal(0 * spread(0, (5, 3)), scale_tril=TRIL)
     mapped = jax.vmap(lambda one: one.covariance)(law)
     np.testing.assert_allclose(mapped, law.covariance, rtol=3e-7)
 
@@ -185,10 +233,12 @@ def test_vmap_over_a_law_with_shared_parts():
 @pytest.mark.parametrize(
     "variance",
     [
-        lambda x: InputLaw(jnp.zeros(2), x).variance,
-        lambda x: InputLaw(jnp.zeros(2), None, x * jnp.eye(2)).variance,
-        lambda x: InputLaw(jnp.zeros(2), scale=x).variance,
-        lambda x: InputLaw(jnp.zeros(2), None, jnp.array([[1.0, x], [0.0, 1.0]])).variance[:1],
+        lambda x: Input.box(jnp.zeros(2), x).variance,
+        lambda x: Input.normal(jnp.zeros(2), scale_tril=x * jnp.eye(2)).variance,
+        lambda x: Input.normal(jnp.zeros(2), x).variance,
+        lambda x: Input.normal(jnp.zeros(2), scale_tril=jnp.array([[1.0, x], [0.0, 1.0]])).variance[
+            :1
+        ],
     ],
 )
 def test_bad_traced_values_give_nan(variance):
@@ -198,80 +248,80 @@ def test_bad_traced_values_give_nan(variance):
 
 ERRORS = {
     "two normal parts": (
-        lambda: InputLaw([1.0], scale=1.0, scale_tril=[[1.0]]),
+        lambda: Input.normal([1.0], scale=1.0, scale_tril=[[1.0]]),
         ValueError,
-        "one Gaussian part, got both scale and scale_tril; pass scale for independent",
+        "must have one of scale, .*got scale and scale_tril; pass scale for independent",
+    ),
+    "rows of a term": (
+        lambda: Input([1.0], [InputTerm(np.ones((2, 1)), is_uniform=True)]),
+        ValueError,
+        r"terms\[0\] must have rows of the 1 inputs, got a factor of shape \(2, 1\) from input 0",
+    ),
+    "batch of a term": (
+        lambda: Input(np.ones((4, 1)), [InputTerm(np.ones((3, 1, 1)), is_uniform=True)]),
+        ValueError,
+        r"terms\[0\] \(3,\), mean \(4,\)",
     ),
     "negative scales": (
-        lambda: InputLaw([0.0, 0.0], scale=[1.0, -2.0]),
+        lambda: Input.normal([0.0, 0.0], [1.0, -2.0]),
         ValueError,
         r"scale must not be negative, got -2.0 at index \(1,\); pass standard deviations",
     ),
-    "scalar loc": (lambda: InputLaw(1.0, 1.0), ValueError, r"\(\.\.\., N_x\).*got shape \(\)"),
-    "empty loc": (lambda: InputLaw(np.zeros(0), 1.0), ValueError, r"got shape \(0,\)"),
-    "text": (lambda: InputLaw("abc", 1.0), TypeError, "loc must be an array of real numbers"),
+    "scalar loc": (lambda: Input.box(1.0, 1.0), ValueError, r"\(\.\.\., N_x\).*got shape \(\)"),
+    "empty loc": (lambda: Input.box(np.zeros(0), 1.0), ValueError, r"got shape \(0,\)"),
+    "text": (lambda: Input.box("abc", 1.0), TypeError, "mean must be an array of real numbers"),
     "width size": (
-        lambda: InputLaw(np.zeros(3), np.ones(2)),
+        lambda: Input.box(np.zeros(3), np.ones(2)),
         ValueError,
-        r"half_width must have last axis N_x = 3 .* got shape \(2,\); give",
+        r"half_width must have last axis N_x = 3 .as mean. .* got shape \(2,\); give",
     ),
     "width batch": (
-        lambda: InputLaw(np.zeros((2, 3)), np.ones((4, 3))),
+        lambda: Input.box(np.zeros((2, 3)), np.ones((4, 3))),
         ValueError,
-        r"half_width \(4,\), loc \(2,\); make the leading axes agree",
+        r"half_width \(4,\), mean \(2,\); make the leading axes agree",
     ),
     "inf factor": (
-        lambda: InputLaw([0.0], scale_tril=[[np.inf]]),
+        lambda: Input.normal([0.0], scale_tril=[[np.inf]]),
         ValueError,
         "scale_tril must be finite",
     ),
     "vector factor": (
-        lambda: InputLaw(np.zeros(2), scale_tril=np.ones(2)),
+        lambda: Input.normal(np.zeros(2), scale_tril=np.ones(2)),
         ValueError,
-        r"got shape \(2,\); for independent scales pass jnp.diag",
+        r"got shape \(2,\); for independent entries pass scale",
     ),
     "factor batch": (
-        lambda: InputLaw(np.zeros((2, 2)), scale_tril=np.zeros((3, 2, 2))),
+        lambda: Input.normal(np.zeros((2, 2)), scale_tril=np.zeros((3, 2, 2))),
         ValueError,
-        r"scale_tril \(3,\), loc \(2,\)",
+        r"scale_tril \(3,\), mean \(2,\)",
     ),
     "negative scale": (
-        lambda: InputLaw(np.zeros(2), scale_tril=-np.eye(2)),
+        lambda: Input.normal(np.zeros(2), scale_tril=-np.eye(2)),
         ValueError,
         "the diagonal of scale_tril must not be negative, got -1.0",
     ),
     "expand": (
-        lambda: InputLaw(np.zeros((2, 3)), 1.0).expand((3,)),
+        lambda: Input.box(np.zeros((2, 3)), 1.0).expand((3,)),
         ValueError,
         r"requested \(3,\), present \(2,\)",
     ),
     "expand to less": (
-        lambda: InputLaw(np.zeros((2, 3)), 1.0).expand(()),
+        lambda: Input.box(np.zeros((2, 3)), 1.0).expand(()),
         ValueError,
         r"requested \(\), present \(2,\); pass a batch_shape that ends",
     ),
     "key": (
-        lambda: InputLaw([0.0], 1.0).sample(0),
+        lambda: Input.box([0.0], 1.0).sample(0),
         TypeError,
         r"key must be a JAX random key, got int 0; pass one key, such as jax.random.key\(0\)",
     ),
-    "family": (
-        lambda: InputLaw.from_distribution(dist.Gamma(1.0, np.ones(3)).to_event(1)),
-        TypeError,
-        "got the law MappedInput; use nn_uq_dist.inputs.as_input_law",
-    ),
-    "scalar law": (
-        lambda: InputLaw.from_distribution(dist.Uniform(0.0, 1.0)),
-        TypeError,
-        "a vector that is a box, Gaussian or both, got the law MappedInput",
-    ),
     "nan draws": (
-        lambda: InputLaw.from_samples([[0.0], [np.nan]]),
+        lambda: Input.from_samples([[0.0], [np.nan]]),
         ValueError,
         r"draws must be finite, got nan at index \(1, 0\)",
     ),
     "low above high": (
-        lambda: InputLaw.from_distribution(dist.Uniform(np.ones(2), 0.0).to_event(1)),
+        lambda: as_input(dist.Uniform(np.ones(2), 0.0).to_event(1)),
         ValueError,
         "half_width must not be negative, got -0.5",
     ),
