@@ -191,7 +191,7 @@ def challenge(options: argparse.Namespace) -> None:
     print("|---|---:|---|")
     for name, problem in problems().items():
         share, error = problem.reference()
-        f = nuq.InputLaw(jnp.zeros(problem.num_inputs), scale=1.0)
+        f = nuq.Input.normal(jnp.zeros(problem.num_inputs), 1.0)
         cells = []
         for number in range(3):
             found = nuq.failure_probability(

@@ -418,7 +418,7 @@ def test_traced_pairs_have_an_input_posterior():
 @pytest.mark.parametrize("count", [200, 5000])
 def test_the_lower_tail_of_a_skewed_output(count):
     """Single precision tells values near zero apart much better than those at the other end."""
-    law = nuq.InputLaw([0.1], scale=1.0)
+    law = nuq.Input.normal([0.1], 1.0)
     lin, pairs = pairs_of(lambda x: jnp.exp(3 * x), law, count, jax.random.key(3))
     z = np.linspace(-3, 3, 61)
     found = lin.corrected(pairs).marginals().cdf(jnp.exp(3 * (0.1 + jnp.asarray(z)))[:, None])
@@ -430,7 +430,7 @@ def test_the_lower_tail_of_a_skewed_output(count):
 )
 def test_clipped_outputs_are_corrected(net, precision):
     """Log slopes of a plateau are so low that rises are lost in rounding."""
-    law = nuq.InputLaw(np.zeros(1, precision), half_width=1.0)
+    law = nuq.Input.box(np.zeros(1, precision), half_width=1.0)
     for number in range(4):
         lin, pairs = pairs_of(net, law, 1000, jax.random.key(number))
         high = lin.corrected(pairs).marginals().icdf(jnp.asarray(0.99, precision))

@@ -412,7 +412,7 @@ def test_outputs_far_from_zero_are_not_taken_for_linear():
     def net(x):
         return 101_325 + 0.7 * (x + x**2)
 
-    lin = linearize(net, InputLaw([0.0], half_width=1.0))
+    lin = linearize(net, Input.box([0.0], half_width=1.0))
     found = paired_statistics(paired_draws(net, lin, KEY, 1000, progress=False))
     beyond = found.exceedance(np.array([101_325 + 0.7 * 1.1]))
     # x + x^2 > 1.1 beyond .6619.
