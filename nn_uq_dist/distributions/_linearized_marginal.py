@@ -17,8 +17,8 @@ from nn_uq_dist import linear_combination
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import as_jax, as_variances, is_local, nan_unless, one_program
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
-from nn_uq_dist.laws._abstract import validate_sample
-from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.distributions._contract import validate_sample
+from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.linear_combination._saddlepoint_quantile import saddlepoint_quantile
 
 

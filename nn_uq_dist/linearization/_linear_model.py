@@ -14,15 +14,14 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import entries
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.distributions import GaussianCopulaJoint
-from nn_uq_dist.gaussian_copula._clipped_correlation import checked_floor, clipped_correlation
-from nn_uq_dist.gaussian_copula._correlation_checks import require_positive_definite
-from nn_uq_dist.gaussian_copula._nataf import nataf_correlation
+from nn_uq_dist.distributions import GaussianCopulaJoint, JointLaw
+from nn_uq_dist.distributions._clipped_correlation import checked_floor, clipped_correlation
+from nn_uq_dist.distributions._correlation_checks import require_positive_definite
+from nn_uq_dist.distributions._nataf import nataf_correlation
 from nn_uq_dist.inputs import AbstractInputLaw
 from nn_uq_dist.inputs._flat_network import unraveled
 from nn_uq_dist.inputs._names import names_of_entries
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise, scale_and_coupling
-from nn_uq_dist.laws import JointLaw
 
 Method = Literal["nataf", "linear"]
 

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import nan_unless
 from nn_uq_dist.basics._row_algebra import matmul
-from nn_uq_dist.gaussian_copula._correlation_checks import as_correlation
+from nn_uq_dist.distributions._correlation_checks import as_correlation
 
 _SLACK = 8  # rounding of the smallest eigenvalue, in epsilons times the largest one
 
