@@ -60,7 +60,7 @@ def clipped_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
     ...     [[1, 1, 0], [1, 1, 1], [0, 1, 1]], min_eigenvalue=0
     ... )
     >>> print(f"{R[0, 1]:.4f} {R[0, 2]:.4f}")
-    0.7654 0.1716
+    0.7395 0.0938
     """
     matrix = as_correlation("matrix", matrix)
     dtype = jnp.promote_types(_checks.float_dtype(matrix), jnp.float32)
