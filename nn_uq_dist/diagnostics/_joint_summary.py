@@ -11,8 +11,8 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.diagnostics import _arguments, _joint_tables, _verdict
 from nn_uq_dist.diagnostics._law_functions import Tails, joint_correlation
-from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.distributions._adapted_law import as_output_law
+from nn_uq_dist.distributions._contract_joint import JointLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments
-from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.distributions._contract_output import OutputLaw
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,9 +14,9 @@ from numpyro.distributions.util import promote_shapes
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.distributions._batch_entries import take_matrix
+from nn_uq_dist.distributions._contract import Law
 from nn_uq_dist.inputs._parameter_checks import is_positive_definite, require_covariance
-from nn_uq_dist.laws._abstract import Law
-from nn_uq_dist.laws._batch_entries import take_matrix
 
 
 class Standardized(NamedTuple):

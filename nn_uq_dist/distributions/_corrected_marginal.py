@@ -13,12 +13,12 @@ from numpyro.distributions.util import promote_shapes
 from nn_uq_dist.basics._checks import broadcast_shapes, is_concrete
 from nn_uq_dist.basics._known_values import one_program, squares
 from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.distributions._adapted_law import as_output_law
+from nn_uq_dist.distributions._contract import validate_sample
+from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
-from nn_uq_dist.laws._abstract import validate_sample
-from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.laws._support import support_between
-from nn_uq_dist.laws._value_rule import ValueRule
+from nn_uq_dist.distributions._support import support_between
+from nn_uq_dist.distributions._value_rule import ValueRule
 
 
 class CorrectedMarginal(OutputLaw):

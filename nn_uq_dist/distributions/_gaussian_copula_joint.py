@@ -9,18 +9,18 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.distributions._gaussian_copula_conditional import GaussianCopulaConditional
-from nn_uq_dist.distributions._score_distribution import ScoreDistribution
-from nn_uq_dist.gaussian_copula._correlation_checks import (
+from nn_uq_dist.distributions._adapted_law import as_output_law, require_univariate
+from nn_uq_dist.distributions._batch_entries import batch_entries, take_matrix
+from nn_uq_dist.distributions._contract import rebuilt
+from nn_uq_dist.distributions._correlation_checks import (
     as_correlation,
     as_square,
     require_positive_definite,
 )
-from nn_uq_dist.gaussian_copula._nataf import covariance_of_outputs
-from nn_uq_dist.gaussian_copula._score_algebra import valid_cholesky
-from nn_uq_dist.laws._abstract import rebuilt
-from nn_uq_dist.laws._adapted_law import as_output_law, require_univariate
-from nn_uq_dist.laws._batch_entries import batch_entries, take_matrix
+from nn_uq_dist.distributions._gaussian_copula_conditional import GaussianCopulaConditional
+from nn_uq_dist.distributions._nataf import covariance_of_outputs
+from nn_uq_dist.distributions._score_algebra import valid_cholesky
+from nn_uq_dist.distributions._score_distribution import ScoreDistribution
 
 
 class GaussianCopulaJoint(ScoreDistribution):

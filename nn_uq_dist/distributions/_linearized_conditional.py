@@ -20,10 +20,10 @@ from nn_uq_dist.box_gaussian import (
     regression,
 )
 from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw, Standardized
+from nn_uq_dist.distributions._contract import rebuilt, validate_sample
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value
-from nn_uq_dist.laws._abstract import rebuilt, validate_sample
-from nn_uq_dist.laws._support import support_of_event
+from nn_uq_dist.distributions._support import support_of_event
 
 
 class LinearizedConditional(BoxGaussianLaw):

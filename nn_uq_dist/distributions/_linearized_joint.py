@@ -20,13 +20,13 @@ from nn_uq_dist.basics._row_algebra import (
 )
 from nn_uq_dist.box_gaussian import conditional_scores, log_evidence, second_order
 from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw, Standardized
+from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
+from nn_uq_dist.distributions._contract_joint import JointLaw
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs
+from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.inputs import LinearImage
-from nn_uq_dist.laws._abstract import pass_validation, rebuilt, validate_sample
-from nn_uq_dist.laws._joint_law import JointLaw
-from nn_uq_dist.laws._support import support_of_event
 
 
 class LinearizedJoint(BoxGaussianLaw, JointLaw):

@@ -17,8 +17,8 @@ from nn_uq_dist import linear_combination
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import as_jax, as_variances, is_local, nan_unless, one_program
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
-from nn_uq_dist.laws._abstract import validate_sample
-from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.distributions._contract import validate_sample
+from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.linear_combination._saddlepoint_quantile import saddlepoint_quantile
 
 
@@ -320,8 +320,10 @@ def _times_root(unit: Array, variance: Array) -> Array:
 @one_program
 def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array) -> Array:
     xp: Any = namespace(z, weights)
-    z, weights, scale = xp.asarray(z), weights.astype(z.dtype), scale.astype(z.dtype)
-    x = saddlepoint_quantile(xp.abs(z), weights, scale).x
+    z, weights, scale = xp.asarray(z), abs(weights).astype(z.dtype), scale.astype(z.dtype)
+    # A normal part bounds the tilts that lead to the edge of a bounded support.
+    least = jnp.finfo(z.dtype).eps * (weights.sum(axis=-1) + scale)
+    x = saddlepoint_quantile(xp.abs(z), weights, xp.maximum(scale, least))
     found: Array = loc + xp.where(z < 0, -x, x)
     return found
 

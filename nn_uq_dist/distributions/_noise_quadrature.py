@@ -26,11 +26,11 @@ from numpyro.distributions.transforms import IdentityTransform
 
 from nn_uq_dist.basics._normal_tails import log_normal_density, score_from_log_tails
 from nn_uq_dist.basics._quantile_search import quantile_at_score
+from nn_uq_dist.distributions._contract import rebuilt
+from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
-from nn_uq_dist.laws._abstract import rebuilt
-from nn_uq_dist.laws._output_law import OutputLaw
 
 # Points that are evaluated at once.
 _BLOCK = 2**14

@@ -15,10 +15,10 @@ from numpyro.distributions.util import promote_shapes
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import squares
 from nn_uq_dist.distributions import _noise_quadrature
+from nn_uq_dist.distributions._adapted_law import as_output_law, with_rank
+from nn_uq_dist.distributions._contract import rebuilt, validate_sample
+from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.distributions._noise_quadrature import log_tails_at
-from nn_uq_dist.laws._abstract import rebuilt, validate_sample
-from nn_uq_dist.laws._adapted_law import as_output_law, with_rank
-from nn_uq_dist.laws._output_law import OutputLaw
 
 
 class NoisyMarginal(OutputLaw):

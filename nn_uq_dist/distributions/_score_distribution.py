@@ -21,20 +21,20 @@ from nn_uq_dist.basics._normal_scores import (
     normal_score_and_log_prob,
 )
 from nn_uq_dist.basics._normal_tails import log_normal_density
+from nn_uq_dist.distributions._adapted_law import as_output_law, with_rank
+from nn_uq_dist.distributions._batch_entries import batch_entries
+from nn_uq_dist.distributions._contract import pass_validation, safe_values
+from nn_uq_dist.distributions._contract_joint import JointLaw
+from nn_uq_dist.distributions._nataf import conditional_moments, covariance_of_outputs
 from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
 from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs, refuse_values
-from nn_uq_dist.gaussian_copula._nataf import conditional_moments, covariance_of_outputs
-from nn_uq_dist.gaussian_copula._score_algebra import (
+from nn_uq_dist.distributions._score_algebra import (
     conditional_scores,
     log_density_of_outputs,
     whitened,
 )
-from nn_uq_dist.laws._abstract import pass_validation, safe_values
-from nn_uq_dist.laws._adapted_law import as_output_law, with_rank
-from nn_uq_dist.laws._batch_entries import batch_entries
-from nn_uq_dist.laws._joint_law import JointLaw
-from nn_uq_dist.laws._support import support_of_event
-from nn_uq_dist.laws._value_rule import Moments
+from nn_uq_dist.distributions._support import support_of_event
+from nn_uq_dist.distributions._value_rule import Moments
 
 
 class ScoreDistribution(JointLaw, dist.TransformedDistribution):

@@ -14,14 +14,13 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import entries
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.distributions import GaussianCopulaJoint
-from nn_uq_dist.gaussian_copula._clipped_correlation import checked_floor, clipped_correlation
-from nn_uq_dist.gaussian_copula._correlation_checks import require_positive_definite
-from nn_uq_dist.gaussian_copula._nataf import nataf_correlation
+from nn_uq_dist.distributions import GaussianCopulaJoint, JointLaw
+from nn_uq_dist.distributions._clipped_correlation import checked_floor, clipped_correlation
+from nn_uq_dist.distributions._correlation_checks import require_positive_definite
+from nn_uq_dist.distributions._nataf import nataf_correlation
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise, scale_and_coupling
 from nn_uq_dist.inputs._structure import names_of_entries, unraveled
-from nn_uq_dist.laws import JointLaw
 
 Method = Literal["nataf", "linear"]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals, names_of_outputs
-from nn_uq_dist.laws import OutputLaw, as_output_law, batch_entries
+from nn_uq_dist.distributions import OutputLaw, as_output_law, batch_entries
 from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 

@@ -13,7 +13,7 @@ from nn_uq_dist.diagnostics import _estimates as estimates
 from nn_uq_dist.diagnostics._joint_summary import joint_summary
 from nn_uq_dist.diagnostics._joint_tables import rosenblatt_scores
 from nn_uq_dist.diagnostics._law_functions import Tails
-from nn_uq_dist.gaussian_copula._score_algebra import whitened
+from nn_uq_dist.distributions._score_algebra import whitened
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 

@@ -14,7 +14,7 @@ import pytest
 from scipy import special
 
 from nn_uq_dist import LinearizedMarginal
-from nn_uq_dist.gaussian_copula import hermite_coefficients
+from nn_uq_dist.distributions._nataf import hermite_coefficients
 from nn_uq_dist.linear_combination._value_nodes import value_nodes
 
 # Weights and normal scale: all patterns that bend the score.

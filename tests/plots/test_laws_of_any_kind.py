@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
+from nn_uq_dist.distributions._batch_entries import batch_entries
 from nn_uq_dist.laws import as_output_law
-from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.plots.parts._drawn_law import output_table
 
 pytestmark = pytest.mark.viz

@@ -22,10 +22,10 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics._normal_tails import log_normal_density
 from nn_uq_dist.basics._row_algebra import binary_unit, in_squared_units, products
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.gaussian_copula._correlation_checks import as_correlation
-from nn_uq_dist.laws._adapted_law import as_output_law, require_univariate
-from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.laws._value_rule import Moments, moments_of
+from nn_uq_dist.distributions._adapted_law import as_output_law, require_univariate
+from nn_uq_dist.distributions._contract_output import OutputLaw
+from nn_uq_dist.distributions._correlation_checks import as_correlation
+from nn_uq_dist.distributions._value_rule import Moments, moments_of
 
 _MAX_ITERATIONS = 60
 # Odd, because the last term takes the rest of the variance and a symmetric law has only odd terms.
@@ -59,7 +59,7 @@ def hermite_coefficients(
     --------
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> from nn_uq_dist.gaussian_copula import hermite_coefficients
+    >>> from nn_uq_dist.distributions._nataf import hermite_coefficients
     >>> uniform = nuq.LinearizedMarginal(jnp.zeros(1), [[1.0]])
     >>> print(f"{hermite_coefficients(uniform)[0, 0]:.4f}")  # 1/sqrt(pi)
     0.5642
@@ -137,7 +137,7 @@ def covariance_of_scores(coefficients: Array, correlation: Array) -> tuple[Array
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from nn_uq_dist.gaussian_copula import covariance_of_scores
+    >>> from nn_uq_dist.distributions._nataf import covariance_of_scores
     >>> rho = jnp.array([[1.0, 0.5], [0.5, 1.0]])
     >>> covariance, slope = covariance_of_scores(jnp.array([[1.0, 2.0]]), rho)  # normal outputs
     >>> print(covariance[0, 1], slope[0, 1])
@@ -173,7 +173,7 @@ def covariance_of_outputs(
     --------
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> from nn_uq_dist.gaussian_copula import covariance_of_outputs
+    >>> from nn_uq_dist.distributions._nataf import covariance_of_outputs
     >>> uniform = nuq.LinearizedMarginal(jnp.zeros(2), [[1.0], [2.0]])
     >>> rho = jnp.array([[1.0, 0.5], [0.5, 1.0]])
     >>> print(f"{covariance_of_outputs(uniform, rho)[0, 1]:.4f}")

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import nan_unless
 from nn_uq_dist.basics._row_algebra import matmul
-from nn_uq_dist.gaussian_copula._correlation_checks import as_correlation
+from nn_uq_dist.distributions._correlation_checks import as_correlation
 
 _SLACK = 8  # rounding of the smallest eigenvalue, in epsilons times the largest one
 
@@ -60,7 +60,7 @@ def clipped_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
     ...     [[1, 1, 0], [1, 1, 1], [0, 1, 1]], min_eigenvalue=0
     ... )
     >>> print(f"{R[0, 1]:.4f} {R[0, 2]:.4f}")
-    0.7654 0.1716
+    0.7395 0.0938
     """
     matrix = as_correlation("matrix", matrix)
     dtype = jnp.promote_types(_checks.float_dtype(matrix), jnp.float32)

@@ -12,8 +12,8 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import as_numeric, require_probabilities
 from nn_uq_dist.basics._normal_tails import score_from_log_tails
-from nn_uq_dist.laws._abstract import Law
-from nn_uq_dist.laws._value_rule import (
+from nn_uq_dist.distributions._contract import Law
+from nn_uq_dist.distributions._value_rule import (
     Moments,
     ValueRule,
     moments_of,

@@ -20,8 +20,8 @@ from nn_uq_dist.basics._checks import is_concrete
 from nn_uq_dist.basics._known_values import as_jax, evaluated_now, is_local, with_nan_gradients
 from nn_uq_dist.basics._pytree import in_order
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.laws._batch_entries import constructor_arguments, made, rebuilt_entries
-from nn_uq_dist.laws._support import IndependentOutputs
+from nn_uq_dist.distributions._batch_entries import constructor_arguments, made, rebuilt_entries
+from nn_uq_dist.distributions._support import IndependentOutputs
 
 
 def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:

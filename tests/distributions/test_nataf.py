@@ -9,7 +9,7 @@ from scipy import stats
 
 from nn_uq_dist import LinearizedMarginal
 from nn_uq_dist.distributions import nataf_correlation
-from nn_uq_dist.gaussian_copula._nataf import (
+from nn_uq_dist.distributions._nataf import (
     covariance_of_scores,
     hermite_coefficients,
 )

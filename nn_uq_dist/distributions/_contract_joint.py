@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.laws._abstract import Law
+from nn_uq_dist.distributions._contract import Law
 
 
 class JointLaw(Law):

@@ -11,8 +11,8 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics._known_values import nan_unless
 from nn_uq_dist.basics._normal_scores import from_normal_score, missing_functions, normal_score
-from nn_uq_dist.laws._abstract import safe_values, validate_sample
-from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.distributions._contract import safe_values, validate_sample
+from nn_uq_dist.distributions._contract_output import OutputLaw
 
 
 class AdaptedLaw(OutputLaw):
