@@ -91,8 +91,11 @@ def conditional_moments(law: OutputLaw, loc: Array, scale: Array) -> tuple[Array
     """Scores at nodes over the values, and moments for normal scores with this law."""
     rule = law.value_rule(loc, scale)
     scores, logs = law.normal_score_and_log_prob(rule.values)
-    standardized = (scores - loc) / scale
-    return scores, moments_of(rule, logs + 0.5 * (scores**2 - standardized**2))
+    # At the edge of the support, where scores are infinite, there is no probability.
+    at_edge = jnp.isinf(scores)
+    safe = jnp.where(at_edge, 0, scores)
+    weighted = logs + 0.5 * (safe**2 - ((safe - loc) / scale) ** 2)
+    return scores, moments_of(rule, jnp.where(at_edge, -jnp.inf, weighted))
 
 
 def _in_units(scores: Array, lengths: Array, scale: Array) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from nn_uq_dist.basics._nodes import gauss_legendre
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
-_ENDS = (*np.arange(0, 4, 0.5), 4, 5, 6, 7, 8, 10)
+_ENDS = (*np.arange(0, 6, 0.5), 6, 7, 8, 10)
 
 
 class ValueRule(NamedTuple):
