@@ -42,8 +42,9 @@ from nn_uq_dist.linear_combination._uniform_component import excess_coth
 # Lines end at about this fraction of the width from the edge; closer points go singly.
 _NEAREST = {"float32": 1e-4, "float64": 1e-7}
 _LINES_AT_ONCE = 8
-# Lines of fewer weights need more nodes.
+# Lines of fewer weights need more nodes, by these factors.
 _MANY_WEIGHTS = 24
+_MORE_NODES = {"float32": 3, "float64": 6}
 # With fewer factors (points times weights) common lines cost more than they save, and with fewer
 # points of each distribution; unless a copy of the weights for each point would be large.
 _FEWEST_FACTORS = 2**15
@@ -136,7 +137,8 @@ def _tabulate(orders: Orders, law: Law, tilt: Array, distance: Array, variance: 
     margin = precision(dtype).table_reach
     contour = contour_at(order, tilt, variance, width - distance, 2.0 * width, law, margin)
     excess = excess_coth(law.weights, contour.tilt)
-    size = precision(dtype).table_nodes * (1 if count >= _MANY_WEIGHTS else 3)
+    more = 1 if count >= _MANY_WEIGHTS else _MORE_NODES[dtype.name]
+    size = precision(dtype).table_nodes * more
     nodes = nodes_of_chunk(contour, 0, size)
     values = product_of_factors(law, excess, order[0], nodes)
     if scale is not None:
@@ -146,7 +148,10 @@ def _tabulate(orders: Orders, law: Law, tilt: Array, distance: Array, variance: 
         rows.append(rows[-1] * nodes.pole)
     bound = envelope_at(law, excess, contour, size)
     exponents = log_scale(at_edge, law, contour)
-    exponents = jnp.where(bound < 10.0 * precision(dtype).acceptable, exponents, jnp.nan)
+    # As in a sum that goes on until all is small: the bound takes all sines for one.
+    tolerances, end = precision(dtype), jnp.max(jnp.abs(values[-2:]), axis=0)
+    seen = (end < tolerances.acceptable) & (bound < tolerances.unseen)
+    exponents = jnp.where((bound < tolerances.acceptable) | seen, exponents, jnp.nan)
     # One array, and so one kernel, for all numbers.
     numbers = jnp.stack([contour.tilt, contour.step, contour.alias_decay, *exponents], axis=1)
     return Lines(numbers, jnp.stack(rows).transpose(2, 1, 0))
