@@ -26,7 +26,7 @@ from nn_uq_dist.sampling import win_probabilities as win_probabilities
 
 # Importable, but only the other rooms need them.
 _NUMERICS = frozenset(
-    {"basics", "box_gaussian", "gaussian_copula", "linear_combination", "paired_samples"}
+    {"basics", "box_gaussian", "gaussian_copula", "uniform_sum", "paired_samples"}
 )
 
 
