@@ -25,7 +25,7 @@ from nn_uq_dist.sampling import paired_statistics as paired_statistics
 from nn_uq_dist.sampling import win_probabilities as win_probabilities
 
 # Importable, but only the other rooms need them.
-_NUMERICS = frozenset({"basics", "box_gaussian", "linear_combination", "paired_samples"})
+_NUMERICS = frozenset({"basics", "box_gaussian", "uniform_sum", "paired_samples"})
 
 
 def __dir__() -> list[str]:

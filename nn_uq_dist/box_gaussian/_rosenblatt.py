@@ -8,7 +8,7 @@ from jax.scipy.special import logsumexp
 from nn_uq_dist.basics._normal_tails import score_from_log_survival
 from nn_uq_dist.box_gaussian._log_density import corrected_log_evidence
 from nn_uq_dist.box_gaussian._moments import output_moments
-from nn_uq_dist.linear_combination import normal_score
+from nn_uq_dist.uniform_sum import normal_score
 
 # Conditional densities are smooth except for jumps at an edge; nodes on either side of the value.
 _NODES = 24

@@ -13,13 +13,13 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist import linear_combination
+from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import as_jax, as_variances, is_local, nan_unless, one_program
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
 from nn_uq_dist.distributions._contract import validate_sample
 from nn_uq_dist.distributions._contract_output import OutputLaw
-from nn_uq_dist.linear_combination._saddlepoint_quantile import saddlepoint_quantile
+from nn_uq_dist.uniform_sum._saddlepoint_quantile import saddlepoint_quantile
 
 
 class LinearizedMarginal(OutputLaw):
@@ -59,7 +59,7 @@ class LinearizedMarginal(OutputLaw):
     Notes
     -----
     The density is the convolution of rectangles of the paper's ``eq:FINAL_PDF`` with the
-    prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.linear_combination.logpdf`.
+    prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.uniform_sum.logpdf`.
     Many points of one law (``loc`` or values of higher rank than ``weights``) share lines.
 
     Examples
@@ -182,19 +182,19 @@ class LinearizedMarginal(OutputLaw):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density, with relative accuracy up to the edge of the support, ``-inf`` beyond."""
-        return linear_combination.logpdf(self._centered(value), self.weights, self.normal_scale)
+        return uniform_sum.logpdf(self._centered(value), self.weights, self.normal_scale)
 
     def cdf(self, value: ArrayLike) -> Array:
         """Distribution function, with relative accuracy in the lower tail."""
-        return linear_combination.cdf(self._centered(value), self.weights, self.normal_scale)
+        return uniform_sum.cdf(self._centered(value), self.weights, self.normal_scale)
 
     def log_cdf(self, value: ArrayLike) -> Array:
         """Log distribution function, accurate in both tails."""
-        return linear_combination.logcdf(self._centered(value), self.weights, self.normal_scale)
+        return uniform_sum.logcdf(self._centered(value), self.weights, self.normal_scale)
 
     def log_sf(self, value: ArrayLike) -> Array:
         """Log survival function ``log P(X > value)``, accurate in both tails."""
-        return linear_combination.logsf(self._centered(value), self.weights, self.normal_scale)
+        return uniform_sum.logsf(self._centered(value), self.weights, self.normal_scale)
 
     def icdf(self, q: ArrayLike) -> Array:
         """Quantile function; lower tail probabilities such as 1e-30 are resolved.
@@ -206,26 +206,22 @@ class LinearizedMarginal(OutputLaw):
         """
         _checks.require_probabilities("q", q)
         q = self._fitting("q", q)
-        return self._shifted(linear_combination.ppf(q, self.weights, self.normal_scale))
+        return self._shifted(uniform_sum.ppf(q, self.weights, self.normal_scale))
 
     def normal_score(self, value: ArrayLike) -> Array:
         """``Phi^{-1}(cdf(value))`` without going through a probability, accurate in both tails."""
-        return linear_combination.normal_score(
-            self._centered(value), self.weights, self.normal_scale
-        )
+        return uniform_sum.normal_score(self._centered(value), self.weights, self.normal_scale)
 
     def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
         """`normal_score` and `log_prob` at once, in little more time than one of them."""
-        return linear_combination.normal_score_and_logpdf(
+        return uniform_sum.normal_score_and_logpdf(
             self._centered(value), self.weights, self.normal_scale
         )
 
     def from_normal_score(self, z: ArrayLike) -> Array:
         """Value whose normal score is ``z``; the inverse of `normal_score`."""
         z = self._fitting("z", z)
-        return self._shifted(
-            linear_combination.from_normal_score(z, self.weights, self.normal_scale)
-        )
+        return self._shifted(uniform_sum.from_normal_score(z, self.weights, self.normal_scale))
 
     @property
     def mean(self) -> Array:
@@ -277,13 +273,13 @@ class LinearizedMarginal(OutputLaw):
         return _approximate_quantile(z, loc, weights, scale)
 
     def entropy(self) -> Array:
-        """Differential entropy by quadrature: see `nn_uq_dist.linear_combination.entropy`."""
-        value = linear_combination.entropy(self.weights, self.normal_scale)
+        """Differential entropy by quadrature: see `nn_uq_dist.uniform_sum.entropy`."""
+        value = uniform_sum.entropy(self.weights, self.normal_scale)
         return jnp.broadcast_to(value, self.batch_shape)
 
     @property
     def _dtype(self) -> jnp.dtype:
-        # As in `linear_combination`, which has no half precision.
+        # As in `uniform_sum`, which has no half precision.
         given = (self.loc, self.weights, self.normal_scale)
         dtype = _checks.float_dtype(*(part for part in given if part is not None))
         return jnp.promote_types(dtype, jnp.float32)

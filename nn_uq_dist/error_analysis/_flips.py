@@ -11,7 +11,7 @@ from jax import Array
 from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
-from nn_uq_dist import linear_combination
+from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, in_float64
 from nn_uq_dist.basics._row_algebra import matmul
@@ -82,7 +82,7 @@ def flip_probabilities(network: LeakyReLUNetwork, f: Distribution | Input) -> tu
     # A point mass has no survival function here, so another law is substituted.
     weights = jnp.where(moves[..., None], image.weights, 1)
     # All layers go into one call, since each shape is compiled anew.
-    probability = linear_combination.sf(jnp.abs(hidden), weights, image.normal_scale)
+    probability = uniform_sum.sf(jnp.abs(hidden), weights, image.normal_scale)
     probability = jnp.where(moves, probability, 0)
     sizes = [weight.shape[-2] for weight in network.hidden_weights]
     return tuple(jnp.split(probability, list(accumulate(sizes))[:-1], axis=-1))

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist import linear_combination
+from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import (
@@ -325,7 +325,7 @@ def _own(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
     covariance = gram(columns) if columns.shape[-1] else None
 
     def log_density(values: Array) -> Array:
-        before = linear_combination.logpdf(values, own_weights, scale)
+        before = uniform_sum.logpdf(values, own_weights, scale)
         rest = deviation[..., None, :] - values[..., None] * jacobian.mT
         return before + corrected_log_evidence(rest, weights, covariance)
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
-from nn_uq_dist import linear_combination
+from nn_uq_dist import uniform_sum
 from nn_uq_dist.box_gaussian import log_evidence
 from tests.box_gaussian.references import by_quadrature, by_separation, problem
 
@@ -95,7 +95,7 @@ def test_an_input_for_each_output_is_exact(noise, x64):
     sizes = np.array([0.5, 2.0, 1.0])
     draws = sizes * generator.uniform(-1, 1, (20, 3)) + noise * generator.normal(size=(20, 3))
     found = evaluate(draws, np.diag(sizes), noise**2 * np.eye(3))
-    exact = linear_combination.logpdf(draws, sizes[:, None], noise).sum(-1)
+    exact = uniform_sum.logpdf(draws, sizes[:, None], noise).sum(-1)
     np.testing.assert_allclose(found, exact, rtol=1e-7, atol=1e-7)
 
 
