@@ -288,7 +288,7 @@ def propagate(
     net: Network, means: Array, widths: Array, key: Array, num_draws: int, *, progress: bool
 ) -> Propagated:
     """Push the boxes of all `widths` about all `means` through the network, both ways."""
-    law = nuq.InputLaw(means[:, None, :], widths[:, None])
+    law = nuq.Input.box(means[:, None, :], widths[:, None])
     linear = jax.jit(lambda law: nuq.linearize(net, law))(law)
     return Propagated(linear, nuq.monte_carlo(net, law, key, num_draws, progress=progress))
 
@@ -347,8 +347,8 @@ def change_probabilities(
     key_linear, key_copula = jax.random.split(key)
     # In the linear model the deviations are proportional to the half-width, so the draws of a box
     # of half-width 1 serve all: the quantile functions of the copula are what takes time.
-    mean, slopes = linear.input.loc[:, 0], linear.jacobian[:, 0]
-    unit = nuq.Linearization(jnp.zeros(slopes.shape[:-1]), slopes, nuq.InputLaw(mean, 1.0))
+    mean, slopes = linear.input.mean[:, 0], linear.jacobian[:, 0]
+    unit = nuq.Linearization(jnp.zeros(slopes.shape[:-1]), slopes, nuq.Input.box(mean, 1.0))
     group = min(num_draws, 10_000)  # bounds the memory
 
     @jax.jit
@@ -426,7 +426,7 @@ def draw_digit(
                title=f"Three highest logits, half-width {HALF_WIDTHS[SHOWN]:g}")  # fmt: skip
 
     widths = np.geomspace(HALF_WIDTHS[0], HALF_WIDTHS[-1], 60)
-    law = nuq.InputLaw(jnp.broadcast_to(image, (60, 64)), widths.astype(np.float32)[:, None])
+    law = nuq.Input.box(jnp.broadcast_to(image, (60, 64)), widths.astype(np.float32)[:, None])
     low, high = change_bounds(nuq.Linearization(
         jnp.broadcast_to(linear.loc, (60, 10)),
         jnp.broadcast_to(linear.jacobian, (60, 10, 64)), law,

@@ -61,9 +61,9 @@ def fit(key: Array) -> Network:
     return lambda x: hidden(x) @ output
 
 
-def input_law(loc: Array) -> nuq.InputLaw:
+def input_law(loc: Array) -> nuq.Input:
     """Return the distribution of the inputs around nominal ones, shape (..., 4)."""
-    return nuq.InputLaw(loc, scale=jnp.array(SCALE), half_width=jnp.array(HALF_WIDTH))
+    return nuq.Input.box(loc, jnp.array(HALF_WIDTH)) + nuq.Input.normal(0 * loc, jnp.array(SCALE))
 
 
 def coverage(network: Network, key: Array) -> dict[str, np.ndarray]:

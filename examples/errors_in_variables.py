@@ -81,11 +81,11 @@ class Posterior(NamedTuple):
     divergences: int
 
 
-def input_law(x: Array, beta: Array | float, error: str) -> nuq.InputLaw:
+def input_law(x: Array, beta: Array | float, error: str) -> nuq.Input:
     """Return the law of the true inputs: a box of half-width beta, or normal with sd beta."""
     if error == "box":
-        return nuq.InputLaw(x, half_width=beta)
-    return nuq.InputLaw(x, scale_tril=beta * jnp.eye(x.shape[-1], dtype=x.dtype))
+        return nuq.Input.box(x, half_width=beta)
+    return nuq.Input.normal(x, scale_tril=beta * jnp.eye(x.shape[-1], dtype=x.dtype))
 
 
 def sample_prior(medians: Array) -> tuple[Array, Array]:
@@ -132,7 +132,7 @@ def relinearized_model(net: Network, error: str) -> Model:
         medians: Array, x: Array, y: Array, value: Array, jacobian: Array, normal: Array
     ) -> None:
         beta, sigma = sample_prior(medians)
-        f = nuq.InputLaw(x, scale=scale * beta)
+        f = nuq.Input.normal(x, scale * beta)
 
         def improve(fit: tuple[Array, Array, Array], _: None) -> tuple[Any, None]:
             loc, jacobian, rest = fit
@@ -260,7 +260,7 @@ def infer(
     """Return the posteriors of the chosen models, by name."""
     _, net, x, y, medians, _ = experiment
     error = arguments.error
-    linear = nuq.linearize(net, nuq.InputLaw(x, half_width=1.0))
+    linear = nuq.linearize(net, nuq.Input.box(x, half_width=1.0))
 
     def linearized(f: Array) -> Array:
         return linear.loc + jnp.einsum("tij,tj->ti", linear.jacobian, f - x)

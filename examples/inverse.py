@@ -68,9 +68,9 @@ class Experiment(NamedTuple):
         """Return the measured outputs for the exact input."""
         return self.net(f)[MEASURED]
 
-    def input_law(self, theta: Array) -> nuq.InputLaw:
+    def input_law(self, theta: Array) -> nuq.Input:
         """Return the law of the network's input, batch shape as theta."""
-        return nuq.InputLaw(input_function(theta), half_width=self.half_width)
+        return nuq.Input.box(input_function(theta), half_width=self.half_width)
 
 
 def input_function(theta: Array) -> Array:
@@ -108,7 +108,7 @@ def marginalized_model(experiment: Experiment, *, copula: bool = False) -> Model
     def model(jacobian: Array, y: Array | None = None) -> None:
         theta = sample_prior(experiment)
         f = experiment.input_law(theta)
-        linear = nuq.Linearization(experiment.measured(f.loc), jacobian, f)
+        linear = nuq.Linearization(experiment.measured(f.mean), jacobian, f)
         if copula:
             # "nataf" solves equations in every step; with 31 inputs "linear" is off by 2e-4.
             law = linear.gaussian_copula(noise_scale=experiment.noise, correlation="linear")
@@ -170,7 +170,7 @@ def mean_jacobian(key: Array, experiment: Experiment, theta: Array, num_draws: i
     The Jacobian at one point is that of the small region between kinks in which the point lies.
     """
     inputs = experiment.input_law(theta).sample(key, (num_draws,))
-    law = nuq.InputLaw(inputs, half_width=experiment.half_width)
+    law = nuq.Input.box(inputs, half_width=experiment.half_width)
     return nuq.linearize(experiment.measured, law).jacobian.mean(axis=0)
 
 

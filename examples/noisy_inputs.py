@@ -89,13 +89,13 @@ class Calibration(NamedTuple):
     mean: float  # of the true inputs
     reliability: float  # their variance over that of the measured ones
 
-    def law(self, x: Array) -> nuq.InputLaw:
+    def law(self, x: Array) -> nuq.Input:
         """Return the law of the true inputs given the measured ones."""
         if self.error == "box":
-            return nuq.InputLaw(x, half_width=3**0.5 * self.error_sd)
+            return nuq.Input.box(x, half_width=3**0.5 * self.error_sd)
         loc = self.mean + self.reliability * (x - self.mean)
         sd = self.reliability**0.5 * self.error_sd
-        return nuq.InputLaw(loc, scale_tril=sd * jnp.eye(x.shape[-1], dtype=x.dtype))
+        return nuq.Input.normal(loc, scale_tril=sd * jnp.eye(x.shape[-1], dtype=x.dtype))
 
 
 class Fit(NamedTuple):
@@ -160,7 +160,7 @@ def model(
     if fit == "linearized":
         outputs = nuq.linearize(net, law).marginals(noise_scale=sigma)
     else:
-        outputs = dist.Normal(jax.vmap(net)(x if fit == "naive" else law.loc), sigma)
+        outputs = dist.Normal(jax.vmap(net)(x if fit == "naive" else law.mean), sigma)
     with numpyro.plate("observations", len(x), dim=-2):
         numpyro.sample("y", outputs, obs=y)
 

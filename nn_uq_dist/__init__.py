@@ -16,7 +16,7 @@ from nn_uq_dist.error_analysis import certified as certified
 from nn_uq_dist.inference import failure_probability as failure_probability
 from nn_uq_dist.inference import input_posterior as input_posterior
 from nn_uq_dist.inference import sobol_indices as sobol_indices
-from nn_uq_dist.inputs import InputLaw as InputLaw
+from nn_uq_dist.inputs import Input as Input
 from nn_uq_dist.linearization import Linearization as Linearization
 from nn_uq_dist.linearization import linearize as linearize
 from nn_uq_dist.sampling import monte_carlo as monte_carlo
@@ -25,9 +25,7 @@ from nn_uq_dist.sampling import paired_statistics as paired_statistics
 from nn_uq_dist.sampling import win_probabilities as win_probabilities
 
 # Importable, but only the other rooms need them.
-_NUMERICS = frozenset(
-    {"basics", "box_gaussian", "gaussian_copula", "linear_combination", "paired_samples"}
-)
+_NUMERICS = frozenset({"basics", "box_gaussian", "uniform_sum", "paired_samples"})
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ import nn_uq_dist as nuq
 
 HIDDEN = ("arviz_base", "arviz_stats", "arviz_plots", "matplotlib", "pandas", "xarray", "h5netcdf")
 LINEARIZATION = nuq.Linearization(
-    np.zeros(3), np.eye(3) + 0.5, nuq.InputLaw(np.zeros(3), half_width=1.0)
+    np.zeros(3), np.eye(3) + 0.5, nuq.Input.box(np.zeros(3), half_width=1.0)
 )
 DRAWS = np.random.default_rng(0).standard_normal((200, 3))
 KEY = jax.random.key(0)

@@ -79,7 +79,7 @@ def programs_of(network, seed, batch_shape=(), *, with_tables=False):
 
     rng, key = np.random.default_rng(seed), jax.random.key(seed)
     mean = rng.uniform(size=(*batch_shape, NUM_INPUTS)).astype(np.float32)
-    f = nuq.InputLaw(mean, half_width=0.3 + 0.1 * seed)
+    f = nuq.Input.box(mean, half_width=0.3 + 0.1 * seed)
     linear = counted(nuq.linearize, network, f)
     draws = counted(nuq.monte_carlo, network, f, key, 100, progress=False)
     inputs = nuq.monte_carlo(lambda x: x, f, key, 100, progress=False)
@@ -113,7 +113,7 @@ def test_a_second_batch_compiles_nothing():
 
 def test_weights_that_change_in_place_change_the_answer():
     network, operator = FlaxNetwork(0), Operator(0)
-    f = nuq.InputLaw(np.zeros(NUM_INPUTS, np.float32), half_width=0.5)
+    f = nuq.Input.box(np.zeros(NUM_INPUTS, np.float32), half_width=0.5)
 
     def results(net):
         draws = nuq.monte_carlo(net, f, jax.random.key(0), 50, progress=False)

@@ -66,7 +66,7 @@ def seasons(num_draws: int) -> Case:
     def net(x: jax.Array) -> jax.Array:
         return forecast(parameters, x)
 
-    f = nuq.InputLaw(anomalies[-1], half_width=0.05, scale=0.03)
+    f = nuq.Input.box(anomalies[-1], 0.05) + nuq.Input.normal(0 * anomalies[-1], 0.03)
     draws = nuq.monte_carlo(net, f, jax.random.key(1), num_draws, progress=False)
     outputs = ["Jan-Mar", "Apr-Jun", "Jul-Sep", "Oct-Dec"]
     return Case("seasons", nuq.linearize(net, f), draws, example.MONTHS, outputs, "°C")
@@ -86,7 +86,7 @@ def untrained(num_draws: int) -> Case:
             f = jax.nn.leaky_relu(w @ f, 0.01)
         return weights[-1] @ f
 
-    f = nuq.InputLaw(0.2 * jax.random.normal(keys[3], (12,)), half_width=2.0)
+    f = nuq.Input.box(0.2 * jax.random.normal(keys[3], (12,)), half_width=2.0)
     draws = nuq.monte_carlo(net, f, jax.random.key(1), num_draws, progress=False)
     lin = nuq.linearize(net, f)
     inputs = [f"f{k}" for k in range(1, 13)]

@@ -37,7 +37,7 @@ def bounds(key: jax.Array) -> str:
         net, mean = networks.load(name), jnp.asarray(mean_input(), jnp.float32)
         cells = []
         for amplitude in NEAR_AND_FAR:
-            f = nuq.InputLaw(mean, half_width=amplitude)
+            f = nuq.Input.box(mean, half_width=amplitude)
             error = nuq.error_analysis.total_error(net, mean, amplitude * unit)
             largest = np.asarray(jnp.max(jnp.abs(error), axis=0))[shown]
             if nuq.error_analysis.is_exact_on_support(net, f):
@@ -62,7 +62,7 @@ def flips(key: jax.Array) -> str:
         net = networks.load(name)
         cells = []
         for amplitude in NEAR_AND_FAR:
-            f = nuq.InputLaw(mean, half_width=amplitude)
+            f = nuq.Input.box(mean, half_width=amplitude)
             linear = jnp.concatenate(nuq.error_analysis.flip_probabilities(net, f))
             network = _flip_rates(net, mean, amplitude * unit)
             cells.append(f"{100 * float(linear.mean()):.2g} ({100 * float(network.mean()):.2g})")
@@ -89,7 +89,7 @@ def _exact_half_width(net: nuq.LeakyReLUNetwork, mean: jax.Array) -> float:
     low, high = 0.0, 1.0
     while high - low > 1e-3 * high:
         middle = 0.5 * (low + high) if low > 0 else high / 10
-        if nuq.error_analysis.is_exact_on_support(net, nuq.InputLaw(mean, half_width=middle)):
+        if nuq.error_analysis.is_exact_on_support(net, nuq.Input.box(mean, half_width=middle)):
             low = middle
         else:
             high = middle

@@ -108,9 +108,9 @@ def linearization_errors(key: jax.Array) -> str:
     unit = jax.random.uniform(key, (ERROR_DRAWS, SIZE), minval=-1.0, maxval=1.0)
     for amplitude in AMPLITUDES:
         z = amplitude * unit
-        own = jax.vmap(OPERATORS["nonlinear"])(f.loc + z) - jax.vmap(operator)(f.loc + z)
-        errors = [nuq.error_analysis.total_error(net, f.loc, z) for net in nets]
-        shares = [nuq.error_analysis.layer_contributions(net, f.loc, z) for net in nets]
+        own = jax.vmap(OPERATORS["nonlinear"])(f.mean + z) - jax.vmap(operator)(f.mean + z)
+        errors = [nuq.error_analysis.total_error(net, f.mean, z) for net in nets]
+        shares = [nuq.error_analysis.layer_contributions(net, f.mean, z) for net in nets]
         last = [share[:, -1] for share in shares]
         total.append([f"{amplitude:g}", *map(_mean_size, [*errors, own])])
         residual.append([f"{amplitude:g}", *map(_mean_size, last)])

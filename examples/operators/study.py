@@ -25,7 +25,7 @@ class Study(NamedTuple):
 
     title: str
     net: Callable[[jax.Array], jax.Array]
-    f: nuq.InputLaw
+    f: nuq.Input
     lin: nuq.Linearization
     draws: np.ndarray
 
@@ -48,7 +48,7 @@ def study(name: str, amplitude: float, key: jax.Array, num_draws: int) -> Study:
     operators = integro_differential.OPERATORS
     net = operators[name] if name in operators else networks.load(name)
     mean = jnp.asarray(integro_differential.mean_input(), jnp.float32)
-    f = nuq.InputLaw(mean, half_width=amplitude)
+    f = nuq.Input.box(mean, half_width=amplitude)
     lin = nuq.linearize(net, f)
     draws = nuq.monte_carlo(net, f, key, num_draws, progress=False)
     return Study(f"{title(name)}, amplitude {amplitude:g}", net, f, lin, draws)

@@ -215,9 +215,7 @@ def _quantile(law: SolvedLaw, z: Array) -> Array:
     # Beyond, values over- or underflow.
     end = jnp.full(shape, math.log(limits.max), dtype)
     start = jnp.clip(law.guess(z), -end, end).astype(dtype)
-    # The last step is Newton's too: it squares what is missing.
-    near = 0.1 * math.sqrt(limits.eps)
-    found = quantile_at_score(z, start, -end, end, score_and_log_density, near)
+    found = quantile_at_score(z, start, -end, end, score_and_log_density)
     return _placed(law, found)[0]
 
 

@@ -1,47 +1,93 @@
 r"""Expectation propagation: sites that give each uniform the moments that the box would give.
 
-Without its own site the law of ``u_k`` is normal, the *cavity*; restricted to (-1, 1) it has a mean
-and a variance (`tilted_moments`), and the site is changed so that the normal law matches them. All
-sites are changed at once, pass after pass (T. Minka, Expectation propagation for approximate
-Bayesian inference, 2001; for boxes J. Cunningham, P. Hennig and S. Lacoste-Julien,
-arXiv:1111.6832).
+Without its own site the distribution of ``u_k`` is normal, the *cavity*; restricted to (-1, 1) it
+has a mean and a variance (`tilted_moments`), and the site is changed so that the normal
+distribution matches them. All sites are changed at once, pass after pass (T. Minka, Expectation
+propagation for approximate Bayesian inference, 2001; for boxes J. Cunningham, P. Hennig and S.
+Lacoste-Julien, arXiv:1111.6832).
 """
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics._row_algebra import matvec
-from nn_uq_dist.box_gaussian._gaussian_part import (
-    Posterior,
-    Problem,
-    Sites,
-    Whitened,
-    posterior,
-    whiten,
-)
-from nn_uq_dist.box_gaussian._tilted_moments import (
-    TiltedMoments,
-    skewness_and_kurtosis,
-    tilted_moments,
-)
+from nn_uq_dist.basics._row_algebra import gram, matmul, matvec
+from nn_uq_dist.box_gaussian._gaussian_part import Gaussian, Problem, Sites, gaussian
 
 _MOST_PASSES = 60
-# Largest remaining change of a site, relative to its marginal. The error of the evidence is of
+# Largest remaining change of a site, relative to its marginal. The error of the log density is of
 # second order in it.
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
 # Changes above this count as not converged, unless the log density is so large that their effect,
-# which is of second order, is below its rounding. With noise of 1e-4 standard deviations, rounding
-# in single precision leaves changes of .01 in the bulk, and of .02 to 1 at eight deviations.
+# which is of second order, is below its rounding. Eight deviations out, with noise of 1e-4 standard
+# deviations, rounding in single precision leaves changes of .02 to 1.
 _ACCEPTABLE = {"float32": 5e-2, "float64": 1e-3}
-# Largest ratio of the precisions of a site by the secant and by a plain step. Between 2 and 20 it
-# changes the number of passes by less than a tenth; without it some problems take a fifth more.
-_FURTHEST = 5.0
+
+
+class TiltedMoments(NamedTuple):
+    """Logarithm of the mass, mean and variance, all of the same shape."""
+
+    log_mass: Array
+    mean: Array
+    variance: Array
+
+
+def tilted_moments(precision: Array, slope: Array, low: Array, high: Array) -> TiltedMoments:
+    r"""Mass, mean and variance of ``exp(slope v - precision v^2/2)`` on ``(low, high)``.
+
+    Parameters
+    ----------
+    precision : Array, shape (...)
+        Non-negative; zero gives an exponential distribution, or a uniform one if the slope is zero.
+    slope : Array, shape (...)
+    low, high : Array, shape (...)
+        Ends of the interval, ``low <= 0 <= high``.
+
+    Notes
+    -----
+    Gauss-Legendre quadrature on the part of the interval where the integrand matters: around its
+    largest value, at the peak of the parabola or at an end, until it has fallen to the accuracy of
+    the type. Closed forms, which are differences of error functions, cancel if the parabola is
+    wide, and need series there; the quadrature is accurate for all arguments.
+    """
+    at, mass, peak, half, log_peak = _nodes(precision, slope, low, high)
+    total = jnp.sum(mass, axis=0)
+    mean = jnp.sum(mass * at, axis=0) / total
+    variance = jnp.sum(mass * (at - mean) ** 2, axis=0) / total
+    return TiltedMoments(jnp.log(total * half) + log_peak, peak + mean, variance)
+
+
+def _nodes(precision: Array, slope: Array, low: Array, high: Array) -> tuple[Array, ...]:
+    """Nodes as differences from the peak, their masses, and other constants of the integrals.
+
+    The constants are the peak, half the length of the range, and the log integrand at the peak.
+    """
+    # If the integrand falls by exp(-fall) on either side, this many nodes are exact to that level.
+    count, fall = (16, 15.0) if slope.dtype == jnp.float32 else (28, 30.0)
+    axes = (-1, *[1] * slope.ndim)
+    nodes, weights = (
+        part.astype(slope.dtype).reshape(axes) for part in np.polynomial.legendre.leggauss(count)
+    )
+    curved = precision > 0
+    peak = jnp.where(curved, slope / jnp.where(curved, precision, 1.0), slope * jnp.inf)
+    peak = jnp.clip(jnp.where(slope == 0, 0.0, peak), low, high)
+    slope_there = slope - precision * peak
+    # Solves slope t + precision t^2/2 = fall; practically infinite if slope and precision are zero.
+    steep = jnp.abs(slope_there)
+    reach = 2.0 * fall / (steep + jnp.sqrt(steep * steep + 2.0 * fall * precision) + 1e-30)
+    start = jnp.maximum(low - peak, -reach)
+    half = 0.5 * (jnp.minimum(high - peak, reach) - start)
+    at = start + half * (1.0 + nodes)
+    mass = jnp.exp(at * (slope_there - 0.5 * precision * at)) * weights
+    # The barriers keep the compiler from evaluating the exponentials anew in each sum.
+    at, mass = lax.optimization_barrier((at, mass))
+    return at, mass, peak, half, peak * (slope - 0.5 * precision * peak)
 
 
 class Cavity(NamedTuple):
-    """The law of each uniform without its site, relative to a point of the interval near its mean.
+    """Each uniform without its site, relative to a point of the interval near its mean.
 
     Near the mean no large numbers cancel: if the outputs determine an input, precisions and slopes
     relative to zero are as large as one over the variance of the noise.
@@ -52,64 +98,62 @@ class Cavity(NamedTuple):
         Point in [-1, 1].
     precision, slope : Array, shape (..., n)
         Precision and slope of the cavity at the point.
-    slope_of_marginal : Array, shape (..., n)
-        Slope of the marginal at the point: zero unless its mean lies outside.
+    marginal_precision, marginal_slope : Array, shape (..., n)
+        The same with the site; the slope is zero unless the mean lies outside.
     """
 
     point: Array
     precision: Array
     slope: Array
-    slope_of_marginal: Array
+    marginal_precision: Array
+    marginal_slope: Array
+
+    @property
+    def _parabola(self) -> tuple[Array, ...]:
+        return self.precision, self.slope, -1.0 - self.point, 1.0 - self.point
 
     def moments(self) -> TiltedMoments:
         """Moments of the cavity in the box; the mean is relative to the point."""
-        return tilted_moments(self.precision, self.slope, -1.0 - self.point, 1.0 - self.point)
+        return tilted_moments(*self._parabola)
 
     def skewness_and_kurtosis(self) -> tuple[Array, Array]:
         """Standardized third and fourth cumulants of the cavity in the box."""
-        return skewness_and_kurtosis(
-            self.precision, self.slope, -1.0 - self.point, 1.0 - self.point
-        )
-
-
-def cavity(law: Posterior, sites: Sites) -> Cavity:
-    """Take each site out of its marginal."""
-    point = jnp.clip(law.mean, -1.0, 1.0)
-    marginal = (law.mean - point) * law.precision
-    return Cavity(
-        point,
-        jnp.maximum(law.precision - sites.precision, 0.0),
-        marginal - sites.slope + sites.precision * point,
-        marginal,
-    )
+        at, mass, *_ = _nodes(*self._parabola)
+        mass = mass / jnp.sum(mass, axis=0)
+        gap = at - jnp.sum(mass * at, axis=0)
+        gap = gap / jnp.sqrt(jnp.sum(mass * gap**2, axis=0))
+        return jnp.sum(mass * gap**3, axis=0), jnp.sum(mass * gap**4, axis=0) - 3.0
 
 
 class FixedPoint(NamedTuple):
-    """Sites after the last pass, and the normal law under them.
+    """Sites after the last pass, and the normal distribution under them.
 
     Attributes
     ----------
-    whitened : Whitened
     sites : Sites
-    law : Posterior
+    gaussian : Gaussian
+    cavity : Cavity
     converged : Array of bool, shape (...)
     outside : Array of bool, shape (...)
         True where a direction was found in which the support ends before the point.
     """
 
-    whitened: Whitened
     sites: Sites
-    law: Posterior
+    gaussian: Gaussian
+    cavity: Cavity
     converged: Array
     outside: Array
 
 
 class _State(NamedTuple):
+    """After some passes; `mean` and `change` are those of the last one.
+
+    A pass would change the sites by `change`, in units of the marginals, and by `error` at most.
+    """
+
     number: Array
     sites: Sites
-    before: Sites
-    # The last pass would have changed `before` by this, and in units of the marginals.
-    step: Sites
+    mean: Array
     change: Array
     error: Array
     damping: Array
@@ -118,33 +162,27 @@ class _State(NamedTuple):
 
 def fixed_point(problem: Problem) -> FixedPoint:
     """Iterate from sites with the variance of the uniforms."""
-    whitened = whiten(problem)
-    deviation, weights, _ = problem
-    shape = (*deviation.shape[:-1], weights.shape[-1])
-    dtype = deviation.dtype
-    tolerance = _TOLERANCE[dtype.name]
+    target, weights, covariance = problem
+    shape, dtype = (*target.shape[:-1], weights.shape[-1]), target.dtype
+    reduced, square = problem, None
+    if problem.by_inputs:
+        if weights.ndim == 2 and weights.shape[-1] < weights.shape[-2]:
+            # Passes see of many outputs no more than there are inputs.
+            basis, triangle = jnp.linalg.qr(weights)
+            reduced = Problem(matmul(target, basis), triangle, covariance)
+        square = gram(reduced.weights.mT)
     zeros = jnp.zeros(shape, dtype)
-    uniform = Sites(jnp.full(shape, 3.0, dtype), zeros)
-    start = _State(
-        jnp.asarray(0),
-        uniform,
-        uniform,
-        Sites(zeros, zeros),
-        jnp.zeros((2, *shape), dtype),
-        jnp.full(shape[:-1], jnp.inf, dtype),
-        jnp.ones(shape[:-1], dtype),
-        jnp.zeros(shape[:-1], bool),
-    )
 
     def waiting(state: _State) -> Array:
         # Do not wait for NaN.
-        return (state.error > tolerance) & ~state.outside
+        return (state.error > _TOLERANCE[dtype.name]) & ~state.outside
 
     def unfinished(state: _State) -> Array:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))
 
     def one_pass(state: _State) -> _State:
-        step, change, outside = _step(problem, whitened, state.sites)
+        law = gaussian(reduced, state.sites, state.mean, square)
+        step, change = _step(problem, state.sites, _cavity(law, state.sites))
         error = jnp.max(jnp.abs(change), axis=(0, -1))
         # Damp only if the passes oscillate without converging: a site that an early pass made far
         # too narrow widens steadily, although its error, in units of its marginal, does not
@@ -153,88 +191,76 @@ def fixed_point(problem: Problem) -> FixedPoint:
         back = jnp.sum(change * state.change, axis=(0, -1)) < 0
         grows = error > jnp.maximum(2.0 * state.error, 1.0)
         oscillates = grows | (back & (error > 0.9 * state.error))
-        slower = jnp.where(oscillates, 0.5 * state.damping, 1.1 * state.damping)
-        damping = jnp.clip(jnp.where(state.number < 3, 1.0, slower), 0.05, 1.0)
-        # Where passes contract steadily, look ahead.
-        usable = (state.number > 0) & (error < state.error)
-        mix = jnp.where(usable, _mix(change, state.change), 0.0)
-        sites = _ahead(state, step, damping[..., None], mix[..., None])
-        go_on = waiting(state)
-        moves = go_on[..., None]
-        return _State(
-            state.number + 1,
-            Sites(*(jnp.where(moves, *pair) for pair in zip(sites, state.sites, strict=True))),
-            state.sites,
-            step,
-            change,
-            jnp.where(go_on, error, state.error),
-            damping,
-            state.outside | (go_on & outside),
-        )
+        damping = jnp.where(oscillates, 0.5 * state.damping, 1.1 * state.damping)
+        damping = jnp.clip(jnp.where(state.number < 3, 1.0, damping), 0.05, 1.0)
+        moves = waiting(state)
+        length = jnp.where(moves, damping, 0.0)[..., None]
+        sites = Sites(*(at + length * move for at, move in zip(state.sites, step, strict=True)))
+        error = jnp.where(moves, error, state.error)
+        outside = state.outside | (moves & _is_outside(problem, law))
+        return _State(state.number + 1, sites, law.mean, change, error, damping, outside)
 
-    found = lax.while_loop(unfinished, one_pass, start)
-    law = posterior(problem, whitened, found.sites)
+    found = lax.while_loop(
+        unfinished,
+        one_pass,
+        _State(
+            jnp.asarray(0),
+            Sites(jnp.full(shape, 3.0, dtype), zeros),
+            zeros,
+            jnp.zeros((2, *shape), dtype),
+            jnp.full(shape[:-1], jnp.inf, dtype),
+            jnp.ones(shape[:-1], dtype),
+            jnp.zeros(shape[:-1], bool),
+        ),
+    )
+    law = gaussian(problem, found.sites, found.mean, square)
     rounding = float(jnp.finfo(dtype).eps) * jnp.abs(law.log_determinant + law.quadratic)
     converged = found.error < jnp.maximum(_ACCEPTABLE[dtype.name], jnp.sqrt(rounding))
-    return FixedPoint(whitened, found.sites, law, converged, found.outside)
+    if covariance is None:
+        # Next to the edge of the support, where means next to 1 have no digits, passes may settle
+        # on a density that is off by orders of magnitude.
+        converged &= jnp.max(found.sites.precision, axis=-1) < _finest(dtype)
+    return FixedPoint(found.sites, law, _cavity(law, found.sites), converged, found.outside)
 
 
-def _mix(change: Array, before: Array) -> Array:
-    """Multiple of the last difference that makes the change smallest.
-
-    If a pass multiplies the change by `r`, this is ``r / (r - 1)``: 1/2 where it only changes its
-    sign, and -20 where it falls by a twentieth; of smaller falls two passes tell little.
-    """
-    bend = change - before
-    length = jnp.sum(bend * bend, axis=(0, -1))
-    share = jnp.sum(change * bend, axis=(0, -1)) / jnp.where(length > 0, length, 1.0)
-    return jnp.clip(share, -20.0, 0.5)
-
-
-def _ahead(state: _State, step: Sites, damping: Array, mix: Array) -> Sites:
-    """The next sites, by the secant through the last two passes (D. G. Anderson, J. ACM 12, 1965).
-
-    With a memory of one pass this takes three quarters of the passes. A site whose precision would
-    become negative, or differ from that of a plain step by more than `_FURTHEST`, takes the plain
-    step: it is determined by the outputs, and its precision is mostly rounding.
-    """
-    plain = Sites(*(at + damping * move for at, move in zip(state.sites, step, strict=True)))
-    parts = zip(plain, state.sites, state.before, step, state.step, strict=True)
-    ahead = Sites(*(p - mix * (at - last + move - moved) for p, at, last, move, moved in parts))
-    fits = (_FURTHEST * ahead.precision > plain.precision) & (
-        ahead.precision < _FURTHEST * plain.precision
+def _cavity(law: Gaussian, sites: Sites) -> Cavity:
+    """Take each site out of its marginal."""
+    point = jnp.clip(law.mean, -1.0, 1.0)
+    precision = law.cavity_precision + sites.precision
+    slope = (law.mean - point) * precision
+    return Cavity(
+        point,
+        law.cavity_precision,
+        slope - sites.slope + sites.precision * point,
+        precision,
+        slope,
     )
-    return Sites(*(jnp.where(fits, a, p) for a, p in zip(ahead, plain, strict=True)))
 
 
-def _step(problem: Problem, whitened: Whitened, sites: Sites) -> tuple[Sites, Array, Array]:
-    """How a pass would change the sites, the same in units of the marginals, and `outside`."""
-    law = posterior(problem, whitened, sites)
-    hole = cavity(law, sites)
-    moments = hole.moments()
-    precision = _resolved(1.0 / moments.variance - hole.precision, hole, problem)
+def _is_outside(problem: Problem, law: Gaussian) -> Array:
+    """Whether the support ends before the point in the direction of its residual."""
+    if problem.covariance is not None:
+        return jnp.asarray(False)
+    reach = jnp.sum(jnp.abs(matvec(problem.weights.mT, law.residual)), axis=-1)
+    return jnp.sum(law.residual * problem.target, axis=-1) > reach
+
+
+def _step(problem: Problem, sites: Sites, cavity: Cavity) -> tuple[Sites, Array]:
+    """How a pass would change the sites, and the same in units of the marginals."""
+    moments = cavity.moments()
+    precision = _resolved(1.0 / moments.variance - cavity.precision, cavity, problem)
     # The slope, relative to zero, that gives the marginal the same mean as the box.
-    mean = hole.point + moments.mean
-    slope = precision * mean + (hole.precision * moments.mean - hole.slope)
-    change = Sites(precision - sites.precision, slope - sites.slope)
-    # In units of the marginals.
-    relative = jnp.stack(
-        [
-            change.precision / law.precision,
-            (change.slope - change.precision * hole.point) / jnp.sqrt(law.precision),
-        ]
-    )
-    outside = jnp.zeros(law.pull.shape[:-1], bool)
-    if problem.covariance is None:
-        # The support extends this far in the direction of the pull.
-        reach = jnp.sum(jnp.abs(matvec(problem.weights.mT, law.pull)), axis=-1)
-        outside = jnp.sum(law.pull * problem.deviation, axis=-1) > reach
-    return change, relative, outside
+    slope = precision * (cavity.point + moments.mean)
+    slope = slope + (cavity.precision * moments.mean - cavity.slope)
+    step = Sites(precision - sites.precision, slope - sites.slope)
+    around = (step.slope - step.precision * cavity.point) / jnp.sqrt(cavity.marginal_precision)
+    return step, jnp.stack([step.precision / cavity.marginal_precision, around])
 
 
-def _resolved(precision: Array, hole: Cavity, problem: Problem) -> Array:
-    """Precisions of sites, limited to what the normal law resolves."""
+def _resolved(precision: Array, cavity: Cavity, problem: Problem) -> Array:
+    """Precisions of sites, limited to what the normal distribution resolves."""
     eps = float(jnp.finfo(precision.dtype).eps)
+    least: Array | float = 0.0
     if not problem.by_inputs:
         # In the form of the outputs, a marginal whose precision is `f` times that of the site has a
         # relative error of `f eps`; the site itself contributes a share `1/f`. Without noise the
@@ -245,7 +271,11 @@ def _resolved(precision: Array, hole: Cavity, problem: Problem) -> Array:
         # size of the floor in the gradient, and rounding an error of `eps` over the floor: 1e-6 in
         # float64.
         floor = 1e-5 if precision.dtype == jnp.float64 else 1e-3
-        precision = jnp.maximum(precision, jnp.clip(eps**0.5 * hole.precision, floor, most))
-    # A uniform may be pushed to an end of the box: a mean next to 1 has no more digits.
-    most = jnp.maximum(1e2 * hole.precision, (1e3 * eps) ** -2)
-    return jnp.minimum(precision, most)
+        least = jnp.clip(eps**0.5 * cavity.precision, floor, most)
+    most = jnp.maximum(1e2 * cavity.precision, _finest(precision.dtype))
+    return jnp.clip(precision, least, most)
+
+
+def _finest(dtype: jnp.dtype) -> float:
+    """Largest precision of a uniform at an end of the box: a mean next to 1 has no more digits."""
+    return float(1e3 * jnp.finfo(dtype).eps) ** -2

@@ -1,18 +1,16 @@
-r"""The normal law that approximates the posterior of the uniforms, with sites in place of the box.
+r"""The normal distribution that approximates that of the uniforms, with sites in place of the box.
 
-With the sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`r = W u + e`,
-:math:`e \sim N(0, S_0)`, everything follows from one factorization, in one of two forms:
+With sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`b = A u + e`,
+:math:`e \sim N(0, C)`, everything follows from one factorization, of the smaller of two matrices:
 
-- of :math:`S = W T^{-1} W^T + S_0`, of the size of the outputs, which needs no normal part;
-- of :math:`P = W^T S_0^{-1} W + T`, of the size of the inputs (Woodbury), if there are fewer
-  inputs: then sites may be zero, and small noise costs no digits.
+- :math:`P = A^T A + T`, of the size of the inputs, in units of the normal part, so that
+  :math:`C = I`: then sites may be zero, and small noise costs no digits;
+- :math:`S = A T^{-1} A^T + C`, of the size of the outputs, which needs no normal part.
 """
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics._checks import refused
@@ -26,24 +24,20 @@ undifferentiated = refused(
 )
 
 
-class Sites(NamedTuple):
-    """Precisions ``tau`` and slopes ``nu`` of the sites, shape (..., n)."""
-
-    precision: Array
-    slope: Array
-
-
 class Problem(NamedTuple):
-    """Deviations from the mean, weights and the covariance of the normal part.
+    """Outputs in coordinates in which their covariance is near one.
 
     Attributes
     ----------
-    deviation : Array, shape (..., d)
+    target : Array, shape (..., d)
+        Deviations from the mean.
     weights : Array, shape (..., d, n)
+        Without leading axes if all points have one distribution.
     covariance : Array, shape (..., d, d), or None
+        Of the normal part, with as many axes as the weights: the identity if ``n <= d``.
     """
 
-    deviation: Array
+    target: Array
     weights: Array
     covariance: Array | None
 
@@ -53,75 +47,40 @@ class Problem(NamedTuple):
         return self.covariance is not None and self.weights.shape[-1] <= self.weights.shape[-2]
 
 
-class Whitened(NamedTuple):
-    """The problem in other coordinates of the outputs, which are the same in all passes.
+class Sites(NamedTuple):
+    """Precisions ``tau`` and slopes ``nu`` of the sites, shape (..., n)."""
+
+    precision: Array
+    slope: Array
+
+
+class Gaussian(NamedTuple):
+    r"""The normal distribution of the uniforms under the sites.
 
     Attributes
     ----------
-    scale_tril : Array, shape (..., d, d)
-        Lower triangular ``L``: in the form of the inputs the Cholesky factor of the covariance of
-        the normal part, in the form of the outputs roughly that of the covariance of the outputs.
-        With these coordinates rounding is the same in all passes; otherwise they would not settle
-        in single precision: three outputs on a plane, apart from noise of .02 sd, had no density
-        for 11% of their draws.
-    weights : Array, shape (..., d, n)
-        ``L^-1 W``.
-    deviation : Array, shape (..., d)
-        ``L^-1 r``.
-    covariance : Array, shape (..., d, d), or None
-        ``L^-1 S_0 L^-T`` in the form of the outputs, if there is a normal part.
-    """
-
-    scale_tril: Array
-    weights: Array
-    deviation: Array
-    covariance: Array | None
-
-
-class Posterior(NamedTuple):
-    r"""The normal law of the uniforms under the sites.
-
-    Attributes
-    ----------
-    mean, precision : Array, shape (..., n)
-        Mean of each uniform, and one over its variance.
-    pull : Array, shape (..., d)
-        :math:`S^{-1}(r - W \nu/\tau)`, which equals :math:`S_0^{-1}(r - W m)`.
+    mean : Array, shape (..., n)
+    cavity_precision : Array, shape (..., n)
+        One over the variance of each uniform, without the precision of its site.
+    residual : Array, shape (..., d)
+        :math:`S^{-1}(b - A \nu/\tau) = C^{-1}(b - A m)`.
     quadratic : Array, shape (...)
-        :math:`(r - W m)^T S_0^{-1} (r - W m)`.
+        :math:`(b - A m)^T C^{-1} (b - A m)`.
     log_determinant : Array, shape (...)
-        :math:`\log|2 \pi S| + \log|T|`, which equals :math:`\log|2 \pi S_0| + \log|P|`.
+        :math:`\log|S| + \log|T| = \log|C| + \log|P|`.
     root : Array
-        In the form of the inputs the inverse factor ``M`` with ``M^T M = P^-1``; in the form of the
-        outputs ``L^-1 W``, with ``L L^T = S``.
-    factor : Array, shape (..., d, d)
-        Cholesky factor of ``S`` in the form of the outputs; in the form of the inputs, of the
-        normal part.
+        By inputs a matrix ``M`` with ``M^T M = P^-1``; by outputs ``L^-1 A``.
+    factor : Array
+        Lower Cholesky factor ``L`` of ``P`` or ``S``.
     """
 
     mean: Array
-    precision: Array
-    pull: Array
+    cavity_precision: Array
+    residual: Array
     quadratic: Array
     log_determinant: Array
     root: Array
     factor: Array
-
-
-def of_one_shape(deviation: Array, weights: Array, covariance: Array | None) -> Problem:
-    """The parts, broadcast to the same leading axes."""
-    parts = [(deviation, 1), (weights, 2)] + ([] if covariance is None else [(covariance, 2)])
-    shape = jnp.broadcast_shapes(*(part.shape[: part.ndim - rank] for part, rank in parts))
-    wide = [
-        jnp.broadcast_to(part, (*shape, *part.shape[part.ndim - rank :])) for part, rank in parts
-    ]
-    return Problem(wide[0], wide[1], None if covariance is None else wide[2])
-
-
-def flattened(problem: Problem) -> Problem:
-    """The same points along one leading axis."""
-    rank = problem.deviation.ndim - 1
-    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[rank:]), problem)
 
 
 def solve_lower(factor: Array, right: Array, *, transposed: bool = False) -> Array:
@@ -156,82 +115,105 @@ def normal_factor(weights: Array, covariance: Array) -> Array:
     return jnp.where(regular, factor, nudged)
 
 
-def whiten(problem: Problem) -> Whitened:
-    """The problem in the coordinates of its form."""
-    deviation, weights, covariance = problem
-    columns = jnp.concatenate([weights, deviation[..., None]], axis=-1)
-    if covariance is not None and problem.by_inputs:
-        factor = normal_factor(weights, covariance)
-        whitened = solve_lower(factor, columns)
-        return Whitened(factor, whitened[..., :-1], whitened[..., -1], None)
-    total = gram(weights) / 3.0
-    total = total if covariance is None else total + covariance
-    # Any triangular matrix with a positive diagonal will do.
-    eps = float(jnp.finfo(total.dtype).eps)
-    nudge = 4.0 * eps * jnp.diagonal(total, axis1=-2, axis2=-1)
-    factor = jnp.linalg.cholesky(
-        total + nudge[..., None] * jnp.eye(total.shape[-1], dtype=total.dtype)
-    )
-    whitened = solve_lower(factor, columns)
+def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tuple[Problem, Array]:
+    """The problems of all points along one axis, and the logarithms of their units of volume.
+
+    Parameters
+    ----------
+    deviation : Array, shape (..., d)
+    weights : Array, shape (..., d, n)
+    covariance : Array, shape (..., d, d), or None
+
+    Notes
+    -----
+    Coordinates are the same in all passes. In those of the outputs themselves rounding would
+    differ, and passes would not settle in single precision: three outputs on a plane, apart from
+    noise of .02 sd, had no density for 11% of their draws. No result depends on the coordinates,
+    so no gradient flows through them.
+    """
+    fixed, normal = lax.stop_gradient((weights, covariance))
+    if normal is not None and weights.shape[-1] <= weights.shape[-2]:
+        factor = normal_factor(fixed, normal)
+    else:
+        total = gram(fixed) / 3.0 + (0.0 if normal is None else normal)
+        # Any triangular matrix with a positive diagonal will do.
+        nudge = 4.0 * float(jnp.finfo(total.dtype).eps) * jnp.diagonal(total, axis1=-2, axis2=-1)
+        identity = jnp.eye(total.shape[-1], dtype=total.dtype)
+        factor = jnp.linalg.cholesky(total + nudge[..., None] * identity)
+    shape = batch_shape(deviation, weights, covariance)
+    weights = solve_lower(factor, weights)
     if covariance is not None:
         covariance = solve_lower(factor, solve_lower(factor, covariance).mT)
-    return Whitened(factor, whitened[..., :-1], whitened[..., -1], covariance)
+    if weights.ndim == 2:
+        target = solve_lower(factor, deviation.reshape(-1, deviation.shape[-1]).T).T
+    else:
+        target = solve_lower(factor, deviation[..., None])[..., 0]
+        target, weights = _for_each(shape, target, 1), _for_each(shape, weights, 2)
+        covariance = None if covariance is None else _for_each(shape, covariance, 2)
+    log_unit = jnp.broadcast_to(log_diagonal(factor), shape).ravel()
+    return Problem(target, weights, covariance), log_unit
 
 
-def posterior(problem: Problem, whitened: Whitened, sites: Sites) -> Posterior:
-    """The normal law of the uniforms under these sites."""
-    return _by_inputs(whitened, sites) if problem.by_inputs else _by_outputs(whitened, sites)
+def batch_shape(deviation: Array, weights: Array, covariance: Array | None) -> tuple[int, ...]:
+    """Leading axes of the points."""
+    normal = () if covariance is None else covariance.shape[:-2]
+    return jnp.broadcast_shapes(deviation.shape[:-1], weights.shape[:-2], normal)
 
 
-def _by_outputs(problem: Whitened, sites: Sites) -> Posterior:
-    tril, weights, deviation, covariance = problem
+def _for_each(shape: tuple[int, ...], part: Array, rank: int) -> Array:
+    own = part.shape[part.ndim - rank :]
+    return jnp.broadcast_to(part, (*shape, *own)).reshape(-1, *own)
+
+
+def gaussian(problem: Problem, sites: Sites, near: Array, square: Array | None = None) -> Gaussian:
+    """The normal distribution of the uniforms under these sites.
+
+    Parameters
+    ----------
+    problem : Problem
+    sites : Sites
+    near : Array, shape (..., n)
+        Numbers near the mean, such as that of the last pass: the mean is found as a difference from
+        them, so that no large numbers cancel where outputs determine it.
+    square : Array, shape (..., n, n), optional
+        ``A^T A`` by inputs.
+    """
+    target, weights, covariance = problem
     precision, slope = sites
+    if problem.by_inputs:
+        square = gram(weights.mT) if square is None else square
+        identity = jnp.eye(weights.shape[-1], dtype=target.dtype)
+        factor = jnp.linalg.cholesky(square + precision[..., None] * identity)
+        root = solve_lower(factor, jnp.broadcast_to(identity, factor.shape))
+        right = matvec(weights.mT, target - matvec(weights, near)) + slope - precision * near
+        mean = near + matvec(root.mT, matvec(root, right))
+        cavity = jnp.maximum(1.0 / jnp.sum(root * root, axis=-2) - precision, 0.0)
+        residual = target - matvec(weights, mean)
+        quadratic = jnp.sum(residual * residual, axis=-1)
+        return Gaussian(mean, cavity, residual, quadratic, 2.0 * log_diagonal(factor), root, factor)
     spread = matmul(weights / precision[..., None, :], weights.mT)
-    spread = spread if covariance is None else spread + covariance
-    factor = jnp.linalg.cholesky(spread)
+    factor = jnp.linalg.cholesky(spread if covariance is None else spread + covariance)
     center = slope / precision
-    rest = deviation - matvec(weights, center)
-    solved = solve_lower(factor, jnp.concatenate([weights, rest[..., None]], axis=-1))
-    root, rest = solved[..., :-1], solved[..., -1]
-    known = jnp.sum(root * root, axis=-2)
-    mean = center + jnp.sum(root * rest[..., None], axis=-2) / precision
+    rest = (target - matvec(weights, center))[..., None]
+    columns = jnp.broadcast_to(weights, (*rest.shape[:-2], *weights.shape[-2:]))
+    solved = solve_lower(factor, jnp.concatenate([columns, rest], axis=-1))
+    root, rest = solved[..., :-1], solved[..., -1:]
+    mean = center + jnp.sum(root * rest, axis=-2) / precision
+    seen = jnp.sum(root * root, axis=-2)
     # The difference is zero where the outputs determine an input; rounding must not make it
     # negative.
     least = float(jnp.finfo(mean.dtype).eps) * precision
-    marginal = precision * precision / jnp.maximum(precision - known, least)
-    pull = solve_lower(factor, rest[..., None], transposed=True)
-    if covariance is None:
-        quadratic = jnp.zeros(pull.shape[:-2], pull.dtype)
-    else:
-        quadratic = jnp.sum(pull * matmul(covariance, pull), axis=(-2, -1))
-    pull = solve_lower(tril, pull, transposed=True)[..., 0]
-    size = deviation.shape[-1] * float(np.log(2.0 * np.pi))
-    log_determinant = 2.0 * (log_diagonal(tril) + log_diagonal(factor)) + size
-    log_determinant = log_determinant + jnp.sum(jnp.log(precision), axis=-1)
-    factor = matmul(tril, factor)
-    return Posterior(mean, marginal, pull, quadratic, log_determinant, root, factor)
-
-
-def _by_inputs(problem: Whitened, sites: Sites) -> Posterior:
-    tril, whitened, deviation, _ = problem
-    num_outputs, count = whitened.shape[-2:]
-    identity = jnp.eye(count, dtype=whitened.dtype)
-    total = matmul(whitened.mT, whitened) + sites.precision[..., None] * identity
-    lower = jnp.linalg.cholesky(total)
-    root = solve_lower(lower, jnp.broadcast_to(identity, lower.shape))
-    right = matvec(whitened.mT, deviation) + sites.slope
-    mean = matvec(root.mT, matvec(root, right))
-    precision = 1.0 / jnp.sum(root * root, axis=-2)
-    rest = deviation - matvec(whitened, mean)
-    pull = solve_lower(tril, rest[..., None], transposed=True)[..., 0]
-    size = num_outputs * float(np.log(2.0 * np.pi))
-    log_determinant = 2.0 * (log_diagonal(tril) + log_diagonal(lower)) + size
-    quadratic = jnp.sum(rest * rest, axis=-1)
-    return Posterior(mean, precision, pull, quadratic, log_determinant, root, tril)
+    cavity = seen * precision / jnp.maximum(precision - seen, least)
+    pull = solve_lower(factor, rest, transposed=True)
+    quadratic = jnp.zeros_like(rest) if covariance is None else pull * matmul(covariance, pull)
+    log_determinant = 2.0 * log_diagonal(factor) + jnp.sum(jnp.log(precision), axis=-1)
+    return Gaussian(
+        mean, cavity, pull[..., 0], jnp.sum(quadratic, (-2, -1)), log_determinant, root, factor
+    )
 
 
 def input_covariance(problem: Problem, sites: Sites, root: Array) -> Array:
-    """Covariance of the uniforms, from the root of `Posterior`."""
+    """Covariance of the uniforms, from the root of `Gaussian`."""
     if problem.by_inputs:
         return matmul(root.mT, root)
     scaled = root / sites.precision[..., None, :]

@@ -1,11 +1,11 @@
 """Means and covariances given some outputs: of the inputs behind them, and of other outputs.
 
-The normal law from expectation propagation has standard deviations that are off by 5 to 16% if few
-outputs with little noise are near the corners of the box. The law of one input alone is, up to a
-constant, the joint density with that input held fixed, which is far more accurate (B. Cseke and T.
-Heskes, J. Mach. Learn. Res. 12, 2011): its moments are taken by quadrature. Correlations remain
-those of the normal law. The same works for other outputs with a normal part; without one the
-density is too rough at corners, and nothing is gained.
+The normal distribution from expectation propagation has standard deviations that are off by 5 to
+16% if few outputs with little noise are near the corners of the box. The distribution of one input
+alone is, up to a constant, the joint density with that input held fixed, which is far more accurate
+(B. Cseke and T. Heskes, J. Mach. Learn. Res. 12, 2011): its moments are taken by quadrature.
+Correlations remain those of the normal distribution. The same works for other outputs with a normal
+part; without one the density is too rough at corners, and nothing is gained.
 """
 
 from typing import NamedTuple
@@ -19,16 +19,15 @@ from nn_uq_dist.basics._row_algebra import matmul, matvec
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.box_gaussian._expectation_propagation import fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
-    Problem,
+    batch_shape,
     input_covariance,
     normal_factor,
-    of_one_shape,
     solve_lower,
     undifferentiated,
+    whitened,
 )
+from nn_uq_dist.box_gaussian._log_density import corrected_log_evidence
 from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
-from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
 
 
 class Moments(NamedTuple):
@@ -60,14 +59,15 @@ class Moments(NamedTuple):
 
 
 def uniform_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
-    """Moments of the uniforms by the passes alone, for outputs in their own units; or NaN."""
-    problem = undifferentiated(Problem(deviation, weights, covariance))
+    """Moments of the uniforms given outputs by the passes alone, shape (..., n); or NaN."""
+    problem = undifferentiated(whitened(deviation, weights, covariance)[0])
     found = fixed_point(problem)
-    spread = input_covariance(problem, found.sites, found.law.root)
-    valid = found.converged & ~found.outside
+    spread = input_covariance(problem, found.sites, found.gaussian.root)
+    valid = (found.converged & ~found.outside)[:, None]
+    shape = (*batch_shape(deviation, weights, covariance), weights.shape[-1])
     return Moments(
-        jnp.where(valid[..., None], found.law.mean, jnp.nan),
-        jnp.where(valid[..., None, None], spread, jnp.nan),
+        jnp.where(valid, found.gaussian.mean, jnp.nan).reshape(shape),
+        jnp.where(valid[..., None], spread, jnp.nan).reshape(*shape, shape[-1]),
     )
 
 
@@ -97,8 +97,6 @@ class Regression(NamedTuple):
 def regression(weights: Array, covariance: Array | None, known: int) -> Regression:
     """Regression of the other outputs on the first ``known`` ones, by their normal parts.
 
-    All outputs in their own units.
-
     Parameters
     ----------
     weights : Array, shape (..., d + e, n)
@@ -122,11 +120,10 @@ def output_moments(deviation: Array, weights: Array, covariance: Array | None) -
     Parameters
     ----------
     deviation : Array, shape (..., d)
-        Deviations of the known outputs; like all outputs, in their own units.
+        Deviations of the known outputs.
     weights : Array, shape (..., d + e, n)
-        Weights of all outputs, the known ones first.
+        Weights of all outputs, the known ones first, in units near their own size.
     covariance : Array, shape (..., d + e, d + e), or None
-        All three arguments have the leading axes of the points.
 
     Returns
     -------
@@ -179,8 +176,6 @@ def posterior_moments(deviation: Array, weights: Array, covariance: Array | None
     >>> print(f"{found.mean[0]:.3f}")  # two inputs of sum 1.5, neither beyond 1
     0.740
     """
-    given = in_own_units(deviation, weights, covariance)
-    deviation, weights, covariance = of_one_shape(*given[:3])
     moments = uniform_moments(deviation, weights, covariance)
     # A uniform is removed by a zero weight, so that all problems have the same shape.
     one_left = 1.0 - jnp.eye(weights.shape[-1], dtype=weights.dtype)
@@ -203,7 +198,7 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
     deviation : Array, shape (..., d)
         Deviations of the known outputs.
     weights : Array, shape (..., d + e, n)
-        Weights of all outputs, the known ones first.
+        Weights of all outputs, the known ones first, in units near their own size.
     covariance : Array, shape (..., d + e, d + e), or None
 
     Returns
@@ -225,8 +220,6 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
     >>> print(f"{found.mean[0]:.3f}")  # one of two terms of the sum 1.5, observed with noise
     0.740
     """
-    deviation, weights, covariance, units = in_own_units(deviation, weights, covariance)
-    deviation, weights, covariance = of_one_shape(deviation, weights, covariance)
     known = deviation.shape[-1]
     moments = output_moments(deviation, weights, covariance)
     # Means of the uniforms from their own densities do not reproduce the known outputs, which
@@ -243,7 +236,4 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
 
         own = by_own_density(*moments.mean_and_scale, log_density, (-np.inf, np.inf))
         moments = moments.corrected(own)
-    # One unit at a time, because their product may over- or underflow.
-    units = units[..., known:]
-    spread = units[..., None] * moments.covariance * units[..., None, :]
-    return Moments(units * moments.mean, spread)
+    return moments

@@ -6,10 +6,9 @@ from jax import Array, lax
 from jax.scipy.special import logsumexp
 
 from nn_uq_dist.basics._normal_tails import score_from_log_survival
+from nn_uq_dist.box_gaussian._log_density import corrected_log_evidence
 from nn_uq_dist.box_gaussian._moments import output_moments
-from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
-from nn_uq_dist.linear_combination import normal_score
+from nn_uq_dist.uniform_sum import normal_score
 
 # Conditional densities are smooth except for jumps at an edge; nodes on either side of the value.
 _NODES = 24
@@ -27,8 +26,9 @@ def conditional_scores(deviation: Array, weights: Array, covariance: Array | Non
 
     Notes
     -----
-    The first score is that of the marginal law. The others come from integrals of ratios of two
-    evidences, at nodes out to nine conditional standard deviations: 48 evidences for each output.
+    The first score is that of the marginal distribution. The others come from integrals of ratios
+    of two evidences, at nodes out to nine conditional standard deviations: 48 evidences for each
+    output.
 
     Examples
     --------
@@ -39,7 +39,6 @@ def conditional_scores(deviation: Array, weights: Array, covariance: Array | Non
     >>> bool(jnp.allclose(scores, 0.0, atol=1e-3))  # the center is the median of each
     True
     """
-    deviation, weights, covariance, _ = in_own_units(deviation, weights, covariance)
     scale = None if covariance is None else jnp.sqrt(covariance[0, 0])
     first = normal_score(deviation[:, 0], weights[0], scale)
     others = (_score(j, deviation, weights, covariance) for j in range(1, deviation.shape[-1]))
@@ -47,10 +46,8 @@ def conditional_scores(deviation: Array, weights: Array, covariance: Array | Non
 
 
 def _score(j: int, deviation: Array, weights: Array, covariance: Array | None) -> Array:
-    part = jnp.broadcast_to(weights[: j + 1], (len(deviation), j + 1, weights.shape[-1]))
-    own = None
-    if covariance is not None:
-        own = jnp.broadcast_to(covariance[: j + 1, : j + 1], (len(deviation), j + 1, j + 1))
+    part = weights[: j + 1]
+    own = None if covariance is None else covariance[: j + 1, : j + 1]
     moments = output_moments(deviation[:, :j], part, own)
     center = moments.mean[:, 0]
     reach = _REACH * jnp.sqrt(moments.covariance[:, 0, 0])

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._batch_entries import batch_entries
-from nn_uq_dist.laws._joint_law import JointLaw
-from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.distributions._adapted_law import as_output_law
+from nn_uq_dist.distributions._batch_entries import batch_entries
+from nn_uq_dist.distributions._contract_joint import JointLaw
+from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 

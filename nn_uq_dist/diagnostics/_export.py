@@ -12,8 +12,8 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments
 from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails, joint_correlation
-from nn_uq_dist.laws._joint_law import JointLaw
-from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.distributions._contract_joint import JointLaw
+from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.sampling._moments import MOMENTS
@@ -112,7 +112,7 @@ def to_datatree(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.InputLaw(jnp.zeros(3), half_width=0.5)
+    >>> law = nuq.Input.box(jnp.zeros(3), half_width=0.5)
     >>> network = lambda f: jnp.array([jnp.sin(f[0]) + f[1], f[1] * jnp.exp(f[2])])
     >>> draws = nuq.monte_carlo(network, law, jax.random.key(0), 4_000)
     >>> tree = nuq.diagnostics.to_datatree(

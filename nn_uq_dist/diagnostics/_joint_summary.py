@@ -11,8 +11,8 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.diagnostics import _arguments, _joint_tables, _verdict
 from nn_uq_dist.diagnostics._law_functions import Tails, joint_correlation
-from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.distributions._adapted_law import as_output_law
+from nn_uq_dist.distributions._contract_joint import JointLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class JointSummary:
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    >>> law = nuq.Input.box(jnp.zeros(2), half_width=1.0)
     >>> lin = nuq.Linearization([0.0, 0.0], [[1.0, 0.2], [0.2, 1.0]], law)
     >>> draws = lin.sample(jax.random.key(0), (2_000,))
     >>> copula = lin.gaussian_copula()
@@ -183,7 +183,7 @@ def joint_summary(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.InputLaw(jnp.array([0.3, 0.1, 0.2]), half_width=1.0)
+    >>> law = nuq.Input.box(jnp.array([0.3, 0.1, 0.2]), half_width=1.0)
     >>> network = lambda f: jnp.array([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])
     >>> draws = nuq.monte_carlo(network, law, jax.random.key(0), 4_000)
     >>> lin = nuq.linearize(network, law)

@@ -12,7 +12,7 @@ from nn_uq_dist.diagnostics import _estimates, _verdict
 from nn_uq_dist.diagnostics._arguments import NetworkDraws
 from nn_uq_dist.diagnostics._estimates import sample_correlation
 from nn_uq_dist.diagnostics._law_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
-from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.distributions._contract_joint import JointLaw
 from nn_uq_dist.sampling._distribution_functions import kolmogorov_noise_floor
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling._paired_statistics import paired_statistics

@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from nn_uq_dist.basics._compiled_once import in_portions
 from nn_uq_dist.diagnostics._quantiles import values_at_scores
-from nn_uq_dist.laws._joint_law import JointLaw
-from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.distributions._contract_joint import JointLaw
+from nn_uq_dist.distributions._contract_output import OutputLaw
 
 Array = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """First-order Sobol indices of a linear model: exact, or from draws of it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,7 +15,8 @@ from nn_uq_dist.diagnostics._arguments import (
     names_of_outputs,
     point_coordinates,
 )
-from nn_uq_dist.inputs import AbstractInputLaw, InputBlocks, InputLaw, MappedInput
+from nn_uq_dist.inputs import Input
+from nn_uq_dist.inputs._terms import are_independent, cross_covariance
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
 
@@ -89,7 +90,7 @@ def sensitivity(
     .. math:: S_{jk} = J_{jk}^2\, \mathrm{Var}(f_k) / \mathrm{Var}(y_j),
               \qquad \mathrm{Var}(f_k) = \beta_k^2 / 3 + C_{kk},
 
-    the latter for an `InputLaw` with the Gaussian covariance :math:`C = L L^T`. If Gaussian inputs
+    the latter for boxes and normal inputs with the covariance :math:`C = L L^T`. If Gaussian inputs
     are correlated, ``f_k`` carries information about the others as well. The index includes that:
     it is the squared correlation of ``y_j`` and ``f_k``, and the indices of an output may sum to
     more or less than 1: they no longer partition the variance.
@@ -107,7 +108,7 @@ def sensitivity(
     Examples
     --------
     >>> import nn_uq_dist as nuq
-    >>> lin = nuq.Linearization([0.0], [[1.0, 2.0]], nuq.InputLaw([0.0, 0.0], half_width=1.0))
+    >>> lin = nuq.Linearization([0.0], [[1.0, 2.0]], nuq.Input.box([0.0, 0.0], half_width=1.0))
     >>> print(nuq.diagnostics.sensitivity(lin, input_names=["wind", "tide"]).values)
     [[0.2 0.8]]
     """
@@ -163,28 +164,17 @@ def _closed_form(exact: Linearization) -> Array:
     return indices.clip(0, 1)
 
 
-def _covariances(law: AbstractInputLaw, rows: Array) -> Array:
+def _covariances(law: Input, rows: Any) -> Array:
     """Covariances of outputs and inputs, where these tell all that an input says of an output."""
-    if isinstance(law, MappedInput):
-        law = law.base
-    if law.has_independent_entries:
-        of_own: Array = rows * np.asarray(law.variance, np.float64)
-        return of_own
-    if isinstance(law, InputBlocks):
-        ends = np.cumsum([part.num_inputs for part in law.parts])[:-1]
-        pieces = zip(law.parts, np.split(rows, ends, axis=1), strict=True)
-        return np.concatenate([_covariances(*piece) for piece in pieces], axis=1)
-    covariance = np.asarray(law.covariance, np.float64)
-    if law.half_range is not None:
-        is_box = np.asarray(law.half_range) > 0
-        others = covariance - np.diag(np.diag(covariance))
-        if not isinstance(law, InputLaw) or others[is_box].any():
-            raise ValueError(
-                f"first-order indices need independent or Gaussian inputs, got a "
-                f"{type(law).__name__} whose inputs depend on each other; use independent inputs"
-            )
-    together: Array = rows @ covariance
-    return together
+    if law.half_width is not None and not are_independent(
+        law.terms, np.asarray(law.half_width) > 0
+    ):
+        raise ValueError(
+            f"first-order indices need independent or Gaussian inputs, got {law!r}, some of whose "
+            f"bounded inputs depend on others; use independent inputs"
+        )
+    found: Any = cross_covariance(rows, law.terms)
+    return found
 
 
 NUM_DRAWS = 2**16

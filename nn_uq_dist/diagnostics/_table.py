@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments
-from nn_uq_dist.laws._output_law import OutputLaw
+from nn_uq_dist.distributions._contract_output import OutputLaw
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ def table(
     Examples
     --------
     >>> import nn_uq_dist as nuq
-    >>> lin = nuq.Linearization([1.0, 5.0], [[1.0], [2.0]], nuq.InputLaw([0.0], half_width=1.0))
+    >>> lin = nuq.Linearization([1.0, 5.0], [[1.0], [2.0]], nuq.Input.box([0.0], half_width=1.0))
     >>> nuq.diagnostics.table(lin, limits={"y[1]": 6.0}, levels=(0.5,)).round(2)
             mean    sd  q0.5  P(> 6)
     output

@@ -1,20 +1,59 @@
 """Parameters of laws of outputs that are images of a box plus a normal vector."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.distributions._batch_entries import take_matrix
+from nn_uq_dist.distributions._contract import Law
 from nn_uq_dist.inputs._parameter_checks import is_positive_definite, require_covariance
-from nn_uq_dist.laws._abstract import Law
-from nn_uq_dist.laws._batch_entries import take_matrix
+
+
+class Standardized(NamedTuple):
+    """Parameters of ``loc + unit (W u + e)``, with rows of `weights` and of the normal part near 1.
+
+    Attributes
+    ----------
+    loc : Array, shape (..., d)
+    weights : Array, shape (..., d, n)
+    covariance : Array, shape (..., d, d), or None
+    unit : Array, shape (..., d)
+    log_unit : Array, shape (..., d)
+        Their logarithms.
+    """
+
+    loc: Array
+    weights: Array
+    covariance: Array | None
+    unit: Array
+    log_unit: Array
+
+
+# One program, so that an eager call does not compile each operation separately.
+@jax.jit
+def _in_own_units(
+    weights: Array, covariance: Array | None, unit: Array
+) -> tuple[Array, Array | None, Array, Array]:
+    size = jnp.max(jnp.abs(weights), axis=-1)
+    if covariance is not None:
+        diagonal = jnp.diagonal(lax.stop_gradient(covariance), axis1=-2, axis2=-1)
+        size = jnp.maximum(size, jnp.sqrt(diagonal))
+    own = binary_unit(size)
+    if covariance is not None:
+        # One unit at a time, because their product may over- or underflow.
+        covariance = covariance / own[..., None] / own[..., None, :]
+    log_unit = jnp.log(own) + jnp.log(unit)
+    return weights / own[..., None], covariance, own * unit, log_unit
 
 
 class BoxGaussianLaw(Law):
@@ -152,6 +191,15 @@ class BoxGaussianLaw(Law):
         if self.scale is None:
             return jnp.ones(jnp.shape(self.weights)[-2:-1], dtype)
         return jnp.asarray(self.scale, dtype)
+
+    def standardized(self, dtype: jnp.dtype | None = None) -> Standardized:
+        """The parameters with outputs in units of their own size, powers of two.
+
+        In single precision the square of 1e-19 is zero and that of 1e20 infinite, and outputs of
+        one distribution may have such different sizes.
+        """
+        loc, weights, covariance = self.arrays(dtype)
+        return Standardized(loc, *_in_own_units(weights, covariance, self.unit(dtype)))
 
     def _rows(self, order: Sequence[int]) -> dict[str, Any]:
         """The parameters of some outputs, in this order."""

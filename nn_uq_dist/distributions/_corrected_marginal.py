@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import vmap_over
@@ -13,13 +13,12 @@ from numpyro.distributions.util import promote_shapes
 from nn_uq_dist.basics._checks import broadcast_shapes, is_concrete
 from nn_uq_dist.basics._known_values import one_program, squares
 from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.distributions._adapted_law import as_output_law
+from nn_uq_dist.distributions._contract import validate_sample
+from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
-from nn_uq_dist.laws._abstract import validate_sample
-from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.laws._quantile_pieces import QuantilePieces, mapped_pieces
-from nn_uq_dist.laws._score_quadrature import score_quadrature
-from nn_uq_dist.laws._support import support_between
+from nn_uq_dist.distributions._support import support_between
+from nn_uq_dist.distributions._value_rule import ValueRule
 
 
 class CorrectedMarginal(OutputLaw):
@@ -56,7 +55,7 @@ class CorrectedMarginal(OutputLaw):
 
     Notes
     -----
-    Mean and variance are quadratures over the normal scores. The support is the image of the
+    Mean and variance are quadratures over the values of the base. The support is the image of the
     support of the base.
 
     Examples
@@ -94,7 +93,6 @@ class CorrectedMarginal(OutputLaw):
             knots=spline.forward_shape(()),
             base=base.batch_shape,
         )
-        # A law with all axes is kept as it is, with the polynomials that it keeps.
         self.base = base if base.batch_shape == shape else as_output_law(base.expand(shape))
         # Each gets as many axes as the outputs, so that axes that `vmap` adds come in front.
         self.knots, self.images, self.slopes = (
@@ -181,7 +179,7 @@ class CorrectedMarginal(OutputLaw):
     @property
     def mean(self) -> Array:
         """Mean, by quadrature."""
-        return jnp.broadcast_to(score_quadrature(self).mean, self.batch_shape)
+        return jnp.broadcast_to(self.moments().mean, self.batch_shape)
 
     @property
     def variance(self) -> Array:
@@ -191,18 +189,21 @@ class CorrectedMarginal(OutputLaw):
     @property
     def standard_deviation(self) -> Array:
         """Square root of the variance, also where that would over- or underflow."""
-        return jnp.broadcast_to(score_quadrature(self).standard_deviation, self.batch_shape)
+        return jnp.broadcast_to(self.moments().standard_deviation, self.batch_shape)
 
-    def score_kinks(self) -> Array:
+    def kinks(self) -> Array:
         """Kinks of the base; the map adds none, as its slope is continuous."""
-        return self.base.score_kinks()
+        return self.transform(self.base.kinks())
 
-    def make_quantile_pieces(self) -> QuantilePieces:
-        """Those of the base, mapped; at the knots the second derivative of the map jumps."""
-        pieces = self.base.quantile_pieces()
-        knots = jnp.moveaxis(lax.stop_gradient(jnp.asarray(self.knots)), -1, 0)
-        kinks = jnp.broadcast_to(self.base.normal_score(knots), (len(knots), *self.batch_shape))
-        return mapped_pieces(pieces, self.transform, kinks.astype(pieces.breaks.dtype))
+    def approximate_quantile(self, z: Array) -> Array:
+        """That of the base, moved by the map."""
+        return self.transform(self.base.approximate_quantile(z))
+
+    def value_rule(self, loc: Array | None = None, scale: Array | None = None) -> ValueRule:
+        """That of the base, moved by the map."""
+        values, lengths = self.base.value_rule(loc, scale)
+        slopes = jnp.exp(self.transform.log_abs_det_jacobian(values, values))
+        return ValueRule(self.transform(values), lengths * slopes)
 
 
 @one_program

@@ -10,11 +10,11 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import products
+from nn_uq_dist.distributions._adapted_law import require_univariate
+from nn_uq_dist.distributions._batch_entries import batch_entries
+from nn_uq_dist.distributions._contract import rebuilt
+from nn_uq_dist.distributions._score_algebra import cholesky_of_rows
 from nn_uq_dist.distributions._score_distribution import ScoreDistribution
-from nn_uq_dist.gaussian_copula._score_algebra import cholesky_of_rows
-from nn_uq_dist.laws._abstract import rebuilt
-from nn_uq_dist.laws._adapted_law import require_univariate
-from nn_uq_dist.laws._batch_entries import batch_entries
 
 
 class GaussianCopulaConditional(ScoreDistribution):
@@ -91,12 +91,13 @@ class GaussianCopulaConditional(ScoreDistribution):
     @property
     def mean(self) -> Array:
         """Means of the outputs, by quadrature over their scores."""
-        return jnp.broadcast_to(self._quadrature().mean, self.shape())
+        return jnp.broadcast_to(self._conditional_moments()[1].mean, self.shape())
 
     @property
     def variance(self) -> Array:
         """Variances of the outputs, by quadrature over their scores."""
-        return jnp.broadcast_to(products(self._quadrature().standard_deviation), self.shape())
+        scale = self._conditional_moments()[1].standard_deviation
+        return jnp.broadcast_to(products(scale), self.shape())
 
     def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaConditional":
         return rebuilt(

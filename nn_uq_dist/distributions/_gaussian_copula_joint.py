@@ -9,18 +9,18 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import _checks
-from nn_uq_dist.distributions._gaussian_copula_conditional import GaussianCopulaConditional
-from nn_uq_dist.distributions._score_distribution import ScoreDistribution
-from nn_uq_dist.gaussian_copula._correlation_checks import (
+from nn_uq_dist.distributions._adapted_law import as_output_law, require_univariate
+from nn_uq_dist.distributions._batch_entries import batch_entries, take_matrix
+from nn_uq_dist.distributions._contract import rebuilt
+from nn_uq_dist.distributions._correlation_checks import (
     as_correlation,
     as_square,
     require_positive_definite,
 )
-from nn_uq_dist.gaussian_copula._score_algebra import valid_cholesky
-from nn_uq_dist.laws._abstract import rebuilt
-from nn_uq_dist.laws._adapted_law import as_output_law, require_univariate
-from nn_uq_dist.laws._batch_entries import batch_entries, take_matrix
-from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule
+from nn_uq_dist.distributions._gaussian_copula_conditional import GaussianCopulaConditional
+from nn_uq_dist.distributions._nataf import covariance_of_outputs
+from nn_uq_dist.distributions._score_algebra import valid_cholesky
+from nn_uq_dist.distributions._score_distribution import ScoreDistribution
 
 
 class GaussianCopulaJoint(ScoreDistribution):
@@ -33,7 +33,7 @@ class GaussianCopulaJoint(ScoreDistribution):
         distribution with ``cdf`` and ``icdf``.
     correlation_matrix : array_like, shape (..., N_y, N_y)
         Correlation of the normal scores, positive definite. `nataf_correlation` finds the matrix
-        that gives the outputs a desired correlation, `nearest_correlation` repairs a matrix that is
+        that gives the outputs a desired correlation, `clipped_correlation` repairs a matrix that is
         not positive definite.
     validate_args : bool, optional
         As for every NumPyro distribution.
@@ -112,8 +112,8 @@ class GaussianCopulaJoint(ScoreDistribution):
     def _score_tril(self) -> Array:
         return self.correlation_cholesky
 
-    def _hermite_rule(self) -> ScoreQuadrature | ScoreRule:
-        return as_output_law(self.marginals).hermite_rule()
+    def _output_covariance(self, correlation: Array) -> Array:
+        return covariance_of_outputs(as_output_law(self.marginals), correlation)
 
     def entropy(self) -> Array:
         """Differential entropy: the marginals' minus the mutual information ``-log det(R)/2``.

@@ -12,14 +12,18 @@ from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import covariance_root, in_squared_units, matvec
-from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, log_evidence
-from nn_uq_dist.box_gaussian._moments import regression
-from nn_uq_dist.box_gaussian._own_units import in_own_units
-from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw
+from nn_uq_dist.box_gaussian import (
+    Moments,
+    conditional_moments,
+    input_draws,
+    log_evidence,
+    regression,
+)
+from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw, Standardized
+from nn_uq_dist.distributions._contract import rebuilt, validate_sample
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value
-from nn_uq_dist.laws._abstract import rebuilt, validate_sample
-from nn_uq_dist.laws._support import support_of_event
+from nn_uq_dist.distributions._support import support_of_event
 
 
 class LinearizedConditional(BoxGaussianLaw):
@@ -99,22 +103,19 @@ class LinearizedConditional(BoxGaussianLaw):
     def _known(self) -> int:
         return jnp.shape(self.values)[-1]
 
-    def _deviation(
-        self, dtype: jnp.dtype | None = None
-    ) -> tuple[Array, Array, Array, Array | None]:
-        """Standardized known outputs, means of the others, weights and covariance of all."""
-        loc, weights, covariance = self.arrays(dtype)
-        seen = jnp.asarray(self.values, loc.dtype) - loc[..., : self._known]
-        seen = seen / self.unit(loc.dtype)[..., : self._known]
-        return seen, loc[..., self._known :], weights, covariance
+    def _deviation(self, dtype: jnp.dtype | None = None) -> tuple[Array, Standardized]:
+        """Standardized known outputs, and parameters of all outputs."""
+        own = self.standardized(dtype)
+        seen = jnp.asarray(self.values, own.loc.dtype) - own.loc[..., : self._known]
+        return seen / own.unit[..., : self._known], own
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> constraints.Constraint:
         if self.normal_covariance is not None:
             return constraints.real_vector
-        _, loc, weights, _ = self._deviation()
+        loc, weights, _ = self.arrays()
         weights = (weights * self.unit()[..., None])[..., self._known :, :]
-        entries = LinearizedMarginal(loc, weights, validate_args=False)
+        entries = LinearizedMarginal(loc[..., self._known :], weights, validate_args=False)
         return support_of_event(entries.support, 1)
 
     @validate_sample
@@ -122,39 +123,42 @@ class LinearizedConditional(BoxGaussianLaw):
         """Log density: that of all outputs minus that of the known ones."""
         given = fitting_value(value, self.shape())
         dtype = jnp.result_type(given, self._dtype)
-        seen, loc, weights, covariance = self._deviation(dtype)
-        unit = self.unit(dtype)[..., self._known :]
-        others = (given.astype(dtype) - loc) / unit
+        seen, own = self._deviation(dtype)
+        rest = slice(self._known, None)
+        others = (given.astype(dtype) - own.loc[..., rest]) / own.unit[..., rest]
         shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
         parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (seen, others)]
-        own = None if covariance is None else covariance[..., : self._known, : self._known]
-        before = log_evidence(seen, weights[..., : self._known, :], own)
-        both = log_evidence(jnp.concatenate(parts, axis=-1), weights, covariance)
-        return both - before - jnp.sum(jnp.log(unit), axis=-1)
+        before = log_evidence(seen, *self._of_known(own))
+        both = log_evidence(jnp.concatenate(parts, axis=-1), own.weights, own.covariance)
+        return both - before - jnp.sum(own.log_unit[..., rest], axis=-1)
+
+    def _of_known(self, own: Standardized) -> tuple[Array, Array | None]:
+        """Weights and covariance of the known outputs."""
+        known, covariance = slice(self._known), own.covariance
+        return own.weights[..., known, :], (
+            None if covariance is None else covariance[..., known, known]
+        )
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
-        seen, loc, weights, covariance = self._deviation()
-        seen, weights, covariance, units = in_own_units(seen, weights, covariance)
+        seen, own = self._deviation()
         key, sample_shape = _checks.as_sampling(key, sample_shape)
         key_inputs, key_normal = random.split(key)
-        own = None if covariance is None else covariance[..., : self._known, : self._known]
         count = int(np.prod(sample_shape))
-        inputs = input_draws(key_inputs, seen, weights[..., : self._known, :], own, count)
-        others = regression(weights, covariance, self._known)
+        inputs = input_draws(key_inputs, seen, *self._of_known(own), count)
+        others = regression(own.weights, own.covariance, self._known)
         moved = others.of_inputs(inputs, seen)
         moved = jnp.broadcast_to(moved, (count, *self.shape()))
         if others.spread is not None:
             normal = random.normal(key_normal, moved.shape, moved.dtype)
             moved = moved + matvec(covariance_root(others.spread), normal)
-        draws = loc + (self.unit() * units)[..., self._known :] * moved
+        draws = own.loc[..., self._known :] + own.unit[..., self._known :] * moved
         return draws.reshape(*sample_shape, *self.shape())
 
     def _moments(self) -> Moments:
-        seen, loc, weights, covariance = self._deviation()
-        seen, weights, covariance, own = in_own_units(seen, weights, covariance)
-        found = conditional_moments(seen, weights, covariance)
-        unit = (self.unit() * own)[..., self._known :]
+        seen, own = self._deviation()
+        loc, unit = own.loc[..., self._known :], own.unit[..., self._known :]
+        found = conditional_moments(seen, own.weights, own.covariance)
         spread = in_squared_units(found.covariance, unit)
         spread = jnp.broadcast_to(spread, (*self.shape(), *self.event_shape))
         return Moments(jnp.broadcast_to(loc + unit * found.mean, self.shape()), spread)

@@ -14,19 +14,19 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._row_algebra import (
     binary_unit,
     covariance_root,
+    gram,
     in_squared_units,
     matvec,
 )
-from nn_uq_dist.box_gaussian import conditional_scores, log_evidence_of_shared_law, second_order
-from nn_uq_dist.box_gaussian._own_units import joint_covariance
-from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw
+from nn_uq_dist.box_gaussian import conditional_scores, log_evidence, second_order
+from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw, Standardized
+from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
+from nn_uq_dist.distributions._contract_joint import JointLaw
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs
+from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.inputs import LinearImage
-from nn_uq_dist.laws._abstract import pass_validation, rebuilt, validate_sample
-from nn_uq_dist.laws._joint_law import JointLaw
-from nn_uq_dist.laws._support import support_of_event
 
 
 class LinearizedJoint(BoxGaussianLaw, JointLaw):
@@ -139,24 +139,19 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
             draws = draws + matvec(covariance_root(covariance), normal)
         return loc + self.unit() * draws
 
-    def _deviation(self, value: ArrayLike) -> tuple[Array, Array, Array | None]:
-        """Standardized differences from the means, weights, covariance, in the result's type."""
+    def _deviation(self, value: ArrayLike) -> tuple[Array, Standardized]:
+        """Standardized differences from the means, and parameters, in the result's type."""
         given = fitting_value(value, self.shape())
         dtype = jnp.result_type(given, self._dtype)
-        loc, weights, covariance = self.arrays(dtype)
-        deviation = given.astype(dtype) - loc
-        if self.scale is not None:
-            deviation = deviation / self.unit(dtype)
-        return deviation, weights, covariance
+        own = self.standardized(dtype)
+        return (given.astype(dtype) - own.loc) / own.unit, own
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
-        deviation, weights, covariance = self._deviation(value)
-        logs = log_evidence_of_shared_law(deviation, weights, covariance)
-        if self.scale is None:
-            return logs
-        return logs - jnp.sum(jnp.log(self.unit(deviation.dtype)), axis=-1)
+        deviation, own = self._deviation(value)
+        logs = log_evidence(deviation, own.weights, own.covariance)
+        return logs - jnp.sum(own.log_unit, axis=-1)
 
     def log_prob_correction(self, value: ArrayLike) -> Array:
         """What the next order of the expansion adds to `log_prob`: an estimate of its error.
@@ -184,7 +179,8 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
         >>> print(f"{joint.log_prob([1.5]):.3f} {joint.log_prob_correction([1.5]):.3f}")
         -1.995 -0.097
         """
-        return second_order(*self._deviation(value))
+        deviation, own = self._deviation(value)
+        return second_order(deviation, own.weights, own.covariance)
 
     @property
     def covariance_matrix(self) -> Array:
@@ -192,8 +188,10 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
 
         NaN where the type has no such number.
         """
-        _, weights, covariance = self.arrays()
-        total = in_squared_units(joint_covariance(weights, covariance), self.unit())
+        own = self.standardized()
+        total = gram(own.weights) / 3.0
+        total = total if own.covariance is None else total + own.covariance
+        total = in_squared_units(total, own.unit)
         return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedJoint":
@@ -202,7 +200,8 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
-        deviation, weights, covariance = self._deviation(value)
+        deviation, own = self._deviation(value)
+        weights, covariance = own.weights, own.covariance
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
         deviation = jnp.broadcast_to(deviation, shape)
         if not self.batch_shape:

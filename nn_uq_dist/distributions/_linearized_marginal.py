@@ -13,14 +13,13 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist import linear_combination
+from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import as_jax, as_variances, is_local, nan_unless, one_program
 from nn_uq_dist.basics._row_algebra import binary_unit, namespace
-from nn_uq_dist.laws._abstract import validate_sample
-from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.laws._score_quadrature import ScoreRule
-from nn_uq_dist.linear_combination._value_nodes import value_nodes, weights_of_nodes
+from nn_uq_dist.distributions._contract import validate_sample
+from nn_uq_dist.distributions._contract_output import OutputLaw
+from nn_uq_dist.uniform_sum._saddlepoint_quantile import saddlepoint_quantile
 
 
 class LinearizedMarginal(OutputLaw):
@@ -60,8 +59,8 @@ class LinearizedMarginal(OutputLaw):
     Notes
     -----
     The density is the convolution of rectangles of the paper's ``eq:FINAL_PDF`` with the
-    prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.linear_combination.logpdf`.
-    Many points of one law (``loc`` or values of higher rank than ``weights``) share a table.
+    prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.uniform_sum.logpdf`.
+    Many points of one law (``loc`` or values of higher rank than ``weights``) share lines.
 
     Examples
     --------
@@ -183,19 +182,19 @@ class LinearizedMarginal(OutputLaw):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density, with relative accuracy up to the edge of the support, ``-inf`` beyond."""
-        return linear_combination.logpdf(self._centered(value), self.weights, self.normal_scale)
+        return uniform_sum.logpdf(self._centered(value), self.weights, self.normal_scale)
 
     def cdf(self, value: ArrayLike) -> Array:
         """Distribution function, with relative accuracy in the lower tail."""
-        return linear_combination.cdf(self._centered(value), self.weights, self.normal_scale)
+        return uniform_sum.cdf(self._centered(value), self.weights, self.normal_scale)
 
     def log_cdf(self, value: ArrayLike) -> Array:
         """Log distribution function, accurate in both tails."""
-        return linear_combination.logcdf(self._centered(value), self.weights, self.normal_scale)
+        return uniform_sum.logcdf(self._centered(value), self.weights, self.normal_scale)
 
     def log_sf(self, value: ArrayLike) -> Array:
         """Log survival function ``log P(X > value)``, accurate in both tails."""
-        return linear_combination.logsf(self._centered(value), self.weights, self.normal_scale)
+        return uniform_sum.logsf(self._centered(value), self.weights, self.normal_scale)
 
     def icdf(self, q: ArrayLike) -> Array:
         """Quantile function; lower tail probabilities such as 1e-30 are resolved.
@@ -207,26 +206,22 @@ class LinearizedMarginal(OutputLaw):
         """
         _checks.require_probabilities("q", q)
         q = self._fitting("q", q)
-        return self._shifted(linear_combination.ppf(q, self.weights, self.normal_scale))
+        return self._shifted(uniform_sum.ppf(q, self.weights, self.normal_scale))
 
     def normal_score(self, value: ArrayLike) -> Array:
         """``Phi^{-1}(cdf(value))`` without going through a probability, accurate in both tails."""
-        return linear_combination.normal_score(
-            self._centered(value), self.weights, self.normal_scale
-        )
+        return uniform_sum.normal_score(self._centered(value), self.weights, self.normal_scale)
 
     def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
         """`normal_score` and `log_prob` at once, in little more time than one of them."""
-        return linear_combination.normal_score_and_logpdf(
+        return uniform_sum.normal_score_and_logpdf(
             self._centered(value), self.weights, self.normal_scale
         )
 
     def from_normal_score(self, z: ArrayLike) -> Array:
         """Value whose normal score is ``z``; the inverse of `normal_score`."""
         z = self._fitting("z", z)
-        return self._shifted(
-            linear_combination.from_normal_score(z, self.weights, self.normal_scale)
-        )
+        return self._shifted(uniform_sum.from_normal_score(z, self.weights, self.normal_scale))
 
     @property
     def mean(self) -> Array:
@@ -261,31 +256,30 @@ class LinearizedMarginal(OutputLaw):
         low, high = _bounds(*self._of_one_type)
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
-    def score_kinks(self) -> Array:
-        """Scores of the knots at the sums of the three largest weights.
+    def kinks(self) -> Array:
+        """Sums of the three largest weights and their negatives, ``(8,) + batch_shape``.
 
-        The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. Those of
-        the three largest matter: from four weights on the quantile function is smooth enough.
+        The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. From four
+        weights on it is smooth enough at the others.
         """
-        return self.normal_score(_corners(jnp.asarray(self.loc), jnp.asarray(self.weights)))
+        kinks = _corners(jnp.asarray(self.loc), jnp.asarray(self.weights))
+        return jnp.broadcast_to(kinks, (len(kinks), *self.batch_shape))
 
-    def hermite_rule(self) -> ScoreRule:
-        """Scores at nodes over the values: a quantile costs several evaluations, a score one."""
-        weights, scale = jnp.asarray(self.weights, self._dtype), self.normal_scale
-        scale = None if scale is None else jnp.asarray(scale, self._dtype)
-        nodes = value_nodes(weights, scale)
-        weights = weights_of_nodes(nodes.values, weights)
-        scores = linear_combination.normal_score(nodes.values, weights, scale)
-        return ScoreRule(scores, nodes.lengths, nodes.standard_deviation, is_half=True)
+    def approximate_quantile(self, z: Array) -> Array:
+        """By the saddlepoint approximation."""
+        loc, weights, scale = self._of_one_type
+        scale = jnp.zeros((), weights.dtype) if scale is None else scale
+        scale = jnp.broadcast_to(scale, self.batch_shape)
+        return _approximate_quantile(z, loc, weights, scale)
 
     def entropy(self) -> Array:
-        """Differential entropy by quadrature: see `nn_uq_dist.linear_combination.entropy`."""
-        value = linear_combination.entropy(self.weights, self.normal_scale)
+        """Differential entropy by quadrature: see `nn_uq_dist.uniform_sum.entropy`."""
+        value = uniform_sum.entropy(self.weights, self.normal_scale)
         return jnp.broadcast_to(value, self.batch_shape)
 
     @property
     def _dtype(self) -> jnp.dtype:
-        # As in `linear_combination`, which has no half precision.
+        # As in `uniform_sum`, which has no half precision.
         given = (self.loc, self.weights, self.normal_scale)
         dtype = _checks.float_dtype(*(part for part in given if part is not None))
         return jnp.promote_types(dtype, jnp.float32)
@@ -317,6 +311,17 @@ def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, 
 
 def _times_root(unit: Array, variance: Array) -> Array:
     return unit * namespace(unit).sqrt(variance)
+
+
+@one_program
+def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array) -> Array:
+    xp: Any = namespace(z, weights)
+    z, weights, scale = xp.asarray(z), abs(weights).astype(z.dtype), scale.astype(z.dtype)
+    # A normal part bounds the tilts that lead to the edge of a bounded support.
+    least = jnp.finfo(z.dtype).eps * (weights.sum(axis=-1) + scale)
+    x = saddlepoint_quantile(xp.abs(z), weights, xp.maximum(scale, least))
+    found: Array = loc + xp.where(z < 0, -x, x)
+    return found
 
 
 @one_program

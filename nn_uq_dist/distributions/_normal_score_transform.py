@@ -13,7 +13,7 @@ from nn_uq_dist.basics._normal_tails import log_normal_density
 from nn_uq_dist.basics._pytree import in_order
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions._monotone_spline import equal_trees
-from nn_uq_dist.laws._support import support_of_event
+from nn_uq_dist.distributions._support import support_of_event
 
 
 class NormalScoreTransform(Transform):

@@ -10,8 +10,8 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import evaluated_now, nan_unless
-from nn_uq_dist.laws._batch_entries import batch_entries
-from nn_uq_dist.laws._joint_law import JointLaw
+from nn_uq_dist.distributions._batch_entries import batch_entries
+from nn_uq_dist.distributions._contract_joint import JointLaw
 
 
 def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:

@@ -21,20 +21,20 @@ from nn_uq_dist.basics._normal_scores import (
     normal_score_and_log_prob,
 )
 from nn_uq_dist.basics._normal_tails import log_normal_density
+from nn_uq_dist.distributions._adapted_law import as_output_law, with_rank
+from nn_uq_dist.distributions._batch_entries import batch_entries
+from nn_uq_dist.distributions._contract import pass_validation, safe_values
+from nn_uq_dist.distributions._contract_joint import JointLaw
+from nn_uq_dist.distributions._nataf import conditional_moments, covariance_of_outputs
 from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
 from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs, refuse_values
-from nn_uq_dist.gaussian_copula._nataf import covariance_of_outputs
-from nn_uq_dist.gaussian_copula._score_algebra import (
+from nn_uq_dist.distributions._score_algebra import (
     conditional_scores,
     log_density_of_outputs,
     whitened,
 )
-from nn_uq_dist.laws._abstract import pass_validation, safe_values
-from nn_uq_dist.laws._adapted_law import as_output_law, with_rank
-from nn_uq_dist.laws._batch_entries import batch_entries
-from nn_uq_dist.laws._joint_law import JointLaw
-from nn_uq_dist.laws._score_quadrature import ScoreQuadrature, ScoreRule, score_quadrature
-from nn_uq_dist.laws._support import support_of_event
+from nn_uq_dist.distributions._support import support_of_event
+from nn_uq_dist.distributions._value_rule import Moments
 
 
 class ScoreDistribution(JointLaw, dist.TransformedDistribution):
@@ -50,8 +50,8 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     - ``_of_outputs(kept)``: the law of some outputs;
     - ``_with_scores(marginals, loc, scale_tril)``: the law with other scores, for `condition`.
 
-    It may override ``_hermite_rule`` if the scores are standard normal, ``entropy`` if that of the
-    marginals tells it, and ``mean`` and ``variance`` if they are not those of the marginals. It
+    It may override ``_output_covariance`` if the scores are standard normal, ``entropy`` if that of
+    the marginals tells it, and ``mean`` and ``variance`` if they are not those of the marginals. It
     inherits density, draws, distribution functions, quantiles, covariance, `marginalize`,
     `condition` and `rosenblatt`.
     """
@@ -190,33 +190,33 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         scale = self._score_scale
         rows = self._score_tril / scale[..., None]
         correlation = jnp.matmul(rows, jnp.swapaxes(rows, -1, -2), precision="highest")
-        covariance = covariance_of_outputs(self._hermite_rule(), correlation)
+        covariance = self._output_covariance(correlation)
         return jnp.broadcast_to(covariance, (*self.shape(), *self.event_shape))
 
     @property
     def _score_scale(self) -> Array:
         return jnp.linalg.norm(self._score_tril, axis=-1)
 
-    def _quadrature(self) -> ScoreQuadrature:
-        """Quantiles of each output at nodes over its scores."""
-        return score_quadrature(as_output_law(self.marginals), self._score_loc, self._score_scale)
+    def _conditional_moments(self) -> tuple[Array, Moments]:
+        """Scores at nodes over the values of each output, and moments of the outputs."""
+        law = as_output_law(self.marginals)
+        return conditional_moments(law, self._score_loc, self._score_scale)
 
-    def _hermite_rule(self) -> ScoreQuadrature | ScoreRule:
-        """Rule for the Hermite series of each output in its standardized score."""
-        return self._quadrature()
+    def _output_covariance(self, correlation: Array) -> Array:
+        """Covariance of the outputs, given the correlation of their scores."""
+        law = as_output_law(self.marginals)
+        return covariance_of_outputs(law, correlation, self._score_loc, self._score_scale)
 
     def entropy(self) -> Array:
         """Differential entropy: that of the scores plus ``sum E[log dy_j/dz_j]``, by quadrature."""
-        quadrature = self._quadrature()
-        scores = self._score_loc + self._score_scale * quadrature.nodes
-        values = quadrature.mean + quadrature.deviations
-        # The rule reaches beyond what the type resolves, with weights that are negligible there.
+        scores, moments = self._conditional_moments()
+        values = moments.mean + moments.deviations
         inside, safe = safe_values(self.marginals.support, values)
         slopes = log_normal_density(scores) - self.marginals.log_prob(safe)
         counted = inside & jnp.isfinite(slopes)
-        expected = jnp.sum(jnp.where(counted, quadrature.rule * slopes, 0), axis=0)
+        expected = jnp.sum(jnp.where(counted, moments.probabilities * slopes, 0), axis=0)
         # With infinite outputs no node would be counted.
-        expected = jnp.where(jnp.isfinite(quadrature.mean), expected, jnp.nan)
+        expected = jnp.where(jnp.isfinite(moments.mean), expected, jnp.nan)
         log_scales = jnp.log(jnp.diagonal(self._score_tril, axis1=-2, axis2=-1))
         terms = expected + log_scales + 0.5 * (1 + math.log(2 * math.pi))
         return jnp.broadcast_to(jnp.sum(terms, axis=-1), self.batch_shape)

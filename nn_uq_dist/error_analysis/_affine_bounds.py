@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._known_values import FloatArray, in_float64
 from nn_uq_dist.error_analysis._float64_network import EPS, as_float64
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import Input
 
 # Beyond it a normal variable is with a probability of 2.3e-19.
 NORMAL_RANGE = 9.0
@@ -56,10 +56,10 @@ class StandardNetwork(NamedTuple):
     is_uniform: NDArray[np.bool_]
 
     @classmethod
-    def of_law(cls, network: LeakyReLUNetwork, law: AbstractInputLaw, outputs: slice) -> Self:
+    def of_law(cls, network: LeakyReLUNetwork, law: Input, outputs: slice) -> Self:
         """Some outputs of one network, for a law without batch axes."""
         exact, given = as_float64(network), in_float64(law)
-        loc, identity = np.asarray(given.loc), np.eye(given.num_inputs)
+        loc, identity = np.asarray(given.mean), np.eye(given.num_inputs)
         uniform, normal = (
             identity[:, :0] if part is None else np.asarray(part)
             for part in given.columns(identity)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from nn_uq_dist.error_analysis._affine_bounds import StandardNetwork
 from nn_uq_dist.error_analysis._certified_distribution import CertifiedDistribution, whole_cover
 from nn_uq_dist.error_analysis._float64_network import input_law_of, require_single, vector_law
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import Input
 
 # Larger numbers have squares that may overflow.
 _LARGEST = 1e100
@@ -19,7 +19,7 @@ _LARGEST = 1e100
 
 def certified(
     network: LeakyReLUNetwork | Callable[[Array], Array],
-    f: Distribution | AbstractInputLaw,
+    f: Distribution | Input,
     *,
     output: int | None = None,
     max_parts: int = 1,
@@ -42,7 +42,7 @@ def certified(
         its outputs are rounded.
     f
         Law of its input, without batch axes: boxes, normal laws, both, and sums of them. Its
-        numbers are those of `nn_uq_dist.inputs.as_input_law`, which may have rounded them.
+        numbers are those of `nn_uq_dist.inputs.as_input`, which may have rounded them.
     output
         Index of the output. None if there is only one.
     max_parts, seconds, gap, threshold, progress
@@ -89,7 +89,7 @@ def certified(
     >>> import nn_uq_dist as nuq
     >>> rng = np.random.default_rng(0)
     >>> net = nuq.LeakyReLUNetwork([rng.normal(size=(8, 3))], [np.ones(8)], [np.ones(8)])
-    >>> bounds = nuq.certified(net, nuq.InputLaw(np.zeros(3), half_width=0.3))
+    >>> bounds = nuq.certified(net, nuq.Input.box(np.zeros(3), half_width=0.3))
     >>> low, high = bounds.probability_bounds(10.0, np.inf)
     """
     if not isinstance(network, LeakyReLUNetwork):

@@ -60,7 +60,7 @@ class CertifiedDistribution:
     --------
     >>> import nn_uq_dist as nuq
     >>> net = nuq.LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.0, 0.0]], [[1.0, 1.0]], 0.0)  # |x|
-    >>> bounds = nuq.certified(net, nuq.InputLaw([0.5], half_width=1.0), max_parts=8)
+    >>> bounds = nuq.certified(net, nuq.Input.box([0.5], half_width=1.0), max_parts=8)
     >>> low, high = bounds.cdf_bounds(0.5)
     >>> bool(low <= 0.5 <= high), bool(high - low < 0.1)
     (True, True)

@@ -11,7 +11,7 @@ from jax import Array
 from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
-from nn_uq_dist import linear_combination
+from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, in_float64
 from nn_uq_dist.basics._row_algebra import matmul
@@ -24,13 +24,11 @@ from nn_uq_dist.error_analysis._float64_network import (
     require_single,
 )
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw, InputLaw
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._terms import joined
 
 
-def flip_probabilities(
-    network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
-) -> tuple[Array, ...]:
+def flip_probabilities(network: LeakyReLUNetwork, f: Distribution | Input) -> tuple[Array, ...]:
     r"""Return the probability that each neuron's pre-activation changes sign, without sampling.
 
     Linearized at :math:`\mu`, pre-activations are :math:`h_n + M_n z` with
@@ -45,7 +43,7 @@ def flip_probabilities(
         The network.
     f
         Law of its input, as in `nn_uq_dist.linearize`: a box, a Gaussian, both, or another
-        `nn_uq_dist.inputs.AbstractInputLaw`.
+        `nn_uq_dist.Input`.
 
     Returns
     -------
@@ -67,9 +65,9 @@ def flip_probabilities(
 
     Examples
     --------
-    >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
+    >>> from nn_uq_dist import Input, LeakyReLUNetwork, error_analysis
     >>> network = LeakyReLUNetwork([[[1.0], [2.0], [0.5]]], [[-0.5, 0.0, 1.0]], [[1.0, 1.0, 1.0]])
-    >>> (layer,) = error_analysis.flip_probabilities(network, InputLaw([0.0], half_width=1.0))
+    >>> (layer,) = error_analysis.flip_probabilities(network, Input.box([0.0], half_width=1.0))
     >>> print(layer)
     [0.25 0.5  0.  ]
     """
@@ -78,20 +76,20 @@ def flip_probabilities(
     at: Callable[[Array], tuple[Array, Array]] = partial(_linear_model, network)
     for _ in law.batch_shape:
         at = jax.vmap(at)
-    hidden, rows = at(law.loc)
+    hidden, rows = at(law.mean)
     image = law.image(rows)
     moves = ~image.is_constant
     # A point mass has no survival function here, so another law is substituted.
     weights = jnp.where(moves[..., None], image.weights, 1)
     # All layers go into one call, since each shape is compiled anew.
-    probability = linear_combination.sf(jnp.abs(hidden), weights, image.normal_scale)
+    probability = uniform_sum.sf(jnp.abs(hidden), weights, image.normal_scale)
     probability = jnp.where(moves, probability, 0)
     sizes = [weight.shape[-2] for weight in network.hidden_weights]
     return tuple(jnp.split(probability, list(accumulate(sizes))[:-1], axis=-1))
 
 
 def is_exact_on_support(
-    network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw
+    network: LeakyReLUNetwork, f: Distribution | Input
 ) -> bool | NDArray[np.bool_]:
     r"""Return whether no neuron can flip on the box, so that the linearization is exact there.
 
@@ -129,15 +127,20 @@ def is_exact_on_support(
 
     Examples
     --------
-    >>> from nn_uq_dist import InputLaw, LeakyReLUNetwork, error_analysis
+    >>> from nn_uq_dist import Input, LeakyReLUNetwork, error_analysis
     >>> network = LeakyReLUNetwork([[[1.0, -1.0]]], [[0.5]], [[1.0]])
     >>> for half_width in (0.2, 0.3):
-    ...     print(error_analysis.is_exact_on_support(network, InputLaw([0.0, 0.0], half_width)))
+    ...     print(error_analysis.is_exact_on_support(network, Input.box([0.0, 0.0], half_width)))
     True
     False
     """
-    # Ranges start from the box itself: they do not hold for other columns of uniform variables.
-    law = InputLaw.from_distribution(input_law_of(network, f))
+    law = input_law_of(network, f)
+    # Ranges start from the box of all inputs, which is their support only then.
+    if any(term.is_uniform and not term.is_diagonal for term in law.terms):
+        raise TypeError(
+            f"f must have independent bounded errors, got {law!r}; add the inputs' own boxes, or "
+            f"take certified"
+        )
     if not _checks.is_concrete(network, law):
         raise TypeError(
             "is_exact_on_support must get known numbers, got traced values in network or f; call "
@@ -145,10 +148,10 @@ def is_exact_on_support(
         )
     model, law = as_float64(network), in_float64(law)
     half_width, scale = (
-        np.zeros(law.loc.shape) if part is None else np.asarray(part)
+        np.zeros(law.mean.shape) if part is None else np.asarray(part)
         for part in (law.half_width, law.normal_scale)
     )
-    flips = _flips(model, np.asarray(law.loc), half_width) & (model.alpha[..., 0] != 1)
+    flips = _flips(model, np.asarray(law.mean), half_width) & (model.alpha[..., 0] != 1)
     exact: NDArray[np.bool_] = ~(flips | np.any(scale, axis=-1))
     return bool(exact) if np.ndim(exact) == 0 else exact
 

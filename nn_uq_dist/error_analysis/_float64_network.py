@@ -13,7 +13,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
-from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.inputs import Input, as_input
 
 # Twice the unit roundoff.
 EPS = float(np.finfo(np.float64).eps)
@@ -37,7 +37,7 @@ def require_single(network: LeakyReLUNetwork) -> None:
         )
 
 
-def input_law_of(network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) -> AbstractInputLaw:
+def input_law_of(network: LeakyReLUNetwork, f: Distribution | Input) -> Input:
     """Return the law of the input of `network`, or raise an error that says why `f` is not one."""
     require_network(network)
     law = vector_law(f)
@@ -49,13 +49,13 @@ def input_law_of(network: LeakyReLUNetwork, f: Distribution | AbstractInputLaw) 
     return law
 
 
-def vector_law(f: Distribution | AbstractInputLaw) -> AbstractInputLaw:
+def vector_law(f: Distribution | Input) -> Input:
     """Return the law, or raise a ``TypeError`` if it is not one of vectors."""
-    law = as_input_law(f)
+    law = as_input(f)
     if not law.is_vector:
         raise TypeError(
-            f"f must be the law of the vector that network takes, got {law!r}; pass a uniform or "
-            f"Gaussian distribution over vectors, or an InputLaw"
+            f"f must be an input of the vector that network takes, got {law!r}; pass a uniform or "
+            f"Gaussian distribution over vectors, or an nn_uq_dist.Input"
         )
     return law
 

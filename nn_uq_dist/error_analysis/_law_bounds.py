@@ -1,6 +1,6 @@
 r"""Bounds, with proof, on the distribution function of ``sum_k w_k U_k + s N``, in float64.
 
-`nn_uq_dist.linear_combination` is as accurate, but its accuracy was measured and not proved, and
+`nn_uq_dist.uniform_sum` is as accurate, but its accuracy was measured and not proved, and
 JAX has no float64 unless it is enabled for the whole program. Here every error has a bound that is
 added to the result, so that it is right whatever the numbers are; it is wide where they are hard.
 """

@@ -16,7 +16,7 @@ from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.error_analysis._read_layers import read_layers
-from nn_uq_dist.inputs import KnownInput
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._flat_network import flat_network
 
 
@@ -165,7 +165,7 @@ class LeakyReLUNetwork:
         [[0.5, -1.0], [0.25, 0.5]] [1.5, -2.25] 0.01
         """
         num_inputs = _checks.positive_int("num_inputs", num_inputs)
-        flat = flat_network(network, KnownInput(jnp.zeros(num_inputs)))
+        flat = flat_network(network, Input.known(jnp.zeros(num_inputs)))
         *layers, slope, skip = read_layers(flat, num_inputs)
         dtype = jax.eval_shape(flat, jax.ShapeDtypeStruct((num_inputs,), jnp.float32)).dtype
         weights, biases = jax.tree.map(lambda part: part.astype(dtype), layers)

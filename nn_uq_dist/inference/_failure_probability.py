@@ -19,7 +19,7 @@ from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._limits import Limits
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
 from nn_uq_dist.inference._tangents import design_points
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._flat_network import flat_network
 
 _LEAST_RUNS, _MOST_RUNS = 1000, 10**10
@@ -72,7 +72,7 @@ class FailureProbability:
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    >>> f = nuq.Input.normal(jnp.zeros(2), 1.0)
     >>> found = nuq.failure_probability(
     ...     lambda x: x[:1] * x[1:], f, jax.random.key(0), 8.0, progress=False
     ... )
@@ -110,7 +110,7 @@ class FailureProbability:
 @_checks.third_is_key
 def failure_probability(
     network: Callable[[Any], Any],
-    f: Distribution | AbstractInputLaw | Any,
+    f: Distribution | Input | Any,
     key: jax.Array,
     limit: ArrayLike,
     *,
@@ -131,7 +131,7 @@ def failure_probability(
         Any deterministic JAX callable, as in `linearize`. It runs in its own type; near an extreme
         of the output, float32 may not resolve a very rare limit.
     f
-        Law of the input, as for `linearize`: everything that `nn_uq_dist.inputs.as_input_law`
+        Law of the input, as for `linearize`: everything that `nn_uq_dist.inputs.as_input`
         accepts, without batch axes.
     key
         A JAX random key. The result depends on it alone, on one kind of device.
@@ -200,7 +200,7 @@ def failure_probability(
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    >>> f = nuq.Input.normal(jnp.zeros(2), 1.0)
     >>> network = lambda x: jnp.sum(x**2, keepdims=True)  # exp(-limit / 2)
     >>> key = jax.random.key(0)
     >>> found = nuq.failure_probability(network, f, key, 30.0, num_runs=20_000, progress=False)

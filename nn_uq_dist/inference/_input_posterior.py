@@ -24,7 +24,7 @@ from nn_uq_dist.inference._adaptive_sampling import (
 )
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
 from nn_uq_dist.inference._weighted_draws import systematic
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
 
@@ -69,7 +69,7 @@ class InputPosterior:
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    >>> f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
     >>> y = jnp.array([[0.5, 0.5], [0.0, -0.5]])  # two observations, each of an input of its own
     >>> found = nuq.input_posterior(jnp.tanh, f, y, noise_scale=0.1, key=jax.random.key(0))
     >>> found
@@ -86,7 +86,7 @@ class InputPosterior:
     num_runs: NDArray[np.int_]
     _mean: Array
     _draws: NDArray[Any]
-    _law: AbstractInputLaw
+    _law: Input
 
     def __repr__(self) -> str:
         return described_line(self, self._facts)
@@ -174,7 +174,7 @@ class InputPosterior:
 
 def input_posterior(
     network: Callable[[Any], Any],
-    f: Distribution | AbstractInputLaw | Any,
+    f: Distribution | Input | Any,
     y: ArrayLike,
     *,
     noise_scale: ArrayLike | None = None,
@@ -195,7 +195,7 @@ def input_posterior(
         Any deterministic JAX callable, as in `linearize`. It runs in its own type.
     f
         Law of the input before, as for `linearize`: everything that
-        `nn_uq_dist.inputs.as_input_law` accepts, without batch axes.
+        `nn_uq_dist.inputs.as_input` accepts, without batch axes.
     y
         Observed outputs, shape ``(..., N_y)``; each row is an observation of its own, of an input
         of its own. Outputs that are a structure are in the order of ``jax.tree.leaves``.
@@ -256,7 +256,7 @@ def input_posterior(
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> f = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+    >>> f = nuq.Input.normal(jnp.zeros(1), 1.0)
     >>> found = nuq.input_posterior(
     ...     lambda x: x**2, f, jnp.array([1.0]), noise_scale=0.1, key=jax.random.key(0)
     ... )

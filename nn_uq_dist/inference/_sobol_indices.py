@@ -13,7 +13,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray as Array
 from nn_uq_dist.basics._summary_line import described_line
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._flat_network import flat_network
 
 # Fewest draws of which the standard errors are good, and most runs.
@@ -73,7 +73,7 @@ class SobolIndices:
 @_checks.third_is_key
 def sobol_indices(
     network: Callable[[Any], Any],
-    f: Distribution | AbstractInputLaw | Any,
+    f: Distribution | Input | Any,
     key: jax.Array,
     *,
     num_runs: int = 10_000,
@@ -91,7 +91,7 @@ def sobol_indices(
     network
         Any deterministic JAX callable, as in `linearize`. It runs in its own type.
     f
-        Law of the input, as for `linearize`: everything that `nn_uq_dist.inputs.as_input_law`
+        Law of the input, as for `linearize`: everything that `nn_uq_dist.inputs.as_input`
         accepts, without batch axes. Inputs that depend on each other are one group, with one index.
         Inputs of a transformed distribution are the numbers that its base draws.
     key
@@ -149,7 +149,7 @@ def sobol_indices(
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> f = nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+    >>> f = nuq.Input.box(jnp.zeros(3), half_width=1.0)
     >>> network = lambda x: 3.0 * x[:1] * x[1:2] + x[2:]  # the product has 3/4 of the variance
     >>> found = nuq.sobol_indices(network, f, jax.random.key(0), progress=False)
     >>> found

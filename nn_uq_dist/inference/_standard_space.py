@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.inputs import AbstractInputLaw, InputTerm, as_input_law
+from nn_uq_dist.inputs import Input, InputTerm, as_input
 from nn_uq_dist.inputs._flat_network import FlatNetwork
 from nn_uq_dist.linearization._jacobian import values_and_jacobians
 
@@ -59,7 +59,7 @@ class StandardSpace:
         # Uniform ones first, as the variables are.
         self._terms = sorted(law.terms, key=lambda term: not term.is_uniform)
         self._factors = [np.asarray(term.factor, np.float64) for term in self._terms]
-        self._loc = np.asarray(law.loc, np.float64)
+        self._mean = np.asarray(law.mean, np.float64)
         pairs = zip(self._terms, self._factors, strict=True)
         moving = [_moves(term, factor) for term, factor in pairs]
         self._moving = np.flatnonzero(np.concatenate([np.zeros(0, bool), *moving]))
@@ -161,7 +161,7 @@ class StandardSpace:
         uniform = slice(0, self._num_uniform)
         edges[:, uniform] = np.sign(variables[:, uniform])
         variables[:, uniform] = -2 * edges[:, uniform] * ndtr(-np.abs(variables[:, uniform]))
-        inputs = np.repeat(self._loc[None], len(z), axis=0)
+        inputs = np.repeat(self._mean[None], len(z), axis=0)
         # Edges first: an input next to zero is what remains when they have cancelled.
         for values in (edges, variables):
             parts = np.split(values, self._ends[:-1], axis=1)
@@ -182,17 +182,17 @@ class StandardSpace:
         return found
 
 
-def checked_law(function: str, f: Any, *others: object) -> AbstractInputLaw:
+def checked_law(function: str, f: Any, *others: object) -> Input:
     """The law of the input, if it is one, and all arguments hold numbers."""
     if not _checks.is_concrete(f, *others):
         raise TypeError(
             f"f and all other arguments must hold numbers, got traced values; call {function} "
             f"outside of jit, vmap and grad"
         )
-    law = as_input_law(f)
+    law = as_input(f)
     if law.batch_shape:
         raise ValueError(
-            f"f must be one input law, got batch shape {law.batch_shape}; call {function} for each "
+            f"f must be one input, got batch shape {law.batch_shape}; call {function} for each "
             f"of them in a loop, with keys of their own"
         )
     return law

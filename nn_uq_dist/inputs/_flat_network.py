@@ -1,23 +1,21 @@
-"""A network as a map from the vector of an input law to the vector of its outputs.
+"""A network as a map from the vector of a random input to the vector of its outputs.
 
 Outputs that are no vector, arrays of any shapes in a pytree, are joined to one.
 """
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from nn_uq_dist.inputs._abstract_input_law import AbstractInputLaw
-from nn_uq_dist.inputs._names import names_of_entries, names_of_leaves
+from nn_uq_dist.inputs._input import Input
+from nn_uq_dist.inputs._structure import OutputStructure
 
 REMEDY = (
     "pass a pure function in jax.numpy, of one input without a batch axis and of nothing else, in "
@@ -25,81 +23,6 @@ REMEDY = (
     "documentation show how"
 )
 _ARRAYS = (jax.ShapeDtypeStruct, dict, list, tuple, type(None))
-
-
-@dataclasses.dataclass(frozen=True)
-class OutputStructure:
-    """Structure of outputs, or of inputs, whose numbers are joined to a vector; hashable.
-
-    Attributes
-    ----------
-    tree
-        Structure of the pytree.
-    shapes
-        Shape of each array, in its order; their numbers follow each other, last axis fastest.
-    letter
-        Name of what has none.
-    """
-
-    tree: Any
-    shapes: tuple[tuple[int, ...], ...]
-    letter: str = "y"
-
-    @classmethod
-    def of(cls, output: Any) -> Self:
-        """Return the structure of an output, or of its shapes."""
-        leaves, tree = jax.tree.flatten(output)
-        return cls(tree, tuple(leaf.shape for leaf in leaves))
-
-    @property
-    def num_outputs(self) -> int:
-        """Numbers in all arrays."""
-        return sum(map(math.prod, self.shapes))
-
-    @property
-    def names(self) -> list[str]:
-        """A name for each number: keys of dicts and trees, positions in arrays."""
-        entries = map(names_of_entries, self.leaf_names, self.shapes)
-        return list(itertools.chain.from_iterable(entries))
-
-    @property
-    def leaf_names(self) -> list[str]:
-        """A name for each array."""
-        tree = jax.tree.unflatten(self.tree, range(len(self.shapes)))
-        return names_of_leaves(tree, self.letter)
-
-    @property
-    def is_vector(self) -> bool:
-        """Whether the output is one vector, as it is."""
-        return len(self.shapes[0]) == 1 and jax.tree_util.treedef_is_leaf(self.tree)
-
-    def ravel(self, output: Any, dtype: jnp.dtype) -> Array:
-        """Join the numbers of one output to a vector."""
-        leaves = [jnp.asarray(leaf, dtype).reshape(-1) for leaf in jax.tree.leaves(output)]
-        return leaves[0] if len(leaves) == 1 else jnp.concatenate(leaves)
-
-    def unravel(self, values: Any) -> Any:
-        """Return values of shape ``(..., N_y)`` as the pytree, leading axes in front."""
-        lead = values.shape[:-1]
-        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
-        xp: Any = np if isinstance(values, np.ndarray) else jnp
-        pieces = xp.split(values, ends, axis=-1)
-        leaves = [
-            piece.reshape(lead + shape) for piece, shape in zip(pieces, self.shapes, strict=True)
-        ]
-        return jax.tree.unflatten(self.tree, leaves)
-
-
-def unraveled(structure: OutputStructure | None, num_outputs: int, values: Any) -> Any:
-    """Check the last axis, and return the values as the network's outputs are."""
-    if not hasattr(values, "shape"):
-        values = jnp.asarray(values)
-    if values.shape[-1:] != (num_outputs,):
-        raise ValueError(
-            f"values must have shape (..., N_y) with N_y = {num_outputs}, got shape "
-            f"{values.shape}; pass an array with an entry per output, such as the mean"
-        )
-    return values if structure is None else structure.unravel(values)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,7 +42,7 @@ class FlatNetwork:
     """
 
     network: Callable[[Any], Any]
-    law: AbstractInputLaw
+    law: Input
     structure: OutputStructure
     dtype: jnp.dtype
 
@@ -153,7 +76,7 @@ class FlatNetwork:
         return self.structure.ravel(output, self.dtype)
 
 
-def flat_network(network: Callable[[Any], Any], law: AbstractInputLaw) -> FlatNetwork:
+def flat_network(network: Callable[[Any], Any], law: Input) -> FlatNetwork:
     """Return the network between vectors, or say what is wrong with it.
 
     The network is only traced, not run. One that maps a vector to a vector is called as it is.

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -30,7 +30,7 @@ class LinearImage:
     r"""Distribution of outputs :math:`W U + B N + e` about their means.
 
     :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
-    ones, and :math:`e` is normal noise. `InputLaw.image` and `Linearization.image` make it;
+    ones, and :math:`e` is normal noise. `nn_uq_dist.Input.image` and `Linearization.image` make it;
     moments, marginals, copulas, grids and figures take their columns from it. The number of columns
     is that of the random variables that the input is made of, not ``N_x``.
 
@@ -44,25 +44,20 @@ class LinearImage:
     normal
         Columns :math:`B` of the normal variables, shape ``(..., N_y, m)``; ``None`` for none. At
         least one of the two is given.
-    noise_scale
-        Standard deviation of the noise of each output, shape ``(..., N_y)``; ``None`` for none. It
-        may have more batch axes than the columns.
-    noise_coupling
-        Correlations of the noise of different outputs, shape ``(..., N_y, N_y)``, with a diagonal
-        of zeros; ``None`` if it is independent.
+    noise
+        Normal noise of the outputs; ``None`` for none. It may have more batch axes than columns.
 
     Examples
     --------
-    >>> from nn_uq_dist import InputLaw
-    >>> image = InputLaw([0.0, 0.0], half_width=3.0).image([[1.0, 2.0], [1.0, 0.0]])
+    >>> from nn_uq_dist import Input
+    >>> image = Input.box([0.0, 0.0], half_width=3.0).image([[1.0, 2.0], [1.0, 0.0]])
     >>> print(image.variance, image.with_noise(2.0).variance)
     [15.  3.] [19.  7.]
     """
 
     uniform: Array | None
     normal: Array | None
-    noise_scale: Array | None = None
-    noise_coupling: Array | None = None
+    noise: OutputNoise | None = None
 
     def __repr__(self) -> str:
         return summary_line(self)
@@ -70,7 +65,8 @@ class LinearImage:
     @property
     def shape(self) -> tuple[int, ...]:
         """Batch shape and number of outputs, ``(..., N_y)``."""
-        return self._part.shape[:-1] if self.noise_scale is None else self.noise_scale.shape
+        found: tuple[int, ...] = self._part.shape[:-1]
+        return found if self.noise is None else self.noise.scale.shape
 
     def with_noise(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -88,9 +84,8 @@ class LinearImage:
         noise = output_noise(noise_scale, noise_covariance, self.shape, self._part)
         if noise is None:
             return self
-        if self.noise_scale is not None:
-            noise = noise.plus(OutputNoise(self.noise_scale, self.noise_coupling))
-        return LinearImage(self.uniform, self.normal, *noise)
+        total = noise if self.noise is None else noise.plus(self.noise)
+        return dataclasses.replace(self, noise=total)
 
     def with_normal_share(self, share: Array) -> "LinearImage":
         """Return the image with a share of its uniform part normal: the same covariance.
@@ -108,22 +103,31 @@ class LinearImage:
     def take(self, outputs: Sequence[int]) -> "LinearImage":
         """Return the image of some outputs, in the order of their indices."""
         rows = np.asarray(outputs)
-        noise, coupling = self.noise_scale, self.noise_coupling
-        return LinearImage(
-            None if self.uniform is None else self.uniform[..., rows, :],
-            None if self.normal is None else self.normal[..., rows, :],
-            None if noise is None else noise[..., rows],
-            None if coupling is None else coupling[..., rows[:, None], rows],
+        return self._each(
+            lambda columns: columns[..., rows, :],
+            lambda scale: scale[..., rows],
+            lambda coupling: coupling[..., rows[:, None], rows],
         )
 
     def in_units(self, unit: Array) -> "LinearImage":
         """Return the image with each output divided by its unit, shape ``(..., N_y)``."""
-        return LinearImage(
-            None if self.uniform is None else self.uniform / unit[..., None],
-            None if self.normal is None else self.normal / unit[..., None],
-            None if self.noise_scale is None else self.noise_scale / unit,
-            self.noise_coupling,
+        return self._each(
+            lambda columns: columns / unit[..., None], lambda scale: scale / unit, lambda same: same
         )
+
+    def _each(self, *functions: Callable[[Any], Any]) -> "LinearImage":
+        """Functions of the columns, of the scale of the noise and of its coupling, if any."""
+        of_columns, of_scale, of_coupling = functions
+        parts = (
+            (of_columns, self.uniform),
+            (of_columns, self.normal),
+            (of_scale, self.noise and self.noise.scale),
+            (of_coupling, self.noise and self.noise.coupling),
+        )
+        uniform, normal, *noise = (
+            None if part is None else function(part) for function, part in parts
+        )
+        return LinearImage(uniform, normal, None if noise[0] is None else OutputNoise(*noise))
 
     @property
     def weights(self) -> Array:
@@ -137,13 +141,13 @@ class LinearImage:
     def normal_scale(self) -> Array | None:
         """Standard deviation of the normal part of each marginal, ``(..., N_y)``, or ``None``."""
         if self.normal is None:
-            return self.noise_scale
-        return LinearImage(None, self.normal, self.noise_scale).standard_deviation
+            return self.noise and self.noise.scale
+        return dataclasses.replace(self, uniform=None).standard_deviation
 
     @property
     def normal_covariance(self) -> Array | None:
         """Covariance of the normal part, noise included, ``(..., N_y, N_y)``, or ``None``."""
-        if self.normal is None and self.noise_scale is None:
+        if self.normal is None and self.noise is None:
             return None
         normal = self.weights[..., :0] if self.normal is None else self.normal
         return dataclasses.replace(self, uniform=None, normal=normal).covariance
@@ -192,8 +196,7 @@ def _with_normal_share(uniform: Array, normal: Array | None, share: Array) -> tu
     xp: Any = namespace(uniform, share)
     share = share[..., None, None]
     moved = xp.sqrt(share * UNIFORM_VARIANCE) * uniform
-    columns = moved if normal is None else xp.concatenate([normal, moved], axis=-1)
-    return xp.sqrt(1 - share) * uniform, columns
+    return xp.sqrt(1 - share) * uniform, joined([normal, moved])
 
 
 def _columns(image: LinearImage) -> Array:
@@ -204,56 +207,45 @@ def _columns(image: LinearImage) -> Array:
 
 
 def _root(image: LinearImage) -> Array:
-    shared, scale = _columns(image), image.noise_scale
-    if scale is None:
-        return shared
     # The noise may have more batch axes.
-    columns: Array = joined([shared, OutputNoise(scale, image.noise_coupling).root])
+    columns: Array = joined([_columns(image), image.noise and image.noise.root])
     return columns
 
 
 def _standard_deviation(image: LinearImage) -> Array:
-    rows, scale = _columns(image), image.noise_scale
     # A row has one column of noise of its own beside the shared ones: the others are zero.
-    return norm(rows if scale is None else joined([rows, scale[..., None]]))
+    return norm(joined([_columns(image), image.noise and image.noise.scale[..., None]]))
 
 
 def _variance(image: LinearImage) -> tuple[Array, Array]:
     unit = binary_unit(_standard_deviation(image))
     image = image.in_units(unit)
     total = (_columns(image) ** 2).sum(axis=-1)
-    total = total if image.noise_scale is None else total + image.noise_scale**2
-    return total, unit
+    return total if image.noise is None else total + image.noise.scale**2, unit
 
 
 def _covariance(image: LinearImage) -> tuple[Array, Array]:
     unit = binary_unit(_standard_deviation(image))
-    image = image.in_units(unit)
-    total, scale = gram(_columns(image)), image.noise_scale
-    if scale is not None:
-        total = total + OutputNoise(scale, image.noise_coupling).covariance
-    return total, unit
+    return _total(image.in_units(unit)), unit
+
+
+def _total(image: LinearImage) -> Array:
+    total = gram(_columns(image))
+    return total if image.noise is None else total + image.noise.covariance
 
 
 def _correlation(image: LinearImage) -> Array:
-    shared = _columns(image)
-    xp = namespace(shared)
-    scale = _standard_deviation(image)[..., None]
     # Rows are scaled before they are multiplied: a variance may underflow where the correlation is
-    # well defined. Independent noise of two outputs counts in their scales alone.
-    safe = xp.where(scale > 0, scale, 1)
-    product = gram(xp.where(scale > 0, shared, xp.nan) / safe)
-    if image.noise_scale is not None and image.noise_coupling is not None:
-        share = image.noise_scale[..., None] / safe
-        product = product + image.noise_coupling * share * share.mT
-    product = xp.clip(product, -1, 1)
-    unit = xp.eye(shared.shape[-2], dtype=bool) & (scale > 0)
+    # well defined.
+    scale = _standard_deviation(image)
+    xp = namespace(scale)
+    product = xp.clip(_total(image.in_units(xp.where(scale > 0, scale, xp.nan))), -1, 1)
+    unit = xp.eye(scale.shape[-1], dtype=bool) & (scale > 0)[..., None]
     matrix: Array = xp.where(unit, 1, product)
     return matrix
 
 
 def _is_constant(image: LinearImage) -> Array:
-    noise = None if image.noise_scale is None else image.noise_scale[..., None]
     # Each part by itself: products of the smallest numbers underflow.
-    parts = [part for part in (image.uniform, image.normal, noise) if part is not None]
-    return reduce(operator.and_, [(part == 0).all(axis=-1) for part in parts])
+    parts = (image.uniform, image.normal, image.noise and image.noise.scale[..., None])
+    return reduce(operator.and_, [(part == 0).all(axis=-1) for part in parts if part is not None])

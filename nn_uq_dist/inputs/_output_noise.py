@@ -77,17 +77,24 @@ def output_noise(
         known covariance not symmetric and positive semidefinite. A negative scale that is traced
         becomes NaN.
     """
-    if noise_scale is None and noise_covariance is None:
-        return None
-    scale = None if noise_scale is None else _scale(noise_scale, shape, like)
-    if noise_covariance is None:
-        return OutputNoise(scale)
-    covariance = _covariance(noise_covariance, shape, like)
-    dtype = like.dtype if namespace(like) is np else _checks.float_dtype(noise_covariance, like)
-    xp = namespace(like)
-    # Scales have numbers where their squares have none.
-    noise = OutputNoise(*(xp.asarray(part, dtype) for part in scale_and_coupling(covariance)))
-    return noise if scale is None else noise.plus(OutputNoise(scale))
+    noise = None
+    if noise_scale is not None:
+        noise = OutputNoise(_scale(noise_scale, shape, like))
+    if noise_covariance is not None:
+        covariance = _covariance(noise_covariance, shape, like)
+        # Scales have numbers where their squares have none.
+        parts = scale_and_coupling(covariance)
+        correlated = OutputNoise(*(_placed(part, noise_covariance, like) for part in parts))
+        noise = correlated if noise is None else correlated.plus(noise)
+    return noise
+
+
+def _placed(value: Any, given: ArrayLike, like: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """An argument, or what is made of it, in the library of `like` and in the common type."""
+    shape = np.shape(value) if shape is None else shape
+    if namespace(like) is np:
+        return np.broadcast_to(np.asarray(value, like.dtype), shape)
+    return broadcast(value, _checks.float_dtype(given, like), shape)
 
 
 def _diagonal(scale: Any) -> Any:
@@ -138,10 +145,7 @@ def _scale(noise_scale: ArrayLike, shape: tuple[int, ...], like: Any) -> Any:
         )
     _checks.require_finite("noise_scale", noise_scale)
     _checks.require_nonnegative("noise_scale", noise_scale, "pass a standard deviation")
-    if namespace(like) is np:
-        return np.broadcast_to(np.asarray(noise_scale, like.dtype), wide)
-    dtype = _checks.float_dtype(noise_scale, like)
-    return broadcast(nan_where_negative(noise_scale), dtype, wide)
+    return _placed(nan_where_negative(noise_scale), noise_scale, like, wide)
 
 
 def _covariance(noise_covariance: ArrayLike, shape: tuple[int, ...], like: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Parameters of an input law: checked before anything is computed, then of one shape and type."""
+"""Parameters of a random input: checked before anything is computed, then of one shape and type."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,19 +11,20 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import broadcast
 from nn_uq_dist.basics._known_values import FloatArray, nan_unless
+from nn_uq_dist.basics._row_algebra import covariance_root, namespace
 
 
-def as_loc(loc: ArrayLike) -> tuple[ArrayLike, int]:
+def as_mean(mean: ArrayLike) -> tuple[ArrayLike, int]:
     """Return a finite mean, and the number of inputs."""
-    loc = _checks.as_numeric("loc", loc)
-    shape = np.shape(loc)
+    mean = _checks.as_numeric("mean", mean)
+    shape = np.shape(mean)
     if len(shape) == 0 or shape[-1] == 0:
         raise ValueError(
-            f"loc must have shape (..., N_x) with N_x >= 1, got shape {shape}; "
+            f"mean must have shape (..., N_x) with N_x >= 1, got shape {shape}; "
             f"pass one entry per network input"
         )
-    _checks.require_finite("loc", loc)
-    return loc, shape[-1]
+    _checks.require_finite("mean", mean)
+    return mean, shape[-1]
 
 
 def as_scales(name: str, value: ArrayLike, num_inputs: int, remedy: str) -> ArrayLike:
@@ -30,7 +33,7 @@ def as_scales(name: str, value: ArrayLike, num_inputs: int, remedy: str) -> Arra
     shape = np.shape(value)
     if len(shape) > 0 and shape[-1] not in {1, num_inputs}:
         raise ValueError(
-            f"{name} must have last axis N_x = {num_inputs} (as loc) or 1, got shape {shape}; "
+            f"{name} must have last axis N_x = {num_inputs} (as mean) or 1, got shape {shape}; "
             f"give a {name.replace('_', '-')} per batch entry the shape (..., 1)"
         )
     _checks.require_finite(name, value)
@@ -38,24 +41,75 @@ def as_scales(name: str, value: ArrayLike, num_inputs: int, remedy: str) -> Arra
     return nan_where_negative(value)
 
 
-def as_scale_tril(scale_tril: ArrayLike, num_inputs: int) -> ArrayLike:
-    """Return a lower triangular factor of a covariance."""
-    scale_tril = _checks.as_numeric("scale_tril", scale_tril)
-    shape = np.shape(scale_tril)
-    if shape[-2:] != (num_inputs, num_inputs):
+def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
+    """Return a factor of the covariance that an argument of `Input.normal` means.
+
+    Parameters
+    ----------
+    name
+        That of the argument: ``factor``, ``scale_tril``, ``covariance_matrix`` or
+        ``precision_matrix``.
+    value
+        The argument.
+    num_inputs
+        Number of rows of the factor.
+    """
+    value = _checks.as_numeric(name, value)
+    shape = np.shape(value)
+    if name == "factor":
+        if len(shape) < 2 or shape[-2] != num_inputs or shape[-1] == 0:
+            raise ValueError(
+                f"factor must have shape (..., N_x, r) with N_x = {num_inputs} (as mean) and "
+                f"r >= 1, got shape {shape}; pass a column per cause of the errors"
+            )
+    elif shape[-2:] != (num_inputs, num_inputs):
         raise ValueError(
-            f"scale_tril must have shape (..., N_x, N_x) with N_x = {num_inputs} (as loc), got "
-            f"shape {shape}; for independent scales pass jnp.diag(scale), or scale=scale, which "
-            f"needs no matrix"
+            f"{name} must have shape (..., N_x, N_x) with N_x = {num_inputs} (as mean), got "
+            f"shape {shape}; for independent entries pass scale, which needs no matrix"
         )
-    _checks.require_finite("scale_tril", scale_tril)
+    _checks.require_finite(name, value)
+    if name == "factor":
+        return value
+    if name == "scale_tril":
+        return _lower_triangular(value)
+    matrix: Any = value
+    dtype = _checks.float_dtype(value)
+    if _checks.is_concrete(value):
+        matrix = np.asarray(value, np.float64)
+        rounding = 64 * float(jnp.finfo(jnp.promote_types(dtype, jnp.float32)).eps)
+        require_covariance(name, matrix, rounding, rounding)
+    root = _root(matrix) if name == "covariance_matrix" else _root_of_inverse(matrix)
+    return root.astype(dtype)
+
+
+def _root(matrix: Any) -> Any:
+    if namespace(matrix) is jnp:
+        return jnp.linalg.cholesky(matrix)
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:  # it is singular
+        return covariance_root(matrix)
+
+
+def _root_of_inverse(matrix: Any) -> Any:
+    xp = namespace(matrix)
+    try:
+        return xp.linalg.inv(xp.linalg.cholesky(matrix)).mT
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "precision_matrix must be positive definite, got a singular one; pass a covariance"
+        ) from error
+
+
+def _lower_triangular(scale_tril: ArrayLike) -> ArrayLike:
+    """The matrix, or a message; a traced matrix that is none becomes NaN."""
     if not _checks.is_concrete(scale_tril):
         factor = jnp.asarray(scale_tril)
-        above = jnp.triu(jnp.ones(shape[-2:], bool), 1) & (factor != 0)
-        negative = jnp.eye(num_inputs, dtype=bool) & (factor < 0)
+        above = jnp.triu(factor, 1) != 0
+        negative = jnp.eye(factor.shape[-1], dtype=bool) & (factor < 0)
         return nan_unless(~(above | negative), factor)
     known = np.asarray(scale_tril)
-    remedy = "pass jnp.linalg.cholesky(covariance)"
+    remedy = "pass it as covariance_matrix, or its factor, jnp.linalg.cholesky(covariance)"
     diagonal = np.diagonal(known, axis1=-2, axis2=-1)
     _checks.require_nonnegative("the diagonal of scale_tril", diagonal, remedy)
     if np.any(above := np.triu(known, 1) != 0):
@@ -125,3 +179,59 @@ def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, A
         name: broadcast(value, dtype, (*batch_shape, *own))
         for name, (value, own) in parameters.items()
     }
+
+
+# Ends that were rounded each by itself are still symmetric.
+_ROUNDINGS = 8
+
+
+def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
+    """Middle of a symmetric trapezium, and half-widths of the two boxes whose sum it is.
+
+    Parameters
+    ----------
+    kind
+        Name of the distribution.
+    **ends
+        Low end, ends of the flat top, which may be one mode, and high end. Known ones that
+        decrease, or are not symmetric, raise ``ValueError``; traced ones give NaN.
+    """
+    given = {name: _checks.as_numeric(name, value) for name, value in ends.items()}
+    names = ", ".join(given)
+    shape = _checks.broadcast_shapes(
+        f"{names} must broadcast to (..., N_x)",
+        **{name: np.shape(value) for name, value in given.items()},
+    )
+    if not shape:
+        raise ValueError(
+            f"{names} must have shape (..., N_x), got scalars; pass arrays with an entry per "
+            f"input, such as jnp.array([low])"
+        )
+    for name, value in given.items():
+        _checks.require_finite(name, value)
+    dtype = _checks.float_dtype(*given.values())
+    low, *top, high = (broadcast(value, dtype, shape) for value in given.values())
+    start, stop = (top[0], top[-1]) if top else ((low + high) / 2,) * 2
+    decreasing = (start < low) | (stop < start) | (high < stop)
+    rounding = _ROUNDINGS * jnp.finfo(dtype).eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
+    bent = jnp.abs((start - low) - (high - stop)) > rounding
+    inner = " and ".join(tuple(given)[1:-1]) or "mode"
+    symmetric = (
+        f"only then is it a sum of two uniform ones: put {inner} in the middle, or give a NumPyro "
+        f"distribution with icdf of your own, which is linearized by its normal score, or only "
+        f"sample for monte_carlo"
+    )
+    for wrong, expected, remedy in (
+        (decreasing, "have ends that do not decrease", f"pass low below high, {inner} between"),
+        (bent, "be symmetric", symmetric),
+    ):
+        if _checks.is_concrete(wrong) and wrong.any():
+            at = _checks.first_index(np.asarray(wrong))
+            values = [float(end[at]) for end in (low, start, stop, high)]
+            raise ValueError(
+                f"a {kind} input must {expected}, got {values} at index {at}; {remedy}"
+            )
+    # A top that rounding makes wider than the support is as wide.
+    width = high - low
+    flat = jnp.where(decreasing | bent, jnp.nan, jnp.minimum(stop - start, width))
+    return (low + high) / 2, (width + flat) / 4, (width - flat) / 4

@@ -1,7 +1,7 @@
 r"""Independent terms of a random input, and what follows from them: moments, columns, draws.
 
-An input is ``loc`` plus terms: uniform or normal variables times a vector or a matrix, in some of
-its rows. Whatever the law of an input is made from, only the functions here compute with it.
+An input is a mean plus terms: uniform or normal variables times a vector or a matrix, in some of
+its rows. Whatever an input is made from, only the functions here compute with it.
 """
 
 import dataclasses
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.special import ndtri
+from numpy.typing import NDArray
 
 from nn_uq_dist.basics._known_values import one_program
 from nn_uq_dist.basics._pytree import register_frozen
@@ -36,13 +37,13 @@ UNIFORM_VARIANCE = 1 / 3  # of a uniform random variable on (-1, 1)
 class InputTerm:
     r"""A matrix times independent standard variables: one term of a random input.
 
-    `AbstractInputLaw.terms` returns them. They are not checked.
+    `nn_uq_dist.Input` adds them to a mean.
 
     Parameters
     ----------
     factor
         The matrix, shape ``(..., rows, n)``, or the diagonal of one, ``(..., n)``, not negative;
-        batch axes are those of the law.
+        batch axes in front.
     is_uniform
         Whether the ``n`` variables are uniform on (-1, 1); standard normal otherwise.
     is_diagonal
@@ -73,6 +74,13 @@ class InputTerm:
         """The input after the last one that the rows belong to."""
         return self.start + self.factor.shape[-1 if self.is_diagonal else -2]
 
+    @property
+    def kind(self) -> str:
+        """What the term is, in a few words."""
+        if self.is_uniform:
+            return "box" if self.is_diagonal else "shared uniform"
+        return "independent normal" if self.is_diagonal else "correlated normal"
+
 
 type Terms = tuple[InputTerm, ...]
 
@@ -93,111 +101,129 @@ def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
     return joined(found[True]), joined(found[False])
 
 
-def standard_deviation(loc: Array, terms: Terms) -> Array:
+def standard_deviation(mean: Array, terms: Terms) -> Array:
     """Standard deviations of the inputs, in shape as their means."""
-    xp = namespace(loc)
-    scales = [term.factor if term.is_diagonal else norm(term.factor) for term in terms]
+    xp = namespace(mean)
+    sizes = [term.factor if term.is_diagonal else norm(term.factor) for term in terms]
     found = [
-        (term.start, math.sqrt(_unit(term)) * scale)
-        for term, scale in zip(terms, scales, strict=True)
+        (term.start, math.sqrt(_unit(term)) * size) for term, size in zip(terms, sizes, strict=True)
     ]
-    parts = [xp.broadcast_to(part, loc.shape) for part in layers(found, loc.shape[-1])]
-    return norm(xp.stack([xp.zeros_like(loc), *parts], axis=-1))
+    each = [xp.broadcast_to(part, mean.shape) for part in layers(found, mean.shape[-1])]
+    if len(each) == 1:
+        return each[0]
+    return norm(xp.stack([xp.zeros_like(mean), *each], axis=-1))
 
 
-def variance(loc: Array, terms: Terms) -> tuple[Array, Array]:
+def variance(mean: Array, terms: Terms) -> tuple[Array, Array]:
     """Variances of the inputs in squares of units, and these units."""
-    unit = binary_unit(standard_deviation(loc, terms))
-    found = []
-    for term in terms:
-        own = unit[..., term.start : term.stop]
-        scaled = term.factor / (own if term.is_diagonal else own[..., None])
-        found.append((term.start, _unit(term) * _row_sums(term, scaled**2)))
-    total = sum(layers(found, loc.shape[-1]), namespace(loc).zeros_like(loc))
-    return total, unit
+    unit, terms = _in_units(mean, terms)
+    found = [(term.start, _unit(term) * _row_sums(term, term.factor**2)) for term in terms]
+    return _total(found, mean), unit
 
 
-def covariance(loc: Array, terms: Terms) -> tuple[Array, Array]:
+def covariance(mean: Array, terms: Terms) -> tuple[Array, Array]:
     """Covariance of the inputs, ``(..., N_x, N_x)``, in products of units, and these units."""
-    xp, size = namespace(loc), loc.shape[-1]
-    unit = binary_unit(standard_deviation(loc, terms))
+    xp, size = namespace(mean), mean.shape[-1]
+    unit, terms = _in_units(mean, terms)
     rows = []
     for term in terms:
-        own = unit[..., term.start : term.stop]
         if term.is_diagonal:
-            scaled = term.factor / own
-            square = xp.eye(scaled.shape[-1], dtype=loc.dtype) * scaled[..., None, :] ** 2
+            square = xp.eye(term.factor.shape[-1], dtype=mean.dtype) * term.factor[..., None] ** 2
         else:
-            square = gram(term.factor / own[..., None])
+            square = gram(term.factor)
         around = [(0, 0)] * (square.ndim - 1) + [(term.start, size - term.stop)]
         rows.append((term.start, _unit(term) * xp.pad(square, around)))
-    total = sum(layers(rows, size, axis=-2), xp.zeros((*loc.shape, size), loc.dtype))
+    total = sum(layers(rows, size, axis=-2), xp.zeros((*mean.shape, size), mean.dtype))
     return total, unit
 
 
-def half_range(loc: Array, terms: Terms) -> Array | None:
-    """Half-widths of the supports of the uniform part, as `loc`; None without that part."""
-    return _of_part(_half_range, loc, tuple(term for term in terms if term.is_uniform))
+def _in_units(mean: Array, terms: Terms) -> tuple[Array, Terms]:
+    """Powers of two next to the standard deviations, and the terms of inputs in these units."""
+    unit = binary_unit(standard_deviation(mean, terms))
+
+    def scaled(term: InputTerm) -> InputTerm:
+        own = unit[..., term.start : term.stop]
+        factor = term.factor / (own if term.is_diagonal else own[..., None])
+        return dataclasses.replace(term, factor=factor)
+
+    return unit, tuple(map(scaled, terms))
 
 
-def normal_scale(loc: Array, terms: Terms) -> Array | None:
-    """Standard deviations of the normal part, as `loc`; None without that part."""
-    return _of_part(_normal_scale, loc, tuple(term for term in terms if not term.is_uniform))
+def cross_covariance(rows: Array, terms: Terms) -> Array:
+    """Covariances of linear outputs ``(..., N_y, N_x)`` with the inputs, no matrix of inputs."""
+    found = []
+    for term in terms:
+        own = rows[..., term.start : term.stop]
+        if term.is_diagonal:
+            moved = own * term.factor[..., None, :] ** 2
+        else:
+            moved = matmul(matmul(own, term.factor), term.factor.mT)
+        found.append((term.start, _unit(term) * moved))
+    return _total(found, rows)
 
 
-def _of_part(function: Callable[..., Array], loc: Array, terms: Terms) -> Array | None:
-    if len(terms) == 1 and terms[0].is_diagonal and terms[0].factor.shape == loc.shape:
+def half_width(mean: Array, terms: Terms) -> Array | None:
+    """Half-widths of the supports of the uniform part, as `mean`; None without that part."""
+    return _of_part(_half_width, mean, tuple(term for term in terms if term.is_uniform))
+
+
+def normal_scale(mean: Array, terms: Terms) -> Array | None:
+    """Standard deviations of the normal part, as `mean`; None without that part."""
+    return _of_part(standard_deviation, mean, tuple(t for t in terms if not t.is_uniform))
+
+
+def _of_part(function: Callable[..., Array], mean: Array, terms: Terms) -> Array | None:
+    if len(terms) == 1 and terms[0].is_diagonal and terms[0].factor.shape == mean.shape:
         return terms[0].factor  # and nothing to compile
-    return one_program(function)(loc, terms) if terms else None
+    return one_program(function)(mean, terms) if terms else None
 
 
-def _half_range(loc: Array, terms: Terms) -> Array:
+def _half_width(mean: Array, terms: Terms) -> Array:
     found = [(term.start, _row_sums(term, abs(term.factor))) for term in terms]
-    return sum(layers(found, loc.shape[-1]), namespace(loc).zeros_like(loc))
+    return _total(found, mean)
 
 
-def _normal_scale(loc: Array, terms: Terms) -> Array:
-    found = [(term.start, term.factor if term.is_diagonal else norm(term.factor)) for term in terms]
-    each = layers(found, loc.shape[-1])
-    return each[0] if len(each) == 1 else norm(namespace(*each).stack(each, axis=-1))
+def are_independent(terms: Terms, among: NDArray[np.bool_]) -> bool:
+    """Whether no term makes one of these inputs depend on another input; of known values only."""
+    return all(
+        term.is_diagonal or _has_independent_rows(term, among[term.start : term.stop])
+        for term in terms
+    )
 
 
-def are_independent(terms: Terms) -> bool:
-    """Whether no term makes two inputs depend on each other; of known values only."""
-    return all(term.is_diagonal or _has_independent_rows(term) for term in terms)
-
-
-def _has_independent_rows(term: InputTerm) -> bool:
+def _has_independent_rows(term: InputTerm, among: NDArray[np.bool_]) -> bool:
     rows = np.asarray(term.factor)
     if term.is_uniform:
         # Inputs that share a uniform variable depend on each other, uncorrelated ones as well.
-        return bool(np.all(np.count_nonzero(rows, axis=-2) <= 1))
+        is_shared = np.count_nonzero(rows, axis=-2, keepdims=True) > 1
+        return not np.any((rows != 0) & is_shared & among[:, None])
     for matrix in rows.reshape(-1, *rows.shape[-2:]):
-        moving = matrix[np.any(matrix != 0, axis=-1)]
+        moving = np.flatnonzero(np.any(matrix != 0, axis=-1))
+        own = moving[among[moving]]
         # More vectors than dimensions are never orthogonal: no matrix of inputs times inputs.
-        if len(moving) > matrix.shape[-1]:
+        if len(own) > matrix.shape[-1]:
             return False
-        if np.any((moving @ moving.T)[~np.eye(len(moving), dtype=bool)]):
+        if np.any((matrix[own] @ matrix[moving].T)[own[:, None] != moving]):
             return False
     return True
 
 
 @partial(jax.jit, static_argnames="sample_shape")
-def draw_deviation(key: Array, sample_shape: tuple[int, ...], loc: Array, terms: Terms) -> Array:
-    """Draws of the inputs about their means, shape ``sample_shape + loc.shape``."""
+def draw_deviation(key: Array, sample_shape: tuple[int, ...], mean: Array, terms: Terms) -> Array:
+    """Draws of the inputs about their means, shape ``sample_shape + mean.shape``."""
     # Each part has its own key, so adding one part leaves the draws of the other unchanged.
     key_uniform, key_normal = jax.random.split(key)
     num_uniform, num_normal = num_variables(terms)
-    shape = (*sample_shape, *loc.shape[:-1])
-    uniform = normal = jnp.zeros((*shape, 0), loc.dtype)
+    shape = (*sample_shape, *mean.shape[:-1])
+    uniform = normal = jnp.zeros((*shape, 0), mean.dtype)
     if num_uniform:
-        uniform = jax.random.uniform(key_uniform, (*shape, num_uniform), loc.dtype, minval=-1)
+        uniform = jax.random.uniform(key_uniform, (*shape, num_uniform), mean.dtype, minval=-1)
     if num_normal:
-        normal = jax.random.normal(key_normal, (*shape, num_normal), loc.dtype)
-    return deviation(uniform, normal, loc, terms)
+        normal = jax.random.normal(key_normal, (*shape, num_normal), mean.dtype)
+    return deviation(uniform, normal, mean, terms)
 
 
-def deviation(uniform: Array, normal: Array, loc: Array, terms: Terms) -> Array:
+def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array:
     """Inputs about their means, at given values of the standard variables."""
     lead = np.broadcast_shapes(np.shape(uniform)[:-1], np.shape(normal)[:-1])
     ends, found = {True: 0, False: 0}, []
@@ -208,8 +234,7 @@ def deviation(uniform: Array, normal: Array, loc: Array, terms: Terms) -> Array:
         values = jnp.broadcast_to(values, (*lead, stop - start))
         moved = term.factor * values if term.is_diagonal else matvec(term.factor, values)
         found.append((term.start, moved))
-    zeros = jnp.zeros((*lead, loc.shape[-1]), loc.dtype)
-    return sum(layers(found, loc.shape[-1]), zeros)
+    return _total(found, jnp.zeros((*lead, mean.shape[-1]), mean.dtype))
 
 
 def standard_values(points: Array, num_uniform: int) -> tuple[Array, Array]:
@@ -255,6 +280,11 @@ def layers(pieces: Iterable[tuple[int, Array]], size: int, axis: int = -1) -> li
     for at, row in enumerate(rows):
         fill(at, size, row[-1])
     return [namespace(*row).concatenate(row, axis=axis) if row[1:] else row[0] for row in rows]
+
+
+def _total(pieces: Iterable[tuple[int, Array]], like: Array) -> Array:
+    """Sum of pieces of the inputs, each from an input on."""
+    return sum(layers(pieces, like.shape[-1]), namespace(like).zeros_like(like))
 
 
 def _unit(term: InputTerm) -> float:

@@ -73,8 +73,8 @@ def _pairs_at(linearization: "Linearization", points: Array) -> tuple[Array, Arr
 
 def _standardized(law: Any, inputs: Any) -> FloatArray:
     """Inputs minus their means, in units of their half-ranges or standard deviations."""
-    width = law.half_range if law.normal_scale is None else law.standard_deviation
-    width, loc, values = (np.asarray(part, np.float64) for part in (width, law.loc, inputs))
+    width = law.half_width if law.normal_scale is None else law.standard_deviation
+    width, loc, values = (np.asarray(part, np.float64) for part in (width, law.mean, inputs))
     found: FloatArray = (values - loc) / np.where(width > 0, width, 1)
     return found
 

@@ -21,9 +21,9 @@ from nn_uq_dist.distributions import (
     MonotoneSpline,
     NoisyMarginal,
 )
-from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
-from nn_uq_dist.inputs._flat_network import OutputStructure
+from nn_uq_dist.inputs import Input, LinearImage
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs._structure import OutputStructure
 from nn_uq_dist.linearization._correction import (
     at_once,
     correction,
@@ -86,7 +86,7 @@ class CorrectedLinearization(LinearModel):
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> network = lambda x: jnp.array([jnp.exp(x[0]) + x[1]])
-    >>> lin = nuq.linearize(network, nuq.InputLaw([0.0, 0.0], half_width=1.0))
+    >>> lin = nuq.linearize(network, nuq.Input.box([0.0, 0.0], half_width=1.0))
     >>> pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, progress=False)
     >>> law = lin.corrected(pairs).marginals()
     >>> print(f"{law.mean[0]:.2f} {lin.mean[0]:.2f}")  # sinh(1) = 1.1752
@@ -103,7 +103,7 @@ class CorrectedLinearization(LinearModel):
         return summary_line(self)
 
     @property
-    def input(self) -> AbstractInputLaw:  # type: ignore[override]  # a field of the other models
+    def input(self) -> Input:  # type: ignore[override]  # a field of the other models
         """Distribution of the random input."""
         return self.linearization.input
 
@@ -235,7 +235,7 @@ class CorrectedLinearization(LinearModel):
         noise = fit.noise if noise is None else noise.plus(fit.noise)
         image = moved.image()
         share = fit.normal_share(image.standard_deviation)
-        image = LinearImage(image.uniform, image.normal, *noise).with_normal_share(share)
+        image = LinearImage(image.uniform, image.normal, noise).with_normal_share(share)
         return LinearizedJoint.of_image(moved.loc, image)
 
     def input_posterior(

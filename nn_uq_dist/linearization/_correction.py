@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
-from nn_uq_dist.distributions import MonotoneSpline
-from nn_uq_dist.laws import OutputLaw
+from nn_uq_dist.distributions import MonotoneSpline, OutputLaw
 from nn_uq_dist.linearization._cheap_draws import PARTS, cheap_draws, surface_of_pairs
 from nn_uq_dist.paired_samples import (
     Control,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from nn_uq_dist.inputs import AbstractInputLaw, MappedInput
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._flat_network import FlatNetwork
 
 # Numbers in the inputs or the outputs of all passes that run together, and in the Jacobians of all
@@ -90,7 +90,7 @@ def values_and_jacobians(
 
 
 def tangents(
-    network: FlatNetwork, law: AbstractInputLaw, points: Array, batch_size: int | None = None
+    network: FlatNetwork, law: Input, points: Array, batch_size: int | None = None
 ) -> tuple[Array, Array]:
     """Values and Jacobians of a network at a point of each law of a batch.
 
@@ -105,13 +105,13 @@ def tangents(
     batch_size
         As for `values_and_jacobians`.
     """
-    if not (isinstance(law, MappedInput) and law.varies_over_batch):
+    if not law.varies_over_batch:
         return values_and_jacobians(network, points, network.num_outputs, batch_size)
     shape, rank = law.batch_shape, len(law.batch_shape)
     laws = law, jnp.broadcast_to(points, (*shape, law.num_inputs))
     each = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[rank:]), laws)
 
-    def at_one(part: tuple[AbstractInputLaw, Array]) -> tuple[Array, Array]:
+    def at_one(part: tuple[Input, Array]) -> tuple[Array, Array]:
         own = dataclasses.replace(network, law=part[0])
         return value_and_jacobian(own, part[1], network.num_outputs)
 

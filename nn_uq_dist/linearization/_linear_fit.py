@@ -103,7 +103,7 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     scale: Any
     loc: Any
     with at_once(pairs):  # both may be computed, by laws of the user's own
-        scale, loc = law.standard_deviation, law.loc
+        scale, loc = law.standard_deviation, law.mean
     if xp is np:
         known: Any = (np.asarray(part, np.float64) for part in (inputs, scale, loc))
         inputs, scale, loc = known

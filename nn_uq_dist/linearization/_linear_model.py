@@ -14,15 +14,13 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import entries
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.distributions import GaussianCopulaJoint
-from nn_uq_dist.gaussian_copula._correlation_checks import require_positive_definite
-from nn_uq_dist.gaussian_copula._nataf import nataf_correlation
-from nn_uq_dist.gaussian_copula._nearest_correlation import checked_floor, nearest_correlation
-from nn_uq_dist.inputs import AbstractInputLaw
-from nn_uq_dist.inputs._flat_network import unraveled
-from nn_uq_dist.inputs._names import names_of_entries
+from nn_uq_dist.distributions import GaussianCopulaJoint, JointLaw
+from nn_uq_dist.distributions._clipped_correlation import checked_floor, clipped_correlation
+from nn_uq_dist.distributions._correlation_checks import require_positive_definite
+from nn_uq_dist.distributions._nataf import nataf_correlation
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise, scale_and_coupling
-from nn_uq_dist.laws import JointLaw
+from nn_uq_dist.inputs._structure import names_of_entries, unraveled
 
 Method = Literal["nataf", "linear"]
 
@@ -44,8 +42,8 @@ class CopulaCorrelation(NamedTuple):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from nn_uq_dist import InputLaw, Linearization
-    >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], InputLaw(jnp.zeros(2), 1.0))
+    >>> from nn_uq_dist import Input, Linearization
+    >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], Input.box(jnp.zeros(2), 1.0))
     >>> fit = lin.copula_correlation()
     >>> print(fit.target[0, 1].round(3), fit.matrix[0, 1].round(3), fit.moved)
     0.8 0.804 0.0
@@ -90,7 +88,7 @@ def _copula_correlation(
     repair: Callable[[Array, Array], Array] = _shrunk
     if method == "nataf":
         matched, attainable = nataf_correlation(marginals, target)
-        repair = nearest_correlation
+        repair = clipped_correlation
     matrix = matched if floor is None else repair(matched, floor)
     if floor is None or (_checks.is_concrete(floor) and floor == 0):
         require_positive_definite(
@@ -108,7 +106,7 @@ class LinearModel(abc.ABC):
 
     A subclass is final and defines
 
-    - ``input``: the law of the random input, a `nn_uq_dist.inputs.AbstractInputLaw`;
+    - ``input``: the law of the random input, a `nn_uq_dist.Input`;
     - ``mean``, shape ``batch_shape + (N_y,)``, and ``covariance``, ``batch_shape + (N_y, N_y)``;
     - ``marginals(noise_scale, noise_covariance)``: distributions of the single outputs, batch shape
       ``batch_shape + (N_y,)``;
@@ -124,12 +122,12 @@ class LinearModel(abc.ABC):
     Examples
     --------
     >>> import nn_uq_dist as nuq
-    >>> lin = nuq.Linearization([1.0], [[1.0, 2.0]], nuq.InputLaw([0.0, 0.0], half_width=3.0))
+    >>> lin = nuq.Linearization([1.0], [[1.0, 2.0]], nuq.Input.box([0.0, 0.0], half_width=3.0))
     >>> isinstance(lin, nuq.linearization.LinearModel), lin.num_outputs
     (True, 1)
     """
 
-    input: AbstractInputLaw
+    input: Input
 
     @property
     @abc.abstractmethod
@@ -219,8 +217,8 @@ class LinearModel(abc.ABC):
         Examples
         --------
         >>> import jax.numpy as jnp
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 4.0]], InputLaw(jnp.zeros(2), 1.0))
+        >>> from nn_uq_dist import Input, Linearization
+        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0], [2.0, 4.0]], Input.box(jnp.zeros(2), 1.0))
         >>> fit = lin.copula_correlation()  # the outputs are proportional
         >>> print(f"{fit.matrix[0, 1]:.4f} {fit.moved:.1e} {fit.attainable.all()}")
         0.9999 1.0e-04 True
@@ -255,8 +253,8 @@ class LinearModel(abc.ABC):
         min_eigenvalue
             Floor under the eigenvalues of the correlation of the scores, in ``[0, 1)``. With fewer
             inputs than outputs some eigenvalues are zero, and there is no density without a floor.
-            ``"nataf"`` takes the nearest correlation matrix
-            (`nn_uq_dist.distributions.nearest_correlation`), ``"linear"``
+            ``"nataf"`` clips the eigenvalues and rescales the diagonal to one
+            (`nn_uq_dist.distributions.clipped_correlation`), ``"linear"`` takes
             ``(1 - floor) R + floor I``, which is smooth. ``None`` forbids repair.
 
         Raises
@@ -277,8 +275,8 @@ class LinearModel(abc.ABC):
         --------
         >>> import jax
         >>> import jax.numpy as jnp
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> law = InputLaw(jnp.zeros(3), half_width=1.0)
+        >>> from nn_uq_dist import Input, Linearization
+        >>> law = Input.box(jnp.zeros(3), half_width=1.0)
         >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
         >>> copula = lin.gaussian_copula()
         >>> copula.sample(jax.random.key(0), (1000,)).shape
@@ -339,7 +337,7 @@ class LinearModel(abc.ABC):
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
         >>> network = lambda x: {"level": x.sum(), "image": jnp.outer(x, x)}
-        >>> lin = nuq.linearize(network, nuq.InputLaw([1.0, 2.0], half_width=0.1))
+        >>> lin = nuq.linearize(network, nuq.Input.box([1.0, 2.0], half_width=0.1))
         >>> found = lin.unravel(lin.mean)
         >>> print(found["level"], found["image"].tolist())
         3.0 [[1.0, 2.0], [2.0, 4.0]]
@@ -358,7 +356,7 @@ class LinearModel(abc.ABC):
         --------
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
-        >>> patients = nuq.InputLaw(jnp.ones((50, 3)), half_width=0.1)
+        >>> patients = nuq.Input.box(jnp.ones((50, 3)), half_width=0.1)
         >>> lin = nuq.linearize(jnp.cumsum, patients)
         >>> lin[13].mean.shape, lin[:5].batch_shape
         ((3,), (5,))

@@ -13,13 +13,13 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
 from nn_uq_dist.basics._row_algebra import matvec
-from nn_uq_dist.inputs import AbstractInputLaw, as_input_law
+from nn_uq_dist.inputs import Input, as_input
 from nn_uq_dist.inputs._flat_network import REMEDY, flat_network
 from nn_uq_dist.linearization._jacobian import tangents
 from nn_uq_dist.linearization._linearized_network import Linearization
 
 
-def as_point(at: ArrayLike, law: AbstractInputLaw) -> Array:
+def as_point(at: ArrayLike, law: Input) -> Array:
     """Return the point as an array that broadcasts with the batch of the law."""
     at = _checks.as_numeric("at", at)
     shape = np.shape(at)
@@ -39,7 +39,7 @@ def as_point(at: ArrayLike, law: AbstractInputLaw) -> Array:
 
 def linearize(
     network: Callable[[Any], Any],
-    f: Distribution | AbstractInputLaw | Any,
+    f: Distribution | Input | Any,
     at: ArrayLike | None = None,
     *,
     batch_size: int | None = None,
@@ -62,11 +62,10 @@ def linearize(
         shape or a pytree of arrays: their entries are the ``N_y`` outputs, and
         `Linearization.unravel` restores the structure.
     f
-        Law of the input: a NumPyro distribution, an `InputLaw` or another
-        `nn_uq_dist.inputs.AbstractInputLaw`, or a dict, list or tuple of independent laws and known
-        arrays, which is then the argument of the network. See `nn_uq_dist.inputs.as_input_law`. Its
-        batch shape becomes that of the result. A transformed input, such as a log-normal one, is
-        linearized in the space of its normal scores.
+        Distribution of the input: one of NumPyro, an `nn_uq_dist.Input`, or a dict, list or tuple
+        of independent ones and known arrays, which is then the argument of the network. See
+        `nn_uq_dist.inputs.as_input`. Its batch shape becomes that of the result. A transformed
+        input, such as a log-normal one, is linearized in the space of its normal scores.
     at
         Point of linearization, shape ``(..., N_x)``: a vector of the input law, as
         ``lin.input.mean``, by default this; of a transformed input before the transform.
@@ -104,10 +103,10 @@ def linearize(
     >>> [round(float(v), 3) for v in lin.mean]
     [2.0, 1.0, 2.0]
     """
-    law = as_input_law(f)
+    law = as_input(f)
     if batch_size is not None:
         batch_size = _checks.positive_int("batch_size", batch_size)
-    point = law.loc
+    point = law.mean
     if at is not None:
         point = as_point(at, law)
         law = law.expand(jnp.broadcast_shapes(point.shape[:-1], law.batch_shape))
@@ -128,5 +127,5 @@ def linearize(
     _checks.require_finite(f"network({where})", value, remedy)
     _checks.require_finite(f"the Jacobian of network at the {where}", jacobian, remedy)
     if at is not None:
-        value = value + matvec(jacobian, law.loc - point)
+        value = value + matvec(jacobian, law.mean - point)
     return Linearization(value, jacobian, law, output_structure=network.output_structure)

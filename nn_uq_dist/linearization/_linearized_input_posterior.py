@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist import linear_combination
+from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import (
@@ -33,16 +33,17 @@ from nn_uq_dist.basics._row_algebra import (
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.box_gaussian import (
     Moments,
+    NormalsGivenOutputs,
+    OwnDensity,
+    by_own_density,
+    corrected_log_evidence,
     input_draws,
-    log_evidence_of_shared_law,
+    log_evidence,
     normals_given_outputs,
     posterior_moments,
+    uniform_moments,
 )
-from nn_uq_dist.box_gaussian._moments import uniform_moments
-from nn_uq_dist.box_gaussian._normals_given_outputs import NormalsGivenOutputs
-from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
-from nn_uq_dist.box_gaussian._second_order import corrected_log_evidence
-from nn_uq_dist.inputs import AbstractInputLaw, MappedInput
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
 
 
@@ -72,12 +73,12 @@ class LinearizedInputPosterior:
 
     Draws and moments have the units and the structure of what the network takes: a vector, or such
     as a dict of arrays, each with ``batch_shape`` in front. Known inputs are in it, with variance
-    0. Of a transformed input (`nn_uq_dist.inputs.AbstractInputLaw.is_transformed`) moments have no
+    0. Of a transformed input (`nn_uq_dist.Input.is_transformed`) moments have no
     closed form: take those of draws, or of `base`.
 
     Attributes
     ----------
-    input : AbstractInputLaw
+    input : Input
         Law of the input before anything was observed.
     jacobian : Array, shape batch_shape + (N_y, N_x)
         Of the linear model.
@@ -89,7 +90,7 @@ class LinearizedInputPosterior:
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.InputLaw([0.0, 0.0], half_width=[1.0, 0.0], scale=[0.0, 1.0])
+    >>> law = nuq.Input.box([0.0, 0.0], [1.0, 0.0]) + nuq.Input.normal([0.0, 0.0], [0.0, 1.0])
     >>> lin = nuq.Linearization([0.0], [[1.0, 1.0]], law)  # the sum of a uniform and a normal
     >>> found = lin.input_posterior(jnp.array([2.5]), noise_scale=0.1)
     >>> print(found.mean.round(2), (found.variance**0.5).round(2))
@@ -110,7 +111,7 @@ class LinearizedInputPosterior:
     (2,)
     """
 
-    input: AbstractInputLaw
+    input: Input
     jacobian: Array
     deviation: Array
     noise: Array
@@ -135,8 +136,7 @@ class LinearizedInputPosterior:
     @property
     def base(self) -> "LinearizedInputPosterior":
         """That of the vectors of the input law, ``(..., N_x)``, before they are transformed."""
-        law = self.input
-        return dataclasses.replace(self, input=law.base) if isinstance(law, MappedInput) else self
+        return dataclasses.replace(self, input=self.input.base)
 
     @property
     def _taken(self) -> InputMoments:
@@ -181,7 +181,7 @@ class LinearizedInputPosterior:
         if self.input.num_standard_variables[0] == 0:
             return _normals(self).log_density(self.deviation)
         deviation, weights, covariance, unit = _parts(self)
-        logs = log_evidence_of_shared_law(deviation, weights, covariance)
+        logs = log_evidence(deviation, weights, covariance)
         return logs - jnp.sum(jnp.log(unit), axis=-1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Any:
@@ -287,7 +287,7 @@ def moments_of(seen: LinearizedInputPosterior) -> InputMoments:
 
 
 @jax.jit
-def _mapped(law: AbstractInputLaw, found: InputMoments) -> InputMoments:
+def _mapped(law: Input, found: InputMoments) -> InputMoments:
     """Moments of the numbers that the network takes, by a linear map and its derivatives."""
     columns = jnp.moveaxis(found.root, -1, 0)
     point = jnp.broadcast_to(found.mean, columns.shape)
@@ -295,7 +295,7 @@ def _mapped(law: AbstractInputLaw, found: InputMoments) -> InputMoments:
     return InputMoments(law.taken(found.mean), jnp.moveaxis(moved, 0, -1))
 
 
-def _separate(law: AbstractInputLaw) -> bool:
+def _separate(law: Input) -> bool:
     """Whether no two inputs share a variable, so that each has its own density."""
     if _checks.is_concrete(law):
         return law.has_independent_entries
@@ -325,14 +325,14 @@ def _own(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
     covariance = gram(columns) if columns.shape[-1] else None
 
     def log_density(values: Array) -> Array:
-        before = linear_combination.logpdf(values, own_weights, scale)
+        before = uniform_sum.logpdf(values, own_weights, scale)
         rest = deviation[..., None, :] - values[..., None] * jacobian.mT
         return before + corrected_log_evidence(rest, weights, covariance)
 
-    reach = jnp.zeros_like(law.loc) if law.half_range is None else law.half_range
+    reach = jnp.zeros_like(law.mean) if law.half_width is None else law.half_width
     if scale is not None:
         reach = jnp.where(scale > 0, jnp.inf, reach)
-    center = roughly.mean - law.loc
+    center = roughly.mean - law.mean
     return by_own_density(center, norm(roughly.root), log_density, (-reach, reach))
 
 
@@ -352,7 +352,7 @@ def _normal_mean(seen: LinearizedInputPosterior, uniforms: Array) -> Array:
 
 
 def _inputs(seen: LinearizedInputPosterior, uniforms: Array, normals: Array) -> Array:
-    return seen.input.loc + seen.input.deviation_at(uniforms, normals)
+    return seen.input.mean + seen.input.deviation_at(uniforms, normals)
 
 
 @jax.jit

@@ -14,8 +14,8 @@ from nn_uq_dist.basics._pytree import register_frozen
 from nn_uq_dist.basics._row_algebra import matvec
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
-from nn_uq_dist.inputs import AbstractInputLaw, LinearImage
-from nn_uq_dist.inputs._flat_network import OutputStructure
+from nn_uq_dist.inputs import Input, LinearImage
+from nn_uq_dist.inputs._structure import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._linear_model import LinearModel, require_varying
 from nn_uq_dist.linearization._linearized_input_posterior import (
@@ -42,8 +42,7 @@ class Linearization(LinearModel):
     jacobian
         Jacobian :math:`J` there, shape ``(..., N_y, N_x)``.
     input
-        Law of the random input with ``N_x`` inputs: an `InputLaw` or another
-        `nn_uq_dist.inputs.AbstractInputLaw`.
+        Distribution of the random input with ``N_x`` inputs.
     output_structure
         Structure of what the network returns if that is not a vector, for `unravel`; set by
         `linearize`.
@@ -51,14 +50,14 @@ class Linearization(LinearModel):
     Raises
     ------
     TypeError
-        If `loc` or `jacobian` is not an array of real numbers, or `input` is not an `InputLaw`.
+        If `loc` or `jacobian` is not an array of real numbers, or `input` is not an `Input`.
     ValueError
         If the shapes do not fit, or known (not traced) values hold NaN or infinity.
 
     Examples
     --------
-    >>> from nn_uq_dist import InputLaw, Linearization
-    >>> law = InputLaw([0.0, 0.0], half_width=3.0)
+    >>> from nn_uq_dist import Input, Linearization
+    >>> law = Input.box([0.0, 0.0], half_width=3.0)
     >>> lin = Linearization([1.0], [[1.0, 2.0]], law)
     >>> float(lin.variance[0])
     15.0
@@ -66,7 +65,7 @@ class Linearization(LinearModel):
 
     loc: Array
     jacobian: Array
-    input: AbstractInputLaw
+    input: Input
     output_structure: OutputStructure | None = dataclasses.field(
         default=None, metadata={"static": True}
     )
@@ -78,14 +77,14 @@ class Linearization(LinearModel):
         self,
         loc: ArrayLike,
         jacobian: ArrayLike,
-        input: AbstractInputLaw,  # noqa: A002
+        input: Input,  # noqa: A002
         *,
         output_structure: OutputStructure | None = None,
     ) -> None:
-        if not isinstance(input, AbstractInputLaw):
+        if not isinstance(input, Input):
             raise TypeError(
-                f"input must be an InputLaw, got {type(input).__name__}; "
-                f"pass InputLaw.from_distribution(f)"
+                f"input must be an nn_uq_dist.Input, got {type(input).__name__}; pass "
+                f"nn_uq_dist.inputs.as_input(f)"
             )
         loc = _checks.as_numeric("loc", loc)
         jacobian = _checks.as_numeric("jacobian", jacobian)
@@ -106,7 +105,7 @@ class Linearization(LinearModel):
         )
         _checks.require_finite("loc", loc)
         _checks.require_finite("jacobian", jacobian)
-        dtype = _checks.float_dtype(loc, jacobian, input.loc)
+        dtype = _checks.float_dtype(loc, jacobian, input.mean)
         set_field = object.__setattr__
         set_field(self, "loc", broadcast(loc, dtype, (*batch_shape, loc_shape[-1])))
         set_field(self, "jacobian", broadcast(jacobian, dtype, batch_shape + event_shape))
@@ -156,8 +155,8 @@ class Linearization(LinearModel):
 
         Examples
         --------
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> lin = Linearization([1.0], [[1.0, 2.0]], InputLaw([0.0, 0.0], half_width=3.0))
+        >>> from nn_uq_dist import Input, Linearization
+        >>> lin = Linearization([1.0], [[1.0, 2.0]], Input.box([0.0, 0.0], half_width=3.0))
         >>> print(f"{lin.image(noise_scale=1.0).standard_deviation[0]:.3f}")
         4.000
         """
@@ -168,10 +167,10 @@ class Linearization(LinearModel):
     ) -> LinearizedMarginal:
         r"""Return the distributions of the single outputs, batch shape ``batch_shape + (N_y,)``.
 
-        For an `InputLaw` output :math:`j` has weights :math:`J_{jk} \beta_k`, shape
-        ``(..., N_y, N_x)`` (one zero weight if the input has no box part), and the normal scale
-        :math:`\sqrt{\|(J L)_j\|^2 + \sigma_j^2}`, ``None`` if there is neither a Gaussian part nor
-        noise. For other input laws the columns differ: see `image`.
+        Output :math:`j` has a weight for each uniform variable of the input, :math:`J_{jk} \beta_k`
+        for a box (one zero weight without any), and the normal scale
+        :math:`\sqrt{\|(J L)_j\|^2 + \sigma_j^2}`, ``None`` if there is neither a normal part nor
+        noise. See `image`.
 
         Parameters
         ----------
@@ -191,8 +190,8 @@ class Linearization(LinearModel):
 
         Examples
         --------
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> lin = Linearization([1.0], [[1.0, 2.0]], InputLaw([0.0, 0.0], half_width=3.0))
+        >>> from nn_uq_dist import Input, Linearization
+        >>> lin = Linearization([1.0], [[1.0, 2.0]], Input.box([0.0, 0.0], half_width=3.0))
         >>> lin.marginals(noise_scale=0.1).weights
         Array([[3., 6.]], dtype=float32)
         """
@@ -230,8 +229,8 @@ class Linearization(LinearModel):
         Examples
         --------
         >>> import jax.numpy as jnp
-        >>> from nn_uq_dist import InputLaw, Linearization
-        >>> law = InputLaw(jnp.zeros(2), half_width=1.0)
+        >>> from nn_uq_dist import Input, Linearization
+        >>> law = Input.box(jnp.zeros(2), half_width=1.0)
         >>> lin = Linearization([0.0, 0.0], [[1.0, 1.0], [1.0, -1.0]], law)
         >>> joint = lin.joint()
         >>> round(float(joint.log_prob(jnp.array([0.5, 0.5]))), 4)  # log(1/8)
@@ -276,7 +275,7 @@ class Linearization(LinearModel):
         Examples
         --------
         >>> import nn_uq_dist as nuq
-        >>> lin = nuq.Linearization([0.0], [[1.0, 2.0]], nuq.InputLaw([1.0, 1.0], scale=[1.0, 1.0]))
+        >>> lin = nuq.Linearization([0.0], [[1.0, 2.0]], nuq.Input.normal([1.0, 1.0], [1.0, 1.0]))
         >>> found = lin.input_posterior([5.0], noise_scale=0.1)
         >>> print(found.mean.round(2))  # most of it by the input with the larger effect
         [2. 3.]
@@ -318,7 +317,7 @@ class Linearization(LinearModel):
         >>> import jax
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
-        >>> lin = nuq.linearize(jnp.sinh, nuq.InputLaw([1.0], half_width=1.0))
+        >>> lin = nuq.linearize(jnp.sinh, nuq.Input.box([1.0], half_width=1.0))
         >>> pairs = nuq.paired_draws(jnp.sinh, lin, jax.random.key(0), 500, progress=False)
         >>> law = lin.corrected(pairs).marginals()
         >>> print(f"{law.cdf(jnp.sinh(jnp.array([1.6])))[0]:.2f}")  # (1.6 - 0)/2
@@ -329,7 +328,7 @@ class Linearization(LinearModel):
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw vectors of the input law, as `sample` does, with the outputs of the linear model."""
         deviation = self.input.sample_deviation(key, sample_shape)
-        return self.input.loc + deviation, self.loc + matvec(self.jacobian, deviation)
+        return self.input.mean + deviation, self.loc + matvec(self.jacobian, deviation)
 
     def moved(self, shift: Array, slopes: Array) -> "Linearization":
         """Return the model with a linear function of the input added, by its value at the mean."""
@@ -344,7 +343,7 @@ class Linearization(LinearModel):
     def pairs_at(self, points: Array) -> tuple[Array, Array]:
         """Inputs and outputs of the linear model at points of the unit cube, ``(..., D)``."""
         deviation = self.input.deviation_at_points(points)
-        return self.input.loc + deviation, self.loc + matvec(self.jacobian, deviation)
+        return self.input.mean + deviation, self.loc + matvec(self.jacobian, deviation)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -381,4 +380,4 @@ class Linearization(LinearModel):
             x=np.shape(x)[:-1],
             batch_shape=self.batch_shape,
         )
-        return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.loc)
+        return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.mean)

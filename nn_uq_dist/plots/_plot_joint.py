@@ -108,7 +108,7 @@ def plot_joint(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+    >>> law = nuq.Input.box(jnp.zeros(3), half_width=1.0)
     >>> lin = nuq.Linearization(jnp.zeros(2), [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
     >>> draws = lin.sample(jax.random.key(0), (4_000,))
     >>> figure = nuq.plots.plot_joint(lin, draws, output_names=["a", "b"], backend="none")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import Marginals, as_draws, as_marginals, names_of_outputs
-from nn_uq_dist.laws import OutputLaw, as_output_law, batch_entries
+from nn_uq_dist.distributions import OutputLaw, as_output_law, batch_entries
 from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
 from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
 
@@ -109,7 +109,7 @@ def plot_output_band(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    >>> law = nuq.Input.box(jnp.zeros(2), half_width=1.0)
     >>> lin = nuq.linearize(lambda f: jnp.array([f[0], f[0] + f[1], 3 * f[1] + 1]), law)
     >>> draws = lin.sample(jax.random.key(0), (5_000,))
     >>> figure = nuq.plots.plot_output_band(lin, draws, ylabel="metres", backend="none")

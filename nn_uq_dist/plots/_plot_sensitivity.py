@@ -83,7 +83,7 @@ def plot_sensitivity(
     Examples
     --------
     >>> import nn_uq_dist as nuq
-    >>> lin = nuq.Linearization([0.0], [[1.0, 2.0]], nuq.InputLaw([0.0, 0.0], half_width=1.0))
+    >>> lin = nuq.Linearization([0.0], [[1.0, 2.0]], nuq.Input.box([0.0, 0.0], half_width=1.0))
     >>> figure = nuq.plots.plot_sensitivity(lin, input_names=["wind", "tide"], backend="none")
     >>> [text["string"] for text in figure.viz["values"]["values"].values]
     ['20', '80']

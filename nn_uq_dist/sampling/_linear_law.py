@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics._compiled_once import in_portions
 from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.laws._adapted_law import as_output_law
-from nn_uq_dist.laws._output_law import OutputLaw
-from nn_uq_dist.linear_combination._eager import MOST_POINTS
+from nn_uq_dist.distributions._adapted_law import as_output_law
+from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.uniform_sum._concrete import MOST_POINTS
 
 Array = NDArray[np.float64]
 

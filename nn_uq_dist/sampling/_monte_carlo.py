@@ -13,10 +13,10 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._compiled_once import compiled_once
-from nn_uq_dist.inputs import AbstractInputLaw
-from nn_uq_dist.inputs._as_input_law import as_input_law, parts_of
-from nn_uq_dist.inputs._distribution_law import UnsupportedFamilyError
+from nn_uq_dist.inputs import Input, as_input
+from nn_uq_dist.inputs._as_input import parts_of
 from nn_uq_dist.inputs._flat_network import checked_network
+from nn_uq_dist.inputs._from_distribution import UnsupportedFamilyError
 
 # Draws at a time: enough to keep a device busy, few enough for the processor's cache.
 _BATCH_SIZE = 4096
@@ -29,7 +29,7 @@ _MAX_SAMPLES = 2**31
 @_checks.third_is_key
 def monte_carlo(
     network: Callable[[Any], Any],
-    f: Distribution | AbstractInputLaw | Any,
+    f: Distribution | Input | Any,
     key: Array,
     num_samples: int,
     *,
@@ -87,8 +87,8 @@ def monte_carlo(
     --------
     >>> import jax
     >>> import jax.numpy as jnp
-    >>> from nn_uq_dist import InputLaw, monte_carlo
-    >>> f = InputLaw(jnp.zeros(2), half_width=1.0)
+    >>> from nn_uq_dist import Input, monte_carlo
+    >>> f = Input.box(jnp.zeros(2), half_width=1.0)
     >>> draws = monte_carlo(jnp.tanh, f, jax.random.key(0), 1000)
     >>> draws.shape
     (1000, 2)
@@ -102,7 +102,7 @@ def monte_carlo(
         )
     draw: Callable[[Any, Array], Any] = _draw_from_law
     try:
-        source: Any = as_input_law(f)
+        source: Any = as_input(f)
         batch_shape = source.batch_shape
     except UnsupportedFamilyError:
         source, (batch_shape, draw) = None, _own_draws(f)
@@ -133,7 +133,7 @@ def monte_carlo(
     return draws
 
 
-def _draw_from_law(law: AbstractInputLaw, key: Array) -> Any:
+def _draw_from_law(law: Input, key: Array) -> Any:
     return law.network_input(law.sample(key))
 
 
@@ -142,7 +142,7 @@ def _own_draws(f: Any) -> tuple[tuple[int, ...], Callable[[None, Array], Any]]:
     parts, tree, batch_shape = parts_of(f)
 
     def draw_part(part: Any, key: Array) -> Any:
-        if isinstance(part, AbstractInputLaw):
+        if isinstance(part, Input):
             return _draw_from_law(part.expand(batch_shape), key)
         return jnp.broadcast_to(part.sample(key), batch_shape + part.event_shape)
 

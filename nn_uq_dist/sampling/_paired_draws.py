@@ -15,7 +15,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._nodes import sobol_points
 from nn_uq_dist.basics._pytree import positions, register_frozen
 from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.inputs import AbstractInputLaw
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs._flat_network import flat_network
 from nn_uq_dist.sampling._monte_carlo import as_counts, in_batches, threefry, warn_nonfinite
 
@@ -25,7 +25,7 @@ Points = Literal["random", "sobol"]
 class PairedModel(Protocol):
     """A model that can be paired with a network: a `Linearization`, which is defined later."""
 
-    input: AbstractInputLaw
+    input: Input
 
     @property
     def num_outputs(self) -> int:
@@ -72,7 +72,7 @@ class PairedDraws:
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> network = lambda x: jnp.array([jnp.tanh(x[0]) + x[1]])
-    >>> lin = nuq.linearize(network, nuq.InputLaw([0.1, 0.2], half_width=0.5))
+    >>> lin = nuq.linearize(network, nuq.Input.box([0.1, 0.2], half_width=0.5))
     >>> pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, progress=False)
     >>> bool((pairs.network - pairs.linear).std() < 0.1 * pairs.network.std())
     True
@@ -176,7 +176,7 @@ def paired_draws(
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> lin = nuq.linearize(jnp.tanh, nuq.InputLaw([0.1, 0.2], half_width=0.5))
+    >>> lin = nuq.linearize(jnp.tanh, nuq.Input.box([0.1, 0.2], half_width=0.5))
     >>> pairs = nuq.paired_draws(jnp.tanh, lin, jax.random.key(0), 64, points="sobol")
     >>> pairs.network.shape, pairs.linear.shape
     ((64, 2), (64, 2))

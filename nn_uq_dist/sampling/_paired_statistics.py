@@ -70,7 +70,7 @@ class PairedStatistics:
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> lin = nuq.linearize(jnp.tanh, nuq.InputLaw([0.2], half_width=0.4))
+    >>> lin = nuq.linearize(jnp.tanh, nuq.Input.box([0.2], half_width=0.4))
     >>> pairs = nuq.paired_draws(jnp.tanh, lin, jax.random.key(0), 1000, progress=False)
     >>> mean = nuq.paired_statistics(pairs).mean
     >>> bool(mean.standard_error[0] < 0.1 * pairs.network.std() / 1000**0.5)
@@ -327,7 +327,7 @@ def paired_statistics(pairs: PairedDraws) -> PairedStatistics:
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> network = lambda f: jnp.tanh(jnp.array([f[0] + f[1]]))
-    >>> lin = nuq.linearize(network, nuq.InputLaw([0.1, 0.2], half_width=0.5))
+    >>> lin = nuq.linearize(network, nuq.Input.box([0.1, 0.2], half_width=0.5))
     >>> pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, progress=False)
     >>> beyond = nuq.paired_statistics(pairs).exceedance(0.6)
     >>> bool(beyond.worth[0] > 1000)

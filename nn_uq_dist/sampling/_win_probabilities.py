@@ -79,7 +79,7 @@ def win_probabilities(
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> network = lambda x: jnp.array([jnp.tanh(x[0]), x[1], 0.0])
-    >>> lin = nuq.linearize(network, nuq.InputLaw([0.5, 0.4], half_width=0.3))
+    >>> lin = nuq.linearize(network, nuq.Input.box([0.5, 0.4], half_width=0.3))
     >>> pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, progress=False)
     >>> wins = nuq.win_probabilities(pairs)
     >>> [f"{p:.2f}" for p in wins.value]

@@ -28,7 +28,7 @@ from tests.bank.patterns import (
 )
 from tests.bank.reference import LogValues, log_values
 
-DATA = Path(__file__).with_name("linear_combination.json")
+DATA = Path(__file__).with_name("uniform_sum.json")
 VALUE_DIGITS = 40
 DERIVATIVE_DIGITS = 25
 DIFFERENCE_DIGITS = 85

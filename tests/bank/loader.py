@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-DATA = Path(__file__).with_name("linear_combination.json")
+DATA = Path(__file__).with_name("uniform_sum.json")
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ f = {"r": dist.LogNormal(0.0, 0.1), "k": dist.Gamma(3.0, 2.0),
          dist.transforms.AffineTransform(1.0, 2.0), dist.transforms.ExpTransform()])}
 mapped = nuq.linearize(lambda d: jnp.stack([d["r"] * d["k"], d["t"] + d["r"]]), f)
 plain = nuq.Linearization([1.0, 2.0], [[1.0, 2.0], [0.5, 3.0]],
-                          nuq.InputLaw([0.1, 0.2], half_width=0.4, scale=0.3))
+                          nuq.Input.box([0.1, 0.2], 0.4) + nuq.Input.normal([0.0, 0.0], 0.3))
 joint = plain.joint(0.1)
 gammas = dist.Gamma(jnp.array([2.0, 3.0]), jnp.array([1.0, 2.0]))
 copula = nuq.GaussianCopulaJoint(gammas, jnp.array([[1.0, 0.3], [0.3, 1.0]]))

@@ -8,10 +8,10 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.distributions import MonotoneSpline, NormalScoreTransform
-from nn_uq_dist.inputs import GaussianInput, InputBlocks, InputSum, KnownInput, as_input_law
+from nn_uq_dist.inputs import InputTerm, as_input
 
-LAW = nuq.InputLaw(jnp.zeros(3), half_width=0.3)
-BOX = nuq.InputLaw(np.zeros((2, 3)), half_width=1.0)
+LAW = nuq.Input.box(jnp.zeros(3), half_width=0.3)
+BOX = nuq.Input.box(np.zeros((2, 3)), half_width=1.0)
 
 
 def net(x):
@@ -19,21 +19,24 @@ def net(x):
 
 
 INPUTS = {
-    "InputLaw(box, num_inputs=3, batch_shape=(2,), dtype=float32)": BOX,
-    "InputLaw(box and correlated normal, num_inputs=1, batch_shape=(), dtype=float32)": (
-        nuq.InputLaw([0.0], 1.0, [[1.0]])
+    "Input(box, num_inputs=3, batch_shape=(2,), dtype=float32)": BOX,
+    "Input(box and correlated normal, num_inputs=1, batch_shape=(), dtype=float32)": (
+        nuq.Input.box([0.0], 1.0) + nuq.Input.normal([0.0], scale_tril=[[1.0]])
     ),
-    "InputLaw(independent normal, num_inputs=1, batch_shape=(), dtype=float32)": (
-        nuq.InputLaw([0.0], scale=1.0)
+    "Input(independent normal, num_inputs=1, batch_shape=(), dtype=float32)": (
+        nuq.Input.normal([0.0], 1.0)
     ),
-    "GaussianInput(rank at most 2, num_inputs=3, batch_shape=(), dtype=float32)": (
-        GaussianInput(np.zeros(3), np.ones((3, 2)))
+    "Input(correlated normal, num_inputs=3, batch_shape=(), dtype=float32)": (
+        nuq.Input.normal(np.zeros(3), factor=np.ones((3, 2)))
     ),
-    "KnownInput(known values, num_inputs=2, batch_shape=(), dtype=float32)": KnownInput([1.0, 2.0]),
-    "InputSum(2 terms, num_inputs=3, batch_shape=(2,), dtype=float32)": InputSum(BOX, BOX),
-    "InputBlocks(2 parts, num_inputs=6, batch_shape=(2,), dtype=float32)": InputBlocks(BOX, BOX),
-    "MappedInput(transformed InputLaw to ExpTransform, num_inputs=3, batch_shape=(), "
-    "dtype=float32)": as_input_law(dist.LogNormal(jnp.zeros(3), 1.0).to_event(1)),
+    "Input(shared uniform, num_inputs=3, batch_shape=(), dtype=float32)": (
+        nuq.Input(np.zeros(3), [InputTerm(np.ones((3, 1)), is_uniform=True)])
+    ),
+    "Input(known values, num_inputs=2, batch_shape=(), dtype=float32)": nuq.Input.known([1.0, 2.0]),
+    "Input(sum of boxes, num_inputs=3, batch_shape=(2,), dtype=float32)": BOX + BOX,
+    "Input(box, num_inputs=6, batch_shape=(2,), dtype=float32)": nuq.Input.join(BOX, BOX),
+    "Input(transformed independent normal to ExpTransform, num_inputs=3, batch_shape=(), "
+    "dtype=float32)": as_input(dist.LogNormal(jnp.zeros(3), 1.0).to_event(1)),
 }
 
 
@@ -57,7 +60,7 @@ def test_one_line_of_a_few_words_with_shapes_and_types():
     for line in map(repr, objects):
         assert len(line) <= 200
         assert not any(part in line for part in ("\n", "Array(", "array("))
-    text = "Linearization(loc=float32[2], jacobian=float32[2, 3], input=InputLaw)"
+    text = "Linearization(loc=float32[2], jacobian=float32[2, 3], input=Input)"
     assert repr(linear) == text
     assert repr(statistics) == "PairedStatistics(num_outputs=2, num_pairs=64)"
     assert repr(spline).startswith("MonotoneSpline(knots=float32[50], images=float32[50]")
@@ -68,9 +71,9 @@ def test_one_line_of_a_few_words_with_shapes_and_types():
 
 
 def test_traced_and_rebuilt_objects_have_a_line():
-    for instance, start in ((nuq.linearize(net, LAW), "Linearization(loc="), (BOX, "InputLaw(")):
+    for instance, start in ((nuq.linearize(net, LAW), "Linearization(loc="), (BOX, "Input(")):
         found = []
-        jax.make_jaxpr(lambda same, found=found: found.append(repr(same)) or same.loc)(instance)
+        jax.make_jaxpr(lambda same, found=found: found.append(repr(same)) or same.mean)(instance)
         found.append(repr(jax.tree.map(lambda _: object(), instance)))
         found.append(repr(jax.tree.map(np.shape, instance)))
         assert found[0] == repr(instance)

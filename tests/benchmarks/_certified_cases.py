@@ -21,7 +21,7 @@ class Case(NamedTuple):
     """A network with one output, and the law of its input."""
 
     net: nuq.LeakyReLUNetwork
-    law: nuq.InputLaw
+    law: nuq.Input
 
     def draws(self, count: int, seed: int) -> Array:
         """Draws of the output, independent of the library."""
@@ -32,12 +32,14 @@ class Case(NamedTuple):
         rng = np.random.default_rng(seed)
         for start in range(0, count, _AT_ONCE):
             size = (min(_AT_ONCE, count - start), self.net.num_inputs)
-            x = np.broadcast_to(np.asarray(self.law.loc, np.float64), size)
+            x = np.broadcast_to(np.asarray(self.law.mean, np.float64), size)
             if self.law.half_width is not None:
                 x = x + np.asarray(self.law.half_width, np.float64) * rng.uniform(-1, 1, size)
-            if self.law.normal_scale is not None:
-                factor = np.asarray(self.law.scale_tril, np.float64)
-                x = x + rng.normal(size=size) @ factor.T
+            for term in self.law.terms:
+                if not term.is_uniform:
+                    factor = np.asarray(term.factor, np.float64)
+                    z = rng.normal(size=size)
+                    x = x + (z * factor if term.is_diagonal else z @ factor.T)
             yield forward(self.net, x)[:, 0]
 
 
@@ -74,7 +76,7 @@ def farthest_outside(case: Case, num_starts: int, seed: int) -> float:
     """
     exact = StandardNetwork.of_law(case.net, case.law, slice(0, 1))
     forms = enclosed(exact, Boxes.whole(exact)).forms
-    center, half = (np.asarray(part, float) for part in (case.law.loc, case.law.half_width))
+    center, half = (np.asarray(part, float) for part in (case.law.mean, case.law.half_width))
     bounds = nuq.certified(case.net, case.law)
     # In float64: the bounds are of the exact tangent.
     tangent = gradient(case.net, center[None])[0] * half
@@ -123,10 +125,14 @@ def random_case(seed: int) -> Case:
     own = size * rng.uniform(0.1, 1, num_inputs)
     tril = np.tril(size / num_inputs * rng.normal(size=(num_inputs, num_inputs)), -1)
     some = rng.random(num_inputs) < 0.5
-    parts = (
-        {"half_width": own},
-        {"scale": own / np.sqrt(3)},
-        {"half_width": own, "scale": 0.3 * size * rng.uniform(0, 1, num_inputs)},
-        {"half_width": own * some, "scale_tril": tril + np.diag(0.2 * own)},
-    )[seed % 4]
-    return Case(net, nuq.InputLaw(rng.normal(size=num_inputs), **parts))
+    scale = 0.3 * size * rng.uniform(0, 1, num_inputs)
+    mean = rng.normal(size=num_inputs)
+    kind = seed % 4
+    if kind == 1:
+        return Case(net, nuq.Input.normal(mean, own / np.sqrt(3)))
+    law = nuq.Input.box(mean, own * some if kind == 3 else own)
+    if kind == 2:
+        law = law + nuq.Input.normal(0 * mean, scale)
+    if kind == 3:
+        law = law + nuq.Input.normal(0 * mean, scale_tril=tril + np.diag(0.2 * own))
+    return Case(net, law)

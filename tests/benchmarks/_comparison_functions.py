@@ -33,7 +33,7 @@ class TestFunction(NamedTuple):
 
     name: str
     layers: tuple[Layer, ...]
-    f: nuq.InputLaw
+    f: nuq.Input
 
     def network(self, x: Array) -> Array:
         """Outputs, shape ``(3,)``."""
@@ -62,11 +62,11 @@ def operator(name: str, half_width: float) -> TestFunction:
     mean = jnp.asarray(importlib.import_module("integro_differential").mean_input())
     depth = name.rpartition("_")[2]
     title = f"operator, {depth} layer{'s' if depth != '1' else ''}, 31 inputs, ±{half_width}"
-    return TestFunction(title, tuple(layers), nuq.InputLaw(mean, half_width=half_width))
+    return TestFunction(title, tuple(layers), nuq.Input.box(mean, half_width=half_width))
 
 
 def random_network(
-    seed: int, num_inputs: int, activation: Callable[[Array], Array], name: str, f: nuq.InputLaw
+    seed: int, num_inputs: int, activation: Callable[[Array], Array], name: str, f: nuq.Input
 ) -> TestFunction:
     """Two hidden layers of 16 with random weights."""
     rng = np.random.default_rng(seed)
@@ -89,16 +89,16 @@ def functions() -> list[TestFunction]:
         operator("nonlinear_1", 0.5),
         operator("nonlinear_5", 1.5),
         random_network(
-            12, 12, jnp.tanh, "tanh, 12 normal inputs", nuq.InputLaw(jnp.full(12, 0.2), scale=0.3)
+            12, 12, jnp.tanh, "tanh, 12 normal inputs", nuq.Input.normal(jnp.full(12, 0.2), 0.3)
         ),
         random_network(
             4,
             4,
             lambda h: jax.nn.leaky_relu(h, 0.1),
             "leaky ReLU, 4 inputs, ±1",
-            nuq.InputLaw(jnp.full(4, 0.3), half_width=1.0),
+            nuq.Input.box(jnp.full(4, 0.3), half_width=1.0),
         ),
         random_network(
-            3, 3, jnp.tanh, "tanh, 3 inputs, ±1", nuq.InputLaw(jnp.full(3, 0.3), half_width=1.0)
+            3, 3, jnp.tanh, "tanh, 3 inputs, ±1", nuq.Input.box(jnp.full(3, 0.3), half_width=1.0)
         ),
     ]

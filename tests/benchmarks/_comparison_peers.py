@@ -47,20 +47,20 @@ def empirical_cdf(draws: ArrayLike) -> Cdf:
     )
 
 
-def sobol_inputs(f: nuq.InputLaw, key: Array, count: int) -> tuple[Array, NDArray[np.float64]]:
+def sobol_inputs(f: nuq.Input, key: Array, count: int) -> tuple[Array, NDArray[np.float64]]:
     """Inputs at Sobol points, and the same as uniform (-1, 1) or standard normal variables."""
     points = sobol_points(key, count, 1, f.num_inputs)
     if f.normal_scale is None:
         standard = 2 * points - 1
-        return f.loc + f.half_range * jnp.asarray(standard), standard
+        return f.mean + f.half_width * jnp.asarray(standard), standard
     standard = ndtri(points)
-    return f.loc + f.normal_scale * jnp.asarray(standard), standard
+    return f.mean + f.normal_scale * jnp.asarray(standard), standard
 
 
-def second_order(network: Callable[[Array], Array], f: nuq.InputLaw, key: Array) -> Cdf:
+def second_order(network: Callable[[Array], Array], f: nuq.Input, key: Array) -> Cdf:
     """Distribution of the quadratic Taylor polynomial at the mean, from draws of it."""
-    value, slopes, curvatures = _taylor(network, f.loc)
-    z = f.sample(key, (SURROGATE_DRAWS,)) - f.loc
+    value, slopes, curvatures = _taylor(network, f.mean)
+    z = f.sample(key, (SURROGATE_DRAWS,)) - f.mean
     return empirical_cdf(_quadratic(value, slopes, curvatures, z))
 
 
@@ -75,7 +75,7 @@ def _quadratic(value: Array, slopes: Array, curvatures: Array, z: Array) -> Arra
     return value + z @ slopes.T + 0.5 * jnp.stack(bend, axis=1)
 
 
-def stable_propagation(layers: Sequence[Layer], f: nuq.InputLaw, *, full: bool) -> Moments:
+def stable_propagation(layers: Sequence[Layer], f: nuq.Input, *, full: bool) -> Moments:
     """Location and scale matrix of a normal variable, sent through each layer.
 
     F. Petersen et al., Uncertainty quantification via stable distribution propagation (ICLR 2024):
@@ -133,7 +133,7 @@ def _extended(
 
 
 def polynomial_chaos(
-    f: nuq.InputLaw, standard: NDArray[np.float64], outputs: ArrayLike, seed: int
+    f: nuq.Input, standard: NDArray[np.float64], outputs: ArrayLike, seed: int
 ) -> Cdf:
     """Sparse polynomial chaos by OpenTURNS: least angle regression, leave-one-out.
 

@@ -26,12 +26,12 @@ class Case(NamedTuple):
 
     name: str
     network: Callable[[Array], Array]
-    f: nuq.InputLaw
+    f: nuq.Input
 
     def at_scores(self, z: Array) -> Array:
         """Output at standard normal variables, one for each input."""
-        uniform, scale = self.f.half_range, self.f.normal_scale
-        x = self.f.loc
+        uniform, scale = self.f.half_width, self.f.normal_scale
+        x = self.f.mean
         x = x + (0 if uniform is None else uniform * (2 * ndtr(z) - 1))
         return self.network(x + (0 if scale is None else scale * z))[0]
 
@@ -59,9 +59,14 @@ def make_case(number: int) -> Case:
     reach = (0.3, 1.0)[(number + number // 6) % 2]
     mean = jnp.asarray(rng.normal(size=d) * 0.5)
     in_box = np.full(d, kind == "box") if kind != "mixed" else np.arange(d) % 2 == 0
-    half_width = jnp.asarray(np.where(in_box, reach, 0.0)) if in_box.any() else None
-    scale = jnp.asarray(np.where(in_box, 0.0, reach / np.sqrt(3))) if not in_box.all() else None
-    law = nuq.InputLaw(mean, half_width=half_width, scale=scale)
+    box = nuq.Input.box(mean, np.where(in_box, reach, 0.0))
+    normal = nuq.Input.normal(mean, np.where(in_box, 0.0, reach / np.sqrt(3)))
+    if in_box.all():
+        law = box
+    elif in_box.any():
+        law = nuq.Input(mean, box.terms + normal.terms)
+    else:
+        law = normal
     return Case(f"{d} inputs, {activation}, {kind}", network, law)
 
 

@@ -34,7 +34,7 @@ def trained_size_network() -> nuq.Linearization:
     """A linearized network of 12 inputs, 64 hidden units and 12 outputs."""
     hidden = normal(64, NUM_INPUTS) / NUM_INPUTS**0.5
     out = normal(NUM_OUTPUTS, 64) / 8.0
-    box = nuq.InputLaw(jnp.ones(NUM_INPUTS), half_width=0.3)
+    box = nuq.Input.box(jnp.ones(NUM_INPUTS), half_width=0.3)
     return nuq.linearize(lambda x: out @ jax.nn.leaky_relu(hidden @ x), box)
 
 

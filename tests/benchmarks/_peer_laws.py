@@ -22,13 +22,13 @@ type Values = tuple[FloatArray, FloatArray]
 
 
 def ours(dtype: str) -> Callable[[FloatArray, FloatArray], Values]:
-    """Density and survival function by `nn_uq_dist.linear_combination`, as logarithms."""
+    """Density and survival function by `nn_uq_dist.uniform_sum`, as logarithms."""
 
     def values(weights: FloatArray, x: FloatArray) -> Values:
         with jax.enable_x64(dtype == "float64"):
             arguments = x.astype(dtype), weights.astype(dtype)
-            log_density = nuq.linear_combination.logpdf(*arguments)
-            log_survival = nuq.linear_combination.logsf(*arguments)
+            log_density = nuq.uniform_sum.logpdf(*arguments)
+            log_survival = nuq.uniform_sum.logsf(*arguments)
         return np.asarray(log_density, float), np.asarray(log_survival, float)
 
     return values
@@ -79,7 +79,7 @@ METHODS = {
 }
 
 
-def law_errors(title: str, net: nuq.LeakyReLUNetwork, law: nuq.InputLaw) -> None:
+def law_errors(title: str, net: nuq.LeakyReLUNetwork, law: nuq.Input) -> None:
     """Print worst relative errors of tail probabilities and densities over some outputs.
 
     The points have the upper tail probabilities `TAILS` under the linear law; the last one lies at
@@ -91,7 +91,7 @@ def law_errors(title: str, net: nuq.LeakyReLUNetwork, law: nuq.InputLaw) -> None
     edge = []
     for weights in rows:
         with jax.enable_x64(True):
-            x = -np.asarray(nuq.linear_combination.ppf(np.array(TAILS), weights))
+            x = -np.asarray(nuq.uniform_sum.ppf(np.array(TAILS), weights))
         x = np.append(x, NEAR_EDGE * np.abs(weights).sum())
         exact = [Fraction(float(w)) for w in weights]
         reference = [log_values(Fraction(float(point)), exact) for point in x]

@@ -26,7 +26,7 @@ class Moments(NamedTuple):
     covariance: Array
 
 
-def linear_moments(net: Callable[[Array], Array], law: nuq.InputLaw) -> Moments:
+def linear_moments(net: Callable[[Array], Array], law: nuq.Input) -> Moments:
     """Mean and covariance of the linearized network: the delta method."""
     linear = nuq.linearize(net, law)
     return Moments(linear.mean, linear.covariance)
@@ -71,7 +71,7 @@ def leaky_relu_covariance(mean: Array, covariance: Array, slope: Array) -> Array
     return jnp.outer(gain, gain) * covariance + (1 - slope) ** 2 * jnp.outer(scale, scale) * kinks
 
 
-def moment_matching(net: nuq.LeakyReLUNetwork, law: nuq.InputLaw, *, full: bool) -> Moments:
+def moment_matching(net: nuq.LeakyReLUNetwork, law: nuq.Input, *, full: bool) -> Moments:
     """Assumed-density filtering: every layer's pre-activations are taken as normal.
 
     Parameters
@@ -96,7 +96,7 @@ def moment_matching(net: nuq.LeakyReLUNetwork, law: nuq.InputLaw, *, full: bool)
     return Moments(outputs @ mean, outputs @ covariance @ outputs.T)
 
 
-def unscented(net: Callable[[Array], Array], law: nuq.InputLaw, spread: float) -> Moments:
+def unscented(net: Callable[[Array], Array], law: nuq.Input, spread: float) -> Moments:
     """Moments from ``2 N_x + 1`` points, all but the mean ``sqrt(spread)`` deviations from it.
 
     S. Julier and J. Uhlmann, Proc. IEEE 92 (2004) 401, with ``spread = N_x + kappa``. The fourth
@@ -113,7 +113,7 @@ def unscented(net: Callable[[Array], Array], law: nuq.InputLaw, spread: float) -
 
 
 def sampled(
-    net: Callable[[Array], Array], law: nuq.InputLaw, key: Array, num_samples: int
+    net: Callable[[Array], Array], law: nuq.Input, key: Array, num_samples: int
 ) -> tuple[Moments, Array]:
     """Moments of draws through the network, and the draws ``(num_samples, N_y)``."""
     outputs = jax.vmap(net)(law.sample(key, (num_samples,)))
@@ -121,7 +121,7 @@ def sampled(
 
 
 def with_uncertainties(
-    net: nuq.LeakyReLUNetwork, law: nuq.InputLaw
+    net: nuq.LeakyReLUNetwork, law: nuq.Input
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and covariance by the package `uncertainties`, which carries numbers with errors."""
     from uncertainties import covariance_matrix, ufloat

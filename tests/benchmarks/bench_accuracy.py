@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from nn_uq_dist import linear_combination
+from nn_uq_dist import uniform_sum
 from tests.bank.loader import ValueCase, float32_cases, float64_cases
 
 
@@ -35,7 +35,7 @@ def ours(cases: Sequence[ValueCase]) -> dict[str, tuple[NDArray, NDArray]]:
             scale = np.concatenate([np.full(len(c.x), c.normal_scale, c.x.dtype) for c in members])
         values = [
             np.asarray(function(x, weights, scale), float)
-            for function in (linear_combination.logpdf, linear_combination.logsf)
+            for function in (uniform_sum.logpdf, uniform_sum.logsf)
         ]
         ends = np.cumsum([len(case.x) for case in members])[:-1]
         for case, density, survival in zip(

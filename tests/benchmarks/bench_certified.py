@@ -67,14 +67,14 @@ def search(num_networks: int, num_starts: int = 100) -> None:
     print(f"{max(beyond):.1e} of the largest output, in NumPy's float64")
 
 
-def operators() -> list[tuple[str, nuq.LeakyReLUNetwork, nuq.InputLaw, float]]:
+def operators() -> list[tuple[str, nuq.LeakyReLUNetwork, nuq.Input, float]]:
     """The trained networks, with boxes about one smooth input."""
     sys.path.append(str(OPERATORS))
     networks, lobatto = map(importlib.import_module, ("networks", "lobatto"))
     mu = np.exp(np.sin(5 * lobatto.nodes(30)))
     names = [f"{kind}_{depth}" for kind in ("linear", "nonlinear") for depth in (1, 5, 20)]
     return [
-        (name, networks.load(name), nuq.InputLaw(mu, half_width=half_width), half_width)
+        (name, networks.load(name), nuq.Input.box(mu, half_width=half_width), half_width)
         for name in names
         for half_width in HALF_WIDTHS
     ]
@@ -108,7 +108,7 @@ def parts(seconds: float) -> None:
     for num_inputs in (2, 4, 8):
         for depth, width in ((1, 16), (1, 64), (2, 16), (2, 64)):
             net = random_network(np.random.default_rng(1), num_inputs, width, depth, 0.01)
-            law = nuq.InputLaw(np.zeros(num_inputs), half_width=1.0)
+            law = nuq.Input.box(np.zeros(num_inputs), half_width=1.0)
             start = time.perf_counter()
             bounds = nuq.certified(net, law, max_parts=10**6, seconds=seconds, progress=False)
             took = time.perf_counter() - start
@@ -120,7 +120,7 @@ def cost() -> None:
     """Seconds for one output of five layers of 64 neurons and 31 inputs, without parts."""
     for half_width in (0.02, 0.2):
         net = random_network(np.random.default_rng(0), 31, 64, 5, 0.01)
-        law = nuq.InputLaw(np.zeros(31), half_width=half_width)
+        law = nuq.Input.box(np.zeros(31), half_width=half_width)
         took = []
         for _ in range(4):
             start = time.perf_counter()
@@ -135,7 +135,7 @@ def rare(seconds: float, num_draws: int = 10**8) -> None:
     print("|---:|---:|---:|---|---:|---:|---:|---:|---:|")
     for num_inputs, depth in ((2, 1), (3, 1), (4, 1), (4, 2)):
         net = random_network(np.random.default_rng(num_inputs), num_inputs, 16, depth, 0.01)
-        case = Case(net, nuq.InputLaw(np.zeros(num_inputs), half_width=1.0))
+        case = Case(net, nuq.Input.box(np.zeros(num_inputs), half_width=1.0))
         limits = np.array([limit_of(case, share) for share in (1e-3, 1e-6, 1e-9)])
         estimate = nuq.failure_probability(
             net, case.law, jax.random.key(0), limits, num_runs=20_000, progress=False
@@ -170,7 +170,7 @@ def errors() -> None:
     print("\n| network | half-width | bound | largest found | ratio |")
     print("|---|---:|---:|---:|---:|")
     for name, net, law, half_width in operators():
-        mu = np.asarray(law.loc, float)
+        mu = np.asarray(law.mean, float)
         half = np.full(mu.shape, float(np.float32(half_width)))
         rows = []
         for output in OUTPUTS:

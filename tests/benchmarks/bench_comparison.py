@@ -151,8 +151,8 @@ def errors(values: NDArray[np.float64]) -> tuple[float, float]:
 def check_openturns() -> None:
     """Fail unless its methods are right for a cube, a plane and a paraboloid."""
     uniform, normal = (
-        nuq.InputLaw(jnp.zeros(2), half_width=1.0),
-        nuq.InputLaw(jnp.zeros(2), scale=1.0),
+        nuq.Input.box(jnp.zeros(2), half_width=1.0),
+        nuq.Input.normal(jnp.zeros(2), 1.0),
     )
     inputs, standard = peers.sobol_inputs(uniform, jax.random.key(0), 200)
     cdf = peers.polynomial_chaos(uniform, standard, inputs[:, :1] ** 3, 0)

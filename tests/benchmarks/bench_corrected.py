@@ -40,7 +40,7 @@ class Case(NamedTuple):
     """A network with its input, and what a million draws say about its outputs."""
 
     net: Any
-    f: nuq.InputLaw
+    f: nuq.Input
     lin: nuq.Linearization
     outputs: NDArray[np.intp]  # those that vary
     linear: Array  # quantiles of the linear law at SCORES
@@ -66,7 +66,7 @@ def make_case(name: str, half_width: float) -> Case:
     operators = importlib.import_module("integro_differential")
     net = importlib.import_module("networks").load(name)
     mean = jnp.asarray(operators.mean_input(), jnp.float32)
-    f = nuq.InputLaw(mean, half_width=half_width)
+    f = nuq.Input.box(mean, half_width=half_width)
     lin = nuq.linearize(net, f)
     draws = nuq.monte_carlo(net, f, jax.random.key(99), REFERENCE_DRAWS, progress=False)
     outputs = np.delete(np.arange(lin.num_outputs), operators.SIZE // 2)

@@ -55,7 +55,7 @@ def operator(name: str, half_width: float, num_outputs: int, num_points: int) ->
     varying = np.delete(np.arange(operators.SIZE), operators.SIZE // 2)
     chosen = varying[np.round(np.linspace(0, varying.size - 1, num_outputs)).astype(int)]
     mean = jnp.asarray(operators.mean_input(), jnp.float32)
-    law = nuq.InputLaw(mean, half_width=half_width)
+    law = nuq.Input.box(mean, half_width=half_width)
     return case_of(lambda x: whole(x)[chosen], law, num_points)
 
 
@@ -73,10 +73,10 @@ def random_network(num_inputs: int, half_width: float, seed: int, num_points: in
         return last @ jnp.tanh(1.5 * second @ hidden + biases[1])
 
     mean = jnp.asarray(rng.normal(size=num_inputs) * 0.3, jnp.float32)
-    return case_of(network, nuq.InputLaw(mean, half_width=half_width), num_points)
+    return case_of(network, nuq.Input.box(mean, half_width=half_width), num_points)
 
 
-def case_of(network: Any, law: nuq.InputLaw, num_points: int) -> Case:
+def case_of(network: Any, law: nuq.Input, num_points: int) -> Case:
     """Linearize, and draw."""
     many = jax.jit(jax.vmap(network))
 

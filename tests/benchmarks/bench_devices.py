@@ -84,8 +84,8 @@ def jobs(dtype: Any) -> dict[str, Callable[[], Any]]:
             x = jax.nn.leaky_relu(weights @ x)
         return last @ x
 
-    one = nuq.InputLaw(jnp.ones(NUM_INPUTS, dtype), half_width=jnp.asarray(0.1, dtype))
-    many = nuq.InputLaw(array(10_000, NUM_INPUTS), half_width=jnp.asarray(0.1, dtype))
+    one = nuq.Input.box(jnp.ones(NUM_INPUTS, dtype), half_width=jnp.asarray(0.1, dtype))
+    many = nuq.Input.box(array(10_000, NUM_INPUTS), half_width=jnp.asarray(0.1, dtype))
     grid, points = array(NUM_OUTPUTS * 5, 1, NUM_INPUTS), jnp.linspace(-5, 5, 1000, dtype=dtype)
     rows, values = array(12_000, 12), array(12_000)
     joint, draws = joint_of(dtype, 0.1)

@@ -121,15 +121,15 @@ def accuracy(options: argparse.Namespace) -> None:
             )
 
 
-def known_cases() -> dict[str, tuple[Any, nuq.InputLaw, float, float]]:
+def known_cases() -> dict[str, tuple[Any, nuq.Input, float, float]]:
     """Name, network, law, limit and probability of six cases with known answers."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     opposite = float(weights @ (2 * ndtr(-4.5 - 0.01 * nodes**2)) / weights.sum())
     corner = (1 - 0.98 + 0.98 * math.log(0.98)) / 2
     row = jnp.arange(1.0, 13.0) / jnp.sqrt(650.0)
 
-    def normal(d: int) -> nuq.InputLaw:
-        return nuq.InputLaw(jnp.zeros(d), scale=1.0)
+    def normal(d: int) -> nuq.Input:
+        return nuq.Input.normal(jnp.zeros(d), 1.0)
 
     def square(x: jax.Array) -> jax.Array:
         return jnp.sum(x**2, keepdims=True)
@@ -145,7 +145,7 @@ def known_cases() -> dict[str, tuple[Any, nuq.InputLaw, float, float]]:
         ),
         "two corners of a box": (
             lambda x: x[:1] * x[1:],
-            nuq.InputLaw(jnp.zeros(2), half_width=1.0),
+            nuq.Input.box(jnp.zeros(2), half_width=1.0),
             0.98,
             corner,
         ),
@@ -191,7 +191,7 @@ def challenge(options: argparse.Namespace) -> None:
     print("|---|---:|---|")
     for name, problem in problems().items():
         share, error = problem.reference()
-        f = nuq.InputLaw(jnp.zeros(problem.num_inputs), scale=1.0)
+        f = nuq.Input.normal(jnp.zeros(problem.num_inputs), 1.0)
         cells = []
         for number in range(3):
             found = nuq.failure_probability(

@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
     net: Callable[[jax.Array], jax.Array]
     many: Callable[[jax.Array], jax.Array]  # the network, compiled for many inputs
-    law: nuq.InputLaw
+    law: nuq.Input
     points: Array  # outputs at which distribution functions are compared
     probabilities: Array
 
@@ -55,7 +55,7 @@ def make_case(num_inputs: int, smooth: bool) -> Case:
         hidden = activation(first @ x + biases[0])
         return (last @ activation(second @ hidden + biases[1]))[0]
 
-    law = nuq.InputLaw(jnp.zeros(num_inputs), half_width=HALF_WIDTH)
+    law = nuq.Input.box(jnp.zeros(num_inputs), half_width=HALF_WIDTH)
     inputs = law.sample(jax.random.key(9), (REFERENCE_DRAWS,))
     scalar = np.asarray(jax.jit(jax.vmap(raw))(inputs), np.float64)
     mean, sd = scalar.mean(), scalar.std()

@@ -44,10 +44,10 @@ class Posterior(NamedTuple):
 
 def likelihoods(case: Case) -> dict[str, Likelihood]:
     """Log likelihoods of half-width, noise and outputs ``(n, N_y)``."""
-    scale, center = jnp.asarray(case.sd, jnp.float32), case.lin.input.loc
+    scale, center = jnp.asarray(case.sd, jnp.float32), case.lin.input.mean
 
     def linear_at(half_width: jax.Array) -> nuq.Linearization:
-        return nuq.linearize(case.network, nuq.InputLaw(center, half_width=half_width))
+        return nuq.linearize(case.network, nuq.Input.box(center, half_width=half_width))
 
     def tangent(half_width: jax.Array, noise: jax.Array, y: jax.Array) -> jax.Array:
         joint = linear_at(half_width).joint(noise_scale=noise * scale)
@@ -71,7 +71,7 @@ def relinearized_log_prob(
 
     Regressions on draws of the inputs that an observation leaves possible, halfway in each pass.
     """
-    center = jnp.asarray(case.lin.input.loc)
+    center = jnp.asarray(case.lin.input.mean)
     network = jax.vmap(jax.vmap(case.network))
     half = jax.random.normal(jax.random.key(3), (DRAWS // 2, center.size))
     normal = jnp.concatenate([half, -half])
@@ -100,7 +100,7 @@ def relinearized_log_prob(
         jnp.zeros((*wide[:-1], wide[-2])),
     )
     (loc, slopes, rest), _ = jax.lax.scan(improve, start, length=PASSES)
-    law = nuq.InputLaw(jnp.broadcast_to(center, (len(y), center.size)), half_width=half_width)
+    law = nuq.Input.box(jnp.broadcast_to(center, (len(y), center.size)), half_width=half_width)
     linear = nuq.Linearization(loc, slopes, law)
     return linear.joint(noise_scale=noise, noise_covariance=rest).log_prob(y).sum()
 
@@ -132,7 +132,7 @@ def on_grid(function: Likelihood, y: jax.Array) -> Posterior:
 
 def latent(case: Case, y: jax.Array, draws: int) -> Posterior:
     """Posterior of the model that samples the input of each observation."""
-    center = jnp.asarray(case.lin.input.loc)
+    center = jnp.asarray(case.lin.input.mean)
     scale = jnp.asarray(case.sd, jnp.float32)
 
     def model(y: jax.Array) -> None:

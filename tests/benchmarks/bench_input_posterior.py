@@ -67,11 +67,11 @@ def make_case(kind: str, num_inputs: int, num_outputs: int) -> Case:
         tril = np.tril(rng.normal(size=(*shape, num_inputs)), -1)
         normal = tril + width[..., None] * np.eye(num_inputs)
         box = normal[..., :0]
-        law: Any = nuq.InputLaw(loc, scale_tril=normal)
+        law: Any = nuq.Input.normal(loc, scale_tril=normal)
     elif kind == "triangular":
-        law = nuq.inputs.triangular(loc - width, loc + width)
+        law = nuq.Input.triangular(loc - width, loc + width)
     else:
-        law = nuq.InputLaw(loc, half_width=half_width, scale=scale)
+        law = nuq.Input.box(loc, half_width) + nuq.Input.normal(0 * loc, scale)
     jacobian = rng.normal(size=(MODELS, num_outputs, num_inputs))
     linear = nuq.Linearization(rng.normal(size=(MODELS, num_outputs)), jacobian, law)
     return Case(linear, box, normal, kind == "triangular")
@@ -114,7 +114,7 @@ def errors_of(case: Case) -> dict[float, list[Errors]]:
     """Errors of all observations of the case, by the size of the noise."""
     y, scale = observe(case.linear)
     posterior = case.linear.input_posterior(y, noise_scale=scale)
-    mean = np.asarray(posterior.mean - case.linear.input.loc)
+    mean = np.asarray(posterior.mean - case.linear.input.mean)
     sd, evidence = np.sqrt(np.asarray(posterior.variance)), np.asarray(posterior.log_evidence)
     found = defaultdict(list)
     for place in np.ndindex(y.shape[:-1]):
@@ -171,7 +171,7 @@ def draws(number: int) -> None:
             exact = reference(case.observed(scale, y, 0))
             found = case.linear[0].input_posterior(y, noise_scale=scale)
             inputs = np.asarray(found.sample(jax.random.key(1), (number,)))
-            inputs = (inputs - np.asarray(found.input.loc))[:, exact.sd > 0]
+            inputs = (inputs - np.asarray(found.input.mean))[:, exact.sd > 0]
             unit = exact.sd[exact.sd > 0]
             gap = (inputs - exact.mean[exact.sd > 0]) / unit
             of_mean, of_variance = gap.mean(axis=0), (gap**2).mean(axis=0) - 1

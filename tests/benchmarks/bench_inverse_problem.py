@@ -48,7 +48,7 @@ class Problem(NamedTuple):
     """A network, the law of its inputs, and the noise of its outputs."""
 
     network: Network
-    law: nuq.InputLaw
+    law: nuq.Input
     noise: np.ndarray
 
     def data(self, key: jax.Array, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +91,9 @@ def problem(number: int) -> Problem:
     network = random_network(number, [inputs, 24, 24, outputs], activation, 1.4, 0.3)
     is_box = {"box": np.ones(inputs), "normal": np.zeros(inputs), "mixed": np.arange(inputs) % 2}
     box = is_box[kind].astype(np.float32)
-    law = nuq.InputLaw(jnp.zeros(inputs), half_width=3**0.5 * box, scale=1 - box)
+    law = nuq.Input.box(jnp.zeros(inputs), 3**0.5 * box) + nuq.Input.normal(
+        jnp.zeros(inputs), 1 - box
+    )
     sd = jax.vmap(network)(law.sample(jax.random.key(0), (4000,))).std(axis=0)
     return Problem(network, law, noise * np.asarray(sd))
 
@@ -261,7 +263,7 @@ def wine() -> None:
     def network(x: jax.Array) -> jax.Array:
         return layers[1][0] @ jnp.tanh(layers[0][0] @ x + layers[0][1]) + layers[1][1]
 
-    f = nuq.InputLaw(jnp.zeros(3), scale=2.5)
+    f = nuq.Input.normal(jnp.zeros(3), 2.5)
     rng = np.random.default_rng(1)
     near = rng.multivariate_normal(np.zeros(10), covariance, len(new))
     cases = {
@@ -287,7 +289,7 @@ def cost() -> None:
     """Print the time of 50 observations, 12 inputs, 5 layers of 128, after compilation."""
     for outputs, activation, gain in ((24, "tanh", 1.2), (24, "leaky ReLU", 2**0.5)):
         network = random_network(0, [12, *[128] * 5, outputs], activation, gain, 0.1)
-        law = nuq.InputLaw(jnp.zeros(12), half_width=1.0)
+        law = nuq.Input.box(jnp.zeros(12), half_width=1.0)
         sd = jax.vmap(network)(law.sample(jax.random.key(0), (4000,))).std(axis=0)
         one = Problem(network, law, 0.2 * np.asarray(sd))
         _, y = one.data(jax.random.key(1), 50)

@@ -24,7 +24,7 @@ INPUTS = 31
 def linear_law(key: Array, num_outputs: int, num_inputs: int = INPUTS) -> nuq.Linearization:
     """Jacobian with standard normal entries, inputs uniform on a box."""
     jacobian = jax.random.normal(key, (num_outputs, num_inputs))
-    law = nuq.InputLaw(jnp.zeros(num_inputs), half_width=1.0)
+    law = nuq.Input.box(jnp.zeros(num_inputs), half_width=1.0)
     return nuq.Linearization(jnp.zeros(num_outputs), jacobian, law)
 
 
@@ -32,14 +32,14 @@ def low_rank_law(key: Array) -> nuq.Linearization:
     """31 outputs of rank 2, as the operators of the paper, one of them with variance 1e-12."""
     keys = jax.random.split(key)
     rows = jax.random.normal(keys[0], (31, 2)) @ jax.random.normal(keys[1], (2, INPUTS))
-    law = nuq.InputLaw(jnp.zeros(INPUTS), half_width=1.0)
+    law = nuq.Input.box(jnp.zeros(INPUTS), half_width=1.0)
     return nuq.Linearization(jnp.zeros(31), rows.at[16].multiply(1e-6), law)
 
 
 def fit() -> None:
     """Hermite coefficients, all pairs, repair."""
     network = random_network([INPUTS, *[64] * 5, 31])
-    law = nuq.InputLaw(jnp.ones(INPUTS), half_width=0.5)
+    law = nuq.Input.box(jnp.ones(INPUTS), half_width=0.5)
     key = jax.random.key(0)
     solve = jax.jit(lambda linear: linear.copula_correlation())
     cases = {
@@ -156,7 +156,7 @@ def distance(num_seeds: int = 20) -> None:
         found = []
         for seed in range(num_seeds):
             rows = np.random.default_rng(seed).uniform(-1, 1, (2, num_inputs))
-            law = nuq.InputLaw(jnp.zeros(num_inputs), half_width=1.0)
+            law = nuq.Input.box(jnp.zeros(num_inputs), half_width=1.0)
             linear = nuq.Linearization(jnp.zeros(2), jnp.asarray(rows), law)
             grid = joint_density_grid(rows, num_points)
             joint = linear.gaussian_copula()

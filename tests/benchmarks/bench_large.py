@@ -46,11 +46,11 @@ def network(sizes: list[int]) -> Callable[[jax.Array], jax.Array]:
     return net
 
 
-def input_law(num_inputs: int, *, is_uniform: bool, batch: tuple[int, ...] = ()) -> nuq.InputLaw:
+def input_law(num_inputs: int, *, is_uniform: bool, batch: tuple[int, ...] = ()) -> nuq.Input:
     """Random means, and inputs that vary by a tenth about them."""
     loc = np.random.default_rng(1).standard_normal((*batch, num_inputs), np.float32)
     scale = jnp.full(num_inputs, 0.1)
-    return nuq.InputLaw(loc, half_width=scale) if is_uniform else nuq.InputLaw(loc, scale=scale)
+    return nuq.Input.box(loc, half_width=scale) if is_uniform else nuq.Input.normal(loc, scale)
 
 
 def twice(call: Callable[[], Any]) -> tuple[Any, str]:

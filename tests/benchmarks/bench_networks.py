@@ -31,10 +31,10 @@ def random_network(sizes: list[int]) -> Callable[[jax.Array], jax.Array]:
 def linearization() -> None:
     """Large outputs, and many means of one network."""
     wide = random_network([3072, 128, 1000])
-    box = nuq.InputLaw(jnp.zeros(3072), half_width=0.1)
+    box = nuq.Input.box(jnp.zeros(3072), half_width=0.1)
     small = random_network([31, 64, 31])
     means = jax.random.normal(jax.random.key(1), (10_000, 31))
-    batch = nuq.InputLaw(means, half_width=0.1)
+    batch = nuq.Input.box(means, half_width=0.1)
     linearize_small = jax.jit(lambda law: nuq.linearize(small, law))
     timings = time_interleaved(
         {
@@ -50,7 +50,7 @@ def linearization() -> None:
 def draws() -> None:
     """Reference draws."""
     network = random_network([31, *[64] * 5, 31])
-    law = nuq.InputLaw(jnp.ones(31), half_width=0.5)
+    law = nuq.Input.box(jnp.ones(31), half_width=0.5)
     key = jax.random.key(2)
     timings = time_interleaved(
         {

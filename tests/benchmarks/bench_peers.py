@@ -85,7 +85,7 @@ def empirical_cdf(draws: NDArray[np.floating]) -> Cdf:
     return cdf
 
 
-def estimates(job: Job, law: nuq.InputLaw) -> dict[str, tuple[peers.Moments, Cdf]]:
+def estimates(job: Job, law: nuq.Input) -> dict[str, tuple[peers.Moments, Cdf]]:
     """Moments and distribution functions by every method."""
     linear = nuq.linearize(job.net, law)
     moments = peers.Moments(linear.mean, linear.covariance)
@@ -115,7 +115,7 @@ def correlation(covariance: ArrayLike) -> NDArray[np.float64]:
 
 def network_errors(job: Job, half_width: float) -> None:
     """Print the errors against the network itself."""
-    law = nuq.InputLaw(job.mean, half_width=half_width)
+    law = nuq.Input.box(job.mean, half_width=half_width)
     key = jax.random.key(2**20)
     draws = nuq.monte_carlo(job.net, law, key, REFERENCE_DRAWS, progress=False)
     target = correlation(np.cov(draws[:CORRELATION_DRAWS], rowvar=False))
@@ -149,19 +149,19 @@ def times(job: Job) -> None:
     """Print the time of one evaluation for all outputs."""
     import openturns as ot
 
-    net, law = job.net, nuq.InputLaw(job.mean, half_width=job.half_widths[0])
+    net, law = job.net, nuq.Input.box(job.mean, half_width=job.half_widths[0])
     value = nuq.linearize(net, law).mean
 
-    def density(law: nuq.InputLaw) -> tuple[peers.Moments, Array]:
+    def density(law: nuq.Input) -> tuple[peers.Moments, Array]:
         linear = nuq.linearize(net, law)
         return peers.Moments(linear.mean, linear.covariance), linear.marginals().log_prob(value)
 
-    def normal_density(law: nuq.InputLaw) -> tuple[peers.Moments, Array]:
+    def normal_density(law: nuq.Input) -> tuple[peers.Moments, Array]:
         moments = peers.linear_moments(net, law)
         scale = jnp.sqrt(jnp.diagonal(moments.covariance))
         return moments, jax.scipy.stats.norm.logpdf(value, moments.mean, scale)
 
-    functions: dict[str, Callable[[nuq.InputLaw], object]] = {
+    functions: dict[str, Callable[[nuq.Input], object]] = {
         "nn_uq_dist: moments": partial(peers.linear_moments, net),
         "nn_uq_dist: moments, log density": density,
         "delta method: moments, log density": normal_density,
@@ -212,5 +212,5 @@ if __name__ == "__main__":
             network_errors(job, half_width)
         for half_width in (job.half_widths[0], job.half_widths[-1]):
             title = f"{job.title}, half-width {half_width}"
-            law_errors(title, job.net, nuq.InputLaw(job.mean, half_width=half_width))
+            law_errors(title, job.net, nuq.Input.box(job.mean, half_width=half_width))
         times(job)

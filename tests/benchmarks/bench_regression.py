@@ -74,7 +74,7 @@ def fixed_network(
     """Gradient in beta and sigma; the network was linearized beforehand."""
 
     def density(beta: Array, sigma: Array, x: Array, y: Array, loc: Array, rows: Array) -> Array:
-        return law(nuq.Linearization(loc, rows, nuq.InputLaw(x, half_width=beta)), sigma, y)
+        return law(nuq.Linearization(loc, rows, nuq.Input.box(x, half_width=beta)), sigma, y)
 
     slope = jax.jit(jax.value_and_grad(density, argnums=(0, 1)))
     parameters = jnp.asarray(BETA, x.dtype), jnp.asarray(SIGMA, x.dtype)
@@ -87,7 +87,7 @@ def trained_network(
     """Gradient in the weights of the network, beta and sigma: a linearization each time."""
 
     def density(layers: Layers, beta: Array, sigma: Array, x: Array, y: Array) -> Array:
-        linear = nuq.linearize(lambda one: network(layers, one), nuq.InputLaw(x, half_width=beta))
+        linear = nuq.linearize(lambda one: network(layers, one), nuq.Input.box(x, half_width=beta))
         return law(linear, sigma, y)
 
     slope = jax.jit(jax.value_and_grad(density, argnums=(0, 1, 2)))
@@ -104,10 +104,10 @@ def gradients(dtype: str) -> None:
         for key, narrow, wide in zip(keys[:3], sizes[:-1], sizes[1:], strict=True)
     ]
     x = jax.random.normal(keys[3], (OBSERVATIONS, INPUTS), dtype)
-    f = nuq.InputLaw(x, half_width=BETA)
+    f = nuq.Input.box(x, half_width=BETA)
     noise = SIGMA * jax.random.normal(keys[5], (OBSERVATIONS, OUTPUTS), dtype)
     y = jax.vmap(lambda one: network(layers, one))(f.sample(keys[4])) + noise
-    unit = nuq.linearize(lambda one: network(layers, one), nuq.InputLaw(x, half_width=1.0))
+    unit = nuq.linearize(lambda one: network(layers, one), nuq.Input.box(x, half_width=1.0))
 
     kinds = {
         "beta and sigma": lambda law: fixed_network(law, x, y, unit),

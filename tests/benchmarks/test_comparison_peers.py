@@ -28,7 +28,7 @@ def networks():
 
 @pytest.mark.slow
 def test_second_order_is_exact_for_a_square():
-    f = nuq.InputLaw(jnp.zeros(3), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(3), 1.0)
     cdf = peers.second_order(lambda x: jnp.sum(x**2, keepdims=True), f, jax.random.key(0))
     law = scipy.stats.chi2(3)
     # Five standard errors of an empirical distribution function of 200,000 draws.
@@ -36,7 +36,7 @@ def test_second_order_is_exact_for_a_square():
 
 
 def test_stable_propagation_with_covariances_is_the_delta_method():
-    f = nuq.InputLaw(jnp.array([0.3, -0.2, 0.5]), half_width=0.4)
+    f = nuq.Input.box(jnp.array([0.3, -0.2, 0.5]), half_width=0.4)
     case = TestFunction("", networks(), f)
     found = peers.stable_propagation(case.layers, f, full=True)
     linear = nuq.linearize(case.network, f)
@@ -45,7 +45,7 @@ def test_stable_propagation_with_covariances_is_the_delta_method():
 
 
 def test_stable_propagation_of_independent_neurons_is_right_where_they_are():
-    f = nuq.InputLaw(jnp.array([0.3, -0.2]), scale=jnp.array([0.1, 0.4]))
+    f = nuq.Input.normal(jnp.array([0.3, -0.2]), jnp.array([0.1, 0.4]))
     layers = [Layer(jnp.diag(jnp.array([2.0, -1.0])), jnp.zeros(2), jnp.tanh)] * 2
     found = peers.stable_propagation(layers, f, full=False)
     linear = nuq.linearize(TestFunction("", tuple(layers), f).network, f)

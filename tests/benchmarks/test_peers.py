@@ -10,7 +10,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 
-from nn_uq_dist import InputLaw, LeakyReLUNetwork
+from nn_uq_dist import Input, LeakyReLUNetwork
 from tests.benchmarks import _peers as peers
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -78,7 +78,7 @@ def test_moment_matching_is_right_where_its_assumptions_hold(full):
     hidden = rng.normal(size=(size, size)) if full else np.diag(rng.normal(size=size))
     bias, outputs = rng.normal(size=size), rng.normal(size=(2, size))
     net = LeakyReLUNetwork([hidden], [bias], outputs, SLOPE)
-    law = InputLaw(np.zeros(size), scale_tril=np.eye(size))
+    law = Input.normal(np.zeros(size), scale_tril=np.eye(size))
     value = jax.jit(partial(peers.moment_matching, full=full))(net, law)
     draws = leaky_relu(rng.normal(size=(number, size)) @ hidden.T + bias) @ outputs.T
     deviation = draws.std(axis=0)
@@ -90,15 +90,15 @@ def test_moment_matching_is_right_where_its_assumptions_hold(full):
 
 def test_unscented_is_exact_for_linear_maps_and_one_parabola():
     matrix = np.array([[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]])
-    law = InputLaw(np.array([1.0, -1.0, 2.0]), half_width=np.array([0.5, 1.0, 2.0]))
+    law = Input.box(np.array([1.0, -1.0, 2.0]), half_width=np.array([0.5, 1.0, 2.0]))
     linear = partial(peers.unscented, lambda x: jnp.asarray(matrix) @ x, spread=1.8)
     value = jax.jit(linear)(law)
-    np.testing.assert_allclose(value.mean, matrix @ law.loc, rtol=1e-12)
+    np.testing.assert_allclose(value.mean, matrix @ law.mean, rtol=1e-12)
     np.testing.assert_allclose(
         value.covariance, matrix @ np.diag(law.half_width**2 / 3) @ matrix.T, rtol=1e-12
     )
     parabola = partial(peers.unscented, lambda x: x**2, spread=1.8)
-    value = jax.jit(parabola)(InputLaw(np.zeros(1), half_width=1.0))
+    value = jax.jit(parabola)(Input.box(np.zeros(1), half_width=1.0))
     np.testing.assert_allclose(value.mean, [1 / 3], rtol=1e-12)
     np.testing.assert_allclose(value.covariance, [[1 / 5 - 1 / 9]], rtol=1e-12)
 
@@ -118,9 +118,9 @@ def test_uncertainties_agrees_with_the_jacobian():
     rng = np.random.default_rng(1)
     weights = [rng.normal(size=shape) for shape in ((5, 3), (4, 5), (2, 4))]
     net = LeakyReLUNetwork(weights[:2], [rng.normal(size=5), rng.normal(size=4)], weights[2], SLOPE)
-    law = InputLaw(rng.normal(size=3), half_width=0.3)
+    law = Input.box(rng.normal(size=3), half_width=0.3)
     mean, covariance = peers.with_uncertainties(net, law)
-    value, jacobian = np.asarray(law.loc), np.eye(3)
+    value, jacobian = np.asarray(law.mean), np.eye(3)
     for matrix, bias in zip(weights[:2], net.biases, strict=True):
         value, jacobian = matrix @ value + bias, matrix @ jacobian
         jacobian = np.where(value >= 0, 1, SLOPE)[:, None] * jacobian

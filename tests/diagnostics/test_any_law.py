@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
-from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization
+from nn_uq_dist import GaussianCopulaJoint, Input, Linearization
 from nn_uq_dist.diagnostics import joint_summary, summary, to_datatree
 from nn_uq_dist.diagnostics._law_functions import Tails
 from nn_uq_dist.laws import as_output_law
@@ -160,7 +160,7 @@ def test_one_law_for_several_outputs_and_a_law_without_a_batch_axis():
 
 def correlated(rows):
     jacobian = np.array(rows)
-    return Linearization(np.zeros(len(rows)), jacobian, InputLaw(np.zeros(jacobian.shape[1]), 1.0))
+    return Linearization(np.zeros(len(rows)), jacobian, Input.box(np.zeros(jacobian.shape[1]), 1.0))
 
 
 def test_draws_beyond_the_support_of_a_joint_law_have_bounded_scores():

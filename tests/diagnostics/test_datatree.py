@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization
+from nn_uq_dist import GaussianCopulaJoint, Input, Linearization
 from nn_uq_dist.diagnostics._export import to_datatree
 from nn_uq_dist.distributions import LinearizedMarginal
 
@@ -26,7 +26,7 @@ KNOWN = {
 
 @pytest.fixture(scope="module")
 def lin():
-    return Linearization(LOC, JACOBIAN, InputLaw(jnp.zeros(2), 1.0))
+    return Linearization(LOC, JACOBIAN, Input.box(jnp.zeros(2), 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_pit_resolves_both_tails():
 
 
 def test_grid_is_that_of_the_law(precision):
-    lin = Linearization(jnp.asarray(LOC), JACOBIAN, InputLaw(jnp.zeros(2), 1.0))
+    lin = Linearization(jnp.asarray(LOC), JACOBIAN, Input.box(jnp.zeros(2), 1.0))
     rtol, atol = (1e-9, 1e-9) if precision == "float64" else (1e-4, 1e-5)
     draws = np.random.default_rng(0).normal(size=(100, 3))
     for num_points in (2, 50):
@@ -226,7 +226,7 @@ def test_draws_without_the_batch_and_constant_laws_are_refused(lin):
     joint = lin.gaussian_copula().expand((2,))
     with pytest.raises(ValueError, match=r"\(n, 2, 3\), got \(200, 3\)"):
         to_datatree(joint, np.zeros((200, 3)))
-    constant = Linearization(LOC, 0 * JACOBIAN, InputLaw(jnp.zeros(2), 1.0))
+    constant = Linearization(LOC, 0 * JACOBIAN, Input.box(jnp.zeros(2), 1.0))
     with pytest.raises(ValueError, match="every output must vary"):
         to_datatree(constant, np.zeros((200, 3)))
 

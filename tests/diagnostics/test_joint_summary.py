@@ -7,13 +7,13 @@ import pytest
 import scipy.linalg
 import scipy.stats
 
-from nn_uq_dist import InputLaw, Linearization, linearize, paired_draws
+from nn_uq_dist import Input, Linearization, linearize, paired_draws
 from nn_uq_dist.diagnostics import _estimates as distances
 from nn_uq_dist.diagnostics import _estimates as estimates
 from nn_uq_dist.diagnostics._joint_summary import joint_summary
 from nn_uq_dist.diagnostics._joint_tables import rosenblatt_scores
 from nn_uq_dist.diagnostics._law_functions import Tails
-from nn_uq_dist.gaussian_copula._score_algebra import whitened
+from nn_uq_dist.distributions._score_algebra import whitened
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
@@ -27,7 +27,7 @@ def of_copula(lin, draws, key, **options):
 
 @pytest.fixture(scope="module")
 def lin():
-    return Linearization(np.zeros(3), JACOBIAN, InputLaw(np.zeros(4), 1.0))
+    return Linearization(np.zeros(3), JACOBIAN, Input.box(np.zeros(4), 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_report_has_the_tables(summary_of_exact):
 
 
 def test_verdict_names_the_linearization():
-    law = InputLaw(np.array([0.3, 0.1, 0.2]), 1.0)
+    law = Input.box(np.array([0.3, 0.1, 0.2]), 1.0)
     found = linearize(lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])]), law)
     f = np.asarray(law.sample(jax.random.key(0), (4_000,)))
     draws = np.column_stack([np.sin(2 * f[:, 0]) + f[:, 1], f[:, 1] * np.exp(f[:, 2])])
@@ -154,7 +154,7 @@ def test_verdict_names_the_linearization():
 
 def test_verdict_names_the_copula():
     # |U_1 + U_2| and |U_1 - U_2| exclude each other, which no Gaussian copula knows.
-    lin = Linearization(np.zeros(2), [[1.0, 1.0], [1.0, -1.0]], InputLaw(np.zeros(2), 1.0))
+    lin = Linearization(np.zeros(2), [[1.0, 1.0], [1.0, -1.0]], Input.box(np.zeros(2), 1.0))
     draws = np.asarray(lin.sample(jax.random.key(0), (8_000,)))
     summary = of_copula(lin, draws, jax.random.key(1))
     assert "error by the copula: " in summary.verdict
@@ -204,7 +204,7 @@ def test_wrong_arguments_are_named(lin):
 
 
 def test_pairs_sharpen_the_correlations():
-    law = InputLaw(np.array([0.3, 0.1, 0.2]), 0.4)
+    law = Input.box(np.array([0.3, 0.1, 0.2]), 0.4)
     net = lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])  # noqa: E731
     lin = linearize(net, law)
     pairs = paired_draws(net, lin, jax.random.key(0), 1_000, progress=False)

@@ -28,7 +28,7 @@ def network(x):
 @pytest.fixture(scope="module")
 def many():
     """A linearization of three points, and its pairs."""
-    lin = nuq.linearize(network, nuq.InputLaw(MEANS, half_width=0.5))
+    lin = nuq.linearize(network, nuq.Input.box(MEANS, half_width=0.5))
     return lin, nuq.paired_draws(network, lin, KEY, 400, progress=False)
 
 
@@ -84,7 +84,7 @@ def test_sensitivity_takes_every_model(model):
 class Exact(nuq.linearization.LinearModel):
     """A model that is known by its draws: the network itself."""
 
-    input: nuq.InputLaw
+    input: nuq.Input
     network: Callable = dataclasses.field(metadata={"static": True})
 
     def sample_pairs(self, key, sample_shape=()):
@@ -93,7 +93,7 @@ class Exact(nuq.linearization.LinearModel):
 
     @property
     def mean(self):
-        return self.network(self.input.loc)
+        return self.network(self.input.mean)
 
     @property
     def covariance(self):
@@ -111,7 +111,7 @@ def test_estimated_indices_agree_with_quadrature():
     def moment(k):
         return scipy.integrate.dblquad(lambda y, x: (x * y + y) ** k / 2, 0.5, 1.5, -1.5, 0.5)[0]
 
-    model = Exact(nuq.InputLaw([1.0, -0.5], half_width=[0.5, 1.0]), curve)
+    model = Exact(nuq.Input.box([1.0, -0.5], half_width=[0.5, 1.0]), curve)
     indices = sensitivity(model)
     # Given x the mean is -0.5 (x + 1); given y it is 2 y; the total is by quadrature over the box.
     total = moment(2) - moment(1) ** 2
@@ -140,7 +140,7 @@ def test_standard_errors_of_estimated_indices_hold():
 
 
 def test_outputs_that_are_constant_have_no_indices():
-    law = nuq.InputLaw([0.0, 1.0], half_width=1.0)
+    law = nuq.Input.box([0.0, 1.0], half_width=1.0)
     model = Exact(law, lambda x: jnp.stack([x[..., 0], jnp.ones_like(x[..., 0])], axis=-1))
     indices = sensitivity(model)
     assert np.isnan(indices[1]).all()

@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
-from nn_uq_dist import InputLaw, linearize, monte_carlo, paired_draws
+from nn_uq_dist import Input, linearize, monte_carlo, paired_draws
 from nn_uq_dist.diagnostics import summary, to_datatree
 from nn_uq_dist.sampling import PairedDraws
 
@@ -24,7 +24,7 @@ def exponential(f):
     return jnp.exp(jnp.array([0.7, 1.4]) * f[0])
 
 
-LIN = linearize(exponential, InputLaw([0.0], half_width=0.5))
+LIN = linearize(exponential, Input.box([0.0], half_width=0.5))
 
 
 def exact_statistics(table):
@@ -71,7 +71,7 @@ def test_paired_statistics_are_right_and_sharper(count, points):
 
 @pytest.mark.slow
 def test_pairs_see_what_as_many_plain_draws_do_not():
-    lin = linearize(exponential, InputLaw([0.0], scale=0.05))
+    lin = linearize(exponential, Input.normal([0.0], 0.05))
     pairs = paired_draws(exponential, lin, KEY, 200, progress=False)
     assert (summary(lin, pairs.network)["verdict", "dominates"] == "noise").all()
     table = summary(lin, pairs)
@@ -86,7 +86,7 @@ def test_pairs_see_what_as_many_plain_draws_do_not():
 
 def test_the_law_need_not_be_the_linear_one():
     # The network's own law, lognormal; from pairs with a tangent that is far off.
-    lin = linearize(exponential, InputLaw([0.0], scale=0.25))
+    lin = linearize(exponential, Input.normal([0.0], 0.25))
     pairs = paired_draws(exponential, lin, KEY, 1000, progress=False)
     table = summary(dist.LogNormal(0.0, jnp.array([0.175, 0.35])), pairs, **ASKED)
     assert (table["verdict", "dominates"] == "noise").all(), table["verdict", "words"].tolist()
@@ -118,7 +118,7 @@ def test_other_tables_take_the_draws_of_the_network():
 
 
 def test_pairs_with_a_batch_are_refused():
-    lin = linearize(exponential, InputLaw(np.zeros((3, 1)), 0.1))
+    lin = linearize(exponential, Input.box(np.zeros((3, 1)), 0.1))
     pairs = paired_draws(exponential, lin, KEY, 200, progress=False)
     with pytest.raises(ValueError, match=r"draws must have shape \(n, N_y\) = \(n, 2\), got"):
         summary(LIN, pairs)

@@ -35,7 +35,7 @@ def shifts_of(table):
 def test_a_thousand_observations_of_an_exponential():
     """``y = exp(m + s z)``: the posterior of `m` by the tangent against that by the exact law."""
     scale, count = 0.04, 1000
-    lin = nuq.linearize(jnp.exp, nuq.InputLaw(jnp.zeros(1), scale=scale))
+    lin = nuq.linearize(jnp.exp, nuq.Input.normal(jnp.zeros(1), scale))
     pairs = nuq.paired_draws(jnp.exp, lin, KEY, 1000, progress=False)
     (one,) = words_of(lin, pairs)
     assert one.startswith("linearization, small: draws shifted by +0.02 sd")
@@ -78,7 +78,7 @@ def test_fifty_boreholes_share_a_factor_of_the_conductivity():
     head = np.full(count, 1050.0)
     loc = np.stack([radius, head, length, conductivity], axis=1)
     scale = np.stack([error * radius, np.full(count, head_error), 0 * head, 0 * head], axis=1)
-    law = nuq.InputLaw(loc.astype(np.float32), scale=scale.astype(np.float32))
+    law = nuq.Input.normal(loc.astype(np.float32), scale.astype(np.float32))
 
     def network(x):
         return borehole(x)[None]
@@ -159,7 +159,7 @@ def network(x):
 @pytest.fixture(scope="module")
 def fitted():
     # Far from zero, so that draws of any key are alike up to a thousandth.
-    lin = nuq.linearize(lambda x: 500 + network(x), nuq.InputLaw(jnp.zeros(2), half_width=0.5))
+    lin = nuq.linearize(lambda x: 500 + network(x), nuq.Input.box(jnp.zeros(2), half_width=0.5))
     pairs = [
         nuq.paired_draws(lambda x: 500 + network(x), lin, jax.random.key(k), n, progress=False)
         for k, n in ((0, 400), (1, 400), (0, 600))
@@ -175,7 +175,7 @@ def test_draws_of_a_correction_are_recognized(fitted):
     assert not is_made_of(corrected, fresh)
     assert not is_made_of(corrected, fresh.network)
     assert not is_made_of(lin, own)
-    one = nuq.linearize(jnp.exp, nuq.InputLaw(jnp.zeros(1), 0.5))
+    one = nuq.linearize(jnp.exp, nuq.Input.box(jnp.zeros(1), 0.5))
     pairs = nuq.paired_draws(jnp.exp, one, KEY, 100, progress=False)
     assert is_made_of(one.corrected(pairs), pairs.network[:, 0])  # draws of one output alone
 

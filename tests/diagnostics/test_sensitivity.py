@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from nn_uq_dist import InputLaw, Linearization
+from nn_uq_dist import Input, Linearization
 from nn_uq_dist.diagnostics._sensitivity import sensitivity
 
 pytestmark = pytest.mark.viz
@@ -12,10 +12,12 @@ pytestmark = pytest.mark.viz
 JACOBIAN = np.array([[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]])
 TRIL = np.array([[0.5, 0.0, 0.0], [0.4, 0.3, 0.0], [-0.3, 0.2, 0.6]])
 LAWS = {
-    "box": InputLaw(np.zeros(3), [1.0, 0.5, 2.0]),
-    "independent": InputLaw(np.zeros(3), [1.0, 0.0, 2.0], np.diag([0.5, 0.3, 0.0])),
-    "correlated": InputLaw(np.zeros(3), scale_tril=TRIL),
-    "mixed": InputLaw(np.zeros(3), [0.0, 0.0, 2.0], np.diag([1.0, 1.0, 0.0]) @ TRIL),
+    "box": Input.box(np.zeros(3), [1.0, 0.5, 2.0]),
+    "independent": Input.box(np.zeros(3), [1.0, 0.0, 2.0])
+    + Input.normal(np.zeros(3), scale_tril=np.diag([0.5, 0.3, 0.0])),
+    "correlated": Input.normal(np.zeros(3), scale_tril=TRIL),
+    "mixed": Input.box(np.zeros(3), [0.0, 0.0, 2.0])
+    + Input.normal(np.zeros(3), scale_tril=np.diag([1.0, 1.0, 0.0]) @ TRIL),
 }
 
 
@@ -53,14 +55,14 @@ def test_indices_of_a_normal_law_are_squared_correlations():
 
 
 def test_correlated_boxes_are_refused():
-    law = InputLaw(np.zeros(3), [1.0, 0.0, 0.3], TRIL)
-    with pytest.raises(ValueError, match="got a InputLaw whose inputs depend on each other"):
+    law = Input.box(np.zeros(3), [1.0, 0.0, 0.3]) + Input.normal(np.zeros(3), scale_tril=TRIL)
+    with pytest.raises(ValueError, match="some of whose bounded inputs depend on others"):
         sensitivity(Linearization(np.zeros(2), JACOBIAN, law))
 
 
 def test_labels_and_edges():
     jacobian = [[0.0, 0.0], [1e-25, 2e-25], [3.0, 4.0]]
-    lin = Linearization(np.zeros(3), jacobian, InputLaw(np.zeros(2), [1.0, 0.0]))
+    lin = Linearization(np.zeros(3), jacobian, Input.box(np.zeros(2), [1.0, 0.0]))
     found = sensitivity(lin, input_names=["wind", "tide"], output_names=list("abc"))
     assert found.dims == ("output", "input")
     assert found["input"].values.tolist() == ["wind", "tide"]

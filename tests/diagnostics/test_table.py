@@ -12,7 +12,7 @@ from nn_uq_dist.diagnostics import table
 
 pytestmark = pytest.mark.viz
 
-LIN = nuq.Linearization([1.0, 5.0], [[1.0, 0.0], [1.0, 3.0]], nuq.InputLaw([0.0, 0.0], 1.0))
+LIN = nuq.Linearization([1.0, 5.0], [[1.0, 0.0], [1.0, 3.0]], nuq.Input.box([0.0, 0.0], 1.0))
 
 
 def test_a_box_and_a_trapezoid():
@@ -37,7 +37,9 @@ def test_thirty_designs_and_two_limits_against_draws_of_the_linear_model():
     rng = np.random.default_rng(0)
     loc = rng.normal(size=(30, 2)).astype(np.float32)
     jacobian = rng.normal(size=(30, 2, 3)).astype(np.float32)
-    law = nuq.InputLaw(np.zeros((30, 3), np.float32), half_width=0.5, scale=[0.0, 0.2, 0.4])
+    law = nuq.Input.box(np.zeros((30, 3), np.float32), 0.5) + nuq.Input.normal(
+        np.zeros((30, 3), np.float32), [0.0, 0.2, 0.4]
+    )
     lin = nuq.Linearization(loc, jacobian, law)
     found = table(lin, limits=[0.4, -1.1], sides="both", levels=(0.05, 0.5, 0.99))
     assert found.shape == (60, 9)
@@ -67,7 +69,7 @@ def test_a_corrected_model_is_that_of_the_network():
         return jnp.exp(x)
 
     lin = nuq.linearize(
-        network, nuq.InputLaw(jnp.zeros((2, 1)), half_width=jnp.array([[1.0], [2]]))
+        network, nuq.Input.box(jnp.zeros((2, 1)), half_width=jnp.array([[1.0], [2]]))
     )
     pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, points="sobol", progress=False)
     found = table(lin.corrected(pairs), limits=2.0, levels=(0.5,))

@@ -48,7 +48,7 @@ def test_pairs_with_a_linear_network_show_no_rounding(offset):
     def net(x):
         return jnp.array([offset + x[0] + 0.3 * x[1], x[1] - 0.2 * x[0]])
 
-    f = nuq.InputLaw(np.zeros(2, np.float32), scale=np.array([0.5, 0.7], np.float32))
+    f = nuq.Input.normal(np.zeros(2, np.float32), np.array([0.5, 0.7], np.float32))
     lin = nuq.linearize(net, f)
     for seed in range(3):
         pairs = nuq.paired_draws(net, lin, jax.random.key(seed), 500, progress=False)

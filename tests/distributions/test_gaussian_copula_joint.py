@@ -11,7 +11,7 @@ import scipy.stats
 from mpmath import mp
 
 from nn_uq_dist import GaussianCopulaJoint, LinearizedMarginal
-from nn_uq_dist.distributions import GaussianCopulaConditional, nearest_correlation
+from nn_uq_dist.distributions import GaussianCopulaConditional, clipped_correlation
 from tests.bank.reference import log_values
 from tests.compiling import evaluate
 
@@ -463,9 +463,9 @@ def test_smallest_eigenvalue_of_1e_4_in_single_precision():
     "matrix", [np.ones((3, 3)), equicorrelated(3, -0.9), [[1, 1, 0], [1, 1, 0], [0, 0, 1]]]
 )
 def test_repaired_matrices_give_a_law(matrix):
-    with pytest.raises(ValueError, match=r"positive definite, got smallest.*nearest_correlation"):
+    with pytest.raises(ValueError, match=r"positive definite, got smallest.*clipped_correlation"):
         GaussianCopulaJoint(dist.Normal(jnp.zeros(3), 1.0), matrix, validate_args=True)
-    joint = GaussianCopulaJoint(box("float32").marginals, nearest_correlation(matrix))
+    joint = GaussianCopulaJoint(box("float32").marginals, clipped_correlation(matrix))
     draws = joint.sample(KEY, (10,))
     assert np.isfinite(draws).all()
     assert np.isfinite(joint.log_prob(draws)).all()

@@ -106,7 +106,7 @@ def test_rosenblatt_scores_are_normal():
 @pytest.mark.slow
 def test_a_model_recovers_its_noise():
     linear = nuq.Linearization(
-        jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+        jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.Input.box(jnp.zeros(3), half_width=1.0)
     )
     data = linear.joint(noise_scale=0.2).sample(KEY, (200,))
 
@@ -123,7 +123,7 @@ def test_a_model_recovers_its_noise():
 
 def test_noise_as_a_covariance():
     linear = nuq.Linearization(
-        jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+        jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.Input.box(jnp.zeros(3), half_width=1.0)
     )
     want = linear.joint(noise_scale=np.array([0.2, 0.3])).log_prob(jnp.ones(2) * 0.3)
     noise = np.diag([0.04, 0.09])
@@ -158,11 +158,11 @@ def test_mistakes_are_named(arguments, message):
 
 
 def test_messages_of_a_linearization():
-    law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    law = nuq.Input.box(jnp.zeros(2), half_width=1.0)
     lin = nuq.Linearization(jnp.zeros(3), np.ones((3, 2)), law)
     with pytest.raises(ValueError, match=r"got 3 outputs of 2 uniforms, .* pass normal_covariance"):
         lin.joint()
-    wide = nuq.InputLaw(jnp.zeros(20), half_width=1.0)
+    wide = nuq.Input.box(jnp.zeros(20), half_width=1.0)
     of_rank_two = np.random.default_rng(0).normal(size=(12, 2)) @ np.ones((2, 20))
     with pytest.raises(ValueError, match=r"outputs 0, 1, .* and 4 more, .* pass normal_covariance"):
         nuq.Linearization(jnp.zeros(12), of_rank_two, wide).joint()

@@ -21,7 +21,7 @@ from numpyro.infer.reparam import TransformReparam
 from numpyro.infer.util import log_density
 from scipy import stats
 
-from nn_uq_dist import InputLaw, Linearization, LinearizedMarginal
+from nn_uq_dist import Input, Linearization, LinearizedMarginal
 
 KEY = jax.random.key(0)
 WEIGHTS = np.array([1.0, 0.5], np.float32)
@@ -37,7 +37,7 @@ def trapezoid(loc=0.0, weights=WEIGHTS):
 
 
 def joint_law(width=1.0, noise_scale=None):
-    linear = Linearization(np.zeros(2), JACOBIAN, InputLaw(np.zeros(2), half_width=width))
+    linear = Linearization(np.zeros(2), JACOBIAN, Input.box(np.zeros(2), half_width=width))
     return linear.gaussian_copula(noise_scale, correlation="linear", min_eigenvalue=None)
 
 

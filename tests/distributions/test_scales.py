@@ -159,7 +159,8 @@ def of_models(unit):
         return unit * jnp.stack([z[0] + 0.1 * jnp.sin(3 * z[1]) + z[2], z[1] + 0.1 * z[0] ** 2])
 
     half_width, scale = np.float32(0.4) * unit, np.float32(0.1) * unit
-    law = nuq.InputLaw(np.array([0.3, -0.2, 0.1], np.float32) * unit, half_width, scale=scale)
+    mean = np.array([0.3, -0.2, 0.1], np.float32) * unit
+    law = nuq.Input.box(mean, half_width) + nuq.Input.normal(0 * mean, scale)
     linear = nuq.linearize(network, law)
     pairs = nuq.paired_draws(network, linear, KEY, 200, progress=False)
     y, noise = linear.mean + np.array([0.1, -0.1], np.float32) * unit, np.float32(0.2) * unit
@@ -189,7 +190,7 @@ def test_models_where_variances_leave_the_type():
 
 
 def test_variances_below_the_smallest_normal_number_are_nan():
-    law = nuq.InputLaw([0.0], scale=np.float32(8.2e-20))
+    law = nuq.Input.normal([0.0], np.float32(8.2e-20))
     linear = nuq.Linearization([0.0], [[1.0]], law)
     assert np.isnan(linear.variance)
     # A program turns such numbers to zero.

@@ -57,13 +57,13 @@ def test_a_network_that_cannot_flip_has_the_law_of_its_tangent():
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(5, 3))
     net = nuq.LeakyReLUNetwork([weights], [np.full(5, 100.0)], rng.normal(size=(1, 5)))
-    law = nuq.InputLaw(np.zeros(3), half_width=1.0, scale=0.1)
+    law = nuq.Input.box(np.zeros(3), 1.0) + nuq.Input.normal(np.zeros(3), 0.1)
     bounds = nuq.certified(net, law)
     assert bounds.gap < 1e-4  # normal variables have no bounded range: neurons could flip
-    box = nuq.certified(net, nuq.InputLaw(np.zeros(3), half_width=1.0))
+    box = nuq.certified(net, nuq.Input.box(np.zeros(3), half_width=1.0))
     assert box.gap < 1e-9
     assert box.error_bound < 1e-9
-    marginal = nuq.linearize(net, nuq.InputLaw(np.zeros(3), half_width=1.0)).marginals()
+    marginal = nuq.linearize(net, nuq.Input.box(np.zeros(3), half_width=1.0)).marginals()
     low, high = box.quantile_bounds([0.1, 0.9])
     exact = np.asarray(marginal.icdf(jnp.array([[0.1], [0.9]])))[:, 0]
     np.testing.assert_allclose(low, exact, rtol=1e-5)
@@ -73,7 +73,7 @@ def test_a_network_that_cannot_flip_has_the_law_of_its_tangent():
 def test_parts_close_the_gap_of_an_absolute_value():
     # |x| for x uniform on (-1, 1) is uniform on (0, 1).
     net = nuq.LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.0, 0.0]], [[1.0, 1.0]], 0.0)
-    bounds = nuq.certified(net, nuq.InputLaw([0.0], half_width=1.0), max_parts=2, progress=False)
+    bounds = nuq.certified(net, nuq.Input.box([0.0], half_width=1.0), max_parts=2, progress=False)
     low, high = bounds.cdf_bounds([-0.1, 0.25, 0.5, 1.1])
     np.testing.assert_allclose(low, [0, 0.25, 0.5, 1], atol=1e-9)
     np.testing.assert_allclose(high, [0, 0.25, 0.5, 1], atol=1e-9)
@@ -84,7 +84,7 @@ def test_parts_close_the_gap_of_an_absolute_value():
 
 def test_a_rare_event_is_bounded_on_both_sides():
     rng = np.random.default_rng(3)
-    case = Case(random_network(rng, 2, 16, 1, 0.01), nuq.InputLaw(np.zeros(2), half_width=1.0))
+    case = Case(random_network(rng, 2, 16, 1, 0.01), nuq.Input.box(np.zeros(2), half_width=1.0))
     limit = np.quantile(case.draws(1_000_000, 1), 1 - 1e-4)
     bounds = nuq.certified(
         case.net, case.law, max_parts=400, threshold=float(limit), gap=2e-6, progress=False
@@ -98,7 +98,7 @@ def test_a_rare_event_is_bounded_on_both_sides():
 
 def test_parts_of_one_kink_end_before_their_centers_are_rounded():
     net = nuq.LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.1, 0.1]], [[1.0, 1.0]], 0.0)
-    law = nuq.InputLaw([0.3], half_width=0.7)
+    law = nuq.Input.box([0.3], half_width=0.7)
     bounds = nuq.certified(net, law, max_parts=500, threshold=0.3, progress=False)
     center, radius = (part[:, 0] for part in bounds._covers[-1].boxes)
     order = np.argsort(center)
@@ -113,9 +113,9 @@ def test_the_error_bound_is_that_of_the_output_and_falls_with_parts(output):
     rng = np.random.default_rng(2)
     net = random_network(rng, 8, 16, 4, 0.1)
     net = nuq.LeakyReLUNetwork(net.hidden_weights, net.biases, rng.normal(size=(8, 16)), 0.1, True)
-    law = nuq.InputLaw(rng.normal(size=8), half_width=0.2)
-    z = law.sample(jax.random.key(0), (20_000,)) - law.loc
-    largest = np.abs(nuq.error_analysis.total_error(net, law.loc, z))[:, output].max()
+    law = nuq.Input.box(rng.normal(size=8), half_width=0.2)
+    z = law.sample(jax.random.key(0), (20_000,)) - law.mean
+    largest = np.abs(nuq.error_analysis.total_error(net, law.mean, z))[:, output].max()
     first = nuq.certified(net, law, output=output)
     second = first.refine(200, progress=False)
     assert largest <= second.error_bound <= first.error_bound <= 10 * largest
@@ -125,7 +125,7 @@ def test_sums_of_inputs_and_modules_that_can_be_read():
     def network(x):
         return jnp.sum(jax.nn.relu(x - 0.1), keepdims=True)
 
-    law = nuq.inputs.triangular(jnp.array([-1.0, 0.0]), jnp.array([1.0, 3.0]))
+    law = nuq.Input.triangular(jnp.array([-1.0, 0.0]), jnp.array([1.0, 3.0]))
     bounds = nuq.certified(network, law, max_parts=100, progress=False)
     x = np.asarray(law.sample(jax.random.key(0), (100_000,)), float)
     share = np.mean(np.maximum(x - 0.1, 0).sum(axis=1)[:, None] <= [0.5, 1.5, 2.5], axis=0)
@@ -149,7 +149,7 @@ def test_refining_keeps_what_is_known_and_repr_says_how_tight_it_is(bars):
     assert y.dtype == second.cdf_bounds(jnp.float32(0.0))[0].dtype == np.float64
 
 
-LAW = nuq.InputLaw(np.zeros(3), half_width=0.1)
+LAW = nuq.Input.box(np.zeros(3), half_width=0.1)
 NET = random_network(np.random.default_rng(0), 3, 4, 1, 0.01)
 TWO = nuq.LeakyReLUNetwork([np.ones((2, 3))], [np.zeros(2)], np.eye(2))
 
@@ -163,8 +163,8 @@ def test_bad_input_is_refused():
         (lambda: nuq.certified(lambda x: x["a"], {"a": dist.Uniform()}), TypeError, "f must be"),
         (lambda: nuq.certified(TWO, LAW, output=2), ValueError, "output"),
         (lambda: nuq.certified(NET, LAW.expand((2,))), ValueError, "in a loop"),
-        (lambda: nuq.certified(NET, nuq.InputLaw(np.zeros(2), half_width=1.0)), ValueError, "N_x"),
-        (lambda: nuq.certified(NET, nuq.InputLaw(np.zeros(3), half_width=0.0)), ValueError, "rand"),
+        (lambda: nuq.certified(NET, nuq.Input.box(np.zeros(2), half_width=1.0)), ValueError, "N_x"),
+        (lambda: nuq.certified(NET, nuq.Input.box(np.zeros(3), 0.0)), ValueError, "rand"),
         (lambda: nuq.certified(NET, dist.Gamma(1.0).expand([3]).to_event(1)), TypeError, "f must"),
         (lambda: nuq.certified(NET, LAW, seconds=1.0), ValueError, "max_parts"),
         (lambda: nuq.certified(NET, LAW, max_parts=0), ValueError, "at least 1"),
@@ -176,10 +176,10 @@ def test_bad_input_is_refused():
         (lambda: bounds.quantile_bounds(1.5), ValueError, "0, 1"),
         (lambda: bounds.probability_bounds(1.0, 0.0), ValueError, "exchange"),
         (lambda: nuq.certified(jax.tree.map(lambda a: a * np.nan, NET), LAW), ValueError, "finite"),
-        (lambda: jax.jit(lambda m: nuq.certified(NET, nuq.InputLaw(m, half_width=1.0)).gap)(
+        (lambda: jax.jit(lambda m: nuq.certified(NET, nuq.Input.box(m, half_width=1.0)).gap)(
             jnp.zeros(3)), TypeError, "traced"),
         (lambda: jax.jit(bounds.cdf_bounds)(0.0), TypeError, "traced"),
-        (lambda: nuq.certified(NET, nuq.InputLaw(np.zeros(3), scale=1.0), max_parts=2),
+        (lambda: nuq.certified(NET, nuq.Input.normal(np.zeros(3), 1.0), max_parts=2),
          ValueError, "uniform"),
     )  # fmt: skip
     for call, error, message in cases:
@@ -191,11 +191,11 @@ def test_bad_input_is_refused():
 def test_products_that_underflow():
     # Of exact outputs 1e-400 max(x, 0), half are positive.
     net = nuq.LeakyReLUNetwork([[[1e-200]]], [[0.0]], [[1e-200]], 0.0)
-    bounds = nuq.certified(net, nuq.InputLaw([0.0], half_width=1.0))
+    bounds = nuq.certified(net, nuq.Input.box([0.0], half_width=1.0))
     low, high = bounds.cdf_bounds(np.array([-1e-290, 0.0, 1e-290]))
     assert np.all(low <= [0, 0.5, 1])
     assert np.all(high >= [0, 0.5, 1])
-    law = nuq.InputLaw([0.0], scale=1.0)
+    law = nuq.Input.normal([0.0], 1.0)
     low, high = nuq.certified(net, law).cdf_bounds(np.array([-1e-290, 0.0, 1e-290]))
     assert np.all(low <= [0, 0.5, 1])
     assert np.all(high >= [0, 0.5, 1])

@@ -45,10 +45,10 @@ def test_exact_distribution_functions_lie_between_the_bounds(seed):
     center, size = (float(np.float32(part)) for part in (rng.normal(), np.exp(rng.uniform(-3, 1))))
     if seed % 3 == 2:
         law = scipy.stats.norm(center, size)
-        bounds = nuq.certified(net, nuq.InputLaw([center], scale=size))
+        bounds = nuq.certified(net, nuq.Input.normal([center], size))
     else:
         law = scipy.stats.uniform(center - size, 2 * size)
-        box = nuq.InputLaw([center], half_width=size)
+        box = nuq.Input.box([center], half_width=size)
         bounds = nuq.certified(net, box, max_parts=300, progress=False)
         assert bounds.gap < 1e-9
     draws = forward(net, law.rvs((2000, 1), random_state=seed))[:, 0]

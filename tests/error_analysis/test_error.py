@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist import InputLaw, LeakyReLUNetwork
+from nn_uq_dist import Input, LeakyReLUNetwork
 from nn_uq_dist import error_analysis as ea
 
 SIZE = 4
@@ -90,14 +90,14 @@ def test_arguments_that_do_not_fit_are_refused():
 
 
 def test_laws_that_do_not_fit_are_refused():
-    net, box = network(1), InputLaw(np.zeros(SIZE), 1.0)
+    net, box = network(1), Input.box(np.zeros(SIZE), 1.0)
     for function in (ea.is_exact_on_support, ea.flip_probabilities):
         with pytest.raises(TypeError, match="network must be a LeakyReLUNetwork"):
             function(jnp.tanh, box)
         with pytest.raises(TypeError, match="f must be a distribution"):
             function(net, np.zeros(SIZE))
         with pytest.raises(ValueError, match="f must have N_x = 4 inputs as network, got 3"):
-            function(net, InputLaw(np.zeros(3), 1.0))
+            function(net, Input.box(np.zeros(3), 1.0))
     with pytest.raises(TypeError, match=r"must get known numbers.*outside of jit"):
         jax.jit(lambda net: ea.is_exact_on_support(net, box))(net)
     broken = jax.tree.map(lambda leaf: leaf * jnp.nan, net)
@@ -124,4 +124,4 @@ def test_stacked_networks_are_refused():
     ):
         ea.total_error(stacked, [0.0], [1.0])
     with pytest.raises(ValueError, match=r"use jax\.vmap"):
-        ea.flip_probabilities(stacked, InputLaw([0.0], half_width=1.0))
+        ea.flip_probabilities(stacked, Input.box([0.0], half_width=1.0))

@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
-from nn_uq_dist import InputLaw, LeakyReLUNetwork
+from nn_uq_dist import Input, LeakyReLUNetwork
 from nn_uq_dist import error_analysis as ea
 
 NUM_INPUTS = 3
@@ -58,7 +58,7 @@ def test_one_uniform_has_a_closed_form(precision):
     weights = np.array([1.0, -2.0, 0.5, 0.3, 0.0, 0.0, 4.0])
     biases = np.array([-0.5, 0.0, 1.0, -0.1, 0.0, -1.0, 7.999])
     net = LeakyReLUNetwork([weights[:, None]], [biases], np.ones((1, 7)))
-    (layer,) = ea.flip_probabilities(net, InputLaw([0.0], half_width=2.0))
+    (layer,) = ea.flip_probabilities(net, Input.box([0.0], half_width=2.0))
     assert layer.dtype == precision
     with np.errstate(divide="ignore", invalid="ignore"):
         expected = np.clip((1 - np.abs(biases) / np.abs(2 * weights)) / 2, 0, 1)
@@ -93,11 +93,12 @@ def test_probabilities_match_monte_carlo_of_the_linear_model(gaussian):
     rng = np.random.default_rng(2)
     mu, half_width = rng.normal(size=3), np.array([0.5, 1.0, 1.5])
     z = rng.uniform(-1, 1, (count, 3)) * half_width
-    factor = None
+    law = Input.box(mu, half_width)
     if gaussian:
         factor = np.array([[0.4, 0.0, 0.0], [0.2, 0.0, 0.0], [-0.3, 0.1, 0.5]])
         z = z + rng.normal(size=(count, 3)) @ factor.T
-    probabilities = ea.flip_probabilities(net, InputLaw(mu, half_width, factor))
+        law = law + Input.normal(0 * mu, scale_tril=factor)
+    probabilities = ea.flip_probabilities(net, law)
     assert [layer.shape for layer in probabilities] == [(5,), (4,)]
     for layer, h, rows in linear_model(net, mu, probabilities):
         frequency = np.mean((h + z @ np.asarray(rows).T >= 0) != (h >= 0), axis=0)
@@ -110,11 +111,11 @@ def test_probabilities_match_monte_carlo_of_the_linear_model(gaussian):
 def test_batch_under_jit_equals_single_laws_and_agrees_with_the_certificate():
     net, mu = network(), np.array([0.3, -0.2, 0.5])
     half_width = 10 ** np.linspace(-3, 0, 12)[:, None]
-    law = InputLaw(np.broadcast_to(mu, (12, 3)), half_width)
+    law = Input.box(np.broadcast_to(mu, (12, 3)), half_width)
     batch = jax.jit(ea.flip_probabilities)(net, law)
     assert [layer.shape for layer in batch] == [(12, 5), (12, 4)]
     for i in (0, 11):
-        single = ea.flip_probabilities(net, InputLaw(mu, half_width[i]))
+        single = ea.flip_probabilities(net, Input.box(mu, half_width[i]))
         for layer, one in zip(batch, single, strict=True):
             np.testing.assert_allclose(layer[i], one, rtol=1e-10)
     # All are zero exactly where no neuron can flip.
@@ -129,7 +130,7 @@ def test_certificates_hold_and_are_found(num_layers):
     count = 5000  # 20,000 networks in all
     nets, mu, half_width, z = random_networks(num_layers, count, seed=num_layers)
     total, flips = errors_and_flips(nets, mu, z)
-    exact = ea.is_exact_on_support(nets, InputLaw(mu, half_width))
+    exact = ea.is_exact_on_support(nets, Input.box(mu, half_width))
     assert exact.shape == (count,)
     assert 0.1 < exact.mean() < 0.9
     # The first layer that flips at all does so at a corner, which the search has visited.
@@ -149,13 +150,13 @@ def test_certificate_changes_at_the_critical_half_width():
     weights, biases, mu = rng.normal(size=(6, 5)), rng.normal(size=6), rng.normal(size=5)
     net = LeakyReLUNetwork([weights], [biases], np.ones((1, 6)))
     critical = np.min(np.abs(weights @ mu + biases) / np.abs(weights).sum(axis=1))
-    assert ea.is_exact_on_support(net, InputLaw(mu, critical * (1 - 1e-11))) is True
-    assert ea.is_exact_on_support(net, InputLaw(mu, critical)) is False
-    assert ea.is_exact_on_support(net, InputLaw(mu, critical * (1 + 1e-11))) is False
+    assert ea.is_exact_on_support(net, Input.box(mu, critical * (1 - 1e-11))) is True
+    assert ea.is_exact_on_support(net, Input.box(mu, critical)) is False
+    assert ea.is_exact_on_support(net, Input.box(mu, critical * (1 + 1e-11))) is False
 
 
 def test_certificate_of_special_networks():
-    wide, nothing = InputLaw(np.zeros(1), 9.0), InputLaw(np.zeros(1), 0.0)
+    wide, nothing = Input.box(np.zeros(1), 9.0), Input.box(np.zeros(1), 0.0)
     assert ea.is_exact_on_support(chain(2, slope=1.0), wide) is True  # affine all the same
     assert ea.is_exact_on_support(chain(2), wide) is False
     assert ea.is_exact_on_support(chain(2), nothing) is True
@@ -171,12 +172,12 @@ def test_sign_within_rounding_is_not_certified():
     # The pre-activation is -2.2e-8, less than 1e8 rounds by, and the box moves it by 2e-12.
     net = LeakyReLUNetwork([[[1e8, -1e8]]], [[0.0]], [[1.0]])
     mu = np.array([1.0, np.nextafter(1.0, 2.0)])
-    assert ea.is_exact_on_support(net, InputLaw(mu, 1e-20)) is False
-    assert ea.is_exact_on_support(net, InputLaw(mu + np.array([0.0, 1e-3]), 1e-20)) is True
+    assert ea.is_exact_on_support(net, Input.box(mu, 1e-20)) is False
+    assert ea.is_exact_on_support(net, Input.box(mu + np.array([0.0, 1e-3]), 1e-20)) is True
 
 
 def test_gaussian_part_is_never_certified_unless_zero():
     net = LeakyReLUNetwork([[[1.0]]], [[100.0]], [[1.0]])
     assert ea.is_exact_on_support(net, dist.Normal(np.zeros(1), 1e-3).to_event(1)) is False
-    law = InputLaw(np.zeros(1), 1.0, np.zeros((1, 1)))
+    law = Input.box(np.zeros(1), 1.0) + Input.normal(np.zeros(1), scale_tril=np.zeros((1, 1)))
     assert ea.is_exact_on_support(net, law) is True

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import linen, nnx
 
-from nn_uq_dist import InputLaw, LeakyReLUNetwork, linearize
+from nn_uq_dist import Input, LeakyReLUNetwork, linearize
 
 W, B, A = np.ones((4, 3)), np.zeros(4), np.ones((2, 4))
 SIZES = {1: (3, 5, 3), 3: (3, 4, 6, 5, 3)}
@@ -55,7 +55,7 @@ def test_values_and_linearization_match_loops(precision, num_layers, skip):
     np.testing.assert_allclose(net(jnp.asarray(x)), output, rtol=rtol, atol=rtol)
     for h, expected in zip(net.pre_activations(x), hidden, strict=True):
         np.testing.assert_allclose(h, expected, rtol=rtol, atol=rtol)
-    lin = linearize(net, InputLaw(x, half_width=0.1))
+    lin = linearize(net, Input.box(x, half_width=0.1))
     np.testing.assert_allclose(lin.loc, output, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(lin.jacobian, jacobian, rtol=rtol, atol=rtol)
 

@@ -67,7 +67,7 @@ def linear_logits(num_draws):
     loc = rng.normal(size=(3, 1, 5)).astype(np.float32)
     jacobian = rng.normal(size=(3, 1, 5, 6)).astype(np.float32)
     widths = np.array([0.3, 1.0], np.float32)
-    law = nuq.InputLaw(jnp.zeros((3, 1, 6)), widths[:, None])
+    law = nuq.Input.box(jnp.zeros((3, 1, 6)), widths[:, None])
     linear = nuq.Linearization(
         np.broadcast_to(loc, (3, 2, 5)), np.broadcast_to(jacobian, (3, 2, 5, 6)), law
     )

@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
 
-from nn_uq_dist import InputLaw, linearize
+from nn_uq_dist import Input, linearize
 
 pytestmark = pytest.mark.viz
 
@@ -79,7 +79,7 @@ def test_relinearized_likelihood_where_the_network_bends(example, error):
         return jnp.exp(whole - unit.log_prob(deviation).sum())
 
     reference = float(jnp.log(jax.vmap(likelihood)(deviations).mean()))
-    linear = linearize(net, InputLaw(x, half_width=1.0))
+    linear = linearize(net, Input.box(x, half_width=1.0))
     fixed = (medians, x, y, linear.loc, linear.jacobian)
     tangent, _ = log_density(example.marginalized_model(error), fixed, {}, values)
     assert tangent < reference - 0.5

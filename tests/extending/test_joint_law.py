@@ -25,7 +25,7 @@ def joint(page):
 @pytest.fixture(scope="module")
 def lin():
     """A linearization whose outputs are independent: no error is the joint law's."""
-    law = nuq.InputLaw(jnp.zeros(3), half_width=1.0)
+    law = nuq.Input.box(jnp.zeros(3), half_width=1.0)
     return nuq.Linearization(jnp.asarray(LOC), jnp.diag(jnp.asarray(SCALE)), law)
 
 

@@ -9,7 +9,7 @@ from scipy.stats import norm
 import nn_uq_dist as nuq
 from nn_uq_dist.inference._convergence import reach
 
-LINE = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+LINE = nuq.Input.normal(jnp.zeros(1), 1.0)
 
 
 def found(network, limit, **kwargs):

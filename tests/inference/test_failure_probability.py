@@ -15,7 +15,7 @@ import nn_uq_dist as nuq
 from tests.compiling import counted_compilations
 
 KEY = jax.random.key(0)
-PLANE = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+PLANE = nuq.Input.normal(jnp.zeros(2), 1.0)
 
 
 def found(network, f, *args, **kwargs):
@@ -65,7 +65,7 @@ def test_weighted_draws_are_those_of_failing_inputs():
 
 @pytest.mark.parametrize("d", [2, 31])
 def test_two_opposite_regions(d):
-    f = nuq.InputLaw(jnp.zeros(d), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(d), 1.0)
     result = found(lambda x: jnp.abs(x[:1]) - 0.01 * x[1:2] ** 2, f, 4.5, num_runs=20_000)
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     expected = weights @ (2 * ndtr(-4.5 - 0.01 * nodes**2)) / weights.sum()
@@ -74,13 +74,13 @@ def test_two_opposite_regions(d):
 
 @pytest.mark.slow
 def test_small_region_inside():
-    f = nuq.InputLaw(jnp.zeros(8), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(8), 1.0)
     result = found(squares, f, 0.8, upper=np.bool_(False), num_runs=20_000)
     assert_right(result, gammainc(4, 0.4))
 
 
 def test_box_has_the_right_corner():
-    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
     # The area above a hyperbola, in both of two corners.
     limit = 0.98
     area = (1 - limit + limit * math.log(limit)) / 2
@@ -90,7 +90,7 @@ def test_box_has_the_right_corner():
 @pytest.mark.parametrize("log10", [-3, -12])
 def test_linear_network(log10):
     row = jnp.array([[1.0, -2.0, 0.5]])
-    f = nuq.InputLaw(jnp.ones(3), half_width=jnp.array([0.5, 0, 1.0]), scale=0.3)
+    f = nuq.Input.box(jnp.ones(3), jnp.array([0.5, 0, 1.0])) + nuq.Input.normal(jnp.zeros(3), 0.3)
     linear = nuq.linearize(lambda x: row @ x, f)
     score = {-3: 3.09, -12: 7.03}[log10]
     limit = linear.marginals().from_normal_score(jnp.array([score]))[0]
@@ -135,7 +135,7 @@ def test_flat_networks(network, limit, bound):
 @pytest.mark.slow
 def test_kink_in_the_tail_is_seen():
     # Linear at nearly all draws, and steeper beyond 3 standard deviations.
-    f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(2), 1.0)
     result = found(lambda x: x[:1] + 3 * jax.nn.relu(x[:1] - 3.0), f, 5.0)
     assert result.standard_error > 0
     assert_right(result, ndtr(-3.5))
@@ -149,7 +149,7 @@ DICT = {
     "a": dist.LogNormal(0.0, 0.3),
     "b": dist.TruncatedNormal(0.0, 1.0, low=-1.0, high=2.0),
     "c": jnp.array(2.0),
-    "d": nuq.inputs.triangular(jnp.zeros(2), 1.0),
+    "d": nuq.Input.triangular(jnp.zeros(2), 1.0),
 }
 
 
@@ -266,7 +266,7 @@ def test_second_call_compiles_nothing():
 
     nuq.failure_probability(network_of(jnp.array(1.0)), PLANE, KEY, 4.0, progress=False)
     with counted_compilations() as compiled:
-        other = nuq.InputLaw(jnp.ones(2), scale=1.5)
+        other = nuq.Input.normal(jnp.ones(2), 1.5)
         nuq.failure_probability(
             network_of(jnp.array(2.0)), other, jax.random.key(1), 6.0, progress=False
         )
@@ -275,7 +275,7 @@ def test_second_call_compiles_nothing():
 
 @pytest.mark.slow
 def test_known_inputs_have_no_variable():
-    f = nuq.InputLaw(jnp.zeros(6), scale=jnp.array([1.0, 0, 0, 1.0, 0, 0]))
+    f = nuq.Input.normal(jnp.zeros(6), jnp.array([1.0, 0, 0, 1.0, 0, 0]))
     result = found(squares, f, 20.0)
     assert_right(result, math.exp(-10))
     assert np.all(result.draws[:, [1, 2, 4, 5]] == 0)
@@ -307,7 +307,7 @@ def test_one_line():
 
 @pytest.mark.slow
 def test_float64(x64):
-    f = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(2), 1.0)
     result = found(squares, f, 60.0, num_runs=20_000)
     assert_right(result, math.exp(-30))
     assert result.draws.dtype == np.float64
@@ -336,11 +336,11 @@ def test_boolean_outputs_are_refused():
 
 
 def test_bad_laws_keys_and_places():
-    batch = nuq.InputLaw(jnp.zeros((3, 2)), scale=1.0)
+    batch = nuq.Input.normal(jnp.zeros((3, 2)), 1.0)
     with pytest.raises(ValueError, match=r"one input law, got batch shape \(3,\); call"):
         found(squares, batch, 1.0)
     with pytest.raises(ValueError, match="f must be random"):
-        found(squares, nuq.InputLaw(jnp.zeros(2), scale=0.0), 1.0)
+        found(squares, nuq.Input.normal(jnp.zeros(2), 0.0), 1.0)
     with pytest.raises(TypeError, match="key must be a JAX random key, got int"):
         nuq.failure_probability(squares, PLANE, 0, 1.0)
     with pytest.raises(TypeError, match="outside of jit"):
@@ -360,7 +360,7 @@ def test_bad_laws_keys_and_places():
     ids=["log", "inverse", "near the edge alone"],
 )
 def test_next_to_an_edge_in_float32(network, limit, expected):
-    f = nuq.InputLaw(jnp.array([0.5]), half_width=0.5)
+    f = nuq.Input.box(jnp.array([0.5]), half_width=0.5)
     upper = expected is not None
     result = found(network, f, limit, upper=upper)
     assert result.probability.dtype == np.float64
@@ -383,7 +383,7 @@ def test_bend_beyond_most_draws():
 @pytest.mark.slow
 def test_many_half_spaces_of_different_slopes():
     places, slopes = np.linspace(3.5, 4.2, 8), 10 ** np.linspace(-1, 1, 8)
-    f = nuq.InputLaw(jnp.zeros(31), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(31), 1.0)
     result = found(lambda x: jnp.max(slopes * (x[:8] - places))[None], f, 0.0)
     assert_right(result, 1 - np.prod(ndtr(places)))
 
@@ -394,26 +394,26 @@ def test_plateau_does_not_end_the_search():
     def margin(x):
         return jnp.maximum(jnp.minimum(x[0], 2.0) - 3, 2 * jax.nn.relu(x[1] - 3) - 1.4)[None]
 
-    f = nuq.InputLaw(jnp.zeros(30), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(30), 1.0)
     assert_right(found(margin, f, 0.0, num_runs=20_000), ndtr(-3.7))
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, -4.0, 4.0])
 def test_one_input_and_any_probability(limit):
-    f = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
     assert_right(found(lambda x: x, f, limit), ndtr(-limit))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [-3.0, 0.3, 4.0])
 def test_steps(limit):
-    f = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
     result = found(lambda x: jnp.where(x > limit, 1.0, 0.0), f, 0.5)
     assert_right(result, ndtr(-limit))
 
 
 def test_what_always_fails():
-    f = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
     result = found(jnp.tanh, f, 2.0, upper=False)
     assert result.converged
     assert result.probability == pytest.approx(1, abs=1e-4)
@@ -426,7 +426,7 @@ def test_many_inputs_on_few_runs():
     def margin(x):
         return (4.5 + x[0] - 0.1 * jnp.sum(x**2))[None]
 
-    f = nuq.InputLaw(jnp.zeros(100), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(100), 1.0)
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     given = gammainc(49.5, np.maximum(10 * (4.5 + nodes) - nodes**2, 0) / 2)
     expected = weights @ given / weights.sum()
@@ -456,7 +456,7 @@ def test_island_next_to_a_half_plane():
 
 def test_more_half_spaces_than_a_search_begins_with():
     """Forty of them: with at most 30 tangents a quarter of the probability was missing."""
-    f = nuq.InputLaw(jnp.zeros(20), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(20), 1.0)
     probability = -math.expm1(40 * math.log1p(-ndtr(-4.5)))
     for seed in (12, 13):
         result = nuq.failure_probability(

@@ -21,7 +21,7 @@ MIXTURE = NormalMixture(
 
 def sample(control, nan_below=-np.inf):
     flat = flat_network(
-        lambda x: jnp.where(x < nan_below, jnp.nan, x), nuq.InputLaw(jnp.zeros(1), scale=1.0)
+        lambda x: jnp.where(x < nan_below, jnp.nan, x), nuq.Input.normal(jnp.zeros(1), 1.0)
     )
     limits = Limits(flat, LIMITS, 0, True)
     space = StandardSpace(flat, limits.read)

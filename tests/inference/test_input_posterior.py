@@ -56,7 +56,7 @@ def test_linear_network_of_normal_inputs(bars):
     rng = np.random.default_rng(0)
     matrix, y = rng.standard_normal((4, 3)), rng.standard_normal((5, 4))
     noise = 0.2 * np.eye(4) + 0.1
-    f = nuq.InputLaw(jnp.array([1.0, 0.0, -1.0]), scale=jnp.array([1.0, 0.5, 2.0]))
+    f = nuq.Input.normal(jnp.array([1.0, 0.0, -1.0]), jnp.array([1.0, 0.5, 2.0]))
     result = found(
         lambda x: jnp.asarray(matrix, x.dtype) @ x, f, y, noise_covariance=noise, progress=True
     )
@@ -73,7 +73,7 @@ def test_linear_network_of_normal_inputs(bars):
 
 
 def test_box_against_a_grid():
-    f = nuq.InputLaw(jnp.array([0.3, 0.0]), half_width=jnp.array([1.0, 0.7]))
+    f = nuq.Input.box(jnp.array([0.3, 0.0]), half_width=jnp.array([1.0, 0.7]))
     edges = np.array([[-0.7, -0.7], [1.3, 0.7]])
     rng = np.random.default_rng(1)
     y = np.asarray(bent(f.sample(jax.random.key(1)))) + 0.1 * rng.standard_normal(3)
@@ -83,7 +83,9 @@ def test_box_against_a_grid():
 
 @pytest.mark.slow
 def test_mixed_inputs_and_shared_noise_against_a_grid():
-    f = nuq.InputLaw(jnp.zeros(2), half_width=jnp.array([1.0, 0.0]), scale=jnp.array([0.0, 1.0]))
+    f = nuq.Input.box(jnp.zeros(2), jnp.array([1.0, 0.0])) + nuq.Input.normal(
+        jnp.zeros(2), jnp.array([0.0, 1.0])
+    )
     noise = np.array([[0.04, 0.03, 0.0], [0.03, 0.04, 0.0], [0.0, 0.0, 0.09]])
     y = np.array([0.4, 0.1, -0.3])
     edges = np.array([[-1.0, -6.0], [1.0, 6.0]])
@@ -99,7 +101,7 @@ def test_mixed_inputs_and_shared_noise_against_a_grid():
 
 
 def test_two_peaks():
-    f = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
     result = found(lambda x: x**2, f, jnp.array([1.0]), noise_scale=0.02)
     assert result.converged
     upper = (result.draws > 0).mean()
@@ -121,7 +123,7 @@ def test_many_modes_are_found_or_told_of(d):
     x = np.linspace(-6, 6, 200_001)
     weights = np.exp(-0.5 * ((0.1 - cubic(x)) / 0.05) ** 2 - 0.5 * x**2) / (2 * math.pi * 0.05)
     log_evidence = d * math.log(weights.sum() * (x[1] - x[0]))
-    f = nuq.InputLaw(jnp.zeros(d), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(d), 1.0)
     for seed in range(2):
         result = found(cubic, f, np.full(d, 0.1), jax.random.key(seed), noise_scale=0.05)
         off = abs(result.log_evidence - log_evidence) * math.sqrt(result.effective_draws)
@@ -140,7 +142,7 @@ def test_eight_peaks_and_their_spread():
         pairs = x.reshape(3, 2)
         return pairs[:, 0] + pairs[:, 1] ** 2 / 2
 
-    f = nuq.InputLaw(jnp.zeros(6), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(6), 1.0)
     keys = jax.random.split(jax.random.key(0))
     noise = 0.1 * jax.random.normal(keys[1], (12, 3))
     y = np.asarray(jax.vmap(bend)(f.sample(keys[0], (12,))) + noise, np.float64)
@@ -192,7 +194,7 @@ def test_structures_transforms_and_known_values():
 
 @pytest.mark.slow
 def test_each_observation_is_found_as_if_alone():
-    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
     y = bent(jnp.array([0.5, -0.2])) + jnp.array([[[0.0]], [[0.1]]])
     together = found(bent, f, y, noise_scale=0.1)
     assert together.mean.shape == (2, 1, 2)
@@ -206,7 +208,7 @@ def test_each_observation_is_found_as_if_alone():
 @pytest.mark.slow
 def test_intervals_hold():
     # 200 data sets of two inputs: the share has the standard error .017 (one input's is .021).
-    f = nuq.InputLaw(jnp.zeros(2), half_width=2.0)
+    f = nuq.Input.box(jnp.zeros(2), half_width=2.0)
     keys = jax.random.split(KEY)
     x = f.sample(keys[0], (200,))
     y = jax.vmap(bent)(x) + 0.05 * jax.random.normal(keys[1], (200, 3))
@@ -219,7 +221,7 @@ def test_intervals_hold():
 
 def test_what_is_too_hard_has_not_converged():
     matrix = jnp.asarray(np.random.default_rng(0).standard_normal((20, 20)))
-    f = nuq.InputLaw(jnp.zeros(20), half_width=1.0)
+    f = nuq.Input.box(jnp.zeros(20), half_width=1.0)
     result = found(
         lambda x: jnp.sin(8 * matrix.astype(x.dtype) @ x),
         f,
@@ -233,7 +235,7 @@ def test_what_is_too_hard_has_not_converged():
 
 
 def test_network_without_finite_outputs():
-    f = nuq.InputLaw(jnp.zeros(1), scale=1.0)
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
     result = found(lambda x: x * jnp.nan, f, [0.0], noise_scale=1.0, num_runs=20_000)
     assert not result.converged
     assert np.isnan(result.mean).all()
@@ -241,7 +243,7 @@ def test_network_without_finite_outputs():
 
 
 def test_tree_for_arviz():
-    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
     result = found(bent, f, bent(jnp.array([0.5, -0.2]))[None], noise_scale=0.1)
     tree = result.to_datatree()
     assert tree["posterior"]["x"].dims == ("chain", "draw", "point", "input")
@@ -250,7 +252,7 @@ def test_tree_for_arviz():
 
 
 def test_what_is_refused():
-    f = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
     y = jnp.zeros(3)
     with pytest.raises(ValueError, match=r"y must have shape \(\.\.\., N_y\) with N_y = 3, got"):
         found(bent, f, jnp.zeros(2), noise_scale=0.1)
@@ -266,7 +268,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match=r"f must be one input law, got batch shape \(4,\)"):
         found(bent, f.expand((4,)), y, noise_scale=0.1)
     with pytest.raises(ValueError, match="f must have 1 to 200 random variables, got 0"):
-        found(bent, nuq.InputLaw(jnp.zeros(2), half_width=0.0), y, noise_scale=0.1)
+        found(bent, nuq.Input.box(jnp.zeros(2), half_width=0.0), y, noise_scale=0.1)
     with pytest.raises(ValueError, match="num_runs must be at least 20000, got 10"):
         found(bent, f, y, noise_scale=0.1, num_runs=10)
     with pytest.raises(TypeError, match="got traced values; call input_posterior outside of jit"):

@@ -10,7 +10,7 @@ from nn_uq_dist.inputs._flat_network import flat_network
 
 
 def limits_of(limit, upper=True):
-    law = nuq.InputLaw(np.zeros(2, np.float32), scale=1.0)
+    law = nuq.Input.normal(np.zeros(2, np.float32), 1.0)
     flat = flat_network(lambda x: jnp.clip(x[:1], -1.0, 0.1), law)
     return Limits(flat, limit, 0, upper)
 

@@ -9,7 +9,7 @@ import pytest
 import nn_uq_dist as nuq
 
 KEY = jax.random.key(0)
-CUBE = nuq.InputLaw(jnp.zeros(3), half_width=jnp.pi)
+CUBE = nuq.Input.box(jnp.zeros(3), half_width=jnp.pi)
 
 
 def found(network, f, key=KEY, **kwargs):
@@ -62,7 +62,9 @@ def test_errors_are_those_of_repetitions():
 
 def test_linear_network_has_shares_of_variance():
     matrix = np.array([[1.0, -2.0, 0.5, 3.0], [0.0, 1.0, 0.0, 3.0], [0.0, 0.0, 0.0, 4.0]])
-    f = nuq.InputLaw(jnp.full(4, 1e3), half_width=[1.0, 0.5, 2.0, 0.0], scale=[0.5, 0.3, 0.0, 0.0])
+    f = nuq.Input.box(jnp.full(4, 1e3), [1.0, 0.5, 2.0, 0.0]) + nuq.Input.normal(
+        jnp.zeros(4), [0.5, 0.3, 0.0, 0.0]
+    )
     parts = matrix[:2] ** 2 * np.asarray(f.variance)
     shares = parts / parts.sum(axis=1, keepdims=True)
     result = found(lambda x: jnp.asarray(matrix) @ (x - 1e3), f)
@@ -87,7 +89,9 @@ def test_inputs_and_outputs_have_names():
 def test_dependent_inputs_are_one_group():
     factor = np.diag([1.0, 1.0, 1.2, 3**0.5])
     factor[2, 0] = 0.6  # the third depends on the first
-    result = found(lambda x: x.sum(keepdims=True), nuq.InputLaw(jnp.zeros(4), scale_tril=factor))
+    result = found(
+        lambda x: x.sum(keepdims=True), nuq.Input.normal(jnp.zeros(4), scale_tril=factor)
+    )
     assert result.input_names == ["f[0], f[2]", "f[1]", "f[3]"]
     shares = np.array([[4.0, 1.0, 3.0]]) / 8
     assert_right(result, shares, shares)
@@ -108,9 +112,13 @@ WRONG = [
     ({"num_runs": 499}, ValueError, "num_runs must be at least 500 for 3 independent random inp"),
     ({"num_runs": 1e4}, TypeError, "num_runs must be a positive integer, got float"),
     ({"key": 3}, TypeError, "key must be a JAX random key, got int 3"),
-    ({"f": nuq.InputLaw(jnp.zeros(3), 0.0)}, ValueError, "f must be random, got only known values"),
     (
-        {"f": nuq.InputLaw(jnp.zeros((2, 3)), 1.0)},
+        {"f": nuq.Input.box(jnp.zeros(3), 0.0)},
+        ValueError,
+        "f must be random, got only known values",
+    ),
+    (
+        {"f": nuq.Input.box(jnp.zeros((2, 3)), 1.0)},
         ValueError,
         "f must be one input law, got batch shape",
     ),

@@ -15,7 +15,7 @@ def space_of(network, law):
 
 
 def test_inputs_next_to_an_edge_keep_their_digits():
-    law = nuq.InputLaw(np.full(1, 0.5, np.float32), half_width=0.5)
+    law = nuq.Input.box(np.full(1, 0.5, np.float32), half_width=0.5)
     z = np.array([[-5.0], [-9.0], [-1.0], [1.0]])
     found = space_of(lambda x: x, law).inputs(z)
     assert found.dtype == np.float32
@@ -24,7 +24,9 @@ def test_inputs_next_to_an_edge_keep_their_digits():
 
 def test_slopes_are_by_the_standard_variables(x64):
     row = jnp.array([2.0, -3.0])
-    law = nuq.InputLaw(jnp.zeros(2), half_width=jnp.array([0.5, 0.0]), scale=jnp.array([0.0, 2.0]))
+    law = nuq.Input.box(jnp.zeros(2), jnp.array([0.5, 0.0])) + nuq.Input.normal(
+        jnp.zeros(2), jnp.array([0.0, 2.0])
+    )
     space = space_of(lambda x: jnp.sin(row @ x)[None], law)
     z = np.array([[0.3, 0.2], [-1.0, 0.5]])
     outputs, slopes = space.slopes(0, z)
@@ -38,7 +40,7 @@ def test_slopes_are_by_the_standard_variables(x64):
 
 def test_runs_are_reported_and_inputs_are_none():
     told = []
-    law = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    law = nuq.Input.normal(jnp.zeros(2), 1.0)
     flat = flat_network(lambda x: x, law)
     space = StandardSpace(flat, lambda outputs: outputs[:, 1], told.append)
     z = np.array([[0.0, 3.0], [np.nan, 1.0]])

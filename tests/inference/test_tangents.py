@@ -30,7 +30,7 @@ def searched(network, limit, law, upper=True):
 
 def plane_and_starts(upper=True):
     """A linear network with the limit at 4 standard deviations, and inputs that fail."""
-    law = nuq.InputLaw(jnp.asarray(LOC), scale=jnp.asarray(SCALE))
+    law = nuq.Input.normal(jnp.asarray(LOC), jnp.asarray(SCALE))
     slope = ROW * SCALE
     size = np.linalg.norm(slope)
     sign = 1 if upper else -1
@@ -63,7 +63,7 @@ def test_steps_from_zero_reach_a_plane(x64):
 
 
 def test_a_step_has_a_plane_across_the_ray(x64):
-    law = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    law = nuq.Input.normal(jnp.zeros(2), 1.0)
     space, limits = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, law)
     (found,) = tangents(space, limits, 0.5, np.array([[4.0, 1.0]]))
     # The ray meets the step at x_0 = 3: no slope says more.
@@ -75,14 +75,14 @@ def test_a_step_has_a_plane_across_the_ray(x64):
 
 
 def test_no_tangent_if_zero_fails(x64):
-    law = nuq.InputLaw(jnp.zeros(2), scale=1.0)
+    law = nuq.Input.normal(jnp.zeros(2), 1.0)
     space, limits = searched(lambda x: x[:1], -1.0, law)
     assert tangents(space, limits, -1.0, np.ones((3, 2))) == []
     assert tangents(space, limits, 2.0, np.ones((0, 2))) == []
 
 
 def test_points_on_rays_are_next_to_the_limit(x64):
-    law = nuq.InputLaw(jnp.zeros(3), scale=1.0)
+    law = nuq.Input.normal(jnp.zeros(3), 1.0)
     space, _ = searched(lambda x: jnp.sum(x**2, keepdims=True), 9.0, law)
     starts = np.random.default_rng(0).standard_normal((8, 3))
     starts *= 5 / np.linalg.norm(starts, axis=1)[:, None]
@@ -106,7 +106,7 @@ def test_half_spaces_that_hold_others():
 
 
 def test_design_points_of_several_limits(x64):
-    flat = flat_network(lambda x: x[:1], nuq.InputLaw(jnp.zeros(2), scale=1.0))
+    flat = flat_network(lambda x: x[:1], nuq.Input.normal(jnp.zeros(2), 1.0))
     limits = Limits(flat, [4.0, 3.0, 6.0], 0, True)
     space = StandardSpace(flat, limits.read)
     rays = np.array([[4.5, 0.0], [4.0, 3.0]])
@@ -119,7 +119,7 @@ def test_design_points_of_several_limits(x64):
 
 
 def test_design_points_without_candidates(x64):
-    flat = flat_network(lambda x: x[:1], nuq.InputLaw(jnp.zeros(2), scale=1.0))
+    flat = flat_network(lambda x: x[:1], nuq.Input.normal(jnp.zeros(2), 1.0))
     limits = Limits(flat, [4.0], 0, True)
     space = StandardSpace(flat, limits.read)
     assert np.isnan(design_points(space, limits, np.zeros((0, 2)), 100.0)).all()

@@ -7,10 +7,11 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.inputs import as_input_law
-from nn_uq_dist.inputs._flat_network import OutputStructure, flat_network
+from nn_uq_dist.inputs import as_input
+from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs._structure import OutputStructure
 
-BOX = nuq.InputLaw(np.zeros(3), 0.1)
+BOX = nuq.Input.box(np.zeros(3), 0.1)
 WEIGHTS = jnp.array([[1.0, -2.0, 0.5], [0.3, 1.0, 2.0]])
 
 
@@ -52,7 +53,7 @@ def test_outputs_of_any_structure_are_joined_and_taken_apart():
 
 def test_structure_stays_with_a_linearization_through_transformations():
     def lin(x):
-        return nuq.linearize(lambda v: {"y": v[0] * v, "z": v[1]}, nuq.InputLaw(x, 1.0))
+        return nuq.linearize(lambda v: {"y": v[0] * v, "z": v[1]}, nuq.Input.box(x, 1.0))
 
     inside = jax.jit(lin)(jnp.arange(3.0))
     assert inside.unravel(inside.mean)["y"].shape == (3,)
@@ -68,12 +69,12 @@ def test_structure_stays_with_a_linearization_through_transformations():
 
 
 def test_failing_networks_are_told_what_they_were_given():
-    law = as_input_law({"a": dist.Normal(0.0, 1.0), "b": jnp.ones((2, 2))})
+    law = as_input({"a": dist.Normal(0.0, 1.0), "b": jnp.ones((2, 2))})
     with pytest.raises(
         ValueError, match=r"input of structure \{'a': 'float32\[\]', 'b': 'float32\[2, 2\]'\}, got"
     ):
         flat_network(lambda x: x["c"], law)
-    batch = as_input_law(dist.Gamma(jnp.ones((4, 2)), 1.0).to_event(1))
+    batch = as_input(dist.Gamma(jnp.ones((4, 2)), 1.0).to_event(1))
     with pytest.raises(ValueError, match=r"one input of shape \(2,\) and dtype float32, got TypeE"):
         flat_network(lambda x: jnp.ones((3, 3)) @ x, batch)
 
@@ -108,7 +109,7 @@ NOT_STACKED = {
         "; pass lambda x: network(jnp.hstack([x['L'], x['r'], x['rw']])), with the entries, which",
     ),
     "arrays": (
-        [nuq.InputLaw(np.zeros(2), 0.1), dist.Normal(0.0, 1.0)],
+        [nuq.Input.box(np.zeros(2), 0.1), dist.Normal(0.0, 1.0)],
         "pass lambda x: network(jnp.hstack([x[0], x[1]])), with the entries in the order",
     ),
     "short list": (

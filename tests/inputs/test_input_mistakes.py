@@ -9,9 +9,9 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
-from nn_uq_dist import InputLaw, linearize
-from nn_uq_dist.inputs import InputSum, as_input_law, triangular
-from nn_uq_dist.inputs._distribution_law import BY_SCORES
+from nn_uq_dist import Input, linearize
+from nn_uq_dist.inputs import as_input
+from nn_uq_dist.inputs._from_distribution import BY_SCORES
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "input_mistakes.md"
 ZEROS = np.zeros(3, np.float32)
@@ -82,40 +82,45 @@ MISTAKES = {
     "a word in a dict": (
         lambda: {"a": dist.Normal(0.0, 1.0), "b": "one"},
         TypeError,
-        "f['b'] must be a distribution, an input law or an array of known numbers, got str",
+        "f['b'] must be a distribution, an Input or an array of known numbers, got str",
     ),
     "a negative half-width": (
-        lambda: InputLaw(ZEROS, half_width=-1.0),
+        lambda: Input.box(ZEROS, half_width=-1.0),
         ValueError,
         "half_width must not be negative, got -1.0; pass (high - low) / 2",
     ),
     "a covariance as `scale_tril`": (
-        lambda: InputLaw(ZEROS[:2], scale_tril=[[1.0, 0.5], [0.5, 1.0]]),
+        lambda: Input.normal(ZEROS[:2], scale_tril=[[1.0, 0.5], [0.5, 1.0]]),
         ValueError,
-        "must be lower triangular, got a nonzero entry at index (0, 1); pass jnp.linalg.cholesky",
+        "must be lower triangular, got a nonzero entry at index (0, 1); pass it as covariance",
+    ),
+    "a negative variance": (
+        lambda: Input.normal(ZEROS[:2], covariance_matrix=[[1.0, 0.0], [0.0, -1.0]]),
+        ValueError,
+        "covariance_matrix must be positive semidefinite, got the eigenvalue -1",
     ),
     "a mean alone": (
-        lambda: InputLaw(ZEROS),
+        lambda: Input.normal(ZEROS),
         ValueError,
-        "pass half_width for a box, scale or scale_tril for a Gaussian part, or both",
+        "scale_tril, factor, got none; pass scale for independent inputs",
     ),
     "a mean that is NaN": (
-        lambda: InputLaw([np.nan, 0.0], half_width=1.0),
+        lambda: Input.box([np.nan, 0.0], half_width=1.0),
         ValueError,
-        "loc must be finite, got nan at index (0,)",
+        "mean must be finite, got nan at index (0,)",
     ),
     "an asymmetric triangular distribution": (
-        lambda: triangular([0.0], [1.0], [0.2]),
+        lambda: Input.triangular([0.0], [1.0], [0.2]),
         ValueError,
-        "a triangular law must be symmetric",
+        "a triangular input must be symmetric",
     ),
     "a sum of vectors of two lengths": (
-        lambda: InputSum(InputLaw(ZEROS, 1.0), InputLaw(ZEROS[:2], 1.0)),
+        lambda: Input.box(ZEROS, 1.0) + Input.box(ZEROS[:2], 1.0),
         ValueError,
-        "must have the same number of inputs, got [3, 2]; pass laws of the same vector",
+        "must have the same number of inputs, got [3, 2]; pass distributions of the same vector",
     ),
     "one draw to estimate a distribution from": (
-        lambda: InputLaw.from_samples(ZEROS[None]),
+        lambda: Input.from_samples(ZEROS[None]),
         ValueError,
         "draws must have shape (n, ..., N_x) with n >= 2, got shape (1, 3)",
     ),
@@ -159,4 +164,4 @@ PARAMETERS = {
 def test_families_that_the_message_lists_are_accepted(family):
     low = {"low": 0.5} if family in {"TruncatedNormal", "TruncatedCauchy", "TruncatedGamma"} else {}
     law = getattr(dist, family)(*PARAMETERS.get(family, (2.0,)), **low)
-    assert as_input_law(law).is_transformed
+    assert as_input(law).is_transformed

@@ -1,4 +1,4 @@
-"""`InputLaw.image` and `LinearImage`: against sums over the independent variables, in NumPy."""
+"""`Input.image` and `LinearImage`: against sums over the independent variables, in NumPy."""
 
 import dataclasses
 import itertools
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist import InputLaw
+from nn_uq_dist import Input
 from nn_uq_dist.basics._known_values import in_float64
 
 RNG = np.random.default_rng(0)
@@ -43,6 +43,13 @@ def expected_covariance(jacobian, half_width=None, factor=None, noise=None):
     return covariance
 
 
+def input_of(mean, half_width=None, **normal):
+    """A box, a normal input or their sum."""
+    parts = [] if half_width is None else [Input.box(mean, half_width)]
+    parts += [Input.normal(0 * mean if parts else mean, **normal)] if normal else []
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
 def assert_has_covariance(image, covariance, rtol):
     sd = np.sqrt(np.diag(covariance))
     atol = rtol * np.outer(sd, sd).max()
@@ -69,7 +76,7 @@ def assert_has_covariance(image, covariance, rtol):
 )
 def test_moments_are_sums_over_the_independent_variables(name, noise, precision):
     parts, factor = LAWS[name]
-    law = InputLaw(np.zeros(3), **parts)
+    law = input_of(np.zeros(3), **parts)
     image = law.image(JACOBIAN).with_noise(noise)
     expected = expected_covariance(JACOBIAN, parts.get("half_width"), factor, noise)
     assert image.covariance.dtype == image.correlation.dtype == precision
@@ -91,7 +98,7 @@ def test_moments_are_sums_over_the_independent_variables(name, noise, precision)
 @pytest.mark.parametrize("name", ["box and diagonal", "box and dense"])
 def test_image_of_numpy_leaves_is_numpy_in_float64_whatever_jax_has(name):
     parts, factor = LAWS[name]
-    law = in_float64(InputLaw(np.zeros(3), **parts))
+    law = in_float64(input_of(np.zeros(3), **parts))
     image = law.image(JACOBIAN).with_noise(NOISE)
     for part in (image.weights, image.normal_scale, image.covariance, image.correlation):
         assert isinstance(part, np.ndarray)
@@ -110,9 +117,8 @@ def test_image_of_numpy_leaves_is_numpy_in_float64_whatever_jax_has(name):
 def test_a_batch_is_the_stack_of_single_images(name, noise_batch):
     parts, factor = LAWS[name]
     scales = np.array([1.0, 3.0])
-    law = InputLaw(np.zeros((2, 3)), **{
-        key: scales.reshape((2,) + (1,) * value.ndim) * value for key, value in parts.items()
-    })  # fmt: skip
+    scaled = {key: scales.reshape((2,) + (1,) * value.ndim) * value for key, value in parts.items()}
+    law = input_of(np.zeros((2, 3)), **scaled)
     jacobian = np.stack([JACOBIAN, -JACOBIAN[::-1]])
     noise = np.abs(np.random.default_rng(1).normal(size=(*noise_batch, 4)))
     image = law.image(jacobian).with_noise(noise)
@@ -139,27 +145,33 @@ def test_a_batch_is_the_stack_of_single_images(name, noise_batch):
 
 def test_a_diagonal_factor_is_its_scales_bit_for_bit():
     jacobian = JACOBIAN.astype(np.float32)
-    vector = InputLaw(np.zeros(3), WIDTH, scale=SCALE).image(jacobian)
-    matrix = InputLaw(np.zeros(3), WIDTH, np.diag(SCALE)).image(jacobian)
+    vector = (Input.box(np.zeros(3), WIDTH) + Input.normal(np.zeros(3), SCALE)).image(jacobian)
+    matrix = (
+        Input.box(np.zeros(3), WIDTH) + Input.normal(np.zeros(3), scale_tril=np.diag(SCALE))
+    ).image(jacobian)
     for one, other in zip(jax.tree.leaves(vector), jax.tree.leaves(matrix), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.usefixtures("x64")
 def test_taken_outputs_are_those_rows():
-    image = InputLaw(np.zeros(3), WIDTH, TRIL).image(JACOBIAN).with_noise(NOISE)
+    image = (
+        (Input.box(np.zeros(3), WIDTH) + Input.normal(np.zeros(3), scale_tril=TRIL))
+        .image(JACOBIAN)
+        .with_noise(NOISE)
+    )
     taken = image.take((2, 0))
     assert taken.shape == (2,)
     np.testing.assert_array_equal(taken.weights, image.weights[np.array([2, 0])])
     np.testing.assert_allclose(taken.covariance, image.covariance[np.ix_([2, 0], [2, 0])])
-    without = dataclasses.replace(image, noise_scale=None).take([1])
+    without = dataclasses.replace(image, noise=None).take([1])
     assert without.shape == (1,)
-    assert without.noise_scale is None
+    assert without.noise is None
 
 
 def test_moments_that_would_underflow():
     jacobian = np.array([[1e-30, 2e-30], [-1e-25, 1e-25], [0.0, 0.0]], np.float32)
-    image = InputLaw(np.zeros(2), 1.0).image(jacobian)
+    image = Input.box(np.zeros(2), 1.0).image(jacobian)
     np.testing.assert_array_equal(image.variance, [np.nan, np.nan, 0.0])  # no such numbers
     expected = np.float64(jacobian[:2]) * 1e25
     expected = np.sqrt(np.sum(expected**2, axis=1) / 3)
@@ -172,7 +184,9 @@ def test_moments_that_would_underflow():
 
 def test_is_constant_asks_every_part():
     jacobian = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
-    image = InputLaw([0.0, 0.0], [1.0, 0.0], scale=[0.0, 1.0]).image(jacobian)
+    image = (Input.box([0.0, 0.0], [1.0, 0.0]) + Input.normal([0.0, 0.0], [0.0, 1.0])).image(
+        jacobian
+    )
     np.testing.assert_array_equal(image.is_constant, [False, False, True, True])
     image = image.with_noise([0.0, 0.0, 1.0, 0.0])
     np.testing.assert_array_equal(image.is_constant, [False, False, False, True])
@@ -181,7 +195,9 @@ def test_is_constant_asks_every_part():
 
 @pytest.mark.usefixtures("x64")
 def test_image_is_a_pytree_with_gradients():
-    law = InputLaw(jnp.zeros(3), jnp.asarray(WIDTH), scale=jnp.asarray(SCALE))
+    law = Input.box(jnp.zeros(3), jnp.asarray(WIDTH)) + Input.normal(
+        jnp.zeros(3), jnp.asarray(SCALE)
+    )
 
     def total(law, jacobian, noise):
         return jnp.sum(law.image(jacobian).with_noise(noise).variance)
@@ -189,7 +205,7 @@ def test_image_is_a_pytree_with_gradients():
     gradient = jax.jit(jax.grad(total, argnums=(0, 1, 2)))(law, jnp.asarray(JACOBIAN), 0.5)
     squares = np.sum(JACOBIAN**2, axis=0)
     np.testing.assert_allclose(gradient[0].half_width, 2 * WIDTH / 3 * squares, rtol=1e-12)
-    np.testing.assert_allclose(gradient[0].scale, 2 * SCALE * squares, rtol=1e-12)
+    np.testing.assert_allclose(gradient[0].normal_scale, 2 * SCALE * squares, rtol=1e-12)
     np.testing.assert_allclose(gradient[1], 2 * JACOBIAN * (WIDTH**2 / 3 + SCALE**2), rtol=1e-12)
     assert gradient[2] == pytest.approx(2 * 0.5 * 4)
     image = law.image(JACOBIAN)
@@ -197,7 +213,7 @@ def test_image_is_a_pytree_with_gradients():
     np.testing.assert_allclose(mapped, image.variance + np.arange(3.0)[:, None] ** 2)
 
 
-LAW = InputLaw(np.zeros((2, 3)), 1.0)
+LAW = Input.box(np.zeros((2, 3)), 1.0)
 ERRORS = {
     "vector": (lambda: LAW.image(np.zeros(3)), ValueError, r"jacobian .* N_x = 3, got shape \(3,"),
     "width": (lambda: LAW.image(np.eye(2)), ValueError, r"N_x = 3, got shape \(2, 2\); pass one"),

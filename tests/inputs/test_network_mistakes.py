@@ -14,7 +14,7 @@ from flax import nnx
 from sklearn.neural_network import MLPRegressor
 
 from nn_uq_dist import (
-    InputLaw,
+    Input,
     failure_probability,
     input_posterior,
     linearize,
@@ -24,7 +24,7 @@ from nn_uq_dist import (
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "network_mistakes.md"
-LAW = InputLaw(np.zeros(4, np.float32), half_width=0.1)
+LAW = Input.box(np.zeros(4, np.float32), half_width=0.1)
 WEIGHTS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
 

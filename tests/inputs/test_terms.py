@@ -1,7 +1,5 @@
 """`InputTerm`: laws that say what they are made of, alone, in sums and in blocks."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,52 +8,43 @@ import pytest
 from scipy.linalg import block_diag
 
 import nn_uq_dist as nuq
+from nn_uq_dist import Input
 from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.inputs import InputBlocks, InputSum, InputTerm
+from nn_uq_dist.inputs import InputTerm, as_input
 from nn_uq_dist.inputs._terms import layers
 from tests.array_sizes import largest_array
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, repr=False)
-class SharedError(nuq.inputs.AbstractInputLaw):
+def shared_error(mean, width, scale):
     """Inputs that share a uniform error, and have a normal one each; no matrix of all inputs."""
-
-    loc: jax.Array
-    width: jax.Array
-    scale: jax.Array
-
-    @property
-    def terms(self):
-        factor = 0 * self.loc[..., None] + self.width[..., None, None]
-        return InputTerm(factor, is_uniform=True), InputTerm(self.scale, False, is_diagonal=True)
+    factor = jnp.full((len(mean), 1), width)
+    return nuq.Input(mean, [InputTerm(factor, True), InputTerm(scale, False, is_diagonal=True)])
 
 
-LAW = SharedError(jnp.array([1.0, 2.0, 3.0]), jnp.array(0.6), jnp.array([0.1, 0.2, 0.3]))
+LAW = shared_error(jnp.array([1.0, 2.0, 3.0]), 0.6, jnp.array([0.1, 0.2, 0.3]))
 OWN = 0.6**2 / 3 + np.diag([0.1, 0.2, 0.3]) ** 2
-BOX = nuq.InputLaw([0.0, 1.0, 2.0], half_width=[1.0, 0.0, 2.0])
+BOX = nuq.Input.box([0.0, 1.0, 2.0], half_width=[1.0, 0.0, 2.0])
 BESIDE = np.diag([1.0, 0.0, 4.0]) / 3
 # With the covariances, and the half-widths of the uniform parts.
 TRIL = np.array([[1.0, 0.0], [0.4, 0.5]])
 AROUND = {
     "sum of distributions": (
-        InputSum(
-            dist.Uniform(-1.0, 1.0).expand([2]).to_event(1),
-            dist.MultivariateNormal(jnp.ones(2), scale_tril=jnp.asarray(TRIL)),
-            nuq.InputLaw(jnp.full(2, 3.0), half_width=0.5, scale=0.25),
-        ),
+        as_input(dist.Uniform(-1.0, 1.0).expand([2]).to_event(1))
+        + as_input(dist.MultivariateNormal(jnp.ones(2), scale_tril=jnp.asarray(TRIL)))
+        + nuq.Input.box(jnp.full(2, 3.0), 0.5)
+        + nuq.Input.normal(jnp.zeros(2), 0.25),
         np.eye(2) * (1 / 3 + 0.25 / 3 + 0.0625) + TRIL @ TRIL.T,
         [1.5] * 2,
     ),
     "alone": (LAW, OWN, [0.6] * 3),
-    "sum": (InputSum(BOX, LAW), OWN + BESIDE, [1.6, 0.6, 2.6]),
+    "sum": (BOX + LAW, OWN + BESIDE, [1.6, 0.6, 2.6]),
     "sum of blocks": (
-        InputSum(InputBlocks(LAW, BOX), InputBlocks(BOX, LAW)),
+        Input.join(LAW, BOX) + Input.join(BOX, LAW),
         block_diag(OWN + BESIDE, OWN + BESIDE),
         [1.6, 0.6, 2.6] * 2,
     ),
     "batch": (
-        InputBlocks(BOX.expand((2,)), LAW.expand((4, 2)), LAW),
+        Input.join(BOX.expand((2,)), LAW.expand((4, 2)), LAW),
         np.tile(block_diag(BESIDE, OWN, OWN), (4, 2, 1, 1)),
         np.tile([1.0, 0.0, 2.0, *[0.6] * 6], (4, 2, 1)),
     ),
@@ -64,12 +53,12 @@ AROUND = {
 
 @pytest.mark.parametrize("name", AROUND)
 def test_moments_columns_and_draws_follow_from_the_terms(name):
-    law, covariance, half_range = AROUND[name]
+    law, covariance, half_width = AROUND[name]
     np.testing.assert_allclose(law.covariance, covariance, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(
         law.variance, np.diagonal(covariance, axis1=-2, axis2=-1), rtol=1e-5, atol=1e-7
     )
-    np.testing.assert_allclose(law.half_range, half_range, rtol=1e-6)
+    np.testing.assert_allclose(law.half_width, half_width, rtol=1e-6)
     image = law.image(np.eye(law.num_inputs, dtype=np.float32))
     np.testing.assert_allclose(image.covariance, covariance, rtol=1e-5, atol=1e-7)
     assert law.num_standard_variables[0] == image.uniform.shape[-1]
@@ -88,9 +77,9 @@ def test_a_law_that_says_its_terms_makes_no_matrix_of_all_inputs():
     size = 20_000
 
     def outputs(loc, scale, key):
-        law = SharedError(loc, jnp.ones(()), scale)
-        blocks = InputBlocks(law, nuq.InputLaw(jnp.zeros(1), 1.0))
-        moments = blocks.variance, blocks.half_range, blocks.normal_scale
+        law = shared_error(loc, 1.0, scale)
+        blocks = Input.join(law, nuq.Input.box(jnp.zeros(1), 1.0))
+        moments = blocks.variance, blocks.half_width, blocks.normal_scale
         return moments, blocks.sample(key), blocks.image(jnp.ones((1, size + 1))).variance
 
     largest = largest_array(outputs, jnp.zeros(size), jnp.ones(size), jax.random.key(0))

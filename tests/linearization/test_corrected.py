@@ -9,8 +9,8 @@ import scipy.stats
 import nn_uq_dist as nuq
 
 KEY = jax.random.key(0)
-BOX = nuq.InputLaw(np.array([0.1, 0.2, -0.1], np.float32), half_width=1.5)
-NORMAL = nuq.InputLaw(np.array([0.1, 0.2, -0.1], np.float32), scale=0.7)
+BOX = nuq.Input.box(np.array([0.1, 0.2, -0.1], np.float32), half_width=1.5)
+NORMAL = nuq.Input.normal(np.array([0.1, 0.2, -0.1], np.float32), 0.7)
 
 
 def smooth(x):
@@ -137,7 +137,7 @@ def test_joint_has_the_moments_of_the_network():
 @pytest.mark.slow
 def test_joint_is_nearer_to_the_network_than_the_uncorrected_one():
     """By the mean log density of new draws, which the network's own has the largest of."""
-    f = nuq.InputLaw(BOX.loc, half_width=1.0)
+    f = nuq.Input.box(BOX.mean, half_width=1.0)
     linear = nuq.linearize(smooth, f)
     pairs = nuq.paired_draws(smooth, linear, KEY, 300, progress=False)
     draws = nuq.monte_carlo(smooth, f, jax.random.key(9), 4000, progress=False)
@@ -154,7 +154,7 @@ def test_joint_is_nearer_to_the_network_than_the_uncorrected_one():
 @pytest.mark.slow
 def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
     def of_width(width):
-        f = nuq.InputLaw(jnp.array([0.1, 0.2, -0.1]), half_width=width)
+        f = nuq.Input.box(jnp.array([0.1, 0.2, -0.1]), half_width=width)
         lin = nuq.linearize(smooth, f)
         pairs = nuq.paired_draws(smooth, lin, KEY, 60, progress=False)
         covariance = 0.01 * jnp.eye(3)
@@ -170,7 +170,7 @@ def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
 
 @pytest.mark.usefixtures("x64")
 def test_draws_of_a_float32_object_are_float32():
-    box = nuq.InputLaw(jnp.zeros(2, jnp.float32), half_width=jnp.full(2, 0.5, jnp.float32))
+    box = nuq.Input.box(jnp.zeros(2, jnp.float32), half_width=jnp.full(2, 0.5, jnp.float32))
     lin = nuq.linearize(jnp.tanh, box)
     pairs = nuq.paired_draws(jnp.tanh, lin, KEY, 64, progress=False)
     corrected = lin.corrected(pairs)
@@ -198,7 +198,7 @@ def test_dead_and_saturated_outputs_are_named():
     def net(x):
         return jnp.stack([jnp.maximum(x[0], 0.5), x[1] ** 2, jnp.float32(3.0) + 0 * x[0], x[2]])
 
-    f = nuq.InputLaw(np.zeros(3, np.float32), half_width=1.0)
+    f = nuq.Input.box(np.zeros(3, np.float32), half_width=1.0)
     lin, pairs = pairs_of(net, f, 1000)
     with pytest.raises(ValueError, match="zero sensitivity"):
         lin.marginals()
@@ -227,7 +227,7 @@ def test_outputs_whose_sensitivity_is_zero_or_lost_in_rounding(offset, center, c
     def net(x):
         return jnp.stack([offset + x[0] ** 2, x[0] + x[1]])
 
-    lin, pairs = pairs_of(net, nuq.InputLaw(np.array([center, 0.0], np.float32), scale=1.0), count)
+    lin, pairs = pairs_of(net, nuq.Input.normal(np.array([center, 0.0], np.float32), 1.0), count)
     corrected = lin.corrected(pairs)
     law, known = corrected.marginals(), scipy.stats.chi2(1)
     # Near the end of the support a rounding of 1000 is a percent.
@@ -259,7 +259,7 @@ def test_outputs_that_saturate_far_from_zero(slope, count):
     def net(x):
         return jnp.array([1e4 + 0.1 * jnp.tanh(slope * x[0])])
 
-    lin, pairs = pairs_of(net, nuq.InputLaw(np.zeros(2, np.float32), scale=1.0), count)
+    lin, pairs = pairs_of(net, nuq.Input.normal(np.zeros(2, np.float32), 1.0), count)
     law = lin.corrected(pairs).marginals()
     nodes, rule = np.polynomial.hermite_e.hermegauss(200)
     sd = 0.1 * np.sqrt(np.tanh(slope * nodes) ** 2 @ rule / rule.sum())
@@ -276,7 +276,7 @@ def test_outputs_with_nan_do_not_touch_the_others():
     def net(x):
         return jnp.stack([x[0] + 0.1 * x[1], jnp.log(x[0] + 1.5), x[0] + 0.1 * x[1] ** 2])
 
-    lin = nuq.linearize(net, nuq.InputLaw(np.zeros(2, np.float32), scale=1.0))
+    lin = nuq.linearize(net, nuq.Input.normal(np.zeros(2, np.float32), 1.0))
     with pytest.warns(RuntimeWarning, match="NaN or infinite"):
         pairs = nuq.paired_draws(net, lin, KEY, 1000, progress=False)
     corrected = lin.corrected(pairs)
@@ -319,7 +319,7 @@ def test_densities_of_functions_of_one_direction(name):
     def net(x):
         return of_score(x @ weights)[None]
 
-    lin, pairs = pairs_of(net, nuq.InputLaw(np.zeros(5), scale=1.0), 1000)
+    lin, pairs = pairs_of(net, nuq.Input.normal(np.zeros(5), 1.0), 1000)
     law = lin.corrected(pairs).marginals()
     fresh = np.asarray(of_score(np.random.default_rng(0).normal(size=20_000)))
     loss = log_density(fresh) - np.asarray(law.log_prob(fresh[:, None]))[:, 0]
@@ -336,7 +336,7 @@ def test_fresh_draws_lie_within_the_support():
     def net(x):
         return jnp.stack([jnp.sinh(3 * x[0]) + x[1]])
 
-    lin, pairs = pairs_of(net, nuq.InputLaw(np.zeros(2, np.float32), half_width=1.0), 1000)
+    lin, pairs = pairs_of(net, nuq.Input.box(np.zeros(2, np.float32), half_width=1.0), 1000)
     law = lin.corrected(pairs).marginals()
     assert np.isfinite(law.log_prob(pairs.network)).all()
     fresh = nuq.monte_carlo(net, lin.input, jax.random.key(9), 5000, progress=False)
@@ -347,7 +347,7 @@ def test_errors():
     lin, pairs = pairs_of(smooth, BOX, 50)
     with pytest.raises(TypeError, match="pairs must be PairedDraws, got ndarray"):
         lin.corrected(pairs.network)
-    other = nuq.linearize(smooth, nuq.InputLaw(BOX.loc, half_width=1.0))
+    other = nuq.linearize(smooth, nuq.Input.box(BOX.mean, half_width=1.0))
     with pytest.raises(ValueError, match="pairs must be those of this linearization"):
         other.corrected(pairs)
     with pytest.raises(ValueError, match="at least 8 draws with finite outputs, got 5"):
@@ -379,7 +379,7 @@ def of_traced_pairs(call):
     """A function under ``jit`` of the correction by pairs that depend on the half-width."""
 
     def function(width):
-        lin = nuq.linearize(smooth, nuq.InputLaw(BOX.loc, half_width=width))
+        lin = nuq.linearize(smooth, nuq.Input.box(BOX.mean, half_width=width))
         pairs = nuq.paired_draws(smooth, lin, KEY, 20, progress=False)
         return call(lin.corrected(pairs))
 
@@ -410,7 +410,7 @@ def test_traced_pairs_make_no_map(call):
 def test_traced_pairs_have_an_input_posterior():
     y = jnp.array([0.7, 0.3, 1.1])
     found = of_traced_pairs(lambda model: model.input_posterior(y, 0.3).mean)(1.1)
-    lin, pairs = pairs_of(smooth, nuq.InputLaw(BOX.loc, half_width=1.1), 20)
+    lin, pairs = pairs_of(smooth, nuq.Input.box(BOX.mean, half_width=1.1), 20)
     expected = lin.corrected(pairs).input_posterior(y, 0.3).mean
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
@@ -418,7 +418,7 @@ def test_traced_pairs_have_an_input_posterior():
 @pytest.mark.parametrize("count", [200, 5000])
 def test_the_lower_tail_of_a_skewed_output(count):
     """Single precision tells values near zero apart much better than those at the other end."""
-    law = nuq.InputLaw([0.1], scale=1.0)
+    law = nuq.Input.normal([0.1], 1.0)
     lin, pairs = pairs_of(lambda x: jnp.exp(3 * x), law, count, jax.random.key(3))
     z = np.linspace(-3, 3, 61)
     found = lin.corrected(pairs).marginals().cdf(jnp.exp(3 * (0.1 + jnp.asarray(z)))[:, None])
@@ -430,7 +430,7 @@ def test_the_lower_tail_of_a_skewed_output(count):
 )
 def test_clipped_outputs_are_corrected(net, precision):
     """Log slopes of a plateau are so low that rises are lost in rounding."""
-    law = nuq.InputLaw(np.zeros(1, precision), half_width=1.0)
+    law = nuq.Input.box(np.zeros(1, precision), half_width=1.0)
     for number in range(4):
         lin, pairs = pairs_of(net, law, 1000, jax.random.key(number))
         high = lin.corrected(pairs).marginals().icdf(jnp.asarray(0.99, precision))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist import GaussianCopulaJoint, InputLaw, Linearization
+from nn_uq_dist import GaussianCopulaJoint, Input, Linearization
 from nn_uq_dist.linearization import CopulaCorrelation
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,8 @@ MIXED = [("nataf", "float64"), ("linear", "float32")]
 def linear(jacobian, dtype="float64", **law):
     """A linear model with box inputs of width one, or the given law."""
     jacobian = np.asarray(jacobian, dtype)
-    law = InputLaw(np.zeros(jacobian.shape[-1], dtype), **(law or {"half_width": 1.0}))
+    mean = np.zeros(jacobian.shape[-1], dtype)
+    law = Input.normal(mean, **law) if law else Input.box(mean, 1.0)
     return Linearization(np.zeros(jacobian.shape[:-1], dtype), jacobian, law)
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist import InputLaw, Linearization, linearize
+from nn_uq_dist import Input, Linearization, linearize
 from nn_uq_dist.linearization import _jacobian
 from nn_uq_dist.linearization._jacobian import value_and_jacobian, values_and_jacobians
 from tests.array_sizes import largest_array
@@ -57,7 +57,7 @@ def test_portions_have_derivatives(shape):
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_batch_size_changes_nothing(batch_size):
     net = network(4, 3)
-    law = InputLaw(jax.random.normal(jax.random.key(2), (7, 4)), 0.1)
+    law = Input.box(jax.random.normal(jax.random.key(2), (7, 4)), 0.1)
     whole = linearize(net, law)
     parts = linearize(net, law, batch_size=batch_size)
     np.testing.assert_allclose(parts.loc, whole.loc, rtol=1e-5, atol=1e-6)
@@ -67,8 +67,8 @@ def test_batch_size_changes_nothing(batch_size):
 @pytest.mark.parametrize("shape", [(30_000, 200), (200, 30_000), (150_528, 10)])
 def test_no_array_is_much_larger_than_the_jacobian(shape):
     net = network(*shape)
-    law = InputLaw(jnp.zeros(shape[0]), 0.1)
-    largest = largest_array(lambda mean: linearize(net, InputLaw(mean, 0.1)).jacobian, law.loc)
+    law = Input.box(jnp.zeros(shape[0]), 0.1)
+    largest = largest_array(lambda mean: linearize(net, Input.box(mean, 0.1)).jacobian, law.mean)
     assert largest <= max(shape[0] * shape[1], 2 * _jacobian._MOST_NUMBERS)
 
 
@@ -77,19 +77,19 @@ def test_points_are_handled_some_at_a_time():
     net = network(12, 3, width=4096)
 
     def jacobian(mean):
-        return linearize(net, InputLaw(mean, 0.1), batch_size=16).jacobian
+        return linearize(net, Input.box(mean, 0.1), batch_size=16).jacobian
 
     assert largest_array(jacobian, jnp.zeros((10_000, 12))) <= 400_000
 
 
 def test_batch_size_must_be_positive():
     with pytest.raises(ValueError, match="batch_size must be a positive integer, got 0"):
-        linearize(jnp.sin, InputLaw(np.zeros((2, 3)), 0.1), batch_size=0)
+        linearize(jnp.sin, Input.box(np.zeros((2, 3)), 0.1), batch_size=0)
 
 
-@pytest.mark.parametrize("part", ["half_width", "scale"])
-def test_marginals_with_noise_make_no_covariance(part):
-    law = InputLaw(jnp.zeros(3), **{part: 0.1})
+@pytest.mark.parametrize("make", [Input.box, Input.normal])
+def test_marginals_with_noise_make_no_covariance(make):
+    law = make(jnp.zeros(3), 0.1)
 
     def marginals(jacobian):
         linear = Linearization(jnp.zeros(10_000), jacobian, law)

@@ -31,7 +31,7 @@ MODELS = [tangent, corrected]
 @pytest.fixture(scope="module", params=MODELS)
 def models(request):
     """A model of three points, and of the second of them alone."""
-    many, one = (nuq.InputLaw(means, half_width=0.5) for means in (MEANS, MEANS[1]))
+    many, one = (nuq.Input.box(means, half_width=0.5) for means in (MEANS, MEANS[1]))
     return request.param(many), request.param(one)
 
 
@@ -111,6 +111,6 @@ MISTAKES = {
 )
 def test_mistakes_in_the_noise(method, mistake):
     covariance, message = MISTAKES[mistake]
-    lin = tangent(nuq.InputLaw(MEANS[0], half_width=0.5))
+    lin = tangent(nuq.Input.box(MEANS[0], half_width=0.5))
     with pytest.raises(ValueError, match=f"noise_covariance must .*{message}"):
         getattr(lin, method)(noise_covariance=covariance)

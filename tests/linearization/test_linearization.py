@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from uncertainties import unumpy
 
-from nn_uq_dist import InputLaw, Linearization, linearize
+from nn_uq_dist import Input, Linearization, linearize
 
 MEAN = np.array([0.3, -0.7, 1.1])
 TRIL = np.array([[0.2, 0.0, 0.0], [0.1, 0.3, 0.0], [-0.1, 0.05, 0.1]])
 LAWS = {
-    "box": lambda: InputLaw(MEAN, [0.1, 0.0, 0.4]),
-    "normal": lambda: InputLaw(MEAN, scale_tril=TRIL),
-    "mixed": lambda: InputLaw(MEAN, [0.1, 0.2, 0.0], TRIL),
+    "box": lambda: Input.box(MEAN, [0.1, 0.0, 0.4]),
+    "normal": lambda: Input.normal(MEAN, scale_tril=TRIL),
+    "mixed": lambda: Input.box(MEAN, [0.1, 0.2, 0.0]) + Input.normal(0 * MEAN, scale_tril=TRIL),
 }
 
 
@@ -97,7 +97,7 @@ def test_modules_have_the_jacobian_of_their_weights(make, wrap):
     module, first, bias, last = make()
     x = np.array([0.3, -0.7, 1.1], np.float32)
     slope = np.where(first @ x + bias > 0, 1, 0.01)
-    lin = linearize(wrap(module), InputLaw(x, 0.1))
+    lin = linearize(wrap(module), Input.box(x, 0.1))
     expected = (np.asarray(last) * slope) @ np.asarray(first)
     np.testing.assert_allclose(lin.jacobian, expected[: lin.num_outputs], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(lin.mean, wrap(module)(x), rtol=1e-6)
@@ -120,7 +120,9 @@ def test_batch_is_the_stack_of_single_laws(net, batch):
 
 @pytest.mark.parametrize("net", [wide_net, narrow_net])
 def test_transformations_agree_with_eager(net):
-    laws = InputLaw(np.stack([MEAN, MEAN / 2]).astype(np.float32), 0.1, TRIL.astype(np.float32))
+    laws = Input.box(np.stack([MEAN, MEAN / 2]).astype(np.float32), 0.1) + Input.normal(
+        0 * np.stack([MEAN, MEAN / 2]).astype(np.float32), scale_tril=TRIL.astype(np.float32)
+    )
     eager = linearize(net, laws)
     assert_same_law(jax.jit(lambda f: linearize(net, f))(laws), eager)
     assert_same_law(jax.vmap(lambda f: linearize(net, f))(laws), eager)
@@ -164,7 +166,11 @@ def test_mode_follows_the_shape(num_outputs, mode):
 
 
 def test_sample_is_the_linear_model_of_the_sampled_inputs():
-    lin = linearize(wide_net, InputLaw(np.stack([MEAN, MEAN]), 0.1, TRIL))
+    lin = linearize(
+        wide_net,
+        Input.box(np.stack([MEAN, MEAN]), 0.1)
+        + Input.normal(0 * np.stack([MEAN, MEAN]), scale_tril=TRIL),
+    )
     key = jax.random.key(0)
     draws = lin.sample(key, (50, 4))
     assert draws.shape == (50, 4, 2, 5)
@@ -173,7 +179,7 @@ def test_sample_is_the_linear_model_of_the_sampled_inputs():
 
 def test_surrogate_is_exact_for_a_linear_network():
     matrix = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
-    lin = linearize(lambda x: matrix @ x + 1, InputLaw(np.zeros((2, 3)), 1.0))
+    lin = linearize(lambda x: matrix @ x + 1, Input.box(np.zeros((2, 3)), 1.0))
     x = np.random.default_rng(1).normal(size=(5, 2, 3)).astype(np.float32)
     np.testing.assert_allclose(lin(x), x @ matrix.T + 1, rtol=1e-5, atol=1e-6)
     assert lin(np.array([1, 2, 3])).shape == (2, 4)
@@ -186,7 +192,7 @@ def test_correlation_is_one_for_dependent_outputs(seed, rank):
     jacobian = rng.normal(size=(6, rank)) @ rng.normal(size=(rank, 5))
     jacobian[3] = -2 * jacobian[0]
     correlation = np.asarray(
-        Linearization(np.zeros(6), jacobian, InputLaw(np.zeros(5), 1)).correlation
+        Linearization(np.zeros(6), jacobian, Input.box(np.zeros(5), 1)).correlation
     )
     np.testing.assert_allclose(correlation[0, 3], -1, atol=1e-6)
     assert (np.abs(correlation) <= 1).all()
@@ -217,7 +223,9 @@ def test_marginals_hold_the_variance_of_the_linearization(law, noise_scale):
 @pytest.mark.parametrize("order", [1, 2])
 def test_normal_scale_has_finite_gradients_at_zero(order):
     def scale(t):
-        law = InputLaw(jnp.zeros(2), jnp.ones(2), t * jnp.eye(2))
+        law = Input.box(jnp.zeros(2), jnp.ones(2)) + Input.normal(
+            jnp.zeros(2), scale_tril=t * jnp.eye(2)
+        )
         return jnp.sum(Linearization(jnp.zeros(2), jnp.eye(2), law).marginals().normal_scale)
 
     derivative = jax.grad(scale) if order == 1 else jax.grad(jax.grad(scale))
@@ -247,7 +255,7 @@ def test_pytree_round_trip_does_not_validate():
 @pytest.mark.usefixtures("x64")
 def test_dtype_follows_law_and_network(mean, weights, expected, num_outputs):
     matrix = jnp.ones((num_outputs, 3), weights)
-    lin = linearize(lambda x: matrix @ x, InputLaw(jnp.zeros(3, mean), 0.5))
+    lin = linearize(lambda x: matrix @ x, Input.box(jnp.zeros(3, mean), 0.5))
     assert lin.loc.dtype == lin.jacobian.dtype == lin.covariance.dtype == expected
 
 
@@ -255,7 +263,7 @@ def failing(_):
     raise RuntimeError("broken layer")
 
 
-BOX = InputLaw(np.zeros(3), 0.1)
+BOX = Input.box(np.zeros(3), 0.1)
 LIN = Linearization(np.zeros(2), np.eye(2, 3), BOX)
 ERRORS = {
     "no callable": (lambda: linearize(3, BOX), TypeError, "must be a JAX function .* got int"),
@@ -283,7 +291,7 @@ ERRORS = {
     "input": (
         lambda: Linearization(np.zeros(2), np.eye(2, 3), np.zeros(3)),
         TypeError,
-        "input must be an InputLaw, got ndarray; pass InputLaw.from_distribution",
+        "input must be an nn_uq_dist.Input, got ndarray; pass nn_uq_dist.inputs.as_input",
     ),
     "scalar loc": (lambda: Linearization(0.0, np.eye(2, 3), BOX), ValueError, r"got shape \(\)"),
     "jacobian": (
@@ -335,7 +343,7 @@ ERRORS = {
     ),
     "constant, normal": (
         lambda: Linearization(
-            np.zeros(1), [[0.0, 1.0]], InputLaw(np.zeros(2), scale_tril=np.diag([1.0, 0.0]))
+            np.zeros(1), [[0.0, 1.0]], Input.normal(np.zeros(2), scale_tril=np.diag([1.0, 0.0]))
         ).marginals(),
         ValueError,
         r"zero sensitivity for output y\[0\]:",
@@ -358,7 +366,9 @@ def test_failure_of_the_network_is_chained():
 
 @pytest.mark.parametrize("kind", ["marginals", "joint", "gaussian_copula", "input", "posterior"])
 def test_errors_of_keys_and_sample_shapes(kind):
-    lin = Linearization(np.zeros(2), np.eye(2), InputLaw(np.zeros(2), half_width=1.0, scale=1.0))
+    lin = Linearization(
+        np.zeros(2), np.eye(2), Input.box(np.zeros(2), 1.0) + Input.normal(np.zeros(2), 1.0)
+    )
     laws = {"input": lambda: lin.input, "posterior": lambda: lin.input_posterior(np.zeros(2))}
     law = laws.get(kind, getattr(lin, kind, None))()
     with pytest.raises(TypeError, match="key must be a JAX random key, got int 0; pass one key"):

@@ -7,7 +7,7 @@ import pytest
 
 import nn_uq_dist as nuq
 
-BOX = nuq.InputLaw(np.array([0.1, 0.2]), half_width=1.5)
+BOX = nuq.Input.box(np.array([0.1, 0.2]), half_width=1.5)
 
 
 def net(x):
@@ -19,7 +19,7 @@ def test_tangent_at_a_point(precision):
     lin = nuq.linearize(net, BOX, at)
     np.testing.assert_allclose(lin.jacobian, jax.jacobian(net)(at), rtol=1e-6)
     np.testing.assert_allclose(lin(at), net(at), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(lin.mean, net(at) + lin.jacobian @ (BOX.loc - at), rtol=1e-5)
+    np.testing.assert_allclose(lin.mean, net(at) + lin.jacobian @ (BOX.mean - at), rtol=1e-5)
 
 
 def test_batches_of_points_and_gradients():

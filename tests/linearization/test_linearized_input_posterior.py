@@ -38,7 +38,7 @@ def test_gaussian_inputs_against_the_closed_form(outputs, inputs, noise, x64):
     rng = np.random.default_rng(outputs)
     jacobian, loc = rng.normal(size=(outputs, inputs)), rng.normal(size=inputs)
     tril = np.tril(rng.normal(size=(inputs, inputs)), -1) + 2 * np.eye(inputs)
-    lin = nuq.Linearization(np.ones(outputs), jacobian, nuq.InputLaw(loc, scale_tril=tril))
+    lin = nuq.Linearization(np.ones(outputs), jacobian, nuq.Input.normal(loc, scale_tril=tril))
     y = observed(lin, noise)
     found = lin.input_posterior(y, noise_scale=noise)
     mean, covariance = conditional(loc, tril, jacobian, noise, np.asarray(y) - 1)
@@ -58,7 +58,7 @@ def test_gaussian_inputs_against_the_closed_form(outputs, inputs, noise, x64):
 
 
 def test_small_noise_in_single_precision():
-    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.InputLaw([0.0, 0.0], scale=[1.0, 1.0]))
+    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.Input.normal([0.0, 0.0], [1.0, 1.0]))
     found = lin.input_posterior([1.0], noise_scale=1e-5)
     # Along (1, 1) the variance is 1e-10 / 2 of the sum's; a difference of ones would have no digit.
     along = jnp.ones(2) @ found.covariance_matrix @ jnp.ones(2)
@@ -68,18 +68,16 @@ def test_small_noise_in_single_precision():
 
 
 LAWS = {
-    "box": nuq.InputLaw(jnp.zeros(3), half_width=jnp.array([1.0, 2.0, 0.5])),
-    "mixed": nuq.InputLaw(
-        jnp.array([1.0, 2.0, 0.0]), half_width=[1.0, 0.0, 0.5], scale=[0.2, 0.5, 0.0]
+    "box": nuq.Input.box(jnp.zeros(3), half_width=jnp.array([1.0, 2.0, 0.5])),
+    "mixed": nuq.Input.box(jnp.array([1.0, 2.0, 0.0]), [1.0, 0.0, 0.5])
+    + nuq.Input.normal(jnp.zeros(3), [0.2, 0.5, 0.0]),
+    "known": nuq.Input.box(jnp.ones(3), [1.0, 0.0, 0.0])
+    + nuq.Input.normal(jnp.zeros(3), [0.0, 0.0, 0.7]),
+    "triangular": nuq.Input.join(
+        nuq.Input.triangular([-1.0, 0.0], [1.0, 3.0]), nuq.Input.normal([0.0], [1.0])
     ),
-    "known": nuq.InputLaw(jnp.ones(3), half_width=[1.0, 0.0, 0.0], scale=[0.0, 0.0, 0.7]),
-    "triangular": nuq.inputs.InputBlocks(
-        nuq.inputs.triangular([-1.0, 0.0], [1.0, 3.0]), nuq.InputLaw([0.0], scale=[1.0])
-    ),
-    "correlated": nuq.inputs.InputSum(
-        nuq.InputLaw(jnp.zeros(3), half_width=[1.0, 1.0, 0.5]),
-        nuq.inputs.GaussianInput(jnp.zeros(3), [[0.5, 0.1], [0.5, 0.0], [0.0, 0.6]]),
-    ),
+    "correlated": nuq.Input.box(jnp.zeros(3), half_width=[1.0, 1.0, 0.5])
+    + nuq.Input.normal(jnp.zeros(3), factor=[[0.5, 0.1], [0.5, 0.0], [0.0, 0.6]]),
 }
 
 
@@ -87,7 +85,7 @@ def weighted(lin, y, noise, count=400_000):
     """Mean, standard deviations, log evidence and effective number of draws from the prior."""
     draws = np.asarray(lin.input.sample(jax.random.key(9), (count,)), float)
     rest = np.asarray(y) - np.asarray(lin.loc)
-    rest = rest - (draws - np.asarray(lin.input.loc)) @ np.asarray(lin.jacobian).T
+    rest = rest - (draws - np.asarray(lin.input.mean)) @ np.asarray(lin.jacobian).T
     logs = scipy.stats.norm(0, noise).logpdf(rest).sum(axis=1)
     weight = np.exp(logs - logs.max())
     evidence = np.log(weight.mean()) + logs.max()
@@ -136,9 +134,9 @@ def test_other_inputs_against_weighted_draws(name, outputs, precision):
     ("law", "box", "outputs", "noise"),
     [
         # Two uniforms for each input, which the outputs see in the same direction.
-        (nuq.inputs.triangular([-1.0, -2.0, -0.5], [1.0, 2.0, 0.5]), [1.0, 2.0, 0.5], 3, 0.1),
+        (nuq.Input.triangular([-1.0, -2.0, -0.5], [1.0, 2.0, 0.5]), [1.0, 2.0, 0.5], 3, 0.1),
         # Densities that end within a fiftieth of their standard deviations.
-        (nuq.InputLaw(jnp.zeros(2), half_width=[1.0, 0.7]), [1.0, 0.7], 1, 0.01),
+        (nuq.Input.box(jnp.zeros(2), half_width=[1.0, 0.7]), [1.0, 0.7], 1, 0.01),
     ],
     ids=["triangular", "sharp ends"],
 )
@@ -148,7 +146,7 @@ def test_moments_are_those_of_the_densities_of_the_inputs(law, box, outputs, noi
     lin = nuq.Linearization(np.zeros(outputs), jacobian, law)
     y = observed(lin, noise)
     scale = np.full(outputs, noise)
-    is_triangular = isinstance(law, nuq.inputs.InputSum)
+    is_triangular = law.num_standard_variables[0] > size
     normal = np.zeros((size, 0))
     exact = by_weighted_draws(
         Observed(np.diag(box), normal, jacobian, np.asarray(y), scale, is_triangular)
@@ -161,7 +159,7 @@ def test_moments_are_those_of_the_densities_of_the_inputs(law, box, outputs, noi
 
 
 def test_moments_are_computed_once_and_not_kept_from_a_trace(monkeypatch):
-    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.InputLaw([0.0, 0.0], scale=[1.0, 1.0]))
+    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.Input.normal([0.0, 0.0], [1.0, 1.0]))
     found, calls = lin.input_posterior([1.0], noise_scale=0.5), []
     moments_of = given.moments_of
     monkeypatch.setattr(given, "moments_of", lambda seen: calls.append(seen) or moments_of(seen))
@@ -179,7 +177,9 @@ def test_draws_reproduce_outputs_without_noise():
 
 
 def test_batches_of_outputs_and_of_inputs():
-    law = nuq.InputLaw(jnp.arange(12.0).reshape(4, 3), half_width=1.0, scale=0.1)
+    law = nuq.Input.box(jnp.arange(12.0).reshape(4, 3), 1.0) + nuq.Input.normal(
+        0 * jnp.arange(12.0).reshape(4, 3), 0.1
+    )
     lin = nuq.Linearization(jnp.zeros((4, 2)), jnp.ones((4, 2, 3)) + jnp.eye(2, 3), law)
     y = lin.sample(KEY, (5,))
     found = lin.input_posterior(y, noise_scale=0.2)
@@ -197,7 +197,9 @@ def test_batches_of_outputs_and_of_inputs():
 @pytest.mark.parametrize("size", [1e-15, 1e15])
 def test_does_not_depend_on_units_of_inputs_and_outputs(size):
     def found(size):
-        law = nuq.InputLaw(jnp.zeros(2), half_width=[size, 0.5 * size], scale=[0.0, 0.3 * size])
+        law = nuq.Input.box(jnp.zeros(2), [size, 0.5 * size]) + nuq.Input.normal(
+            jnp.zeros(2), [0.0, 0.3 * size]
+        )
         jacobian = jnp.array([[1.0, 0.5], [0.2, 1.0]]) / size
         lin = nuq.Linearization(jnp.zeros(2), jacobian, law)
         return lin.input_posterior([0.4, 0.3], noise_scale=0.2)
@@ -208,7 +210,7 @@ def test_does_not_depend_on_units_of_inputs_and_outputs(size):
 
 
 def test_under_jit_and_with_correlated_noise(x64):
-    lin = nuq.Linearization(np.zeros(2), np.eye(2), nuq.InputLaw(np.zeros(2), scale=np.ones(2)))
+    lin = nuq.Linearization(np.zeros(2), np.eye(2), nuq.Input.normal(np.zeros(2), np.ones(2)))
     noise = np.array([[0.5, 0.3], [0.3, 0.4]])
     y = jnp.array([1.0, -1.0])
     mean = jax.jit(lambda y: lin.input_posterior(y, noise_covariance=noise).mean)(y)
@@ -216,7 +218,7 @@ def test_under_jit_and_with_correlated_noise(x64):
 
 
 def test_structured_inputs_come_back_as_they_are():
-    f = {"scale": dist.LogNormal(0.0, 0.3), "image": nuq.InputLaw(jnp.zeros(4), half_width=1.0)}
+    f = {"scale": dist.LogNormal(0.0, 0.3), "image": nuq.Input.box(jnp.zeros(4), half_width=1.0)}
 
     def network(x):
         return x["scale"] * x["image"][:2]
@@ -228,7 +230,7 @@ def test_structured_inputs_come_back_as_they_are():
     assert (draws["scale"] > 0).all()
     # No moments of the log-normal input; those of its logarithm have a name of their own.
     for name in ("mean", "variance", "standard_deviation", "covariance_matrix"):
-        with pytest.raises(TypeError, match=r"mapped linearly.*got MappedInput.*or those before"):
+        with pytest.raises(TypeError, match=r"mapped linearly.*got Input.*or those before"):
             getattr(found, name)
     assert found.base.mean.shape == (5,)
     logs = found.base.sample(KEY, (7,))
@@ -247,7 +249,7 @@ def test_linear_maps_give_moments_in_the_units_of_the_network():
         return x["image"].sum(axis=0) + 0.01 * x["large"] * jnp.array([1.0, x["known"][2]])
 
     scale = jnp.array([0.5, 0.5, 0.5, 0.5, 100.0])
-    flat = nuq.InputLaw(jnp.array([0.0, 1.0, 2.0, 3.0, 13.0]), scale=scale)
+    flat = nuq.Input.normal(jnp.array([0.0, 1.0, 2.0, 3.0, 13.0]), scale)
     alike = nuq.linearize(
         lambda x: network({"image": x[:4].reshape(2, 2), "known": jnp.arange(3), "large": x[4]}),
         flat,
@@ -276,7 +278,7 @@ def test_linear_maps_give_moments_in_the_units_of_the_network():
 
 
 def test_corrected_models_have_it_too():
-    law = nuq.InputLaw(jnp.zeros(2), half_width=1.0)
+    law = nuq.Input.box(jnp.zeros(2), half_width=1.0)
 
     def network(x):
         return jnp.array([x[0] + 0.3 * x[1] ** 2, x[1]])
@@ -291,7 +293,7 @@ def test_corrected_models_have_it_too():
 
 
 def test_mistakes():
-    lin = nuq.Linearization(jnp.zeros(3), jnp.ones((3, 2)), nuq.InputLaw(jnp.zeros(2), 1.0))
+    lin = nuq.Linearization(jnp.zeros(3), jnp.ones((3, 2)), nuq.Input.box(jnp.zeros(2), 1.0))
     for y, noise, message in (
         (jnp.zeros(2), 0.1, r"N_y = 3, got shape \(2,\)"),
         (jnp.full(3, jnp.nan), 0.1, "y must be finite"),

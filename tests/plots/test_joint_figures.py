@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from nn_uq_dist import InputLaw, Linearization
+from nn_uq_dist import Input, Linearization
 from nn_uq_dist.plots._plot_joint import plot_joint
 from nn_uq_dist.plots.parts._regions import kernel_region
 
@@ -20,7 +20,7 @@ NUM_DRAWS = 20_000
 @pytest.fixture(scope="module")
 def boxed():
     jacobian = [[2.0, 0.5, 0.1, 1.0], [1.5, -0.5, 0.3, 0.0], [0.3, 0.3, 1.0, 1.0], [1.0, 1.0, 1, 1]]
-    return Linearization([0.0, 100.0, -5.0, 1.0], jacobian, InputLaw(jnp.zeros(4), 1.0))
+    return Linearization([0.0, 100.0, -5.0, 1.0], jacobian, Input.box(jnp.zeros(4), 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def normal(correlation, sd=(1.0, 1.0, 1.0)):
     """Return a linearization whose outputs are normal with this correlation matrix."""
     size = len(correlation)
     factor = np.diag(sd[:size]) @ np.linalg.cholesky(correlation)
-    law = InputLaw(jnp.zeros(size), scale_tril=jnp.eye(size))
+    law = Input.normal(jnp.zeros(size), scale_tril=jnp.eye(size))
     return Linearization(jnp.arange(size) * 10.0, factor, law)
 
 
@@ -150,7 +150,7 @@ OF_JOINT = [
 def test_messages_of_joint():
     jacobian = jax.random.normal(jax.random.key(0), (8, 9))
     jacobian = jacobian.at[7].set(-2 * jacobian[0])
-    lin = Linearization(jnp.zeros(8), jacobian, InputLaw(jnp.zeros(9), 1.0))
+    lin = Linearization(jnp.zeros(8), jacobian, Input.box(jnp.zeros(9), 1.0))
     for arguments, error, message in OF_JOINT:
         with pytest.raises(error, match=message):
             plot_joint(lin, **{"backend": "none", **arguments})
@@ -158,7 +158,7 @@ def test_messages_of_joint():
 
 def test_dependent_outputs_have_a_copula_figure():
     """The floor under the eigenvalues leaves a narrow density, which the skewed grid resolves."""
-    law = InputLaw(jnp.zeros(2), 1.0)
+    law = Input.box(jnp.zeros(2), 1.0)
     lin = Linearization(jnp.zeros(2), [[1.0, 2.0], [2.0, 4.0]], law)
     figure = plot_joint(lin, law="copula", backend="none")
     points = np.asarray(lin.gaussian_copula().sample(jax.random.key(0), (NUM_DRAWS,)), float)
@@ -168,10 +168,10 @@ def test_dependent_outputs_have_a_copula_figure():
 
 def test_constant_output_is_named_or_left_out():
     jacobian = np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 0.0], [0.3, 1.0, 1.0]])
-    lin = Linearization(jnp.zeros(3), jacobian, InputLaw(jnp.zeros(3), 1.0))
+    lin = Linearization(jnp.zeros(3), jacobian, Input.box(jnp.zeros(3), 1.0))
     with pytest.raises(ValueError, match=r"outputs must vary .* got y\[0\], y\[1\]; pass law="):
         plot_joint(lin, backend="none")
     assert plot_joint(lin, outputs=(0, 2), backend="none").viz.children
-    one = Linearization(jnp.zeros(1), jacobian[:1], InputLaw(jnp.zeros(3), 1.0))
+    one = Linearization(jnp.zeros(1), jacobian[:1], Input.box(jnp.zeros(3), 1.0))
     with pytest.raises(ValueError, match="got 1; use plot_marginals"):
         plot_joint(one, backend="none")

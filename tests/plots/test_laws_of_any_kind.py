@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
+from nn_uq_dist.distributions._batch_entries import batch_entries
 from nn_uq_dist.laws import as_output_law
-from nn_uq_dist.laws._batch_entries import batch_entries
 from nn_uq_dist.plots.parts._drawn_law import output_table
 
 pytestmark = pytest.mark.viz
@@ -114,7 +114,7 @@ def test_table_reaches_all_scores_and_nothing_else(known):
 
 @pytest.fixture(scope="module")
 def lin():
-    law = nuq.InputLaw(jnp.zeros(3), scale_tril=jnp.eye(3))
+    law = nuq.Input.normal(jnp.zeros(3), scale_tril=jnp.eye(3))
     return nuq.Linearization(jnp.asarray(LOC), jnp.eye(3) + 0.5, law)
 
 

@@ -22,7 +22,7 @@ def network(x):
 
 @pytest.fixture(scope="module")
 def many():
-    lin = nuq.linearize(network, nuq.InputLaw(MEANS, half_width=0.3, scale=0.2))
+    lin = nuq.linearize(network, nuq.Input.box(MEANS, 0.3) + nuq.Input.normal(0 * MEANS, 0.2))
     return lin, nuq.paired_draws(network, lin, KEY, 2000, progress=False)
 
 

@@ -17,7 +17,7 @@ pytestmark = [
 
 KEY = jax.random.key(0)
 JACOBIAN = np.array([[1.0, 0.5, 0.2, 0.0], [0.3, -0.7, 0.5, 0.1], [0.2, 0.4, 0.1, 0.9]])
-LIN = nuq.Linearization(np.zeros(3), JACOBIAN, nuq.InputLaw(np.zeros(4), 1.0))
+LIN = nuq.Linearization(np.zeros(3), JACOBIAN, nuq.Input.box(np.zeros(4), 1.0))
 
 FIGURES = {
     "marginals": plots.plot_marginals,

@@ -32,7 +32,9 @@ def net(f):
 
 @pytest.fixture(scope="module")
 def lin():
-    law = nuq.InputLaw(jnp.zeros(3), jnp.array([1.0, 0, 0]), jnp.diag(jnp.array([0.0, 1, 1])))
+    law = nuq.Input.box(jnp.zeros(3), jnp.array([1.0, 0, 0])) + nuq.Input.normal(
+        jnp.zeros(3), scale_tril=jnp.diag(jnp.array([0.0, 1, 1]))
+    )
     return nuq.linearize(net, law)
 
 
@@ -266,7 +268,7 @@ def test_clopper_pearson_against_scipy(total, fraction, coverage):
 
 def test_cells_and_values_are_the_indices(backend):
     jacobian = [[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 1.0]]
-    lin = nuq.Linearization(jnp.zeros(3), jacobian, nuq.InputLaw(jnp.zeros(3), 1.0))
+    lin = nuq.Linearization(jnp.zeros(3), jacobian, nuq.Input.box(jnp.zeros(3), 1.0))
     figure = plot_sensitivity(lin, output_names=NAMES, backend=backend)
     texts = figure.viz["values"]["values"].values
     cells = artist(figure, "cells")
@@ -290,14 +292,14 @@ def test_cells_and_values_are_the_indices(backend):
 
 def test_correlated_inputs_are_announced():
     factor = jnp.array([[1.0, 0.0], [0.8, 0.6]])
-    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.InputLaw(jnp.zeros(2), scale_tril=factor))
+    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.Input.normal(jnp.zeros(2), scale_tril=factor))
     figure = plot_sensitivity(lin, backend="matplotlib")
     assert "need not sum to 100" in figure.get_viz("figure").axes[0].get_title()
 
 
 # -- wrong arguments -------------------------------------------------------------------------------
 
-BATCHED = nuq.Linearization(jnp.zeros((2, 3)), jnp.ones((3, 3)), nuq.InputLaw(jnp.zeros(3), 1.0))
+BATCHED = nuq.Linearization(jnp.zeros((2, 3)), jnp.ones((3, 3)), nuq.Input.box(jnp.zeros(3), 1.0))
 WRONG = [
     (plot_pit, {"coverage": 1.0}, ValueError, "coverage must lie between 0 and 1, got 1.0"),
     (plot_pit, {"draws": np.zeros((200, 2))}, ValueError, r"\(n, 3\), got \(200, 2\)"),

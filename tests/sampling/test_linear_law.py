@@ -7,7 +7,7 @@ import numpy as np
 import nn_uq_dist as nuq
 from nn_uq_dist.sampling._linear_law import LinearLaw
 
-BOX = nuq.InputLaw(jnp.zeros(1), half_width=1.0)
+BOX = nuq.Input.box(jnp.zeros(1), half_width=1.0)
 
 
 def network(offset):

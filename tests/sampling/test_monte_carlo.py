@@ -7,11 +7,11 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
-from nn_uq_dist import InputLaw, linearize, monte_carlo
+from nn_uq_dist import Input, linearize, monte_carlo
 
 KEY = jax.random.key(0)
 MATRIX = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
-BOX = InputLaw(np.array([0.3, -0.2, 0.1], np.float32), 0.5)
+BOX = Input.box(np.array([0.3, -0.2, 0.1], np.float32), 0.5)
 
 
 def network(x):
@@ -25,7 +25,7 @@ def draw(num_samples, **options):
 
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_shape_and_type(batch):
-    law = InputLaw(np.zeros((*batch, 3), np.float32), 0.1)
+    law = Input.box(np.zeros((*batch, 3), np.float32), 0.1)
     draws = draw(10, f=law)
     assert isinstance(draws, np.ndarray)
     assert draws.shape == (10, *batch, 4)
@@ -34,7 +34,7 @@ def test_shape_and_type(batch):
 
 def test_outputs_are_those_of_the_drawn_inputs():
     inputs = draw(500, network=lambda x: x)
-    assert (np.abs(inputs - np.asarray(BOX.loc)) <= 0.5).all()
+    assert (np.abs(inputs - np.asarray(BOX.mean)) <= 0.5).all()
     np.testing.assert_allclose(draw(500), np.tanh(inputs @ MATRIX.T), rtol=1e-4, atol=1e-6)
 
 
@@ -60,7 +60,9 @@ def test_keys():
 
 
 def test_draws_are_independent_and_follow_the_law():
-    law = InputLaw(np.zeros(2, np.float32), [1.0, 0.0], [[0.0, 0.0], [0.0, 2.0]])
+    law = Input.box(np.zeros(2, np.float32), [1.0, 0.0]) + Input.normal(
+        np.zeros(2, np.float32), scale_tril=[[0.0, 0.0], [0.0, 2.0]]
+    )
     draws = draw(50_000, f=law, network=lambda x: x)
     # Fixed key; each test fails for 1 key in 1000.
     assert stats.kstest(draws[:, 0], stats.uniform(-1, 2).cdf).pvalue > 1e-3
@@ -75,7 +77,7 @@ def test_distributions_without_an_input_law_are_drawn_from():
         "count": dist.Poisson(3.0),
         "share": dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])),
         "level": dist.LogNormal(0.0, 0.5),
-        "box": InputLaw([1.0], half_width=0.5),
+        "box": Input.box([1.0], half_width=0.5),
         "known": np.array([2, 3]),
     }
 
@@ -98,7 +100,7 @@ def test_nonfinite_outputs_are_counted_and_reported():
     def partial(x):
         return jnp.stack([jnp.sqrt(x[0]), x[0], x[0] * jnp.nan, 1 / jnp.maximum(x[0], 0)])
 
-    law = InputLaw(np.zeros(1, np.float32), 1.0)
+    law = Input.box(np.zeros(1, np.float32), 1.0)
     with pytest.warns(RuntimeWarning, match="of 20000 network outputs drawn are NaN or infinite"):
         draws = draw(5000, f=law, network=partial)
     assert np.isfinite(draws[:, 1]).all()

@@ -7,8 +7,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
-from nn_uq_dist import InputLaw, Linearization, linearize, monte_carlo, paired_draws
-from nn_uq_dist.inputs import InputSum
+from nn_uq_dist import Input, Linearization, linearize, monte_carlo, paired_draws
 from nn_uq_dist.sampling import PairedDraws
 
 KEY = jax.random.key(0)
@@ -16,11 +15,11 @@ MATRIX = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 FACTOR = np.array([[1.0, 0, 0], [0.5, 0.6, 0], [-0.3, 0.2, 0.4]], np.float32)
 CENTER = np.array([0.3, -0.2, 0.1], np.float32)
 LAWS = {
-    "box": InputLaw(CENTER, [0.5, 1.0, 0.2]),
-    "normal": InputLaw(CENTER, scale=[0.5, 1.0, 0.2]),
-    "factor": InputLaw(CENTER, scale_tril=FACTOR),
-    "box and factor": InputLaw(CENTER, 0.7, FACTOR),
-    "sum": InputSum(InputLaw(CENTER, 0.7), InputLaw(np.zeros(3, np.float32), 0.3)),
+    "box": Input.box(CENTER, [0.5, 1.0, 0.2]),
+    "normal": Input.normal(CENTER, [0.5, 1.0, 0.2]),
+    "factor": Input.normal(CENTER, scale_tril=FACTOR),
+    "box and factor": Input.box(CENTER, 0.7) + Input.normal(0 * CENTER, scale_tril=FACTOR),
+    "sum": Input.box(CENTER, 0.7) + Input.box(np.zeros(3, np.float32), 0.3),
 }
 
 
@@ -44,7 +43,7 @@ def test_inputs_and_outputs_are_those_of_monte_carlo(name):
 
 
 def test_both_outputs_are_of_the_same_inputs(precision):
-    law = InputLaw(CENTER.astype(precision), 0.5)
+    law = Input.box(CENTER.astype(precision), 0.5)
     lin = linearize(net, law)
     pairs = paired_draws(net, lin, KEY, 500, progress=False)
     assert all(isinstance(a, np.ndarray) for a in (pairs.inputs, pairs.network, pairs.linear))
@@ -60,7 +59,7 @@ def test_both_outputs_are_of_the_same_inputs(precision):
     ("batch", "points"), [((), "sobol"), ((2, 3), "random"), ((2, 3), "sobol")]
 )
 def test_batch_shapes(batch, points):
-    law = InputLaw(np.zeros((*batch, 3), np.float32), 0.1)
+    law = Input.box(np.zeros((*batch, 3), np.float32), 0.1)
     pairs = pair(16, law, points=points)
     assert pairs.inputs.shape == (16, *batch, 3)
     assert pairs.network.shape == pairs.linear.shape == (16, *batch, 4)
@@ -126,7 +125,7 @@ def test_sobol_sequences_are_independent_and_the_draws_of_a_key():
 
 def test_sobol_means_are_more_accurate_than_random_ones():
     # 40 sequences of 256 points: the spread of their means is known to 11%.
-    pairs = pair(40 * 256, InputLaw(CENTER, 0.5), points="sobol", num_randomizations=40)
+    pairs = pair(40 * 256, Input.box(CENTER, 0.5), points="sobol", num_randomizations=40)
     means = pairs.network.reshape(40, 256, -1).mean(axis=1)
     assert (means.std(axis=0) < 0.3 * pairs.network.std(axis=0) / np.sqrt(256)).all()
 
@@ -135,7 +134,7 @@ def test_sobol_means_are_more_accurate_than_random_ones():
 @pytest.mark.parametrize("points", ["random", "sobol"])
 def test_traced_laws_have_the_known_inputs_and_derivatives(points):
     def pairs_of(half_width):
-        return pair(64, InputLaw(CENTER, half_width), points=points)
+        return pair(64, Input.box(CENTER, half_width), points=points)
 
     known, traced = pairs_of(0.5), jax.jit(pairs_of)(0.5)
     assert traced.num_randomizations == known.num_randomizations
@@ -158,7 +157,7 @@ ERRORS = {
     "model": (
         lambda: paired_draws(net, LAWS["box"], KEY, 10),
         TypeError,
-        "linearization must be a Linearization, got InputLaw; pass",
+        "linearization must be a Linearization, got Input; pass",
     ),
     "points": (lambda: pair(10, points="halton"), ValueError, "'random' or 'sobol', got 'halton'"),
     "sequences": (
@@ -179,7 +178,7 @@ ERRORS = {
     "traced outputs": (
         lambda: jax.jit(
             lambda b: (
-                paired_draws(lambda x: x, linearize(net, InputLaw(CENTER, b)), KEY, 10).network
+                paired_draws(lambda x: x, linearize(net, Input.box(CENTER, b)), KEY, 10).network
             )
         )(0.5),
         ValueError,
@@ -193,7 +192,7 @@ ERRORS = {
     "many variables": (
         lambda: paired_draws(
             lambda x: x[:1],
-            Linearization(jnp.zeros(1), jnp.ones((1, 21_202)), InputLaw(jnp.zeros(21_202), 1.0)),
+            Linearization(jnp.zeros(1), jnp.ones((1, 21_202)), Input.box(jnp.zeros(21_202), 1.0)),
             KEY,
             8,
             points="sobol",

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import nn_uq_dist as nuq
-from nn_uq_dist import InputLaw, Linearization, linearize, paired_draws, paired_statistics
+from nn_uq_dist import Input, Linearization, linearize, paired_draws, paired_statistics
 from nn_uq_dist.sampling import PairedDraws
 
 KEY = jax.random.key(0)
@@ -61,8 +61,8 @@ def drawn_inputs(law, half_width, shape, sequences, seed):
 
 def input_law(law, half_width, size=2):
     if law == "box":
-        return InputLaw(np.zeros(size), half_width)
-    return InputLaw(np.zeros(size), scale=half_width / np.sqrt(3))
+        return Input.box(np.zeros(size), half_width)
+    return Input.normal(np.zeros(size), half_width / np.sqrt(3))
 
 
 def repetitions(net, law, half_width, count, number, sequences=0, seed=0):
@@ -164,7 +164,7 @@ def test_intervals_of_the_correlation_hold(count, sequences):
     nets = (tanh_net, leaky_net)
     jacobian = np.stack([slopes_at_zero(net) for net in nets])
     center = np.array([net(np.zeros(2)) for net in nets])
-    lin = Linearization(center, jacobian, InputLaw(np.zeros(2), 0.8))
+    lin = Linearization(center, jacobian, Input.box(np.zeros(2), 0.8))
     exact = np.corrcoef([net(grid) for net in nets])[0, 1]
     covariance = np.cov([net(grid) for net in nets])[0, 1]
     inside = np.zeros(2)
@@ -182,7 +182,7 @@ def test_intervals_of_the_correlation_hold(count, sequences):
 def test_an_exactly_linear_network_has_the_moments_of_its_law(precision):
     # f uniform on (-1, 1) twice: y[0] = f0 + f1 is triangular, y[1] = 2 f0 uniform.
     matrix = np.array([[1.0, 1.0], [2.0, 0.0]], precision)
-    lin = linearize(lambda f: matrix @ f + 1, InputLaw(np.zeros(2, precision), 1.0))
+    lin = linearize(lambda f: matrix @ f + 1, Input.box(np.zeros(2, precision), 1.0))
     pairs = paired_draws(lambda f: matrix @ f + 1, lin, KEY, 200, progress=False)
     found = paired_statistics(pairs)
     rounding = 3e-6 if precision == "float32" else 1e-12
@@ -219,7 +219,7 @@ def test_an_exactly_linear_network_has_the_moments_of_its_law(precision):
 
 
 def test_a_network_linear_but_for_a_rare_kink_is_not_certain():
-    lin = Linearization(np.zeros(1), np.ones((1, 1)), InputLaw(np.zeros(1), 1.0))
+    lin = Linearization(np.zeros(1), np.ones((1, 1)), Input.box(np.zeros(1), 1.0))
     inputs = np.random.default_rng(0).uniform(-1, 1, (1000, 1))
     network = np.where(inputs > 0.99, inputs + 5, inputs)
     found = paired_statistics(PairedDraws(inputs, network, inputs, lin, KEY))
@@ -243,7 +243,7 @@ def test_probabilities_far_out_are_small_and_not_certain():
 
 def test_pairs_that_are_not_finite_are_left_out():
     # y = log f with f uniform on (-1, 1): given f > 0, -y is exponential with mean 1.
-    lin = Linearization(np.zeros(2), np.ones((2, 1)), InputLaw(np.zeros(1), 1.0))
+    lin = Linearization(np.zeros(2), np.ones((2, 1)), Input.box(np.zeros(1), 1.0))
     inputs = np.random.default_rng(0).uniform(-1, 1, (4000, 1))
     with np.errstate(invalid="ignore"):
         network = np.hstack([np.log(inputs), inputs])
@@ -285,7 +285,7 @@ def test_too_few_pairs_say_nothing():
 
 def test_a_constant_linear_model_says_nothing():
     inputs = np.random.default_rng(0).uniform(-1, 1, (200, 1))
-    lin = Linearization(np.zeros(1), [[0.0]], InputLaw(np.zeros(1), 1.0))
+    lin = Linearization(np.zeros(1), [[0.0]], Input.box(np.zeros(1), 1.0))
     network = inputs**2
     found = paired_statistics(PairedDraws(inputs, network, 0 * inputs, lin, KEY))
     np.testing.assert_allclose(found.mean.value, network.mean())
@@ -303,7 +303,7 @@ def test_draws_at_the_ends_of_the_support_have_statistics():
     # Rounding puts draws of a box there, whose normal scores are infinite.
     inputs = np.random.default_rng(0).uniform(-1, 1, (200, 1))
     inputs[:3] = [[1.0], [-1.0], [1.0 + 1e-7]]
-    lin = Linearization(np.zeros(1), [[1.0]], InputLaw(np.zeros(1), 1.0))
+    lin = Linearization(np.zeros(1), [[1.0]], Input.box(np.zeros(1), 1.0))
     found = paired_statistics(PairedDraws(inputs, inputs**3, inputs, lin, KEY))
     for estimate, right in ((found.quantile(0.9), 0.8**3), (found.exceedance(0.8**3), 0.1)):
         assert abs(estimate.value - right) < 4 * estimate.standard_error
@@ -376,7 +376,7 @@ def test_a_batch_has_the_statistics_of_its_points():
     def network(x):
         return jnp.array([jnp.tanh(x[0] + x[1]), x[0] * x[1]])
 
-    lin = linearize(network, InputLaw(points, half_width=0.4))
+    lin = linearize(network, Input.box(points, half_width=0.4))
     pairs = paired_draws(network, lin, KEY, 400, progress=False)
     found = paired_statistics(pairs)
     assert found.batch_shape == (3,)
@@ -401,7 +401,7 @@ def test_a_plateau_is_not_exceeded_where_single_precision_rounds_it_up():
     def network(x):
         return jnp.clip(x[:1] + 0.3 * x[1:], -1.0, 0.1)
 
-    linear = nuq.linearize(network, nuq.InputLaw(np.zeros(2, np.float32), scale=1.0))
+    linear = nuq.linearize(network, nuq.Input.normal(np.zeros(2, np.float32), 1.0))
     pairs = nuq.paired_draws(network, linear, jax.random.key(0), 1000, progress=False)
     assert abs(float(nuq.paired_statistics(pairs).exceedance(0.1).value[0])) < 0.01
 
@@ -412,7 +412,7 @@ def test_outputs_far_from_zero_are_not_taken_for_linear():
     def net(x):
         return 101_325 + 0.7 * (x + x**2)
 
-    lin = linearize(net, InputLaw([0.0], half_width=1.0))
+    lin = linearize(net, Input.box([0.0], half_width=1.0))
     found = paired_statistics(paired_draws(net, lin, KEY, 1000, progress=False))
     beyond = found.exceedance(np.array([101_325 + 0.7 * 1.1]))
     # x + x^2 > 1.1 beyond .6619.

@@ -83,7 +83,7 @@ def model(linear: nuq.Linearization, y: Array, likelihood: str) -> None:
     """Errors-in-variables regression, the input error integrated out."""
     beta, sigma = (numpyro.sample(name, law) for name, law in prior().items())
     law = nuq.Linearization(
-        linear.loc, linear.jacobian, nuq.InputLaw(linear.input.loc, half_width=beta)
+        linear.loc, linear.jacobian, nuq.Input.box(linear.input.mean, half_width=beta)
     )
     if likelihood == "marginals":
         outputs = law.marginals(noise_scale=sigma).to_event(1)
@@ -101,7 +101,7 @@ def simulate(key: Array, regime: Regime) -> tuple[dict[str, Array], nuq.Lineariz
     keys = jax.random.split(key, 5)
     truth = {name: law.sample(k) for (name, law), k in zip(prior().items(), keys[:2], strict=True)}
     x = jax.random.normal(keys[2], (regime.observations, regime.inputs))
-    linear = nuq.linearize(net, nuq.InputLaw(x, half_width=truth["beta"]))
+    linear = nuq.linearize(net, nuq.Input.box(x, half_width=truth["beta"]))
     if regime.linear:
         outputs = linear.sample(keys[3])
     else:

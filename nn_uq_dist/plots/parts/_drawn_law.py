@@ -11,9 +11,14 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics._compiled_once import in_portions
 from nn_uq_dist.diagnostics._arguments import as_joint_law
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, joint_correlation
-from nn_uq_dist.distributions import GaussianCopulaJoint, LinearizedJoint
+from nn_uq_dist.distributions import (
+    GaussianCopulaJoint,
+    JointLaw,
+    LinearizedJoint,
+    OutputLaw,
+    as_output_law,
+)
 from nn_uq_dist.inputs import LinearImage
-from nn_uq_dist.laws import JointLaw, OutputLaw, as_output_law
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.plots.parts._regions import Region, close_border, mass_levels, skewed

@@ -1,0 +1,263 @@
+"""What distributions of outputs have in common; others made from the arguments of constructors."""
+
+import abc
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from types import SimpleNamespace
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+
+from nn_uq_dist.basics._checks import is_concrete
+from nn_uq_dist.basics._known_values import as_jax, evaluated_now, is_local, with_nan_gradients
+from nn_uq_dist.basics._pytree import in_order
+from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.distributions._batch_entries import constructor_arguments, made, rebuilt_entries
+from nn_uq_dist.distributions._support import IndependentOutputs
+
+
+def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
+    """Decorate a ``log_prob`` as NumPyro's decorator of this name does, in NumPy for known values.
+
+    With validation on, values outside the support raise a warning and have the density zero. Log
+    densities that are NaN have gradients that are NaN.
+    """
+
+    @wraps(log_prob)
+    def validated(self: dist.Distribution, *args: Any, **kwargs: Any) -> Array:
+        logs = with_nan_gradients(log_prob(self, *args, **kwargs))
+        if not self._validate_args:
+            return logs
+        mask = self._validate_sample(kwargs["value"] if "value" in kwargs else args[0])
+        if is_concrete(mask) and np.asarray(mask).all():
+            return logs
+        if is_local(mask, logs):
+            known = np.asarray(logs)
+            return as_jax(np.where(mask, known, known.dtype.type(-np.inf)))
+        return jnp.where(mask, logs, -jnp.inf)
+
+    return validated
+
+
+def _holds(constraint: constraints.Constraint, value: Any) -> Any:
+    """Where the constraint holds: a NumPy array, unless that is not known, as under ``jit``."""
+    if is_concrete(constraint, value):
+        parts = (constraint, value)
+        constraint, value = jax.tree.map(_as_numpy, parts)
+        return np.asarray(constraint(value))
+    with evaluated_now():
+        mask = _asked(constraint, value)
+    return np.asarray(mask) if is_concrete(mask) else mask
+
+
+def _as_numpy(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
+
+
+@jax.jit
+def _asked(constraint: constraints.Constraint, value: Array) -> Array:
+    return constraint(value)
+
+
+class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignore[misc]
+    """Metaclass of the contracts: NumPyro's own, with the checks of `abc.ABC`."""
+
+
+class Law(dist.Distribution, metaclass=AbstractDistribution):
+    """What laws of outputs and joint laws have in common."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in cls.__dict__:
+            _register_batches(cls)
+
+    @classmethod
+    def gather_pytree_data_fields(cls) -> tuple[str, ...]:
+        """Names of the arrays, sorted: in NumPyro's own set their order differs from run to run."""
+        return tuple(sorted(super().gather_pytree_data_fields()))
+
+    @classmethod
+    def gather_pytree_aux_fields(cls) -> tuple[str, ...]:
+        """Names of what is static, sorted."""
+        return tuple(sorted(super().gather_pytree_aux_fields()))
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Arrays and static values, those of NumPyro distributions within in a fixed order, too."""
+        children, static = super().tree_flatten()
+        return tuple(map(in_order, children)), static
+
+    def get_args(self) -> dict[str, Any]:
+        """Parameters by name, without optional ones that are not there."""
+        return {name: value for name, value in super().get_args().items() if value is not None}
+
+    def __getitem__(self, index: Any) -> Self:
+        """Return the distributions at some entries of the batch; see `batch_entries`."""
+        part: Self = pass_validation(self, rebuilt_entries(self, index))
+        return part
+
+    def __repr__(self) -> str:
+        parameters = (name for name in self.arg_constraints if name in self.__dict__)
+        return summary_line(self, "batch_shape", "event_shape", *parameters)
+
+    def validate_args(self, strict: bool = True) -> None:
+        """As NumPyro's, in NumPy where the parameters are known, else in a program for each.
+
+        NumPyro asks the constraints with JAX arrays, for which each operation of each constraint
+        is compiled by itself: dozens of programs before the first number.
+        """
+        for name, value in self.get_args().items():
+            constraint = self.arg_constraints[name]
+            if constraints.is_dependent(constraint):
+                continue
+            valid = _holds(constraint, value)
+            if not is_concrete(valid):
+                if strict:
+                    # Raises: values are not known under `jit`.
+                    super().validate_args(strict)
+            elif not np.asarray(valid).all():
+                raise ValueError(
+                    f"{type(self).__name__} distribution got invalid {name} parameter."
+                )
+
+    def _validate_sample(self, value: ArrayLike) -> Array:
+        # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
+        # traced bounds. A jax value made outside the trace works for both.
+        # NumPy would compare single precision with bounds in double precision.
+        with evaluated_now():
+            mask: Any = _asked(self.support, jnp.asarray(value))
+        mask = np.asarray(mask) if is_concrete(mask) else mask
+        known: Any = SimpleNamespace(support=lambda _: mask)
+        # NumPyro's own check and warning.
+        return dist.Distribution._validate_sample(known, value)  # noqa: SLF001
+
+    def to_event(self, reinterpreted_batch_ndims: int | None = None) -> dist.Distribution:
+        """The last batch axes as event axes; all of them by default.
+
+        As NumPyro's, but the bounds of a latent site may depend on other sites.
+        """
+        axes = (
+            len(self.batch_shape)
+            if reinterpreted_batch_ndims is None
+            else (reinterpreted_batch_ndims)
+        )
+        return IndependentOutputs(self, axes) if axes else self
+
+    def expand(self, batch_shape: Sequence[int]) -> dist.Distribution:
+        """The same law with a larger batch shape, and with all its methods.
+
+        NumPyro's `ExpandedDistribution` would lose them in a plate, ``cdf`` and ``icdf`` as well.
+        """
+        shape = self._expanded_shape(batch_shape)
+        # One argument that has all batch axes is enough, if the constructor broadcasts them.
+        name = next(iter(constructor_arguments(type(self))), "")
+        argument = self.__dict__.get(name)
+        if isinstance(argument, dist.Distribution):
+            rest = argument.batch_shape[len(self.batch_shape) :]
+            wide = rebuilt(self, **{name: argument.expand((*shape, *rest))})
+        elif argument is not None and name in self.arg_constraints:
+            # Known numbers stay known under `jit`, where values are checked against the support.
+            xp = np if isinstance(argument, np.ndarray) else jnp
+            event_dim = self.arg_constraints[name].event_dim
+            rest = jnp.shape(argument)[jnp.ndim(argument) - event_dim :]
+            wide = rebuilt(self, **{name: xp.broadcast_to(xp.asarray(argument), (*shape, *rest))})
+        else:
+            return super().expand(shape)
+        return wide if wide.batch_shape == shape else super().expand(shape)
+
+    @classmethod
+    def infer_shapes(cls, *args: Any, **kwargs: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Batch and event shape from the shapes of the arguments, for laws their batch shapes."""
+        shapes = dict(zip(constructor_arguments(cls), args, strict=False)) | kwargs
+
+        def of_zeros() -> Law:
+            parts: dict[str, Any] = {}
+            for name, shape in shapes.items():
+                if shape is not None:
+                    zeros = jnp.zeros(shape)
+                    parts[name] = zeros if name in cls.arg_constraints else dist.Normal(zeros, 1.0)
+            return made(cls, parts)
+
+        try:
+            law = jax.eval_shape(of_zeros)
+        except TypeError as error:
+            raise NotImplementedError(
+                f"{cls.__name__}.infer_shapes needs more than shapes: {error}; construct the "
+                "distribution and read batch_shape and event_shape"
+            ) from error
+        return law.batch_shape, law.event_shape
+
+    def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
+        """The wider batch shape, or an error."""
+        shape = tuple(batch_shape)
+        try:
+            extends = jnp.broadcast_shapes(self.batch_shape, shape) == shape
+        except ValueError:
+            extends = False
+        if not extends:
+            raise ValueError(
+                f"Cannot broadcast distribution of shape {self.batch_shape} to shape {shape}; add "
+                f"axes on the left or enlarge axes of size 1"
+            )
+        return shape
+
+
+def rebuilt[D: Law](law: D, **changed: Any) -> D:
+    """The same kind of law with some other arguments of its constructor, which are valid."""
+    arguments = {name: law.__dict__[name] for name in constructor_arguments(type(law))} | changed
+    return pass_validation(law, made(type(law), arguments))
+
+
+def _register_batches(kind: type[Law]) -> None:
+    """Tell NumPyro which arguments ``vmap`` may have axes in, and how those become batch axes.
+
+    The function of the axes names each argument: NumPyro asks its signature.
+    """
+    names = constructor_arguments(kind)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, keyword, default=None) for name in names]
+
+    def axes_of(d: Law, **axes: Any) -> Law:
+        default = vmap_over.dispatch(dist.Distribution)
+        return default(d, **{name: axes.get(name) for name in names})
+
+    def promoted(d: Law) -> Law:
+        if any(name not in d.__dict__ for name in names):
+            return d
+        laws = [name for name in names if isinstance(d.__dict__[name], dist.Distribution)]
+        return rebuilt(d, **{name: promote_batch_shape(d.__dict__[name]) for name in laws})
+
+    first = inspect.Parameter("d", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    axes_of.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
+    vmap_over.register(kind, axes_of)
+    promote_batch_shape.register(kind, promoted)
+
+
+def safe_values(support: constraints.Constraint, value: Array) -> tuple[Array, Array]:
+    """Where values lie within a support, and values that do, with those inside as they are.
+
+    Both branches of a `where` are differentiated: what lies outside must not reach the functions of
+    a law.
+    """
+    inside = support(value)
+    # NumPyro's constraints ask for values that have the shape of the bounds.
+    wide = jnp.broadcast_to(value, jnp.broadcast_shapes(value.shape, jnp.shape(inside)))
+    return inside, jnp.where(inside, wide, support.feasible_like(wide))
+
+
+def pass_validation[D: dist.Distribution](law: Law, other: D) -> D:
+    """Give a law made from another one its `validate_args`; its parameters are valid already.
+
+    Only what was asked for: the class's default may change.
+    """
+    other.__dict__.pop("_validate_args", None)
+    if "_validate_args" in law.__dict__:
+        other._validate_args = law._validate_args  # noqa: SLF001 (as NumPyro sets it)
+    return other

@@ -1,0 +1,179 @@
+"""What everything downstream asks of the laws of single outputs, as an abstract class."""
+
+import abc
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import ndtri
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics._checks import as_numeric, require_probabilities
+from nn_uq_dist.basics._normal_tails import score_from_log_tails
+from nn_uq_dist.distributions._contract import Law
+from nn_uq_dist.distributions._value_rule import (
+    Moments,
+    ValueRule,
+    moments_of,
+    rule_between,
+    score_ends,
+    standardized,
+)
+
+
+class OutputLaw(Law):
+    r"""Abstract univariate, continuous distributions of outputs, one for each entry of the batch.
+
+    Copulas, tables and figures use only what is defined here, and assume no symmetry.
+
+    A subclass is final. It is a NumPyro distribution with ``event_shape ()`` and defines
+
+    - ``log_prob(value)``: ``-inf`` outside the support, NaN for NaN, finite gradients;
+    - ``log_cdf(value)``, ``log_sf(value)``: each with relative accuracy in its small tail, ``-inf``
+      and 0 beyond the ends of the support;
+    - ``from_normal_score(z)``: the quantile :math:`F^{-1}(\Phi(z))`, right in both tails;
+    - ``mean`` and ``variance``, shape ``batch_shape``, finite;
+    - ``support``: a constraint of scalars; its ``lower_bound`` and ``upper_bound``, where it has
+      them, broadcast against ``batch_shape``;
+    - ``sample(key, sample_shape)``;
+    - the names of its arrays in ``arg_constraints`` or ``pytree_data_fields``, as every NumPyro
+      distribution that passes through ``jit``.
+
+    Values broadcast against ``batch_shape``, as in NumPyro. The rest follows, and may be
+    overridden by what is faster or more accurate:
+
+    - ``cdf``, ``icdf``; ``normal_score`` and ``normal_score_and_log_prob`` (one pass instead of
+      two); ``standard_deviation``, ``skewness`` and ``excess_kurtosis``; ``bounds``;
+    - ``kinks`` and ``approximate_quantile``: where the density bends, and about where quantiles
+      are, for quadratures;
+    - ``law[index]`` and ``expand``: the entries of the batch at an index, and a larger batch, made
+      anew from the arguments of the constructor, which the law must store.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> law = nuq.laws.as_output_law(dist.Laplace(0.0, 1.0))
+    >>> print(f"{law.normal_score(10.0):.3f} {law.excess_kurtosis:.2f}")
+    4.078 3.00
+    """
+
+    @abc.abstractmethod
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density, ``-inf`` outside the support."""
+
+    @abc.abstractmethod
+    def log_cdf(self, value: ArrayLike) -> Array:
+        """``log P(Y <= value)``, relative accuracy in the lower tail."""
+
+    @abc.abstractmethod
+    def log_sf(self, value: ArrayLike) -> Array:
+        """``log P(Y > value)``, relative accuracy in the upper tail."""
+
+    @abc.abstractmethod
+    def from_normal_score(self, z: ArrayLike) -> Array:
+        r"""Value with normal score ``z``, the quantile :math:`F^{-1}(\Phi(z))`."""
+
+    @property
+    def _dtype(self) -> jnp.dtype:
+        """Floating-point type of the parameters."""
+        return jnp.result_type(self.mean)
+
+    def _fitting(self, name: str, value: ArrayLike) -> Any:
+        """The argument of a method as an array that broadcasts against ``batch_shape``."""
+        given = as_numeric(name, value)
+        # NumPy compiles nothing, whatever the shapes are.
+        array: Any = given
+        # A Python number has no type of its own; a NumPy float64, although a float, has one.
+        if type(given) in {bool, int, float}:
+            array = np.asarray(given, self._dtype)
+        elif not isinstance(given, np.ndarray):
+            array = jnp.asarray(given)
+        else:
+            # As JAX would: in double precision values near an edge would be beyond it.
+            array = given.astype(jax.dtypes.canonicalize_dtype(given.dtype), copy=False)
+        try:
+            jnp.broadcast_shapes(array.shape, self.batch_shape)
+        except ValueError as error:
+            ones = ", 1" * len(self.batch_shape)
+            raise ValueError(
+                f"{name} must broadcast against batch_shape {self.batch_shape}, got shape "
+                f"{array.shape}; for the same points of every law use {name}.reshape(-1{ones})"
+            ) from error
+        return array
+
+    def cdf(self, value: ArrayLike) -> Array:
+        """Distribution function, the exponential of `log_cdf`."""
+        return jnp.exp(self.log_cdf(value))
+
+    def icdf(self, q: ArrayLike) -> Array:
+        """Quantile function. Where ``q`` rounds to 1, use `from_normal_score`.
+
+        Raises
+        ------
+        ValueError
+            If a known ``q`` is not in [0, 1]; a traced one gives NaN.
+        """
+        require_probabilities("q", q)
+        return self.from_normal_score(ndtri(jnp.asarray(q)))
+
+    def normal_score(self, value: ArrayLike) -> Array:
+        r"""Normal score :math:`\Phi^{-1}(F(y))`, from the smaller of the two tails."""
+        return score_from_log_tails(self.log_cdf(value), self.log_sf(value))
+
+    def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
+        """`normal_score` and `log_prob`, which some laws compute in one pass."""
+        return self.normal_score(value), self.log_prob(value)
+
+    @property
+    def standard_deviation(self) -> Array:
+        """Square root of the variance; a law may know it where its variance underflows."""
+        return jnp.sqrt(self.variance)
+
+    @property
+    def skewness(self) -> Array:
+        """Third standardized moment, by quadrature over the values."""
+        moments = self.moments()
+        return standardized(moments, moments.standard_deviation, 3)
+
+    @property
+    def excess_kurtosis(self) -> Array:
+        """Fourth standardized moment less 3, by quadrature over the values."""
+        moments = self.moments()
+        return standardized(moments, moments.standard_deviation, 4) - 3
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """Ends of the support, infinite where there are none, each of shape ``batch_shape``."""
+        low = getattr(self.support, "lower_bound", -jnp.inf)
+        high = getattr(self.support, "upper_bound", jnp.inf)
+        return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
+
+    def kinks(self) -> Array:
+        """Values at which the density bends or jumps, shape ``(m,) + batch_shape``."""
+        return jnp.zeros((0, *self.batch_shape), jnp.result_type(self.mean))
+
+    def approximate_quantile(self, z: Array) -> Array:
+        """Value whose normal score is roughly ``z``, increasing, for the panels of quadratures."""
+        return self.from_normal_score(z)
+
+    def value_rule(self, loc: Array | None = None, scale: Array | None = None) -> ValueRule:
+        """Return the rule for integrals over the values.
+
+        Parameters
+        ----------
+        loc, scale : Array, optional
+            Mean and standard deviation of the normal scores that matter. Default: 0 and 1.
+        """
+        scores: Any = score_ends(self._dtype, len(self.batch_shape))
+        if loc is not None and scale is not None:
+            scores = loc + scale * scores
+        ends = self.approximate_quantile(scores)
+        return rule_between(ends, self.kinks(), *self.bounds, self.mean, self.standard_deviation)
+
+    def moments(self) -> Moments:
+        """Mean and deviations of the values, by quadrature."""
+        rule = self.value_rule()
+        return moments_of(rule, self.log_prob(rule.values))

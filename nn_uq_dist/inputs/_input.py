@@ -1,0 +1,721 @@
+"""A random input as data: a mean, independent terms, and a map to what the network takes."""
+
+import dataclasses
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics._compiled_once import broadcast
+from nn_uq_dist.basics._known_values import as_covariance, as_variances, one_program
+from nn_uq_dist.basics._pytree import register_frozen
+from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics._summary_line import described_line
+from nn_uq_dist.inputs import _parameter_checks, _terms
+from nn_uq_dist.inputs._input_map import InputMap
+from nn_uq_dist.inputs._linear_image import LinearImage
+from nn_uq_dist.inputs._structure import names_of_entries
+from nn_uq_dist.inputs._terms import InputTerm
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Input:
+    r"""Distribution of a random input :math:`f = \mu + A U + B N`.
+
+    :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
+    ones; there may be more of them than inputs. `Input.box`, `Input.normal`, `Input.known`,
+    `Input.triangular`, `Input.trapezoidal` and `Input.from_samples` make inputs, ``+`` adds
+    independent ones, and `Input.join` puts them one after the other. Distributions of NumPyro, and
+    dicts and lists of them, become inputs by `nn_uq_dist.inputs.as_input`, which `linearize` calls.
+
+    The arrays are broadcast to one batch shape and promoted to one floating-point dtype. The
+    object is an immutable pytree: it goes through ``jit``, ``grad`` and ``vmap``. To use one large
+    matrix for many means without copies, map over the means with ``jax.vmap``.
+
+    Parameters
+    ----------
+    mean
+        Mean :math:`\mu`, shape ``(..., N_x)``.
+    terms
+        The terms of :math:`A U + B N`, independent of each other: one for each matrix of few
+        columns and for each diagonal, so that no matrix of all inputs by all inputs is needed.
+        Only their shapes are checked.
+    input_map
+        From vectors of these ``N_x`` numbers to what the network is called with; made by
+        `nn_uq_dist.inputs.as_input`. By default the network is called with the vector. The mean and
+        all that is computed from the terms are those of the vector.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers.
+    ValueError
+        If shapes do not fit, or `mean` is known (not traced) and holds NaN or infinity.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> f = nuq.Input.box([1.0, 2.0, 3.0], half_width=0.3)
+    >>> f
+    Input(box, num_inputs=3, batch_shape=(), dtype=float32)
+    >>> [round(float(v), 4) for v in f.variance]
+    [0.03, 0.03, 0.03]
+
+    Inputs that all have the same error, uniform on (-3, 3):
+
+    >>> shared = nuq.inputs.InputTerm(3 * jnp.ones((2, 1)), is_uniform=True)
+    >>> f = nuq.Input(jnp.array([1.0, 2.0]), [shared])
+    >>> print(nuq.linearize(lambda x: jnp.array([x[0] + x[1], x[0]]), f).variance)
+    [12.  3.]
+    """
+
+    mean: Array
+    terms: tuple[InputTerm, ...]
+    input_map: InputMap | None
+
+    def __init__(
+        self,
+        mean: ArrayLike,
+        terms: Sequence[InputTerm] = (),
+        input_map: InputMap | None = None,
+    ) -> None:
+        mean, size = _parameter_checks.as_mean(mean)
+        parts: dict[str, tuple[ArrayLike, tuple[int, ...]]] = {}
+        for i, term in enumerate(terms):
+            shape = np.shape(term.factor)
+            if len(shape) < 2 - term.is_diagonal or term.stop > size:
+                raise ValueError(
+                    f"terms[{i}] must have rows of the {size} inputs, got a factor of shape "
+                    f"{shape} from input {term.start} on; pass a row for each input that it moves"
+                )
+            parts[f"terms[{i}]"] = term.factor, shape[-1 if term.is_diagonal else -2 :]
+        placed = _parameter_checks.in_one_batch(**parts, mean=(mean, (size,)))
+        object.__setattr__(self, "mean", placed.pop("mean"))
+        pairs = zip(terms, placed.values(), strict=True)
+        given = tuple(dataclasses.replace(term, factor=factor) for term, factor in pairs)
+        object.__setattr__(self, "terms", given)
+        object.__setattr__(self, "input_map", input_map)
+
+    @classmethod
+    def box(cls, mean: ArrayLike, half_width: ArrayLike) -> Self:
+        r"""Return independent inputs, uniform on :math:`\mu_k \pm \beta_k`.
+
+        Parameters
+        ----------
+        mean
+            Mean :math:`\mu`, shape ``(..., N_x)``.
+        half_width
+            Half-widths :math:`\beta \ge 0`, broadcast against `mean`. An input with half-width 0 is
+            known.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If shapes do not fit, or known values hold NaN, infinity or a negative half-width. Under
+            ``jit`` a negative one becomes NaN.
+
+        Examples
+        --------
+        A box, with independent normal errors on top:
+
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> mean = jnp.array([0.0, 1.0])
+        >>> f = nuq.Input.box(mean, 0.5) + nuq.Input.normal(0 * mean, 0.1)
+        >>> print(f.half_width, f.normal_scale)
+        [0.5 0.5] [0.1 0.1]
+        """
+        return cls._of_entries(mean, half_width, "half_width", "pass (high - low) / 2")
+
+    @classmethod
+    def normal(
+        cls,
+        mean: ArrayLike,
+        scale: ArrayLike | None = None,
+        *,
+        covariance_matrix: ArrayLike | None = None,
+        precision_matrix: ArrayLike | None = None,
+        scale_tril: ArrayLike | None = None,
+        factor: ArrayLike | None = None,
+    ) -> Self:
+        r"""Return normal inputs, with one of the arguments below after `mean`.
+
+        Parameters
+        ----------
+        mean
+            Mean :math:`\mu`, shape ``(..., N_x)``.
+        scale
+            Standard deviations of independent inputs, broadcast against `mean`: no matrix is made,
+            and memory and time are in proportion to ``N_x``.
+        covariance_matrix, precision_matrix
+            Covariance or its inverse, shape ``(..., N_x, N_x)``. A covariance that is known may be
+            singular.
+        scale_tril
+            Lower triangular factor :math:`L` of the covariance :math:`L L^T`, its diagonal not
+            negative.
+        factor
+            Any factor :math:`F` of the covariance :math:`F F^T`, shape ``(..., N_x, r)``, with few
+            columns or many: for 150,528 inputs with ten common causes, memory is ten times that of
+            the mean.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If there is not one of the arguments after `mean`, or shapes do not fit; if known values
+            hold NaN or infinity, or are not what the argument is to be. Under ``jit`` a negative
+            scale, a matrix that is not triangular and one without a Cholesky factor become NaN.
+
+        Examples
+        --------
+        Two causes of the errors of three inputs:
+
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.normal([0.0, 0.0, 0.0], factor=[[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+        >>> print(f.variance, nuq.linearize(lambda x: x[:2], f).covariance[0, 1])
+        [1. 2. 4.] 1.0
+        """
+        given = {
+            "scale": scale,
+            "covariance_matrix": covariance_matrix,
+            "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril,
+            "factor": factor,
+        }
+        matrices = {name: value for name, value in given.items() if value is not None}
+        if len(matrices) != 1:
+            raise ValueError(
+                f"Input.normal must have one of {', '.join(given)}, got "
+                f"{' and '.join(matrices) or 'none'}; pass scale for independent inputs"
+            )
+        if scale is not None:
+            return cls._of_entries(mean, scale, "scale", "pass standard deviations")
+        mean, size = _parameter_checks.as_mean(mean)
+        ((name, value),) = matrices.items()
+        root = _parameter_checks.as_factor(name, value, size)
+        placed = _parameter_checks.in_one_batch(
+            **{name: (root, np.shape(root)[-2:])}, mean=(mean, (size,))
+        )
+        return cls(placed["mean"], [InputTerm(placed[name], is_uniform=False)])
+
+    @classmethod
+    def _of_entries(cls, mean: ArrayLike, value: ArrayLike, name: str, remedy: str) -> Self:
+        mean, size = _parameter_checks.as_mean(mean)
+        value = _parameter_checks.as_scales(name, value, size, remedy)
+        placed = _parameter_checks.in_one_batch(**{name: (value, (size,))}, mean=(mean, (size,)))
+        term = InputTerm(placed[name], is_uniform=name == "half_width", is_diagonal=True)
+        return cls(placed["mean"], [term])
+
+    @classmethod
+    def known(cls, values: ArrayLike) -> Self:
+        """Return inputs without randomness, such as a block of known ones among random ones.
+
+        Parameters
+        ----------
+        values
+            Shape ``(..., N_x)``. If all inputs are known, all outputs are constant.
+
+        Examples
+        --------
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.join(nuq.Input.box([0.0, 0.0], 1.0), nuq.Input.known([5.0]))
+        >>> print(nuq.linearize(lambda x: x[2:] * x[:2], f).marginals().weights.tolist())
+        [[5.0, 0.0], [0.0, 5.0]]
+        """
+        return cls(values)
+
+    @classmethod
+    def triangular(cls, low: ArrayLike, high: ArrayLike, mode: ArrayLike | None = None) -> Self:
+        """Return independent inputs with symmetric triangular densities.
+
+        Each input is the sum of two independent uniform variables on intervals of half its width.
+        This is exact, and takes two columns for each input.
+
+        Parameters
+        ----------
+        low, high
+            Ends of the supports, shape ``(..., N_x)``; one of them may be a scalar.
+        mode
+            Where the density is largest: the middle, which is also the default.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If `low` is known to be above `high`, or `mode` not to be the middle. Under ``jit``
+            these give NaN.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.triangular(jnp.array([-1.0, 0.0]), jnp.array([1.0, 4.0]))
+        >>> law = nuq.linearize(lambda x: x, f).marginals()
+        >>> print(f.mean, jnp.exp(law.log_prob(f.mean)))
+        [0. 2.] [1.  0.5]
+        """
+        top = {} if mode is None else {"mode": mode}
+        return cls._of_halves(_parameter_checks.halves("triangular", low=low, **top, high=high))
+
+    @classmethod
+    def trapezoidal(
+        cls, low: ArrayLike, start: ArrayLike, stop: ArrayLike, high: ArrayLike
+    ) -> Self:
+        r"""Return independent inputs with symmetric trapezoidal densities.
+
+        Each input is the sum of two independent uniform variables of half-widths
+        :math:`(b - a \pm (d - c)) / 4` for the support :math:`(a, b)` and the flat top
+        :math:`(c, d)`. This is exact, and takes two columns for each input.
+
+        Parameters
+        ----------
+        low, start, stop, high
+            Ends of the supports and of the flat tops, in this order, shape ``(..., N_x)``; scalars
+            and other axes broadcast. ``start - low`` must be ``high - stop``.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If known values are not in order, or not symmetric. Under ``jit`` these give NaN.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.trapezoidal(jnp.array([0.0]), 1.0, 3.0, 4.0)
+        >>> law = nuq.linearize(lambda x: x, f).marginals()
+        >>> print([f"{p:.4f}" for p in jnp.exp(law.log_prob(jnp.array([[0.5], [2.0]])))[:, 0]])
+        ['0.1667', '0.3333']
+        """
+        return cls._of_halves(
+            _parameter_checks.halves("trapezoidal", low=low, start=start, stop=stop, high=high)
+        )
+
+    @classmethod
+    def _of_halves(cls, found: tuple[Array, Array, Array]) -> Self:
+        mean, *widths = found
+        return cls(mean, [InputTerm(width, is_uniform=True, is_diagonal=True) for width in widths])
+
+    @classmethod
+    def from_samples(cls, draws: ArrayLike) -> Self:
+        r"""Return normal inputs with the mean and the covariance of draws.
+
+        Parameters
+        ----------
+        draws
+            Two or more draws of the inputs, shape ``(n, ..., N_x)``, such as posterior draws. The
+            covariance is estimated with the divisor ``n - 1``. With no more draws than inputs it is
+            singular, which is allowed; the centered draws are its factor then, and no matrix of
+            inputs by inputs is made.
+
+        Raises
+        ------
+        TypeError
+            If `draws` is not an array of real numbers.
+        ValueError
+            If there are fewer than two draws, or known (not traced) values hold NaN or infinity.
+
+        Examples
+        --------
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.from_samples([[0.0, 0.0], [2.0, 1.0], [4.0, 2.0]])
+        >>> print(f.mean, f.variance.round(4))
+        [2. 1.] [4. 1.]
+        """
+        draws = _checks.as_numeric("draws", draws)
+        shape = np.shape(draws)
+        if len(shape) < 2 or shape[0] < 2:
+            raise ValueError(
+                f"draws must have shape (n, ..., N_x) with n >= 2, got shape {shape}; pass several "
+                f"draws along the first axis"
+            )
+        _checks.require_finite("draws", draws)
+        placed = broadcast(draws, _checks.float_dtype(draws), shape)
+        mean, factor = one_program(_mean_and_factor)(placed)
+        return cls(mean, [InputTerm(factor, is_uniform=False)])
+
+    @classmethod
+    def join(cls, *parts: "Input") -> Self:
+        """Return independent inputs as one vector, in the order given.
+
+        Parameters
+        ----------
+        *parts
+            Inputs; `nn_uq_dist.inputs.as_input` makes them of distributions. Batch shapes
+            broadcast.
+
+        Raises
+        ------
+        TypeError
+            If a part is not an input, or one with a map.
+        ValueError
+            If there are no parts, or batch shapes do not broadcast.
+
+        Examples
+        --------
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.join(nuq.Input.box([0.0, 1.0], 1.0), nuq.Input.normal([5.0], 0.5))
+        >>> print(f, f.mean, f.normal_scale)
+        Input(box and independent normal, num_inputs=3, batch_shape=(), dtype=float32) [0. 1. 5.] \
+[0.  0.  0.5]
+        """
+        if not parts:
+            raise ValueError("Input.join must have parts, got none; pass one input or more")
+        placed = _in_one_batch(parts)
+        starts = itertools.accumulate((part.num_inputs for part in placed), initial=0)
+        terms = [
+            dataclasses.replace(term, start=start + term.start)
+            for part, start in zip(placed, starts, strict=False)
+            for term in part.terms
+        ]
+        return cls(one_program(_terms.joined)([part.mean for part in placed]), terms)
+
+    def __add__(self, other: "Input") -> "Input":
+        """Return the distribution of the sum of two independent inputs.
+
+        Examples
+        --------
+        Two independent uniforms on (-1, 1) in each coordinate:
+
+        >>> import nn_uq_dist as nuq
+        >>> box = nuq.Input.box([0.0, 0.0], 1.0)
+        >>> f = box + box
+        >>> print(f, f.half_width, f"{f.variance[0]:.3f}")
+        Input(sum of boxes, num_inputs=2, batch_shape=(), dtype=float32) [2. 2.] 0.667
+        """
+        first, second = _in_one_batch((self, other))
+        if first.num_inputs != second.num_inputs:
+            raise ValueError(
+                f"inputs that are added must have the same number of inputs, got "
+                f"{[first.num_inputs, second.num_inputs]}; pass distributions of the same vector"
+            )
+        mean = one_program(operator.add)(first.mean, second.mean)
+        return Input(mean, first.terms + second.terms)
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of inputs: the leading axes of `mean`."""
+        return self.mean.shape[:-1]
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs ``N_x``."""
+        return self.mean.shape[-1]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Floating-point dtype of the parameters and of the draws."""
+        return self.mean.dtype
+
+    @property
+    def standard_deviation(self) -> Array:
+        """Standard deviations, ``batch_shape + (N_x,)``, also where a variance would underflow."""
+        return one_program(_terms.standard_deviation)(self.mean, self.terms)
+
+    @property
+    def variance(self) -> Array:
+        """Variances, shape ``batch_shape + (N_x,)``; NaN where the type has no such number."""
+        return as_variances(*one_program(_terms.variance)(self.mean, self.terms))
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance, ``batch_shape + (N_x, N_x)``; NaN where the type has no such number."""
+        return as_covariance(*one_program(_terms.covariance)(self.mean, self.terms))
+
+    @property
+    def half_width(self) -> Array | None:
+        """Half-width of the uniform part at each input, shaped as `mean`; None without one."""
+        return _terms.half_width(self.mean, self.terms)
+
+    @property
+    def normal_scale(self) -> Array | None:
+        """Standard deviation of the normal part at each input, as `mean`; None without one."""
+        return _terms.normal_scale(self.mean, self.terms)
+
+    @property
+    def has_independent_entries(self) -> bool:
+        """Whether the inputs are independent of each other; of known values only."""
+        return _terms.are_independent(self.terms, np.ones(self.num_inputs, bool))
+
+    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
+        r"""Columns of the uniform and of the normal variables under a linear map.
+
+        Parameters
+        ----------
+        jacobian
+            Matrix :math:`J`, shape ``(..., N_y, N_x)``, already checked; leading axes broadcast
+            against the batch shape.
+
+        Returns
+        -------
+        tuple of Array or None
+            :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``; None
+            where there are no columns. Both are None if nothing is random.
+        """
+        return one_program(_terms.columns)(jacobian, self.terms)
+
+    def image(self, jacobian: ArrayLike) -> LinearImage:
+        r"""Return the law of :math:`J (f - \mu)`, the deviation of linear outputs from their mean.
+
+        Parameters
+        ----------
+        jacobian
+            Matrix :math:`J`, shape ``(..., N_y, N_x)``; leading axes broadcast against the batch
+            shape.
+
+        Returns
+        -------
+        LinearImage
+            With what `columns` returns.
+
+        Raises
+        ------
+        TypeError
+            If `jacobian` is not an array of real numbers.
+        ValueError
+            If its last axis is not ``N_x`` or its leading axes do not broadcast.
+
+        Examples
+        --------
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.box([0.0, 0.0], [1.0, 0.0]) + nuq.Input.normal([0.0, 0.0], [0.0, 2.0])
+        >>> image = f.image([[3.0, 2.0]])
+        >>> print(image.weights, image.normal_scale)
+        [[3. 0.]] [4.]
+        """
+        given = _checks.as_numeric("jacobian", jacobian)
+        shape = np.shape(given)
+        if len(shape) < 2 or shape[-1] != self.num_inputs:
+            raise ValueError(
+                f"jacobian must have shape (..., N_y, N_x) with N_x = {self.num_inputs}, got shape "
+                f"{shape}; pass one row per output"
+            )
+        _checks.broadcast_shapes(
+            "the leading axes of jacobian must broadcast against the batch shape",
+            jacobian=shape[:-2],
+            batch_shape=self.batch_shape,
+        )
+        # A NumPy array stays one: an input in float64 (`in_float64`) gives an image in float64.
+        rows: Any = given if isinstance(given, np.ndarray) else jnp.asarray(given)
+        uniform, normal = self.columns(rows)
+        if uniform is None and normal is None:
+            # Of known inputs. Where a Jacobian holds NaN the outputs are no constants.
+            uniform = rows[..., :1] * 0
+        return LinearImage(uniform, normal)
+
+    def expand(self, batch_shape: tuple[int, ...]) -> Self:
+        """Return the same input with its arrays broadcast to `batch_shape`.
+
+        Raises
+        ------
+        ValueError
+            If the present batch shape does not broadcast to `batch_shape`.
+
+        Examples
+        --------
+        >>> import nn_uq_dist as nuq
+        >>> nuq.Input.box([0.0, 1.0], 1.0).expand((4, 3)).batch_shape
+        (4, 3)
+        """
+        batch_shape = tuple(batch_shape)
+        expected = "batch_shape must be one that the batch_shape of the input broadcasts to"
+        joined = _checks.broadcast_shapes(expected, requested=batch_shape, present=self.batch_shape)
+        if joined != batch_shape:
+            raise ValueError(
+                f"{expected}, got requested {batch_shape}, present {self.batch_shape}; "
+                f"pass a batch_shape that ends in the present one"
+            )
+        present = len(self.batch_shape)
+        expanded: Self = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, batch_shape + leaf.shape[present:]), self
+        )
+        return expanded
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw vectors, shape ``sample_shape + batch_shape + (N_x,)``.
+
+        Parameters
+        ----------
+        key
+            A JAX random key.
+        sample_shape
+            Shape of independent draws, in front of the batch shape.
+
+        Examples
+        --------
+        >>> import jax
+        >>> import nn_uq_dist as nuq
+        >>> nuq.Input.box([0.0, 1.0], 1.0).sample(jax.random.key(0), (10,)).shape
+        (10, 2)
+        """
+        return self.mean + self.sample_deviation(key, sample_shape)
+
+    def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw ``f - mean``, without the rounding error that adding a large mean would cause."""
+        return _terms.draw_deviation(*_checks.as_sampling(key, sample_shape), self.mean, self.terms)
+
+    @property
+    def num_standard_variables(self) -> tuple[int, int]:
+        """How many uniform and how many normal variables the input is made of."""
+        return _terms.num_variables(self.terms)
+
+    def deviation_at(self, uniform: Array, normal: Array) -> Array:
+        """``A U + B N`` at given values of the standard variables.
+
+        Parameters
+        ----------
+        uniform, normal
+            Shapes ``(..., n)`` and ``(..., m)`` with the numbers of `num_standard_variables`.
+        """
+        return _terms.deviation(uniform, normal, self.mean, self.terms)
+
+    def deviation_at_points(self, points: Array) -> Array:
+        """``f - mean`` at points of the unit cube, shape ``(..., n + m)``: for quasi-random points.
+
+        The first ``n`` coordinates are probabilities of the uniform variables, the others of the
+        normal ones.
+        """
+        count = self.num_standard_variables[0]
+        return self.deviation_at(*_terms.standard_values(points, count))
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the network takes the vector of ``N_x`` numbers itself."""
+        return self.input_map is None
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether `network_input` is nonlinear: then not even a linear network is exact."""
+        return self.input_map is not None and self.input_map.is_transformed
+
+    @property
+    def varies_over_batch(self) -> bool:
+        """Whether the map has parameters for each element of the batch."""
+        return bool(self.batch_shape) and bool(jax.tree.leaves(self.input_map))
+
+    @property
+    def base(self) -> "Input":
+        """The distribution of the vector, without the map."""
+        return self if self.input_map is None else Input(self.mean, self.terms)
+
+    def network_input(self, x: ArrayLike) -> Any:
+        """Return what the network is called with: the vector itself, or what the map makes of it.
+
+        Parameters
+        ----------
+        x
+            Values of the ``N_x`` numbers, shape ``(..., *batch_shape, N_x)``, such as draws of
+            `sample`.
+
+        Returns
+        -------
+        Array or pytree of Array
+            With the leading axes of `x` in front.
+
+        Raises
+        ------
+        ValueError
+            If the last axis is not ``N_x``, or the map differs over the batch and `x` has no batch
+            axes.
+        """
+        if self.input_map is None:
+            return x
+        return self.input_map.at(jnp.asarray(x), self.batch_shape)
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each of the ``N_x`` numbers: keys of dicts and trees, else ``f[0]``, ..."""
+        if self.input_map is None:
+            return names_of_entries("f", (self.num_inputs,))
+        return self.input_map.names(self._taken_shapes, taken=False)
+
+    @property
+    def taken_names(self) -> list[str]:
+        """Names of the numbers of `taken`."""
+        if self.input_map is None:
+            return self.names
+        return self.input_map.names(self._taken_shapes, taken=True)
+
+    def taken(self, x: Array) -> Array:
+        """Return the random numbers that the network takes, as vectors: all parts in order."""
+        if self.input_map is None:
+            return x
+        return self.input_map.taken(self.network_input(x), jnp.shape(x)[:-1])
+
+    def structured(self, numbers: Any, *, is_spread: bool = False) -> Any:
+        """Return numbers of `taken`, or their spread, as the network takes them.
+
+        Known parts are their values, and their spread is zero.
+        """
+        if self.input_map is None:
+            return numbers
+        return self.input_map.structured(numbers, self._taken_shapes, is_spread=is_spread)
+
+    @property
+    def _taken_shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the arrays that the network takes."""
+        found = jax.eval_shape(lambda one: one.network_input(one.mean), self)
+        return [leaf.shape[len(self.batch_shape) :] for leaf in jax.tree.leaves(found)]
+
+    def __repr__(self) -> str:
+        return described_line(self, self._facts)
+
+    def _facts(self) -> tuple[str, dict[str, object]]:
+        kinds = dict.fromkeys(term.kind for term in self.terms)
+        boxed = sum(term.factor.shape[-1] for term in self.terms if term.kind == "box")
+        words = " and ".join(kinds) or "known values"
+        if boxed > self.num_inputs:
+            words = words.replace("box", "sum of boxes")
+        if self.input_map is not None:
+            bent = "transformed " if self.is_transformed else ""
+            words = f"{bent}{words} to {self.input_map.words}"
+        names = ("num_inputs", "batch_shape", "dtype")
+        return words, {name: getattr(self, name) for name in names}
+
+
+def _in_one_batch(parts: Sequence[Input]) -> list[Input]:
+    """Inputs that are joined or added, checked, in one batch shape."""
+    for i, part in enumerate(parts):
+        if not isinstance(part, Input):
+            raise TypeError(
+                f"part {i} must be an nn_uq_dist.Input, got {type(part).__name__}; pass "
+                f"nn_uq_dist.inputs.as_input(part), or all parts as a list to linearize"
+            )
+        if not part.is_vector:
+            raise TypeError(
+                f"part {i} must be an input of the vector that the network takes, got {part!r}; "
+                f"pass a dict or a list of the parts to linearize, or add the vectors that are "
+                f"mapped, part.base"
+            )
+    batch_shape = _checks.broadcast_shapes(
+        "the batch shapes of the parts must broadcast",
+        **{f"part {i}": part.batch_shape for i, part in enumerate(parts)},
+    )
+    return [part.expand(batch_shape) for part in parts]
+
+
+def _mean_and_factor(draws: Array) -> tuple[Array, Array]:
+    """Mean of draws ``(n, ..., N_x)``, and a factor of their covariance."""
+    xp, count, size = namespace(draws), draws.shape[0], draws.shape[-1]
+    mean = xp.mean(draws, axis=0)
+    rows = xp.moveaxis(draws - mean, 0, -2) / math.sqrt(count - 1)
+    if count <= size:
+        return mean, rows.mT
+    # Not by the covariance: its Cholesky factor fails where it is singular, or nearly so.
+    return mean, xp.linalg.qr(rows, mode="r").mT

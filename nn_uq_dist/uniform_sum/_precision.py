@@ -1,0 +1,58 @@
+"""Tolerances of the numerics, one set for each floating-point type."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+
+class Precision(NamedTuple):
+    """Targets of the quadrature and the root-finders for one floating-point type.
+
+    Attributes
+    ----------
+    alias_exponent
+        Aliases of the trapezoidal rule are at most about ``exp(-alias_exponent)``.
+    nodes_per_chunk
+        Nodes that are evaluated at a time.
+    target, seen, unseen
+        Nodes are added until the bound on all later terms falls below ``target``; or below
+        ``unseen``, if the integrand at the last two nodes is below ``seen``. The bound replaces all
+        sines of a product by one; the integrand itself is smaller by a factor of about two to the
+        power of the number of weights.
+    acceptable
+        A law whose bound stays above this at ``max_nodes`` is conditioned on more weights.
+    max_nodes, most_nodes
+        Most nodes of a method that is followed by others, and of the last method.
+    table_nodes, table_reach
+        Nodes of a tabulated law, and the largest distance of a point from the mean of its tilted
+        law, in standard deviations of that law.
+    tilt_tolerance
+        Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted law.
+    root_tolerance
+        Relative accuracy of quantiles.
+    """
+
+    alias_exponent: float
+    nodes_per_chunk: int
+    target: float
+    seen: float
+    unseen: float
+    acceptable: float
+    max_nodes: int
+    most_nodes: int
+    table_nodes: int
+    table_reach: float
+    tilt_tolerance: float
+    root_tolerance: float
+
+
+_PRECISIONS = {
+    "float32": Precision(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 1.25, 0.3, 3e-7),
+    "float64": Precision(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 2.5, 0.3, 1e-14),
+}
+
+
+def precision(dtype: DTypeLike) -> Precision:
+    """Tolerances for ``dtype`` (float32 or float64)."""
+    return _PRECISIONS[jnp.dtype(dtype).name]

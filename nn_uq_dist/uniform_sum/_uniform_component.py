@@ -1,0 +1,185 @@
+r"""The law of one component, ``w U`` with ``U ~ Uniform(-1, 1)``, on the complex contour.
+
+Everything that is specific to the uniform law is here: the part of its cumulant generating function
+that remains when the edge of the support is split off,
+
+.. math:: \log\frac{\sinh(wz)}{wz} = wz + \log\frac{1 - e^{-2wz}}{2wz},
+
+its first two derivatives, a bound on its factor of the tilted characteristic function, and the
+Langevin function ``L(x) = coth x - 1/x`` that derivatives with respect to a weight need. The split
+is what keeps relative accuracy near the edge: ``K(t) - t x = t (W - |x|) + ...`` has no
+cancellation between ``t W`` and ``t x``.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from nn_uq_dist.uniform_sum._trigonometry import (
+    polynomial,
+    square_product_and_deficits,
+)
+
+# Taylor coefficients of L(x)/x in powers of x^2: 2^(2k) B_2k / (2k)!, of alternating sign, which
+# tend to 2/pi^(2k).
+LANGEVIN_SERIES = (
+    1 / 3,
+    -1 / 45,
+    2 / 945,
+    -1 / 4725,
+    2 / 93555,
+    -1382 / 638512875,
+    4 / 18243225,
+    -3617 / 162820783125,
+    87734 / 38979295480125,
+    -349222 / 1531329465290625,
+    310732 / 13447856940643125,
+    -472728182 / 201919571963756521875,
+)
+# Below this the closed forms of the Langevin function cancel; later terms of its series are below
+# rounding.
+_SERIES_BELOW = 0.6
+
+
+def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
+    """``log((1 - exp(-2 w t)) / (2 w t))``: the log moment generating function minus ``w t``."""
+    product = weights * tilt
+    small = product < 0.3
+    # The quotient is close to one and is rounded to a multiple of epsilon: with thousands of small
+    # weights these errors would add up to a bias. The series is the integral of that of the
+    # Langevin function.
+    at = jnp.where(small, product, 0.0)
+    square = at * at
+    series = polynomial([c / (2 * k + 2) for k, c in enumerate(LANGEVIN_SERIES[:6])], square)
+    double = 2.0 * jnp.where(small, 1.0, product)
+    return jnp.where(small, series * square - at, jnp.log(-jnp.expm1(-double) / double))
+
+
+def sums_of_excess(weights: Array, tilt: Array) -> tuple[Array, Array]:
+    """Sums of ``w (coth(w t) - 1)`` and ``w^2 (coth(w t)^2 - 1)`` over the weights.
+
+    They fall short of ``1/t`` and ``1/t^2`` for each weight by ``w - K'(t)``, the distance from the
+    edge, and by ``K''(t)``. These lose relative accuracy for ``w t`` near zero, where they are only
+    compared with quantities of order ``1/t`` and ``1/t^2``.
+    """
+    # The barrier keeps the exponentials out of the sum, where they are not vectorized.
+    part = lax.optimization_barrier(weights * excess_coth(weights, tilt))
+    # One complex sum instead of two real ones: XLA would evaluate the terms twice.
+    total = jnp.sum(lax.complex(part, part * (part + 2.0 * weights)), axis=0)
+    return total.real, total.imag
+
+
+def excess_coth(weights: Array, tilt: Array) -> Array:
+    """``coth(w t) - 1``, exact for small and for large ``w t``."""
+    return 2.0 / jnp.expm1(2.0 * (weights * tilt))
+
+
+def squared_envelope(weights: Array, excess: Array, shrink: Array, frequency: Array) -> Array:
+    """Largest squared modulus of the factor at this and all larger frequencies ``a``.
+
+    ``shrink`` is ``1/(1 + (a/t)^2)``.
+
+    ``|cos v + i coth u sin v|^2 = 1 + (coth^2 u - 1) sin^2 v`` over ``1 + (v/u)^2`` decreases for
+    ``v`` in (0, pi), as ``v cos v <= sin v`` there. Hence ``sin^2`` is bounded by its Taylor series
+    up to the point where that is one, and by one beyond.
+    """
+    square = (weights * frequency) ** 2
+    sine = jnp.minimum(square * (1.0 + square * (square * (2.0 / 45.0) - 1.0 / 3.0)), 1.0)
+    # Nothing here is the same for all frequencies, which in a loop would be kernels before it.
+    scaled = excess * sine
+    return jnp.minimum((1.0 + (scaled * excess + 2.0 * scaled)) * shrink, 1.0)
+
+
+def langevin_and_slope(u: Array) -> tuple[Array, Array]:
+    """``L(u) = coth u - 1/u`` and its derivative, for ``u >= 0``."""
+    small = u < _SERIES_BELOW
+    value, slope = _langevin_series(jnp.where(small, u, 0.0))
+    inverse, decay = _inverse_and_decay(u)
+    rest = 1.0 - decay
+    far_slope = inverse * inverse - 4.0 * decay / (rest * rest)
+    return (
+        jnp.where(small, value, (1.0 + decay) / rest - inverse),
+        jnp.where(small, slope, far_slope),
+    )
+
+
+def _langevin_series(u: Array) -> tuple[Array, Array]:
+    square = u * u
+    slope = polynomial([(2 * k + 1) * c for k, c in enumerate(LANGEVIN_SERIES)], square)
+    return u * polynomial(LANGEVIN_SERIES, square), slope
+
+
+def distance_from_one(u: Array) -> Array:
+    """``1 - L(u)``, without cancellation for large ``u``."""
+    inverse, decay = _inverse_and_decay(u)
+    far = inverse - 2.0 * decay / (1.0 - decay)
+    return jnp.where(u < _SERIES_BELOW, 1.0 - langevin_and_slope(u)[0], far)
+
+
+def _inverse_and_decay(u: Array) -> tuple[Array, Array]:
+    """``1/u`` and ``exp(-2 u)``, finite and with finite slopes also where series are used."""
+    safe = jnp.where(u < _SERIES_BELOW, 1.0, u)
+    return 1.0 / safe, jnp.exp(-2.0 * safe)
+
+
+class TiltedComponent(NamedTuple):
+    """Constants of each component for `langevin`, at the tilt, with ``u = w t``; shape (n, B).
+
+    Attributes
+    ----------
+    inverse : Array
+        ``1/u``.
+    langevin : Array
+        ``coth u - 1/u``.
+    curvature : Array
+        ``1/sinh^2 u - 1/u^2``.
+    """
+
+    inverse: Array
+    langevin: Array
+    curvature: Array
+
+
+def tilted_component(weights: Array, tilt: Array, excess: Array) -> TiltedComponent:
+    """The constants of each component; ``excess`` is ``coth u - 1``."""
+    u = weights * tilt
+    inverse = 1.0 / u
+    small = u < _SERIES_BELOW
+    value, slope = _langevin_series(jnp.where(small, u, 0.0))
+    langevin = jnp.where(small, value, 1.0 + excess - inverse)
+    curvature = jnp.where(small, -slope, excess * (excess + 2.0) - inverse * inverse)
+    return TiltedComponent(inverse, langevin, curvature)
+
+
+def langevin(
+    weight: Array, component: TiltedComponent, frequency: Array, ratio: Array
+) -> tuple[Array, Array]:
+    r"""Real and imaginary part of ``L(u + i v) = coth(u + i v) - 1/(u + i v)``, ``v = w a``.
+
+    With ``r = v/u``, which is ``a/t`` for every component, ``l = L(u)``,
+    ``k = 1/sinh^2 u - 1/u^2`` and ``s, c`` sine and cosine of ``v``,
+
+    .. math::
+        \delta = k s^2 - r^2 (1 - s^2/v^2), \qquad D = 1 + r^2 + \delta, \\
+        \operatorname{Re} L = \frac{1}{D}\Bigl(l - \frac{\delta/u}{1 + r^2}\Bigr), \qquad
+        \operatorname{Im} L = \frac{1}{D}\Bigl(r^2 \frac{v - s c}{v^2} - k s c
+            + \frac{r\,\delta/u}{1 + r^2}\Bigr).
+
+    Where a difference would cancel, a polynomial replaces it, so that no digit is lost at small
+    arguments, where ``coth x`` and ``1/x`` are nearly equal. The arithmetic is real, because a
+    complex division would not vectorize.
+    """
+    # 1/v = (1/u)/r and 1/(1 + r^2), with one division for each node instead of one for each weight.
+    inverse = component.inverse * (1.0 / ratio)
+    whole = 1.0 + ratio * ratio
+    squared, product, of_square, of_product = square_product_and_deficits(
+        weight * frequency, inverse
+    )
+    delta = component.curvature * squared - (ratio * ratio) * of_square
+    shift = delta * component.inverse * (1.0 / whole)
+    inverse = 1.0 / (whole + delta)
+    real = inverse * (component.langevin - shift)
+    bend = (ratio * ratio) * of_product
+    imaginary = inverse * (bend - component.curvature * product + ratio * shift)
+    return real, imaginary

@@ -1,0 +1,248 @@
+"""Log density of several outputs against quadrature, box probabilities and exact cases."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import nn_uq_dist as nuq
+from nn_uq_dist import uniform_sum
+from nn_uq_dist.box_gaussian import log_evidence
+from tests.box_gaussian.references import by_quadrature, by_separation, problem
+
+# Inputs, outputs, noise over standard deviation: the bars are those of the documentation.
+QUADRATURE = [(2, 6, 0.05), (2, 6, 0.3), (3, 7, 0.1)]
+SEPARATION = [
+    (4, 6, 0.1),
+    (4, 9, 0.2),
+    (6, 6, 0.1),
+    (6, 12, 0.1),
+    (9, 14, 0.1),
+    (12, 12, 0.1),
+    (12, 12, 0.3),
+    (12, 31, 0.1),
+]
+MEAN_ERROR, WORST_ERROR = 0.02, 0.1
+
+
+def evaluate(draws, weights, covariance):
+    parts = (draws, weights, covariance)
+    return np.asarray(log_evidence(*(None if p is None else jnp.asarray(p) for p in parts)))
+
+
+def check(errors):
+    assert abs(np.mean(errors)) < MEAN_ERROR
+    assert np.max(np.abs(errors)) < WORST_ERROR
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), QUADRATURE)
+def test_few_inputs_against_quadrature(num_inputs, num_outputs, noise, x64):
+    draws, weights, covariance = problem(
+        np.random.default_rng(1), num_inputs, num_outputs, noise, 40
+    )
+    nodes = {2: 300, 3: 80}[num_inputs]
+    exact = [by_quadrature(point, weights, covariance, nodes) for point in draws]
+    check(evaluate(draws, weights, covariance) - exact)
+
+
+def separated(draws, weights, covariance, log2_samples=12):
+    found = [by_separation(point, weights, covariance, log2_samples) for point in draws]
+    assert max(estimate.error for estimate in found) < 3e-3
+    return np.array([estimate.value for estimate in found])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), SEPARATION)
+def test_more_inputs_against_box_probabilities(num_inputs, num_outputs, noise, x64):
+    draws, weights, covariance = problem(
+        np.random.default_rng(2), num_inputs, num_outputs, noise, 20
+    )
+    check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
+
+
+@pytest.mark.slow
+def test_fewer_outputs_than_inputs(x64):
+    draws, weights, covariance = problem(np.random.default_rng(3), 3, 2, 0.1, 60)
+    check(evaluate(draws, weights, covariance) - separated(draws, weights, covariance))
+
+
+@pytest.mark.slow
+def test_single_precision_agrees_with_double():
+    draws, weights, covariance = problem(np.random.default_rng(4), 4, 6, 0.1, 30)
+    with jax.enable_x64(True):
+        exact = evaluate(draws, weights, covariance)
+    found = evaluate(*(part.astype(np.float32) for part in (draws, weights, covariance)))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, exact, rtol=1e-2, atol=1e-2)
+
+
+def test_without_uniforms_it_is_normal(x64):
+    generator = np.random.default_rng(5)
+    draws = generator.normal(size=(10, 4))
+    root = generator.normal(size=(4, 4))
+    covariance = root @ root.T + np.eye(4)
+    found = evaluate(draws, np.zeros((4, 2)), covariance)
+    exact = scipy.stats.multivariate_normal(np.zeros(4), covariance).logpdf(draws)
+    np.testing.assert_allclose(found, exact, rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [1e-4, 0.01, 0.3, 10.0])
+def test_an_input_for_each_output_is_exact(noise, x64):
+    generator = np.random.default_rng(6)
+    sizes = np.array([0.5, 2.0, 1.0])
+    draws = sizes * generator.uniform(-1, 1, (20, 3)) + noise * generator.normal(size=(20, 3))
+    found = evaluate(draws, np.diag(sizes), noise**2 * np.eye(3))
+    exact = uniform_sum.logpdf(draws, sizes[:, None], noise).sum(-1)
+    np.testing.assert_allclose(found, exact, rtol=1e-7, atol=1e-7)
+
+
+def test_as_many_uniforms_as_outputs_have_a_constant_density(precision):
+    weights = np.array([[1.0, 1.0], [1.0, -1.0]])
+    points = np.array([[0.0, 0.0], [1.9, 0.0], [1.9, 0.2], [0.0, 3.0]])
+    found = evaluate(points.astype(precision), weights.astype(precision), None)
+    np.testing.assert_allclose(found[:2], -np.log(8.0), rtol=1e-6)
+    assert (found[2:] == -np.inf).all()
+
+
+def test_no_density_is_nan_or_an_error():
+    with pytest.raises(ValueError, match=r"3 outputs of 2 uniform inputs have no density"):
+        evaluate(np.zeros(3), np.ones((3, 2)), None)
+    assert np.isnan(evaluate(np.zeros(2), np.ones((2, 2)), None))
+    assert np.isnan(evaluate(np.zeros(2), np.ones((2, 3)), None))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("num_inputs", "num_outputs", "noise"), [(2, 6, 0.3), (12, 12, 0.1), (12, 3, 0.0)]
+)
+def test_gradients_against_finite_differences(num_inputs, num_outputs, noise, x64):
+    generator = np.random.default_rng(8)
+    draws, weights, covariance = problem(generator, num_inputs, num_outputs, noise or 0.1, 4)
+    arguments = [jnp.asarray(draws), jnp.asarray(weights)]
+    directions = [generator.normal(size=part.shape) for part in arguments]
+    if noise:
+        arguments.append(jnp.asarray(covariance))
+        directions.append(0.3 * covariance)
+    else:
+        draws = generator.uniform(-0.7, 0.7, (4, num_inputs)) @ weights.T
+        arguments[0] = jnp.asarray(draws)
+
+    def total(*parts):
+        return log_evidence(*parts, *[None] * (3 - len(parts))).sum()
+
+    slopes = jax.grad(total, range(len(arguments)))(*arguments)
+    step = 1e-5
+    for index, (slope, direction) in enumerate(zip(slopes, directions, strict=True)):
+        values = []
+        for factor in (1, -1, 2, -2):
+            moved = list(arguments)
+            moved[index] = moved[index] + factor * step * direction
+            values.append(float(total(*moved)))
+        difference = (8 * (values[0] - values[1]) - (values[2] - values[3])) / (12 * step)
+        exact = float(jnp.sum(slope * direction))
+        assert abs(exact - difference) < 1e-6 * max(abs(difference), float(jnp.abs(slope).max()))
+
+
+def test_second_derivatives_are_refused():
+    weights = jnp.array([[1.0, 0.5], [0.3, 1.0]])
+    with pytest.raises(NotImplementedError, match="at most one differentiation"):
+        jax.hessian(lambda point: log_evidence(point, weights, 0.1 * jnp.eye(2)))(jnp.zeros(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.array([[1e4, 1.0, 0.0], [0.0, 1.0, 1e-1]]),
+        np.ones((2, 5)),
+        np.array([[1.0, 0.0, 0.5], [0.3, 0.0, 1.0]]),
+        np.array([[1.0, 0.0], [0.0, 0.0]]),
+        pytest.param(
+            np.array([[1.0, 1.0, 0.4, 0.4], [0.5, 0.5, 2.0, 2.0]]),
+            marks=pytest.mark.xfail(
+                strict=True,
+                raises=AssertionError,
+                reason="equal columns leave two inputs free, whose box has corners that a normal "
+                "law rounds: 0.046 on average, 0.16 at worst",
+            ),
+        ),
+    ],
+    ids=["span_1e4", "equal", "zero_column", "noise_alone", "duplicated"],
+)
+def test_unusual_weights(weights, x64):
+    generator = np.random.default_rng(9)
+    scale = 0.1 * np.sqrt((weights**2).sum(1) / 3 + 0.1)
+    inputs = generator.uniform(-1, 1, (25, weights.shape[1]))
+    draws = inputs @ weights.T + scale * generator.normal(size=(25, 2))
+    covariance = np.diag(scale**2)
+    exact = separated(draws, weights, covariance, 14)
+    check(evaluate(draws, weights, covariance) - exact)
+
+
+@pytest.mark.slow
+def test_normal_inputs_alone_are_normal(x64):
+    generator = np.random.default_rng(13)
+    jacobian = generator.normal(size=(3, 4))
+    law = nuq.Input.normal(jnp.zeros(4), scale_tril=jnp.eye(4))
+    joint = nuq.Linearization(jnp.zeros(3), jacobian, law).joint(noise_scale=0.1)
+    draws = generator.normal(size=(20, 4)) @ jacobian.T
+    covariance = jacobian @ jacobian.T + 0.01 * np.eye(3)
+    exact = scipy.stats.multivariate_normal(np.zeros(3), covariance).logpdf(draws)
+    np.testing.assert_allclose(joint.log_prob(jnp.asarray(draws)), exact, rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_inputs", "num_outputs"), [(3, 4), (5, 2)])
+def test_normal_inputs_beside_the_box(num_inputs, num_outputs, x64):
+    """Columns of normal inputs are a normal part whose entries are correlated."""
+    generator = np.random.default_rng(12)
+    weights = generator.normal(size=(num_outputs, num_inputs))
+    normal = 0.3 * generator.normal(size=(num_outputs, 2))
+    draws = generator.uniform(-1, 1, (20, num_inputs)) @ weights.T
+    draws = draws + generator.normal(size=(20, 2)) @ normal.T
+    draws = draws + 0.05 * generator.normal(size=draws.shape)
+    covariance = normal @ normal.T + 0.05**2 * np.eye(num_outputs)
+    exact = separated(draws, weights, covariance, 14)
+    check(evaluate(draws, weights, covariance) - exact)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("num_inputs", "num_outputs", "noise"), [(3, 2, 0.1), (6, 6, 0.1), (12, 12, 0.3)]
+)
+def test_the_density_integrates_to_one(num_inputs, num_outputs, noise, x64):
+    """Importance sampling from a wider normal law; the error is asserted, not assumed."""
+    generator = np.random.default_rng(10)
+    _, weights, covariance = problem(generator, num_inputs, num_outputs, noise, 1)
+    total = weights @ weights.T / 3 + covariance
+    proposal = scipy.stats.multivariate_normal(np.zeros(num_outputs), 1.1 * total)
+    points = proposal.rvs(20_000, random_state=generator)
+    ratios = np.exp(evaluate(points, weights, covariance) - proposal.logpdf(points))
+    error = ratios.std() / np.sqrt(len(ratios))
+    assert error < 0.01
+    assert abs(ratios.mean() - 1.0) < 0.02 + 3 * error
+
+
+@pytest.mark.slow
+def test_many_points_are_the_same_as_few(precision):
+    draws, weights, covariance = problem(np.random.default_rng(11), 4, 3, 0.2, 700)
+    parts = [part.astype(precision) for part in (draws, weights, covariance)]
+    many = evaluate(*parts)
+    few = evaluate(parts[0][300:310], *parts[1:])
+    tolerance = {"float32": 1e-3, "float64": 1e-7}[precision]
+    np.testing.assert_allclose(many[300:310], few, rtol=tolerance, atol=tolerance)
+
+
+def test_where_a_log_density_is_nan_its_gradient_is_nan():
+    # Passes that do not converge look like this: a gradient of zero would hide it.
+    weights = jnp.array([[1.0, 0.5, 0.2], [0.3, jnp.nan, 0.4]])
+    value, slope = jax.value_and_grad(
+        lambda y: nuq.LinearizedJoint(
+            jnp.zeros(2), weights, 0.01 * jnp.eye(2), validate_args=False
+        ).log_prob(y)
+    )(jnp.array([0.1, 0.2]))
+    assert jnp.isnan(value)
+    assert jnp.isnan(slope).all()

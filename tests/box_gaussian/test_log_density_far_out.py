@@ -1,0 +1,112 @@
+"""Far from the bulk, beyond the support of the uniforms, and at its edge."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+
+from nn_uq_dist.box_gaussian import log_evidence
+from tests.box_gaussian.references import by_separation, far_outside, problem
+
+RELATIVE = {"float64": 1e-3, "float32": 1e-2}
+
+
+def evaluate(points, weights, covariance, dtype):
+    return np.asarray(log_evidence(*(jnp.asarray(p, dtype) for p in (points, weights, covariance))))
+
+
+def eight_deviations(generator, weights, covariance, count):
+    """Points eight standard deviations out, in the metric of the law."""
+    directions = generator.normal(size=(count, len(weights)))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    return 8.0 * directions @ np.linalg.cholesky(weights @ weights.T / 3.0 + covariance).T
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(("num_inputs", "num_outputs"), [(2, 2), (2, 6), (3, 7)])
+def test_eight_deviations_out(num_inputs, num_outputs, noise, precision):
+    generator = np.random.default_rng(1)
+    _, weights, covariance = problem(generator, num_inputs, num_outputs, noise, 1)
+    points = eight_deviations(generator, weights, covariance, 8)
+    exact = [by_separation(point, weights, covariance) for point in points]
+    assert max(estimate.error for estimate in exact) < 1e-3
+    values = [estimate.value for estimate in exact]
+    found = evaluate(points, weights, covariance, precision)
+    np.testing.assert_allclose(found, values, rtol=RELATIVE[precision])
+
+
+def far_points(num_inputs, num_outputs, noise, count=8, chosen=slice(None)):
+    generator = np.random.default_rng(2)
+    _, weights, covariance = problem(generator, num_inputs, num_outputs, noise, 1)
+    points = eight_deviations(generator, weights, covariance, count)[chosen]
+    exact = [far_outside(point, weights, covariance) for point in points]
+    for estimate in exact:
+        assert estimate.error < 1e-3 * abs(estimate.value)
+    return points, weights, covariance, [estimate.value for estimate in exact]
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-2])
+@pytest.mark.parametrize(("num_inputs", "num_outputs"), [(3, 3), (3, 2), (6, 6), (12, 31)])
+def test_eight_deviations_out_with_little_noise(num_inputs, num_outputs, noise, x64):
+    *arguments, exact = far_points(num_inputs, num_outputs, noise)
+    np.testing.assert_allclose(evaluate(*arguments, np.float64), exact, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("num_inputs", "num_outputs", "noise"),
+    [
+        *[(*shape, 1e-2) for shape in [(3, 3), (3, 2), (6, 6), (12, 31)]],
+        *[(*shape, 1e-3) for shape in [(3, 3), (3, 2), (6, 6), (12, 31)]],
+        *[(*shape, 1e-4) for shape in [(3, 3), (3, 2), (6, 6), (12, 31)]],
+    ],
+)
+def test_eight_deviations_out_with_little_noise_in_float32(num_inputs, num_outputs, noise):
+    *arguments, exact = far_points(num_inputs, num_outputs, noise)
+    np.testing.assert_allclose(evaluate(*arguments, np.float32), exact, rtol=1e-2)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-4])
+def test_passes_that_ran_in_circles_of_three_in_float32(noise):
+    *arguments, exact = far_points(3, 3, noise, count=2000, chosen=[927, 1770, 1874, 1990])
+    np.testing.assert_allclose(evaluate(*arguments, np.float32), exact, rtol=1e-2)
+
+
+def test_an_input_that_outputs_determine_in_float32():
+    weights = np.array([[-0.347, 1.064, 1.061], [-0.252, 0.212, -1.211]])
+    covariance = np.diag([0.00205, 0.00136])
+    point = np.array([2.1955, -0.1844])
+    exact = by_separation(point, weights, covariance)
+    assert exact.error < 1e-3
+    found = evaluate(point, weights, covariance, np.float32)
+    assert abs(found - exact.value) < 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [1e-3, 1e-2])
+def test_beyond_and_at_the_edge(noise, x64):
+    """Each output has an input for itself: differences of two normal probabilities."""
+    sizes = np.array([0.5, 2.0, 1.0])
+    scale = noise * sizes
+    factors = np.array([0.9, 0.999, 1.0, 1.001, 1.05, 1.3, 2.0])
+    points = factors[:, None] * sizes * np.array([1.0, -1.0, 1.0])
+    masses = log_ndtr((sizes - np.abs(points)) / scale)
+    masses = masses + np.log1p(-np.exp(log_ndtr((-sizes - np.abs(points)) / scale) - masses))
+    exact = (masses - np.log(2.0 * sizes)).sum(axis=1)
+    found = evaluate(points, np.diag(sizes), np.diag(scale**2), np.float64)
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-4])
+def test_outputs_of_condition_300_have_densities_in_float32(noise):
+    """As many outputs as inputs, which determine all inputs, some of them far better."""
+    generator = np.random.default_rng(3)
+    left, _, right = np.linalg.svd(generator.normal(size=(4, 4)))
+    weights = (left * np.geomspace(1.0, 1.0 / 300.0, 4)) @ right
+    scale = noise * np.sqrt((weights**2).sum(axis=1) / 3.0)
+    inputs = generator.uniform(-1, 1, (4000, 4))
+    points = inputs @ weights.T + scale * generator.normal(size=(4000, 4))
+    found = evaluate(points, weights, np.diag(scale**2), np.float32)
+    assert np.isfinite(found).all()
+    exact = [by_separation(point, weights, np.diag(scale**2)) for point in points[:20]]
+    assert max(estimate.error for estimate in exact) < 3e-3
+    np.testing.assert_allclose(found[:20], [estimate.value for estimate in exact], atol=0.1)

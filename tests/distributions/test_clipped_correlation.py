@@ -1,0 +1,243 @@
+"""`clipped_correlation`: references, derivatives, transformations, errors."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from nn_uq_dist.distributions._clipped_correlation import clipped_correlation
+
+pytestmark = pytest.mark.slow
+
+FLOOR = 1e-4
+EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
+
+
+def gram(rows):
+    rows = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+    return with_unit_diagonal(rows @ rows.T)
+
+
+def with_unit_diagonal(matrix):
+    upper = np.triu(matrix, 1)
+    return upper + upper.T + np.eye(len(matrix))
+
+
+def make_cases(size=31):
+    rng = np.random.default_rng(0)
+    cases = {f"rank {k}": gram(rng.normal(size=(size, k))) for k in (1, 2, 10)}
+    cases["equal columns"] = np.ones((size, size))
+    cases["0.999999"] = with_unit_diagonal(np.full((size, size), 0.999999))
+    noise = 1e-3 * rng.normal(size=(size, size))
+    cases["indefinite"] = with_unit_diagonal(cases["rank 2"] + noise)
+    cases["random entries"] = with_unit_diagonal(rng.uniform(-1, 1, (size, size)))
+    cases["large entries"] = with_unit_diagonal(rng.uniform(-10, 10, (size, size)))
+    cases["all -1"] = with_unit_diagonal(-np.ones((size, size)))
+    return cases
+
+
+CASES = make_cases()
+
+
+def clipped(matrix, floor):
+    """Eigenvalues clipped at the floor; what is above it is rescaled to a unit diagonal."""
+    values, vectors = np.linalg.eigh(matrix)
+    above = (vectors * np.maximum(values - floor, 0)) @ vectors.T
+    scale = np.sqrt(np.diag(above) / (1 - floor))
+    return with_unit_diagonal(above / np.outer(scale, scale)) if values[0] < floor else matrix
+
+
+def repaired(matrix, floor=FLOOR):
+    return np.asarray(clipped_correlation(jnp.asarray(matrix, float), floor))
+
+
+def assert_correlation(matrix, floor, precision):
+    assert matrix.dtype == precision
+    assert (matrix == np.swapaxes(matrix, -1, -2)).all()
+    assert (np.diagonal(matrix, axis1=-2, axis2=-1) == 1).all()
+    values = np.linalg.eigvalsh(matrix.astype(float))
+    slack = 8 * EPSILON[precision] * np.maximum(values[..., -1], matrix.shape[-1] ** 0.5)
+    assert (values[..., 0] >= floor - slack).all()
+
+
+def symmetric_direction(seed, size):
+    return with_unit_diagonal(np.random.default_rng(seed).normal(size=(size, size))) - np.eye(size)
+
+
+@pytest.mark.parametrize("floor", [FLOOR, 0.05])
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_the_spectral_decomposition(precision, name, floor):
+    actual = repaired(CASES[name], floor)
+    assert_correlation(actual, floor, precision)
+    atol = {"float32": 1e-5, "float64": 1e-11}[precision]
+    np.testing.assert_allclose(actual, clipped(CASES[name], floor), rtol=0, atol=atol)
+
+
+def test_three_outputs_in_closed_form(precision):
+    # Eigenvalues 1 + sqrt(2), 1 and 1 - sqrt(2): two outer products remain.
+    matrix = [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+    root = np.sqrt(2)
+    side, middle, opposite = (3 + root) / 4, (1 + root) / 2, (root - 1) / 4
+    a, b = (2 + root) / 4 / np.sqrt(side * middle), opposite / side
+    expected = [[1, a, b], [a, 1, a], [b, a, 1]]
+    atol = {"float32": 1e-6, "float64": 1e-14}[precision]
+    np.testing.assert_allclose(repaired(matrix, 0), expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("floor", [0, 1e-4, 0.5])
+def test_a_matrix_that_qualifies_is_unchanged(precision, floor):
+    rng = np.random.default_rng(1)
+    for size in (1, 2, 31):
+        matrix = jnp.asarray((1 - floor) * gram(rng.normal(size=(size, 3 * size))), float)
+        matrix = matrix.at[jnp.arange(size), jnp.arange(size)].set(1)
+        np.testing.assert_array_equal(clipped_correlation(matrix, floor), matrix)
+
+
+def test_a_singular_matrix_qualifies_without_a_floor(precision):
+    for name in ("rank 1", "rank 2", "equal columns"):
+        np.testing.assert_array_equal(repaired(CASES[name], 0), jnp.asarray(CASES[name], float))
+
+
+@pytest.mark.parametrize(("entry", "expected"), [(3.0, 0.75), (-3.0, -0.75), (0.6, 0.6)])
+def test_two_outputs_are_clipped(precision, entry, expected):
+    actual = repaired([[1, entry], [entry, 1]], 0.25)
+    np.testing.assert_allclose(actual[0, 1], expected, rtol=10 * EPSILON[precision])
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", [*CASES, "qualifies"])
+def test_derivatives_match_finite_differences(name):
+    rng = np.random.default_rng(2)
+    matrix = CASES.get(name, gram(rng.normal(size=(31, 90))))
+    floor, floor_dot, step = 1e-2, 0.3, 1e-6
+    direction, weights = symmetric_direction(3, 31), rng.normal(size=(31, 31))
+    plus = repaired(matrix + step * direction, floor + step * floor_dot)
+    minus = repaired(matrix - step * direction, floor - step * floor_dot)
+    expected = (plus - minus) / (2 * step)
+    _, forward = jax.jvp(clipped_correlation, (matrix, floor), (direction, floor_dot))
+    np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-4)
+    assert (forward == forward.T).all()
+    assert (jnp.diagonal(forward) == 0).all()
+
+    gradient, floor_gradient = jax.grad(
+        lambda m, f: jnp.vdot(weights, clipped_correlation(m, f)), argnums=(0, 1)
+    )(matrix, floor)
+    reverse = jnp.vdot(gradient, direction) + floor_gradient * floor_dot
+    np.testing.assert_allclose(reverse, jnp.vdot(weights, forward), rtol=1e-9, atol=1e-10)
+    assert (gradient == gradient.T).all()
+    assert (jnp.diagonal(gradient) == 0).all()
+
+
+def test_derivative_of_a_matrix_that_qualifies_is_the_perturbation(precision):
+    # Equal eigenvalues, and a direction that is neither symmetric nor zero on the diagonal.
+    direction = jnp.asarray(np.random.default_rng(5).normal(size=(5, 5)), float)
+    _, forward = jax.jvp(clipped_correlation, (jnp.eye(5),), (direction,))
+    expected = (direction + direction.T) / 2
+    expected = expected - jnp.diag(jnp.diagonal(expected))
+    np.testing.assert_allclose(forward, expected, rtol=10 * EPSILON[precision])
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("outer", [jax.jacfwd, jax.jacrev])
+def test_second_derivative_is_zero_or_nan(outer):
+    direction = symmetric_direction(6, 5)
+
+    def entry(t, matrix):
+        return clipped_correlation(matrix + t * direction)[0, 1]
+
+    second = outer(jax.jacrev(entry))
+    assert second(0.0, np.eye(5)) == 0
+    assert np.isnan(second(0.0, np.ones((5, 5))))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (1, 1), (0,)])
+def test_batch_is_the_stack_of_single_matrices(precision, shape):
+    rng = np.random.default_rng(7)
+    batch = rng.uniform(-1, 1, (*shape, 4, 4))
+    batch = np.triu(batch, 1) + np.swapaxes(np.triu(batch, 1), -1, -2) + np.eye(4)
+    batch = jnp.asarray(batch, float)
+    actual = clipped_correlation(batch)
+    assert actual.shape == batch.shape
+    assert_correlation(np.asarray(actual), FLOOR, precision)
+    atol = 200 * EPSILON[precision]
+    for index in np.ndindex(*shape):
+        np.testing.assert_allclose(
+            actual[index], clipped_correlation(batch[index]), rtol=0, atol=atol
+        )
+
+
+def test_transformations_agree_with_eager(precision):
+    batch = jnp.asarray([CASES[k][:5, :5] for k in ("rank 2", "random entries", "all -1")], float)
+    atol = 500 * EPSILON[precision]
+    floors = jnp.linspace(0.01, 0.5, len(batch))
+    eager = jnp.stack([clipped_correlation(m, f) for m, f in zip(batch, floors, strict=True)])
+    mapped = jax.jit(jax.vmap(clipped_correlation))(batch, floors)
+    np.testing.assert_allclose(mapped, eager, rtol=0, atol=atol)
+
+    weights = jnp.asarray(symmetric_direction(8, 5), float)
+    gradient = jax.grad(lambda m, f: jnp.vdot(weights, clipped_correlation(m, f)))
+    eager = jnp.stack([gradient(m, f) for m, f in zip(batch, floors, strict=True)])
+    mapped = jax.jit(jax.vmap(gradient))(batch, floors)
+    np.testing.assert_allclose(mapped, eager, rtol=0, atol=20 * atol)
+
+
+def test_invalid_traced_values_give_nan(precision):
+    compiled = jax.jit(clipped_correlation)
+    good = jnp.asarray(CASES["random entries"], float)
+    batch = jnp.stack([good.at[3, 4].set(jnp.nan), good.at[4, 3].set(jnp.inf), good])
+    result = np.asarray(compiled(batch, 1e-3))
+    assert np.isnan(result[:2]).all()
+    np.testing.assert_allclose(result[2], repaired(good, 1e-3), atol=1e-5)
+    for floor in (-0.1, 1.0, jnp.nan):
+        assert np.isnan(compiled(good, floor)).all()
+    gradient = jax.jit(jax.grad(lambda m: clipped_correlation(m)[0, 1]))
+    assert np.isnan(gradient(batch[0])).any()
+
+
+def test_traced_asymmetry_and_diagonal_do_not_matter(precision):
+    matrix = jnp.asarray(CASES["random entries"], float)
+    rng = np.random.default_rng(9)
+    skew = jnp.asarray(np.triu(rng.normal(size=matrix.shape), 1), float)
+    changed = matrix + skew - skew.T + jnp.diag(jnp.asarray(rng.normal(size=31), float))
+    actual = jax.jit(clipped_correlation)(changed)
+    np.testing.assert_allclose(actual, repaired(matrix), rtol=0, atol=1e-5)
+
+
+def test_has_a_cholesky_factor_in_float32():
+    for name in CASES:
+        result = clipped_correlation(jnp.asarray(CASES[name], jnp.float32))
+        assert jnp.isfinite(jnp.linalg.cholesky(result)).all(), name
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16, jnp.float16])
+def test_other_dtypes_are_promoted(dtype):
+    assert clipped_correlation(jnp.eye(3, dtype=dtype)).dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (1.0, r"matrix must be a square matrix.*got shape \(\)"),
+        (np.ones((2, 3)), r"got shape \(2, 3\)"),
+        (np.ones((0, 0)), r"got shape \(0, 0\)"),
+        ([[1, np.nan], [np.nan, 1]], r"matrix must be finite.*row 0 and column 1"),
+        ([[1, 0.5], [0.4, 1]], r"matrix must be symmetric.*row 0 and column 1"),
+        ([[1, 0.5], [0.5, 2]], r"matrix must have ones on its diagonal, got 2.0 in row 1"),
+    ],
+)
+def test_bad_matrix_is_refused(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        clipped_correlation(matrix)
+
+
+@pytest.mark.parametrize("floor", [-1e-3, 1, 1 - 1e-9, np.nan, [0.1, 0.2]])
+def test_bad_floor_is_refused(floor):
+    with pytest.raises(ValueError, match="min_eigenvalue must be"):
+        clipped_correlation(jnp.eye(2), floor)
+
+
+def test_wrong_types_are_refused():
+    with pytest.raises(TypeError, match="matrix must be an array of real numbers"):
+        clipped_correlation(np.eye(2) * 1j)
+    with pytest.raises(TypeError, match="min_eigenvalue must be an array of real numbers"):
+        clipped_correlation(np.eye(2), "small")

@@ -1,0 +1,243 @@
+"""The Hermite series and the Nataf correlation against closed forms and double integrals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+from nn_uq_dist import LinearizedMarginal
+from nn_uq_dist.distributions import nataf_correlation
+from nn_uq_dist.distributions._nataf import (
+    covariance_of_scores,
+    hermite_coefficients,
+)
+
+# name: weights of the two outputs, normal scales. Sums of one to four uniforms, a dominating weight
+# (a corner of the quantile function far out), and a normal part.
+PAIRS = {
+    "uniform_and_triangle": ([[1.0, 0.0], [0.5, 0.5]], None),
+    "trapezoids": ([[1.0, 0.6], [0.2, -1.1]], None),
+    "dominating": ([[1.0, 0.01], [0.7, 0.7]], None),
+    "three": ([[1.0, 0.5, 0.2], [1.0, -1.0, 1.0]], None),
+    "four_equal": ([[1.0] * 4, [1.0, 0.9, 0.8, 0.1]], None),
+    "normal_part": ([[1.0, 0.4], [0.3, 0.0]], [0.2, 0.5]),
+}
+CORRELATIONS = [-0.95, -0.6, 0.3, 0.9]
+
+
+def matrix(rho):
+    return jnp.array([[1.0, rho], [rho, 1.0]])
+
+
+def spline_cdf(weights, x):
+    """Distribution function of ``sum w_k U_k`` at ``x <= 0``: a piecewise polynomial."""
+    signs = np.array(np.meshgrid(*[[-1, 1]] * len(weights))).reshape(len(weights), -1).T
+    powers = np.maximum(np.asarray(x)[..., None] + signs @ weights, 0) ** len(weights)
+    factor = np.prod(2 * weights) * np.prod(np.arange(1, len(weights) + 1))
+    return (powers * signs.prod(axis=-1)).sum(axis=-1) / factor
+
+
+def quantiles(weights, scale, scores):
+    """Quantiles of one output, by bisection; a normal part is left to `LinearizedMarginal`."""
+    if scale:
+        return np.asarray(
+            LinearizedMarginal(0.0, np.array(weights), scale).from_normal_score(scores)
+        )
+    weights = np.abs([w for w in weights if w])
+    target = stats.norm.cdf(-np.abs(scores))
+    low, high = np.full(target.shape, -weights.sum()), np.zeros(target.shape)
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        below = spline_cdf(weights, middle) < target
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.where(scores < 0, middle, -middle)
+
+
+def rule(weights, scale):
+    """Nodes and weights on [-8.5, 8.5], with ends of panels where the quantile function bends."""
+    ends = np.linspace(-8.5, 8.5, 171)
+    weights = np.abs([w for w in weights if w])
+    if not scale:
+        signs = np.array(np.meshgrid(*[[-1, 1]] * len(weights))).reshape(len(weights), -1).T
+        corners = signs @ weights
+        inner = corners[(corners <= 0) & (corners > 1e-9 - weights.sum())]
+        bends = stats.norm.ppf(spline_cdf(weights, inner))
+        ends = np.unique(np.concatenate([ends, bends, -bends]))
+    points, factors = np.polynomial.legendre.leggauss(6)
+    half = 0.5 * np.diff(ends)[:, None]
+    return (0.5 * (ends[1:] + ends[:-1])[:, None] + half * points).ravel(), (half * factors).ravel()
+
+
+def covariance_by_double_integral(weights, scales, rho):
+    """The paper's integral of ``g_1(z_1) g_2(z_2) phi(z_1, z_2; rho)``, its density corrected."""
+    (z1, r1), (z2, r2) = (rule(*law) for law in zip(weights, scales, strict=True))
+    g1, g2 = quantiles(weights[0], scales[0], z1), quantiles(weights[1], scales[1], z2)
+    exponent = z1[:, None] ** 2 + z2**2 - 2 * rho * z1[:, None] * z2
+    density = np.exp(-0.5 * exponent / (1 - rho**2)) / (2 * np.pi * np.sqrt(1 - rho**2))
+    return (g1 * r1) @ density @ (g2 * r2)
+
+
+@pytest.fixture(params=PAIRS)
+def pair(request):
+    weights, scales = PAIRS[request.param]
+    return weights, scales or [None, None]
+
+
+def law(pair):
+    weights, scales = pair
+    scale = None if scales[0] is None else np.array(scales)
+    return LinearizedMarginal(np.zeros(2), np.array(weights), scale)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_covariance_and_nataf_correlation_against_double_integrals(pair):
+    marginals = law(pair)
+    deviation = np.asarray(jnp.sqrt(marginals.variance))
+    coefficients = hermite_coefficients(marginals)
+    for rho in CORRELATIONS:
+        expected = covariance_by_double_integral(*pair, rho)
+        covariance, _ = covariance_of_scores(coefficients, matrix(rho))
+        assert abs(covariance[0, 1] - expected) <= 1e-8 * deviation.prod()
+        wanted = expected / deviation.prod()
+        fit = nataf_correlation(marginals, matrix(wanted))
+        assert abs(fit.matrix[0, 1] - rho) <= 1e-8
+        assert fit.attainable.all()
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("family", ["numpyro", "ours"])
+def test_uniform_outputs(family):
+    rho = np.linspace(-1, 1, 21)
+    wanted = 6 / np.pi * np.arcsin(rho / 2)
+    if family == "numpyro":
+        marginals = dist.Uniform(jnp.array([0.0, -3.0]), jnp.array([1.0, 4.0]))
+    else:
+        marginals = LinearizedMarginal(jnp.array([1.0, 2.0]), jnp.array([[0.3], [-2.0]]))
+    targets = jnp.stack([matrix(r) for r in wanted])
+    fit = nataf_correlation(marginals, targets)
+    np.testing.assert_allclose(fit.matrix[:, 0, 1], rho, atol=1e-10)
+    assert fit.attainable.all()
+
+
+@pytest.mark.usefixtures("x64")
+def test_log_normal_and_uniform_against_closed_forms():
+    # (Liu and Der Kiureghian 1986): corr = (exp(rho s^2) - 1)/(exp(s^2) - 1) for two log-normals.
+    scale, rho = 0.5, 0.4
+    wanted = np.expm1(rho * scale**2) / np.expm1(scale**2)
+    fit = nataf_correlation(dist.LogNormal(jnp.zeros(2), scale), matrix(wanted))
+    assert abs(fit.matrix[0, 1] - rho) <= 1e-10
+    fit = nataf_correlation(dist.Normal(jnp.zeros(2), jnp.array([0.1, 7.0])), matrix(-0.3))
+    assert abs(fit.matrix[0, 1] + 0.3) <= 1e-12
+
+
+@pytest.mark.usefixtures("x64")
+def test_unattainable_targets_are_clipped_and_reported():
+    # A log-normal and its mirror image: at correlation 1 of the scores theirs is far below 1.
+    marginals = dist.LogNormal(jnp.zeros(2), jnp.array([0.2, 1.5]))
+    limits = [
+        float(np.expm1(sign * 0.2 * 1.5) / np.sqrt(np.expm1(0.04) * np.expm1(2.25)))
+        for sign in (1, -1)
+    ]
+    for sign, limit in zip((1, -1), limits, strict=True):
+        fit = nataf_correlation(marginals, matrix(limit + 0.01 * sign))
+        assert not fit.attainable[0, 1]
+        assert not fit.attainable[1, 0]
+        assert fit.attainable[0, 0]
+        assert fit.matrix[0, 1] == sign
+        assert nataf_correlation(marginals, matrix(0.99 * limit)).attainable.all()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["trapezoids", "three", "normal_part"])
+def test_derivatives_against_finite_differences(name):
+    weights, scales = PAIRS[name]
+    scales = scales or [None, None]
+    if scales[0] is None:
+        arguments = (jnp.array(weights), jnp.array(0.4))
+
+        def entry(w, target):
+            return nataf_correlation(LinearizedMarginal(jnp.zeros(2), w), matrix(target)).matrix[
+                0, 1
+            ]
+    else:
+        arguments = (jnp.array(weights), jnp.array(scales), jnp.array(0.4))
+
+        def entry(w, s, target):
+            marginals = LinearizedMarginal(jnp.zeros(2), w, s)
+            return nataf_correlation(marginals, matrix(target)).matrix[0, 1]
+
+    entry = jax.jit(entry)
+    gradient = jax.jit(jax.grad(entry, argnums=tuple(range(len(arguments)))))(*arguments)
+    generator = np.random.default_rng(0)
+    # Zero weights stay where they are: there the law has a corner in the sign of the weight.
+    direction = [generator.normal(size=a.shape) * (np.asarray(a) != 0) for a in arguments]
+    step = 1e-4
+    ends = [
+        entry(*(a + sign * step * d for a, d in zip(arguments, direction, strict=True)))
+        for sign in (1, -1)
+    ]
+    slope = sum(np.sum(g * d) for g, d in zip(gradient, direction, strict=True))
+    assert abs((ends[0] - ends[1]) / (2 * step) - slope) <= 2e-6 * max(1, abs(slope))
+
+
+@pytest.mark.slow
+def test_batches_and_jit():
+    weights = jnp.array([[[1.0, 0.6], [0.2, -1.1]], [[1.0, 1.0], [0.5, 2.0]]])
+    targets = jnp.stack([matrix(0.3), matrix(-0.8)])
+    marginals = LinearizedMarginal(jnp.zeros((2, 2)), weights)
+    together = jax.jit(nataf_correlation)(marginals, targets)
+    for i in range(2):
+        alone = nataf_correlation(LinearizedMarginal(jnp.zeros(2), weights[i]), targets[i])
+        np.testing.assert_allclose(together.matrix[i], alone.matrix, atol=1e-6)
+    mapped = jax.vmap(
+        lambda w, c: nataf_correlation(LinearizedMarginal(jnp.zeros(2), w), c).matrix
+    )(weights, targets)
+    np.testing.assert_allclose(mapped, together.matrix, atol=1e-6)
+
+
+def test_nan_under_jit_stays_nan_and_stops():
+    marginals = dist.Uniform(jnp.zeros(3), 1.0)
+    target = jnp.eye(3).at[0, 1].set(jnp.nan).at[1, 0].set(jnp.nan).at[0, 2].set(0.5)
+    fit = jax.jit(nataf_correlation)(marginals, target.at[2, 0].set(0.5))
+    assert np.isnan(fit.matrix[0, 1])
+    assert abs(fit.matrix[0, 2] - 2 * np.sin(np.pi / 12)) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("marginals", "target", "error", "words"),
+    [
+        (dist.Uniform(0.0, 1.0), np.eye(2), ValueError, ["marginals", "batch_shape", "expand"]),
+        (dist.Poisson(np.ones(2)), np.eye(2), TypeError, ["marginals", "discrete", "Poisson"]),
+        (dist.Dirichlet(np.ones((2, 3))), np.eye(2), TypeError, ["univariate", "Dirichlet"]),
+        ("uniform", np.eye(2), TypeError, ["marginals", "NumPyro distribution", "str"]),
+        (dist.Uniform(np.zeros(2), 1.0), np.eye(3), ValueError, ["correlation", "2", "(3, 3)"]),
+        (dist.Uniform(np.zeros(2), 1.0), np.ones(2), ValueError, ["correlation", "square", "(2,)"]),
+        (
+            dist.Uniform(np.zeros(2), 1.0),
+            np.array([[1, 0.2], [0.3, 1]]),
+            ValueError,
+            ["symmetric", "0.2", "0.3"],
+        ),
+        (
+            dist.Uniform(np.zeros(2), 1.0),
+            np.array([[2, 0.2], [0.2, 1]]),
+            ValueError,
+            ["diagonal", "2", "standard deviations"],
+        ),
+        (
+            dist.Uniform(np.zeros(2), 1.0),
+            np.array([[1, np.nan], [np.nan, 1]]),
+            ValueError,
+            ["finite", "nan", "noise_scale"],
+        ),
+    ],
+)
+def test_bad_input(marginals, target, error, words):
+    with pytest.raises(error) as caught:
+        nataf_correlation(marginals, target)
+    for word in words:
+        assert word in str(caught.value)

@@ -1,0 +1,142 @@
+"""Supports of outputs: their ends, bijections onto them, where NUTS starts, bounds that move."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.diagnostics import effective_sample_size
+from numpyro.distributions.transforms import biject_to
+from numpyro.infer import MCMC, NUTS
+from numpyro.infer.util import initialize_model
+
+import nn_uq_dist as nuq
+
+KEY = jax.random.key(0)
+# Each with the ends of its support.
+FAMILIES = {
+    "gamma": (lambda: dist.Gamma(2.0, 1.0), 0, np.inf),
+    "beta": (lambda: dist.Beta(2.0, 3.0), 0, 1),
+    "truncated on the left": (lambda: dist.TruncatedNormal(0.0, 1.0, low=-1.0), -1, np.inf),
+    "truncated on the right": (lambda: dist.TruncatedNormal(0.0, 1.0, high=2.0), -np.inf, 2),
+    "truncated": (lambda: dist.TruncatedNormal(0.0, 1.0, low=-1.0, high=2.0), -1, 2),
+    "uniform": (lambda: dist.Uniform(0.0, 2.0), 0, 2),
+    "normal": (lambda: dist.Normal(0.0, 1.0), -np.inf, np.inf),
+}
+# The map 2 x + 1.
+KNOTS = jnp.array([0.2, 0.5, 0.8])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_support_of_an_adapted_family(name):
+    make, low, high = FAMILIES[name]
+    law = nuq.distributions.CorrectedMarginal(make(), KNOTS, 2 * KNOTS + 1, [2.0, 2.0, 2.0])
+    low, high = 2 * low + 1, 2 * high + 1
+    support = law.support
+    assert getattr(support, "lower_bound", -np.inf) == pytest.approx(low, abs=1e-6)
+    assert getattr(support, "upper_bound", np.inf) == pytest.approx(high, abs=1e-6)
+    assert support(law.sample(KEY, (100,))).all()
+    reached = np.sort(biject_to(support)(jnp.array([-15.0, 0.0, 15.0])))
+    assert reached[0] == pytest.approx(low, abs=1e-4) or (low == -np.inf and reached[0] < -10)
+    assert reached[2] == pytest.approx(high, abs=1e-4) or (high == np.inf and reached[2] > 10)
+    assert low < reached[1] < high
+
+    def model():
+        numpyro.sample("y", law)
+
+    start = initialize_model(KEY, model).param_info
+    assert np.isfinite(start.potential_energy)
+    assert np.isfinite(start.z_grad["y"])
+
+
+def test_ends_of_a_batch():
+    high = jnp.array([1.0, 3.0])
+    base = dist.TruncatedNormal(0.0, 1.0, high=high)
+    law = nuq.distributions.CorrectedMarginal(base, KNOTS, 2 * KNOTS + 1, [2.0, 2.0, 2.0])
+    np.testing.assert_allclose(law.support.upper_bound, 2 * high + 1, rtol=1e-6)
+    at_ends = biject_to(law.support)(jnp.full(2, -20.0))
+    np.testing.assert_allclose(at_ends, 2 * high + 1, rtol=1e-5)
+    joint = nuq.GaussianCopulaJoint(law, jnp.eye(2))
+    np.testing.assert_allclose(biject_to(joint.support)(jnp.full(2, -20.0)), at_ends, rtol=1e-6)
+
+
+INPUT = nuq.Input.box(jnp.zeros(2), half_width=1.0)
+LINEAR = nuq.Linearization([0.0, 1.0], [[1.0, 0.5], [0.3, -1.0]], INPUT)
+
+
+def above(scale):
+    return dist.TruncatedNormal(jnp.zeros(2), 1.0, low=scale * jnp.array([1.0, 2.0]))
+
+
+def below(scale):
+    return dist.TruncatedNormal(jnp.zeros(2), 1.0, high=scale * jnp.array([1.0, 2.0]))
+
+
+def scaled(scale):
+    law = nuq.Input.box(jnp.zeros(2), half_width=scale * jnp.ones(2))
+    return nuq.Linearization([0.0, 1.0], LINEAR.jacobian, law)
+
+
+# Laws of two outputs with bounds that depend on a scale.
+MOVING = {
+    "marginals as an event": lambda scale: scaled(scale).marginals().to_event(1),
+    "joint": lambda scale: scaled(scale).joint(),
+    "copula of half-lines above": lambda scale: nuq.GaussianCopulaJoint(above(scale), jnp.eye(2)),
+    "copula of half-lines below": lambda scale: nuq.GaussianCopulaJoint(below(scale), jnp.eye(2)),
+    "half-lines as an event": lambda scale: nuq.laws.as_output_law(below(scale)).to_event(1),
+}
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_bounds_of_a_latent_site_follow_other_sites(name):
+    make = MOVING[name]
+
+    def model():
+        numpyro.sample("y", make(numpyro.sample("scale", dist.LogNormal(0.0, 0.5))))
+
+    constrain = initialize_model(KEY, model).postprocess_fn
+    for scale in (0.1, 10.0):
+        for z in (-20.0, 0.3, 5.0):
+            at = constrain({"scale": jnp.log(scale), "y": jnp.full(2, z)})["y"]
+            expected = biject_to(make(scale).support)(jnp.full(2, z))
+            np.testing.assert_allclose(at, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_to_event_of_all_batch_axes():
+    law = LINEAR.marginals()
+    assert law.to_event().event_shape == (2,)
+    assert law.to_event(0) is law
+    in_plate = law.to_event(1).expand((3,))
+    assert (in_plate.batch_shape, in_plate.support.event_dim) == ((3,), 1)
+    assert LINEAR.joint().expand((3,)).to_event(1).support.event_dim == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["marginals as an event", "half-lines as an event"])
+def test_nuts_agrees_with_importance_sampling_where_bounds_move(name):
+    make, y = MOVING[name], jnp.array([0.8, 1.4])
+
+    def model():
+        law = make(numpyro.sample("scale", dist.LogNormal(0.0, 0.5)))
+        numpyro.sample("y", dist.Normal(numpyro.sample("z", law), 0.3).to_event(1), obs=y)
+
+    mcmc = MCMC(NUTS(model), num_warmup=500, num_samples=2000, progress_bar=False)
+    mcmc.run(KEY)
+    found = np.column_stack([mcmc.get_samples()[site] for site in ("scale", "z")])
+
+    @jax.vmap
+    def draw(key):
+        keys = jax.random.split(key)
+        scale = dist.LogNormal(0.0, 0.5).sample(keys[0])
+        z = make(scale).sample(keys[1])
+        return jnp.append(scale, z), dist.Normal(z, 0.3).log_prob(y).sum()
+
+    draws, logs = map(np.asarray, draw(jax.random.split(jax.random.key(1), 100_000)))
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    mean = weights @ draws
+    effective = np.array([effective_sample_size(column[None]) for column in found.T])
+    error = np.sqrt(found.var(axis=0) / effective + weights**2 @ (draws - mean) ** 2)
+    # Three numbers of each of two cases beyond four errors: once in 2,600.
+    np.testing.assert_array_less(abs(found.mean(axis=0) - mean), 4 * error)

@@ -1,0 +1,268 @@
+"""Events of any shape, structures and transforms: shapes, batches, exact laws and errors."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+import nn_uq_dist as nuq
+from nn_uq_dist.inputs import as_input
+
+KEY = jax.random.key(0)
+tf = dist.transforms
+
+
+def test_images_are_vectors_last_axis_fastest():
+    scale = jnp.arange(1.0, 7.0).reshape(2, 3)
+    f = dist.Normal(10 * scale, scale).expand([4, 2, 3]).to_event(2)
+    law = as_input(f)
+    assert law.batch_shape == (4,)
+    assert law.base.terms[0].factor.shape == (4, 6)  # a vector, no matrix
+    np.testing.assert_array_equal(law.network_input(law.mean), np.tile(10 * scale, (4, 1, 1)))
+    lin = nuq.linearize(lambda image: image[:, 0] + image[:, 1], f)
+    np.testing.assert_allclose(lin.variance, np.tile([1 + 4, 16 + 25], (4, 1)), rtol=1e-6)
+    draws = law.sample(KEY, (1000,))
+    image = law.network_input(draws)
+    assert image.shape == (1000, 4, 2, 3)
+    np.testing.assert_array_equal(image.reshape(1000, 4, 6), draws)
+
+
+PARTS = {
+    "level": dist.Uniform(-1.0, 3.0),
+    "field": [dist.Normal(jnp.zeros((2, 2)), 0.5).to_event(2), jnp.array([2, 3])],
+    "known": dist.Delta(jnp.array([1.0, 2.0]), event_dim=1),
+    "own": nuq.Input.box([1.0, 2.0], half_width=0.5),
+}
+
+
+def structured(x):
+    first = x["level"] * x["known"] + x["field"][1]
+    return {"sum": x["field"][0].sum() + x["own"][1], "pair": (first, x["field"][0][0])}
+
+
+def test_nested_structures_are_called_with_their_parts():
+    law = as_input(PARTS)
+    assert law.num_inputs == 1 + 4 + 2
+    found = law.network_input(law.mean)
+    assert jax.tree.structure(found) == jax.tree.structure(
+        {"level": 0, "field": [0, 0], "known": 0, "own": 0}
+    )
+    assert found["field"][1].dtype == jnp.int32
+    assert found["level"].shape == ()
+    lin = nuq.linearize(structured, PARTS)
+    mean, variance = lin.unravel(lin.mean), lin.unravel(lin.variance)
+    np.testing.assert_allclose(mean["pair"][0], [3.0, 5.0], rtol=1e-6)
+    np.testing.assert_allclose(mean["sum"], 2.0, rtol=1e-6)
+    # (3 - -1)^2 / 12 times the squared known values, and sums of four normals and a uniform.
+    np.testing.assert_allclose(variance["pair"][0], 16 / 12 * np.array([1, 4]), rtol=1e-5)
+    np.testing.assert_allclose(variance["sum"], 4 * 0.25 + 1 / 12, rtol=1e-5)
+    draws = lin.sample(KEY, (7,))
+    assert lin.unravel(draws)["pair"][1].shape == (7, 2)
+    assert isinstance(lin.unravel(np.asarray(draws))["sum"], np.ndarray)
+
+
+def test_batches_go_through_structures():
+    loc = jnp.arange(8.0).reshape(4, 2)
+    f = {
+        "a": dist.Normal(loc, 0.1).to_event(1),
+        "b": dist.LogNormal(jnp.zeros(()), 0.1),
+        "gain": dist.Delta(jnp.arange(4.0)[:, None] + 1, event_dim=1),
+    }
+    lin = nuq.linearize(lambda x: x["gain"] * x["a"] + jnp.log(x["b"]), f)
+    assert lin.batch_shape == (4,)
+    gain = np.arange(4.0)[:, None] + 1
+    np.testing.assert_allclose(lin.mean, gain * loc, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        lin.variance, np.broadcast_to(gain**2 * 0.01 + 0.01, (4, 2)), rtol=1e-3
+    )
+    at_one = lin.input.network_input(lin.input.sample(KEY, (3,)))
+    assert at_one["gain"].shape == (3, 4, 1)
+    np.testing.assert_array_equal(at_one["gain"], np.broadcast_to(gain, (3, 4, 1)))
+
+
+def test_known_arrays_beside_a_batch():
+    loc = jnp.arange(6.0).reshape(3, 2)
+    gain = loc + 1
+
+    def network(x):
+        return x["gain"] * x["a"]
+
+    def means(gain, law=None):
+        law = dist.Normal(loc, 0.1).to_event(1) if law is None else law
+        return nuq.linearize(network, {"a": law, "gain": gain}).mean
+
+    np.testing.assert_allclose(means(dist.Delta(gain, event_dim=1)), gain * loc)  # one each
+    np.testing.assert_allclose(means(gain[0]), gain[0] * loc)  # the same for all
+    same = means(dist.Delta(gain, event_dim=2), dist.Normal(jnp.ones((3, 1)), 0.1).to_event(1))
+    np.testing.assert_allclose(same, np.tile(gain.reshape(-1), (3, 1)))
+    with pytest.raises(ValueError, match=r"event_dim=1\) for one value each, or .*event_dim=2\)"):
+        means(gain)
+    discrete = dist.Poisson(gain).to_event(1)
+    with pytest.raises(ValueError, match=r"f\['gain'\] must be a known array.* got shape \(3,\)"):
+        nuq.monte_carlo(network, {"a": discrete, "gain": jnp.ones(3)}, KEY, 4, progress=False)
+
+
+@pytest.mark.slow
+def test_one_point_for_each_of_a_batch_of_maps():
+    f = dist.Gamma(jnp.array([[2.0], [5.0]]), 1.0).to_event(1)
+    at = jnp.array([[0.5], [-0.5]])
+    lin = nuq.linearize(lambda x: x, f, at)
+    for k, shape in enumerate((2.0, 5.0)):
+        one = nuq.linearize(lambda x: x, dist.Gamma(jnp.array([shape]), 1.0).to_event(1), at[k])
+        np.testing.assert_allclose(lin.mean[k], one.mean, rtol=1e-5)
+        np.testing.assert_allclose(lin.jacobian[k], one.jacobian, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"x must have shape \(\.\.\., 2, 1\), got shape \(1,\)"):
+        lin.input.network_input(jnp.zeros(1))
+
+
+@pytest.mark.slow
+def test_jit_grad_and_vmap_of_structures():
+    def spread(scale, gain):
+        f = {"a": dist.Normal(jnp.zeros(3), scale).to_event(1), "gain": gain}
+        return nuq.linearize(lambda x: x["gain"] * x["a"].sum(), f).variance[0]
+
+    found = jax.jit(jax.grad(spread, argnums=(0, 1)))(2.0, 5.0)
+    np.testing.assert_allclose(found, [3 * 25 * 4, 3 * 4 * 10], rtol=1e-5)
+    mapped = jax.vmap(spread)(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
+    np.testing.assert_allclose(mapped, [3 * 9, 3 * 4 * 16], rtol=1e-5)
+
+    def shift(loc):
+        return nuq.linearize(jnp.sum, dist.LogNormal(loc, 0.5).expand([2]).to_event(1)).variance[0]
+
+    # Two variances (0.5 e^loc)^2, and twice as much for their derivative.
+    np.testing.assert_allclose(jax.vmap(jax.grad(shift))(jnp.array([0.3])), np.exp(0.6), rtol=1e-4)
+    law = as_input({"a": dist.Gamma(jnp.ones((3, 2)), 1.0).to_event(1), "b": jnp.ones(4)})
+    medians = jax.vmap(lambda one: one.network_input(one.mean)["a"])(law)
+    np.testing.assert_allclose(medians, np.full((3, 2), np.log(2)), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_laws_and_draws_of_a_structure():
+    lin = nuq.linearize(structured, PARTS)
+    draws = nuq.monte_carlo(structured, PARTS, KEY, 20_000, progress=False)
+    cdf = np.asarray(lin.marginals().cdf(draws))  # a linear network: an exact law
+    assert all(scipy.stats.kstest(column, "uniform").pvalue > 0.01 / 5 for column in cdf.T)
+    pairs = nuq.paired_draws(structured, lin, KEY, 64, points="sobol", progress=False)
+    np.testing.assert_allclose(pairs.network, pairs.linear, atol=1e-5)
+    again = jax.vmap(structured)(pairs.inputs)["sum"]
+    np.testing.assert_allclose(again, lin.unravel(pairs.network)["sum"], atol=1e-5)
+    corrected = lin.corrected(pairs)
+    assert corrected.unravel(corrected.mean)["pair"][0].shape == (2,)
+
+
+TRANSFORMED = {
+    "log-normal image": (
+        dist.LogNormal(jnp.zeros((2, 2)), 0.5).to_event(2),
+        scipy.stats.lognorm(0.5),
+    ),
+    "inverse gamma": (dist.InverseGamma(3.0, 2.0), scipy.stats.invgamma(3, scale=2)),
+    "beta": (dist.Beta(2.0, 3.0).expand([3]).to_event(1), scipy.stats.beta(2, 3)),
+    "two affine maps": (
+        dist.TransformedDistribution(
+            dist.Normal(jnp.zeros(2), 1.0).to_event(1),
+            [tf.AffineTransform(1.0, jnp.array([2.0, 2.0])), tf.AffineTransform(0.0, 3.0)],
+        ),
+        scipy.stats.norm(3, 6),
+    ),
+    "copula": (
+        dist.GaussianCopula(
+            dist.Gamma(2.0 * jnp.ones(2), 1.0), jnp.array([[1.0, 0.6], [0.6, 1.0]])
+        ),
+        scipy.stats.gamma(2),
+    ),
+    "copula of beta laws": (
+        dist.GaussianCopulaBeta(2.0 * jnp.ones(2), 3.0, jnp.array([[1.0, 0.6], [0.6, 1.0]])),
+        scipy.stats.beta(2, 3),
+    ),
+    "truncated Student": (
+        dist.TruncatedDistribution(dist.StudentT(3.0 * jnp.ones(2)), low=-1.0).to_event(1),
+        scipy.stats.truncate(scipy.stats.make_distribution(scipy.stats.t)(df=3.0), lb=-1.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_draws_of_transformed_inputs_have_their_law(name):
+    f, known = TRANSFORMED[name]
+    law = as_input({"x": f, "y": dist.Normal(0.0, 1.0)})
+    assert law.is_transformed == (name != "two affine maps")
+    values = law.network_input(law.sample(jax.random.key(5), (20_000,)))["x"]
+    assert values.shape == (20_000, *f.event_shape)
+    columns = np.asarray(values).reshape(20_000, -1).T
+    for column in columns:
+        assert scipy.stats.kstest(column, known.cdf).pvalue > 0.01 / len(columns)
+    if "copula" in name:
+        scores = scipy.stats.norm.ppf(known.cdf(columns))
+        assert np.corrcoef(scores)[0, 1] == pytest.approx(0.6, abs=5 * 0.64 / np.sqrt(20_000))
+
+
+def test_batches_of_transforms_with_parameters():
+    base = dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1)
+    loc = jnp.arange(12.0).reshape(4, 3)
+    f = dist.TransformedDistribution(base, [tf.AffineTransform(loc, 2.0), tf.ExpTransform()])
+    law = as_input(f)
+    np.testing.assert_allclose(law.network_input(law.mean), np.exp(loc), rtol=1e-5)
+    root = jnp.array([[1.0, 0, 0], [1, 1, 0], [0, 0, 2]])
+    f = dist.TransformedDistribution(base, tf.LowerCholeskyAffine(jnp.ones(3), root))
+    lin = nuq.linearize(lambda x: x, f)
+    np.testing.assert_allclose(lin.covariance, np.tile(root @ root.T, (4, 1, 1)), rtol=1e-6)
+    f = dist.TransformedDistribution(base, tf.StickBreakingTransform())
+    assert as_input(f).network_input(jnp.zeros((4, 3))).shape == (4, 4)
+
+
+def batch_of_matrices():
+    """An affine map for each of a batch, which NumPyro's constructor may refuse."""
+    found = tf.LowerCholeskyAffine(jnp.ones(3), jnp.eye(3))
+    found.loc, found.scale_tril = jnp.ones((4, 3)), jnp.tile(jnp.eye(3), (4, 1, 1))
+    return found
+
+
+ERRORS = {
+    "batches": (
+        lambda: as_input([nuq.Input.box(np.zeros((k, 1)), 1.0) for k in (2, 3)]),
+        ValueError,
+        r"f\[0\] \(2,\), f\[1\] \(3,\)",
+    ),
+    "no quantiles": (
+        lambda: as_input(dist.Dirichlet(jnp.ones(3))),
+        TypeError,
+        "got Dirichlet; pass a Uniform.* TransformedDistribution,.* or draw from it",
+    ),
+    "batch of matrices": (
+        lambda: as_input(
+            dist.TransformedDistribution(
+                dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1),
+                batch_of_matrices(),
+            )
+        ),
+        TypeError,
+        "one LowerCholeskyAffine for the whole batch, got parameters with batch axes; use jax.vmap",
+    ),
+    "parameters with axes": (
+        lambda: as_input(
+            dist.MixtureGeneral(
+                dist.Categorical(jnp.ones(2) / 2), [dist.Normal(0.0, 1.0), dist.Normal(1.0, 1.0)]
+            )
+        ),
+        TypeError,
+        "must be of a supported family, got MixtureGeneral",
+    ),
+    "bounds": (
+        lambda: nuq.error_analysis.flip_probabilities(
+            nuq.LeakyReLUNetwork([[[1.0]]], [[0.0]], [[1.0]]),
+            dist.LogNormal(jnp.zeros(1), 1.0).to_event(1),
+        ),
+        TypeError,
+        "f must be an input of the vector that network takes, got Input",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(case):
+    call, kind, message = ERRORS[case]
+    with pytest.raises(kind, match=message):
+        call()

@@ -1,0 +1,200 @@
+"""Arguments: shapes, types, errors, and JAX's transformations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from nn_uq_dist import uniform_sum as lc
+from tests.compiling import jit
+
+FUNCTIONS = {
+    "x": (lc.logpdf, lc.pdf, lc.logcdf, lc.logsf, lc.cdf, lc.sf, lc.normal_score),
+    "q": (lc.ppf,),
+    "z": (lc.from_normal_score,),
+}
+NAMED = [(name, function) for name, functions in FUNCTIONS.items() for function in functions]
+LOG = jit(lambda x, weights, scale=None: lc.logpdf(x, weights, scale))
+WEIGHTS = np.array([0.9, -0.5, 0.3])
+
+
+def _name(value):
+    return value.__name__ if callable(value) else value
+
+
+ERRORS = {
+    "scalar_weights": (
+        (0.1, 1.0),
+        ValueError,
+        r"weights must have shape .*got \(\).*weights=\[w\]",
+    ),
+    "no_weights": ((0.1, np.ones((2, 0))), ValueError, r"weights .* n >= 1, got \(2, 0\)"),
+    "points_and_laws": (
+        (np.ones(3), np.ones((2, 5))),
+        ValueError,
+        r"must broadcast, got shapes \(3,\), \(2,\) and \(\).*\(m, 1, n\)",
+    ),
+    "laws_and_scales": (
+        (0.1, np.ones((2, 5)), np.ones(3)),
+        ValueError,
+        r"must broadcast, got shapes \(\), \(2,\) and \(3,\)",
+    ),
+    "complex_points": ((0.1j, np.ones(2)), TypeError, "{name} must be .*real.*complex"),
+    "complex_weights": ((0.1, np.ones(2) * 1j), TypeError, "weights must be .*real.*complex128"),
+    "complex_scale": ((0.1, np.ones(2), 1j), TypeError, "normal_scale must be .*real.*complex"),
+    "text": (("a", np.ones(2)), TypeError, "{name} must be an array of real numbers, got str"),
+    "no_array": ((0.1, [1.0, object()]), TypeError, "weights must be an array of real numbers"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), ERRORS.values(), ids=ERRORS)
+@pytest.mark.parametrize(("name", "function"), NAMED, ids=_name)
+def test_errors(name, function, arguments, error, message):
+    with pytest.raises(error, match=message.replace("{name}", name)):
+        function(*arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", [(1.0,), (np.ones((2, 0)),), (np.ones((2, 5)), np.ones(3)), (np.ones(2) * 1j,)]
+)
+def test_errors_of_entropy(arguments):
+    with pytest.raises((ValueError, TypeError), match=r"must (have shape|broadcast|be an array)"):
+        lc.entropy(*arguments)
+
+
+@pytest.mark.parametrize("function", [f for _, f in NAMED], ids=_name)
+def test_integers_are_promoted(function, precision):
+    value = function(0, np.array([2, 1]))
+    assert isinstance(value, jax.Array)
+    for result in (value, jax.eval_shape(function, 0, np.array([2, 1]))):  # known, traced
+        assert result.dtype == precision
+        assert result.shape == ()
+    assert value == function(0.0, np.array([2.0, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("x", "weights", "expected"),
+    [
+        (jnp.float16, jnp.float16, "float32"),
+        (jnp.bfloat16, jnp.bfloat16, "float32"),
+        (np.float32, np.float32, "float32"),
+        (np.float32, np.float64, "float64"),
+        (np.float64, np.float32, "float64"),
+        (np.int32, np.float32, "float32"),
+        (np.float64, np.float64, "float64"),
+    ],
+)
+def test_types_follow_the_arguments(x, weights, expected, x64):
+    value = LOG(np.array([0.25, 0.5]).astype(x), np.array([1.0, 0.5]).astype(weights))
+    assert value.dtype == expected
+    np.testing.assert_allclose(value, np.log([0.5, 0.5]), rtol=1e-6)
+
+
+def test_python_scalars_are_weak(x64):
+    assert LOG(0.5, np.ones(1, np.float32)).dtype == np.float32
+    assert LOG(np.float32(0.5), np.ones(1, np.float32), 0.1).dtype == np.float32
+
+
+def test_doubles_without_x64_are_single():
+    value = LOG(np.array([0.5]), np.ones(1), np.array(0.0))
+    assert value.dtype == np.float32
+
+
+@pytest.mark.slow
+def test_invalid_parameters_are_nan(precision):
+    weights = np.array([[np.nan, 1.0], [np.inf, 1.0], [-np.inf, 1.0], [0.0, 0.0]])
+    x = np.array([-1.0, 0.0, 0.5])[:, None]
+    functions = (lc.logpdf, lc.logsf, lc.normal_score)
+    for values in jit(lambda x: [function(x, weights) for function in functions])(x):
+        assert np.all(np.isnan(values))
+    assert np.all(np.isnan(jit(lc.ppf)([[0.2], [0.5], [0.9]], weights)))
+    scales = np.array([-1.0, -np.inf, np.inf, np.nan])
+    assert np.all(np.isnan(LOG(x, np.ones(1), scales)))
+    assert np.all(np.isnan(LOG(np.array([np.nan]), np.ones(2))))
+
+
+def test_outside_of_the_support(precision):
+    x = np.array([-np.inf, -3.0, -1.8, 1.8, 3.0, np.inf])
+    expected = {
+        lc.logpdf: [-np.inf] * 6,
+        lc.pdf: [0] * 6,
+        lc.logsf: [0] * 3 + [-np.inf] * 3,
+        lc.sf: [1] * 3 + [0] * 3,
+        lc.logcdf: [-np.inf] * 3 + [0] * 3,
+        lc.cdf: [0] * 3 + [1] * 3,
+    }
+    evaluate = jit(lambda x: [function(x, WEIGHTS) for function in expected])
+    for value, answer in zip(evaluate(x), expected.values(), strict=True):
+        np.testing.assert_array_equal(value, answer)
+
+
+@pytest.mark.slow
+def test_infinity_with_a_normal_part(precision):
+    x = np.array([-np.inf, np.inf])
+    np.testing.assert_array_equal(LOG(x, np.ones(1), 0.1), [-np.inf, -np.inf])
+    np.testing.assert_array_equal(jit(lc.sf)(x, np.ones(1), 0.1), [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("x", "laws", "scales"),
+    [
+        ((), (), None),
+        ((0,), (), None),
+        ((4,), (), None),
+        ((), (3,), None),
+        ((4,), (3, 1), None),
+        ((3, 4), (3, 1), (4,)),
+        ((2, 1, 4), (3, 1), ()),
+        ((2, 1), (1, 5), (2, 5)),
+        ((3, 0), (3, 1), None),
+    ],
+)
+def test_shapes_broadcast(x, laws, scales, x64):
+    generator = np.random.default_rng(7)
+    points = generator.uniform(-1.5, 1.5, x)
+    count = 2 if scales is None else 1
+    weights = generator.uniform(0.5, 1.5, (*laws, count))
+    scale = None if scales is None else generator.uniform(0.5, 1.0, scales)
+    values = LOG(points, weights, scale)
+    shape = np.broadcast_shapes(x, laws, scales or ())
+    assert values.shape == shape
+    each = np.broadcast_to(points, shape).ravel()
+    law = np.broadcast_to(weights, (*shape, count)).reshape(-1, count)
+    if scale is None:
+        loop = [LOG(p, w) for p, w in zip(each, law, strict=True)]
+    else:
+        all_scales = np.broadcast_to(scale, shape).ravel()
+        loop = [LOG(p, w, s) for p, w, s in zip(each, law, all_scales, strict=True)]
+    np.testing.assert_allclose(values, np.reshape(loop, shape), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_many_points_of_laws_on_mixed_axes(x64):
+    # Enough points for tables: axes 0 and 2 are the points', axis 1 the laws'.
+    generator = np.random.default_rng(8)
+    weights = generator.uniform(0.5, 1.5, (3, 1, 6))
+    x = np.linspace(-2.0, 2.0, 600).reshape(2, 1, 300)
+    values = jit(lc.logsf)(x, weights)
+    assert values.shape == (2, 3, 300)
+    few = x[:, :, ::100]
+    copies = np.broadcast_to(weights, (2, 3, 3, 6))
+    expected = jit(lc.logsf)(np.broadcast_to(few, (2, 3, 3)), copies)
+    np.testing.assert_allclose(values[:, :, ::100], expected, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_transformations(x64):
+    x = np.array([-1.0, 0.1, 0.7])
+    weights = np.array([[0.9, -0.5, 0.3], [0.2, 0.4, 0.0], [1.0, 1.0, 1.0]])
+    plain = lc.logpdf(x, weights)  # not compiled as a whole
+    np.testing.assert_allclose(LOG(x, weights), plain, rtol=1e-12)
+    np.testing.assert_allclose(jax.vmap(LOG)(x, weights), plain, rtol=1e-12)
+    over_points = jax.vmap(LOG, in_axes=(0, None))(x, weights)
+    np.testing.assert_allclose(over_points, LOG(x[:, None], weights), rtol=1e-12)
+    over_laws = jax.vmap(LOG, in_axes=(None, 0))(x, weights)
+    np.testing.assert_allclose(over_laws, LOG(x, weights[:, None]), rtol=1e-12)
+    slopes = jit(jax.vmap(jax.grad(lc.logpdf, argnums=(0, 1))))(x, weights)
+    for i, (point, law) in enumerate(zip(x, weights, strict=True)):
+        one = jax.grad(lc.logpdf, argnums=(0, 1))(point, law)
+        np.testing.assert_allclose(slopes[0][i], one[0], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(slopes[1][i], one[1], rtol=1e-9, atol=1e-12)

@@ -1,0 +1,165 @@
+"""Many points of one distribution, or of thousands of weights: accuracy, derivatives, memory."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from nn_uq_dist import uniform_sum as lc
+from nn_uq_dist.uniform_sum._common_lines import _by_lines
+from nn_uq_dist.uniform_sum._law import Law
+from nn_uq_dist.uniform_sum._points import values_of_points
+from tests.array_sizes import largest_array
+from tests.bank.reference import log_values
+from tests.compiling import jit
+
+# Distinct weights and how many there are of each: few distinct ones keep the reference quick.
+WEIGHTS = {
+    "a_thousand_equal": ([1.0], [1024]),
+    "an_image": ([0.5, 1.0, 1.5], [3000, 3000, 1000]),
+    "few_large": ([1.0, 0.01], [6, 3000]),
+    "more_large_than_kept": ([1.0, 0.125, 1e-3], [200, 900, 2000]),
+    "most_zero": ([1.0, 0.5, 0.0], [20, 60, 2000]),
+}
+DEVIATIONS = [0.0, 0.3, 2.0, 6.0]
+
+
+def law_of(name, dtype):
+    values, numbers = WEIGHTS[name]
+    weights = np.repeat(np.asarray(values, dtype), numbers)
+    order = np.random.default_rng(0).permutation(len(weights))
+    signs = np.where(np.arange(len(weights)) % 2, -1, 1).astype(dtype)
+    return weights[order] * signs
+
+
+def references(weights, points, scale, digits=25):
+    half_widths = [Fraction(float(w)) for w in np.abs(weights) if w]
+    scale = Fraction(0.0 if scale is None else float(scale))
+    # An exact sum for few distinct weights and no normal part.
+    found = [log_values(Fraction(float(x)), half_widths, scale, digits) for x in points]
+    return np.array(found, float).T
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("normal_scale", [None, 0.5])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_values_match_mpmath(name, normal_scale, precision):
+    weights = law_of(name, precision)
+    deviation = np.sqrt(np.sum(weights.astype(float) ** 2) / 3 + (normal_scale or 0) ** 2)
+    edge = np.sum(np.abs(weights), dtype=float)
+    points = np.asarray([*np.multiply(DEVIATIONS, deviation), 0.7 * edge], precision)
+    points = points[points < 0.9 * edge]
+    scale = () if normal_scale is None else (np.asarray(normal_scale, precision),)
+    found = np.array(lc.logpdf_and_logsf(points, weights, *scale))
+    expected = references(weights, points, normal_scale)
+    error = np.abs(found - expected) / np.maximum(1, np.abs(expected) / 10)
+    # All factors at a node share one rounding of t/z, which adds up over the weights.
+    assert error.max() < len(weights) * np.finfo(precision).eps
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_traced_and_known_numbers_agree():
+    weights = np.stack([law_of("few_large", float), law_of("few_large", float) * 3])
+    y = np.array([[0.1, 5.0], [2.0, 40.0], [-1.0, 200.0]])  # the last one beyond the support
+    known, traced = lc.logpdf(y, weights), jit(lc.logpdf)(y, weights)
+    mapped = jit(jax.vmap(lc.logpdf, in_axes=(1, 0), out_axes=1))(y, weights)
+    np.testing.assert_allclose(traced, known, rtol=1e-12)
+    np.testing.assert_allclose(mapped, known, rtol=1e-12)
+    assert np.isneginf(known).tolist() == [[False, False], [False, False], [False, True]]
+
+
+# Twelve and thirty weights: lines with many nodes, and with few.
+FEW = {
+    "twelve": np.repeat([1.0, -0.5, 0.25], 4),
+    "thirty": np.repeat([1.0, -0.75, 0.5], 10),
+}
+# The least distance is nearer to the edge than the last line.
+GAPS = {"float32": [1e-7, 1e-3, 0.1], "float64": [1e-14, 1e-6, 1e-3, 0.1]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("normal_scale", [None, 0.05, 2.0])
+@pytest.mark.parametrize("name", FEW)
+def test_both_functions_from_the_center_to_beyond_the_last_line(name, normal_scale, precision):
+    weights = FEW[name].astype(precision)
+    edge = np.sum(np.abs(weights), dtype=float)
+    # Points closer to the edge than the last line, and with a normal part far beyond the edge.
+    points = [0.0, 0.3 * edge, 0.8 * edge, *(edge * (1 - np.array(GAPS[precision])))]
+    if normal_scale:
+        points = [0.0, 0.8 * edge, edge + normal_scale, edge + 200 * normal_scale]
+    points = np.unique(np.asarray(points, precision))
+    crowd = np.concatenate([points, np.linspace(-0.9, 0.9, 500, dtype=precision) * edge])
+    scale = None if normal_scale is None else np.asarray(normal_scale, precision)
+    law = Law(jnp.abs(weights)[:, None], None if scale is None else jnp.asarray(scale)[None])
+    values, holds = jit(lambda y: _by_lines((0, 1), y, law))(jnp.abs(crowd)[None])
+    assert np.mean(holds) > 0.98
+    if normal_scale != 2.0:  # whose lines go on beyond all of these points
+        assert not np.all(holds[0, : len(points)])
+    expected = references(weights, points, normal_scale, digits=16)
+    bar = {"float32": 5e-5, "float64": 2e-13}[precision]
+    size = np.maximum(1, np.abs(expected) / 10)
+    on_lines = np.asarray(holds)[0, : len(points)]
+    found = np.asarray(values)[0, : len(points)].T
+    assert (np.abs(found - expected) / size)[:, on_lines].max() < bar
+    # All of them, under `jit` and with concrete numbers; the lower tail mirrors the upper one.
+    for function in (jit(lc.logpdf_and_logsf), lc.logpdf_and_logsf):
+        found = np.array(function(crowd, weights, scale))[:, : len(points)]
+        near = points < edge * (1 - 1e-3)
+        error = np.abs(found - expected) / size
+        assert error[:, near].max() < bar
+        # The log density close to the edge has the rounding of the point, n eps / gap.
+        assert np.all(np.isfinite(found))
+    below = np.array(lc.logcdf(-crowd, weights, scale))[: len(points)]
+    np.testing.assert_array_equal(below, np.array(lc.logsf(crowd, weights, scale))[: len(points)])
+
+
+@pytest.mark.slow
+def test_improper_points_and_distributions_leave_others_alone(precision):
+    rng = np.random.default_rng(3)
+    weights = rng.normal(size=(4, 1, 12)).astype(precision)
+    edge = float(np.abs(weights[0]).sum())
+    y = np.linspace(-0.9, 0.9, 400, dtype=precision) * edge
+    expected = np.array(lc.logpdf(y, weights[0]))
+    y[[3, 50, 70]] = [np.nan, np.inf, 1.5 * edge]
+    weights[1], weights[2, 0, 0], weights[3, 0, 5] = 0.0, np.nan, np.inf
+    for function in (lc.logpdf, jit(lc.logpdf)):
+        found = np.array(function(y, weights))
+        assert np.isnan(found[1:]).all()
+        assert np.isnan(found[0, 3])
+        assert np.isneginf(found[0, [50, 70]]).all()
+        others = np.delete(found[0] - expected, [3, 50, 70])
+        assert np.abs(others).max() < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_derivatives_are_those_of_all_weights():
+    weights, y = law_of("a_thousand_equal", float)[None], np.array([[3.0, 40.0]])
+
+    def total(function):
+        return lambda y, w, s: jnp.sum(jnp.sin(function(y, w, s)))
+
+    def one_by_one(y, w, s):
+        return values_of_points((0,), y[0], jnp.repeat(w, 2, 0).T, jnp.repeat(s, 2))[0]
+
+    arguments = y, weights, np.array([0.5])
+    names = ("y", "weights", "normal_scale")
+    found = jit(jax.grad(total(lc.logpdf), (0, 1, 2)))(*arguments)
+    expected = jit(jax.grad(total(one_by_one), (0, 1, 2)))(*arguments)
+    for name, a, b in zip(names, found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("differentiate", [False, True])
+def test_no_array_is_much_larger_than_the_weights(differentiate):
+    weights, points = jnp.ones((10, 150_528)), jnp.zeros((100, 10))
+
+    def total(w):
+        return jnp.sum(lc.logpdf(points, w))
+
+    # With derivatives: four numbers for each weight of the points of a block.
+    largest = largest_array(jax.grad(total) if differentiate else total, weights)
+    assert largest <= (2**23 if differentiate else 4 * weights.size)

@@ -1,0 +1,182 @@
+"""Which calls compile: outside of ``jit`` few programs serve all numbers of points and weights."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nn_uq_dist as nuq
+from nn_uq_dist import LinearizedMarginal, uniform_sum
+from tests.compiling import counted_compilations
+
+# name: a function of a law with its parameters, points and levels.
+CALLS = {
+    "log_prob": lambda law, x, q: law.log_prob(x),
+    "cdf": lambda law, x, q: law.cdf(x),
+    "log_sf": lambda law, x, q: law.log_sf(x),
+    "normal_score": lambda law, x, q: law.normal_score(x),
+    "icdf": lambda law, x, q: law.icdf(q),
+    "logpdf": lambda law, x, q: uniform_sum.logpdf(x, law.weights, law.normal_scale),
+    "uniform_sum.cdf": lambda law, x, q: uniform_sum.cdf(x, law.weights, law.normal_scale),
+}
+
+# One program of the density and one of both functions, for up to 16 weights and up to 32.
+RANGES = {"5_to_16": (5, 7, 16), "17_to_32": (17, 20, 32)}
+# Number of points, whether each has a law of its own, and what makes the arrays. Points times
+# weights stay below what common lines are made for.
+POINTS = (
+    (1, True, np.asarray),
+    (2, False, jax.device_put),
+    (100, True, jax.device_put),
+    (1000, True, np.asarray),
+    (1023, False, jax.device_put),
+)
+
+IN_FRESH_PROCESS = """
+from tests.compiling import counted_compilations
+with counted_compilations() as compiled:
+    import numpy as np
+    import nn_uq_dist.diagnostics, nn_uq_dist.plots
+    law = nn_uq_dist.LinearizedMarginal(np.zeros(3), np.ones((3, 5)), 0.5)
+    print("import", *compiled)
+    compiled.clear()
+    law.log_prob(np.zeros(3))
+    print("log_prob", *compiled)
+"""
+
+
+def parameters(weights, scale):
+    loc = np.zeros(weights.shape[:-1], weights.dtype)
+    return (loc, weights) if scale is None else (loc, weights, np.full_like(loc, scale))
+
+
+def easy(num_weights, num_points, dtype, *, own=True, scale=None):
+    """A law for each point or one for all; points inside the support, and levels."""
+    rng = np.random.default_rng(num_weights)
+    weights = rng.uniform(0.3, 1.0, (*[num_points] * own, num_weights)).astype(dtype)
+    x = np.linspace(-0.9, 0.9, num_points, dtype=dtype) * weights.sum(axis=-1)
+    return parameters(weights, scale), x, np.linspace(0.01, 0.99, num_points, dtype=dtype)
+
+
+def hard(num_weights, dtype, *, scale=None):
+    """A dominating weight: the method for it is compiled when a point first needs it."""
+    weights = np.full(num_weights, 0.01, dtype)
+    weights[0] = 10.0
+    x, q = np.array([[0.1, 9.99, 10.0], [0.3, 0.999, 0.5]], dtype)
+    return parameters(weights, None if scale is None else 1e-3), x, q
+
+
+def evaluate(call, case, convert=np.asarray):
+    law, x, q = case
+    return CALLS[call](LinearizedMarginal(*map(convert, law)), convert(x), convert(q))
+
+
+def compiled_by(calls, cases):
+    """Programs by call and shape; each case comes with what makes its arrays."""
+    compiled = {}
+    for case, convert in cases:
+        for call in calls:
+            with counted_compilations() as programs:
+                values = evaluate(call, case, convert)
+            assert np.isfinite(values).all()
+            if programs:
+                compiled[call, case[0][1].shape, case[1].shape] = programs
+    return compiled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [None, 0.4])
+@pytest.mark.parametrize("weights", RANGES)
+def test_other_numbers_of_points_and_weights_compile_nothing(weights, scale, precision):
+    dtype = np.dtype(precision).type
+    first, *others = RANGES[weights]
+    for call in CALLS:
+        evaluate(call, easy(first, 3, dtype, scale=scale))
+        evaluate(call, hard(first, dtype, scale=scale))
+    cases = [
+        (easy(count, points, dtype, own=own, scale=scale), convert)
+        for count in others
+        for points, own, convert in POINTS
+    ]
+    cases.extend((hard(count, dtype, scale=scale), jax.device_put) for count in others)
+    assert compiled_by(CALLS, cases) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [None, 0.4])
+def test_other_grids_of_one_law_compile_nothing(scale, precision):
+    dtype = np.dtype(precision).type
+    functions = ["log_prob", "cdf", "log_sf", "normal_score"]
+    for call in functions:
+        # What no line serves is evaluated point by point: those programs belong to it.
+        evaluate(call, easy(16, 2500, dtype, own=False, scale=scale))
+        evaluate(call, easy(12, 3, dtype, scale=scale))
+        evaluate(call, hard(12, dtype, scale=scale))
+    cases = [
+        (easy(count, points, dtype, own=False, scale=scale), convert)
+        for count, points, convert in [
+            (12, 4096, np.asarray),
+            (9, 4000, jax.device_put),
+            (15, 3000, np.asarray),
+        ]
+    ]
+    assert compiled_by(functions, cases) == {}
+
+
+@pytest.mark.parametrize("scale", [None, 0.4])
+@pytest.mark.parametrize("call", CALLS)
+def test_one_number_without_axes_is_known_too(call, scale):
+    law, x, q = easy(5, 1, np.float32, own=False, scale=scale)
+    case = law, x[0] + np.float32(0.2), q[0] + np.float32(0.2)
+    evaluate(call, case)
+    other, x, q = easy(9, 1, np.float32, own=False, scale=scale)
+    others = other, x[0] + np.float32(0.3), q[0] + np.float32(0.3)
+    assert compiled_by([call], [(others, np.asarray)]) == {}
+    # Known numbers in a function that is traced: a law that a model closes over.
+    traced = jax.jit(lambda: evaluate(call, case))()
+    np.testing.assert_allclose(traced, evaluate(call, case), rtol=1e-6)
+
+
+def test_counting_notices_a_program():
+    with counted_compilations() as programs:
+        jax.jit(lambda x: x + 1.0)(np.zeros(7))
+    assert len(programs) == 1
+    jax.jit(lambda x: x + 2.0)(np.zeros(7))
+    assert len(programs) == 1
+
+
+def network(shift):
+    rng = np.random.default_rng(0)
+    hidden, out = rng.normal(size=(8, 5)), rng.normal(size=(3, 8))
+    return lambda v: jnp.asarray(out) @ jax.nn.leaky_relu(jnp.asarray(hidden) @ v + shift)
+
+
+@pytest.mark.parametrize("correlation", ["nataf", "linear"])
+def test_a_second_joint_compiles_nothing(correlation):
+    first, second = (
+        nuq.linearize(network(shift), nuq.Input.box(np.full(5, shift), half))
+        for shift, half in [(1.0, 0.3), (1.5, 0.2)]
+    )
+    jax.block_until_ready(first.gaussian_copula(correlation=correlation).correlation_matrix)
+    with counted_compilations() as programs:
+        joint = second.gaussian_copula(correlation=correlation)
+        jax.block_until_ready(joint.correlation_matrix)
+    assert programs == []
+    assert not np.allclose(joint.correlation_matrix, np.eye(3))
+
+
+def test_importing_compiles_nothing_and_a_first_density_one_program():
+    child = subprocess.run(  # noqa: S603 (this interpreter)
+        [sys.executable, "-c", IN_FRESH_PROCESS],
+        cwd=Path(__file__).parents[2],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    (_, *importing), (_, *log_prob) = (line.split() for line in child.stdout.splitlines())
+    assert importing == []
+    assert len(log_prob) == 1

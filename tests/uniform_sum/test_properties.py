@@ -1,0 +1,128 @@
+"""Properties that must hold for all weights; compiled once, so that examples are cheap."""
+
+import math
+from itertools import pairwise
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nn_uq_dist import uniform_sum as lc
+from tests.compiling import jit
+
+N = 6
+POINTS = 64
+# From the lower to the upper tail, as fractions of the half-width of the support.
+FRACTIONS = np.linspace(-0.98, 0.98, POINTS)
+
+magnitudes = st.floats(0.05, 2.0)
+weights_of_n = st.lists(
+    st.one_of(magnitudes, magnitudes.map(lambda w: -w), st.just(0.0)), min_size=N, max_size=N
+).filter(lambda w: sum(v != 0 for v in w) >= 2)
+scales = st.one_of(st.just(0.0), st.floats(0.01, 3.0))
+few_examples = settings(max_examples=15)
+
+
+@pytest.fixture(autouse=True)
+def _double(x64):
+    """All of this file is in double precision."""
+
+
+@jit
+def _compiled(x, weights, scale):
+    return lc.logpdf(x, weights, scale), lc.logsf(x, weights, scale)
+
+
+def evaluate(x, weights, scale):
+    """Log density and log survival of one law at 64 points, by the method for a law per point."""
+    weights = np.asarray(weights, float)
+    laws = np.broadcast_to(weights, (POINTS, weights.size))
+    values = _compiled(x, laws, np.full(POINTS, float(scale)))
+    return tuple(np.asarray(value) for value in values)
+
+
+def edge(weights):
+    return np.abs(weights).sum()
+
+
+def near(value, other, tolerance=1e-9):
+    """Equal up to a tolerance that grows with the logarithm, as rounding of x does."""
+    np.testing.assert_allclose(value, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.slow
+@few_examples
+@given(weights_of_n, scales, st.floats(-40.0, 40.0))
+def test_scale_law(weights, scale, exponent):
+    x, factor = FRACTIONS * edge(weights), math.exp(exponent)
+    density, survival = evaluate(x, weights, scale)
+    scaled = evaluate(factor * x, factor * np.array(weights), factor * scale)
+    near(scaled[0] + exponent, density)
+    near(scaled[1], survival)
+
+
+@few_examples
+@given(weights_of_n, scales, st.randoms(use_true_random=False))
+def test_signs_and_order_of_weights_do_not_matter(weights, scale, random):
+    x = FRACTIONS * edge(weights)
+    other = [random.choice((-1, 1)) * w for w in random.sample(weights, N)]
+    for value, moved in zip(evaluate(x, weights, scale), evaluate(x, other, scale), strict=True):
+        near(moved, value)
+
+
+@few_examples
+@given(weights_of_n, scales)
+def test_symmetry_and_complement(weights, scale):
+    x = FRACTIONS * edge(weights)
+    density, survival = evaluate(x, weights, scale)
+    mirrored, lower = evaluate(-x, weights, scale)
+    near(mirrored, density, 1e-13)
+    np.testing.assert_allclose(np.exp(survival) + np.exp(lower), 1.0, rtol=1e-14)
+
+
+@pytest.mark.slow
+@few_examples
+@given(st.lists(magnitudes, min_size=4, max_size=4), scales, st.permutations(range(N)))
+def test_zero_weights_change_nothing(weights, scale, order):
+    x = FRACTIONS * edge(weights)
+    padded = np.array([*weights, 0.0, 0.0])[list(order)]
+    for value, other in zip(evaluate(x, weights, scale), evaluate(x, padded, scale), strict=True):
+        near(other, value)
+
+
+@pytest.mark.slow
+@few_examples
+@given(st.lists(magnitudes, min_size=N, max_size=N), st.floats(-0.9, 0.9))
+def test_law_of_a_sum_is_the_convolution(weights, fraction):
+    # Four weights against two: quadrature on both sides of the kinks of the latter's density.
+    four, two = np.array([*weights[:4], 0.0, 0.0]), np.array(weights[4:])
+    x = fraction * edge(weights)
+    kinks = np.unique([-edge(two), -abs(two[0] - two[1]), abs(two[0] - two[1]), edge(two)])
+    nodes, rule = np.polynomial.legendre.leggauss(POINTS)
+    total = 0.0
+    for low, high in pairwise(kinks):
+        y = low + (high - low) * (nodes + 1) / 2
+        trapezoid = np.minimum(edge(two) - np.abs(y), 2 * two.min()) / (4 * two.prod())
+        density = np.exp(evaluate(x - y, four, 0.0)[0])
+        total += (high - low) / 2 * np.sum(rule * trapezoid * density)
+    expected = np.exp(evaluate(np.full(POINTS, x), weights, 0.0)[0][0])
+    assert abs(total - expected) <= 1e-5 / math.sqrt(np.square(weights).sum())
+
+
+@pytest.mark.slow
+@settings(max_examples=5)
+@given(st.lists(magnitudes, min_size=N, max_size=N), st.floats(0.2, 1.0))
+def test_many_points_of_one_law_agree_with_a_law_per_point(weights, scale):
+    x = FRACTIONS * edge(weights)
+    shared = _compiled(np.tile(x, 20), np.array(weights), scale)
+    for value, expected in zip(shared, evaluate(x, weights, scale), strict=True):
+        near(np.reshape(value, (20, POINTS)), np.broadcast_to(expected, (20, POINTS)))
+
+
+def test_gradient_in_the_scale_of_a_law():
+    # p(c x; c w) = p(x; w) / c, differentiated in c.
+    weights = np.array([0.9, -0.5, 0.3])
+    slope = jit(jax.grad(lambda c: lc.logpdf(0.4 * c, c * weights)))(2.0)
+    assert abs(slope + 0.5) < 1e-12
