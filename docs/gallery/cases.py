@@ -94,4 +94,4 @@ def untrained(num_draws: int) -> Case:
     lin = nuq.linearize(net, f)
     inputs = [f"f{k}" for k in range(1, 13)]
     outputs = [f"g{k}" for k in range(1, 9)]
-    return Case("untrained", lin, draws, inputs, outputs, None, "output", {"g1": 4.0})
+    return Case("untrained", lin, draws, inputs, outputs, None, "value", {"g1": 4.0})

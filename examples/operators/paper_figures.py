@@ -65,11 +65,12 @@ def band(case: Study, *, deviation: bool = False) -> plt.Figure:
     figure = nuq.plots.plot_band(case.lin, x=NODES, deviation=deviation, xlabel="y", ylabel="g(y)")
     (axis,) = figure.axes
     marginals = case.lin.marginals()
-    mean, sd = (np.asarray(x, np.float64) for x in (marginals.mean, jnp.sqrt(marginals.variance)))
+    numbers = marginals.mean, jnp.sqrt(marginals.variance), *marginals.bounds
+    mean, sd, low, high = (np.asarray(x, np.float64) for x in numbers)
     for name in PAIR:
         j = NAMES.index(name)
         origin = mean[j] if deviation else 0.0
-        y = mean + np.linspace(-3.6, 3.6, 320)[:, None] * sd
+        y = np.linspace(np.maximum(mean - 3.6 * sd, low), np.minimum(mean + 3.6 * sd, high), 320)
         density = np.exp(np.asarray(marginals.log_prob(jnp.asarray(y, jnp.float32))))[:, j]
         heights, edges = np.histogram(case.draws[:, j], 40, (y[0, j], y[-1, j]), density=True)
         width = WIDTH / max(density.max(), heights.max())

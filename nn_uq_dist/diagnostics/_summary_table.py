@@ -35,8 +35,12 @@ class SummaryTable(pd.DataFrame):
             lines += textwrap.wrap(
                 f"{name:{width}}  {words}", WIDTH, subsequent_indent=indent, drop_whitespace=True
             )
-        numbers = pd.DataFrame({title: shown[column] for title, column in SHOWN.items()})
-        numbers = numbers.set_axis(names).map("{:.3g}".format)
+        numbers = pd.DataFrame(
+            {
+                title: shown[column].map(f"{{:.{3 if column[1] == 'analytic' else 2}g}}".format)
+                for title, column in SHOWN.items()
+            }
+        ).set_axis(names)
         lines += ["", numbers.to_string(line_width=WIDTH)]
         if len(self) > MOST_ROWS:
             lines.append(f"and {len(self) - MOST_ROWS} more rows, all with .to_string()")

@@ -77,3 +77,14 @@ def ecdf_difference(transforms: Array) -> tuple[Array, Array]:
     curve = np.stack([np.concatenate([[0.0], x, [1.0]]), np.concatenate([[0.0], y, [0.0]])])
     value = at[widest] if abs(at[widest]) >= abs(below[widest]) else below[widest]
     return curve, np.array([transforms[widest], value])
+
+
+def difference_words(curve: Array, band: float) -> str:
+    """What a curve of `ecdf_difference` says that leaves the band of chance, or does not."""
+    x, y = curve
+    low, high = -y.min(), y.max()
+    if max(low, high) <= band:
+        return "no difference beyond chance"
+    if min(low, high) > max(band, max(low, high) / 3):  # an S, not an arch
+        return f"predicted too {'wide' if x[y.argmin()] < x[y.argmax()] else 'narrow'}"
+    return f"draws {'larger' if low > high else 'smaller'} than predicted"

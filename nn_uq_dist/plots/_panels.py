@@ -34,14 +34,14 @@ class Panels(NamedTuple):
     axes: "list[Axes]"
     is_new: bool
 
-    def add_legend(self, handles: Sequence[Any] | None = None) -> None:
-        """Put the legend above a new figure, or into the first of the given axes."""
+    def add_legend(self, handles: Sequence[Any] | None = None, place: str = "best") -> None:
+        """Put the legend above a new figure, or at a place in the first of the given axes."""
         if handles is None:
             handles = self.axes[0].get_legend_handles_labels()[0]
         if not handles:
             return
         if not self.is_new:
-            self.axes[0].legend(handles=handles, fontsize=SMALL)
+            self.axes[0].legend(handles=handles, fontsize=SMALL, loc=place)
             return
         longest = max(len(str(handle.get_label())) for handle in handles)
         fitting = int(self.figure.get_size_inches()[0] / (0.7 + 0.075 * longest))

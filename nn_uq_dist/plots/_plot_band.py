@@ -145,7 +145,7 @@ def _draw_bands(axis: "Axes", x: Array, bands: Array, of_draws: Array | None) ->
 
 
 def _draw_bars(axis: "Axes", x: Array, bands: Array, of_draws: Array | None) -> None:
-    sides = [(bands, BLUE, f"predicted {MEDIAN}, {INNER}, {OUTER}")]
+    sides = [(bands, BLUE, f"predicted: {MEDIAN} (dot), {INNER} (thick), {OUTER} (thin)")]
     if of_draws is not None:
         sides.append((of_draws, GRAY, "the same of the draws"))
     for k, (values, color, name) in enumerate(sides):

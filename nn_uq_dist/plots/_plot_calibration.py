@@ -7,7 +7,7 @@ import numpy as np
 
 from nn_uq_dist.diagnostics._arguments import Marginals, NetworkDraws, is_made_of
 from nn_uq_dist.diagnostics._law_functions import Tails
-from nn_uq_dist.plots._curves import dkw_half_width, ecdf_difference
+from nn_uq_dist.plots._curves import difference_words, dkw_half_width, ecdf_difference
 from nn_uq_dist.plots._panels import BLUE, SKY, SMALL, VERMILION, add_note, panels
 from nn_uq_dist.plots._shown import as_coverage, prepare
 
@@ -52,9 +52,9 @@ def plot_calibration(
     -------
     matplotlib.figure.Figure
         As in `plot_marginals`. New panels have the same vertical limits. The note gives the largest
-        absolute difference, which is the Kolmogorov-Smirnov distance, and how many draws lie at or
-        beyond an end of the support; and whether the model is a corrected one made of these very
-        draws, which cannot show its errors.
+        absolute difference, which is the Kolmogorov-Smirnov distance, what the curve says in words,
+        and how many draws lie at or beyond an end of the support. A corrected model is not tested
+        by the draws that it was made of, which cannot show its errors.
 
     Raises
     ------
@@ -84,6 +84,7 @@ def plot_calibration(
     >>> figure = nuq.plots.plot_calibration(marginals, draws)
     >>> print(figure.axes[0].texts[0].get_text())
     largest 0.013, band ±0.030
+    no difference beyond chance
     """
     shown = prepare(model, draws, outputs, output_names)
     level = as_coverage(coverage)
@@ -102,11 +103,10 @@ def plot_calibration(
         axis.axhline(0, color="black", ls=":", lw=0.8)
         axis.plot(*curve, color=BLUE, lw=1.3, label="share of draws below - predicted")
         axis.plot(*peak, "o", color=VERMILION, ms=4.5, label="largest")
-        lines = [f"largest {abs(peak[1]):.3f}, band ±{band:.3f}", *shown.notes(j)]
+        words = "no test: made of these draws" if is_own else difference_words(curve, band)
+        lines = [f"largest {abs(peak[1]):.3f}, band ±{band:.3f}", words, *shown.notes(j)]
         if outside := tails.is_outside[:, j].sum():
             lines.append(f"outside the support: {outside}")
-        if is_own:
-            lines.append("no test: made of these draws")
         add_note(axis, lines)
         axis.set_xlim(-0.02, 1.02)
         axis.set_title(shown.names[j], fontsize="medium")
@@ -115,7 +115,7 @@ def plot_calibration(
         heights.append(max(abs(peak[1]), band))
     for axis, height in zip(made.axes, heights, strict=True):
         top = max(heights) if made.is_new else height
-        axis.set_ylim(-1.15 * top, 1.75 * top)  # with room for the note
+        axis.set_ylim(-1.15 * top, 1.9 * top)  # with room for the note
     made.axes[0].set_ylabel("difference")
     made.add_legend()
     return made.figure

@@ -101,5 +101,5 @@ def plot_marginals(
         _panels.add_limits(axis, shown.limit_words(j))
         _panels.add_note(axis, shown.notes(j))
     made.axes[0].set_ylabel("density")
-    made.add_legend()
+    made.add_legend(place="center left")
     return made.figure

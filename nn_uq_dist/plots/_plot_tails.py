@@ -1,5 +1,6 @@
 """Tails of outputs: the probability beyond each value against the share of the draws."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -98,13 +99,17 @@ def plot_tails(
                 axis.plot(at, share, "o", color=GRAY, ms=3.5, label=label)
         set_range(axis, [low, high, *shown.limits[j]])
         axis.set_yscale("log")
-        axis.set_ylim(floor, 1.0)
+        # Room for what is written at the top, without probabilities above 1.
+        room = 0.3 if shown.limits[j] or shown.notes(j) else 0.0
+        axis.set_ylim(floor, floor**-room)
+        axis.set_yticks([10.0**k for k in range(math.ceil(math.log10(floor)), 1)])
+        axis.minorticks_off()
         axis.set_xlabel(shown.labels[j])
         axis.tick_params(labelsize=SMALL)
         add_limits(axis, shown.limit_words(j))
         add_note(axis, shown.notes(j))
     made.axes[0].set_ylabel("probability beyond")
-    made.add_legend()
+    made.add_legend(place="lower center")
     return made.figure
 
 

@@ -154,19 +154,6 @@ def test_draws_beyond_the_support_of_a_joint_law_have_bounded_scores():
     assert np.isfinite(found.calibration["ks"]).all()
 
 
-def test_copula_of_asymmetric_laws_is_calibrated_under_its_own_draws():
-    make, _ = LAWS["gumbel"]
-    joint = GaussianCopulaJoint(make(), jnp.array([[1.0, 0.7], [0.7, 1.0]]))
-    draws = np.asarray(joint.sample(jax.random.key(0), (4_000,)), np.float64)
-    scores = np.asarray(joint.rosenblatt(draws), np.float64)
-    for column in scores.T:
-        assert scipy.stats.kstest(column, "norm").pvalue > 1e-4
-    assert abs(np.corrcoef(scores.T)[0, 1]) < 5 / np.sqrt(4_000)
-    np.testing.assert_allclose(
-        joint.rosenblatt_from_scores(draws, as_output_law(make()).normal_score(draws)), scores
-    )
-
-
 def test_laws_that_are_none_are_named():
     draws = np.zeros((200, 2))
     with pytest.raises(TypeError, match="continuous, got the discrete Poisson"):

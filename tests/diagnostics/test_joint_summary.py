@@ -13,7 +13,6 @@ from nn_uq_dist.diagnostics import _estimates as estimates
 from nn_uq_dist.diagnostics._joint_summary import joint_summary
 from nn_uq_dist.diagnostics._joint_tables import rosenblatt_scores
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
-from nn_uq_dist.gaussian_copula._score_algebra import whitened
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
@@ -73,16 +72,6 @@ def test_uniform_distance_agrees_with_scipy():
     expected = [scipy.stats.kstest(column, "uniform") for column in u.T]
     np.testing.assert_allclose(distance, [e.statistic for e in expected], rtol=1e-12)
     np.testing.assert_allclose(p_value, [e.pvalue for e in expected], atol=1e-3)
-
-
-def test_whitened_scores_are_standardized_conditional_residuals(x64):
-    matrix = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
-    z = np.random.default_rng(0).normal(size=(10, 3))
-    found = whitened(jnp.linalg.cholesky(matrix), z)
-    for j in range(3):
-        slopes = np.linalg.solve(matrix[:j, :j], matrix[:j, j])
-        variance = 1 - matrix[:j, j] @ slopes
-        np.testing.assert_allclose(found[:, j], (z[:, j] - z[:, :j] @ slopes) / np.sqrt(variance))
 
 
 def test_draws_of_the_copula_are_calibrated(lin):

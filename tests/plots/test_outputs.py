@@ -16,7 +16,13 @@ from nn_uq_dist.plots import (
     plot_sensitivity,
     plot_tails,
 )
-from nn_uq_dist.plots._curves import clopper_pearson, dkw_half_width, ecdf_difference, histogram
+from nn_uq_dist.plots._curves import (
+    clopper_pearson,
+    difference_words,
+    dkw_half_width,
+    ecdf_difference,
+    histogram,
+)
 from nn_uq_dist.plots._plot_tails import tail_shares
 
 pytestmark = pytest.mark.viz
@@ -139,7 +145,9 @@ def test_calibration(known):
         expected = f"largest {test.statistic:.3f}, band ±{band:.3f}"
         if j == 0 and np.isfinite(reference.support()[0]):
             expected += "\noutside the support: 13"
-        assert note.get_text() == expected
+        found = note.get_text().splitlines()
+        assert "\n".join([found[0], *found[2:]]) == expected
+        assert (found[1] == "no difference beyond chance") == (test.statistic <= band)
         x, y = lines(axis)["share of draws below - predicted"]
         u = np.sort(reference.cdf(draws[:, j]))
         # The curve passes both ends of a jump, and float32 may round a draw past its neighbor.
@@ -190,6 +198,22 @@ def test_limits_of_bands():
     assert axis.texts[0].get_text() == f"P(> -4) = {references[2].sf(-4):.2g}"
     with pytest.raises(ValueError, match="limits must be None with deviation=True"):
         plot_band(law, limits=3.0, deviation=True)
+
+
+@pytest.mark.parametrize(
+    ("law", "words"),
+    [
+        (scipy.stats.norm(0, 1), "no difference beyond chance"),
+        (scipy.stats.norm(0.1, 1), "draws larger than predicted"),
+        (scipy.stats.norm(-0.1, 1.03), "draws smaller than predicted"),
+        (scipy.stats.norm(0.01, 1.2), "predicted too narrow"),
+        (scipy.stats.norm(0, 0.8), "predicted too wide"),
+    ],
+)
+def test_what_a_difference_says(law, words):
+    draws = law.ppf((np.arange(5000) + 0.5) / 5000)
+    curve, _ = ecdf_difference(scipy.stats.norm.cdf(draws))
+    assert difference_words(curve, dkw_half_width(5000, 0.95)) == words
 
 
 def test_right_distributions_leave_the_band_as_often_as_stated():
