@@ -10,6 +10,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments, _estimates, _verdict
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
+from nn_uq_dist.diagnostics._summary_table import table_class
 from nn_uq_dist.sampling._distribution_functions import kolmogorov_smirnov
 from nn_uq_dist.sampling._moments import MOMENTS
 from nn_uq_dist.sampling._paired_draws import PairedDraws
@@ -183,8 +184,6 @@ def summary(
     if _arguments.is_made_of(marginals, draws):
         verdicts = [_verdict.FITTED] * len(verdicts)
 
-    from nn_uq_dist.diagnostics._summary_table import SummaryTable
-
     shown: Table = {("verdict", "words"): np.array([v.words for v in verdicts], object)}
     shown["verdict", "dominates"] = np.array([v.dominates for v in verdicts], object)
     for name in ("mean", "sd", "skewness", *(f"q{level:g}" for level in asked)):
@@ -192,7 +191,7 @@ def summary(
     for name in (f"{side}_tail_{level:g}" for level in asked_tails for side in ("lower", "upper")):
         shown |= {(name, value): found[name, value] for value in VALUES[1::2]}
     shown |= {name: found[name] for name in found if name[0] in COMPARED}
-    table = SummaryTable(shown, index=_arguments.row_index(batch_shape, names))
+    table: pd.DataFrame = table_class()(shown, index=_arguments.row_index(batch_shape, names))
     table.columns = table.columns.set_names(["statistic", "value"])
     return table
 

@@ -34,7 +34,7 @@ class Panels(NamedTuple):
     axes: "list[Axes]"
     is_new: bool
 
-    def add_legend(self, handles: Sequence[Any] | None = None, place: str = "best") -> None:
+    def add_legend(self, handles: Sequence[Any] | None = None, place: Any = "best") -> None:
         """Put the legend above a new figure, or at a place in the first of the given axes."""
         if handles is None:
             handles = self.axes[0].get_legend_handles_labels()[0]

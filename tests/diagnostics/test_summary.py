@@ -1,5 +1,6 @@
 """Tables of diagnostics: every number against SciPy or brute force, errors by repetition."""
 
+import pickle
 import sys
 
 import jax
@@ -181,6 +182,7 @@ def test_a_table_is_printed_with_its_verdicts_first_within_80_columns():
     assert table.loc["output 1", ("verdict", "words")] in page
     assert "outside_support" in page
     assert type(table["mean"]) is type(table.round(2)) is pd.DataFrame
+    assert pickle.loads(pickle.dumps(table)).equals(table)  # noqa: S301
 
 
 def test_verdict_on_constant_draws():
