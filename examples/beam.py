@@ -32,7 +32,6 @@ NUM_SIMULATIONS, NUM_HIDDEN, NUM_PAIRS = 4000, 200, 1000
 NUM_HELD_OUT, NUM_PAIRS_EACH = 2000, 200
 OUTPUTS, LIMIT = ("stress (MPa)", "deflection (mm)"), 13.0
 ENDS = (0.05, 0.95)  # of the 90% intervals
-VERMILION, BLUE, GRAY = "#D55E00", "#0072B2", "#C4C4C4"
 
 Network = Callable[[Array], Array]
 
@@ -86,19 +85,11 @@ def coverage(network: Network, key: Array) -> dict[str, np.ndarray]:
 
 
 def draw(models: dict[str, nuq.linearization.LinearModel], truth: np.ndarray, file: Path) -> None:
-    """Draw the distribution of the deflection over the simulated beams, and the limit."""
-    figure, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
-    label = f"{len(truth):,} simulated beams"
-    axis.hist(truth[:, 1], 150, density=True, log=True, color=GRAY, label=label)
-    y = jnp.linspace(truth[:, 1].min(), truth[:, 1].max(), 500)
-    for name, style, color in (("tangent", "--", VERMILION), ("corrected", "-", BLUE)):
-        density = jnp.exp(models[name].marginals()[1].log_prob(y))
-        axis.plot(y, density, style, color=color, label=name)
-    axis.axvline(LIMIT, color="k", lw=1)
-    axis.annotate(f" limit, {LIMIT:g} mm", (LIMIT, 0.9), va="top")
-    axis.set(xlabel=OUTPUTS[1], ylabel="density", ylim=(1e-5, 1.5))
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, loc="upper left")
+    """Draw the probability beyond each deflection, the simulated beams and the limit."""
+    figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.4), sharex=True, layout="constrained")
+    for axis, (name, model) in zip(axes, models.items(), strict=True):
+        nuq.plots.plot_tails(model, truth, outputs=[1], output_names=OUTPUTS, limits=LIMIT, ax=axis)
+        axis.set_title(name)
     figure.savefig(file, dpi=200)
     plt.close(figure)
 

@@ -27,8 +27,8 @@ CALLS = {
     "diagnostics.to_datatree": (LINEARIZATION, DRAWS),
     "plots.plot_joint": (LINEARIZATION, DRAWS),
     "plots.plot_marginals": (LINEARIZATION, DRAWS),
-    "plots.plot_output_band": (LINEARIZATION, DRAWS),
-    "plots.plot_pit": (LINEARIZATION, DRAWS),
+    "plots.plot_band": (LINEARIZATION, DRAWS),
+    "plots.plot_calibration": (LINEARIZATION, DRAWS),
     "plots.plot_sensitivity": (LINEARIZATION,),
     "plots.plot_tails": (LINEARIZATION, DRAWS),
 }

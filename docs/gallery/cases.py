@@ -23,6 +23,8 @@ class Case(NamedTuple):
     input_names: list[str]
     output_names: list[str]
     unit: str | None
+    ylabel: str
+    limits: dict[str, float]
 
 
 def seasons(num_draws: int) -> Case:
@@ -69,7 +71,8 @@ def seasons(num_draws: int) -> Case:
     f = nuq.Input.box(anomalies[-1], 0.05) + nuq.Input.normal(0 * anomalies[-1], 0.03)
     draws = nuq.monte_carlo(net, f, jax.random.key(1), num_draws, progress=False)
     outputs = ["Jan-Mar", "Apr-Jun", "Jul-Sep", "Oct-Dec"]
-    return Case("seasons", nuq.linearize(net, f), draws, example.MONTHS, outputs, "°C")
+    return Case("seasons", nuq.linearize(net, f), draws, example.MONTHS, outputs, "°C",
+                "temperature anomaly (°C)", {"Apr-Jun": -0.5})  # fmt: skip
 
 
 def untrained(num_draws: int) -> Case:
@@ -91,4 +94,4 @@ def untrained(num_draws: int) -> Case:
     lin = nuq.linearize(net, f)
     inputs = [f"f{k}" for k in range(1, 13)]
     outputs = [f"g{k}" for k in range(1, 9)]
-    return Case("untrained", lin, draws, inputs, outputs, None)
+    return Case("untrained", lin, draws, inputs, outputs, None, "value", {"g1": 4.0})

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import jax
 import matplotlib.pyplot as plt
-import pandas as pd
 from cases import Case, seasons, untrained
 from figures import FIGURES
 from PIL import Image
@@ -22,7 +21,7 @@ MOST_BYTES = 200_000
 
 
 def words(case: Case) -> str:
-    """Return the verdicts and the main columns of the tables as text."""
+    """Return the tables as they are printed."""
     joint = nuq.diagnostics.joint_summary(
         case.lin,
         case.draws,
@@ -34,20 +33,7 @@ def words(case: Case) -> str:
     table = nuq.diagnostics.summary(
         case.lin, case.draws, output_names=case.output_names, joint=joint, progress=False
     )
-    shown = pd.DataFrame(
-        {
-            "sd": table["sd", "analytic"],
-            "sd MC": table["sd", "monte_carlo"],
-            "+-": table["sd", "standard_error"],
-            "KS": table["kolmogorov_smirnov", "monte_carlo"],
-            "chance": table["kolmogorov_smirnov", "noise_floor"],
-        }
-    ).map("{:.3g}".format)
-    verdicts = table["verdict", "words"]
-    shown["verdict"] = verdicts.str.ljust(verdicts.str.len().max())
-    with pd.option_context("display.max_colwidth", None, "display.width", None):
-        text = f"{shown.rename_axis(None).to_string(justify='left')}\n\n{joint}"
-    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    return "".join(f"{line.rstrip()}\n" for line in f"{table!r}\n\n{joint}".splitlines())
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,7 +1,6 @@
 """The figures of the paper's results section."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +24,7 @@ GRAY, DARK_GRAY = "#8C8C8C", "#606060"
 CORNER = ["g1", "g6", "g11", "g21"]
 PAIR = ["g13", "g25"]
 TRIPLE = ["g1", "g6", "g25"]
+WIDTH = 0.12  # of the densities beside the band
 NOISE = 0.15  # of three outputs, in standard deviations
 QUANTILES = (0.1, 0.5, 0.9)  # of the third output
 MASSES = np.array([0.99, 0.9, 0.5])  # of regions
@@ -54,27 +54,37 @@ def inputs(key: jax.Array, num_samples: int = 6) -> plt.Figure:
     return figure
 
 
-def corner(case: Study) -> Any:
+def corner(case: Study) -> plt.Figure:
     """One- and two-point densities of four outputs, with the regions of the copula."""
-    return nuq.plots.plot_joint(
-        case.lin, case.draws, outputs=CORNER, output_names=NAMES, law=case.lin.gaussian_copula(),
-        backend="matplotlib",
-    )  # fmt: skip
+    copula = case.lin.gaussian_copula()
+    return nuq.plots.plot_joint(copula, case.draws, outputs=CORNER, output_names=NAMES)
 
 
-def band(case: Study, *, deviation: bool = False) -> Any:
-    """Mean curve with bands, and the densities of two outputs."""
-    return nuq.plots.plot_output_band(
-        case.lin, case.draws, x=NODES, outputs=[NAMES.index(name) for name in PAIR], xlabel="y",
-        ylabel="g(y) - mean" if deviation else "g(y)", deviation=deviation, backend="matplotlib",
-    )  # fmt: skip
+def band(case: Study, *, deviation: bool = False) -> plt.Figure:
+    """Quantile bands, and the densities of two outputs beside histograms of their draws."""
+    figure = nuq.plots.plot_band(case.lin, x=NODES, deviation=deviation, xlabel="y", ylabel="g(y)")
+    (axis,) = figure.axes
+    marginals = case.lin.marginals()
+    numbers = marginals.mean, jnp.sqrt(marginals.variance), *marginals.bounds
+    mean, sd, low, high = (np.asarray(x, np.float64) for x in numbers)
+    for name in PAIR:
+        j = NAMES.index(name)
+        origin = mean[j] if deviation else 0.0
+        y = np.linspace(np.maximum(mean - 3.6 * sd, low), np.minimum(mean + 3.6 * sd, high), 320)
+        density = np.exp(np.asarray(marginals.log_prob(jnp.asarray(y, jnp.float32))))[:, j]
+        heights, edges = np.histogram(case.draws[:, j], 40, (y[0, j], y[-1, j]), density=True)
+        width = WIDTH / max(density.max(), heights.max())
+        axis.fill_betweenx(y[:, j] - origin, NODES[j], NODES[j] + width * density, color=BLUE, lw=0)
+        bars = np.repeat(NODES[j] - width * heights, 2), np.repeat(edges - origin, 2)[1:-1]
+        axis.fill_betweenx(bars[1], bars[0], NODES[j], color=DARK_GRAY, lw=0)
+    handles = [Patch(color=BLUE, label="density"), Patch(color=DARK_GRAY, label="Monte Carlo")]
+    axis.legend(handles=handles, fontsize="small", frameon=False)
+    return figure
 
 
-def marginals(case: Study) -> Any:
-    """Densities of two outputs with sigma bands over histograms."""
-    return nuq.plots.plot_marginals(
-        case.lin, case.draws, outputs=PAIR, output_names=NAMES, backend="matplotlib"
-    )
+def marginals(case: Study) -> plt.Figure:
+    """Densities of two outputs over histograms."""
+    return nuq.plots.plot_marginals(case.lin, case.draws, outputs=PAIR, output_names=NAMES)
 
 
 def error_densities(key: jax.Array, amplitude: float, num_draws: int = 50_000) -> plt.Figure:
@@ -142,12 +152,10 @@ def correlation_matrices(case: Study) -> plt.Figure:
     return figure
 
 
-def two_point(case: Study) -> Any:
+def two_point(case: Study) -> plt.Figure:
     """Two-point densities of three outputs: the copula over the draws."""
-    return nuq.plots.plot_joint(
-        case.lin, case.draws, outputs=TRIPLE, output_names=NAMES, law=case.lin.gaussian_copula(),
-        backend="matplotlib",
-    )  # fmt: skip
+    copula = case.lin.gaussian_copula()
+    return nuq.plots.plot_joint(copula, case.draws, outputs=TRIPLE, output_names=NAMES)
 
 
 def three_point(case: Study, *, copula: bool = False) -> plt.Figure:

@@ -215,45 +215,32 @@ def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[Array]:
     """Return the sorted finite draws of each output in float64, and warn if others are left out."""
     numbers = (column.astype(np.float64) for column in draws.T)
     columns = [np.sort(column[np.isfinite(column)]) for column in numbers]
-    warn_of_left_out(len(draws), [column.size for column in columns], names)
+    counts = zip(names, (len(draws) - column.size for column in columns), strict=True)
+    if left_out := [f"{name}: {count}" for name, count in counts if count]:
+        warnings.warn(
+            f"some of {len(draws)} draws are NaN or infinite, or beyond 1e150, and are left out "
+            f"({', '.join(left_out)})",
+            RuntimeWarning,  # as monte_carlo
+            skip_file_prefixes=(_PACKAGE,),  # the line of the user
+        )
     return columns
 
 
-def complete_rows(draws: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
-    """Return the rows that are finite in all outputs, and warn if others are left out.
+def complete_rows(draws: NDArray[Any]) -> NDArray[Any]:
+    """Return the rows that are finite in all outputs.
 
     Raises
     ------
     ValueError
         If they are fewer than 100.
     """
-    is_finite = np.isfinite(draws)
-    is_complete = is_finite.all(axis=1)
-    if is_complete.all():
-        return draws
-    warn_of_left_out(len(draws), is_finite.sum(axis=0).tolist(), names)
-    if is_complete.sum() < MINIMUM_DRAWS:
+    complete = draws[np.isfinite(draws).all(axis=1)]
+    if len(complete) < MINIMUM_DRAWS:
         raise ValueError(
             f"draws must hold at least {MINIMUM_DRAWS} rows that are finite in all outputs, "
-            f"got {is_complete.sum()}; leave out the outputs that are not, or fix the network"
+            f"got {len(complete)}; leave out the outputs that are not, or fix the network"
         )
-    return draws[is_complete]
-
-
-def warn_of_left_out(num_draws: int, counts: Sequence[int], names: Sequence[str]) -> None:
-    """Warn if outputs have fewer finite draws than there are draws."""
-    left_out = [
-        f"{name}: {num_draws - count}"
-        for name, count in zip(names, counts, strict=True)
-        if count < num_draws
-    ]
-    if left_out:
-        warnings.warn(
-            f"some of {num_draws} draws are NaN or infinite, or beyond 1e150, and are left out "
-            f"({', '.join(left_out)})",
-            RuntimeWarning,  # as monte_carlo
-            skip_file_prefixes=(_PACKAGE,),  # the line of the user
-        )
+    return complete
 
 
 def names_of_outputs(model: object, names: Sequence[str] | None, count: int) -> list[str]:

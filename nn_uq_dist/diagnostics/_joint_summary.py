@@ -1,6 +1,8 @@
 """Errors of the joint law: the part of the linearization and the part of the copula."""
 
 import dataclasses
+import html
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ import numpy as np
 from nn_uq_dist.basics import _checks
 from nn_uq_dist.basics._summary_line import summary_line
 from nn_uq_dist.diagnostics import _arguments, _joint_tables, _verdict
-from nn_uq_dist.diagnostics._law_functions import Tails, joint_correlation
+from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails, joint_correlation
 from nn_uq_dist.distributions._adapted_law import as_output_law
 from nn_uq_dist.distributions._contract_joint import JointLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+WIDTH = 80
 # Exact linear draws, whose calibration shows the error of the joint law alone.
 CALIBRATION_DRAWS = 20_000
 # Names of other rows and columns; a joint law with such a name is called "... law" instead.
@@ -72,20 +75,28 @@ class JointSummary:
         def largest(name: str) -> float:
             return float(np.nanmax(np.abs(self.correlation[name]), initial=0))
 
+        prefix = _prefix(self.kind)
         worst = self.calibration["ks"].drop("radius").nlargest(5).index
-        shown = self.calibration.loc[[*worst, "radius"]]
+        names = {"ks": "ks", "noise_floor": "chance", f"{prefix}_ks": f"{self.kind} alone",
+                 "dominates": "dominates", "p_value": "p_value"}  # fmt: skip
+        shown = self.calibration.loc[[*worst, "radius"], [*names]].rename(columns=names)
+        size = self.correlation.sizes["output"]
         lines = (
-            f"Joint law of {self.correlation.sizes['output']} outputs: {self.verdict}\n",
+            textwrap.fill(f"Joint law of {size} outputs: {self.verdict}", WIDTH) + "\n",
             f"{self.num_draws} draws, {self.num_non_finite} of them not finite",
             f"outside the analytic support: {100 * self.outside_support:.2g}%\n",
             "Largest difference of correlations:",
             f"linearization {largest('linearization_error'):.3g}",
-            f"{self.kind} {largest(f'{_prefix(self.kind)}_error'):.3g}",
+            f"{self.kind} {largest(f'{prefix}_error'):.3g}",
             f"standard error of the draws {largest('standard_error'):.2g}\n",
-            f"Joint calibration of the {self.kind}, the worst outputs:",
-            shown.to_string(float_format="{:.3g}".format),
+            f"Joint calibration of the {self.kind}, "
+            + ("all outputs:" if size <= 5 else f"the worst five of {size} outputs:"),
+            shown.to_string(float_format="{:.3g}".format, line_width=WIDTH),
         )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self.verdict)}</p>{self.calibration.to_html()}"
 
 
 def joint_summary(
@@ -201,12 +212,13 @@ def joint_summary(
     joint = _arguments.as_joint_law("joint", joint, size)
     pandas = _checks.require_extra("pandas", "diagnostics.joint_summary")
     xarray = _checks.require_extra("xarray", "diagnostics.joint_summary")
-    complete = _arguments.complete_rows(values, names)
+    _arguments.finite_draws(values, names)  # warns of the others
+    complete = _arguments.complete_rows(values)
     kind = f"{joint.kind} law" if joint.kind in _TAKEN else joint.kind
 
     num_linear = min(CALIBRATION_DRAWS, len(complete))
     linear_draws = np.asarray(linearization.sample(key, (num_linear,)), np.float64)
-    law = as_output_law(joint.marginals)
+    law = LawFunctions(as_output_law(joint.marginals))
     tails = Tails(law, complete, progress=progress)
     of_linear = Tails(law, linear_draws, progress=progress)
     calibration = _joint_tables.calibration_columns(

@@ -1,10 +1,9 @@
-"""Scores, quantiles, moments and grids of the laws of several outputs, and positions of draws.
+"""Scores, quantiles and moments of the laws of several outputs, and positions of draws.
 
 Only here do tables and figures evaluate a law. They use normal scores and log densities, which take
 one pass over the law and are accurate in both tails. They are not compiled as a whole: laws have
 programs of their own, for few sizes, and quadrature for moments in one program took ten seconds to
-compile. Points come in portions of one shape. Quantiles are found from the scores, whose programs
-are compiled anyway for the draws.
+compile. Points come in portions of one shape.
 """
 
 import math
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from nn_uq_dist.basics._compiled_once import in_portions
-from nn_uq_dist.diagnostics._quantiles import values_at_scores
 from nn_uq_dist.distributions._contract_joint import JointLaw
 from nn_uq_dist.distributions._contract_output import OutputLaw
 
@@ -25,10 +23,7 @@ Array = NDArray[np.float64]
 
 # Points per output in one call: a call of another shape would be compiled anew.
 POINTS_PER_CALL = 2048
-# A grid lies between minus and plus this score: the probability beyond is 1e-17 on either side.
-GRID_SCORE = 8.5
-# A grid is linear between the values of this many scores, which also suits laws with one long tail.
-_PANELS, _POINTS_PER_PANEL = 63, 65
+QUANTILES_PER_CALL = 64
 # Clips the probabilities 0 and 1 of draws beyond the support, which have no finite logit or score.
 CLIP = float(np.finfo(np.float64).eps)
 # The normal score of the smallest positive float64.
@@ -83,41 +78,11 @@ class LawFunctions:
         """Normal scores at points of shape ``(p, N_y)``."""
         return self.scores_and_log_densities(points)[0]
 
-    def values(self, scores: Array, *, error_in_sd: float = 0.0) -> Array:
-        """Values at normal scores of shape ``(q,)``, shape ``(q, N_y)``.
-
-        Parameters
-        ----------
-        scores
-            Finite.
-        error_in_sd
-            Acceptable error, in standard deviations. Default: full precision of JAX's type.
-        """
-        eps = float(jnp.finfo(jnp.result_type(float)).eps)
-        tolerance = (0.5 * eps, max(error_in_sd, 1e-3 * eps) * self.sd)
-        # 40 standard deviations: a normal law has scores up to 38 in float64.
-        start = (
-            np.maximum(self.low, self.mean - 40 * self.sd),
-            np.minimum(self.high, self.mean + 40 * self.sd),
-        )
-        ends = (self.low, self.high)
-        return values_at_scores(scores, self.scores, start, ends, tolerance, POINTS_PER_CALL)
-
-    def grid(self) -> tuple[Array, Array]:
-        """Points over the relevant range of each law, and the distribution functions there.
-
-        Returns
-        -------
-        (Array, Array)
-            Both ``(4096, N_y)``, ascending, between the scores -8.5 and 8.5.
-        """
-        from scipy.special import ndtr
-
-        knots = self.values(np.linspace(-GRID_SCORE, GRID_SCORE, _PANELS + 1), error_in_sd=1e-3)
-        knots = np.maximum.accumulate(knots, axis=0)
-        panels = np.linspace(knots[:-1], knots[1:], _POINTS_PER_PANEL, endpoint=False, axis=1)
-        points = np.concatenate([panels.reshape(-1, self.num_outputs), knots[-1:]])
-        return points, ndtr(self.scores(points))
+    def values(self, scores: Array) -> Array:
+        """Values at normal scores of shape ``(q,)``, shape ``(q, N_y)``."""
+        of_all = np.repeat(scores[:, None], self.num_outputs, axis=1)
+        found: Array = in_portions(self.law.from_normal_score, of_all, size=QUANTILES_PER_CALL)
+        return np.asarray(found, np.float64)
 
 
 class Tails:
@@ -128,8 +93,8 @@ class Tails:
 
     Parameters
     ----------
-    law
-        An `OutputLaw` with batch shape ``(N_y,)``, or ``()`` for one output.
+    functions
+        Functions of the laws of the outputs.
     draws
         Shape ``(n, N_y)``.
     progress
@@ -149,9 +114,8 @@ class Tails:
     """
 
     def __init__(
-        self, law: OutputLaw, draws: NDArray[np.generic], *, progress: bool = True
+        self, functions: LawFunctions, draws: NDArray[np.generic], *, progress: bool = True
     ) -> None:
-        functions = LawFunctions(law)
         self.points, self.scores = np.empty((2, *draws.shape))
         self.is_finite, self.is_outside = np.empty((2, *draws.shape), dtype=bool)
         rounding = _rounding(functions, draws)

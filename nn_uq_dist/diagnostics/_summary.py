@@ -1,7 +1,7 @@
 """The table that compares the law of every output with Monte Carlo draws."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from nn_uq_dist.basics import _checks
 from nn_uq_dist.diagnostics import _arguments, _estimates, _verdict
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
+from nn_uq_dist.diagnostics._summary_table import table_class
 from nn_uq_dist.sampling._distribution_functions import kolmogorov_smirnov
 from nn_uq_dist.sampling._moments import MOMENTS
 from nn_uq_dist.sampling._paired_draws import PairedDraws
@@ -22,6 +23,11 @@ Array = NDArray[np.float64]
 # Columns by statistic and value.
 type Table = dict[tuple[str, str], NDArray[Any]]
 
+# Values of a statistic.
+VALUES = ("analytic", "monte_carlo", "error", "standard_error")
+# Levels of the quantiles and tails that the verdict looks at, whatever the table shows.
+JUDGED, JUDGED_TAILS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99), (0.001, 0.01)
+COMPARED = ("kolmogorov_smirnov", "pit", "draws")
 COMPARISONS = (
     *(("kolmogorov_smirnov", value) for value in ("monte_carlo", "standard_error", "noise_floor")),
     ("pit", "p_value"),
@@ -33,8 +39,8 @@ def summary(
     draws: _arguments.NetworkDraws,
     *,
     output_names: Sequence[str] | None = None,
-    quantiles: Sequence[float] = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99),
-    tails: Sequence[float] = (0.01, 0.001),
+    quantiles: Sequence[float] = (),
+    tails: Sequence[float] = (0.01,),
     joint: JointSummary | None = None,
     observations: int = 1,
     progress: bool = True,
@@ -59,10 +65,11 @@ def summary(
         Names of the `N_y` outputs, the index of the table. Default: those of the model, else
         ``y[0]``, ``y[1]``, ...
     quantiles
-        Levels in (0, 1), each becomes a statistic named ``q0.05`` and so on.
+        Levels in (0, 1), each becomes a statistic named ``q0.05`` and so on. The verdict looks at
+        seven of them whatever is shown.
     tails
         Probabilities in (0, 0.5), each becomes two statistics, ``lower_tail_0.01`` and
-        ``upper_tail_0.01``: the probabilities beyond the analytic quantiles of that level.
+        ``upper_tail_0.01``: the share of the draws beyond the analytic quantiles of that level.
     joint
         The `joint_summary` of the same outputs. With it the verdict can name the copula. Not for
         a batch of points.
@@ -76,15 +83,16 @@ def summary(
     -------
     pandas.DataFrame
         One row per output; of a batch one row per point and output, with the index levels ``point``
-        (``point_0``, ``point_1``, ... for several batch axes) and ``output``. Columns have two
+        (``point_0``, ``point_1``, ... for several batch axes) and ``output``. Printed, it shows the
+        verdicts and the main numbers within 80 columns; in a notebook all of them. Columns have two
         levels, `statistic` and `value`:
 
-        - `mean`, `sd`, `skewness`, `excess_kurtosis`, each quantile and each tail have the values
-          `analytic`, `monte_carlo`, `error` (analytic minus Monte Carlo) and `standard_error`
-          (of the Monte Carlo value, hence of the error). The analytic skewness of a linearized
-          network is 0: a linear map of symmetric inputs is symmetric. With pairs they are the
-          estimates of `nn_uq_dist.sampling.PairedStatistics`, and `worth` is the number of plain
-          draws with the same standard error.
+        - `verdict` has `words` and `dominates`; see the notes.
+        - `mean`, `sd`, `skewness` and each quantile have the values `analytic`, `monte_carlo`,
+          `error` (analytic minus Monte Carlo) and `standard_error` (of the Monte Carlo value, hence
+          of the error). The analytic skewness of a linearized network is 0: a linear map of
+          symmetric inputs is symmetric. Each tail has `monte_carlo` and `standard_error`. With
+          pairs they are the estimates of `nn_uq_dist.sampling.PairedStatistics`, which has more.
         - `kolmogorov_smirnov`, the largest difference of the distribution functions, has
           `monte_carlo`, `standard_error` (for laws that differ) and `noise_floor`: the expected
           value if the analytic law were exactly that of the draws. A distance near it means
@@ -95,7 +103,6 @@ def summary(
           With many draws every approximation is rejected: judge by the distance.
         - `draws` has `total`, `non_finite` and `outside_support`, the fraction of the finite draws
           beyond an end of the analytic support by more than rounding.
-        - `verdict` has `dominates` and `words`; see the notes.
 
         ``table["mean"]`` selects a statistic, ``table.xs("error", axis=1, level="value")`` a value,
         ``table.stack("statistic")`` gives the long form.
@@ -144,31 +151,30 @@ def summary(
     >>> table["verdict", "words"].tolist()
     ['noise: no difference beyond chance', 'noise: no difference beyond chance']
     """
-    pandas = _checks.require_extra("pandas", "diagnostics.summary")
+    _checks.require_extra("pandas", "diagnostics.summary")
     _checks.require_extra("arviz_stats", "diagnostics.summary")
     law, shape = _arguments.as_marginals(marginals, batched=True)
     values = _arguments.as_draws(draws, shape)
     names = _arguments.names_of_outputs(marginals, output_names, shape[-1])
-    batch_shape, num_columns = shape[:-1], values.shape[1]
-    levels = _arguments.as_levels("quantiles", quantiles)
-    tail_levels = _arguments.as_levels("tails", tails, 0.5)
+    batch_shape = shape[:-1]
+    asked = _arguments.as_levels("quantiles", quantiles)
+    asked_tails = _arguments.as_levels("tails", tails, 0.5)
     _check_joint(joint, names, batch_shape)
     observations = _checks.positive_int("observations", observations)
 
     columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
-    positions = Tails(law, values, progress=progress)
     functions = LawFunctions(law)
-    laws = _analytic(functions, levels, tail_levels)
+    positions = Tails(functions, values, progress=progress)
     paired = paired_statistics(draws) if isinstance(draws, PairedDraws) else None
-    table = _statistics(laws, columns, levels, tail_levels, paired)
-    table |= _comparisons(columns, positions, paired)
-    table["draws", "total"] = np.full(num_columns, len(values))
-    table["draws", "non_finite"] = positions.non_finite
-    table["draws", "outside_support"] = positions.outside_support
-    frame = pandas.DataFrame(table, index=_arguments.row_index(batch_shape, names))
+    levels, tail_levels = np.union1d(asked, JUDGED), np.union1d(asked_tails, JUDGED_TAILS)
+    found = _statistics(functions, columns, levels, tail_levels, paired)
+    found |= _comparisons(columns, positions, paired)
+    found["draws", "total"] = np.full(len(columns), len(values))
+    found["draws", "non_finite"] = positions.non_finite
+    found["draws", "outside_support"] = positions.outside_support
     eps = float(np.finfo(law.mean.dtype).eps)
-    records = frame.to_dict("records")
-    verdicts = [_verdict.marginal_verdict(row, eps, observations) for row in records]
+    rows = [{name: column[j] for name, column in found.items()} for j in range(len(columns))]
+    verdicts = [_verdict.marginal_verdict(row, eps, observations) for row in rows]
     if joint is not None:
         # The last row is that of the radius.
         verdicts = [
@@ -177,68 +183,57 @@ def summary(
         ]
     if _arguments.is_made_of(marginals, draws):
         verdicts = [_verdict.FITTED] * len(verdicts)
-    for k, value in enumerate(_verdict.Verdict._fields):
-        frame["verdict", value] = [verdict[k] for verdict in verdicts]
-    frame.columns = frame.columns.set_names(["statistic", "value"])
-    return frame
 
-
-class _Analytic(NamedTuple):
-    """Values of the laws, a column for each output."""
-
-    statistics: Array  # moments, quantiles, masses beyond the tail points
-    tail_points: Array  # lower ones, then upper ones
-
-
-def _analytic(functions: LawFunctions, levels: Array, tails: Array) -> _Analytic:
-    from scipy.special import ndtr, ndtri
-
-    # With the median, as there may be no levels.
-    asked = np.concatenate([ndtri(levels), ndtri(tails), -ndtri(tails), [0.0]])
-    ends = np.cumsum([levels.size, tails.size, tails.size])
-    points = functions.values(asked)
-    quantiles, lower, upper, _ = np.split(points, ends)
-    # The masses are those beyond the rounded points, not the requested ones.
-    _, at_lower, at_upper, _ = np.split(functions.scores(points), ends)
-    moments = functions.mean, functions.sd, *functions.shape
-    return _Analytic(
-        np.vstack([*moments, quantiles, ndtr(at_lower), ndtr(-at_upper)]),
-        np.vstack([lower, upper]),
-    )
+    shown: Table = {("verdict", "words"): np.array([v.words for v in verdicts], object)}
+    shown["verdict", "dominates"] = np.array([v.dominates for v in verdicts], object)
+    for name in ("mean", "sd", "skewness", *(f"q{level:g}" for level in asked)):
+        shown |= {(name, value): found[name, value] for value in VALUES}
+    for name in (f"{side}_tail_{level:g}" for level in asked_tails for side in ("lower", "upper")):
+        shown |= {(name, value): found[name, value] for value in VALUES[1::2]}
+    shown |= {name: found[name] for name in found if name[0] in COMPARED}
+    table: pd.DataFrame = table_class()(shown, index=_arguments.row_index(batch_shape, names))
+    table.columns = table.columns.set_names(["statistic", "value"])
+    return table
 
 
 def _statistics(
-    laws: _Analytic,
+    functions: LawFunctions,
     columns: Sequence[Array],
     levels: Array,
     tails: Array,
     paired: PairedStatistics | None,
 ) -> Table:
     """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
+    from scipy.special import ndtr, ndtri
+
+    asked = np.concatenate([ndtri(levels), ndtri(tails), -ndtri(tails)])
+    points = functions.values(asked)
+    # The masses are those beyond the rounded points, not the requested ones.
+    ends = functions.scores(points)[levels.size :]
+    masses = ndtr(np.concatenate([ends[: tails.size], -ends[tails.size :]]))
+    moments = functions.mean, functions.sd, *functions.shape
+    analytic = np.vstack([*moments, points[: levels.size], masses])
     names = [
         *MOMENTS,
         *(f"q{level:g}" for level in levels),
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
     found = np.full((3, len(names), len(columns)), np.nan)
-    is_enough = [column.size >= _arguments.MINIMUM_DRAWS for column in columns]
+    is_enough = np.array([column.size >= _arguments.MINIMUM_DRAWS for column in columns])
+    at = points[levels.size :]
     if paired is not None:
-        of_all = _estimates.of_pairs(paired, levels, laws.tail_points)
-        found[..., is_enough] = of_all[..., is_enough]
+        found[..., is_enough] = _estimates.of_pairs(paired, levels, at)[..., is_enough]
     else:
         for j in np.flatnonzero(is_enough).tolist():
-            found[..., [j]] = _estimates.of_draws(columns[j], levels, laws.tail_points[:, j])
+            found[..., [j]] = _estimates.of_draws(columns[j], levels, at[:, j])
     lower = slice(len(names) - 2 * tails.size, len(names) - tails.size)
     found[0, lower] = 1 - found[0, lower]
     table: Table = {}
-    for k, (name, analytic) in enumerate(zip(names, laws.statistics, strict=True)):
-        table[name, "analytic"] = analytic
-        value, error, worth = found[:, k]
-        table[name, "monte_carlo"] = value
-        table[name, "error"] = analytic - value
-        table[name, "standard_error"] = error
-        if paired is not None:
-            table[name, "worth"] = worth
+    for name, exact, value, error in zip(names, analytic, *found[:2], strict=True):
+        table |= {
+            (name, kind): column
+            for kind, column in zip(VALUES, (exact, value, exact - value, error), strict=True)
+        }
     return table
 
 

@@ -72,7 +72,7 @@ def table(
     names = _arguments.names_of_outputs(marginals, output_names, shape[-1])
     if sides not in {"above", "below", "both"}:
         raise ValueError(f"sides must be 'above', 'below' or 'both', got {sides!r}; leave it out")
-    of_outputs = _limits_of(limits, names)
+    of_outputs = limits_of(limits, names)
     of_all = np.array(sorted({limit for limits in of_outputs for limit in limits}))
     _arguments.require_distinct("limits", of_all)
     known = _arguments.as_levels("levels", levels)
@@ -97,7 +97,7 @@ def _row(values: ArrayLike, law: OutputLaw) -> Array:
     return np.broadcast_to(np.asarray(values, np.float64), law.batch_shape).ravel()
 
 
-def _limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
+def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
     """The limits of each output."""
     if limits is None:
         return [[] for _ in names]

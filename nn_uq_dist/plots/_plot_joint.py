@@ -1,109 +1,81 @@
 """Joint densities of outputs against Monte Carlo draws, pair by pair, in a corner plot."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jax.typing import ArrayLike
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import as_draws, complete_rows, unbatched
+from nn_uq_dist.diagnostics._arguments import NetworkDraws, complete_rows, unbatched
+from nn_uq_dist.laws import JointLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.plots.parts import _drawn_law, _figure, _palette, _regions, _shapes, _shown_outputs
-from nn_uq_dist.plots.parts._figure import Figure, PlotMatrix, Visuals
+from nn_uq_dist.linearization._linearized_network import Linearization
+from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range
+from nn_uq_dist.plots._regions import Region, as_masses, kernel_region, law_region
+from nn_uq_dist.plots._shown import Units, prepare
 
-Array = NDArray[np.float64]
-Regions = Mapping[tuple[int, ...], _regions.Region]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAXIMUM_OUTPUTS = 6
-
-VISUALS: _figure.Styles = {
-    "histogram": {"color": _palette.LIGHT_GRAY},
-    "density": {"color": _palette.BLUE, "width": 1.6},
-    "filled": {"color": _palette.DARK_GRAY},
-    "contour": {"color": _palette.BLUE, "width": 1.2},
-    "ticks": {"size": 8},
-    "labels": {"size": 9},
-    "legend": {},
-}
+# Normal scores at which the quantiles of an output are known; linear in between.
+SCORES = np.linspace(-5.0, 5.0, 64)
 
 
 def plot_joint(
-    linearization: LinearModel,
-    draws: ArrayLike | None = None,
+    model: LinearModel | JointLaw,
+    draws: NetworkDraws | None = None,
     *,
     outputs: Sequence[int | str] | None = None,
-    output_names: Sequence[str] | None = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
-    law: _drawn_law.Law | None = None,
-    unit: str | None = None,
+    units: Units | None = None,
+    output_names: Sequence[str] | None = None,
     num_bins: int = 50,
-    plot_collection: PlotMatrix | None = None,
-    backend: str | None = None,
-    visuals: Visuals | None = None,
-    **pc_kwargs: Any,
-) -> PlotMatrix:
+    ax: Any = None,
+) -> "Figure":
     r"""Plot the joint density of each pair of outputs as lines over filled Monte Carlo regions.
 
     On the diagonal: the density of each output over a histogram of the draws. Below: regions of
-    highest density that hold the given masses, for the analytic law and for the draws. Where both
-    laws agree, the lines follow the edges of the filled regions.
+    highest density that hold the given masses, predicted and of the draws. Where both agree, the
+    lines follow the edges of the filled regions.
 
     Parameters
     ----------
-    linearization
-        The linearized network, or any other `LinearModel`, without batch axes.
+    model
+        The linearized network, or any other `LinearModel`, without batch axes, of which
+        ``model.joint()`` is shown; or a joint law, such as ``model.gaussian_copula()``, which has
+        a density also where the outputs depend on each other so that they have no joint one.
     draws
-        Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Default: only the analytic law. Their
-        density is smoothed with a normal kernel of Scott's width, ``n**(-1/6)`` standard deviations
-        in any direction; the level of a region is chosen so that it holds that fraction of the
-        draws.
+        Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``, or pairs. Default: only the
+        distribution. Their density is smoothed with a normal kernel of Scott's width,
+        ``n**(-1/6)`` standard deviations in any direction; the level of a region is chosen so that
+        it holds that fraction of the draws. Rows that are not finite are warned about, counted in
+        the figure, and left out.
     outputs
         Two to six outputs, by position or name. Default: all, if there are at most six.
-    output_names
-        Names of all `N_y` outputs, the labels of the axes. Default: those of the model, else
-        ``y[0]``, ``y[1]``, ...
     masses
         Probabilities of the regions, between 0 and 1.
-    law
-        Which joint distribution: ``"joint"``, the default, for that of the model,
-        ``linearization.joint()``; ``"copula"`` for `LinearModel.gaussian_copula`, an approximation,
-        which is drawn also where the outputs depend on each other so that they have no joint
-        density; or any `nn_uq_dist.laws.JointLaw` of the `N_y` outputs. The legend names it.
-    unit
-        Unit of all outputs, for the labels of the axes, such as ``"°C"``.
+    units, output_names
+        As in `plot_marginals`.
     num_bins
         Bins of the histograms.
-    plot_collection
-        Draw into this matrix, which must be faceted by the dimension `output` with the shown names
-        as its values. Default: a new one.
-    backend
-        As in `plot_marginals`.
-    visuals
-        Options of each visual, or False to leave it out. Keys: `histogram`, `density`, `filled`,
-        `contour`, `ticks`, `labels`, `legend`.
-    **pc_kwargs
-        Passed to ``arviz_plots.PlotMatrix``: `figure_kwargs` and others.
+    ax
+        Matplotlib axes to draw on: an array with `d` rows and columns for `d` outputs, or for two
+        outputs also a single one, for the pair alone. Default: those of a new figure.
 
     Returns
     -------
-    arviz_plots.PlotMatrix
-        With `savefig`, `show`, and the artists in `viz`; ``viz["levels"]`` holds the levels. No
-        global style is changed.
+    matplotlib.figure.Figure
+        As in `plot_marginals`.
 
     Raises
     ------
     ImportError
-        If ArviZ or Matplotlib is missing.
+        If Matplotlib is missing.
     TypeError, ValueError
-        If shapes, names, outputs, masses or visuals do not fit; if outputs are linearly dependent,
-        so that there is no joint density (pass ``law="copula"``); if draws lie on a line.
-
-    Warns
-    -----
-    RuntimeWarning
-        If draws are NaN or infinite; their rows are left out.
+        If shapes, names, outputs or masses do not fit; if outputs are linearly dependent, so that
+        there is no joint density (pass ``model.gaussian_copula()``); if draws lie on a line.
 
     Examples
     --------
@@ -111,129 +83,111 @@ def plot_joint(
     >>> law = nuq.Input.box(jnp.zeros(3), half_width=1.0)
     >>> lin = nuq.Linearization(jnp.zeros(2), [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
     >>> draws = lin.sample(jax.random.key(0), (4_000,))
-    >>> figure = nuq.plots.plot_joint(lin, draws, output_names=["a", "b"], backend="none")
-    >>> levels = figure.viz["levels"].to_dataset()
-    >>> levels.analytic.sel(pair="a, b", mass=0.5).round(2).item()
-    0.12
+    >>> figure = nuq.plots.plot_joint(lin, draws, output_names=["a", "b"])
+    >>> figure.axes[2].get_xlabel(), figure.axes[2].get_ylabel()
+    ('a', 'b')
     """
-    model = unbatched(linearization)
-    num_outputs = model.num_outputs
-    shown, names = _shown_outputs.choose_outputs(model, outputs, output_names, num_outputs)
-    if not 2 <= len(shown) <= MAXIMUM_OUTPUTS:
-        remedy = "pass some of them, such as outputs=(0, 1)"
-        raise ValueError(
-            f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {len(shown)}; "
-            f"{remedy if num_outputs > 1 else 'use plot_marginals'}"
-        )
-    fractions = _regions.as_masses(masses)
-    drawn = _drawn_law.drawn_law(law, model, shown, names)
+    if not isinstance(model, JointLaw):
+        unbatched(model)
+    shown = prepare(model, draws, outputs, output_names, units=units)
+    size, fractions = len(shown.names), as_masses(masses)
+    if not 2 <= size <= MAXIMUM_OUTPUTS:
+        remedy = "use plot_marginals" if size < 2 else "pass some of them, such as outputs=(0, 1)"
+        raise ValueError(f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {size}; {remedy}")
     bins = positive_int("num_bins", num_bins)
-    values = None if draws is None else as_draws(draws, (num_outputs,))[:, shown]
-    figure = Figure("plot_joint", VISUALS, visuals, plot_collection, backend, pc_kwargs)
+    pairs = [(j, k) for k in range(size) for j in range(k)]
+    laws = [_law_of_pair(model, [shown.places[j] for j in pair], shown.names) for pair in pairs]
+    complete = None if shown.draws is None else complete_rows(shown.draws).astype(np.float64)
+    pair_alone = ax is not None and np.ndim(ax) == 0 and size == 2
+    made = panels(
+        "plot_joint", 1 if pair_alone else size**2, ax, shape=(size, size),
+        inches=(max(5.0, min(7.0, 2.4 * size)), max(4.7, min(7.3, 2.4 * size + 0.3))),
+    )  # fmt: skip
+    axes: Any = made.axes * (size**2 if pair_alone else 1)
+    grid = np.array(axes, dtype=object).reshape(size, size)
 
-    pairs = [(a, b) for b in range(len(shown)) for a in range(b)]
-    regions: dict[str, Regions] = {}
-    columns = []
-    if values is not None:
-        complete = complete_rows(values, names).astype(np.float64)
-        columns = list(np.sort(complete, axis=0).T)
-        regions["monte_carlo"] = {
-            (a, b): _regions.kernel_region(complete[:, [a, b]], fractions, (names[a], names[b]))
-            for a, b in pairs
-        }
-    regions["analytic"] = {pair: drawn.region(pair, fractions) for pair in pairs}
-    mean, sd, *ends = np.transpose([[x.mean, x.sd, x.low, x.high] for x in drawn.tables])
-    low, high = _shapes.density_range(mean, sd, (ends[0], ends[1]), columns)
-
-    import arviz_plots
-    import xarray as xr
-
-    side = min(_figure.PAGE_INCHES, 2.4 * len(names))
-    inches = (max(side, 5.0), max(side, 4.4) + 0.3)  # with room for the legend above
-    data = xr.Dataset({"values": ("output", np.zeros(len(names)))}, {"output": names})
-    rows = ["__variable__", "output"]
-    figure.new_collection(arviz_plots.PlotMatrix, data, inches, ["output"], facet_dims=rows)
-    curves = _shapes.stacked([table.curve() for table in drawn.tables])
-    top = curves[:, 1].max(axis=1)
-    if columns and figure.options["histogram"] is not None:
-        # No bin straddles an end of the support.
-        bars = _shapes.histograms(columns, len(columns[0]), low, high, bins)
-        top = np.maximum(top, bars[:, 0].max(axis=1))
-        figure.bars("histogram", bars)
-    percents = [f"{100 * mass:g}" for mass in fractions]
-    entry = f"{drawn.kind} {', '.join(percents)}%"
-    # Lines of one color have one entry: they are of the same distribution.
-    styles = [figure.options[visual] for visual in ("density", "contour")]
-    colors = [None if style is None else style.get("color") for style in styles]
-    figure.line("density", curves, entry if colors[0] == colors[1] else "analytic density")
-    _draw_pairs(figure, regions, percents, entry)
-    margin = 0.04 * (high - low)
-    texts = [name if unit is None else f"{name} ({unit})" for name in names]
-    _draw_axes(figure, texts, low - margin, high + margin, top)
-    coords = {"pair": [f"{names[a]}, {names[b]}" for a, b in pairs], "mass": fractions}
-    for name, found in regions.items():
-        levels = np.array([found[pair].levels for pair in pairs])
-        figure.collection.viz[f"levels/{name}"] = xr.DataArray(levels, coords, ("pair", "mass"))
-    return figure.with_legend()
+    quantiles = shown.functions.values(SCORES)
+    curve = shown.densities()
+    for j in range(0 if pair_alone else size):
+        shown.draw_density(grid[j, j], j, curve, bins)
+        grid[j, j].set_ylim(0, grid[j, j].dataLim.ymax * 1.06)
+        for k in range(j):
+            grid[k, j].axis("off")
+    for (j, k), law in zip(pairs, laws, strict=True):
+        axis = grid[k, j]
+        if complete is not None:
+            names = shown.names[j], shown.names[k]
+            _fill(axis, kernel_region(complete[:, [j, k]], fractions, names))
+        _outline(axis, law_region(law, SCORES, [quantiles[:, j], quantiles[:, k]], fractions))
+    for k, j in [(1, 0)] if pair_alone else np.argwhere(np.tri(size)).tolist():
+        axis = grid[k, j]
+        set_range(axis, curve[0][[0, -1], j])
+        if k > j:
+            set_range(axis, curve[0][[0, -1], k], "y")
+        axis.tick_params(labelsize=SMALL, labelbottom=k == size - 1, labelleft=j == 0)
+        axis.locator_params(axis="x", nbins=4)
+        axis.set_xlabel(shown.labels[j] if k == size - 1 else "")
+        axis.set_ylabel(shown.labels[k] if j == 0 < k else "")
+    if shown.draws is not None and complete is not None and len(complete) < len(shown.draws):
+        add_note(grid[1, 0], [f"{len(shown.draws) - len(complete)} draws not finite"])
+    made.add_legend(_legend(laws[0].kind, fractions, has_draws=complete is not None))
+    return made.figure
 
 
-def _each_pair(
-    figure: Figure,
-    function: Callable[..., Any],
-    visual: str | None = None,
-    **options: Any,
-) -> None:
-    """Call a function of each panel below the diagonal, its column and its row."""
-
-    def call(_x: Any, _y: Any, target: Any, *, isel_x: Any, isel_y: Any, **_: Any) -> Any:
-        return function(target, isel_x["output"], isel_y["output"])
-
-    keeps = visual is not None
-    figure.collection.map_lower(call, visual, subset_info=True, store_artist=keeps, **options)
-
-
-def _draw_pairs(
-    figure: Figure, regions: Mapping[str, Regions], percents: Sequence[str], entry: str
-) -> None:
-    from arviz_plots import visuals as draw
-
-    shaded = {}
-    if "monte_carlo" in regions and (style := figure.options["filled"]) is not None:
-        color = style["color"]
-
-        def filled(target: Any, *at: int) -> Any:
-            return _regions.draw_filled(target, regions["monte_carlo"][at], color)
-
-        _each_pair(figure, filled, "filled")
-        shaded = _palette.shade_entries([f"Monte Carlo {text}%" for text in percents], color)
-    if (style := figure.options["contour"]) is not None:
-        lines = dict(style)
-
-        def contour(target: Any, *at: int) -> Any:
-            return _regions.draw_outlines(target, regions["analytic"][at], **lines)
-
-        _each_pair(figure, contour, "contour", artist_dims={"mass": len(percents)})
-        figure.legend[entry] = _palette.line_entry(style)
-    figure.legend |= shaded
-    figure.collection.map_upper(draw.remove_matrix_axis, axis="both", store_artist=False)
+def _law_of_pair(
+    model: LinearModel | JointLaw, pair: Sequence[int], names: Sequence[str]
+) -> JointLaw:
+    if isinstance(model, Linearization):
+        # All outputs together may have no joint density.
+        rows = np.array(pair)
+        try:
+            return Linearization(model.loc[rows], model.jacobian[rows], model.input).joint()
+        except ValueError as error:
+            raise ValueError(
+                "outputs must vary and be linearly independent to have a joint density, got "
+                f"{' and '.join(names)}; pass model.gaussian_copula() in place of the model, or "
+                "other outputs"
+            ) from error
+    joint = model if isinstance(model, JointLaw) else model.joint()
+    return joint.marginalize(pair)
 
 
-def _draw_axes(figure: Figure, texts: Sequence[str], low: Array, high: Array, top: Array) -> None:
-    """Set equal limits along rows and columns; label the left and the lower edge."""
-    last = len(texts) - 1
+def _levels(region: Region) -> list[float]:
+    """The levels that can be drawn, ascending and distinct."""
+    highest = region.density.max()
+    return sorted({float(level) for level in region.levels if 0 < level < highest})
 
-    def axis_of(target: Any, axis: str, j: int, *, is_outer: bool) -> None:
-        label = texts[j] if is_outer else None
-        figure.axis(target, axis, (low[j], high[j]), label=label, most=3, is_numbered=is_outer)
 
-    def on_diagonal(target: Any, j: int) -> None:
-        _figure.drawing(target).ylim((0.0, float(1.06 * top[j])), target)
-        _figure.drawing(target).remove_axis(target, axis="y")
-        axis_of(target, "x", j, is_outer=j == last)
+def _shades(count: int) -> list[tuple[float, float, float]]:
+    """Grays of regions, from the palest, of the largest mass, to the darkest."""
+    return [(gray, gray, gray) for gray in np.linspace(0.85, 0.5, count).tolist()]
 
-    def below(target: Any, column: int, row: int) -> None:
-        axis_of(target, "x", column, is_outer=row == last)
-        axis_of(target, "y", row, is_outer=column == 0)
 
-    figure.each_panel(on_diagonal)
-    _each_pair(figure, below)
+def _fill(axis: "Axes", region: Region) -> None:
+    if levels := _levels(region):
+        colors = _shades(len(region.levels))[-len(levels) :]
+        axis.contourf(
+            region.x, region.y, region.density, [*levels, 2 * region.density.max()], colors=colors
+        )
+
+
+def _outline(axis: "Axes", region: Region) -> None:
+    if levels := _levels(region):
+        axis.contour(region.x, region.y, region.density, levels, colors=BLUE, linewidths=1.2)
+    if len(levels) < len(region.levels):
+        add_note(axis, ["", f"{len(region.levels) - len(levels)} lines not resolved"])
+
+
+def _legend(kind: str, masses: Sequence[float], *, has_draws: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    percents = [f"{100 * mass:g}" for mass in masses]
+    entries: list[Any] = [Line2D([], [], color=BLUE, label=f"{kind}, {', '.join(percents)}%")]
+    if has_draws:
+        shades = _shades(len(masses))[::-1]
+        entries += [
+            Patch(color=shade, label=f"{percent}% of the draws")
+            for shade, percent in zip(shades, percents, strict=True)
+        ]
+    return entries

@@ -1,90 +1,72 @@
-"""Analytic densities of outputs over histograms of their Monte Carlo draws."""
+"""Densities of outputs over histograms of their Monte Carlo draws."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import Marginals
-from nn_uq_dist.plots.parts import _figure, _palette, _shapes, _shown_outputs
-from nn_uq_dist.plots.parts._figure import Figure, Frame, PlotCollection, Visuals
+from nn_uq_dist.diagnostics._arguments import Marginals, NetworkDraws
+from nn_uq_dist.plots import _panels
+from nn_uq_dist.plots._panels import BLUE, SKY, SMALL
+from nn_uq_dist.plots._shown import INNER, MEDIAN, OUTER, Limits, Units, prepare
 
-GRID_POINTS = 401
-
-VISUALS: _figure.Styles = {
-    "bands": {"color": _palette.SKY},
-    "histogram": {"color": _palette.LIGHT_GRAY},
-    "density": {"color": _palette.BLUE, "width": 1.6},
-    "mean": {"color": _palette.VERMILION, "linestyle": _palette.DASHED, "width": 1.0},
-    "remove_axis": {"axis": "y"},
-    **_figure.frame_visuals(without="ylabel"),
-}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def plot_marginals(
-    marginals: Marginals,
-    draws: ArrayLike | None = None,
+    model: Marginals,
+    draws: NetworkDraws | None = None,
     *,
     outputs: Sequence[int | str] | None = None,
+    limits: Limits | None = None,
+    units: Units | None = None,
     output_names: Sequence[str] | None = None,
-    xlabel: str | None = None,
     num_bins: int = 50,
-    plot_collection: PlotCollection | None = None,
-    backend: str | None = None,
-    visuals: Visuals | None = None,
-    **pc_kwargs: Any,
-) -> PlotCollection:
-    """Plot the analytic density of each output over a histogram of Monte Carlo draws.
+    ax: Any = None,
+) -> "Figure":
+    """Plot the density of each output over a histogram of Monte Carlo draws.
 
-    One panel per output: the density, bands of 1, 2 and 3 standard deviations about the mean, and
-    the draws. A panel shows 4 standard deviations on either side, cut at the ends of the support,
-    and all but a fraction ``1e-4`` of the draws on either side; the histogram is normalized by all
-    draws.
+    One panel per output: the density, filled from the 5 to the 95% quantile and darker from 25 to
+    75%, and a line at the median. A panel shows 4 standard deviations on either side, cut at the
+    ends of the support, and all but a fraction ``1e-4`` of the draws on either side; the histogram
+    is normalized by all draws.
 
     Parameters
     ----------
-    marginals
-        Laws of the `N_y` outputs: a `Linearization`, a `LinearizedMarginal` with batch shape
-        ``(N_y,)``, or any other univariate continuous distribution (`nn_uq_dist.laws.OutputLaw`, or
-        what `nn_uq_dist.laws.as_output_law` adapts).
+    model
+        A `Linearization` or any other `LinearModel`, without batch axes; or the distributions of
+        `N_y` outputs: a `LinearizedMarginal` with batch shape ``(N_y,)``, a joint law, any
+        univariate continuous NumPyro distribution (`nn_uq_dist.laws.as_output_law`).
     draws
-        Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``. Default: no histogram. Draws that are
-        NaN or infinite are warned about and count as lying outside the panel.
+        Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``, or pairs. Default: no histogram. Draws
+        that are NaN or infinite are warned about, counted in the panel, and lie outside of it.
     outputs
         Outputs to show, by position or name. Default: all.
+    limits
+        A number, or several, for all outputs; or a dict with the limits of some by name. Each is a
+        line, with the smaller of the probabilities above and below it, and the share of the draws.
+    units
+        Unit of all outputs, or a dict with the units of some by name, for the labels of the axes.
     output_names
-        Names of all `N_y` outputs, the titles of the panels. Default: those of the model, else
-        ``y[0]``, ``y[1]``, ...
-    xlabel
-        Label of the horizontal axes with the unit, such as ``"temperature (°C)"``.
+        Names of all `N_y` outputs. Default: those of the model, else ``y[0]``, ``y[1]``, ...
     num_bins
         Bins of the histogram over the range of the panel.
-    plot_collection
-        Draw into this collection, which must be faceted by the dimension `output` with the shown
-        names as its values. Default: a new one.
-    backend
-        ``"matplotlib"`` or ``"none"`` (draws nothing, keeps what would be drawn). Default: that of
-        `plot_collection`, or ``"matplotlib"``. Interactive figures come from the draws that
-        `nn_uq_dist.diagnostics.to_datatree` exports.
-    visuals
-        Options of each visual, or False to leave it out. Keys: `bands`, `histogram`, `density`,
-        `mean`, `remove_axis`, `title`, `ticks`, `xlabel`, `legend`.
-    **pc_kwargs
-        Passed to ``arviz_plots.PlotCollection.wrap``: `col_wrap`, `figure_kwargs` and others.
+    ax
+        Matplotlib axes to draw on, one for each output. Default: those of a new figure.
 
     Returns
     -------
-    arviz_plots.PlotCollection
-        With `savefig`, `show`, `add_title`, and the artists in `viz`. No global style is changed.
+    matplotlib.figure.Figure
+        The figure of the axes; a new one is made by ``pyplot.subplots``.
 
     Raises
     ------
     ImportError
-        If ArviZ or Matplotlib is missing.
+        If Matplotlib is missing.
     TypeError, ValueError
-        If shapes, names, outputs or visuals do not fit; this is checked before anything is drawn.
+        If an argument does not fit; this is checked before anything is drawn.
 
     Examples
     --------
@@ -93,36 +75,31 @@ def plot_marginals(
     >>> marginals = nuq.LinearizedMarginal(jnp.zeros(2), weights)
     >>> draws = marginals.sample(jax.random.key(0), (10_000,))
     >>> figure = nuq.plots.plot_marginals(
-    ...     marginals, draws, output_names=["level", "slope"], xlabel="metres", backend="none"
+    ...     marginals, draws, output_names=["level", "slope"], units="m", limits={"slope": 0.7}
     ... )
-    >>> list(figure.viz["density"]["values"].output.values)
-    [np.str_('level'), np.str_('slope')]
+    >>> [axis.get_xlabel() for axis in figure.axes]
+    ['level (m)', 'slope (m)']
     """
-    laws = _shown_outputs.prepare_outputs(marginals, draws, outputs, output_names)
+    shown = prepare(model, draws, outputs, output_names, units=units, limits=limits)
     bins = positive_int("num_bins", num_bins)
-    figure = Figure("plot_marginals", VISUALS, visuals, plot_collection, backend, pc_kwargs)
-
-    mean, sd = laws.mean, laws.sd
-    inner = _shapes.density_range(mean, sd, laws.bounds, laws.columns)
-    margin = 0.04 * (inner[1] - inner[0])
-    low, high = inner[0] - margin, inner[1] + margin
-    grid, density = laws.density_curves(low, high, GRID_POINTS)
-    top = density.max(axis=1)
-    bars = None
-    if laws.draws is not None and figure.options["histogram"] is not None:
-        # Without the margin, so that no bin straddles the end of a bounded support.
-        bars = _shapes.histograms(laws.columns, laws.num_draws, *inner, bins)
-        top = np.maximum(top, bars[:, 0].max(axis=1))
-    frame = Frame(low, high, 0 * top, 1.06 * top)
-
-    curve = np.stack([grid, density], axis=1)
-    figure.one_panel_per_output(curve, laws.names)
-    figure.bands(
-        lambda k: _shapes.upright(np.clip([mean - k * sd, mean + k * sd], low, high), frame.top)
-    )
-    if bars is not None:
-        figure.bars("histogram", bars, "Monte Carlo")
-    figure.line("density", curve, "analytic density")
-    height = np.array([np.interp(m, x, p) for m, x, p in zip(mean, grid, density, strict=True)])
-    figure.line("mean", _shapes.vertical_lines(mean, height), "mean")
-    return figure.finish(frame, xlabel=xlabel, removed=figure.options["remove_axis"])
+    made = _panels.panels("plot_marginals", len(shown.names), ax)
+    curve = x, density = shown.densities()
+    bands = shown.bands()
+    for j, axis in enumerate(made.axes):
+        for (a, b), alpha, name in (((0, 4), 0.3, OUTER), ((1, 3), 0.45, INNER)):
+            at = np.linspace(bands[a, j], bands[b, j], 101)
+            heights = np.interp(at, x[:, j], density[:, j])
+            axis.fill_between(at, heights, color=SKY, alpha=alpha, lw=0, label=name)
+        shown.draw_density(axis, j, curve, bins)
+        top = np.interp(bands[2, j], x[:, j], density[:, j])
+        axis.vlines(bands[2, j], 0, top, BLUE, linestyles="dashed", lw=1, label=MEDIAN)
+        _panels.set_range(axis, [*x[[0, -1], j], *shown.limits[j]])
+        # Room for what is written at the top.
+        axis.set_ylim(0, axis.dataLim.ymax * (1.3 if shown.limits[j] or shown.notes(j) else 1.06))
+        axis.set_xlabel(shown.labels[j])
+        axis.tick_params(labelsize=SMALL)
+        _panels.add_limits(axis, shown.limit_words(j))
+        _panels.add_note(axis, shown.notes(j))
+    made.axes[0].set_ylabel("density")
+    made.add_legend(place="center left")
+    return made.figure

@@ -51,9 +51,6 @@ def test_summary_and_tree_take_every_model(model):
     np.testing.assert_allclose(table["mean", "analytic"], found.mean, rtol=1e-3)
     np.testing.assert_allclose(table["sd", "analytic"], np.sqrt(found.variance), rtol=2e-3)
     tree = to_datatree(found, draws, num_analytic_draws=20_000, progress=False)
-    moments = tree["moments"]
-    np.testing.assert_allclose(moments["correlation"].sel(law="analytic"), found.correlation,
-                               rtol=1e-5)  # fmt: skip
     drawn = tree["analytic"]["y"].values.reshape(-1, 2)
     error = np.sqrt(np.asarray(found.variance) / 20_000)
     assert (np.abs(drawn.mean(axis=0) - np.asarray(found.marginals().mean)) < 5 * error).all()
@@ -175,7 +172,7 @@ def test_two_batch_axes_have_two_levels(many):
     alone = summary(lin, pairs.network, progress=False)
     assert table.loc[1, 0]["verdict"].equals(alone.loc[2]["verdict"])
     tree = to_datatree(lin[index], pairs.network[:, index], progress=False)
-    assert tree["moments"]["sd"].dims == ("law", "point_0", "point_1", "output")
+    assert tree["pit"]["y"].dims == ("chain", "draw", "point_0", "point_1", "output")
     assert sensitivity(lin[index]).dims == ("point_0", "point_1", "output", "input")
 
 
@@ -183,13 +180,9 @@ def test_tree_of_a_batch_has_the_trees_of_its_points(many):
     lin, pairs = many
     tree = to_datatree(lin, pairs, output_names=NAMES, num_analytic_draws=400, progress=False)
     assert tree["monte_carlo"]["y"].dims == ("chain", "draw", "point", "output")
-    assert tree["analytic_grid"]["cdf"].dims == ("point", "output", "grid_point")
     single = to_datatree(lin[2], pairs[2], output_names=NAMES, num_analytic_draws=400,
                          progress=False)  # fmt: skip
-    part = tree["moments"].to_dataset().sel(point=2).drop_vars("point")
-    for name, values in single["moments"].data_vars.items():
-        np.testing.assert_allclose(part[name], values, rtol=1e-4, atol=1e-5)
-    for group in ("monte_carlo", "pit", "analytic_grid"):
+    for group in ("monte_carlo", "pit"):
         for name, values in single[group].data_vars.items():
             np.testing.assert_allclose(tree[group][name].sel(point=2), values, rtol=1e-4, atol=1e-5)
 

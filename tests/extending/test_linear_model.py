@@ -64,16 +64,14 @@ def test_indices_are_those_of_the_linear_part(model):
 
 FIGURES = {
     "marginals": nuq.plots.plot_marginals,
-    "output_band": nuq.plots.plot_output_band,
-    "pit": nuq.plots.plot_pit,
+    "band": nuq.plots.plot_band,
+    "calibration": nuq.plots.plot_calibration,
     "tails": nuq.plots.plot_tails,
     "joint": nuq.plots.plot_joint,
-    "sensitivity": lambda model, draws, **options: nuq.plots.plot_sensitivity(model, **options),
+    "sensitivity": lambda model, _: nuq.plots.plot_sensitivity(model),
 }
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_takes_it(name, model, draws):
-    figure = FIGURES[name](model, draws, backend="matplotlib")
-    figure.get_viz("figure").canvas.draw()
-    assert figure.viz.children
+    FIGURES[name](model, draws).canvas.draw()

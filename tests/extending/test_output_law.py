@@ -97,41 +97,12 @@ def test_copula_has_the_correlation_that_was_asked_for(law):
 
 FIGURES = [
     nuq.plots.plot_marginals,
-    nuq.plots.plot_output_band,
-    nuq.plots.plot_pit,
+    nuq.plots.plot_band,
+    nuq.plots.plot_calibration,
     nuq.plots.plot_tails,
 ]
 
 
 @pytest.mark.parametrize("plot", FIGURES, ids=lambda plot: plot.__name__)
 def test_every_figure_of_outputs_takes_it(law, draws, plot):
-    figure = plot(law, draws, backend="matplotlib")
-    figure.get_viz("figure").canvas.draw()
-    assert figure.viz.children
-
-
-def test_own_figure_shows_normal_scores(page, law, draws):
-    figure = page.plot_quantiles(
-        law, draws, outputs=["b"], output_names=list("abc"), backend="none"
-    )
-    line = figure.viz["quantiles"]["values"].item()
-    z, y = np.asarray(line["x"]), np.asarray(line["y"])
-    shown = np.isfinite(z)
-    assert shown.sum() > 150
-    np.testing.assert_allclose(z[shown], scipy.stats.norm.ppf(KNOWN[1].cdf(y[shown])), atol=1e-4)
-    points = figure.viz["draws"]["values"].item()
-    assert points["x"].size == 21
-    middle = np.abs(points["x"]) < 0.1
-    assert points["y"][middle].item() == pytest.approx(np.median(draws[:, 1]))
-
-
-def test_own_figure_keeps_the_conventions(page, law, draws):
-    figure = page.plot_quantiles(law, draws, backend="matplotlib", visuals={"draws": False})
-    figure.get_viz("figure").canvas.draw()
-    assert "draws" not in figure.viz.children
-    again = page.plot_quantiles(law, plot_collection=figure, visuals={"quantiles": {"color": "k"}})
-    assert again is figure
-    with pytest.raises(ValueError, match="visuals must have keys from quantiles, draws"):
-        page.plot_quantiles(law, visuals={"curve": False}, backend="none")
-    with pytest.raises(TypeError, match=r"outputs must be .* got 'd'"):
-        page.plot_quantiles(law, outputs=["d"], output_names=list("abc"), backend="none")
+    plot(law, draws).canvas.draw()

@@ -1,4 +1,4 @@
-"""Densities of two outputs on a grid: regions of highest density, filled and as outlines."""
+"""Densities of two outputs on a grid, and the levels of their regions of highest density."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,12 +6,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.plots.parts._figure import drawing
-from nn_uq_dist.plots.parts._palette import tones
+from nn_uq_dist.basics._compiled_once import in_portions
+from nn_uq_dist.diagnostics._law_functions import joint_correlation
+from nn_uq_dist.distributions import GaussianCopulaJoint
+from nn_uq_dist.laws import JointLaw
 
 Array = NDArray[np.float64]
 
+# Grid of the normal scores of a distribution.
+GRID = np.linspace(-4.7, 4.7, 161)
+POINTS_PER_CALL = 4096
+# The grid follows the correlation of the outputs up to this value. It is only a guide: the scores
+# of a law other than a Gaussian copula may spread more than their correlation suggests.
+MOST_CORRELATION = 0.99
+# A grid that loses no more than this of the mass is normalized.
+LARGEST_LOSS = 0.03
 # Cells of the histogram under the kernel, per standard deviation of the kernel.
 CELLS_PER_BANDWIDTH = 3
 MAXIMUM_CELLS = 400
@@ -39,18 +48,6 @@ class Region(NamedTuple):
     y: Array
     density: Array
     levels: Array
-
-    def lines(self) -> list[Array]:
-        """Contour lines of each level as points, shape ``(2, points)``, NaN between the pieces."""
-        contourpy = _checks.require_extra("contourpy", "a contour plot")
-        kind = "ChunkCombinedNan"
-        generator = contourpy.contour_generator(self.x, self.y, self.density, line_type=kind)
-        found = []
-        for level in self.levels:
-            is_drawn = 0 < level < self.density.max()
-            ((points,),) = generator.lines(level) if is_drawn else ((None,),)
-            found.append(np.full((2, 1), np.nan) if points is None else points.T)
-        return found
 
 
 def as_masses(given: Sequence[float]) -> list[float]:
@@ -90,6 +87,42 @@ def mass_levels(density: Array, weights: Array, masses: Sequence[float]) -> Arra
     return np.asarray(levels * (1 - ROUNDING))
 
 
+def law_region(
+    joint: JointLaw, scores: Array, values: Sequence[Array], masses: Sequence[float]
+) -> Region:
+    """Density of a joint law of two outputs, on a grid that resolves any correlation.
+
+    Parameters
+    ----------
+    joint
+        The law of two outputs.
+    scores, values
+        Ascending normal scores, and the quantiles of both outputs there.
+    masses
+        Masses of the regions.
+    """
+    if isinstance(joint, GaussianCopulaJoint):
+        correlation = np.asarray(joint.correlation_matrix, np.float64)
+    else:
+        correlation = MOST_CORRELATION * joint_correlation(joint)
+        np.fill_diagonal(correlation, 1.0)
+    grid = skewed((GRID, GRID), np.zeros(2), np.linalg.cholesky(correlation))
+    x, y = (np.interp(z, scores, value) for z, value in zip(grid, values, strict=True))
+    points = np.stack([x.ravel(), y.ravel()], axis=-1)
+    logs = in_portions(joint.log_prob, points, size=POINTS_PER_CALL)
+    # Next to an edge of the support expectation propagation may fail at single points.
+    density = np.nan_to_num(np.exp(logs), nan=0.0).reshape(x.shape)
+    # `x` is constant along a row, so that the area of a cell is a product.
+    areas = np.gradient(x, axis=0) * np.gradient(y, axis=1)
+    mass = np.sum(density * areas)
+    # It is 1 up to rounding and the approximation of the density, unless the grid loses some.
+    if mass > 1.0 - LARGEST_LOSS:
+        density = density / mass
+    levels = mass_levels(density, density * areas, masses)
+    _close_border(density)
+    return Region(x, y, density, levels)
+
+
 def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) -> Region:
     r"""Estimate the density of draws, shape ``(n, 2)``, and its regions.
 
@@ -125,7 +158,7 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     width = (high - low) / cells
     smooth = gaussian_filter(counts, bandwidth / width, mode="constant")
     smooth /= len(points) * np.prod(width) * np.prod(np.diag(factor))
-    close_border(smooth)
+    _close_border(smooth)
 
     position = ((white - low) / width - 0.5).T
     at_draws = map_coordinates(smooth, position, order=1, mode="constant", cval=0.0)
@@ -134,7 +167,7 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     return Region(x, y, smooth, levels)
 
 
-def close_border(density: Array) -> None:
+def _close_border(density: Array) -> None:
     """Set the border to zero."""
     density[[0, -1], :] = 0
     density[:, [0, -1]] = 0
@@ -144,23 +177,3 @@ def skewed(axes: Sequence[Array], center: Any, factor: Array) -> tuple[Array, Ar
     """Grid of the outputs from the axes of a regular one in whitened coordinates."""
     u, v = np.meshgrid(*axes, indexing="ij")
     return center[0] + factor[0, 0] * u, center[1] + factor[1, 0] * u + factor[1, 1] * v
-
-
-def draw_filled(target: Any, region: Region, color: str) -> Any:
-    """Fill the regions with shades."""
-    bounds: dict[float, str] = {}
-    for level, shade in zip(region.levels, tones(color, len(region.levels)), strict=True):
-        bounds.setdefault(float(level), shade)  # of equal levels, keep the smallest mass
-    highest = region.density.max()
-    levels = sorted(level for level in bounds if 0 < level < highest)
-    if not levels:
-        return None
-    colors = [bounds[level] for level in levels]
-    # ArviZ passes the transpose on.
-    at = region.x, region.y, region.density.T
-    return drawing(target).contourf(*at, target, levels=[*levels, 2 * highest], color=colors)
-
-
-def draw_outlines(target: Any, region: Region, **style: Any) -> list[Any]:
-    """Draw the outlines of all levels, one artist for each."""
-    return [drawing(target).line(x, y, target, **style) for x, y in region.lines()]

@@ -1,0 +1,196 @@
+"""Quantile bands of the outputs, or of one output over points; error bars where no order is."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from nn_uq_dist.diagnostics._arguments import Marginals, NetworkDraws
+from nn_uq_dist.plots import _panels
+from nn_uq_dist.plots._panels import BLUE, GRAY, SKY, SMALL, VERMILION
+from nn_uq_dist.plots._shown import INNER, LEVELS, MEDIAN, OUTER, Limits, Shown, prepare
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+PAGE_INCHES = 7.0
+BESIDE = 0.14  # from a place, where error bars of model and draws stand
+
+
+def plot_band(
+    model: Marginals,
+    draws: NetworkDraws | None = None,
+    *,
+    x: ArrayLike | None = None,
+    outputs: Sequence[int | str] | None = None,
+    limits: Limits | None = None,
+    deviation: bool = False,
+    xlabel: str | None = None,
+    ylabel: str | None = None,
+    output_names: Sequence[str] | None = None,
+    point_names: Sequence[str] | None = None,
+    ax: Any = None,
+) -> "Figure":
+    """Plot the median and quantiles of the outputs, or of one output at several points.
+
+    The bands are from the 5 to the 95% and from the 25 to the 75% quantile. At positions `x` they
+    are joined; without `x` outputs or points have no order, and each has an error bar. Draws are
+    shown by the same quantiles.
+
+    For a batch of points, such as times or designs, the figure shows one output over the points.
+
+    Parameters
+    ----------
+    model
+        Model or distributions of the `N_y` outputs, as in `plot_marginals`; or of a batch of
+        points, batch shape ``(P, N_y)``.
+    draws
+        Monte Carlo draws, shape ``(n, N_y)`` or ``(n, P, N_y)``, ``n >= 100``, or pairs. Draws that
+        are NaN or infinite are warned about, counted in the figure, and left out.
+    x
+        Ascending positions of the shown outputs, or of the points. Default: no order.
+    outputs
+        Outputs to show, by position or name. Default: all. Of a batch: the one output to show,
+        needed if there are several.
+    limits
+        As in `plot_marginals`. Each is a line, with the largest of the probabilities beyond it, on
+        the side that fewer medians lie.
+    deviation
+        Whether to show deviations from the mean. It helps if the bands are narrow compared with the
+        changes of the mean.
+    xlabel
+        Label of the positions. Default: ``"output"``, or ``"point"``.
+    ylabel
+        Label of the values, with their unit. Default: none, or the name of the one output.
+    output_names
+        Names of all `N_y` outputs. Default: those of the model, else ``y[0]``, ``y[1]``, ...
+    point_names
+        Names of the points of a batch. Default: their numbers.
+    ax
+        Matplotlib axes to draw on. Default: those of a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As in `plot_marginals`.
+
+    Raises
+    ------
+    ImportError
+        If Matplotlib is missing.
+    TypeError, ValueError
+        If arguments do not fit, or a batch has several outputs and no choice of one; this is
+        checked before anything is drawn.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
+    >>> law = nuq.Input.box(jnp.zeros(2), half_width=1.0)
+    >>> lin = nuq.linearize(lambda f: jnp.array([f[0], f[0] + f[1], 3 * f[1] + 1]), law)
+    >>> draws = lin.sample(jax.random.key(0), (5_000,))
+    >>> figure = nuq.plots.plot_band(lin, draws, x=[0.0, 0.5, 2.0], xlabel="time (s)")
+    >>> line = figure.axes[0].lines[0]  # the medians
+    >>> print(line.get_ydata().round(2) + 0.0)
+    [0. 0. 1.]
+    """
+    shown = prepare(
+        model, draws, outputs, output_names, limits=limits, point_names=point_names,
+        over_points=True,
+    )  # fmt: skip
+    kind = "output" if shown.output is None else "point"
+    positions = _as_positions(x, len(shown.names), kind)
+    if deviation and any(shown.limits):
+        raise ValueError("limits must be None with deviation=True, which shows no values")
+    made = _panels.panels("plot_band", 1, ax, inches=(PAGE_INCHES, 3.4))
+    (axis,) = made.axes
+    origin = shown.functions.mean if deviation else 0.0
+    bands = shown.bands() - origin
+    of_draws = None
+    if shown.draws is not None:
+        nothing = np.full(len(LEVELS), np.nan)
+        found = [np.quantile(x, LEVELS) if x.size else nothing for x in shown.columns]
+        of_draws = np.transpose(found) - origin
+    (_draw_bars if x is None else _draw_bands)(axis, positions, bands, of_draws)
+    if x is None:
+        _panels.write_names(axis, "x", positions, shown.names)
+        axis.set_xlim(-0.6, len(positions) - 0.4)
+    axis.margins(y=0.12)
+    _add_limits(axis, shown, positions, bands[2])
+    counts = [(name, note) for j, name in enumerate(shown.names) for note in shown.notes(j)]
+    _panels.add_note(axis, [f"{kind} {name}: {note}" for name, note in counts[:3]])
+    if len(counts) > 3:
+        _panels.add_note(axis, [*[""] * 3, f"and of {len(counts) - 3} others"])
+    subject = ylabel if ylabel is not None else shown.output or ""
+    axis.set_ylabel(f"{subject}, deviation from the mean".lstrip(" ,") if deviation else subject)
+    axis.set_xlabel(kind if xlabel is None else xlabel)
+    axis.tick_params(labelsize=SMALL)
+    made.add_legend()
+    return made.figure
+
+
+def _draw_bands(axis: "Axes", x: Array, bands: Array, of_draws: Array | None) -> None:
+    axis.plot(x, bands[2], color=BLUE, lw=1.6, label=MEDIAN)
+    axis.fill_between(x, bands[0], bands[4], color=SKY, alpha=0.3, lw=0, label=OUTER)
+    axis.fill_between(x, bands[1], bands[3], color=SKY, alpha=0.45, lw=0, label=INNER)
+    if of_draws is not None:
+        names = ["the same of the draws", *[None] * 4]
+        for values, name, style in zip(of_draws, names, ("--", ":", "-", ":", "--"), strict=True):
+            axis.plot(x, values, style, color=GRAY, lw=1, label=name)
+
+
+def _draw_bars(axis: "Axes", x: Array, bands: Array, of_draws: Array | None) -> None:
+    sides = [(bands, BLUE, f"predicted: {MEDIAN} (dot), {INNER} (thick), {OUTER} (thin)")]
+    if of_draws is not None:
+        sides.append((of_draws, GRAY, "the same of the draws"))
+    for k, (values, color, name) in enumerate(sides):
+        at = x + BESIDE * (2 * k - len(sides) + 1)
+        axis.plot(at, values[2], "o", color=color, mfc="white", ms=4, zorder=3)
+        axis.vlines(at, values[0], values[4], color, lw=1)
+        axis.vlines(at, values[1], values[3], color, lw=3.5, label=name)
+
+
+def _add_limits(axis: "Axes", shown: Shown, positions: Array, medians: Array) -> None:
+    """Draw a line for each limit at the places that have it, with the largest probability."""
+    for limit in sorted({limit for own in shown.limits for limit in own}):
+        places = np.array([limit in own for own in shown.limits])
+        scores = shown.functions.scores(np.full((1, len(places)), limit))[0]
+        is_upper = np.median(medians[places]) < limit
+        beyond = np.where(places, ndtr(-scores if is_upper else scores), -1.0)
+        worst = int(np.argmax(beyond))
+        text = f"P({'>' if is_upper else '<'} {limit:g}) = {beyond[worst]:.2g}"
+        if places.sum() > 1:
+            text = f"{text} at most, at {shown.names[worst]}"
+        if places.all():
+            axis.axhline(limit, color=VERMILION, lw=1.2)
+        else:
+            at = positions[places]
+            axis.hlines([limit] * at.size, at - 0.4, at + 0.4, VERMILION, lw=1.2)
+        right = 1.0 if places.all() else (positions[worst] + 0.4)
+        axis.annotate(
+            text, (right, limit), xytext=(-3, 2), textcoords="offset points", ha="right",
+            xycoords=axis.get_yaxis_transform() if places.all() else "data",
+            color=VERMILION, fontsize=SMALL, bbox=_panels.BEHIND,
+        )  # fmt: skip
+
+
+def _as_positions(x: ArrayLike | None, count: int, kind: str) -> Array:
+    """Return positions along the horizontal axis, ascending: 0, 1, ... unless given."""
+    if x is None:
+        return np.arange(count, dtype=np.float64)
+    positions = np.asarray(x)
+    if positions.shape != (count,):
+        raise ValueError(
+            f"x must hold one position per {kind}, got shape {positions.shape}; pass {count}"
+        )
+    if positions.dtype.kind not in "fiu":
+        raise TypeError(f"x must be real numbers, got dtype {positions.dtype}; pass floats")
+    positions = positions.astype(np.float64)
+    if not np.all(np.isfinite(positions)) or np.any(np.diff(positions) <= 0):
+        raise ValueError(f"x must be finite and ascending, got {x!r}; sort the {kind}s by position")
+    return positions

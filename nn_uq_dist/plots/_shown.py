@@ -1,0 +1,200 @@
+"""Which outputs a figure shows, their distributions, draws and limits."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from nn_uq_dist.basics._checks import as_indices
+from nn_uq_dist.diagnostics._arguments import (
+    MINIMUM_DRAWS,
+    Marginals,
+    NetworkDraws,
+    as_draws,
+    as_marginals,
+    as_names,
+    finite_draws,
+    names_of_outputs,
+)
+from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.diagnostics._table import limits_of
+from nn_uq_dist.laws import as_output_law, batch_entries
+from nn_uq_dist.plots._curves import density_range, histogram
+from nn_uq_dist.plots._panels import BLUE, GRAY
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = NDArray[np.float64]
+type Limits = ArrayLike | Mapping[str, ArrayLike]
+type Units = str | Mapping[str, str]
+
+GRID_POINTS = 401
+# Levels of bands: 5 to 95% and 25 to 75%, and the median.
+LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+OUTER, INNER, MEDIAN = "5 to 95%", "25 to 75%", "median"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shown:
+    """The shown outputs, or one output at several points, in a row.
+
+    Attributes
+    ----------
+    functions
+        Functions of their distributions.
+    places
+        Positions among all outputs of the model, of all points in a row.
+    names, labels
+        Their names, and the same with units.
+    limits
+        The limits of each.
+    output
+        The one output, if these are points.
+    draws
+        Monte Carlo draws, shape ``(n, len(names))``, or None.
+    columns
+        The finite draws of each, sorted; empty without draws.
+    """
+
+    functions: LawFunctions
+    places: list[int]
+    names: list[str]
+    labels: list[str]
+    limits: list[list[float]]
+    output: str | None
+    draws: NDArray[Any] | None
+    columns: list[Array]
+
+    def bands(self) -> Array:
+        """Quantiles at the levels of the bands, shape ``(5, len(names))``."""
+        return self.functions.values(ndtri(LEVELS))
+
+    def densities(self) -> tuple[Array, Array]:
+        """Points over the range of a density panel, and densities there, ``(401, len(names))``."""
+        law = self.functions
+        ends = density_range(law.mean, law.sd, (law.low, law.high), self.columns)
+        x = np.linspace(*ends, GRID_POINTS)
+        return x, np.exp(law.scores_and_log_densities(x)[1])
+
+    def draw_density(self, axis: "Axes", j: int, curve: tuple[Array, Array], num_bins: int) -> None:
+        """Draw the density of an output over the histogram of all of its draws."""
+        x, density = (values[:, j] for values in curve)
+        if self.draws is not None:
+            bars = histogram(self.columns[j], len(self.draws), x[0], x[-1], num_bins)
+            axis.stairs(*bars, color=GRAY, lw=1, label="draws")
+        axis.plot(x, density, color=BLUE, lw=1.6, label="predicted density")
+        axis.set_yticks([])
+
+    def notes(self, j: int) -> list[str]:
+        """What is left out of the draws of an output."""
+        left_out = 0 if self.draws is None else len(self.draws) - self.columns[j].size
+        return [f"{left_out} draws not finite"] if left_out else []
+
+    def limit_words(self, j: int) -> dict[float, str]:
+        """Each limit of an output, with the smaller of the probabilities on its sides."""
+        found = {}
+        for limit in self.limits[j]:
+            at = self.functions.mean.copy()
+            at[j] = limit
+            score = self.functions.scores(at[None])[0, j]
+            sign = ">" if score > 0 else "<"
+            words = f"P({sign} {limit:g}) = {ndtr(-abs(score)):.2g}"
+            if self.draws is not None and (column := self.columns[j]).size:
+                rounded = limit
+                if self.draws.dtype.kind == "f":  # a limit of .1 is not below a float32 of .1
+                    rounded = float(self.draws.dtype.type(limit))
+                beyond = np.mean(column > rounded if score > 0 else column < rounded)
+                words += f"\ndraws {beyond:.2g}"
+            found[limit] = words
+        return found
+
+    def require_enough(self) -> None:
+        """Raise if an output has too few finite draws."""
+        few = [
+            f"{name}: {column.size}"
+            for name, column in zip(self.names, self.columns, strict=True)
+            if column.size < MINIMUM_DRAWS
+        ]
+        if few:
+            raise ValueError(
+                f"every shown output must have at least {MINIMUM_DRAWS} finite draws, got "
+                f"{', '.join(few)}; leave such outputs out with outputs="
+            )
+
+
+def prepare(
+    model: Marginals,
+    draws: NetworkDraws | None,
+    outputs: Sequence[int | str] | None,
+    output_names: Sequence[str] | None,
+    *,
+    units: Units | None = None,
+    limits: Limits | None = None,
+    point_names: Sequence[str] | None = None,
+    over_points: bool = False,
+) -> Shown:
+    """Check the arguments that figures of single outputs share, and prepare what they draw.
+
+    With `over_points` the model may be of a batch of points, of which one output is shown.
+    """
+    law, shape = as_marginals(model, batched=over_points)
+    names = names_of_outputs(model, output_names, shape[-1])
+    columns = as_outputs(outputs, names)
+    of_limits, of_labels = limits_of(limits, names), labels_of(names, units)
+    own_limits, labels = [of_limits[k] for k in columns], [of_labels[k] for k in columns]
+    names, output = [names[k] for k in columns], None
+    if len(shape) > 1:
+        if len(shape) > 2 or len(columns) != 1:
+            raise ValueError(
+                "outputs must name one output of one row of points, got "
+                f"{len(columns)} outputs of batch shape {shape}; pass outputs=[0], or take model[i]"
+            )
+        (output,), num_points = labels, shape[0]
+        own_limits = own_limits * num_points
+        columns = [k * shape[1] + columns[0] for k in range(num_points)]
+        names = labels = [str(k) for k in range(num_points)]
+        if point_names is not None:
+            names = labels = as_names("point", point_names, num_points)
+    elif point_names is not None:
+        raise ValueError("point_names must be None without a batch; use output_names")
+    if columns != list(range(math.prod(shape))):
+        law = as_output_law(batch_entries(law, np.array(columns)))
+    values = None if draws is None else as_draws(draws, shape)[:, columns]
+    finite = [] if values is None else finite_draws(values, names)
+    return Shown(LawFunctions(law), columns, names, labels, own_limits, output, values, finite)
+
+
+def as_outputs(outputs: Sequence[int | str] | None, names: Sequence[str]) -> list[int]:
+    """Return the positions of the outputs to show, which are given as positions or names."""
+    if outputs is None:
+        return list(range(len(names)))
+    if isinstance(outputs, str):
+        raise TypeError(f"outputs must be a sequence, got the string {outputs!r}; pass a list")
+    return list(as_indices(outputs, len(names), "outputs", names))
+
+
+def labels_of(names: Sequence[str], units: Units | None) -> list[str]:
+    """Return the names with their units."""
+    if units is None:
+        return list(names)
+    of = dict.fromkeys(names, units) if isinstance(units, str) else dict(units)
+    if unknown := [name for name in of if name not in names]:
+        raise ValueError(
+            f"units must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; pass "
+            "a dict of these names, or one unit for all"
+        )
+    return [f"{name} ({of[name]})" if name in of else name for name in names]
+
+
+def as_coverage(coverage: float) -> float:
+    """Return a probability strictly between 0 and 1."""
+    level = float(coverage)
+    if not 0 < level < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; pass 0.95")
+    return level

@@ -1,0 +1,140 @@
+"""The figure of joint distributions: regions that hold their masses, layout, messages."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+from nn_uq_dist import GaussianCopulaJoint, Input, Linearization
+from nn_uq_dist.diagnostics._law_functions import LawFunctions
+from nn_uq_dist.laws import as_output_law
+from nn_uq_dist.plots import plot_joint
+from nn_uq_dist.plots._plot_joint import SCORES
+from nn_uq_dist.plots._regions import kernel_region, law_region
+
+pytestmark = [pytest.mark.slow, pytest.mark.viz]
+
+MASSES = (0.5, 0.9, 0.99)
+NUM_DRAWS = 20_000
+JACOBIAN = [[2.0, 0.5, 0.1, 1.0], [1.5, -0.5, 0.3, 0.0], [0.3, 0.3, 1.0, 1.0], [1.0, 1.0, 1, 1]]
+
+
+@pytest.fixture(scope="module")
+def boxed():
+    return Linearization([0.0, 100.0, -5.0, 1.0], JACOBIAN, Input.box(jnp.zeros(4), 1.0))
+
+
+@pytest.fixture(scope="module")
+def draws(boxed):
+    return np.asarray(boxed.sample(jax.random.key(0), (NUM_DRAWS,)))
+
+
+def region_of(joint):
+    values = LawFunctions(as_output_law(joint.marginals)).values(SCORES)
+    return law_region(joint, SCORES, list(values.T), MASSES)
+
+
+def outlines(axis):
+    """Paths of the lines, those of the smallest mass first."""
+    (contours,) = (part for part in axis.collections if part.get_edgecolor().size and
+                   not part.get_facecolor().size)  # fmt: skip
+    return contours.get_paths()[::-1]
+
+
+def assert_hold(paths, points, slack):
+    """Five standard deviations of a binomial count: one false alarm in two million."""
+    for mass, path in zip(MASSES, paths, strict=True):
+        fraction = path.contains_points(points).mean()
+        allowed = 5 * np.sqrt(mass * (1 - mass) / len(points)) + slack
+        assert abs(fraction - mass) < allowed
+
+
+@pytest.mark.parametrize(
+    ("r", "law"), [(0.0, "joint"), (0.7, "copula"), (-0.95, "joint"), (0.999, "copula")]
+)
+def test_levels_of_a_normal_law_are_those_of_chi_square(r, law):
+    factor = np.diag([2.0, 0.1]) @ np.linalg.cholesky([[1, r], [r, 1]])
+    lin = Linearization([0.0, 10.0], factor, Input.normal(jnp.zeros(2), scale_tril=jnp.eye(2)))
+    joint = lin.joint() if law == "joint" else lin.gaussian_copula(min_eigenvalue=None)
+    peak = 1 / (2 * np.pi * 0.2 * np.sqrt(1 - r**2))
+    expected = peak * np.exp(-scipy.stats.chi2.ppf(MASSES, 2) / 2)
+    np.testing.assert_allclose(region_of(joint).levels, expected, rtol=0.03)
+
+
+@pytest.mark.parametrize("r", [0.3, 0.99999])
+def test_density_of_draws_is_that_of_a_smoothed_normal_law(r):
+    """Scott's kernel widens a normal law by the factor 1 + n^(-1/3) in its covariance."""
+    count = 50_000
+    covariance = np.array([[1, r], [r, 1]])
+    points = np.random.default_rng(0).multivariate_normal([3, -2], covariance, count)
+    region = kernel_region(points, MASSES, ("a", "b"))
+    at = np.stack([region.x, region.y], axis=-1)
+    wide = scipy.stats.multivariate_normal([3, -2], covariance * (1 + count ** (-1 / 3)))
+    assert np.abs(region.density - wide.pdf(at)).max() < 0.05 * wide.pdf([3, -2])
+
+
+def test_lines_and_filled_regions_hold_their_masses(boxed, draws):
+    axis = plot_joint(boxed, draws, outputs=[2, 0]).axes[2]
+    points = draws[:, [2, 0]]
+    assert_hold(outlines(axis), points, slack=2e-3)
+    assert_hold(axis.collections[0].get_paths()[::-1], points, slack=2e-3)
+
+
+def test_corner_is_labelled():
+    law = dist.Normal(jnp.array([0.0, 3.0, 9.0]), 1.0)
+    joint = GaussianCopulaJoint(law, 0.5 + 0.5 * jnp.eye(3))
+    draws = joint.sample(jax.random.key(0), (1000,))
+    names = ["level", "slope", "bend"]
+    figure = plot_joint(joint, draws, outputs=["bend", 0, 1], output_names=names, units="m")
+    axes = np.array(figure.axes).reshape(3, 3)
+    assert [a.get_xlabel() for a in axes[2]] == ["bend (m)", "level (m)", "slope (m)"]
+    assert [a.get_ylabel() for a in axes[:, 0]] == ["", "level (m)", "slope (m)"]
+    for row, column in np.argwhere(np.tri(3)).tolist():
+        axis = axes[row, column]
+        np.testing.assert_allclose(axis.get_xlim(), axes[2, column].get_xlim())
+        if column < row:
+            assert not axes[column, row].axison
+            np.testing.assert_allclose(axis.get_ylim(), axes[row, row].get_xlim())
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    percents = ["50% of the draws", "90% of the draws", "99% of the draws"]
+    assert texts == ["copula, 50, 90, 99%", *percents]
+
+
+def test_a_copula_of_dependent_outputs_on_a_single_axes():
+    """The floor under the eigenvalues leaves a narrow density, which the skewed grid resolves."""
+    import matplotlib.pyplot as plt
+
+    lin = Linearization(jnp.zeros(2), [[1.0, 2.0], [2.0, 4.0]], Input.box(jnp.zeros(2), 1.0))
+    with pytest.raises(ValueError, match=r"linearly independent .* got y\[0\] and y\[1\]; pass mo"):
+        plot_joint(lin)
+    _, axis = plt.subplots()
+    copula = lin.gaussian_copula()
+    assert plot_joint(copula, ax=axis) is axis.figure
+    points = np.asarray(copula.sample(jax.random.key(0), (NUM_DRAWS,)), float)
+    assert_hold(outlines(axis), points, slack=5e-3)
+    assert axis.get_legend().get_texts()[0].get_text() == "copula, 50, 90, 99%"
+
+
+WRONG = [
+    ({"outputs": [0]}, ValueError, r"outputs must name 2 to 6 outputs, got 1; use plot_marginals"),
+    ({}, ValueError, r"outputs must name 2 to 6 outputs, got 8; pass some"),
+    ({"outputs": ["a", 0]}, TypeError, "outputs must be .* got 'a'"),
+    ({"outputs": [0, 1], "masses": (0.5, 1.0)}, ValueError, "masses must lie between 0 and 1"),
+    ({"outputs": [0, 1], "masses": (0.5, 0.5)}, ValueError, "and differ, got"),
+    ({"outputs": [0, 1], "masses": 0.5}, TypeError, "masses must be a sequence of numbers"),
+    ({"outputs": [0, 1], "draws": np.zeros((200, 3))}, ValueError, "draws must have shape"),
+    ({"outputs": [0, 1], "draws": np.zeros((200, 8))}, ValueError, "y.0. and y.1. that lie on"),
+    ({"outputs": [0, 7]}, ValueError, r"outputs must vary and .* got y\[0\] and y\[7\]; pass mod"),
+    ({"model": 3}, TypeError, "linearization must be a Linearization or another LinearModel"),
+]
+
+
+def test_wrong_arguments_are_named():
+    jacobian = jax.random.normal(jax.random.key(0), (8, 9))
+    jacobian = jacobian.at[7].set(-2 * jacobian[0])
+    lin = Linearization(jnp.zeros(8), jacobian, Input.box(jnp.zeros(9), 1.0))
+    for arguments, error, message in WRONG:
+        with pytest.raises(error, match=message):
+            plot_joint(**{"model": lin, **arguments})

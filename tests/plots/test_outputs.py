@@ -1,0 +1,278 @@
+"""Figures of single outputs: what they draw against SciPy and brute force."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nn_uq_dist as nuq
+from nn_uq_dist.plots import (
+    plot_band,
+    plot_calibration,
+    plot_marginals,
+    plot_sensitivity,
+    plot_tails,
+)
+from nn_uq_dist.plots._curves import (
+    clopper_pearson,
+    difference_words,
+    dkw_half_width,
+    ecdf_difference,
+    histogram,
+)
+from nn_uq_dist.plots._plot_tails import tail_shares
+
+pytestmark = pytest.mark.viz
+
+NAMES = ["level", "slope", "bend"]
+SIZE = 4000
+LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
+# Two tails and one end, none of them symmetric.
+KNOWN = {
+    "gumbel": (
+        dist.Gumbel(jnp.array([0.0, 100.0, -5.0]), jnp.array([1.0, 3.0, 0.2])),
+        [scipy.stats.gumbel_r(*of) for of in ((0, 1), (100, 3), (-5, 0.2))],
+    ),
+    "exponential": (
+        dist.Exponential(jnp.array([1.0, 0.5, 4.0])),
+        [scipy.stats.expon(0, scale) for scale in (1, 2, 0.25)],
+    ),
+}
+
+
+@pytest.fixture(params=KNOWN)
+def known(request):
+    """Distributions of three outputs, each of them in SciPy, and draws."""
+    law, references = KNOWN[request.param]
+    rng = np.random.default_rng(5)
+    return law, references, np.stack([r.rvs(SIZE, random_state=rng) for r in references], axis=1)
+
+
+def lines(axis):
+    return {line.get_label(): np.array(line.get_data(), float) for line in axis.lines}
+
+
+def test_marginals(known):
+    law, references, draws = known
+    figure = plot_marginals(law, draws, output_names=NAMES, units={"slope": "m"}, num_bins=20)
+    assert [axis.get_xlabel() for axis in figure.axes] == ["level", "slope (m)", "bend"]
+    for axis, reference, column in zip(figure.axes, references, draws.T, strict=True):
+        x, y = lines(axis)["predicted density"]
+        inner = slice(1, -1)  # at an end of the support the density may jump
+        expected = reference.pdf(x)
+        np.testing.assert_allclose(y[inner], expected[inner], rtol=1e-4, atol=1e-5 * expected.max())
+        # Four standard deviations, and nothing beyond the support.
+        assert x[0] == pytest.approx(max(reference.support()[0], reference.mean() - 4 *
+                                         reference.std()), rel=1e-5, abs=1e-6)  # fmt: skip
+        bands = [patch.get_paths()[0].vertices[:, 0] for patch in axis.collections[:2]]
+        ends = [bands[0].min(), bands[1].min(), bands[1].max(), bands[0].max()]
+        np.testing.assert_allclose(ends, reference.ppf([0.05, 0.25, 0.75, 0.95]), rtol=1e-4)
+        (bars,) = (patch for patch in axis.patches if hasattr(patch, "get_data"))
+        heights, edges, _ = bars.get_data()
+        counts, _ = np.histogram(column, edges)
+        np.testing.assert_allclose(heights * SIZE * np.diff(edges), counts, atol=1e-6)
+        assert counts.sum() >= SIZE - 2
+        assert axis.get_ylim()[1] > heights.max()
+
+
+@pytest.mark.parametrize("plot", [plot_marginals, plot_tails])
+def test_limits_have_their_probability_and_stay_in_view(known, plot):
+    law, references, draws = known
+    limits = {"level": [references[0].ppf(0.99), -3.0], "bend": references[2].ppf(0.3)}
+    figure = plot(law, draws, output_names=NAMES, limits=limits)
+    far, low, bend = (t.get_text() for k in (0, 2) for t in figure.axes[k].texts)
+    assert far.startswith(f"P(> {limits['level'][0]:g}) = 0.01\ndraws 0.0")
+    share = np.mean(draws[:, 0] > limits["level"][0])
+    assert far.endswith(f"draws {share:.2g}")
+    assert low.startswith(f"P(< -3) = {references[0].cdf(-3):.2g}")
+    assert bend.startswith(f"P(< {limits['bend']:g}) = 0.3\n")
+    assert not figure.axes[1].texts
+    for k, own in ((0, limits["level"]), (2, [limits["bend"]])):
+        left, right = figure.axes[k].get_xlim()
+        assert all(left < limit < right for limit in own)
+
+
+def test_a_limit_is_rounded_as_the_draws_are():
+    draws = np.float32([[0.1]] * 200 + [[0.05]] * 100)
+    figure = plot_marginals(dist.Normal(jnp.zeros(1), 0.04), draws, limits=0.1)
+    assert figure.axes[0].texts[0].get_text().endswith("\ndraws 0")
+
+
+def test_tails(known):
+    law, references, draws = known
+    figure = plot_tails(law, draws, coverage=0.9)
+    for axis, reference, column in zip(figure.axes, references, draws.T, strict=True):
+        drawn = lines(axis)
+        x, y = drawn["predicted"]
+        expected = np.minimum(reference.cdf(x), reference.sf(x))
+        np.testing.assert_allclose(y, expected, rtol=3e-3)
+        assert y[0] == pytest.approx(0.3 / SIZE, rel=1e-6)
+        at, share = drawn["draws, 90% interval"]
+        np.testing.assert_allclose(at[-1], max(column.max(), x[-1]), rtol=1e-6)
+        count = np.array([np.sum(column > value) for value in at])
+        np.testing.assert_allclose(share, np.where(count > 0, count / SIZE, np.nan))
+        ends = np.array([path.vertices[:, 1] for path in axis.collections[1].get_paths()])
+        for pair, k in zip(ends, count, strict=True):
+            interval = scipy.stats.binomtest(int(k), SIZE).proportion_ci(0.9, "exact")
+            expected = [max(interval.low, 0.3 / SIZE), interval.high]
+            np.testing.assert_allclose(pair, expected, rtol=1e-6)
+    figure = plot_tails(law)
+    assert lines(figure.axes[0])["predicted"][1].min() == pytest.approx(1e-6)
+
+
+def test_shares_of_ties_are_those_beyond():
+    column = np.array([1.0, 2.0, 2.0, 3.0])
+    for is_upper, expected in ((True, [0.75, 0.25, np.nan]), (False, [np.nan, 0.25, 0.75])):
+        share, *_ = tail_shares(column, np.array([1.0, 2.0, 3.0]), 0.9, is_upper=is_upper)
+        np.testing.assert_array_equal(share, expected)
+
+
+def test_calibration(known):
+    law, references, draws = known
+    draws = draws.copy()
+    draws[:13, 0] = -0.5 - 0.01 * np.arange(13)  # beyond the end, if there is one
+    figure = plot_calibration(law, draws, output_names=NAMES, coverage=0.9, progress=False)
+    band = np.sqrt(np.log(20) / (2 * SIZE))
+    for j, (axis, reference) in enumerate(zip(figure.axes, references, strict=True)):
+        assert axis.get_title() == NAMES[j]
+        test = scipy.stats.ks_1samp(draws[:, j], reference.cdf)
+        (peak,) = lines(axis)["largest"].T
+        assert abs(peak[1]) == pytest.approx(test.statistic, abs=3e-6)
+        (note,) = axis.texts
+        expected = f"largest {test.statistic:.3f}, band ±{band:.3f}"
+        if j == 0 and np.isfinite(reference.support()[0]):
+            expected += "\noutside the support: 13"
+        found = note.get_text().splitlines()
+        assert "\n".join([found[0], *found[2:]]) == expected
+        assert (found[1] == "no difference beyond chance") == (test.statistic <= band)
+        x, y = lines(axis)["share of draws below - predicted"]
+        u = np.sort(reference.cdf(draws[:, j]))
+        # The curve passes both ends of a jump, and float32 may round a draw past its neighbor.
+        off = y - np.searchsorted(u, x, side="right") / SIZE + x
+        assert np.abs(off[x > 1e-12]).max() < 2.01 / SIZE
+    assert len({axis.get_ylim() for axis in figure.axes}) == 1
+
+
+@pytest.mark.parametrize("deviation", [False, True])
+def test_bands_and_error_bars(known, deviation):
+    law, references, draws = known
+    origin = np.array([r.mean() for r in references]) if deviation else 0.0
+    expected = np.stack([r.ppf(LEVELS) for r in references], axis=1) - origin
+    of_draws = np.quantile(draws, LEVELS, axis=0) - origin
+    options = {"output_names": NAMES, "deviation": deviation, "ylabel": "height (m)"}
+    x = [0.0, 2.0, 3.0]
+    (axis,) = plot_band(law, draws, x=x, **options).axes
+    (median, *others) = axis.lines
+    np.testing.assert_allclose(median.get_data(), [x, expected[2]], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose([line.get_ydata() for line in others], of_draws, atol=1e-5)
+    outer, inner = (band.get_paths()[0].vertices for band in axis.collections)
+    for vertices, (k, m) in ((outer, (0, 4)), (inner, (1, 3))):
+        for j, place in enumerate(x):
+            own = vertices[vertices[:, 0] == place, 1]
+            ends = expected[[k, m], j]
+            np.testing.assert_allclose([own.min(), own.max()], ends, rtol=1e-3, atol=1e-4)
+    assert axis.get_xlabel() == "output"
+    assert axis.get_ylabel() == "height (m)" + ", deviation from the mean" * deviation
+
+    (axis,) = plot_band(law, draws, **options).axes
+    assert [text.get_text() for text in axis.get_xticklabels()] == NAMES
+    for k, quantiles in enumerate((expected, of_draws)):
+        dots = axis.lines[k]
+        np.testing.assert_allclose(dots.get_ydata(), quantiles[2], rtol=1e-3, atol=1e-4)
+        thin, thick = axis.collections[2 * k : 2 * k + 2]
+        for bars, rows in ((thin, [0, 4]), (thick, [1, 3])):
+            ends = np.array([path.vertices[:, 1] for path in bars.get_paths()])
+            np.testing.assert_allclose(ends.T, quantiles[rows], rtol=1e-3, atol=1e-4)
+
+
+def test_limits_of_bands():
+    law, references = KNOWN["gumbel"]
+    top = references[1].isf(0.002)
+    (axis,) = plot_band(law, limits=top, output_names=NAMES).axes
+    assert axis.texts[0].get_text() == f"P(> {top:g}) = 0.002 at most, at slope"
+    assert axis.get_ylim()[1] > top
+    (axis,) = plot_band(law, limits={"bend": -4.0}, output_names=NAMES).axes
+    assert axis.texts[0].get_text() == f"P(> -4) = {references[2].sf(-4):.2g}"
+    with pytest.raises(ValueError, match="limits must be None with deviation=True"):
+        plot_band(law, limits=3.0, deviation=True)
+
+
+@pytest.mark.parametrize(
+    ("law", "words"),
+    [
+        (scipy.stats.norm(0, 1), "no difference beyond chance"),
+        (scipy.stats.norm(0.1, 1), "draws larger than predicted"),
+        (scipy.stats.norm(-0.1, 1.03), "draws smaller than predicted"),
+        (scipy.stats.norm(0.01, 1.2), "predicted too narrow"),
+        (scipy.stats.norm(0, 0.8), "predicted too wide"),
+    ],
+)
+def test_what_a_difference_says(law, words):
+    draws = law.ppf((np.arange(5000) + 0.5) / 5000)
+    curve, _ = ecdf_difference(scipy.stats.norm.cdf(draws))
+    assert difference_words(curve, dkw_half_width(5000, 0.95)) == words
+
+
+def test_right_distributions_leave_the_band_as_often_as_stated():
+    """500 samples of 1000: the chance to leave is 0.05 at most, and 0.048 by Kolmogorov's law."""
+    samples = np.sort(np.random.default_rng(11).uniform(size=(500, 1000)), axis=1)
+    level = dkw_half_width(1000, 0.95)
+    left = sum(abs(ecdf_difference(u)[1][1]) > level for u in samples)
+    chance = scipy.stats.kstwo(1000).sf(level)
+    assert 0.045 < chance <= 0.05
+    # Two-sided error rate 2e-3.
+    assert scipy.stats.binom.ppf(1e-3, 500, chance) <= left
+    assert left <= scipy.stats.binom.ppf(1 - 1e-3, 500, chance)
+
+
+@given(st.integers(100, 3000), st.integers(0, 2**31))
+def test_thinned_curve_keeps_the_largest_difference(count, seed):
+    u = np.sort(np.random.default_rng(seed).beta(1.1, 0.9, count))
+    curve, peak = ecdf_difference(u)
+    exact = scipy.stats.ks_1samp(u, scipy.stats.uniform.cdf).statistic
+    assert abs(peak[1]) == pytest.approx(exact, abs=1e-12)
+    assert np.abs(curve[1]).max() == abs(peak[1])
+    assert curve.shape[1] <= 2 * 1001 + 2
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1), st.floats(0.5, 0.999))
+def test_clopper_pearson_against_scipy(total, fraction, coverage):
+    count = round(fraction * total)
+    low, high = clopper_pearson(np.array([count]), total, coverage)
+    expected = scipy.stats.binomtest(count, total).proportion_ci(coverage, "exact")
+    np.testing.assert_allclose([low[0], high[0]], expected, rtol=1e-8, atol=1e-12)
+
+
+def test_the_last_bin_holds_its_upper_end():
+    heights, _ = histogram(np.array([0.0, 0.5, 1.0, 1.0]), 4, 0.0, 1.0, 2)
+    np.testing.assert_allclose(heights, [0.5, 1.5])
+
+
+def test_sensitivity():
+    jacobian = [[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 1.0]]
+    lin = nuq.Linearization(jnp.zeros(3), jacobian, nuq.Input.box(jnp.zeros(3), 1.0))
+    (axis,) = plot_sensitivity(lin, output_names=NAMES).axes
+    (image,) = axis.images
+    shares = [[10, 90, 0], 3 * [np.nan], [90, 0, 10]]
+    np.testing.assert_allclose(image.get_array().filled(np.nan), shares, atol=1e-4)
+    found = {text.get_position(): text for text in axis.texts}
+    words = {at: text.get_text() for at, text in found.items()}
+    # Columns are inputs, rows outputs from the top.
+    assert words == {(0, 0): "10", (1, 0): "90", (2, 0): "0", (0, 2): "90", (1, 2): "0",
+                     (2, 2): "10", (1, 1): "constant"}  # fmt: skip
+    assert (found[1, 0].get_color(), found[0, 0].get_color()) == ("white", "black")
+    assert axis.get_ylim() == (2.5, -0.5)
+    assert [text.get_text() for text in axis.get_yticklabels()] == NAMES
+    assert axis.get_title() == "share of the variance of each output (%)"
+
+    factor = jnp.array([[1.0, 0.0], [0.8, 0.6]])
+    lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.Input.normal(jnp.zeros(2), scale_tril=factor))
+    assert "need not sum to 100" in plot_sensitivity(lin).axes[0].get_title()
+    wide = nuq.Linearization(jnp.zeros(3), jnp.ones((3, 70)), nuq.Input.box(jnp.zeros(70), 1.0))
+    axis, bar = plot_sensitivity(wide).axes
+    assert not axis.texts
+    assert bar.get_ylabel() == "%"
+    assert len(axis.get_xticks()) == 35  # every second name
