@@ -7,7 +7,7 @@ from jax.typing import DTypeLike
 
 
 class Precision(NamedTuple):
-    """Targets of the quadrature and the root-finders for one floating-point type.
+    """Targets of the quadrature and the tilt for one floating-point type.
 
     Attributes
     ----------
@@ -29,8 +29,6 @@ class Precision(NamedTuple):
         law, in standard deviations of that law.
     tilt_tolerance
         Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted law.
-    root_tolerance
-        Relative accuracy of quantiles.
     """
 
     alias_exponent: float
@@ -44,12 +42,11 @@ class Precision(NamedTuple):
     table_nodes: int
     table_reach: float
     tilt_tolerance: float
-    root_tolerance: float
 
 
 _PRECISIONS = {
-    "float32": Precision(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 1.25, 0.3, 3e-7),
-    "float64": Precision(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 2.5, 0.3, 1e-14),
+    "float32": Precision(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 1.25, 0.3),
+    "float64": Precision(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 2.5, 0.3),
 }
 
 
