@@ -26,6 +26,7 @@ from numpyro.distributions.transforms import IdentityTransform
 
 from nn_uq_dist.basics._normal_tails import log_normal_density, score_from_log_tails
 from nn_uq_dist.basics._quantile_search import quantile_at_score
+from nn_uq_dist.basics._row_algebra import binary_unit
 from nn_uq_dist.distributions._contract import rebuilt
 from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal
@@ -85,20 +86,21 @@ def log_density_at(x: Array, sigma: Array, base: OutputLaw) -> Array:
     base : OutputLaw
         The law of ``Y``, a `CorrectedMarginal` or any other.
     """
-    law, transform, center = _linear_part(base)
+    law, transform, center, unit = _linear_part(base)
 
     def evaluate(x: Array, sigma: Array) -> Array:
         safe, scale, marks = _prepare(x, sigma, law, transform)
         logs = _log_integral(safe, scale, law, transform, marks, None)
         return _with_limits(x, safe, sigma, logs, -jnp.inf, -jnp.inf)
 
-    return _in_blocks(evaluate, x - center, sigma, law.batch_shape)
+    logs = _in_blocks(evaluate, (x - center) / unit, sigma / unit, law.batch_shape)
+    return logs - jnp.log(unit)
 
 
 @jax.jit
 def log_tails_at(x: Array, sigma: Array, base: OutputLaw) -> tuple[Array, Array]:
     """``log P(Y + sigma N <= x)`` and the log of the rest, from an integral for the smaller."""
-    law, transform, center = _linear_part(base)
+    law, transform, center, unit = _linear_part(base)
 
     def evaluate(x: Array, sigma: Array) -> tuple[Array, Array]:
         safe, scale, marks = _prepare(x, sigma, law, transform)
@@ -112,7 +114,7 @@ def log_tails_at(x: Array, sigma: Array, base: OutputLaw) -> tuple[Array, Array]
             _with_limits(x, safe, sigma, upper, 0.0, -jnp.inf),
         )
 
-    return _in_blocks(evaluate, x - center, sigma, law.batch_shape)
+    return _in_blocks(evaluate, (x - center) / unit, sigma / unit, law.batch_shape)
 
 
 def score_at(x: Array, sigma: Array, base: OutputLaw) -> Array:
@@ -156,23 +158,37 @@ def _quantile_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return x, jnp.where(inside, steepness * (tangents[0] - moved), 0)
 
 
-def _linear_part(base: OutputLaw) -> tuple[OutputLaw, Any, Array]:
-    """The law of ``L``, the map, and what is subtracted from the points.
+def _linear_part(base: OutputLaw) -> tuple[OutputLaw, Any, Array, Array]:
+    """The law of ``L``, the map, what is subtracted from the points, and the unit of the rest.
 
-    With little noise, and means far from zero, differences of values would be rounded.
+    With little noise, and means far from zero, differences of values would be rounded; lengths and
+    products of very small and large units would leave the type.
     """
     law, transform = base, IdentityTransform()
     if isinstance(base, CorrectedMarginal):
         law, transform = base.base, base.transform
     if not isinstance(law, LinearizedMarginal):
-        return law, transform, jnp.zeros(())
+        return law, transform, jnp.zeros(()), jnp.ones(())
     loc: Any = jnp.asarray(law.loc)
-    center = transform(loc)
+    center, own = transform(loc), binary_unit(law.standard_deviation)
+    unit = own
     if isinstance(transform, MonotoneSpline):
         center = lax.stop_gradient(center)
         knots, images, slopes = transform.parameters
-        transform = MonotoneSpline(knots - loc[..., None], images - center[..., None], slopes)
-    return rebuilt(law, loc=jnp.zeros_like(loc)), transform, center
+        unit = binary_unit(lax.stop_gradient(images[..., -1] - images[..., 0]))
+        transform = MonotoneSpline(
+            (knots - loc[..., None]) / own[..., None],
+            (images - center[..., None]) / unit[..., None],
+            slopes * (own / unit)[..., None],
+        )
+    scale = law.normal_scale
+    standardized = rebuilt(
+        law,
+        loc=jnp.zeros_like(loc),
+        weights=law.weights / own[..., None],
+        normal_scale=None if scale is None else scale / own,
+    )
+    return standardized, transform, center, unit
 
 
 def _in_blocks[T](
