@@ -24,7 +24,7 @@ from nn_uq_dist.sampling import paired_draws as paired_draws
 from nn_uq_dist.sampling import paired_statistics as paired_statistics
 from nn_uq_dist.sampling import win_probabilities as win_probabilities
 
-# Importable, but only the other rooms need them.
+# Importable, but only the other packages need them.
 _NUMERICS = frozenset({"basics", "box_gaussian", "uniform_sum", "paired_samples"})
 
 
