@@ -4,6 +4,7 @@ import functools
 import importlib
 import operator
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
@@ -226,7 +227,7 @@ def as_indices(
     given = [names.index(x) if isinstance(x, str) and x in names else x for x in given]
     what = "an integer" if is_one else "distinct integers"
     remedy = f"pass {what} from 0 to {num_outputs - 1}, such as {'0' if is_one else '(0,)'}"
-    kinds = f" or out of {', '.join(names)}" if names else ""
+    kinds = f" or names out of {', '.join(names)}" if names else ""
     numbers = []
     for index in given:
         try:
@@ -235,9 +236,11 @@ def as_indices(
         except TypeError:
             number = None
         if number is None:
+            nearest = get_close_matches(index, names, 1) if isinstance(index, str) else []
+            advice = f"pass {nearest[0]!r}" if nearest else remedy
             raise TypeError(
                 f"{name} must be known integers{kinds}, got {index!r} ({type(index).__name__}); "
-                f"{remedy}"
+                f"{advice}"
             )
         numbers.append(number)
     if not numbers:

@@ -178,6 +178,27 @@ def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
     return bounded(values.reshape(len(values), -1))
 
 
+def require_same_input(model: object, draws: NetworkDraws) -> None:
+    """Raise if pairs were drawn from another input than that of the model."""
+    mine = getattr(model, "input", None)
+    if not isinstance(draws, PairedDraws) or mine is None:
+        return
+    both = mine, draws.linearization.input
+    means, scales = (
+        [np.asarray(part.mean, float) for part in both],
+        [np.asarray(part.standard_deviation, float) for part in both],
+    )
+    same = means[0].shape == means[1].shape and scales[0].shape == scales[1].shape
+    # A model of one's own may have the same input in another type.
+    least = 1e-3 * scales[0]
+    if not (same and all((abs(a - b) <= least).all() for a, b in (means, scales))):
+        raise ValueError(
+            "draws must be pairs of the model's input, got pairs whose inputs have another mean or "
+            "standard deviation; pass paired_draws(network, linearization, key, num_samples) with "
+            "the same input"
+        )
+
+
 def is_made_of(model: object, draws: NetworkDraws) -> bool:
     """Whether a corrected model was estimated from these draws: those cannot judge it.
 

@@ -155,6 +155,7 @@ def summary(
     _checks.require_extra("arviz_stats", "diagnostics.summary")
     law, shape = _arguments.as_marginals(marginals, batched=True)
     values = _arguments.as_draws(draws, shape)
+    _arguments.require_same_input(marginals, draws)
     names = _arguments.names_of_outputs(marginals, output_names, shape[-1])
     batch_shape = shape[:-1]
     asked = _arguments.as_levels("quantiles", quantiles)

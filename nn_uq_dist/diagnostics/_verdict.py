@@ -76,6 +76,8 @@ def marginal_verdict(
         unseen = MOMENT_STANDARD_ERRORS * row["mean", "standard_error"] * root
         unseen /= row["sd", "monte_carlo"]
         hidden = f"; shifts of up to {unseen:.1g} sd{many} would not show" if many else ""
+        if noise > KS_MODERATE and not many:
+            hidden = f"; with so few draws distances of up to {noise:.1g} would not show"
         return Verdict("noise", f"noise: no difference beyond chance{hidden}")
     size = _size(max([distance, *features.values()]))
     described = ", ".join(features) or "no single moment stands out"
@@ -138,7 +140,8 @@ def _other_features(row: Mapping[tuple[str, str], float], rounding: float) -> di
     ]  # fmt: skip
     if row["pit", "p_value"] < SMALLEST_P_VALUE:
         found.append("the PIT values")
-    return {f"only {' and '.join(found[:2])} differ by more than chance": 0.0} if found else {}
+    differ = "differs" if len(found) == 1 else "differ"
+    return {f"only {' and '.join(found[:2])} {differ} by more than chance": 0.0} if found else {}
 
 
 def _percent(share: float) -> str:

@@ -11,6 +11,7 @@ import pytest
 import scipy.optimize
 import scipy.stats
 
+import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import JointSummary, summary
 from nn_uq_dist.distributions import LinearizedMarginal
 from nn_uq_dist.plots._curves import dkw_half_width
@@ -288,3 +289,17 @@ def test_missing_pandas_names_the_extra(monkeypatch):
     law = LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3)))
     with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
         summary(law, np.zeros((200, 2)))
+
+
+def test_pairs_of_another_input_are_refused():
+    wide, narrow = (nuq.linearize(jnp.tanh, nuq.Input.box(jnp.zeros(2), b)) for b in (0.8, 0.5))
+    pairs = nuq.paired_draws(jnp.tanh, wide, jax.random.key(0), 200, progress=False)
+    with pytest.raises(ValueError, match="pairs whose inputs have another mean or standard"):
+        summary(narrow, pairs, progress=False)
+
+
+def test_noise_from_few_draws_says_what_it_hides():
+    lin = nuq.linearize(lambda x: x, nuq.Input.box(jnp.zeros(1), 1.0))
+    draws = np.random.default_rng(0).uniform(-1, 1, (120, 1))
+    (words,) = summary(lin, draws, progress=False)["verdict", "words"]
+    assert words.endswith("with so few draws distances of up to 0.2 would not show")
