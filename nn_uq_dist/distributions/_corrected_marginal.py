@@ -18,7 +18,7 @@ from nn_uq_dist.distributions._contract import validate_sample
 from nn_uq_dist.distributions._contract_output import OutputLaw
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
 from nn_uq_dist.distributions._support import support_between
-from nn_uq_dist.distributions._value_rule import ValueRule
+from nn_uq_dist.distributions._value_rule import Moments, ValueRule, moments_of
 
 
 class CorrectedMarginal(OutputLaw):
@@ -204,6 +204,14 @@ class CorrectedMarginal(OutputLaw):
         values, lengths = self.base.value_rule(loc, scale)
         slopes = jnp.exp(self.transform.log_abs_det_jacobian(values, values))
         return ValueRule(self.transform(values), lengths * slopes)
+
+    def moments(self) -> Moments:
+        """Mean and deviations of the values, by quadrature over those of the base.
+
+        Values far from zero are rounded: mapped back, those of a plateau would miss its mass.
+        """
+        values, lengths = self.base.value_rule()
+        return moments_of(ValueRule(self.transform(values), lengths), self.base.log_prob(values))
 
 
 @one_program

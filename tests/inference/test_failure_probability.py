@@ -337,7 +337,7 @@ def test_boolean_outputs_are_refused():
 
 def test_bad_laws_keys_and_places():
     batch = nuq.Input.normal(jnp.zeros((3, 2)), 1.0)
-    with pytest.raises(ValueError, match=r"one input law, got batch shape \(3,\); call"):
+    with pytest.raises(ValueError, match=r"one input, got batch shape \(3,\); call"):
         found(squares, batch, 1.0)
     with pytest.raises(ValueError, match="f must be random"):
         found(squares, nuq.Input.normal(jnp.zeros(2), 0.0), 1.0)

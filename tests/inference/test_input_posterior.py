@@ -265,7 +265,7 @@ def test_what_is_refused():
     ):
         with pytest.raises(ValueError, match=f"noise must be positive.*got {flaw}; pass"):
             found(bent, f, y, **noise)
-    with pytest.raises(ValueError, match=r"f must be one input law, got batch shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"f must be one input, got batch shape \(4,\)"):
         found(bent, f.expand((4,)), y, noise_scale=0.1)
     with pytest.raises(ValueError, match="f must have 1 to 200 random variables, got 0"):
         found(bent, nuq.Input.box(jnp.zeros(2), half_width=0.0), y, noise_scale=0.1)

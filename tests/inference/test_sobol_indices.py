@@ -120,7 +120,7 @@ WRONG = [
     (
         {"f": nuq.Input.box(jnp.zeros((2, 3)), 1.0)},
         ValueError,
-        "f must be one input law, got batch shape",
+        "f must be one input, got batch shape",
     ),
     ({"network": 3}, TypeError, "network must be a JAX function of one input, got int"),
 ]
