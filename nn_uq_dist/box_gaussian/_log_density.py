@@ -224,7 +224,16 @@ def second_order(deviation: Array, weights: Array, covariance: Array | None) -> 
 
 
 def corrected_log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
-    """`log_evidence` with its second order; without gradients."""
+    """`log_evidence` with its second order; without gradients.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import corrected_log_evidence
+    >>> weights = jnp.array([[1.0, 1.0]])  # a triangle, log(1/8) = -2.08
+    >>> print(corrected_log_evidence(jnp.array([1.5]), weights, None).round(2))
+    -2.09
+    """
     return sum(_both_orders(deviation, weights, covariance))
 
 

@@ -59,7 +59,16 @@ class Moments(NamedTuple):
 
 
 def uniform_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
-    """Moments of the uniforms given outputs by the passes alone, shape (..., n); or NaN."""
+    """Moments of the uniforms given outputs by the passes alone, shape (..., n); or NaN.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import uniform_moments
+    >>> found = uniform_moments(jnp.array([0.5]), jnp.array([[1.0]]), jnp.array([[1e-4]]))
+    >>> print(found.mean.round(2))
+    [0.5]
+    """
     problem = undifferentiated(whitened(deviation, weights, covariance)[0])
     found = fixed_point(problem)
     spread = input_covariance(problem, found.sites, found.gaussian.root)
@@ -103,6 +112,14 @@ def regression(weights: Array, covariance: Array | None, known: int) -> Regressi
     covariance : Array, shape (..., d + e, d + e), or None
     known : int
         ``d``.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import regression
+    >>> found = regression(jnp.array([[1.0], [2.0]]), jnp.array([[1.0, 0.5], [0.5, 1.0]]), 1)
+    >>> print(found.columns, found.gain)
+    [[1.5]] [[0.5]]
     """
     own, seen = weights[..., known:, :], weights[..., :known, :]
     if covariance is None:

@@ -27,6 +27,14 @@ class NormalsGivenOutputs(NamedTuple):
         Maps what is left of the outputs to independent standard normal numbers.
     log_volume : Array, shape (...)
         Minus the logarithm of the determinant of `whitener`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import normals_given_outputs
+    >>> found = normals_given_outputs(jnp.eye(1), jnp.zeros((1, 0)), jnp.zeros((1, 0)))
+    >>> print(found.log_density(jnp.zeros(1)).round(3))  # standard normal
+    -0.919
     """
 
     gain: Array

@@ -21,6 +21,13 @@ class OwnDensity(NamedTuple):
     ----------
     shift, factor : Array, shape (..., n)
         To be added to the mean, and to multiply the standard deviation.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import OwnDensity
+    >>> OwnDensity(jnp.zeros(2), jnp.ones(2)).factor.shape
+    (2,)
     """
 
     shift: Array
@@ -43,6 +50,15 @@ def by_own_density(
         Maps values of all entries, shape ``(..., n)``, to the log density of each alone.
     ends : tuple of array_like
         Ends of the supports.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import by_own_density
+    >>> ends = -jnp.inf, jnp.inf
+    >>> found = by_own_density(jnp.zeros(1), jnp.ones(1), lambda x: -((x - 0.5) ** 2) / 2, ends)
+    >>> print(found.shift.round(2), found.factor.round(2))
+    [0.5] [1.]
     """
     low = jnp.maximum(mean - _REACH * scale, ends[0])
     high = jnp.minimum(mean + _REACH * scale, ends[1])

@@ -121,8 +121,9 @@ def test_p_values_are_calibrated_on_draws_of_the_law_itself():
     assert 10 <= (table["pit", "p_value"] < 0.05).sum() <= 40
     band = dkw_half_width(1_000, 0.95)
     assert 10 <= (table["kolmogorov_smirnov", "monte_carlo"] > band).sum() <= 40
-    # By the rule: 0.5% by the distance, 2 x 0.27% by mean and sd.
-    assert (table["verdict", "dominates"] != "noise").mean() < 0.03
+    # By the rule: 0.5% by the distance, 3 x 0.27% by the moments, and 0.3% by each tail of .01, of
+    # which ten draws are expected: 10 of 500, and three standard deviations.
+    assert (table["verdict", "dominates"] != "noise").sum() < 20
     part = table["kolmogorov_smirnov"]
     np.testing.assert_allclose(part["monte_carlo"].mean(), part["noise_floor"].iloc[0], rtol=0.06)
 
