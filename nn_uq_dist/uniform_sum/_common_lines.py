@@ -77,7 +77,7 @@ def _most_lines(orders: Orders, count: int, dtype: DTypeLike) -> int:
 
 def _advance(dtype_name: str) -> float:
     """Step from one line to the next in tilted standard deviations."""
-    return 1.6 * precision(dtype_name).table_reach
+    return 1.6 * precision(dtype_name).line_reach
 
 
 class Lines(NamedTuple):
@@ -105,7 +105,7 @@ def _tilts(orders: Orders, nearest: Array, law: Law) -> tuple[Array, Array, Arra
     dtype, order = law.weights.dtype, max(orders)
     pole = jnp.full(1, order, dtype)
     # The tilted mean of the first one is left of the center by less than a standard deviation.
-    least = max(0.5 * precision(dtype).table_reach, order**0.5)
+    least = max(0.5 * precision(dtype).line_reach, order**0.5)
     start = least * lax.rsqrt(law.moments()[0])
     # A normal part has points beyond the edge.
     most = _most_lines(orders, law.weights.shape[0], dtype) + 12 * (law.normal_scale is not None)
@@ -134,11 +134,11 @@ def _tabulate(orders: Orders, law: Law, tilt: Array, distance: Array, variance: 
     )
     width, at_edge = jnp.sum(law.weights, axis=0), jnp.zeros_like(tilt)
     order = jnp.broadcast_to(np.array(orders)[:, None], (len(orders), len(tilt)))
-    margin = precision(dtype).table_reach
+    margin = precision(dtype).line_reach
     contour = contour_at(order, tilt, variance, width - distance, 2.0 * width, law, margin)
     excess = excess_coth(law.weights, contour.tilt)
     more = 1 if count >= _MANY_WEIGHTS else _MORE_NODES[dtype.name]
-    size = precision(dtype).table_nodes * more
+    size = precision(dtype).line_nodes * more
     nodes = nodes_of_chunk(contour, 0, size)
     values = product_of_factors(law, excess, order[0], nodes)
     if scale is not None:

@@ -51,7 +51,7 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     # multiplied by the logarithm of the unit.
     unit = binary_unit(largest)
     magnitudes, scale = magnitudes / unit[..., None], None if scale is None else scale / unit
-    values, lengths, _ = value_nodes(magnitudes, scale, around_corners=True)
+    values, lengths = value_nodes(magnitudes, scale)
     # The nodes stop where the type does not resolve the distance from the edge any more: a density
     # that jumps there is the same up to the edge.
     width = jnp.sum(magnitudes, axis=-1)

@@ -24,8 +24,8 @@ class Precision(NamedTuple):
         A law whose bound stays above this at ``max_nodes`` is conditioned on more weights.
     max_nodes, most_nodes
         Most nodes of a method that is followed by others, and of the last method.
-    table_nodes, table_reach
-        Nodes of a tabulated law, and the largest distance of a point from the mean of its tilted
+    line_nodes, line_reach
+        Nodes of a common line, and the largest distance of a point from the mean of its tilted
         law, in standard deviations of that law.
     tilt_tolerance
         Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted law.
@@ -39,8 +39,8 @@ class Precision(NamedTuple):
     acceptable: float
     max_nodes: int
     most_nodes: int
-    table_nodes: int
-    table_reach: float
+    line_nodes: int
+    line_reach: float
     tilt_tolerance: float
 
 

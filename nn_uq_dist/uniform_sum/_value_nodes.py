@@ -1,9 +1,9 @@
-r"""Nodes over the values of a linear combination, for integrals of functions of its normal score.
+r"""Nodes over the values of a linear combination, for integrals such as its entropy.
 
-An integral :math:`\int f(z(x))\,dx` of a function that decays in the normal score ``z`` needs dense
-nodes where ``z`` bends: near the edge of the support and where a small weight or a small normal
-part rounds off a corner of the density. Quantiles at equidistant scores would work, but must be
-solved for. The means of the exponentially tilted law,
+An integral :math:`\int f(z(x))\,dx` of a function of the normal score ``z`` needs dense nodes
+where ``z`` bends: near the edge of the support and where a small weight or a small normal part
+rounds off a corner of the density. Quantiles at equidistant scores would work, but must be solved
+for. The means of the exponentially tilted law,
 
 .. math:: x(t) = K'(t), \qquad dx = K''(t)\,dt,
 
@@ -13,7 +13,6 @@ patterns of weights, so that panels at equal steps of ``r`` are panels at about 
 ``z``.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -42,13 +41,10 @@ class ValueNodes(NamedTuple):
     ----------
     values, lengths : Array, shape (Q, ...)
         Nodes, at or above the center, and their weights against ``dx``.
-    standard_deviation : Array, shape (...)
-        Standard deviation of the law.
     """
 
     values: Array
     lengths: Array
-    standard_deviation: Array
 
 
 def weights_of_nodes(values: Array, weights: Array) -> Array:
@@ -58,11 +54,9 @@ def weights_of_nodes(values: Array, weights: Array) -> Array:
     return jnp.broadcast_to(weights, (*values.shape, weights.shape[-1]))
 
 
-@partial(jax.jit, static_argnames="around_corners")
-def value_nodes(
-    weights: Array, normal_scale: Array | None, *, around_corners: bool = False
-) -> ValueNodes:
-    """Nodes over the values of each law, about 200 of them, or 500 with those around corners.
+@jax.jit
+def value_nodes(weights: Array, normal_scale: Array | None) -> ValueNodes:
+    """Nodes over the values of each law, about 500 of them.
 
     Parameters
     ----------
@@ -72,10 +66,9 @@ def value_nodes(
     Notes
     -----
     Panels end at the knots of the density at the sums of the three largest weights, where the score
-    is not smooth. With `around_corners` there are also panels as wide as the rest of the law rounds
-    these knots off, for integrands that do not decay. The nodes move with the law at fixed tilts:
-    at fixed values the derivative of an integral in a weight would have a boundary layer at the
-    edge.
+    is not smooth, and as far around them as the rest of the law rounds them off. The nodes move
+    with the law at fixed tilts: at fixed values the derivative of an integral in a weight would
+    have a boundary layer at the edge.
     """
     scale = jnp.zeros((), weights.dtype) if normal_scale is None else normal_scale
     scale = jnp.where(scale >= 0, scale, jnp.nan)
@@ -91,16 +84,14 @@ def value_nodes(
     parts, normal_variance = magnitudes / unit, (scale / unit) ** 2
     variance = jnp.sum(parts**2, axis=0) / 3 + normal_variance
     given = (lax.stop_gradient(part) for part in (parts, normal_variance, variance))
-    tilts, steps = _tilts(*given, around_corners=around_corners)
+    tilts, steps = _tilts(*given)
     langevin, slope = langevin_and_slope(parts[:, None] * tilts)
     mean, spread = _sums(parts[:, None] * langevin, parts[:, None] ** 2 * slope)
     mean, spread = mean + normal_variance * tilts, spread + normal_variance
-    return ValueNodes(unit * mean, unit * spread * steps, unit * jnp.sqrt(variance))
+    return ValueNodes(unit * mean, unit * spread * steps)
 
 
-def _tilts(
-    weights: Array, normal_variance: Array, variance: Array, *, around_corners: bool
-) -> tuple[Array, Array]:
+def _tilts(weights: Array, normal_variance: Array, variance: Array) -> tuple[Array, Array]:
     """Nodes in the tilt and their weights, shape (Q, ...)."""
     width = jnp.sum(weights, axis=0)
     deviation, scale = jnp.sqrt(variance), jnp.sqrt(normal_variance)
@@ -118,9 +109,7 @@ def _tilts(
     furthest = _root_and_distance(weights, normal_variance, tilt_at(last[None]))[0]
     share = jnp.arange(1, _PANELS + 1, dtype=weights.dtype) / _PANELS
     levels = share.reshape(-1, *(1,) * variance.ndim) * jnp.minimum(furthest, _RANGE)
-    corners = _corners(weights)
-    if around_corners:
-        corners = _with_surroundings(corners, weights, normal_variance)
+    corners = _with_surroundings(_corners(weights), weights, normal_variance)
 
     def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
