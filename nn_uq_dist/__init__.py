@@ -4,7 +4,6 @@ from nn_uq_dist import diagnostics as diagnostics
 from nn_uq_dist import distributions as distributions
 from nn_uq_dist import error_analysis as error_analysis
 from nn_uq_dist import inputs as inputs
-from nn_uq_dist import laws as laws
 from nn_uq_dist import linearization as linearization
 from nn_uq_dist import plots as plots
 from nn_uq_dist import sampling as sampling

@@ -4,7 +4,7 @@ Each question has a module: single outputs (`_summary`), their joint law (`_join
 input matters (`_sensitivity`), export to ArviZ (`_export`). They share the statistics
 (`_estimates`) and the thresholds for a difference (`_verdict`).
 Laws of single outputs are evaluated only in `_law_functions`, through the contract
-`nn_uq_dist.laws.OutputLaw`.
+`nn_uq_dist.distributions.OutputLaw`.
 """
 
 from nn_uq_dist.diagnostics._export import to_datatree as to_datatree

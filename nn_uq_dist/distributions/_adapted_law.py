@@ -33,7 +33,7 @@ class AdaptedLaw(OutputLaw):
     --------
     >>> import numpyro.distributions as dist
     >>> import nn_uq_dist as nuq
-    >>> law = nuq.laws.AdaptedLaw(dist.Logistic(0.0, 1.0))
+    >>> law = nuq.distributions.AdaptedLaw(dist.Logistic(0.0, 1.0))
     >>> print(f"{law.log_cdf(-100.0):.1f} {law.normal_score(1.0):.1f}")
     -100.0 0.6
     """
@@ -116,7 +116,7 @@ def as_output_law(law: dist.Distribution) -> OutputLaw:
     --------
     >>> import numpyro.distributions as dist
     >>> import nn_uq_dist as nuq
-    >>> law = nuq.laws.as_output_law(dist.Normal(0.0, 1.0))
+    >>> law = nuq.distributions.as_output_law(dist.Normal(0.0, 1.0))
     >>> print(f"{law.log_sf(30.0):.1f}")
     -454.3
     """

@@ -42,7 +42,7 @@ def batch_entries(law: dist.Distribution, index: Any) -> dist.Distribution:
     >>> import numpyro.distributions as dist
     >>> import nn_uq_dist as nuq
     >>> laws = dist.Normal(jnp.array([1.0, 2.0, 3.0]), 1.0)
-    >>> print(nuq.laws.batch_entries(laws, [2, 0]).mean)
+    >>> print(nuq.distributions.batch_entries(laws, [2, 0]).mean)
     [3. 1.]
     """
     own: Any = getattr(type(law), "__getitem__", None)

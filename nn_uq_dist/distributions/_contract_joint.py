@@ -37,7 +37,7 @@ class JointLaw(Law):
     >>> import nn_uq_dist as nuq
     >>> marginals = nuq.LinearizedMarginal(jnp.zeros(2), [[1.0, 0.5], [0.3, 0.3]])
     >>> joint = nuq.GaussianCopulaJoint(marginals, [[1.0, 0.8], [0.8, 1.0]])
-    >>> isinstance(joint, nuq.laws.JointLaw), joint.marginalize(1).event_shape
+    >>> isinstance(joint, nuq.distributions.JointLaw), joint.marginalize(1).event_shape
     (True, (1,))
     """
 

@@ -55,7 +55,7 @@ class OutputLaw(Law):
     --------
     >>> import numpyro.distributions as dist
     >>> import nn_uq_dist as nuq
-    >>> law = nuq.laws.as_output_law(dist.Laplace(0.0, 1.0))
+    >>> law = nuq.distributions.as_output_law(dist.Laplace(0.0, 1.0))
     >>> print(f"{law.normal_score(10.0):.3f} {law.excess_kurtosis:.2f}")
     4.078 3.00
     """

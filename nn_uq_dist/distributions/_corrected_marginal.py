@@ -31,7 +31,7 @@ class CorrectedMarginal(OutputLaw):
     Parameters
     ----------
     base : numpyro.distributions.Distribution
-        The law of ``Y``: an `OutputLaw`, or what `nn_uq_dist.laws.as_output_law` adapts.
+        The law of ``Y``: an `OutputLaw`, or what `nn_uq_dist.distributions.as_output_law` adapts.
     knots, images : array_like, shape (..., k)
         Knots of the map and where it takes them, ascending; the leading axes broadcast against the
         batch shape of `base`, which they may extend.

@@ -30,7 +30,7 @@ class NoisyMarginal(OutputLaw):
     Parameters
     ----------
     base : numpyro.distributions.Distribution
-        The law of ``Y``: an `OutputLaw`, or what `nn_uq_dist.laws.as_output_law` adapts.
+        The law of ``Y``: an `OutputLaw`, or what `nn_uq_dist.distributions.as_output_law` adapts.
     noise_scale : array_like, shape (...)
         Standard deviation ``s`` of the noise, not negative; broadcasts against the batch shape of
         `base`, which it may extend. Where it is known to be zero, values are those of `base`.

@@ -33,7 +33,7 @@ class NormalScoreTransform(Transform):
 
     a difference of logarithms, so that nothing under- or overflows in the tails. Scores of
     the laws of this package and of NumPyro's common families are accurate in both tails; those of
-    the others that `nn_uq_dist.laws.AdaptedLaw` lists are capped at about 8 (float64) or 5
+    the others that `nn_uq_dist.distributions.AdaptedLaw` lists are capped at about 8 (float64) or 5
     (float32) in the upper tail, where their ``cdf`` rounds to one.
 
     Examples

@@ -111,7 +111,7 @@ class LinearModel(abc.ABC):
     - ``marginals(noise_scale, noise_covariance)``: distributions of the single outputs, batch shape
       ``batch_shape + (N_y,)``;
     - ``joint(noise_scale, noise_covariance)``: their joint distribution, a
-      `nn_uq_dist.laws.JointLaw`;
+      `nn_uq_dist.distributions.JointLaw`;
     - ``sample_pairs(key, sample_shape)``: random inputs, and the outputs of the model for them.
 
     The rest follows, and may be overridden by what is faster or more accurate: ``batch_shape``,

@@ -7,7 +7,7 @@ import numpy as np
 
 from nn_uq_dist.basics._checks import positive_int
 from nn_uq_dist.diagnostics._arguments import NetworkDraws, complete_rows, unbatched
-from nn_uq_dist.laws import JointLaw
+from nn_uq_dist.distributions import JointLaw
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range

@@ -38,7 +38,7 @@ def plot_marginals(
     model
         A `Linearization` or any other `LinearModel`, without batch axes; or the distributions of
         `N_y` outputs: a `LinearizedMarginal` with batch shape ``(N_y,)``, a joint law, any
-        univariate continuous NumPyro distribution (`nn_uq_dist.laws.as_output_law`).
+        univariate continuous NumPyro distribution (`nn_uq_dist.distributions.as_output_law`).
     draws
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``, or pairs. Default: no histogram. Draws
         that are NaN or infinite are warned about, counted in the panel, and lie outside of it.

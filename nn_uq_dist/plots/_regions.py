@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics._compiled_once import in_portions
 from nn_uq_dist.diagnostics._law_functions import joint_correlation
-from nn_uq_dist.distributions import GaussianCopulaJoint
-from nn_uq_dist.laws import JointLaw
+from nn_uq_dist.distributions import GaussianCopulaJoint, JointLaw
 
 Array = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from nn_uq_dist.diagnostics._arguments import (
 )
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
 from nn_uq_dist.diagnostics._table import limits_of
-from nn_uq_dist.laws import as_output_law, batch_entries
+from nn_uq_dist.distributions import as_output_law, batch_entries
 from nn_uq_dist.plots._curves import density_range, histogram
 from nn_uq_dist.plots._panels import BLUE, GRAY
 

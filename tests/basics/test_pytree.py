@@ -55,7 +55,7 @@ gammas = dist.Gamma(jnp.array([2.0, 3.0]), jnp.array([1.0, 2.0]))
 copula = nuq.GaussianCopulaJoint(gammas, jnp.array([[1.0, 0.3], [0.3, 1.0]]))
 truncated = dist.TruncatedNormal(jnp.array([1.0, 2.0]), 0.2, low=0.5)
 results = [mapped, mapped.marginals(), plain, plain.marginals(0.1), joint, joint.condition(0, 1.1),
-           copula, copula.condition(0, 1.5), nuq.laws.as_output_law(truncated),
+           copula, copula.condition(0, 1.5), nuq.distributions.as_output_law(truncated),
            plain.input_posterior(jnp.array([1.2, 2.1]), 0.1)]
 leaves = [np.asarray(leaf) for result in results for leaf in jax.tree.leaves(result)]
 if sys.argv[1] == "save":

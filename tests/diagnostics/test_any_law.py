@@ -10,7 +10,7 @@ import scipy.stats
 from nn_uq_dist import GaussianCopulaJoint, Input, Linearization
 from nn_uq_dist.diagnostics import joint_summary, summary, to_datatree
 from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
-from nn_uq_dist.laws import as_output_law
+from nn_uq_dist.distributions import as_output_law
 
 pytestmark = pytest.mark.viz
 

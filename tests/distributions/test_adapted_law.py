@@ -6,7 +6,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from nn_uq_dist.laws import as_output_law
+from nn_uq_dist.distributions import as_output_law
 
 
 @pytest.mark.parametrize("name", ["log_prob", "normal_score"])

@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.laws import batch_entries
+from nn_uq_dist.distributions import batch_entries
 from tests.compiling import evaluate
 
 WEIGHTS = jnp.array([[0.1, 1.0], [0.5, 0.2], [0.4, 0.4]])
@@ -75,7 +75,7 @@ def test_entries_have_their_moments(name):
         assert part.batch_shape == PLACES[index].shape
         np.testing.assert_allclose(part.mean, at(mean, law, index), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(part.variance, at(variance, law, index), rtol=1e-5)
-        if isinstance(law, nuq.laws.OutputLaw | nuq.laws.JointLaw):
+        if isinstance(law, nuq.distributions.OutputLaw | nuq.distributions.JointLaw):
             assert type(law[index]) is type(law)
         if name == "normal":  # with a cdf, which an expanded one lacks
             assert type(part) is dist.Normal

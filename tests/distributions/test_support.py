@@ -84,7 +84,9 @@ MOVING = {
     "joint": lambda scale: scaled(scale).joint(),
     "copula of half-lines above": lambda scale: nuq.GaussianCopulaJoint(above(scale), jnp.eye(2)),
     "copula of half-lines below": lambda scale: nuq.GaussianCopulaJoint(below(scale), jnp.eye(2)),
-    "half-lines as an event": lambda scale: nuq.laws.as_output_law(below(scale)).to_event(1),
+    "half-lines as an event": lambda scale: nuq.distributions.as_output_law(below(scale)).to_event(
+        1
+    ),
 }
 
 

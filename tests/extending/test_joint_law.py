@@ -35,7 +35,7 @@ def draws(lin):
 
 
 def test_contract_is_kept(joint):
-    assert isinstance(joint, nuq.laws.JointLaw)
+    assert isinstance(joint, nuq.distributions.JointLaw)
     value = np.array([[0.5, 12.0, -5.1], [-2.0, 1.0, -4.0]])
     expected = sum(known.logpdf(x) for known, x in zip(KNOWN, value.T, strict=True))
     np.testing.assert_allclose(joint.log_prob(value), expected, rtol=1e-5)

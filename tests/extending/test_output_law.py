@@ -29,7 +29,7 @@ def draws():
 
 def test_contract_is_kept_in_both_tails(page, x64):
     law = page.LaplaceOutput(jnp.asarray(LOC), jnp.asarray(SCALE))
-    assert isinstance(law, nuq.laws.OutputLaw)
+    assert isinstance(law, nuq.distributions.OutputLaw)
     t = np.array([-300.0, -30.0, -1.0, 0.0, 0.5, 20.0, 300.0])[:, None]
     y = LOC + SCALE * t
     for name, reference in (

@@ -9,7 +9,7 @@ import scipy.stats
 
 from nn_uq_dist import GaussianCopulaJoint, Input, Linearization
 from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.laws import as_output_law
+from nn_uq_dist.distributions import as_output_law
 from nn_uq_dist.plots import plot_joint
 from nn_uq_dist.plots._plot_joint import SCORES
 from nn_uq_dist.plots._regions import kernel_region, law_region
