@@ -288,9 +288,9 @@ def propagate(
     net: Network, means: Array, widths: Array, key: Array, num_draws: int, *, progress: bool
 ) -> Propagated:
     """Push the boxes of all `widths` about all `means` through the network, both ways."""
-    law = nuq.Input.box(means[:, None, :], widths[:, None])
-    linear = jax.jit(lambda law: nuq.linearize(net, law))(law)
-    return Propagated(linear, nuq.monte_carlo(net, law, key, num_draws, progress=progress))
+    distribution = nuq.Input.box(means[:, None, :], widths[:, None])
+    linear = jax.jit(lambda distribution: nuq.linearize(net, distribution))(distribution)
+    return Propagated(linear, nuq.monte_carlo(net, distribution, key, num_draws, progress=progress))
 
 
 def print_comparison(result: Propagated) -> None:
@@ -400,7 +400,7 @@ def print_changes(
 def draw_digit(
     image: np.ndarray, label: int, result: Propagated, changes: dict[str, np.ndarray]
 ) -> plt.Figure:
-    """Draw an image, the laws of its highest logits and how its class becomes uncertain."""
+    """Draw an image, its highest logits, and how its class becomes uncertain."""
     figure, (left, middle, right) = plt.subplots(
         1, 3, figsize=(9.5, 3.5), width_ratios=(0.75, 1.2, 1.2), layout="constrained"
     )
@@ -413,7 +413,11 @@ def draw_digit(
     low, high = (linear.loc - 4 * sd)[top].min(), (linear.loc + 4 * sd)[top].max()
     grid = np.linspace(low, high, 401, dtype=np.float32)
     # Under jit there is no warning for points beyond the support of an output.
-    density = np.exp(np.asarray(jax.jit(lambda law, x: law.log_prob(x))(marginals, grid[:, None])))
+    density = np.exp(
+        np.asarray(
+            jax.jit(lambda distribution, x: distribution.log_prob(x))(marginals, grid[:, None])
+        )
+    )
     edges = np.linspace(low, high, 81)
     for j, color in zip(top, (BLUE, VERMILION, GREEN), strict=True):
         counts = np.histogram(draws[:, j], edges)[0] / (len(draws) * np.diff(edges))
@@ -426,10 +430,12 @@ def draw_digit(
                title=f"Three highest logits, half-width {HALF_WIDTHS[SHOWN]:g}")  # fmt: skip
 
     widths = np.geomspace(HALF_WIDTHS[0], HALF_WIDTHS[-1], 60)
-    law = nuq.Input.box(jnp.broadcast_to(image, (60, 64)), widths.astype(np.float32)[:, None])
+    distribution = nuq.Input.box(
+        jnp.broadcast_to(image, (60, 64)), widths.astype(np.float32)[:, None]
+    )
     low, high = change_bounds(nuq.Linearization(
         jnp.broadcast_to(linear.loc, (60, 10)),
-        jnp.broadcast_to(linear.jacobian, (60, 10, 64)), law,
+        jnp.broadcast_to(linear.jacobian, (60, 10, 64)), distribution,
     ))  # fmt: skip
     # The bounds coincide for narrow boxes; their edge is what shows there.
     right.fill_between(

@@ -60,7 +60,7 @@ def fit(key: Array) -> Network:
     return lambda x: hidden(x) @ output
 
 
-def input_law(loc: Array) -> nuq.Input:
+def input_distribution(loc: Array) -> nuq.Input:
     """Return the distribution of the inputs around nominal ones, shape (..., 4)."""
     return nuq.Input.box(loc, jnp.array(HALF_WIDTH)) + nuq.Input.normal(0 * loc, jnp.array(SCALE))
 
@@ -73,9 +73,9 @@ def coverage(network: Network, key: Array) -> dict[str, np.ndarray]:
     keys = jax.random.split(key, 3)
     spread = jnp.array(REACH) * jnp.array([0.3, 0.3, 0.5, 0.4])
     nominal = jax.random.uniform(keys[0], (NUM_HELD_OUT, 4), minval=-1)
-    laws = input_law(jnp.array(CENTER) + spread * nominal)
-    truth = simulate(laws.sample(keys[1]))
-    linear = nuq.linearize(network, laws)  # batch_shape (2000,)
+    distributions = input_distribution(jnp.array(CENTER) + spread * nominal)
+    truth = simulate(distributions.sample(keys[1]))
+    linear = nuq.linearize(network, distributions)  # batch_shape (2000,)
     pairs = nuq.paired_draws(network, linear, keys[2], NUM_PAIRS_EACH, progress=False)
     shares = {}
     for name, model in (("tangent", linear), ("corrected", linear.corrected(pairs))):
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     progress = not arguments.no_progress
     keys = jax.random.split(jax.random.key(arguments.seed), 5)
     network = fit(keys[0])
-    f = input_law(jnp.array(CENTER))
+    f = input_distribution(jnp.array(CENTER))
     linear = nuq.linearize(network, f)
     pairs = nuq.paired_draws(network, linear, keys[1], NUM_PAIRS, progress=progress)
     models = {"tangent": linear, "corrected": linear.corrected(pairs)}

@@ -5,13 +5,14 @@ within +-beta of the measured ones (a box, or normal with standard deviation bet
 carry normal noise of standard deviation sigma, and both are unknown. Models of the same data, all
 sampled by NUTS:
 
-- marginalized: the network is linearized once; the joint law of the outputs of an observation,
-  `Linearization.joint`, has its input error integrated out. Two latent variables remain.
+- marginalized: the network is linearized once; the joint distribution of the outputs of an
+  observation, `Linearization.joint`, has its input error integrated out. Two latent variables
+  remain.
 - latent: every true input is a latent variable, and the network runs in each step.
 
 The outputs of one observation share its input error. So the marginalized likelihood is their joint
-law; a product of their marginals would count the shared error once for each output. With a single
-output they are the same.
+distribution; a product of their marginals would count the shared error once for each output. With a
+single output they are the same.
 
 `--models` adds three more. One is for input errors so large that the network bends over them:
 
@@ -20,7 +21,7 @@ output they are the same.
 
 The other two tell what a difference between the first two comes from:
 
-- copula: as marginalized, with `Linearization.gaussian_copula` for the joint law;
+- copula: as marginalized, with `Linearization.gaussian_copula` for the joint distribution;
 - latent-linear: as latent, with the linearized network in place of the network.
 
 Run `python examples/errors_in_variables.py --help` for the arguments.
@@ -81,8 +82,8 @@ class Posterior(NamedTuple):
     divergences: int
 
 
-def input_law(x: Array, beta: Array | float, error: str) -> nuq.Input:
-    """Return the law of the true inputs: a box of half-width beta, or normal with sd beta."""
+def input_distribution(x: Array, beta: Array | float, error: str) -> nuq.Input:
+    """Return the true inputs: a box of half-width beta, or normal with sd beta."""
     if error == "box":
         return nuq.Input.box(x, half_width=beta)
     return nuq.Input.normal(x, scale_tril=beta * jnp.eye(x.shape[-1], dtype=x.dtype))
@@ -104,7 +105,7 @@ def marginalized_model(error: str, *, copula: bool = False) -> Model:
 
     def model(medians: Array, x: Array, y: Array, value: Array, jacobian: Array) -> None:
         beta, sigma = sample_prior(medians)
-        linear = nuq.Linearization(value, jacobian, input_law(x, beta, error))
+        linear = nuq.Linearization(value, jacobian, input_distribution(x, beta, error))
         if y.shape[1] == 1:
             outputs = linear.marginals(noise_scale=sigma).to_event(1)
         elif copula:
@@ -153,7 +154,7 @@ def relinearized_model(net: Network, error: str) -> Model:
 
         start = value, jacobian, jnp.zeros((*y.shape, y.shape[1]), y.dtype)
         (loc, slopes, rest), _ = jax.lax.scan(improve, start, length=PASSES)
-        linear = nuq.Linearization(loc, slopes, input_law(x, beta, error))
+        linear = nuq.Linearization(loc, slopes, input_distribution(x, beta, error))
         with numpyro.plate("observations", len(y)):
             outputs = linear.joint(noise_scale=sigma, noise_covariance=rest)
             numpyro.sample("y", outputs, obs=y)
@@ -162,7 +163,7 @@ def relinearized_model(net: Network, error: str) -> Model:
 
 
 def standard_normal(count: int, size: int) -> Array:
-    """Return points that fill the standard normal law, with their negatives: (count, size)."""
+    """Return points that fill a standard normal, with their negatives: (count, size)."""
     half = qmc.MultivariateNormalQMC(np.zeros(size), rng=0).random(count // 2)
     return jnp.asarray(np.concatenate([half, -half]), jnp.result_type(float))
 
@@ -237,7 +238,7 @@ def synthetic(
     biases = 0.5 * jax.random.normal(bias_key, (LAYERS, arguments.num_hidden))
     net = nuq.LeakyReLUNetwork(weights[:-1], list(biases), weights[-1])
     x = jax.random.normal(x_key, (arguments.num_observations, INPUTS))
-    f = input_law(x, beta, arguments.error)
+    f = input_distribution(x, beta, arguments.error)
     flips = np.concatenate(nuq.error_analysis.flip_probabilities(net, f), axis=-1)
     print(f"{name}: a neuron changes its sign with probability {flips.mean():.2g}")
     outputs = jax.vmap(net)(f.sample(f_key))

@@ -5,7 +5,7 @@ smooth f, a few Legendre coefficients theta about a nominal curve. In each run o
 actuator adds its own error to every nodal value, uniform within +-half_width, and a few outputs are
 measured with normal noise. Two models of the same data, both sampled by NUTS:
 
-- marginalized: the joint law of the outputs, `Linearization.joint`, the input error
+- marginalized: the joint distribution of the outputs, `Linearization.joint`, the input error
   integrated out by linearization;
 - ignored: the outputs of the exact input, plus normal noise.
 
@@ -13,9 +13,9 @@ The Jacobian of a leaky-ReLU network jumps where a neuron changes its sign, and 
 likelihood with it: by thousands of nats far from the data, where chains would stick. So theta is
 found without the input error first, and sampled with the Jacobian there, averaged over the input
 error; the value of the network follows theta. `--check` samples the input errors as well, without
-any linearization, and sets `Linearization.gaussian_copula` beside both. Last, in a new run the law
-of all outputs is updated from three of them. Run `python examples/inverse.py --help` for the
-arguments.
+any linearization, and sets `Linearization.gaussian_copula` beside both. Last, in a new run the
+distribution of all outputs is updated from three of them. Run `python examples/inverse.py --help`
+for the arguments.
 """
 
 import argparse
@@ -68,8 +68,8 @@ class Experiment(NamedTuple):
         """Return the measured outputs for the exact input."""
         return self.net(f)[MEASURED]
 
-    def input_law(self, theta: Array) -> nuq.Input:
-        """Return the law of the network's input, batch shape as theta."""
+    def input_distribution(self, theta: Array) -> nuq.Input:
+        """Return the distribution of the network's input, batch shape as theta."""
         return nuq.Input.box(input_function(theta), half_width=self.half_width)
 
 
@@ -86,7 +86,7 @@ def simulate(key: Array, arguments: argparse.Namespace) -> Experiment:
     theta_key, input_key, noise_key = jax.random.split(key, 3)
     theta = PRIOR_SD * jax.random.normal(theta_key, (arguments.num_modes,))
     made = Experiment(net, arguments.half_width, arguments.noise, theta, jnp.zeros(()))
-    f = made.input_law(theta).sample(input_key, (arguments.num_runs,))
+    f = made.input_distribution(theta).sample(input_key, (arguments.num_runs,))
     outputs = jax.vmap(made.measured)(f)
     noise = made.noise * jax.random.normal(noise_key, outputs.shape)
     return made._replace(y=outputs + noise)
@@ -107,15 +107,17 @@ def marginalized_model(experiment: Experiment, *, copula: bool = False) -> Model
 
     def model(jacobian: Array, y: Array | None = None) -> None:
         theta = sample_prior(experiment)
-        f = experiment.input_law(theta)
+        f = experiment.input_distribution(theta)
         linear = nuq.Linearization(experiment.measured(f.mean), jacobian, f)
         if copula:
             # "nataf" solves equations in every step; with 31 inputs "linear" is off by 2e-4.
-            law = linear.gaussian_copula(noise_scale=experiment.noise, correlation="linear")
+            distribution = linear.gaussian_copula(
+                noise_scale=experiment.noise, correlation="linear"
+            )
         else:
-            law = linear.joint(noise_scale=experiment.noise)
+            distribution = linear.joint(noise_scale=experiment.noise)
         with numpyro.plate("runs", len(experiment.y)):
-            numpyro.sample("y", law, obs=y)
+            numpyro.sample("y", distribution, obs=y)
 
     return model
 
@@ -169,9 +171,9 @@ def mean_jacobian(key: Array, experiment: Experiment, theta: Array, num_draws: i
 
     The Jacobian at one point is that of the small region between kinks in which the point lies.
     """
-    inputs = experiment.input_law(theta).sample(key, (num_draws,))
-    law = nuq.Input.box(inputs, half_width=experiment.half_width)
-    return nuq.linearize(experiment.measured, law).jacobian.mean(axis=0)
+    inputs = experiment.input_distribution(theta).sample(key, (num_draws,))
+    distribution = nuq.Input.box(inputs, half_width=experiment.half_width)
+    return nuq.linearize(experiment.measured, distribution).jacobian.mean(axis=0)
 
 
 def tabulate(posteriors: dict[str, MCMC], truth: Array) -> pd.DataFrame:
@@ -258,11 +260,11 @@ class Update(NamedTuple):
 
 
 def update(key: Array, experiment: Experiment, theta: Array) -> Update:
-    """Measure three outputs in a new run, and update the law of all others.
+    """Measure three outputs in a new run, and update the distribution of all others.
 
     The reference: the network at draws of the inputs behind the three outputs.
     """
-    f = experiment.input_law(theta)
+    f = experiment.input_distribution(theta)
     draw_key, noise_key, run_key, rest_key = jax.random.split(key, 4)
     joint = nuq.linearize(experiment.net, f).joint(noise_scale=experiment.noise)
     given = np.array(GIVEN)

@@ -7,12 +7,12 @@ than g: the fit is attenuated. Its weights are inferred by NUTS in three ways:
 - naive: y ~ Normal(net(x), sigma).
 - calibrated: y ~ Normal(net(E[f | x]), sigma), regression calibration. The slopes are repaired;
   predictions of y from x are not, as the naive network could learn the same ones.
-- linearized: the whole law of f given x goes through the network,
-  `nuq.linearize(net, law).marginals(noise_scale=sigma)`. So y scatters more where the network is
-  steep, and sigma is the noise of y alone.
+- linearized: the whole distribution of f given x goes through the network,
+  `nuq.linearize(net, distribution).marginals(noise_scale=sigma)`. So y scatters more where the
+  network is steep, and sigma is the noise of y alone.
 
-What these need is the law of the true input given the measured one, which is not the law of the
-error about x. For f ~ Normal(m, v) and x = f + e, e ~ Normal(0, s^2), it is
+What these need is the distribution of the true input given the measured one, which is not the
+distribution of the error about x. For f ~ Normal(m, v) and x = f + e, e ~ Normal(0, s^2), it is
 Normal(m + r (x - m), r s^2) with the reliability r = v / (v + s^2); slopes of the naive fit are
 about r times the true ones (R. J. Carroll, D. Ruppert, L. A. Stefanski and C. M. Crainiceanu,
 Measurement Error in Nonlinear Models, 2nd ed., 2006, chapter 4). m and v are estimated from the
@@ -82,15 +82,15 @@ class Data(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """What the law of a true input given the measured one takes."""
+    """What the distribution of a true input given the measured one takes."""
 
     error: str
     error_sd: float
     mean: float  # of the true inputs
     reliability: float  # their variance over that of the measured ones
 
-    def law(self, x: Array) -> nuq.Input:
-        """Return the law of the true inputs given the measured ones."""
+    def distribution(self, x: Array) -> nuq.Input:
+        """Return the distribution of the true inputs given the measured ones."""
         if self.error == "box":
             return nuq.Input.box(x, half_width=3**0.5 * self.error_sd)
         loc = self.mean + self.reliability * (x - self.mean)
@@ -129,7 +129,7 @@ def simulate(key: Array, count: int, error: str, error_sd: float) -> Data:
 
 
 def calibrate(x: Array, error: str, error_sd: float) -> Calibration:
-    """Estimate the law of the true inputs from the measured ones and the size of the errors."""
+    """Estimate the true inputs from the measured ones and the size of the errors."""
     if error == "box":
         return Calibration(error, error_sd, 0.0, 1.0)
     variance = float(x.var(ddof=1))
@@ -156,11 +156,11 @@ def model(
     # Mostly 0.1 to 0.8. A wider prior reaches down to where the linearized fit cannot tell sigmas
     # apart, since the scatter from the inputs is larger, and NUTS mixes slowly there.
     sigma = numpyro.sample("sigma", dist.LogNormal(math.log(0.3), 0.5))
-    law = calibration.law(x)
+    distribution = calibration.distribution(x)
     if fit == "linearized":
-        outputs = nuq.linearize(net, law).marginals(noise_scale=sigma)
+        outputs = nuq.linearize(net, distribution).marginals(noise_scale=sigma)
     else:
-        outputs = dist.Normal(jax.vmap(net)(x if fit == "naive" else law.mean), sigma)
+        outputs = dist.Normal(jax.vmap(net)(x if fit == "naive" else distribution.mean), sigma)
     with numpyro.plate("observations", len(x), dim=-2):
         numpyro.sample("y", outputs, obs=y)
 
@@ -236,7 +236,7 @@ def describe(module: Perceptron, chains: Draws, divergences: int) -> dict[str, f
 def check_linearization(
     key: Array, module: Perceptron, calibration: Calibration, draws: Draws
 ) -> pd.DataFrame:
-    """Compare linearized laws of y with Monte Carlo, at five measured inputs.
+    """Compare linearized distributions of y with Monte Carlo, at five measured inputs.
 
     The network is the posterior mean of the function, sigma its posterior mean.
     """
@@ -247,10 +247,10 @@ def check_linearization(
     def net(f: Array) -> Array:  # five inputs to five outputs, each from its own
         return curves(module, some, f).mean(0)
 
-    law = calibration.law(x)
-    y = nuq.monte_carlo(net, law, sample_key, 10_000, progress=False)
+    distribution = calibration.distribution(x)
+    y = nuq.monte_carlo(net, distribution, sample_key, 10_000, progress=False)
     y += sigma * jax.random.normal(noise_key, y.shape)
-    marginals = nuq.linearize(net, law).marginals(noise_scale=sigma)
+    marginals = nuq.linearize(net, distribution).marginals(noise_scale=sigma)
     names = [f"x = {point:+.0f}" for point in x]
     table = nuq.diagnostics.summary(marginals, y, output_names=names, progress=False)
     sd = table["sd", "monte_carlo"]
@@ -355,7 +355,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Only the draws of y are used here, so any y will do to score.
         _, y = predict(predict_key, module, name, *told, Data(grid, grid, grid))
         score, _ = predict(predict_key, module, name, *told, new)
-        # An exact input needs no law: each fit then predicts by its network and its sigma.
+        # An exact input needs no distribution: each fit then predicts by its network and its sigma.
         score_exact, _ = predict(predict_key, module, "naive", *told, new._replace(x=new.f))
         fits[name] = Fit(functions, y, score, score_exact)
 

@@ -9,8 +9,8 @@ to 2010 are off for two reasons:
   network, and by Monte Carlo;
 - the network's own error, as large as cross-validation finds it on the training years.
 
-The script prints and draws the laws of the forecast of 2010, and counts how many of the observed
-months of all held-out years lie in the 90% bands.
+The script prints and draws the distributions of the forecast of 2010, and counts how many of the
+observed months of all held-out years lie in the 90% bands.
 
 Run `python examples/sea_surface.py --help` for the arguments.
 """
@@ -128,8 +128,8 @@ def fit_forecast(key: Array, years: np.ndarray, curves: np.ndarray) -> Network:
     return forecast
 
 
-def input_law(curves: np.ndarray, beta: float) -> dist.Distribution:
-    """Return the law of measured curves, each month known to +-beta; any law may stand here."""
+def input_distribution(curves: np.ndarray, beta: float) -> dist.Distribution:
+    """Return measured curves, each month known to +-beta; any distribution may stand here."""
     return dist.Uniform(curves - beta, curves + beta).to_event(1)
 
 
@@ -142,7 +142,7 @@ def own_error(key: Array, years: np.ndarray, curves: np.ndarray, beta: float) ->
     small all the same: the constants of the training were chosen by these residuals.)
 
     The errors of neighboring months are correlated. Single months do not need that; a
-    joint law of the months would need the covariance of the residuals.
+    joint distribution of the months would need the covariance of the residuals.
     """
     known = curves[years < FIRST_TEST_YEAR]
     inputs, targets = known[:-1], known[1:]
@@ -150,35 +150,39 @@ def own_error(key: Array, years: np.ndarray, curves: np.ndarray, beta: float) ->
     for fold in np.array_split(np.arange(len(inputs)), NUM_FOLDS):
         others = np.delete(np.arange(len(inputs)), fold)
         net = train(key, inputs[others], targets[others])
-        lin = nuq.linearize(net, input_law(inputs[fold], beta))
+        lin = nuq.linearize(net, input_distribution(inputs[fold], beta))
         squares.append((targets[fold] - lin.mean) ** 2 - lin.variance)
     return np.sqrt(np.maximum(np.concatenate(squares).mean(axis=0), 0))
 
 
-def quantiles(law: dist.Distribution, levels: tuple[float, float] = ENDS) -> np.ndarray:
-    """Return two quantiles of each law, shape (2,) and the batch shape."""
-    return np.asarray(law.icdf(jnp.array(levels).reshape(2, *[1] * len(law.batch_shape))))
+def quantiles(distribution: dist.Distribution, levels: tuple[float, float] = ENDS) -> np.ndarray:
+    """Return two quantiles of each distribution, shape (2,) and the batch shape."""
+    return np.asarray(
+        distribution.icdf(jnp.array(levels).reshape(2, *[1] * len(distribution.batch_shape)))
+    )
 
 
-def distances(law: dist.Distribution, draws: np.ndarray) -> np.ndarray:
-    """Return the Kolmogorov-Smirnov distance of each law to its draws, seen at 1000 of them."""
+def distances(distribution: dist.Distribution, draws: np.ndarray) -> np.ndarray:
+    """Return the Kolmogorov-Smirnov distance of each distribution to 1000 of its draws."""
     ordered, levels = np.sort(draws, axis=0), (np.arange(1000) + 0.5) / 1000
-    found = law.cdf(ordered[(levels * len(draws)).astype(int)])
+    found = distribution.cdf(ordered[(levels * len(draws)).astype(int)])
     return np.abs(np.asarray(found) - levels[:, None]).max(axis=0)
 
 
-def print_methods(laws: dict[str, dist.Distribution], draws: np.ndarray) -> None:
-    """Print what the laws of the months say, beside Monte Carlo draws."""
-    bands = {name: quantiles(law) for name, law in laws.items()}
+def print_methods(distributions: dict[str, dist.Distribution], draws: np.ndarray) -> None:
+    """Print what the distributions of the months say, beside Monte Carlo draws."""
+    bands = {name: quantiles(distribution) for name, distribution in distributions.items()}
     bands["MC"] = np.quantile(draws, ENDS, axis=0)
-    far = {name: distances(law, draws) for name, law in laws.items()}
-    columns = {("sd", name): np.sqrt(law.variance) for name, law in laws.items()}
+    far = {name: distances(distribution, draws) for name, distribution in distributions.items()}
+    columns = {
+        ("sd", name): np.sqrt(distribution.variance) for name, distribution in distributions.items()
+    }
     columns["sd", "MC"] = draws.std(axis=0)
     for end, level in enumerate(ENDS):
         columns |= {(f"{level:.0%}", name): band[end] for name, band in bands.items()}
     columns |= {("KS", name): distance for name, distance in far.items()}
     print(pd.DataFrame(columns, index=MONTHS).to_string(float_format="{:.3f}".format))
-    print("MC: Monte Carlo. KS: largest difference of the distribution functions of law and draws,")
+    print("MC: Monte Carlo. KS: largest difference of the distribution functions of both,")
     print(f"by chance alone about {0.87 / np.sqrt(len(draws)):.3f}:")
     for name, distance in far.items():
         print(f"  {name:10}{distance.mean():.3f} on average, {distance.max():.3f} at worst")
@@ -218,17 +222,24 @@ def draw_years(
     every.set_ylabel("observed less forecast (°C)")
 
 
-def draw_laws(
-    axis: Any, laws: dict[str, dist.Distribution], draws: np.ndarray, mean: np.ndarray
+def draw_distributions(
+    axis: Any, distributions: dict[str, dist.Distribution], draws: np.ndarray, mean: np.ndarray
 ) -> None:
-    """Draw the laws of the months: Monte Carlo left, tangent right, corrected as outline."""
-    grids = {name: np.linspace(*quantiles(law, TAILS), 201) for name, law in laws.items()}
-    densities = {name: np.exp(law.log_prob(grids[name])) for name, law in laws.items()}
+    """Draw the months: Monte Carlo left, tangent right, corrected as outline."""
+    grids = {
+        name: np.linspace(*quantiles(distribution, TAILS), 201)
+        for name, distribution in distributions.items()
+    }
+    densities = {
+        name: np.exp(distribution.log_prob(grids[name]))
+        for name, distribution in distributions.items()
+    }
     ends = np.quantile(draws, TAILS, axis=0)
     for j in range(12):
         scale = 0.4 / max(density[:, j].max() for density in densities.values())
         right, outline = (
-            (j + scale * densities[name][:, j], grids[name][:, j] - mean[j]) for name in laws
+            (j + scale * densities[name][:, j], grids[name][:, j] - mean[j])
+            for name in distributions
         )
         counts, edges = np.histogram(draws[:, j], 40, ends[:, j], density=True)
         axis.stairs(j - scale * counts, edges - mean[j], baseline=j, orientation="horizontal",
@@ -278,17 +289,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     is_test = years[1:] >= FIRST_TEST_YEAR
     inputs, observed, years = curves[:-1][is_test], curves[1:][is_test], years[1:][is_test]
     with timed("bands of all held-out years"):
-        lin = nuq.linearize(net, input_law(inputs, beta))  # batch shape (15,)
+        lin = nuq.linearize(net, input_distribution(inputs, beta))  # batch shape (15,)
         mean = np.asarray(lin.mean)
         bands = {
             "both errors": quantiles(lin.marginals(noise_scale=own_sd)),
             "input error alone": quantiles(lin.marginals()),
         }
-    f = input_law(inputs[-1], beta)
+    f = input_distribution(inputs[-1], beta)
     with timed(f"correction of the last year by {NUM_PAIRS:,} runs"):
         last = nuq.linearize(net, f)
         pairs = nuq.paired_draws(net, last, pair_key, NUM_PAIRS, progress=progress)
-        laws = {"tangent": last.marginals(), "corrected": last.corrected(pairs).marginals()}
+        distributions = {
+            "tangent": last.marginals(),
+            "corrected": last.corrected(pairs).marginals(),
+        }
     with timed(f"Monte Carlo of the last year, {arguments.num_draws:,} draws"):
         draws = nuq.monte_carlo(net, f, draw_key, arguments.num_draws, progress=progress)
         noise = own_sd * np.asarray(jax.random.normal(noise_key, draws.shape))
@@ -305,7 +319,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     columns |= dict(zip(("5% MC", "95% MC"), np.quantile(draws + noise, ENDS, axis=0), strict=True))
     print(pd.DataFrame(columns, index=MONTHS).to_string(float_format="{:.2f}".format))
     print("\nThe input error alone, in °C, by three methods:")
-    print_methods(laws, draws)
+    print_methods(distributions, draws)
     print("\nObserved months of all held-out years inside the 90% bands of the tangent (± standard")
     print("error over the years):")
     for name, band in bands.items():
@@ -315,10 +329,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     file = arguments.out / "forecast.png"
     with timed("\nfigure"):
         figure, axes = plt.subplot_mosaic(
-            [["last", "every"], ["laws", "laws"]], figsize=(9, 7), layout="constrained"
+            [["last", "every"], ["distributions", "distributions"]],
+            figsize=(9, 7),
+            layout="constrained",
         )
         draw_years(axes["last"], axes["every"], years, observed, mean, bands)
-        draw_laws(axes["laws"], laws, draws, mean[-1])
+        draw_distributions(axes["distributions"], distributions, draws, mean[-1])
         for axis in axes.values():
             axis.spines[["top", "right"]].set_visible(False)
         arguments.out.mkdir(parents=True, exist_ok=True)

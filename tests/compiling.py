@@ -25,14 +25,14 @@ def fully_optimized_jit(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @partial(jax.jit, static_argnums=1, compiler_options=QUICK)
-def evaluate(law: Any, name: str, *args: Any) -> Any:
-    """``law.name(*args)``, or ``law.name`` of a property, as one program.
+def evaluate(distribution: Any, name: str, *args: Any) -> Any:
+    """``distribution.name(*args)``, or ``distribution.name`` of a property, as one program.
 
     Operation by operation it would be dozens, each compiled for its shapes. All tests share the
-    program of one class of laws, one name and one set of shapes. Not for laws of linear
-    combinations: outside of ``jit`` they have few programs for all shapes.
+    program of one class of distributions, one name and one set of shapes. Not for distributions of
+    linear combinations: outside of ``jit`` they have few programs for all shapes.
     """
-    value = getattr(law, name)
+    value = getattr(distribution, name)
     return value(*args) if callable(value) else value
 
 

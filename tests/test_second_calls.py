@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics import _compiled_once
+from nn_uq_dist.basics import programs
 from nn_uq_dist.diagnostics import summary
 from tests.compiling import counted_compilations
 
@@ -20,7 +20,7 @@ NUM_INPUTS, WIDTH, NUM_OUTPUTS = 4, 8, 2
 @pytest.fixture(autouse=True)
 def _empty_table(monkeypatch):
     """Other tests, and other networks with the same program, compile nothing for this one."""
-    monkeypatch.setattr(_compiled_once, "_programs", OrderedDict())
+    monkeypatch.setattr(programs, "_programs", OrderedDict())
 
 
 class Operator:

@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[2] / "examples"))
 
 
 class Case(NamedTuple):
-    """The linearized law of a network, and draws of its outputs."""
+    """The linearized distribution of a network, and draws of its outputs."""
 
     name: str
     lin: nuq.Linearization

@@ -159,15 +159,15 @@ def two_point(case: Study) -> plt.Figure:
 
 
 def three_point(case: Study, *, copula: bool = False) -> plt.Figure:
-    """Densities of two outputs given a third, observed with a little noise: of a law and of draws.
+    """Densities of two outputs given a third, observed with a little noise.
 
     Those of the draws are kernel estimates from the tenth next to the value of the third output.
     """
     index = [NAMES.index(name) for name in TRIPLE]
     # Of outputs that are made of two numbers three have no density without noise.
     noise = NOISE * np.sqrt(np.diagonal(case.lin.covariance))
-    law = (case.lin.gaussian_copula if copula else case.lin.joint)(noise_scale=noise)
-    log_density = jax.jit(partial(jax.lax.map, law.marginalize(index).log_prob))
+    distribution = (case.lin.gaussian_copula if copula else case.lin.joint)(noise_scale=noise)
+    log_density = jax.jit(partial(jax.lax.map, distribution.marginalize(index).log_prob))
     normal = np.random.default_rng(0).normal(size=case.draws.shape)
     draws = (case.draws + noise * normal)[:, index]
     figure, axes = plt.subplots(
@@ -198,13 +198,13 @@ def three_point(case: Study, *, copula: bool = False) -> plt.Figure:
         title = f"{TRIPLE[2]} = {value:.4g}\n({100 * quantile:g}% quantile)"
         column[0].set_title(title, fontsize="medium")
         column[1].set_xlabel(TRIPLE[0])
-    axes[0, 0].set_ylabel(f"{law.kind}\n{TRIPLE[1]}")
+    axes[0, 0].set_ylabel(f"{distribution.kind}\n{TRIPLE[1]}")
     axes[1, 0].set_ylabel(f"Monte Carlo\n{TRIPLE[1]}")
     handles = [
         Patch(color=shade, label=f"{100 * mass:g}%")
         for mass, shade in zip(MASSES, _shades(DARK_GRAY), strict=True)
     ]
-    handles.append(Line2D([], [], color=BLUE, lw=0.9, label=law.kind))
+    handles.append(Line2D([], [], color=BLUE, lw=0.9, label=distribution.kind))
     figure.legend(handles=handles[::-1], loc="outside upper center", ncols=4, frameon=False)
     return figure
 

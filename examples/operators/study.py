@@ -1,4 +1,4 @@
-"""One network or operator at one perturbation amplitude: its linearized law beside its draws."""
+"""One network or operator at one perturbation amplitude: its distribution beside its draws."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +21,7 @@ NONZERO = [name for name in NAMES if name != ZERO_OUTPUT]
 
 
 class Study(NamedTuple):
-    """A map, its box input, the linearized law, and Monte Carlo draws of the outputs."""
+    """A map, its box input, the linearized distribution, and Monte Carlo draws of the outputs."""
 
     title: str
     net: Callable[[jax.Array], jax.Array]

@@ -1,4 +1,4 @@
 """Checks of arguments, frozen pytrees, row algebra, normal scores, programs that compile once.
 
-`_normal_scores.py` has the one table of families with normal scores.
+`normal_scores.py` has the one table of families with normal scores.
 """

@@ -1,4 +1,4 @@
-"""Standard laws whose distribution functions are known, and whose quantiles are solved for.
+"""Standard distributions with known distribution functions, whose quantiles are solved for.
 
 They have derivatives in values and scores; in the parameters differentiation raises an error.
 """
@@ -24,21 +24,22 @@ from jax.scipy.special import (
     xlogy,
 )
 
-from nn_uq_dist.basics._checks import refused
-from nn_uq_dist.basics._normal_tails import log_normal_density, score_from_log_tails
-from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._quantile_search import quantile_at_score
+from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.normal_tails import log_normal_density, score_from_log_tails
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.basics.quantile_search import quantile_at_score
 
 type Pair = tuple[Array, Array]
 
 _fixed = refused(
     "quantiles that are solved for have derivatives in their normal score, not in the parameters "
-    "of the law; keep the degrees of freedom of StudentT and the concentrations of Gamma and Beta "
+    "of the distribution; keep the degrees of freedom of StudentT and the concentrations of Gamma "
+    "and Beta "
     "known, or take a family with a quantile function of its own, such as LogNormal"
 )
 
 
-class SolvedLaw(abc.ABC):
+class SolvedQuantiles(abc.ABC):
     """A pytree whose arrays broadcast against its values."""
 
     @property
@@ -69,8 +70,8 @@ class SolvedLaw(abc.ABC):
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class Gamma(SolvedLaw):
-    """The gamma law of rate 1."""
+class Gamma(SolvedQuantiles):
+    """The gamma distribution of rate 1."""
 
     concentration: Any
     support = dist.constraints.positive
@@ -94,8 +95,8 @@ class Gamma(SolvedLaw):
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class Beta(SolvedLaw):
-    """A beta law whose arrays are its two parameters alone, one for each entry."""
+class Beta(SolvedQuantiles):
+    """A beta distribution whose arrays are its two parameters alone, one for each entry."""
 
     concentration1: Any
     concentration0: Any
@@ -124,8 +125,8 @@ class Beta(SolvedLaw):
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class Student(SolvedLaw):
-    """Student's law about zero, in units of the root of its degrees of freedom."""
+class Student(SolvedQuantiles):
+    """Student's distribution about zero, in units of the root of its degrees of freedom."""
 
     df: Any
     support = dist.constraints.real
@@ -160,21 +161,21 @@ class Student(SolvedLaw):
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class ByDistributionFunction(SolvedLaw):
-    """A law of NumPyro with ``cdf``, whose upper tail is what is left of it."""
+class ByDistributionFunction(SolvedQuantiles):
+    """A distribution of NumPyro with ``cdf``, whose upper tail is what is left of it."""
 
-    law: Any
+    distribution: Any
 
     @property
     def support(self) -> Any:
-        return self.law.support
+        return self.distribution.support
 
     def tails(self, x: Array) -> Pair:
-        lower = self.law.cdf(x)
+        lower = self.distribution.cdf(x)
         return lower, 1 - lower
 
     def log_prob(self, x: Array) -> Array:
-        found: Array = self.law.log_prob(x)
+        found: Array = self.distribution.log_prob(x)
         return found
 
     def guess(self, z: Array) -> Array:
@@ -182,23 +183,23 @@ class ByDistributionFunction(SolvedLaw):
 
 
 @jax.custom_jvp
-def _score(law: SolvedLaw, x: Array) -> Array:
-    lower, upper = law.tails(x)
+def _score(distribution: SolvedQuantiles, x: Array) -> Array:
+    lower, upper = distribution.tails(x)
     tiny = jnp.finfo(jnp.result_type(lower)).tiny
     return score_from_log_tails(*(jnp.log(jnp.maximum(p, tiny)) for p in (lower, upper)))
 
 
 @_score.defjvp
 def _score_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Array]) -> Pair:
-    law, x = primals
-    z = _score(law, x)
-    return z, jnp.exp(law.log_prob(x) - log_normal_density(z)) * tangents[1]
+    distribution, x = primals
+    z = _score(distribution, x)
+    return z, jnp.exp(distribution.log_prob(x) - log_normal_density(z)) * tangents[1]
 
 
 @jax.custom_jvp
-def _quantile(law: SolvedLaw, z: Array) -> Array:
+def _quantile(distribution: SolvedQuantiles, z: Array) -> Array:
     """Solve ``F(x) = Phi(z)`` by Newton steps inside of a bracket, in the tail of ``z``."""
-    leaves = jax.tree.leaves(law)
+    leaves = jax.tree.leaves(distribution)
     dtype = jnp.result_type(z, *leaves)
     shape = jnp.broadcast_shapes(jnp.shape(z), *(jnp.shape(leaf) for leaf in leaves))
     limits = jnp.finfo(dtype)
@@ -207,30 +208,30 @@ def _quantile(law: SolvedLaw, z: Array) -> Array:
     is_upper = z > 0
 
     def score_and_log_density(t: Array) -> Pair:
-        x, log_slope = _placed(law, t)
-        lower, upper = law.tails(x)
+        x, log_slope = _placed(distribution, t)
+        lower, upper = distribution.tails(x)
         score = ndtri(jnp.where(is_upper, upper, lower))
-        return jnp.where(is_upper, -score, score), law.log_prob(x) + log_slope
+        return jnp.where(is_upper, -score, score), distribution.log_prob(x) + log_slope
 
     # Beyond, values over- or underflow.
     end = jnp.full(shape, math.log(limits.max), dtype)
-    start = jnp.clip(law.guess(z), -end, end).astype(dtype)
+    start = jnp.clip(distribution.guess(z), -end, end).astype(dtype)
     found = quantile_at_score(z, start, -end, end, score_and_log_density)
-    return _placed(law, found)[0]
+    return _placed(distribution, found)[0]
 
 
-def _placed(law: SolvedLaw, t: Array) -> Pair:
+def _placed(distribution: SolvedQuantiles, t: Array) -> Pair:
     """Value at a coordinate on the real line, and the log of its slope there."""
-    if law.support is dist.constraints.real:
+    if distribution.support is dist.constraints.real:
         # Logarithmic far out on both sides: values of any size are some hundreds away.
         return jnp.sinh(t), jnp.logaddexp(t, -t) - math.log(2)
-    to_support = dist.transforms.biject_to(law.support)
+    to_support = dist.transforms.biject_to(distribution.support)
     x = to_support(t)
     return x, to_support.log_abs_det_jacobian(t, x)
 
 
 @_quantile.defjvp
 def _quantile_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Array]) -> Pair:
-    law, z = primals
-    x = _quantile(law, z)
-    return x, jnp.exp(log_normal_density(z) - law.log_prob(x)) * tangents[1]
+    distribution, z = primals
+    x = _quantile(distribution, z)
+    return x, jnp.exp(log_normal_density(z) - distribution.log_prob(x)) * tangents[1]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics._row_algebra import gram, matmul, matvec
+from nn_uq_dist.basics.row_algebra import gram, matmul, matvec
 from nn_uq_dist.box_gaussian._gaussian_part import Gaussian, Problem, Sites, gaussian
 
 _MOST_PASSES = 60
@@ -181,8 +181,8 @@ def fixed_point(problem: Problem) -> FixedPoint:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))
 
     def one_pass(state: _State) -> _State:
-        law = gaussian(reduced, state.sites, state.mean, square)
-        step, change = _step(problem, state.sites, _cavity(law, state.sites))
+        distribution = gaussian(reduced, state.sites, state.mean, square)
+        step, change = _step(problem, state.sites, _cavity(distribution, state.sites))
         error = jnp.max(jnp.abs(change), axis=(0, -1))
         # Damp only if the passes oscillate without converging: a site that an early pass made far
         # too narrow widens steadily, although its error, in units of its marginal, does not
@@ -197,8 +197,8 @@ def fixed_point(problem: Problem) -> FixedPoint:
         length = jnp.where(moves, damping, 0.0)[..., None]
         sites = Sites(*(at + length * move for at, move in zip(state.sites, step, strict=True)))
         error = jnp.where(moves, error, state.error)
-        outside = state.outside | (moves & _is_outside(problem, law))
-        return _State(state.number + 1, sites, law.mean, change, error, damping, outside)
+        outside = state.outside | (moves & _is_outside(problem, distribution))
+        return _State(state.number + 1, sites, distribution.mean, change, error, damping, outside)
 
     found = lax.while_loop(
         unfinished,
@@ -213,36 +213,40 @@ def fixed_point(problem: Problem) -> FixedPoint:
             jnp.zeros(shape[:-1], bool),
         ),
     )
-    law = gaussian(problem, found.sites, found.mean, square)
-    rounding = float(jnp.finfo(dtype).eps) * jnp.abs(law.log_determinant + law.quadratic)
+    distribution = gaussian(problem, found.sites, found.mean, square)
+    rounding = float(jnp.finfo(dtype).eps) * jnp.abs(
+        distribution.log_determinant + distribution.quadratic
+    )
     converged = found.error < jnp.maximum(_ACCEPTABLE[dtype.name], jnp.sqrt(rounding))
     if covariance is None:
         # Next to the edge of the support, where means next to 1 have no digits, passes may settle
         # on a density that is off by orders of magnitude.
         converged &= jnp.max(found.sites.precision, axis=-1) < _finest(dtype)
-    return FixedPoint(found.sites, law, _cavity(law, found.sites), converged, found.outside)
+    return FixedPoint(
+        found.sites, distribution, _cavity(distribution, found.sites), converged, found.outside
+    )
 
 
-def _cavity(law: Gaussian, sites: Sites) -> Cavity:
+def _cavity(distribution: Gaussian, sites: Sites) -> Cavity:
     """Take each site out of its marginal."""
-    point = jnp.clip(law.mean, -1.0, 1.0)
-    precision = law.cavity_precision + sites.precision
-    slope = (law.mean - point) * precision
+    point = jnp.clip(distribution.mean, -1.0, 1.0)
+    precision = distribution.cavity_precision + sites.precision
+    slope = (distribution.mean - point) * precision
     return Cavity(
         point,
-        law.cavity_precision,
+        distribution.cavity_precision,
         slope - sites.slope + sites.precision * point,
         precision,
         slope,
     )
 
 
-def _is_outside(problem: Problem, law: Gaussian) -> Array:
+def _is_outside(problem: Problem, distribution: Gaussian) -> Array:
     """Whether the support ends before the point in the direction of its residual."""
     if problem.covariance is not None:
         return jnp.asarray(False)
-    reach = jnp.sum(jnp.abs(matvec(problem.weights.mT, law.residual)), axis=-1)
-    return jnp.sum(law.residual * problem.target, axis=-1) > reach
+    reach = jnp.sum(jnp.abs(matvec(problem.weights.mT, distribution.residual)), axis=-1)
+    return jnp.sum(distribution.residual * problem.target, axis=-1) > reach
 
 
 def _step(problem: Problem, sites: Sites, cavity: Cavity) -> tuple[Sites, Array]:

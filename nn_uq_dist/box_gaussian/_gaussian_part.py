@@ -13,8 +13,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.basics._checks import refused
-from nn_uq_dist.basics._row_algebra import gram, matmul, matvec
+from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.row_algebra import gram, matmul, matvec
 
 # The passes are a loop of unknown length.
 undifferentiated = refused(

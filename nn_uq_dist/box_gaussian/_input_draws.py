@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax, random
 
-from nn_uq_dist.basics._row_algebra import matmul, matvec
+from nn_uq_dist.basics.row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._gaussian_part import normal_factor, solve_lower
 from nn_uq_dist.box_gaussian._moments import uniform_moments
 

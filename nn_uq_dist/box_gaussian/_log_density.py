@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from nn_uq_dist.basics._blocks import in_blocks
-from nn_uq_dist.basics._checks import refused
-from nn_uq_dist.basics._row_algebra import matmul, matvec
+from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.chunks import in_chunks
+from nn_uq_dist.basics.row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._expectation_propagation import FixedPoint, fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
@@ -117,22 +117,22 @@ def _solve(problem: Problem) -> tuple[Array, FixedPoint]:
     They are ``-inf`` outside of the support, NaN where the passes have not converged.
     """
     found = fixed_point(problem)
-    law, cavity, sites = found.gaussian, found.cavity, found.sites
+    distribution, cavity, sites = found.gaussian, found.cavity, found.sites
     # Of each uniform, the log integral over its interval minus that of its site; both relative to
     # the point.
     terms = cavity.moments().log_mass - math.log(2.0) + 0.5 * jnp.log(cavity.marginal_precision)
     terms = terms - 0.5 * cavity.marginal_slope**2 / cavity.marginal_precision
-    gap = cavity.point - law.mean
-    terms = terms + gap * (0.5 * sites.precision * (cavity.point + law.mean) - sites.slope)
-    logs = jnp.sum(terms, axis=-1) - 0.5 * (law.log_determinant + law.quadratic)
+    gap = cavity.point - distribution.mean
+    terms = terms + gap * (0.5 * sites.precision * (cavity.point + distribution.mean) - sites.slope)
+    logs = jnp.sum(terms, axis=-1) - 0.5 * (distribution.log_determinant + distribution.quadratic)
     logs = jnp.where(found.converged, logs, jnp.nan)
     return jnp.where(found.outside, -jnp.inf, logs), found
 
 
 def _by_blocks[Result](function: Callable[[Problem], Result], problem: Problem) -> Result:
     if problem.weights.ndim > 2:
-        return in_blocks(function, problem, size=_BLOCK_SIZE)
-    return in_blocks(
+        return in_chunks(function, problem, size=_BLOCK_SIZE)
+    return in_chunks(
         lambda target: function(problem._replace(target=target)), problem.target, size=_BLOCK_SIZE
     )
 
@@ -145,16 +145,16 @@ def _log_evidence(problem: Problem) -> Array:
 def _with_slopes(problem: Problem) -> tuple[Array, ...]:
     """Log densities, means, residuals, and slopes: ``-V/2`` by inputs, else of ``A`` and ``C``."""
     logs, found = _solve(problem)
-    law = found.gaussian
+    distribution = found.gaussian
     if problem.by_inputs:
-        slopes = [-0.5 * input_covariance(problem, found.sites, law.root)]
+        slopes = [-0.5 * input_covariance(problem, found.sites, distribution.root)]
     else:
-        columns = solve_lower(law.factor, law.root, transposed=True)
-        identity = jnp.eye(law.factor.shape[-1], dtype=logs.dtype)
-        half = solve_lower(law.factor, identity)
+        columns = solve_lower(distribution.factor, distribution.root, transposed=True)
+        identity = jnp.eye(distribution.factor.shape[-1], dtype=logs.dtype)
+        half = solve_lower(distribution.factor, identity)
         columns = columns / found.sites.precision[..., None, :]
         slopes = [-columns, -0.5 * matmul(half.mT, half)]
-    return logs, law.mean, law.residual, *slopes
+    return logs, distribution.mean, distribution.residual, *slopes
 
 
 @_log_evidence.defjvp

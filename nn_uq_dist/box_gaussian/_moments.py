@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from nn_uq_dist.basics._row_algebra import matmul, matvec
-from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.basics.row_algebra import matmul, matvec
+from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.box_gaussian._expectation_propagation import fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
     batch_shape,

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from nn_uq_dist.basics._row_algebra import binary_unit, matmul, matvec, norm
+from nn_uq_dist.basics.row_algebra import binary_unit, matmul, matvec, norm
 from nn_uq_dist.box_gaussian._gaussian_part import solve_lower
 
 
@@ -80,8 +80,10 @@ def normals_given_outputs(
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import normals_given_outputs
-    >>> law = normals_given_outputs(jnp.eye(1), 0.1 * jnp.eye(1), jnp.zeros((1, 0)))
-    >>> print(f"{law.gain[0, 0]:.4f} {(law.root @ law.root.T)[0, 0]:.4f}")  # 1/1.01, .01/1.01
+    >>> distribution = normals_given_outputs(jnp.eye(1), 0.1 * jnp.eye(1), jnp.zeros((1, 0)))
+    >>> print(
+    ...     f"{distribution.gain[0, 0]:.4f} {(distribution.root @ distribution.root.T)[0, 0]:.4f}"
+    ... )  # 1/1.01, .01/1.01
     0.9901 0.0099
     """
     count, size = columns.shape[-1], columns.shape[-2]

@@ -5,7 +5,7 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.special import logsumexp
 
-from nn_uq_dist.basics._normal_tails import score_from_log_survival
+from nn_uq_dist.basics.normal_tails import score_from_log_survival
 from nn_uq_dist.box_gaussian._log_density import corrected_log_evidence
 from nn_uq_dist.box_gaussian._moments import output_moments
 from nn_uq_dist.uniform_sum import normal_score

@@ -1,7 +1,7 @@
 """Estimates of tables, from draws and from pairs: statistics, correlations, tests of uniformity.
 
 Statistics are those of `nn_uq_dist.sampling`: draws are a weighted sample with equal weights. Their
-standard errors assume independent draws of one law and nothing else about it.
+standard errors assume independent draws of one distribution and nothing else about it.
 """
 
 from collections.abc import Iterator
@@ -9,17 +9,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.sampling._distribution_functions import (
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.sampling import PairedStatistics
+from nn_uq_dist.sampling.distribution_functions import (
     exceedances,
     kolmogorov_smirnov,
     quantiles,
 )
-from nn_uq_dist.sampling._moments import MOMENTS
-from nn_uq_dist.sampling._paired_statistics import PairedStatistics
-from nn_uq_dist.sampling._weighted_sample import WeightedSample
-
-Array = NDArray[np.float64]
+from nn_uq_dist.sampling.moments import MOMENTS
+from nn_uq_dist.sampling.weighted_sample import WeightedSample
 
 # Rows of joint draws that are processed at a time; this bounds the memory.
 BLOCK_ROWS = 2**15
@@ -31,12 +30,12 @@ _NOMINAL = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.49, 0.5)
 _ACTUAL = (0.0, 0.0059, 0.0122, 0.0247, 0.0651, 0.1363, 0.2116, 0.292, 0.482, 0.744, 0.9967, 1.0)
 
 
-def of_draws(draws: Array, levels: Array, points: Array) -> Array:
+def of_draws(draws: FloatArray, levels: FloatArray, points: FloatArray) -> FloatArray:
     """Statistics of the finite draws of an output, ``(n,)``.
 
     Returns
     -------
-    Array
+    FloatArray
         Value, standard error and worth of the moments, of the quantiles at the levels, and of the
         probabilities above the points, shape ``(3, statistics, 1)``.
     """
@@ -46,7 +45,7 @@ def of_draws(draws: Array, levels: Array, points: Array) -> Array:
     return np.concatenate([np.reshape(part, (3, -1, 1)) for part in found], axis=1)
 
 
-def of_pairs(pairs: PairedStatistics, levels: Array, points: Array) -> Array:
+def of_pairs(pairs: PairedStatistics, levels: FloatArray, points: FloatArray) -> FloatArray:
     """The same of all outputs from pairs, with points ``(p, outputs)``."""
     at = points.reshape(-1, *pairs.batch_shape, pairs.num_outputs)
     moments = [getattr(pairs, name) for name in MOMENTS]
@@ -54,7 +53,7 @@ def of_pairs(pairs: PairedStatistics, levels: Array, points: Array) -> Array:
     return np.concatenate([np.reshape(p, (3, -1, points.shape[1])) for p in found], axis=1)
 
 
-def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
+def sample_correlation(draws: NDArray[np.floating]) -> tuple[FloatArray, FloatArray]:
     r"""Correlation matrix of the rows, and the standard errors of its entries.
 
     To first order in ``1/n`` a correlation `r` is the average of its influence function
@@ -69,7 +68,7 @@ def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
 
     Returns
     -------
-    (Array, Array)
+    (FloatArray, FloatArray)
         Both ``(N_y, N_y)``; NaN for constant columns.
 
     References
@@ -80,7 +79,7 @@ def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
     largest = np.abs(draws).max(axis=0).astype(np.float64)
     unit = np.where(largest > 0, largest, 1)  # the squares of small numbers would be zero
 
-    def blocks() -> Iterator[Array]:
+    def blocks() -> Iterator[FloatArray]:
         for start in range(0, count, BLOCK_ROWS):
             yield draws[start : start + BLOCK_ROWS].astype(np.float64) / unit
 
@@ -104,7 +103,7 @@ def sample_correlation(draws: NDArray[np.floating]) -> tuple[Array, Array]:
     return r, error
 
 
-def uniformity_p_value(probabilities: Array) -> float:
+def uniformity_p_value(probabilities: FloatArray) -> float:
     """P-value of the hypothesis that probabilities are independent and uniform.
 
     ArviZ's pointwise order statistics test with a Cauchy combination (``pot_c``), calibrated: in
@@ -120,13 +119,13 @@ def uniformity_p_value(probabilities: Array) -> float:
     ----------
     Tesso and Vehtari (2026), arXiv 2603.02928, as cited by ArviZ for the truncated combination.
     """
-    array_stats = _checks.require_extra("arviz_stats.base", "diagnostics.summary").array_stats
+    array_stats = checks.require_extra("arviz_stats.base", "diagnostics.summary").array_stats
     p_value, _, _ = array_stats.uniformity_test(probabilities[:UNIFORMITY_DRAWS], method="pot_c")
     return float(np.interp(p_value, _NOMINAL, _ACTUAL))
 
 
-def uniform_distance(u: Array) -> tuple[Array, Array]:
-    """Kolmogorov-Smirnov distance of each column from the uniform law on (0, 1), and its p-value.
+def uniform_distance(u: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Kolmogorov-Smirnov distance of each column from the uniform distribution, and its p-value.
 
     Parameters
     ----------
@@ -135,7 +134,7 @@ def uniform_distance(u: Array) -> tuple[Array, Array]:
 
     Returns
     -------
-    (Array, Array)
+    (FloatArray, FloatArray)
         Both ``(d,)``. The p-value is Kolmogorov's limit with Vrbik's correction. It is accurate to
         0.001 for 100 draws and more, and takes much less time than the exact one.
 

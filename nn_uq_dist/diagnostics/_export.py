@@ -8,13 +8,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.diagnostics import _arguments
-from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
-from nn_uq_dist.distributions._contract_joint import JointLaw
-from nn_uq_dist.distributions._contract_output import OutputLaw
-from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._linearized_network import Linearization
+from nn_uq_dist.basics import checks
+from nn_uq_dist.diagnostics import arguments
+from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
+from nn_uq_dist.distributions import JointDistribution, OutputDistribution
+from nn_uq_dist.linearization import Linearization, LinearModel
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,8 +23,8 @@ BLOCK_NUMBERS = 2**23
 
 
 def to_datatree(
-    law: _arguments.Marginals,
-    draws: _arguments.NetworkDraws,
+    distribution: arguments.Marginals,
+    draws: arguments.NetworkDraws,
     *,
     output_names: Sequence[str] | None = None,
     key: jax.Array | None = None,
@@ -37,11 +35,11 @@ def to_datatree(
 
     Parameters
     ----------
-    law
+    distribution
         A `Linearization` or any other `LinearModel`; a `GaussianCopulaJoint` or any other
-        `JointLaw`; or the laws of the outputs alone, batch shape ``(..., N_y)``, whose draws are
-        independent: a `LinearizedMarginal`, any other `OutputLaw`, a univariate NumPyro
-        distribution.
+        `JointDistribution`; or the distributions of the outputs alone, batch shape ``(..., N_y)``,
+        whose draws are independent: a `LinearizedMarginal`, any other `OutputDistribution`, a
+        univariate NumPyro distribution.
     draws
         Monte Carlo draws of the outputs, shape ``(n, ..., N_y)``, independent, ``n >= 100``; from
         `PairedDraws`, those of the network are used.
@@ -64,8 +62,8 @@ def to_datatree(
           as four chains of equal length, because a single chain has no ``r_hat``; up to three draws
           at the end are left out (counted in the attribute `draws_left_out`). Draws that are not
           finite are kept.
-        - `analytic`: `y`, draws of the law in the same layout; the attribute `source` names the
-          law.
+        - `analytic`: `y`, draws of the distribution in the same layout; the attribute `source`
+          names the distribution.
         - `pit`: `y`, the probability integral transforms ``F(draw)`` of `monte_carlo`. All are
           clipped to the range from 2.2e-16 to 1 - 2.2e-16, which draws beyond the support attain.
           NaN where the draw is not finite.
@@ -95,38 +93,38 @@ def to_datatree(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.Input.box(jnp.zeros(3), half_width=0.5)
+    >>> distribution = nuq.Input.box(jnp.zeros(3), half_width=0.5)
     >>> network = lambda f: jnp.array([jnp.sin(f[0]) + f[1], f[1] * jnp.exp(f[2])])
-    >>> draws = nuq.monte_carlo(network, law, jax.random.key(0), 4_000)
+    >>> draws = nuq.monte_carlo(network, distribution, jax.random.key(0), 4_000)
     >>> tree = nuq.diagnostics.to_datatree(
-    ...     nuq.linearize(network, law), draws, output_names=["a", "b"]
+    ...     nuq.linearize(network, distribution), draws, output_names=["a", "b"]
     ... )
     >>> print(*tree.children)
     monte_carlo analytic pit
     >>> print(tree["monte_carlo"]["y"].sel(output="b").std().item().__round__(2))
     0.31
     """
-    if isinstance(law, JointLaw):
-        _arguments.as_joint_law("law", law, batched=True)
-    marginals, shape = _arguments.as_marginals(law, batched=True)
-    values = _as_storable(_arguments.as_draws(draws, shape))
-    names = _arguments.names_of_outputs(law, output_names, shape[-1])
+    if isinstance(distribution, JointDistribution):
+        arguments.as_joint_distribution("distribution", distribution, batched=True)
+    marginals, shape = arguments.as_marginals(distribution, batched=True)
+    values = _as_storable(arguments.as_draws(draws, shape))
+    names = arguments.names_of_outputs(distribution, output_names, shape[-1])
     batch_shape = shape[:-1]
-    key = jax.random.key(0) if key is None else _checks.as_key("key", key)
-    num_analytic = _checks.positive_int("num_analytic_draws", num_analytic_draws)
-    xarray = _checks.require_extra("xarray", "diagnostics.to_datatree")
+    key = jax.random.key(0) if key is None else checks.as_key("key", key)
+    num_analytic = checks.positive_int("num_analytic_draws", num_analytic_draws)
+    xarray = checks.require_extra("xarray", "diagnostics.to_datatree")
 
-    _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
-    positions = Tails(LawFunctions(marginals), values, progress=progress)
+    arguments.finite_draws(values, arguments.flat_names(batch_shape, names))
+    positions = Tails(OutputFunctions(marginals), values, progress=progress)
     per_chain = -(-num_analytic // NUM_CHAINS)
-    source, drawn = _sample(law, marginals, key, NUM_CHAINS * per_chain, shape)
-    dims = ("chain", "draw", *_arguments.point_coordinates(batch_shape), "output")
+    source, drawn = _sample(distribution, marginals, key, NUM_CHAINS * per_chain, shape)
+    dims = ("chain", "draw", *arguments.point_coordinates(batch_shape), "output")
 
     def group(array: NDArray[Any], attributes: dict[str, Any]) -> Any:
         length = len(array) // NUM_CHAINS
         of_chains = array[: NUM_CHAINS * length].reshape(NUM_CHAINS, length, *shape)
         along = {"chain": np.arange(NUM_CHAINS), "draw": np.arange(length)}
-        coordinates = along | _arguments.point_coordinates(batch_shape) | {"output": names}
+        coordinates = along | arguments.point_coordinates(batch_shape) | {"output": names}
         return xarray.Dataset({"y": (dims, of_chains)}, coordinates, attributes)
 
     groups = {
@@ -148,19 +146,30 @@ def _as_storable(draws: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sample(
-    law: Any, marginals: OutputLaw, key: jax.Array, count: int, shape: tuple[int, ...]
+    distribution: Any,
+    marginals: OutputDistribution,
+    key: jax.Array,
+    count: int,
+    shape: tuple[int, ...],
 ) -> tuple[str, NDArray[Any]]:
     """Name of the source of the analytic draws, and these, in blocks that bound the memory."""
-    if isinstance(law, JointLaw):
-        source, numbers = ("Gaussian copula" if law.kind == "copula" else law.kind), 0
-    elif isinstance(law, LinearModel):
-        source = "linear model" if isinstance(law, Linearization) else type(law).__name__
-        numbers = math.prod(law.batch_shape) * law.input.num_inputs
+    if isinstance(distribution, JointDistribution):
+        source, numbers = (
+            ("Gaussian copula" if distribution.kind == "copula" else distribution.kind),
+            0,
+        )
+    elif isinstance(distribution, LinearModel):
+        source = (
+            "linear model"
+            if isinstance(distribution, Linearization)
+            else type(distribution).__name__
+        )
+        numbers = math.prod(distribution.batch_shape) * distribution.input.num_inputs
     else:
-        law, source = marginals, "marginals, drawn independently"
+        distribution, source = marginals, "marginals, drawn independently"
         # A linear combination draws one number for each of its weights.
         numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(marginals))
     block = min(count, max(1, BLOCK_NUMBERS // (math.prod(shape) + numbers)))
     keys = jax.random.split(key, -(-count // block))
-    parts = [np.asarray(law.sample(k, (block,))) for k in keys]
+    parts = [np.asarray(distribution.sample(k, (block,))) for k in keys]
     return source, np.concatenate(parts)[:count].reshape(count, -1)

@@ -1,4 +1,4 @@
-"""Errors of the joint law: the part of the linearization and the part of the copula."""
+"""Errors of the joint distribution: the part of the linearization and the part of the copula."""
 
 import dataclasses
 import html
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.diagnostics import _arguments, _joint_tables, _verdict
-from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails, joint_correlation
-from nn_uq_dist.distributions._adapted_law import as_output_law
-from nn_uq_dist.distributions._contract_joint import JointLaw
-from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.summary_line import summary_line
+from nn_uq_dist.diagnostics import _joint_tables, _verdict, arguments
+from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails, joint_correlation
+from nn_uq_dist.distributions import JointDistribution, as_output_distribution
+from nn_uq_dist.linearization import LinearModel
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
 WIDTH = 80
-# Exact linear draws, whose calibration shows the error of the joint law alone.
+# Exact linear draws, whose calibration shows the error of the joint distribution alone.
 CALIBRATION_DRAWS = 20_000
-# Names of other rows and columns; a joint law with such a name is called "... law" instead.
+# Names of other rows and columns; a joint distribution with such a name is called "...
+# distribution" instead.
 _TAKEN = ("linear", "linearization", "monte carlo", "noise floor", "noise", "unknown")
 
 
@@ -35,7 +35,7 @@ class JointSummary:
     Attributes
     ----------
     verdict
-        Sentence that names what dominates the error of the joint law.
+        Sentence that names what dominates the error of the joint distribution.
     calibration
         Table of the Rosenblatt transforms, one row per output and one for the radius.
     correlation
@@ -45,14 +45,14 @@ class JointSummary:
     num_draws, num_non_finite
         Number of draws, and of those left out because an output is not finite.
     kind
-        Name of the joint law in rows and sentences; in columns and in the names of matrices with
-        underscores instead of blanks.
+        Name of the joint distribution in rows and sentences; in columns and in the names of
+        matrices with underscores instead of blanks.
 
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.Input.box(jnp.zeros(2), half_width=1.0)
-    >>> lin = nuq.Linearization([0.0, 0.0], [[1.0, 0.2], [0.2, 1.0]], law)
+    >>> distribution = nuq.Input.box(jnp.zeros(2), half_width=1.0)
+    >>> lin = nuq.Linearization([0.0, 0.0], [[1.0, 0.2], [0.2, 1.0]], distribution)
     >>> draws = lin.sample(jax.random.key(0), (2_000,))
     >>> copula = lin.gaussian_copula()
     >>> found = nuq.diagnostics.joint_summary(lin, draws, jax.random.key(1), joint=copula)
@@ -82,7 +82,7 @@ class JointSummary:
         shown = self.calibration.loc[[*worst, "radius"], [*names]].rename(columns=names)
         size = self.correlation.sizes["output"]
         lines = (
-            textwrap.fill(f"Joint law of {size} outputs: {self.verdict}", WIDTH) + "\n",
+            textwrap.fill(f"Joint distribution of {size} outputs: {self.verdict}", WIDTH) + "\n",
             f"{self.num_draws} draws, {self.num_non_finite} of them not finite",
             f"outside the analytic support: {100 * self.outside_support:.2g}%\n",
             "Largest difference of correlations:",
@@ -101,19 +101,20 @@ class JointSummary:
 
 def joint_summary(
     linearization: LinearModel,
-    draws: _arguments.NetworkDraws,
+    draws: arguments.NetworkDraws,
     key: jax.Array,
-    joint: JointLaw,
+    joint: JointDistribution,
     *,
     output_names: Sequence[str] | None = None,
     progress: bool = True,
 ) -> JointSummary:
     r"""Compare the joint distribution of the outputs with Monte Carlo draws, and split its error.
 
-    Three laws are compared: that of the network (`draws`), the linear law, which can be drawn from
-    exactly, and `joint`, a joint law with a density such as the Gaussian copula. The first and the
-    second differ by the error of the linearization, the second and the third by that of the copula.
-    Of another `LinearModel` the second is the law of its own draws.
+    Three distributions are compared: that of the network (`draws`), the linear distribution, which
+    can be drawn from exactly, and `joint`, a joint distribution with a density such as the Gaussian
+    copula. The first and the second differ by the error of the linearization, the second and the
+    third by that of the copula. Of another `LinearModel` the second is the distribution of its own
+    draws.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def joint_summary(
     key
         JAX random key of the exact linear draws.
     joint
-        Joint law of the outputs to judge, such as ``linearization.joint()`` or
+        Joint distribution of the outputs to judge, such as ``linearization.joint()`` or
         ``linearization.gaussian_copula()``, without a batch shape. Its `kind` replaces "copula"
         below.
     output_names
@@ -154,8 +155,8 @@ def joint_summary(
           ``"copula"`` if the latter do and `copula_ks` exceeds half of the larger distance, else
           ``"linearization"``;
         - `p_value`: how often chance alone shows as much of an error in one row, by `ks`, `mean` or
-          `sd`. It depends on the number of draws as much as on the law: with 1e5 draws every
-          approximation is rejected; for the size of an error look at `ks`;
+          `sd`. It depends on the number of draws as much as on the distribution: with 1e5 draws
+          every approximation is rejected; for the size of an error look at `ks`;
         - `mean`, `sd`: mean and standard deviation of ``w_j``, 0 and 1 for a correct copula; an
           `sd` below 1 means that the copula is too wide in that direction. For `radius` they are
           those of ``|w|^2 / N_y``, 1 and ``sqrt(2 / N_y)`` for a correct copula.
@@ -171,8 +172,8 @@ def joint_summary(
     ImportError
         If pandas or xarray is missing.
     TypeError, ValueError
-        If arguments do not fit, `joint` is not a `JointLaw` with the same number of outputs, an
-        output is constant, or fewer than 100 draws are finite.
+        If arguments do not fit, `joint` is not a `JointDistribution` with the same number of
+        outputs, an output is constant, or fewer than 100 draws are finite.
 
     Warns
     -----
@@ -194,10 +195,10 @@ def joint_summary(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.Input.box(jnp.array([0.3, 0.1, 0.2]), half_width=1.0)
+    >>> distribution = nuq.Input.box(jnp.array([0.3, 0.1, 0.2]), half_width=1.0)
     >>> network = lambda f: jnp.array([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])
-    >>> draws = nuq.monte_carlo(network, law, jax.random.key(0), 4_000)
-    >>> lin = nuq.linearize(network, law)
+    >>> draws = nuq.monte_carlo(network, distribution, jax.random.key(0), 4_000)
+    >>> lin = nuq.linearize(network, distribution)
     >>> found = nuq.diagnostics.joint_summary(
     ...     lin, draws, jax.random.key(1), joint=lin.gaussian_copula()
     ... )
@@ -205,22 +206,22 @@ def joint_summary(
     'large error by the linearization'
     """
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
-    size = _arguments.unbatched(linearization, remedy).num_outputs
-    values = _arguments.as_draws(draws, (size,))
-    names = _arguments.names_of_outputs(linearization, output_names, size)
-    key = _checks.as_key("key", key)
-    joint = _arguments.as_joint_law("joint", joint, size)
-    pandas = _checks.require_extra("pandas", "diagnostics.joint_summary")
-    xarray = _checks.require_extra("xarray", "diagnostics.joint_summary")
-    _arguments.finite_draws(values, names)  # warns of the others
-    complete = _arguments.complete_rows(values)
-    kind = f"{joint.kind} law" if joint.kind in _TAKEN else joint.kind
+    size = arguments.unbatched(linearization, remedy).num_outputs
+    values = arguments.as_draws(draws, (size,))
+    names = arguments.names_of_outputs(linearization, output_names, size)
+    key = checks.as_key("key", key)
+    joint = arguments.as_joint_distribution("joint", joint, size)
+    pandas = checks.require_extra("pandas", "diagnostics.joint_summary")
+    xarray = checks.require_extra("xarray", "diagnostics.joint_summary")
+    arguments.finite_draws(values, names)  # warns of the others
+    complete = arguments.complete_rows(values)
+    kind = f"{joint.kind} distribution" if joint.kind in _TAKEN else joint.kind
 
     num_linear = min(CALIBRATION_DRAWS, len(complete))
     linear_draws = np.asarray(linearization.sample(key, (num_linear,)), np.float64)
-    law = LawFunctions(as_output_law(joint.marginals))
-    tails = Tails(law, complete, progress=progress)
-    of_linear = Tails(law, linear_draws, progress=progress)
+    distribution = OutputFunctions(as_output_distribution(joint.marginals))
+    tails = Tails(distribution, complete, progress=progress)
+    of_linear = Tails(distribution, linear_draws, progress=progress)
     calibration = _joint_tables.calibration_columns(
         _joint_tables.rosenblatt_scores(joint, tails),
         _joint_tables.rosenblatt_scores(joint, of_linear),
@@ -245,7 +246,7 @@ def joint_summary(
             float(np.finfo(linearization.mean.dtype).eps),
         ),
     )
-    if _arguments.is_made_of(linearization, draws):
+    if arguments.is_made_of(linearization, draws):
         verdict = _verdict.FITTED.words
         calibration["dominates"] = [_verdict.FITTED.dominates] * len(places)
     return JointSummary(
@@ -263,5 +264,5 @@ def joint_summary(
 
 
 def _prefix(kind: str) -> str:
-    """Return the name of a joint law in names of columns."""
+    """Return the name of a joint distribution in names of columns."""
     return kind.replace(" ", "_")

@@ -7,39 +7,37 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._compiled_once import in_portions
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.basics.programs import in_portions
 from nn_uq_dist.diagnostics import _estimates, _verdict
-from nn_uq_dist.diagnostics._arguments import NetworkDraws
 from nn_uq_dist.diagnostics._estimates import sample_correlation
-from nn_uq_dist.diagnostics._law_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
-from nn_uq_dist.distributions._contract_joint import JointLaw
-from nn_uq_dist.sampling._distribution_functions import kolmogorov_noise_floor
-from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling._paired_statistics import paired_statistics
-
-Array = NDArray[np.float64]
+from nn_uq_dist.diagnostics.arguments import NetworkDraws
+from nn_uq_dist.diagnostics.output_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
+from nn_uq_dist.distributions import JointDistribution
+from nn_uq_dist.sampling import PairedDraws, paired_statistics
+from nn_uq_dist.sampling.distribution_functions import kolmogorov_noise_floor
 
 
-def rosenblatt_scores(joint: JointLaw, tails: Tails) -> Array:
+def rosenblatt_scores(joint: JointDistribution, tails: Tails) -> FloatArray:
     """Normal scores of each output given those before it, shape ``(n, N_y)``.
 
     Draws beyond the support have infinite scores; they are clipped at 38 so that means stay finite.
     """
     arrays = (tails.points, tails.normal_scores())
     white = in_portions(partial(_rosenblatt, joint), *arrays, size=POINTS_PER_CALL)
-    # Given an impossible value, the other outputs have no law.
+    # Given an impossible value, the other outputs have no distribution.
     is_impossible = np.isnan(white) & tails.is_outside.any(axis=1, keepdims=True)
     white = np.where(is_impossible, np.inf, white)
     return np.where(np.isinf(white), np.copysign(LARGEST_SCORE, white), white)
 
 
 @jax.jit
-def _rosenblatt(joint: JointLaw, value: jax.Array, scores: jax.Array) -> jax.Array:
+def _rosenblatt(joint: JointDistribution, value: jax.Array, scores: jax.Array) -> jax.Array:
     return joint.rosenblatt_from_scores(value, scores)
 
 
 def calibration_columns(
-    white: Array, white_linear: Array, prefix: str, kind: str
+    white: FloatArray, white_linear: FloatArray, prefix: str, kind: str
 ) -> dict[str, Any]:
     """Columns of the table of calibration, from Rosenblatt transforms.
 
@@ -47,9 +45,10 @@ def calibration_columns(
     ----------
     white, white_linear
         Normal scores of the network's draws and of exact linear draws, each output given those
-        before it, shapes ``(n, N_y)``: independent and standard normal if the joint law is right.
+        before it, shapes ``(n, N_y)``: independent and standard normal if the joint distribution is
+        right.
     prefix, kind
-        Name of the joint law in names of columns, and elsewhere.
+        Name of the joint distribution in names of columns, and elsewhere.
     """
     size = white.shape[1]
     distance, p_value = _from_uniform(white)
@@ -70,7 +69,7 @@ def calibration_columns(
     }
 
 
-def _from_uniform(white: Array) -> tuple[Array, Array]:
+def _from_uniform(white: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Distances of the outputs and of the radius from uniform, and their p-values.
 
     A p-value is that of the most significant of three tests, times three: Kolmogorov and Smirnov's,
@@ -90,7 +89,7 @@ def _from_uniform(white: Array) -> tuple[Array, Array]:
     return distance, np.minimum(3 * least, 1.0)
 
 
-def _uniform(white: Array) -> Array:
+def _uniform(white: FloatArray) -> FloatArray:
     """Probabilities of independent normal scores; the last column is that of the squared radius."""
     from scipy.special import gammainc, ndtr
 
@@ -99,9 +98,9 @@ def _uniform(white: Array) -> Array:
 
 
 def correlation_matrices(
-    draws: NetworkDraws, complete: NDArray[Any], linear: Array, joint: Array, prefix: str
-) -> dict[str, Array]:
-    """Correlation matrices of the three laws, and their differences.
+    draws: NetworkDraws, complete: NDArray[Any], linear: FloatArray, joint: FloatArray, prefix: str
+) -> dict[str, FloatArray]:
+    """Correlation matrices of the three distributions, and their differences.
 
     Parameters
     ----------
@@ -109,11 +108,11 @@ def correlation_matrices(
         As given: pairs carry more information than their complete rows. The rows that are finite in
         all outputs.
     linear, joint
-        Correlations of the linear law and of the joint law.
+        Correlations of the linear distribution and of the joint distribution.
     prefix
-        Name of the joint law in names of matrices.
+        Name of the joint distribution in names of matrices.
     """
-    worth: dict[str, Array] = {}
+    worth: dict[str, FloatArray] = {}
     if isinstance(draws, PairedDraws):
         network, error, worth["worth"] = paired_statistics(draws).correlation
     else:

@@ -7,23 +7,20 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import in_float64
-from nn_uq_dist.diagnostics._arguments import (
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray, in_float64
+from nn_uq_dist.diagnostics.arguments import (
     as_model,
     names_of_inputs,
     names_of_outputs,
     point_coordinates,
 )
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs._terms import are_independent, cross_covariance
-from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._linearized_network import Linearization
+from nn_uq_dist.inputs.terms import are_independent, cross_covariance
+from nn_uq_dist.linearization import Linearization, LinearModel
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Array = NDArray[np.float64]
 
 
 class Indices(NamedTuple):
@@ -39,8 +36,8 @@ class Indices(NamedTuple):
         Whether those of an output sum to 1.
     """
 
-    value: Array
-    standard_error: Array
+    value: FloatArray
+    standard_error: FloatArray
     is_additive: bool
 
 
@@ -115,8 +112,8 @@ def sensitivity(
     model = as_model(linearization)
     inputs = names_of_inputs(model, input_names)
     outputs = names_of_outputs(model, output_names, model.num_outputs)
-    key = None if key is None else _checks.as_key("key", key)
-    xarray = _checks.require_extra("xarray", "diagnostics.sensitivity")
+    key = None if key is None else checks.as_key("key", key)
+    xarray = checks.require_extra("xarray", "diagnostics.sensitivity")
     indices = first_order_indices(model, key)
     batch_shape = model.batch_shape
     array: xr.DataArray = xarray.DataArray(
@@ -147,33 +144,34 @@ def first_order_indices(model: LinearModel, key: jax.Array | None = None) -> Ind
     return Indices(value, np.zeros(shape), additive)
 
 
-def _closed_form(exact: Linearization) -> Array:
+def _closed_form(exact: Linearization) -> FloatArray:
     """Indices at one point, from values in float64, shape ``(N_y, N_x)``."""
-    jacobian, law = exact.jacobian, exact.input
-    variance = np.asarray(law.variance, np.float64)
+    jacobian, distribution = exact.jacobian, exact.input
+    variance = np.asarray(distribution.variance, np.float64)
 
     # Scale the rows before squaring: a variance may underflow where the shares do not.
     largest = np.abs(jacobian * np.sqrt(variance)).max(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         rows = np.where(largest > 0, jacobian / largest, np.nan)
-    shared = _covariances(law, rows)
+    shared = _covariances(distribution, rows)
     explained = shared * (shared / np.where(variance > 0, variance, 1))
-    total = np.asarray(law.image(rows).variance, np.float64)
+    total = np.asarray(distribution.image(rows).variance, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        indices: Array = explained / np.where(total > 0, total, np.nan)[:, None]
+        indices: FloatArray = explained / np.where(total > 0, total, np.nan)[:, None]
     return indices.clip(0, 1)
 
 
-def _covariances(law: Input, rows: Any) -> Array:
+def _covariances(distribution: Input, rows: Any) -> FloatArray:
     """Covariances of outputs and inputs, where these tell all that an input says of an output."""
-    if law.half_width is not None and not are_independent(
-        law.terms, np.asarray(law.half_width) > 0
+    if distribution.half_width is not None and not are_independent(
+        distribution.terms, np.asarray(distribution.half_width) > 0
     ):
         raise ValueError(
-            f"first-order indices need independent or Gaussian inputs, got {law!r}, some of whose "
+            f"first-order indices need independent or Gaussian inputs, got {distribution!r}, some "
+            "of whose "
             f"bounded inputs depend on others; use independent inputs"
         )
-    found: Any = cross_covariance(rows, law.terms)
+    found: Any = cross_covariance(rows, distribution.terms)
     return found
 
 
@@ -183,7 +181,7 @@ NUM_BINS = 128
 MOST_NUMBERS = 2**26
 
 
-def explained_shares(model: LinearModel, key: jax.Array) -> tuple[Array, Array]:
+def explained_shares(model: LinearModel, key: jax.Array) -> tuple[FloatArray, FloatArray]:
     """First-order indices of a model at one point, and their standard errors, ``(N_y, N_x)``."""
     width = model.input.num_inputs + model.num_outputs
     in_a_bin = max(8, min(NUM_DRAWS, MOST_NUMBERS // width) // NUM_BINS)
@@ -197,7 +195,7 @@ def explained_shares(model: LinearModel, key: jax.Array) -> tuple[Array, Array]:
     return value, error
 
 
-def share_of_bins(x: NDArray[np.floating], y: Array) -> tuple[Array, Array]:
+def share_of_bins(x: NDArray[np.floating], y: FloatArray) -> tuple[FloatArray, FloatArray]:
     r"""Estimate ``Var(E[y | x]) / Var(y)`` for the columns of `y`, with standard errors.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The table that compares the law of every output with Monte Carlo draws."""
+"""The table that compares the distribution of every output with Monte Carlo draws."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.diagnostics import _arguments, _estimates, _verdict
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.diagnostics import _estimates, _verdict, arguments
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
-from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
 from nn_uq_dist.diagnostics._summary_table import table_class
-from nn_uq_dist.sampling._distribution_functions import kolmogorov_smirnov
-from nn_uq_dist.sampling._moments import MOMENTS
-from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling._paired_statistics import PairedStatistics, paired_statistics
+from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
+from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
+from nn_uq_dist.sampling.distribution_functions import kolmogorov_smirnov
+from nn_uq_dist.sampling.moments import MOMENTS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 # Columns by statistic and value.
 type Table = dict[tuple[str, str], NDArray[Any]]
 
@@ -35,8 +34,8 @@ COMPARISONS = (
 
 
 def summary(
-    marginals: _arguments.Marginals,
-    draws: _arguments.NetworkDraws,
+    marginals: arguments.Marginals,
+    draws: arguments.NetworkDraws,
     *,
     output_names: Sequence[str] | None = None,
     quantiles: Sequence[float] = (),
@@ -50,17 +49,17 @@ def summary(
     Parameters
     ----------
     marginals
-        Laws of the `N_y` outputs, of one point or of a batch of points: a `Linearization` or any
-        other `LinearModel`; with batch shape ``(..., N_y)`` a `LinearizedMarginal`, any other
-        `OutputLaw` or a univariate NumPyro distribution with ``cdf`` and ``icdf``; or a joint law,
-        of which the marginals are used.
+        Distributions of the `N_y` outputs, of one point or of a batch of points: a `Linearization`
+        or any other `LinearModel`; with batch shape ``(..., N_y)`` a `LinearizedMarginal`, any
+        other `OutputDistribution` or a univariate NumPyro distribution with ``cdf`` and ``icdf``;
+        or a joint distribution, of which the marginals are used.
     draws
         Monte Carlo draws of the outputs, shape ``(n, ..., N_y)``, independent, ``n >= 100``;
         usually from `monte_carlo`. Draws that are NaN, infinite or beyond 1e150 are left out of the
         statistics of their output, counted in the table, and warned about; an output with fewer
         than 100 finite draws gets NaN. `PairedDraws` give sharper statistics from the same number
-        of draws, even when compared with laws other than the linearization that they were made
-        with.
+        of draws, even when compared with distributions other than the linearization that they were
+        made with.
     output_names
         Names of the `N_y` outputs, the index of the table. Default: those of the model, else
         ``y[0]``, ``y[1]``, ...
@@ -74,8 +73,8 @@ def summary(
         The `joint_summary` of the same outputs. With it the verdict can name the copula. Not for
         a batch of points.
     observations
-        For how many independent observations the law is the likelihood of something that they
-        share. The verdict then judges differences of mean and sd times ``sqrt(observations)``.
+        For how many independent observations the distribution is the likelihood of something that
+        they share. The verdict then judges differences of mean and sd times ``sqrt(observations)``.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
@@ -94,13 +93,13 @@ def summary(
           symmetric inputs is symmetric. Each tail has `monte_carlo` and `standard_error`. With
           pairs they are the estimates of `nn_uq_dist.sampling.PairedStatistics`, which has more.
         - `kolmogorov_smirnov`, the largest difference of the distribution functions, has
-          `monte_carlo`, `standard_error` (for laws that differ) and `noise_floor`: the expected
-          value if the analytic law were exactly that of the draws. A distance near it means
-          nothing. With pairs it is that of the distribution function that the tail probabilities
-          have, at up to 64 of the draws; the PIT uses the network's draws alone.
-        - `pit`, the probability integral transforms ``F(draw)``, uniform if the law is correct:
-          `p_value` of ArviZ's uniformity test ``pot_c``, calibrated, on the first 10,000 draws.
-          With many draws every approximation is rejected: judge by the distance.
+          `monte_carlo`, `standard_error` (for distributions that differ) and `noise_floor`: the
+          expected value if the analytic distribution were exactly that of the draws. A distance
+          near it means nothing. With pairs it is that of the distribution function that the tail
+          probabilities have, at up to 64 of the draws; the PIT uses the network's draws alone.
+        - `pit`, the probability integral transforms ``F(draw)``, uniform if the distribution is
+          correct: `p_value` of ArviZ's uniformity test ``pot_c``, calibrated, on the first 10,000
+          draws. With many draws every approximation is rejected: judge by the distance.
         - `draws` has `total`, `non_finite` and `outside_support`, the fraction of the finite draws
           beyond an end of the analytic support by more than rounding.
 
@@ -119,21 +118,20 @@ def summary(
     The verdict. An output is dominated by ``"noise"`` if its Kolmogorov-Smirnov distance is at most
     twice the noise floor (chance exceeds that in 0.5% of the cases), its mean and sd, and a
     skewness that is off by more than 0.1, are within three standard errors, and no draw lies beyond
-    the support; ``"linearization"`` otherwise, since the law of a single output is exact for the
-    linearized network and no copula is involved.
-    The words grade the Kolmogorov-Smirnov distance (small up to 0.02, moderate up to 0.1, large
-    beyond) and list what differs by more than three standard errors: sd, mean in units of the sd,
-    skewness, draws beyond the support. The grade is that of the largest of the distance and those
-    of normal laws whose mean, sd or skewness differ as much: small up to 0.05 sd, 8% and 0.3,
-    moderate up to 0.25 sd, 40% and 1.5, the former two after multiplication by the root of
-    `observations`. A corrected model that was made of these draws is ``"unknown"``: they cannot
-    show its errors. With `joint`, an output whose own law is within
-    the noise is dominated by ``"copula"`` or ``"linearization"`` if the column `dominates` of
-    ``joint.calibration`` says so of its dependence on the outputs before it. An output with too few
-    finite draws is ``"unknown"``.
+    the support; ``"linearization"`` otherwise, since the distribution of a single output is exact
+    for the linearized network and no copula is involved. The words grade the Kolmogorov-Smirnov
+    distance (small up to 0.02, moderate up to 0.1, large beyond) and list what differs by more than
+    three standard errors: sd, mean in units of the sd, skewness, draws beyond the support. The
+    grade is that of the largest of the distance and those of normal distributions whose mean, sd or
+    skewness differ as much: small up to 0.05 sd, 8% and 0.3, moderate up to 0.25 sd, 40% and 1.5,
+    the former two after multiplication by the root of `observations`. A corrected model that was
+    made of these draws is ``"unknown"``: they cannot show its errors. With `joint`, an output whose
+    own distribution is within the noise is dominated by ``"copula"`` or ``"linearization"`` if the
+    column `dominates` of ``joint.calibration`` says so of its dependence on the outputs before it.
+    An output with too few finite draws is ``"unknown"``.
 
     The standard errors assume independent draws and finite eighth moments, not normality; formulas
-    and sources are given in ``nn_uq_dist.sampling._moments``. With heavy
+    and sources are given in ``nn_uq_dist.sampling.moments``. With heavy
     tails the one of the excess kurtosis is too small (by 15% for Student's t with 20 degrees of
     freedom and 4000 draws).
 
@@ -151,20 +149,20 @@ def summary(
     >>> table["verdict", "words"].tolist()
     ['noise: no difference beyond chance', 'noise: no difference beyond chance']
     """
-    _checks.require_extra("pandas", "diagnostics.summary")
-    _checks.require_extra("arviz_stats", "diagnostics.summary")
-    law, shape = _arguments.as_marginals(marginals, batched=True)
-    values = _arguments.as_draws(draws, shape)
-    _arguments.require_same_input(marginals, draws)
-    names = _arguments.names_of_outputs(marginals, output_names, shape[-1])
+    checks.require_extra("pandas", "diagnostics.summary")
+    checks.require_extra("arviz_stats", "diagnostics.summary")
+    distribution, shape = arguments.as_marginals(marginals, batched=True)
+    values = arguments.as_draws(draws, shape)
+    arguments.require_same_input(marginals, draws)
+    names = arguments.names_of_outputs(marginals, output_names, shape[-1])
     batch_shape = shape[:-1]
-    asked = _arguments.as_levels("quantiles", quantiles)
-    asked_tails = _arguments.as_levels("tails", tails, 0.5)
+    asked = arguments.as_levels("quantiles", quantiles)
+    asked_tails = arguments.as_levels("tails", tails, 0.5)
     _check_joint(joint, names, batch_shape)
-    observations = _checks.positive_int("observations", observations)
+    observations = checks.positive_int("observations", observations)
 
-    columns = _arguments.finite_draws(values, _arguments.flat_names(batch_shape, names))
-    functions = LawFunctions(law)
+    columns = arguments.finite_draws(values, arguments.flat_names(batch_shape, names))
+    functions = OutputFunctions(distribution)
     positions = Tails(functions, values, progress=progress)
     paired = paired_statistics(draws) if isinstance(draws, PairedDraws) else None
     levels, tail_levels = np.union1d(asked, JUDGED), np.union1d(asked_tails, JUDGED_TAILS)
@@ -173,7 +171,7 @@ def summary(
     found["draws", "total"] = np.full(len(columns), len(values))
     found["draws", "non_finite"] = positions.non_finite
     found["draws", "outside_support"] = positions.outside_support
-    eps = float(np.finfo(law.mean.dtype).eps)
+    eps = float(np.finfo(distribution.mean.dtype).eps)
     rows = [{name: column[j] for name, column in found.items()} for j in range(len(columns))]
     verdicts = [_verdict.marginal_verdict(row, eps, observations) for row in rows]
     if joint is not None:
@@ -182,7 +180,7 @@ def summary(
             _verdict.dependence_verdict(part) if verdict.dominates == "noise" else verdict
             for verdict, part in zip(verdicts, joint.calibration["dominates"], strict=False)
         ]
-    if _arguments.is_made_of(marginals, draws):
+    if arguments.is_made_of(marginals, draws):
         verdicts = [_verdict.FITTED] * len(verdicts)
 
     shown: Table = {("verdict", "words"): np.array([v.words for v in verdicts], object)}
@@ -192,16 +190,16 @@ def summary(
     for name in (f"{side}_tail_{level:g}" for level in asked_tails for side in ("lower", "upper")):
         shown |= {(name, value): found[name, value] for value in VALUES[1::2]}
     shown |= {name: found[name] for name in found if name[0] in COMPARED}
-    table: pd.DataFrame = table_class()(shown, index=_arguments.row_index(batch_shape, names))
+    table: pd.DataFrame = table_class()(shown, index=arguments.row_index(batch_shape, names))
     table.columns = table.columns.set_names(["statistic", "value"])
     return table
 
 
 def _statistics(
-    functions: LawFunctions,
-    columns: Sequence[Array],
-    levels: Array,
-    tails: Array,
+    functions: OutputFunctions,
+    columns: Sequence[FloatArray],
+    levels: FloatArray,
+    tails: FloatArray,
     paired: PairedStatistics | None,
 ) -> Table:
     """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
@@ -220,7 +218,7 @@ def _statistics(
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
     found = np.full((3, len(names), len(columns)), np.nan)
-    is_enough = np.array([column.size >= _arguments.MINIMUM_DRAWS for column in columns])
+    is_enough = np.array([column.size >= arguments.MINIMUM_DRAWS for column in columns])
     at = points[levels.size :]
     if paired is not None:
         found[..., is_enough] = _estimates.of_pairs(paired, levels, at)[..., is_enough]
@@ -239,15 +237,15 @@ def _statistics(
 
 
 def _comparisons(
-    columns: Sequence[Array], positions: Tails, paired: PairedStatistics | None
+    columns: Sequence[FloatArray], positions: Tails, paired: PairedStatistics | None
 ) -> Table:
     """Columns of distances and of the PIT, NaN if they are not known."""
     found = np.full((len(columns), len(COMPARISONS)), np.nan)
     transforms = positions.probabilities()
     for j, column in enumerate(columns):
         in_order = transforms[positions.is_finite[:, j], j]
-        # Too few draws, or a law with an invalid parameter.
-        if column.size < _arguments.MINIMUM_DRAWS or np.isnan(in_order).any():
+        # Too few draws, or a distribution with an invalid parameter.
+        if column.size < arguments.MINIMUM_DRAWS or np.isnan(in_order).any():
             continue
         distance = kolmogorov_smirnov(in_order)
         if paired is not None:
@@ -262,7 +260,7 @@ def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...])
     if batch_shape:
         raise ValueError(
             f"joint must be None for a batch, got a summary for batch shape {batch_shape}; "
-            f"{_arguments.ONE_POINT}"
+            f"{arguments.ONE_POINT}"
         )
     if not isinstance(joint, JointSummary):
         raise TypeError(

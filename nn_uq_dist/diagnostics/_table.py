@@ -6,22 +6,21 @@ from typing import TYPE_CHECKING, Literal
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.diagnostics import _arguments
-from nn_uq_dist.distributions._contract_output import OutputLaw
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.diagnostics import arguments
+from nn_uq_dist.distributions import OutputDistribution
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 type Sides = Literal["above", "below", "both"]
 type Limits = ArrayLike | Mapping[str, ArrayLike]
 
 
 def table(
-    marginals: _arguments.Marginals,
+    marginals: arguments.Marginals,
     *,
     limits: Limits | None = None,
     sides: Sides = "above",
@@ -68,33 +67,38 @@ def table(
     y[0]     1.0  0.58   1.0     NaN
     y[1]     5.0  1.15   5.0    0.25
     """
-    law, shape = _arguments.as_marginals(marginals, batched=True)
-    names = _arguments.names_of_outputs(marginals, output_names, shape[-1])
+    distribution, shape = arguments.as_marginals(marginals, batched=True)
+    names = arguments.names_of_outputs(marginals, output_names, shape[-1])
     if sides not in {"above", "below", "both"}:
         raise ValueError(f"sides must be 'above', 'below' or 'both', got {sides!r}; leave it out")
     of_outputs = limits_of(limits, names)
     of_all = np.array(sorted({limit for limits in of_outputs for limit in limits}))
-    _arguments.require_distinct("limits", of_all)
-    known = _arguments.as_levels("levels", levels)
-    pandas = _checks.require_extra("pandas", "diagnostics.table")
-    columns = {"mean": _row(law.mean, law), "sd": _row(law.standard_deviation, law)}
+    arguments.require_distinct("limits", of_all)
+    known = arguments.as_levels("levels", levels)
+    pandas = checks.require_extra("pandas", "diagnostics.table")
+    columns = {
+        "mean": _row(distribution.mean, distribution),
+        "sd": _row(distribution.standard_deviation, distribution),
+    }
     for level in known:
-        columns[f"q{level:g}"] = _row(law.icdf(jnp.asarray(level, law.mean.dtype)), law)
+        columns[f"q{level:g}"] = _row(
+            distribution.icdf(jnp.asarray(level, distribution.mean.dtype)), distribution
+        )
     repeats = len(columns["mean"]) // len(names)
     for limit in of_all:
         asked = np.tile([limit in limits for limits in of_outputs], repeats)
-        at = jnp.asarray(limit, law.mean.dtype)
-        tails = (">", "above", law.log_sf), ("<", "below", law.log_cdf)
+        at = jnp.asarray(limit, distribution.mean.dtype)
+        tails = (">", "above", distribution.log_sf), ("<", "below", distribution.log_cdf)
         for sign, side, log_probability in tails:
             if sides in {side, "both"}:
-                found = np.exp(_row(log_probability(at), law))
+                found = np.exp(_row(log_probability(at), distribution))
                 columns[f"P({sign} {limit:g})"] = np.where(asked, found, np.nan)
-    frame: pd.DataFrame = pandas.DataFrame(columns, index=_arguments.row_index(shape[:-1], names))
+    frame: pd.DataFrame = pandas.DataFrame(columns, index=arguments.row_index(shape[:-1], names))
     return frame
 
 
-def _row(values: ArrayLike, law: OutputLaw) -> Array:
-    return np.broadcast_to(np.asarray(values, np.float64), law.batch_shape).ravel()
+def _row(values: ArrayLike, distribution: OutputDistribution) -> FloatArray:
+    return np.broadcast_to(np.asarray(values, np.float64), distribution.batch_shape).ravel()
 
 
 def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
@@ -113,7 +117,7 @@ def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
 
 
 def _numbers(name: str, value: ArrayLike) -> list[float]:
-    known = np.asarray(_checks.as_numeric(name, value), np.float64)
+    known = np.asarray(checks.as_numeric(name, value), np.float64)
     if np.isnan(known).any():
         raise ValueError(f"{name} must be numbers, got NaN; leave it out")
     numbers: list[float] = known.ravel().tolist()

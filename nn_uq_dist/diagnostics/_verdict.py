@@ -18,22 +18,24 @@ SMALLEST_P_VALUE = 1e-3
 # Differences of this many roundings of the outputs' type count as none: those of pairs with a
 # linear network have no standard error.
 ROUNDINGS = 16.0
-# A skewness this small is not a relevant feature of a law, however many draws show it.
+# A skewness this small is not a relevant feature of a distribution, however many draws show it.
 NEGLIGIBLE_SKEWNESS = 0.1
 # Kolmogorov-Smirnov distances count beyond this many times their mean, by chance in 0.5% of cases.
 KS_NOISE_FACTOR = 2.0
 # Kolmogorov-Smirnov distances up to which an error is called small, and moderate. The density of a
-# normal law that is 5% (25%) too wide is 0.012 (0.056) away, one shifted by a tenth of its standard
-# deviation is 0.04 away.
+# normal distribution that is 5% (25%) too wide is 0.012 (0.056) away, one shifted by a tenth of its
+# standard deviation is 0.04 away.
 KS_SMALL, KS_MODERATE = 0.02, 0.1
-# Distances of a normal law from one whose mean is off by one sd, whose sd is off by 100%, and whose
-# skewness is off by 1, to first order: phi(0), phi(1) and, by Edgeworth's series, phi(0) / 6.
+# Distances of a normal distribution from one whose mean is off by one sd, whose sd is off by 100%,
+# and whose skewness is off by 1, to first order: phi(0), phi(1) and, by Edgeworth's series, phi(0)
+# / 6.
 MEAN_DISTANCE, SD_DISTANCE, SKEWNESS_DISTANCE = 0.4, 0.24, 0.066
 # A table of joint calibration shows an error by chance in one of this many cases (Bonferroni's
 # bound), whatever the number of its rows.
 TABLES_PER_FALSE_ALARM = 100
-# The joint law dominates if draws of the linear law show more than this share of the distance.
-JOINT_LAW_SHARE = 0.5
+# The joint distribution dominates if draws of the linear distribution show more than this share of
+# the distance.
+JOINT_SHARE = 0.5
 
 
 class Verdict(NamedTuple):
@@ -51,17 +53,17 @@ FITTED = Verdict(
 def marginal_verdict(
     row: Mapping[tuple[str, str], float], eps: float, observations: int = 1
 ) -> Verdict:
-    """Verdict on the law of one output from the numbers of its row in the table of `summary`.
+    """Verdict on the distribution of one output from its row in the table of `summary`.
 
-    The law of an output is exact for the linearized network, so any difference is due to the
-    linearization, to chance, or to the rounding `eps` of the type of the outputs. Differences of
-    mean and sd count as often as `observations` share what is inferred: the posterior of a mean
+    The distribution of an output is exact for the linearized network, so any difference is due to
+    the linearization, to chance, or to the rounding `eps` of the type of the outputs. Differences
+    of mean and sd count as often as `observations` share what is inferred: the posterior of a mean
     that is off by `d` standard deviations is off by ``d sqrt(n)`` of its own.
     """
     if not np.isfinite(row["mean", "monte_carlo"]):
         return Verdict("unknown", "too few finite draws")
     if not np.isfinite(row["kolmogorov_smirnov", "monte_carlo"]):
-        return Verdict("unknown", "the analytic law is not defined")
+        return Verdict("unknown", "the analytic distribution is not defined")
     if row["sd", "monte_carlo"] == 0:
         return Verdict("linearization", "linearization, large: all draws are equal")
     distance = row["kolmogorov_smirnov", "monte_carlo"]
@@ -156,12 +158,13 @@ def dominating_part(
     Parameters
     ----------
     distance, p_value
-        Kolmogorov-Smirnov distance from uniform of the network's draws under the joint law, and the
-        probability that chance shows as much in this row if that is right.
+        Kolmogorov-Smirnov distance from uniform of the network's draws under the joint
+        distribution, and the probability that chance shows as much in this row if that is right.
     joint, joint_p_value
-        The same for draws of the linear law, which only an error of the joint law can misplace.
+        The same for draws of the linear distribution, which only an error of the joint distribution
+        can misplace.
     kind
-        Name of the joint law.
+        Name of the joint distribution.
     num_rows
         Number of rows of the table.
 
@@ -176,11 +179,11 @@ def dominating_part(
     is_seen = joint_p_value < level
     if not is_seen and p_value >= level:
         return "noise"
-    return kind if is_seen and joint > JOINT_LAW_SHARE * distance else "linearization"
+    return kind if is_seen and joint > JOINT_SHARE * distance else "linearization"
 
 
 def dependence_verdict(dominates: str) -> Verdict:
-    """Verdict on an output whose own law is within the noise, from its joint calibration."""
+    """Verdict on an output whose marginal is within the noise, from its joint calibration."""
     if dominates == "unknown":
         return Verdict("noise", "noise: no difference beyond chance; jointly unknown")
     if dominates == "noise":
@@ -190,7 +193,7 @@ def dependence_verdict(dominates: str) -> Verdict:
 
 
 def joint_verdict(calibration: Mapping[str, tuple[float, str]], correlation: str) -> str:
-    """What dominates the error of a joint law; no error only if no table shows one.
+    """What dominates the error of a joint distribution; no error only if no table shows one.
 
     Parameters
     ----------
@@ -214,7 +217,7 @@ def joint_verdict(calibration: Mapping[str, tuple[float, str]], correlation: str
 def correlation_words(
     difference: np.ndarray, standard_error: np.ndarray, names: Sequence[str], eps: float
 ) -> str:
-    """What to say if correlations of draws and linear law differ by more than chance and `eps`."""
+    """What to say if correlations of draws and tangent differ by more than chance and `eps`."""
     from scipy.special import ndtri
 
     above = np.triu(np.ones(difference.shape, bool), 1)

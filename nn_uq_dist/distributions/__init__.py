@@ -1,20 +1,22 @@
 """NumPyro distributions of the outputs of a network, their contracts, and the Gaussian copula.
 
-`OutputLaw` and `JointLaw` say what every distribution of one output, and of several, has; NumPyro's
-are adapted by `as_output_law`. A copula asks three questions, in this order: which covariance do
-outputs have, given the correlation of their normal scores (``_nataf``, by Mehler's formula); which
-correlation of the scores gives a desired one (`nataf_correlation`); which valid correlation matrix
-is near, if that one is indefinite (`clipped_correlation`).
+`OutputDistribution` and `JointDistribution` say what every distribution of one output, and of
+several, has; NumPyro's are adapted by `as_output_distribution`. A copula asks three questions, in
+this order: which covariance do outputs have, given the correlation of their normal scores
+(``_nataf``, by Mehler's formula); which correlation of the scores gives a desired one
+(`nataf_correlation`); which valid correlation matrix is near, if that one is indefinite
+(`clipped_correlation`).
 """
 
-from nn_uq_dist.distributions._adapted_law import AdaptedLaw as AdaptedLaw
-from nn_uq_dist.distributions._adapted_law import as_output_law as as_output_law
-from nn_uq_dist.distributions._batch_entries import batch_entries as batch_entries
-from nn_uq_dist.distributions._clipped_correlation import (
-    clipped_correlation as clipped_correlation,
+from nn_uq_dist.distributions._adapted_distribution import (
+    AdaptedDistribution as AdaptedDistribution,
 )
-from nn_uq_dist.distributions._contract_joint import JointLaw as JointLaw
-from nn_uq_dist.distributions._contract_output import OutputLaw as OutputLaw
+from nn_uq_dist.distributions._adapted_distribution import (
+    as_output_distribution as as_output_distribution,
+)
+from nn_uq_dist.distributions._batch_entries import batch_entries as batch_entries
+from nn_uq_dist.distributions._contract_joint import JointDistribution as JointDistribution
+from nn_uq_dist.distributions._contract_output import OutputDistribution as OutputDistribution
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal as CorrectedMarginal
 from nn_uq_dist.distributions._gaussian_copula_conditional import (
     GaussianCopulaConditional as GaussianCopulaConditional,
@@ -33,4 +35,7 @@ from nn_uq_dist.distributions._nataf import nataf_correlation as nataf_correlati
 from nn_uq_dist.distributions._noisy_marginal import NoisyMarginal as NoisyMarginal
 from nn_uq_dist.distributions._normal_score_transform import (
     NormalScoreTransform as NormalScoreTransform,
+)
+from nn_uq_dist.distributions.clipped_correlation import (
+    clipped_correlation as clipped_correlation,
 )

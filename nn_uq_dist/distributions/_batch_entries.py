@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from nn_uq_dist.basics._pytree import positions
+from nn_uq_dist.basics.pytree import positions
 
 
 def take_matrix(matrix: Array, rows: tuple[int, ...], columns: tuple[int, ...]) -> Array:
@@ -17,12 +17,12 @@ def take_matrix(matrix: Array, rows: tuple[int, ...], columns: tuple[int, ...]) 
     return matrix[..., np.asarray(rows)[:, None], np.asarray(columns)]
 
 
-def batch_entries(law: dist.Distribution, index: Any) -> dist.Distribution:
-    """Return the distributions at an index of the batch; for those of this library ``law[index]``.
+def batch_entries(distribution: dist.Distribution, index: Any) -> dist.Distribution:
+    """Return the distributions at an index of the batch; ``distribution[index]`` for our own.
 
     Parameters
     ----------
-    law : numpyro.distributions.Distribution
+    distribution : numpyro.distributions.Distribution
         With batch axes.
     index
         Integers, slices, masks and arrays of integers, as for a NumPy array of shape
@@ -41,66 +41,71 @@ def batch_entries(law: dist.Distribution, index: Any) -> dist.Distribution:
     >>> import jax.numpy as jnp
     >>> import numpyro.distributions as dist
     >>> import nn_uq_dist as nuq
-    >>> laws = dist.Normal(jnp.array([1.0, 2.0, 3.0]), 1.0)
-    >>> print(nuq.distributions.batch_entries(laws, [2, 0]).mean)
+    >>> distributions = dist.Normal(jnp.array([1.0, 2.0, 3.0]), 1.0)
+    >>> print(nuq.distributions.batch_entries(distributions, [2, 0]).mean)
     [3. 1.]
     """
-    own: Any = getattr(type(law), "__getitem__", None)
-    return rebuilt_entries(law, index) if own is None else law[index]
+    own: Any = getattr(type(distribution), "__getitem__", None)
+    return rebuilt_entries(distribution, index) if own is None else distribution[index]
 
 
-def rebuilt_entries(law: dist.Distribution, index: Any) -> dist.Distribution:
+def rebuilt_entries(distribution: dist.Distribution, index: Any) -> dist.Distribution:
     """The same, made anew from the arguments of the constructor."""
-    places = positions(law.batch_shape, index)
-    part = _with_entries(law, law.batch_shape, places)
+    places = positions(distribution.batch_shape, index)
+    part = _with_entries(distribution, distribution.batch_shape, places)
     return part if part.batch_shape == places.shape else part.expand(places.shape)
 
 
 def _with_entries(
-    law: dist.Distribution, batch_shape: tuple[int, ...], places: np.ndarray, extra: int = 0
+    distribution: dist.Distribution,
+    batch_shape: tuple[int, ...],
+    places: np.ndarray,
+    extra: int = 0,
 ) -> dist.Distribution:
     """A distribution of the same kind with entries of its parameters, as for `take_entries`.
 
     Parameters
     ----------
     extra : int
-        Number of the batch axes of `law` behind `batch_shape`.
+        Number of the batch axes of `distribution` behind `batch_shape`.
 
     Raises
     ------
     TypeError
         If the distribution does not keep an argument of its constructor as an attribute.
     """
-    if isinstance(law, dist.ExpandedDistribution):
-        return _with_entries(law.base_dist, batch_shape, places, extra)
+    if isinstance(distribution, dist.ExpandedDistribution):
+        return _with_entries(distribution.base_dist, batch_shape, places, extra)
     arguments: dict[str, Any] = {}
-    for name in constructor_arguments(type(law)):
-        if name not in law.__dict__:
+    for name in constructor_arguments(type(distribution)):
+        if name not in distribution.__dict__:
             raise TypeError(
                 f"entries of a batch can be taken of distributions that keep the arguments of "
-                f"their constructor, got {type(law).__name__} without {name}; make it for the "
+                f"their constructor, got {type(distribution).__name__} without {name}; make it for "
+                "the "
                 f"wanted entries, or define its method __getitem__"
             )
-        argument = law.__dict__[name]
+        argument = distribution.__dict__[name]
         if isinstance(argument, dist.Distribution):
-            # Its batch axes beyond those of the law, such as that of the outputs, come last.
-            more = max(len(argument.batch_shape) - len(law.batch_shape), 0)
+            # Its batch axes beyond those of the distribution, such as that of the outputs, come
+            # last.
+            more = max(len(argument.batch_shape) - len(distribution.batch_shape), 0)
             argument = _with_entries(argument, batch_shape, places, extra + more)
-        elif argument is not None and name in law.arg_constraints:
-            lead = jnp.ndim(argument) - law.arg_constraints[name].event_dim - extra
+        elif argument is not None and name in distribution.arg_constraints:
+            lead = jnp.ndim(argument) - distribution.arg_constraints[name].event_dim - extra
             argument = take_entries(argument, lead, batch_shape, places)
         arguments[name] = argument
-    return made(type(law), arguments)
+    return made(type(distribution), arguments)
 
 
 def constructor_arguments(kind: type[dist.Distribution]) -> list[str]:
-    """Names of the arguments of the constructor, which laws keep as attributes."""
+    """Names of the arguments of the constructor, which distributions keep as attributes."""
     names = inspect.signature(kind.__init__).parameters
     return [name for name in names if name not in {"self", "validate_args"}]
 
 
 def made[D: dist.Distribution](kind: type[D], arguments: dict[str, Any]) -> D:
-    """A law with valid arguments, which are not checked again."""
+    """A distribution with valid arguments, which are not checked again."""
     checks = "validate_args" in inspect.signature(kind.__init__).parameters
     return kind(**arguments, validate_args=False) if checks else kind(**arguments)
 

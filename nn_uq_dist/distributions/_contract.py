@@ -16,10 +16,10 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 
-from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._known_values import as_jax, evaluated_now, is_local, with_nan_gradients
-from nn_uq_dist.basics._pytree import in_order
-from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.basics.checks import is_concrete
+from nn_uq_dist.basics.concrete import as_jax, evaluated_now, runs_in_numpy, with_nan_gradients
+from nn_uq_dist.basics.pytree import in_order
+from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions._batch_entries import constructor_arguments, made, rebuilt_entries
 from nn_uq_dist.distributions._support import IndependentOutputs
 
@@ -39,7 +39,7 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
         mask = self._validate_sample(kwargs["value"] if "value" in kwargs else args[0])
         if is_concrete(mask) and np.asarray(mask).all():
             return logs
-        if is_local(mask, logs):
+        if runs_in_numpy(mask, logs):
             known = np.asarray(logs)
             return as_jax(np.where(mask, known, known.dtype.type(-np.inf)))
         return jnp.where(mask, logs, -jnp.inf)
@@ -71,8 +71,8 @@ class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignor
     """Metaclass of the contracts: NumPyro's own, with the checks of `abc.ABC`."""
 
 
-class Law(dist.Distribution, metaclass=AbstractDistribution):
-    """What laws of outputs and joint laws have in common."""
+class Distribution(dist.Distribution, metaclass=AbstractDistribution):
+    """What distributions of outputs and joint distributions have in common."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -151,7 +151,7 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         return IndependentOutputs(self, axes) if axes else self
 
     def expand(self, batch_shape: Sequence[int]) -> dist.Distribution:
-        """The same law with a larger batch shape, and with all its methods.
+        """The same distribution with a larger batch shape, and with all its methods.
 
         NumPyro's `ExpandedDistribution` would lose them in a plate, ``cdf`` and ``icdf`` as well.
         """
@@ -174,10 +174,10 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
 
     @classmethod
     def infer_shapes(cls, *args: Any, **kwargs: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Batch and event shape from the shapes of the arguments, for laws their batch shapes."""
+        """Batch and event shape from the shapes of arrays and the batch shapes of distributions."""
         shapes = dict(zip(constructor_arguments(cls), args, strict=False)) | kwargs
 
-        def of_zeros() -> Law:
+        def of_zeros() -> Distribution:
             parts: dict[str, Any] = {}
             for name, shape in shapes.items():
                 if shape is not None:
@@ -186,13 +186,13 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
             return made(cls, parts)
 
         try:
-            law = jax.eval_shape(of_zeros)
+            distribution = jax.eval_shape(of_zeros)
         except TypeError as error:
             raise NotImplementedError(
                 f"{cls.__name__}.infer_shapes needs more than shapes: {error}; construct the "
                 "distribution and read batch_shape and event_shape"
             ) from error
-        return law.batch_shape, law.event_shape
+        return distribution.batch_shape, distribution.event_shape
 
     def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
         """The wider batch shape, or an error."""
@@ -209,13 +209,15 @@ class Law(dist.Distribution, metaclass=AbstractDistribution):
         return shape
 
 
-def rebuilt[D: Law](law: D, **changed: Any) -> D:
-    """The same kind of law with some other arguments of its constructor, which are valid."""
-    arguments = {name: law.__dict__[name] for name in constructor_arguments(type(law))} | changed
-    return pass_validation(law, made(type(law), arguments))
+def rebuilt[D: Distribution](distribution: D, **changed: Any) -> D:
+    """The same kind of distribution with some other, valid arguments of its constructor."""
+    arguments = {
+        name: distribution.__dict__[name] for name in constructor_arguments(type(distribution))
+    } | changed
+    return pass_validation(distribution, made(type(distribution), arguments))
 
 
-def _register_batches(kind: type[Law]) -> None:
+def _register_batches(kind: type[Distribution]) -> None:
     """Tell NumPyro which arguments ``vmap`` may have axes in, and how those become batch axes.
 
     The function of the axes names each argument: NumPyro asks its signature.
@@ -224,15 +226,15 @@ def _register_batches(kind: type[Law]) -> None:
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(name, keyword, default=None) for name in names]
 
-    def axes_of(d: Law, **axes: Any) -> Law:
+    def axes_of(d: Distribution, **axes: Any) -> Distribution:
         default = vmap_over.dispatch(dist.Distribution)
         return default(d, **{name: axes.get(name) for name in names})
 
-    def promoted(d: Law) -> Law:
+    def promoted(d: Distribution) -> Distribution:
         if any(name not in d.__dict__ for name in names):
             return d
-        laws = [name for name in names if isinstance(d.__dict__[name], dist.Distribution)]
-        return rebuilt(d, **{name: promote_batch_shape(d.__dict__[name]) for name in laws})
+        distributions = [name for name in names if isinstance(d.__dict__[name], dist.Distribution)]
+        return rebuilt(d, **{name: promote_batch_shape(d.__dict__[name]) for name in distributions})
 
     first = inspect.Parameter("d", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     axes_of.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
@@ -244,7 +246,7 @@ def safe_values(support: constraints.Constraint, value: Array) -> tuple[Array, A
     """Where values lie within a support, and values that do, with those inside as they are.
 
     Both branches of a `where` are differentiated: what lies outside must not reach the functions of
-    a law.
+    a distribution.
     """
     inside = support(value)
     # NumPyro's constraints ask for values that have the shape of the bounds.
@@ -252,12 +254,12 @@ def safe_values(support: constraints.Constraint, value: Array) -> tuple[Array, A
     return inside, jnp.where(inside, wide, support.feasible_like(wide))
 
 
-def pass_validation[D: dist.Distribution](law: Law, other: D) -> D:
-    """Give a law made from another one its `validate_args`; its parameters are valid already.
+def pass_validation[D: dist.Distribution](distribution: Distribution, other: D) -> D:
+    """Give a distribution made from a valid one its `validate_args`.
 
     Only what was asked for: the class's default may change.
     """
     other.__dict__.pop("_validate_args", None)
-    if "_validate_args" in law.__dict__:
-        other._validate_args = law._validate_args  # noqa: SLF001 (as NumPyro sets it)
+    if "_validate_args" in distribution.__dict__:
+        other._validate_args = distribution._validate_args  # noqa: SLF001 (as NumPyro sets it)
     return other

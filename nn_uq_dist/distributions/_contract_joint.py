@@ -1,4 +1,4 @@
-"""What everything downstream asks of a joint law of outputs, as an abstract class."""
+"""What everything downstream asks of a joint distribution of outputs, as an abstract class."""
 
 import abc
 from collections.abc import Sequence
@@ -9,26 +9,26 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.distributions._contract import Law
+from nn_uq_dist.distributions._contract import Distribution
 
 
-class JointLaw(Law):
-    r"""Abstract joint law of ``N_y`` outputs, a NumPyro distribution with ``event_shape (N_y,)``.
+class JointDistribution(Distribution):
+    r"""Abstract joint distribution of outputs, in NumPyro, with ``event_shape (N_y,)``.
 
-    Tables and figures take any joint law that fulfills this contract. A subclass is final and
-    defines
+    Tables and figures take any joint distribution that fulfills this contract. A subclass is final
+    and defines
 
-    - ``marginals``: the laws of the single outputs, ``batch_shape + (N_y,)``: an `OutputLaw` or
-      any distribution that `as_output_law` adapts;
+    - ``marginals``: the distributions of the single outputs, ``batch_shape + (N_y,)``: an
+      `OutputDistribution` or any distribution that `as_output_distribution` adapts;
     - ``sample(key, sample_shape)``: exact draws;
     - ``log_prob(value)``: ``-inf`` outside the support;
     - ``covariance_matrix``: of the outputs, shape ``batch_shape + (N_y, N_y)``;
-    - ``marginalize(indices)``: the joint law of some outputs, in the order asked for;
+    - ``marginalize(indices)``: the joint distribution of some outputs, in the order asked for;
     - ``rosenblatt(value)``: see that method;
-    - ``kind``: one or two words that name the law in tables and legends.
+    - ``kind``: one or two words that name the distribution in tables and legends.
 
     ``mean`` and ``variance`` are those of the marginals. As for every NumPyro distribution, a
-    subclass names the arrays and laws that it stores in ``arg_constraints`` or
+    subclass names the arrays and distributions that it stores in ``arg_constraints`` or
     ``pytree_data_fields``, so that it passes through ``jit``.
 
     Examples
@@ -37,11 +37,11 @@ class JointLaw(Law):
     >>> import nn_uq_dist as nuq
     >>> marginals = nuq.LinearizedMarginal(jnp.zeros(2), [[1.0, 0.5], [0.3, 0.3]])
     >>> joint = nuq.GaussianCopulaJoint(marginals, [[1.0, 0.8], [0.8, 1.0]])
-    >>> isinstance(joint, nuq.distributions.JointLaw), joint.marginalize(1).event_shape
+    >>> isinstance(joint, nuq.distributions.JointDistribution), joint.marginalize(1).event_shape
     (True, (1,))
     """
 
-    kind: ClassVar[str] = "joint law"
+    kind: ClassVar[str] = "joint distribution"
     marginals: dist.Distribution
 
     @abc.abstractmethod
@@ -68,14 +68,14 @@ class JointLaw(Law):
         .. math:: w_j = \Phi^{-1}\bigl(P(Y_j \le y_j \mid y_1, \dots, y_{j-1})\bigr)
 
         (M. Rosenblatt, Ann. Math. Statist. 23, 1952), shape as ``value``. The scores of Monte Carlo
-        draws show whether a joint law is calibrated.
+        draws show whether a joint distribution is calibrated.
         """
 
     def rosenblatt_from_scores(self, value: ArrayLike, scores: ArrayLike) -> Array:
         """`rosenblatt`, for callers that already have the normal scores of the marginals.
 
-        A law whose `rosenblatt` starts from these scores overrides this method, and need not
-        compute them again. Callers may give finite scores to values beyond the support.
+        A distribution whose `rosenblatt` starts from these scores overrides this method, and need
+        not compute them again. Callers may give finite scores to values beyond the support.
         """
         del scores
         return self.rosenblatt(value)

@@ -1,4 +1,4 @@
-"""What everything downstream asks of the laws of single outputs, as an abstract class."""
+"""What everything downstream asks of the distributions of single outputs, as an abstract class."""
 
 import abc
 from typing import Any
@@ -10,9 +10,9 @@ from jax import Array
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._checks import as_numeric, require_probabilities
-from nn_uq_dist.basics._normal_tails import score_from_log_tails
-from nn_uq_dist.distributions._contract import Law
+from nn_uq_dist.basics.checks import as_numeric, require_probabilities
+from nn_uq_dist.basics.normal_tails import score_from_log_tails
+from nn_uq_dist.distributions._contract import Distribution
 from nn_uq_dist.distributions._value_rule import (
     Moments,
     ValueRule,
@@ -23,7 +23,7 @@ from nn_uq_dist.distributions._value_rule import (
 )
 
 
-class OutputLaw(Law):
+class OutputDistribution(Distribution):
     r"""Abstract univariate, continuous distributions of outputs, one for each entry of the batch.
 
     Copulas, tables and figures use only what is defined here, and assume no symmetry.
@@ -48,15 +48,15 @@ class OutputLaw(Law):
       two); ``standard_deviation``, ``skewness`` and ``excess_kurtosis``; ``bounds``;
     - ``kinks`` and ``approximate_quantile``: where the density bends, and about where quantiles
       are, for quadratures;
-    - ``law[index]`` and ``expand``: the entries of the batch at an index, and a larger batch, made
-      anew from the arguments of the constructor, which the law must store.
+    - ``distribution[index]`` and ``expand``: the entries of the batch at an index, and a larger
+      batch, made anew from the arguments of the constructor, which the distribution must store.
 
     Examples
     --------
     >>> import numpyro.distributions as dist
     >>> import nn_uq_dist as nuq
-    >>> law = nuq.distributions.as_output_law(dist.Laplace(0.0, 1.0))
-    >>> print(f"{law.normal_score(10.0):.3f} {law.excess_kurtosis:.2f}")
+    >>> distribution = nuq.distributions.as_output_distribution(dist.Laplace(0.0, 1.0))
+    >>> print(f"{distribution.normal_score(10.0):.3f} {distribution.excess_kurtosis:.2f}")
     4.078 3.00
     """
 
@@ -100,7 +100,8 @@ class OutputLaw(Law):
             ones = ", 1" * len(self.batch_shape)
             raise ValueError(
                 f"{name} must broadcast against batch_shape {self.batch_shape}, got shape "
-                f"{array.shape}; for the same points of every law use {name}.reshape(-1{ones})"
+                f"{array.shape}; for the same points of every distribution use "
+                f"{name}.reshape(-1{ones})"
             ) from error
         return array
 
@@ -124,12 +125,12 @@ class OutputLaw(Law):
         return score_from_log_tails(self.log_cdf(value), self.log_sf(value))
 
     def normal_score_and_log_prob(self, value: ArrayLike) -> tuple[Array, Array]:
-        """`normal_score` and `log_prob`, which some laws compute in one pass."""
+        """`normal_score` and `log_prob`, which some distributions compute in one pass."""
         return self.normal_score(value), self.log_prob(value)
 
     @property
     def standard_deviation(self) -> Array:
-        """Square root of the variance; a law may know it where its variance underflows."""
+        """Square root of the variance; a distribution may know it where its variance underflows."""
         return jnp.sqrt(self.variance)
 
     @property

@@ -1,4 +1,4 @@
-"""The law of an output moved by an increasing map, as a NumPyro distribution."""
+"""The distribution of an output moved by an increasing map, as a NumPyro distribution."""
 
 from typing import Any, ClassVar
 
@@ -10,18 +10,18 @@ from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import vmap_over
 from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist.basics._checks import broadcast_shapes, is_concrete
-from nn_uq_dist.basics._known_values import one_program, squares
-from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.distributions._adapted_law import as_output_law
+from nn_uq_dist.basics.checks import broadcast_shapes, is_concrete
+from nn_uq_dist.basics.concrete import one_program, squares
+from nn_uq_dist.basics.row_algebra import namespace
+from nn_uq_dist.distributions._adapted_distribution import as_output_distribution
 from nn_uq_dist.distributions._contract import validate_sample
-from nn_uq_dist.distributions._contract_output import OutputLaw
+from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
 from nn_uq_dist.distributions._support import support_between
 from nn_uq_dist.distributions._value_rule import Moments, ValueRule, moments_of
 
 
-class CorrectedMarginal(OutputLaw):
+class CorrectedMarginal(OutputDistribution):
     r"""Distribution of ``T(Y)``: an output ``Y`` moved by an increasing map ``T``.
 
     Density, tails, quantiles and normal scores follow from those of ``Y`` by change of variables,
@@ -31,7 +31,8 @@ class CorrectedMarginal(OutputLaw):
     Parameters
     ----------
     base : numpyro.distributions.Distribution
-        The law of ``Y``: an `OutputLaw`, or what `nn_uq_dist.distributions.as_output_law` adapts.
+        The distribution of ``Y``: an `OutputDistribution`, or what
+        `nn_uq_dist.distributions.as_output_distribution` adapts.
     knots, images : array_like, shape (..., k)
         Knots of the map and where it takes them, ascending; the leading axes broadcast against the
         batch shape of `base`, which they may extend.
@@ -63,10 +64,13 @@ class CorrectedMarginal(OutputLaw):
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> linear = nuq.LinearizedMarginal(0.0, [1.0, 0.5])
-    >>> law = nuq.distributions.CorrectedMarginal(
+    >>> distribution = nuq.distributions.CorrectedMarginal(
     ...     linear, jnp.array([-1.0, 0, 1]), jnp.array([-1.0, 0, 2])
     ... )
-    >>> print(f"{law.cdf(0.0):.3f} {law.support.upper_bound:.3f} {law.skewness:.2f}")
+    >>> print(
+    ...     f"{distribution.cdf(0.0):.3f} {distribution.support.upper_bound:.3f}
+    {distribution.skewness:.2f}"
+    ... )
     0.500 3.000 0.63
     """
 
@@ -87,13 +91,15 @@ class CorrectedMarginal(OutputLaw):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        base, spline = as_output_law(base), MonotoneSpline(knots, images, slopes)
+        base, spline = as_output_distribution(base), MonotoneSpline(knots, images, slopes)
         shape = broadcast_shapes(
             "the leading axes of knots, images and slopes must broadcast against those of base",
             knots=spline.forward_shape(()),
             base=base.batch_shape,
         )
-        self.base = base if base.batch_shape == shape else as_output_law(base.expand(shape))
+        self.base = (
+            base if base.batch_shape == shape else as_output_distribution(base.expand(shape))
+        )
         # Each gets as many axes as the outputs, so that axes that `vmap` adds come in front.
         self.knots, self.images, self.slopes = (
             promote_shapes(part, shape=(*shape, jnp.shape(part)[-1]))[0]

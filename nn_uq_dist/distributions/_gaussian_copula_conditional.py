@@ -8,9 +8,9 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._row_algebra import products
-from nn_uq_dist.distributions._adapted_law import require_univariate
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.row_algebra import products
+from nn_uq_dist.distributions._adapted_distribution import require_univariate
 from nn_uq_dist.distributions._batch_entries import batch_entries
 from nn_uq_dist.distributions._contract import rebuilt
 from nn_uq_dist.distributions._score_algebra import cholesky_of_rows
@@ -20,13 +20,13 @@ from nn_uq_dist.distributions._score_distribution import ScoreDistribution
 class GaussianCopulaConditional(ScoreDistribution):
     """Distribution of outputs ``F_j^{-1}(Phi(z_j))`` whose scores ``z`` are jointly normal.
 
-    Made by `GaussianCopulaJoint.condition`. In the joint law the scores are standard normal; given
-    some of them, the others have a different mean and a smaller variance.
+    Made by `GaussianCopulaJoint.condition`. In the joint distribution the scores are standard
+    normal; given some of them, the others have a different mean and a smaller variance.
 
     Parameters
     ----------
     marginals : numpyro.distributions.Distribution
-        The unconditional laws of the outputs, ``batch_shape (..., N_y)``.
+        The unconditional distributions of the outputs, ``batch_shape (..., N_y)``.
     score_loc : array_like, shape (..., N_y)
         Means of the scores.
     score_tril : array_like, shape (..., N_y, N_y)
@@ -82,11 +82,11 @@ class GaussianCopulaConditional(ScoreDistribution):
 
     @property
     def _score_loc(self) -> Array:
-        return jnp.asarray(self.score_loc, _checks.float_dtype(self.score_loc))
+        return jnp.asarray(self.score_loc, checks.float_dtype(self.score_loc))
 
     @property
     def _score_tril(self) -> Array:
-        return jnp.asarray(self.score_tril, _checks.float_dtype(self.score_tril))
+        return jnp.asarray(self.score_tril, checks.float_dtype(self.score_tril))
 
     @property
     def mean(self) -> Array:

@@ -8,19 +8,22 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.distributions._adapted_law import as_output_law, require_univariate
+from nn_uq_dist.basics import checks
+from nn_uq_dist.distributions._adapted_distribution import (
+    as_output_distribution,
+    require_univariate,
+)
 from nn_uq_dist.distributions._batch_entries import batch_entries, take_matrix
 from nn_uq_dist.distributions._contract import rebuilt
-from nn_uq_dist.distributions._correlation_checks import (
-    as_correlation,
-    as_square,
-    require_positive_definite,
-)
 from nn_uq_dist.distributions._gaussian_copula_conditional import GaussianCopulaConditional
 from nn_uq_dist.distributions._nataf import covariance_of_outputs
 from nn_uq_dist.distributions._score_algebra import valid_cholesky
 from nn_uq_dist.distributions._score_distribution import ScoreDistribution
+from nn_uq_dist.distributions.correlation_checks import (
+    as_correlation,
+    as_square,
+    require_positive_definite,
+)
 
 
 class GaussianCopulaJoint(ScoreDistribution):
@@ -100,20 +103,20 @@ class GaussianCopulaJoint(ScoreDistribution):
     @property
     def correlation_cholesky(self) -> Array:
         """Lower Cholesky factor of ``correlation_matrix``, NaN if there is none."""
-        matrix = jnp.asarray(self.correlation_matrix, _checks.float_dtype(self.correlation_matrix))
+        matrix = jnp.asarray(self.correlation_matrix, checks.float_dtype(self.correlation_matrix))
         return valid_cholesky(matrix)
 
     @property
     def _score_loc(self) -> Array:
         matrix = self.correlation_matrix
-        return jnp.zeros(self.event_shape, _checks.float_dtype(matrix))
+        return jnp.zeros(self.event_shape, checks.float_dtype(matrix))
 
     @property
     def _score_tril(self) -> Array:
         return self.correlation_cholesky
 
     def _output_covariance(self, correlation: Array) -> Array:
-        return covariance_of_outputs(as_output_law(self.marginals), correlation)
+        return covariance_of_outputs(as_output_distribution(self.marginals), correlation)
 
     def entropy(self) -> Array:
         """Differential entropy: the marginals' minus the mutual information ``-log det(R)/2``.

@@ -10,8 +10,8 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._row_algebra import covariance_root, in_squared_units, matvec
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.row_algebra import covariance_root, in_squared_units, matvec
 from nn_uq_dist.box_gaussian import (
     Moments,
     conditional_moments,
@@ -19,18 +19,21 @@ from nn_uq_dist.box_gaussian import (
     log_evidence,
     regression,
 )
-from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw, Standardized
+from nn_uq_dist.distributions._box_gaussian_distribution import (
+    BoxGaussianDistribution,
+    Standardized,
+)
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._support import support_of_event
 
 
-class LinearizedConditional(BoxGaussianLaw):
+class LinearizedConditional(BoxGaussianDistribution):
     r"""Distribution of the last entries of ``loc + W u + e``, given the first ones.
 
-    Made by `LinearizedJoint.condition`. Draws follow the law itself, up to the bias of Markov
-    chains of finite length; density and moments use expectation propagation.
+    Made by `LinearizedJoint.condition`. Draws follow the distribution itself, up to the bias of
+    Markov chains of finite length; density and moments use expectation propagation.
 
     Parameters
     ----------
@@ -74,7 +77,7 @@ class LinearizedConditional(BoxGaussianLaw):
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "values": constraints.real_vector,
-        **BoxGaussianLaw.arg_constraints,
+        **BoxGaussianDistribution.arg_constraints,
     }
     pytree_data_fields = ("values", "loc", "weights", "normal_covariance", "scale")
 
@@ -88,7 +91,7 @@ class LinearizedConditional(BoxGaussianLaw):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        values = _checks.as_numeric("values", values)
+        values = checks.as_numeric("values", values)
         shape = self._keep(loc, weights, normal_covariance, scale, values=jnp.shape(values)[:-1])
         if not (jnp.ndim(values) and 0 < jnp.shape(values)[-1] < shape[-1]):
             raise ValueError(
@@ -142,7 +145,7 @@ class LinearizedConditional(BoxGaussianLaw):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
         seen, own = self._deviation()
-        key, sample_shape = _checks.as_sampling(key, sample_shape)
+        key, sample_shape = checks.as_sampling(key, sample_shape)
         key_inputs, key_normal = random.split(key)
         count = int(np.prod(sample_shape))
         inputs = input_draws(key_inputs, seen, *self._of_known(own), count)
@@ -180,6 +183,6 @@ class LinearizedConditional(BoxGaussianLaw):
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedConditional":
         """The distribution of some of the unknown outputs, in the order of ``indices``."""
-        chosen = _checks.as_indices(indices, self.event_shape[0])
+        chosen = checks.as_indices(indices, self.event_shape[0])
         order = (*range(self._known), *(self._known + index for index in chosen))
         return rebuilt(self, **self._rows(order))

@@ -10,8 +10,8 @@ from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._row_algebra import (
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.row_algebra import (
     binary_unit,
     covariance_root,
     gram,
@@ -19,9 +19,12 @@ from nn_uq_dist.basics._row_algebra import (
     matvec,
 )
 from nn_uq_dist.box_gaussian import conditional_scores, log_evidence, second_order
-from nn_uq_dist.distributions._box_gaussian_law import BoxGaussianLaw, Standardized
+from nn_uq_dist.distributions._box_gaussian_distribution import (
+    BoxGaussianDistribution,
+    Standardized,
+)
 from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
-from nn_uq_dist.distributions._contract_joint import JointLaw
+from nn_uq_dist.distributions._contract_joint import JointDistribution
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs
@@ -29,11 +32,12 @@ from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.inputs import LinearImage
 
 
-class LinearizedJoint(BoxGaussianLaw, JointLaw):
+class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     r"""Joint distribution of ``loc + s (W u + e)``: ``u`` uniform on a box, ``e`` normal.
 
-    This is the law of the outputs of a linearized network. Draws, moments and marginals are exact;
-    the density is the probability of a box under a normal law, by expectation propagation.
+    This is the distribution of the outputs of a linearized network. Draws, moments and marginals
+    are exact; the density is the probability of a box under a normal distribution, by expectation
+    propagation.
 
     Parameters
     ----------
@@ -127,7 +131,7 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
         loc, weights, covariance = self.arrays()
-        key, sample_shape = _checks.as_sampling(key, sample_shape)
+        key, sample_shape = checks.as_sampling(key, sample_shape)
         key_uniform, key_normal = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         uniform = random.uniform(
@@ -196,7 +200,7 @@ class LinearizedJoint(BoxGaussianLaw, JointLaw):
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedJoint":
         """The exact joint distribution of some outputs, in the order of ``indices``."""
-        return rebuilt(self, **self._rows(_checks.as_indices(indices, self.event_shape[0])))
+        return rebuilt(self, **self._rows(checks.as_indices(indices, self.event_shape[0])))
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""

@@ -1,4 +1,4 @@
-"""The law of one output of a linearized network as a NumPyro distribution."""
+"""The distribution of one output of a linearized network as a NumPyro distribution."""
 
 import contextlib
 import itertools
@@ -14,19 +14,19 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist import uniform_sum
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import as_jax, as_variances, is_local, nan_unless, one_program
-from nn_uq_dist.basics._row_algebra import binary_unit, namespace
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import as_jax, as_variances, nan_unless, one_program, runs_in_numpy
+from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.distributions._contract import validate_sample
-from nn_uq_dist.distributions._contract_output import OutputLaw
-from nn_uq_dist.uniform_sum._saddlepoint_quantile import saddlepoint_quantile
+from nn_uq_dist.distributions._contract_output import OutputDistribution
+from nn_uq_dist.uniform_sum.saddlepoint_quantile import saddlepoint_quantile
 
 
-class LinearizedMarginal(OutputLaw):
+class LinearizedMarginal(OutputDistribution):
     r"""Distribution of ``loc + sum_k w_k U_k + s N``: uniforms on [-1, 1] and a standard normal.
 
-    This is the exact law of an output of a linearized network, with ``w_k`` the Jacobian entry
-    times the half-width of input ``k``.
+    This is the exact distribution of an output of a linearized network, with ``w_k`` the Jacobian
+    entry times the half-width of input ``k``.
 
     Parameters
     ----------
@@ -52,15 +52,15 @@ class LinearizedMarginal(OutputLaw):
         If a parameter or a value is not an array of real numbers.
     ValueError
         If ``weights`` has no axis to sum over or shapes do not broadcast; with validation on, if a
-        parameter is NaN or infinite, a ``normal_scale`` is negative, or a law is a point mass (all
-        its weights and ``normal_scale`` are zero). Under ``jit`` such values give NaN or infinity;
-        a point mass keeps its draws, mean and variance.
+        parameter is NaN or infinite, a ``normal_scale`` is negative, or a distribution is a point
+        mass (all its weights and ``normal_scale`` are zero). Under ``jit`` such values give NaN or
+        infinity; a point mass keeps its draws, mean and variance.
 
     Notes
     -----
     The density is the convolution of rectangles of the paper's ``eq:FINAL_PDF`` with the
     prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.uniform_sum.logpdf`.
-    Many points of one law (``loc`` or values of higher rank than ``weights``) share lines.
+    Many points of one distribution (``loc`` or values of higher rank than ``weights``) share lines.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class LinearizedMarginal(OutputLaw):
                 "pass an array whose last axis is summed over, for one component weights=[w]"
             )
             raise ValueError(msg)
-        batch_shape = _checks.broadcast_shapes(
+        batch_shape = checks.broadcast_shapes(
             "loc, weights without their last axis and normal_scale must broadcast",
             loc=jnp.shape(loc),
             weights=weights_shape[:-1],
@@ -113,19 +113,19 @@ class LinearizedMarginal(OutputLaw):
         if self._validate_args:
             if normal_scale is not None:
                 # NumPyro's constraint of a non-negative number lets infinity through.
-                _checks.require_finite(
+                checks.require_finite(
                     "normal_scale", normal_scale, "pass a finite standard deviation"
                 )
             self._refuse_point_masses()
 
     def _refuse_point_masses(self) -> None:
-        if not _checks.is_concrete(self.weights, self.normal_scale):
+        if not checks.is_concrete(self.weights, self.normal_scale):
             return
         degenerate = np.all(np.asarray(self.weights) == 0, axis=-1)
         if self.normal_scale is not None:
             degenerate = degenerate & (np.asarray(self.normal_scale) == 0)
         if degenerate.any():
-            where = f" at batch index {_checks.first_index(degenerate)}" if degenerate.ndim else ""
+            where = f" at batch index {checks.first_index(degenerate)}" if degenerate.ndim else ""
             msg = (
                 f"weights must not all be zero without a normal part, got a point mass{where}: "
                 "it has no density; give normal_scale (noise_scale in Linearization.marginals) "
@@ -140,7 +140,7 @@ class LinearizedMarginal(OutputLaw):
         return constraints.interval(*self.bounds)
 
     def _validate_sample(self, value: ArrayLike) -> Array:
-        if is_local(value, self.loc, self.weights):
+        if runs_in_numpy(value, self.loc, self.weights):
             # In NumPy: JAX compiles each comparison for each shape.
             entry = constraints.real
             if self.normal_scale is None:
@@ -153,7 +153,7 @@ class LinearizedMarginal(OutputLaw):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape``."""
         weights, dtype = jnp.asarray(self.weights), self._dtype
-        key, sample_shape = _checks.as_sampling(key, sample_shape)
+        key, sample_shape = checks.as_sampling(key, sample_shape)
         key_uniform, key_normal = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         uniform = random.uniform(
@@ -167,14 +167,14 @@ class LinearizedMarginal(OutputLaw):
     def _centered(self, value: ArrayLike) -> Any:
         given = self._fitting("value", value)
         dtype = jnp.result_type(given, self._dtype)
-        if is_local(given, self.loc):
+        if runs_in_numpy(given, self.loc):
             with np.errstate(invalid="ignore", over="ignore"):
                 return np.asarray(given, dtype) - np.asarray(self.loc, dtype)
         return jnp.asarray(given).astype(dtype) - self.loc
 
     def _shifted(self, deviation: Array) -> Array:
         """``loc + deviation``."""
-        if is_local(deviation, self.loc):
+        if runs_in_numpy(deviation, self.loc):
             loc = np.asarray(self.loc, jnp.result_type(self.loc, deviation))
             return as_jax(loc + np.asarray(deviation))
         return jnp.asarray(self.loc) + deviation
@@ -204,7 +204,7 @@ class LinearizedMarginal(OutputLaw):
         ValueError
             If a known ``q`` is not in [0, 1]; a traced one gives NaN.
         """
-        _checks.require_probabilities("q", q)
+        checks.require_probabilities("q", q)
         q = self._fitting("q", q)
         return self._shifted(uniform_sum.ppf(q, self.weights, self.normal_scale))
 
@@ -281,7 +281,7 @@ class LinearizedMarginal(OutputLaw):
     def _dtype(self) -> jnp.dtype:
         # As in `uniform_sum`, which has no half precision.
         given = (self.loc, self.weights, self.normal_scale)
-        dtype = _checks.float_dtype(*(part for part in given if part is not None))
+        dtype = checks.float_dtype(*(part for part in given if part is not None))
         return jnp.promote_types(dtype, jnp.float32)
 
     @property
@@ -350,7 +350,7 @@ def _known_ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Any, Any]:
     """The same for known numbers, widened by their rounding error, so that it raises no warning."""
     center, sizes = np.asarray(loc, np.float64), np.abs(np.asarray(weights, np.float64))
     width = sizes.sum(axis=-1)
-    eps = jnp.finfo(_checks.float_dtype(loc, weights)).eps
+    eps = jnp.finfo(checks.float_dtype(loc, weights)).eps
     width = width + 4 * eps * (np.abs(center) + width)
     return center - width, center + width
 
@@ -361,9 +361,9 @@ def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:
     if (
         not hasattr(value, "shape")
         and not isinstance(value, int | float)
-        and _checks.is_concrete(value)
+        and checks.is_concrete(value)
     ):
         # A ragged list stays a list, which `as_numeric` rejects with the name of the argument.
         with contextlib.suppress(ValueError):
             value = np.asarray(value)
-    return _checks.as_numeric(name, value)
+    return checks.as_numeric(name, value)

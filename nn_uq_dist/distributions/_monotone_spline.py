@@ -13,10 +13,10 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
-from nn_uq_dist.basics._checks import as_numeric, broadcast_shapes, is_concrete
-from nn_uq_dist.basics._known_values import one_program
-from nn_uq_dist.basics._row_algebra import binary_unit, namespace
-from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.basics.checks import as_numeric, broadcast_shapes, is_concrete
+from nn_uq_dist.basics.concrete import one_program
+from nn_uq_dist.basics.row_algebra import binary_unit, namespace
+from nn_uq_dist.basics.summary_line import summary_line
 
 
 class MonotoneSpline(Transform):

@@ -19,22 +19,25 @@ import numpyro.distributions as dist
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._normal_tails import log_normal_density
-from nn_uq_dist.basics._row_algebra import binary_unit, in_squared_units, products
-from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.distributions._adapted_law import as_output_law, require_univariate
-from nn_uq_dist.distributions._contract_output import OutputLaw
-from nn_uq_dist.distributions._correlation_checks import as_correlation
+from nn_uq_dist.basics.normal_tails import log_normal_density
+from nn_uq_dist.basics.row_algebra import binary_unit, in_squared_units, products
+from nn_uq_dist.basics.summary_line import summary_line
+from nn_uq_dist.distributions._adapted_distribution import (
+    as_output_distribution,
+    require_univariate,
+)
+from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.distributions._value_rule import Moments, moments_of
+from nn_uq_dist.distributions.correlation_checks import as_correlation
 
 _MAX_ITERATIONS = 60
-# Odd, because the last term takes the rest of the variance and a symmetric law has only odd terms.
-# With an even last term, opposite outputs could not attain the correlation -1.
+# Odd, because the last term takes the rest of the variance and a symmetric distribution has only
+# odd terms. With an even last term, opposite outputs could not attain the correlation -1.
 _NUM_TERMS = 127
 
 
 def hermite_coefficients(
-    law: OutputLaw, loc: Array | None = None, scale: Array | None = None
+    distribution: OutputDistribution, loc: Array | None = None, scale: Array | None = None
 ) -> Array:
     r"""Coefficients ``a_1, ..., a_K`` of each output, shape ``(K, ..., N_y)``.
 
@@ -43,13 +46,13 @@ def hermite_coefficients(
 
     .. math:: a_k = \frac{1}{\sqrt k} \int he_{k-1}(z(y))\, \phi(z(y))\, dy.
 
-    The last coefficient holds the rest of the variance, so that the covariance of outputs with laws
-    of the same shape tends to their variance as ``rho`` tends to one, however slowly the series
-    converges.
+    The last coefficient holds the rest of the variance, so that the covariance of outputs with
+    distributions of the same shape tends to their variance as ``rho`` tends to one, however slowly
+    the series converges.
 
     Parameters
     ----------
-    law : OutputLaw
+    distribution : OutputDistribution
         ``batch_shape (..., N_y)``.
     loc, scale : Array, shape (..., N_y), optional
         Mean and standard deviation of the normal scores; the polynomials are those of the
@@ -64,7 +67,7 @@ def hermite_coefficients(
     >>> print(f"{hermite_coefficients(uniform)[0, 0]:.4f}")  # 1/sqrt(pi)
     0.5642
     """
-    coefficients, unit = _in_units(*hermite_rule(law, loc, scale))
+    coefficients, unit = _in_units(*hermite_rule(distribution, loc, scale))
     return unit * coefficients
 
 
@@ -77,20 +80,24 @@ class HermiteRule(NamedTuple):
 
 
 def hermite_rule(
-    law: OutputLaw, loc: Array | None = None, scale: Array | None = None
+    distribution: OutputDistribution, loc: Array | None = None, scale: Array | None = None
 ) -> HermiteRule:
     """Return what the coefficients are made from; parameters as for `hermite_coefficients`."""
-    rule = law.value_rule(loc, scale)
+    rule = distribution.value_rule(loc, scale)
     if loc is None or scale is None:
-        return HermiteRule(law.normal_score(rule.values), rule.lengths, law.standard_deviation)
-    scores, moments = conditional_moments(law, loc, scale)
+        return HermiteRule(
+            distribution.normal_score(rule.values), rule.lengths, distribution.standard_deviation
+        )
+    scores, moments = conditional_moments(distribution, loc, scale)
     return HermiteRule((scores - loc) / scale, rule.lengths, moments.standard_deviation)
 
 
-def conditional_moments(law: OutputLaw, loc: Array, scale: Array) -> tuple[Array, Moments]:
-    """Scores at nodes over the values, and moments for normal scores with this law."""
-    rule = law.value_rule(loc, scale)
-    scores, logs = law.normal_score_and_log_prob(rule.values)
+def conditional_moments(
+    distribution: OutputDistribution, loc: Array, scale: Array
+) -> tuple[Array, Moments]:
+    """Scores at nodes over the values, and moments for normal scores with this distribution."""
+    rule = distribution.value_rule(loc, scale)
+    scores, logs = distribution.normal_score_and_log_prob(rule.values)
     # At the edge of the support, where scores are infinite, there is no probability.
     at_edge = jnp.isinf(scores)
     safe = jnp.where(at_edge, 0, scores)
@@ -162,13 +169,16 @@ def covariance_of_scores(coefficients: Array, correlation: Array) -> tuple[Array
 
 
 def covariance_of_outputs(
-    law: OutputLaw, correlation: Array, loc: Array | None = None, scale: Array | None = None
+    distribution: OutputDistribution,
+    correlation: Array,
+    loc: Array | None = None,
+    scale: Array | None = None,
 ) -> Array:
     """Covariance matrix of outputs whose scores have this correlation matrix.
 
     Parameters
     ----------
-    law, loc, scale
+    distribution, loc, scale
         As for `hermite_coefficients`.
     correlation : Array, shape (..., N_y, N_y)
 
@@ -182,7 +192,7 @@ def covariance_of_outputs(
     >>> print(f"{covariance_of_outputs(uniform, rho)[0, 1]:.4f}")
     0.3217
     """
-    return _covariance(hermite_rule(law, loc, scale), correlation)
+    return _covariance(hermite_rule(distribution, loc, scale), correlation)
 
 
 @jax.jit
@@ -273,12 +283,12 @@ def nataf_correlation(marginals: dist.Distribution, correlation: ArrayLike) -> N
     """
     require_univariate(marginals)
     correlation = as_correlation("correlation", correlation, marginals.batch_shape[-1])
-    rule = hermite_rule(as_output_law(marginals))
+    rule = hermite_rule(as_output_distribution(marginals))
     return _match(rule, jnp.asarray(correlation), marginals.batch_shape)
 
 
-# One program, so that an eager call does not compile each operation separately. The law itself is
-# evaluated outside: for known arguments it may use a faster method than under a trace.
+# One program, so that an eager call does not compile each operation separately. The distribution
+# itself is evaluated outside: for known arguments it may use a faster method than under a trace.
 @partial(jax.jit, static_argnames="batch_shape")
 def _match(rule: HermiteRule, correlation: Array, batch_shape: tuple[int, ...]) -> NatafCorrelation:
     """Solve for all pairs of outputs."""

@@ -24,11 +24,11 @@ from jax import Array, lax
 from jax.scipy.special import log_ndtr
 from numpyro.distributions.transforms import IdentityTransform
 
-from nn_uq_dist.basics._normal_tails import log_normal_density, score_from_log_tails
-from nn_uq_dist.basics._quantile_search import quantile_at_score
-from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.basics.normal_tails import log_normal_density, score_from_log_tails
+from nn_uq_dist.basics.quantile_search import quantile_at_score
+from nn_uq_dist.basics.row_algebra import binary_unit
 from nn_uq_dist.distributions._contract import rebuilt
-from nn_uq_dist.distributions._contract_output import OutputLaw
+from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
 from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
@@ -76,36 +76,36 @@ class _Window(NamedTuple):
 
 
 @jax.jit
-def log_density_at(x: Array, sigma: Array, base: OutputLaw) -> Array:
+def log_density_at(x: Array, sigma: Array, base: OutputDistribution) -> Array:
     """Log density of ``Y + sigma N``.
 
     Parameters
     ----------
     x, sigma : Array
         Points and noise scales, both with all axes of the result; NaN for negative scales.
-    base : OutputLaw
-        The law of ``Y``, a `CorrectedMarginal` or any other.
+    base : OutputDistribution
+        The distribution of ``Y``, a `CorrectedMarginal` or any other.
     """
-    law, transform, center, unit = _linear_part(base)
+    distribution, transform, center, unit = _linear_part(base)
 
     def evaluate(x: Array, sigma: Array) -> Array:
-        safe, scale, marks = _prepare(x, sigma, law, transform)
-        logs = _log_integral(safe, scale, law, transform, marks, None)
+        safe, scale, marks = _prepare(x, sigma, distribution, transform)
+        logs = _log_integral(safe, scale, distribution, transform, marks, None)
         return _with_limits(x, safe, sigma, logs, -jnp.inf, -jnp.inf)
 
-    logs = _in_blocks(evaluate, (x - center) / unit, sigma / unit, law.batch_shape)
+    logs = _in_blocks(evaluate, (x - center) / unit, sigma / unit, distribution.batch_shape)
     return logs - jnp.log(unit)
 
 
 @jax.jit
-def log_tails_at(x: Array, sigma: Array, base: OutputLaw) -> tuple[Array, Array]:
+def log_tails_at(x: Array, sigma: Array, base: OutputDistribution) -> tuple[Array, Array]:
     """``log P(Y + sigma N <= x)`` and the log of the rest, from an integral for the smaller."""
-    law, transform, center, unit = _linear_part(base)
+    distribution, transform, center, unit = _linear_part(base)
 
     def evaluate(x: Array, sigma: Array) -> tuple[Array, Array]:
-        safe, scale, marks = _prepare(x, sigma, law, transform)
+        safe, scale, marks = _prepare(x, sigma, distribution, transform)
         side = jnp.where(safe < marks.images[len(marks.images) // 2], 1, -1).astype(safe.dtype)
-        small = _log_integral(safe, scale, law, transform, marks, side)
+        small = _log_integral(safe, scale, distribution, transform, marks, side)
         small = jnp.minimum(small, -jnp.finfo(safe.dtype).tiny)
         large = jnp.log1p(-jnp.exp(small))
         lower, upper = jnp.where(side > 0, small, large), jnp.where(side > 0, large, small)
@@ -114,17 +114,17 @@ def log_tails_at(x: Array, sigma: Array, base: OutputLaw) -> tuple[Array, Array]
             _with_limits(x, safe, sigma, upper, 0.0, -jnp.inf),
         )
 
-    return _in_blocks(evaluate, (x - center) / unit, sigma / unit, law.batch_shape)
+    return _in_blocks(evaluate, (x - center) / unit, sigma / unit, distribution.batch_shape)
 
 
-def score_at(x: Array, sigma: Array, base: OutputLaw) -> Array:
+def score_at(x: Array, sigma: Array, base: OutputDistribution) -> Array:
     """Normal score of ``Y + sigma N`` at ``x``."""
     return score_from_log_tails(*log_tails_at(x, sigma, base))
 
 
 @jax.custom_jvp
 @jax.jit
-def quantile_at(z: Array, sigma: Array, base: OutputLaw) -> Array:
+def quantile_at(z: Array, sigma: Array, base: OutputDistribution) -> Array:
     """``x`` at which the normal score of ``Y + sigma N`` is ``z``."""
     target = jnp.where(jnp.isfinite(z) & (sigma >= 0), z, jnp.nan)
 
@@ -158,19 +158,19 @@ def _quantile_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return x, jnp.where(inside, steepness * (tangents[0] - moved), 0)
 
 
-def _linear_part(base: OutputLaw) -> tuple[OutputLaw, Any, Array, Array]:
-    """The law of ``L``, the map, what is subtracted from the points, and the unit of the rest.
+def _linear_part(base: OutputDistribution) -> tuple[OutputDistribution, Any, Array, Array]:
+    """Distribution of ``L``, the map, what is subtracted from the points, unit of the rest.
 
     With little noise, and means far from zero, differences of values would be rounded; lengths and
     products of very small and large units would leave the type.
     """
-    law, transform = base, IdentityTransform()
+    distribution, transform = base, IdentityTransform()
     if isinstance(base, CorrectedMarginal):
-        law, transform = base.base, base.transform
-    if not isinstance(law, LinearizedMarginal):
-        return law, transform, jnp.zeros(()), jnp.ones(())
-    loc: Any = jnp.asarray(law.loc)
-    center, own = transform(loc), binary_unit(law.standard_deviation)
+        distribution, transform = base.base, base.transform
+    if not isinstance(distribution, LinearizedMarginal):
+        return distribution, transform, jnp.zeros(()), jnp.ones(())
+    loc: Any = jnp.asarray(distribution.loc)
+    center, own = transform(loc), binary_unit(distribution.standard_deviation)
     unit = own
     if isinstance(transform, MonotoneSpline):
         center = lax.stop_gradient(center)
@@ -181,11 +181,11 @@ def _linear_part(base: OutputLaw) -> tuple[OutputLaw, Any, Array, Array]:
             (images - center[..., None]) / unit[..., None],
             slopes * (own / unit)[..., None],
         )
-    scale = law.normal_scale
+    scale = distribution.normal_scale
     standardized = rebuilt(
-        law,
+        distribution,
         loc=jnp.zeros_like(loc),
-        weights=law.weights / own[..., None],
+        weights=distribution.weights / own[..., None],
         normal_scale=None if scale is None else scale / own,
     )
     return standardized, transform, center, unit
@@ -194,7 +194,7 @@ def _linear_part(base: OutputLaw) -> tuple[OutputLaw, Any, Array, Array]:
 def _in_blocks[T](
     evaluate: Callable[[Array, Array], T], x: Array, sigma: Array, batch_shape: tuple[int, ...]
 ) -> T:
-    """Evaluate many points of some laws a part at a time: memory stays bounded."""
+    """Evaluate many points of some distributions a part at a time: memory stays bounded."""
     shared = next((k for k, size in enumerate(batch_shape) if size > 1), len(batch_shape))
     rank = x.ndim - len(batch_shape) + shared
     own = x.shape[rank:]
@@ -216,12 +216,14 @@ def _in_blocks[T](
     return whole
 
 
-def _prepare(x: Array, sigma: Array, law: Any, transform: Any) -> tuple[Array, Array, _Landmarks]:
-    """Points and scales that overflow nowhere, and the landmarks of the law."""
+def _prepare(
+    x: Array, sigma: Array, distribution: Any, transform: Any
+) -> tuple[Array, Array, _Landmarks]:
+    """Points and scales that overflow nowhere, and the landmarks of the distribution."""
     rule = _RULES[str(x.dtype)]
     scores = np.array([*(-k for k in rule.scores[::-1]), 0, *rule.scores], x.dtype)
     column = jnp.asarray(scores.reshape(-1, *(1,) * x.ndim))
-    fixed: Any = lax.stop_gradient((law, transform))
+    fixed: Any = lax.stop_gradient((distribution, transform))
     values = fixed[0].approximate_quantile(column).astype(x.dtype)
     marks = _Landmarks(column, values, fixed[1](values))
     middle = len(scores) // 2
@@ -242,12 +244,12 @@ def _with_limits(
 
 
 def _log_integral(
-    x: Array, sigma: Array, law: Any, transform: Any, marks: _Landmarks, side: Array | None
+    x: Array, sigma: Array, distribution: Any, transform: Any, marks: _Landmarks, side: Array | None
 ) -> Array:
     """Log of the density, or of the tail below (`side` 1) or above (-1) of the points."""
     fixed_x, fixed_sigma, fixed = lax.stop_gradient((x, sigma, transform))
     window = _window(fixed_x, fixed_sigma, fixed, marks, side)
-    ends = _ends(window, law, fixed)
+    ends = _ends(window, distribution, fixed)
     points, weights = (
         jnp.asarray(part.reshape(-1, *(1,) * ends.ndim), x.dtype)
         for part in np.polynomial.legendre.leggauss(_RULES[str(x.dtype)].nodes)
@@ -258,11 +260,11 @@ def _log_integral(
     u = (x - transform(nodes)) / sigma
     logs = -0.5 * u * u - 0.5 * math.log(2 * math.pi)
     if side is None:
-        logs = logs + law.log_prob(nodes)
+        logs = logs + distribution.log_prob(nodes)
         beyond = jnp.full_like(x, -jnp.inf)
     else:
         slopes = transform.log_abs_det_jacobian(nodes, None)
-        logs = logs + log_ndtr(side * law.normal_score(nodes)) + slopes
+        logs = logs + log_ndtr(side * distribution.normal_score(nodes)) + slopes
         # Beyond the values of the output the noise alone decides.
         end = jnp.where(side > 0, ends[-1], ends[0])
         is_last = jnp.where(side > 0, window.is_highest, window.is_lowest)
@@ -278,7 +280,8 @@ def _window(
 ) -> _Window:
     """Where the integrand is close enough to its largest value, up to the next candidate.
 
-    Candidates are the landmarks of the law, and values a step of noise apart around the point.
+    Candidates are the landmarks of the distribution, and values a step of noise apart around the
+    point.
     """
     reach = _RULES[str(x.dtype)].reach
     scores, values, images = marks
@@ -310,7 +313,7 @@ def _window(
     return _Window(low, high, low <= values[0], high >= values[-1])
 
 
-def _ends(window: _Window, law: Any, transform: Any) -> Array:
+def _ends(window: _Window, distribution: Any, transform: Any) -> Array:
     """Ends of the panels: those of the support have derivatives, the others have none."""
     low, high = window.low, window.high
     rule = _RULES[str(low.dtype)]
@@ -320,7 +323,7 @@ def _ends(window: _Window, law: Any, transform: Any) -> Array:
         rows = rows.reshape(len(rows), *(1,) * (low.ndim + 1 - rows.ndim), *rows.shape[1:])
         return jnp.broadcast_to(rows, (len(rows), *low.shape)).astype(low.dtype)
 
-    breaks = wide(lax.stop_gradient(law.kinks()))
+    breaks = wide(lax.stop_gradient(distribution.kinks()))
     if isinstance(transform, MonotoneSpline):
         knots = wide(jnp.moveaxis(jnp.asarray(transform.knots), -1, 0))
         if len(knots) > rule.knots:
@@ -337,6 +340,6 @@ def _ends(window: _Window, law: Any, transform: Any) -> Array:
     even = jnp.where(share < 1, low + share * (high - low), high)
     ends = jnp.sort(jnp.concatenate([even, jnp.where(is_inside, breaks, high)]), axis=0)
     ends = ends[: panels + 1]
-    lowest, highest = law.bounds
+    lowest, highest = distribution.bounds
     ends = jnp.where((ends == low) & window.is_lowest & jnp.isfinite(lowest), lowest, ends)
     return jnp.where((ends == high) & window.is_highest & jnp.isfinite(highest), highest, ends)

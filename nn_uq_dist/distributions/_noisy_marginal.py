@@ -1,4 +1,4 @@
-"""The law of an output with normal noise, as a NumPyro distribution."""
+"""The distribution of an output with normal noise, as a NumPyro distribution."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -12,16 +12,16 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import squares
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import squares
 from nn_uq_dist.distributions import _noise_quadrature
-from nn_uq_dist.distributions._adapted_law import as_output_law, with_rank
+from nn_uq_dist.distributions._adapted_distribution import as_output_distribution, with_rank
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
-from nn_uq_dist.distributions._contract_output import OutputLaw
+from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.distributions._noise_quadrature import log_tails_at
 
 
-class NoisyMarginal(OutputLaw):
+class NoisyMarginal(OutputDistribution):
     r"""Distribution of ``Y + s N``: an output ``Y`` and an independent standard normal ``N``.
 
     `CorrectedLinearization.marginals` returns it for outputs with noise. It is a smooth function of
@@ -30,7 +30,8 @@ class NoisyMarginal(OutputLaw):
     Parameters
     ----------
     base : numpyro.distributions.Distribution
-        The law of ``Y``: an `OutputLaw`, or what `nn_uq_dist.distributions.as_output_law` adapts.
+        The distribution of ``Y``: an `OutputDistribution`, or what
+        `nn_uq_dist.distributions.as_output_distribution` adapts.
     noise_scale : array_like, shape (...)
         Standard deviation ``s`` of the noise, not negative; broadcasts against the batch shape of
         `base`, which it may extend. Where it is known to be zero, values are those of `base`.
@@ -53,9 +54,9 @@ class NoisyMarginal(OutputLaw):
     .. math:: p(x) = \int p_L(l)\, \phi\Big(\frac{x - T(l)}{s}\Big) \frac{dl}{s},
 
     by Gauss-Legendre rules over the values that matter for `x`, between the knots of the map and
-    the corners of :math:`p_L`; other laws are integrated over their own values. The tails alike,
-    over :math:`F_L`. All terms are positive, so both tails are as accurate as those of ``Y``. A
-    point costs 54 densities of ``L`` (140 in float64).
+    the corners of :math:`p_L`; other distributions are integrated over their own values. The tails
+    alike, over :math:`F_L`. All terms are positive, so both tails are as accurate as those of
+    ``Y``. A point costs 54 densities of ``L`` (140 in float64).
 
     A noise scale below 1e-9 standard deviations of ``Y`` (1e-4 in float32) that is not known to be
     zero counts as that.
@@ -64,8 +65,11 @@ class NoisyMarginal(OutputLaw):
     --------
     >>> import nn_uq_dist as nuq
     >>> base = nuq.LinearizedMarginal(0.0, [1.0])  # uniform on (-1, 1)
-    >>> law = nuq.distributions.NoisyMarginal(base, 0.1)
-    >>> print(f"{law.cdf(1.0):.3f} {law.log_prob(1.0):.3f} {law.variance:.3f}")
+    >>> distribution = nuq.distributions.NoisyMarginal(base, 0.1)
+    >>> print(
+    ...     f"{distribution.cdf(1.0):.3f} {distribution.log_prob(1.0):.3f}
+    {distribution.variance:.3f}"
+    ... )
     0.980 -1.386 0.343
     """
 
@@ -83,19 +87,19 @@ class NoisyMarginal(OutputLaw):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        base = as_output_law(base)
-        noise_scale = _checks.as_numeric("noise_scale", noise_scale)
+        base = as_output_distribution(base)
+        noise_scale = checks.as_numeric("noise_scale", noise_scale)
         remedy = "pass standard deviations of the noise, 0 for none"
-        _checks.require_finite("noise_scale", noise_scale, remedy)
-        _checks.require_nonnegative("noise_scale", noise_scale, remedy)
-        shape = _checks.broadcast_shapes(
+        checks.require_finite("noise_scale", noise_scale, remedy)
+        checks.require_nonnegative("noise_scale", noise_scale, remedy)
+        shape = checks.broadcast_shapes(
             "noise_scale must broadcast against the batch shape of base",
             noise_scale=jnp.shape(noise_scale),
             base=base.batch_shape,
         )
         (self.noise_scale,) = promote_shapes(noise_scale, shape=shape)
         # Axes that `vmap` adds come in front of those of both.
-        self.base = as_output_law(with_rank(base, len(shape)))
+        self.base = as_output_distribution(with_rank(base, len(shape)))
         super().__init__(shape, (), validate_args=validate_args)
 
     @property
@@ -105,7 +109,7 @@ class NoisyMarginal(OutputLaw):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, shape ``sample_shape + batch_shape``; reparametrized if the base's are."""
-        key, sample_shape = _checks.as_sampling(key, sample_shape)
+        key, sample_shape = checks.as_sampling(key, sample_shape)
         key_base, key_noise = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         wide = self.base.expand(self.batch_shape)
@@ -115,7 +119,7 @@ class NoisyMarginal(OutputLaw):
 
     @property
     def _dtype(self) -> jnp.dtype:
-        return _checks.float_dtype(*jax.tree.leaves((self.base, self.noise_scale)))
+        return checks.float_dtype(*jax.tree.leaves((self.base, self.noise_scale)))
 
     @property
     def _scale(self) -> Array:
@@ -149,7 +153,7 @@ class NoisyMarginal(OutputLaw):
         given = self._fitting("z" if name == "from_normal_score" else "value", value)
         shape = jnp.broadcast_shapes(given.shape, self.batch_shape)
         without = np.zeros((), bool)
-        if _checks.is_concrete(self.noise_scale):
+        if checks.is_concrete(self.noise_scale):
             without = np.asarray(self.noise_scale) == 0
         if without.all():
             return jnp.broadcast_to(getattr(self.base, name)(given), shape)
@@ -194,13 +198,13 @@ class NoisyMarginal(OutputLaw):
         return jnp.broadcast_to(kinks, (len(kinks), *self.batch_shape))
 
     def approximate_quantile(self, z: Array) -> Array:
-        """That of a normal law with the same spread between both scores."""
+        """That of a normal distribution with the same spread between both scores."""
         middle = self.base.approximate_quantile(jnp.zeros_like(z))
         of_base = self.base.approximate_quantile(z) - middle
         return middle + jnp.copysign(jnp.hypot(of_base, self._scale * z), z)
 
     def expand(self, batch_shape: Sequence[int]) -> "NoisyMarginal":
-        """The same law with a larger batch shape; the base is shared."""
+        """The same distribution with a larger batch shape; the base is shared."""
         scale: Any = self.noise_scale
         xp = jnp if not isinstance(scale, np.ndarray | float | int) else np
         return rebuilt(self, noise_scale=xp.broadcast_to(scale, self._expanded_shape(batch_shape)))

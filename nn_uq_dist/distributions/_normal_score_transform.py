@@ -8,10 +8,10 @@ from jax import Array
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform
 
-from nn_uq_dist.basics._normal_scores import from_normal_score, normal_score
-from nn_uq_dist.basics._normal_tails import log_normal_density
-from nn_uq_dist.basics._pytree import in_order
-from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.basics.normal_scores import from_normal_score, normal_score
+from nn_uq_dist.basics.normal_tails import log_normal_density
+from nn_uq_dist.basics.pytree import in_order
+from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions._monotone_spline import equal_trees
 from nn_uq_dist.distributions._support import support_of_event
 
@@ -32,9 +32,9 @@ class NormalScoreTransform(Transform):
     .. math:: \log |\det \partial y / \partial z| = \sum_j \log \phi(z_j) - \log p_j(y_j),
 
     a difference of logarithms, so that nothing under- or overflows in the tails. Scores of
-    the laws of this package and of NumPyro's common families are accurate in both tails; those of
-    the others that `nn_uq_dist.distributions.AdaptedLaw` lists are capped at about 8 (float64) or 5
-    (float32) in the upper tail, where their ``cdf`` rounds to one.
+    the distributions of this package and of NumPyro's common families are accurate in both tails;
+    those of the others that `nn_uq_dist.distributions.AdaptedDistribution` lists are capped at
+    about 8 (float64) or 5 (float32) in the upper tail, where their ``cdf`` rounds to one.
 
     Examples
     --------

@@ -8,15 +8,15 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import evaluated_now, nan_unless
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import evaluated_now, nan_unless
 from nn_uq_dist.distributions._batch_entries import batch_entries
-from nn_uq_dist.distributions._contract_joint import JointLaw
+from nn_uq_dist.distributions._contract_joint import JointDistribution
 
 
 def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
     """A value that broadcasts against ``batch_shape + event_shape``, or an error."""
-    array = jnp.asarray(_checks.as_numeric("value", value))
+    array = jnp.asarray(checks.as_numeric("value", value))
     if array.shape[-1:] != shape[-1:]:
         raise ValueError(
             f"value must have shape (..., {shape[-1]}), one entry per output, got shape "
@@ -33,13 +33,13 @@ def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
 
 
 def observed_outputs(
-    law: JointLaw, indices: int | Sequence[int], values: ArrayLike
+    distribution: JointDistribution, indices: int | Sequence[int], values: ArrayLike
 ) -> tuple[tuple[int, ...], tuple[int, ...], dist.Distribution, Array]:
-    """Known outputs of a joint law in the order given, the others in ascending order.
+    """Known outputs of a joint distribution in the order given, the others in ascending order.
 
     Parameters
     ----------
-    law : JointLaw
+    distribution : JointDistribution
         Its batch shape is what the leading axes of the values broadcast against.
     indices : int or sequence of int
         Which outputs are known.
@@ -53,16 +53,16 @@ def observed_outputs(
         Of the known outputs.
     values : Array
     """
-    num_outputs = law.event_shape[0]
-    observed = _checks.as_indices(indices, num_outputs)
+    num_outputs = distribution.event_shape[0]
+    observed = checks.as_indices(indices, num_outputs)
     remaining = tuple(index for index in range(num_outputs) if index not in observed)
     if not remaining:
         raise ValueError(
             f"indices must leave an output to describe, got all {num_outputs}; "
             f"use log_prob for the density of all outputs"
         )
-    marginals = batch_entries(law.marginals, (..., observed))
-    values = _checks.as_numeric("values", values)
+    marginals = batch_entries(distribution.marginals, (..., observed))
+    values = checks.as_numeric("values", values)
     shape, count = jnp.shape(values), len(observed)
     if shape == () and count == 1:
         values, shape = jnp.asarray(values)[None], (1,)
@@ -71,13 +71,13 @@ def observed_outputs(
             f"values must have shape (..., {count}), one per index, got shape {shape} for "
             f"indices {observed}; pass as many values as indices"
         )
-    _checks.broadcast_shapes(
+    checks.broadcast_shapes(
         "the leading axes of values must broadcast against batch_shape",
         values=shape[:-1],
-        batch_shape=law.batch_shape,
+        batch_shape=distribution.batch_shape,
     )
     support = marginals.support
-    if _checks.is_concrete(values, support):
+    if checks.is_concrete(values, support):
         # In a model under `jit` known values would otherwise become traced.
         with evaluated_now():
             inside = np.asarray(support(jnp.asarray(values)))
@@ -93,7 +93,7 @@ def refuse_values(
 ) -> None:
     """Raise ``ValueError`` for the first bad value of known outputs."""
     if bad.any():
-        *_, position = where = _checks.first_index(bad)
+        *_, position = where = checks.first_index(bad)
         value = np.broadcast_to(values, bad.shape)[where]
         raise ValueError(
             f"values must lie {place} the support of their outputs, got {value} for output "

@@ -1,4 +1,4 @@
-"""Laws of some normal scores, or of some given others: algebra of Cholesky factors."""
+"""Distributions of some normal scores, or of some given others: algebra of Cholesky factors."""
 
 import jax
 import jax.numpy as jnp
@@ -6,8 +6,8 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from nn_uq_dist.basics._normal_tails import log_normal_density
-from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.basics.normal_tails import log_normal_density
+from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.box_gaussian._gaussian_part import solve_lower
 
 
@@ -87,8 +87,8 @@ def conditional_scores(
 
     Notes
     -----
-    With the observed coordinates first, the blocks of the factor give the conditional law directly.
-    The textbook formula, a difference of two covariances, would lose a small eigenvalue.
+    With the observed coordinates first, the blocks of the factor give the conditional distribution
+    directly. The textbook formula, a difference of two covariances, would lose a small eigenvalue.
     """
     factor = cholesky_of_rows(scale_tril, observed + remaining)
     count = len(observed)

@@ -1,4 +1,4 @@
-"""Outputs whose normal scores are jointly normal: what the laws of Gaussian copulas share."""
+"""Outputs whose normal scores are jointly normal: what Gaussian copulas share."""
 
 import abc
 import math
@@ -14,17 +14,17 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes, validate_sample
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._normal_scores import (
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.normal_scores import (
     from_normal_score,
     normal_score,
     normal_score_and_log_prob,
 )
-from nn_uq_dist.basics._normal_tails import log_normal_density
-from nn_uq_dist.distributions._adapted_law import as_output_law, with_rank
+from nn_uq_dist.basics.normal_tails import log_normal_density
+from nn_uq_dist.distributions._adapted_distribution import as_output_distribution, with_rank
 from nn_uq_dist.distributions._batch_entries import batch_entries
 from nn_uq_dist.distributions._contract import pass_validation, safe_values
-from nn_uq_dist.distributions._contract_joint import JointLaw
+from nn_uq_dist.distributions._contract_joint import JointDistribution
 from nn_uq_dist.distributions._nataf import conditional_moments, covariance_of_outputs
 from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
 from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs, refuse_values
@@ -37,8 +37,8 @@ from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.distributions._value_rule import Moments
 
 
-class ScoreDistribution(JointLaw, dist.TransformedDistribution):
-    r"""Abstract law of outputs ``y_j = F_j^{-1}(Phi(z_j))`` with jointly normal scores ``z``.
+class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
+    r"""Abstract distribution of ``y_j = F_j^{-1}(Phi(z_j))`` with jointly normal scores ``z``.
 
     NumPyro sees a multivariate normal base and one transform, so that `TransformReparam` works.
     Both are made from the parameters on access: a stored copy would not receive gradients.
@@ -46,9 +46,10 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
     A subclass is final. Its constructor ends with ``self._keep``, which sets ``marginals`` and its
     own parameters; ``pytree_data_fields`` names all of them. It defines
 
-    - ``_score_loc``, ``_score_tril``: the normal law of the scores;
-    - ``_of_outputs(kept)``: the law of some outputs;
-    - ``_with_scores(marginals, loc, scale_tril)``: the law with other scores, for `condition`.
+    - ``_score_loc``, ``_score_tril``: the normal distribution of the scores;
+    - ``_of_outputs(kept)``: the distribution of some outputs;
+    - ``_with_scores(marginals, loc, scale_tril)``: the distribution with other scores, for
+      `condition`.
 
     It may override ``_output_covariance`` if the scores are standard normal, ``entropy`` if that of
     the marginals tells it, and ``mean`` and ``variance`` if they are not those of the marginals. It
@@ -69,7 +70,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         """
         num_outputs = marginals.batch_shape[-1]
         dims = {name: self.arg_constraints[name].event_dim for name in arrays}
-        batch_shape = _checks.broadcast_shapes(
+        batch_shape = checks.broadcast_shapes(
             f"the leading axes of marginals and {' and '.join(arrays)} must broadcast",
             marginals=marginals.batch_shape[:-1],
             **{name: jnp.shape(part)[: -dims[name]] for name, part in arrays.items()},
@@ -93,7 +94,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
 
     @property
     def base_dist(self) -> dist.MultivariateNormal:
-        """The law of the normal scores."""
+        """The distribution of the normal scores."""
         loc = jnp.broadcast_to(self._score_loc, self.shape())
         return dist.MultivariateNormal(loc, scale_tril=self._score_tril, validate_args=False)
 
@@ -126,7 +127,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         base = self.base_dist
         # NumPyro draws normals in JAX's default type, which may be wider than the parameters'.
         dtype = jnp.result_type(base.loc, base.scale_tril)
-        scores = base.sample(*_checks.as_sampling(key, sample_shape)).astype(dtype)
+        scores = base.sample(*checks.as_sampling(key, sample_shape)).astype(dtype)
         return from_normal_score(self.marginals, scores), [[scores, None]]
 
     def _fitting(self, value: ArrayLike) -> Array:
@@ -174,9 +175,9 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         ValueError
             If `q` does not broadcast, or a known one is not in [0, 1]; a traced one gives NaN.
         """
-        q = _checks.as_numeric("q", q)
-        _checks.require_probabilities("q", q)
-        _checks.broadcast_shapes(
+        q = checks.as_numeric("q", q)
+        checks.require_probabilities("q", q)
+        checks.broadcast_shapes(
             "q must broadcast against batch_shape + event_shape",
             q=jnp.shape(q),
             outputs=self.shape(),
@@ -199,13 +200,13 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
 
     def _conditional_moments(self) -> tuple[Array, Moments]:
         """Scores at nodes over the values of each output, and moments of the outputs."""
-        law = as_output_law(self.marginals)
-        return conditional_moments(law, self._score_loc, self._score_scale)
+        distribution = as_output_distribution(self.marginals)
+        return conditional_moments(distribution, self._score_loc, self._score_scale)
 
     def _output_covariance(self, correlation: Array) -> Array:
         """Covariance of the outputs, given the correlation of their scores."""
-        law = as_output_law(self.marginals)
-        return covariance_of_outputs(law, correlation, self._score_loc, self._score_scale)
+        distribution = as_output_distribution(self.marginals)
+        return covariance_of_outputs(distribution, correlation, self._score_loc, self._score_scale)
 
     def entropy(self) -> Array:
         """Differential entropy: that of the scores plus ``sum E[log dy_j/dz_j]``, by quadrature."""
@@ -222,7 +223,7 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         return jnp.broadcast_to(jnp.sum(terms, axis=-1), self.batch_shape)
 
     def marginalize(self, indices: int | Sequence[int]) -> Self:
-        """The joint law of some outputs, in the order of ``indices``.
+        """The joint distribution of some outputs, in the order of ``indices``.
 
         Parameters
         ----------
@@ -234,12 +235,12 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         TypeError, ValueError
             If an index is traced, not an integer, out of range or repeated.
         """
-        kept = _checks.as_indices(indices, self.event_shape[0])
+        kept = checks.as_indices(indices, self.event_shape[0])
         return self._of_outputs(kept)
 
     @abc.abstractmethod
     def _of_outputs(self, kept: tuple[int, ...]) -> Self:
-        """The joint law of these outputs."""
+        """The joint distribution of these outputs."""
 
     def condition(self, indices: int | Sequence[int], values: ArrayLike) -> "ScoreDistribution":
         """The distribution of the other outputs, given these; exact if the copula is.
@@ -281,23 +282,23 @@ class ScoreDistribution(JointLaw, dist.TransformedDistribution):
         """
         observed, remaining, given, values = observed_outputs(self, indices, values)
         scores = normal_score(given, values)
-        if _checks.is_concrete(scores, values):
+        if checks.is_concrete(scores, values):
             at_edge = np.isinf(np.asarray(scores))
             why = ", at its edge, where the density is zero or jumps; pass a value further inside"
             refuse_values(at_edge, values, observed, "inside", why)
         residual = scores - self._score_loc[..., observed]
-        # An infinite score, at or beyond the edge of the support, has no conditional law.
+        # An infinite score, at or beyond the edge of the support, has no conditional distribution.
         valid = jnp.all(jnp.isfinite(residual), axis=-1, keepdims=True)
         shift, factor = conditional_scores(
             self._score_tril, observed, remaining, jnp.where(valid, residual, 0)
         )
         loc = self._score_loc[..., remaining] + jnp.where(valid, shift, jnp.nan)
         marginals = batch_entries(self.marginals, (..., remaining))
-        law = self._with_scores(marginals, loc, factor)
-        return pass_validation(self, law)
+        distribution = self._with_scores(marginals, loc, factor)
+        return pass_validation(self, distribution)
 
     @abc.abstractmethod
     def _with_scores(
         self, marginals: dist.Distribution, loc: Array, scale_tril: Array
     ) -> "ScoreDistribution":
-        """The law of outputs with these marginals if the scores have this normal law."""
+        """The distribution of outputs with these marginals and this distribution of the scores."""

@@ -1,7 +1,7 @@
 r"""Quadrature over the values of outputs: moments and Hermite coefficients.
 
-Panels are about half a normal score wide, so that they are dense where the law bends, and end where
-the density does: a rule that does not know these places would leave an error of 1e-4.
+Panels are about half a normal score wide, so that they are dense where the distribution bends, and
+end where the density does: a rule that does not know these places would leave an error of 1e-4.
 """
 
 from typing import Any, NamedTuple
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics._known_values import one_program
-from nn_uq_dist.basics._nodes import gauss_legendre
-from nn_uq_dist.basics._row_algebra import binary_unit, namespace
+from nn_uq_dist.basics.concrete import one_program
+from nn_uq_dist.basics.nodes import gauss_legendre
+from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
 _ENDS = (*np.arange(0, 6, 0.5), 6, 7, 8, 10)
@@ -76,7 +76,7 @@ def _constant(part: Array) -> Array:
 
 @one_program
 def moments_of(rule: ValueRule, log_densities: Array) -> Moments:
-    """Moments of laws with these log densities at the nodes; they need not be normalized."""
+    """Moments of distributions with these log densities at the nodes, normalized or not."""
     xp: Any = namespace(log_densities)
     inside = (rule.lengths > 0) & xp.isfinite(log_densities)
     inside = inside | xp.isnan(log_densities)

@@ -6,8 +6,8 @@ determines which neurons can flip. What is certain is computed in NumPy's float6
 (`_float64_network.py`).
 
 `_certified.py` is the entrance to guaranteed bounds on the distribution function: affine bounds
-(`_affine_bounds.py`), tight ones that may fail with a small probability (`_trimmed.py`), the laws
-of both (`_law_bounds.py`), and parts of the input (`_cover.py`).
+(`_affine_bounds.py`), tight ones that may fail with a small probability (`_trimmed.py`), the
+distributions of both (`_distribution_bounds.py`), and parts of the input (`_cover.py`).
 """
 
 from nn_uq_dist.error_analysis._certified import certified as certified

@@ -1,6 +1,7 @@
 r"""Affine bounds of a leaky-ReLU network on boxes of the standard variables of its input.
 
-A law of the input is :math:`\mu + A U + B N`. The network is taken as a function of the variables
+A distribution of the input is :math:`\mu + A U + B N`. The network is taken as a function of the
+variables
 :math:`v = (U, N)`, of which normal ones have a range of `NORMAL_RANGE` standard deviations. Arrays
 have a leading axis of boxes.
 """
@@ -10,7 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._known_values import FloatArray, in_float64
+from nn_uq_dist.basics.concrete import FloatArray, in_float64
 from nn_uq_dist.error_analysis._float64_network import EPS, as_float64
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import Input
@@ -56,9 +57,11 @@ class StandardNetwork(NamedTuple):
     is_uniform: NDArray[np.bool_]
 
     @classmethod
-    def of_law(cls, network: LeakyReLUNetwork, law: Input, outputs: slice) -> Self:
-        """Some outputs of one network, for a law without batch axes."""
-        exact, given = as_float64(network), in_float64(law)
+    def of_distribution(
+        cls, network: LeakyReLUNetwork, distribution: Input, outputs: slice
+    ) -> Self:
+        """Some outputs of one network, for a distribution without batch axes."""
+        exact, given = as_float64(network), in_float64(distribution)
         loc, identity = np.asarray(given.mean), np.eye(given.num_inputs)
         uniform, normal = (
             identity[:, :0] if part is None else np.asarray(part)

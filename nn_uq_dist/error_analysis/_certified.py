@@ -6,10 +6,14 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
-from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics import checks
 from nn_uq_dist.error_analysis._affine_bounds import StandardNetwork
 from nn_uq_dist.error_analysis._certified_distribution import CertifiedDistribution, whole_cover
-from nn_uq_dist.error_analysis._float64_network import input_law_of, require_single, vector_law
+from nn_uq_dist.error_analysis._float64_network import (
+    input_distribution_of,
+    require_single,
+    vector_distribution,
+)
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import Input
 
@@ -41,8 +45,8 @@ def certified(
         for that one in exact arithmetic, with the weights as they are stored; evaluated in float32,
         its outputs are rounded.
     f
-        Law of its input, without batch axes: boxes, normal laws, both, and sums of them. Its
-        numbers are those of `nn_uq_dist.inputs.as_input`, which may have rounded them.
+        Distribution of its input, without batch axes: boxes, normal distributions, both, and sums
+        of them. Its numbers are those of `nn_uq_dist.inputs.as_input`, which may have rounded them.
     output
         Index of the output. None if there is only one.
     max_parts, seconds, gap, threshold, progress
@@ -77,9 +81,9 @@ def certified(
         P(U \le y) - \delta \le P(g \le y) \le P(L \le y) + \delta, \qquad
         \delta = \sum_j P(l_j < \text{lower end}) + P(u_j > \text{upper end}),
 
-    where all laws are those of linear combinations of independent variables. Ranges without an
-    event have :math:`\delta = 0`; shorter ones bring the lines nearer to the activation. Six
-    choices are computed, and the best bound at each point counts. (Bounds on probabilities by
+    where all distributions are those of linear combinations of independent variables. Ranges
+    without an event have :math:`\delta = 0`; shorter ones bring the lines nearer to the activation.
+    Six choices are computed, and the best bound at each point counts. (Bounds on probabilities by
     affine bounds: L. Weng et al., PROVEN, 2019.) Errors by rounding and by quadrature are bounded
     and added, in float64 whatever the type of the input.
 
@@ -93,15 +97,16 @@ def certified(
     >>> low, high = bounds.probability_bounds(10.0, np.inf)
     """
     if not isinstance(network, LeakyReLUNetwork):
-        network = LeakyReLUNetwork.from_network(network, vector_law(f).num_inputs)
-    law = input_law_of(network, f)
+        network = LeakyReLUNetwork.from_network(network, vector_distribution(f).num_inputs)
+    distribution = input_distribution_of(network, f)
     require_single(network)
-    if law.batch_shape:
+    if distribution.batch_shape:
         raise ValueError(
-            f"f must be one input law, got batch shape {law.batch_shape}; call certified for each "
+            f"f must be one input distribution, got batch shape {distribution.batch_shape}; call "
+            "certified for each "
             f"of them in a loop"
         )
-    if not _checks.is_concrete(network, law):
+    if not checks.is_concrete(network, distribution):
         raise TypeError(
             "network and f must hold numbers, got traced values; call certified outside of jit, "
             "grad and vmap"
@@ -113,9 +118,9 @@ def certified(
                 f"pass its index"
             )
         output = 0
-    index = _checks.as_index(output, network.num_outputs)
+    index = checks.as_index(output, network.num_outputs)
     with np.errstate(over="ignore", invalid="ignore"):
-        exact = StandardNetwork.of_law(network, law, slice(index, index + 1))
+        exact = StandardNetwork.of_distribution(network, distribution, slice(index, index + 1))
         if not exact.is_uniform.size:
             raise ValueError(
                 "f must be random, got only known values; give an input a half-width or a scale"

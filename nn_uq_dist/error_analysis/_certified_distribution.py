@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.error_analysis._affine_bounds import (
     AffineForms,
     Boxes,
@@ -27,10 +27,10 @@ from nn_uq_dist.error_analysis._cover import (
     tails_of,
 )
 from nn_uq_dist.error_analysis._float64_network import EPS
-from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE
+from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE
 
-# What a unit of the output is worth in probability, in units of the largest density of a normal law
-# with the standard deviation of the tangent: for the whole input, and for parts of it.
+# What a unit of the output is worth in probability, in units of the largest density of a normal
+# distribution with the standard deviation of the tangent: for the whole input, and for parts of it.
 _WORTHS, _WORTH_OF_PARTS = (1.0, 1.0, 0.5, 0.2, 0.06), 0.5
 # Where the gap is looked at: up to 4 standard deviations of the tangent, and between quantiles.
 _MOST_SCORE, _NUM_AROUND, _NUM_BETWEEN = 1.6, 33, 16
@@ -132,7 +132,7 @@ class CertifiedDistribution:
             If a limit is NaN, or `lower` exceeds `upper`, or their shapes do not broadcast.
         """
         ends = _as_points("lower", lower), _as_points("upper", upper)
-        shape = _checks.broadcast_shapes(
+        shape = checks.broadcast_shapes(
             "lower and upper must broadcast", lower=ends[0].shape, upper=ends[1].shape
         )
         low, high = (np.broadcast_to(end, shape) for end in ends)
@@ -162,7 +162,7 @@ class CertifiedDistribution:
             If `q` holds NaN or numbers outside [0, 1].
         """
         probabilities = _as_points("q", q)
-        _checks.require_probabilities("q", probabilities)
+        checks.require_probabilities("q", probabilities)
         # The first for the lower bounds, which are at `low` throughout, the second for the upper.
         low, high = (np.full((2, *probabilities.shape), end) for end in self._covers[-1].range)
         for _ in range(_NUM_BISECTIONS):
@@ -215,9 +215,9 @@ class CertifiedDistribution:
         TypeError, ValueError
             If an argument is not a number in its range, or the input has no uniform variable.
         """
-        max_parts = _checks.positive_int("max_parts", max_parts)
+        max_parts = checks.positive_int("max_parts", max_parts)
         for name, value in {"seconds": seconds, "gap": gap, "threshold": threshold}.items():
-            number = np.asarray(_checks.as_numeric(name, 1.0 if value is None else value))
+            number = np.asarray(checks.as_numeric(name, 1.0 if value is None else value))
             if number.ndim or not np.isfinite(number) or (name != "threshold" and number <= 0):
                 raise ValueError(
                     f"{name} must be a finite number, and positive unless it is threshold, got "
@@ -225,7 +225,8 @@ class CertifiedDistribution:
                 )
         if max_parts > self.num_parts and not self._network.is_uniform.any():
             raise ValueError(
-                "f must have uniform variables to be split, got a normal law; use the bounds "
+                "f must have uniform variables to be split, got a normal distribution; use the "
+                "bounds "
                 "without parts, or bound the error of each input by a box"
             )
         from tqdm import tqdm
@@ -283,7 +284,7 @@ def _largest_error(network: StandardNetwork, cover: Cover) -> float:
 
 
 def _unit_price(network: StandardNetwork) -> float:
-    """Largest density of a normal law with the standard deviation of the tangent."""
+    """Largest density of a normal distribution with the standard deviation of the tangent."""
     variance = np.where(network.is_uniform, UNIFORM_VARIANCE, 1.0)
     rows = tangents(network, Boxes.whole(network))[0].rows[0]
     spread = float(np.sqrt((rows**2 @ variance).max()))
@@ -303,8 +304,8 @@ def _looked_at(network: StandardNetwork, cover: Cover) -> FloatArray:
 
 
 def _as_points(name: str, value: ArrayLike) -> FloatArray:
-    given = _checks.as_numeric(name, value)
-    if not _checks.is_concrete(given):
+    given = checks.as_numeric(name, value)
+    if not checks.is_concrete(given):
         raise TypeError(
             f"{name} must hold numbers, got traced values; bounds are computed outside of jit, "
             f"grad and vmap"

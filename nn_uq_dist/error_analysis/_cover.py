@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.error_analysis._affine_bounds import AffineForms, Boxes, StandardNetwork
 from nn_uq_dist.error_analysis._float64_network import EPS
 from nn_uq_dist.error_analysis._trimmed import enclosed, largest_probability

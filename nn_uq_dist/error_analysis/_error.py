@@ -5,8 +5,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._row_algebra import matmul, matvec
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.row_algebra import matmul, matvec
 from nn_uq_dist.error_analysis._float64_network import require_network, require_single
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 
@@ -108,7 +108,7 @@ def _slopes_and_residuals(
     r"""Slopes :math:`\phi'(h_n)`, shapes ``(N_n,)``, and :math:`\Delta\phi_n`, ``(..., N_n)``."""
     require_network(network)
     require_single(network)
-    mu, z = (_checks.as_numeric(name, value) for name, value in (("mu", mu), ("z", z)))
+    mu, z = (checks.as_numeric(name, value) for name, value in (("mu", mu), ("z", z)))
     if np.shape(mu) != (network.num_inputs,):
         raise ValueError(
             f"mu must have shape ({network.num_inputs},), got {np.shape(mu)}; pass one input of "
@@ -119,7 +119,7 @@ def _slopes_and_residuals(
             f"z must have shape (..., {network.num_inputs}), got {np.shape(z)}; pass perturbations "
             f"of the inputs along the last axis"
         )
-    dtype = _checks.float_dtype(mu, z, network.output_matrix)
+    dtype = checks.float_dtype(mu, z, network.output_matrix)
     signal = jnp.asarray(z, dtype)
     alpha = network.negative_slope.astype(dtype)
     slopes, residuals = [], []

@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
 from nn_uq_dist import uniform_sum
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray, in_float64
-from nn_uq_dist.basics._row_algebra import matmul
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray, in_float64
+from nn_uq_dist.basics.row_algebra import matmul
 from nn_uq_dist.error_analysis._float64_network import (
     EPS,
     Float64Network,
     apply,
     as_float64,
-    input_law_of,
+    input_distribution_of,
     require_single,
 )
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs._terms import joined
+from nn_uq_dist.inputs.terms import joined
 
 
 def flip_probabilities(network: LeakyReLUNetwork, f: Distribution | Input) -> tuple[Array, ...]:
@@ -33,16 +33,16 @@ def flip_probabilities(network: LeakyReLUNetwork, f: Distribution | Input) -> tu
 
     Linearized at :math:`\mu`, pre-activations are :math:`h_n + M_n z` with
     :math:`M_n = W_n D_{n-1} W_{n-1} \cdots W_1`: like the outputs, they are linear combinations of
-    independent variables, whose law is known. It is symmetric, so that :math:`P(\text{flip}) =
-    P((M_n z)_j > |h_{nj}|)`. The linearization can be trusted if these probabilities are small, and
-    is exact if all are zero.
+    independent variables, whose distribution is known. It is symmetric, so that
+    :math:`P(\text{flip}) = P((M_n z)_j > |h_{nj}|)`. The linearization can be trusted if these
+    probabilities are small, and is exact if all are zero.
 
     Parameters
     ----------
     network
         The network.
     f
-        Law of its input, as in `nn_uq_dist.linearize`: a box, a Gaussian, both, or another
+        Distribution of its input, as in `nn_uq_dist.linearize`: a box, a Gaussian, both, or another
         `nn_uq_dist.Input`.
 
     Returns
@@ -71,15 +71,15 @@ def flip_probabilities(network: LeakyReLUNetwork, f: Distribution | Input) -> tu
     >>> print(layer)
     [0.25 0.5  0.  ]
     """
-    law = input_law_of(network, f)
+    distribution = input_distribution_of(network, f)
     require_single(network)
     at: Callable[[Array], tuple[Array, Array]] = partial(_linear_model, network)
-    for _ in law.batch_shape:
+    for _ in distribution.batch_shape:
         at = jax.vmap(at)
-    hidden, rows = at(law.mean)
-    image = law.image(rows)
+    hidden, rows = at(distribution.mean)
+    image = distribution.image(rows)
     moves = ~image.is_constant
-    # A point mass has no survival function here, so another law is substituted.
+    # A point mass has no survival function here, so another distribution is substituted.
     weights = jnp.where(moves[..., None], image.weights, 1)
     # All layers go into one call, since each shape is compiled anew.
     probability = uniform_sum.sf(jnp.abs(hidden), weights, image.normal_scale)
@@ -103,7 +103,7 @@ def is_exact_on_support(
         The network. Stacked networks (leading axes on every leaf) broadcast against the batch
         shape of `f`.
     f
-        Law of its input. With a nonzero Gaussian part the answer is False.
+        Distribution of its input. With a nonzero Gaussian part the answer is False.
 
     Returns
     -------
@@ -134,24 +134,25 @@ def is_exact_on_support(
     True
     False
     """
-    law = input_law_of(network, f)
+    distribution = input_distribution_of(network, f)
     # Ranges start from the box of all inputs, which is their support only then.
-    if any(term.is_uniform and not term.is_diagonal for term in law.terms):
+    if any(term.is_uniform and not term.is_diagonal for term in distribution.terms):
         raise TypeError(
-            f"f must have independent bounded errors, got {law!r}; add the inputs' own boxes, or "
+            f"f must have independent bounded errors, got {distribution!r}; add the inputs' own "
+            "boxes, or "
             f"take certified"
         )
-    if not _checks.is_concrete(network, law):
+    if not checks.is_concrete(network, distribution):
         raise TypeError(
             "is_exact_on_support must get known numbers, got traced values in network or f; call "
             "it outside of jit, grad and vmap, and give f a batch shape for many boxes"
         )
-    model, law = as_float64(network), in_float64(law)
+    model, distribution = as_float64(network), in_float64(distribution)
     half_width, scale = (
-        np.zeros(law.mean.shape) if part is None else np.asarray(part)
-        for part in (law.half_width, law.normal_scale)
+        np.zeros(distribution.mean.shape) if part is None else np.asarray(part)
+        for part in (distribution.half_width, distribution.normal_scale)
     )
-    flips = _flips(model, np.asarray(law.mean), half_width) & (model.alpha[..., 0] != 1)
+    flips = _flips(model, np.asarray(distribution.mean), half_width) & (model.alpha[..., 0] != 1)
     exact: NDArray[np.bool_] = ~(flips | np.any(scale, axis=-1))
     return bool(exact) if np.ndim(exact) == 0 else exact
 

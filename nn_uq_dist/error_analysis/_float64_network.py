@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpyro.distributions import Distribution
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import Input, as_input
 
@@ -37,27 +37,29 @@ def require_single(network: LeakyReLUNetwork) -> None:
         )
 
 
-def input_law_of(network: LeakyReLUNetwork, f: Distribution | Input) -> Input:
-    """Return the law of the input of `network`, or raise an error that says why `f` is not one."""
+def input_distribution_of(network: LeakyReLUNetwork, f: Distribution | Input) -> Input:
+    """Return `f` as an input of `network`, or raise an error that says why it is not one."""
     require_network(network)
-    law = vector_law(f)
-    if law.num_inputs != network.num_inputs:
+    distribution = vector_distribution(f)
+    if distribution.num_inputs != network.num_inputs:
         raise ValueError(
-            f"f must have N_x = {network.num_inputs} inputs as network, got {law.num_inputs}; pass "
+            f"f must have N_x = {network.num_inputs} inputs as network, got "
+            f"{distribution.num_inputs}; pass "
             f"one coordinate per input of the network"
         )
-    return law
+    return distribution
 
 
-def vector_law(f: Distribution | Input) -> Input:
-    """Return the law, or raise a ``TypeError`` if it is not one of vectors."""
-    law = as_input(f)
-    if not law.is_vector:
+def vector_distribution(f: Distribution | Input) -> Input:
+    """Return the distribution, or raise a ``TypeError`` if it is not one of vectors."""
+    distribution = as_input(f)
+    if not distribution.is_vector:
         raise TypeError(
-            f"f must be an input of the vector that network takes, got {law!r}; pass a uniform or "
+            f"f must be an input of the vector that network takes, got {distribution!r}; pass a "
+            "uniform or "
             f"Gaussian distribution over vectors, or an nn_uq_dist.Input"
         )
-    return law
+    return distribution
 
 
 class Float64Network(NamedTuple):
@@ -72,9 +74,9 @@ class Float64Network(NamedTuple):
 def as_float64(network: LeakyReLUNetwork) -> Float64Network:
     """Convert; raise ``ValueError`` if a parameter is NaN or infinite."""
     # The constructor has checked this, but a transformation may have rebuilt the network since.
-    _checks.require_finite("negative_slope", network.negative_slope, "pass a number in [0, 1]")
+    checks.require_finite("negative_slope", network.negative_slope, "pass a number in [0, 1]")
     for part in (*network.hidden_weights, *network.biases, network.output_matrix):
-        _checks.require_finite("every weight and bias of network", part)
+        checks.require_finite("every weight and bias of network", part)
     return Float64Network(
         [np.asarray(part, np.float64) for part in network.hidden_weights],
         [np.asarray(part, np.float64) for part in network.biases],

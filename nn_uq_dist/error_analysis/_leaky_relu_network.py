@@ -10,14 +10,14 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import evaluated_now
-from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import matvec
-from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import evaluated_now
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.basics.row_algebra import matvec
+from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.error_analysis._read_layers import read_layers
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs.flat_network import flat_network
 
 
 @register_frozen
@@ -115,11 +115,11 @@ class LeakyReLUNetwork:
                     f"output_bias must have shape ({ends[1]},), an entry per output, got shape "
                     f"{np.shape(output_bias)}; pass None for no bias"
                 )
-        slope = _checks.as_numeric("negative_slope", negative_slope)
+        slope = checks.as_numeric("negative_slope", negative_slope)
         _check_slope(slope)
 
         given = (tuple(weights), tuple(shifts), matrix, output_bias)
-        dtype = _checks.float_dtype(*jax.tree.leaves(given))
+        dtype = checks.float_dtype(*jax.tree.leaves(given))
         slope = jnp.asarray(slope, dtype)
         *arrays, bias = jax.tree.map(lambda part: jnp.asarray(part, dtype), given)
         values = (*arrays, jnp.where((slope >= 0) & (slope <= 1), slope, jnp.nan))
@@ -164,7 +164,7 @@ class LeakyReLUNetwork:
         >>> print(net.hidden_weights[0].tolist(), net.biases[0].tolist(), net.negative_slope)
         [[0.5, -1.0], [0.25, 0.5]] [1.5, -2.25] 0.01
         """
-        num_inputs = _checks.positive_int("num_inputs", num_inputs)
+        num_inputs = checks.positive_int("num_inputs", num_inputs)
         flat = flat_network(network, Input.known(jnp.zeros(num_inputs)))
         *layers, slope, skip = read_layers(flat, num_inputs)
         dtype = jax.eval_shape(flat, jax.ShapeDtypeStruct((num_inputs,), jnp.float32)).dtype
@@ -229,8 +229,8 @@ def _as_finite_sequence(name: str, parts: Sequence[ArrayLike]) -> list[ArrayLike
 
 
 def _as_finite(name: str, part: ArrayLike) -> ArrayLike:
-    part = _checks.as_numeric(name, part)
-    _checks.require_finite(name, part)
+    part = checks.as_numeric(name, part)
+    checks.require_finite(name, part)
     return part
 
 
@@ -265,7 +265,7 @@ def _check_slope(slope: ArrayLike) -> None:
             f"all neurons"
         )
     # Written so that NaN fails, too.
-    if _checks.is_concrete(slope) and not 0 <= np.asarray(slope) <= 1:
+    if checks.is_concrete(slope) and not 0 <= np.asarray(slope) <= 1:
         raise ValueError(
             f"negative_slope must lie in [0, 1], got {slope}; pass 0.01 for the usual leaky ReLU"
         )
@@ -273,7 +273,7 @@ def _check_slope(slope: ArrayLike) -> None:
 
 def _require_same(network: Callable[[Array], Array], read: LeakyReLUNetwork) -> None:
     """Raise if what was read differs from the network itself at some inputs."""
-    if not _checks.is_concrete(read):
+    if not checks.is_concrete(read):
         return
     draws = np.random.default_rng(0).normal(size=(6, read.num_inputs))
     inputs = jnp.asarray(

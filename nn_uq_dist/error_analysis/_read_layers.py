@@ -15,8 +15,8 @@ import numpy as np
 from jax import Array
 from jax.extend.core import Literal
 
-from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._known_values import evaluated_now
+from nn_uq_dist.basics.checks import is_concrete
+from nn_uq_dist.basics.concrete import evaluated_now
 
 # Linear in all operands together; in one of them.
 _LINEAR = frozenset(

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.error_analysis import _affine_bounds as affine
 from nn_uq_dist.error_analysis._affine_bounds import AffineForms, Boxes, StandardNetwork
+from nn_uq_dist.error_analysis._distribution_bounds import distribution_bounds
 from nn_uq_dist.error_analysis._float64_network import EPS
-from nn_uq_dist.error_analysis._law_bounds import distribution_bounds
 
 _NUM_CUTS = 13
 # Of probabilities for cuts, as for `distribution_bounds`.

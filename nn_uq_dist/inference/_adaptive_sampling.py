@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.inference._archive import Archive
 from nn_uq_dist.inference._randomized_modes import missing_share, randomized_modes
 from nn_uq_dist.inference._standard_space import StandardSpace
@@ -81,7 +81,7 @@ class Draws:
     points
         In standard space, shape ``(S, d)``.
     log_weights
-        Normalized, the largest ones smoothed by a Pareto law.
+        Normalized, the largest ones smoothed by a Pareto distribution.
     log_evidence, effective, pareto_k
         Log of the mean weight, and what the weights are worth.
     converged, num_runs
@@ -199,7 +199,7 @@ class _Search:
             return Draws(points, even, -math.inf, 0.0, math.inf, False, self.num_runs)
         # ArviZ takes logs of importance ratios with the opposite sign.
         shifted = np.maximum(log_weights - log_weights.max(), -700.0)
-        array_stats = _checks.require_extra("arviz_stats.base", "input_posterior").array_stats
+        array_stats = checks.require_extra("arviz_stats.base", "input_posterior").array_stats
         with np.errstate(over="ignore"):
             smoothed, pareto_k = array_stats.psislw(-shifted)
         num_effective = 1 / (error**2 + 1 / len(points))

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.inference._weighted_draws import log_sum
 
 

@@ -10,17 +10,17 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.basics._summary_line import described_line
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inference._convergence import claims, reach
 from nn_uq_dist.inference._failure_search import FailureSearch
 from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._limits import Limits
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_distribution
 from nn_uq_dist.inference._tangents import design_points
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs.flat_network import flat_network
 
 _LEAST_RUNS, _MOST_RUNS = 1000, 10**10
 # Share of the runs on rays to the most probable failing input, and the probability above which
@@ -107,7 +107,7 @@ class FailureProbability:
         return "", shown | {"converged": self.converged, "num_runs": self.num_runs}
 
 
-@_checks.third_is_key
+@checks.third_is_key
 def failure_probability(
     network: Callable[[Any], Any],
     f: Distribution | Input | Any,
@@ -131,7 +131,7 @@ def failure_probability(
         Any deterministic JAX callable, as in `linearize`. It runs in its own type; near an extreme
         of the output, float32 may not resolve a very rare limit.
     f
-        Law of the input, as for `linearize`: everything that `nn_uq_dist.inputs.as_input`
+        Distribution of the input, as for `linearize`: everything that `nn_uq_dist.inputs.as_input`
         accepts, without batch axes.
     key
         A JAX random key. The result depends on it alone, on one kind of device.
@@ -187,11 +187,11 @@ def failure_probability(
         1[g(z_i) > l], \qquad z_i \sim q.
 
     The result has not ``converged`` if fewer than 100 effective draws
-    :math:`(\sum w_i)^2 / \sum w_i^2` fail; if one has 10% of all weight; if the Pareto law of their
-    largest weights has a shape of .7 or more, so that the standard error cannot be trusted (A.
-    Vehtari et al., J. Mach. Learn. Res. 25, 2024); if the estimate of the search differs by more
-    than half of the probability and 4.5 standard errors; if the one of the subset simulation is
-    larger by 3.5; or if 5% of its failing inputs would weigh more than any draw. A small region
+    :math:`(\sum w_i)^2 / \sum w_i^2` fail; if one has 10% of all weight; if the Pareto distribution
+    of their largest weights has a shape of .7 or more, so that the standard error cannot be trusted
+    (A. Vehtari et al., J. Mach. Learn. Res. 25, 2024); if the estimate of the search differs by
+    more than half of the probability and 4.5 standard errors; if the one of the subset simulation
+    is larger by 3.5; or if 5% of its failing inputs would weigh more than any draw. A small region
     without a slope toward it that no run has entered shows in none of these, nor a half-space
     beyond `reach`.
 
@@ -208,10 +208,10 @@ def failure_probability(
     >>> found.converged, bool(abs(off) < 4)
     (True, True)
     """
-    key = _checks.as_key("key", key)
-    law = checked_law("failure_probability", f, key, limit)
-    flat = flat_network(network, law)
-    num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
+    key = checks.as_key("key", key)
+    distribution = checked_distribution("failure_probability", f, key, limit)
+    flat = flat_network(network, distribution)
+    num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     limits = Limits(flat, limit, output, upper, num_runs // _RUNS_OF_TARGET)
     from tqdm import tqdm
 
@@ -261,7 +261,7 @@ def failure_probability(
         **given,
         num_runs=space.num_runs,
         reach=reach(space.num_runs, final.count),
-        point=law.structured(at.reshape(*shape, at.shape[-1])),
-        draws=law.structured(space.inputs(draws)),
+        point=distribution.structured(at.reshape(*shape, at.shape[-1])),
+        draws=distribution.structured(space.inputs(draws)),
         weights=weights.reshape(*shape, len(draws)),
     )

@@ -10,7 +10,7 @@ in rounds. After each of them, failing draws that no half-space holds lead to fu
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.inference._archive import Archive
 from nn_uq_dist.inference._limits import Limits
 from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture, fit_mixture
@@ -293,8 +293,8 @@ class FailureSearch:
         weights = flattened(self.log_weights[rows], self._num_slopes)
         if not (weights @ slopes).any():
             return None
-        law = Normal.fit_slopes(self.archive.points[rows], weights, slopes)
-        return NormalMixture.even(law, Normal.around(law.mean))
+        distribution = Normal.fit_slopes(self.archive.points[rows], weights, slopes)
+        return NormalMixture.even(distribution, Normal.around(distribution.mean))
 
     def _fit_of(self, population: Population) -> NormalMixture | None:
         """A mixture for a population; None if its points are few."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.inference._limits import Limits
 from nn_uq_dist.inference._mixture import NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
@@ -65,11 +65,13 @@ class FinalSample:
         if self._numbers <= _KEPT_NUMBERS:
             logs = np.where(fails, log_weights[:, None], -np.inf)
             self._kept.append((z[failing], logs[failing]))
-            self._numbers += int(failing.sum()) * max(z.shape[1], self._space.law.num_inputs)
+            self._numbers += int(failing.sum()) * max(
+                z.shape[1], self._space.distribution.num_inputs
+            )
 
     def portion(self) -> int:
         """Draws of a portion."""
-        widest = max(self._space.num_variables, self._space.law.num_inputs)
+        widest = max(self._space.num_variables, self._space.distribution.num_inputs)
         return max(self._space.group_size, min(_PORTION, _PORTION_NUMBERS // widest))
 
     @property

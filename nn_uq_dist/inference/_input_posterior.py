@@ -12,9 +12,9 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.basics._summary_line import described_line
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inference._adaptive_sampling import (
     NUM_DRAWS,
     NUM_SHARED,
@@ -22,11 +22,11 @@ from nn_uq_dist.inference._adaptive_sampling import (
     Observations,
     sample_posteriors,
 )
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_distribution
 from nn_uq_dist.inference._weighted_draws import systematic
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs._flat_network import flat_network
-from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.flat_network import flat_network
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -86,13 +86,13 @@ class InputPosterior:
     num_runs: NDArray[np.int_]
     _mean: Array
     _draws: NDArray[Any]
-    _law: Input
+    _distribution: Input
 
     def __repr__(self) -> str:
         return described_line(self, self._facts)
 
     def _facts(self) -> tuple[str, dict[str, object]]:
-        facts: dict[str, object] = {"num_inputs": self._law.num_inputs}
+        facts: dict[str, object] = {"num_inputs": self._distribution.num_inputs}
         if self.batch_shape:
             return "", facts | {
                 "batch_shape": self.batch_shape,
@@ -108,24 +108,24 @@ class InputPosterior:
     @property
     def names(self) -> list[str]:
         """Names of the random numbers, as in ``jax.tree.leaves``; known parts are left out."""
-        return self._law.taken_names
+        return self._distribution.taken_names
 
     @property
     def mean(self) -> Any:
         """Means of the inputs; NaN where no run had a finite density."""
-        return self._law.structured(self._mean)
+        return self._distribution.structured(self._mean)
 
     @property
     def variance(self) -> Any:
         """Variances of the inputs."""
-        return self._law.structured(
+        return self._distribution.structured(
             np.diagonal(self.covariance_matrix, axis1=-2, axis2=-1), is_spread=True
         )
 
     @property
     def draws(self) -> Any:
         """4000 draws of equal weight; several are the same where few are effective."""
-        return self._law.structured(self._draws)
+        return self._distribution.structured(self._draws)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Any:
         """Draw inputs, with ``sample_shape + batch_shape`` in front: of `draws`, at random.
@@ -137,8 +137,8 @@ class InputPosterior:
         sample_shape
             Shape of independent draws.
         """
-        rows = jax.random.randint(*_checks.as_sampling(key, sample_shape), 0, NUM_DRAWS)
-        return self._law.structured(jnp.asarray(self._draws)[rows])
+        rows = jax.random.randint(*checks.as_sampling(key, sample_shape), 0, NUM_DRAWS)
+        return self._distribution.structured(jnp.asarray(self._draws)[rows])
 
     def to_datatree(self) -> "xr.DataTree":
         """Return the draws as a tree for ArviZ: one chain of ``x`` in the group ``posterior``.
@@ -153,7 +153,7 @@ class InputPosterior:
         ImportError
             If xarray is missing.
         """
-        xarray = _checks.require_extra("xarray", "to_datatree")
+        xarray = checks.require_extra("xarray", "to_datatree")
         rank = len(self.batch_shape)
         dims = ["point"] if rank == 1 else [f"point_{axis}" for axis in range(rank)]
         names = ("converged", "pareto_k", "effective_draws", "log_evidence", "num_runs")
@@ -194,7 +194,7 @@ def input_posterior(
     network
         Any deterministic JAX callable, as in `linearize`. It runs in its own type.
     f
-        Law of the input before, as for `linearize`: everything that
+        Distribution of the input before, as for `linearize`: everything that
         `nn_uq_dist.inputs.as_input` accepts, without batch axes.
     y
         Observed outputs, shape ``(..., N_y)``; each row is an observation of its own, of an input
@@ -263,10 +263,10 @@ def input_posterior(
     >>> print(abs(found.draws).mean().round(1), (found.draws > 0).mean().round(1))  # two peaks
     1.0 0.5
     """
-    _checks.require_extra("arviz_stats.base", "input_posterior")
-    key = _checks.as_key("key", key)
-    law = checked_law("input_posterior", f, y, noise_scale, noise_covariance, key)
-    space = StandardSpace(flat_network(network, law), lambda outputs: outputs)
+    checks.require_extra("arviz_stats.base", "input_posterior")
+    key = checks.as_key("key", key)
+    distribution = checked_distribution("input_posterior", f, y, noise_scale, noise_covariance, key)
+    space = StandardSpace(flat_network(network, distribution), lambda outputs: outputs)
     if not 0 < space.num_variables <= _MOST_VARIABLES:
         raise ValueError(
             f"f must have 1 to {_MOST_VARIABLES} random variables, got {space.num_variables}; "
@@ -275,7 +275,7 @@ def input_posterior(
     observed = _observed(y, space.flat.num_outputs)
     root = _noise_root(output_noise(noise_scale, noise_covariance, observed.shape, observed))
     root = np.broadcast_to(root, (*observed.shape, observed.shape[-1]))
-    num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
+    num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     from tqdm import tqdm
 
     batch_shape, size = observed.shape[:-1], observed.shape[-1]
@@ -304,12 +304,12 @@ def input_posterior(
         fields[name] = parts.reshape((*batch_shape, *np.shape(first)))
     fields["_draws"] = np.moveaxis(fields["_draws"], len(batch_shape), 0)
     fields["num_runs"] += math.ceil(NUM_SHARED / len(found))
-    return InputPosterior(**fields, _law=law)
+    return InputPosterior(**fields, _distribution=distribution)
 
 
 def _observed(y: ArrayLike, num_outputs: int) -> Array:
     """Observed outputs, shape ``(..., num_outputs)``."""
-    outputs = np.asarray(_checks.as_numeric("y", y), np.float64)
+    outputs = np.asarray(checks.as_numeric("y", y), np.float64)
     if outputs.shape[-1:] != (num_outputs,):
         raise ValueError(
             f"y must have shape (..., N_y) with N_y = {num_outputs}, got shape {outputs.shape}; "
@@ -317,7 +317,7 @@ def _observed(y: ArrayLike, num_outputs: int) -> Array:
         )
     if outputs.size == 0:
         raise ValueError(f"y must hold an observation, got shape {outputs.shape}; pass a row")
-    _checks.require_finite("y", outputs, "leave the output out of the network where it is missing")
+    checks.require_finite("y", outputs, "leave the output out of the network where it is missing")
     return outputs
 
 

@@ -5,9 +5,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.inputs._flat_network import FlatNetwork
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.inputs.flat_network import FlatNetwork
 
 # Most limits that are searched for on their own; the others lie between them.
 _MOST_TARGETS = 5
@@ -36,8 +36,8 @@ class Limits:
         upper: bool,
         most_targets: int = _MOST_TARGETS,
     ) -> None:
-        limits = _checks.rounded("limit", limit, flat.dtype)
-        _checks.require_finite("limit", limits, "pass a number that the output can reach")
+        limits = checks.rounded("limit", limit, flat.dtype)
+        checks.require_finite("limit", limits, "pass a number that the output can reach")
         if limits.size == 0:
             raise ValueError(
                 f"limit must hold a number, got shape {limits.shape}; pass at least one"
@@ -47,7 +47,7 @@ class Limits:
                 f"upper must be True or False, got {upper!r}; pass False for a lower limit"
             )
         names = flat.structure.names
-        self.output = _checks.as_index(output, len(names), names)
+        self.output = checks.as_index(output, len(names), names)
         self.sign = 1.0 if upper else -1.0
         self.shape, self.values = limits.shape, self.sign * limits.ravel()
         self._order = np.argsort(self.values, kind="stable")

@@ -1,4 +1,4 @@
-"""Mixtures of normal laws in standard normal space: draws, densities, and fits to weighted draws.
+"""Mixtures of normals in standard normal space: draws, densities, fits to weighted draws.
 
 With few draws and many variables a sample covariance is mostly noise. A component therefore has
 variances of its own only in directions in which the draws show more or less than chance would; in
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum, systematic
 
 # Variances of a component: narrower ones give weights without bound, wider ones hit nothing.
@@ -33,7 +33,7 @@ _BALANCE_STEPS, _MOST_FIXED, _LEAST_FIXED, _LESS_FIXED = 30, 0.65, 0.35, 0.03
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Normal:
-    """A normal law: its mean, and its variances in orthonormal directions; one elsewhere."""
+    """A normal distribution: mean, and variances in orthonormal directions; one elsewhere."""
 
     mean: Array
     directions: Array  # (d, r)
@@ -41,7 +41,7 @@ class Normal:
 
     @classmethod
     def standard(cls, d: int, variance: float = 1.0) -> Self:
-        """The standard normal law, or one with another variance in all directions."""
+        """The standard normal distribution, or one with another variance in all directions."""
         if variance == 1.0:
             return cls(np.zeros(d), np.zeros((d, 0)), np.zeros(0))
         return cls(np.zeros(d), np.eye(d), np.full(d, variance))
@@ -89,7 +89,8 @@ class Normal:
     def fit_slopes(cls, z: Array, weights: Array, slopes: Array) -> Self:
         r"""Fit failing draws with weights by the slopes of the output that is too large.
 
-        By Stein's identity the mean of a standard normal law beyond a limit is along the mean slope
+        By Stein's identity the mean of a standard normal distribution beyond a limit is along the
+        mean slope
         :math:`s`, and with :math:`m = \lambda s` its precision is near :math:`I - \lambda H`, where
         :math:`H` is the mean Hessian: the slopes regressed on the draws. In many variables both are
         less noisy than moments of the draws.
@@ -123,7 +124,7 @@ class Normal:
     def log_density(self, z: Array, squares: Array) -> Array:
         """Log density at points with known squared lengths, up to a constant.
 
-        The constant is that of the standard normal law.
+        The constant is that of the standard normal distribution.
         """
         # One product for the mean and the directions: most of the time is spent here.
         found = np.column_stack([self.mean, self.directions]).T @ z.T
@@ -197,7 +198,7 @@ class NormalMixture:
         return np.stack([part.log_density(z, squares) + log for part, log in rows])
 
     def log_density(self, z: Array) -> Array:
-        """Log density at points, up to the constant of the standard normal law."""
+        """Log density at points, up to the constant of the standard normal distribution."""
         return log_sum(self.log_densities(z))
 
     def balanced(self, points: Array, weights: Array) -> "NormalMixture":

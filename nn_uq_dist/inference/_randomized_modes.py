@@ -1,9 +1,10 @@
 r"""Points near the modes of a posterior: minima of perturbed problems.
 
-Each start minimizes :math:`|z - z_0|^2 + |r(z) + e|^2` with :math:`z_0` from the law before, `r`
-the misfit in units of the noise, and :math:`e` standard normal: for a linear network the minima are
-draws of the posterior (randomized maximum likelihood: D. S. Oliver et al. 1996; Y. Chen and D. S.
-Oliver, Math. Geosci. 44, 2012). So they find several modes, and roughly as often as these weigh.
+Each start minimizes :math:`|z - z_0|^2 + |r(z) + e|^2` with :math:`z_0` from the distribution
+before, `r` the misfit in units of the noise, and :math:`e` standard normal: for a linear network
+the minima are draws of the posterior (randomized maximum likelihood: D. S. Oliver et al. 1996; Y.
+Chen and D. S. Oliver, Math. Geosci. 44, 2012). So they find several modes, and roughly as often as
+these weigh.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray as Array
 
 _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 from numpyro.distributions import Distribution
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray as Array
-from nn_uq_dist.basics._summary_line import described_line
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_law
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.summary_line import described_line
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_distribution
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs.flat_network import flat_network
 
 # Fewest draws of which the standard errors are good, and most runs.
 _LEAST_DRAWS, _MOST_RUNS = 100, 10**10
@@ -70,7 +70,7 @@ class SobolIndices:
         return "", dict(sizes)
 
 
-@_checks.third_is_key
+@checks.third_is_key
 def sobol_indices(
     network: Callable[[Any], Any],
     f: Distribution | Input | Any,
@@ -91,7 +91,7 @@ def sobol_indices(
     network
         Any deterministic JAX callable, as in `linearize`. It runs in its own type.
     f
-        Law of the input, as for `linearize`: everything that `nn_uq_dist.inputs.as_input`
+        Distribution of the input, as for `linearize`: everything that `nn_uq_dist.inputs.as_input`
         accepts, without batch axes. Inputs that depend on each other are one group, with one index.
         Inputs of a transformed distribution are the numbers that its base draws.
     key
@@ -159,10 +159,10 @@ def sobol_indices(
     >>> bool((abs(found.total - jnp.array([0.75, 0.75, 0.25])) < 0.06).all())
     True
     """
-    key = _checks.as_key("key", key)
-    law = checked_law("sobol_indices", f, key)
-    flat = flat_network(network, law)
-    num_runs = _checks.positive_int("num_runs", num_runs, _MOST_RUNS)
+    key = checks.as_key("key", key)
+    distribution = checked_distribution("sobol_indices", f, key)
+    flat = flat_network(network, distribution)
+    num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS)
     from tqdm import tqdm
 
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
@@ -204,7 +204,7 @@ def sobol_indices(
             stacklevel=3,
         )
     names = [
-        _group_name([law.names[i] for i in np.flatnonzero(of_input == group)])
+        _group_name([distribution.names[i] for i in np.flatnonzero(of_input == group)])
         for group in range(found.shape[2])
     ]
     first_order, total, first_order_error, total_error = found

@@ -1,9 +1,9 @@
-"""The network as a function of independent standard normal variables, for any input law.
+"""The network as a function of independent standard normal variables, for any input distribution.
 
-A uniform variable of the law is ``2 Phi(z) - 1`` of a normal one. Inputs are computed in float64, a
-uniform variable from the edge that is nearer: next to an edge at zero an input keeps all its
-digits, which sums from the middle lose. The network runs in its own type, in groups of one size, so
-that it is compiled once.
+A uniform variable of the distribution is ``2 Phi(z) - 1`` of a normal one. Inputs are computed in
+float64, a uniform variable from the edge that is nearer: next to an edge at zero an input keeps all
+its digits, which sums from the middle lose. The network runs in its own type, in groups of one
+size, so that it is compiled once.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._compiled_once import compiled_once
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.programs import compiled_once
 from nn_uq_dist.inputs import Input, InputTerm, as_input
-from nn_uq_dist.inputs._flat_network import FlatNetwork
-from nn_uq_dist.linearization._jacobian import values_and_jacobians
+from nn_uq_dist.inputs.flat_network import FlatNetwork
+from nn_uq_dist.linearization.jacobians import values_and_jacobians
 
 # Runs that go through the network at once, and most numbers of an array.
 _GROUP_SIZE = 512
@@ -39,7 +39,7 @@ class StandardSpace:
     Parameters
     ----------
     flat
-        The network, with a law without batch axes.
+        The network, with a distribution without batch axes.
     read
         A pure function of outputs ``(n, N_y)`` that returns what is kept of them.
     report
@@ -54,12 +54,12 @@ class StandardSpace:
     ) -> None:
         self.flat, self.read, self._report = flat, read, report
         self.num_runs = 0
-        law: Any = flat.law
-        self.law = law
+        distribution: Any = flat.distribution
+        self.distribution = distribution
         # Uniform ones first, as the variables are.
-        self._terms = sorted(law.terms, key=lambda term: not term.is_uniform)
+        self._terms = sorted(distribution.terms, key=lambda term: not term.is_uniform)
         self._factors = [np.asarray(term.factor, np.float64) for term in self._terms]
-        self._mean = np.asarray(law.mean, np.float64)
+        self._mean = np.asarray(distribution.mean, np.float64)
         pairs = zip(self._terms, self._factors, strict=True)
         moving = [_moves(term, factor) for term, factor in pairs]
         self._moving = np.flatnonzero(np.concatenate([np.zeros(0, bool), *moving]))
@@ -68,7 +68,7 @@ class StandardSpace:
             part.size for part, term in zip(moving, self._terms, strict=True) if term.is_uniform
         )
         self.num_variables = len(self._moving)
-        widest = max(law.num_inputs, self.num_variables, flat.num_outputs)
+        widest = max(distribution.num_inputs, self.num_variables, flat.num_outputs)
         self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
         self._programs: dict[str, Callable[..., Any]] = {}
 
@@ -78,7 +78,7 @@ class StandardSpace:
 
         Inputs are in one group if they share a variable, or if a chain of such inputs joins them.
         """
-        size, starts = self.law.num_inputs, [0, *self._ends[:-1]]
+        size, starts = self.distribution.num_inputs, [0, *self._ends[:-1]]
         found = []
         for term, factor, start in zip(self._terms, self._factors, starts, strict=True):
             at = np.nonzero(factor)
@@ -99,10 +99,10 @@ class StandardSpace:
         return kept.astype(np.float64)
 
     def inputs(self, z: Array) -> NDArray[Any]:
-        """What the network takes at points, `taken` of the law, no run; NaN where a point is."""
+        """What the network takes at points, `taken` of the input, no run; NaN where a point is."""
 
         def at(x: jax.Array) -> tuple[jax.Array]:
-            return (self.law.taken(x),)
+            return (self.distribution.taken(x),)
 
         (inputs,) = self._in_groups("inputs", at, np.nan_to_num(z), self.group_size, 0)
         return np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, inputs)
@@ -119,7 +119,7 @@ class StandardSpace:
 
     def outputs_and_jacobians(self, z: Array) -> tuple[Array, Array]:
         """Outputs ``(n, N_y)`` and their Jacobians ``(n, N_y, num_variables)`` at points."""
-        num_inputs, num_outputs = self.law.num_inputs, self.flat.num_outputs
+        num_inputs, num_outputs = self.distribution.num_inputs, self.flat.num_outputs
 
         def at(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             return values_and_jacobians(self.flat, x, num_outputs)
@@ -138,8 +138,8 @@ class StandardSpace:
         runs: int,
     ) -> list[NDArray[Any]]:
         """Arrays that a program for `size` inputs returns, and counts as so many runs for each."""
-        dtype = np.dtype(self.law.dtype)
-        padded = np.zeros((max(1, size), self.law.num_inputs), dtype)
+        dtype = np.dtype(self.distribution.dtype)
+        padded = np.zeros((max(1, size), self.distribution.num_inputs), dtype)
         if name not in self._programs:
             self._programs[name] = compiled_once(at, jnp.asarray(padded))
         parts = []
@@ -154,7 +154,7 @@ class StandardSpace:
         return [np.concatenate(arrays)[: len(z)] for arrays in zip(*parts, strict=True)]
 
     def _inputs(self, z: Array) -> Array:
-        """Inputs ``(n, N_x)`` of the law, in float64."""
+        """Inputs ``(n, N_x)`` of the distribution, in float64."""
         variables = np.zeros((len(z), self._ends[-1]))
         variables[:, self._moving] = z
         edges = np.zeros_like(variables)
@@ -182,20 +182,21 @@ class StandardSpace:
         return found
 
 
-def checked_law(function: str, f: Any, *others: object) -> Input:
-    """The law of the input, if it is one, and all arguments hold numbers."""
-    if not _checks.is_concrete(f, *others):
+def checked_distribution(function: str, f: Any, *others: object) -> Input:
+    """The distribution of the input, if it is one, and all arguments hold numbers."""
+    if not checks.is_concrete(f, *others):
         raise TypeError(
             f"f and all other arguments must hold numbers, got traced values; call {function} "
             f"outside of jit, vmap and grad"
         )
-    law = as_input(f)
-    if law.batch_shape:
+    distribution = as_input(f)
+    if distribution.batch_shape:
         raise ValueError(
-            f"f must be one input, got batch shape {law.batch_shape}; call {function} for each "
+            f"f must be one input, got batch shape {distribution.batch_shape}; call {function} for "
+            "each "
             f"of them in a loop, with keys of their own"
         )
-    return law
+    return distribution
 
 
 def _moves(term: InputTerm, factor: Array) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Mixtures of Student t laws in standard space: draws, densities, and fits to weighted draws.
+"""Mixtures of Student t in standard space: draws, densities, and fits to weighted draws.
 
 Their tails are heavier than those of the posteriors that they stand for, so that weights stay
 bounded. Components share what few draws cannot tell: each covariance is drawn to the pooled one.
@@ -9,14 +9,14 @@ import math
 
 import numpy as np
 
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.inference._weighted_draws import far_apart, log_sum, systematic
 
 # Lower ones waste draws on the tails in many variables, higher ones reach less far.
 _DEGREES_OF_FREEDOM = 8.0
 # Of the draws that are not for the fitted components: their copies with larger covariances, which
-# keep weights bounded where a fit is too narrow, and the input's own law, which bounds them by the
-# inverse of its share.
+# keep weights bounded where a fit is too narrow, and the input's own distribution, which bounds
+# them by the inverse of its share.
 _WIDE_SHARE, _PRIOR_SHARE, _WIDER = 0.10, 0.03, 3.0
 _EM_STEPS = 6
 # The pooled covariance weighs as much as this many effective draws for each variable.
@@ -31,7 +31,7 @@ _JITTER = 1e-12
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StudentMixture:
-    """A mixture of t laws, with wider copies of them and the standard normal law.
+    """A mixture of t distributions, with wider copies of them and the standard normal distribution.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class StudentMixture:
             index = k % self.shares.size
             stretched = part * (t_scale[rows] * scale[rows])[:, None]
             parts.append(self.means[index] + stretched @ self.roots[index].T)
-        # The last ones are of the input's own law.
+        # The last ones are of the input's own distribution.
         return np.concatenate([*parts, standard[kept[-1] :]])
 
     def log_density(self, z: Array) -> Array:
@@ -164,7 +164,7 @@ def _powers(distances: Array, exponent: float) -> tuple[Array, Array]:
 
 
 def fit_mixture(z: Array, weights: Array, number: int, rng: np.random.Generator) -> StudentMixture:
-    """Fit a mixture of at most `number` components by the EM algorithm for t laws.
+    """Fit a mixture of at most `number` components by the EM algorithm for t distributions.
 
     From starts far from each other. The degrees of freedom are fixed (D. Peel and G. J. McLachlan,
     Statistics and Computing 10, 2000).
@@ -208,7 +208,7 @@ def _step(at: Array, weights: Array, mixture: StudentMixture) -> StudentMixture:
     if not kept.any():
         return mixture
     shares, effective = shares[kept], effective[kept]
-    # Draws far out count less, as the t law expects them.
+    # Draws far out count less, as the t distribution expects them.
     belongs /= distances
     belongs *= 1 + d / _DEGREES_OF_FREEDOM
     moments = belongs[kept] @ at.T

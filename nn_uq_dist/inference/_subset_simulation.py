@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray as Array
 
 # Share of a level that goes on to the next one, and levels.
 _SEEDS, _MOST_LEVELS = 0.1, 12

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.inference._limits import Limits
 from nn_uq_dist.inference._mixture import HalfSpace
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace

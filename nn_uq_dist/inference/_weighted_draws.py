@@ -5,9 +5,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._known_values import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray as Array
 
-# Weights to which the law of a tail is fitted, at least.
+# Weights to which the distribution of a tail is fitted, at least.
 _LEAST_TAIL = 5
 _POWERS = np.linspace(1.0, 0.0, 21).tolist()
 
@@ -75,11 +75,12 @@ def _tail_size(count: int) -> int:
 
 
 def tail_shape(log_weights: Array) -> float:
-    """Shape `k` of the Pareto law of the largest weights, which have `1 / k` moments.
+    """Shape `k` of the Pareto distribution of the largest weights, which have `1 / k` moments.
 
-    Infinite where there are too few. The law is fitted as in A. Vehtari et al., J. Mach. Learn.
-    Res. 25 (2024): to the largest fifth, at most 3 times the root of the number, by the rule of J.
-    Zhang and M. A. Stephens, Technometrics 51 (2009), drawn toward one half as by ten more weights.
+    Infinite where there are too few. The distribution is fitted as in A. Vehtari et al., J. Mach.
+    Learn. Res. 25 (2024): to the largest fifth, at most 3 times the root of the number, by the rule
+    of J. Zhang and M. A. Stephens, Technometrics 51 (2009), drawn toward one half as by ten more
+    weights.
     """
     size = _tail_size(log_weights.size)
     if size < _LEAST_TAIL:

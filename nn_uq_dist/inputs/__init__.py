@@ -2,11 +2,11 @@
 
 An input is data: a mean, independent terms, which are uniform or normal variables times a matrix,
 and a map to what the network takes. `_input.py` is what everything downstream asks: read it first.
-All that is computed with terms is in `_terms.py`, and the map in `_input_map.py`. `_as_input.py`
+All that is computed with terms is in `terms.py`, and the map in `_input_map.py`. `_as_input.py`
 makes an input of structures of distributions, and `_from_distribution.py` of one distribution: by
 a family registered with `register_input_family` (`_numpyro_families.py` has those of NumPyro) or by
 its transforms. `_linear_image.py` has the columns of independent random variables that linear
-outputs are made of. `_flat_network.py` makes any network one between vectors.
+outputs are made of. `flat_network.py` makes any network one between vectors.
 """
 
 from nn_uq_dist.inputs import _numpyro_families as _numpyro_families
@@ -14,4 +14,4 @@ from nn_uq_dist.inputs._as_input import as_input as as_input
 from nn_uq_dist.inputs._from_distribution import register_input_family as register_input_family
 from nn_uq_dist.inputs._input import Input as Input
 from nn_uq_dist.inputs._linear_image import LinearImage as LinearImage
-from nn_uq_dist.inputs._terms import InputTerm as InputTerm
+from nn_uq_dist.inputs.terms import InputTerm as InputTerm

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics import checks
 from nn_uq_dist.inputs._from_distribution import (
     accepted_families,
     from_distribution,
@@ -100,7 +100,7 @@ def parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
     for name, part in parts.items():
         if isinstance(part, dist.Distribution):
             require_events(name, part)
-    batch_shape = _checks.broadcast_shapes(
+    batch_shape = checks.broadcast_shapes(
         "the batch shapes of the parts of f must broadcast",
         **{name: part.batch_shape for name, part in parts.items()},
     )
@@ -111,7 +111,7 @@ def parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
 
 def _known(name: str, part: Any) -> dist.Delta:
     try:
-        array = jnp.asarray(_checks.as_numeric(name, part))
+        array = jnp.asarray(checks.as_numeric(name, part))
         return dist.Delta(array, event_dim=array.ndim)
     except TypeError as error:
         raise TypeError(

@@ -15,9 +15,9 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._normal_scores import missing_functions
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics._solved_quantiles import Beta
+from nn_uq_dist.basics.normal_scores import missing_functions
 from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs._input_map import FromNormalScores, InputMap, Step
 
@@ -160,7 +160,7 @@ def _then(f: Input, *steps: Step) -> Input:
 
 
 def _standard_normal(like: dist.Distribution) -> dist.Normal:
-    dtype = _checks.float_dtype(*map(jnp.asarray, jax.tree.leaves(like)))
+    dtype = checks.float_dtype(*map(jnp.asarray, jax.tree.leaves(like)))
     return dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
 
 
@@ -192,7 +192,7 @@ def _entrywise(parameters: Any, shape: Shape) -> Any:
     """A pytree of parameters broadcast to one for each entry, as floats."""
 
     def one_each(leaf: Any) -> Array:
-        dtype = _checks.float_dtype(jnp.asarray(leaf))
+        dtype = checks.float_dtype(jnp.asarray(leaf))
         return jnp.broadcast_to(jnp.asarray(leaf, dtype), shape)
 
     return jax.tree.map(one_each, parameters)

@@ -13,17 +13,17 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._compiled_once import broadcast
-from nn_uq_dist.basics._known_values import as_covariance, as_variances, one_program
-from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.basics._summary_line import described_line
-from nn_uq_dist.inputs import _parameter_checks, _terms
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import as_covariance, as_variances, one_program
+from nn_uq_dist.basics.programs import broadcast
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.basics.row_algebra import namespace
+from nn_uq_dist.basics.summary_line import described_line
+from nn_uq_dist.inputs import parameter_checks, terms
 from nn_uq_dist.inputs._input_map import InputMap
 from nn_uq_dist.inputs._linear_image import LinearImage
-from nn_uq_dist.inputs._structure import names_of_entries
-from nn_uq_dist.inputs._terms import InputTerm
+from nn_uq_dist.inputs.structure import names_of_entries
+from nn_uq_dist.inputs.terms import InputTerm
 
 
 @register_frozen
@@ -89,7 +89,7 @@ class Input:
         terms: Sequence[InputTerm] = (),
         input_map: InputMap | None = None,
     ) -> None:
-        mean, size = _parameter_checks.as_mean(mean)
+        mean, size = parameter_checks.as_mean(mean)
         parts: dict[str, tuple[ArrayLike, tuple[int, ...]]] = {}
         for i, term in enumerate(terms):
             shape = np.shape(term.factor)
@@ -99,7 +99,7 @@ class Input:
                     f"{shape} from input {term.start} on; pass a row for each input that it moves"
                 )
             parts[f"terms[{i}]"] = term.factor, shape[-1 if term.is_diagonal else -2 :]
-        placed = _parameter_checks.in_one_batch(**parts, mean=(mean, (size,)))
+        placed = parameter_checks.in_one_batch(**parts, mean=(mean, (size,)))
         object.__setattr__(self, "mean", placed.pop("mean"))
         pairs = zip(terms, placed.values(), strict=True)
         given = tuple(dataclasses.replace(term, factor=factor) for term, factor in pairs)
@@ -203,19 +203,19 @@ class Input:
             )
         if scale is not None:
             return cls._of_entries(mean, scale, "scale", "pass standard deviations")
-        mean, size = _parameter_checks.as_mean(mean)
+        mean, size = parameter_checks.as_mean(mean)
         ((name, value),) = matrices.items()
-        root = _parameter_checks.as_factor(name, value, size)
-        placed = _parameter_checks.in_one_batch(
+        root = parameter_checks.as_factor(name, value, size)
+        placed = parameter_checks.in_one_batch(
             **{name: (root, np.shape(root)[-2:])}, mean=(mean, (size,))
         )
         return cls(placed["mean"], [InputTerm(placed[name], is_uniform=False)])
 
     @classmethod
     def _of_entries(cls, mean: ArrayLike, value: ArrayLike, name: str, remedy: str) -> Self:
-        mean, size = _parameter_checks.as_mean(mean)
-        value = _parameter_checks.as_scales(name, value, size, remedy)
-        placed = _parameter_checks.in_one_batch(**{name: (value, (size,))}, mean=(mean, (size,)))
+        mean, size = parameter_checks.as_mean(mean)
+        value = parameter_checks.as_scales(name, value, size, remedy)
+        placed = parameter_checks.in_one_batch(**{name: (value, (size,))}, mean=(mean, (size,)))
         term = InputTerm(placed[name], is_uniform=name == "half_width", is_diagonal=True)
         return cls(placed["mean"], [term])
 
@@ -264,12 +264,12 @@ class Input:
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
         >>> f = nuq.Input.triangular(jnp.array([-1.0, 0.0]), jnp.array([1.0, 4.0]))
-        >>> law = nuq.linearize(lambda x: x, f).marginals()
-        >>> print(f.mean, jnp.exp(law.log_prob(f.mean)))
+        >>> distribution = nuq.linearize(lambda x: x, f).marginals()
+        >>> print(f.mean, jnp.exp(distribution.log_prob(f.mean)))
         [0. 2.] [1.  0.5]
         """
         top = {} if mode is None else {"mode": mode}
-        return cls._of_halves(_parameter_checks.halves("triangular", low=low, **top, high=high))
+        return cls._of_halves(parameter_checks.halves("triangular", low=low, **top, high=high))
 
     @classmethod
     def trapezoidal(
@@ -299,12 +299,17 @@ class Input:
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
         >>> f = nuq.Input.trapezoidal(jnp.array([0.0]), 1.0, 3.0, 4.0)
-        >>> law = nuq.linearize(lambda x: x, f).marginals()
-        >>> print([f"{p:.4f}" for p in jnp.exp(law.log_prob(jnp.array([[0.5], [2.0]])))[:, 0]])
+        >>> distribution = nuq.linearize(lambda x: x, f).marginals()
+        >>> print(
+        ...     [
+        ...         f"{p:.4f}"
+        ...         for p in jnp.exp(distribution.log_prob(jnp.array([[0.5], [2.0]])))[:, 0]
+        ...     ]
+        ... )
         ['0.1667', '0.3333']
         """
         return cls._of_halves(
-            _parameter_checks.halves("trapezoidal", low=low, start=start, stop=stop, high=high)
+            parameter_checks.halves("trapezoidal", low=low, start=start, stop=stop, high=high)
         )
 
     @classmethod
@@ -338,15 +343,15 @@ class Input:
         >>> print(f.mean, f.variance.round(4))
         [2. 1.] [4. 1.]
         """
-        draws = _checks.as_numeric("draws", draws)
+        draws = checks.as_numeric("draws", draws)
         shape = np.shape(draws)
         if len(shape) < 2 or shape[0] < 2:
             raise ValueError(
                 f"draws must have shape (n, ..., N_x) with n >= 2, got shape {shape}; pass several "
                 f"draws along the first axis"
             )
-        _checks.require_finite("draws", draws)
-        placed = broadcast(draws, _checks.float_dtype(draws), shape)
+        checks.require_finite("draws", draws)
+        placed = broadcast(draws, checks.float_dtype(draws), shape)
         mean, factor = one_program(_mean_and_factor)(placed)
         return cls(mean, [InputTerm(factor, is_uniform=False)])
 
@@ -379,12 +384,12 @@ class Input:
             raise ValueError("Input.join must have parts, got none; pass one input or more")
         placed = _in_one_batch(parts)
         starts = itertools.accumulate((part.num_inputs for part in placed), initial=0)
-        terms = [
+        joined = [
             dataclasses.replace(term, start=start + term.start)
             for part, start in zip(placed, starts, strict=False)
             for term in part.terms
         ]
-        return cls(one_program(_terms.joined)([part.mean for part in placed]), terms)
+        return cls(one_program(terms.joined)([part.mean for part in placed]), joined)
 
     def __add__(self, other: "Input") -> "Input":
         """Return the distribution of the sum of two independent inputs.
@@ -426,32 +431,32 @@ class Input:
     @property
     def standard_deviation(self) -> Array:
         """Standard deviations, ``batch_shape + (N_x,)``, also where a variance would underflow."""
-        return one_program(_terms.standard_deviation)(self.mean, self.terms)
+        return one_program(terms.standard_deviation)(self.mean, self.terms)
 
     @property
     def variance(self) -> Array:
         """Variances, shape ``batch_shape + (N_x,)``; NaN where the type has no such number."""
-        return as_variances(*one_program(_terms.variance)(self.mean, self.terms))
+        return as_variances(*one_program(terms.variance)(self.mean, self.terms))
 
     @property
     def covariance(self) -> Array:
         """Covariance, ``batch_shape + (N_x, N_x)``; NaN where the type has no such number."""
-        return as_covariance(*one_program(_terms.covariance)(self.mean, self.terms))
+        return as_covariance(*one_program(terms.covariance)(self.mean, self.terms))
 
     @property
     def half_width(self) -> Array | None:
         """Half-width of the uniform part at each input, shaped as `mean`; None without one."""
-        return _terms.half_width(self.mean, self.terms)
+        return terms.half_width(self.mean, self.terms)
 
     @property
     def normal_scale(self) -> Array | None:
         """Standard deviation of the normal part at each input, as `mean`; None without one."""
-        return _terms.normal_scale(self.mean, self.terms)
+        return terms.normal_scale(self.mean, self.terms)
 
     @property
     def has_independent_entries(self) -> bool:
         """Whether the inputs are independent of each other; of known values only."""
-        return _terms.are_independent(self.terms, np.ones(self.num_inputs, bool))
+        return terms.are_independent(self.terms, np.ones(self.num_inputs, bool))
 
     def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
         r"""Columns of the uniform and of the normal variables under a linear map.
@@ -468,10 +473,10 @@ class Input:
             :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``; None
             where there are no columns. Both are None if nothing is random.
         """
-        return one_program(_terms.columns)(jacobian, self.terms)
+        return one_program(terms.columns)(jacobian, self.terms)
 
     def image(self, jacobian: ArrayLike) -> LinearImage:
-        r"""Return the law of :math:`J (f - \mu)`, the deviation of linear outputs from their mean.
+        r"""Return the distribution of :math:`J (f - \mu)`, the deviation of linear outputs.
 
         Parameters
         ----------
@@ -499,14 +504,14 @@ class Input:
         >>> print(image.weights, image.normal_scale)
         [[3. 0.]] [4.]
         """
-        given = _checks.as_numeric("jacobian", jacobian)
+        given = checks.as_numeric("jacobian", jacobian)
         shape = np.shape(given)
         if len(shape) < 2 or shape[-1] != self.num_inputs:
             raise ValueError(
                 f"jacobian must have shape (..., N_y, N_x) with N_x = {self.num_inputs}, got shape "
                 f"{shape}; pass one row per output"
             )
-        _checks.broadcast_shapes(
+        checks.broadcast_shapes(
             "the leading axes of jacobian must broadcast against the batch shape",
             jacobian=shape[:-2],
             batch_shape=self.batch_shape,
@@ -535,7 +540,7 @@ class Input:
         """
         batch_shape = tuple(batch_shape)
         expected = "batch_shape must be one that the batch_shape of the input broadcasts to"
-        joined = _checks.broadcast_shapes(expected, requested=batch_shape, present=self.batch_shape)
+        joined = checks.broadcast_shapes(expected, requested=batch_shape, present=self.batch_shape)
         if joined != batch_shape:
             raise ValueError(
                 f"{expected}, got requested {batch_shape}, present {self.batch_shape}; "
@@ -568,12 +573,12 @@ class Input:
 
     def sample_deviation(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw ``f - mean``, without the rounding error that adding a large mean would cause."""
-        return _terms.draw_deviation(*_checks.as_sampling(key, sample_shape), self.mean, self.terms)
+        return terms.draw_deviation(*checks.as_sampling(key, sample_shape), self.mean, self.terms)
 
     @property
     def num_standard_variables(self) -> tuple[int, int]:
         """How many uniform and how many normal variables the input is made of."""
-        return _terms.num_variables(self.terms)
+        return terms.num_variables(self.terms)
 
     def deviation_at(self, uniform: Array, normal: Array) -> Array:
         """``A U + B N`` at given values of the standard variables.
@@ -583,7 +588,7 @@ class Input:
         uniform, normal
             Shapes ``(..., n)`` and ``(..., m)`` with the numbers of `num_standard_variables`.
         """
-        return _terms.deviation(uniform, normal, self.mean, self.terms)
+        return terms.deviation(uniform, normal, self.mean, self.terms)
 
     def deviation_at_points(self, points: Array) -> Array:
         """``f - mean`` at points of the unit cube, shape ``(..., n + m)``: for quasi-random points.
@@ -592,7 +597,7 @@ class Input:
         normal ones.
         """
         count = self.num_standard_variables[0]
-        return self.deviation_at(*_terms.standard_values(points, count))
+        return self.deviation_at(*terms.standard_values(points, count))
 
     @property
     def is_vector(self) -> bool:
@@ -703,7 +708,7 @@ def _in_one_batch(parts: Sequence[Input]) -> list[Input]:
                 f"pass a dict or a list of the parts to linearize, or add the vectors that are "
                 f"mapped, part.base"
             )
-    batch_shape = _checks.broadcast_shapes(
+    batch_shape = checks.broadcast_shapes(
         "the batch shapes of the parts must broadcast",
         **{f"part {i}": part.batch_shape for i, part in enumerate(parts)},
     )

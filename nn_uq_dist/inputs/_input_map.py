@@ -19,9 +19,9 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import transforms
 
-from nn_uq_dist.basics._normal_scores import from_normal_score
-from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.inputs._structure import names_of_entries, names_of_leaves
+from nn_uq_dist.basics.normal_scores import from_normal_score
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.inputs.structure import names_of_entries, names_of_leaves
 
 type Step = Callable[[Array], Array]
 type Steps = tuple[Step, ...]

@@ -1,4 +1,4 @@
-"""The law of a linear map of a random input, as the columns of independent random variables."""
+"""A linear map of a random input, as the columns of independent random variables."""
 
 import dataclasses
 import math
@@ -11,17 +11,17 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._known_values import as_covariance, as_variances, one_program
-from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import (
+from nn_uq_dist.basics.concrete import as_covariance, as_variances, one_program
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.basics.row_algebra import (
     binary_unit,
     gram,
     namespace,
     norm,
 )
-from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
-from nn_uq_dist.inputs._terms import UNIFORM_VARIANCE, joined
+from nn_uq_dist.basics.summary_line import summary_line
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE, joined
 
 
 @register_frozen

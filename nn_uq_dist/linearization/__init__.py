@@ -1,8 +1,8 @@
 """Networks replaced by linear functions of a random input, and the distributions of their outputs.
 
 Read `_linear_model.py` first: `LinearModel` says what tables, figures and models ask for. There are
-two: `Linearization` holds value, Jacobian and input law, and `_linearize.py` makes one from a
-network; `CorrectedLinearization` adds what `_correction.py` estimates from paired draws, and
+two: `Linearization` holds value, Jacobian and input distribution, and `_linearize.py` makes one
+from a network; `CorrectedLinearization` adds what `_correction.py` estimates from paired draws, and
 `_linear_fit.py` for the joint distribution. `_linearized_input_posterior.py` has the distribution
 of the inputs given outputs.
 """

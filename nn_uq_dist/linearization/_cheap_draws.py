@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.basics._nodes import MAXIMUM_DIMENSION, sobol_points
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.basics.nodes import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.paired_samples import Surface, fit_surface
 from nn_uq_dist.sampling import PairedDraws
 
@@ -49,7 +49,7 @@ def cheap_draws(pairs: PairedDraws) -> tuple[FloatArray, FloatArray]:
     In `PARTS` parts of a Sobol sequence, each of which is even by itself: as independent sequences
     they would be less even together, and the corrected distribution up to a tenth farther off.
     """
-    linearization, law = pairs.linearization, pairs.linearization.input
+    linearization, distribution = pairs.linearization, pairs.linearization.input
     wanted = np.clip(_DRAWS_PER_PAIR * pairs.num_samples, _FEWEST_DRAWS, _MOST_DRAWS)
     blocks = PARTS * int(np.ceil(wanted / (PARTS * _BLOCK)))
     # Not one of the keys of the network's draws, which `fold_in` numbers from 0 to 2**31.
@@ -60,10 +60,10 @@ def cheap_draws(pairs: PairedDraws) -> tuple[FloatArray, FloatArray]:
         points = sobol_points(key, blocks * _BLOCK, 1, dimension)
     else:
         points = np.asarray(jax.random.uniform(key, (blocks * _BLOCK, dimension)))
-    points = points.reshape(blocks, _BLOCK, -1).astype(law.dtype)
+    points = points.reshape(blocks, _BLOCK, -1).astype(distribution.dtype)
     parts = [_pairs_at(linearization, part) for part in points]
     inputs, linear = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return _standardized(law, inputs), np.asarray(linear, np.float64)
+    return _standardized(distribution, inputs), np.asarray(linear, np.float64)
 
 
 @jax.jit
@@ -71,10 +71,16 @@ def _pairs_at(linearization: "Linearization", points: Array) -> tuple[Array, Arr
     return linearization.pairs_at(points)
 
 
-def _standardized(law: Any, inputs: Any) -> FloatArray:
+def _standardized(distribution: Any, inputs: Any) -> FloatArray:
     """Inputs minus their means, in units of their half-ranges or standard deviations."""
-    width = law.half_width if law.normal_scale is None else law.standard_deviation
-    width, loc, values = (np.asarray(part, np.float64) for part in (width, law.mean, inputs))
+    width = (
+        distribution.half_width
+        if distribution.normal_scale is None
+        else distribution.standard_deviation
+    )
+    width, loc, values = (
+        np.asarray(part, np.float64) for part in (width, distribution.mean, inputs)
+    )
     found: FloatArray = (values - loc) / np.where(width > 0, width, 1)
     return found
 

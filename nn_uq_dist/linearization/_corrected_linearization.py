@@ -1,4 +1,4 @@
-"""A linearization whose laws have been corrected by paired draws."""
+"""A linearization whose distributions have been corrected by paired draws."""
 
 import dataclasses
 from functools import partial
@@ -10,11 +10,11 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
-from nn_uq_dist.basics._pytree import entries, register_frozen
-from nn_uq_dist.basics._row_algebra import in_squared_units
-from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray, evaluated_now
+from nn_uq_dist.basics.pytree import entries, register_frozen
+from nn_uq_dist.basics.row_algebra import in_squared_units
+from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import (
     CorrectedMarginal,
     LinearizedJoint,
@@ -22,8 +22,8 @@ from nn_uq_dist.distributions import (
     NoisyMarginal,
 )
 from nn_uq_dist.inputs import Input, LinearImage
-from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
-from nn_uq_dist.inputs._structure import OutputStructure
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.structure import OutputStructure
 from nn_uq_dist.linearization._correction import (
     at_once,
     correction,
@@ -46,7 +46,7 @@ _POINT_MASS, _FEWEST_EQUAL = 0.01, 5
 _PEAK, _NARROW = 0.1, 1e-3
 # Log of the ratio of the outermost slope to the mean one, beyond which a tail follows no draws.
 _BENT = 0.7
-# Excess kurtosis, 0 for a normal law; above this value moments rest on a few draws.
+# Excess kurtosis, 0 for a normal distribution; above this value moments rest on a few draws.
 _HEAVY = 10.0
 # Fields whose leaves lead with the batch axes.
 _BATCHED = ("transform", "unexplained", "own_scale")
@@ -78,7 +78,7 @@ class CorrectedLinearization(LinearModel):
         Share of the variance of the differences that a polynomial of the inputs does not explain; 1
         where none was used.
     own_scale : Array, shape batch_shape + (N_y,) or None
-        Standard deviations of normal laws that stand in for outputs without sensitivity.
+        Standard deviations of normal distributions that stand in for outputs without sensitivity.
 
     Examples
     --------
@@ -88,8 +88,8 @@ class CorrectedLinearization(LinearModel):
     >>> network = lambda x: jnp.array([jnp.exp(x[0]) + x[1]])
     >>> lin = nuq.linearize(network, nuq.Input.box([0.0, 0.0], half_width=1.0))
     >>> pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, progress=False)
-    >>> law = lin.corrected(pairs).marginals()
-    >>> print(f"{law.mean[0]:.2f} {lin.mean[0]:.2f}")  # sinh(1) = 1.1752
+    >>> distribution = lin.corrected(pairs).marginals()
+    >>> print(f"{distribution.mean[0]:.2f} {lin.mean[0]:.2f}")  # sinh(1) = 1.1752
     1.18 1.00
     """
 
@@ -151,7 +151,7 @@ class CorrectedLinearization(LinearModel):
     @property
     def _own_correlation(self) -> Array:
         """Correlation of the network's outputs, or of those of the linearization if traced."""
-        if not _checks.is_concrete(self):
+        if not checks.is_concrete(self):
             linear = self.linearization.copula_correlation(
                 self.own_scale, correlation="linear", min_eigenvalue=None
             )
@@ -186,9 +186,11 @@ class CorrectedLinearization(LinearModel):
         TypeError
             If the pairs were traced when the correction was made.
         """
-        law = self._without_noise
-        noise = output_noise(noise_scale, noise_covariance, law.batch_shape, law.mean)
-        return law if noise is None else NoisyMarginal(law, noise.scale)
+        distribution = self._without_noise
+        noise = output_noise(
+            noise_scale, noise_covariance, distribution.batch_shape, distribution.mean
+        )
+        return distribution if noise is None else NoisyMarginal(distribution, noise.scale)
 
     @property
     def _map(self) -> MonotoneSpline:
@@ -209,7 +211,7 @@ class CorrectedLinearization(LinearModel):
         with at_once(self):
             linear = self.linearization.marginals(self.own_scale)
             made = CorrectedMarginal(linear, *transform.parameters)
-        if _checks.is_concrete(made):
+        if checks.is_concrete(made):
             object.__setattr__(self, "_made", made)
         return made
 
@@ -222,7 +224,7 @@ class CorrectedLinearization(LinearModel):
         network on the inputs of the pairs, and the covariance of what is left then is added to the
         noise. So its marginals are not those of `marginals`, which follow the network more closely:
         take those for questions about single outputs, and this as the likelihood of several, also
-        made anew inside a model that infers parameters of the input law.
+        made anew inside a model that infers parameters of the input distribution.
 
         Parameters
         ----------
@@ -266,7 +268,7 @@ class CorrectedLinearization(LinearModel):
         the linear outputs do. Draws of `gaussian_copula` have the network's correlations.
         """
         transform = self._map
-        key_inputs, key_own = jax.random.split(_checks.as_key("key", key))
+        key_inputs, key_own = jax.random.split(checks.as_key("key", key))
         inputs, linear = self.linearization.sample_pairs(key_inputs, sample_shape)
         if self.own_scale is not None:
             own = jnp.asarray(self.own_scale, linear.dtype)
@@ -297,7 +299,7 @@ class CorrectedLinearization(LinearModel):
 def correct(linearization: "Linearization", pairs: Any) -> CorrectedLinearization:
     """Estimate the maps: see `Linearization.corrected`."""
     require_pairs(linearization, pairs)
-    if not _checks.is_concrete(linearization, pairs):
+    if not checks.is_concrete(linearization, pairs):
         return CorrectedLinearization(linearization, pairs)
     with evaluated_now():
         return CorrectedLinearization(linearization, pairs, *correction(linearization, pairs))
@@ -312,7 +314,10 @@ def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
             f"distribution is that of the finite outputs, from their draws alone"
         )
     if finite[0] == finite[-1]:
-        return [*found, "all draws are equal: a constant has no density, and its law is arbitrary"]
+        return [
+            *found,
+            "all draws are equal: a constant has no density, and its distribution is arbitrary",
+        ]
     values, counts = np.unique(finite, return_counts=True)
     share = counts.max() / finite.size
     some = max(1, round(_PEAK * finite.size))
@@ -320,7 +325,7 @@ def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
         value = values[counts.argmax()]
         found.append(
             f"point mass: {share:.0%} of the draws are {value:.4g}, which a density cannot "
-            f"represent; the law puts about that probability into a narrow peak"
+            f"represent; the distribution puts about that probability into a narrow peak"
         )
     elif np.min(finite[some:] - finite[:-some]) < _NARROW * finite.std():
         found.append(
@@ -329,7 +334,8 @@ def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
         )
     if has_own:
         found.append(
-            "sensitivity at the mean zero or lost in rounding: a normal law stands in for the "
+            "sensitivity at the mean zero or lost in rounding: a normal distribution stands in for "
+            "the "
             "linear one, and its dependence on other outputs is not represented"
         )
     for end, name, sign in ((finite[0], "below", bend[0]), (finite[-1], "above", bend[1])):

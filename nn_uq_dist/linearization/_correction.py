@@ -9,9 +9,9 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import FloatArray, evaluated_now
-from nn_uq_dist.distributions import MonotoneSpline, OutputLaw
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray, evaluated_now
+from nn_uq_dist.distributions import MonotoneSpline, OutputDistribution
 from nn_uq_dist.linearization._cheap_draws import PARTS, cheap_draws, surface_of_pairs
 from nn_uq_dist.paired_samples import (
     Control,
@@ -20,8 +20,8 @@ from nn_uq_dist.paired_samples import (
     map_from_draws,
     map_from_pairs,
 )
-from nn_uq_dist.paired_samples._knots import settled_knots
-from nn_uq_dist.paired_samples._score_bins import influence, sample_averages
+from nn_uq_dist.paired_samples.knots import settled_knots
+from nn_uq_dist.paired_samples.score_bins import influence, sample_averages
 from nn_uq_dist.sampling import PairedDraws
 
 if TYPE_CHECKING:  # its method `corrected` needs this module
@@ -48,11 +48,11 @@ def require_enough(num_finite: int) -> None:
 
 def at_once(*trees: Any) -> AbstractContextManager[Any]:
     """Compute with known numbers now, even while a function that closes over them is traced."""
-    return evaluated_now() if _checks.is_concrete(*trees) else nullcontext()
+    return evaluated_now() if checks.is_concrete(*trees) else nullcontext()
 
 
 def _stand_in(linearization: "Linearization", network: FloatArray) -> Array | None:
-    """Scales of normal laws for outputs without sensitivity, as wide as the network's; else zero.
+    """Scales of normals for outputs without sensitivity, as wide as the network's; else zero.
 
     None if there are no such outputs.
     """
@@ -81,7 +81,7 @@ def require_pairs(linearization: "Linearization", pairs: Any) -> None:
     other = pairs.linearization
     structures = {jax.tree.structure(each) for each in (other, linearization)}
     same = len(structures) == 1
-    if same and _checks.is_concrete(other, linearization):
+    if same and checks.is_concrete(other, linearization):
         leaves = zip(jax.tree.leaves(other), jax.tree.leaves(linearization), strict=True)
         same = all(a is b or np.array_equal(a, b) for a, b in leaves)
     if not same:
@@ -103,7 +103,7 @@ class _Outputs(NamedTuple):
     mean, sd
         Of the linear outputs, or of what stands in for them, ``(J,)``.
     stands_in
-        Whether a normal law without draws stands in for the linear output, ``(J,)``.
+        Whether a normal distribution without draws stands in for the linear output, ``(J,)``.
     offset, scale
         The linear output in the network's unit is ``offset + scale * linear``, both ``(J,)``.
     quantiles
@@ -143,10 +143,10 @@ def correction(
     require_enough(finite.sum(axis=0).min())
     network = np.where(finite, network, np.nan)
     own_scale = _stand_in(linearization, network)
-    law = linearization.marginals(own_scale)
+    distribution = linearization.marginals(own_scale)
     # Quantiles of the deviations, as those far from zero have few digits.
     deviation = linearization.moved(-linearization.loc, jnp.zeros(())).marginals(own_scale)
-    parts = (law.mean, law.standard_deviation, deviation.mean)
+    parts = (distribution.mean, distribution.standard_deviation, deviation.mean)
     mean, sd, shift = (np.asarray(part, np.float64).ravel() for part in parts)
     center, unit = np.nanmean(network, axis=0), np.nanstd(network, axis=0)
     unit = np.where(unit > 0, unit, sd)
@@ -185,15 +185,19 @@ def correction(
         center[:, None] + unit[:, None] * images,
         slopes / scale[:, None],
     )
-    dtype = jnp.result_type(law.mean)
-    ends = np.broadcast_to(np.stack(law.bounds), (2, *law.batch_shape)).reshape(2, -1)
+    dtype = jnp.result_type(distribution.mean)
+    ends = np.broadcast_to(np.stack(distribution.bounds), (2, *distribution.batch_shape)).reshape(
+        2, -1
+    )
     rows = [
         settled_knots((x, y, slope), network[finite[:, j], j], ends[:, j], bins.knots, dtype)
         for j, (x, y, slope) in enumerate(zip(*knots, strict=True))
     ]
-    splines = (np.reshape(part, (*law.batch_shape, -1)) for part in zip(*rows, strict=True))
+    splines = (
+        np.reshape(part, (*distribution.batch_shape, -1)) for part in zip(*rows, strict=True)
+    )
     transform = MonotoneSpline(*(part.astype(dtype) for part in splines))
-    return transform, unexplained.astype(dtype).reshape(law.batch_shape), own_scale
+    return transform, unexplained.astype(dtype).reshape(distribution.batch_shape), own_scale
 
 
 def _paired_maps(
@@ -269,12 +273,12 @@ def _difference(
 
 
 def _quantiles(
-    law: OutputLaw, mean: FloatArray, sd: FloatArray, bins: ScoreBins
+    distribution: OutputDistribution, mean: FloatArray, sd: FloatArray, bins: ScoreBins
 ) -> LinearQuantiles:
     """Standardized quantiles of the linear outputs."""
     scores = np.concatenate([bins.nodes, bins.knots])
-    column = scores.reshape(-1, *(1,) * len(law.batch_shape))
-    values = law.from_normal_score(column.astype(jnp.result_type(law.mean)))
+    column = scores.reshape(-1, *(1,) * len(distribution.batch_shape))
+    values = distribution.from_normal_score(column.astype(jnp.result_type(distribution.mean)))
     rows = (np.asarray(values, np.float64).reshape(scores.size, -1) - mean) / sd
     at_nodes, at_knots = np.split(rows.T, [bins.nodes.size], axis=1)
     # In the far tail of a bounded output single precision may not tell them apart.

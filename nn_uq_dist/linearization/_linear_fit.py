@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._known_values import one_program
-from nn_uq_dist.basics._row_algebra import gram, namespace, norm
-from nn_uq_dist.inputs._output_noise import OutputNoise
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import one_program
+from nn_uq_dist.basics.row_algebra import gram, namespace, norm
+from nn_uq_dist.inputs.output_noise import OutputNoise
 from nn_uq_dist.linearization._correction import at_once, require_enough
-from nn_uq_dist.paired_samples._ridge import Ridge
+from nn_uq_dist.paired_samples.ridge import Ridge
 from nn_uq_dist.sampling import PairedDraws
 
 # Variance that the prior expects the coefficients to explain, over that of what they leave.
@@ -97,20 +97,22 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     """
     network, linear, inputs = usable_pairs(pairs)
     xp: Any = namespace(network)
-    law = pairs.linearization.input
-    dtype, batch_shape = pairs.network.dtype, law.batch_shape
+    distribution = pairs.linearization.input
+    dtype, batch_shape = pairs.network.dtype, distribution.batch_shape
     differences = _batch_first(xp, network - linear, batch_shape)
     scale: Any
     loc: Any
-    with at_once(pairs):  # both may be computed, by laws of the user's own
-        scale, loc = law.standard_deviation, law.mean
+    with at_once(pairs):  # both may be computed, by distributions of the user's own
+        scale, loc = distribution.standard_deviation, distribution.mean
     if xp is np:
         known: Any = (np.asarray(part, np.float64) for part in (inputs, scale, loc))
         inputs, scale, loc = known
     scale = xp.where(scale > 0, scale, 1)
     count = differences.shape[-2]
-    if count <= law.num_inputs:
-        slopes = xp.zeros((*batch_shape, differences.shape[-1], law.num_inputs), differences.dtype)
+    if count <= distribution.num_inputs:
+        slopes = xp.zeros(
+            (*batch_shape, differences.shape[-1], distribution.num_inputs), differences.dtype
+        )
         shift = differences.mean(axis=-2)
         rest = (differences - shift[..., None, :]) * (count / (count - 1))
     else:
@@ -127,7 +129,7 @@ def usable_pairs(pairs: PairedDraws) -> tuple[Any, Any, Any]:
     inputs: Any = pairs.base_inputs
     count = network.shape[0]
     network, linear = network.reshape(count, -1), linear.reshape(count, -1)
-    if _checks.is_concrete(network, linear):
+    if checks.is_concrete(network, linear):
         network, linear = np.asarray(network, np.float64), np.asarray(linear, np.float64)
         kept = np.isfinite(network).all(axis=1)
         network, linear, inputs = network[kept], linear[kept], np.asarray(inputs)[kept]

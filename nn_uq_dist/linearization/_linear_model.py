@@ -11,16 +11,15 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._pytree import entries
-from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.distributions import GaussianCopulaJoint, JointLaw
-from nn_uq_dist.distributions._clipped_correlation import checked_floor, clipped_correlation
-from nn_uq_dist.distributions._correlation_checks import require_positive_definite
-from nn_uq_dist.distributions._nataf import nataf_correlation
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.pytree import entries
+from nn_uq_dist.basics.summary_line import summary_line
+from nn_uq_dist.distributions import GaussianCopulaJoint, JointDistribution, nataf_correlation
+from nn_uq_dist.distributions.clipped_correlation import checked_floor, clipped_correlation
+from nn_uq_dist.distributions.correlation_checks import require_positive_definite
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise, scale_and_coupling
-from nn_uq_dist.inputs._structure import names_of_entries, unraveled
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise, scale_and_coupling
+from nn_uq_dist.inputs.structure import names_of_entries, unraveled
 
 Method = Literal["nataf", "linear"]
 
@@ -33,7 +32,7 @@ class CopulaCorrelation(NamedTuple):
     matrix : Array, shape (..., N_y, N_y)
         Correlation of the normal scores, as `Linearization.gaussian_copula` uses it.
     target : Array, shape (..., N_y, N_y)
-        Correlation of the outputs under the linear law, noise included.
+        Correlation of the outputs under the linear distribution, noise included.
     attainable : Array of bool, shape (..., N_y, N_y)
         False where no Gaussian copula can give the outputs that correlation.
     moved : Array, shape (...)
@@ -90,7 +89,7 @@ def _copula_correlation(
         matched, attainable = nataf_correlation(marginals, target)
         repair = clipped_correlation
     matrix = matched if floor is None else repair(matched, floor)
-    if floor is None or (_checks.is_concrete(floor) and floor == 0):
+    if floor is None or (checks.is_concrete(floor) and floor == 0):
         require_positive_definite(
             "the correlation of the outputs",
             matrix,
@@ -106,12 +105,12 @@ class LinearModel(abc.ABC):
 
     A subclass is final and defines
 
-    - ``input``: the law of the random input, a `nn_uq_dist.Input`;
+    - ``input``: the distribution of the random input, a `nn_uq_dist.Input`;
     - ``mean``, shape ``batch_shape + (N_y,)``, and ``covariance``, ``batch_shape + (N_y, N_y)``;
     - ``marginals(noise_scale, noise_covariance)``: distributions of the single outputs, batch shape
       ``batch_shape + (N_y,)``;
     - ``joint(noise_scale, noise_covariance)``: their joint distribution, a
-      `nn_uq_dist.distributions.JointLaw`;
+      `nn_uq_dist.distributions.JointDistribution`;
     - ``sample_pairs(key, sample_shape)``: random inputs, and the outputs of the model for them.
 
     The rest follows, and may be overridden by what is faster or more accurate: ``batch_shape``,
@@ -157,12 +156,12 @@ class LinearModel(abc.ABC):
     @abc.abstractmethod
     def joint(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
-    ) -> JointLaw:
+    ) -> JointDistribution:
         """Return the joint distribution of the outputs. Noise as for `marginals`."""
 
     @abc.abstractmethod
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Draw vectors of the input law, with the outputs of the model for them."""
+        """Draw vectors of the input distribution, with the outputs of the model for them."""
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -276,8 +275,8 @@ class LinearModel(abc.ABC):
         >>> import jax
         >>> import jax.numpy as jnp
         >>> from nn_uq_dist import Input, Linearization
-        >>> law = Input.box(jnp.zeros(3), half_width=1.0)
-        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
+        >>> distribution = Input.box(jnp.zeros(3), half_width=1.0)
+        >>> lin = Linearization([0.0, 0.0], [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], distribution)
         >>> copula = lin.gaussian_copula()
         >>> copula.sample(jax.random.key(0), (1000,)).shape
         (1000, 2)
@@ -368,7 +367,7 @@ def require_varying(constant: np.ndarray, names: Sequence[str]) -> None:
     """Raise ``ValueError`` if an output, along the last axis, is constant."""
     if not constant.any():
         return
-    *batch, output = _checks.first_index(constant)
+    *batch, output = checks.first_index(constant)
     where = f"output {names[output]}" + (f" of batch entry {tuple(batch)}" if batch else "")
     count = int(constant.sum())
     others = f" and {count - 1} more" if count > 1 else ""

@@ -10,31 +10,32 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._compiled_once import compiled_once
-from nn_uq_dist.basics._row_algebra import matvec
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.programs import compiled_once
+from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.inputs import Input, as_input
-from nn_uq_dist.inputs._flat_network import REMEDY, flat_network
-from nn_uq_dist.linearization._jacobian import tangents
+from nn_uq_dist.inputs.flat_network import REMEDY, flat_network
 from nn_uq_dist.linearization._linearized_network import Linearization
+from nn_uq_dist.linearization.jacobians import tangents
 
 
-def as_point(at: ArrayLike, law: Input) -> Array:
-    """Return the point as an array that broadcasts with the batch of the law."""
-    at = _checks.as_numeric("at", at)
+def as_point(at: ArrayLike, distribution: Input) -> Array:
+    """Return the point as an array that broadcasts with the batch of the distribution."""
+    at = checks.as_numeric("at", at)
     shape = np.shape(at)
-    if shape[-1:] != (law.num_inputs,):
+    if shape[-1:] != (distribution.num_inputs,):
         raise ValueError(
-            f"at must have shape (..., N_x) with N_x = {law.num_inputs}, got shape {shape}; pass "
+            f"at must have shape (..., N_x) with N_x = {distribution.num_inputs}, got shape "
+            f"{shape}; pass "
             f"a point of the input space"
         )
-    _checks.broadcast_shapes(
+    checks.broadcast_shapes(
         "the leading axes of at must broadcast against the batch shape of f",
         at=shape[:-1],
-        f=law.batch_shape,
+        f=distribution.batch_shape,
     )
-    _checks.require_finite("at", at)
-    return jnp.asarray(at, law.dtype)
+    checks.require_finite("at", at)
+    return jnp.asarray(at, distribution.dtype)
 
 
 def linearize(
@@ -67,7 +68,7 @@ def linearize(
         `nn_uq_dist.inputs.as_input`. Its batch shape becomes that of the result. A transformed
         input, such as a log-normal one, is linearized in the space of its normal scores.
     at
-        Point of linearization, shape ``(..., N_x)``: a vector of the input law, as
+        Point of linearization, shape ``(..., N_x)``: a vector of the input distribution, as
         ``lin.input.mean``, by default this; of a transformed input before the transform.
     batch_size
         Number of points of the batch of `f` that are linearized at a time; it bounds the memory of
@@ -103,17 +104,19 @@ def linearize(
     >>> [round(float(v), 3) for v in lin.mean]
     [2.0, 1.0, 2.0]
     """
-    law = as_input(f)
+    distribution = as_input(f)
     if batch_size is not None:
-        batch_size = _checks.positive_int("batch_size", batch_size)
-    point = law.mean
+        batch_size = checks.positive_int("batch_size", batch_size)
+    point = distribution.mean
     if at is not None:
-        point = as_point(at, law)
-        law = law.expand(jnp.broadcast_shapes(point.shape[:-1], law.batch_shape))
-    network = flat_network(network, law)
+        point = as_point(at, distribution)
+        distribution = distribution.expand(
+            jnp.broadcast_shapes(point.shape[:-1], distribution.batch_shape)
+        )
+    network = flat_network(network, distribution)
 
     def each(at: Array) -> tuple[Array, Array]:
-        return tangents(network, law, at, batch_size)
+        return tangents(network, distribution, at, batch_size)
 
     try:
         value, jacobian = compiled_once(each, point)(point)
@@ -124,8 +127,8 @@ def linearize(
         ) from error
     where = "mean input" if at is None else "at"
     remedy = f"check the weights of the network and the {where}"
-    _checks.require_finite(f"network({where})", value, remedy)
-    _checks.require_finite(f"the Jacobian of network at the {where}", jacobian, remedy)
+    checks.require_finite(f"network({where})", value, remedy)
+    checks.require_finite(f"the Jacobian of network at the {where}", jacobian, remedy)
     if at is not None:
-        value = value + matvec(jacobian, law.mean - point)
-    return Linearization(value, jacobian, law, output_structure=network.output_structure)
+        value = value + matvec(jacobian, distribution.mean - point)
+    return Linearization(value, jacobian, distribution, output_structure=network.output_structure)

@@ -1,10 +1,10 @@
 r"""The distribution of the inputs of a linearized network, given its outputs.
 
 The input is :math:`\mu + A u + B v` with uniform `u` and normal `v`; outputs minus their means are
-:math:`r = W u + G v + e` with :math:`W = J A` and :math:`G = J B`. Given `u`, the law of `v` is
-normal, in closed form. That of `u` comes from expectation propagation, whose standard deviations
-are off by 5 to 16% near corners. So mean and variance of each input are those of its own density,
-which is its density before times that of the outputs with this input held fixed.
+:math:`r = W u + G v + e` with :math:`W = J A` and :math:`G = J B`. Given `u`, the distribution of
+`v` is normal, in closed form. That of `u` comes from expectation propagation, whose standard
+deviations are off by 5 to 16% near corners. So mean and variance of each input are those of its own
+density, which is its density before times that of the outputs with this input held fixed.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist import uniform_sum
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import (
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.basics.row_algebra import (
     binary_unit,
     covariance_root,
     gram,
@@ -30,7 +30,7 @@ from nn_uq_dist.basics._row_algebra import (
     norm,
     products,
 )
-from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.box_gaussian import (
     Moments,
     NormalsGivenOutputs,
@@ -44,7 +44,7 @@ from nn_uq_dist.box_gaussian import (
     uniform_moments,
 )
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs._output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 
 
 class InputMoments(NamedTuple):
@@ -79,7 +79,7 @@ class LinearizedInputPosterior:
     Attributes
     ----------
     input : Input
-        Law of the input before anything was observed.
+        Distribution of the input before anything was observed.
     jacobian : Array, shape batch_shape + (N_y, N_x)
         Of the linear model.
     deviation : Array, shape batch_shape + (N_y,)
@@ -90,8 +90,12 @@ class LinearizedInputPosterior:
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.Input.box([0.0, 0.0], [1.0, 0.0]) + nuq.Input.normal([0.0, 0.0], [0.0, 1.0])
-    >>> lin = nuq.Linearization([0.0], [[1.0, 1.0]], law)  # the sum of a uniform and a normal
+    >>> distribution = nuq.Input.box([0.0, 0.0], [1.0, 0.0]) + nuq.Input.normal(
+    ...     [0.0, 0.0], [0.0, 1.0]
+    ... )
+    >>> lin = nuq.Linearization(
+    ...     [0.0], [[1.0, 1.0]], distribution
+    ... )  # the sum of a uniform and a normal
     >>> found = lin.input_posterior(jnp.array([2.5]), noise_scale=0.1)
     >>> print(found.mean.round(2), (found.variance**0.5).round(2))
     [0.56 1.92] [0.37 0.38]
@@ -124,7 +128,7 @@ class LinearizedInputPosterior:
         kept: InputMoments | None = self.__dict__.get("_kept_moments")
         found = moments_of(self) if kept is None else kept
         # Mean, variance and covariance take one computation. What is traced must not outlive it.
-        if _checks.is_concrete(found):
+        if checks.is_concrete(found):
             self.__dict__["_kept_moments"] = found
         return found
 
@@ -135,7 +139,7 @@ class LinearizedInputPosterior:
 
     @property
     def base(self) -> "LinearizedInputPosterior":
-        """That of the vectors of the input law, ``(..., N_x)``, before they are transformed."""
+        """Its value for vectors of the input, ``(..., N_x)``, before they are transformed."""
         return dataclasses.replace(self, input=self.input.base)
 
     @property
@@ -198,7 +202,7 @@ class LinearizedInputPosterior:
         sample_shape
             Shape of independent draws.
         """
-        key, sample_shape = _checks.as_sampling(key, sample_shape)
+        key, sample_shape = checks.as_sampling(key, sample_shape)
         key_uniform, key_normal = jax.random.split(key)
         count = self.input.num_standard_variables[0]
         shape = (*sample_shape, *self.batch_shape, count)
@@ -217,24 +221,24 @@ def linearized_input_posterior(
     own_noise: OutputNoise | None = None,
 ) -> LinearizedInputPosterior:
     """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`; `own_noise` is added."""
-    y = _checks.as_numeric("y", y)
+    y = checks.as_numeric("y", y)
     if np.shape(y)[-1:] != (model.num_outputs,):
         raise ValueError(
             f"y must have shape (..., N_y) with N_y = {model.num_outputs}, got shape "
             f"{np.shape(y)}; pass the observed value of each output"
         )
-    batch_shape = _checks.broadcast_shapes(
+    batch_shape = checks.broadcast_shapes(
         "the leading axes of y must broadcast against the batch shape",
         y=np.shape(y)[:-1],
         batch_shape=model.batch_shape,
     )
-    _checks.require_finite("y", y, "leave the output out of the network where it is missing")
+    checks.require_finite("y", y, "leave the output out of the network where it is missing")
     size = model.num_outputs
     noise = output_noise(noise_scale, noise_covariance, (*batch_shape, size), model.mean)
     if own_noise is not None:
         noise = own_noise if noise is None else noise.plus(own_noise)
     is_noisy = noise is not None and not (
-        _checks.is_concrete(noise.scale) and np.any(np.asarray(noise.scale) == 0)
+        checks.is_concrete(noise.scale) and np.any(np.asarray(noise.scale) == 0)
     )
     count = sum(model.input.num_standard_variables)
     if not is_noisy and count < size:
@@ -287,19 +291,19 @@ def moments_of(seen: LinearizedInputPosterior) -> InputMoments:
 
 
 @jax.jit
-def _mapped(law: Input, found: InputMoments) -> InputMoments:
+def _mapped(distribution: Input, found: InputMoments) -> InputMoments:
     """Moments of the numbers that the network takes, by a linear map and its derivatives."""
     columns = jnp.moveaxis(found.root, -1, 0)
     point = jnp.broadcast_to(found.mean, columns.shape)
-    _, moved = jax.jvp(law.taken, (point,), (columns,))
-    return InputMoments(law.taken(found.mean), jnp.moveaxis(moved, 0, -1))
+    _, moved = jax.jvp(distribution.taken, (point,), (columns,))
+    return InputMoments(distribution.taken(found.mean), jnp.moveaxis(moved, 0, -1))
 
 
-def _separate(law: Input) -> bool:
+def _separate(distribution: Input) -> bool:
     """Whether no two inputs share a variable, so that each has its own density."""
-    if _checks.is_concrete(law):
-        return law.has_independent_entries
-    return all(term.is_diagonal for term in law.terms)
+    if checks.is_concrete(distribution):
+        return distribution.has_independent_entries
+    return all(term.is_diagonal for term in distribution.terms)
 
 
 @jax.jit
@@ -310,7 +314,7 @@ def _by_passes(seen: LinearizedInputPosterior) -> Moments:
 @jax.jit
 def _own(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
     """What the density of each input says."""
-    law, size = seen.input, seen.input.num_inputs
+    distribution, size = seen.input, seen.input.num_inputs
     deviation, _, _, units = _parts(seen)
     jacobian, noise = seen.jacobian / units[..., None], seen.noise / units[..., None]
     identity = jnp.eye(size, dtype=jacobian.dtype)
@@ -329,10 +333,14 @@ def _own(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
         rest = deviation[..., None, :] - values[..., None] * jacobian.mT
         return before + corrected_log_evidence(rest, weights, covariance)
 
-    reach = jnp.zeros_like(law.mean) if law.half_width is None else law.half_width
+    reach = (
+        jnp.zeros_like(distribution.mean)
+        if distribution.half_width is None
+        else distribution.half_width
+    )
     if scale is not None:
         reach = jnp.where(scale > 0, jnp.inf, reach)
-    center = roughly.mean - law.mean
+    center = roughly.mean - distribution.mean
     return by_own_density(center, norm(roughly.root), log_density, (-reach, reach))
 
 

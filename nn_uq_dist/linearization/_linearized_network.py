@@ -8,14 +8,14 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._compiled_once import broadcast
-from nn_uq_dist.basics._pytree import register_frozen
-from nn_uq_dist.basics._row_algebra import matvec
-from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.programs import broadcast
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.basics.row_algebra import matvec
+from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import Input, LinearImage
-from nn_uq_dist.inputs._structure import OutputStructure
+from nn_uq_dist.inputs.structure import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
 from nn_uq_dist.linearization._linear_model import LinearModel, require_varying
 from nn_uq_dist.linearization._linearized_input_posterior import (
@@ -31,7 +31,7 @@ class Linearization(LinearModel):
     r"""The random vector :math:`m + J (f - \mu)`, a network linearized at the mean of its input.
 
     Usually made by `linearize`. All moments are closed forms in :math:`J`, the half-widths
-    :math:`\beta` and the factor :math:`L` of the input law:
+    :math:`\beta` and the factor :math:`L` of the input distribution:
     :math:`\mathrm{Cov} = J\,(\mathrm{diag}(\beta^2)/3 + L L^T)\,J^T`.
     The object is an immutable pytree.
 
@@ -57,8 +57,8 @@ class Linearization(LinearModel):
     Examples
     --------
     >>> from nn_uq_dist import Input, Linearization
-    >>> law = Input.box([0.0, 0.0], half_width=3.0)
-    >>> lin = Linearization([1.0], [[1.0, 2.0]], law)
+    >>> distribution = Input.box([0.0, 0.0], half_width=3.0)
+    >>> lin = Linearization([1.0], [[1.0, 2.0]], distribution)
     >>> float(lin.variance[0])
     15.0
     """
@@ -86,8 +86,8 @@ class Linearization(LinearModel):
                 f"input must be an nn_uq_dist.Input, got {type(input).__name__}; pass "
                 f"nn_uq_dist.inputs.as_input(f)"
             )
-        loc = _checks.as_numeric("loc", loc)
-        jacobian = _checks.as_numeric("jacobian", jacobian)
+        loc = checks.as_numeric("loc", loc)
+        jacobian = checks.as_numeric("jacobian", jacobian)
         loc_shape, jacobian_shape = np.shape(loc), np.shape(jacobian)
         if len(loc_shape) == 0:
             raise ValueError("loc must have shape (..., N_y), got shape (); pass a vector")
@@ -97,15 +97,15 @@ class Linearization(LinearModel):
                 f"jacobian must have shape (..., N_y, N_x) with (N_y, N_x) = {event_shape} as "
                 f"loc and input, got shape {jacobian_shape}; pass one row per output"
             )
-        batch_shape = _checks.broadcast_shapes(
+        batch_shape = checks.broadcast_shapes(
             "the leading axes of loc, jacobian and input must broadcast",
             loc=loc_shape[:-1],
             jacobian=jacobian_shape[:-2],
             input=input.batch_shape,
         )
-        _checks.require_finite("loc", loc)
-        _checks.require_finite("jacobian", jacobian)
-        dtype = _checks.float_dtype(loc, jacobian, input.mean)
+        checks.require_finite("loc", loc)
+        checks.require_finite("jacobian", jacobian)
+        dtype = checks.float_dtype(loc, jacobian, input.mean)
         set_field = object.__setattr__
         set_field(self, "loc", broadcast(loc, dtype, (*batch_shape, loc_shape[-1])))
         set_field(self, "jacobian", broadcast(jacobian, dtype, batch_shape + event_shape))
@@ -136,7 +136,7 @@ class Linearization(LinearModel):
     def image(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
     ) -> LinearImage:
-        r"""Return the law of :math:`J (f - \mu)`, the basis of moments, marginals and joints.
+        r"""Return the distribution of :math:`J (f - \mu)`, the basis of moments and distributions.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class Linearization(LinearModel):
         Array([[3., 6.]], dtype=float32)
         """
         image = self.image(noise_scale, noise_covariance)
-        if _checks.is_concrete(image):
+        if checks.is_concrete(image):
             # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
             constant = np.asarray(jax.tree.map(np.asarray, image).is_constant)
             require_varying(constant, self.output_names)
@@ -230,8 +230,8 @@ class Linearization(LinearModel):
         --------
         >>> import jax.numpy as jnp
         >>> from nn_uq_dist import Input, Linearization
-        >>> law = Input.box(jnp.zeros(2), half_width=1.0)
-        >>> lin = Linearization([0.0, 0.0], [[1.0, 1.0], [1.0, -1.0]], law)
+        >>> distribution = Input.box(jnp.zeros(2), half_width=1.0)
+        >>> lin = Linearization([0.0, 0.0], [[1.0, 1.0], [1.0, -1.0]], distribution)
         >>> joint = lin.joint()
         >>> round(float(joint.log_prob(jnp.array([0.5, 0.5]))), 4)  # log(1/8)
         -2.0794
@@ -283,7 +283,7 @@ class Linearization(LinearModel):
         return linearized_input_posterior(self, y, noise_scale, noise_covariance)
 
     def corrected(self, pairs: PairedDraws) -> CorrectedLinearization:
-        """Return laws closer to the network, estimated from its outputs at some random inputs.
+        """Return distributions closer to the network, from its outputs at some random inputs.
 
         Parameters
         ----------
@@ -319,14 +319,14 @@ class Linearization(LinearModel):
         >>> import nn_uq_dist as nuq
         >>> lin = nuq.linearize(jnp.sinh, nuq.Input.box([1.0], half_width=1.0))
         >>> pairs = nuq.paired_draws(jnp.sinh, lin, jax.random.key(0), 500, progress=False)
-        >>> law = lin.corrected(pairs).marginals()
-        >>> print(f"{law.cdf(jnp.sinh(jnp.array([1.6])))[0]:.2f}")  # (1.6 - 0)/2
+        >>> distribution = lin.corrected(pairs).marginals()
+        >>> print(f"{distribution.cdf(jnp.sinh(jnp.array([1.6])))[0]:.2f}")  # (1.6 - 0)/2
         0.80
         """
         return correct(self, pairs)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Draw vectors of the input law, as `sample` does, with the outputs of the linear model."""
+        """Draw vectors of the input, as `sample` does, with the outputs of the linear model."""
         deviation = self.input.sample_deviation(key, sample_shape)
         return self.input.mean + deviation, self.loc + matvec(self.jacobian, deviation)
 
@@ -352,7 +352,7 @@ class Linearization(LinearModel):
         if self.input.is_transformed:
             remark = (
                 "the input is transformed: transform and network together are linearized in "
-                "standard space, so the law is not exact even for a linear network"
+                "standard space, so the distribution is not exact even for a linear network"
             )
         return (remark,) * self.loc.size
 
@@ -369,13 +369,13 @@ class Linearization(LinearModel):
         ValueError
             If the last axis is not ``N_x`` or the leading axes do not broadcast.
         """
-        x = _checks.as_numeric("x", x)
+        x = checks.as_numeric("x", x)
         if np.shape(x)[-1:] != (self.input.num_inputs,):
             raise ValueError(
                 f"x must have shape (..., N_x) with N_x = {self.input.num_inputs}, got shape "
                 f"{np.shape(x)}; pass one entry per network input"
             )
-        _checks.broadcast_shapes(
+        checks.broadcast_shapes(
             "the leading axes of x must broadcast against the batch shape",
             x=np.shape(x)[:-1],
             batch_shape=self.batch_shape,

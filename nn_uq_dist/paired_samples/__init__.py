@@ -1,11 +1,11 @@
 """Numerics of paired samples: how the distribution of one member differs from that of the other.
 
 Functions of NumPy arrays in float64.
-`_score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
+`score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
 influence functions; `_monotone_fit.py` finds the increasing map that such averages indicate;
 `_corrected_map.py` takes the averages from pairs, with a control. `_response_surface.py` fits
 polynomials to the differences, which predict most of them if there are enough draws. It uses
-`_ridge.py`, which takes JAX's arrays as well.
+`ridge.py`, which takes JAX's arrays as well.
 """
 
 from nn_uq_dist.paired_samples._corrected_map import Control as Control
@@ -14,4 +14,4 @@ from nn_uq_dist.paired_samples._corrected_map import map_from_draws as map_from_
 from nn_uq_dist.paired_samples._corrected_map import map_from_pairs as map_from_pairs
 from nn_uq_dist.paired_samples._response_surface import Surface as Surface
 from nn_uq_dist.paired_samples._response_surface import fit_surface as fit_surface
-from nn_uq_dist.paired_samples._score_bins import ScoreBins as ScoreBins
+from nn_uq_dist.paired_samples.score_bins import ScoreBins as ScoreBins

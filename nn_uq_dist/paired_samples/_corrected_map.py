@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._known_values import FloatArray
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.paired_samples._monotone_fit import Curve, CurveAverages, fit_curve
-from nn_uq_dist.paired_samples._score_bins import ScoreBins, influence, sample_averages
+from nn_uq_dist.paired_samples.score_bins import ScoreBins, influence, sample_averages
 
 # Shrinkage of the noise covariance towards its diagonal: correlations of many averages estimated
 # from few draws are unreliable.

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nn_uq_dist.basics._known_values import FloatArray
-from nn_uq_dist.paired_samples._score_bins import ScoreBins
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.paired_samples.score_bins import ScoreBins
 
 # Standard deviations of the log slope, and ratios of the variances of its bends.
 _SIGMAS = np.geomspace(3e-5, 3.0, 11)

@@ -1,8 +1,8 @@
 """Polynomials of the inputs that predict the difference of network and linear outputs.
 
-A polynomial is cheap: the law of its predictions can be found from any number of draws, and the
-network's draws are only needed for what it does not predict (control variates; A. B. Owen, Monte
-Carlo Theory, Methods and Examples (2013), chapter 8). It is fitted by ridge regression. Its
+A polynomial is cheap: the distribution of its predictions can be found from any number of draws,
+and the network's draws are only needed for what it does not predict (control variates; A. B. Owen,
+Monte Carlo Theory, Methods and Examples (2013), chapter 8). It is fitted by ridge regression. Its
 predictions are judged by leaving each draw out in turn. The control also uses these predictions,
 because a fit is biased at the draws to which it was fitted.
 """
@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics._summary_line import summary_line
-from nn_uq_dist.paired_samples._ridge import Ridge
-
-Array = NDArray[np.float64]
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.basics.summary_line import summary_line
+from nn_uq_dist.paired_samples.ridge import Ridge
 
 # Fewer draws than this are too few to fit the second degree.
 LEAST_DRAWS = 150
@@ -57,14 +56,14 @@ class Surface:
     [[0.25]] [ True]
     """
 
-    left_out: Array
-    unexplained: Array
+    left_out: FloatArray
+    unexplained: FloatArray
     _fits: dict[int, "_Fit"]
 
     def __repr__(self) -> str:
         return summary_line(self)
 
-    def predict(self, standard: Array, outputs: Sequence[int] | None = None) -> Array:
+    def predict(self, standard: FloatArray, outputs: Sequence[int] | None = None) -> FloatArray:
         """Values of some outputs at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""
         columns = np.arange(self.unexplained.size) if outputs is None else np.asarray(outputs)
         total = np.zeros((len(standard), columns.size))
@@ -89,7 +88,7 @@ class _Basis:
     degree: int
     is_bounded: bool
 
-    def terms(self, standard: Array) -> Array:
+    def terms(self, standard: FloatArray) -> FloatArray:
         """Shape ``(n, N_x)`` to ``(t, n)``: a row for each term, contiguous in memory."""
         linear = standard.T[self.order[: self.num_linear]]
         if self.degree == 1:
@@ -106,7 +105,7 @@ class _Basis:
                 row += 1
         return np.concatenate([linear, mixed])
 
-    def _powers(self, x: Array) -> list[Array]:
+    def _powers(self, x: FloatArray) -> list[FloatArray]:
         """Legendre polynomials of bounded inputs, Hermite polynomials of others, normalized."""
         values = [np.ones_like(x), x]
         for k in range(1, self.degree):
@@ -123,12 +122,12 @@ class _Fit(NamedTuple):
     """The best fit of one output: coefficients of the terms of a basis."""
 
     basis: _Basis
-    coefficients: Array
+    coefficients: FloatArray
     constant: float
 
 
 def fit_surface(
-    standard: Array, differences: Array, importance: Array, *, is_bounded: bool
+    standard: FloatArray, differences: FloatArray, importance: FloatArray, *, is_bounded: bool
 ) -> Surface | None:
     """Fit the differences of paired outputs, or return ``None`` if that predicts none of them.
 
@@ -184,7 +183,7 @@ def fit_surface(
     return Surface(left_out, share, fits)
 
 
-def _bases(standard: Array, importance: Array, *, is_bounded: bool) -> Iterator[_Basis]:
+def _bases(standard: FloatArray, importance: FloatArray, *, is_bounded: bool) -> Iterator[_Basis]:
     """Bases with as many terms as the number of draws allows, from the first degree on."""
     count, num_inputs = standard.shape
     order = np.argsort(-importance, kind="stable")

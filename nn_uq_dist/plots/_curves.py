@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-Array = NDArray[np.float64]
+from nn_uq_dist.basics.concrete import FloatArray
 
 # Range of a density panel: this much on either side, or more to include most draws.
 RANGE_IN_SD = 4.0
@@ -16,8 +16,11 @@ DRAWN_RANKS = 1000
 
 
 def density_range(
-    mean: Array, sd: Array, ends: tuple[Array, Array], columns: Sequence[Array]
-) -> tuple[Array, Array]:
+    mean: FloatArray,
+    sd: FloatArray,
+    ends: tuple[FloatArray, FloatArray],
+    columns: Sequence[FloatArray],
+) -> tuple[FloatArray, FloatArray]:
     """Return the range of a density panel, cut at the ends of the support, with most draws."""
     low = np.maximum(mean - RANGE_IN_SD * sd, ends[0])
     high = np.minimum(mean + RANGE_IN_SD * sd, ends[1])
@@ -29,8 +32,8 @@ def density_range(
 
 
 def histogram(
-    column: Array, num_draws: int, low: float, high: float, num_bins: int
-) -> tuple[Array, Array]:
+    column: FloatArray, num_draws: int, low: float, high: float, num_bins: int
+) -> tuple[FloatArray, FloatArray]:
     """Heights, normalized by `num_draws`, and edges of the histogram of sorted draws."""
     edges = np.linspace(low, high, num_bins + 1)
     # The draw at the upper end belongs to the last bin.
@@ -38,7 +41,9 @@ def histogram(
     return counts / (num_draws * np.diff(edges)), edges
 
 
-def clopper_pearson(count: NDArray[np.int64], total: int, coverage: float) -> tuple[Array, Array]:
+def clopper_pearson(
+    count: NDArray[np.int64], total: int, coverage: float
+) -> tuple[FloatArray, FloatArray]:
     """Ends of the exact intervals of a binomial probability."""
     tail = (1 - coverage) / 2
     low = np.where(count > 0, betaincinv(np.maximum(count, 1), total - count + 1, tail), 0.0)
@@ -52,7 +57,7 @@ def dkw_half_width(count: int, coverage: float) -> float:
     return math.sqrt(math.log(2 / (1 - coverage)) / (2 * count))
 
 
-def ecdf_difference(transforms: Array) -> tuple[Array, Array]:
+def ecdf_difference(transforms: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Empirical minus uniform distribution function, and the point of the largest difference.
 
     Parameters
@@ -79,7 +84,7 @@ def ecdf_difference(transforms: Array) -> tuple[Array, Array]:
     return curve, np.array([transforms[widest], value])
 
 
-def difference_words(curve: Array, band: float) -> str:
+def difference_words(curve: FloatArray, band: float) -> str:
     """What a curve of `ecdf_difference` says that leaves the band of chance, or does not."""
     x, y = curve
     low, high = -y.min(), y.max()

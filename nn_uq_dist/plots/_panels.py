@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
+from nn_uq_dist.basics import checks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def panels(
     inches
         Width and height of a new figure.
     """
-    _checks.require_extra("matplotlib", f"plots.{name}")
+    checks.require_extra("matplotlib", f"plots.{name}")
     from matplotlib.axes import Axes
 
     if ax is not None:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from nn_uq_dist.diagnostics._arguments import Marginals, NetworkDraws
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws
 from nn_uq_dist.plots import _panels
 from nn_uq_dist.plots._panels import BLUE, GRAY, SKY, SMALL, VERMILION
 from nn_uq_dist.plots._shown import INNER, LEVELS, MEDIAN, OUTER, Limits, Shown, prepare
@@ -16,8 +16,6 @@ from nn_uq_dist.plots._shown import INNER, LEVELS, MEDIAN, OUTER, Limits, Shown,
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Array = NDArray[np.float64]
 
 PAGE_INCHES = 7.0
 BESIDE = 0.14  # from a place, where error bars of model and draws stand
@@ -91,8 +89,8 @@ def plot_band(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.Input.box(jnp.zeros(2), half_width=1.0)
-    >>> lin = nuq.linearize(lambda f: jnp.array([f[0], f[0] + f[1], 3 * f[1] + 1]), law)
+    >>> distribution = nuq.Input.box(jnp.zeros(2), half_width=1.0)
+    >>> lin = nuq.linearize(lambda f: jnp.array([f[0], f[0] + f[1], 3 * f[1] + 1]), distribution)
     >>> draws = lin.sample(jax.random.key(0), (5_000,))
     >>> figure = nuq.plots.plot_band(lin, draws, x=[0.0, 0.5, 2.0], xlabel="time (s)")
     >>> line = figure.axes[0].lines[0]  # the medians
@@ -134,7 +132,9 @@ def plot_band(
     return made.figure
 
 
-def _draw_bands(axis: "Axes", x: Array, bands: Array, of_draws: Array | None) -> None:
+def _draw_bands(
+    axis: "Axes", x: FloatArray, bands: FloatArray, of_draws: FloatArray | None
+) -> None:
     axis.plot(x, bands[2], color=BLUE, lw=1.6, label=MEDIAN)
     axis.fill_between(x, bands[0], bands[4], color=SKY, alpha=0.3, lw=0, label=OUTER)
     axis.fill_between(x, bands[1], bands[3], color=SKY, alpha=0.45, lw=0, label=INNER)
@@ -144,7 +144,7 @@ def _draw_bands(axis: "Axes", x: Array, bands: Array, of_draws: Array | None) ->
             axis.plot(x, values, style, color=GRAY, lw=1, label=name)
 
 
-def _draw_bars(axis: "Axes", x: Array, bands: Array, of_draws: Array | None) -> None:
+def _draw_bars(axis: "Axes", x: FloatArray, bands: FloatArray, of_draws: FloatArray | None) -> None:
     sides = [(bands, BLUE, f"predicted: {MEDIAN} (dot), {INNER} (thick), {OUTER} (thin)")]
     if of_draws is not None:
         sides.append((of_draws, GRAY, "the same of the draws"))
@@ -155,7 +155,7 @@ def _draw_bars(axis: "Axes", x: Array, bands: Array, of_draws: Array | None) -> 
         axis.vlines(at, values[1], values[3], color, lw=3.5, label=name)
 
 
-def _add_limits(axis: "Axes", shown: Shown, positions: Array, medians: Array) -> None:
+def _add_limits(axis: "Axes", shown: Shown, positions: FloatArray, medians: FloatArray) -> None:
     """Draw a line for each limit at the places that have it, with the largest probability."""
     for limit in sorted({limit for own in shown.limits for limit in own}):
         places = np.array([limit in own for own in shown.limits])
@@ -179,7 +179,7 @@ def _add_limits(axis: "Axes", shown: Shown, positions: Array, medians: Array) ->
         )  # fmt: skip
 
 
-def _as_positions(x: ArrayLike | None, count: int, kind: str) -> Array:
+def _as_positions(x: ArrayLike | None, count: int, kind: str) -> FloatArray:
     """Return positions along the horizontal axis, ascending: 0, 1, ... unless given."""
     if x is None:
         return np.arange(count, dtype=np.float64)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.diagnostics._arguments import Marginals, NetworkDraws, is_made_of
-from nn_uq_dist.diagnostics._law_functions import Tails
+from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws, is_made_of
+from nn_uq_dist.diagnostics.output_functions import Tails
 from nn_uq_dist.plots._curves import difference_words, dkw_half_width, ecdf_difference
 from nn_uq_dist.plots._panels import BLUE, SKY, SMALL, VERMILION, add_note, panels
 from nn_uq_dist.plots._shown import as_coverage, prepare
@@ -28,10 +28,10 @@ def plot_calibration(
     r"""Plot how many more draws lie below a value than predicted, over the predicted probability.
 
     One panel per output: the empirical distribution function of the probability integral transforms
-    ``F(draw)`` minus that of the uniform law. If the distribution is correct, it is 0 up to chance.
-    A curve below 0 means that the draws are larger than predicted, a curve above 0 that they are
-    smaller. A curve that first rises above 0 and then falls below it means that the distribution is
-    too narrow, the opposite that it is too wide.
+    ``F(draw)`` minus that of the uniform distribution. If the distribution is correct, it is 0 up
+    to chance. A curve below 0 means that the draws are larger than predicted, a curve above 0 that
+    they are smaller. A curve that first rises above 0 and then falls below it means that the
+    distribution is too narrow, the opposite that it is too wide.
 
     Parameters
     ----------

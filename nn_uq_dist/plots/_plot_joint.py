@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import NetworkDraws, complete_rows, unbatched
-from nn_uq_dist.distributions import JointLaw
-from nn_uq_dist.linearization._linear_model import LinearModel
-from nn_uq_dist.linearization._linearized_network import Linearization
+from nn_uq_dist.basics.checks import positive_int
+from nn_uq_dist.diagnostics.arguments import NetworkDraws, complete_rows, unbatched
+from nn_uq_dist.distributions import JointDistribution
+from nn_uq_dist.linearization import Linearization, LinearModel
 from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range
-from nn_uq_dist.plots._regions import Region, as_masses, kernel_region, law_region
+from nn_uq_dist.plots._regions import Region, as_masses, distribution_region, kernel_region
 from nn_uq_dist.plots._shown import Units, prepare
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ SCORES = np.linspace(-5.0, 5.0, 64)
 
 
 def plot_joint(
-    model: LinearModel | JointLaw,
+    model: LinearModel | JointDistribution,
     draws: NetworkDraws | None = None,
     *,
     outputs: Sequence[int | str] | None = None,
@@ -44,8 +43,9 @@ def plot_joint(
     ----------
     model
         The linearized network, or any other `LinearModel`, without batch axes, of which
-        ``model.joint()`` is shown; or a joint law, such as ``model.gaussian_copula()``, which has
-        a density also where the outputs depend on each other so that they have no joint one.
+        ``model.joint()`` is shown; or a joint distribution, such as ``model.gaussian_copula()``,
+        which has a density also where the outputs depend on each other so that they have no joint
+        one.
     draws
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``, or pairs. Default: only the
         distribution. Their density is smoothed with a normal kernel of Scott's width,
@@ -80,14 +80,14 @@ def plot_joint(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> law = nuq.Input.box(jnp.zeros(3), half_width=1.0)
-    >>> lin = nuq.Linearization(jnp.zeros(2), [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], law)
+    >>> distribution = nuq.Input.box(jnp.zeros(3), half_width=1.0)
+    >>> lin = nuq.Linearization(jnp.zeros(2), [[1.0, 2.0, 1.0], [1.0, 1.0, 0.0]], distribution)
     >>> draws = lin.sample(jax.random.key(0), (4_000,))
     >>> figure = nuq.plots.plot_joint(lin, draws, output_names=["a", "b"])
     >>> figure.axes[2].get_xlabel(), figure.axes[2].get_ylabel()
     ('a', 'b')
     """
-    if not isinstance(model, JointLaw):
+    if not isinstance(model, JointDistribution):
         unbatched(model)
     shown = prepare(model, draws, outputs, output_names, units=units)
     size, fractions = len(shown.names), as_masses(masses)
@@ -96,7 +96,9 @@ def plot_joint(
         raise ValueError(f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {size}; {remedy}")
     bins = positive_int("num_bins", num_bins)
     pairs = [(j, k) for k in range(size) for j in range(k)]
-    laws = [_law_of_pair(model, [shown.places[j] for j in pair], shown.names) for pair in pairs]
+    distributions = [
+        _distribution_of_pair(model, [shown.places[j] for j in pair], shown.names) for pair in pairs
+    ]
     complete = None if shown.draws is None else complete_rows(shown.draws).astype(np.float64)
     pair_alone = ax is not None and np.ndim(ax) == 0 and size == 2
     made = panels(
@@ -113,12 +115,17 @@ def plot_joint(
         grid[j, j].set_ylim(0, grid[j, j].dataLim.ymax * 1.06)
         for k in range(j):
             grid[k, j].axis("off")
-    for (j, k), law in zip(pairs, laws, strict=True):
+    for (j, k), distribution in zip(pairs, distributions, strict=True):
         axis = grid[k, j]
         if complete is not None:
             names = shown.names[j], shown.names[k]
             _fill(axis, kernel_region(complete[:, [j, k]], fractions, names))
-        _outline(axis, law_region(law, SCORES, [quantiles[:, j], quantiles[:, k]], fractions))
+        _outline(
+            axis,
+            distribution_region(
+                distribution, SCORES, [quantiles[:, j], quantiles[:, k]], fractions
+            ),
+        )
     for k, j in [(1, 0)] if pair_alone else np.argwhere(np.tri(size)).tolist():
         axis = grid[k, j]
         set_range(axis, curve[0][[0, -1], j])
@@ -130,13 +137,13 @@ def plot_joint(
         axis.set_ylabel(shown.labels[k] if j == 0 < k else "")
     if shown.draws is not None and complete is not None and len(complete) < len(shown.draws):
         add_note(grid[1, 0], [f"{len(shown.draws) - len(complete)} draws not finite"])
-    made.add_legend(_legend(laws[0].kind, fractions, has_draws=complete is not None))
+    made.add_legend(_legend(distributions[0].kind, fractions, has_draws=complete is not None))
     return made.figure
 
 
-def _law_of_pair(
-    model: LinearModel | JointLaw, pair: Sequence[int], names: Sequence[str]
-) -> JointLaw:
+def _distribution_of_pair(
+    model: LinearModel | JointDistribution, pair: Sequence[int], names: Sequence[str]
+) -> JointDistribution:
     if isinstance(model, Linearization):
         # All outputs together may have no joint density.
         rows = np.array(pair)
@@ -148,7 +155,7 @@ def _law_of_pair(
                 f"{' and '.join(names)}; pass model.gaussian_copula() in place of the model, or "
                 "other outputs"
             ) from error
-    joint = model if isinstance(model, JointLaw) else model.joint()
+    joint = model if isinstance(model, JointDistribution) else model.joint()
     return joint.marginalize(pair)
 
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.basics._checks import positive_int
-from nn_uq_dist.diagnostics._arguments import Marginals, NetworkDraws
+from nn_uq_dist.basics.checks import positive_int
+from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws
 from nn_uq_dist.plots import _panels
 from nn_uq_dist.plots._panels import BLUE, SKY, SMALL
 from nn_uq_dist.plots._shown import INNER, MEDIAN, OUTER, Limits, Units, prepare
@@ -37,8 +37,9 @@ def plot_marginals(
     ----------
     model
         A `Linearization` or any other `LinearModel`, without batch axes; or the distributions of
-        `N_y` outputs: a `LinearizedMarginal` with batch shape ``(N_y,)``, a joint law, any
-        univariate continuous NumPyro distribution (`nn_uq_dist.distributions.as_output_law`).
+        `N_y` outputs: a `LinearizedMarginal` with batch shape ``(N_y,)``, a joint distribution, any
+        univariate continuous NumPyro distribution
+        (`nn_uq_dist.distributions.as_output_distribution`).
     draws
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``, or pairs. Default: no histogram. Draws
         that are NaN or infinite are warned about, counted in the panel, and lie outside of it.

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.diagnostics._arguments import names_of_inputs, names_of_outputs, unbatched
 from nn_uq_dist.diagnostics._sensitivity import first_order_indices
-from nn_uq_dist.linearization._linear_model import LinearModel
+from nn_uq_dist.diagnostics.arguments import names_of_inputs, names_of_outputs, unbatched
+from nn_uq_dist.linearization import LinearModel
 from nn_uq_dist.plots._panels import LIGHT_GRAY, SMALL, panels, write_names
 from nn_uq_dist.plots._shown import as_outputs
 
@@ -28,8 +28,9 @@ def plot_sensitivity(
 ) -> "Figure":
     """Plot the share of the variance of each output that is due to each input.
 
-    One row per output and one column per input: the first-order Sobol indices of the linear law.
-    With up to 200 cells, the percentages are written in them; with more there is a color bar.
+    One row per output and one column per input: the first-order Sobol indices of the linear
+    distribution. With up to 200 cells, the percentages are written in them; with more there is a
+    color bar.
 
     Parameters
     ----------

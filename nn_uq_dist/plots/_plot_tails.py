@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from nn_uq_dist.diagnostics._arguments import Marginals, NetworkDraws
-from nn_uq_dist.plots._curves import Array, clopper_pearson
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws
+from nn_uq_dist.plots._curves import clopper_pearson
 from nn_uq_dist.plots._panels import BLUE, GRAY, SMALL, add_limits, add_note, panels, set_range
 from nn_uq_dist.plots._shown import Limits, Units, as_coverage, prepare
 
@@ -114,8 +115,8 @@ def plot_tails(
 
 
 def tail_shares(
-    column: Array, at: Array, coverage: float, *, is_upper: bool
-) -> tuple[Array, Array, Array]:
+    column: FloatArray, at: FloatArray, coverage: float, *, is_upper: bool
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Shares of sorted draws beyond values, NaN where there are none, and their intervals."""
     count = np.searchsorted(column, at, side="right" if is_upper else "left")
     count = column.size - count if is_upper else count

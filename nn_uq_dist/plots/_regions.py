@@ -4,19 +4,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nn_uq_dist.basics._compiled_once import in_portions
-from nn_uq_dist.diagnostics._law_functions import joint_correlation
-from nn_uq_dist.distributions import GaussianCopulaJoint, JointLaw
-
-Array = NDArray[np.float64]
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.basics.programs import in_portions
+from nn_uq_dist.diagnostics.output_functions import joint_correlation
+from nn_uq_dist.distributions import GaussianCopulaJoint, JointDistribution
 
 # Grid of the normal scores of a distribution.
 GRID = np.linspace(-4.7, 4.7, 161)
 POINTS_PER_CALL = 4096
 # The grid follows the correlation of the outputs up to this value. It is only a guide: the scores
-# of a law other than a Gaussian copula may spread more than their correlation suggests.
+# of a distribution other than a Gaussian copula may spread more than their correlation suggests.
 MOST_CORRELATION = 0.99
 # A grid that loses no more than this of the mass is normalized.
 LARGEST_LOSS = 0.03
@@ -43,10 +41,10 @@ class Region(NamedTuple):
         a region that the grid does not cover.
     """
 
-    x: Array
-    y: Array
-    density: Array
-    levels: Array
+    x: FloatArray
+    y: FloatArray
+    density: FloatArray
+    levels: FloatArray
 
 
 def as_masses(given: Sequence[float]) -> list[float]:
@@ -62,7 +60,7 @@ def as_masses(given: Sequence[float]) -> list[float]:
     return ascending
 
 
-def mass_levels(density: Array, weights: Array, masses: Sequence[float]) -> Array:
+def mass_levels(density: FloatArray, weights: FloatArray, masses: Sequence[float]) -> FloatArray:
     """Return the levels above which the density holds the masses.
 
     Parameters
@@ -86,15 +84,18 @@ def mass_levels(density: Array, weights: Array, masses: Sequence[float]) -> Arra
     return np.asarray(levels * (1 - ROUNDING))
 
 
-def law_region(
-    joint: JointLaw, scores: Array, values: Sequence[Array], masses: Sequence[float]
+def distribution_region(
+    joint: JointDistribution,
+    scores: FloatArray,
+    values: Sequence[FloatArray],
+    masses: Sequence[float],
 ) -> Region:
-    """Density of a joint law of two outputs, on a grid that resolves any correlation.
+    """Density of a joint distribution of two outputs, on a grid that resolves any correlation.
 
     Parameters
     ----------
     joint
-        The law of two outputs.
+        The distribution of two outputs.
     scores, values
         Ascending normal scores, and the quantiles of both outputs there.
     masses
@@ -122,7 +123,7 @@ def law_region(
     return Region(x, y, density, levels)
 
 
-def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) -> Region:
+def kernel_region(points: FloatArray, masses: Sequence[float], names: Sequence[str]) -> Region:
     r"""Estimate the density of draws, shape ``(n, 2)``, and its regions.
 
     The kernel is normal with covariance :math:`n^{-1/3}` times that of the draws (Scott's rule,
@@ -166,13 +167,15 @@ def kernel_region(points: Array, masses: Sequence[float], names: Sequence[str]) 
     return Region(x, y, smooth, levels)
 
 
-def _close_border(density: Array) -> None:
+def _close_border(density: FloatArray) -> None:
     """Set the border to zero."""
     density[[0, -1], :] = 0
     density[:, [0, -1]] = 0
 
 
-def skewed(axes: Sequence[Array], center: Any, factor: Array) -> tuple[Array, Array]:
+def skewed(
+    axes: Sequence[FloatArray], center: Any, factor: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Grid of the outputs from the axes of a regular one in whitened coordinates."""
     u, v = np.meshgrid(*axes, indexing="ij")
     return center[0] + factor[0, 0] * u, center[1] + factor[1, 0] * u + factor[1, 1] * v

@@ -10,8 +10,10 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from nn_uq_dist.basics._checks import as_indices
-from nn_uq_dist.diagnostics._arguments import (
+from nn_uq_dist.basics.checks import as_indices
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.diagnostics._table import limits_of
+from nn_uq_dist.diagnostics.arguments import (
     MINIMUM_DRAWS,
     Marginals,
     NetworkDraws,
@@ -21,16 +23,14 @@ from nn_uq_dist.diagnostics._arguments import (
     finite_draws,
     names_of_outputs,
 )
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.diagnostics._table import limits_of
-from nn_uq_dist.distributions import as_output_law, batch_entries
+from nn_uq_dist.diagnostics.output_functions import OutputFunctions
+from nn_uq_dist.distributions import as_output_distribution, batch_entries
 from nn_uq_dist.plots._curves import density_range, histogram
 from nn_uq_dist.plots._panels import BLUE, GRAY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.float64]
 type Limits = ArrayLike | Mapping[str, ArrayLike]
 type Units = str | Mapping[str, str]
 
@@ -62,27 +62,31 @@ class Shown:
         The finite draws of each, sorted; empty without draws.
     """
 
-    functions: LawFunctions
+    functions: OutputFunctions
     places: list[int]
     names: list[str]
     labels: list[str]
     limits: list[list[float]]
     output: str | None
     draws: NDArray[Any] | None
-    columns: list[Array]
+    columns: list[FloatArray]
 
-    def bands(self) -> Array:
+    def bands(self) -> FloatArray:
         """Quantiles at the levels of the bands, shape ``(5, len(names))``."""
         return self.functions.values(ndtri(LEVELS))
 
-    def densities(self) -> tuple[Array, Array]:
+    def densities(self) -> tuple[FloatArray, FloatArray]:
         """Points over the range of a density panel, and densities there, ``(401, len(names))``."""
-        law = self.functions
-        ends = density_range(law.mean, law.sd, (law.low, law.high), self.columns)
+        distribution = self.functions
+        ends = density_range(
+            distribution.mean, distribution.sd, (distribution.low, distribution.high), self.columns
+        )
         x = np.linspace(*ends, GRID_POINTS)
-        return x, np.exp(law.scores_and_log_densities(x)[1])
+        return x, np.exp(distribution.scores_and_log_densities(x)[1])
 
-    def draw_density(self, axis: "Axes", j: int, curve: tuple[Array, Array], num_bins: int) -> None:
+    def draw_density(
+        self, axis: "Axes", j: int, curve: tuple[FloatArray, FloatArray], num_bins: int
+    ) -> None:
         """Draw the density of an output over the histogram of all of its draws."""
         x, density = (values[:, j] for values in curve)
         if self.draws is not None:
@@ -143,7 +147,7 @@ def prepare(
 
     With `over_points` the model may be of a batch of points, of which one output is shown.
     """
-    law, shape = as_marginals(model, batched=over_points)
+    distribution, shape = as_marginals(model, batched=over_points)
     names = names_of_outputs(model, output_names, shape[-1])
     columns = as_outputs(outputs, names)
     of_limits, of_labels = limits_of(limits, names), labels_of(names, units)
@@ -164,10 +168,12 @@ def prepare(
     elif point_names is not None:
         raise ValueError("point_names must be None without a batch; use output_names")
     if columns != list(range(math.prod(shape))):
-        law = as_output_law(batch_entries(law, np.array(columns)))
+        distribution = as_output_distribution(batch_entries(distribution, np.array(columns)))
     values = None if draws is None else as_draws(draws, shape)[:, columns]
     finite = [] if values is None else finite_draws(values, names)
-    return Shown(LawFunctions(law), columns, names, labels, own_limits, output, values, finite)
+    return Shown(
+        OutputFunctions(distribution), columns, names, labels, own_limits, output, values, finite
+    )
 
 
 def as_outputs(outputs: Sequence[int | str] | None, names: Sequence[str]) -> list[int]:

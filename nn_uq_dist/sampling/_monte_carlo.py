@@ -11,12 +11,12 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._compiled_once import compiled_once
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.programs import compiled_once
 from nn_uq_dist.inputs import Input, as_input
 from nn_uq_dist.inputs._as_input import parts_of
-from nn_uq_dist.inputs._flat_network import checked_network
 from nn_uq_dist.inputs._from_distribution import UnsupportedFamilyError
+from nn_uq_dist.inputs.flat_network import checked_network
 
 # Draws at a time: enough to keep a device busy, few enough for the processor's cache.
 _BATCH_SIZE = 4096
@@ -26,7 +26,7 @@ _BATCH_NUMBERS = 2**20
 _MAX_SAMPLES = 2**31
 
 
-@_checks.third_is_key
+@checks.third_is_key
 def monte_carlo(
     network: Callable[[Any], Any],
     f: Distribution | Input | Any,
@@ -46,9 +46,9 @@ def monte_carlo(
     network
         Any deterministic JAX callable, as in `linearize`.
     f
-        Law of the input, as for `linearize`, or any other NumPyro distribution with ``sample``, of
-        any event shape, alone or in a dict, list or tuple. Such distributions are drawn with their
-        own ``sample``.
+        Distribution of the input, as for `linearize`, or any other NumPyro distribution with
+        ``sample``, of any event shape, alone or in a dict, list or tuple. Such distributions are
+        drawn with their own ``sample``.
     key
         A JAX random key.
     num_samples
@@ -81,7 +81,7 @@ def monte_carlo(
     Notes
     -----
     The network is traced in each call and compiled where its program is new: not for new weights,
-    laws and keys of the same shapes, whatever the network is made of.
+    distributions and keys of the same shapes, whatever the network is made of.
 
     Examples
     --------
@@ -94,13 +94,13 @@ def monte_carlo(
     (1000, 2)
     """
     num_samples, batch_size = as_counts(num_samples, batch_size)
-    key = _checks.as_key("key", key)
-    if not _checks.is_concrete(key, f):
+    key = checks.as_key("key", key)
+    if not checks.is_concrete(key, f):
         raise TypeError(
             "f and key must hold numbers, got traced values; call Monte Carlo functions "
             "outside of jit, vmap and grad"
         )
-    draw: Callable[[Any, Array], Any] = _draw_from_law
+    draw: Callable[[Any, Array], Any] = _draw_from_distribution
     try:
         source: Any = as_input(f)
         batch_shape = source.batch_shape
@@ -133,8 +133,8 @@ def monte_carlo(
     return draws
 
 
-def _draw_from_law(law: Input, key: Array) -> Any:
-    return law.network_input(law.sample(key))
+def _draw_from_distribution(distribution: Input, key: Array) -> Any:
+    return distribution.network_input(distribution.sample(key))
 
 
 def _own_draws(f: Any) -> tuple[tuple[int, ...], Callable[[None, Array], Any]]:
@@ -143,7 +143,7 @@ def _own_draws(f: Any) -> tuple[tuple[int, ...], Callable[[None, Array], Any]]:
 
     def draw_part(part: Any, key: Array) -> Any:
         if isinstance(part, Input):
-            return _draw_from_law(part.expand(batch_shape), key)
+            return _draw_from_distribution(part.expand(batch_shape), key)
         return jnp.broadcast_to(part.sample(key), batch_shape + part.event_shape)
 
     def draw(_: None, key: Array) -> Any:
@@ -156,8 +156,8 @@ def _own_draws(f: Any) -> tuple[tuple[int, ...], Callable[[None, Array], Any]]:
 def as_counts(num_samples: int, batch_size: int | None) -> tuple[int, int | None]:
     """Check the number of draws, and of those at a time."""
     if batch_size is not None:
-        batch_size = _checks.positive_int("batch_size", batch_size)
-    return _checks.positive_int("num_samples", num_samples, _MAX_SAMPLES), batch_size
+        batch_size = checks.positive_int("batch_size", batch_size)
+    return checks.positive_int("num_samples", num_samples, _MAX_SAMPLES), batch_size
 
 
 def in_batches(

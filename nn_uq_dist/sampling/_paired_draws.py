@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.basics._nodes import sobol_points
-from nn_uq_dist.basics._pytree import positions, register_frozen
-from nn_uq_dist.basics._summary_line import summary_line
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.nodes import sobol_points
+from nn_uq_dist.basics.pytree import positions, register_frozen
+from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs.flat_network import flat_network
 from nn_uq_dist.sampling._monte_carlo import as_counts, in_batches, threefry, warn_nonfinite
 
 Points = Literal["random", "sobol"]
@@ -47,14 +47,14 @@ class PairedModel(Protocol):
 class PairedDraws:
     """Draws of a random input, with the outputs of a network and of its linearization.
 
-    Made by `paired_draws`. Linear and network outputs differ by little, and the law of the linear
-    ones is known exactly, so estimates from the difference have a small standard error. The object
-    is an immutable pytree; draws that were not traced are NumPy arrays.
+    Made by `paired_draws`. Linear and network outputs differ by little, and the distribution of the
+    linear ones is known exactly, so estimates from the difference have a small standard error. The
+    object is an immutable pytree; draws that were not traced are NumPy arrays.
 
     Attributes
     ----------
     base_inputs : array, shape (n, ..., N_x)
-        The random inputs as vectors of the input law; `inputs` is what the network takes.
+        The random inputs as vectors of the input distribution; `inputs` is what the network takes.
     network : array, shape (n, ..., N_y)
         Outputs of the network.
     linear : array, shape (n, ..., N_y)
@@ -106,9 +106,11 @@ class PairedDraws:
     @property
     def inputs(self) -> Any:
         """The random inputs as the network takes them, with ``(n, ...)`` in front."""
-        law = self.linearization.input
-        numbers = law.taken(self.base_inputs)
-        return law.structured(np.asarray(numbers) if _checks.is_concrete(numbers) else numbers)
+        distribution = self.linearization.input
+        numbers = distribution.taken(self.base_inputs)
+        return distribution.structured(
+            np.asarray(numbers) if checks.is_concrete(numbers) else numbers
+        )
 
     @property
     def num_samples(self) -> int:
@@ -116,7 +118,7 @@ class PairedDraws:
         return self.network.shape[0]
 
 
-@_checks.third_is_key
+@checks.third_is_key
 def paired_draws(
     network: Callable[[Any], Any],
     linearization: PairedModel,
@@ -131,9 +133,9 @@ def paired_draws(
     """Draw inputs, and push them through the network and through its linearization.
 
     With independent draws the inputs are those of `monte_carlo` with the same key, to rounding:
-    draw ``i`` depends on `key` and ``i`` alone. Under ``jit`` with a traced input law the inputs
-    are the same, as functions of the law's parameters (common random numbers); then `batch_size`
-    and `progress` are ignored.
+    draw ``i`` depends on `key` and ``i`` alone. Under ``jit`` with a traced input distribution the
+    inputs are the same, as functions of the distribution's parameters (common random numbers); then
+    `batch_size` and `progress` are ignored.
 
     Parameters
     ----------
@@ -194,32 +196,32 @@ def paired_draws(
     num_samples, batch_size = as_counts(num_samples, batch_size)
     randomizations = 0
     if points == "sobol":
-        randomizations = _checks.positive_int("num_randomizations", num_randomizations)
+        randomizations = checks.positive_int("num_randomizations", num_randomizations)
         if num_samples % randomizations:
             nearest = max(num_samples // randomizations, 1) * randomizations
             raise ValueError(
                 f"num_samples must be a multiple of num_randomizations = {randomizations}, got "
                 f"{num_samples}; pass {nearest}"
             )
-    key = _checks.as_key("key", key)
+    key = checks.as_key("key", key)
     source: Any = linearization
     draw: Callable[..., tuple[Array, Array]] = _draw_pair
     if randomizations:
-        if not _checks.is_concrete(key):
+        if not checks.is_concrete(key):
             raise TypeError("key must be known for points='sobol', got a traced one; leave jit")
         dimension = linearization.num_coordinates
         cube = sobol_points(key, num_samples, randomizations, dimension)
         source = (linearization, cube.astype(linearization.input.dtype))
         draw = _pair_at_point
-    law = linearization.input
-    flat = flat_network(network, law)
+    distribution = linearization.input
+    flat = flat_network(network, distribution)
     require_outputs(linearization.num_outputs, flat.num_outputs)
 
     def pairs(source: Any, key: Array, index: Array) -> tuple[Array, Array, Array]:
         inputs, linear = jax.vmap(partial(draw, source, key))(index)
         return inputs, linear, flat.at_draws(inputs)
 
-    if not _checks.is_concrete(linearization, key):
+    if not checks.is_concrete(linearization, key):
         # All pairs at once, as functions of traced parameters.
         index = jnp.arange(num_samples, dtype=jnp.uint32)
         inputs, linear, outputs = pairs(source, threefry(key), index)
@@ -229,7 +231,8 @@ def paired_draws(
             source,
             key,
             num_samples,
-            width=math.prod(law.batch_shape) * max(law.num_inputs, flat.num_outputs),
+            width=math.prod(distribution.batch_shape)
+            * max(distribution.num_inputs, flat.num_outputs),
             batch_size=batch_size,
             progress=progress,
         )

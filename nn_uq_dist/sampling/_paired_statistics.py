@@ -1,4 +1,4 @@
-"""Statistics of a network from pairs, sharper than from its draws: the linear law is known."""
+"""Statistics of a network from pairs, sharper than from its draws alone."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.sampling import _distribution_functions as distributions
-from nn_uq_dist.sampling import _moments as moments
-from nn_uq_dist.sampling._linear_law import LinearLaw
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.sampling import distribution_functions as distributions
+from nn_uq_dist.sampling import moments as moments
+from nn_uq_dist.sampling._linear_distribution import LinearDistribution
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling._weighted_sample import Array, Mask, PairedEstimate, WeightedSample
+from nn_uq_dist.sampling.weighted_sample import Mask, PairedEstimate, WeightedSample
 
 # Scores of the draws are cut off here: the probability beyond is 1e-17.
 _LARGEST_SCORE = 8.5
@@ -29,7 +30,7 @@ class PairedStatistics:
     Made by `paired_statistics`. Every statistic is a `PairedEstimate` of NumPy arrays in float64:
     ``value``, ``standard_error``, and ``worth``, the number of plain draws of the network with the
     same standard error. If an output equals its linear model in all pairs, the values are those of
-    the linear law and the standard errors are zero, to rounding.
+    the linear distribution and the standard errors are zero, to rounding.
 
     Notes
     -----
@@ -45,8 +46,8 @@ class PairedStatistics:
     distribution function attains their levels.
 
     With Sobol points the standard errors come from the spread between the independent sequences,
-    multiplied by the ratio of the quantiles of Student's t and the normal law. They are NaN for one
-    sequence.
+    multiplied by the ratio of the quantiles of Student's t and the normal distribution. They are
+    NaN for one sequence.
 
     Intervals of 1.96 standard errors held in 90% to 99% of the cases (100 and 1000 pairs, random or
     8 Sobol sequences, networks with smooth and with kinked units, box and normal inputs); in up to
@@ -83,7 +84,7 @@ class PairedStatistics:
                 f"pairs must be PairedDraws, got {type(pairs).__name__}; pass what paired_draws "
                 "returns"
             )
-        if not _checks.is_concrete(pairs):
+        if not checks.is_concrete(pairs):
             raise TypeError(
                 "pairs must hold numbers, got traced values; call paired_statistics outside of jit"
             )
@@ -97,8 +98,8 @@ class PairedStatistics:
         self._dtype = pairs.network.dtype
         self._precision = float(jnp.finfo(self._dtype).eps)
         self._num_randomizations = pairs.num_randomizations
-        self._law = LinearLaw(pairs)
-        self._z = self._law.standardized(self._linear)
+        self._distribution = LinearDistribution(pairs)
+        self._z = self._distribution.standardized(self._linear)
 
     def __repr__(self) -> str:
         batch = f"batch_shape={self.batch_shape}, " if self.batch_shape else ""
@@ -171,13 +172,13 @@ class PairedStatistics:
         """
         from scipy.special import ndtri
 
-        levels = np.asarray(_checks.as_numeric("q", np.asarray(q)), np.float64)
+        levels = np.asarray(checks.as_numeric("q", np.asarray(q)), np.float64)
         if not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"q must be in (0, 1), got {q}; pass probabilities, not percentages")
-        found = self._of_laws(
+        found = self._of_distributions(
             distributions.quantiles,
             np.broadcast_to(levels.reshape(-1, 1), (levels.size, self._rows)),
-            lambda: self._law.quantiles(ndtri(levels.ravel())),
+            lambda: self._distribution.quantiles(ndtri(levels.ravel())),
         )
         return _reshaped(found, (*levels.shape, *self._shape))
 
@@ -203,7 +204,7 @@ class PairedStatistics:
         """
         from scipy.special import ndtr
 
-        given = _checks.rounded("points", points, self._dtype)
+        given = checks.rounded("points", points, self._dtype)
         try:
             shape = np.broadcast_shapes(given.shape, self._shape)
         except ValueError:
@@ -217,13 +218,13 @@ class PairedStatistics:
                 "per output"
             )
         rows = np.broadcast_to(given, shape).reshape(-1, self._rows).astype(np.float64)
-        found = self._of_laws(
-            distributions.exceedances, rows, lambda: ndtr(-self._law.scores(rows))
+        found = self._of_distributions(
+            distributions.exceedances, rows, lambda: ndtr(-self._distribution.scores(rows))
         )
         return _reshaped(np.where(np.isnan(rows), np.nan, found), shape)
 
-    def kolmogorov_smirnov(self, j: int, probabilities: Array) -> distributions.Distance:
-        """Distance of output `j` from a law with these distribution functions at the draws."""
+    def kolmogorov_smirnov(self, j: int, probabilities: FloatArray) -> distributions.Distance:
+        """Distance of output `j` from a distribution with these probabilities at the draws."""
         return distributions.paired_kolmogorov_smirnov(
             self._samples[j], self._network[j], probabilities, self._scores[j]
         )
@@ -233,11 +234,15 @@ class PairedStatistics:
         return len(self._network)
 
     @cached_property
-    def _scores(self) -> list[Array | None]:
+    def _scores(self) -> list[FloatArray | None]:
         """Normal scores of the linear outputs; None of a constant, whose scores are not normal."""
         # Rounding may put a draw at the end of a support, where the score is infinite.
-        found = np.clip(self._law.scores(self._linear.T).T, -_LARGEST_SCORE, _LARGEST_SCORE)
-        return [row if sd > 0 else None for row, sd in zip(found, self._law.sd, strict=True)]
+        found = np.clip(
+            self._distribution.scores(self._linear.T).T, -_LARGEST_SCORE, _LARGEST_SCORE
+        )
+        return [
+            row if sd > 0 else None for row, sd in zip(found, self._distribution.sd, strict=True)
+        ]
 
     @cached_property
     def _samples(self) -> list[WeightedSample]:
@@ -248,13 +253,15 @@ class PairedStatistics:
     @cached_property
     def _samples_of_shape(self) -> list[WeightedSample]:
         """The same weighted by four moments."""
-        rows = zip(self._z, self._used, *self._law.higher_moments, strict=True)
+        rows = zip(self._z, self._used, *self._distribution.higher_moments, strict=True)
         return [self._weighted([z, z**2 - 1, z**3 - g, z**4 - k], u) for z, u, g, k in rows]
 
-    def _weighted(self, columns: list[Array], used: Mask) -> WeightedSample:
+    def _weighted(self, columns: list[FloatArray], used: Mask) -> WeightedSample:
         return WeightedSample.calibrated(np.stack(columns), used, self._num_randomizations)
 
-    def _of_laws(self, statistic: Statistic, asked: Array, linear: Callable[[], Array]) -> Array:
+    def _of_distributions(
+        self, statistic: Statistic, asked: FloatArray, linear: Callable[[], FloatArray]
+    ) -> FloatArray:
         """A statistic of distribution functions, at points or levels ``(p, R)``."""
         found = np.full((3, *asked.shape), np.nan)
         # Network and linear model agree in all pairs, to rounding. Of outputs far from zero so many
@@ -262,7 +269,9 @@ class PairedStatistics:
         outputs = np.where(self._used, self._network, np.nan)
         rounding = self._precision * np.nanmax(np.abs(outputs), axis=1, initial=0.0)
         rounding = np.where(
-            self._law.sd > 0, np.minimum(64 * rounding, _SAME * self._law.sd), 2 * rounding
+            self._distribution.sd > 0,
+            np.minimum(64 * rounding, _SAME * self._distribution.sd),
+            2 * rounding,
         )
         is_linear = (np.abs(outputs - self._linear) <= rounding[:, None]).all(axis=1)
         if is_linear.any():
@@ -284,7 +293,7 @@ class PairedStatistics:
 
     def _each_two(self, statistic: Statistic, diagonal: PairedEstimate) -> PairedEstimate:
         """A statistic of every two outputs, with products of the linear outputs as columns."""
-        size, known = self.num_outputs, self._law.correlation.reshape(self._rows, -1)
+        size, known = self.num_outputs, self._distribution.correlation.reshape(self._rows, -1)
         matrix = np.full((3, self._rows, size), np.nan)
         rows = np.arange(self._rows)
         matrix[:, rows, rows % size] = np.reshape(diagonal, (3, -1))
@@ -299,7 +308,7 @@ class PairedStatistics:
         return _reshaped(matrix, (*self._shape, size))
 
 
-def _reshaped(found: Array, shape: tuple[int, ...]) -> PairedEstimate:
+def _reshaped(found: FloatArray, shape: tuple[int, ...]) -> PairedEstimate:
     return PairedEstimate(*(part.reshape(shape) for part in found))
 
 

@@ -10,11 +10,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import _checks
-from nn_uq_dist.sampling._distribution_functions import proportion, proportion_error
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.sampling._monte_carlo import threefry
 from nn_uq_dist.sampling._paired_draws import PairedDraws, PairedModel
-from nn_uq_dist.sampling._weighted_sample import Array, PairedEstimate, WeightedSample
+from nn_uq_dist.sampling.distribution_functions import proportion, proportion_error
+from nn_uq_dist.sampling.weighted_sample import PairedEstimate, WeightedSample
 
 # Classes that win fewer linear draws of the pairs than this are one class for the weights.
 _FEWEST_WINS = 20
@@ -36,7 +37,7 @@ def win_probabilities(
     ----------
     draws
         Joint draws of the outputs, shape ``(n, ..., N_y)``, from `monte_carlo` or from any joint
-        law, such as ``linear.joint(noise_scale=0.1).sample(key, (n,))``.
+        distribution, such as ``linear.joint(noise_scale=0.1).sample(key, (n,))``.
         Or a model, such as a `Linearization` or a corrected one: then it is drawn from. The
         estimate is that of the model, whose outputs depend on each other as those of the tangent
         do, and the standard error says nothing about this.
@@ -88,16 +89,16 @@ def win_probabilities(
     >>> bool(wins.standard_error[0] < plain.standard_error[0])
     True
     """
-    if not _checks.is_concrete(draws):
+    if not checks.is_concrete(draws):
         raise TypeError(
             "draws must hold numbers, got traced values; call win_probabilities outside of jit"
         )
     if isinstance(draws, PairedDraws):
-        return _from_pairs(draws, _checks.positive_int("num_linear_draws", num_linear_draws))
+        return _from_pairs(draws, checks.positive_int("num_linear_draws", num_linear_draws))
     if callable(getattr(draws, "sample_pairs", None)):
-        count = _checks.positive_int("num_linear_draws", num_linear_draws)
-        return _from_model(draws, _checks.as_key("key", key), count)
-    values = _checks.as_numeric("draws", cast("ArrayLike", draws))
+        count = checks.positive_int("num_linear_draws", num_linear_draws)
+        return _from_model(draws, checks.as_key("key", key), count)
+    values = checks.as_numeric("draws", cast("ArrayLike", draws))
     wins = _wins(_with_draws(np.asarray(values)))
     return _estimate(wins, np.zeros_like(wins), 0, np.inf)
 
@@ -111,7 +112,7 @@ def _with_draws(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _wins(values: NDArray[Any]) -> Array:
+def _wins(values: NDArray[Any]) -> FloatArray:
     """Indicators that an output is the largest, of the same shape."""
     winner = np.where(np.isnan(values).any(axis=-1), -1, values.argmax(axis=-1))
     return (winner[..., None] == np.arange(values.shape[-1])).astype(np.float64)
@@ -128,7 +129,7 @@ def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
 
 
 def _estimate(
-    network: Array, columns: Array, num_randomizations: int, total: float
+    network: FloatArray, columns: FloatArray, num_randomizations: int, total: float
 ) -> PairedEstimate:
     """Probabilities from indicators ``(n, ..., N_y)``, with columns centered by `total` draws."""
     found = []
@@ -153,13 +154,13 @@ def _from_model(model: Any, key: jax.Array, count: int) -> PairedEstimate:
     return PairedEstimate(share, error, np.full(share.shape, float(count)))
 
 
-def _linear_shares(pairs: PairedDraws, count: int) -> Array:
+def _linear_shares(pairs: PairedDraws, count: int) -> FloatArray:
     """Shares of draws of the linear model, other than those of the pairs, that each output wins."""
-    key = jax.random.fold_in(threefry(_checks.as_key("key", pairs.key)), _LINEAR_DRAWS)
+    key = jax.random.fold_in(threefry(checks.as_key("key", pairs.key)), _LINEAR_DRAWS)
     return _shares(pairs.linearization, key, count)
 
 
-def _shares(model: Any, key: jax.Array, count: int) -> Array:
+def _shares(model: Any, key: jax.Array, count: int) -> FloatArray:
     """Shares of draws of a model that each output wins, shape ``batch_shape + (N_y,)``."""
     shape = (*model.batch_shape, model.num_outputs)
     numbers = math.prod(model.batch_shape) * max(model.input.num_inputs, model.num_outputs)

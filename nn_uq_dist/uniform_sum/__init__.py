@@ -1,4 +1,4 @@
-"""The law of a linear combination of independent uniforms and a normal, as pure functions."""
+"""A linear combination of independent uniforms and a normal, as pure functions."""
 
 from nn_uq_dist.uniform_sum._entropy import entropy as entropy
 from nn_uq_dist.uniform_sum._functions import cdf as cdf

@@ -17,8 +17,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from nn_uq_dist.basics._blocks import any_point, in_blocks
-from nn_uq_dist.uniform_sum._concrete import HostArray, capacity, padded, rows_in_use
+from nn_uq_dist.basics.chunks import any_point, in_chunks
 from nn_uq_dist.uniform_sum._conditioning import MOST_CONDITIONED
 from nn_uq_dist.uniform_sum._contour import (
     contour_at,
@@ -32,12 +31,18 @@ from nn_uq_dist.uniform_sum._contour_sum import (
     product_of_factors,
 )
 from nn_uq_dist.uniform_sum._each_point import Orders, block_size, evaluate_each_point
-from nn_uq_dist.uniform_sum._law import Law, binary_scale, distance_from_edge, in_units
 from nn_uq_dist.uniform_sum._points import values_of_points
 from nn_uq_dist.uniform_sum._polynomials import first_alias_correction, relative_correction
 from nn_uq_dist.uniform_sum._precision import precision
 from nn_uq_dist.uniform_sum._trigonometry import sine_and_cosine
 from nn_uq_dist.uniform_sum._uniform_component import excess_coth
+from nn_uq_dist.uniform_sum._uniform_sum import (
+    UniformSum,
+    binary_scale,
+    distance_from_edge,
+    in_units,
+)
+from nn_uq_dist.uniform_sum.concrete import HostArray, capacity, padded, rows_in_use
 
 # Lines end at about this fraction of the width from the edge; closer points go singly.
 _NEAREST = {"float32": 1e-4, "float64": 1e-7}
@@ -57,10 +62,10 @@ _POINTS_AT_ONCE, _CONCRETE_POINTS_AT_ONCE = 2**14, 256
 
 
 def is_worth_lines(
-    orders: Orders, num_points: int, num_laws: int, count: int, dtype: DTypeLike
+    orders: Orders, num_points: int, num_distributions: int, count: int, dtype: DTypeLike
 ) -> bool:
     """Whether common lines save time for this many points of distributions of ``count`` weights."""
-    if num_points * num_laws * count < _FEWEST_FACTORS or count <= MOST_CONDITIONED:
+    if num_points * num_distributions * count < _FEWEST_FACTORS or count <= MOST_CONDITIONED:
         return False
     if count >= _TOO_MANY_TO_COPY:
         return num_points > 1
@@ -96,58 +101,62 @@ class Lines(NamedTuple):
     values: Array
 
 
-def _tilts(orders: Orders, nearest: Array, law: Law) -> tuple[Array, Array, Array]:
+def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Array, Array, Array]:
     """Tilts with tilted distances from the edge and variances, shape (T + 1,), beyond all points.
 
     All orders share the tilts of the highest one, which stays farthest from the pole. The last tilt
     repeats once ``nearest``, the least distance of a point, is passed.
     """
-    dtype, order = law.weights.dtype, max(orders)
+    dtype, order = distribution.weights.dtype, max(orders)
     pole = jnp.full(1, order, dtype)
     # The tilted mean of the first one is left of the center by less than a standard deviation.
     least = max(0.5 * precision(dtype).line_reach, order**0.5)
-    start = least * lax.rsqrt(law.moments()[0])
+    start = least * lax.rsqrt(distribution.moments()[0])
     # A normal part has points beyond the edge.
-    most = _most_lines(orders, law.weights.shape[0], dtype) + 12 * (law.normal_scale is not None)
+    most = _most_lines(orders, distribution.weights.shape[0], dtype) + 12 * (
+        distribution.normal_scale is not None
+    )
     State = tuple[Array, Array, Array]
 
     def advance(state: State, _: None) -> tuple[State, State]:
         def further() -> State:
             tilt = state[0] + _advance(dtype.name) * lax.rsqrt(state[2])
-            return tilt, *tilted_moments(pole, law, tilt)
+            return tilt, *tilted_moments(pole, distribution, tilt)
 
         return lax.cond(any_point(state[1] > nearest), further, lambda: state), state
 
     count = -(-most // _LINES_AT_ONCE) * _LINES_AT_ONCE + 1
-    first = start, *tilted_moments(pole, law, start)
+    first = start, *tilted_moments(pole, distribution, start)
     tilt, distance, variance = lax.scan(advance, first, None, count)[1]
     return tilt[:, 0], distance[:, 0], variance[:, 0]
 
 
-def _tabulate(orders: Orders, law: Law, tilt: Array, distance: Array, variance: Array) -> Lines:
+def _tabulate(
+    orders: Orders, distribution: UniformSum, tilt: Array, distance: Array, variance: Array
+) -> Lines:
     """Lines at given tilts."""
-    dtype, (count, _) = law.weights.dtype, law.weights.shape
-    scale = law.normal_scale
-    law = law._replace(
-        weights=jnp.broadcast_to(law.weights, (count, len(tilt))),
+    dtype, (count, _) = distribution.weights.dtype, distribution.weights.shape
+    scale = distribution.normal_scale
+    distribution = distribution._replace(
+        weights=jnp.broadcast_to(distribution.weights, (count, len(tilt))),
         normal_scale=None if scale is None else jnp.broadcast_to(scale, tilt.shape),
     )
-    width, at_edge = jnp.sum(law.weights, axis=0), jnp.zeros_like(tilt)
+    width, at_edge = jnp.sum(distribution.weights, axis=0), jnp.zeros_like(tilt)
     order = jnp.broadcast_to(np.array(orders)[:, None], (len(orders), len(tilt)))
     margin = precision(dtype).line_reach
-    contour = contour_at(order, tilt, variance, width - distance, 2.0 * width, law, margin)
-    excess = excess_coth(law.weights, contour.tilt)
+    contour = contour_at(order, tilt, variance, width - distance, 2.0 * width, distribution, margin)
+    excess = excess_coth(distribution.weights, contour.tilt)
     more = 1 if count >= _MANY_WEIGHTS else _MORE_NODES[dtype.name]
     size = precision(dtype).line_nodes * more
     nodes = nodes_of_chunk(contour, 0, size)
-    values = product_of_factors(law, excess, order[0], nodes)
+    values = product_of_factors(distribution, excess, order[0], nodes)
     if scale is not None:
-        values = values * edge_phase(at_edge, law, contour, nodes)
+        values = values * edge_phase(at_edge, distribution, contour, nodes)
     rows = [values]
     for _ in orders[1:]:
         rows.append(rows[-1] * nodes.pole)
-    bound = envelope_at(law, excess, contour, size)
-    exponents = log_scale(at_edge, law, contour)
+    bound = envelope_at(distribution, excess, contour, size)
+    exponents = log_scale(at_edge, distribution, contour)
     # As in a sum that goes on until all is small: the bound takes all sines for one.
     tolerances, end = precision(dtype), jnp.max(jnp.abs(values[-2:]), axis=0)
     seen = (end < tolerances.acceptable) & (bound < tolerances.unseen)
@@ -183,39 +192,41 @@ def _look_up(orders: Orders, distance: Array, index: Array, lines: Lines) -> tup
     return found, jnp.all(jnp.isfinite(found), axis=1)
 
 
-def _of_one_law(
-    orders: Orders, y: Array, law: Law, num_points: Array | None
+def _of_one_distribution(
+    orders: Orders, y: Array, distribution: UniformSum, num_points: Array | None
 ) -> tuple[Array, Array]:
     """Values (P, M) at points (P,) of a distribution with weights (n, 1), and where they hold."""
-    law = law._replace(weights=jnp.abs(law.weights))
-    unit = binary_scale(law)
-    law = in_units(law, unit)
-    distance = distance_from_edge(y / unit, law.weights)
-    outside = (distance <= 0) & (True if law.normal_scale is None else law.normal_scale == 0)
+    distribution = distribution._replace(weights=jnp.abs(distribution.weights))
+    unit = binary_scale(distribution)
+    distribution = in_units(distribution, unit)
+    distance = distance_from_edge(y / unit, distribution.weights)
+    outside = (distance <= 0) & (
+        True if distribution.normal_scale is None else distribution.normal_scale == 0
+    )
     smallest = jnp.finfo(y.dtype).eps ** 1.5
-    law = law._replace(weights=jnp.maximum(law.weights, smallest))
+    distribution = distribution._replace(weights=jnp.maximum(distribution.weights, smallest))
     # NaN, as points outside, needs no line.
     nearest = jnp.min(jnp.where(outside | jnp.isnan(distance), jnp.inf, distance))
-    tilts = _tilts(orders, nearest, law)
+    tilts = _tilts(orders, nearest, distribution)
     # The barrier keeps the compiler from computing these anew for each point.
     between = lax.optimization_barrier(0.5 * (tilts[1][1:] + tilts[1][:-1]))
     index = jnp.sum(distance[:, None] < between[:-1], axis=1)
     used = jnp.zeros(between.shape, bool).at[index].set(True)
 
     def some_lines(used: Array, *tilts: Array) -> Lines:
-        tabulate = partial(_tabulate, orders, law)
+        tabulate = partial(_tabulate, orders, distribution)
         shapes = jax.eval_shape(tabulate, *tilts)
         empty = jax.tree.map(lambda a: jnp.full(a.shape, jnp.nan, a.dtype), shapes)
         return lax.cond(any_point(used), lambda: tabulate(*tilts), lambda: empty)
 
     parts = used, *(part[:-1] for part in tilts)
-    lines = in_blocks(some_lines, *parts, size=_LINES_AT_ONCE)
+    lines = in_chunks(some_lines, *parts, size=_LINES_AT_ONCE)
     size = _POINTS_AT_ONCE if num_points is None else _CONCRETE_POINTS_AT_ONCE
 
     def some_points(distance: Array, index: Array) -> tuple[Array, Array]:
         return _look_up(orders, distance, index, lines)
 
-    values, holds = in_blocks(some_points, distance, index, size=size, num_rows=num_points)
+    values, holds = in_chunks(some_points, distance, index, size=size, num_rows=num_points)
     values = values - jnp.where(np.array(orders) == 0, jnp.log(unit), 0.0)
     holds = holds & (distance >= between[-1])
     return jnp.where(outside[:, None], -jnp.inf, values), holds | outside
@@ -224,25 +235,30 @@ def _of_one_law(
 def _by_lines(
     orders: Orders,
     y: Array,
-    law: Law,
-    num_laws: Array | None = None,
+    distribution: UniformSum,
+    num_distributions: Array | None = None,
     num_points: Array | None = None,
 ) -> tuple[Array, Array]:
     """Values (L, P, M) at points (L, P), weights (n, L), and where they hold."""
 
     def one(y: Array, weights: Array, scale: Array | None) -> tuple[Array, Array]:
-        own = Law(weights.T, scale, law.num_rows)
-        values, holds = _of_one_law(orders, y[0], own, num_points)
+        own = UniformSum(weights.T, scale, distribution.num_rows)
+        values, holds = _of_one_distribution(orders, y[0], own, num_points)
         return values[None], holds[None]
 
-    found: tuple[Array, Array] = in_blocks(
-        one, y, law.weights.T, law.normal_scale, size=1, num_rows=num_laws
+    found: tuple[Array, Array] = in_chunks(
+        one,
+        y,
+        distribution.weights.T,
+        distribution.normal_scale,
+        size=1,
+        num_rows=num_distributions,
     )
     return found
 
 
-def values_of_shared_laws(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
-    """Log density (order 0), log survival (order 1) or both of P points under each of L laws.
+def values_of_shared_distributions(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
+    """Log density (order 0), log survival (1) or both of P points under each distribution.
 
     Parameters
     ----------
@@ -258,43 +274,47 @@ def values_of_shared_laws(orders: Orders, y: Any, weights: Any, normal_scale: An
     Array, shape (M, L, P)
     """
     if not isinstance(y, np.ndarray):
-        return _values(orders, y, Law(weights, normal_scale))
-    num_laws, num_points = y.shape
+        return _values(orders, y, UniformSum(weights, normal_scale))
+    num_distributions, num_points = y.shape
     most = _MOST_NUMBERS // max(capacity(num_points, 1024, 4), len(weights))
     if not most:
-        law = Law(jnp.asarray(weights), None if normal_scale is None else jnp.asarray(normal_scale))
-        return np.asarray(_compiled(orders, jnp.asarray(y), law))
+        distribution = UniformSum(
+            jnp.asarray(weights), None if normal_scale is None else jnp.asarray(normal_scale)
+        )
+        return np.asarray(_compiled(orders, jnp.asarray(y), distribution))
     # Portions of one size, for one program.
-    size = -(-num_laws // -(-num_laws // most))
+    size = -(-num_distributions // -(-num_distributions // most))
 
     def portion(start: int) -> HostArray:
         part = slice(start, start + size)
         scale = None if normal_scale is None else normal_scale[part]
         return _concrete_values(orders, y[part], weights[:, part], scale, size)
 
-    return np.concatenate([portion(start) for start in range(0, num_laws, size)], axis=1)
+    return np.concatenate([portion(start) for start in range(0, num_distributions, size)], axis=1)
 
 
 def _concrete_values(
     orders: Orders, y: HostArray, weights: HostArray, normal_scale: HostArray | None, size: int
 ) -> HostArray:
-    """At most `size` laws, by a program for few sizes; points without a line singly."""
-    (count, num_laws), num_points = weights.shape, y.shape[1]
-    rows, laws = capacity(count, 16, 2), capacity(size, 4, 2)
-    law = Law(
-        padded(weights, (rows, laws)),
-        None if normal_scale is None else padded(normal_scale, (laws,)),
+    """At most `size` distributions, by a program for few sizes; points without a line singly."""
+    (count, num_distributions), num_points = weights.shape, y.shape[1]
+    rows, distributions = capacity(count, 16, 2), capacity(size, 4, 2)
+    distribution = UniformSum(
+        padded(weights, (rows, distributions)),
+        None if normal_scale is None else padded(normal_scale, (distributions,)),
         rows_in_use(count),
     )
     # Copies of the last point need no line of their own.
     points = np.pad(y, [(0, 0), (0, capacity(num_points, 1024, 4) - num_points)], "edge")
-    points = padded(points, (laws, points.shape[1]))
-    found = _program(orders, points, law, np.int32(num_laws), np.int32(num_points))
-    values, holds = (np.array(np.asarray(part)[:num_laws, :num_points]) for part in found)
-    law_of, point_of = np.nonzero(~holds)
+    points = padded(points, (distributions, points.shape[1]))
+    found = _program(
+        orders, points, distribution, np.int32(num_distributions), np.int32(num_points)
+    )
+    values, holds = (np.array(np.asarray(part)[:num_distributions, :num_points]) for part in found)
+    distribution_of, point_of = np.nonzero(~holds)
     most = max(1, _MOST_NUMBERS // count)
-    for start in range(0, len(law_of), most):
-        own, at = law_of[start : start + most], point_of[start : start + most]
+    for start in range(0, len(distribution_of), most):
+        own, at = distribution_of[start : start + most], point_of[start : start + most]
         scale = None if normal_scale is None else normal_scale[own]
         values[own, at] = values_of_points(orders, y[own, at], weights[:, own], scale).T
     return values.transpose(2, 0, 1)
@@ -302,65 +322,73 @@ def _concrete_values(
 
 @partial(jax.jit, static_argnums=0)
 def _program(
-    orders: Orders, y: Array, law: Law, num_laws: Array, num_points: Array
+    orders: Orders, y: Array, distribution: UniformSum, num_distributions: Array, num_points: Array
 ) -> tuple[Array, Array]:
-    return _by_lines(orders, y, law, jnp.asarray(num_laws), jnp.asarray(num_points))
+    return _by_lines(
+        orders, y, distribution, jnp.asarray(num_distributions), jnp.asarray(num_points)
+    )
 
 
 # Compiled here, so that eager calls with shapes seen before do not compile their loops anew.
 @partial(jax.jit, static_argnums=0)
-def _compiled(orders: Orders, y: Array, law: Law) -> Array:
-    return _values(orders, y, law)
+def _compiled(orders: Orders, y: Array, distribution: UniformSum) -> Array:
+    return _values(orders, y, distribution)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _values(orders: Orders, y: Array, law: Law) -> Array:
-    values, holds = _by_lines(orders, y, law)
+def _values(orders: Orders, y: Array, distribution: UniformSum) -> Array:
+    values, holds = _by_lines(orders, y, distribution)
 
-    def rest(y: Array, of_law: Array, values: Array, holds: Array) -> Array:
+    def rest(y: Array, of_distribution: Array, values: Array, holds: Array) -> Array:
         def singly() -> Array:
-            found = evaluate_each_point(orders, y, _taken(law, of_law), ~holds).logs
+            found = evaluate_each_point(
+                orders, y, _taken(distribution, of_distribution), ~holds
+            ).logs
             return jnp.where(holds[:, None], values, found.T)
 
         return lax.cond(any_point(~holds), singly, lambda: values)
 
-    parts = y.reshape(-1), _law_of(y), values.reshape(-1, len(orders)), holds.reshape(-1)
-    found: Array = in_blocks(rest, *parts, size=min(block_size().traced, _most_copies(law)))
+    parts = y.reshape(-1), _distribution_of(y), values.reshape(-1, len(orders)), holds.reshape(-1)
+    found: Array = in_chunks(
+        rest, *parts, size=min(block_size().traced, _most_copies(distribution))
+    )
     return found.T.reshape(len(orders), *y.shape)
 
 
 @_values.defjvp
 def _values_jvp(
-    orders: Orders, primals: tuple[Array, Law], tangents: tuple[Array, Law]
+    orders: Orders, primals: tuple[Array, UniformSum], tangents: tuple[Array, UniformSum]
 ) -> tuple[Array, Array]:
     # Derivatives with respect to weights cost a factor n for each point anyway.
     return jax.jvp(partial(_singly, orders), primals, tangents)
 
 
-def _singly(orders: Orders, y: Array, law: Law) -> Array:
-    """The same without lines, each point with its own copy of the law; shape (M, L, P)."""
+def _singly(orders: Orders, y: Array, distribution: UniformSum) -> Array:
+    """The same without lines, each point with its own copy of the distribution; shape (M, L, P)."""
 
-    def some(y: Array, of_law: Array) -> Array:
-        own = _taken(law, of_law)
+    def some(y: Array, of_distribution: Array) -> Array:
+        own = _taken(distribution, of_distribution)
         values: Array = values_of_points(orders, y, own.weights, own.normal_scale)
         return values.T
 
-    size = _most_copies(law)
+    size = _most_copies(distribution)
     # Copies of the weights for all points are not kept for the backward pass.
     function = some if y.size <= size else jax.checkpoint(some)
-    values: Array = in_blocks(function, y.reshape(-1), _law_of(y), size=size)
+    values: Array = in_chunks(function, y.reshape(-1), _distribution_of(y), size=size)
     return values.T.reshape(len(orders), *y.shape)
 
 
-def _law_of(y: Array) -> Array:
-    """Index of the law of each of the points (L, P)."""
+def _distribution_of(y: Array) -> Array:
+    """Index of the distribution of each of the points (L, P)."""
     return jnp.arange(y.size) // y.shape[1]
 
 
-def _taken(law: Law, of_law: Array) -> Law:
-    scale = law.normal_scale
-    return Law(law.weights[:, of_law], None if scale is None else scale[of_law])
+def _taken(distribution: UniformSum, of_distribution: Array) -> UniformSum:
+    scale = distribution.normal_scale
+    return UniformSum(
+        distribution.weights[:, of_distribution], None if scale is None else scale[of_distribution]
+    )
 
 
-def _most_copies(law: Law) -> int:
-    return max(1, _MOST_NUMBERS // law.weights.shape[0])
+def _most_copies(distribution: UniformSum) -> int:
+    return max(1, _MOST_NUMBERS // distribution.weights.shape[0])

@@ -1,4 +1,4 @@
-r"""Exact conditioning on the largest weights, for laws whose integrand decays slowly.
+r"""Exact conditioning on the largest weights, for distributions whose integrand decays slowly.
 
 With ``R_i`` the sum without the ``i`` largest weights and
 ``I_m^(i)(y) = E[(R_i - y)_+^(m-1)]/(m-1)!``,
@@ -21,16 +21,16 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.uniform_sum._law import Law, moments_of, sums_of
 from nn_uq_dist.uniform_sum._polynomials import tail_polynomials
 from nn_uq_dist.uniform_sum._rows import Rows
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, moments_of, sums_of
 
 # Largest number of weights that are conditioned on.
 MOST_CONDITIONED = 4
 
 
 class Tree(NamedTuple):
-    """Which weights to condition on, and what is left at each level; level 0 is the whole law.
+    """Which weights to condition on, and what is left at each level; level 0 is the whole sum.
 
     Attributes
     ----------
@@ -60,27 +60,29 @@ class Tree(NamedTuple):
             width, square, quartic = width + left, square + power, quartic + power * power
         return width, square, quartic
 
-    def rest(self, law: Law) -> Law:
-        """The law without the weights that are conditioned on."""
-        return law._replace(weights=jnp.where(self.ranks < self.number, 0.0, law.weights))
+    def rest(self, distribution: UniformSum) -> UniformSum:
+        """The distribution without the weights that are conditioned on."""
+        return distribution._replace(
+            weights=jnp.where(self.ranks < self.number, 0.0, distribution.weights)
+        )
 
 
-def no_tree(law: Law) -> Tree:
-    """The law itself, without conditioning."""
-    zeros = jnp.zeros(law.weights.shape[1:], law.weights.dtype)
-    ranks = jnp.full(law.weights.shape, MOST_CONDITIONED)
+def no_tree(distribution: UniformSum) -> Tree:
+    """The distribution itself, without conditioning."""
+    zeros = jnp.zeros(distribution.weights.shape[1:], distribution.weights.dtype)
+    ranks = jnp.full(distribution.weights.shape, MOST_CONDITIONED)
     largest = jnp.zeros((MOST_CONDITIONED, *zeros.shape), zeros.dtype)
     return Tree(ranks, jnp.zeros(zeros.shape, int), largest, zeros, zeros, zeros)
 
 
-def tree_of(law: Law, number: int | None = None) -> Tree:
+def tree_of(distribution: UniformSum, number: int | None = None) -> Tree:
     """The tree of the largest weights.
 
     ``number`` weights are conditioned on, by default as many as dominate: up to the last weight
     that exceeds twice the standard deviation of the smaller parts; if there is none, all of them,
     because the quadrature is then slow due to few comparable weights.
     """
-    weights = law.weights
+    weights = distribution.weights
     count = min(MOST_CONDITIONED, weights.shape[0])
     largest, index = lax.top_k(weights.T, count)
     # A transpose would have another layout than the tree before it, and be copied twice.
@@ -98,7 +100,7 @@ def tree_of(law: Law, number: int | None = None) -> Tree:
         return tree
     dominating = jnp.zeros_like(tree.number)
     for rank in range(count):
-        variance = tree.sums_at(jnp.asarray(rank + 1))[1] / 3.0 + law.normal_variance
+        variance = tree.sums_at(jnp.asarray(rank + 1))[1] / 3.0 + distribution.normal_variance
         dominates = largest[rank] > 2.0 * jnp.sqrt(variance)
         dominating = jnp.where(dominates, rank + 1, dominating)
     return tree._replace(number=jnp.where(dominating == 0, MOST_CONDITIONED, dominating))
@@ -136,7 +138,7 @@ def leaf_of(
     index : Array of int, shape ()
         Below ``2^number``; polynomials at a node are added in the first leaf below it.
     levels : Array of int, shape ()
-        ``MOST_CONDITIONED + 1``; or 0 for the law itself.
+        ``MOST_CONDITIONED + 1``; or 0 for the distribution itself.
     order : Array of int, shape (M, B)
         0 for the density and 1 for the survival function.
     y, distance : Array, shape (B,)
@@ -186,5 +188,5 @@ def leaf_of(
 
 
 def root_leaf(order: Array, y: Array, distance: Array, rows: Rows) -> Leaf:
-    """The whole law as a leaf."""
+    """The whole distribution as a leaf."""
     return Leaf(y, distance, jnp.ones(order.shape, y.dtype), rows.of_y, rows.zeros(order))

@@ -1,4 +1,4 @@
-r"""The contour integral behind every function of the law: its tilt and its step.
+r"""The contour integral behind every function of the distribution: its tilt and its step.
 
 With ``R`` a sum of uniform components (and a normal one), the integral
 
@@ -9,7 +9,7 @@ With ``R`` a sum of uniform components (and a normal one), the integral
 is the density (``m = 0``), the survival function (``m = 1``), and its repeated integrals
 ``E[(R - y)_+^(m-1)]/(m-1)!`` (``m >= 2``), which conditioning on further weights needs. On the
 vertical line through the saddlepoint the integrand is the characteristic function of the tilted
-law, so the relative accuracy does not depend on how far out ``y`` lies (H. E. Daniels,
+distribution, so the relative accuracy does not depend on how far out ``y`` lies (H. E. Daniels,
 Annals of Mathematical Statistics 25, 1954; R. Lugannani and S. Rice, Advances in Applied
 Probability 12, 1980, for the pole).
 
@@ -24,8 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics._blocks import any_point
-from nn_uq_dist.uniform_sum._law import Law
+from nn_uq_dist.basics.chunks import any_point
 from nn_uq_dist.uniform_sum._precision import precision
 from nn_uq_dist.uniform_sum._uniform_component import (
     excess_coth,
@@ -33,6 +32,7 @@ from nn_uq_dist.uniform_sum._uniform_component import (
     squared_envelope,
     sums_of_excess,
 )
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
 
 _MOST_NEWTON_STEPS = 60
 
@@ -48,7 +48,7 @@ class Contour(NamedTuple):
     tilt, spacing : Array, shape (B,)
         Real part ``t`` of the line, distance ``L`` of the aliases.
     scale : Array, shape (B,)
-        Frequency scale of the tilted law: one over its standard deviation, or the tilt.
+        Frequency scale of the tilted distribution: one over its standard deviation, or the tilt.
     num_nodes : Array of int, shape (B,)
         Most nodes that a point may use; zero for points that do not matter.
     polynomial_aliases : Array of bool, shape (B,)
@@ -83,7 +83,7 @@ def choose_contour(
     order: Array,
     y: Array,
     distance: Array,
-    law: Law,
+    distribution: UniformSum,
     active: Array,
     last: Array,
     derivatives: int,
@@ -96,7 +96,7 @@ def choose_contour(
         Orders of the pole at zero: 0 for the density, 1 for the survival function, ...
     y, distance : Array, shape (B,)
         Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
-    law : Law
+    distribution : UniformSum
         With positive weights.
     active : Array of bool, shape (B,)
         Points that matter.
@@ -107,12 +107,12 @@ def choose_contour(
         Number of derivatives that must converge as well; each adds one power of the frequency.
     """
     # The highest order stays farthest from the pole, which does no harm for lower orders.
-    tilt, variance = solve_tilt(order[-1], y, distance, law, active)
-    contour = contour_at(order, tilt, variance, y, 2.0 * y + distance, law)
+    tilt, variance = solve_tilt(order[-1], y, distance, distribution, active)
+    contour = contour_at(order, tilt, variance, y, 2.0 * y + distance, distribution)
     tolerances = precision(y.dtype)
     most = jnp.where(last, tolerances.most_nodes, tolerances.max_nodes)
-    excess = excess_coth(law.weights, tilt)
-    bound = envelope_at(law, excess, contour, most) * growth_at(contour, most, derivatives)
+    excess = excess_coth(distribution.weights, tilt)
+    bound = envelope_at(distribution, excess, contour, most) * growth_at(contour, most, derivatives)
     worth = active & ((bound < tolerances.acceptable) | last)
     # The barrier keeps what leads to the bound in one kernel.
     return contour._replace(num_nodes=lax.optimization_barrier(jnp.where(worth, most, 0)))
@@ -124,7 +124,7 @@ def contour_at(
     variance: Array,
     y: Array,
     span: Array,
-    law: Law,
+    distribution: UniformSum,
     margin: float = 0.0,
 ) -> Contour:
     r"""Contour at a given tilt.
@@ -134,16 +134,16 @@ def contour_at(
     - beyond the support on both sides (``span``, the distance from ``y`` to the far edge);
     - where the tilted density has decayed. Its right tail is Gaussian with the tilted variance; its
       left tail may be exponential with rate ``t``, as bounded by Bernstein's inequality;
-    - where the law itself has decayed. ``K''`` is largest at zero. By Chernoff's bound an alias at
-      distance ``L``, on the left after subtraction of its polynomial, contributes at most ``exp(r^2
-      K''(0)/2 - r L)`` for each ``r``, at best ``exp(-L^2/(2 K''(0)))``. Aliases on the right are
-      closer to the tilted mean, because it lies beyond ``y`` by ``order/t`` and the remaining error
-      of the root-finding.
+    - where the distribution itself has decayed. ``K''`` is largest at zero. By Chernoff's bound an
+      alias at distance ``L``, on the left after subtraction of its polynomial, contributes at most
+      ``exp(r^2 K''(0)/2 - r L)`` for each ``r``, at best ``exp(-L^2/(2 K''(0)))``. Aliases on the
+      right are closer to the tilted mean, because it lies beyond ``y`` by ``order/t`` and the
+      remaining error of the root-finding.
 
     ``margin`` is how many tilted standard deviations the points may lie from the tilted mean.
     """
     tolerances = precision(tilt.dtype)
-    weights, normal_variance = law.weights, law.normal_variance
+    weights, normal_variance = distribution.weights, distribution.normal_variance
     exponent = tolerances.alias_exponent
     inverse = lax.rsqrt(variance)
     deviation = variance * inverse
@@ -153,7 +153,7 @@ def contour_at(
     rate = jnp.where(order[-1] == 0, jnp.minimum(rate, slowest), rate)
     tail = (2.0 * exponent) ** 0.5
     decayed = tail * deviation + (2.0 / 3.0) * exponent * rate
-    untilted = tail * jnp.sqrt(law.moments()[0])
+    untilted = tail * jnp.sqrt(distribution.moments()[0])
     beyond = span + 2.0 * (tilt * normal_variance + tail * jnp.sqrt(normal_variance))
     spacing = jnp.minimum(decayed, untilted + ahead) + margin * deviation
     spacing = jnp.minimum(spacing, beyond)
@@ -167,7 +167,9 @@ def contour_at(
     )
 
 
-def envelope_at(law: Law, excess: Array, contour: Contour, node: Array | int) -> Array:
+def envelope_at(
+    distribution: UniformSum, excess: Array, contour: Contour, node: Array | int
+) -> Array:
     """Bound on the modulus of the normalized integrand, of the lowest order, from this node on.
 
     ``excess`` is ``coth(w t) - 1``, shape (n, B).
@@ -175,8 +177,8 @@ def envelope_at(law: Law, excess: Array, contour: Contour, node: Array | int) ->
     frequency = node * contour.step
     ratio = frequency * contour.rate
     shrink = 1.0 / (1.0 + ratio * ratio)
-    squares = squared_envelope(law.weights, excess, shrink, frequency)
-    decay = jnp.exp(-0.5 * (law.normal_variance * (frequency * frequency)))
+    squares = squared_envelope(distribution.weights, excess, shrink, frequency)
+    decay = jnp.exp(-0.5 * (distribution.normal_variance * (frequency * frequency)))
     pole = power_of(shrink, contour.order[0])
     return jnp.sqrt(jnp.prod(squares, axis=0) * pole) * decay
 
@@ -199,12 +201,12 @@ def growth_at(contour: Contour, node: Array | int, derivatives: int) -> Array:
     return (1.0 + node * contour.step / contour.scale) ** derivatives
 
 
-def log_scale(distance: Array, law: Law, contour: Contour) -> Array:
+def log_scale(distance: Array, distribution: UniformSum, contour: Contour) -> Array:
     """Exponents ``K(t) - t y - order log t`` at the tilt, written with the distance ``W - y``."""
     tilt = contour.tilt
-    value = tilt * distance + 0.5 * law.normal_variance * tilt * tilt
+    value = tilt * distance + 0.5 * distribution.normal_variance * tilt * tilt
     value = value - contour.order.astype(tilt.dtype) * jnp.log(tilt)
-    return value + sum_in_blocks(log_mgf_below_edge(law.weights, tilt))
+    return value + sum_in_blocks(log_mgf_below_edge(distribution.weights, tilt))
 
 
 def sum_in_blocks(terms: Array, size: int = 64) -> Array:
@@ -217,14 +219,14 @@ def sum_in_blocks(terms: Array, size: int = 64) -> Array:
     return jnp.sum(terms, axis=0)
 
 
-def tilted_moments(order: Array, law: Law, tilt: Array) -> tuple[Array, Array]:
-    """Distance from the edge and variance of the tilted law, the pole ``z^-order`` included.
+def tilted_moments(order: Array, distribution: UniformSum, tilt: Array) -> tuple[Array, Array]:
+    """Distance from the edge and variance of the tilted sum, the pole ``z^-order`` included.
 
     Parameters
     ----------
     order : Array, shape (B,)
         Order of the pole at zero, in floating point.
-    law : Law
+    distribution : UniformSum
     tilt : Array, shape (B,)
 
     Returns
@@ -232,23 +234,23 @@ def tilted_moments(order: Array, law: Law, tilt: Array) -> tuple[Array, Array]:
     tuple of Array, shape (B,)
         ``W - K'(t) + order/t`` and ``K''(t) + order/t^2``.
     """
-    of_distance, of_variance = sums_of_excess(law.weights, tilt)
+    of_distance, of_variance = sums_of_excess(distribution.weights, tilt)
     rate = 1.0 / tilt
     pole = order * rate
-    poles = pole + law.weights.shape[0] * rate
-    variance = poles * rate - of_variance + law.normal_variance
-    # Rounding may leave the variance of an almost degenerate law below that of its pole.
+    poles = pole + distribution.weights.shape[0] * rate
+    variance = poles * rate - of_variance + distribution.normal_variance
+    # Rounding may leave the variance of an almost degenerate distribution below that of its pole.
     variance = jnp.maximum(jnp.maximum(variance, pole * rate), 1e-12 * rate * rate)
-    return poles - of_distance - law.normal_variance * tilt, variance
+    return poles - of_distance - distribution.normal_variance * tilt, variance
 
 
 def _initial_tilt(
-    order: Array, y: Array, distance: Array, law: Law, inverse_variance: Array
+    order: Array, y: Array, distance: Array, distribution: UniformSum, inverse_variance: Array
 ) -> Array:
     # Inverse Langevin function of equal weights with this width and variance (the approximation of
     # A. Cohen, Rheologica Acta 30, 1991), then the contribution of the pole from t sigma^2 -
     # order/t = y.
-    width, normal_variance = y + distance, law.normal_variance
+    width, normal_variance = y + distance, distribution.normal_variance
     inverse_width = 1.0 / jnp.maximum(width, 1e-30)
     share = jnp.clip(y * inverse_width, 0.0, 1.0)
     gap = jnp.clip(distance * inverse_width, 1e-30, 1.0)
@@ -263,9 +265,9 @@ def _initial_tilt(
 
 
 def solve_tilt(
-    order: Array, y: Array, distance: Array, law: Law, active: Array
+    order: Array, y: Array, distance: Array, distribution: UniformSum, active: Array
 ) -> tuple[Array, Array]:
-    """Tilt ``t`` with ``K'(t) - order/t = y`` for each point, and the variance of the law there.
+    """Tilt ``t`` with ``K'(t) - order/t = y`` for each point, and the variance there.
 
     Parameters
     ----------
@@ -273,14 +275,14 @@ def solve_tilt(
         Order of the pole at zero: 0 for the density, 1 for the survival function, ...
     y, distance : Array, shape (B,)
         Point, at or above the center, and its distance ``sum(weights) - y`` from the edge.
-    law : Law
+    distribution : UniformSum
     active : Array of bool, shape (B,)
         Points that decide when the iteration ends.
 
     Notes
     -----
     The integral does not depend on the tilt; its conditioning does. So it needs to be accurate only
-    to a fraction of a standard deviation of the tilted law, and is never differentiated.
+    to a fraction of a standard deviation of the tilted distribution, and is never differentiated.
 
     Newton's method for ``1/(W - K'(t))``, which is nearly linear in ``t`` for every pattern of
     weights, safeguarded by a bracket. ``W - K'`` is convex and decreasing, so a plain Newton step
@@ -289,15 +291,15 @@ def solve_tilt(
     tolerance = precision(y.dtype).tilt_tolerance
     order = order.astype(y.dtype)
     # The tilt stays away from zero, where the pole is and coth(w t) is infinite.
-    lowest = lax.rsqrt(4.0 * law.moments()[0])
+    lowest = lax.rsqrt(4.0 * distribution.moments()[0])
     inverse_variance = 4.0 * lowest * lowest
-    start = jnp.maximum(_initial_tilt(order, y, distance, law, inverse_variance), lowest)
+    start = jnp.maximum(_initial_tilt(order, y, distance, distribution, inverse_variance), lowest)
     State = tuple[Array, Array]
 
     def step(state: State) -> State:
         # One array, and so one kernel, for the numbers of all steps.
         tilt, _, left, right, count = state[1]
-        at_tilt, spread = tilted_moments(order, law, tilt)
+        at_tilt, spread = tilted_moments(order, distribution, tilt)
         excess = at_tilt - distance
         left = jnp.where(excess >= 0, tilt, left)
         right = jnp.where(excess < 0, tilt, right)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics._blocks import any_point
+from nn_uq_dist.basics.chunks import any_point
 from nn_uq_dist.uniform_sum._contour import (
     Contour,
     choose_contour,
@@ -27,7 +27,6 @@ from nn_uq_dist.uniform_sum._contour import (
     log_scale,
     power_of,
 )
-from nn_uq_dist.uniform_sum._law import ROWS_PER_GROUP, Law, num_leading_rows
 from nn_uq_dist.uniform_sum._polynomials import alias_corrections, relative_correction
 from nn_uq_dist.uniform_sum._precision import precision
 from nn_uq_dist.uniform_sum._trigonometry import sine_and_cosine, square_and_product
@@ -37,6 +36,7 @@ from nn_uq_dist.uniform_sum._uniform_component import (
     langevin,
     tilted_component,
 )
+from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum, num_leading_rows
 
 
 class Slopes(NamedTuple):
@@ -74,7 +74,9 @@ def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int) -> Nodes:
     return Nodes(frequency, lax.complex(tilt, frequency), lax.complex(shrink, -ratio * shrink))
 
 
-def product_of_factors(law: Law, excess: Array, order: Array, nodes: Nodes) -> Array:
+def product_of_factors(
+    distribution: UniformSum, excess: Array, order: Array, nodes: Nodes
+) -> Array:
     r"""Product of the factors of all components and the pole, without the edge phase.
 
     One factor is ``(t/z) (1 - exp(-2 w z))/(1 - exp(-2 w t))``. In real arithmetic, with
@@ -84,7 +86,7 @@ def product_of_factors(law: Law, excess: Array, order: Array, nodes: Nodes) -> A
 
     Parameters
     ----------
-    law : Law
+    distribution : UniformSum
     excess : Array, shape (n, B)
         ``g`` of each weight.
     order : Array of int, shape (B,)
@@ -107,20 +109,20 @@ def product_of_factors(law: Law, excess: Array, order: Array, nodes: Nodes) -> A
             product = product * (factor * nodes.pole)
         return product
 
-    rows = (law.weights, excess)
-    return _fold_rows(law, rows, multiply, multiply_rest, power_of(nodes.pole, order))
+    rows = (distribution.weights, excess)
+    return _fold_rows(distribution, rows, multiply, multiply_rest, power_of(nodes.pole, order))
 
 
 def _fold_rows[State](
-    law: Law,
+    distribution: UniformSum,
     rows: tuple[Array, ...],
     of_group: Callable[..., State],
     of_rest: Callable[..., State],
     state: State,
 ) -> State:
     """Fold over the rows in use, by functions of the first row, the state and a group of rows."""
-    whole = law.weights.shape[0] // ROWS_PER_GROUP
-    count = whole if law.num_rows is None else law.num_rows // ROWS_PER_GROUP
+    whole = distribution.weights.shape[0] // ROWS_PER_GROUP
+    count = whole if distribution.num_rows is None else distribution.num_rows // ROWS_PER_GROUP
 
     def one_group(g: Array, state: State) -> State:
         start = g * ROWS_PER_GROUP
@@ -130,16 +132,18 @@ def _fold_rows[State](
     if whole:
         state = lax.fori_loop(0, count, one_group, state)
     rest = ROWS_PER_GROUP * whole
-    if rest < law.weights.shape[0]:
+    if rest < distribution.weights.shape[0]:
         state = of_rest(rest, state, *(row[rest:] for row in rows))
     return state
 
 
 @jax.custom_jvp
-def integrand(distance: Array, law: Law, excess: Array, contour: Contour, nodes: Nodes) -> Array:
+def integrand(
+    distance: Array, distribution: UniformSum, excess: Array, contour: Contour, nodes: Nodes
+) -> Array:
     """Normalized integrands (1 on the real axis) at a chunk of nodes, shape (J, M, B)."""
-    value = product_of_factors(law, excess, contour.order[0], nodes)
-    value = value * edge_phase(distance, law, contour, nodes)
+    value = product_of_factors(distribution, excess, contour.order[0], nodes)
+    value = value * edge_phase(distance, distribution, contour, nodes)
     values = [value]
     for _ in contour.order[1:]:
         values.append(values[-1] * nodes.pole)
@@ -153,11 +157,11 @@ def _integrand_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple
     Differentiating the factors instead would take the difference of numbers of order ``1/w`` and
     ``1/w^2``. The unit of the integrand is treated as constant.
     """
-    _, law, excess, _, nodes = primals
-    distance_dot, law_dot = tangents[:2]
+    _, distribution, excess, _, nodes = primals
+    distance_dot, distribution_dot = tangents[:2]
     z, square = nodes.z, nodes.z * nodes.z
 
-    component = tilted_component(law.weights, nodes.z.real[0], excess)
+    component = tilted_component(distribution.weights, nodes.z.real[0], excess)
     ratio = nodes.z.imag / nodes.z.real
 
     def add(along: Array, row: tuple[Array, TiltedComponent, Array]) -> tuple[Array, None]:
@@ -165,20 +169,20 @@ def _integrand_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple
         slope = lax.complex(*langevin(weight, component, nodes.frequency, ratio))
         return along + (moved * slope) * z, None
 
-    along = z * (distance_dot - jnp.sum(law_dot.weights, axis=0))
-    along, _ = lax.scan(add, along, (law.weights, component, law_dot.weights))
-    if law.normal_scale is not None:
-        along = along + square * (law.normal_scale * law_dot.normal_scale)
+    along = z * (distance_dot - jnp.sum(distribution_dot.weights, axis=0))
+    along, _ = lax.scan(add, along, (distribution.weights, component, distribution_dot.weights))
+    if distribution.normal_scale is not None:
+        along = along + square * (distribution.normal_scale * distribution_dot.normal_scale)
     density = integrand(*primals)
     return density, density * along[:, None]
 
 
-def edge_phase(distance: Array, law: Law, contour: Contour, nodes: Nodes) -> Array:
+def edge_phase(distance: Array, distribution: UniformSum, contour: Contour, nodes: Nodes) -> Array:
     """``exp(i a d + v (z^2 - t^2)/2)``, with the distance ``d`` from the edge."""
-    if law.normal_scale is None:
+    if distribution.normal_scale is None:
         sine, cosine = sine_and_cosine(nodes.frequency * distance)
     else:
-        variance = law.normal_variance
+        variance = distribution.normal_variance
         spread = variance * nodes.frequency
         sine, cosine = sine_and_cosine(nodes.frequency * distance + spread * contour.tilt)
         decay = jnp.exp(-0.5 * (spread * nodes.frequency))
@@ -187,13 +191,13 @@ def edge_phase(distance: Array, law: Law, contour: Contour, nodes: Nodes) -> Arr
 
 
 def _add_slopes(
-    sums: Slopes, density: Array, law: Law, component: TiltedComponent, nodes: Nodes
+    sums: Slopes, density: Array, distribution: UniformSum, component: TiltedComponent, nodes: Nodes
 ) -> Slopes:
     """Add ``e_y``, ``e_k`` and ``e_v`` under densities of shape (J, M, B)."""
     z = nodes.z[:, None]
     moved = lax.optimization_barrier(density * z)
     ratio = nodes.z.imag / nodes.z.real
-    lead = len(sums.weights) - len(law.weights)
+    lead = len(sums.weights) - len(distribution.weights)
 
     def put(start: Array | int, sums: Array, weights: Array, *constants: Array) -> Array:
         rows = TiltedComponent(*(part[:, None] for part in constants))
@@ -208,12 +212,12 @@ def _add_slopes(
     return Slopes(
         sums.y - jnp.sum(moved.real, axis=0),
         sums.normal_variance + 0.5 * jnp.sum((moved * z).real, axis=0),
-        _fold_rows(law, (law.weights, *component), put, put, sums.weights),
+        _fold_rows(distribution, (distribution.weights, *component), put, put, sums.weights),
     )
 
 
 def contour_sum(
-    distance: Array, law: Law, contour: Contour, derivatives: int
+    distance: Array, distribution: UniformSum, contour: Contour, derivatives: int
 ) -> tuple[Array, Slopes | None]:
     """Logs of the midpoint sums for ``I_m(y)``, aliases included, and their derivatives.
 
@@ -221,7 +225,7 @@ def contour_sum(
     ----------
     distance : Array, shape (B,)
         ``sum(weights) - y`` without the rounding of that difference.
-    law : Law
+    distribution : UniformSum
         With positive weights.
     contour : Contour
     derivatives : int
@@ -234,13 +238,13 @@ def contour_sum(
     """
     tolerances = precision(distance.dtype)
     size = tolerances.nodes_per_chunk
-    excess = excess_coth(law.weights, contour.tilt)
-    component = tilted_component(law.weights, contour.tilt, excess)
-    constants = lax.stop_gradient((law, excess, contour))
+    excess = excess_coth(distribution.weights, contour.tilt)
+    component = tilted_component(distribution.weights, contour.tilt, excess)
+    constants = lax.stop_gradient((distribution, excess, contour))
     nothing = jnp.zeros(contour.order.shape, distance.dtype)
     slopes = None
     if derivatives:
-        rows = num_leading_rows(law) + len(law.weights)
+        rows = num_leading_rows(distribution) + len(distribution.weights)
         slopes = Slopes(nothing, nothing, jnp.zeros((rows, *nothing.shape), nothing.dtype))
 
     State = tuple[Array, Array, Array, Slopes | None]
@@ -248,19 +252,19 @@ def contour_sum(
     def add_chunk(state: State) -> State:
         chunk, _, total, slopes = state
         nodes = nodes_of_chunk(contour, chunk, size)
-        density = integrand(distance, law, excess, contour, nodes)
+        density = integrand(distance, distribution, excess, contour, nodes)
         density = lax.optimization_barrier(density)
         total = total + jnp.sum(density.real, axis=0)
         if slopes is not None:
-            slopes = _add_slopes(slopes, density, law, component, nodes)
+            slopes = _add_slopes(slopes, density, distribution, component, nodes)
         chunk = chunk + 1
         return chunk, unfinished(chunk * size, density[-2:, 0]), total, slopes
 
     def unfinished(node: Array, end: Array) -> Array:
-        law, excess, contour = constants
+        distribution, excess, contour = constants
         end = lax.stop_gradient(end)
         largest = jnp.max(jnp.abs(end.real) + jnp.abs(end.imag), axis=0)
-        bound = envelope_at(law, excess, contour, node.astype(distance.dtype))
+        bound = envelope_at(distribution, excess, contour, node.astype(distance.dtype))
         growth = growth_at(contour, node.astype(distance.dtype), derivatives)
         seen = (largest * growth > tolerances.seen) | (bound * growth > tolerances.unseen)
         more = seen & (bound * growth > tolerances.target) & (node < contour.num_nodes)
@@ -269,7 +273,7 @@ def contour_sum(
     state = (jnp.asarray(0), jnp.asarray(True), nothing, slopes)
     _, _, total, slopes = lax.while_loop(lambda state: state[1], add_chunk, state)
     # Derivatives of the integrand include its unit.
-    unit = log_scale(*lax.stop_gradient((distance, law, contour)))
+    unit = log_scale(*lax.stop_gradient((distance, distribution, contour)))
     # The barrier makes one kernel of both logarithms.
     value = lax.optimization_barrier(unit + jnp.log(total * contour.step / jnp.pi))
     if slopes is not None:
@@ -284,7 +288,7 @@ class TailIntegral(NamedTuple):
     ----------
     log_sum : Array, shape (M, B)
         Logarithm of the midpoint sum; ``-inf`` for points without density (at or beyond the edge of
-        a bounded law).
+        a bounded distribution).
     slopes : Slopes or None
         Its derivatives.
     aliases : Array, shape (K, M, B)
@@ -304,7 +308,7 @@ def tail_integral(
     order: Array,
     y: Array,
     distance: Array,
-    law: Law,
+    distribution: UniformSum,
     active: Array,
     last: Array,
     derivatives: int,
@@ -317,7 +321,7 @@ def tail_integral(
         Ascending by one.
     y, distance : Array, shape (B,)
         Point, at or above the center, and its distance from the edge of the support.
-    law : Law
+    distribution : UniformSum
         Weights not negative.
     active : Array of bool, shape (B,)
         Points that matter; elsewhere the value is arbitrary but finite or ``-inf``.
@@ -327,20 +331,20 @@ def tail_integral(
         How many derivatives the quadrature must resolve.
     """
     # A comparison of the variance alone would be a kernel of its own, before the loop over leaves.
-    reach = jnp.maximum(distance, law.normal_variance)
-    inside = active & (jnp.minimum(reach, law.moments()[0]) > 0)
+    reach = jnp.maximum(distance, distribution.normal_variance)
+    inside = active & (jnp.minimum(reach, distribution.moments()[0]) > 0)
     # Zero weights become tiny ones, and derivatives pass through: the integral is even in each
     # weight, and its second derivative at zero is not zero.
     smallest = jnp.finfo(y.dtype).eps ** 1.5
-    lift = lax.stop_gradient(jnp.maximum(smallest - law.weights, 0.0))
-    # Where nothing is computed, use the center of a law with all weights equal to one.
-    scale = law.normal_scale
-    safe = law._replace(
-        weights=jnp.where(inside, law.weights + lift, 1.0),
+    lift = lax.stop_gradient(jnp.maximum(smallest - distribution.weights, 0.0))
+    # Where nothing is computed, use the center of a distribution with all weights equal to one.
+    scale = distribution.normal_scale
+    safe = distribution._replace(
+        weights=jnp.where(inside, distribution.weights + lift, 1.0),
         normal_scale=None if scale is None else jnp.where(inside, scale, 1.0),
     )
     y = jnp.where(inside, y, 0.0)
-    distance = jnp.where(inside, distance, float(law.weights.shape[0]))
+    distance = jnp.where(inside, distance, float(distribution.weights.shape[0]))
     constants = lax.stop_gradient((y, distance, safe, inside))
     contour = choose_contour(order, *constants, last, derivatives)
     converged = (contour.num_nodes > 0) | ~inside

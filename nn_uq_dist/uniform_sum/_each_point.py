@@ -1,9 +1,9 @@
-"""Log density and log survival if every point has its own law.
+"""Log density and log survival if every point has its own distribution.
 
 The contour integral is tried first; points for which it does not converge are conditioned on their
 largest weights, up to four. Both are passes of one loop over the same integral: the plain integral
 is the case without a conditioned weight, so the program is compiled once. Points come in blocks:
-memory stays bounded, and a difficult law delays only its own block.
+memory stays bounded, and a difficult distribution delays only its own block.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.basics._blocks import any_point, in_blocks
+from nn_uq_dist.basics.chunks import any_point, in_chunks
 from nn_uq_dist.uniform_sum._conditioning import (
     MOST_CONDITIONED,
     Leaf,
@@ -23,14 +23,14 @@ from nn_uq_dist.uniform_sum._conditioning import (
     tree_of,
 )
 from nn_uq_dist.uniform_sum._contour_sum import TailIntegral, tail_integral
-from nn_uq_dist.uniform_sum._law import (
-    Law,
+from nn_uq_dist.uniform_sum._rows import Rows, rows_of
+from nn_uq_dist.uniform_sum._uniform_sum import (
+    UniformSum,
     binary_scale,
     distance_from_edge,
     in_units,
     num_leading_rows,
 )
-from nn_uq_dist.uniform_sum._rows import Rows, rows_of
 
 Orders = tuple[int, ...]
 DENSITY: Orders = (0,)
@@ -39,7 +39,7 @@ BOTH: Orders = (0, 1)
 
 
 class Gradient(NamedTuple):
-    """Derivatives of M values; ``weights`` and ``normal_scale`` as those of the law.
+    """Derivatives of M values; ``weights`` and ``normal_scale`` as those of the distribution.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Values(NamedTuple):
     Attributes
     ----------
     logs : Array, shape (M, B)
-        ``-inf`` beyond the support, NaN for a law that is a point mass or not finite.
+        ``-inf`` beyond the support, NaN for a distribution that is a point mass or not finite.
     done : Array of bool, shape (B,)
         Where the method has converged.
     gradient : Gradient or None
@@ -79,20 +79,20 @@ def gradient_of(values: Values) -> Gradient:
 def evaluate_each_point(
     orders: Orders,
     y: Array,
-    law: Law,
+    distribution: UniformSum,
     active: Array,
     *,
     derivatives: int = 0,
     conditioning: bool = True,
 ) -> Values:
-    """Log density (order 0), log survival (order 1) or both at ``y >= 0``, a law for each point.
+    """Log density (order 0), log survival (1) or both at ``y >= 0``, a sum for each point.
 
     Parameters
     ----------
     orders : tuple of int
         `DENSITY`, `SURVIVAL` or `BOTH`, which costs little more than one of them.
     y : Array, shape (B,)
-    law : Law
+    distribution : UniformSum
         Weights of any sign.
     active : Array of bool, shape (B,)
         Points that are requested.
@@ -103,9 +103,9 @@ def evaluate_each_point(
     """
     # abs with derivative one at zero: all functions are even in each weight, and the second
     # derivative at a zero weight needs the chain rule to pass.
-    sign = jnp.where(law.weights < 0, -1.0, 1.0).astype(y.dtype)
-    scale = binary_scale(law)
-    scaled = in_units(law._replace(weights=law.weights * sign), scale)
+    sign = jnp.where(distribution.weights < 0, -1.0, 1.0).astype(y.dtype)
+    scale = binary_scale(distribution)
+    scaled = in_units(distribution._replace(weights=distribution.weights * sign), scale)
     found = _evaluate_scaled(orders, y / scale, scaled, active, derivatives, conditioning)
     is_density = jnp.asarray(orders)[:, None] == 0
     logs = found.logs - jnp.where(is_density, jnp.log(scale), 0.0)
@@ -135,32 +135,44 @@ class _Sums(NamedTuple):
 
 
 def _evaluate_scaled(
-    orders: Orders, y: Array, law: Law, active: Array, derivatives: int, conditioning: bool
+    orders: Orders,
+    y: Array,
+    distribution: UniformSum,
+    active: Array,
+    derivatives: int,
+    conditioning: bool,
 ) -> Values:
-    is_closed_form = law.normal_scale is None and law.weights.shape[0] <= MOST_CONDITIONED
+    is_closed_form = (
+        distribution.normal_scale is None and distribution.weights.shape[0] <= MOST_CONDITIONED
+    )
     order = jnp.broadcast_to(jnp.asarray(orders)[:, None], (len(orders), *y.shape))
-    distance = distance_from_edge(y, law.weights)
-    whole = no_tree(law)
-    root = rows_of(law, whole.ranks, derivatives)
+    distance = distance_from_edge(y, distribution.weights)
+    whole = no_tree(distribution)
+    root = rows_of(distribution, whole.ranks, derivatives)
     nothing = _Sums(jnp.full(order.shape, -jnp.inf, y.dtype), root.zeros(order))
     if is_closed_form:
-        sums = _closed_form(order, y, distance, law, derivatives, nothing)
-        return _values(sums, jnp.ones(y.shape, bool), law)
+        sums = _closed_form(order, y, distance, distribution, derivatives, nothing)
+        return _values(sums, jnp.ones(y.shape, bool), distribution)
     if not conditioning:
         leaf = root_leaf(order, y, distance, root)
         last = jnp.asarray(False)
-        tail = tail_integral(order, y, distance, law, active, last, derivatives)
-        return _values(_add(nothing, leaf, tail, whole, root, active), tail.converged, law)
-    return _with_conditioning(order, y, distance, law, active, derivatives, nothing)
+        tail = tail_integral(order, y, distance, distribution, active, last, derivatives)
+        return _values(_add(nothing, leaf, tail, whole, root, active), tail.converged, distribution)
+    return _with_conditioning(order, y, distance, distribution, active, derivatives, nothing)
 
 
 def _closed_form(
-    order: Array, y: Array, distance: Array, law: Law, derivatives: int, nothing: _Sums
+    order: Array,
+    y: Array,
+    distance: Array,
+    distribution: UniformSum,
+    derivatives: int,
+    nothing: _Sums,
 ) -> _Sums:
     """All weights are conditioned on: only polynomials are left."""
-    number = law.weights.shape[0]
-    tree = tree_of(law, number)
-    rows = rows_of(law, tree.ranks, derivatives)
+    number = distribution.weights.shape[0]
+    tree = tree_of(distribution, number)
+    rows = rows_of(distribution, tree.ranks, derivatives)
 
     def add_leaf(index: Array, sums: _Sums) -> _Sums:
         leaf = leaf_of(index, jnp.asarray(number + 1), order, y, distance, tree, rows)
@@ -173,7 +185,7 @@ def _with_conditioning(
     order: Array,
     y: Array,
     distance: Array,
-    law: Law,
+    distribution: UniformSum,
     active: Array,
     derivatives: int,
     nothing: _Sums,
@@ -187,10 +199,10 @@ def _with_conditioning(
     def add_leaf(state: State) -> State:
         index, _, used, tree, sums = state
         is_plain = index < 0
-        rows = rows_of(law, tree.ranks, derivatives)
+        rows = rows_of(distribution, tree.ranks, derivatives)
         levels = jnp.where(is_plain, 0, MOST_CONDITIONED + 1)
         leaf = leaf_of(index, levels, order, y, distance, tree, rows)
-        rest = tree.rest(law)
+        rest = tree.rest(distribution)
         here = order + tree.number
         tail = tail_integral(here, leaf.point, leaf.distance, rest, used, ~is_plain, derivatives)
         # Points that did not converge in the plain pass start again.
@@ -199,12 +211,12 @@ def _with_conditioning(
         index = index + 1
         used = used & jnp.where(is_plain, ~tail.converged, index < 1 << tree.number)
         more = any_point(used)
-        tree = lax.cond(is_plain & more, lambda: tree_of(law), lambda: tree)
+        tree = lax.cond(is_plain & more, lambda: tree_of(distribution), lambda: tree)
         return index, more, used, tree, sums
 
-    first = (jnp.asarray(-1), jnp.asarray(True), active, no_tree(law), nothing)
+    first = (jnp.asarray(-1), jnp.asarray(True), active, no_tree(distribution), nothing)
     sums = lax.while_loop(lambda state: state[1], add_leaf, first)[4]
-    return _values(sums, jnp.ones(y.shape, bool), law)
+    return _values(sums, jnp.ones(y.shape, bool), distribution)
 
 
 def _add(
@@ -236,7 +248,7 @@ def _add(
     return _Sums(unit, jnp.where(kept, total, sums.rows))
 
 
-def _values(sums: _Sums, done: Array, law: Law) -> Values:
+def _values(sums: _Sums, done: Array, distribution: UniformSum) -> Values:
     """Logarithms of the sums, and the derivatives of these."""
     value, *derivatives = sums.rows
     positive = value > 0
@@ -245,16 +257,16 @@ def _values(sums: _Sums, done: Array, law: Law) -> Values:
     if not derivatives:
         return Values(logs, done, None)
     slopes = jnp.where(positive, sums.rows / safe, 0.0)
-    lead = num_leading_rows(law)
-    scale = None if law.normal_scale is None else slopes[2]
+    lead = num_leading_rows(distribution)
+    scale = None if distribution.normal_scale is None else slopes[2]
     return Values(logs, done, Gradient(slopes[1], slopes[lead:], scale))
 
 
 class BlockSize(NamedTuple):
     """Points in a block, if the program is compiled for their number and if it is not.
 
-    On a CPU the arrays of a block should stay in the cache (measured with 12 to 12,000 laws). An
-    accelerator needs long blocks.
+    On a CPU the arrays of a block should stay in the cache (measured with 12 to 12,000
+    distributions). An accelerator needs long blocks.
     """
 
     traced: int
@@ -266,10 +278,10 @@ def block_size() -> BlockSize:
     return BlockSize(512, 64) if jax.default_backend() == "cpu" else BlockSize(2048, 1024)
 
 
-def evaluate_in_blocks(
+def evaluate_in_chunks(
     orders: Orders,
     y: Array,
-    law: Law,
+    distribution: UniformSum,
     *,
     derivatives: int = 0,
     conditioning: bool = True,
@@ -283,7 +295,7 @@ def evaluate_in_blocks(
     orders, derivatives, conditioning
         As in `evaluate_each_point`.
     y : Array, shape (N,)
-    law : Law
+    distribution : UniformSum
         Weights of shape (n, N).
     num_points : Array of int, shape (), optional
         Number of leading points that matter; later blocks cost nothing. Default: all.
@@ -294,7 +306,7 @@ def evaluate_in_blocks(
     count = y.shape[0]
 
     def block(y: Array, rows: Array, scale: Array | None, active: Array) -> Values:
-        own = law._replace(weights=rows.T, normal_scale=scale)
+        own = distribution._replace(weights=rows.T, normal_scale=scale)
         values = evaluate_each_point(
             orders, y, own, active, derivatives=derivatives, conditioning=conditioning
         )
@@ -303,7 +315,7 @@ def evaluate_in_blocks(
 
     active = jnp.ones(count, bool) if num_points is None else jnp.arange(count) < num_points
     # Weights come as a transpose. XLA takes back a transpose of it that is outside of the loop.
-    parts = y, law.weights.T, law.normal_scale, active
-    found = in_blocks(block, *parts, size=size, num_rows=num_points)
+    parts = y, distribution.weights.T, distribution.normal_scale, active
+    found = in_chunks(block, *parts, size=size, num_rows=num_points)
     joined: Values = jax.tree.map(lambda part: jnp.moveaxis(part, 0, -1), found)
     return joined

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.basics.row_algebra import binary_unit
 from nn_uq_dist.uniform_sum._functions import logpdf, prepare
 from nn_uq_dist.uniform_sum._value_nodes import value_nodes, weights_of_nodes
 
@@ -30,9 +30,9 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
 
     Notes
     -----
-    Quadrature of ``-2 p log p`` over the upper half of the law, with panels that are dense near the
-    edge of the support and where a small weight or a small normal part rounds off a corner of the
-    density. The error is below 1e-9 in float64 and below 1e-5 in float32.
+    Quadrature of ``-2 p log p`` over the upper half of the distribution, with panels that are dense
+    near the edge of the support and where a small weight or a small normal part rounds off a corner
+    of the density. The error is below 1e-9 in float64 and below 1e-5 in float32.
 
     Examples
     --------
@@ -47,8 +47,8 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     largest = magnitudes.max(axis=-1)
     if scale is not None:
         largest = a.numpy.maximum(largest, scale)
-    # In a unit of the size of the law: otherwise errors in the mass of the quadrature would be
-    # multiplied by the logarithm of the unit.
+    # In a unit of the size of the distribution: otherwise errors in the mass of the quadrature
+    # would be multiplied by the logarithm of the unit.
     unit = binary_unit(largest)
     magnitudes, scale = magnitudes / unit[..., None], None if scale is None else scale / unit
     values, lengths = value_nodes(magnitudes, scale)

@@ -1,4 +1,4 @@
-r"""The law of ``sum_k w_k U_k + s N`` as functions, with the names of ``scipy.stats``.
+r"""The distribution of ``sum_k w_k U_k + s N`` as functions, with the names of ``scipy.stats``.
 
 ``U_k ~ Uniform(-1, 1)`` and ``N ~ Normal(0, 1)`` are independent. All functions take
 ``(x, weights, normal_scale=None)`` with ``weights`` of shape ``(..., n)`` whose leading axes
@@ -13,10 +13,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._checks import as_numeric, float_dtype
-from nn_uq_dist.basics._known_values import as_results, is_local, nan_unless, with_nan_gradients
-from nn_uq_dist.basics._normal_tails import score_from_log_survival
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics.checks import as_numeric, float_dtype
+from nn_uq_dist.basics.concrete import as_results, nan_unless, runs_in_numpy, with_nan_gradients
+from nn_uq_dist.basics.normal_tails import score_from_log_survival
+from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.uniform_sum._evaluate import (
     log_density,
     log_density_and_survival,
@@ -53,7 +53,7 @@ def prepare(
     given = {name: x, "weights": weights, "normal_scale": normal_scale}
     parts = [as_numeric(label, part) for label, part in given.items() if part is not None]
     dtype = jnp.promote_types(float_dtype(*parts), jnp.float32)
-    xp: Any = np if is_local(*parts) else jnp
+    xp: Any = np if runs_in_numpy(*parts) else jnp
     arrays = [xp.asarray(part, dtype) for part in parts]
     x_array, weights_array = arrays[:2]
     scale_array = arrays[2] if len(arrays) > 2 else None
@@ -70,7 +70,8 @@ def prepare(
         msg = (
             f"{name}, weights without their last axis and normal_scale must broadcast, got shapes "
             f"{x_array.shape}, {weights_array.shape[:-1]} and {scale_shape}; to evaluate points of "
-            f"one law give weights shape (n,), for a grid per law weights (m, 1, n) and {name} (p,)"
+            "one distribution give weights shape (n,), for a grid per distribution weights (m, 1, "
+            f"n) and {name} (p,)"
         )
         raise ValueError(msg) from error
     if scale_array is not None:
@@ -134,7 +135,7 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
 
     with ``t`` near the saddlepoint (Daniels 1954), so that the accuracy is relative up to the
     edge of the support. It is the density of the paper's ``eq:FINAL_PDF`` with the prefactor
-    corrected. Laws with few or dominating weights are conditioned on those exactly.
+    corrected. Distributions with few or dominating weights are conditioned on those exactly.
 
     Examples
     --------
@@ -267,8 +268,8 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     Returns
     -------
     Array, shape (...)
-        NaN where ``q`` is outside [0, 1] or the law is not valid; the ends of the support at 0
-        and 1.
+        NaN where ``q`` is outside [0, 1] or the distribution is not valid; the ends of the support
+        at 0 and 1.
 
     Raises
     ------

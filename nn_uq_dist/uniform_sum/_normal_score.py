@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics._known_values import as_jax
-from nn_uq_dist.basics._normal_tails import log_normal_density, score_from_log_survival
-from nn_uq_dist.basics._quantile_search import quantile_at_score
-from nn_uq_dist.basics._row_algebra import namespace
-from nn_uq_dist.uniform_sum._concrete import MOST_POINTS
+from nn_uq_dist.basics.concrete import as_jax
+from nn_uq_dist.basics.normal_tails import log_normal_density, score_from_log_survival
+from nn_uq_dist.basics.quantile_search import quantile_at_score
+from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.uniform_sum._evaluate import log_density_and_survival
-from nn_uq_dist.uniform_sum._law import distance_from_edge
-from nn_uq_dist.uniform_sum._saddlepoint_quantile import saddlepoint_quantile
+from nn_uq_dist.uniform_sum._uniform_sum import distance_from_edge
+from nn_uq_dist.uniform_sum.concrete import MOST_POINTS
+from nn_uq_dist.uniform_sum.saddlepoint_quantile import saddlepoint_quantile
 
 # Weights of all points up to which a search runs outside of a program.
 _MOST_NUMBERS = 2**22
@@ -122,18 +122,20 @@ def _value_at_score_jvp(
     primals: tuple[Array, Array, Array | None], tangents: tuple[Array, Array, Array | None]
 ) -> tuple[Array, Array]:
     # Implicit function theorem: P(X > x(z, w, s); w, s) = Phi(-z).
-    score, *law = primals
-    x = _value_at_score(score, *law)
+    score, *distribution = primals
+    x = _value_at_score(score, *distribution)
     inside = jnp.isfinite(x)
     safe = jnp.where(inside, x, 0.0)
     (density, tail), (_, moved) = jax.jvp(
-        lambda law: log_density_and_survival(safe, *law), (tuple(law),), (tuple(tangents[1:]),)
+        lambda distribution: log_density_and_survival(safe, *distribution),
+        (tuple(distribution),),
+        (tuple(tangents[1:]),),
     )
     inside = inside & jnp.isfinite(density)
     density = jnp.where(inside, density, 0.0)
     of_score = jnp.exp(log_normal_density(score) - density) * tangents[0]
-    of_law = jnp.exp(tail - density) * jnp.where(inside, moved, 0.0)
-    return x, jnp.where(inside, of_score + of_law, 0.0)
+    of_distribution = jnp.exp(tail - density) * jnp.where(inside, moved, 0.0)
+    return x, jnp.where(inside, of_score + of_distribution, 0.0)
 
 
 def _width(magnitudes: Any) -> Any:

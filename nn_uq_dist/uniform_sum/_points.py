@@ -1,4 +1,4 @@
-"""Points that each have their own law: values, with first and second derivatives.
+"""Points that each have their own distribution: values, with first and second derivatives.
 
 Known numbers go to programs for few sizes (`_eager`); traced ones are compiled for their shape.
 First derivatives are sums over the nodes of the values: automatic differentiation is used only for
@@ -13,17 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics._checks import refused
-from nn_uq_dist.basics._known_values import as_jax, is_local
-from nn_uq_dist.uniform_sum._concrete import MOST_POINTS, HostLaw, evaluate_now
+from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.concrete import as_jax, runs_in_numpy
 from nn_uq_dist.uniform_sum._each_point import (
     Gradient,
     Orders,
     Values,
-    evaluate_in_blocks,
+    evaluate_in_chunks,
     gradient_of,
 )
-from nn_uq_dist.uniform_sum._law import Law
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
+from nn_uq_dist.uniform_sum.concrete import MOST_POINTS, ConcreteSum, evaluate_now
 
 Primals = tuple[Array, Array, Array | None]
 
@@ -37,15 +37,15 @@ def values_of_points(orders: Orders, y: Any, weights: Any, normal_scale: Any) ->
     """Values for each order, shape (M, N), at ``y`` (N,) with weights (n, N) and scales (N,)."""
     if isinstance(y, np.ndarray):
         if y.size <= MOST_POINTS:
-            return evaluate_now(orders, y, HostLaw(weights, normal_scale)).logs
-        law = Law(weights, normal_scale)
-        return np.asarray(_compiled(orders, 0, y, law).logs)
+            return evaluate_now(orders, y, ConcreteSum(weights, normal_scale)).logs
+        distribution = UniformSum(weights, normal_scale)
+        return np.asarray(_compiled(orders, 0, y, distribution).logs)
     return _values(orders, y, weights, normal_scale)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _values(orders: Orders, y: Array, weights: Array, normal_scale: Array | None) -> Array:
-    return _compiled(orders, 0, y, Law(weights, normal_scale)).logs
+    return _compiled(orders, 0, y, UniformSum(weights, normal_scale)).logs
 
 
 @_values.defjvp
@@ -58,13 +58,13 @@ def _values_jvp(orders: Orders, primals: Primals, tangents: Primals) -> tuple[Ar
 def _values_and_gradient(
     orders: Orders, y: Array, weights: Array, normal_scale: Array | None
 ) -> tuple[Array, Gradient]:
-    if is_local(y, weights, normal_scale) and 0 < y.size <= MOST_POINTS:
+    if runs_in_numpy(y, weights, normal_scale) and 0 < y.size <= MOST_POINTS:
         # `jax.grad` outside of `jit`: the primal values are known.
         scale = None if normal_scale is None else np.asarray(normal_scale)
-        found = evaluate_now(orders, np.asarray(y), HostLaw(np.asarray(weights), scale), 1)
+        found = evaluate_now(orders, np.asarray(y), ConcreteSum(np.asarray(weights), scale), 1)
         found = jax.tree.map(as_jax, found)
     else:
-        found = _compiled(orders, 1, y, Law(weights, normal_scale))
+        found = _compiled(orders, 1, y, UniformSum(weights, normal_scale))
     return found.logs, gradient_of(found)
 
 
@@ -79,7 +79,7 @@ def _values_and_gradient_jvp(
     a gradient works.
     """
     primals = _twice_differentiable(primals)
-    found = _compiled(orders, 2, primals[0], Law(*primals[1:]))
+    found = _compiled(orders, 2, primals[0], UniformSum(*primals[1:]))
     values, gradient = found.logs, gradient_of(found)
 
     def multiply(_: object, packed: Array) -> Array:
@@ -105,7 +105,7 @@ def _moved_gradient(orders: Orders, primals: Primals, along: Primals) -> Gradien
     """Derivative of the gradient along a direction."""
 
     def differentiated(y: Array, weights: Array, scale: Array | None) -> Gradient:
-        return gradient_of(evaluate_in_blocks(orders, y, Law(weights, scale), derivatives=2))
+        return gradient_of(evaluate_in_chunks(orders, y, UniformSum(weights, scale), derivatives=2))
 
     moved: Gradient = jax.jvp(differentiated, primals, along)[1]
     return moved
@@ -134,5 +134,5 @@ def _unpack(packed: Array, normal_scale: Array | None) -> Primals:
 
 # Compiled here, so that eager calls with shapes seen before do not compile their loops anew.
 @partial(jax.jit, static_argnums=(0, 1))
-def _compiled(orders: Orders, derivatives: int, y: Array, law: Law) -> Values:
-    return evaluate_in_blocks(orders, y, law, derivatives=derivatives)
+def _compiled(orders: Orders, derivatives: int, y: Array, distribution: UniformSum) -> Values:
+    return evaluate_in_chunks(orders, y, distribution, derivatives=derivatives)

@@ -18,7 +18,7 @@ from jax import Array
 
 from nn_uq_dist.uniform_sum._trigonometry import polynomial
 
-# Order for the survival function of a law conditioned on its four largest weights.
+# Order for the survival function of a distribution conditioned on its four largest weights.
 _MAX_ORDER = 5
 # How far the orders lie below that of the value: for the value itself and for its derivatives.
 _LOWER = (0, 1, 2, 4)

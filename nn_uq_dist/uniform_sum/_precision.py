@@ -21,14 +21,14 @@ class Precision(NamedTuple):
         sines of a product by one; the integrand itself is smaller by a factor of about two to the
         power of the number of weights.
     acceptable
-        A law whose bound stays above this at ``max_nodes`` is conditioned on more weights.
+        A distribution whose bound stays above this at ``max_nodes`` is conditioned on more weights.
     max_nodes, most_nodes
         Most nodes of a method that is followed by others, and of the last method.
     line_nodes, line_reach
         Nodes of a common line, and the largest distance of a point from the mean of its tilted
-        law, in standard deviations of that law.
+        distribution, in standard deviations of that distribution.
     tilt_tolerance
-        Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted law.
+        Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted distribution.
     """
 
     alias_exponent: float

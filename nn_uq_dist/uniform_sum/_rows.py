@@ -13,11 +13,11 @@ from jax import Array
 from numpy.typing import NDArray
 
 from nn_uq_dist.uniform_sum._contour_sum import Slopes
-from nn_uq_dist.uniform_sum._law import Law
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
 
 
 class Rows(NamedTuple):
-    """What the derivatives of a law depend on; R rows, or the value alone.
+    """What the derivatives of a distribution depend on; R rows, or the value alone.
 
     Attributes
     ----------
@@ -93,14 +93,14 @@ class Rows(NamedTuple):
         return jnp.asarray(np.array(constants)[self.kinds[:, None, None]], self.sizes.dtype)
 
 
-def rows_of(law: Law, ranks: Array, derivatives: int) -> Rows:
-    """Rows of a law whose weights have these ranks, shape (n, B)."""
-    variance = law.normal_variance
-    shape = law.weights.shape
-    parts = [jnp.zeros((2, shape[1]), law.weights.dtype), law.weights]
+def rows_of(distribution: UniformSum, ranks: Array, derivatives: int) -> Rows:
+    """Rows of a distribution whose weights have these ranks, shape (n, B)."""
+    variance = distribution.normal_variance
+    shape = distribution.weights.shape
+    parts = [jnp.zeros((2, shape[1]), distribution.weights.dtype), distribution.weights]
     kinds = [0, 1, *[3] * shape[0]]
-    if law.normal_scale is not None:
-        parts.insert(1, law.normal_scale[None])
+    if distribution.normal_scale is not None:
+        parts.insert(1, distribution.normal_scale[None])
         kinds.insert(2, 2)
     if not derivatives:
         return Rows(parts[0][:1], ranks[:1], variance, np.array(kinds[:1]))

@@ -1,7 +1,7 @@
-r"""The law of one component, ``w U`` with ``U ~ Uniform(-1, 1)``, on the complex contour.
+r"""The distribution of one component, ``w U`` with ``U ~ Uniform(-1, 1)``, on the complex contour.
 
-Everything that is specific to the uniform law is here: the part of its cumulant generating function
-that remains when the edge of the support is split off,
+Everything that is specific to the uniform distribution is here: the part of its cumulant generating
+function that remains when the edge of the support is split off,
 
 .. math:: \log\frac{\sinh(wz)}{wz} = wz + \log\frac{1 - e^{-2wz}}{2wz},
 

@@ -3,7 +3,7 @@ r"""Nodes over the values of a linear combination, for integrals such as its ent
 An integral :math:`\int f(z(x))\,dx` of a function of the normal score ``z`` needs dense nodes
 where ``z`` bends: near the edge of the support and where a small weight or a small normal part
 rounds off a corner of the density. Quantiles at equidistant scores would work, but must be solved
-for. The means of the exponentially tilted law,
+for. The means of the exponentially tilted distribution,
 
 .. math:: x(t) = K'(t), \qquad dx = K''(t)\,dt,
 
@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.basics._nodes import gauss_legendre
+from nn_uq_dist.basics.nodes import gauss_legendre
 from nn_uq_dist.uniform_sum._uniform_component import (
     distance_from_one,
     langevin_and_slope,
@@ -35,7 +35,7 @@ _FEW_FACTORS = 2**19
 
 
 class ValueNodes(NamedTuple):
-    """A rule for integrals over the upper half of a law.
+    """A rule for integrals over the upper half of a distribution.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ def weights_of_nodes(values: Array, weights: Array) -> Array:
 
 @jax.jit
 def value_nodes(weights: Array, normal_scale: Array | None) -> ValueNodes:
-    """Nodes over the values of each law, about 500 of them.
+    """Nodes over the values of each distribution, about 500 of them.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def value_nodes(weights: Array, normal_scale: Array | None) -> ValueNodes:
     Notes
     -----
     Panels end at the knots of the density at the sums of the three largest weights, where the score
-    is not smooth, and as far around them as the rest of the law rounds them off. The nodes move
-    with the law at fixed tilts: at fixed values the derivative of an integral in a weight would
-    have a boundary layer at the edge.
+    is not smooth, and as far around them as the rest of the distribution rounds them off. The nodes
+    move with the distribution at fixed tilts: at fixed values the derivative of an integral in a
+    weight would have a boundary layer at the edge.
     """
     scale = jnp.zeros((), weights.dtype) if normal_scale is None else normal_scale
     scale = jnp.where(scale >= 0, scale, jnp.nan)
@@ -140,7 +140,8 @@ def _with_surroundings(corners: Array, weights: Array, normal_variance: Array) -
     rest = -jnp.sort(-weights, axis=0)[3:]
     spread = jnp.sqrt(jnp.sum(rest**2, axis=0) / 3 + normal_variance)
     largest = jnp.max(rest, axis=0, initial=0.0)
-    # Smooth laws have no more corner at 7 standard deviations; a fourth weight has its own there.
+    # Smooth distributions have no more corner at 7 standard deviations; a fourth weight has its own
+    # there.
     offsets = (largest, 3 * spread, 7 * spread)
     moved = [corners + sign * offset for offset in offsets for sign in (-1, 1)]
     return jnp.concatenate([corners, *moved])

@@ -1,1 +1,2 @@
-"""Bank of reference problems for the law of a linear combination, with 40-digit answers."""
+"""Bank of reference problems for the distribution of a linear combination, with 40-digit
+answers."""

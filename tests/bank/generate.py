@@ -1,8 +1,8 @@
 """Write the bank: ``python -m tests.bank.generate [--out FILE] [--processes 2] [--quiet]``.
 
 Values hold 40 correct digits, derivatives 25. Derivatives are central finite differences of
-the reference itself, with a step of ``2**-66`` of the smallest scale of the law and at least 80
-working digits: the truncation error is about 1e-38, and no algebra of derivatives is used.
+the reference itself, with a step of ``2**-66`` of the smallest scale of the distribution and at
+least 80 working digits: the truncation error is about 1e-38, and no algebra of derivatives is used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Job = tuple[str, Pattern, tuple[float, ...]]
 
 
 def jobs() -> list[Job]:
-    """One job per case: block, law, points."""
+    """One job per case: block, distribution, points."""
     work: list[Job] = [("float64", p, p.points()) for p in float64_patterns()]
     for pattern in float32_patterns():
         rounded = dict.fromkeys(float(np.float32(x)) for x in pattern.points())
@@ -97,7 +97,8 @@ def _differences(pattern: Pattern, x: float) -> dict[str, tuple[list[str], list[
         return log_values(arguments[0], arguments[1 : n + 1], s, DIFFERENCE_DIGITS)
 
     def shifted(moves: dict[int, int]) -> LogValues:
-        # Signs of weights and their order do not matter to the law: shorten the cache keys.
+        # Signs of weights and their order do not matter to the distribution: shorten the cache
+        # keys.
         moved = [v + moves.get(i, 0) * h for i, v in enumerate(center)]
         weights = sorted(abs(w) for w in moved[1 : n + 1])
         return at((moved[0], *weights, *moved[n + 1 :]))

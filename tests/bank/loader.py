@@ -16,7 +16,7 @@ DATA = Path(__file__).with_name("uniform_sum.json")
 
 @dataclass(frozen=True, eq=False)
 class ValueCase:
-    """Log density and log survival of one law at several points.
+    """Log density and log survival of one distribution at several points.
 
     `x`, `weights` and `normal_scale` are exact in the case's dtype (float64 or float32); the
     answers belong to exactly those arguments and are float64. The `*_decimal` fields hold all
@@ -44,7 +44,7 @@ class ValueCase:
 
 @dataclass(frozen=True, eq=False)
 class DerivativeCase:
-    """Gradients and Hessians of one law at several points.
+    """Gradients and Hessians of one distribution at several points.
 
     Arguments are ordered ``(x, weights..., normal_scale)``, the last only if there is a normal
     part; gradients have shape ``(points, m)``, Hessians ``(points, m, m)``.
@@ -79,7 +79,7 @@ def derivative_cases() -> tuple[DerivativeCase, ...]:
     """All cases with derivatives."""
     return tuple(
         DerivativeCase(
-            **_law(entry, np.dtype(np.float64)),
+            **_distribution(entry, np.dtype(np.float64)),
             log_density_gradient=_numbers(entry["log_density_gradient"]),
             log_density_hessian=_numbers(entry["log_density_hessian"]),
             log_survival_gradient=_numbers(entry["log_survival_gradient"]),
@@ -101,7 +101,7 @@ def value_case(name: str) -> ValueCase:
 def _value_cases(dtype: str) -> tuple[ValueCase, ...]:
     return tuple(
         ValueCase(
-            **_law(entry, np.dtype(dtype)),
+            **_distribution(entry, np.dtype(dtype)),
             log_density=_numbers(entry["log_density"]),
             log_survival=_numbers(entry["log_survival"]),
             log_density_decimal=tuple(entry["log_density"]),
@@ -111,7 +111,7 @@ def _value_cases(dtype: str) -> tuple[ValueCase, ...]:
     )
 
 
-def _law(entry: dict[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+def _distribution(entry: dict[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
     return {
         "name": entry["name"],
         "tags": frozenset(entry["tags"]),

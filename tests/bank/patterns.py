@@ -1,4 +1,4 @@
-"""The named laws of the bank and the points at which each is evaluated."""
+"""The named distributions of the bank and the points at which each is evaluated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RELATIVE_NORMAL_SCALES = (0.01, 0.1, 1.0)
 
 @dataclass(frozen=True)
 class Pattern:
-    """A law: exact double weights, and how many of the leading ones dominate the rest.
+    """A distribution: exact double weights, and how many of the leading ones dominate the rest.
 
     Each entry of `dominating` asks for points in the transition zones of so many large weights.
     """
@@ -57,7 +57,7 @@ class Pattern:
 
 
 def float64_patterns() -> list[Pattern]:
-    """All laws in double precision."""
+    """All distributions in double precision."""
     plain = _plain()
     by_name = {p.name: p for p in plain}
     gaussian = [
@@ -104,7 +104,7 @@ def float32_patterns() -> list[Pattern]:
 
 
 def derivative_patterns() -> list[tuple[Pattern, tuple[float, ...]]]:
-    """Laws whose derivatives are stored, with the points as fractions of the edge."""
+    """Distributions whose derivatives are stored, with the points as fractions of the edge."""
     by_name = {p.name: p for p in _plain()}
     small = with_normal_part(by_name["one_large_4_small"], 0.1)
     return [

@@ -205,8 +205,8 @@ def _alias_free_length(
     """Period ``2 pi / step`` whose aliases, on either side, are below the wanted accuracy.
 
     To the left the survival function is at most 1, its alias ``exp(-t length)``; compared with
-    the tail itself, whose logarithm is about ``K(t) - t x``. To the right the tilted law ends
-    at the sum of the weights, or falls off as a normal law around ``s^2 t``.
+    the tail itself, whose logarithm is about ``K(t) - t x``. To the right the tilted distribution
+    ends at the sum of the weights, or falls off as a normal distribution around ``s^2 t``.
     """
     edge = sum(m * w for w, m in groups)
     log_tail = (s * t) ** 2 / 2 - t * x

@@ -103,7 +103,8 @@ def test_cases_are_found_by_name_and_tag():
         loader.value_case("nothing")
 
 
-# --- laws that the values must obey -------------------------------------------------------------
+# --- distributions that the values must obey
+# -------------------------------------------------------------
 
 
 @by_name
@@ -121,7 +122,7 @@ def test_density_is_even_and_the_tails_add_to_one(case):
 
 
 @pytest.mark.parametrize("case", loader.float64_cases("scaled"), ids=str)
-def test_scale_law(case):
+def test_scale_distribution(case):
     name, factor = case.name.rsplit("_times_", 1)
     base, c = loader.value_case(name), float(factor)
     np.testing.assert_allclose(case.x, c * base.x, rtol=1e-15)
@@ -166,7 +167,7 @@ def normal_integrals(y, order):
     [c for c in VALUE_CASES if "normal_part" in c.tags and number_of_terms(half_widths(c)) < 100],
     ids=str,
 )
-def test_normal_part_against_iterated_integrals_of_the_normal_law(case):
+def test_normal_part_against_iterated_integrals_of_the_normal_distribution(case):
     widths = half_widths(case)
     n, s_exact = len(widths), Fraction(case.normal_scale)
     sums = {}

@@ -32,7 +32,7 @@ def test_derivatives_are_finite_and_symmetric(case):
         assert np.isfinite(gradient).all()
         assert np.isfinite(hessian).all()
         np.testing.assert_array_equal(hessian, hessian.swapaxes(1, 2))
-        # The law depends on the square of a weight.
+        # The distribution depends on the square of a weight.
         assert (gradient[:, 1 : case.weights.size + 1][:, case.weights == 0] == 0).all()
 
 
@@ -102,7 +102,7 @@ def density_and_survival(x, weights, s):
 
 
 @by_derivative
-def test_slopes_in_the_weights_follow_from_the_law_of_the_others(case):
+def test_slopes_in_the_weights_follow_from_the_distribution_of_the_others(case):
     """``d(w f)/dw = [f_R(x - w) + f_R(x + w)] / 2`` for density and survival function."""
     s, weights = Fraction(case.normal_scale or 0.0), fractions(case.weights)
     for i, x in enumerate(fractions(case.x)):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist.basics._checks import as_index, as_indices, as_numeric
+from nn_uq_dist.basics.checks import as_index, as_indices, as_numeric
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nn_uq_dist.basics._checks import is_concrete
-from nn_uq_dist.basics._known_values import evaluated_now, nan_unless, one_program
-from nn_uq_dist.basics._row_algebra import namespace
+from nn_uq_dist.basics.checks import is_concrete
+from nn_uq_dist.basics.concrete import evaluated_now, nan_unless, one_program
+from nn_uq_dist.basics.row_algebra import namespace
 from tests.compiling import counted_compilations
 
 

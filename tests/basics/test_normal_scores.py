@@ -1,4 +1,5 @@
-"""Normal scores of NumPyro's univariate laws, and values at scores, against SciPy and mpmath."""
+"""Normal scores of NumPyro's univariate distributions, and values at scores, against SciPy and
+mpmath."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import scipy.stats
 from mpmath import mp
 from scipy.special import erfinv, ndtr, ndtri_exp
 
-from nn_uq_dist.basics._normal_scores import (
+from nn_uq_dist.basics.normal_scores import (
     from_normal_score,
     missing_functions,
     normal_score,
@@ -25,7 +26,8 @@ SCORES = np.linspace(-12, 12, 25)
 
 @dataclasses.dataclass
 class Truncated:
-    """A law of SciPy between two ends; the formulas of its own truncated laws cancel."""
+    """A distribution of SciPy between two ends; the formulas of its own truncated distributions
+    cancel."""
 
     base: Any
     low: float = -np.inf
@@ -113,7 +115,7 @@ FAMILIES: dict[str, tuple[Callable[..., dist.Distribution], tuple[float, ...], A
 }
 
 
-def law_in(name, precision):
+def distribution_in(name, precision):
     make, parameters, known = FAMILIES[name]
     return make(*np.array(parameters, precision)), known
 
@@ -131,8 +133,8 @@ FLOAT32 = {"gamma, nearly normal": 1e-4, "student, nearly normal": 1e-4, "beta, 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_values_at_scores_in_both_tails(name, precision):
-    law, known = law_in(name, precision)
-    found = np.asarray(from_normal_score(law, jnp.asarray(SCORES, precision)))
+    distribution, known = distribution_in(name, precision)
+    found = np.asarray(from_normal_score(distribution, jnp.asarray(SCORES, precision)))
     assert found.dtype == precision
     expected = known_values(name, known, SCORES)
     keep = np.abs(expected) < np.finfo(precision).max
@@ -147,10 +149,10 @@ def test_values_at_scores_in_both_tails(name, precision):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_scores_of_values_in_both_tails(name, precision):
-    law, known = law_in(name, precision)
+    distribution, known = distribution_in(name, precision)
     value = known_values(name, known, SCORES)
     value = value[np.abs(value) < np.finfo(precision).max].astype(precision)
-    found = np.asarray(normal_score(law, jnp.asarray(value)))
+    found = np.asarray(normal_score(distribution, jnp.asarray(value)))
     assert found.dtype == precision
     value = value.astype(float)
     with np.errstate(all="ignore"):
@@ -167,7 +169,7 @@ def test_scores_of_values_in_both_tails(name, precision):
     assert (error <= rounding + own * (1 + np.abs(expected)))[inside].all()
 
 
-# Laws about 0 of scale 1.75, with their survival functions for x > 0, in mpmath.
+# Distributions about 0 of scale 1.75, with their survival functions for x > 0, in mpmath.
 TWO_SIDED = {
     "normal": (dist.Normal, lambda x: mp.erfc(x / mp.sqrt(2)) / 2),
     "uniform": (lambda m, s: dist.Uniform(m - s, m + s), lambda x: (1 - x) / 2),
@@ -199,39 +201,43 @@ def reference_score(survival):
 
 
 @pytest.mark.parametrize("name", TWO_SIDED)
-def test_symmetric_laws_to_all_digits(name, precision):
+def test_symmetric_distributions_to_all_digits(name, precision):
     make, survival = TWO_SIDED[name]
     value = np.array([SCALE * x for x in TAILS[name]], precision)
     with mp.workdps(40):
         exact = [reference_score(survival(mp.mpf(float(y)) / mp.mpf(SCALE))) for y in value]
         expected = np.array([float(z) for z in exact])
-    law = make(0.0, SCALE)
+    distribution = make(0.0, SCALE)
     rtol = {"float32": 1e-6, "float64": 1e-12}[precision]
     atol = {"float32": 1e-7, "float64": 1e-15}[precision]
-    upper, lower = normal_score(law, value), normal_score(law, -value)
+    upper, lower = normal_score(distribution, value), normal_score(distribution, -value)
     assert upper.dtype == precision
     np.testing.assert_allclose(upper, expected, rtol=rtol, atol=atol)
     np.testing.assert_allclose(lower, -expected, rtol=rtol, atol=atol)
     scores = expected.astype(precision)
     # A rounding of the score moves a far quantile by z times as much.
     rtol = {"float32": 2e-5, "float64": 1e-13}[precision]
-    np.testing.assert_allclose(from_normal_score(law, scores), value, rtol=rtol)
-    np.testing.assert_allclose(from_normal_score(law, -scores), -value, rtol=rtol)
+    np.testing.assert_allclose(from_normal_score(distribution, scores), value, rtol=rtol)
+    np.testing.assert_allclose(from_normal_score(distribution, -scores), -value, rtol=rtol)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_slopes_are_ratios_of_densities(name):
-    law, known = law_in(name, "float64")
+    distribution, known = distribution_in(name, "float64")
 
     # One program: the slope and its slope, of values at scores and of scores at values.
     @jax.jit
     @jax.vmap
     def slopes(z, x):
         def first(z):
-            return jax.grad(lambda z: from_normal_score(law, z).sum())(z)
+            return jax.grad(lambda z: from_normal_score(distribution, z).sum())(z)
 
-        return first(z), jax.grad(first)(z), jax.grad(lambda x: normal_score(law, x).sum())(x)
+        return (
+            first(z),
+            jax.grad(first)(z),
+            jax.grad(lambda x: normal_score(distribution, x).sum())(x),
+        )
 
     # The slope at the median is that of the tangent.
     z = np.array([-2.0, 0.0, 0.3, 2.0])
@@ -265,7 +271,9 @@ def test_no_derivative_in_the_parameters_of_quantiles_that_are_solved_for(name, 
         return function(SOLVED[name](p), 0.3)
 
     for derivative in (jax.grad(at), jax.jit(jax.jacfwd(at))):
-        with pytest.raises(NotImplementedError, match="not in the parameters of the law; keep"):
+        with pytest.raises(
+            NotImplementedError, match="not in the parameters of the distribution; keep"
+        ):
             derivative(2.0)
 
 
@@ -283,13 +291,13 @@ def test_derivatives_in_scale_and_location_beside_known_parameters():
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_no_value_is_infinite(name, precision):
-    law, _ = law_in(name, precision)
+    distribution, _ = distribution_in(name, precision)
     far = [-30.0, -10.0, 10.0, 30.0]
     if name in {"student, heavy tails", "pareto"} and precision == "float32":
         far = far[1:3]  # the quantiles at 30 are 1e280 and 1e65
-    value = from_normal_score(law, jnp.array(far, precision))
+    value = from_normal_score(distribution, jnp.array(far, precision))
     assert np.isfinite(value).all()
-    assert not np.isnan(normal_score(law, value)).any()
+    assert not np.isnan(normal_score(distribution, value)).any()
 
 
 OTHERS = {
@@ -310,15 +318,15 @@ OTHERS = {
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_families_by_their_own_functions(name):
-    law, known = OTHERS[name]
+    distribution, known = OTHERS[name]
     scores = np.linspace(-4, 4, 9)
     value = known.ppf(ndtr(scores))
-    found, logs = normal_score_and_log_prob(law, value)
+    found, logs = normal_score_and_log_prob(distribution, value)
     np.testing.assert_allclose(found, scores, atol=1e-6)
     np.testing.assert_allclose(logs, known.logpdf(value), rtol=1e-5)
     if name != "mixture":  # it has no quantile function, and arrays along an axis of its own
-        np.testing.assert_allclose(from_normal_score(law, scores), value, rtol=1e-6)
-        far = from_normal_score(law, np.array([-30.0, 30.0]))
+        np.testing.assert_allclose(from_normal_score(distribution, scores), value, rtol=1e-6)
+        far = from_normal_score(distribution, np.array([-30.0, 30.0]))
         assert np.isfinite(far).all()
 
 

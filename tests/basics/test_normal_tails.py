@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from nn_uq_dist.basics._normal_tails import (
+from nn_uq_dist.basics.normal_tails import (
     score_from_log_survival,
     score_from_log_tails,
 )

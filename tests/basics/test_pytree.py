@@ -11,31 +11,33 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._pytree import in_order
+from nn_uq_dist.basics.pytree import in_order
 
 
 def test_leaves_of_a_numpyro_distribution_come_by_name():
-    law = dist.Gamma(jnp.array([2.0, 3.0]), jnp.array([5.0, 7.0]))
-    leaves, structure = jax.tree.flatten(in_order(law))
+    distribution = dist.Gamma(jnp.array([2.0, 3.0]), jnp.array([5.0, 7.0]))
+    leaves, structure = jax.tree.flatten(in_order(distribution))
     np.testing.assert_array_equal(leaves, [[2.0, 3.0], [5.0, 7.0]])  # concentration, rate
     again = jax.tree.unflatten(structure, leaves)
     assert type(again) is dist.Gamma
-    np.testing.assert_array_equal(again.mean, law.mean)
+    np.testing.assert_array_equal(again.mean, distribution.mean)
 
 
 def test_nested_distributions_come_back_as_they_were():
     base = dist.Normal(jnp.zeros(2), 1.0).to_event(1)
     steps = [dist.transforms.AffineTransform(1.0, 2.0), dist.transforms.ExpTransform()]
-    law = dist.TransformedDistribution(base, steps)
-    again = jax.tree.map(lambda leaf: leaf, in_order(law))
+    distribution = dist.TransformedDistribution(base, steps)
+    again = jax.tree.map(lambda leaf: leaf, in_order(distribution))
     value = jnp.array([0.5, 3.0])
-    np.testing.assert_array_equal(again.log_prob(value), law.log_prob(value))
+    np.testing.assert_array_equal(again.log_prob(value), distribution.log_prob(value))
 
 
 def test_vmap_over_a_result_that_holds_a_numpyro_distribution():
     f = dist.Gamma(jnp.array([2.0, 3.0, 4.0]), 2.0).to_event(1)
     linear = nuq.linearize(jnp.cumsum, f)
-    means = jax.vmap(lambda law: law.loc)(jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), linear))
+    means = jax.vmap(lambda distribution: distribution.loc)(
+        jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), linear)
+    )
     np.testing.assert_allclose(means, jnp.stack([linear.loc] * 2))
 
 
@@ -55,7 +57,7 @@ gammas = dist.Gamma(jnp.array([2.0, 3.0]), jnp.array([1.0, 2.0]))
 copula = nuq.GaussianCopulaJoint(gammas, jnp.array([[1.0, 0.3], [0.3, 1.0]]))
 truncated = dist.TruncatedNormal(jnp.array([1.0, 2.0]), 0.2, low=0.5)
 results = [mapped, mapped.marginals(), plain, plain.marginals(0.1), joint, joint.condition(0, 1.1),
-           copula, copula.condition(0, 1.5), nuq.distributions.as_output_law(truncated),
+           copula, copula.condition(0, 1.5), nuq.distributions.as_output_distribution(truncated),
            plain.input_posterior(jnp.array([1.2, 2.1]), 0.1)]
 leaves = [np.asarray(leaf) for result in results for leaf in jax.tree.leaves(result)]
 if sys.argv[1] == "save":

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from nn_uq_dist.basics._row_algebra import binary_unit
+from nn_uq_dist.basics.row_algebra import binary_unit
 
 SIZES = [1e-30, 0.3, 1.0, 1.3, 1.6, 7.0, 1e30]
 WITHOUT = [0.0, -1.0, np.inf, np.nan]

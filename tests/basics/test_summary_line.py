@@ -40,9 +40,9 @@ INPUTS = {
 }
 
 
-def test_input_laws_tell_kind_sizes_and_type():
-    for text, law in INPUTS.items():
-        assert repr(law) == text
+def test_input_distributions_tell_kind_sizes_and_type():
+    for text, distribution in INPUTS.items():
+        assert repr(distribution) == text
 
 
 @pytest.mark.slow

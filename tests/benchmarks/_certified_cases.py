@@ -18,10 +18,10 @@ _AT_ONCE = 5_000
 
 
 class Case(NamedTuple):
-    """A network with one output, and the law of its input."""
+    """A network with one output, and the distribution of its input."""
 
     net: nuq.LeakyReLUNetwork
-    law: nuq.Input
+    distribution: nuq.Input
 
     def draws(self, count: int, seed: int) -> Array:
         """Draws of the output, independent of the library."""
@@ -32,10 +32,12 @@ class Case(NamedTuple):
         rng = np.random.default_rng(seed)
         for start in range(0, count, _AT_ONCE):
             size = (min(_AT_ONCE, count - start), self.net.num_inputs)
-            x = np.broadcast_to(np.asarray(self.law.mean, np.float64), size)
-            if self.law.half_width is not None:
-                x = x + np.asarray(self.law.half_width, np.float64) * rng.uniform(-1, 1, size)
-            for term in self.law.terms:
+            x = np.broadcast_to(np.asarray(self.distribution.mean, np.float64), size)
+            if self.distribution.half_width is not None:
+                x = x + np.asarray(self.distribution.half_width, np.float64) * rng.uniform(
+                    -1, 1, size
+                )
+            for term in self.distribution.terms:
                 if not term.is_uniform:
                     factor = np.asarray(term.factor, np.float64)
                     z = rng.normal(size=size)
@@ -74,10 +76,12 @@ def farthest_outside(case: Case, num_starts: int, seed: int) -> float:
     Projected ascent along signs of the gradient, in units of the largest size of the output; more
     than rounding errors would be a violation.
     """
-    exact = StandardNetwork.of_law(case.net, case.law, slice(0, 1))
+    exact = StandardNetwork.of_distribution(case.net, case.distribution, slice(0, 1))
     forms = enclosed(exact, Boxes.whole(exact)).forms
-    center, half = (np.asarray(part, float) for part in (case.law.mean, case.law.half_width))
-    bounds = nuq.certified(case.net, case.law)
+    center, half = (
+        np.asarray(part, float) for part in (case.distribution.mean, case.distribution.half_width)
+    )
+    bounds = nuq.certified(case.net, case.distribution)
     # In float64: the bounds are of the exact tangent.
     tangent = gradient(case.net, center[None])[0] * half
     start, end = (float(bounds.quantile_bounds(q)[i]) for i, q in enumerate((0.0, 1.0)))
@@ -130,9 +134,11 @@ def random_case(seed: int) -> Case:
     kind = seed % 4
     if kind == 1:
         return Case(net, nuq.Input.normal(mean, own / np.sqrt(3)))
-    law = nuq.Input.box(mean, own * some if kind == 3 else own)
+    distribution = nuq.Input.box(mean, own * some if kind == 3 else own)
     if kind == 2:
-        law = law + nuq.Input.normal(0 * mean, scale)
+        distribution = distribution + nuq.Input.normal(0 * mean, scale)
     if kind == 3:
-        law = law + nuq.Input.normal(0 * mean, scale_tril=tril + np.diag(0.2 * own))
-    return Case(net, law)
+        distribution = distribution + nuq.Input.normal(
+            0 * mean, scale_tril=tril + np.diag(0.2 * own)
+        )
+    return Case(net, distribution)

@@ -18,7 +18,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import gaussian_kde
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._nodes import sobol_points
+from nn_uq_dist.basics.nodes import sobol_points
 from tests.benchmarks._comparison_functions import Layer
 from tests.benchmarks._failure_cases import Case
 from tests.benchmarks._failure_peers import CountedFunction
@@ -144,14 +144,14 @@ def polynomial_chaos(
     ot.RandomGenerator.SetSeed(seed)
     d = f.num_inputs
     one = ot.Uniform(-1.0, 1.0) if f.normal_scale is None else ot.Normal()
-    law = ot.JointDistribution([one] * d)
+    distribution = ot.JointDistribution([one] * d)
     enumerate_terms = ot.HyperbolicAnisotropicEnumerateFunction(d, 0.6)
     family = ot.StandardDistributionPolynomialFactory(one)
     basis = ot.OrthogonalProductPolynomialFactory([family] * d, enumerate_terms)
     algorithm = ot.FunctionalChaosAlgorithm(
         ot.Sample(standard),
         ot.Sample(np.asarray(outputs, float)),
-        law,
+        distribution,
         ot.FixedStrategy(basis, MOST_TERMS),
         ot.LeastSquaresStrategy(
             ot.LeastSquaresMetaModelSelectionFactory(ot.LARS(), ot.CorrectedLeaveOneOut())
@@ -159,7 +159,7 @@ def polynomial_chaos(
     )
     algorithm.run()
     surrogate = algorithm.getResult().getMetaModel()
-    return empirical_cdf(np.asarray(surrogate(law.getSample(SURROGATE_DRAWS))))
+    return empirical_cdf(np.asarray(surrogate(distribution.getSample(SURROGATE_DRAWS))))
 
 
 def most_probable_point(case: Case, limit: float) -> tuple[float, float, int]:

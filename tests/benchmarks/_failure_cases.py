@@ -22,7 +22,7 @@ _GROUP = 2**16
 
 
 class Case(NamedTuple):
-    """A random network of one output and two hidden layers, and the law of its input."""
+    """A random network of one output and two hidden layers, and the distribution of its input."""
 
     name: str
     network: Callable[[Array], Array]
@@ -62,12 +62,12 @@ def make_case(number: int) -> Case:
     box = nuq.Input.box(mean, np.where(in_box, reach, 0.0))
     normal = nuq.Input.normal(mean, np.where(in_box, 0.0, reach / np.sqrt(3)))
     if in_box.all():
-        law = box
+        distribution = box
     elif in_box.any():
-        law = nuq.Input(mean, box.terms + normal.terms)
+        distribution = nuq.Input(mean, box.terms + normal.terms)
     else:
-        law = normal
-    return Case(f"{d} inputs, {activation}, {kind}", network, law)
+        distribution = normal
+    return Case(f"{d} inputs, {activation}, {kind}", network, distribution)
 
 
 def largest_of_draws(case: Case, key: Array, count: int, keep: int) -> np.ndarray:

@@ -39,7 +39,7 @@ def trained_size_network() -> nuq.Linearization:
 
 
 def log_prob() -> Call:
-    """A batch of laws with one observation each, as in a likelihood."""
+    """A batch of distributions with one observation each, as in a likelihood."""
     weights, x = normal(180, 12), normal(180)
     return lambda: nuq.LinearizedMarginal(jnp.zeros(180), weights).log_prob(x)
 
@@ -55,7 +55,7 @@ def gradient() -> Call:
 
 
 def grid() -> Call:
-    """Densities to be drawn: many points of few laws."""
+    """Densities to be drawn: many points of few distributions."""
     weights, x = normal(31, 1, 31), jnp.linspace(-5.0, 5.0, 1000)
     return lambda: nuq.LinearizedMarginal(jnp.zeros((31, 1)), weights).log_prob(x)
 
@@ -74,9 +74,9 @@ def joint() -> Call:
 
 def joint_log_prob() -> Call:
     """Its density; fit and draws come before."""
-    law = trained_size_network().gaussian_copula()
-    y = jax.block_until_ready(law.sample(jax.random.key(0), (100,)))
-    return lambda: law.log_prob(y)
+    distribution = trained_size_network().gaussian_copula()
+    y = jax.block_until_ready(distribution.sample(jax.random.key(0), (100,)))
+    return lambda: distribution.log_prob(y)
 
 
 def readme() -> Call:
@@ -90,9 +90,9 @@ def readme() -> Call:
 
 
 JOBS: dict[str, Callable[[], Call]] = {
-    "log_prob of 180 laws of 12 weights": log_prob,
+    "log_prob of 180 distributions of 12 weights": log_prob,
     "its gradient in the weights": gradient,
-    "log_prob on a grid, 31 laws x 1000 points": grid,
+    "log_prob on a grid, 31 distributions x 1000 points": grid,
     "icdf of 12 outputs at 3 levels": icdf,
     "joint() of 12 outputs": joint,
     "joint().log_prob of 100 draws": joint_log_prob,

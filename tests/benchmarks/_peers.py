@@ -1,4 +1,5 @@
-"""Other methods for the law of a network's outputs, from their formulas, for `bench_peers`.
+"""Other methods for the distribution of a network's outputs, from their formulas, for
+`bench_peers`.
 
 All take a leaky-ReLU network without skip connection and a box as input.
 """
@@ -26,9 +27,9 @@ class Moments(NamedTuple):
     covariance: Array
 
 
-def linear_moments(net: Callable[[Array], Array], law: nuq.Input) -> Moments:
+def linear_moments(net: Callable[[Array], Array], distribution: nuq.Input) -> Moments:
     """Mean and covariance of the linearized network: the delta method."""
-    linear = nuq.linearize(net, law)
+    linear = nuq.linearize(net, distribution)
     return Moments(linear.mean, linear.covariance)
 
 
@@ -71,18 +72,18 @@ def leaky_relu_covariance(mean: Array, covariance: Array, slope: Array) -> Array
     return jnp.outer(gain, gain) * covariance + (1 - slope) ** 2 * jnp.outer(scale, scale) * kinks
 
 
-def moment_matching(net: nuq.LeakyReLUNetwork, law: nuq.Input, *, full: bool) -> Moments:
+def moment_matching(net: nuq.LeakyReLUNetwork, distribution: nuq.Input, *, full: bool) -> Moments:
     """Assumed-density filtering: every layer's pre-activations are taken as normal.
 
     Parameters
     ----------
-    net, law
+    net, distribution
         The network and its input.
     full
         Whether covariances between neurons are kept. Without them neurons are independent, as in
         J. Gast and S. Roth, Lightweight probabilistic deep networks (CVPR 2018).
     """
-    mean, covariance = law.mean, law.covariance
+    mean, covariance = distribution.mean, distribution.covariance
     for weights, bias in zip(net.hidden_weights, net.biases, strict=True):
         mean, covariance = weights @ mean + bias, weights @ covariance @ weights.T
         variance = jnp.diagonal(covariance)
@@ -96,15 +97,15 @@ def moment_matching(net: nuq.LeakyReLUNetwork, law: nuq.Input, *, full: bool) ->
     return Moments(outputs @ mean, outputs @ covariance @ outputs.T)
 
 
-def unscented(net: Callable[[Array], Array], law: nuq.Input, spread: float) -> Moments:
+def unscented(net: Callable[[Array], Array], distribution: nuq.Input, spread: float) -> Moments:
     """Moments from ``2 N_x + 1`` points, all but the mean ``sqrt(spread)`` deviations from it.
 
     S. Julier and J. Uhlmann, Proc. IEEE 92 (2004) 401, with ``spread = N_x + kappa``. The fourth
-    moment of a coordinate is matched if `spread` is its kurtosis, 1.8 for a uniform law.
+    moment of a coordinate is matched if `spread` is its kurtosis, 1.8 for a uniform distribution.
     """
-    size = law.num_inputs
-    steps = jnp.diag(jnp.sqrt(spread * law.variance))
-    points = law.mean + jnp.concatenate([jnp.zeros((1, size)), steps, -steps])
+    size = distribution.num_inputs
+    steps = jnp.diag(jnp.sqrt(spread * distribution.variance))
+    points = distribution.mean + jnp.concatenate([jnp.zeros((1, size)), steps, -steps])
     weights = jnp.full(2 * size + 1, 0.5 / spread).at[0].set(1 - size / spread)
     outputs = jax.vmap(net)(points)
     mean = weights @ outputs
@@ -113,21 +114,21 @@ def unscented(net: Callable[[Array], Array], law: nuq.Input, spread: float) -> M
 
 
 def sampled(
-    net: Callable[[Array], Array], law: nuq.Input, key: Array, num_samples: int
+    net: Callable[[Array], Array], distribution: nuq.Input, key: Array, num_samples: int
 ) -> tuple[Moments, Array]:
     """Moments of draws through the network, and the draws ``(num_samples, N_y)``."""
-    outputs = jax.vmap(net)(law.sample(key, (num_samples,)))
+    outputs = jax.vmap(net)(distribution.sample(key, (num_samples,)))
     return Moments(outputs.mean(0), jnp.cov(outputs, rowvar=False)), outputs
 
 
 def with_uncertainties(
-    net: nuq.LeakyReLUNetwork, law: nuq.Input
+    net: nuq.LeakyReLUNetwork, distribution: nuq.Input
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and covariance by the package `uncertainties`, which carries numbers with errors."""
     from uncertainties import covariance_matrix, ufloat
 
-    deviations = np.sqrt(np.asarray(law.variance, float))
-    values = np.asarray(law.mean, float)
+    deviations = np.sqrt(np.asarray(distribution.variance, float))
+    values = np.asarray(distribution.mean, float)
     x = np.array([ufloat(m, s) for m, s in zip(values, deviations, strict=True)])
     slope = float(net.negative_slope)
     for weights, bias in zip(net.hidden_weights, net.biases, strict=True):

@@ -150,8 +150,8 @@ def by_quadrature(seen: Observed, nodes: int = 1500) -> Reference:
 def by_weighted_draws(seen: Observed) -> Reference:
     """Sequential truncated normal draws and their weights, until errors are small (GHK).
 
-    A. Genz, J. Comput. Graph. Stat. 1 (1992). The normal law is that of the data times a normal
-    prior; its precision, which the weights take out again, is chosen by a few draws.
+    A. Genz, J. Comput. Graph. Stat. 1 (1992). The normal distribution is that of the data times a
+    normal prior; its precision, which the weights take out again, is chosen by a few draws.
     """
     reduced = _Reduced.of(seen)
     few = {extra: _sequential(reduced, extra, 7) for extra in EXTRA_PRECISIONS}
@@ -210,8 +210,8 @@ def _tightest_first(mean: Array, covariance: Array) -> Iterator[int]:
         chosen = int(np.argmin(mass))
         k, scale = left.pop(chosen), sd[chosen]
         yield k
-        law = stats.truncnorm(ends[0][chosen], ends[1][chosen], mean[k], scale)
+        distribution = stats.truncnorm(ends[0][chosen], ends[1][chosen], mean[k], scale)
         gain = covariance[:, k] / scale**2
-        mean = mean + gain * (np.clip(law.mean(), -1, 1) - mean[k])
+        mean = mean + gain * (np.clip(distribution.mean(), -1, 1) - mean[k])
         covariance = covariance - np.outer(gain, covariance[k])
         covariance[k, k] = 1.0

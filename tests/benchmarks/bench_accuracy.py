@@ -53,11 +53,11 @@ def openturns(case: ValueCase) -> tuple[NDArray, NDArray]:
     coefficients = case.weights.astype(float).tolist()
     if case.normal_scale is not None:
         parts, coefficients = [*parts, ot.Normal()], [*coefficients, float(case.normal_scale)]
-    law = ot.LinearCombinationDistribution(parts, coefficients)
+    distribution = ot.LinearCombinationDistribution(parts, coefficients)
     points = case.x.astype(float)[:, None]
-    density = np.asarray(law.computeLogPDF(points))[:, 0]
+    density = np.asarray(distribution.computeLogPDF(points))[:, 0]
     with np.errstate(divide="ignore"):
-        survival = np.log(np.asarray(law.computeComplementaryCDF(points))[:, 0])
+        survival = np.log(np.asarray(distribution.computeComplementaryCDF(points))[:, 0])
     return density, survival
 
 
@@ -65,7 +65,7 @@ def report(cases: Sequence[ValueCase], title: str, *, with_peer: bool) -> None:
     """Print worst errors, one row for each case."""
     results = ours(cases)
     print(f"\n## {title}\n")
-    print("| law | weights | log density | log survival | OpenTURNS log density |")
+    print("| distribution | weights | log density | log survival | OpenTURNS log density |")
     print("|---|---:|---:|---:|---:|")
     for case in cases:
         density, survival = results[case.name]

@@ -40,8 +40,10 @@ def soundness(num_networks: int, num_draws: int) -> None:
     worst, outside, gaps = -np.inf, 0, []
     for seed in (bar := tqdm(range(num_networks), desc="random networks", mininterval=10)):
         case = random_case(seed)
-        bounds = nuq.certified(case.net, case.law)
-        if case.law.half_width is not None and np.any(np.asarray(case.law.half_width)):
+        bounds = nuq.certified(case.net, case.distribution)
+        if case.distribution.half_width is not None and np.any(
+            np.asarray(case.distribution.half_width)
+        ):
             bounds = bounds.refine(20, progress=False)
         # Points of other draws: at own quantiles the shares would not be independent of them.
         y = np.quantile(case.draws(20_000, seed + 10**6), np.linspace(0.001, 0.999, 99))
@@ -84,11 +86,11 @@ def gaps() -> None:
     """Largest distance of the bounds, for affine bounds alone and with cut ranges."""
     print("\n| network | half-width | affine bounds alone | with cut ranges | seconds |")
     print("|---|---:|---:|---:|---:|")
-    for name, net, law, half_width in operators():
+    for name, net, distribution, half_width in operators():
         alone, cut, seconds = [], [], []
         for output in OUTPUTS:
             start = time.perf_counter()
-            bounds = nuq.certified(net, law, output=output)
+            bounds = nuq.certified(net, distribution, output=output)
             seconds.append(time.perf_counter() - start)
             cut.append(bounds.gap)
             (whole,) = bounds._covers
@@ -108,9 +110,11 @@ def parts(seconds: float) -> None:
     for num_inputs in (2, 4, 8):
         for depth, width in ((1, 16), (1, 64), (2, 16), (2, 64)):
             net = random_network(np.random.default_rng(1), num_inputs, width, depth, 0.01)
-            law = nuq.Input.box(np.zeros(num_inputs), half_width=1.0)
+            distribution = nuq.Input.box(np.zeros(num_inputs), half_width=1.0)
             start = time.perf_counter()
-            bounds = nuq.certified(net, law, max_parts=10**6, seconds=seconds, progress=False)
+            bounds = nuq.certified(
+                net, distribution, max_parts=10**6, seconds=seconds, progress=False
+            )
             took = time.perf_counter() - start
             row = f"{num_inputs} | {depth} | {width} | {bounds.num_parts} | {bounds.gap:.1e}"
             print(f"| {row} | {took:.0f} |", flush=True)
@@ -120,11 +124,11 @@ def cost() -> None:
     """Seconds for one output of five layers of 64 neurons and 31 inputs, without parts."""
     for half_width in (0.02, 0.2):
         net = random_network(np.random.default_rng(0), 31, 64, 5, 0.01)
-        law = nuq.Input.box(np.zeros(31), half_width=half_width)
+        distribution = nuq.Input.box(np.zeros(31), half_width=half_width)
         took = []
         for _ in range(4):
             start = time.perf_counter()
-            nuq.certified(net, law)
+            nuq.certified(net, distribution)
             took.append(time.perf_counter() - start)
         print(f"\nhalf-width {half_width}: first call {took[0]:.1f} s, then {min(took[1:]):.1f} s")
 
@@ -138,13 +142,13 @@ def rare(seconds: float, num_draws: int = 10**8) -> None:
         case = Case(net, nuq.Input.box(np.zeros(num_inputs), half_width=1.0))
         limits = np.array([limit_of(case, share) for share in (1e-3, 1e-6, 1e-9)])
         estimate = nuq.failure_probability(
-            net, case.law, jax.random.key(0), limits, num_runs=20_000, progress=False
+            net, case.distribution, jax.random.key(0), limits, num_runs=20_000, progress=False
         )
         hits = sum((y[:, None] > limits).sum(axis=0) for y in case.portions(num_draws, 0))
         for j, limit in enumerate(limits):
             start = time.perf_counter()
             bounds = nuq.certified(
-                net, case.law, max_parts=10**6, seconds=seconds, threshold=float(limit),
+                net, case.distribution, max_parts=10**6, seconds=seconds, threshold=float(limit),
                 gap=10.0 ** (-3 * (j + 1)) / 20, progress=False,
             )  # fmt: skip
             low, high = bounds.probability_bounds(limit, np.inf)
@@ -158,7 +162,7 @@ def rare(seconds: float, num_draws: int = 10**8) -> None:
 
 def limit_of(case: Case, share: float) -> float:
     """A limit that is exceeded with about this probability, by bounds tighter and tighter there."""
-    bounds, limit = nuq.certified(case.net, case.law), 0.0
+    bounds, limit = nuq.certified(case.net, case.distribution), 0.0
     for num_parts in (300, 1000, 2000, 3000):
         limit = float(np.mean(bounds.quantile_bounds(1 - share)))
         bounds = bounds.refine(num_parts, threshold=limit, progress=False)
@@ -169,12 +173,12 @@ def errors() -> None:
     """The error of the tangent: its bound, over the largest that search finds."""
     print("\n| network | half-width | bound | largest found | ratio |")
     print("|---|---:|---:|---:|---:|")
-    for name, net, law, half_width in operators():
-        mu = np.asarray(law.mean, float)
+    for name, net, distribution, half_width in operators():
+        mu = np.asarray(distribution.mean, float)
         half = np.full(mu.shape, float(np.float32(half_width)))
         rows = []
         for output in OUTPUTS:
-            bound = nuq.certified(net, law, output=output).error_bound
+            bound = nuq.certified(net, distribution, output=output).error_bound
             rows.append((bound, largest_error(net, mu, half, output)))
         columns = [np.median(column) for column in zip(*rows, strict=True)]
         # None that was found, up to rounding, with a bound that is rounding, too.

@@ -1,4 +1,5 @@
-"""Errors of corrected laws against those of as many plain and Sobol draws, trained operators.
+"""Errors of corrected distributions against those of as many plain and Sobol draws, trained
+operators.
 
 Run with ``python -m tests.benchmarks.bench_corrected`` or ``make bench BENCH=bench_corrected``;
 ``--keys 2 --counts 100`` for a short run. References are a million draws with another key.
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._nodes import sobol_points
+from nn_uq_dist.basics.nodes import sobol_points
 
 NETWORKS = [f"{kind}_{depth}" for kind in ("linear", "nonlinear") for depth in (1, 5, 20)]
 HALF_WIDTHS = (0.5, 1.5, 3.0)
@@ -43,7 +44,7 @@ class Case(NamedTuple):
     f: nuq.Input
     lin: nuq.Linearization
     outputs: NDArray[np.intp]  # those that vary
-    linear: Array  # quantiles of the linear law at SCORES
+    linear: Array  # quantiles of the linear distribution at SCORES
     levels: Array  # probabilities
     quantiles: Array  # at the levels
     sd: Array
@@ -93,8 +94,9 @@ def make_case(name: str, half_width: float) -> Case:
     )
 
 
-def of_law(case: Case, quantiles: Array) -> Array:
-    """Errors of a law given by its quantiles at SCORES, shape ``(statistics, outputs)``."""
+def of_distribution(case: Case, quantiles: Array) -> Array:
+    """Errors of a distribution given by its quantiles at SCORES, shape ``(statistics,
+    outputs)``."""
     rows = []
     for j, column in enumerate(quantiles.T):
         found = ndtr(np.interp(case.quantiles[:, j], column, SCORES))
@@ -112,7 +114,7 @@ def of_law(case: Case, quantiles: Array) -> Array:
 
 
 def of_draws(case: Case, draws: Array) -> Array:
-    """Errors of the empirical law of draws, and of a kernel estimate of their density."""
+    """Errors of the empirical distribution of draws, and of a kernel estimate of their density."""
     ordered = np.sort(draws.astype(np.float64), axis=0)
     count = len(ordered)
     rows = []
@@ -167,19 +169,19 @@ def one_key(case: Case, count: int, number: int) -> Array:
         for part in both
     ]
     found.extend(of_draws(case, part.network[:, case.outputs]) for part in pairs)
-    found.append(of_law(case, case.linear))
+    found.append(of_distribution(case, case.linear))
     for part in pairs:
         spline = case.lin.corrected(part).transform
         at = np.zeros((len(SCORES), case.lin.num_outputs), np.float32)
         at[:, case.outputs] = case.linear
         mapped = np.asarray(spline(at), np.float64)[:, case.outputs]
-        found.append(of_law(case, mapped))
+        found.append(of_distribution(case, mapped))
     return np.stack(found).mean(axis=-1)
 
 
 def binomial_error(probability: float, count: int) -> float:
     """Mean relative error of the share of plain draws in a tail, which 20 keys hardly show."""
-    # The mean deviation of a binomial law (A. De Moivre, 1730).
+    # The mean deviation of a binomial distribution (A. De Moivre, 1730).
     k = int(np.floor(count * probability)) + 1
     logs = sum(np.log(count + 1 - i) - np.log(i) for i in range(1, k + 1))
     mass = np.exp(logs + k * np.log(probability) + (count - k + 1) * np.log1p(-probability))
@@ -215,7 +217,7 @@ def main() -> None:
     print("\nEach cell:", ", ".join(STATISTICS))
     for tail in TAILS:
         expected = ", ".join(f"{n}: {binomial_error(tail, n):.2f}" for n in options.counts)
-        print(f"mean error of plain draws in P {tail:g} by the binomial law: {expected}")
+        print(f"mean error of plain draws in P {tail:g} by the binomial distribution: {expected}")
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ def operator(name: str, half_width: float, num_outputs: int, num_points: int) ->
     varying = np.delete(np.arange(operators.SIZE), operators.SIZE // 2)
     chosen = varying[np.round(np.linspace(0, varying.size - 1, num_outputs)).astype(int)]
     mean = jnp.asarray(operators.mean_input(), jnp.float32)
-    law = nuq.Input.box(mean, half_width=half_width)
-    return case_of(lambda x: whole(x)[chosen], law, num_points)
+    distribution = nuq.Input.box(mean, half_width=half_width)
+    return case_of(lambda x: whole(x)[chosen], distribution, num_points)
 
 
 def random_network(num_inputs: int, half_width: float, seed: int, num_points: int) -> Case:
@@ -76,17 +76,17 @@ def random_network(num_inputs: int, half_width: float, seed: int, num_points: in
     return case_of(network, nuq.Input.box(mean, half_width=half_width), num_points)
 
 
-def case_of(network: Any, law: nuq.Input, num_points: int) -> Case:
+def case_of(network: Any, distribution: nuq.Input, num_points: int) -> Case:
     """Linearize, and draw."""
     many = jax.jit(jax.vmap(network))
 
     def outputs(key: int, count: int) -> Array:
-        return np.asarray(many(law.sample(jax.random.key(key), (count,))), np.float64)
+        return np.asarray(many(distribution.sample(jax.random.key(key), (count,))), np.float64)
 
     draws = np.concatenate([outputs(100 + call, DRAWS_PER_CALL) for call in range(CALLS)])
     new = outputs(7, num_points)
     noise = np.random.default_rng(5).normal(size=new.shape)
-    lin = nuq.linearize(network, law)
+    lin = nuq.linearize(network, distribution)
     return Case(network, lin, draws.mean(axis=0), np.cov(draws.T), new, noise)
 
 
@@ -128,7 +128,7 @@ def scores(case: Case, count: int, noise: float, number: int, with_copula: bool)
     found = [shifted(case, pairs, scale), corrected.joint(noise_scale=scale)]
     if with_copula:
         found.append(corrected.gaussian_copula(noise_scale=scale))
-    logs = [score(case, law, noise) for law in found]
+    logs = [score(case, distribution, noise) for distribution in found]
     return np.array(logs + [np.nan] * (len(METHODS) - len(logs)))
 
 

@@ -122,7 +122,7 @@ def accuracy(options: argparse.Namespace) -> None:
 
 
 def known_cases() -> dict[str, tuple[Any, nuq.Input, float, float]]:
-    """Name, network, law, limit and probability of six cases with known answers."""
+    """Name, network, distribution, limit and probability of six cases with known answers."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     opposite = float(weights @ (2 * ndtr(-4.5 - 0.01 * nodes**2)) / weights.sum())
     corner = (1 - 0.98 + 0.98 * math.log(0.98)) / 2

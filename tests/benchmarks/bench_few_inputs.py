@@ -1,4 +1,4 @@
-"""Error against cost for networks of two to four inputs: corrected laws and draws.
+"""Error against cost for networks of two to four inputs: corrected distributions and draws.
 
 Run with ``python -m tests.benchmarks.bench_few_inputs`` or ``make bench BENCH=bench_few_inputs``;
 ``--inputs 2 --counts 100 1000 --keys 1`` for a short run. References are a million draws with
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._nodes import sobol_points
+from nn_uq_dist.basics.nodes import sobol_points
 
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 NUM_OUTPUTS = 3
@@ -32,11 +32,11 @@ Array = NDArray[np.float64]
 
 
 class Case(NamedTuple):
-    """A network of few inputs with its input law and what a million draws say."""
+    """A network of few inputs with its input distribution and what a million draws say."""
 
     net: Callable[[jax.Array], jax.Array]
     many: Callable[[jax.Array], jax.Array]  # the network, compiled for many inputs
-    law: nuq.Input
+    distribution: nuq.Input
     points: Array  # outputs at which distribution functions are compared
     probabilities: Array
 
@@ -55,8 +55,8 @@ def make_case(num_inputs: int, smooth: bool) -> Case:
         hidden = activation(first @ x + biases[0])
         return (last @ activation(second @ hidden + biases[1]))[0]
 
-    law = nuq.Input.box(jnp.zeros(num_inputs), half_width=HALF_WIDTH)
-    inputs = law.sample(jax.random.key(9), (REFERENCE_DRAWS,))
+    distribution = nuq.Input.box(jnp.zeros(num_inputs), half_width=HALF_WIDTH)
+    inputs = distribution.sample(jax.random.key(9), (REFERENCE_DRAWS,))
     scalar = np.asarray(jax.jit(jax.vmap(raw))(inputs), np.float64)
     mean, sd = scalar.mean(), scalar.std()
 
@@ -67,11 +67,11 @@ def make_case(num_inputs: int, smooth: bool) -> Case:
     many = jax.jit(jax.vmap(net))
     ordered = np.sort(np.asarray(many(inputs), np.float64), axis=0)
     ranks = np.linspace(0, REFERENCE_DRAWS - 1, NUM_POINTS).astype(int)
-    return Case(net, many, law, ordered[ranks], (ranks + 0.5) / REFERENCE_DRAWS)
+    return Case(net, many, distribution, ordered[ranks], (ranks + 0.5) / REFERENCE_DRAWS)
 
 
 def of_draws(case: Case, draws: Any) -> Array:
-    """Kolmogorov-Smirnov distances of the empirical law of draws, at the points."""
+    """Kolmogorov-Smirnov distances of the empirical distribution of draws, at the points."""
     found = [
         np.searchsorted(np.sort(column), at, side="right") / len(column)
         for column, at in zip(np.asarray(draws, np.float64).T, case.points.T, strict=True)
@@ -79,9 +79,9 @@ def of_draws(case: Case, draws: Any) -> Array:
     return np.abs(np.stack(found) - case.probabilities).max(axis=1)
 
 
-def of_law(case: Case, law: Any) -> Array:
-    """Kolmogorov-Smirnov distances of a law of outputs."""
-    found = np.asarray(law.cdf(jnp.asarray(case.points, jnp.float32)), np.float64)
+def of_distribution(case: Case, distribution: Any) -> Array:
+    """Kolmogorov-Smirnov distances of a distribution of outputs."""
+    found = np.asarray(distribution.cdf(jnp.asarray(case.points, jnp.float32)), np.float64)
     return np.abs(found - case.probabilities[:, None]).max(axis=0)
 
 
@@ -104,16 +104,18 @@ def at_sobol_points(
 def one_budget(case: Case, budget: int, num_keys: int) -> dict[str, Array]:
     """Distances of each method, means over keys; shape ``(outputs,)``."""
     rows: dict[str, list[Array]] = {name: [] for name in METHODS}
-    tangent = nuq.linearize(case.net, case.law)
+    tangent = nuq.linearize(case.net, case.distribution)
     for number in range(num_keys):
         key = jax.random.key(100 + number)
-        plain = case.many(case.law.sample(key, (budget,)))
+        plain = case.many(case.distribution.sample(key, (budget,)))
         rows["plain"].append(of_draws(case, plain))
         one_set = sobol_points(key, budget, 1, tangent.num_coordinates)
         inputs = tangent.pairs_at(jnp.asarray(one_set, jnp.float32))[0]
         rows["Sobol"].append(of_draws(case, case.many(inputs)))
         pairs = at_sobol_points(case, tangent, budget, key)
-        rows["corrected tangent"].append(of_law(case, tangent.corrected(pairs).marginals()))
+        rows["corrected tangent"].append(
+            of_distribution(case, tangent.corrected(pairs).marginals())
+        )
     return {name: np.mean(found, axis=0) for name, found in rows.items()}
 
 

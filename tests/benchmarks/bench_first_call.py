@@ -92,7 +92,7 @@ def table() -> None:
 
 
 def table_of_kernels(checkouts: list[Path]) -> None:
-    """How many kernels the compiler makes of a likelihood of 180 laws of 12 weights."""
+    """How many kernels the compiler makes of a likelihood of 180 distributions of 12 weights."""
     print("\n## Fused kernels of a likelihood with a noise scale\n")
     print("| program | kernels |\n|---|---:|")
     counts = [kernels(checkout) for checkout in checkouts]

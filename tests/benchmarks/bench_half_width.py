@@ -100,8 +100,10 @@ def relinearized_log_prob(
         jnp.zeros((*wide[:-1], wide[-2])),
     )
     (loc, slopes, rest), _ = jax.lax.scan(improve, start, length=PASSES)
-    law = nuq.Input.box(jnp.broadcast_to(center, (len(y), center.size)), half_width=half_width)
-    linear = nuq.Linearization(loc, slopes, law)
+    distribution = nuq.Input.box(
+        jnp.broadcast_to(center, (len(y), center.size)), half_width=half_width
+    )
+    linear = nuq.Linearization(loc, slopes, distribution)
     return linear.joint(noise_scale=noise, noise_covariance=rest).log_prob(y).sum()
 
 

@@ -67,13 +67,13 @@ def make_case(kind: str, num_inputs: int, num_outputs: int) -> Case:
         tril = np.tril(rng.normal(size=(*shape, num_inputs)), -1)
         normal = tril + width[..., None] * np.eye(num_inputs)
         box = normal[..., :0]
-        law: Any = nuq.Input.normal(loc, scale_tril=normal)
+        distribution: Any = nuq.Input.normal(loc, scale_tril=normal)
     elif kind == "triangular":
-        law = nuq.Input.triangular(loc - width, loc + width)
+        distribution = nuq.Input.triangular(loc - width, loc + width)
     else:
-        law = nuq.Input.box(loc, half_width) + nuq.Input.normal(0 * loc, scale)
+        distribution = nuq.Input.box(loc, half_width) + nuq.Input.normal(0 * loc, scale)
     jacobian = rng.normal(size=(MODELS, num_outputs, num_inputs))
-    linear = nuq.Linearization(rng.normal(size=(MODELS, num_outputs)), jacobian, law)
+    linear = nuq.Linearization(rng.normal(size=(MODELS, num_outputs)), jacobian, distribution)
     return Case(linear, box, normal, kind == "triangular")
 
 

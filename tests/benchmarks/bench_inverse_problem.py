@@ -40,28 +40,34 @@ PROBLEMS = (
 )
 Network = Callable[[jax.Array], jax.Array]
 TOGETHER = 20
-# Draws of the inputs' law, and inputs up to which enough of them have a weight.
+# Draws of the inputs' distribution, and inputs up to which enough of them have a weight.
 BLOCK, NUM_BLOCKS, MOST_FOR_DRAWS = 2**18, 256, 4
 
 
 class Problem(NamedTuple):
-    """A network, the law of its inputs, and the noise of its outputs."""
+    """A network, the distribution of its inputs, and the noise of its outputs."""
 
     network: Network
-    law: nuq.Input
+    distribution: nuq.Input
     noise: np.ndarray
 
     def data(self, key: jax.Array, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and observed outputs."""
         keys = jax.random.split(key)
-        x = self.law.sample(keys[0], (count,))
+        x = self.distribution.sample(keys[0], (count,))
         noise = self.noise * jax.random.normal(keys[1], (count, self.noise.size))
         return np.asarray(x), np.asarray(jax.vmap(self.network)(x) + noise, float)
 
     def posterior(self, y: np.ndarray, key: jax.Array, **kwargs: Any) -> Any:
         """Of a row of `y`, or of all of them."""
         return nuq.input_posterior(
-            self.network, self.law, y, noise_scale=self.noise, key=key, progress=False, **kwargs
+            self.network,
+            self.distribution,
+            y,
+            noise_scale=self.noise,
+            key=key,
+            progress=False,
+            **kwargs,
         )
 
 
@@ -91,11 +97,11 @@ def problem(number: int) -> Problem:
     network = random_network(number, [inputs, 24, 24, outputs], activation, 1.4, 0.3)
     is_box = {"box": np.ones(inputs), "normal": np.zeros(inputs), "mixed": np.arange(inputs) % 2}
     box = is_box[kind].astype(np.float32)
-    law = nuq.Input.box(jnp.zeros(inputs), 3**0.5 * box) + nuq.Input.normal(
+    distribution = nuq.Input.box(jnp.zeros(inputs), 3**0.5 * box) + nuq.Input.normal(
         jnp.zeros(inputs), 1 - box
     )
-    sd = jax.vmap(network)(law.sample(jax.random.key(0), (4000,))).std(axis=0)
-    return Problem(network, law, noise * np.asarray(sd))
+    sd = jax.vmap(network)(distribution.sample(jax.random.key(0), (4000,))).std(axis=0)
+    return Problem(network, distribution, noise * np.asarray(sd))
 
 
 def within(found: Any, x: np.ndarray) -> np.ndarray:
@@ -139,8 +145,8 @@ def coverage(numbers: list[int], count: int) -> None:
 def compare_with_nuts(numbers: list[int], count: int, draws: int) -> None:
     """Print how means and sds differ from those of four chains, and effective draws per second.
 
-    Up to four inputs from weighted draws of their law: chains that start in one of several modes
-    may agree and be wrong.
+    Up to four inputs from weighted draws of their distribution: chains that start in one of several
+    modes may agree and be wrong.
     """
     print("problem | mean, sd: largest difference (root mean square) | in errors | draws/s")
     for number in numbers:
@@ -150,7 +156,7 @@ def compare_with_nuts(numbers: list[int], count: int, draws: int) -> None:
         found = one.posterior(y, jax.random.key(number))
         ours = found.effective_draws.sum() / (time.perf_counter() - start)
         shifts, ratios, errors, theirs, left_out = [], [], [], [], 0
-        few = by_prior_draws(one, y) if one.law.num_inputs <= MOST_FOR_DRAWS else None
+        few = by_prior_draws(one, y) if one.distribution.num_inputs <= MOST_FOR_DRAWS else None
         for row in np.flatnonzero(found.converged):
             if few is not None:
                 mean, sd, size = (part[row] for part in few)
@@ -190,7 +196,7 @@ def by_nuts(
     one: Problem, y: np.ndarray, starts: np.ndarray, draws: int
 ) -> tuple[np.ndarray, float]:
     """Draws of four chains from draws of a posterior, ``(4, draws, N_x)``, and seconds."""
-    half_width = np.asarray(one.law.half_width)
+    half_width = np.asarray(one.distribution.half_width)
 
     def model() -> None:
         z = numpyro.sample("z", dist.Normal(jnp.zeros(half_width.size), 1).to_event(1))
@@ -218,17 +224,17 @@ def by_nuts(
 def by_prior_draws(one: Problem, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Means and sds of the posteriors of rows of `y`, and effective numbers of weighted draws.
 
-    The draws are of the law of the inputs, so no mode is missed.
+    The draws are of the distribution of the inputs, so no mode is missed.
     """
 
     @jax.jit
     def block(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        x = one.law.sample(key, (BLOCK,))
+        x = one.distribution.sample(key, (BLOCK,))
         misfits = (jax.vmap(one.network)(x) - y[:, None]) / one.noise
         return x, -0.5 * jnp.sum(misfits**2, axis=-1)
 
     largest = np.full(len(y), -np.inf)
-    sums = np.zeros((len(y), 2 + 2 * one.law.num_inputs))
+    sums = np.zeros((len(y), 2 + 2 * one.distribution.num_inputs))
     for key in jax.random.split(jax.random.key(3), NUM_BLOCKS):
         x, logs = (np.asarray(part, float) for part in block(key))
         new = np.maximum(largest, logs.max(axis=1))
@@ -289,9 +295,9 @@ def cost() -> None:
     """Print the time of 50 observations, 12 inputs, 5 layers of 128, after compilation."""
     for outputs, activation, gain in ((24, "tanh", 1.2), (24, "leaky ReLU", 2**0.5)):
         network = random_network(0, [12, *[128] * 5, outputs], activation, gain, 0.1)
-        law = nuq.Input.box(jnp.zeros(12), half_width=1.0)
-        sd = jax.vmap(network)(law.sample(jax.random.key(0), (4000,))).std(axis=0)
-        one = Problem(network, law, 0.2 * np.asarray(sd))
+        distribution = nuq.Input.box(jnp.zeros(12), half_width=1.0)
+        sd = jax.vmap(network)(distribution.sample(jax.random.key(0), (4000,))).std(axis=0)
+        one = Problem(network, distribution, 0.2 * np.asarray(sd))
         _, y = one.data(jax.random.key(1), 50)
         one.posterior(y[:1], jax.random.key(2), num_runs=20_000)
         start, cpu = time.perf_counter(), time.process_time()

@@ -1,4 +1,5 @@
-"""The joint law: time of its fit and of its density, distance of the copula to the exact law.
+"""The joint distribution: time of its fit and of its density, distance of the copula to the exact
+distribution.
 
 Run with ``python -m tests.benchmarks.bench_joint`` or ``make bench BENCH=bench_joint``.
 """
@@ -21,42 +22,44 @@ from tests.box_gaussian.joint_density_grid import joint_density_grid, total_vari
 INPUTS = 31
 
 
-def linear_law(key: Array, num_outputs: int, num_inputs: int = INPUTS) -> nuq.Linearization:
+def linear_distribution(
+    key: Array, num_outputs: int, num_inputs: int = INPUTS
+) -> nuq.Linearization:
     """Jacobian with standard normal entries, inputs uniform on a box."""
     jacobian = jax.random.normal(key, (num_outputs, num_inputs))
-    law = nuq.Input.box(jnp.zeros(num_inputs), half_width=1.0)
-    return nuq.Linearization(jnp.zeros(num_outputs), jacobian, law)
+    distribution = nuq.Input.box(jnp.zeros(num_inputs), half_width=1.0)
+    return nuq.Linearization(jnp.zeros(num_outputs), jacobian, distribution)
 
 
-def low_rank_law(key: Array) -> nuq.Linearization:
+def low_rank_distribution(key: Array) -> nuq.Linearization:
     """31 outputs of rank 2, as the operators of the paper, one of them with variance 1e-12."""
     keys = jax.random.split(key)
     rows = jax.random.normal(keys[0], (31, 2)) @ jax.random.normal(keys[1], (2, INPUTS))
-    law = nuq.Input.box(jnp.zeros(INPUTS), half_width=1.0)
-    return nuq.Linearization(jnp.zeros(31), rows.at[16].multiply(1e-6), law)
+    distribution = nuq.Input.box(jnp.zeros(INPUTS), half_width=1.0)
+    return nuq.Linearization(jnp.zeros(31), rows.at[16].multiply(1e-6), distribution)
 
 
 def fit() -> None:
     """Hermite coefficients, all pairs, repair."""
     network = random_network([INPUTS, *[64] * 5, 31])
-    law = nuq.Input.box(jnp.ones(INPUTS), half_width=0.5)
+    distribution = nuq.Input.box(jnp.ones(INPUTS), half_width=0.5)
     key = jax.random.key(0)
     solve = jax.jit(lambda linear: linear.copula_correlation())
     cases = {
-        "fit, 31 outputs, 31 inputs": linear_law(key, 31),
-        "fit, 31 outputs of rank 2": low_rank_law(key),
-        "fit, 500 outputs, 31 inputs": linear_law(key, 500),
+        "fit, 31 outputs, 31 inputs": linear_distribution(key, 31),
+        "fit, 31 outputs of rank 2": low_rank_distribution(key),
+        "fit, 500 outputs, 31 inputs": linear_distribution(key, 500),
     }
     timings = time_interleaved(
         {
             "1e5 Monte Carlo draws, 5 layers of 64": lambda: nuq.monte_carlo(
-                network, law, key, 100_000, progress=False
+                network, distribution, key, 100_000, progress=False
             ),
             **{name: lambda c=case: solve(c).matrix for name, case in cases.items()},
         },
         num_rounds=5,
     )
-    print("\n## Fit of the joint law, float32\n")
+    print("\n## Fit of the joint distribution, float32\n")
     print(markdown_table(timings, relative_to="1e5 Monte Carlo draws, 5 layers of 64"))
     for name, case in cases.items():
         found = solve(case)
@@ -72,7 +75,7 @@ def fit() -> None:
 
 def density(num_points: int = 1000) -> None:
     """Log density and its gradient."""
-    linear = linear_law(jax.random.key(1), 31)
+    linear = linear_distribution(jax.random.key(1), 31)
     fitted = linear.copula_correlation(noise_scale=0.5).matrix
     weights, loc, noise = linear.jacobian, linear.loc, jnp.full(31, 0.5)
     points = nuq.GaussianCopulaJoint(linear.marginals(0.5), fitted).sample(
@@ -99,17 +102,17 @@ def density(num_points: int = 1000) -> None:
     plain = jax.jit(normal)
     plain_slope = jax.jit(jax.value_and_grad(normal, argnums=(0, 1, 2, 3)))
 
-    laws = [
+    distributions = [
         ot.LinearCombinationDistribution(
             [ot.Uniform(-1, 1)] * INPUTS + [ot.Normal(0, 1)], [*map(float, row), 0.5]
         )
         for row in np.asarray(weights)
     ]
     matrix = ot.CorrelationMatrix(np.asarray(fitted, float).tolist())
-    peer = ot.JointDistribution(laws, ot.NormalCopula(matrix))
+    peer = ot.JointDistribution(distributions, ot.NormalCopula(matrix))
     few = ot.Sample(np.asarray(points[:10], float))
-    for law in laws:
-        law.computePDF(0.0)
+    for distribution in distributions:
+        distribution.computePDF(0.0)
     start = time.perf_counter()
     peer.computeLogPDF(few)
     peer_seconds = (time.perf_counter() - start) / len(few)
@@ -118,10 +121,10 @@ def density(num_points: int = 1000) -> None:
         {
             "NumPyro GaussianCopula, normal marginals": lambda: plain(*arguments),
             "the same with gradient": lambda: plain_slope(*arguments)[1],
-            "log_prob, one joint law": lambda: value(*arguments),
-            "log_prob and gradient, one joint law": lambda: slope(*arguments)[1],
-            "log_prob, a law for each point": lambda: value(*separate),
-            "log_prob and gradient, a law for each point": lambda: slope(*separate)[1],
+            "log_prob, one joint distribution": lambda: value(*arguments),
+            "log_prob and gradient, one joint distribution": lambda: slope(*arguments)[1],
+            "log_prob, a distribution for each point": lambda: value(*separate),
+            "log_prob and gradient, a distribution for each point": lambda: slope(*separate)[1],
         },
         num_rounds=5,
     )
@@ -134,7 +137,7 @@ def density(num_points: int = 1000) -> None:
             units=dict.fromkeys(timings, num_points),
         )
     )
-    ratio = timings["log_prob, one joint law"].median / num_points / peer_seconds
+    ratio = timings["log_prob, one joint distribution"].median / num_points / peer_seconds
     print(
         f"\nOpenTURNS JointDistribution of the same marginals and copula, float64, on 10 points: "
         f"{peer_seconds * 1e3:.3g} ms per point; ours / OpenTURNS {ratio:.2g}"
@@ -144,8 +147,11 @@ def density(num_points: int = 1000) -> None:
 
 
 def distance(num_seeds: int = 20) -> None:
-    """Total variation between the copula and the exact linear law, two outputs."""
-    print("\n## Total variation between the Gaussian copula and the exact linear law, two outputs")
+    """Total variation between the copula and the exact linear distribution, two outputs."""
+    print(
+        "\n## Total variation between the Gaussian copula and the exact linear distribution, two "
+        "outputs"
+    )
     print(
         f"\nJacobian entries uniform on [-1, 1], {num_seeds} seeds: mean, standard error, smallest "
         f"and largest.\n"
@@ -156,8 +162,8 @@ def distance(num_seeds: int = 20) -> None:
         found = []
         for seed in range(num_seeds):
             rows = np.random.default_rng(seed).uniform(-1, 1, (2, num_inputs))
-            law = nuq.Input.box(jnp.zeros(num_inputs), half_width=1.0)
-            linear = nuq.Linearization(jnp.zeros(2), jnp.asarray(rows), law)
+            distribution = nuq.Input.box(jnp.zeros(num_inputs), half_width=1.0)
+            linear = nuq.Linearization(jnp.zeros(2), jnp.asarray(rows), distribution)
             grid = joint_density_grid(rows, num_points)
             joint = linear.gaussian_copula()
             quiet = nuq.GaussianCopulaJoint(

@@ -46,7 +46,9 @@ def network(sizes: list[int]) -> Callable[[jax.Array], jax.Array]:
     return net
 
 
-def input_law(num_inputs: int, *, is_uniform: bool, batch: tuple[int, ...] = ()) -> nuq.Input:
+def input_distribution(
+    num_inputs: int, *, is_uniform: bool, batch: tuple[int, ...] = ()
+) -> nuq.Input:
     """Random means, and inputs that vary by a tenth about them."""
     loc = np.random.default_rng(1).standard_normal((*batch, num_inputs), np.float32)
     scale = jnp.full(num_inputs, 0.1)
@@ -73,9 +75,9 @@ def of_marginals(name: str) -> str:
     """Tangent, marginals, and log densities of points within three standard deviations."""
     num_inputs, num_outputs, is_uniform = MARGINALS[name]
     net = network([num_inputs, 64, num_outputs])
-    law = input_law(num_inputs, is_uniform=is_uniform)
+    distribution = input_distribution(num_inputs, is_uniform=is_uniform)
     before = peak_megabytes()
-    linear, of_linear = twice(lambda: nuq.linearize(net, law))
+    linear, of_linear = twice(lambda: nuq.linearize(net, distribution))
     marginals, of_marginals = twice(linear.marginals)
     steps = jnp.linspace(-3, 3, NUM_POINTS)[:, None]
     low, high = marginals.bounds
@@ -88,9 +90,9 @@ def of_marginals(name: str) -> str:
 def of_batch(name: str) -> str:
     """Tangents and marginals of many test points, and the density of an observation of each."""
     net = network([12, 64, 64, 3])
-    law = input_law(12, is_uniform=True, batch=(10_000,))
+    distribution = input_distribution(12, is_uniform=True, batch=(10_000,))
     before = peak_megabytes()
-    linear, of_linear = twice(lambda: nuq.linearize(net, law))
+    linear, of_linear = twice(lambda: nuq.linearize(net, distribution))
     marginals, of_marginals = twice(linear.marginals)
     points = marginals.mean + 0.5 * marginals.variance**0.5
     _, of_density = twice(lambda: marginals.log_prob(points))
@@ -98,16 +100,18 @@ def of_batch(name: str) -> str:
 
 
 def of_joint(name: str) -> str:
-    """The joint law with noise, draws of it, and their log densities."""
+    """The joint distribution with noise, draws of it, and their log densities."""
     net = network([50, 64, 2_000])
-    law = input_law(50, is_uniform=True)
+    distribution = input_distribution(50, is_uniform=True)
     before = peak_megabytes()
-    linear, of_linear = twice(lambda: nuq.linearize(net, law))
-    joint, of_law = twice(lambda: linear.joint(noise_scale=0.1))
+    linear, of_linear = twice(lambda: nuq.linearize(net, distribution))
+    joint, of_distribution = twice(lambda: linear.joint(noise_scale=0.1))
     draws, of_draws = twice(lambda: joint.sample(jax.random.key(0), (NUM_POINTS,)))
     logs, of_density = twice(lambda: joint.log_prob(draws))
     assert jnp.isfinite(logs).all()
-    return row(name, linear.jacobian, before, of_linear, of_law, f"{of_density}, draws {of_draws}")
+    return row(
+        name, linear.jacobian, before, of_linear, of_distribution, f"{of_density}, draws {of_draws}"
+    )
 
 
 def case(name: str) -> str:
@@ -122,7 +126,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     print(f"\n## Large networks, float32, {NUM_POINTS} points for each output\n")
     print(f"Seconds of the first call / of a later one; load of the machine {load:.1f}.\n")
-    print("| case | `linearize` | law | `log_prob` | Jacobian, MB | peak memory, MB |")
+    print("| case | `linearize` | distribution | `log_prob` | Jacobian, MB | peak memory, MB |")
     print("|---|---:|---:|---:|---:|---:|", flush=True)
     for name in (*MARGINALS, BATCH, JOINT):
         print(run_alone(__spec__.name, name).strip(), flush=True)

@@ -35,7 +35,7 @@ def linearization() -> None:
     small = random_network([31, 64, 31])
     means = jax.random.normal(jax.random.key(1), (10_000, 31))
     batch = nuq.Input.box(means, half_width=0.1)
-    linearize_small = jax.jit(lambda law: nuq.linearize(small, law))
+    linearize_small = jax.jit(lambda distribution: nuq.linearize(small, distribution))
     timings = time_interleaved(
         {
             "linearize, 1000 outputs x 3072 inputs": lambda: nuq.linearize(wide, box).jacobian,
@@ -50,12 +50,12 @@ def linearization() -> None:
 def draws() -> None:
     """Reference draws."""
     network = random_network([31, *[64] * 5, 31])
-    law = nuq.Input.box(jnp.ones(31), half_width=0.5)
+    distribution = nuq.Input.box(jnp.ones(31), half_width=0.5)
     key = jax.random.key(2)
     timings = time_interleaved(
         {
             "monte_carlo, 1e5 draws": lambda: nuq.monte_carlo(
-                network, law, key, 100_000, progress=False
+                network, distribution, key, 100_000, progress=False
             ),
         },
         num_rounds=3,

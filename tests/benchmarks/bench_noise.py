@@ -21,42 +21,43 @@ SHARES = (1e-3, 0.03, 0.3, 1.0, 3.0)  # of the noise, in standard deviations
 
 
 def costs(dtype: Any) -> str:
-    """Times of a gradient in the noise, or of the values, where law and map are known or traced."""
+    """Times of a gradient in the noise, or of the values, where distribution and map are known or
+    traced."""
     case = make_case(NETWORK, HALF_WIDTH)
     lin = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), case.lin)
     pairs = nuq.paired_draws(case.net, lin, jax.random.key(0), PAIRS, progress=False)
     corrected = lin.corrected(pairs)
-    law = corrected.marginals()
+    distribution = corrected.marginals()
     outputs = np.flatnonzero(np.asarray(lin.variance) > 0)
-    law = law[outputs]
+    distribution = distribution[outputs]
     levels = (np.arange(POINTS) + 0.5) / POINTS
-    y = law.icdf(jnp.asarray(levels[:, None], dtype))
+    y = distribution.icdf(jnp.asarray(levels[:, None], dtype))
     noisy = nuq.distributions.NoisyMarginal
 
-    def without(shift: Any, law: Any) -> Any:
-        return law.log_prob(y + shift).sum()
+    def without(shift: Any, distribution: Any) -> Any:
+        return distribution.log_prob(y + shift).sum()
 
     def known(sigma: Any) -> Any:
-        return noisy(law, sigma * scale).log_prob(y).sum()
+        return noisy(distribution, sigma * scale).log_prob(y).sum()
 
-    def traced(sigma: Any, law: Any) -> Any:
-        return noisy(law, sigma * scale).log_prob(y).sum()
+    def traced(sigma: Any, distribution: Any) -> Any:
+        return noisy(distribution, sigma * scale).log_prob(y).sum()
 
-    scale = jnp.sqrt(law.variance)
+    scale = jnp.sqrt(distribution.variance)
     one, zero = jnp.asarray(0.3, dtype), jnp.asarray(0.0, dtype)
     value, gradient = jax.jit, lambda f, **o: jax.jit(jax.value_and_grad(f, **o))
-    of_law = jax.jit(jax.value_and_grad(traced, argnums=(0, 1), allow_int=True))
+    of_distribution = jax.jit(jax.value_and_grad(traced, argnums=(0, 1), allow_int=True))
     calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-        "without noise": (value(lambda s: without(s, law)), (zero,)),
+        "without noise": (value(lambda s: without(s, distribution)), (zero,)),
         "known": (value(known), (one,)),
-        "traced": (value(traced), (one, law)),
-        "gradient, without noise": (gradient(lambda s: without(s, law)), (zero,)),
+        "traced": (value(traced), (one, distribution)),
+        "gradient, without noise": (gradient(lambda s: without(s, distribution)), (zero,)),
         "gradient, known": (gradient(known), (one,)),
-        "gradient, without noise, of law and map": (
+        "gradient, without noise, of distribution and map": (
             jax.jit(jax.value_and_grad(without, argnums=(0, 1), allow_int=True)),
-            (zero, law),
+            (zero, distribution),
         ),
-        "gradient, traced, of law and map": (of_law, (one, law)),
+        "gradient, traced, of distribution and map": (of_distribution, (one, distribution)),
     }
     timings = time_interleaved({name: (lambda f=f, a=a: f(*a)) for name, (f, a) in calls.items()})
     return markdown_table(timings, relative_to="gradient, without noise")
@@ -67,17 +68,19 @@ def distance(draws: int) -> None:
     case = make_case(NETWORK, HALF_WIDTH)
     pairs = nuq.paired_draws(case.net, case.lin, jax.random.key(0), PAIRS, progress=False)
     corrected = case.lin.corrected(pairs)
-    law = corrected.marginals()[10]
+    distribution = corrected.marginals()[10]
     normal = np.random.default_rng(0).standard_normal(draws)
-    base = np.asarray(law.sample(jax.random.key(1), (draws,)), np.float64)
+    base = np.asarray(distribution.sample(jax.random.key(1), (draws,)), np.float64)
     print("| noise/sd | largest error of the distribution function | by chance, 95% |")
     print("|---:|---:|---:|")
     for share in SHARES:
-        sigma = share * float(law.variance) ** 0.5
+        sigma = share * float(distribution.variance) ** 0.5
         ordered = np.sort(base + sigma * normal)[:: max(1, draws // 2000)]
         ranks = np.arange(0, draws, max(1, draws // 2000)) / draws
         error = np.abs(
-            np.asarray(nuq.distributions.NoisyMarginal(law, sigma).cdf(jnp.asarray(ordered)))
+            np.asarray(
+                nuq.distributions.NoisyMarginal(distribution, sigma).cdf(jnp.asarray(ordered))
+            )
             - ranks
         ).max()
         print(f"| {share:g} | {error:.1e} | {1.36 / np.sqrt(draws):.1e} |", flush=True)

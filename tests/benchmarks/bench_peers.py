@@ -1,8 +1,10 @@
-"""Linearization with exact laws, compared with other methods for the law of a network's outputs.
+"""Linearization with exact distributions, compared with other methods for the distribution of a
+network's outputs.
 
 Run with ``python -m tests.benchmarks.bench_peers`` or ``make bench BENCH=bench_peers``. Errors are
 those of one output, the worst or the median over the outputs, against draws through the network
-with another key; the last table compares laws of the linearized network with 40-digit references.
+with another key; the last table compares distributions of the linearized network with 40-digit
+references.
 """
 
 import importlib
@@ -24,7 +26,7 @@ from scipy.stats import norm
 import nn_uq_dist as nuq
 from nn_uq_dist import error_analysis
 from tests.benchmarks import _peers as peers
-from tests.benchmarks._peer_laws import law_errors
+from tests.benchmarks._peer_distributions import distribution_errors
 from tests.benchmarks._timing import markdown_table, time_interleaved
 
 type Cdf = Callable[[ArrayLike], ArrayLike]
@@ -66,7 +68,7 @@ def small_job() -> Job:
 
 
 def normal_cdf(moments: peers.Moments) -> Cdf:
-    """Distribution functions of normal laws with these moments."""
+    """Distribution functions of normal distributions with these moments."""
     mean, deviation = np.asarray(moments.mean), np.sqrt(np.diag(moments.covariance))
     return lambda y: norm.cdf(np.asarray(y), mean, deviation)
 
@@ -85,23 +87,27 @@ def empirical_cdf(draws: NDArray[np.floating]) -> Cdf:
     return cdf
 
 
-def estimates(job: Job, law: nuq.Input) -> dict[str, tuple[peers.Moments, Cdf]]:
+def estimates(job: Job, distribution: nuq.Input) -> dict[str, tuple[peers.Moments, Cdf]]:
     """Moments and distribution functions by every method."""
-    linear = nuq.linearize(job.net, law)
+    linear = nuq.linearize(job.net, distribution)
     moments = peers.Moments(linear.mean, linear.covariance)
     results: dict[str, tuple[peers.Moments, Cdf]] = {
         "nn_uq_dist": (moments, jax.jit(linear.marginals().cdf)),
     }
     normal = {
-        "delta method, normal law": moments,
-        "moment matching, independent neurons": peers.moment_matching(job.net, law, full=False),
-        "moment matching, full covariance": peers.moment_matching(job.net, law, full=True),
-        "unscented, spread 1.8": peers.unscented(job.net, law, 1.8),
-        "unscented, spread N_x": peers.unscented(job.net, law, float(law.num_inputs)),
+        "delta method, normal distribution": moments,
+        "moment matching, independent neurons": peers.moment_matching(
+            job.net, distribution, full=False
+        ),
+        "moment matching, full covariance": peers.moment_matching(job.net, distribution, full=True),
+        "unscented, spread 1.8": peers.unscented(job.net, distribution, 1.8),
+        "unscented, spread N_x": peers.unscented(
+            job.net, distribution, float(distribution.num_inputs)
+        ),
     }
     results |= {name: (part, normal_cdf(part)) for name, part in normal.items()}
     for number in NUM_DRAWS:
-        part, draws = peers.sampled(job.net, law, jax.random.key(number), number)
+        part, draws = peers.sampled(job.net, distribution, jax.random.key(number), number)
         results[f"Monte Carlo, {number:,} draws"] = part, empirical_cdf(np.asarray(draws))
     return results
 
@@ -115,21 +121,23 @@ def correlation(covariance: ArrayLike) -> NDArray[np.float64]:
 
 def network_errors(job: Job, half_width: float) -> None:
     """Print the errors against the network itself."""
-    law = nuq.Input.box(job.mean, half_width=half_width)
+    distribution = nuq.Input.box(job.mean, half_width=half_width)
     key = jax.random.key(2**20)
-    draws = nuq.monte_carlo(job.net, law, key, REFERENCE_DRAWS, progress=False)
+    draws = nuq.monte_carlo(job.net, distribution, key, REFERENCE_DRAWS, progress=False)
     target = correlation(np.cov(draws[:CORRELATION_DRAWS], rowvar=False))
     mean, deviation = draws.mean(axis=0, dtype=float), draws.std(axis=0, dtype=float)
     draws.sort(axis=0)
     quantile = draws[None, round((1 - TAIL) * REFERENCE_DRAWS)]
     ranks = np.arange(SPACING // 2, REFERENCE_DRAWS, SPACING)
-    exact = bool(error_analysis.is_exact_on_support(job.net, law))
-    flips = [float(np.max(layer)) for layer in error_analysis.flip_probabilities(job.net, law)]
+    exact = bool(error_analysis.is_exact_on_support(job.net, distribution))
+    flips = [
+        float(np.max(layer)) for layer in error_analysis.flip_probabilities(job.net, distribution)
+    ]
     print(f"\n## {job.title}, half-width {half_width}, {job.net.num_outputs} outputs\n")
     print(f"Exact on this box: {exact}; largest flip probability of a neuron: {max(flips):.2g}.\n")
     print("| method | mean / sd | sd | correlation | KS, median | KS, worst | P(Y > q), mean |")
     print("|---|---:|---:|---:|---:|---:|---:|")
-    for name, (moments, cdf) in estimates(job, law).items():
+    for name, (moments, cdf) in estimates(job, distribution).items():
         covariance = np.asarray(moments.covariance, float)
         levels = (ranks[:, None] + 0.5) / REFERENCE_DRAWS
         distance = np.abs(np.asarray(cdf(draws[ranks])) - levels).max(axis=0)
@@ -149,15 +157,15 @@ def times(job: Job) -> None:
     """Print the time of one evaluation for all outputs."""
     import openturns as ot
 
-    net, law = job.net, nuq.Input.box(job.mean, half_width=job.half_widths[0])
-    value = nuq.linearize(net, law).mean
+    net, distribution = job.net, nuq.Input.box(job.mean, half_width=job.half_widths[0])
+    value = nuq.linearize(net, distribution).mean
 
-    def density(law: nuq.Input) -> tuple[peers.Moments, Array]:
-        linear = nuq.linearize(net, law)
+    def density(distribution: nuq.Input) -> tuple[peers.Moments, Array]:
+        linear = nuq.linearize(net, distribution)
         return peers.Moments(linear.mean, linear.covariance), linear.marginals().log_prob(value)
 
-    def normal_density(law: nuq.Input) -> tuple[peers.Moments, Array]:
-        moments = peers.linear_moments(net, law)
+    def normal_density(distribution: nuq.Input) -> tuple[peers.Moments, Array]:
+        moments = peers.linear_moments(net, distribution)
         scale = jnp.sqrt(jnp.diagonal(moments.covariance))
         return moments, jax.scipy.stats.norm.logpdf(value, moments.mean, scale)
 
@@ -171,16 +179,18 @@ def times(job: Job) -> None:
     }
     functions |= {
         f"Monte Carlo, {number:,} draws: moments": partial(
-            lambda law, number: peers.sampled(net, law, jax.random.key(0), number)[0],
+            lambda distribution, number: peers.sampled(
+                net, distribution, jax.random.key(0), number
+            )[0],
             number=number,
         )
         for number in NUM_DRAWS
     }
     compiled = {name: jax.jit(function) for name, function in functions.items()}
     calls: dict[str, Callable[[], object]] = {
-        name: partial(function, law) for name, function in compiled.items()
+        name: partial(function, distribution) for name, function in compiled.items()
     }
-    weights = np.asarray(nuq.linearize(net, law).marginals().weights, float)
+    weights = np.asarray(nuq.linearize(net, distribution).marginals().weights, float)
     uniforms = [ot.Uniform(-1.0, 1.0)] * weights.shape[1]
     calls["OpenTURNS: log density of the weights"] = lambda: [
         ot.LinearCombinationDistribution(uniforms, row.tolist()).computeLogPDF(0.0)
@@ -189,7 +199,7 @@ def times(job: Job) -> None:
     print(f"\n## Time for all outputs: {job.title}, float32\n")
     print(markdown_table(time_interleaved(calls), relative_to="nn_uq_dist: moments"))
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, float)), (net, law))
+        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, float)), (net, distribution))
         ours = jax.tree.map(np.asarray, peers.linear_moments(*wide))
         start = time.perf_counter()
         mean, covariance = peers.with_uncertainties(*wide)
@@ -212,5 +222,5 @@ if __name__ == "__main__":
             network_errors(job, half_width)
         for half_width in (job.half_widths[0], job.half_widths[-1]):
             title = f"{job.title}, half-width {half_width}"
-            law_errors(title, job.net, nuq.Input.box(job.mean, half_width=half_width))
+            distribution_errors(title, job.net, nuq.Input.box(job.mean, half_width=half_width))
         times(job)

@@ -1,8 +1,8 @@
 """Time of one gradient of errors-in-variables regression, against normal marginals.
 
 The model: observations of a network's outputs, each at its own measured input that lies in a box
-of unknown half-width beta, with normal noise sigma. The peer has normal laws of the same means and
-standard deviations (the delta method), or the multivariate normal of the same covariance.
+of unknown half-width beta, with normal noise sigma. The peer has normal distributions of the same
+means and standard deviations (the delta method), or the multivariate normal of the same covariance.
 
 Run with ``python -m tests.benchmarks.bench_regression`` or ``make bench BENCH=bench_regression``.
 """
@@ -32,7 +32,7 @@ def network(layers: Layers, x: Array) -> Array:
 
 
 def marginals(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
-    """Sum over observations and outputs, each with its exact law."""
+    """Sum over observations and outputs, each with its exact distribution."""
     return linear.marginals(noise_scale=sigma).log_prob(y).sum()
 
 
@@ -50,12 +50,12 @@ def copula(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
 def multivariate_normal(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
     """Sum over observations, the outputs of each jointly normal."""
     covariance = linear.covariance + sigma**2 * jnp.eye(OUTPUTS, dtype=y.dtype)
-    law = dist.MultivariateNormal(linear.mean, covariance, validate_args=False)
-    return law.log_prob(y).sum()
+    distribution = dist.MultivariateNormal(linear.mean, covariance, validate_args=False)
+    return distribution.log_prob(y).sum()
 
 
 def joint(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
-    """Sum over observations, the joint law, by expectation propagation."""
+    """Sum over observations, the joint distribution, by expectation propagation."""
     return linear.joint(noise_scale=sigma).log_prob(y).sum()
 
 
@@ -69,12 +69,14 @@ LAWS: dict[str, LogLikelihood] = {
 
 
 def fixed_network(
-    law: LogLikelihood, x: Array, y: Array, unit: nuq.Linearization
+    distribution: LogLikelihood, x: Array, y: Array, unit: nuq.Linearization
 ) -> Callable[[], tuple[Array, ...]]:
     """Gradient in beta and sigma; the network was linearized beforehand."""
 
     def density(beta: Array, sigma: Array, x: Array, y: Array, loc: Array, rows: Array) -> Array:
-        return law(nuq.Linearization(loc, rows, nuq.Input.box(x, half_width=beta)), sigma, y)
+        return distribution(
+            nuq.Linearization(loc, rows, nuq.Input.box(x, half_width=beta)), sigma, y
+        )
 
     slope = jax.jit(jax.value_and_grad(density, argnums=(0, 1)))
     parameters = jnp.asarray(BETA, x.dtype), jnp.asarray(SIGMA, x.dtype)
@@ -82,13 +84,13 @@ def fixed_network(
 
 
 def trained_network(
-    law: LogLikelihood, x: Array, y: Array, layers: Layers
+    distribution: LogLikelihood, x: Array, y: Array, layers: Layers
 ) -> Callable[[], tuple[Array, ...]]:
     """Gradient in the weights of the network, beta and sigma: a linearization each time."""
 
     def density(layers: Layers, beta: Array, sigma: Array, x: Array, y: Array) -> Array:
         linear = nuq.linearize(lambda one: network(layers, one), nuq.Input.box(x, half_width=beta))
-        return law(linear, sigma, y)
+        return distribution(linear, sigma, y)
 
     slope = jax.jit(jax.value_and_grad(density, argnums=(0, 1, 2)))
     parameters = jnp.asarray(BETA, x.dtype), jnp.asarray(SIGMA, x.dtype)
@@ -96,7 +98,7 @@ def trained_network(
 
 
 def gradients(dtype: str) -> None:
-    """Both kinds of gradient, all laws, in one run."""
+    """Both kinds of gradient, all distributions, in one run."""
     keys = jax.random.split(jax.random.key(0), 6)
     sizes = [INPUTS, HIDDEN, HIDDEN, OUTPUTS]
     layers = [
@@ -110,11 +112,15 @@ def gradients(dtype: str) -> None:
     unit = nuq.linearize(lambda one: network(layers, one), nuq.Input.box(x, half_width=1.0))
 
     kinds = {
-        "beta and sigma": lambda law: fixed_network(law, x, y, unit),
-        "the network's weights, beta and sigma": lambda law: trained_network(law, x, y, layers),
+        "beta and sigma": lambda distribution: fixed_network(distribution, x, y, unit),
+        "the network's weights, beta and sigma": lambda distribution: trained_network(
+            distribution, x, y, layers
+        ),
     }
     for kind, prepare in kinds.items():
-        timings = time_interleaved({name: prepare(law) for name, law in LAWS.items()})
+        timings = time_interleaved(
+            {name: prepare(distribution) for name, distribution in LAWS.items()}
+        )
         print(
             f"\n## Gradient in {kind}: {OBSERVATIONS} observations x {OUTPUTS} outputs x "
             f"{INPUTS} inputs, {dtype}\n"

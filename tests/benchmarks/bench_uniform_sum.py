@@ -1,4 +1,4 @@
-"""Speed of the law's log density, in ratios to OpenTURNS in the same run.
+"""Speed of the distribution's log density, in ratios to OpenTURNS in the same run.
 
 Run with ``python -m tests.benchmarks.bench_uniform_sum`` or ``make bench``.
 """
@@ -14,12 +14,12 @@ from nn_uq_dist import uniform_sum
 from tests.benchmarks._timing import markdown_table, peak_megabytes, run_alone, time_interleaved
 
 NUM_LAWS, NUM_POINTS, NUM_WEIGHTS = 31, 1000, 31
-NODES = 16  # of a typical law of 31 weights in float32
+NODES = 16  # of a typical distribution of 31 weights in float32
 OPERATIONS = 10  # one rotation and one complex multiplication for each factor
 
 
 def grid_job() -> None:
-    """31 laws of 31 weights, 1000 points each, float64."""
+    """31 distributions of 31 weights, 1000 points each, float64."""
     import openturns as ot
 
     rng = np.random.default_rng(0)
@@ -28,9 +28,9 @@ def grid_job() -> None:
     points = np.linspace(-1.0, 1.0, NUM_POINTS) * reach[:, None]
 
     def openturns_grid() -> None:
-        for row, law in zip(points, weights, strict=True):
+        for row, distribution in zip(points, weights, strict=True):
             combination = ot.LinearCombinationDistribution(
-                [ot.Uniform(-1.0, 1.0)] * NUM_WEIGHTS, law.tolist()
+                [ot.Uniform(-1.0, 1.0)] * NUM_WEIGHTS, distribution.tolist()
             )
             combination.computeLogPDF(row[:, None])
 
@@ -45,11 +45,11 @@ def grid_job() -> None:
                 "logsf": lambda: survival(x, w),
             }
         )
-    print("\n## 31 laws of 31 weights, 1000 points each, float64\n")
+    print("\n## 31 distributions of 31 weights, 1000 points each, float64\n")
     print(markdown_table(timings, relative_to="OpenTURNS computeLogPDF"))
 
 
-def own_laws() -> None:
+def own_distributions() -> None:
     """31,000 points, each with its own 31 weights, float32."""
     import openturns as ot
 
@@ -62,8 +62,8 @@ def own_laws() -> None:
     rows = weights.astype(float).tolist()
 
     def openturns_points() -> None:
-        for x, law in zip(points.tolist(), rows, strict=True):
-            ot.LinearCombinationDistribution(uniforms, law).computeLogPDF(x)
+        for x, distribution in zip(points.tolist(), rows, strict=True):
+            ot.LinearCombinationDistribution(uniforms, distribution).computeLogPDF(x)
 
     x, w = jnp.asarray(points), jnp.asarray(weights)
     value = jax.jit(uniform_sum.logpdf)
@@ -87,7 +87,10 @@ def own_laws() -> None:
     ours = timings["logpdf"].median
     rate = 2 * 2048**3 / timings["matrix product 2048^3 (for the floor)"].median
     floor = total * NUM_WEIGHTS * NODES * OPERATIONS / rate
-    print(f"\nOpenTURNS, one law at a time: {peer:.2f} s; logpdf takes {ours / peer:.5f} of that.")
+    print(
+        f"\nOpenTURNS, one distribution at a time: {peer:.2f} s; logpdf takes {ours / peer:.5f} of "
+        "that."
+    )
     print(
         f"Arithmetic floor ({OPERATIONS} operations for each of {NUM_WEIGHTS} x {NODES} factors at "
         f"the matrix product's {rate / 1e9:.0f} GFLOP/s): {floor * 1e3:.1f} ms, "
@@ -96,17 +99,18 @@ def own_laws() -> None:
 
 
 def many_weights() -> None:
-    """One law of 3072 weights, 1000 points."""
+    """One distribution of 3072 weights, 1000 points."""
     weights = jax.random.normal(jax.random.key(2), (3072,))
     x = jnp.linspace(-0.9, 0.9, 1000) * jnp.sum(jnp.abs(weights))
     density = jax.jit(uniform_sum.logpdf)
     timings = time_interleaved({"logpdf, float32": lambda: density(x, weights)}, num_rounds=3)
-    print("\n## One law of 3072 weights, 1000 points\n")
+    print("\n## One distribution of 3072 weights, 1000 points\n")
     print(markdown_table(timings, relative_to="logpdf, float32"))
 
 
 def first_calls() -> None:
-    """Trace and compile of logpdf on a grid of 31 laws x 1000 points, by number of weights."""
+    """Trace and compile of logpdf on a grid of 31 distributions x 1000 points, by number of
+    weights."""
     print("\n## First call of logpdf on a (31, 1000) grid, seconds\n")
     print("| weights | float32 | float64 |\n|---|---|---|")
     for num_weights in (2, 4, 8, 31, 120, 500):
@@ -150,7 +154,7 @@ if __name__ == "__main__":
     else:
         print(f"JAX {jax.__version__}, {jax.devices()[0].platform}")
         grid_job()
-        own_laws()
+        own_distributions()
         many_weights()
         first_calls()
         memory()

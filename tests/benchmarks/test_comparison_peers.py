@@ -30,9 +30,9 @@ def networks():
 def test_second_order_is_exact_for_a_square():
     f = nuq.Input.normal(jnp.zeros(3), 1.0)
     cdf = peers.second_order(lambda x: jnp.sum(x**2, keepdims=True), f, jax.random.key(0))
-    law = scipy.stats.chi2(3)
+    distribution = scipy.stats.chi2(3)
     # Five standard errors of an empirical distribution function of 200,000 draws.
-    np.testing.assert_allclose(cdf(law.ppf(LEVELS)[:, None])[:, 0], LEVELS, atol=0.0056)
+    np.testing.assert_allclose(cdf(distribution.ppf(LEVELS)[:, None])[:, 0], LEVELS, atol=0.0056)
 
 
 def test_stable_propagation_with_covariances_is_the_delta_method():

@@ -78,11 +78,12 @@ def test_moment_matching_is_right_where_its_assumptions_hold(full):
     hidden = rng.normal(size=(size, size)) if full else np.diag(rng.normal(size=size))
     bias, outputs = rng.normal(size=size), rng.normal(size=(2, size))
     net = LeakyReLUNetwork([hidden], [bias], outputs, SLOPE)
-    law = Input.normal(np.zeros(size), scale_tril=np.eye(size))
-    value = jax.jit(partial(peers.moment_matching, full=full))(net, law)
+    distribution = Input.normal(np.zeros(size), scale_tril=np.eye(size))
+    value = jax.jit(partial(peers.moment_matching, full=full))(net, distribution)
     draws = leaky_relu(rng.normal(size=(number, size)) @ hidden.T + bias) @ outputs.T
     deviation = draws.std(axis=0)
-    # Five standard errors: one failure in 10^6 laws; those of a covariance are about sqrt(2 / n).
+    # Five standard errors: one failure in 10^6 distributions; those of a covariance are about
+    # sqrt(2 / n).
     np.testing.assert_array_less(np.abs(value.mean - draws.mean(0)) / deviation, 5 / number**0.5)
     error = np.abs(value.covariance - np.cov(draws, rowvar=False)) / np.outer(deviation, deviation)
     np.testing.assert_array_less(error, 5 * (4 / number) ** 0.5)
@@ -90,12 +91,12 @@ def test_moment_matching_is_right_where_its_assumptions_hold(full):
 
 def test_unscented_is_exact_for_linear_maps_and_one_parabola():
     matrix = np.array([[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]])
-    law = Input.box(np.array([1.0, -1.0, 2.0]), half_width=np.array([0.5, 1.0, 2.0]))
+    distribution = Input.box(np.array([1.0, -1.0, 2.0]), half_width=np.array([0.5, 1.0, 2.0]))
     linear = partial(peers.unscented, lambda x: jnp.asarray(matrix) @ x, spread=1.8)
-    value = jax.jit(linear)(law)
-    np.testing.assert_allclose(value.mean, matrix @ law.mean, rtol=1e-12)
+    value = jax.jit(linear)(distribution)
+    np.testing.assert_allclose(value.mean, matrix @ distribution.mean, rtol=1e-12)
     np.testing.assert_allclose(
-        value.covariance, matrix @ np.diag(law.half_width**2 / 3) @ matrix.T, rtol=1e-12
+        value.covariance, matrix @ np.diag(distribution.half_width**2 / 3) @ matrix.T, rtol=1e-12
     )
     parabola = partial(peers.unscented, lambda x: x**2, spread=1.8)
     value = jax.jit(parabola)(Input.box(np.zeros(1), half_width=1.0))
@@ -103,24 +104,24 @@ def test_unscented_is_exact_for_linear_maps_and_one_parabola():
     np.testing.assert_allclose(value.covariance, [[1 / 5 - 1 / 9]], rtol=1e-12)
 
 
-def test_inverse_fourier_integrals_match_the_irwin_hall_law():
-    scipy_law = scipy.stats.irwinhall(6)  # on [0, 6]; ours is centered, of width 2 each
+def test_inverse_fourier_integrals_match_the_irwin_hall_distribution():
+    scipy_distribution = scipy.stats.irwinhall(6)  # on [0, 6]; ours is centered, of width 2 each
     weights, x = np.ones(6), np.array([-2.5, 0.0, 1.3, 4.0])
     density, survival = peers.on_the_real_axis(weights, x)
-    np.testing.assert_allclose(density, scipy_law.pdf(x / 2 + 3) / 2, rtol=1e-10)
-    np.testing.assert_allclose(survival, scipy_law.sf(x / 2 + 3), rtol=1e-10)
-    # On the fixed grid the period is 2 pi, so the law must be narrow to be seen alone.
+    np.testing.assert_allclose(density, scipy_distribution.pdf(x / 2 + 3) / 2, rtol=1e-10)
+    np.testing.assert_allclose(survival, scipy_distribution.sf(x / 2 + 3), rtol=1e-10)
+    # On the fixed grid the period is 2 pi, so the distribution must be narrow to be seen alone.
     narrow = peers.on_a_fixed_grid(weights / 4, x / 4)
-    np.testing.assert_allclose(narrow, 2 * scipy_law.pdf(x / 2 + 3), rtol=1e-6)
+    np.testing.assert_allclose(narrow, 2 * scipy_distribution.pdf(x / 2 + 3), rtol=1e-6)
 
 
 def test_uncertainties_agrees_with_the_jacobian():
     rng = np.random.default_rng(1)
     weights = [rng.normal(size=shape) for shape in ((5, 3), (4, 5), (2, 4))]
     net = LeakyReLUNetwork(weights[:2], [rng.normal(size=5), rng.normal(size=4)], weights[2], SLOPE)
-    law = Input.box(rng.normal(size=3), half_width=0.3)
-    mean, covariance = peers.with_uncertainties(net, law)
-    value, jacobian = np.asarray(law.mean), np.eye(3)
+    distribution = Input.box(rng.normal(size=3), half_width=0.3)
+    mean, covariance = peers.with_uncertainties(net, distribution)
+    value, jacobian = np.asarray(distribution.mean), np.eye(3)
     for matrix, bias in zip(weights[:2], net.biases, strict=True):
         value, jacobian = matrix @ value + bias, matrix @ jacobian
         jacobian = np.where(value >= 0, 1, SLOPE)[:, None] * jacobian

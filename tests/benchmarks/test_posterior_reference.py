@@ -32,7 +32,7 @@ def test_weighted_draws(outputs, triangular):
         assert max(found.mean_error, found.sd_error) < 2e-3
 
 
-def test_a_box_that_does_not_matter_leaves_a_normal_law():
+def test_a_box_that_does_not_matter_leaves_a_normal_distribution():
     wide = 1e4
     box = by_quadrature(observed(np.diag([1.0, 1.0]), np.zeros((2, 0)), 3, 0.02, False))
     normal = by_mpmath(observed(np.zeros((2, 0)), wide * np.eye(2), 3, 0.02, False))

@@ -1,14 +1,14 @@
 r"""The density of two or three outputs on a grid: a reference that shares no code with the package.
 
-The law of :math:`W U + e`, `U` uniform on a box and `e` normal with covariance `S`, has the real
-characteristic function
+The distribution of :math:`W U + e`, `U` uniform on a box and `e` normal with covariance `S`, has
+the real characteristic function
 
 .. math:: \exp(-\tfrac12 \omega^T S \omega) \prod_k \sin(x_k)/x_k, \qquad x_k = (W^T \omega)_k,
 
-and its inverse Fourier transform on a box that holds the law is a sum over a lattice of frequencies
-(Poisson summation). With few uniforms the function decays slowly, and cutting it off at the highest
-frequency of the grid would ring at the edges of the support. There it is damped to 1e-8 by the
-smallest normal smoothing that does so.
+and its inverse Fourier transform on a box that holds the distribution is a sum over a lattice of
+frequencies (Poisson summation). With few uniforms the function decays slowly, and cutting it off at
+the highest frequency of the grid would ring at the edges of the support. There it is damped to 1e-8
+by the smallest normal smoothing that does so.
 """
 
 from typing import NamedTuple

@@ -12,7 +12,8 @@ from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 
 def problem(generator, num_inputs, num_outputs, noise, num_points):
-    """Random weights, a diagonal normal part of relative size ``noise``, and draws of the law."""
+    """Random weights, a diagonal normal part of relative size ``noise``, and draws of the
+    distribution."""
     weights = generator.normal(size=(num_outputs, num_inputs))
     scale = noise * np.sqrt((weights**2).sum(axis=1) / 3.0)
     inputs = generator.uniform(-1, 1, (num_points, num_inputs))
@@ -31,7 +32,8 @@ def by_quadrature(point, weights, covariance, num_nodes):
 
 
 def by_genz(point, weights, covariance):
-    """Probability of the box under the normal law of the inputs given the outputs, by SciPy."""
+    """Probability of the box under the normal distribution of the inputs given the outputs, by
+    SciPy."""
     precision = weights.T @ np.linalg.solve(covariance, weights)
     spread = np.linalg.inv(precision)
     mean = spread @ weights.T @ np.linalg.solve(covariance, point)
@@ -66,9 +68,10 @@ class Estimate(NamedTuple):
 def by_separation(point, weights, covariance, log2_samples=12, num_shifts=8):
     r"""Genz's separation of variables on scrambled Sobol points, all in logarithms.
 
-    Inputs are drawn one after another from their conditional normal laws, restricted to the box,
-    the most restricted first (A. Genz, 1992; Gibson, Glasbey and Elston, 1994). With fewer outputs
-    than inputs the law of the inputs needs a precision of its own, ``ridge``, which the factor
+    Inputs are drawn one after another from their conditional normal distributions, restricted to
+    the box, the most restricted first (A. Genz, 1992; Gibson, Glasbey and Elston, 1994). With fewer
+    outputs than inputs the distribution of the inputs needs a precision of its own, ``ridge``,
+    which the factor
     :math:`\exp(ridge |u|^2/2)` at each draw takes back.
     """
     ridge = 0.01
@@ -106,7 +109,7 @@ def by_separation(point, weights, covariance, log2_samples=12, num_shifts=8):
 
 
 def _restricted(low, high, uniform):
-    """Log mass of a standard normal law in an interval, and its quantile there."""
+    """Log mass of a standard normal distribution in an interval, and its quantile there."""
     flip = low + high > 0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     below, above = log_ndtr(low), log_ndtr(high)

@@ -1,4 +1,4 @@
-"""Moments of a truncated normal law against adaptive quadrature."""
+"""Moments of a truncated normal distribution against adaptive quadrature."""
 
 import jax.numpy as jnp
 import mpmath

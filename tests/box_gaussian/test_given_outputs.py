@@ -113,7 +113,7 @@ def test_draws_against_quadrature(num_inputs, num_outputs, noise, x64):
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), [(12, 12, 0.1), (31, 12, 0.1)])
 def test_draws_of_many_inputs_are_ranked_like_the_truth(num_inputs, num_outputs, noise):
-    """Truth and draws are exchangeable if the draws have the posterior law."""
+    """Truth and draws are exchangeable if the draws have the posterior distribution."""
     generator = np.random.default_rng(5)
     weights = generator.normal(size=(num_outputs, num_inputs)).astype(np.float32)
     scale = noise * np.sqrt((weights**2).sum(1) / 3)

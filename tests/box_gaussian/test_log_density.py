@@ -166,7 +166,7 @@ def test_second_derivatives_are_refused():
                 strict=True,
                 raises=AssertionError,
                 reason="equal columns leave two inputs free, whose box has corners that a normal "
-                "law rounds: 0.046 on average, 0.16 at worst",
+                "distribution rounds: 0.046 on average, 0.16 at worst",
             ),
         ),
     ],
@@ -186,8 +186,8 @@ def test_unusual_weights(weights, x64):
 def test_normal_inputs_alone_are_normal(x64):
     generator = np.random.default_rng(13)
     jacobian = generator.normal(size=(3, 4))
-    law = nuq.Input.normal(jnp.zeros(4), scale_tril=jnp.eye(4))
-    joint = nuq.Linearization(jnp.zeros(3), jacobian, law).joint(noise_scale=0.1)
+    distribution = nuq.Input.normal(jnp.zeros(4), scale_tril=jnp.eye(4))
+    joint = nuq.Linearization(jnp.zeros(3), jacobian, distribution).joint(noise_scale=0.1)
     draws = generator.normal(size=(20, 4)) @ jacobian.T
     covariance = jacobian @ jacobian.T + 0.01 * np.eye(3)
     exact = scipy.stats.multivariate_normal(np.zeros(3), covariance).logpdf(draws)
@@ -214,7 +214,7 @@ def test_normal_inputs_beside_the_box(num_inputs, num_outputs, x64):
     ("num_inputs", "num_outputs", "noise"), [(3, 2, 0.1), (6, 6, 0.1), (12, 12, 0.3)]
 )
 def test_the_density_integrates_to_one(num_inputs, num_outputs, noise, x64):
-    """Importance sampling from a wider normal law; the error is asserted, not assumed."""
+    """Importance sampling from a wider normal distribution; the error is asserted, not assumed."""
     generator = np.random.default_rng(10)
     _, weights, covariance = problem(generator, num_inputs, num_outputs, noise, 1)
     total = weights @ weights.T / 3 + covariance

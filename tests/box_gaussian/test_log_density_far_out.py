@@ -16,7 +16,7 @@ def evaluate(points, weights, covariance, dtype):
 
 
 def eight_deviations(generator, weights, covariance, count):
-    """Points eight standard deviations out, in the metric of the law."""
+    """Points eight standard deviations out, in the metric of the distribution."""
     directions = generator.normal(size=(count, len(weights)))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     return 8.0 * directions @ np.linalg.cholesky(weights @ weights.T / 3.0 + covariance).T

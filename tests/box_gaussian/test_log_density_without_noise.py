@@ -21,7 +21,7 @@ JACOBIANS, POINTS = 5, 400
 
 
 def draws(num_outputs, num_inputs, num_points):
-    """Weights, points of the exact law (those of a grid) and its densities there."""
+    """Weights, points of the exact distribution (those of a grid) and its densities there."""
     parts = []
     for seed in range(JACOBIANS):
         generator = np.random.default_rng([num_outputs, num_inputs, seed])

@@ -38,8 +38,8 @@ def test_gain_and_covariance(count, noise, x64):
     units = np.array([1.0, 1e6, 1e-6])
     scaled = np.hstack([columns, root]) / units[:, None]
     if noise == 1.0:  # SciPy's factorization is that of the covariance
-        law = scipy.stats.multivariate_normal(np.zeros(3), scaled @ scaled.T)
-        want = law.logpdf(rest / units) - np.log(units).sum()
+        distribution = scipy.stats.multivariate_normal(np.zeros(3), scaled @ scaled.T)
+        want = distribution.logpdf(rest / units) - np.log(units).sum()
         np.testing.assert_allclose(found.log_density(jnp.asarray(rest)), want, rtol=1e-9)
 
 

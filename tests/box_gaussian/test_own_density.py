@@ -15,7 +15,7 @@ def moments(log_density, mean, scale, ends=ENDS):
     return mean + np.asarray(found.shift), scale * np.asarray(found.factor)
 
 
-def test_of_normal_laws_from_a_rough_start(x64):
+def test_of_normal_distributions_from_a_rough_start(x64):
     mean, scale = np.array([1.0, -3.0, 0.2]), np.array([0.1, 2.0, 1.0])
     found = moments(
         lambda x: -0.5 * ((x - mean) / scale) ** 2,

@@ -76,7 +76,7 @@ def test_saddlepoint_of_many_small_inputs_is_exact():
     np.testing.assert_allclose(found, separated(points, weights, covariance), atol=1e-8)
 
 
-def test_far_outside_against_the_law_of_each_output():
+def test_far_outside_against_the_distribution_of_each_output():
     """Each output has an input for itself: differences of two normal probabilities."""
     sizes, noise = np.array([0.5, 2.0, 1.0]), 0.01
     points = np.array([[0.55, 0.3, -2.0], [0.7, 2.5, 1.2], [-0.1, 1.0, 0.4]])

@@ -61,8 +61,8 @@ def of_triangular_inputs(points, weights, covariance):
     masses = np.tile(rule / 2, 2) * (1 - np.abs(inputs))
     inputs = np.stack(np.meshgrid(*[inputs] * 3, indexing="ij"), -1).reshape(-1, 3)
     masses = np.prod(np.meshgrid(*[masses] * 3, indexing="ij"), axis=0).ravel()
-    law = scipy.stats.multivariate_normal(np.zeros(len(weights)), covariance)
-    return np.log([masses @ law.pdf(point - inputs @ weights.T) for point in points])
+    distribution = scipy.stats.multivariate_normal(np.zeros(len(weights)), covariance)
+    return np.log([masses @ distribution.pdf(point - inputs @ weights.T) for point in points])
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_triangular_inputs_are_pairs_of_equal_columns(x64):
     parts = [jnp.asarray(part) for part in (points, np.repeat(weights / 2, 2, axis=1), covariance)]
     first = np.asarray(log_evidence(*parts)) - exact
     second = first + np.asarray(second_order(*parts))
-    # Of four such laws .060 on average, .13 at worst; with the correction .015, .064.
+    # Of four such distributions .060 on average, .13 at worst; with the correction .015, .064.
     assert np.abs(first).max() < 0.16
     assert np.abs(second).max() < 0.08
     assert np.abs(second).mean() < 0.4 * np.abs(first).mean()

@@ -1,4 +1,5 @@
-"""The tree of draws and laws: against known laws, through NetCDF, and in ArviZ."""
+"""The tree of draws and distributions: against known distributions, through NetCDF, and in
+ArviZ."""
 
 import sys
 
@@ -50,25 +51,27 @@ def test_draws_are_four_chains_without_the_remainder(tree, draws):
 
 
 def test_pit_is_the_distribution_function_at_the_draws(tree):
-    for name, law in KNOWN.items():
+    for name, distribution in KNOWN.items():
         pit = tree["pit"]["y"].sel(output=name).values
         x = tree["monte_carlo"]["y"].sel(output=name).values
-        np.testing.assert_allclose(pit, law.cdf(x), atol=3e-6)
+        np.testing.assert_allclose(pit, distribution.cdf(x), atol=3e-6)
         assert pit.min() > 0
         assert pit.max() < 1
 
 
 @pytest.mark.slow
 def test_pit_resolves_both_tails():
-    law = LinearizedMarginal(jnp.zeros(1), jnp.zeros((1, 1)), jnp.ones(1))  # normal, in float32
+    distribution = LinearizedMarginal(
+        jnp.zeros(1), jnp.zeros((1, 1)), jnp.ones(1)
+    )  # normal, in float32
     x = np.resize([-7.0, -6.0, 6.0, 7.0], (100, 1))
-    pit = to_datatree(law, x)["pit"]["y"].values.ravel()[:4]
+    pit = to_datatree(distribution, x)["pit"]["y"].values.ravel()[:4]
     expected = [*scipy.stats.norm.cdf([-7, -6]), *scipy.stats.norm.sf([6, 7])]
     np.testing.assert_allclose([*pit[:2], *(1 - pit[2:])], expected, rtol=1e-4)
 
 
 @pytest.mark.slow
-def test_analytic_draws_are_of_the_law(lin, draws):
+def test_analytic_draws_are_of_the_distribution(lin, draws):
     # Kolmogorov-Smirnov at 1e-4 per comparison, seven of them, fixed keys; correlations to 5
     # standard errors of 2004 draws.
     marginals = lin.marginals()
@@ -81,8 +84,8 @@ def test_analytic_draws_are_of_the_law(lin, draws):
         "Gaussian copula": (joint, copula),
         "marginals, drawn independently": (marginals, np.eye(3)),
     }
-    for source, (law, correlation) in cases.items():
-        tree = to_datatree(law, draws, num_analytic_draws=2_001, key=jax.random.key(3))
+    for source, (distribution, correlation) in cases.items():
+        tree = to_datatree(distribution, draws, num_analytic_draws=2_001, key=jax.random.key(3))
         drawn = tree["analytic"]["y"]
         assert tree["analytic"].attrs["source"] == source
         assert drawn.shape == (4, 501, 3)
@@ -134,9 +137,9 @@ def test_draws_that_are_not_finite_stay(lin, draws):
 
 def test_draws_of_any_real_type(tmp_path):
     for dtype in ["float16", "bfloat16", "float32", "int32", "bool"]:
-        law = LinearizedMarginal(0.5, jnp.array([1.0, 0.5]))
+        distribution = LinearizedMarginal(0.5, jnp.array([1.0, 0.5]))
         draws = np.asarray(jnp.asarray(np.resize([0.0, 1.0], 100)).astype(dtype))
-        tree = to_datatree(law, draws)
+        tree = to_datatree(distribution, draws)
         assert tree["monte_carlo"]["y"].dtype.name in {"float32", "float64"}
         np.testing.assert_array_equal(np.ravel(tree["monte_carlo"]["y"]), np.resize([0, 1], 100))
         tree.to_netcdf(tmp_path / "tree.nc")
@@ -148,17 +151,17 @@ WRONG = [
     ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
     ({"num_analytic_draws": 0}, ValueError, "num_analytic_draws must be a positive integer"),
     ({"key": 3}, TypeError, "key must be a JAX random key, got int"),
-    ({"law": np.zeros(3)}, TypeError, "must be a LinearizedMarginal or a Linearization"),
+    ({"distribution": np.zeros(3)}, TypeError, "must be a LinearizedMarginal or a Linearization"),
 ]
 
 
 def test_wrong_arguments_are_named(lin):
     for wrong, error, message in WRONG:
         with pytest.raises(error, match=message):
-            to_datatree(**({"law": lin, "draws": np.zeros((200, 3))} | wrong))
+            to_datatree(**({"distribution": lin, "draws": np.zeros((200, 3))} | wrong))
 
 
-def test_draws_without_the_batch_and_constant_laws_are_refused(lin):
+def test_draws_without_the_batch_and_constant_distributions_are_refused(lin):
     joint = lin.gaussian_copula().expand((2,))
     with pytest.raises(ValueError, match=r"\(n, 2, 3\), got \(200, 3\)"):
         to_datatree(joint, np.zeros((200, 3)))

@@ -22,7 +22,7 @@ def test_uniformity_test_is_calibrated(count):
     assert (np.argsort(raw) == np.argsort(found[:100], kind="stable")).mean() > 0.9
 
 
-def test_uniformity_test_sees_a_wrong_law():
+def test_uniformity_test_sees_a_wrong_distribution():
     u = np.random.default_rng(7).random(1_000)
     assert estimates.uniformity_p_value(u**1.2) < 1e-3
 

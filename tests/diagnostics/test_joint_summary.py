@@ -1,4 +1,5 @@
-"""The summary of the joint law: each number against SciPy or brute force, errors by repetition."""
+"""The summary of the joint distribution: each number against SciPy or brute force, errors by
+repetition."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from nn_uq_dist.diagnostics import _estimates as distances
 from nn_uq_dist.diagnostics import _estimates as estimates
 from nn_uq_dist.diagnostics._joint_summary import joint_summary
 from nn_uq_dist.diagnostics._joint_tables import rosenblatt_scores
-from nn_uq_dist.diagnostics._law_functions import LawFunctions, Tails
+from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
@@ -39,13 +40,13 @@ def summary_of_exact(lin, exact_draws):
     return of_copula(lin, exact_draws, jax.random.key(0), output_names=NAMES)
 
 
-@pytest.mark.parametrize("law", ["normal", "skewed"])
-def test_correlation_and_its_standard_error_agree_with_the_jackknife(law, monkeypatch):
+@pytest.mark.parametrize("distribution", ["normal", "skewed"])
+def test_correlation_and_its_standard_error_agree_with_the_jackknife(distribution, monkeypatch):
     monkeypatch.setattr(estimates, "BLOCK_ROWS", 300)  # several blocks, the last one shorter
     generator = np.random.default_rng(0)
     x = (
         generator.normal(size=(1_000, 3))
-        if law == "normal"
+        if distribution == "normal"
         else generator.gamma(2, size=(1_000, 3))
     )
     x = x @ np.array([[1.0, 0.8, 0.1], [0.0, 1.0, -2.0], [0.0, 0.0, 1.0]]) + 5
@@ -79,7 +80,7 @@ def test_draws_of_the_copula_are_calibrated(lin):
     # error of a rate is 0.011; 0.05 +- 0.045 is four of them.
     joint = lin.gaussian_copula()
     draws = np.asarray(jax.jit(lambda key: joint.sample(key, (400 * 250,)))(jax.random.key(1)))
-    white = rosenblatt_scores(joint, Tails(LawFunctions(lin.marginals()), draws))
+    white = rosenblatt_scores(joint, Tails(OutputFunctions(lin.marginals()), draws))
     radius = scipy.stats.chi2(3).cdf(np.sum(white**2, axis=1))
     u = np.column_stack([scipy.stats.norm.cdf(white), radius]).reshape(400, 250, 4)
     rejected = [distances.uniform_distance(sample)[1] < 0.05 for sample in u]
@@ -87,7 +88,7 @@ def test_draws_of_the_copula_are_calibrated(lin):
     assert np.all(np.mean(rejected, axis=0) > 0)
 
 
-def test_correlations_agree_with_numpy_and_the_linear_law(summary_of_exact, exact_draws):
+def test_correlations_agree_with_numpy_and_the_linear_distribution(summary_of_exact, exact_draws):
     tables = summary_of_exact.correlation
     covariance = JACOBIAN @ JACOBIAN.T
     linear = covariance / np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
@@ -133,9 +134,11 @@ def test_report_has_the_tables(summary_of_exact):
 
 
 def test_verdict_names_the_linearization():
-    law = Input.box(np.array([0.3, 0.1, 0.2]), 1.0)
-    found = linearize(lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])]), law)
-    f = np.asarray(law.sample(jax.random.key(0), (4_000,)))
+    distribution = Input.box(np.array([0.3, 0.1, 0.2]), 1.0)
+    found = linearize(
+        lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])]), distribution
+    )
+    f = np.asarray(distribution.sample(jax.random.key(0), (4_000,)))
     draws = np.column_stack([np.sin(2 * f[:, 0]) + f[:, 1], f[:, 1] * np.exp(f[:, 2])])
     summary = of_copula(found, draws, jax.random.key(1))
     assert summary.verdict.startswith("large error by the linearization: ")
@@ -173,7 +176,11 @@ WRONG = [
     ({"draws": np.zeros((200, 2))}, ValueError, r"draws must have shape .*\(n, 3\).*\(200, 2\)"),
     ({"key": 3}, TypeError, "key must be a JAX random key, got int"),
     ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
-    ({"joint": None}, TypeError, r"joint must be a JointLaw, got NoneType; pass .*\.joint\(\)"),
+    (
+        {"joint": None},
+        TypeError,
+        r"joint must be a JointDistribution, got NoneType; pass .*\.joint\(\)",
+    ),
     (
         {"linearization": 3},
         TypeError,
@@ -195,9 +202,9 @@ def test_wrong_arguments_are_named(lin):
 
 
 def test_pairs_sharpen_the_correlations():
-    law = Input.box(np.array([0.3, 0.1, 0.2]), 0.4)
+    distribution = Input.box(np.array([0.3, 0.1, 0.2]), 0.4)
     net = lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])  # noqa: E731
-    lin = linearize(net, law)
+    lin = linearize(net, distribution)
     pairs = paired_draws(net, lin, jax.random.key(0), 1_000, progress=False)
     found = of_copula(lin, pairs, jax.random.key(1))
     plain = of_copula(lin, pairs.network, jax.random.key(1))

@@ -57,10 +57,10 @@ def test_summary_and_tree_take_every_model(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "law"), [("tangent", "joint"), ("corrected", "copula")])
-def test_joint_summary_takes_every_model(many, kind, law):
+@pytest.mark.parametrize(("kind", "distribution"), [("tangent", "joint"), ("corrected", "copula")])
+def test_joint_summary_takes_every_model(many, kind, distribution):
     found, draws = model_of(kind, many)
-    joint = found.joint(noise_scale=0.02) if law == "joint" else found.gaussian_copula()
+    joint = found.joint(noise_scale=0.02) if distribution == "joint" else found.gaussian_copula()
     table = joint_summary(found, draws, KEY, joint=joint, progress=False)
     assert np.isfinite(table.calibration["ks"]).all()
     np.testing.assert_allclose(table.correlation["linear"], found.correlation, rtol=1e-5)
@@ -137,8 +137,8 @@ def test_standard_errors_of_estimated_indices_hold():
 
 
 def test_outputs_that_are_constant_have_no_indices():
-    law = nuq.Input.box([0.0, 1.0], half_width=1.0)
-    model = Exact(law, lambda x: jnp.stack([x[..., 0], jnp.ones_like(x[..., 0])], axis=-1))
+    distribution = nuq.Input.box([0.0, 1.0], half_width=1.0)
+    model = Exact(distribution, lambda x: jnp.stack([x[..., 0], jnp.ones_like(x[..., 0])], axis=-1))
     indices = sensitivity(model)
     assert np.isnan(indices[1]).all()
     assert indices[0, 0] > 0.99

@@ -31,14 +31,14 @@ def exact_statistics(table):
     """Of ``exp(a U)``, whose logarithm is uniform on (-a, a)."""
     rows = []
     for j, a in enumerate((0.35, 0.7)):
-        law = scipy.stats.loguniform(np.exp(-a), np.exp(a))
-        mean, variance, skewness = (float(m) for m in law.stats("mvs"))
+        distribution = scipy.stats.loguniform(np.exp(-a), np.exp(a))
+        mean, variance, skewness = (float(m) for m in distribution.stats("mvs"))
         points = [
             float(table["q0.05", "analytic"].iloc[j]),
             float(table["q0.95", "analytic"].iloc[j]),
         ]
-        rows.append([mean, variance**0.5, skewness, *law.ppf([0.05, 0.5, 0.95]),
-                     law.cdf(points[0]), law.sf(points[1])])  # fmt: skip
+        rows.append([mean, variance**0.5, skewness, *distribution.ppf([0.05, 0.5, 0.95]),
+                     distribution.cdf(points[0]), distribution.sf(points[1])])  # fmt: skip
     return np.array(rows)
 
 
@@ -82,8 +82,8 @@ def test_pairs_see_what_as_many_plain_draws_do_not():
     assert (floor < 0.5 * scipy.stats.kstwobign.mean() / np.sqrt(200)).all()
 
 
-def test_the_law_need_not_be_the_linear_one():
-    # The network's own law, lognormal; from pairs with a tangent that is far off.
+def test_the_distribution_need_not_be_the_linear_one():
+    # The network's own distribution, lognormal; from pairs with a tangent that is far off.
     lin = linearize(exponential, Input.normal([0.0], 0.25))
     pairs = paired_draws(exponential, lin, KEY, 1000, progress=False)
     table = summary(dist.LogNormal(0.0, jnp.array([0.175, 0.35])), pairs, **ASKED)

@@ -7,7 +7,7 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import joint_summary, summary
-from nn_uq_dist.diagnostics._arguments import is_made_of
+from nn_uq_dist.diagnostics.arguments import is_made_of
 from nn_uq_dist.plots import plot_calibration
 
 pytestmark = pytest.mark.viz
@@ -21,7 +21,8 @@ def words_of(model, draws, **options):
 
 @pytest.mark.slow
 def test_a_thousand_observations_of_an_exponential():
-    """``y = exp(m + s z)``: the posterior of `m` by the tangent against that by the exact law."""
+    """``y = exp(m + s z)``: the posterior of `m` by the tangent against that by the exact
+    distribution."""
     scale, count = 0.04, 1000
     lin = nuq.linearize(jnp.exp, nuq.Input.normal(jnp.zeros(1), scale))
     pairs = nuq.paired_draws(jnp.exp, lin, KEY, 1000, progress=False)
@@ -47,10 +48,11 @@ def test_a_thousand_observations_of_an_exponential():
 
 
 def test_a_width_that_many_observations_share():
-    """Of a law that is 4% too narrow the posterior of the width is off by .8 sd: .04 sqrt(2 n)."""
-    law = nuq.LinearizedMarginal(jnp.zeros(1), jnp.full((1, 1), 1e-3), jnp.full(1, 0.96))
+    """Of a distribution that is 4% too narrow the posterior of the width is off by .8 sd: .04
+    sqrt(2 n)."""
+    distribution = nuq.LinearizedMarginal(jnp.zeros(1), jnp.full((1, 1), 1e-3), jnp.full(1, 0.96))
     draws = np.random.default_rng(0).normal(size=(20_000, 1))
-    (one,), (many,) = words_of(law, draws), words_of(law, draws, observations=200)
+    (one,), (many,) = words_of(distribution, draws), words_of(distribution, draws, observations=200)
     assert one.startswith("linearization, small: sd 3.6%")
     assert many.startswith("linearization, large for 200 observations: sd 3.6%")
 
@@ -58,23 +60,23 @@ def test_a_width_that_many_observations_share():
 def test_moments_are_looked_at_before_a_difference_is_small():
     """Rare large draws hardly move the distribution function."""
     rng = np.random.default_rng(0)
-    law = nuq.LinearizedMarginal(jnp.zeros(1), jnp.full((1, 1), 1e-3), jnp.ones(1))
+    distribution = nuq.LinearizedMarginal(jnp.zeros(1), jnp.full((1, 1), 1e-3), jnp.ones(1))
     draws = rng.normal(size=(20_000, 1)) + 23.0 * (rng.uniform(size=(20_000, 1)) < 0.00175)
-    table = summary(law, draws, progress=False)
+    table = summary(distribution, draws, progress=False)
     assert table["kolmogorov_smirnov", "monte_carlo"].item() < 0.01
     assert table["verdict", "words"].item().startswith("linearization, large: sd 2")
 
 
 def test_what_would_not_show_is_said():
-    law = nuq.LinearizedMarginal(jnp.zeros(1), jnp.ones((1, 2)))
-    draws = law.sample(KEY, (900,))
-    (words,) = words_of(law, draws, observations=400)
+    distribution = nuq.LinearizedMarginal(jnp.zeros(1), jnp.ones((1, 2)))
+    draws = distribution.sample(KEY, (900,))
+    (words,) = words_of(distribution, draws, observations=400)
     assert words == (
         "noise: no difference beyond chance; shifts of up to 2 sd for 400 observations would not "
         "show"
     )
     with pytest.raises(ValueError, match=r"observations must be .* got 0"):
-        words_of(law, draws, observations=0)
+        words_of(distribution, draws, observations=0)
 
 
 # -- a correction and the pairs that it was made of ------------------------------------------------

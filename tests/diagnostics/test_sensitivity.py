@@ -32,10 +32,10 @@ def explained_share(x, y, num_bins):
 @pytest.mark.parametrize("name", ["independent", "correlated", "mixed"])
 def test_indices_agree_with_conditional_means_of_draws(name):
     # 2e5 draws: the standard error of a share is below 0.003, and 200 bins hide less than 0.001.
-    law = LAWS[name]
-    f = np.asarray(law.sample(jax.random.key(0), (200_000,)), np.float64)
+    distribution = LAWS[name]
+    f = np.asarray(distribution.sample(jax.random.key(0), (200_000,)), np.float64)
     y = f @ JACOBIAN.T
-    found = sensitivity(Linearization(np.zeros(2), JACOBIAN, law))
+    found = sensitivity(Linearization(np.zeros(2), JACOBIAN, distribution))
     expected = [[explained_share(x, column, 200) for x in f.T] for column in y.T]
     np.testing.assert_allclose(found, expected, atol=0.012)
     if name == "independent":
@@ -45,7 +45,7 @@ def test_indices_agree_with_conditional_means_of_draws(name):
         assert found.attrs["additive"] == 0
 
 
-def test_indices_of_a_normal_law_are_squared_correlations():
+def test_indices_of_a_normal_distribution_are_squared_correlations():
     covariance = TRIL @ TRIL.T
     with_inputs = JACOBIAN @ covariance
     variances = np.diag(with_inputs @ JACOBIAN.T)
@@ -55,9 +55,11 @@ def test_indices_of_a_normal_law_are_squared_correlations():
 
 
 def test_correlated_boxes_are_refused():
-    law = Input.box(np.zeros(3), [1.0, 0.0, 0.3]) + Input.normal(np.zeros(3), scale_tril=TRIL)
+    distribution = Input.box(np.zeros(3), [1.0, 0.0, 0.3]) + Input.normal(
+        np.zeros(3), scale_tril=TRIL
+    )
     with pytest.raises(ValueError, match="some of whose bounded inputs depend on others"):
-        sensitivity(Linearization(np.zeros(2), JACOBIAN, law))
+        sensitivity(Linearization(np.zeros(2), JACOBIAN, distribution))
 
 
 def test_labels_and_edges():

@@ -32,7 +32,8 @@ def moment_of(name, x):
 
 
 def uniform_plus_normal(half_width, scale):
-    """Law of half_width U + scale N: the convolution integral of the normal CDF in closed form."""
+    """Distribution of half_width U + scale N: the convolution integral of the normal CDF in closed
+    form."""
     norm = scipy.stats.norm
 
     def cdf(x):
@@ -47,17 +48,17 @@ def uniform_plus_normal(half_width, scale):
     return cdf, np.vectorize(ppf), np.sqrt(half_width**2 / 3 + scale**2)
 
 
-def known_laws():
+def known_distributions():
     """Marginals with their CDF, quantile function and sd from elsewhere."""
     uniform = scipy.stats.uniform(-2, 4)
     trapezoid = scipy.stats.trapezoid(0.25, 0.75, -2, 4)  # 1.5 U_1 + 0.5 U_2
     hall = scipy.stats.irwinhall(4, -2 * 0.7, 2 * 0.35)  # 0.35 (U_1 + ... + U_4)
-    for law, weights in (
+    for distribution, weights in (
         (uniform, [2.0]),
         (trapezoid, [1.5, 0.5]),
         (hall, [0.35] * 4),
     ):
-        yield weights, None, law.cdf, law.ppf, law.std()
+        yield weights, None, distribution.cdf, distribution.ppf, distribution.std()
     yield [1.5], 0.4, *uniform_plus_normal(1.5, 0.4)
 
 
@@ -65,22 +66,24 @@ def known_laws():
 @pytest.mark.parametrize(
     ("weights", "scale", "cdf", "ppf", "sd", "precision"),
     [
-        (*law, precision)
-        for law, precision in zip(known_laws(), ["float32", "float64"] * 2, strict=True)
+        (*distribution, precision)
+        for distribution, precision in zip(
+            known_distributions(), ["float32", "float64"] * 2, strict=True
+        )
     ],
     ids=["uniform", "trapezoid", "irwin_hall", "uniform_plus_normal"],
     indirect=["precision"],
 )
-def test_summary_agrees_with_known_laws(precision, weights, scale, cdf, ppf, sd):
+def test_summary_agrees_with_known_distributions(precision, weights, scale, cdf, ppf, sd):
     tolerance = 1e-9 if precision == "float64" else 3e-5
     scales = None if scale is None else jnp.array([scale, scale])
-    law = LinearizedMarginal(jnp.array([0.0, 0.0]), jnp.array([weights, weights]), scales)
+    distribution = LinearizedMarginal(jnp.array([0.0, 0.0]), jnp.array([weights, weights]), scales)
     generator = np.random.default_rng(3)
     shape = (20_000, 2)
     draws = generator.uniform(-1, 1, (*shape, len(weights))) @ np.array(weights)
     draws += generator.normal(size=shape) * (scale or 0)
-    draws[:, 1] = 0.9 * draws[:, 1] + 0.05 * draws[:, 1] ** 2  # a law of its own
-    table = summary(law, draws, quantiles=QUANTILES, tails=(0.01, 0.001))
+    draws[:, 1] = 0.9 * draws[:, 1] + 0.05 * draws[:, 1] ** 2  # a distribution of its own
+    table = summary(distribution, draws, quantiles=QUANTILES, tails=(0.01, 0.001))
 
     assert table.index.tolist() == ["y[0]", "y[1]"]
     expected = {"mean": 0, "sd": sd, "skewness": 0}
@@ -113,11 +116,13 @@ def test_summary_agrees_with_known_laws(precision, weights, scale, cdf, ppf, sd)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fully_optimized")
-def test_p_values_are_calibrated_on_draws_of_the_law_itself():
+def test_p_values_are_calibrated_on_draws_of_the_distribution_itself():
     # 500 repetitions in one table: 25 +- 4.9 rejections at 5%, so 10 to 40 is beyond three.
-    law = LinearizedMarginal(jnp.zeros(500), jnp.broadcast_to(jnp.array([0.5, 0.3, 0.2]), (500, 3)))
-    draws = law.sample(jax.random.key(5), (1_000,))
-    table = summary(law, draws)
+    distribution = LinearizedMarginal(
+        jnp.zeros(500), jnp.broadcast_to(jnp.array([0.5, 0.3, 0.2]), (500, 3))
+    )
+    draws = distribution.sample(jax.random.key(5), (1_000,))
+    table = summary(distribution, draws)
     assert 10 <= (table["pit", "p_value"] < 0.05).sum() <= 40
     band = dkw_half_width(1_000, 0.95)
     assert 10 <= (table["kolmogorov_smirnov", "monte_carlo"] > band).sum() <= 40
@@ -130,14 +135,14 @@ def test_p_values_are_calibrated_on_draws_of_the_law_itself():
 
 @pytest.mark.slow
 def test_verdict_names_what_differs():
-    law = LinearizedMarginal(jnp.zeros(5), jnp.full((5, 3), 0.5))
+    distribution = LinearizedMarginal(jnp.zeros(5), jnp.full((5, 3), 0.5))
     draws = np.random.default_rng(0).uniform(-0.5, 0.5, (20_000, 5, 3)).sum(axis=-1)
     draws[:, 1] *= 1.3
     draws[:, 2] += 0.2
     draws[:, 3] = draws[:, 3] + 0.3 * draws[:, 3] ** 2 - 0.3 * draws[:, 3].var()
     draws[:, 4] = np.nan
     with pytest.warns(RuntimeWarning, match=r"y\[4\]: 20000"):
-        table = summary(law, draws)
+        table = summary(distribution, draws)
     words = table["verdict", "words"].tolist()
     assert words[0] == "noise: no difference beyond chance"
     assert words[1].startswith("linearization, moderate: sd 2")
@@ -152,25 +157,25 @@ def test_verdict_names_what_differs():
 
 def test_draws_that_rounding_puts_on_the_edge_are_not_beyond_it():
     # One uniform input, float32: some draws of 10 + 0.01 U round to the end of the support.
-    law = LinearizedMarginal(jnp.full(1, 10.0), jnp.full((1, 1), 0.01))
+    distribution = LinearizedMarginal(jnp.full(1, 10.0), jnp.full((1, 1), 0.01))
     draws = np.float32(10) + np.float32(0.01) * np.random.default_rng(0).uniform(
         -1, 1, (50_000, 1)
     ).astype(np.float32)
     draws[:3] = np.float32(10.01)
-    table = summary(law, draws)
+    table = summary(distribution, draws)
     assert table["draws", "outside_support"].item() == 0
     assert table["verdict", "dominates"].item() == "noise"
     draws[:3] = np.float32(10.0101)
-    assert summary(law, draws)["draws", "outside_support"].item() == pytest.approx(6e-5)
+    assert summary(distribution, draws)["draws", "outside_support"].item() == pytest.approx(6e-5)
 
 
 def test_a_table_is_printed_with_its_verdicts_first_within_80_columns():
     size = 25
-    law = LinearizedMarginal(jnp.zeros(size), jnp.full((size, 3), 0.5))
-    draws = np.array(law.sample(jax.random.key(0), (1_000,)))
+    distribution = LinearizedMarginal(jnp.zeros(size), jnp.full((size, 3), 0.5))
+    draws = np.array(distribution.sample(jax.random.key(0), (1_000,)))
     draws[:, 1] = 3 * draws[:, 1] ** 2 - 1e4
     names = ["an output with a long name", *(f"output {k}" for k in range(1, size))]
-    table = summary(law, draws, output_names=names)
+    table = summary(distribution, draws, output_names=names)
     assert table.shape == (size, 25)
     assert table.columns[0] == ("verdict", "words")
     lines = repr(table).splitlines()
@@ -188,58 +193,60 @@ def test_a_table_is_printed_with_its_verdicts_first_within_80_columns():
 
 
 def test_verdict_on_constant_draws():
-    law = LinearizedMarginal(jnp.zeros(1), jnp.full((1, 3), 0.5))
-    table = summary(law, np.full((200, 1), 0.1))
+    distribution = LinearizedMarginal(jnp.zeros(1), jnp.full((1, 3), 0.5))
+    table = summary(distribution, np.full((200, 1), 0.1))
     assert table["verdict", "words"].item() == "linearization, large: all draws are equal"
 
 
 def test_verdict_of_a_joint_summary():
-    law = LinearizedMarginal(jnp.zeros(2), jnp.full((2, 3), 0.5))
-    draws = law.sample(jax.random.key(0), (1_000,))
+    distribution = LinearizedMarginal(jnp.zeros(2), jnp.full((2, 3), 0.5))
+    draws = distribution.sample(jax.random.key(0), (1_000,))
     calibration = pd.DataFrame(
         {"dominates": ["noise", "copula", "copula"]}, index=["a", "b", "radius"]
     )
     joint = JointSummary("", calibration, None, 0.0, 1_000, 0, "copula")
-    table = summary(law, draws, output_names=["a", "b"], joint=joint)["verdict"]
+    table = summary(distribution, draws, output_names=["a", "b"], joint=joint)["verdict"]
     assert table["dominates"].tolist() == ["noise", "copula"]
     assert table["words"].iloc[1].startswith("copula: alone within the noise")
     with pytest.raises(ValueError, match=r"joint must have the outputs.*y\[0\], y\[1\], got a, b"):
-        summary(law, draws, joint=joint)
+        summary(distribution, draws, joint=joint)
     with pytest.raises(TypeError, match="joint must be a JointSummary, got DataFrame"):
-        summary(law, draws, joint=calibration)
+        summary(distribution, draws, joint=calibration)
 
 
 def test_linearization_is_taken_by_its_marginals():
-    law = LinearizedMarginal(jnp.zeros(2), jnp.array([[1.0, 0.5], [0.2, 0.3]]))
+    distribution = LinearizedMarginal(jnp.zeros(2), jnp.array([[1.0, 0.5], [0.2, 0.3]]))
 
     class Standard:
         def marginals(self):
-            return law
+            return distribution
 
-    draws = law.sample(jax.random.key(0), (500,))
-    assert summary(Standard(), draws).equals(summary(law, draws))
+    draws = distribution.sample(jax.random.key(0), (500,))
+    assert summary(Standard(), draws).equals(summary(distribution, draws))
 
 
 def test_one_output_without_a_batch_axis():
-    law = LinearizedMarginal(0.5, jnp.array([1.0, 0.5]))
-    draws = law.sample(jax.random.key(0), (500,))
-    table = summary(law, draws, output_names=["level"], quantiles=[0.9])
+    distribution = LinearizedMarginal(0.5, jnp.array([1.0, 0.5]))
+    draws = distribution.sample(jax.random.key(0), (500,))
+    table = summary(distribution, draws, output_names=["level"], quantiles=[0.9])
     assert table.index.tolist() == ["level"]
     assert "q0.9" in table.columns.get_level_values("statistic")
-    assert table.equals(summary(law, draws[:, None], output_names=["level"], quantiles=[0.9]))
-    least = summary(law, draws, output_names=["level"], quantiles=[], tails=[])
+    assert table.equals(
+        summary(distribution, draws[:, None], output_names=["level"], quantiles=[0.9])
+    )
+    least = summary(distribution, draws, output_names=["level"], quantiles=[], tails=[])
     assert least["mean"].equals(table["mean"])
 
 
 @pytest.mark.slow
 def test_draws_that_are_not_finite_are_counted_and_left_out():
-    law = LinearizedMarginal(jnp.zeros(3), jnp.ones((3, 4)))
-    draws = np.array(law.sample(jax.random.key(0), (400,)))
+    distribution = LinearizedMarginal(jnp.zeros(3), jnp.ones((3, 4)))
+    draws = np.array(distribution.sample(jax.random.key(0), (400,)))
     draws[:5, 1] = [np.nan, np.inf, -np.inf, np.nan, np.nan]
     draws[:350, 2] = np.nan
     before = draws.copy()
     with pytest.warns(RuntimeWarning, match=r"b: 5, c: 350"):
-        table = summary(law, draws, output_names=list("abc"))
+        table = summary(distribution, draws, output_names=list("abc"))
     np.testing.assert_array_equal(draws, before)
     assert table["draws", "non_finite"].tolist() == [0, 5, 350]
     assert table["draws", "total"].tolist() == [400] * 3
@@ -287,9 +294,9 @@ def test_wrong_arguments_are_named():
 
 def test_missing_pandas_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    law = LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3)))
+    distribution = LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3)))
     with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
-        summary(law, np.zeros((200, 2)))
+        summary(distribution, np.zeros((200, 2)))
 
 
 def test_pairs_of_another_input_are_refused():

@@ -21,13 +21,15 @@ def test_a_box_and_a_trapezoid():
         *("mean", "sd", "q0.05", "q0.9"),
         *("P(> -9)", "P(< -9)", "P(> 1.5)", "P(< 1.5)", "P(> 7)", "P(< 7)"),
     ]
-    laws = scipy.stats.uniform(0, 2), scipy.stats.trapezoid(0.25, 0.75, 1, 8)
+    distributions = scipy.stats.uniform(0, 2), scipy.stats.trapezoid(0.25, 0.75, 1, 8)
     limits = [-9.0, 1.5], [7.0]
-    for (_, row), law, own in zip(found.iterrows(), laws, limits, strict=True):
-        expected = [law.mean(), law.std(), *law.ppf([0.05, 0.9])]
+    for (_, row), distribution, own in zip(found.iterrows(), distributions, limits, strict=True):
+        expected = [distribution.mean(), distribution.std(), *distribution.ppf([0.05, 0.9])]
         np.testing.assert_allclose(row.iloc[:4], expected, rtol=2e-6)
         for limit in (-9.0, 1.5, 7.0):
-            both = [law.sf(limit), law.cdf(limit)] if limit in own else [np.nan] * 2
+            both = (
+                [distribution.sf(limit), distribution.cdf(limit)] if limit in own else [np.nan] * 2
+            )
             shown = row[[f"P(> {limit:g})", f"P(< {limit:g})"]]
             np.testing.assert_allclose(shown.astype(float), both, rtol=2e-6)
 
@@ -37,10 +39,10 @@ def test_thirty_designs_and_two_limits_against_draws_of_the_linear_model():
     rng = np.random.default_rng(0)
     loc = rng.normal(size=(30, 2)).astype(np.float32)
     jacobian = rng.normal(size=(30, 2, 3)).astype(np.float32)
-    law = nuq.Input.box(np.zeros((30, 3), np.float32), 0.5) + nuq.Input.normal(
+    distribution = nuq.Input.box(np.zeros((30, 3), np.float32), 0.5) + nuq.Input.normal(
         np.zeros((30, 3), np.float32), [0.0, 0.2, 0.4]
     )
-    lin = nuq.Linearization(loc, jacobian, law)
+    lin = nuq.Linearization(loc, jacobian, distribution)
     found = table(lin, limits=[0.4, -1.1], sides="both", levels=(0.05, 0.5, 0.99))
     assert found.shape == (60, 9)
     assert found.index.names == ["point", "output"]
@@ -81,8 +83,8 @@ def test_a_corrected_model_is_that_of_the_network():
 
 def test_distributions_of_any_kind():
     one = table(dist.Gumbel(1.0, 2.0), limits=6, levels=(0.95,), output_names=["level"])
-    law = scipy.stats.gumbel_r(1, 2)
-    expected = [law.mean(), law.std(), law.ppf(0.95), law.sf(6)]
+    distribution = scipy.stats.gumbel_r(1, 2)
+    expected = [distribution.mean(), distribution.std(), distribution.ppf(0.95), distribution.sf(6)]
     np.testing.assert_allclose(one.loc["level"], expected, rtol=1e-4)
     scale = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     many = table(dist.Normal(0.0, scale), limits=3.0, sides="below")

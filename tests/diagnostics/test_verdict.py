@@ -29,7 +29,7 @@ def verdict(columns, correlation=""):
 
 
 @pytest.mark.parametrize("count", [200, 20_000])
-def test_right_laws_show_an_error_in_one_table_of_a_hundred(count):
+def test_right_distributions_show_an_error_in_one_table_of_a_hundred(count):
     # 400 tables: 4 expected at most, by Bonferroni's bound; beyond 13 is four standard deviations.
     rng = np.random.default_rng(0)
     found = [
@@ -68,7 +68,7 @@ def test_pairs_with_a_linear_network_show_no_rounding(offset):
     ],
     ids=["sd", "mean", "bent"],
 )
-def test_a_small_error_of_the_joint_law_is_not_called_none(change):
+def test_a_small_error_of_the_joint_distribution_is_not_called_none(change):
     rng = np.random.default_rng(1)
     table = calibration(change(rng.normal(size=(20_000, 2))), rng.normal(size=(20_000, 2)))
     assert min(table["p_value"]) < 1e-4
@@ -114,13 +114,13 @@ def test_the_worst_row_is_named():
 
 @pytest.mark.slow
 def test_summary_names_quantiles_and_tails_where_no_moment_differs():
-    """A law of the same mean, sd and skewness, with other tails."""
+    """A distribution of the same mean, sd and skewness, with other tails."""
     rng = np.random.default_rng(3)
     size = 40_000
-    law = nuq.LinearizedMarginal(jnp.zeros(2), jnp.full((2, 1), 0.01), jnp.ones(2))
+    distribution = nuq.LinearizedMarginal(jnp.zeros(2), jnp.full((2, 1), 0.01), jnp.ones(2))
     normal = rng.normal(size=size)
     mixed = rng.normal(size=size) * np.where(rng.uniform(size=size) < 0.02, 2.5, 0.9389)
-    table = summary(law, np.stack([normal, mixed], axis=1), progress=False)
+    table = summary(distribution, np.stack([normal, mixed], axis=1), progress=False)
     assert table["verdict", "dominates"].tolist() == ["noise", "linearization"]
     words = table["verdict", "words"].iloc[1]
     assert words.startswith("linearization, small: only")
@@ -128,9 +128,9 @@ def test_summary_names_quantiles_and_tails_where_no_moment_differs():
 
 
 def test_words_stay_short_for_tiny_spreads():
-    law = nuq.LinearizedMarginal(jnp.zeros(1), jnp.ones((1, 3)))
-    draws = 1e-200 * np.asarray(law.sample(jax.random.key(0), (500,)), np.float64)
-    table = summary(law, draws, progress=False)
+    distribution = nuq.LinearizedMarginal(jnp.zeros(1), jnp.ones((1, 3)))
+    draws = 1e-200 * np.asarray(distribution.sample(jax.random.key(0), (500,)), np.float64)
+    table = summary(distribution, draws, progress=False)
     words = table["verdict", "words"].item()
     assert "times too wide" in words
     assert len(words) < 100

@@ -1,4 +1,4 @@
-"""Entries of batches: `law[index]` has the log densities of the batch at that index."""
+"""Entries of batches: `distribution[index]` has the log densities of the batch at that index."""
 
 import jax
 import jax.numpy as jnp
@@ -56,45 +56,51 @@ INDICES = {
 PLACES = np.arange(6).reshape(2, 3)
 
 
-def at(values, law, index):
+def at(values, distribution, index):
     """Entries of what has the batch axes in front."""
-    values = jnp.broadcast_to(values, law.batch_shape + law.event_shape)
-    return np.asarray(values).reshape(6, *law.event_shape)[PLACES[index]]
+    values = jnp.broadcast_to(values, distribution.batch_shape + distribution.event_shape)
+    return np.asarray(values).reshape(6, *distribution.event_shape)[PLACES[index]]
 
 
-# All kinds of indices for a law, a distribution of NumPyro, and arrays that are NumPy's.
+# All kinds of indices for a distribution, a distribution of NumPyro, and arrays that are NumPy's.
 EVERY = {"linearized", "normal", "known numbers"}
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_entries_have_their_moments(name):
-    law = LAWS[name]()
-    mean, variance = law.mean, law.variance
+    distribution = LAWS[name]()
+    mean, variance = distribution.mean, distribution.variance
     for index in INDICES.values() if name in EVERY else (INDICES["row"], INDICES["two lists"]):
-        part = batch_entries(law, index)
+        part = batch_entries(distribution, index)
         assert part.batch_shape == PLACES[index].shape
-        np.testing.assert_allclose(part.mean, at(mean, law, index), rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(part.variance, at(variance, law, index), rtol=1e-5)
-        if isinstance(law, nuq.distributions.OutputLaw | nuq.distributions.JointLaw):
-            assert type(law[index]) is type(law)
+        np.testing.assert_allclose(part.mean, at(mean, distribution, index), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(part.variance, at(variance, distribution, index), rtol=1e-5)
+        if isinstance(
+            distribution, nuq.distributions.OutputDistribution | nuq.distributions.JointDistribution
+        ):
+            assert type(distribution[index]) is type(distribution)
         if name == "normal":  # with a cdf, which an expanded one lacks
             assert type(part) is dist.Normal
 
 
-# Laws that mean and variance do not determine.
+# Distributions that mean and variance do not determine.
 @pytest.mark.parametrize("name", ["corrected", "joint of two", "copula", "truncated"])
 def test_entries_have_their_densities(name):
-    law, index = LAWS[name](), INDICES["two lists"]
-    value = jnp.full(law.batch_shape + law.event_shape, 0.3)
-    expected = np.asarray(evaluate(law, "log_prob", value))[index]
-    found = evaluate(batch_entries(law, index), "log_prob", jnp.full((3, *law.event_shape), 0.3))
+    distribution, index = LAWS[name](), INDICES["two lists"]
+    value = jnp.full(distribution.batch_shape + distribution.event_shape, 0.3)
+    expected = np.asarray(evaluate(distribution, "log_prob", value))[index]
+    found = evaluate(
+        batch_entries(distribution, index),
+        "log_prob",
+        jnp.full((3, *distribution.event_shape), 0.3),
+    )
     np.testing.assert_allclose(found, expected, rtol=2e-5)
 
 
 def test_shared_parameters_stay_shared():
-    law = LAWS["shared weights"]()
-    assert law[:, 1:].weights.size == 2
-    assert law[1, 2].weights.shape == (2,)
+    distribution = LAWS["shared weights"]()
+    assert distribution[:, 1:].weights.size == 2
+    assert distribution[1, 2].weights.shape == (2,)
 
 
 def test_known_numbers_stay_known():
@@ -103,8 +109,10 @@ def test_known_numbers_stay_known():
 
 def test_entries_of_the_output_axis():
     """As copulas and figures take some outputs."""
-    law = LAWS["linearized"]()
-    np.testing.assert_allclose(law[..., [2, 0]].mean, law.mean[:, jnp.array([2, 0])])
+    distribution = LAWS["linearized"]()
+    np.testing.assert_allclose(
+        distribution[..., [2, 0]].mean, distribution.mean[:, jnp.array([2, 0])]
+    )
 
 
 MISTAKES = {

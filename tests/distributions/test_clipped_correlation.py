@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist.distributions._clipped_correlation import clipped_correlation
+from nn_uq_dist.distributions.clipped_correlation import clipped_correlation
 
 pytestmark = pytest.mark.slow
 

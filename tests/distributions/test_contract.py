@@ -1,4 +1,5 @@
-"""All laws as NumPyro distributions: declaration, shapes, pytree, `vmap`, handlers, support."""
+"""All distributions as NumPyro distributions: declaration, shapes, pytree, `vmap`, handlers,
+support."""
 
 import inspect
 import pickle
@@ -108,11 +109,14 @@ def case(request):
 
 
 def traced(function, *args):
-    """What comes out of a function of a law, by its shape and dtype: nothing is compiled."""
+    """What comes out of a function of a distribution, by its shape and dtype: nothing is
+    compiled."""
     return jax.eval_shape(function, *args)
 
 
-@pytest.mark.parametrize("cls", [NoisyMarginal, *dict.fromkeys(law[0] for law in SHAPES.values())])
+@pytest.mark.parametrize(
+    "cls", [NoisyMarginal, *dict.fromkeys(distribution[0] for distribution in SHAPES.values())]
+)
 def test_declaration(cls):
     parameters = set(inspect.signature(cls.__init__).parameters) - {"self", "validate_args"}
     assert set(cls.arg_constraints) == parameters - {"marginals", "base"}
@@ -137,7 +141,7 @@ def test_shapes(name):
         assert x.shape == (*sample_shape, *shape)
         log_prob = traced(lambda d, x: d.log_prob(x), d, x)
         assert log_prob.shape == (*sample_shape, *batch_shape)
-    # A single event broadcasts against every law of the batch.
+    # A single event broadcasts against every distribution of the batch.
     one = jnp.full(d.event_shape, 0.25)
     assert traced(lambda d: d.log_prob(one), d).shape == batch_shape
     for moment in (lambda d: d.mean, lambda d: d.variance):
@@ -262,7 +266,7 @@ def test_scan_carry_and_new_parameters_do_not_retrace():
     assert len(traces) == 1
 
 
-# Three laws of each kind, wider and wider.
+# Three distributions of each kind, wider and wider.
 WIDTHS = np.array([1.0, 1.5, 2.0], np.float32)
 OF_WIDTH = {
     "marginal": lambda w: LinearizedMarginal(0.1, WEIGHTS[0] * w),
@@ -293,15 +297,15 @@ OF_WIDTH = {
 def test_vmap_is_a_loop_and_its_axis_becomes_a_batch_axis(name):
     """The axis that `vmap` adds must not meet a batch axis of another parameter."""
     of_width = OF_WIDTH[name]
-    laws = jax.vmap(of_width)(WIDTHS)
+    distributions = jax.vmap(of_width)(WIDTHS)
     shape = of_width(1.0).shape()
     x = np.array([0.05, -0.2, 0.1]).reshape(3, *[1] * len(shape)) + np.zeros(shape)
     expected = [of_width(w).log_prob(point) for w, point in zip(WIDTHS, x, strict=True)]
-    found = jax.vmap(lambda law, point: law.log_prob(point))(laws, x)
+    found = jax.vmap(lambda distribution, point: distribution.log_prob(point))(distributions, x)
     np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5, atol=1e-5)
     if name == "conditional":  # its values have no batch axis
         return
-    promoted = promote_batch_shape(laws)
+    promoted = promote_batch_shape(distributions)
     assert promoted.shape() == (3, *shape)
     np.testing.assert_allclose(promoted.log_prob(x), np.stack(expected), rtol=1e-5, atol=1e-5)
 
@@ -332,12 +336,14 @@ def test_vmap_over_some_parameters(mapped_matrix):
 @pytest.mark.parametrize("scale", [None, 0.3], ids=["bounded", "normal part"])
 def test_a_batch_without_a_leaf_for_what_is_not_there(scale):
     scales = None if scale is None else np.full(3, scale, np.float32)
-    laws = LinearizedMarginal(np.zeros(3), WEIGHTS[0] * WIDTHS[:, None], scales)
-    assert (jax.jit(lambda law: law)(laws).normal_scale is None) == (scale is None)
-    assert ("normal_scale" in laws.get_args()) == (scale is not None)
+    distributions = LinearizedMarginal(np.zeros(3), WEIGHTS[0] * WIDTHS[:, None], scales)
+    assert (jax.jit(lambda distribution: distribution)(distributions).normal_scale is None) == (
+        scale is None
+    )
+    assert ("normal_scale" in distributions.get_args()) == (scale is not None)
     x = np.array([0.1, 0.0, 0.5], np.float32)
-    found = jax.vmap(lambda law, x: law.log_prob(x))(laws, x)
-    np.testing.assert_allclose(found, laws.log_prob(x), rtol=1e-5)
+    found = jax.vmap(lambda distribution, x: distribution.log_prob(x))(distributions, x)
+    np.testing.assert_allclose(found, distributions.log_prob(x), rtol=1e-5)
 
 
 def test_expand_keeps_the_methods(case):

@@ -1,4 +1,5 @@
-"""Laws moved by increasing maps: change of variables against quadrature, SciPy and draws."""
+"""Distributions moved by increasing maps: change of variables against quadrature, SciPy and
+draws."""
 
 import itertools
 
@@ -27,9 +28,9 @@ def corrected(*, noise=None, weights=WEIGHTS):
 
 @pytest.mark.parametrize("noise", [None, 0.3])
 def test_density_integrates_to_one(x64, noise):
-    law = corrected(noise=noise)
+    distribution = corrected(noise=noise)
     for j in range(3):
-        part = law[..., [j]]
+        part = distribution[..., [j]]
         low, high = part.bounds
         if noise is not None:
             low, high = part.from_normal_score(-9.0), part.from_normal_score(9.0)
@@ -48,66 +49,72 @@ def test_density_integrates_to_one(x64, noise):
 def test_is_what_scipy_makes_of_a_uniform(x64):
     # One uniform, and a map that is straight: uniform again.
     base = nuq.LinearizedMarginal(0.0, [2.0])
-    law = nuq.distributions.CorrectedMarginal(base, [-1.0, 1.0], [1.0, 4.0])
+    distribution = nuq.distributions.CorrectedMarginal(base, [-1.0, 1.0], [1.0, 4.0])
     known = scipy.stats.uniform(2.5 - 3, 6)
     y = np.linspace(-0.4, 5.4, 9)
-    np.testing.assert_allclose(law.log_prob(y), known.logpdf(y), rtol=1e-12)
-    np.testing.assert_allclose(law.log_cdf(y), known.logcdf(y), rtol=1e-9)
-    np.testing.assert_allclose(law.mean, known.mean(), rtol=1e-9)
-    np.testing.assert_allclose(law.variance, known.var(), rtol=1e-7)
-    assert float(law.support.lower_bound) == pytest.approx(-0.5)
+    np.testing.assert_allclose(distribution.log_prob(y), known.logpdf(y), rtol=1e-12)
+    np.testing.assert_allclose(distribution.log_cdf(y), known.logcdf(y), rtol=1e-9)
+    np.testing.assert_allclose(distribution.mean, known.mean(), rtol=1e-9)
+    np.testing.assert_allclose(distribution.variance, known.var(), rtol=1e-7)
+    assert float(distribution.support.lower_bound) == pytest.approx(-0.5)
     with pytest.warns(UserWarning, match="Out-of-support"):
-        assert law.log_prob(6.0) == -np.inf
+        assert distribution.log_prob(6.0) == -np.inf
 
 
 @pytest.mark.slow
 def test_round_trips(precision):
     wide = precision == "float64"
-    law = corrected(noise=None if wide else 0.3)
+    distribution = corrected(noise=None if wide else 0.3)
     q = np.array([1e-12 if wide else 1e-6, 0.01, 0.3, 0.77, 0.999])[:, None]
-    np.testing.assert_allclose(law.cdf(law.icdf(q)), q * np.ones(3), rtol=1e-6 if wide else 2e-3)
+    np.testing.assert_allclose(
+        distribution.cdf(distribution.icdf(q)), q * np.ones(3), rtol=1e-6 if wide else 2e-3
+    )
     z = np.array([-8.0, -3.0, 0.0, 2.0, 7.5] if wide else [-4.0, -1.0, 0.0, 3.0])[:, None]
-    found = law.normal_score(law.from_normal_score(z))
+    found = distribution.normal_score(distribution.from_normal_score(z))
     np.testing.assert_allclose(found, z * np.ones(3), rtol=1e-6 if wide else 1e-2, atol=1e-3)
 
 
 @pytest.mark.slow
 def test_moments_are_those_of_draws():
-    law = corrected(noise=0.1)
-    draws = np.asarray(law.sample(jax.random.key(0), (200_000,)))
-    error = np.sqrt(np.asarray(law.variance) / 200_000)
-    assert (np.abs(draws.mean(axis=0) - law.mean) < 4 * error).all()
-    np.testing.assert_allclose(draws.std(axis=0), np.sqrt(law.variance), rtol=0.01)
+    distribution = corrected(noise=0.1)
+    draws = np.asarray(distribution.sample(jax.random.key(0), (200_000,)))
+    error = np.sqrt(np.asarray(distribution.variance) / 200_000)
+    assert (np.abs(draws.mean(axis=0) - distribution.mean) < 4 * error).all()
+    np.testing.assert_allclose(draws.std(axis=0), np.sqrt(distribution.variance), rtol=0.01)
     for j in range(3):
-        part = law[..., [j]]
+        part = distribution[..., [j]]
         assert scipy.stats.kstest(draws[:2000, j], lambda y, p=part: p.cdf(y)).pvalue > 1e-3
 
 
 def test_scores_and_densities_in_one_pass():
-    law = corrected(noise=0.1)
-    y = law.icdf(jnp.array([[0.1], [0.5], [0.99]]))
-    score, log_prob = law.normal_score_and_log_prob(y)
-    np.testing.assert_allclose(score, law.normal_score(y), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(log_prob, law.log_prob(y), rtol=1e-5)
+    distribution = corrected(noise=0.1)
+    y = distribution.icdf(jnp.array([[0.1], [0.5], [0.99]]))
+    score, log_prob = distribution.normal_score_and_log_prob(y)
+    np.testing.assert_allclose(score, distribution.normal_score(y), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(log_prob, distribution.log_prob(y), rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_gradients(x64):
     def value(loc, images):
         base = nuq.LinearizedMarginal(loc, WEIGHTS, 0.2)
-        law = nuq.distributions.CorrectedMarginal(base, KNOTS, images)
-        return law.log_prob(jnp.array([0.3, 3.3, -1.2])).sum() + law.icdf(0.3).sum()
+        distribution = nuq.distributions.CorrectedMarginal(base, KNOTS, images)
+        return (
+            distribution.log_prob(jnp.array([0.3, 3.3, -1.2])).sum() + distribution.icdf(0.3).sum()
+        )
 
     check_grads(value, (jnp.asarray(LOC), jnp.asarray(IMAGES)), order=1, rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_batches():
-    law = corrected(noise=0.1)
-    assert law.expand((4, 3)).batch_shape == (4, 3)
-    assert law.expand((4, 3)).log_prob(jnp.zeros(3)).shape == (4, 3)
-    taken = law[..., [2, 0]]
-    np.testing.assert_allclose(taken.log_prob(0.1), law.log_prob(0.1)[jnp.array([2, 0])], rtol=1e-5)
+    distribution = corrected(noise=0.1)
+    assert distribution.expand((4, 3)).batch_shape == (4, 3)
+    assert distribution.expand((4, 3)).log_prob(jnp.zeros(3)).shape == (4, 3)
+    taken = distribution[..., [2, 0]]
+    np.testing.assert_allclose(
+        taken.log_prob(0.1), distribution.log_prob(0.1)[jnp.array([2, 0])], rtol=1e-5
+    )
     adapted = nuq.distributions.CorrectedMarginal(dist.Normal(0.0, 1.0), [0.0, 1.0], [0.0, 2.0])
     np.testing.assert_allclose(adapted.log_prob(1.0), scipy.stats.norm(0, 2).logpdf(1.0), rtol=1e-6)
 
@@ -117,23 +124,25 @@ def test_derived_slopes_have_the_axis_of_the_map(name):
     base = nuq.LinearizedMarginal(LOC, WEIGHTS, 0.3)
     parts = {"knots": KNOTS, "images": IMAGES}
 
-    def law(part):
+    def distribution(part):
         return nuq.distributions.CorrectedMarginal(base, **(parts | {name: part}))
 
     stacked = np.stack([parts[name], parts[name] + 0.1])
-    found = jax.vmap(law, out_axes=vmap_over(law(parts[name]), **{name: 0}))(stacked)
+    found = jax.vmap(distribution, out_axes=vmap_over(distribution(parts[name]), **{name: 0}))(
+        stacked
+    )
     np.testing.assert_allclose(getattr(found, name), stacked, rtol=1e-6)
 
 
 def test_maps_in_a_batch():
     base = nuq.LinearizedMarginal(LOC, WEIGHTS, 0.3)
     images = np.stack([IMAGES, IMAGES + 1])
-    laws = promote_batch_shape(
+    distributions = promote_batch_shape(
         jax.vmap(lambda y: nuq.distributions.CorrectedMarginal(base, KNOTS, y, np.ones(5)))(images)
     )
-    assert laws.batch_shape == (2, 3)
+    assert distributions.batch_shape == (2, 3)
     alone = nuq.distributions.CorrectedMarginal(base, KNOTS, images[1], np.ones(5))
-    np.testing.assert_allclose(laws.log_prob(0.4)[1], alone.log_prob(0.4), rtol=1e-5)
+    np.testing.assert_allclose(distributions.log_prob(0.4)[1], alone.log_prob(0.4), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +160,8 @@ def test_errors(base, knots, error, message):
 
 
 def test_maps_may_have_more_axes_than_the_base():
-    law = nuq.distributions.CorrectedMarginal(dist.Normal(), [[0.0, 1.0], [0.0, 2.0]], [0.0, 1.0])
-    assert law.batch_shape == law.mean.shape == (2,)
-    np.testing.assert_allclose(law.mean, [0.0, 0.0], atol=1e-6)
+    distribution = nuq.distributions.CorrectedMarginal(
+        dist.Normal(), [[0.0, 1.0], [0.0, 2.0]], [0.0, 1.0]
+    )
+    assert distribution.batch_shape == distribution.mean.shape == (2,)
+    np.testing.assert_allclose(distribution.mean, [0.0, 0.0], atol=1e-6)

@@ -109,9 +109,9 @@ def test_tails_against_exact_scores(case, precision):
 
 def test_at_and_beyond_the_edge(precision):
     # Sums of powers of two: the edges are exact.
-    law = LinearizedMarginal(np.zeros(3, precision), np.array([[1.0, 0.5]] * 3, precision))
+    distribution = LinearizedMarginal(np.zeros(3, precision), np.array([[1.0, 0.5]] * 3, precision))
     values = np.array([[2.0, 0, 0], [0, -1.5, 0], [0, 0, np.nan], [np.inf, 0, 0]], precision)
-    actual = GaussianCopulaJoint(law, R3, validate_args=False).log_prob(values)
+    actual = GaussianCopulaJoint(distribution, R3, validate_args=False).log_prob(values)
     np.testing.assert_array_equal(actual, [-np.inf, -np.inf, np.nan, -np.inf])
 
 
@@ -122,18 +122,20 @@ def test_at_and_beyond_the_edge(precision):
 @pytest.mark.usefixtures("x64")
 def test_normal_marginals_give_the_multivariate_normal():
     joint, mean, covariance = normal()
-    law = scipy.stats.multivariate_normal(mean, covariance)
-    points = np.concatenate([law.rvs(20, random_state=1), [mean + 30, mean - 12]])
-    np.testing.assert_allclose(evaluate(joint, "log_prob", points), law.logpdf(points), rtol=1e-12)
-    np.testing.assert_allclose(evaluate(joint, "entropy"), law.entropy(), rtol=1e-12)
+    distribution = scipy.stats.multivariate_normal(mean, covariance)
+    points = np.concatenate([distribution.rvs(20, random_state=1), [mean + 30, mean - 12]])
+    np.testing.assert_allclose(
+        evaluate(joint, "log_prob", points), distribution.logpdf(points), rtol=1e-12
+    )
+    np.testing.assert_allclose(evaluate(joint, "entropy"), distribution.entropy(), rtol=1e-12)
     np.testing.assert_allclose(evaluate(joint, "covariance_matrix"), covariance, atol=1e-12)
     np.testing.assert_allclose(joint.mean, mean)
     np.testing.assert_allclose(joint.variance, np.diag(covariance))
     part = joint.marginalize((2, 0))
     kept = np.ix_((2, 0), (2, 0))
-    law = scipy.stats.multivariate_normal(mean[[2, 0]], covariance[kept])
+    distribution = scipy.stats.multivariate_normal(mean[[2, 0]], covariance[kept])
     np.testing.assert_allclose(
-        evaluate(part, "log_prob", points[:, [2, 0]]), law.logpdf(points[:, [2, 0]])
+        evaluate(part, "log_prob", points[:, [2, 0]]), distribution.logpdf(points[:, [2, 0]])
     )
     np.testing.assert_allclose(evaluate(part, "covariance_matrix"), covariance[kept], atol=1e-12)
 
@@ -160,11 +162,11 @@ def test_normal_conditional_is_the_textbook_formula(observed):
     np.testing.assert_allclose(given_these.mean, mean, rtol=1e-10)
     np.testing.assert_allclose(evaluate(given_these, "covariance_matrix"), covariance, atol=1e-10)
     np.testing.assert_allclose(given_these.variance, np.diag(covariance), rtol=1e-10)
-    law = scipy.stats.multivariate_normal(mean, covariance)
-    np.testing.assert_allclose(evaluate(given_these, "entropy"), law.entropy(), rtol=1e-10)
+    distribution = scipy.stats.multivariate_normal(mean, covariance)
+    np.testing.assert_allclose(evaluate(given_these, "entropy"), distribution.entropy(), rtol=1e-10)
     points = mean + np.array([[0.3], [-4.0]])
     np.testing.assert_allclose(
-        evaluate(given_these, "log_prob", points), law.logpdf(points), rtol=1e-10
+        evaluate(given_these, "log_prob", points), distribution.logpdf(points), rtol=1e-10
     )
     quantiles = evaluate(given_these, "marginal_icdf", jnp.array([[0.01], [0.8]]))
     sd = np.sqrt(np.diag(covariance))
@@ -202,13 +204,21 @@ R2 = equicorrelated(2, -0.6)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("family", ["gamma", "Student-t", "expanded", "truncated"])
 def test_other_marginals_by_the_copula_formula(family):
-    make, laws = FAMILIES[family]
+    make, distributions = FAMILIES[family]
     joint = GaussianCopulaJoint(make(), R2)
     probabilities = np.array([[0.5, 0.5], [0.01, 0.3], [0.97, 0.9], [0.2, 1e-6]])
-    points = np.stack([law.ppf(p) for law, p in zip(laws, probabilities.T, strict=True)], -1)
+    points = np.stack(
+        [
+            distribution.ppf(p)
+            for distribution, p in zip(distributions, probabilities.T, strict=True)
+        ],
+        -1,
+    )
     scores = scipy.stats.norm.ppf(probabilities)
     expected = scipy.stats.multivariate_normal(cov=R2).logpdf(scores)
-    expected += sum(law.logpdf(y) for law, y in zip(laws, points.T, strict=True))
+    expected += sum(
+        distribution.logpdf(y) for distribution, y in zip(distributions, points.T, strict=True)
+    )
     expected -= scipy.stats.norm.logpdf(scores).sum(axis=-1)
     np.testing.assert_allclose(evaluate(joint, "log_prob", points), expected, rtol=1e-8)
     # Given the first output, the score of the second is N(rho z, 1 - rho^2).
@@ -217,11 +227,15 @@ def test_other_marginals_by_the_copula_formula(family):
     np.testing.assert_allclose(
         evaluate(rest, "marginal_cdf", points[:, 1:]), below[:, None], rtol=1e-8
     )
-    entropy = sum(law.entropy() for law in laws) + 0.5 * np.log(1 - 0.36)
+    entropy = sum(distribution.entropy() for distribution in distributions) + 0.5 * np.log(1 - 0.36)
     np.testing.assert_allclose(evaluate(joint, "entropy"), entropy, rtol=1e-8)
-    np.testing.assert_allclose(evaluate(joint, "mean"), [law.mean() for law in laws], rtol=1e-8)
+    np.testing.assert_allclose(
+        evaluate(joint, "mean"), [distribution.mean() for distribution in distributions], rtol=1e-8
+    )
     covariance = np.asarray(evaluate(joint, "covariance_matrix"))
-    np.testing.assert_allclose(np.diag(covariance), [law.var() for law in laws], rtol=1e-8)
+    np.testing.assert_allclose(
+        np.diag(covariance), [distribution.var() for distribution in distributions], rtol=1e-8
+    )
 
 
 @pytest.mark.usefixtures("x64")
@@ -233,16 +247,19 @@ def test_log_normal_covariance_has_a_closed_form():
 
 
 @pytest.mark.slow
-def test_entropy_of_a_folded_law_in_single_precision(precision):
+def test_entropy_of_a_folded_distribution_in_single_precision(precision):
     # NumPyro's quantile of a half-normal is infinite for the largest probability below one.
     joint = GaussianCopulaJoint(dist.HalfNormal(jnp.full(2, 1.5)), R2)
-    law = scipy.stats.halfnorm(scale=1.5)
-    expected = 2 * law.entropy() + 0.5 * np.log(1 - 0.36)
+    distribution = scipy.stats.halfnorm(scale=1.5)
+    expected = 2 * distribution.entropy() + 0.5 * np.log(1 - 0.36)
     np.testing.assert_allclose(evaluate(joint, "entropy"), expected, rtol=1e-5)
-    np.testing.assert_allclose(np.diag(evaluate(joint, "covariance_matrix")), law.var(), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.diag(evaluate(joint, "covariance_matrix")), distribution.var(), rtol=1e-5
+    )
 
 
-# --- laws of linearized outputs ----------------------------------------------------------------
+# --- distributions of linearized outputs
+# ----------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -363,8 +380,8 @@ def wide(size=31, count=1000):
 
 def total(p):
     matrix = 0.5 * (p["matrix"] + p["matrix"].T)
-    law = LinearizedMarginal(p["loc"], p["weights"])
-    return GaussianCopulaJoint(law, matrix).log_prob(p["value"]).sum()
+    distribution = LinearizedMarginal(p["loc"], p["weights"])
+    return GaussianCopulaJoint(distribution, matrix).log_prob(p["value"]).sum()
 
 
 def tangents(p, name):
@@ -397,9 +414,9 @@ def test_gradient_of_a_thousand_points_in_31_dimensions():
 def test_pathwise_gradient_of_draws():
     @jax.jit
     def mean_square(p):
-        law = LinearizedMarginal(p["loc"], p["weights"])
+        distribution = LinearizedMarginal(p["loc"], p["weights"])
         matrix = jnp.asarray(R3) * p["rho"] + (1 - p["rho"]) * jnp.eye(3)
-        draws = GaussianCopulaJoint(law, matrix).sample(KEY, (50,))
+        draws = GaussianCopulaJoint(distribution, matrix).sample(KEY, (50,))
         return jnp.mean(jnp.prod(draws, axis=-1))
 
     p = {"loc": jnp.array(LOC), "weights": jnp.array(WEIGHTS), "rho": jnp.array(0.8)}
@@ -420,8 +437,12 @@ def test_pathwise_gradient_of_draws():
 def test_gradient_of_conditional_moments_in_the_known_value():
     @jax.jit
     def summaries(value):
-        law = GaussianCopulaJoint(dist.Uniform(jnp.zeros(3), 2.0), R3).condition(0, value)
-        return law.entropy(), jnp.sum(law.mean), jnp.sum(law.covariance_matrix)
+        distribution = GaussianCopulaJoint(dist.Uniform(jnp.zeros(3), 2.0), R3).condition(0, value)
+        return (
+            distribution.entropy(),
+            jnp.sum(distribution.mean),
+            jnp.sum(distribution.covariance_matrix),
+        )
 
     h = 1e-5
     above, below = (np.array(summaries(0.7 + shift)) for shift in (h, -h))
@@ -462,7 +483,7 @@ def test_smallest_eigenvalue_of_1e_4_in_single_precision():
 @pytest.mark.parametrize(
     "matrix", [np.ones((3, 3)), equicorrelated(3, -0.9), [[1, 1, 0], [1, 1, 0], [0, 0, 1]]]
 )
-def test_repaired_matrices_give_a_law(matrix):
+def test_repaired_matrices_give_a_distribution(matrix):
     with pytest.raises(ValueError, match=r"positive definite, got smallest.*clipped_correlation"):
         GaussianCopulaJoint(dist.Normal(jnp.zeros(3), 1.0), matrix, validate_args=True)
     joint = GaussianCopulaJoint(box("float32").marginals, clipped_correlation(matrix))
@@ -521,7 +542,7 @@ def test_bad_matrix(matrix, error, message):
         (
             lambda: dist.MultivariateNormal(jnp.zeros(3), UNIT),
             TypeError,
-            r"univariate, got MultivariateNormal with event_shape \(3,\); give one law",
+            r"univariate, got MultivariateNormal with event_shape \(3,\); give one distribution",
         ),
         (lambda: three().to_event(1), TypeError, "univariate, got Independent.*without to_event"),
         (lambda: 3, TypeError, "a NumPyro distribution, got int; pass a LinearizedMarginal"),

@@ -1,4 +1,4 @@
-"""Joint laws in NumPyro models: bounds that are latent, reparametrization, bijections."""
+"""Joint distributions in NumPyro models: bounds that are latent, reparametrization, bijections."""
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ def test_bounds_that_are_latent():
     samples = nuts_samples(latent_width)
     limit = REACH * samples["width"][:, None]
     assert (np.abs(samples["y"]) <= limit * (1 + 1e-6)).all()
-    # y / width has the law of the weights alone, whatever the width is.
+    # y / width has the distribution of the weights alone, whatever the width is.
     scaled = samples["y"] / samples["width"][:, None]
     assert (abs(scaled.mean(axis=0)) < 0.4).all()
     deviation = np.sqrt((WEIGHTS**2).sum(-1) / 3)
@@ -55,12 +55,12 @@ def test_reparametrization_to_normal_scores():
     trace = handlers.trace(handlers.seed(model, KEY)).get_trace()
     width, scores, y = (trace[name]["value"] for name in ("width", "y_base", "y"))
     assert isinstance(trace["y_base"]["fn"], dist.MultivariateNormal)
-    law = joint_of_width(width)
-    np.testing.assert_allclose(y, NormalScoreTransform(law.marginals)(scores), rtol=1e-6)
+    distribution = joint_of_width(width)
+    np.testing.assert_allclose(y, NormalScoreTransform(distribution.marginals)(scores), rtol=1e-6)
     # log p(y) = log p(z) - log |dy/dz|
-    slope = NormalScoreTransform(law.marginals).log_abs_det_jacobian(scores, y)
+    slope = NormalScoreTransform(distribution.marginals).log_abs_det_jacobian(scores, y)
     density = trace["y_base"]["fn"].log_prob(scores) - slope
-    np.testing.assert_allclose(density, law.log_prob(y), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(density, distribution.log_prob(y), rtol=1e-5, atol=1e-5)
 
     samples = nuts_samples(model, num_samples=200)
     assert (np.abs(samples["y"]) <= REACH * samples["width"][:, None] * (1 + 1e-6)).all()
@@ -68,9 +68,11 @@ def test_reparametrization_to_normal_scores():
     assert (abs(samples["y_base"].mean(axis=0)) < 5 / np.sqrt(80)).all()
 
 
-@pytest.mark.parametrize("law", [dist.Uniform(ZEROS, 2.0), dist.Pareto(np.full(2, 0.5), 3.0)])
-def test_bijections_to_vector_supports(law):
-    support = GaussianCopulaJoint(law, MATRIX).support
+@pytest.mark.parametrize(
+    "distribution", [dist.Uniform(ZEROS, 2.0), dist.Pareto(np.full(2, 0.5), 3.0)]
+)
+def test_bijections_to_vector_supports(distribution):
+    support = GaussianCopulaJoint(distribution, MATRIX).support
     assert repr(support).startswith("MovingSupport")
     assert support.event_dim == 1
     transform = biject_to(support)

@@ -31,7 +31,7 @@ def test_support():
 @pytest.mark.slow
 def test_density_is_a_ratio_of_integrals(x64):
     joint = LinearizedJoint(LOC, WEIGHTS, COVARIANCE)
-    law = joint.condition((2,), 0.7)
+    distribution = joint.condition((2,), 0.7)
     value = np.array([0.1, -0.2])
     order = [2, 0, 1]
     both = by_quadrature(
@@ -41,36 +41,36 @@ def test_density_is_a_ratio_of_integrals(x64):
         100,
     )
     known = by_quadrature(np.array([0.7]) - LOC[2:], WEIGHTS[2:], COVARIANCE[2:, 2:], 100)
-    assert abs(float(law.log_prob(value)) - (both - known)) < 0.02
+    assert abs(float(distribution.log_prob(value)) - (both - known)) < 0.02
 
 
 @pytest.mark.slow
-def test_draws_are_those_of_the_joint_law_near_the_value(x64):
+def test_draws_are_those_of_the_joint_distribution_near_the_value(x64):
     """A window of the joint's own draws, which do without all that is tested here."""
     joint = LinearizedJoint(LOC, WEIGHTS, COVARIANCE)
     many = np.asarray(joint.sample(KEY, (2_000_000,)))
     near = many[np.abs(many[:, 0] - 0.6) < 0.01][:, 1:]
     assert len(near) > 10_000
-    law = joint.condition(0, 0.6)
-    draws = np.asarray(law.sample(KEY, (10_000,)))
+    distribution = joint.condition(0, 0.6)
+    draws = np.asarray(distribution.sample(KEY, (10_000,)))
     scale = near.std(0)
     # Four standard errors of the difference of 10,000 and as many.
     assert (np.abs(draws.mean(0) - near.mean(0)) / scale < 0.06).all()
     np.testing.assert_allclose(draws.std(0), scale, rtol=0.04)
     np.testing.assert_allclose(np.corrcoef(draws.T), np.corrcoef(near.T), atol=0.06)
-    assert (np.abs(law.mean - near.mean(0)) / scale < 0.02 + 0.04).all()
-    np.testing.assert_allclose(np.sqrt(law.variance), scale, rtol=0.02 + 0.03)
+    assert (np.abs(distribution.mean - near.mean(0)) / scale < 0.02 + 0.04).all()
+    np.testing.assert_allclose(np.sqrt(distribution.variance), scale, rtol=0.02 + 0.03)
 
 
 @pytest.mark.slow
 def test_outputs_that_are_functions_of_the_known_ones_are_found(x64):
     """Without noise: the third output is the sum of the others, but for a part of its own."""
     weights = np.array([[1.0, 0.5, 0.2, 0.0], [0.3, 1.0, 0.4, 0.0], [1.3, 1.5, 0.6, 0.01]])
-    law = LinearizedJoint(np.zeros(3), weights).condition((0, 1), [0.4, -0.3])
-    draws = np.asarray(law.sample(KEY, (500,)))
+    distribution = LinearizedJoint(np.zeros(3), weights).condition((0, 1), [0.4, -0.3])
+    draws = np.asarray(distribution.sample(KEY, (500,)))
     assert np.abs(draws - 0.1).max() <= 0.01
     assert draws.std() == pytest.approx(0.01 / np.sqrt(3), rel=0.1)
-    assert float(law.mean[0]) == pytest.approx(0.1, abs=1e-6)
+    assert float(distribution.mean[0]) == pytest.approx(0.1, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -99,7 +99,8 @@ def test_gradients_of_the_density(x64):
 
 @pytest.mark.slow
 def test_as_an_observed_site():
-    """The posterior of a shift of the other outputs, by a law that is conditioned in the model."""
+    """The posterior of a shift of the other outputs, by a distribution that is conditioned in the
+    model."""
 
     def model(known, others):
         shift = numpyro.sample("shift", dist.Normal(0.0, 1.0))
@@ -124,8 +125,10 @@ def test_intervals_cover(x64):
     scale = 0.05 * np.sqrt((weights**2).sum(1) / 3)
     truth = generator.uniform(-1, 1, (1500, 3)) @ weights.T
     truth = truth + scale * generator.normal(size=truth.shape)
-    law = LinearizedJoint(np.zeros(6), weights, np.diag(scale**2)).condition((0, 1), truth[:, :2])
-    draws = np.asarray(law.sample(KEY, (19,)))
+    distribution = LinearizedJoint(np.zeros(6), weights, np.diag(scale**2)).condition(
+        (0, 1), truth[:, :2]
+    )
+    draws = np.asarray(distribution.sample(KEY, (19,)))
     inside = (draws.min(0) < truth[:, 2:]) & (truth[:, 2:] < draws.max(0))
     # Four standard errors, as if the four outputs told nothing new.
     assert abs(inside.mean() - 0.9) < 4 * np.sqrt(0.09 / len(truth))
@@ -167,6 +170,6 @@ def test_mistakes_of_condition_are_named(indices, values, message):
 @pytest.mark.slow
 def test_values_that_no_input_gives_are_nan():
     joint = nuq.LinearizedJoint(jnp.zeros(3), [[1.0, 1.0, 0, 0], [1.0, 1.1, 0, 0], [0, 0, 1, 1]])
-    law = joint.marginalize((0, 1, 2)).condition((0, 1), [1.5, -1.5])
-    assert np.isnan(law.sample(KEY)).all()
-    assert np.isnan(law.mean).all()
+    distribution = joint.marginalize((0, 1, 2)).condition((0, 1), [1.5, -1.5])
+    assert np.isnan(distribution.sample(KEY)).all()
+    assert np.isnan(distribution.mean).all()

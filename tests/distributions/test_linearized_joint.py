@@ -73,8 +73,8 @@ def test_normal_part_of_less_than_full_rank(x64):
     root = np.array([[0.3, 0.1], [0.2, -0.3], [0.1, 0.4]])
     d = LinearizedJoint(np.zeros(3), weights, root @ root.T)
     values = np.asarray(d.sample(KEY, (20,)))
-    # The same law with a uniform direction of the null space integrated out: two coordinates of
-    # the plane are normal, the third depends on the uniforms alone.
+    # The same distribution with a uniform direction of the null space integrated out: two
+    # coordinates of the plane are normal, the third depends on the uniforms alone.
     normal = scipy.linalg.null_space(root.T)[:, 0]
     plane = np.linalg.qr(root)[0]
     nodes, rule = np.polynomial.legendre.leggauss(2000)
@@ -86,8 +86,10 @@ def test_normal_part_of_less_than_full_rank(x64):
         second = (normal @ value - row[0] * first) / row[1]
         inside = np.abs(second) <= 1
         inputs = np.stack([first, second], -1)
-        law = scipy.stats.multivariate_normal(np.zeros(2), (plane.T @ root) @ (plane.T @ root).T)
-        density = law.pdf((value - inputs @ weights.T) @ plane)
+        distribution = scipy.stats.multivariate_normal(
+            np.zeros(2), (plane.T @ root) @ (plane.T @ root).T
+        )
+        density = distribution.pdf((value - inputs @ weights.T) @ plane)
         exact.append(np.log((rule * inside * density).sum() / 4 / abs(row[1])))
     found = np.asarray(d.log_prob(values))
     assert np.abs(found - exact).max() < 0.1
@@ -158,8 +160,8 @@ def test_mistakes_are_named(arguments, message):
 
 
 def test_messages_of_a_linearization():
-    law = nuq.Input.box(jnp.zeros(2), half_width=1.0)
-    lin = nuq.Linearization(jnp.zeros(3), np.ones((3, 2)), law)
+    distribution = nuq.Input.box(jnp.zeros(2), half_width=1.0)
+    lin = nuq.Linearization(jnp.zeros(3), np.ones((3, 2)), distribution)
     with pytest.raises(ValueError, match=r"got 3 outputs of 2 uniforms, .* pass normal_covariance"):
         lin.joint()
     wide = nuq.Input.box(jnp.zeros(20), half_width=1.0)

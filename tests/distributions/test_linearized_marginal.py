@@ -89,7 +89,7 @@ def test_density_and_distribution_function(name):
     np.testing.assert_allclose(np.exp(d.log_prob(x)), density, rtol=1e-9)
     np.testing.assert_allclose(d.cdf(x), below, rtol=1e-9)
     np.testing.assert_allclose(np.exp(d.log_cdf(x)), below, rtol=1e-9)
-    above = np.array([reference.cdf(2 * LOC - v) for v in x])  # the law is symmetric
+    above = np.array([reference.cdf(2 * LOC - v) for v in x])  # the distribution is symmetric
     np.testing.assert_allclose(np.exp(d.log_sf(x)), above, rtol=1e-9)
 
 
@@ -160,7 +160,7 @@ def test_draws_do_not_depend_on_the_loc_and_scale_with_the_weights():
     np.testing.assert_allclose(twice.sample(KEY, (10,)), 5.0 + 2.0 * x, rtol=1e-5)
 
 
-def test_no_weights_but_a_normal_part_is_the_normal_law():
+def test_no_weights_but_a_normal_part_is_the_normal_distribution():
     d, normal = LinearizedMarginal(LOC, [0.0], 0.3), scipy.stats.norm(LOC, 0.3)
     np.testing.assert_allclose(d.log_prob(1.0), normal.logpdf(1.0), rtol=1e-5)
     np.testing.assert_allclose(d.variance, 0.09, rtol=1e-6)

@@ -30,19 +30,19 @@ ROWS = np.array([[0.2, 0.1], [-0.9, 0.3], [0.5, -0.4], [1.1, 0.6]], np.float32)
 
 
 def trapezoid(loc=0.0, weights=WEIGHTS):
-    """SciPy's law of ``loc + w_1 U_1 + w_2 U_2``."""
+    """SciPy's distribution of ``loc + w_1 U_1 + w_2 U_2``."""
     reach, flat = np.abs(weights).sum(), abs(abs(weights[0]) - abs(weights[1]))
     rise = (reach - flat) / (2 * reach)
     return stats.trapezoid(rise, 1 - rise, loc=loc - reach, scale=2 * reach)
 
 
-def joint_law(width=1.0, noise_scale=None):
+def joint_distribution(width=1.0, noise_scale=None):
     linear = Linearization(np.zeros(2), JACOBIAN, Input.box(np.zeros(2), half_width=width))
     return linear.gaussian_copula(noise_scale, correlation="linear", min_eigenvalue=None)
 
 
 def joint_reference(rows):
-    """Log density of `joint_law` at rows, by SciPy."""
+    """Log density of `joint_distribution` at rows, by SciPy."""
     marginals = [trapezoid(weights=weights) for weights in JACOBIAN]
     gram = JACOBIAN @ JACOBIAN.T
     matrix = gram / np.sqrt(np.outer(gram.diagonal(), gram.diagonal()))
@@ -59,7 +59,7 @@ def run_mcmc(kernel, num_warmup, num_samples, *args, **kwargs):
     return mcmc.get_samples()
 
 
-# A state-space model: its prior is a law whose bounds depend on the state before.
+# A state-space model: its prior is a distribution whose bounds depend on the state before.
 OBSERVED = np.array([0.4, 1.6, -0.3], np.float32)
 
 
@@ -153,7 +153,7 @@ def test_other_samplers(name):
 
 def rows_of_the_joint(size=4):
     with numpyro.plate("data", 4, subsample_size=size):
-        numpyro.sample("y", joint_law(), obs=numpyro.subsample(ROWS, event_dim=1))
+        numpyro.sample("y", joint_distribution(), obs=numpyro.subsample(ROWS, event_dim=1))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,8 @@ def test_subsampled_plate_is_unbiased(model, values, expected):
 
 @pytest.mark.slow
 def test_as_an_svi_guide():
-    """The family holds the posterior, Normal(0.8, sqrt(0.2)), as the law with no weights."""
+    """The family holds the posterior, Normal(0.8, sqrt(0.2)), as the distribution with no
+    weights."""
 
     def model():
         x = numpyro.sample("x", dist.Normal(0.0, 1.0))
@@ -212,7 +213,7 @@ def test_reparametrized_joint_in_a_plate():
     def model():
         width = numpyro.sample("width", dist.HalfNormal(1.0))
         with numpyro.plate("rows", 3):
-            numpyro.sample("y", joint_law(width))
+            numpyro.sample("y", joint_distribution(width))
 
     reparametrized = handlers.reparam(model, config={"y": TransformReparam()})
     scores = np.array([[0.3, -1.0], [2.0, 0.5], [-0.4, 0.1]], np.float32)
@@ -232,8 +233,8 @@ def test_reparametrized_joint_in_a_plate():
     np.testing.assert_allclose(density, base + stats.halfnorm.logpdf(0.5), rtol=1e-5)
 
 
-def chain_of_laws(width):
-    x = numpyro.sample("x", joint_law(width))
+def chain_of_distributions(width):
+    x = numpyro.sample("x", joint_distribution(width))
     y = numpyro.sample("y", LinearizedMarginal(x[0], WEIGHTS))
     numpyro.sample("z", dist.Normal(y, 0.1), obs=0.3)
 
@@ -251,10 +252,12 @@ def chain_of_laws(width):
 )
 def test_initial_values(strategy):
     def start(key, width):
-        model = handlers.substitute(handlers.seed(chain_of_laws, key), substitute_fn=strategy)
+        model = handlers.substitute(
+            handlers.seed(chain_of_distributions, key), substitute_fn=strategy
+        )
         trace = handlers.trace(model).get_trace(width)
         values = {name: trace[name]["value"] for name in ("x", "y")}
-        return values["x"], log_density(chain_of_laws, (width,), {}, values)[0]
+        return values["x"], log_density(chain_of_distributions, (width,), {}, values)[0]
 
     widths = jnp.repeat(jnp.array([1e-4, 0.1, 1.0, 30.0]), 8)
     x, densities = jax.vmap(start)(jax.random.split(KEY, 32), widths)
@@ -268,7 +271,7 @@ def test_parallel_prediction_likelihood_and_dependencies():
 
     def model(y=None):
         width = numpyro.sample("width", dist.HalfNormal(1.0))
-        x = numpyro.sample("x", joint_law(width))
+        x = numpyro.sample("x", joint_distribution(width))
         numpyro.sample("y", LinearizedMarginal(x, 2 * WEIGHTS).to_event(1), obs=y)
 
     draws = mc.Predictive(model, {"width": widths}, parallel=True)(KEY)

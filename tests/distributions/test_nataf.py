@@ -72,7 +72,7 @@ def rule(weights, scale):
 
 def covariance_by_double_integral(weights, scales, rho):
     """The paper's integral of ``g_1(z_1) g_2(z_2) phi(z_1, z_2; rho)``, its density corrected."""
-    (z1, r1), (z2, r2) = (rule(*law) for law in zip(weights, scales, strict=True))
+    (z1, r1), (z2, r2) = (rule(*distribution) for distribution in zip(weights, scales, strict=True))
     g1, g2 = quantiles(weights[0], scales[0], z1), quantiles(weights[1], scales[1], z2)
     exponent = z1[:, None] ** 2 + z2**2 - 2 * rho * z1[:, None] * z2
     density = np.exp(-0.5 * exponent / (1 - rho**2)) / (2 * np.pi * np.sqrt(1 - rho**2))
@@ -85,7 +85,7 @@ def pair(request):
     return weights, scales or [None, None]
 
 
-def law(pair):
+def distribution(pair):
     weights, scales = pair
     scale = None if scales[0] is None else np.array(scales)
     return LinearizedMarginal(np.zeros(2), np.array(weights), scale)
@@ -94,7 +94,7 @@ def law(pair):
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_covariance_and_nataf_correlation_against_double_integrals(pair):
-    marginals = law(pair)
+    marginals = distribution(pair)
     deviation = np.asarray(jnp.sqrt(marginals.variance))
     coefficients = hermite_coefficients(marginals)
     for rho in CORRELATIONS:
@@ -173,7 +173,8 @@ def test_derivatives_against_finite_differences(name):
     entry = jax.jit(entry)
     gradient = jax.jit(jax.grad(entry, argnums=tuple(range(len(arguments)))))(*arguments)
     generator = np.random.default_rng(0)
-    # Zero weights stay where they are: there the law has a corner in the sign of the weight.
+    # Zero weights stay where they are: there the distribution has a corner in the sign of the
+    # weight.
     direction = [generator.normal(size=a.shape) * (np.asarray(a) != 0) for a in arguments]
     step = 1e-4
     ends = [

@@ -25,9 +25,9 @@ def corrected(normal_scale=None):
     return CorrectedMarginal(base, KNOTS, IMAGES)
 
 
-def quadrature(law, row, sigma, x):
+def quadrature(distribution, row, sigma, x):
     """Log density of output `row` plus noise at `x`: an integral over the values of the output."""
-    part = law[..., [row]]
+    part = distribution[..., [row]]
     ends = np.asarray(part.from_normal_score(np.array([[-20.0], [20.0]])))[:, 0]
     corners = (
         np.asarray(part.base.loc)[0]
@@ -55,13 +55,13 @@ def quadrature(law, row, sigma, x):
     [(None, 1e-3), (0.3, 0.03), (None, 0.3), (0.3, 3.0)],
 )
 def test_density_is_that_of_quadrature(x64, normal_scale, share):
-    law = corrected(normal_scale)
-    sigma = share * np.sqrt(np.asarray(law.variance))
-    noisy = NoisyMarginal(law, sigma)
+    distribution = corrected(normal_scale)
+    sigma = share * np.sqrt(np.asarray(distribution.variance))
+    noisy = NoisyMarginal(distribution, sigma)
     x = np.asarray(noisy.from_normal_score(SCORES[:, None]))
     found = np.asarray(noisy.log_prob(x))
     for row in range(3):
-        known = quadrature(law, row, sigma[row], x[:, row])
+        known = quadrature(distribution, row, sigma[row], x[:, row])
         np.testing.assert_allclose(found[:, row], known, rtol=1e-6, atol=1e-6)
 
 
@@ -69,51 +69,57 @@ def test_density_is_that_of_quadrature(x64, normal_scale, share):
 @pytest.mark.parametrize("sigma", [1e-3, 2.0])
 def test_uniform_with_noise(precision, sigma):
     # (Phi((x + 1) / s) - Phi((x - 1) / s)) / 2, by the smaller tails.
-    law = NoisyMarginal(nuq.LinearizedMarginal(0.0, [1.0]), sigma)
+    distribution = NoisyMarginal(nuq.LinearizedMarginal(0.0, [1.0]), sigma)
     x = jnp.array([-1 - 5 * sigma, -1.0, -0.3, 0.0, 0.999, 1 + 3 * sigma])
     x, given = np.asarray(x, np.float64), x
     below = scipy.special.log_ndtr(np.stack([1 - np.abs(x), -1 - np.abs(x)]) / sigma)
     known = scipy.special.logsumexp(below, axis=0, b=np.array([[0.5], [-0.5]]))
     wide = precision == "float64"
-    np.testing.assert_allclose(law.log_prob(given), known, atol=1e-7 if wide else 2e-4, rtol=1e-5)
+    np.testing.assert_allclose(
+        distribution.log_prob(given), known, atol=1e-7 if wide else 2e-4, rtol=1e-5
+    )
 
 
 @pytest.mark.slow
 def test_linear_output_with_noise_is_known(precision):
-    # Noise of a law that is not mapped is one more term of its sum.
+    # Noise of a distribution that is not mapped is one more term of its sum.
     sigma = 0.1
     base = nuq.LinearizedMarginal(LOC, WEIGHTS)
-    known, law = nuq.LinearizedMarginal(LOC, WEIGHTS, sigma), NoisyMarginal(base, sigma)
+    known, distribution = nuq.LinearizedMarginal(LOC, WEIGHTS, sigma), NoisyMarginal(base, sigma)
     wide = precision == "float64"
     x = known.from_normal_score(SCORES[:, None])
     tolerance = {"rtol": 1e-6 if wide else 2e-4, "atol": 1e-7 if wide else 2e-4}
     for name in ("log_prob", "log_cdf", "log_sf", "normal_score"):
-        np.testing.assert_allclose(getattr(law, name)(x), getattr(known, name)(x), **tolerance)
-    np.testing.assert_allclose(law.from_normal_score(SCORES[:, None]), x, **tolerance)
+        np.testing.assert_allclose(
+            getattr(distribution, name)(x), getattr(known, name)(x), **tolerance
+        )
+    np.testing.assert_allclose(distribution.from_normal_score(SCORES[:, None]), x, **tolerance)
     for name in ("mean", "variance", "skewness", "excess_kurtosis"):
-        np.testing.assert_allclose(getattr(law, name), getattr(known, name), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            getattr(distribution, name), getattr(known, name), rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.slow
-def test_kinked_law_with_little_noise(x64):
+def test_kinked_distribution_with_little_noise(x64):
     # Quantiles of three uniforms: pieces end at the corners, where the density bends.
     base = nuq.LinearizedMarginal(0.0, WEIGHTS[0])
-    known, law = nuq.LinearizedMarginal(0.0, WEIGHTS[0], 1e-3), NoisyMarginal(base, 1e-3)
+    known, distribution = nuq.LinearizedMarginal(0.0, WEIGHTS[0], 1e-3), NoisyMarginal(base, 1e-3)
     x = np.sort((2 * np.indices((2, 2, 2)).reshape(3, -1).T - 1) @ WEIGHTS[0])
     x = np.concatenate([x - 2e-3, x, x + 1e-3])
-    np.testing.assert_allclose(law.log_prob(x), known.log_prob(x), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(distribution.log_prob(x), known.log_prob(x), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [1e-3, 1.0])
 def test_derivatives_in_the_noise(x64, share):
-    law = corrected()
-    scale = np.sqrt(np.asarray(law.variance))
+    distribution = corrected()
+    scale = np.sqrt(np.asarray(distribution.variance))
 
     def value(sigma):
-        return NoisyMarginal(law, sigma * scale).log_prob(at)
+        return NoisyMarginal(distribution, sigma * scale).log_prob(at)
 
-    at = law.from_normal_score(np.array([[-2.0], [0.3], [1.5]]))
+    at = distribution.from_normal_score(np.array([[-2.0], [0.3], [1.5]]))
     step = 1e-3 * share
     stencil = np.array([[-2, 1], [-1, -8], [1, 8], [2, -1]]) / np.array([1, 12])
     found = jax.jacfwd(value)(share)
@@ -129,79 +135,87 @@ def test_derivatives_in_the_noise(x64, share):
 def test_gradients_in_everything(x64):
     def value(loc, images, sigma):
         base = nuq.LinearizedMarginal(loc, WEIGHTS, 0.2)
-        law = NoisyMarginal(CorrectedMarginal(base, KNOTS, images), sigma)
-        return law.log_prob(jnp.array([0.3, 3.3, -1.2])).sum() + law.icdf(0.3).sum()
+        distribution = NoisyMarginal(CorrectedMarginal(base, KNOTS, images), sigma)
+        return (
+            distribution.log_prob(jnp.array([0.3, 3.3, -1.2])).sum() + distribution.icdf(0.3).sum()
+        )
 
     arguments = (jnp.asarray(LOC), jnp.asarray(IMAGES), jnp.asarray(0.4))
     check_grads(jax.jit(value), arguments, order=1, modes=["rev"], rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_draws_have_the_law():
-    law = NoisyMarginal(corrected(), 0.5)
-    draws = np.asarray(law.sample(jax.random.key(0), (200_000,)))
-    error = np.sqrt(np.asarray(law.variance) / len(draws))
-    assert (np.abs(draws.mean(axis=0) - law.mean) < 4 * error).all()
-    np.testing.assert_allclose(draws.var(axis=0), law.variance, rtol=0.02)
-    shares = np.sort(np.asarray(law.cdf(draws[:20_000])), axis=0)
+def test_draws_have_the_distribution():
+    distribution = NoisyMarginal(corrected(), 0.5)
+    draws = np.asarray(distribution.sample(jax.random.key(0), (200_000,)))
+    error = np.sqrt(np.asarray(distribution.variance) / len(draws))
+    assert (np.abs(draws.mean(axis=0) - distribution.mean) < 4 * error).all()
+    np.testing.assert_allclose(draws.var(axis=0), distribution.variance, rtol=0.02)
+    shares = np.sort(np.asarray(distribution.cdf(draws[:20_000])), axis=0)
     for column in shares.T:
         assert scipy.stats.kstest(column, "uniform").pvalue > 1e-3
 
 
 @pytest.mark.slow
 def test_tails_add_up(x64):
-    law = NoisyMarginal(corrected(), 0.2)
-    x = law.from_normal_score(SCORES[:, None])
-    np.testing.assert_allclose(jnp.exp(law.log_cdf(x)) + jnp.exp(law.log_sf(x)), 1, rtol=1e-12)
-    np.testing.assert_allclose(law.normal_score(x), SCORES[:, None] * np.ones(3), atol=1e-7)
-    slope = jax.grad(lambda y: law.cdf(y).sum())(x)
-    np.testing.assert_allclose(jnp.log(slope), law.log_prob(x), rtol=1e-6, atol=1e-6)
+    distribution = NoisyMarginal(corrected(), 0.2)
+    x = distribution.from_normal_score(SCORES[:, None])
+    np.testing.assert_allclose(
+        jnp.exp(distribution.log_cdf(x)) + jnp.exp(distribution.log_sf(x)), 1, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        distribution.normal_score(x), SCORES[:, None] * np.ones(3), atol=1e-7
+    )
+    slope = jax.grad(lambda y: distribution.cdf(y).sum())(x)
+    np.testing.assert_allclose(jnp.log(slope), distribution.log_prob(x), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.slow
 def test_without_noise_it_is_the_output():
-    law = corrected()
-    x = law.from_normal_score(np.array([[-1.0], [0.5]]))
-    none = NoisyMarginal(law, 0.0)
-    np.testing.assert_array_equal(none.log_prob(x), law.log_prob(x))
-    some = NoisyMarginal(law, np.array([0.0, 0.1, 0.1]))
-    np.testing.assert_array_equal(some.log_prob(x)[:, 0], law.log_prob(x)[:, 0])
-    assert (some.log_prob(x)[:, 1] != law.log_prob(x)[:, 1]).all()
+    distribution = corrected()
+    x = distribution.from_normal_score(np.array([[-1.0], [0.5]]))
+    none = NoisyMarginal(distribution, 0.0)
+    np.testing.assert_array_equal(none.log_prob(x), distribution.log_prob(x))
+    some = NoisyMarginal(distribution, np.array([0.0, 0.1, 0.1]))
+    np.testing.assert_array_equal(some.log_prob(x)[:, 0], distribution.log_prob(x)[:, 0])
+    assert (some.log_prob(x)[:, 1] != distribution.log_prob(x)[:, 1]).all()
 
 
 def test_tiny_noise_that_is_traced(precision):
-    law = corrected()
-    x = law.from_normal_score(np.array([[-1.0], [0.5]]))
-    found = jax.jit(lambda s: NoisyMarginal(law, s).log_prob(x))(0.0)
+    distribution = corrected()
+    x = distribution.from_normal_score(np.array([[-1.0], [0.5]]))
+    found = jax.jit(lambda s: NoisyMarginal(distribution, s).log_prob(x))(0.0)
     wide = precision == "float64"
     # The least noise, 1e-9 or 1e-4 standard deviations, shows how quantiles are rounded.
-    np.testing.assert_allclose(found, law.log_prob(x), atol=1e-3 if wide else 2e-2)
+    np.testing.assert_allclose(found, distribution.log_prob(x), atol=1e-3 if wide else 2e-2)
 
 
 @pytest.mark.slow
 def test_batches():
-    law = corrected()
-    wide = NoisyMarginal(law, np.array([[0.1], [0.5]]))
+    distribution = corrected()
+    wide = NoisyMarginal(distribution, np.array([[0.1], [0.5]]))
     assert wide.batch_shape == (2, 3)
-    x = law.mean
-    alone = NoisyMarginal(law, 0.5)
+    x = distribution.mean
+    alone = NoisyMarginal(distribution, 0.5)
     np.testing.assert_allclose(wide.log_prob(x)[1], alone.log_prob(x), rtol=1e-5)
     assert wide[1].batch_shape == (3,)
     np.testing.assert_allclose(wide[1].log_prob(x), alone.log_prob(x), rtol=1e-5)
     assert alone.expand((4, 3)).log_prob(x).shape == (4, 3)
-    in_batch = promote_batch_shape(jax.vmap(lambda s: NoisyMarginal(law, s))(jnp.array([0.1, 0.5])))
+    in_batch = promote_batch_shape(
+        jax.vmap(lambda s: NoisyMarginal(distribution, s))(jnp.array([0.1, 0.5]))
+    )
     np.testing.assert_allclose(in_batch.log_prob(x), wide.log_prob(x), rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_values_out_of_reach():
-    law = NoisyMarginal(corrected(), 0.1)
+    distribution = NoisyMarginal(corrected(), 0.1)
     x = jnp.array([-jnp.inf, jnp.inf, jnp.nan])[:, None]
     with pytest.warns(UserWarning, match="Out-of-support"):
-        found = law.log_prob(x)
+        found = distribution.log_prob(x)
     np.testing.assert_array_equal(found[:2], -np.inf)
-    np.testing.assert_array_equal(law.cdf(x), [[0.0] * 3, [1.0] * 3, [np.nan] * 3])
-    far = jax.vmap(jax.grad(lambda y: law.log_prob(y).sum()))(jnp.array([1e3, -1e3]))
+    np.testing.assert_array_equal(distribution.cdf(x), [[0.0] * 3, [1.0] * 3, [np.nan] * 3])
+    far = jax.vmap(jax.grad(lambda y: distribution.log_prob(y).sum()))(jnp.array([1e3, -1e3]))
     assert jnp.isfinite(far).all()
 
 
@@ -218,6 +232,8 @@ def test_negative_noise():
 
 def test_other_distributions():
     # A normal with noise is a normal.
-    law = NoisyMarginal(dist.Normal(1.0, 0.3), 0.4)
+    distribution = NoisyMarginal(dist.Normal(1.0, 0.3), 0.4)
     x = np.array([-1.0, 1.0, 2.7])
-    np.testing.assert_allclose(law.log_prob(x), scipy.stats.norm.logpdf(x, 1, 0.5), rtol=1e-4)
+    np.testing.assert_allclose(
+        distribution.log_prob(x), scipy.stats.norm.logpdf(x, 1, 0.5), rtol=1e-4
+    )

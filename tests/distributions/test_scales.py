@@ -1,7 +1,7 @@
-"""Laws of outputs far from one in single precision: what has no unit stays what it is.
+"""Distributions of outputs far from one in single precision: what has no unit stays what it is.
 
-A law scaled by ``s`` has ``log p(s y) = log p(y) - log s`` and all else scaled. Values at size one
-are tested against references elsewhere.
+A distribution scaled by ``s`` has ``log p(s y) = log p(y) - log s`` and all else scaled. Values at
+size one are tested against references elsewhere.
 """
 
 import jax
@@ -33,38 +33,38 @@ def corrected(unit, scale=None):
 
 
 def shape_and_entropy(weights, scale):
-    law = nuq.LinearizedMarginal(0.0, weights, scale)
-    return law.excess_kurtosis + law.entropy()
+    distribution = nuq.LinearizedMarginal(0.0, weights, scale)
+    return distribution.excess_kurtosis + distribution.entropy()
 
 
 SLOPES = jax.jit(jax.grad(shape_and_entropy))
 
 
 def univariate(make, unit, scale):
-    law = make(unit, scale)
+    distribution = make(unit, scale)
     points = np.array([-0.5, 2e-3, 0.9], np.float32) * unit
     values = {
-        "log_prob": law.log_prob(points) + np.log(unit),
-        "cdf": law.cdf(points),
-        "log_sf": law.log_sf(points),
-        "icdf": law.icdf(LEVELS) / unit,
-        "normal_score": law.normal_score(points),
-        "mean": law.mean / unit,
-        "variance": law.variance / unit / unit,
-        "standard_deviation": law.standard_deviation / unit,
-        "skewness": law.skewness,
-        "excess_kurtosis": law.excess_kurtosis,
-        "draws": law.sample(KEY, (3,)) / unit,
+        "log_prob": distribution.log_prob(points) + np.log(unit),
+        "cdf": distribution.cdf(points),
+        "log_sf": distribution.log_sf(points),
+        "icdf": distribution.icdf(LEVELS) / unit,
+        "normal_score": distribution.normal_score(points),
+        "mean": distribution.mean / unit,
+        "variance": distribution.variance / unit / unit,
+        "standard_deviation": distribution.standard_deviation / unit,
+        "skewness": distribution.skewness,
+        "excess_kurtosis": distribution.excess_kurtosis,
+        "draws": distribution.sample(KEY, (3,)) / unit,
     }
-    if isinstance(law, nuq.LinearizedMarginal):
-        values["entropy"] = law.entropy() - np.log(unit)
-        values["slopes"] = SLOPES(law.weights, law.normal_scale) * unit
+    if isinstance(distribution, nuq.LinearizedMarginal):
+        values["entropy"] = distribution.entropy() - np.log(unit)
+        values["slopes"] = SLOPES(distribution.weights, distribution.normal_scale) * unit
     return values
 
 
 @pytest.mark.parametrize("scale", [None, np.float32(0.1)], ids=["bounded", "normal part"])
 @pytest.mark.parametrize("make", [marginal, corrected])
-def test_laws_of_single_outputs(make, scale):
+def test_distributions_of_single_outputs(make, scale):
     expected = univariate(make, np.float32(1), scale)
     for unit in UNITS:
         found = univariate(make, np.float32(unit), scale)
@@ -88,30 +88,30 @@ def copula(units, covariance):
 
 
 def multivariate(make, units, covariance):
-    law = make(units, covariance)
+    distribution = make(units, covariance)
     points, log_volume = POINTS * units, jnp.sum(jnp.log(units))
     values = {
-        "log_prob": law.log_prob(points) + log_volume,
-        "slope": jax.grad(law.log_prob)(points) * units,
-        "covariance": law.covariance_matrix / units / units[:, None],
-        "draws": law.sample(KEY, (3,)) / units,
-        "rosenblatt": law.rosenblatt(points),
+        "log_prob": distribution.log_prob(points) + log_volume,
+        "slope": jax.grad(distribution.log_prob)(points) * units,
+        "covariance": distribution.covariance_matrix / units / units[:, None],
+        "draws": distribution.sample(KEY, (3,)) / units,
+        "rosenblatt": distribution.rosenblatt(points),
     }
-    rest = law.condition(0, points[:1])
+    rest = distribution.condition(0, points[:1])
     values["conditional log_prob"] = rest.log_prob(points[1:]) + jnp.log(units[1])
     values["conditional mean"] = rest.mean / units[1:]
     values["conditional variance"] = rest.variance / units[1:] / units[1:]
     values["conditional draws"] = rest.sample(KEY, (3,)) / units[1:]
     if make is copula:
-        values["entropy"] = law.entropy() - log_volume
-        values["matrix"] = law.correlation_matrix
+        values["entropy"] = distribution.entropy() - log_volume
+        values["matrix"] = distribution.correlation_matrix
     return values
 
 
 @pytest.mark.parametrize("covariance", [None, COVARIANCE], ids=["bounded", "normal part"])
 @pytest.mark.parametrize("make", [linearized, copula])
-def test_joint_laws(make, covariance):
-    # Laws of single outputs have few programs for all shapes outside of `jit`.
+def test_joint_distributions(make, covariance):
+    # Distributions of single outputs have few programs for all shapes outside of `jit`.
     compiled = (lambda function: function) if make is copula else jax.jit
     program = compiled(lambda units: multivariate(make, units, covariance))
     expected = program(jnp.ones(2))
@@ -160,8 +160,8 @@ def of_models(unit):
 
     half_width, scale = np.float32(0.4) * unit, np.float32(0.1) * unit
     mean = np.array([0.3, -0.2, 0.1], np.float32) * unit
-    law = nuq.Input.box(mean, half_width) + nuq.Input.normal(0 * mean, scale)
-    linear = nuq.linearize(network, law)
+    distribution = nuq.Input.box(mean, half_width) + nuq.Input.normal(0 * mean, scale)
+    linear = nuq.linearize(network, distribution)
     pairs = nuq.paired_draws(network, linear, KEY, 200, progress=False)
     y, noise = linear.mean + np.array([0.1, -0.1], np.float32) * unit, np.float32(0.2) * unit
     values = {}
@@ -175,7 +175,7 @@ def of_models(unit):
             f"{kind} correlation": model.correlation,
             f"{kind} copula": model.gaussian_copula(noise).log_prob(y) + 2 * np.log(unit),
         }
-    return values, (linear.variance, joint.covariance_matrix, law.covariance)
+    return values, (linear.variance, joint.covariance_matrix, distribution.covariance)
 
 
 @pytest.mark.slow
@@ -190,8 +190,8 @@ def test_models_where_variances_leave_the_type():
 
 
 def test_variances_below_the_smallest_normal_number_are_nan():
-    law = nuq.Input.normal([0.0], np.float32(8.2e-20))
-    linear = nuq.Linearization([0.0], [[1.0]], law)
+    distribution = nuq.Input.normal([0.0], np.float32(8.2e-20))
+    linear = nuq.Linearization([0.0], [[1.0]], distribution)
     assert np.isnan(linear.variance)
     # A program turns such numbers to zero.
     assert np.isnan(jax.jit(lambda model: model.variance)(linear))

@@ -31,19 +31,21 @@ KNOTS = jnp.array([0.2, 0.5, 0.8])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_support_of_an_adapted_family(name):
     make, low, high = FAMILIES[name]
-    law = nuq.distributions.CorrectedMarginal(make(), KNOTS, 2 * KNOTS + 1, [2.0, 2.0, 2.0])
+    distribution = nuq.distributions.CorrectedMarginal(
+        make(), KNOTS, 2 * KNOTS + 1, [2.0, 2.0, 2.0]
+    )
     low, high = 2 * low + 1, 2 * high + 1
-    support = law.support
+    support = distribution.support
     assert getattr(support, "lower_bound", -np.inf) == pytest.approx(low, abs=1e-6)
     assert getattr(support, "upper_bound", np.inf) == pytest.approx(high, abs=1e-6)
-    assert support(law.sample(KEY, (100,))).all()
+    assert support(distribution.sample(KEY, (100,))).all()
     reached = np.sort(biject_to(support)(jnp.array([-15.0, 0.0, 15.0])))
     assert reached[0] == pytest.approx(low, abs=1e-4) or (low == -np.inf and reached[0] < -10)
     assert reached[2] == pytest.approx(high, abs=1e-4) or (high == np.inf and reached[2] > 10)
     assert low < reached[1] < high
 
     def model():
-        numpyro.sample("y", law)
+        numpyro.sample("y", distribution)
 
     start = initialize_model(KEY, model).param_info
     assert np.isfinite(start.potential_energy)
@@ -53,11 +55,11 @@ def test_support_of_an_adapted_family(name):
 def test_ends_of_a_batch():
     high = jnp.array([1.0, 3.0])
     base = dist.TruncatedNormal(0.0, 1.0, high=high)
-    law = nuq.distributions.CorrectedMarginal(base, KNOTS, 2 * KNOTS + 1, [2.0, 2.0, 2.0])
-    np.testing.assert_allclose(law.support.upper_bound, 2 * high + 1, rtol=1e-6)
-    at_ends = biject_to(law.support)(jnp.full(2, -20.0))
+    distribution = nuq.distributions.CorrectedMarginal(base, KNOTS, 2 * KNOTS + 1, [2.0, 2.0, 2.0])
+    np.testing.assert_allclose(distribution.support.upper_bound, 2 * high + 1, rtol=1e-6)
+    at_ends = biject_to(distribution.support)(jnp.full(2, -20.0))
     np.testing.assert_allclose(at_ends, 2 * high + 1, rtol=1e-5)
-    joint = nuq.GaussianCopulaJoint(law, jnp.eye(2))
+    joint = nuq.GaussianCopulaJoint(distribution, jnp.eye(2))
     np.testing.assert_allclose(biject_to(joint.support)(jnp.full(2, -20.0)), at_ends, rtol=1e-6)
 
 
@@ -74,19 +76,19 @@ def below(scale):
 
 
 def scaled(scale):
-    law = nuq.Input.box(jnp.zeros(2), half_width=scale * jnp.ones(2))
-    return nuq.Linearization([0.0, 1.0], LINEAR.jacobian, law)
+    distribution = nuq.Input.box(jnp.zeros(2), half_width=scale * jnp.ones(2))
+    return nuq.Linearization([0.0, 1.0], LINEAR.jacobian, distribution)
 
 
-# Laws of two outputs with bounds that depend on a scale.
+# Distributions of two outputs with bounds that depend on a scale.
 MOVING = {
     "marginals as an event": lambda scale: scaled(scale).marginals().to_event(1),
     "joint": lambda scale: scaled(scale).joint(),
     "copula of half-lines above": lambda scale: nuq.GaussianCopulaJoint(above(scale), jnp.eye(2)),
     "copula of half-lines below": lambda scale: nuq.GaussianCopulaJoint(below(scale), jnp.eye(2)),
-    "half-lines as an event": lambda scale: nuq.distributions.as_output_law(below(scale)).to_event(
-        1
-    ),
+    "half-lines as an event": lambda scale: nuq.distributions.as_output_distribution(
+        below(scale)
+    ).to_event(1),
 }
 
 
@@ -106,10 +108,10 @@ def test_bounds_of_a_latent_site_follow_other_sites(name):
 
 
 def test_to_event_of_all_batch_axes():
-    law = LINEAR.marginals()
-    assert law.to_event().event_shape == (2,)
-    assert law.to_event(0) is law
-    in_plate = law.to_event(1).expand((3,))
+    distribution = LINEAR.marginals()
+    assert distribution.to_event().event_shape == (2,)
+    assert distribution.to_event(0) is distribution
+    in_plate = distribution.to_event(1).expand((3,))
     assert (in_plate.batch_shape, in_plate.support.event_dim) == ((3,), 1)
     assert LINEAR.joint().expand((3,)).to_event(1).support.event_dim == 2
 
@@ -120,8 +122,8 @@ def test_nuts_agrees_with_importance_sampling_where_bounds_move(name):
     make, y = MOVING[name], jnp.array([0.8, 1.4])
 
     def model():
-        law = make(numpyro.sample("scale", dist.LogNormal(0.0, 0.5)))
-        numpyro.sample("y", dist.Normal(numpyro.sample("z", law), 0.3).to_event(1), obs=y)
+        distribution = make(numpyro.sample("scale", dist.LogNormal(0.0, 0.5)))
+        numpyro.sample("y", dist.Normal(numpyro.sample("z", distribution), 0.3).to_event(1), obs=y)
 
     mcmc = MCMC(NUTS(model), num_warmup=500, num_samples=2000, progress_bar=False)
     mcmc.run(KEY)

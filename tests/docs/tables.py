@@ -15,7 +15,7 @@ COPY = re.compile(
     r"^<!-- docs/_tables/(\w+)\.md -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE
 )
 ROW = re.compile(r"^\| *([^|]+?) *\|(.*)\|$", re.MULTILINE)
-# Rows of the summary, and the laws of the bank whose worst errors they show.
+# Rows of the summary, and the distributions of the bank whose worst errors they show.
 SUMMARY = {
     "2, 3, 4 unequal, float64": "unequal_[234]",
     "12 normal draws, float64": "draws_12",
@@ -33,16 +33,16 @@ def worst(cells: list[str]) -> str:
 
 
 def accuracy_summary() -> str:
-    """Return the summary of the full table of accuracy: worst errors of groups of laws."""
-    laws = {}
+    """Return the summary of the full table of accuracy: worst errors of groups of distributions."""
+    distributions = {}
     for name, cells in ROW.findall((TABLES / "accuracy.md").read_text("utf-8")):
-        laws[name] = [cell.strip() for cell in cells.split("|")][1:]  # without the weights
+        distributions[name] = [cell.strip() for cell in cells.split("|")][1:]  # without the weights
     lines = [
         "| weights | log density | log survival | OpenTURNS log density |",
         "|---|---:|---:|---:|",
     ]
     for label, pattern in SUMMARY.items():
-        found = [cells for name, cells in laws.items() if re.fullmatch(pattern, name)]
+        found = [cells for name, cells in distributions.items() if re.fullmatch(pattern, name)]
         columns = [worst(list(column)) for column in zip(*found, strict=True)]
         lines.append(f"| {label} | {' | '.join(columns)} |")
     return "\n".join(lines) + "\n"

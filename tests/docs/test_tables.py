@@ -27,10 +27,10 @@ def test_rows_of_numbers_stand_once():
     assert not {row: files for row, files in places.items() if len(files) > 1}
 
 
-def test_worst_of_a_summary_is_the_worst_law():
+def test_worst_of_a_summary_is_the_worst_distribution():
     full = (TABLES / "accuracy.md").read_text("utf-8")
     row = next(line for line in accuracy_summary().splitlines() if line.startswith("| 31 and 120"))
     found = [float(cell) for cell in row.split("|")[2:4]]
-    laws = [line.split("|")[3:5] for line in full.splitlines()
+    distributions = [line.split("|")[3:5] for line in full.splitlines()
             if re.match(r"\| draws_(31|120) ", line)]  # fmt: skip
-    assert found == [max(float(law[k]) for law in laws) for k in (0, 1)]
+    assert found == [max(float(distribution[k]) for distribution in distributions) for k in (0, 1)]

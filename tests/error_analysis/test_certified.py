@@ -42,7 +42,7 @@ def require_sound(case: Case, bounds, seed: int, count: int = NUM_DRAWS) -> None
 def test_no_bound_is_violated_by_draws(start):
     for seed in range(start, start + 6):
         case = random_case(seed)
-        bounds = nuq.certified(case.net, case.law)
+        bounds = nuq.certified(case.net, case.distribution)
         require_sound(case, bounds, seed)
         if seed % 4 in (0, 2):
             require_sound(case, bounds.refine(40, progress=False), seed)
@@ -53,12 +53,12 @@ def test_ranges_and_affine_bounds_hold_where_search_leads():
         assert farthest_outside(random_case(seed), 30, seed) < 1e-13
 
 
-def test_a_network_that_cannot_flip_has_the_law_of_its_tangent():
+def test_a_network_that_cannot_flip_has_the_distribution_of_its_tangent():
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(5, 3))
     net = nuq.LeakyReLUNetwork([weights], [np.full(5, 100.0)], rng.normal(size=(1, 5)))
-    law = nuq.Input.box(np.zeros(3), 1.0) + nuq.Input.normal(np.zeros(3), 0.1)
-    bounds = nuq.certified(net, law)
+    distribution = nuq.Input.box(np.zeros(3), 1.0) + nuq.Input.normal(np.zeros(3), 0.1)
+    bounds = nuq.certified(net, distribution)
     assert bounds.gap < 1e-4  # normal variables have no bounded range: neurons could flip
     box = nuq.certified(net, nuq.Input.box(np.zeros(3), half_width=1.0))
     assert box.gap < 1e-9
@@ -87,7 +87,7 @@ def test_a_rare_event_is_bounded_on_both_sides():
     case = Case(random_network(rng, 2, 16, 1, 0.01), nuq.Input.box(np.zeros(2), half_width=1.0))
     limit = np.quantile(case.draws(1_000_000, 1), 1 - 1e-4)
     bounds = nuq.certified(
-        case.net, case.law, max_parts=400, threshold=float(limit), gap=2e-6, progress=False
+        case.net, case.distribution, max_parts=400, threshold=float(limit), gap=2e-6, progress=False
     )
     low, high = bounds.probability_bounds(limit, np.inf)
     assert high - low <= 4e-6
@@ -98,8 +98,8 @@ def test_a_rare_event_is_bounded_on_both_sides():
 
 def test_parts_of_one_kink_end_before_their_centers_are_rounded():
     net = nuq.LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.1, 0.1]], [[1.0, 1.0]], 0.0)
-    law = nuq.Input.box([0.3], half_width=0.7)
-    bounds = nuq.certified(net, law, max_parts=500, threshold=0.3, progress=False)
+    distribution = nuq.Input.box([0.3], half_width=0.7)
+    bounds = nuq.certified(net, distribution, max_parts=500, threshold=0.3, progress=False)
     center, radius = (part[:, 0] for part in bounds._covers[-1].boxes)
     order = np.argsort(center)
     assert np.array_equal((center - radius)[order], np.r_[-1, (center + radius)[order][:-1]])
@@ -113,10 +113,10 @@ def test_the_error_bound_is_that_of_the_output_and_falls_with_parts(output):
     rng = np.random.default_rng(2)
     net = random_network(rng, 8, 16, 4, 0.1)
     net = nuq.LeakyReLUNetwork(net.hidden_weights, net.biases, rng.normal(size=(8, 16)), 0.1, True)
-    law = nuq.Input.box(rng.normal(size=8), half_width=0.2)
-    z = law.sample(jax.random.key(0), (20_000,)) - law.mean
-    largest = np.abs(nuq.error_analysis.total_error(net, law.mean, z))[:, output].max()
-    first = nuq.certified(net, law, output=output)
+    distribution = nuq.Input.box(rng.normal(size=8), half_width=0.2)
+    z = distribution.sample(jax.random.key(0), (20_000,)) - distribution.mean
+    largest = np.abs(nuq.error_analysis.total_error(net, distribution.mean, z))[:, output].max()
+    first = nuq.certified(net, distribution, output=output)
     second = first.refine(200, progress=False)
     assert largest <= second.error_bound <= first.error_bound <= 10 * largest
 
@@ -125,9 +125,9 @@ def test_sums_of_inputs_and_modules_that_can_be_read():
     def network(x):
         return jnp.sum(jax.nn.relu(x - 0.1), keepdims=True)
 
-    law = nuq.Input.triangular(jnp.array([-1.0, 0.0]), jnp.array([1.0, 3.0]))
-    bounds = nuq.certified(network, law, max_parts=100, progress=False)
-    x = np.asarray(law.sample(jax.random.key(0), (100_000,)), float)
+    distribution = nuq.Input.triangular(jnp.array([-1.0, 0.0]), jnp.array([1.0, 3.0]))
+    bounds = nuq.certified(network, distribution, max_parts=100, progress=False)
+    x = np.asarray(distribution.sample(jax.random.key(0), (100_000,)), float)
     share = np.mean(np.maximum(x - 0.1, 0).sum(axis=1)[:, None] <= [0.5, 1.5, 2.5], axis=0)
     low, high = bounds.cdf_bounds([0.5, 1.5, 2.5])
     assert np.all((low <= share + 0.01) & (share <= high + 0.01))
@@ -136,7 +136,7 @@ def test_sums_of_inputs_and_modules_that_can_be_read():
 
 def test_refining_keeps_what_is_known_and_repr_says_how_tight_it_is(bars):
     case = random_case(8)
-    first = nuq.certified(case.net, case.law)
+    first = nuq.certified(case.net, case.distribution)
     second = first.refine(30)
     assert (bars[-1].n, bars[-1].total) == (30, 30)
     y = np.quantile(case.draws(1000, 0), np.linspace(0, 1, 9))
@@ -195,8 +195,8 @@ def test_products_that_underflow():
     low, high = bounds.cdf_bounds(np.array([-1e-290, 0.0, 1e-290]))
     assert np.all(low <= [0, 0.5, 1])
     assert np.all(high >= [0, 0.5, 1])
-    law = nuq.Input.normal([0.0], 1.0)
-    low, high = nuq.certified(net, law).cdf_bounds(np.array([-1e-290, 0.0, 1e-290]))
+    distribution = nuq.Input.normal([0.0], 1.0)
+    low, high = nuq.certified(net, distribution).cdf_bounds(np.array([-1e-290, 0.0, 1e-290]))
     assert np.all(low <= [0, 0.5, 1])
     assert np.all(high >= [0, 0.5, 1])
 

@@ -21,9 +21,13 @@ def with_zeros(x, h):
     return np.unique(np.concatenate([x, x[at] + share * (x[at + 1] - x[at])]))
 
 
-def probability(net, law, y):
+def probability(net, distribution, y):
     """The probability that the output is at most y."""
-    x = np.array(law.support() if law.dist.name == "uniform" else law.ppf([1e-20, 1 - 1e-16]))
+    x = np.array(
+        distribution.support()
+        if distribution.dist.name == "uniform"
+        else distribution.ppf([1e-20, 1 - 1e-16])
+    )
     for layer in range(net.num_layers):
         signal = x[:, None]
         for weights, bias in itertools.islice(
@@ -34,7 +38,7 @@ def probability(net, law, y):
         x = with_zeros(x, h)
     x = with_zeros(x, forward(net, x[:, None]) - y)
     below = forward(net, (x[1:] + x[:-1])[:, None] / 2)[:, 0] <= y
-    return np.sum(np.diff(law.cdf(x)) * below)
+    return np.sum(np.diff(distribution.cdf(x)) * below)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -44,14 +48,14 @@ def test_exact_distribution_functions_lie_between_the_bounds(seed):
     net = random_network(rng, 1, int(rng.integers(2, 17)), num_layers, slope)
     center, size = (float(np.float32(part)) for part in (rng.normal(), np.exp(rng.uniform(-3, 1))))
     if seed % 3 == 2:
-        law = scipy.stats.norm(center, size)
+        distribution = scipy.stats.norm(center, size)
         bounds = nuq.certified(net, nuq.Input.normal([center], size))
     else:
-        law = scipy.stats.uniform(center - size, 2 * size)
+        distribution = scipy.stats.uniform(center - size, 2 * size)
         box = nuq.Input.box([center], half_width=size)
         bounds = nuq.certified(net, box, max_parts=300, progress=False)
         assert bounds.gap < 1e-9
-    draws = forward(net, law.rvs((2000, 1), random_state=seed))[:, 0]
+    draws = forward(net, distribution.rvs((2000, 1), random_state=seed))[:, 0]
     for y in np.quantile(draws, [0.01, 0.2, 0.37, 0.5, 0.8, 0.99]):
         low, high = bounds.cdf_bounds(y)
-        assert low - ROUNDING <= probability(net, law, y) <= high + ROUNDING
+        assert low - ROUNDING <= probability(net, distribution, y) <= high + ROUNDING

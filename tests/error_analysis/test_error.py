@@ -89,7 +89,7 @@ def test_arguments_that_do_not_fit_are_refused():
         function(net, mu, mu * 1j)
 
 
-def test_laws_that_do_not_fit_are_refused():
+def test_distributions_that_do_not_fit_are_refused():
     net, box = network(1), Input.box(np.zeros(SIZE), 1.0)
     for function in (ea.is_exact_on_support, ea.flip_probabilities):
         with pytest.raises(TypeError, match="network must be a LeakyReLUNetwork"):

@@ -73,8 +73,8 @@ def test_gaussian_input_has_a_closed_form():
     rng = np.random.default_rng(1)
     mu, factor = rng.normal(size=3), np.tril(rng.normal(size=(3, 3)))
     np.fill_diagonal(factor, np.abs(np.diag(factor)))
-    law = dist.MultivariateNormal(mu, scale_tril=factor)
-    for layer, h, rows in linear_model(net, mu, ea.flip_probabilities(net, law)):
+    distribution = dist.MultivariateNormal(mu, scale_tril=factor)
+    for layer, h, rows in linear_model(net, mu, ea.flip_probabilities(net, distribution)):
         scale = np.linalg.norm(rows @ factor, axis=1)
         np.testing.assert_allclose(layer, scipy.stats.norm.sf(np.abs(h) / scale), rtol=1e-9)
 
@@ -93,12 +93,12 @@ def test_probabilities_match_monte_carlo_of_the_linear_model(gaussian):
     rng = np.random.default_rng(2)
     mu, half_width = rng.normal(size=3), np.array([0.5, 1.0, 1.5])
     z = rng.uniform(-1, 1, (count, 3)) * half_width
-    law = Input.box(mu, half_width)
+    distribution = Input.box(mu, half_width)
     if gaussian:
         factor = np.array([[0.4, 0.0, 0.0], [0.2, 0.0, 0.0], [-0.3, 0.1, 0.5]])
         z = z + rng.normal(size=(count, 3)) @ factor.T
-        law = law + Input.normal(0 * mu, scale_tril=factor)
-    probabilities = ea.flip_probabilities(net, law)
+        distribution = distribution + Input.normal(0 * mu, scale_tril=factor)
+    probabilities = ea.flip_probabilities(net, distribution)
     assert [layer.shape for layer in probabilities] == [(5,), (4,)]
     for layer, h, rows in linear_model(net, mu, probabilities):
         frequency = np.mean((h + z @ np.asarray(rows).T >= 0) != (h >= 0), axis=0)
@@ -108,18 +108,18 @@ def test_probabilities_match_monte_carlo_of_the_linear_model(gaussian):
 
 
 @pytest.mark.usefixtures("x64")
-def test_batch_under_jit_equals_single_laws_and_agrees_with_the_certificate():
+def test_batch_under_jit_equals_single_distributions_and_agrees_with_the_certificate():
     net, mu = network(), np.array([0.3, -0.2, 0.5])
     half_width = 10 ** np.linspace(-3, 0, 12)[:, None]
-    law = Input.box(np.broadcast_to(mu, (12, 3)), half_width)
-    batch = jax.jit(ea.flip_probabilities)(net, law)
+    distribution = Input.box(np.broadcast_to(mu, (12, 3)), half_width)
+    batch = jax.jit(ea.flip_probabilities)(net, distribution)
     assert [layer.shape for layer in batch] == [(12, 5), (12, 4)]
     for i in (0, 11):
         single = ea.flip_probabilities(net, Input.box(mu, half_width[i]))
         for layer, one in zip(batch, single, strict=True):
             np.testing.assert_allclose(layer[i], one, rtol=1e-10)
     # All are zero exactly where no neuron can flip.
-    exact = ea.is_exact_on_support(net, law)
+    exact = ea.is_exact_on_support(net, distribution)
     assert 0 < exact.sum() < 12
     np.testing.assert_array_equal(exact, ~np.concatenate(batch, axis=-1).any(axis=-1))
 
@@ -179,5 +179,7 @@ def test_sign_within_rounding_is_not_certified():
 def test_gaussian_part_is_never_certified_unless_zero():
     net = LeakyReLUNetwork([[[1.0]]], [[100.0]], [[1.0]])
     assert ea.is_exact_on_support(net, dist.Normal(np.zeros(1), 1e-3).to_event(1)) is False
-    law = Input.box(np.zeros(1), 1.0) + Input.normal(np.zeros(1), scale_tril=np.zeros((1, 1)))
-    assert ea.is_exact_on_support(net, law) is True
+    distribution = Input.box(np.zeros(1), 1.0) + Input.normal(
+        np.zeros(1), scale_tril=np.zeros((1, 1))
+    )
+    assert ea.is_exact_on_support(net, distribution) is True

@@ -67,9 +67,9 @@ def linear_logits(num_draws):
     loc = rng.normal(size=(3, 1, 5)).astype(np.float32)
     jacobian = rng.normal(size=(3, 1, 5, 6)).astype(np.float32)
     widths = np.array([0.3, 1.0], np.float32)
-    law = nuq.Input.box(jnp.zeros((3, 1, 6)), widths[:, None])
+    distribution = nuq.Input.box(jnp.zeros((3, 1, 6)), widths[:, None])
     linear = nuq.Linearization(
-        np.broadcast_to(loc, (3, 2, 5)), np.broadcast_to(jacobian, (3, 2, 5, 6)), law
+        np.broadcast_to(loc, (3, 2, 5)), np.broadcast_to(jacobian, (3, 2, 5, 6)), distribution
     )
     inputs = rng.uniform(-1, 1, size=(num_draws, 1, 2, 6)) * widths[:, None]
     logits = loc + np.einsum("mwij,nmwj->nmwi", jacobian, inputs)

@@ -38,7 +38,7 @@ def test_beam_runs(example, tmp_path, monkeypatch, capsys):
     # Chance of 20,000 beams: .0013 in the probability. The tangent is off by .008.
     assert abs(float(re.search(r"corrected +\S+ \S+ +(\S+)", output)[1]) - above) < 0.005
     assert float(re.search(r"tangent +\S+ \S+ +(\S+)", output)[1]) < above - 0.004
-    f = example.input_law(jnp.array(example.CENTER))
+    f = example.input_distribution(jnp.array(example.CENTER))
     far = example.simulate(f.sample(jax.random.key(9), (1_000_000,)))[:, 1] > 15
     rare = float(re.search(r"> 15 mm\): (\S+)", output)[1])
     assert abs(rare / far.mean() - 1) < 0.25  # 4 standard errors of 230 beams

@@ -34,17 +34,17 @@ def test_noisy_inputs_runs(example, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("error", ["normal", "box"])
-def test_law_of_true_inputs_given_measured_ones_is_that_of_simulated_pairs(example, error):
+def test_distribution_of_true_inputs_given_measured_ones_is_that_of_simulated_pairs(example, error):
     data = example.simulate(jax.random.key(1), 40_000, error, 0.7)
-    law = example.calibrate(data.x, error, 0.7).law(data.x)
-    deviation = np.ravel((data.f - law.mean) / law.variance**0.5).astype(float)
+    distribution = example.calibrate(data.x, error, 0.7).distribution(data.x)
+    deviation = np.ravel((data.f - distribution.mean) / distribution.variance**0.5).astype(float)
     unit = scipy.stats.norm() if error == "normal" else scipy.stats.uniform(-(3**0.5), 12**0.5)
     # Whatever was measured: low, middle and high. Fails for one key in 1000.
     for part in np.array_split(deviation[np.argsort(np.ravel(data.x))], 3):
         assert scipy.stats.kstest(part, unit.cdf).pvalue > 1e-3 / 3
 
 
-def test_law_about_the_measured_input_would_not_do(example):
+def test_distribution_about_the_measured_input_would_not_do(example):
     data = example.simulate(jax.random.key(1), 40_000, "normal", 0.7)
     deviation = np.ravel((data.f - data.x) / 0.7)
     high = deviation[np.argsort(np.ravel(data.x))][-10_000:]
@@ -62,7 +62,7 @@ def test_slope_of_the_attenuated_truth_is_the_reliability(example):
 
 
 @pytest.mark.parametrize("fit", ["naive", "calibrated", "linearized"])
-def test_predictions_mix_the_laws_of_the_draws(example, fit):
+def test_predictions_mix_the_distributions_of_the_draws(example, fit):
     """Two draws, their networks in NumPy, slopes by finite differences, densities by SciPy."""
     generator = np.random.default_rng(0)
     shapes = {"hidden.kernel": (1, 8), "hidden.bias": (8,), "output.kernel": (8, 1)}

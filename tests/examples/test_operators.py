@@ -107,10 +107,10 @@ def test_trained_networks_meet_their_bars(example, name):
 def test_correlations_of_the_deep_network_are_those_of_the_paper(example):
     # Of the 1-layer networks they depend on the seed by more than 0.02: a kink may be near.
     net = example.networks.load("nonlinear_20")
-    law = Input.box(example.integro_differential.mean_input(), half_width=1.5)
+    distribution = Input.box(example.integro_differential.mean_input(), half_width=1.5)
     g1, g6, g11, g21 = 0, 5, 10, 20
     pairs = [(g1, g6), (g1, g11), (g1, g21), (g6, g11), (g6, g21), (g11, g21)]
-    correlation = linearize(net, law).correlation[tuple(np.transpose(pairs))]
+    correlation = linearize(net, distribution).correlation[tuple(np.transpose(pairs))]
     np.testing.assert_allclose(correlation, [0.32, 0.21, -0.19, 0.99, 0.87, 0.92], atol=0.02)
 
 

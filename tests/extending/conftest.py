@@ -1,4 +1,4 @@
-"""The laws and the figure from the page on extending, which these tests use."""
+"""The distributions and the figure from the page on extending, which these tests use."""
 
 import types
 

@@ -1,4 +1,5 @@
-"""A triangular input from outside the package: exact laws, tables, figures, and its errors."""
+"""A triangular input from outside the package: exact distributions, tables, figures, and its
+errors."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics._known_values import in_float64
+from nn_uq_dist.basics.concrete import in_float64
 from tests.box_gaussian.joint_density_grid import joint_density_grid, total_variation
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
@@ -43,14 +44,14 @@ def triangles(rng, size=SIZE):
     return scipy.stats.triang(0.5, LOC - WIDTH, 2 * WIDTH).rvs((size, 3), random_state=rng)
 
 
-def test_law_of_one_output_is_the_triangle(lin):
+def test_distribution_of_one_output_is_the_triangle(lin):
     # The first output is twice the first input.
     known = scipy.stats.triang(0.5, 2 * (LOC[0] - WIDTH[0]), 4 * WIDTH[0])
-    law = lin.marginals()[[0]]
+    distribution = lin.marginals()[[0]]
     x = known.ppf(np.array([1e-3, 0.01, 0.3, 0.5, 0.8, 0.99]))
     # In float32 a value near the end of the support is off by 1e-7 of itself.
-    np.testing.assert_allclose(law.log_prob(x[:, None])[:, 0], known.logpdf(x), atol=2e-3)
-    np.testing.assert_allclose(law.cdf(x[:, None])[:, 0], known.cdf(x), rtol=1e-3)
+    np.testing.assert_allclose(distribution.log_prob(x[:, None])[:, 0], known.logpdf(x), atol=2e-3)
+    np.testing.assert_allclose(distribution.cdf(x[:, None])[:, 0], known.cdf(x), rtol=1e-3)
     assert lin.marginals().weights.shape == (3, 6)  # two uniform columns for each input
 
 
@@ -66,7 +67,7 @@ def test_moments_are_those_of_scipy(lin):
 
 
 @pytest.mark.parametrize("source", ["scipy", "page"])
-def test_law_agrees_with_draws(lin, f, source):
+def test_distribution_agrees_with_draws(lin, f, source):
     if source == "scipy":
         values = triangles(np.random.default_rng(1)) @ JACOBIAN.T
     else:
@@ -117,14 +118,14 @@ def test_batches_expansion_and_transformations(page):
 
     @jax.jit
     def spread(width):
-        law = page.Triangular(jnp.zeros(3), width * jnp.ones(3)).to_event(1)
-        return nuq.linearize(network, law).variance.sum()
+        distribution = page.Triangular(jnp.zeros(3), width * jnp.ones(3)).to_event(1)
+        return nuq.linearize(network, distribution).variance.sum()
 
     slope = jax.grad(spread)(1.5)
     assert slope == pytest.approx((JACOBIAN**2).sum() * 2 * 1.5 / 6, rel=1e-5)
 
 
-def test_flips_have_the_law_of_the_triangle(page):
+def test_flips_have_the_distribution_of_the_triangle(page):
     net = nuq.LeakyReLUNetwork([[[1.0], [1.0]]], [[-0.5, 0.25]], [[1.0, 1.0]])
     f = page.Triangular(jnp.zeros(1), jnp.ones(1)).to_event(1)
     (layer,) = nuq.error_analysis.flip_probabilities(net, f)

@@ -20,8 +20,8 @@ COVARIANCE = JACOBIAN @ JACOBIAN.T + RESIDUAL
 @pytest.fixture(scope="module")
 def model(page):
     """A linear network of normal inputs with a normal error: its outputs are normal."""
-    law = nuq.Input.normal(jnp.zeros(2), 1.0)
-    return page.WithResidual(nuq.Linearization(LOC, JACOBIAN, law), jnp.asarray(RESIDUAL))
+    distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
+    return page.WithResidual(nuq.Linearization(LOC, JACOBIAN, distribution), jnp.asarray(RESIDUAL))
 
 
 @pytest.fixture(scope="module")

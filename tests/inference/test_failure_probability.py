@@ -335,7 +335,7 @@ def test_boolean_outputs_are_refused():
         found(lambda x: squares(x) > 12.0, PLANE, 0.0)
 
 
-def test_bad_laws_keys_and_places():
+def test_bad_distributions_keys_and_places():
     batch = nuq.Input.normal(jnp.zeros((3, 2)), 1.0)
     with pytest.raises(ValueError, match=r"one input, got batch shape \(3,\); call"):
         found(squares, batch, 1.0)
@@ -438,8 +438,9 @@ def test_many_inputs_on_few_runs():
 @pytest.mark.slow
 def test_island_next_to_a_half_plane():
     # A disc of radius .014 that holds a quarter of the probability: levels end where the half-plane
-    # is hit, and no draw of a wide law hits the disc. Without draws around what nearly fails, two
-    # of the first six keys converge to .69 and .75 of the probability, and two do not converge.
+    # is hit, and no draw of a wide distribution hits the disc. Without draws around what nearly
+    # fails, two of the first six keys converge to .69 and .75 of the probability, and two do not
+    # converge.
     center, radius = jnp.array([0.0, -2.11]), 0.014
 
     def network(x):

@@ -10,7 +10,7 @@ from nn_uq_dist.inference._final_sample import FinalSample
 from nn_uq_dist.inference._limits import Limits
 from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs.flat_network import flat_network
 
 LIMITS = np.array([3.0, -2.0])
 MIXTURE = NormalMixture(

@@ -6,12 +6,12 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inference._limits import Limits
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs.flat_network import flat_network
 
 
 def limits_of(limit, upper=True):
-    law = nuq.Input.normal(np.zeros(2, np.float32), 1.0)
-    flat = flat_network(lambda x: jnp.clip(x[:1], -1.0, 0.1), law)
+    distribution = nuq.Input.normal(np.zeros(2, np.float32), 1.0)
+    flat = flat_network(lambda x: jnp.clip(x[:1], -1.0, 0.1), distribution)
     return Limits(flat, limit, 0, upper)
 
 

@@ -1,4 +1,4 @@
-"""Mixtures of normal laws against SciPy, and fits against what was drawn from."""
+"""Mixtures of normal distributions against SciPy, and fits against what was drawn from."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_fit_keeps_variance_one_where_draws_show_nothing_else(count, d):
 def beyond_paraboloid(distance, bend, d, count):
     """Draws with z_0 > distance + bend |others|^2 / 2, and slopes of the difference.
 
-    The others have no closed form: those of a wider law are weighted by the tail of z_0.
+    The others have no closed form: those of a wider distribution are weighted by the tail of z_0.
     """
     others = RNG.standard_normal((count, d - 1))
     limits = distance + bend * np.sum(others**2, axis=1) / 2
@@ -109,7 +109,7 @@ def test_density_and_draws_beyond_a_plane():
     part = HalfSpace(direction, 4.0)
     draws = part.draw(RNG, 100_000)
     along = draws @ direction
-    # Along the normal a truncated normal law, across it a standard one.
+    # Along the normal a truncated normal distribution, across it a standard one.
     expected = truncnorm(4.0, np.inf)
     assert kstest(along, expected.cdf).pvalue > 1e-4
     across = draws - np.outer(along, direction)
@@ -118,8 +118,8 @@ def test_density_and_draws_beyond_a_plane():
     )
     z = draws[:5]
     found = part.log_density(z, np.sum(z**2, axis=1)) - 1.5 * np.log(2 * np.pi)
-    law = expected.logpdf(along[:5]) + multivariate_normal(np.zeros(2)).logpdf(np.zeros(2))
-    np.testing.assert_allclose(found, law - np.sum(across[:5] ** 2, axis=1) / 2)
+    distribution = expected.logpdf(along[:5]) + multivariate_normal(np.zeros(2)).logpdf(np.zeros(2))
+    np.testing.assert_allclose(found, distribution - np.sum(across[:5] ** 2, axis=1) / 2)
     assert part.log_density(-z, np.sum(z**2, axis=1)).tolist() == [-np.inf] * 5
 
 
@@ -140,8 +140,8 @@ def test_balanced_shares_have_less_variance_and_keep_a_part():
     z = HalfSpace(np.array([1.0, 0.0]), 4.0).draw(RNG, 5000)
     plain = np.exp(-np.sum(z**2, axis=1) / 2)
 
-    def second_moment(law):
-        return np.mean(plain / np.exp(law.log_density(z)))
+    def second_moment(distribution):
+        return np.mean(plain / np.exp(distribution.log_density(z)))
 
     balanced = mixture.balanced(z, np.ones(len(z)))
     assert balanced.shares.sum() == pytest.approx(1)

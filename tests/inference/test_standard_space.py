@@ -7,27 +7,27 @@ from scipy.special import ndtr
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs.flat_network import flat_network
 
 
-def space_of(network, law):
-    return StandardSpace(flat_network(network, law), lambda outputs: outputs[:, 0])
+def space_of(network, distribution):
+    return StandardSpace(flat_network(network, distribution), lambda outputs: outputs[:, 0])
 
 
 def test_inputs_next_to_an_edge_keep_their_digits():
-    law = nuq.Input.box(np.full(1, 0.5, np.float32), half_width=0.5)
+    distribution = nuq.Input.box(np.full(1, 0.5, np.float32), half_width=0.5)
     z = np.array([[-5.0], [-9.0], [-1.0], [1.0]])
-    found = space_of(lambda x: x, law).inputs(z)
+    found = space_of(lambda x: x, distribution).inputs(z)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, ndtr(z), rtol=1e-6)
 
 
 def test_slopes_are_by_the_standard_variables(x64):
     row = jnp.array([2.0, -3.0])
-    law = nuq.Input.box(jnp.zeros(2), jnp.array([0.5, 0.0])) + nuq.Input.normal(
+    distribution = nuq.Input.box(jnp.zeros(2), jnp.array([0.5, 0.0])) + nuq.Input.normal(
         jnp.zeros(2), jnp.array([0.0, 2.0])
     )
-    space = space_of(lambda x: jnp.sin(row @ x)[None], law)
+    space = space_of(lambda x: jnp.sin(row @ x)[None], distribution)
     z = np.array([[0.3, 0.2], [-1.0, 0.5]])
     outputs, slopes = space.slopes(0, z)
     np.testing.assert_allclose(outputs, space.run(z))
@@ -40,8 +40,8 @@ def test_slopes_are_by_the_standard_variables(x64):
 
 def test_runs_are_reported_and_inputs_are_none():
     told = []
-    law = nuq.Input.normal(jnp.zeros(2), 1.0)
-    flat = flat_network(lambda x: x, law)
+    distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
+    flat = flat_network(lambda x: x, distribution)
     space = StandardSpace(flat, lambda outputs: outputs[:, 1], told.append)
     z = np.array([[0.0, 3.0], [np.nan, 1.0]])
     inputs = space.inputs(z)

@@ -1,4 +1,5 @@
-"""Mixtures of t laws and their starts against SciPy, linear algebra, and what was drawn from."""
+"""Mixtures of t distributions and their starts against SciPy, linear algebra, and what was drawn
+from."""
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def test_draws_have_the_density():
     mixture = some_mixture(rng)
     z = mixture.draw(rng, 100_000)
     assert z.shape == (100_000, 3)
-    # Weighted to a normal law, whose moments and total are known.
+    # Weighted to a normal distribution, whose moments and total are known.
     target = multivariate_normal([0.2, 0.0, -0.3], 0.5)
     weights = np.exp(target.logpdf(z) - mixture.log_density(z))
     error = 4.5 * np.std(weights) / np.sqrt(len(z))
@@ -66,7 +67,7 @@ def test_fit_finds_what_was_drawn_from():
     shift = np.sqrt(2 / np.pi) / 3
     expected = [[-4, -4 + shift], [4, 4 + shift]]
     np.testing.assert_allclose(mixture.means[order], expected, atol=0.1)
-    # The scale matrix of a t law that is fitted to normal draws is a little smaller.
+    # The scale matrix of a t distribution that is fitted to normal draws is a little smaller.
     ratio = mixture.roots[:, 0, 0] / 0.1
     assert np.all((ratio > 0.8) & (ratio < 1.1))
 

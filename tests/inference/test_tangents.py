@@ -17,24 +17,26 @@ from nn_uq_dist.inference._tangents import (
     on_rays,
     tangents,
 )
-from nn_uq_dist.inputs._flat_network import flat_network
+from nn_uq_dist.inputs.flat_network import flat_network
 
 ROW, LOC, SCALE = np.array([1.0, -2.0, 0.5]), np.array([1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])
 
 
-def searched(network, limit, law, upper=True):
-    flat = flat_network(network, law)
+def searched(network, limit, distribution, upper=True):
+    flat = flat_network(network, distribution)
     limits = Limits(flat, limit, 0, upper)
     return StandardSpace(flat, limits.read), limits
 
 
 def plane_and_starts(upper=True):
     """A linear network with the limit at 4 standard deviations, and inputs that fail."""
-    law = nuq.Input.normal(jnp.asarray(LOC), jnp.asarray(SCALE))
+    distribution = nuq.Input.normal(jnp.asarray(LOC), jnp.asarray(SCALE))
     slope = ROW * SCALE
     size = np.linalg.norm(slope)
     sign = 1 if upper else -1
-    space, limits = searched(lambda x: ROW @ x[:, None], ROW @ LOC + sign * 4 * size, law, upper)
+    space, limits = searched(
+        lambda x: ROW @ x[:, None], ROW @ LOC + sign * 4 * size, distribution, upper
+    )
     direction = sign * slope / size
     rng = np.random.default_rng(0)
     across = rng.standard_normal((6, 3))
@@ -63,8 +65,8 @@ def test_steps_from_zero_reach_a_plane(x64):
 
 
 def test_a_step_has_a_plane_across_the_ray(x64):
-    law = nuq.Input.normal(jnp.zeros(2), 1.0)
-    space, limits = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, law)
+    distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
+    space, limits = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, distribution)
     (found,) = tangents(space, limits, 0.5, np.array([[4.0, 1.0]]))
     # The ray meets the step at x_0 = 3: no slope says more.
     point = np.array([3.0, 0.75])
@@ -75,15 +77,15 @@ def test_a_step_has_a_plane_across_the_ray(x64):
 
 
 def test_no_tangent_if_zero_fails(x64):
-    law = nuq.Input.normal(jnp.zeros(2), 1.0)
-    space, limits = searched(lambda x: x[:1], -1.0, law)
+    distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
+    space, limits = searched(lambda x: x[:1], -1.0, distribution)
     assert tangents(space, limits, -1.0, np.ones((3, 2))) == []
     assert tangents(space, limits, 2.0, np.ones((0, 2))) == []
 
 
 def test_points_on_rays_are_next_to_the_limit(x64):
-    law = nuq.Input.normal(jnp.zeros(3), 1.0)
-    space, _ = searched(lambda x: jnp.sum(x**2, keepdims=True), 9.0, law)
+    distribution = nuq.Input.normal(jnp.zeros(3), 1.0)
+    space, _ = searched(lambda x: jnp.sum(x**2, keepdims=True), 9.0, distribution)
     starts = np.random.default_rng(0).standard_normal((8, 3))
     starts *= 5 / np.linalg.norm(starts, axis=1)[:, None]
     lengths = np.linalg.norm(on_rays(space, 9.0, starts), axis=1)

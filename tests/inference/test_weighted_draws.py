@@ -1,4 +1,5 @@
-"""Weighted draws: the shape of the tail of weights against laws that have one, and counts."""
+"""Weighted draws: the shape of the tail of weights against distributions that have one, and
+counts."""
 
 import math
 
@@ -11,7 +12,7 @@ from nn_uq_dist.inference._weighted_draws import flattened, tail_excess, tail_sh
 
 
 @pytest.mark.parametrize("shape", [0.2, 0.7, 1.5])
-def test_tail_of_a_pareto_law(shape):
+def test_tail_of_a_pareto_distribution(shape):
     # A sample of a million at its quantiles; the fit is drawn a little toward one half.
     weights = genpareto(shape).ppf((np.arange(1_000_000) + 0.5) / 1_000_000)
     assert tail_shape(np.log(weights)) == pytest.approx(shape, abs=0.03)

@@ -1,4 +1,5 @@
-"""Events of any shape, structures and transforms: shapes, batches, exact laws and errors."""
+"""Events of any shape, structures and transforms: shapes, batches, exact distributions and
+errors."""
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +18,16 @@ tf = dist.transforms
 def test_images_are_vectors_last_axis_fastest():
     scale = jnp.arange(1.0, 7.0).reshape(2, 3)
     f = dist.Normal(10 * scale, scale).expand([4, 2, 3]).to_event(2)
-    law = as_input(f)
-    assert law.batch_shape == (4,)
-    assert law.base.terms[0].factor.shape == (4, 6)  # a vector, no matrix
-    np.testing.assert_array_equal(law.network_input(law.mean), np.tile(10 * scale, (4, 1, 1)))
+    distribution = as_input(f)
+    assert distribution.batch_shape == (4,)
+    assert distribution.base.terms[0].factor.shape == (4, 6)  # a vector, no matrix
+    np.testing.assert_array_equal(
+        distribution.network_input(distribution.mean), np.tile(10 * scale, (4, 1, 1))
+    )
     lin = nuq.linearize(lambda image: image[:, 0] + image[:, 1], f)
     np.testing.assert_allclose(lin.variance, np.tile([1 + 4, 16 + 25], (4, 1)), rtol=1e-6)
-    draws = law.sample(KEY, (1000,))
-    image = law.network_input(draws)
+    draws = distribution.sample(KEY, (1000,))
+    image = distribution.network_input(draws)
     assert image.shape == (1000, 4, 2, 3)
     np.testing.assert_array_equal(image.reshape(1000, 4, 6), draws)
 
@@ -43,9 +46,9 @@ def structured(x):
 
 
 def test_nested_structures_are_called_with_their_parts():
-    law = as_input(PARTS)
-    assert law.num_inputs == 1 + 4 + 2
-    found = law.network_input(law.mean)
+    distribution = as_input(PARTS)
+    assert distribution.num_inputs == 1 + 4 + 2
+    found = distribution.network_input(distribution.mean)
     assert jax.tree.structure(found) == jax.tree.structure(
         {"level": 0, "field": [0, 0], "known": 0, "own": 0}
     )
@@ -89,9 +92,9 @@ def test_known_arrays_beside_a_batch():
     def network(x):
         return x["gain"] * x["a"]
 
-    def means(gain, law=None):
-        law = dist.Normal(loc, 0.1).to_event(1) if law is None else law
-        return nuq.linearize(network, {"a": law, "gain": gain}).mean
+    def means(gain, distribution=None):
+        distribution = dist.Normal(loc, 0.1).to_event(1) if distribution is None else distribution
+        return nuq.linearize(network, {"a": distribution, "gain": gain}).mean
 
     np.testing.assert_allclose(means(dist.Delta(gain, event_dim=1)), gain * loc)  # one each
     np.testing.assert_allclose(means(gain[0]), gain[0] * loc)  # the same for all
@@ -133,16 +136,16 @@ def test_jit_grad_and_vmap_of_structures():
 
     # Two variances (0.5 e^loc)^2, and twice as much for their derivative.
     np.testing.assert_allclose(jax.vmap(jax.grad(shift))(jnp.array([0.3])), np.exp(0.6), rtol=1e-4)
-    law = as_input({"a": dist.Gamma(jnp.ones((3, 2)), 1.0).to_event(1), "b": jnp.ones(4)})
-    medians = jax.vmap(lambda one: one.network_input(one.mean)["a"])(law)
+    distribution = as_input({"a": dist.Gamma(jnp.ones((3, 2)), 1.0).to_event(1), "b": jnp.ones(4)})
+    medians = jax.vmap(lambda one: one.network_input(one.mean)["a"])(distribution)
     np.testing.assert_allclose(medians, np.full((3, 2), np.log(2)), rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_laws_and_draws_of_a_structure():
+def test_distributions_and_draws_of_a_structure():
     lin = nuq.linearize(structured, PARTS)
     draws = nuq.monte_carlo(structured, PARTS, KEY, 20_000, progress=False)
-    cdf = np.asarray(lin.marginals().cdf(draws))  # a linear network: an exact law
+    cdf = np.asarray(lin.marginals().cdf(draws))  # a linear network: an exact distribution
     assert all(scipy.stats.kstest(column, "uniform").pvalue > 0.01 / 5 for column in cdf.T)
     pairs = nuq.paired_draws(structured, lin, KEY, 64, points="sobol", progress=False)
     np.testing.assert_allclose(pairs.network, pairs.linear, atol=1e-5)
@@ -172,7 +175,7 @@ TRANSFORMED = {
         ),
         scipy.stats.gamma(2),
     ),
-    "copula of beta laws": (
+    "copula of beta distributions": (
         dist.GaussianCopulaBeta(2.0 * jnp.ones(2), 3.0, jnp.array([[1.0, 0.6], [0.6, 1.0]])),
         scipy.stats.beta(2, 3),
     ),
@@ -184,11 +187,11 @@ TRANSFORMED = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMED)
-def test_draws_of_transformed_inputs_have_their_law(name):
+def test_draws_of_transformed_inputs_have_their_distribution(name):
     f, known = TRANSFORMED[name]
-    law = as_input({"x": f, "y": dist.Normal(0.0, 1.0)})
-    assert law.is_transformed == (name != "two affine maps")
-    values = law.network_input(law.sample(jax.random.key(5), (20_000,)))["x"]
+    distribution = as_input({"x": f, "y": dist.Normal(0.0, 1.0)})
+    assert distribution.is_transformed == (name != "two affine maps")
+    values = distribution.network_input(distribution.sample(jax.random.key(5), (20_000,)))["x"]
     assert values.shape == (20_000, *f.event_shape)
     columns = np.asarray(values).reshape(20_000, -1).T
     for column in columns:
@@ -202,8 +205,10 @@ def test_batches_of_transforms_with_parameters():
     base = dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1)
     loc = jnp.arange(12.0).reshape(4, 3)
     f = dist.TransformedDistribution(base, [tf.AffineTransform(loc, 2.0), tf.ExpTransform()])
-    law = as_input(f)
-    np.testing.assert_allclose(law.network_input(law.mean), np.exp(loc), rtol=1e-5)
+    distribution = as_input(f)
+    np.testing.assert_allclose(
+        distribution.network_input(distribution.mean), np.exp(loc), rtol=1e-5
+    )
     root = jnp.array([[1.0, 0, 0], [1, 1, 0], [0, 0, 2]])
     f = dist.TransformedDistribution(base, tf.LowerCholeskyAffine(jnp.ones(3), root))
     lin = nuq.linearize(lambda x: x, f)

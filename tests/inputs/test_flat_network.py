@@ -8,8 +8,8 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inputs import as_input
-from nn_uq_dist.inputs._flat_network import flat_network
-from nn_uq_dist.inputs._structure import OutputStructure
+from nn_uq_dist.inputs.flat_network import flat_network
+from nn_uq_dist.inputs.structure import OutputStructure
 
 BOX = nuq.Input.box(np.zeros(3), 0.1)
 WEIGHTS = jnp.array([[1.0, -2.0, 0.5], [0.3, 1.0, 2.0]])
@@ -69,11 +69,11 @@ def test_structure_stays_with_a_linearization_through_transformations():
 
 
 def test_failing_networks_are_told_what_they_were_given():
-    law = as_input({"a": dist.Normal(0.0, 1.0), "b": jnp.ones((2, 2))})
+    distribution = as_input({"a": dist.Normal(0.0, 1.0), "b": jnp.ones((2, 2))})
     with pytest.raises(
         ValueError, match=r"input of structure \{'a': 'float32\[\]', 'b': 'float32\[2, 2\]'\}, got"
     ):
-        flat_network(lambda x: x["c"], law)
+        flat_network(lambda x: x["c"], distribution)
     batch = as_input(dist.Gamma(jnp.ones((4, 2)), 1.0).to_event(1))
     with pytest.raises(ValueError, match=r"one input of shape \(2,\) and dtype float32, got TypeE"):
         flat_network(lambda x: jnp.ones((3, 3)) @ x, batch)

@@ -28,19 +28,21 @@ LAWS = {
 
 @pytest.mark.parametrize("name", ["mixed", "mixed, independent"])
 def test_moments_match_draws(name):
-    law = LAWS[name]
-    draws = np.asarray(law.sample(jax.random.key(1), (100_000,)), np.float64)
-    assert draws.shape == (100_000, *law.batch_shape, 3)
+    distribution = LAWS[name]
+    draws = np.asarray(distribution.sample(jax.random.key(1), (100_000,)), np.float64)
+    assert draws.shape == (100_000, *distribution.batch_shape, 3)
     centered = draws - draws.mean(axis=0)
     covariance = np.einsum("s...i,s...j->...ij", centered, centered) / len(draws)
-    variance = np.asarray(law.variance, np.float64)
-    # Five standard errors; the fourth moments of these laws are at most normal.
+    variance = np.asarray(distribution.variance, np.float64)
+    # Five standard errors; the fourth moments of these distributions are at most normal.
     sd = np.sqrt(variance)
     bound = 5 * sd[..., :, None] * sd[..., None, :] * np.sqrt(2 / len(draws)) + 1e-6
-    assert (np.abs(draws.mean(axis=0) - law.mean) <= 5 * sd / np.sqrt(len(draws)) + 1e-6).all()
-    assert (np.abs(covariance - law.covariance) <= bound).all()
+    assert (
+        np.abs(draws.mean(axis=0) - distribution.mean) <= 5 * sd / np.sqrt(len(draws)) + 1e-6
+    ).all()
+    assert (np.abs(covariance - distribution.covariance) <= bound).all()
     np.testing.assert_allclose(
-        np.diagonal(law.covariance, axis1=-2, axis2=-1), variance, rtol=1e-5, atol=1e-7
+        np.diagonal(distribution.covariance, axis1=-2, axis2=-1), variance, rtol=1e-5, atol=1e-7
     )
 
 
@@ -64,16 +66,16 @@ CONVERSIONS = {
 @pytest.mark.usefixtures("x64")
 def test_from_distribution_keeps_shape_and_moments(name):
     d = CONVERSIONS[name]()
-    law = as_input(d)
-    assert law.batch_shape == d.batch_shape
-    assert (law.num_inputs,) == d.event_shape
+    distribution = as_input(d)
+    assert distribution.batch_shape == d.batch_shape
+    assert (distribution.num_inputs,) == d.event_shape
     # Parameters that were written in float32 stay so.
-    rtol = 1e-12 if law.dtype == jnp.float64 else 1e-5
-    np.testing.assert_allclose(law.mean, d.mean, rtol=rtol)
-    np.testing.assert_allclose(law.variance, d.variance, rtol=rtol)
+    rtol = 1e-12 if distribution.dtype == jnp.float64 else 1e-5
+    np.testing.assert_allclose(distribution.mean, d.mean, rtol=rtol)
+    np.testing.assert_allclose(distribution.variance, d.variance, rtol=rtol)
     if hasattr(d, "covariance_matrix"):
-        expected = np.broadcast_to(d.covariance_matrix, law.covariance.shape)
-        np.testing.assert_allclose(law.covariance, expected, rtol=rtol, atol=rtol)
+        expected = np.broadcast_to(d.covariance_matrix, distribution.covariance.shape)
+        np.testing.assert_allclose(distribution.covariance, expected, rtol=rtol, atol=rtol)
 
 
 @pytest.mark.parametrize(
@@ -105,18 +107,23 @@ def test_from_distribution_of_traced_parameters_has_gradients(make):
 )
 def test_dtype_is_promoted_as_in_jax(loc, half_width, x64, expected):
     with jax.enable_x64(x64):
-        law = Input.box(loc, half_width)
-        for part in (law.mean, law.half_width, law.covariance, law.sample(jax.random.key(0))):
+        distribution = Input.box(loc, half_width)
+        for part in (
+            distribution.mean,
+            distribution.half_width,
+            distribution.covariance,
+            distribution.sample(jax.random.key(0)),
+        ):
             assert part.dtype == expected
 
 
 def test_pytree_round_trip_does_not_validate():
-    law = LAWS["mixed"]
-    leaves, structure = jax.tree.flatten(law)
+    distribution = LAWS["mixed"]
+    leaves, structure = jax.tree.flatten(distribution)
     again = jax.tree.unflatten(structure, leaves)
     assert all(a is b for a, b in zip(leaves, jax.tree.leaves(again), strict=True))
     jax.tree.unflatten(structure, [object()] * len(leaves))
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(law)]
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(distribution)]
     assert paths == [".mean", ".terms[0].factor", ".terms[1].factor"]
     # A negative half-width made by arithmetic on the tree goes through without a check.
     assert jax.tree.map(lambda leaf: -leaf, LAWS["box"]).half_width[0] < 0
@@ -134,7 +141,9 @@ def test_scales_are_a_diagonal_factor_without_the_matrix(precision):
     np.testing.assert_allclose(matrix.normal_scale, scale, rtol=rtol)
     np.testing.assert_allclose(vector.variance, matrix.variance, rtol=rtol)
     np.testing.assert_allclose(vector.covariance, matrix.covariance, rtol=rtol)
-    draws = [law.sample_deviation(jax.random.key(3), (7,)) for law in (vector, matrix)]
+    draws = [
+        distribution.sample_deviation(jax.random.key(3), (7,)) for distribution in (vector, matrix)
+    ]
     np.testing.assert_allclose(*draws, rtol=rtol, atol=rtol)
     assert vector.expand((2, 5)).terms[1].factor.shape == (2, 5, 3)
 
@@ -183,13 +192,13 @@ def test_parts_that_there_are_not_are_none():
 def test_units_from_the_smallest_to_the_largest(precision):
     for unit in (1e-30, 1e30):
         mean = np.array([1.0, -2.0]) * unit
-        law = Input.box(mean, unit) + Input.normal(0 * mean, factor=unit * np.ones((2, 1)))
+        distribution = Input.box(mean, unit) + Input.normal(0 * mean, factor=unit * np.ones((2, 1)))
         sd = np.full(2, unit * np.sqrt(4 / 3))
-        np.testing.assert_allclose(law.standard_deviation, sd, rtol=1e-6)
-        image = law.image(np.array([[1.0, 1.0]]))
+        np.testing.assert_allclose(distribution.standard_deviation, sd, rtol=1e-6)
+        image = distribution.image(np.array([[1.0, 1.0]]))
         np.testing.assert_allclose(image.standard_deviation, unit * np.sqrt(14 / 3), rtol=1e-6)
         has_number = precision == "float64"
-        assert np.isfinite(law.variance).all() == has_number
+        assert np.isfinite(distribution.variance).all() == has_number
 
 
 def test_independent_normal_inputs_cost_vectors_only():
@@ -210,24 +219,26 @@ def test_independent_normal_inputs_cost_vectors_only():
 
 def test_draws_give_mean_and_covariance(precision):
     draws = np.random.default_rng(7).normal(size=(50, 2, 3)) @ np.array(TRIL, float).T
-    law = Input.from_samples(draws)
+    distribution = Input.from_samples(draws)
     rtol = 1e-12 if precision == "float64" else 1e-5
-    np.testing.assert_allclose(law.mean, draws.mean(axis=0), rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(distribution.mean, draws.mean(axis=0), rtol=rtol, atol=rtol)
     for k in range(2):
         expected = np.cov(draws[:, k].T)
-        np.testing.assert_allclose(law.covariance[k], expected, rtol=rtol, atol=10 * rtol)
+        np.testing.assert_allclose(distribution.covariance[k], expected, rtol=rtol, atol=10 * rtol)
     few = draws[:3, 0]  # fewer than four: a singular covariance, exactly
-    law = Input.from_samples(few)
-    np.testing.assert_allclose(law.covariance, np.cov(few.T), rtol=rtol, atol=10 * rtol)
-    assert law.terms[0].factor.shape == (3, 3)
+    distribution = Input.from_samples(few)
+    np.testing.assert_allclose(distribution.covariance, np.cov(few.T), rtol=rtol, atol=10 * rtol)
+    assert distribution.terms[0].factor.shape == (3, 3)
     found = jax.jit(lambda x: Input.from_samples(x).variance)(few)
     np.testing.assert_allclose(found, few.var(axis=0, ddof=1), rtol=10 * rtol)
 
 
-def test_vmap_over_a_law_with_shared_parts():
-    law = Input.box(spread(0, (5, 3)), 0.3) + Input.normal(0 * spread(0, (5, 3)), scale_tril=TRIL)
-    mapped = jax.vmap(lambda one: one.covariance)(law)
-    np.testing.assert_allclose(mapped, law.covariance, rtol=3e-7)
+def test_vmap_over_a_distribution_with_shared_parts():
+    distribution = Input.box(spread(0, (5, 3)), 0.3) + Input.normal(
+        0 * spread(0, (5, 3)), scale_tril=TRIL
+    )
+    mapped = jax.vmap(lambda one: one.covariance)(distribution)
+    np.testing.assert_allclose(mapped, distribution.covariance, rtol=3e-7)
 
 
 @pytest.mark.parametrize(

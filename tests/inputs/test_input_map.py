@@ -14,27 +14,29 @@ KEY = jax.random.key(0)
 
 def test_moments_columns_and_draws_are_those_of_the_base():
     f = {"a": dist.Normal(jnp.ones(2), 0.5).to_event(1), "b": dist.Uniform(-1.0, 1.0)}
-    law = as_input(f)
-    base = law.base
+    distribution = as_input(f)
+    base = distribution.base
     assert base.is_vector
-    assert not law.is_vector
+    assert not distribution.is_vector
     for name in ("mean", "variance", "covariance", "half_width", "normal_scale"):
-        np.testing.assert_array_equal(getattr(law, name), getattr(base, name))
-    assert law.num_standard_variables == base.num_standard_variables == (1, 2)
-    assert law.has_independent_entries
-    np.testing.assert_array_equal(law.sample(KEY, (5,)), base.sample(KEY, (5,)))
+        np.testing.assert_array_equal(getattr(distribution, name), getattr(base, name))
+    assert distribution.num_standard_variables == base.num_standard_variables == (1, 2)
+    assert distribution.has_independent_entries
+    np.testing.assert_array_equal(distribution.sample(KEY, (5,)), base.sample(KEY, (5,)))
     points = jnp.full((4, 3), 0.3)
-    np.testing.assert_array_equal(law.deviation_at_points(points), base.deviation_at_points(points))
-    np.testing.assert_array_equal(law.image(jnp.eye(3)).root, base.image(jnp.eye(3)).root)
-    shares = nuq.diagnostics.sensitivity(nuq.Linearization([0.0], [[1.0, 1.0, 1.0]], law))
+    np.testing.assert_array_equal(
+        distribution.deviation_at_points(points), base.deviation_at_points(points)
+    )
+    np.testing.assert_array_equal(distribution.image(jnp.eye(3)).root, base.image(jnp.eye(3)).root)
+    shares = nuq.diagnostics.sensitivity(nuq.Linearization([0.0], [[1.0, 1.0, 1.0]], distribution))
     np.testing.assert_allclose(shares.values[0], np.array([3, 3, 4]) / 10, rtol=1e-5)
 
 
 def test_errors():
-    law = as_input({"a": nuq.Input.box([0.0, 0.0, 0.0], 1.0), "b": 2.0})
+    distribution = as_input({"a": nuq.Input.box([0.0, 0.0, 0.0], 1.0), "b": 2.0})
     for shape in ((), (2,)):
         with pytest.raises(ValueError, match=r"x must have shape \(\.\.\., 3\), got shape"):
-            law.network_input(np.zeros(shape))
+            distribution.network_input(np.zeros(shape))
 
 
 @pytest.mark.parametrize(
@@ -55,34 +57,34 @@ def test_pairs_correct_what_the_transform_bends(f):
     # Drawn by NumPyro itself, without the scores.
     draws = np.asarray(jax.vmap(net)(f.sample(jax.random.key(1), (100_000,))))
     pairs = nuq.paired_draws(net, lin, jax.random.key(2), 1000, progress=False)
-    law = lin.corrected(pairs).marginals()
+    distribution = lin.corrected(pairs).marginals()
     levels = np.linspace(0.01, 0.99, 99)
     values = jnp.asarray(np.quantile(draws, levels, axis=0))
     tangent, corrected = (
         np.abs(np.asarray(one.cdf(values)) - levels[:, None]).max(axis=0)
-        for one in (lin.marginals(), law)
+        for one in (lin.marginals(), distribution)
     )
     # The noise of a thousand plain draws is 0.04 at the 1% point; of pairs it is a part of that.
     assert (corrected < 0.02).all()
     assert (tangent > 5 * corrected).all()
-    error = np.abs(np.asarray(law.mean) - draws.mean(axis=0)) / draws.std(axis=0)
+    error = np.abs(np.asarray(distribution.mean) - draws.mean(axis=0)) / draws.std(axis=0)
     assert (error < 0.03).all()
 
 
-def test_laws_within_structures():
+def test_distributions_within_structures():
     inner = as_input({"b": dist.LogNormal(0.0, 1.0), "c": jnp.arange(2)})
-    law = as_input({"a": inner, "d": dist.Normal(jnp.zeros(2), 1.0).to_event(1)})
-    assert law.names == law.taken_names == ["a.b", "d[0]", "d[1]"]
-    assert "1 transformed, 1 known" in repr(law)
-    taken = law.network_input(jnp.array([1.0, 2.0, 3.0]))
-    numbers = law.taken(jnp.array([1.0, 2.0, 3.0]))
+    distribution = as_input({"a": inner, "d": dist.Normal(jnp.zeros(2), 1.0).to_event(1)})
+    assert distribution.names == distribution.taken_names == ["a.b", "d[0]", "d[1]"]
+    assert "1 transformed, 1 known" in repr(distribution)
+    taken = distribution.network_input(jnp.array([1.0, 2.0, 3.0]))
+    numbers = distribution.taken(jnp.array([1.0, 2.0, 3.0]))
     np.testing.assert_allclose(numbers, np.array([np.e, 2, 3]), rtol=1e-6)
-    again = law.structured(numbers)
+    again = distribution.structured(numbers)
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), taken, again))
     # Three numbers of two: no name of an entry for each of the two.
     sums = dist.TransformedDistribution(
         dist.Normal(jnp.zeros(2), 1.0).to_event(1), dist.transforms.ZeroSumTransform(1)
     )
-    law = as_input({"a": sums})
-    assert law.names == ["a[0]", "a[1]"]
-    assert law.taken_names == ["a[0]", "a[1]", "a[2]"]
+    distribution = as_input({"a": sums})
+    assert distribution.names == ["a[0]", "a[1]"]
+    assert distribution.taken_names == ["a[0]", "a[1]", "a[2]"]

@@ -1,4 +1,4 @@
-"""Messages to users whose input has no law here; the table of the docs."""
+"""Messages to users whose input has no distribution here; the table of the docs."""
 
 from pathlib import Path
 
@@ -163,5 +163,5 @@ PARAMETERS = {
 @pytest.mark.parametrize("family", BY_SCORES.split(", "))
 def test_families_that_the_message_lists_are_accepted(family):
     low = {"low": 0.5} if family in {"TruncatedNormal", "TruncatedCauchy", "TruncatedGamma"} else {}
-    law = getattr(dist, family)(*PARAMETERS.get(family, (2.0,)), **low)
-    assert as_input(law).is_transformed
+    distribution = getattr(dist, family)(*PARAMETERS.get(family, (2.0,)), **low)
+    assert as_input(distribution).is_transformed

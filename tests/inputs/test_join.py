@@ -8,7 +8,7 @@ import scipy.linalg
 
 import nn_uq_dist as nuq
 from nn_uq_dist import Input
-from nn_uq_dist.basics._known_values import in_float64
+from nn_uq_dist.basics.concrete import in_float64
 
 TRIL = np.array([[1.0, 0.0], [0.5, 0.2]])
 BOX = nuq.Input.box([0.0, 1.0], half_width=[1.0, 3.0])
@@ -46,19 +46,21 @@ def test_known_inputs_have_no_columns():
 
 
 @pytest.mark.parametrize(
-    "law", [KNOWN, Input.join(KNOWN, KNOWN), KNOWN + KNOWN], ids=["one", "blocks", "sum"]
+    "distribution", [KNOWN, Input.join(KNOWN, KNOWN), KNOWN + KNOWN], ids=["one", "blocks", "sum"]
 )
-def test_known_inputs_alone_are_constant(law):
-    size = law.num_inputs
-    np.testing.assert_array_equal(law.sample(jax.random.key(0), (3,)), np.tile(law.mean, (3, 1)))
-    image = law.image(np.ones((2, size), np.float32))
+def test_known_inputs_alone_are_constant(distribution):
+    size = distribution.num_inputs
+    np.testing.assert_array_equal(
+        distribution.sample(jax.random.key(0), (3,)), np.tile(distribution.mean, (3, 1))
+    )
+    image = distribution.image(np.ones((2, size), np.float32))
     assert image.is_constant.all()
-    assert law.num_standard_variables == (0, 0)
-    found = law.deviation_at_points(jnp.full((4, 1), 0.3))
+    assert distribution.num_standard_variables == (0, 0)
+    found = distribution.deviation_at_points(jnp.full((4, 1), 0.3))
     np.testing.assert_array_equal(found, np.zeros((4, size)))
-    np.testing.assert_array_equal(law.variance, np.zeros(size))
-    np.testing.assert_array_equal(law.covariance, np.zeros((size, size)))
-    assert law.has_independent_entries
+    np.testing.assert_array_equal(distribution.variance, np.zeros(size))
+    np.testing.assert_array_equal(distribution.covariance, np.zeros((size, size)))
+    assert distribution.has_independent_entries
 
 
 def test_draws_and_points_are_those_of_the_parts():
@@ -72,7 +74,7 @@ def test_draws_and_points_are_those_of_the_parts():
     np.testing.assert_allclose(found, [[0.5, -3.0, 0.0, *(TRIL @ [2.0, 1.0])]], rtol=1e-6)
     both = LAW.deviation_at(jnp.asarray(uniform[0]), jnp.asarray(np.tile(normal, (3, 1))))
     np.testing.assert_allclose(both, np.tile(found, (3, 1)), rtol=1e-6)
-    # Of a sum: a law that makes its columns from the identity says the same.
+    # Of a sum: a distribution that makes its columns from the identity says the same.
     total = BOX + NORMAL
     image = total.image(np.eye(2, dtype=np.float32))
     expected = uniform @ np.asarray(image.uniform).T + normal @ np.asarray(image.normal).T
@@ -81,13 +83,13 @@ def test_draws_and_points_are_those_of_the_parts():
 
 
 def test_batches_broadcast_and_expand():
-    law = Input.join(BOX, nuq.Input.normal(np.zeros((4, 1)), 1.0))
-    assert law.batch_shape == (4,)
-    assert law.covariance.shape == (4, 3, 3)
-    assert law.expand((2, 4)).sample(jax.random.key(0), (5,)).shape == (5, 2, 4, 3)
-    found = jax.vmap(lambda one: one.variance)(law)
+    distribution = Input.join(BOX, nuq.Input.normal(np.zeros((4, 1)), 1.0))
+    assert distribution.batch_shape == (4,)
+    assert distribution.covariance.shape == (4, 3, 3)
+    assert distribution.expand((2, 4)).sample(jax.random.key(0), (5,)).shape == (5, 2, 4, 3)
+    found = jax.vmap(lambda one: one.variance)(distribution)
     np.testing.assert_allclose(found, np.tile([1 / 3, 3, 1], (4, 1)), rtol=1e-6)
-    values = law.deviation_at(jnp.ones((7, 4, 2)), jnp.ones((7, 4, 1)))
+    values = distribution.deviation_at(jnp.ones((7, 4, 2)), jnp.ones((7, 4, 1)))
     assert values.shape == (7, 4, 3)
 
 

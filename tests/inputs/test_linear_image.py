@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nn_uq_dist import Input
-from nn_uq_dist.basics._known_values import in_float64
+from nn_uq_dist.basics.concrete import in_float64
 
 RNG = np.random.default_rng(0)
 JACOBIAN = RNG.normal(size=(4, 3))
@@ -76,8 +76,8 @@ def assert_has_covariance(image, covariance, rtol):
 )
 def test_moments_are_sums_over_the_independent_variables(name, noise, precision):
     parts, factor = LAWS[name]
-    law = input_of(np.zeros(3), **parts)
-    image = law.image(JACOBIAN).with_noise(noise)
+    distribution = input_of(np.zeros(3), **parts)
+    image = distribution.image(JACOBIAN).with_noise(noise)
     expected = expected_covariance(JACOBIAN, parts.get("half_width"), factor, noise)
     assert image.covariance.dtype == image.correlation.dtype == precision
     assert_has_covariance(image, expected, 1e-12 if precision == "float64" else 2e-6)
@@ -98,8 +98,8 @@ def test_moments_are_sums_over_the_independent_variables(name, noise, precision)
 @pytest.mark.parametrize("name", ["box and diagonal", "box and dense"])
 def test_image_of_numpy_leaves_is_numpy_in_float64_whatever_jax_has(name):
     parts, factor = LAWS[name]
-    law = in_float64(input_of(np.zeros(3), **parts))
-    image = law.image(JACOBIAN).with_noise(NOISE)
+    distribution = in_float64(input_of(np.zeros(3), **parts))
+    image = distribution.image(JACOBIAN).with_noise(NOISE)
     for part in (image.weights, image.normal_scale, image.covariance, image.correlation):
         assert isinstance(part, np.ndarray)
         assert part.dtype == np.float64
@@ -118,10 +118,10 @@ def test_a_batch_is_the_stack_of_single_images(name, noise_batch):
     parts, factor = LAWS[name]
     scales = np.array([1.0, 3.0])
     scaled = {key: scales.reshape((2,) + (1,) * value.ndim) * value for key, value in parts.items()}
-    law = input_of(np.zeros((2, 3)), **scaled)
+    distribution = input_of(np.zeros((2, 3)), **scaled)
     jacobian = np.stack([JACOBIAN, -JACOBIAN[::-1]])
     noise = np.abs(np.random.default_rng(1).normal(size=(*noise_batch, 4)))
-    image = law.image(jacobian).with_noise(noise)
+    image = distribution.image(jacobian).with_noise(noise)
     shape = np.broadcast_shapes((2, 4), noise.shape)
     assert image.shape == image.variance.shape == image.standard_deviation.shape == shape
     full = np.broadcast_to(noise, shape)
@@ -195,20 +195,20 @@ def test_is_constant_asks_every_part():
 
 @pytest.mark.usefixtures("x64")
 def test_image_is_a_pytree_with_gradients():
-    law = Input.box(jnp.zeros(3), jnp.asarray(WIDTH)) + Input.normal(
+    distribution = Input.box(jnp.zeros(3), jnp.asarray(WIDTH)) + Input.normal(
         jnp.zeros(3), jnp.asarray(SCALE)
     )
 
-    def total(law, jacobian, noise):
-        return jnp.sum(law.image(jacobian).with_noise(noise).variance)
+    def total(distribution, jacobian, noise):
+        return jnp.sum(distribution.image(jacobian).with_noise(noise).variance)
 
-    gradient = jax.jit(jax.grad(total, argnums=(0, 1, 2)))(law, jnp.asarray(JACOBIAN), 0.5)
+    gradient = jax.jit(jax.grad(total, argnums=(0, 1, 2)))(distribution, jnp.asarray(JACOBIAN), 0.5)
     squares = np.sum(JACOBIAN**2, axis=0)
     np.testing.assert_allclose(gradient[0].half_width, 2 * WIDTH / 3 * squares, rtol=1e-12)
     np.testing.assert_allclose(gradient[0].normal_scale, 2 * SCALE * squares, rtol=1e-12)
     np.testing.assert_allclose(gradient[1], 2 * JACOBIAN * (WIDTH**2 / 3 + SCALE**2), rtol=1e-12)
     assert gradient[2] == pytest.approx(2 * 0.5 * 4)
-    image = law.image(JACOBIAN)
+    image = distribution.image(JACOBIAN)
     mapped = jax.vmap(lambda scale: image.with_noise(scale).variance)(jnp.arange(3.0))
     np.testing.assert_allclose(mapped, image.variance + np.arange(3.0)[:, None] ** 2)
 

@@ -161,7 +161,7 @@ MISTAKES = {
     "a network that returns nothing": (
         lambda: lambda x: None,
         ValueError,
-        "return what is to have a law",
+        "return what is to have a distribution",
     ),
     "a class instead of a module of it": (
         lambda: flax.linen.Dense,
@@ -271,9 +271,9 @@ def test_swapped_arguments_are_said_to_be_swapped(case):
 
 def test_a_forgotten_key_is_asked_for():
     calls = (monte_carlo, LAW), (paired_draws, linearize(jnp.tanh, LAW)), (failure_probability, LAW)
-    for call, law in calls:
+    for call, distribution in calls:
         with pytest.raises(TypeError, match=r"key must be a JAX random key, got int 1000; pass"):
-            call(jnp.tanh, law, 1000)
+            call(jnp.tanh, distribution, 1000)
 
 
 def test_pages_that_the_message_names_are_there():

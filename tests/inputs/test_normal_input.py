@@ -8,25 +8,25 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist import Input
-from nn_uq_dist.basics._known_values import in_float64
+from nn_uq_dist.basics.concrete import in_float64
 from tests.array_sizes import largest_array
 
 FACTOR = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
 
 
 def test_moments_follow_the_factor(precision):
-    law = Input.normal(np.arange(3.0), factor=FACTOR)
-    assert law.dtype == precision
+    distribution = Input.normal(np.arange(3.0), factor=FACTOR)
+    assert distribution.dtype == precision
     rtol = 1e-13 if precision == "float64" else 1e-6
-    np.testing.assert_allclose(law.covariance, FACTOR @ FACTOR.T, rtol=rtol)
-    np.testing.assert_allclose(law.variance, [1, 2, 4], rtol=rtol)
-    np.testing.assert_allclose(law.normal_scale, np.sqrt([1, 2, 4]), rtol=rtol)
-    assert law.half_width is None
-    assert law.num_standard_variables == (0, 2)
+    np.testing.assert_allclose(distribution.covariance, FACTOR @ FACTOR.T, rtol=rtol)
+    np.testing.assert_allclose(distribution.variance, [1, 2, 4], rtol=rtol)
+    np.testing.assert_allclose(distribution.normal_scale, np.sqrt([1, 2, 4]), rtol=rtol)
+    assert distribution.half_width is None
+    assert distribution.num_standard_variables == (0, 2)
     values = np.array([[1.0, 2.0], [0.5, -1.0]])
-    found = law.deviation_at(np.zeros((2, 0)), values)
+    found = distribution.deviation_at(np.zeros((2, 0)), values)
     np.testing.assert_allclose(found, values @ FACTOR.T, rtol=rtol)
-    exact = in_float64(law)
+    exact = in_float64(distribution)
     assert isinstance(exact.image(np.ones((1, 3))).covariance, np.ndarray)
 
 
@@ -53,23 +53,33 @@ def test_very_many_inputs_take_vectors_and_the_factor_only():
         f = dist.LowRankMultivariateNormal(loc, factor, diagonal)
         parts = {"image": f, "level": dist.Uniform(-1.0, 1.0)}
         lin = nuq.linearize(lambda x: row @ x["image"] + x["level"], parts)
-        law = lin.input
-        moments = lin.variance, law.variance, law.normal_scale, law.half_width
-        return moments, lin.marginals().normal_scale, lin.sample(key, (2,)), law.sample(key)
+        distribution = lin.input
+        moments = (
+            lin.variance,
+            distribution.variance,
+            distribution.normal_scale,
+            distribution.half_width,
+        )
+        return (
+            moments,
+            lin.marginals().normal_scale,
+            lin.sample(key, (2,)),
+            distribution.sample(key),
+        )
 
     largest = largest_array(outputs, loc, factor, scale, jax.random.key(0))
     # A draw or a Jacobian has so many numbers for each column; a matrix would have 2e10.
     assert largest <= 2 * size * (rank + 3)
-    law = nuq.inputs.as_input(dist.LowRankMultivariateNormal(loc, factor, scale))
-    variance = law.image(row).variance[0]
+    distribution = nuq.inputs.as_input(dist.LowRankMultivariateNormal(loc, factor, scale))
+    variance = distribution.image(row).variance[0]
     assert variance == pytest.approx(rank * (size * 1e-3) ** 2 + size * 1e-6, rel=5e-3)
 
 
 def test_few_draws_of_many_inputs_as_a_factor():
     draws = np.random.default_rng(0).normal(size=(4, 30))
     centered = draws - draws.mean(axis=0)
-    law = Input.normal(draws.mean(axis=0), factor=centered.T / np.sqrt(3))
-    np.testing.assert_allclose(law.covariance, np.cov(draws.T), atol=1e-5)
+    distribution = Input.normal(draws.mean(axis=0), factor=centered.T / np.sqrt(3))
+    np.testing.assert_allclose(distribution.covariance, np.cov(draws.T), atol=1e-5)
 
 
 ERRORS = {

@@ -1,4 +1,5 @@
-"""Families of NumPyro that are exact: under a linear network their outputs have the exact law."""
+"""Families of NumPyro that are exact: under a linear network their outputs have the exact
+distribution."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -80,7 +81,7 @@ FAMILIES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.usefixtures("x64")
-def test_linear_outputs_of_gaussian_families_have_the_normal_law(name):
+def test_linear_outputs_of_gaussian_families_have_the_normal_distribution(name):
     make, mean, covariance = FAMILIES[name]
     f = make()
     size = mean.size
@@ -122,10 +123,10 @@ BATCHES = {
 @pytest.mark.usefixtures("x64")
 def test_batches_have_the_moments_that_numpyro_gives(name):
     f = BATCHES[name]()
-    law = nuq.inputs.as_input(f)
+    distribution = nuq.inputs.as_input(f)
     shape = f.batch_shape + f.event_shape
-    assert law.batch_shape == f.batch_shape
-    mean = law.network_input(law.mean)
+    assert distribution.batch_shape == f.batch_shape
+    mean = distribution.network_input(distribution.mean)
     np.testing.assert_allclose(mean, np.broadcast_to(f.mean, shape), atol=1e-12)
     if name == "matrix":
         expected = np.ones(shape)
@@ -133,10 +134,12 @@ def test_batches_have_the_moments_that_numpyro_gives(name):
         expected = np.diagonal(np.linalg.inv(f.precision_matrix), axis1=-2, axis2=-1)
     else:
         expected = np.broadcast_to(f.variance, shape)
-    np.testing.assert_allclose(law.variance.reshape(shape), expected, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        distribution.variance.reshape(shape), expected, rtol=1e-6, atol=1e-12
+    )
     lin = nuq.linearize(lambda x: 2 * x.reshape(-1), f)
     assert lin.batch_shape == f.batch_shape
-    np.testing.assert_allclose(lin.variance, 4 * law.variance, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(lin.variance, 4 * distribution.variance, rtol=1e-6, atol=1e-12)
 
 
 def test_delta_is_known():

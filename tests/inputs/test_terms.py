@@ -1,4 +1,4 @@
-"""`InputTerm`: laws that say what they are made of, alone, in sums and in blocks."""
+"""`InputTerm`: distributions that say what they are made of, alone, in sums and in blocks."""
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,9 @@ from scipy.linalg import block_diag
 
 import nn_uq_dist as nuq
 from nn_uq_dist import Input
-from nn_uq_dist.basics._known_values import in_float64
+from nn_uq_dist.basics.concrete import in_float64
 from nn_uq_dist.inputs import InputTerm, as_input
-from nn_uq_dist.inputs._terms import layers
+from nn_uq_dist.inputs.terms import layers
 from tests.array_sizes import largest_array
 
 
@@ -53,32 +53,32 @@ AROUND = {
 
 @pytest.mark.parametrize("name", AROUND)
 def test_moments_columns_and_draws_follow_from_the_terms(name):
-    law, covariance, half_width = AROUND[name]
-    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-5, atol=1e-7)
+    distribution, covariance, half_width = AROUND[name]
+    np.testing.assert_allclose(distribution.covariance, covariance, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(
-        law.variance, np.diagonal(covariance, axis1=-2, axis2=-1), rtol=1e-5, atol=1e-7
+        distribution.variance, np.diagonal(covariance, axis1=-2, axis2=-1), rtol=1e-5, atol=1e-7
     )
-    np.testing.assert_allclose(law.half_width, half_width, rtol=1e-6)
-    image = law.image(np.eye(law.num_inputs, dtype=np.float32))
+    np.testing.assert_allclose(distribution.half_width, half_width, rtol=1e-6)
+    image = distribution.image(np.eye(distribution.num_inputs, dtype=np.float32))
     np.testing.assert_allclose(image.covariance, covariance, rtol=1e-5, atol=1e-7)
-    assert law.num_standard_variables[0] == image.uniform.shape[-1]
-    assert not law.has_independent_entries
-    exact = in_float64(law).image(np.eye(law.num_inputs)).covariance
+    assert distribution.num_standard_variables[0] == image.uniform.shape[-1]
+    assert not distribution.has_independent_entries
+    exact = in_float64(distribution).image(np.eye(distribution.num_inputs)).covariance
     assert isinstance(exact, np.ndarray)
     assert exact.dtype == np.float64
-    draws = np.asarray(law.sample_deviation(jax.random.key(0), (20_000,)), np.float64)
+    draws = np.asarray(distribution.sample_deviation(jax.random.key(0), (20_000,)), np.float64)
     found = np.einsum("s...i,s...j->...ij", draws, draws) / len(draws)
     sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
     bound = 6 * sd[..., :, None] * sd[..., None, :] * np.sqrt(2 / len(draws))
     assert (np.abs(found - covariance) <= bound + 1e-7).all()
 
 
-def test_a_law_that_says_its_terms_makes_no_matrix_of_all_inputs():
+def test_a_distribution_that_says_its_terms_makes_no_matrix_of_all_inputs():
     size = 20_000
 
     def outputs(loc, scale, key):
-        law = shared_error(loc, 1.0, scale)
-        blocks = Input.join(law, nuq.Input.box(jnp.zeros(1), 1.0))
+        distribution = shared_error(loc, 1.0, scale)
+        blocks = Input.join(distribution, nuq.Input.box(jnp.zeros(1), 1.0))
         moments = blocks.variance, blocks.half_width, blocks.normal_scale
         return moments, blocks.sample(key), blocks.image(jnp.ones((1, size + 1))).variance
 

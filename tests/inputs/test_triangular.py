@@ -35,7 +35,9 @@ def exact_log_density(ends, x):
 @pytest.mark.usefixtures("x64")
 def test_log_density_up_to_the_edge(case):
     make, arguments, ends = CASES[case]
-    law = nuq.linearize(lambda x: x, make(*(jnp.array([end]) for end in arguments))).marginals()
+    distribution = nuq.linearize(
+        lambda x: x, make(*(jnp.array([end]) for end in arguments))
+    ).marginals()
     low, start, stop, high = ends
     slope = start - low
     inside = np.concatenate(
@@ -45,7 +47,7 @@ def test_log_density_up_to_the_edge(case):
             high - slope * np.array([1e-6, 1e-3, 0.3, 0.9]),
         ]
     )
-    found = law.log_prob(jnp.asarray(inside)[:, None])[:, 0]
+    found = distribution.log_prob(jnp.asarray(inside)[:, None])[:, 0]
     expected = [exact_log_density(ends, x) for x in inside]
     # The distance of a value to an edge is rounded as the value is, and as an end that is no short
     # binary fraction.
@@ -55,10 +57,10 @@ def test_log_density_up_to_the_edge(case):
     assert (np.abs(found - np.array(expected)) <= atol).all()
     outside = jnp.array([low - 1e-6, high + 1e-6])[:, None]
     with pytest.warns(UserWarning, match="Out-of-support"):
-        assert (law.log_prob(outside) == -np.inf).all()
+        assert (distribution.log_prob(outside) == -np.inf).all()
 
 
-def test_draws_have_the_law():
+def test_draws_have_the_distribution():
     f = Input.trapezoidal(jnp.array([0.0]), 1.0, 4.0, 5.0)
     draws = np.asarray(f.sample(jax.random.key(0), (100_000,)))[:, 0]
     known = scipy.stats.trapezoid(0.2, 0.8, 0, 5)

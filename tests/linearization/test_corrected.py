@@ -41,11 +41,11 @@ def references():
     }
 
 
-def distance(law, ordered):
+def distance(distribution, ordered):
     """Kolmogorov-Smirnov distances at 400 quantiles of the draws."""
     levels = (np.arange(400) + 0.5) / 400
     at = ordered[(levels * len(ordered)).astype(int)]
-    return np.abs(np.asarray(law.cdf(jnp.asarray(at))) - levels[:, None]).max(axis=0)
+    return np.abs(np.asarray(distribution.cdf(jnp.asarray(at))) - levels[:, None]).max(axis=0)
 
 
 @pytest.mark.slow
@@ -62,14 +62,14 @@ def test_is_nearer_than_draws_and_than_the_tangent(net, name, points, references
     f = {"box": BOX, "normal": NORMAL}[name]
     lin, pairs = pairs_of(net, f, 960, points=points)
     ordered = references[net, name]
-    law = lin.corrected(pairs).marginals()
-    found, tangent = distance(law, ordered), distance(lin.marginals(), ordered)
+    distribution = lin.corrected(pairs).marginals()
+    found, tangent = distance(distribution, ordered), distance(lin.marginals(), ordered)
     # As many draws are 0.87/sqrt(960) = 0.028 away on average. The density of the kinked network
     # has peaks that are narrower than what a thousand draws resolve.
     assert (found < (0.5 if net is smooth else 1.0) * 0.87 / np.sqrt(960)).all()
     assert (found < 0.5 * tangent).all()
-    np.testing.assert_allclose(law.mean, ordered.mean(axis=0), atol=0.03)
-    np.testing.assert_allclose(jnp.sqrt(law.variance), ordered.std(axis=0), rtol=0.04)
+    np.testing.assert_allclose(distribution.mean, ordered.mean(axis=0), atol=0.03)
+    np.testing.assert_allclose(jnp.sqrt(distribution.variance), ordered.std(axis=0), rtol=0.04)
 
 
 @pytest.mark.slow
@@ -118,8 +118,8 @@ def test_noise_is_that_of_the_outputs(references):
     rng = np.random.default_rng(0)
     clean = references[kinked, "box"]
     noisy = np.sort(clean + noise * rng.permuted(rng.normal(size=clean.shape), axis=0), axis=0)
-    for law in (corrected.marginals(noise), corrected.gaussian_copula(noise).marginals):
-        assert (distance(law, noisy) < 0.02).all()
+    for distribution in (corrected.marginals(noise), corrected.gaussian_copula(noise).marginals):
+        assert (distance(distribution, noisy) < 0.02).all()
 
 
 @pytest.mark.slow
@@ -203,18 +203,18 @@ def test_dead_and_saturated_outputs_are_named():
     with pytest.raises(ValueError, match="zero sensitivity"):
         lin.marginals()
     corrected = lin.corrected(pairs)
-    law = corrected.marginals()
+    distribution = corrected.marginals()
     y = jnp.linspace(0.01, 0.99, 50)[:, None]
-    assert np.isfinite(law.icdf(y)).all()
-    assert not np.isnan(law.log_prob(law.icdf(y))).any()
+    assert np.isfinite(distribution.icdf(y)).all()
+    assert not np.isnan(distribution.log_prob(distribution.icdf(y))).any()
     saturated, dead, constant, linear = corrected.remarks
     assert "point mass: 7" in saturated
     assert "sensitivity at the mean zero" in dead
     assert "all draws are equal" in constant
     assert linear == ""
-    # The law of a square of a uniform: sqrt(y).
-    assert abs(float(law.cdf(0.25)[1]) - 0.5) < 0.005
-    assert np.isfinite(corrected.joint(0.1).log_prob(law.mean))
+    # The distribution of a square of a uniform: sqrt(y).
+    assert abs(float(distribution.cdf(0.25)[1]) - 0.5) < 0.005
+    assert np.isfinite(corrected.joint(0.1).log_prob(distribution.mean))
 
 
 @pytest.mark.parametrize("count", [1000, 140])
@@ -229,15 +229,15 @@ def test_outputs_whose_sensitivity_is_zero_or_lost_in_rounding(offset, center, c
 
     lin, pairs = pairs_of(net, nuq.Input.normal(np.array([center, 0.0], np.float32), 1.0), count)
     corrected = lin.corrected(pairs)
-    law, known = corrected.marginals(), scipy.stats.chi2(1)
+    distribution, known = corrected.marginals(), scipy.stats.chi2(1)
     # Near the end of the support a rounding of 1000 is a percent.
     q = np.linspace(0.1, 0.95, 18)
-    found = law.cdf((offset + known.ppf(q))[:, None])[:, 0]
+    found = distribution.cdf((offset + known.ppf(q))[:, None])[:, 0]
     # The polynomial is exact here. With too few draws for one they are off by .115 with
     # probability .05, and their mean by .23.
     alone = count < 150
     np.testing.assert_allclose(found, q, atol=0.115 if alone else 0.004)
-    np.testing.assert_allclose(law.mean[0] - offset, 1, atol=0.23 if alone else 0.01)
+    np.testing.assert_allclose(distribution.mean[0] - offset, 1, atol=0.23 if alone else 0.01)
     assert "sensitivity at the mean zero" in corrected.remarks[0]
     assert corrected.remarks[1] == ""
 
@@ -260,14 +260,14 @@ def test_outputs_that_saturate_far_from_zero(slope, count):
         return jnp.array([1e4 + 0.1 * jnp.tanh(slope * x[0])])
 
     lin, pairs = pairs_of(net, nuq.Input.normal(np.zeros(2, np.float32), 1.0), count)
-    law = lin.corrected(pairs).marginals()
+    distribution = lin.corrected(pairs).marginals()
     nodes, rule = np.polynomial.hermite_e.hermegauss(200)
     sd = 0.1 * np.sqrt(np.tanh(slope * nodes) ** 2 @ rule / rule.sum())
     # Two standard errors of the mean of the pairs, and the grid of the knots.
-    assert abs(float(law.mean[0]) - 1e4) < (2 / count**0.5 + 0.05) * sd
-    assert float(law.variance[0]) ** 0.5 == pytest.approx(sd, rel=0.05)
-    assert float(law.log_sf(jnp.float32(1e4 + 0.1))[0]) < np.log(0.005)
-    assert float(law.log_cdf(jnp.float32(1e4 - 0.1))[0]) < np.log(0.005)
+    assert abs(float(distribution.mean[0]) - 1e4) < (2 / count**0.5 + 0.05) * sd
+    assert float(distribution.variance[0]) ** 0.5 == pytest.approx(sd, rel=0.05)
+    assert float(distribution.log_sf(jnp.float32(1e4 + 0.1))[0]) < np.log(0.005)
+    assert float(distribution.log_cdf(jnp.float32(1e4 - 0.1))[0]) < np.log(0.005)
 
 
 def test_outputs_with_nan_do_not_touch_the_others():
@@ -280,9 +280,9 @@ def test_outputs_with_nan_do_not_touch_the_others():
     with pytest.warns(RuntimeWarning, match="NaN or infinite"):
         pairs = nuq.paired_draws(net, lin, KEY, 1000, progress=False)
     corrected = lin.corrected(pairs)
-    law = corrected.marginals()
+    distribution = corrected.marginals()
     y = np.linspace(-3, 3, 201)
-    found = np.asarray(law.cdf(np.stack([y] * 3, axis=1).astype(np.float32)))
+    found = np.asarray(distribution.cdf(np.stack([y] * 3, axis=1).astype(np.float32)))
     linear = scipy.stats.norm.cdf(y, scale=np.sqrt(1.01))
     np.testing.assert_allclose(found[:, 0], linear, atol=1e-4)
     lowest = scipy.stats.norm.cdf(-1.5)
@@ -320,13 +320,13 @@ def test_densities_of_functions_of_one_direction(name):
         return of_score(x @ weights)[None]
 
     lin, pairs = pairs_of(net, nuq.Input.normal(np.zeros(5), 1.0), 1000)
-    law = lin.corrected(pairs).marginals()
+    distribution = lin.corrected(pairs).marginals()
     fresh = np.asarray(of_score(np.random.default_rng(0).normal(size=20_000)))
-    loss = log_density(fresh) - np.asarray(law.log_prob(fresh[:, None]))[:, 0]
+    loss = log_density(fresh) - np.asarray(distribution.log_prob(fresh[:, None]))[:, 0]
     assert 1000 * loss.mean() < most
     assert loss.max() < 15
     y = np.linspace(*np.quantile(fresh, [0.001, 0.999]), 2001)
-    rises = np.diff(np.asarray(law.log_prob(y[:, None]))[:, 0]) > 0
+    rises = np.diff(np.asarray(distribution.log_prob(y[:, None]))[:, 0]) > 0
     assert (np.diff(rises.astype(int)) == -1).sum() == 1
 
 
@@ -337,10 +337,10 @@ def test_fresh_draws_lie_within_the_support():
         return jnp.stack([jnp.sinh(3 * x[0]) + x[1]])
 
     lin, pairs = pairs_of(net, nuq.Input.box(np.zeros(2, np.float32), half_width=1.0), 1000)
-    law = lin.corrected(pairs).marginals()
-    assert np.isfinite(law.log_prob(pairs.network)).all()
+    distribution = lin.corrected(pairs).marginals()
+    assert np.isfinite(distribution.log_prob(pairs.network)).all()
     fresh = nuq.monte_carlo(net, lin.input, jax.random.key(9), 5000, progress=False)
-    assert np.isfinite(law.log_prob(fresh)).all()
+    assert np.isfinite(distribution.log_prob(fresh)).all()
 
 
 def test_errors():
@@ -418,8 +418,8 @@ def test_traced_pairs_have_an_input_posterior():
 @pytest.mark.parametrize("count", [200, 5000])
 def test_the_lower_tail_of_a_skewed_output(count):
     """Single precision tells values near zero apart much better than those at the other end."""
-    law = nuq.Input.normal([0.1], 1.0)
-    lin, pairs = pairs_of(lambda x: jnp.exp(3 * x), law, count, jax.random.key(3))
+    distribution = nuq.Input.normal([0.1], 1.0)
+    lin, pairs = pairs_of(lambda x: jnp.exp(3 * x), distribution, count, jax.random.key(3))
     z = np.linspace(-3, 3, 61)
     found = lin.corrected(pairs).marginals().cdf(jnp.exp(3 * (0.1 + jnp.asarray(z)))[:, None])
     assert np.abs(np.asarray(found)[:, 0] - scipy.stats.norm.cdf(z)).max() < 0.006
@@ -430,8 +430,8 @@ def test_the_lower_tail_of_a_skewed_output(count):
 )
 def test_clipped_outputs_are_corrected(net, precision):
     """Log slopes of a plateau are so low that rises are lost in rounding."""
-    law = nuq.Input.box(np.zeros(1, precision), half_width=1.0)
+    distribution = nuq.Input.box(np.zeros(1, precision), half_width=1.0)
     for number in range(4):
-        lin, pairs = pairs_of(net, law, 1000, jax.random.key(number))
+        lin, pairs = pairs_of(net, distribution, 1000, jax.random.key(number))
         high = lin.corrected(pairs).marginals().icdf(jnp.asarray(0.99, precision))
         assert abs(high[0] - net(jnp.array([0.98]))[0]) < 0.02

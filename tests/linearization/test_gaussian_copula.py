@@ -16,12 +16,12 @@ SIZE = 31
 MIXED = [("nataf", "float64"), ("linear", "float32")]
 
 
-def linear(jacobian, dtype="float64", **law):
-    """A linear model with box inputs of width one, or the given law."""
+def linear(jacobian, dtype="float64", **distribution):
+    """A linear model with box inputs of width one, or the given distribution."""
     jacobian = np.asarray(jacobian, dtype)
     mean = np.zeros(jacobian.shape[-1], dtype)
-    law = Input.normal(mean, **law) if law else Input.box(mean, 1.0)
-    return Linearization(np.zeros(jacobian.shape[:-1], dtype), jacobian, law)
+    distribution = Input.normal(mean, **distribution) if distribution else Input.box(mean, 1.0)
+    return Linearization(np.zeros(jacobian.shape[:-1], dtype), jacobian, distribution)
 
 
 def low_rank(rank, seed=0):
@@ -88,7 +88,8 @@ def test_proportional_and_opposite_outputs(method, precision):
 
 @pytest.mark.usefixtures("x64")
 def test_achieved_correlation_of_few_inputs():
-    # Nataf is exact without repair; the correlation of the linear law is off by up to 0.02.
+    # Nataf is exact without repair; the correlation of the linear distribution is off by up to
+    # 0.02.
     lin = linear([[1.0, 0.2], [0.3, 1.0]])
     nataf, plain = (lin.gaussian_copula(correlation=method) for method in ("nataf", "linear"))
     assert off_target(nataf.covariance_matrix, lin.correlation) < 1e-8

@@ -41,18 +41,18 @@ class UNumpy:
     sin, exp, log = unumpy.sin, unumpy.exp, unumpy.log
 
 
-def assert_same_law(actual, expected, rtol=1e-6):
+def assert_same_distribution(actual, expected, rtol=1e-6):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-7), actual, expected
     )
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("law", "num_outputs"), [("box", 2), ("normal", 5), ("mixed", 5)])
-def test_moments_match_uncertainties(law, num_outputs):
-    law = LAWS[law]()
-    lin = linearize(lambda x: wide_net(x)[:num_outputs], law)
-    inputs = uncertainties.correlated_values(MEAN, np.asarray(law.covariance))
+@pytest.mark.parametrize(("distribution", "num_outputs"), [("box", 2), ("normal", 5), ("mixed", 5)])
+def test_moments_match_uncertainties(distribution, num_outputs):
+    distribution = LAWS[distribution]()
+    lin = linearize(lambda x: wide_net(x)[:num_outputs], distribution)
+    inputs = uncertainties.correlated_values(MEAN, np.asarray(distribution.covariance))
     outputs = [np.asarray(y).item() for y in smooth(UNumpy, inputs)[:num_outputs]]
     np.testing.assert_allclose(lin.mean, [y.nominal_value for y in outputs], rtol=1e-10)
     np.testing.assert_allclose(np.sqrt(lin.variance), [y.std_dev for y in outputs], rtol=1e-10)
@@ -104,7 +104,7 @@ def test_modules_have_the_jacobian_of_their_weights(make, wrap):
 
 
 @pytest.mark.parametrize(("net", "batch"), [(wide_net, (2, 3)), (narrow_net, (1,))])
-def test_batch_is_the_stack_of_single_laws(net, batch):
+def test_batch_is_the_stack_of_single_distributions(net, batch):
     means = np.random.default_rng(0).uniform(-1, 1, (*batch, 3)).astype(np.float32)
     f = dist.Normal(means, 0.1).to_event(1)
     lin = linearize(net, f)
@@ -115,17 +115,17 @@ def test_batch_is_the_stack_of_single_laws(net, batch):
     linearize_one = jax.jit(lambda mean: linearize(net, dist.Normal(mean, 0.1).to_event(1)))
     for index in np.ndindex(*batch):
         single = linearize_one(means[index])
-        assert_same_law(jax.tree.map(lambda leaf, i=index: leaf[i], lin), single)
+        assert_same_distribution(jax.tree.map(lambda leaf, i=index: leaf[i], lin), single)
 
 
 @pytest.mark.parametrize("net", [wide_net, narrow_net])
 def test_transformations_agree_with_eager(net):
-    laws = Input.box(np.stack([MEAN, MEAN / 2]).astype(np.float32), 0.1) + Input.normal(
+    distributions = Input.box(np.stack([MEAN, MEAN / 2]).astype(np.float32), 0.1) + Input.normal(
         0 * np.stack([MEAN, MEAN / 2]).astype(np.float32), scale_tril=TRIL.astype(np.float32)
     )
-    eager = linearize(net, laws)
-    assert_same_law(jax.jit(lambda f: linearize(net, f))(laws), eager)
-    assert_same_law(jax.vmap(lambda f: linearize(net, f))(laws), eager)
+    eager = linearize(net, distributions)
+    assert_same_distribution(jax.jit(lambda f: linearize(net, f))(distributions), eager)
+    assert_same_distribution(jax.vmap(lambda f: linearize(net, f))(distributions), eager)
 
 
 @pytest.mark.usefixtures("x64")
@@ -152,17 +152,17 @@ def test_mode_follows_the_shape(num_outputs, mode):
         return x
 
     only_reverse.defvjp(lambda x: (x, None), lambda _, g: (g,))
-    law = LAWS["box"]()
+    distribution = LAWS["box"]()
 
     def net(x):
         return wide_net(only_reverse(x))[:num_outputs]
 
     # A function with a reverse rule alone cannot be differentiated forwards.
     if mode == "reverse":
-        assert linearize(net, law).jacobian.shape == (2, 3)
+        assert linearize(net, distribution).jacobian.shape == (2, 3)
     else:
         with pytest.raises(TypeError, match="forward-mode"):
-            linearize(net, law)
+            linearize(net, distribution)
 
 
 def test_sample_is_the_linear_model_of_the_sampled_inputs():
@@ -201,11 +201,11 @@ def test_correlation_is_one_for_dependent_outputs(seed, rank):
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
-    ("law", "noise_scale"),
+    ("distribution", "noise_scale"),
     [("box", None), ("box", 0.5), ("normal", np.array([0.1, 0.2, 0.3, 0.4, 0.5])), ("mixed", 0.5)],
 )
-def test_marginals_hold_the_variance_of_the_linearization(law, noise_scale):
-    lin = linearize(wide_net, LAWS[law]())
+def test_marginals_hold_the_variance_of_the_linearization(distribution, noise_scale):
+    lin = linearize(wide_net, LAWS[distribution]())
     marginals = lin.marginals(noise_scale)
     assert marginals.batch_shape == (5,)
     noise_variance = 0 if noise_scale is None else noise_scale**2
@@ -213,20 +213,22 @@ def test_marginals_hold_the_variance_of_the_linearization(law, noise_scale):
     normal = 0 if marginals.normal_scale is None else np.asarray(marginals.normal_scale) ** 2
     np.testing.assert_allclose(box + normal, lin.variance + noise_variance, rtol=1e-12)
     np.testing.assert_array_equal(marginals.loc, lin.loc)
-    if law == "box":
+    if distribution == "box":
         np.testing.assert_array_equal(marginals.weights, lin.jacobian * lin.input.half_width)
         assert (marginals.support is dist.constraints.real) == (noise_scale is not None)
-    if law == "normal":
+    if distribution == "normal":
         assert marginals.weights.shape == (5, 1)
 
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_normal_scale_has_finite_gradients_at_zero(order):
     def scale(t):
-        law = Input.box(jnp.zeros(2), jnp.ones(2)) + Input.normal(
+        distribution = Input.box(jnp.zeros(2), jnp.ones(2)) + Input.normal(
             jnp.zeros(2), scale_tril=t * jnp.eye(2)
         )
-        return jnp.sum(Linearization(jnp.zeros(2), jnp.eye(2), law).marginals().normal_scale)
+        return jnp.sum(
+            Linearization(jnp.zeros(2), jnp.eye(2), distribution).marginals().normal_scale
+        )
 
     derivative = jax.grad(scale) if order == 1 else jax.grad(jax.grad(scale))
     assert derivative(0.0) == 0
@@ -236,7 +238,7 @@ def test_normal_scale_has_finite_gradients_at_zero(order):
 def test_pytree_round_trip_does_not_validate():
     lin = linearize(wide_net, LAWS["mixed"]())
     leaves, structure = jax.tree.flatten(lin)
-    assert_same_law(jax.tree.unflatten(structure, leaves), lin, rtol=0)
+    assert_same_distribution(jax.tree.unflatten(structure, leaves), lin, rtol=0)
     jax.tree.unflatten(structure, [None] * len(leaves))
     assert len(leaves) == 5
     with pytest.raises(AttributeError):
@@ -253,7 +255,7 @@ def test_pytree_round_trip_does_not_validate():
     ],
 )
 @pytest.mark.usefixtures("x64")
-def test_dtype_follows_law_and_network(mean, weights, expected, num_outputs):
+def test_dtype_follows_distribution_and_network(mean, weights, expected, num_outputs):
     matrix = jnp.ones((num_outputs, 3), weights)
     lin = linearize(lambda x: matrix @ x, Input.box(jnp.zeros(3, mean), 0.5))
     assert lin.loc.dtype == lin.jacobian.dtype == lin.covariance.dtype == expected
@@ -369,9 +371,12 @@ def test_errors_of_keys_and_sample_shapes(kind):
     lin = Linearization(
         np.zeros(2), np.eye(2), Input.box(np.zeros(2), 1.0) + Input.normal(np.zeros(2), 1.0)
     )
-    laws = {"input": lambda: lin.input, "posterior": lambda: lin.input_posterior(np.zeros(2))}
-    law = laws.get(kind, getattr(lin, kind, None))()
+    distributions = {
+        "input": lambda: lin.input,
+        "posterior": lambda: lin.input_posterior(np.zeros(2)),
+    }
+    distribution = distributions.get(kind, getattr(lin, kind, None))()
     with pytest.raises(TypeError, match="key must be a JAX random key, got int 0; pass one key"):
-        law.sample(0)
+        distribution.sample(0)
     with pytest.raises(TypeError, match=r"sample_shape must be a tuple, got int 3; pass \(10,\)"):
-        law.sample(jax.random.key(0), 3)
+        distribution.sample(jax.random.key(0), 3)

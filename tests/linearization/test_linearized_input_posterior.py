@@ -48,10 +48,10 @@ def test_gaussian_inputs_against_the_closed_form(outputs, inputs, noise, x64):
     scaled = (found.covariance_matrix - covariance) / np.outer(sd, sd)
     np.testing.assert_allclose(scaled, np.zeros_like(scaled), atol=1e-6)
     spread = jacobian @ tril
-    law = scipy.stats.multivariate_normal(
+    distribution = scipy.stats.multivariate_normal(
         np.ones(outputs), spread @ spread.T + noise**2 * np.eye(outputs)
     )
-    np.testing.assert_allclose(found.log_evidence, law.logpdf(y), rtol=1e-6)
+    np.testing.assert_allclose(found.log_evidence, distribution.logpdf(y), rtol=1e-6)
     draws = np.asarray(found.sample(KEY, (4000,)))
     np.testing.assert_allclose((draws.mean(axis=0) - mean) / sd, np.zeros(inputs), atol=0.07)
     np.testing.assert_allclose(draws.std(axis=0) / sd, np.ones(inputs), atol=0.06)
@@ -108,9 +108,9 @@ def weighted(lin, y, noise, count=400_000):
     indirect=["precision"],
 )
 def test_other_inputs_against_weighted_draws(name, outputs, precision):
-    law = LAWS[name]
+    distribution = LAWS[name]
     jacobian = np.random.default_rng(2).normal(size=(outputs, 3))
-    lin = nuq.Linearization(jnp.ones(outputs), jacobian, law)
+    lin = nuq.Linearization(jnp.ones(outputs), jacobian, distribution)
     noise = 0.25 * np.sqrt(np.asarray(lin.variance).mean())
     y = observed(lin, noise)
     mean, sd, evidence, effective = weighted(lin, y, noise)
@@ -131,7 +131,7 @@ def test_other_inputs_against_weighted_draws(name, outputs, precision):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("law", "box", "outputs", "noise"),
+    ("distribution", "box", "outputs", "noise"),
     [
         # Two uniforms for each input, which the outputs see in the same direction.
         (nuq.Input.triangular([-1.0, -2.0, -0.5], [1.0, 2.0, 0.5]), [1.0, 2.0, 0.5], 3, 0.1),
@@ -140,13 +140,13 @@ def test_other_inputs_against_weighted_draws(name, outputs, precision):
     ],
     ids=["triangular", "sharp ends"],
 )
-def test_moments_are_those_of_the_densities_of_the_inputs(law, box, outputs, noise, x64):
+def test_moments_are_those_of_the_densities_of_the_inputs(distribution, box, outputs, noise, x64):
     size = len(box)
     jacobian = np.random.default_rng(4).normal(size=(outputs, size))
-    lin = nuq.Linearization(np.zeros(outputs), jacobian, law)
+    lin = nuq.Linearization(np.zeros(outputs), jacobian, distribution)
     y = observed(lin, noise)
     scale = np.full(outputs, noise)
-    is_triangular = law.num_standard_variables[0] > size
+    is_triangular = distribution.num_standard_variables[0] > size
     normal = np.zeros((size, 0))
     exact = by_weighted_draws(
         Observed(np.diag(box), normal, jacobian, np.asarray(y), scale, is_triangular)
@@ -177,10 +177,10 @@ def test_draws_reproduce_outputs_without_noise():
 
 
 def test_batches_of_outputs_and_of_inputs():
-    law = nuq.Input.box(jnp.arange(12.0).reshape(4, 3), 1.0) + nuq.Input.normal(
+    distribution = nuq.Input.box(jnp.arange(12.0).reshape(4, 3), 1.0) + nuq.Input.normal(
         0 * jnp.arange(12.0).reshape(4, 3), 0.1
     )
-    lin = nuq.Linearization(jnp.zeros((4, 2)), jnp.ones((4, 2, 3)) + jnp.eye(2, 3), law)
+    lin = nuq.Linearization(jnp.zeros((4, 2)), jnp.ones((4, 2, 3)) + jnp.eye(2, 3), distribution)
     y = lin.sample(KEY, (5,))
     found = lin.input_posterior(y, noise_scale=0.2)
     assert found.batch_shape == (5, 4)
@@ -197,11 +197,11 @@ def test_batches_of_outputs_and_of_inputs():
 @pytest.mark.parametrize("size", [1e-15, 1e15])
 def test_does_not_depend_on_units_of_inputs_and_outputs(size):
     def found(size):
-        law = nuq.Input.box(jnp.zeros(2), [size, 0.5 * size]) + nuq.Input.normal(
+        distribution = nuq.Input.box(jnp.zeros(2), [size, 0.5 * size]) + nuq.Input.normal(
             jnp.zeros(2), [0.0, 0.3 * size]
         )
         jacobian = jnp.array([[1.0, 0.5], [0.2, 1.0]]) / size
-        lin = nuq.Linearization(jnp.zeros(2), jacobian, law)
+        lin = nuq.Linearization(jnp.zeros(2), jacobian, distribution)
         return lin.input_posterior([0.4, 0.3], noise_scale=0.2)
 
     np.testing.assert_allclose(found(size).mean / size, found(1.0).mean, rtol=1e-3)
@@ -278,12 +278,12 @@ def test_linear_maps_give_moments_in_the_units_of_the_network():
 
 
 def test_corrected_models_have_it_too():
-    law = nuq.Input.box(jnp.zeros(2), half_width=1.0)
+    distribution = nuq.Input.box(jnp.zeros(2), half_width=1.0)
 
     def network(x):
         return jnp.array([x[0] + 0.3 * x[1] ** 2, x[1]])
 
-    lin = nuq.linearize(network, law)
+    lin = nuq.linearize(network, distribution)
     pairs = nuq.paired_draws(network, lin, KEY, 400, progress=False)
     corrected = lin.corrected(pairs)
     found = corrected.input_posterior(jnp.array([0.1, 0.0]), noise_scale=0.05)

@@ -8,7 +8,7 @@ import scipy.integrate
 import scipy.stats
 
 from nn_uq_dist.paired_samples import ScoreBins
-from nn_uq_dist.paired_samples._score_bins import influence, sample_averages
+from nn_uq_dist.paired_samples.score_bins import influence, sample_averages
 
 LAWS = {
     "normal": scipy.stats.norm(1.0, 2.0),
@@ -20,13 +20,13 @@ LAWS = {
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("num_samples", [10, 20_000])
 def test_averages_of_a_known_quantile_function(name, num_samples):
-    law, bins = LAWS[name], ScoreBins.for_samples(num_samples)
-    upper = law.isf(scipy.stats.norm.sf(bins.nodes))
-    quantiles = np.where(bins.nodes < 0, law.ppf(scipy.stats.norm.cdf(bins.nodes)), upper)
+    distribution, bins = LAWS[name], ScoreBins.for_samples(num_samples)
+    upper = distribution.isf(scipy.stats.norm.sf(bins.nodes))
+    quantiles = np.where(bins.nodes < 0, distribution.ppf(scipy.stats.norm.cdf(bins.nodes)), upper)
     found = bins.averages(quantiles[:, None])[:, 0]
     p = bins.probabilities
     expected = [
-        scipy.integrate.quad(law.ppf, a, b, limit=200)[0] / (b - a)
+        scipy.integrate.quad(distribution.ppf, a, b, limit=200)[0] / (b - a)
         for a, b in itertools.pairwise(p)
     ]
     np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)

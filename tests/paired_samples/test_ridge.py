@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nn_uq_dist.paired_samples._ridge import Ridge
+from nn_uq_dist.paired_samples.ridge import Ridge
 
 
 def test_draws_left_out_are_predicted_by_fits_without_them():

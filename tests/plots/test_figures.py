@@ -182,7 +182,7 @@ WRONG = [
     ("marginals", {"units": {"a": "m"}}, ValueError, "units must be those of outputs .* 'a'"),
     ("marginals", {"num_bins": 0}, ValueError, "positive integer, got 0"),
     ("marginals", {"model": dist.Poisson(jnp.ones(3))}, TypeError, "discrete Poisson"),
-    ("marginals", {"model": "law"}, TypeError, "got str"),
+    ("marginals", {"model": "distribution"}, TypeError, "got str"),
     ("band", {"x": [0, 1]}, ValueError, r"position per output, got shape \(2,\); pass 3"),
     ("band", {"x": [0, 2, 1]}, ValueError, "finite and ascending"),
     ("band", {"x": ["a", "b", "c"]}, TypeError, "x must be real numbers"),

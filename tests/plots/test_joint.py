@@ -8,11 +8,11 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist import GaussianCopulaJoint, Input, Linearization
-from nn_uq_dist.diagnostics._law_functions import LawFunctions
-from nn_uq_dist.distributions import as_output_law
+from nn_uq_dist.diagnostics.output_functions import OutputFunctions
+from nn_uq_dist.distributions import as_output_distribution
 from nn_uq_dist.plots import plot_joint
 from nn_uq_dist.plots._plot_joint import SCORES
-from nn_uq_dist.plots._regions import kernel_region, law_region
+from nn_uq_dist.plots._regions import distribution_region, kernel_region
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
@@ -32,8 +32,8 @@ def draws(boxed):
 
 
 def region_of(joint):
-    values = LawFunctions(as_output_law(joint.marginals)).values(SCORES)
-    return law_region(joint, SCORES, list(values.T), MASSES)
+    values = OutputFunctions(as_output_distribution(joint.marginals)).values(SCORES)
+    return distribution_region(joint, SCORES, list(values.T), MASSES)
 
 
 def outlines(axis):
@@ -52,20 +52,20 @@ def assert_hold(paths, points, slack):
 
 
 @pytest.mark.parametrize(
-    ("r", "law"), [(0.0, "joint"), (0.7, "copula"), (-0.95, "joint"), (0.999, "copula")]
+    ("r", "distribution"), [(0.0, "joint"), (0.7, "copula"), (-0.95, "joint"), (0.999, "copula")]
 )
-def test_levels_of_a_normal_law_are_those_of_chi_square(r, law):
+def test_levels_of_a_normal_distribution_are_those_of_chi_square(r, distribution):
     factor = np.diag([2.0, 0.1]) @ np.linalg.cholesky([[1, r], [r, 1]])
     lin = Linearization([0.0, 10.0], factor, Input.normal(jnp.zeros(2), scale_tril=jnp.eye(2)))
-    joint = lin.joint() if law == "joint" else lin.gaussian_copula(min_eigenvalue=None)
+    joint = lin.joint() if distribution == "joint" else lin.gaussian_copula(min_eigenvalue=None)
     peak = 1 / (2 * np.pi * 0.2 * np.sqrt(1 - r**2))
     expected = peak * np.exp(-scipy.stats.chi2.ppf(MASSES, 2) / 2)
     np.testing.assert_allclose(region_of(joint).levels, expected, rtol=0.03)
 
 
 @pytest.mark.parametrize("r", [0.3, 0.99999])
-def test_density_of_draws_is_that_of_a_smoothed_normal_law(r):
-    """Scott's kernel widens a normal law by the factor 1 + n^(-1/3) in its covariance."""
+def test_density_of_draws_is_that_of_a_smoothed_normal_distribution(r):
+    """Scott's kernel widens a normal distribution by the factor 1 + n^(-1/3) in its covariance."""
     count = 50_000
     covariance = np.array([[1, r], [r, 1]])
     points = np.random.default_rng(0).multivariate_normal([3, -2], covariance, count)
@@ -83,8 +83,8 @@ def test_lines_and_filled_regions_hold_their_masses(boxed, draws):
 
 
 def test_corner_is_labelled():
-    law = dist.Normal(jnp.array([0.0, 3.0, 9.0]), 1.0)
-    joint = GaussianCopulaJoint(law, 0.5 + 0.5 * jnp.eye(3))
+    distribution = dist.Normal(jnp.array([0.0, 3.0, 9.0]), 1.0)
+    joint = GaussianCopulaJoint(distribution, 0.5 + 0.5 * jnp.eye(3))
     draws = joint.sample(jax.random.key(0), (1000,))
     names = ["level", "slope", "bend"]
     figure = plot_joint(joint, draws, outputs=["bend", 0, 1], output_names=names, units="m")

@@ -46,9 +46,13 @@ KNOWN = {
 @pytest.fixture(params=KNOWN)
 def known(request):
     """Distributions of three outputs, each of them in SciPy, and draws."""
-    law, references = KNOWN[request.param]
+    distribution, references = KNOWN[request.param]
     rng = np.random.default_rng(5)
-    return law, references, np.stack([r.rvs(SIZE, random_state=rng) for r in references], axis=1)
+    return (
+        distribution,
+        references,
+        np.stack([r.rvs(SIZE, random_state=rng) for r in references], axis=1),
+    )
 
 
 def lines(axis):
@@ -56,8 +60,10 @@ def lines(axis):
 
 
 def test_marginals(known):
-    law, references, draws = known
-    figure = plot_marginals(law, draws, output_names=NAMES, units={"slope": "m"}, num_bins=20)
+    distribution, references, draws = known
+    figure = plot_marginals(
+        distribution, draws, output_names=NAMES, units={"slope": "m"}, num_bins=20
+    )
     assert [axis.get_xlabel() for axis in figure.axes] == ["level", "slope (m)", "bend"]
     for axis, reference, column in zip(figure.axes, references, draws.T, strict=True):
         x, y = lines(axis)["predicted density"]
@@ -80,9 +86,9 @@ def test_marginals(known):
 
 @pytest.mark.parametrize("plot", [plot_marginals, plot_tails])
 def test_limits_have_their_probability_and_stay_in_view(known, plot):
-    law, references, draws = known
+    distribution, references, draws = known
     limits = {"level": [references[0].ppf(0.99), -3.0], "bend": references[2].ppf(0.3)}
-    figure = plot(law, draws, output_names=NAMES, limits=limits)
+    figure = plot(distribution, draws, output_names=NAMES, limits=limits)
     far, low, bend = (t.get_text() for k in (0, 2) for t in figure.axes[k].texts)
     assert far.startswith(f"P(> {limits['level'][0]:g}) = 0.01\ndraws 0.0")
     share = np.mean(draws[:, 0] > limits["level"][0])
@@ -102,8 +108,8 @@ def test_a_limit_is_rounded_as_the_draws_are():
 
 
 def test_tails(known):
-    law, references, draws = known
-    figure = plot_tails(law, draws, coverage=0.9)
+    distribution, references, draws = known
+    figure = plot_tails(distribution, draws, coverage=0.9)
     for axis, reference, column in zip(figure.axes, references, draws.T, strict=True):
         drawn = lines(axis)
         x, y = drawn["predicted"]
@@ -119,7 +125,7 @@ def test_tails(known):
             interval = scipy.stats.binomtest(int(k), SIZE).proportion_ci(0.9, "exact")
             expected = [max(interval.low, 0.3 / SIZE), interval.high]
             np.testing.assert_allclose(pair, expected, rtol=1e-6)
-    figure = plot_tails(law)
+    figure = plot_tails(distribution)
     assert lines(figure.axes[0])["predicted"][1].min() == pytest.approx(1e-6)
 
 
@@ -131,10 +137,10 @@ def test_shares_of_ties_are_those_beyond():
 
 
 def test_calibration(known):
-    law, references, draws = known
+    distribution, references, draws = known
     draws = draws.copy()
     draws[:13, 0] = -0.5 - 0.01 * np.arange(13)  # beyond the end, if there is one
-    figure = plot_calibration(law, draws, output_names=NAMES, coverage=0.9, progress=False)
+    figure = plot_calibration(distribution, draws, output_names=NAMES, coverage=0.9, progress=False)
     band = np.sqrt(np.log(20) / (2 * SIZE))
     for j, (axis, reference) in enumerate(zip(figure.axes, references, strict=True)):
         assert axis.get_title() == NAMES[j]
@@ -158,13 +164,13 @@ def test_calibration(known):
 
 @pytest.mark.parametrize("deviation", [False, True])
 def test_bands_and_error_bars(known, deviation):
-    law, references, draws = known
+    distribution, references, draws = known
     origin = np.array([r.mean() for r in references]) if deviation else 0.0
     expected = np.stack([r.ppf(LEVELS) for r in references], axis=1) - origin
     of_draws = np.quantile(draws, LEVELS, axis=0) - origin
     options = {"output_names": NAMES, "deviation": deviation, "ylabel": "height (m)"}
     x = [0.0, 2.0, 3.0]
-    (axis,) = plot_band(law, draws, x=x, **options).axes
+    (axis,) = plot_band(distribution, draws, x=x, **options).axes
     (median, *others) = axis.lines
     np.testing.assert_allclose(median.get_data(), [x, expected[2]], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose([line.get_ydata() for line in others], of_draws, atol=1e-5)
@@ -177,7 +183,7 @@ def test_bands_and_error_bars(known, deviation):
     assert axis.get_xlabel() == "output"
     assert axis.get_ylabel() == "height (m)" + ", deviation from the mean" * deviation
 
-    (axis,) = plot_band(law, draws, **options).axes
+    (axis,) = plot_band(distribution, draws, **options).axes
     assert [text.get_text() for text in axis.get_xticklabels()] == NAMES
     for k, quantiles in enumerate((expected, of_draws)):
         dots = axis.lines[k]
@@ -189,19 +195,19 @@ def test_bands_and_error_bars(known, deviation):
 
 
 def test_limits_of_bands():
-    law, references = KNOWN["gumbel"]
+    distribution, references = KNOWN["gumbel"]
     top = references[1].isf(0.002)
-    (axis,) = plot_band(law, limits=top, output_names=NAMES).axes
+    (axis,) = plot_band(distribution, limits=top, output_names=NAMES).axes
     assert axis.texts[0].get_text() == f"P(> {top:g}) = 0.002 at most, at slope"
     assert axis.get_ylim()[1] > top
-    (axis,) = plot_band(law, limits={"bend": -4.0}, output_names=NAMES).axes
+    (axis,) = plot_band(distribution, limits={"bend": -4.0}, output_names=NAMES).axes
     assert axis.texts[0].get_text() == f"P(> -4) = {references[2].sf(-4):.2g}"
     with pytest.raises(ValueError, match="limits must be None with deviation=True"):
-        plot_band(law, limits=3.0, deviation=True)
+        plot_band(distribution, limits=3.0, deviation=True)
 
 
 @pytest.mark.parametrize(
-    ("law", "words"),
+    ("distribution", "words"),
     [
         (scipy.stats.norm(0, 1), "no difference beyond chance"),
         (scipy.stats.norm(0.1, 1), "draws larger than predicted"),
@@ -210,14 +216,15 @@ def test_limits_of_bands():
         (scipy.stats.norm(0, 0.8), "predicted too wide"),
     ],
 )
-def test_what_a_difference_says(law, words):
-    draws = law.ppf((np.arange(5000) + 0.5) / 5000)
+def test_what_a_difference_says(distribution, words):
+    draws = distribution.ppf((np.arange(5000) + 0.5) / 5000)
     curve, _ = ecdf_difference(scipy.stats.norm.cdf(draws))
     assert difference_words(curve, dkw_half_width(5000, 0.95)) == words
 
 
 def test_right_distributions_leave_the_band_as_often_as_stated():
-    """500 samples of 1000: the chance to leave is 0.05 at most, and 0.048 by Kolmogorov's law."""
+    """500 samples of 1000: the chance to leave is 0.05 at most, and 0.048 by Kolmogorov's
+    distribution."""
     samples = np.sort(np.random.default_rng(11).uniform(size=(500, 1000)), axis=1)
     level = dkw_half_width(1000, 0.95)
     left = sum(abs(ecdf_difference(u)[1][1]) > level for u in samples)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from nn_uq_dist.sampling._distribution_functions import (
+from nn_uq_dist.sampling.distribution_functions import (
     below,
     conditional_columns,
     exceedances,
@@ -13,8 +13,8 @@ from nn_uq_dist.sampling._distribution_functions import (
     proportion,
     quantiles,
 )
-from nn_uq_dist.sampling._weighted_sample import WeightedSample
-from tests.diagnostics.known_laws import LAWS, sample
+from nn_uq_dist.sampling.weighted_sample import WeightedSample
+from tests.diagnostics.known_distributions import LAWS, sample
 
 LEVELS = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 NORM = scipy.stats.norm
@@ -44,11 +44,11 @@ def test_columns_of_a_point_have_mean_zero_however_bad_the_line_is():
 
 
 def test_quantiles_agree_with_numpy_and_their_errors_with_the_density():
-    law = NORM(3, 0.5)
-    x = law.rvs(200_000, random_state=np.random.default_rng(0))
+    distribution = NORM(3, 0.5)
+    x = distribution.rvs(200_000, random_state=np.random.default_rng(0))
     value, error, _ = quantiles(WeightedSample.equal(x.size), x, LEVELS)
     np.testing.assert_allclose(value, np.quantile(x, LEVELS, method="hazen"), rtol=1e-9)
-    textbook = np.sqrt(LEVELS * (1 - LEVELS) / x.size) / law.pdf(law.ppf(LEVELS))
+    textbook = np.sqrt(LEVELS * (1 - LEVELS) / x.size) / distribution.pdf(distribution.ppf(LEVELS))
     # Scatter 0.5 (n p (1 - p))^-0.25: at most 8% here.
     np.testing.assert_allclose(error, textbook, rtol=0.25)
 
@@ -105,11 +105,11 @@ def test_probabilities_at_many_points_are_those_of_exceedances(has_scores):
 def test_distance_agrees_with_scipy():
     for name in LAWS:
         for scale, shift in [(1, 0), (1.05, 0.02), (3, -1)]:
-            law = LAWS[name]
-            x = shift + scale * sample(law, 2_000)
+            distribution = LAWS[name]
+            x = shift + scale * sample(distribution, 2_000)
             x[500:600] = x[500]  # ties
-            found = kolmogorov_smirnov(law.cdf(x))
-            expected = scipy.stats.kstest(x, law.cdf)
+            found = kolmogorov_smirnov(distribution.cdf(x))
+            expected = scipy.stats.kstest(x, distribution.cdf)
             assert found.value == pytest.approx(expected.statistic, abs=1e-12)
             level = np.mean(x <= expected.statistic_location)
             if expected.statistic_sign < 0:
@@ -120,7 +120,7 @@ def test_distance_agrees_with_scipy():
             assert found.noise_floor == pytest.approx(floor, rel=1e-6)
 
 
-def test_distance_from_an_invalid_law_is_nan():
+def test_distance_from_an_invalid_distribution_is_nan():
     assert np.isnan(kolmogorov_smirnov(np.full(200, np.nan))).all()
 
 
@@ -130,11 +130,13 @@ def test_the_distance_of_pairs_is_that_of_the_probabilities():
     y = (scores + 0.4 * generator.normal(size=120)).round(1)  # ties
     y[:10] = np.nan
     sample = WeightedSample.calibrated(np.vstack([scores, scores**2 - 1]), np.isfinite(y), 0)
-    law = NORM(0.2, 1.1)
-    found = paired_kolmogorov_smirnov(sample, y, law.cdf(y), scores)
+    distribution = NORM(0.2, 1.1)
+    found = paired_kolmogorov_smirnov(sample, y, distribution.cdf(y), scores)
     points = np.sort(y[10:])
     at, before = (1 - exceedances(sample, y, points + side, scores).value for side in (1e-9, -1e-9))
-    assert found.value == pytest.approx(np.abs((at + before) / 2 - law.cdf(points)).max(), abs=3e-3)
+    assert found.value == pytest.approx(
+        np.abs((at + before) / 2 - distribution.cdf(points)).max(), abs=3e-3
+    )
     assert 0 < found.standard_error < 0.06
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from nn_uq_dist.sampling._distribution_functions import quantiles
-from nn_uq_dist.sampling._moments import MOMENTS, correlation
-from nn_uq_dist.sampling._weighted_sample import WeightedSample
+from nn_uq_dist.sampling.distribution_functions import quantiles
+from nn_uq_dist.sampling.moments import MOMENTS, correlation
+from nn_uq_dist.sampling.weighted_sample import WeightedSample
 
 QUANTILES = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 SAMPLERS = {
@@ -23,8 +23,8 @@ EXPECTED = {
 }
 
 
-def sample(law, shape, seed=0):
-    return law.rvs(size=shape, random_state=np.random.default_rng(seed))
+def sample(distribution, shape, seed=0):
+    return distribution.rvs(size=shape, random_state=np.random.default_rng(seed))
 
 
 def moments_of(x):
@@ -37,15 +37,15 @@ def values_and_errors(x):
     return np.concatenate([found, np.transpose(at_levels[:2])])
 
 
-def exact(law):
-    mean, variance, skewness, kurtosis = law.stats("mvsk")
-    return [mean, np.sqrt(variance), skewness, kurtosis, *law.ppf(QUANTILES)]
+def exact(distribution):
+    mean, variance, skewness, kurtosis = distribution.stats("mvsk")
+    return [mean, np.sqrt(variance), skewness, kurtosis, *distribution.ppf(QUANTILES)]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-170])
 def test_moments_agree_with_scipy(scale):
-    for law in SAMPLERS.values():
-        x = sample(law, 5_000)
+    for distribution in SAMPLERS.values():
+        x = sample(distribution, 5_000)
         for name, (value, error, worth) in moments_of(scale * x).items():
             unit = scale if name in {"mean", "sd"} else 1.0
             np.testing.assert_allclose(value / unit, EXPECTED[name](x), rtol=1e-10, atol=1e-13)
@@ -55,8 +55,8 @@ def test_moments_agree_with_scipy(scale):
 
 
 def test_standard_errors_of_moments_agree_with_the_jackknife():
-    for law in SAMPLERS.values():
-        x = sample(law, 2_000)
+    for distribution in SAMPLERS.values():
+        x = sample(distribution, 2_000)
         left_out = np.broadcast_to(x, (x.size, x.size))[~np.eye(x.size, dtype=bool)]
         left_out = left_out.reshape(x.size, x.size - 1)
         for name, found in moments_of(x).items():
@@ -79,9 +79,9 @@ def test_the_correlation_and_its_standard_error_agree_with_the_jackknife():
 def test_standard_errors_are_calibrated(name):
     # 1000 repetitions: the standard deviation of the scaled errors is known to 2.2%, so 10% is
     # beyond four of its standard errors; the mean to 0.03, besides a bias of the order n^-1/2.
-    law = SAMPLERS[name]
-    found = np.array([values_and_errors(x) for x in sample(law, (1_000, 4_000), seed=1)])
-    errors = (found[..., 0] - exact(law)) / found[..., 1]
+    distribution = SAMPLERS[name]
+    found = np.array([values_and_errors(x) for x in sample(distribution, (1_000, 4_000), seed=1)])
+    errors = (found[..., 0] - exact(distribution)) / found[..., 1]
     np.testing.assert_allclose(np.std(errors, axis=0), 1, atol=0.1)
     np.testing.assert_array_less(np.abs(np.mean(errors, axis=0)), 0.25)
 
@@ -89,9 +89,9 @@ def test_standard_errors_are_calibrated(name):
 def test_heavy_tails_shrink_the_standard_error_of_the_kurtosis_only():
     # As the docstring says: 0.85 for Student's t with 20 degrees of freedom at n = 4000. The median
     # and the standard deviation over 1000 repetitions are known to 3% each.
-    law = scipy.stats.t(20)
-    found = np.array([values_and_errors(x) for x in sample(law, (1_000, 4_000), seed=1)])
-    errors = (found[..., 0] - exact(law)) / found[..., 1]
+    distribution = scipy.stats.t(20)
+    found = np.array([values_and_errors(x) for x in sample(distribution, (1_000, 4_000), seed=1)])
+    errors = (found[..., 0] - exact(distribution)) / found[..., 1]
     kurtosis = len(MOMENTS) - 1
     np.testing.assert_allclose(np.delete(np.std(errors, axis=0), kurtosis), 1, atol=0.1)
     ratio = np.median(found[:, kurtosis, 1]) / np.std(found[:, kurtosis, 0])

@@ -25,8 +25,8 @@ def draw(num_samples, **options):
 
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_shape_and_type(batch):
-    law = Input.box(np.zeros((*batch, 3), np.float32), 0.1)
-    draws = draw(10, f=law)
+    distribution = Input.box(np.zeros((*batch, 3), np.float32), 0.1)
+    draws = draw(10, f=distribution)
     assert isinstance(draws, np.ndarray)
     assert draws.shape == (10, *batch, 4)
     assert draws.dtype == np.float32
@@ -59,11 +59,11 @@ def test_keys():
     np.testing.assert_allclose(some, draw(200, **identity)[:100], atol=1e-6)
 
 
-def test_draws_are_independent_and_follow_the_law():
-    law = Input.box(np.zeros(2, np.float32), [1.0, 0.0]) + Input.normal(
+def test_draws_are_independent_and_follow_the_distribution():
+    distribution = Input.box(np.zeros(2, np.float32), [1.0, 0.0]) + Input.normal(
         np.zeros(2, np.float32), scale_tril=[[0.0, 0.0], [0.0, 2.0]]
     )
-    draws = draw(50_000, f=law, network=lambda x: x)
+    draws = draw(50_000, f=distribution, network=lambda x: x)
     # Fixed key; each test fails for 1 key in 1000.
     assert stats.kstest(draws[:, 0], stats.uniform(-1, 2).cdf).pvalue > 1e-3
     assert stats.kstest(draws[:, 1], stats.norm(0, 2).cdf).pvalue > 1e-3
@@ -72,7 +72,7 @@ def test_draws_are_independent_and_follow_the_law():
 
 
 @pytest.mark.slow
-def test_distributions_without_an_input_law_are_drawn_from():
+def test_distributions_without_an_input_distribution_are_drawn_from():
     f = {
         "count": dist.Poisson(3.0),
         "share": dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])),
@@ -100,9 +100,9 @@ def test_nonfinite_outputs_are_counted_and_reported():
     def partial(x):
         return jnp.stack([jnp.sqrt(x[0]), x[0], x[0] * jnp.nan, 1 / jnp.maximum(x[0], 0)])
 
-    law = Input.box(np.zeros(1, np.float32), 1.0)
+    distribution = Input.box(np.zeros(1, np.float32), 1.0)
     with pytest.warns(RuntimeWarning, match="of 20000 network outputs drawn are NaN or infinite"):
-        draws = draw(5000, f=law, network=partial)
+        draws = draw(5000, f=distribution, network=partial)
     assert np.isfinite(draws[:, 1]).all()
     assert np.isnan(draws[:, 2]).all()
 

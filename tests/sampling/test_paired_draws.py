@@ -27,24 +27,26 @@ def net(x):
     return jnp.tanh(MATRIX @ x)
 
 
-def pair(num_samples, law=LAWS["box"], *, net=net, key=KEY, **options):
-    return paired_draws(net, linearize(net, law), key, num_samples, progress=False, **options)
+def pair(num_samples, distribution=LAWS["box"], *, net=net, key=KEY, **options):
+    return paired_draws(
+        net, linearize(net, distribution), key, num_samples, progress=False, **options
+    )
 
 
 @pytest.mark.parametrize("name", ["box and factor", "sum"])
 def test_inputs_and_outputs_are_those_of_monte_carlo(name):
-    law = LAWS[name]
-    pairs = pair(5000, law)
-    inputs = monte_carlo(lambda x: x, law, KEY, 5000, progress=False)
+    distribution = LAWS[name]
+    pairs = pair(5000, distribution)
+    inputs = monte_carlo(lambda x: x, distribution, KEY, 5000, progress=False)
     # Other programs may round their last bits otherwise.
     np.testing.assert_allclose(pairs.inputs, inputs, rtol=1e-6, atol=1e-6)
-    outputs = monte_carlo(net, law, KEY, 5000, progress=False)
+    outputs = monte_carlo(net, distribution, KEY, 5000, progress=False)
     np.testing.assert_allclose(pairs.network, outputs, rtol=1e-5, atol=1e-5)
 
 
 def test_both_outputs_are_of_the_same_inputs(precision):
-    law = Input.box(CENTER.astype(precision), 0.5)
-    lin = linearize(net, law)
+    distribution = Input.box(CENTER.astype(precision), 0.5)
+    lin = linearize(net, distribution)
     pairs = paired_draws(net, lin, KEY, 500, progress=False)
     assert all(isinstance(a, np.ndarray) for a in (pairs.inputs, pairs.network, pairs.linear))
     assert pairs.inputs.dtype == pairs.linear.dtype == precision
@@ -59,8 +61,8 @@ def test_both_outputs_are_of_the_same_inputs(precision):
     ("batch", "points"), [((), "sobol"), ((2, 3), "random"), ((2, 3), "sobol")]
 )
 def test_batch_shapes(batch, points):
-    law = Input.box(np.zeros((*batch, 3), np.float32), 0.1)
-    pairs = pair(16, law, points=points)
+    distribution = Input.box(np.zeros((*batch, 3), np.float32), 0.1)
+    pairs = pair(16, distribution, points=points)
     assert pairs.inputs.shape == (16, *batch, 3)
     assert pairs.network.shape == pairs.linear.shape == (16, *batch, 4)
 
@@ -81,10 +83,10 @@ def test_a_longer_run_starts_with_the_shorter_one():
 
 
 @pytest.mark.parametrize("name", ["box", "factor", "sum"])
-def test_sobol_inputs_follow_the_law(name):
-    law = LAWS[name]
+def test_sobol_inputs_follow_the_distribution(name):
+    distribution = LAWS[name]
     count, sequences = 4096, 8
-    pairs = pair(count, law, points="sobol", num_randomizations=sequences)
+    pairs = pair(count, distribution, points="sobol", num_randomizations=sequences)
     assert pairs.num_randomizations == sequences
     inputs = np.asarray(pairs.inputs, np.float64)
     # Moments as the families define them; the tolerances are a third of what independent points
@@ -132,7 +134,7 @@ def test_sobol_means_are_more_accurate_than_random_ones():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("points", ["random", "sobol"])
-def test_traced_laws_have_the_known_inputs_and_derivatives(points):
+def test_traced_distributions_have_the_known_inputs_and_derivatives(points):
     def pairs_of(half_width):
         return pair(64, Input.box(CENTER, half_width), points=points)
 

@@ -34,14 +34,14 @@ def slopes_at_zero(net):
     return (net(step) - net(-step)) / 2e-6
 
 
-def grid_of_inputs(law, half_width, size=1500):
-    """Equally likely points that fill the law of two inputs."""
+def grid_of_inputs(distribution, half_width, size=1500):
+    """Equally likely points that fill the distribution of two inputs."""
     middle = (np.arange(size) + 0.5) / size
-    one = 2 * middle - 1 if law == "box" else stats.norm.ppf(middle) / np.sqrt(3)
+    one = 2 * middle - 1 if distribution == "box" else stats.norm.ppf(middle) / np.sqrt(3)
     return half_width * np.stack(np.meshgrid(one, one), axis=-1).reshape(-1, 2)
 
 
-def drawn_inputs(law, half_width, shape, sequences, seed):
+def drawn_inputs(distribution, half_width, shape, sequences, seed):
     """Inputs of shape ``shape + (2,)``: random ones, or Sobol sequences along the first axis."""
     generator = np.random.default_rng(seed)
     if not sequences:
@@ -55,28 +55,30 @@ def drawn_inputs(law, half_width, shape, sequences, seed):
         ]
         points = np.reshape(engines, (shape[1], shape[0], 2)).swapaxes(0, 1)
         points = np.clip(points, 1e-12, 1 - 1e-12)
-    values = 2 * points - 1 if law == "box" else stats.norm.ppf(points) / np.sqrt(3)
+    values = 2 * points - 1 if distribution == "box" else stats.norm.ppf(points) / np.sqrt(3)
     return half_width * values
 
 
-def input_law(law, half_width, size=2):
-    if law == "box":
+def input_distribution(distribution, half_width, size=2):
+    if distribution == "box":
         return Input.box(np.zeros(size), half_width)
     return Input.normal(np.zeros(size), half_width / np.sqrt(3))
 
 
-def repetitions(net, law, half_width, count, number, sequences=0, seed=0):
+def repetitions(net, distribution, half_width, count, number, sequences=0, seed=0):
     """Pairs whose outputs are `number` independent repetitions of one."""
-    inputs = drawn_inputs(law, half_width, (count, number), sequences, seed)
+    inputs = drawn_inputs(distribution, half_width, (count, number), sequences, seed)
     slopes, center = slopes_at_zero(net), net(np.zeros(2))
     jacobian = np.broadcast_to(slopes, (number, 2))
-    lin = Linearization(np.full(number, center), jacobian, input_law(law, half_width))
+    lin = Linearization(
+        np.full(number, center), jacobian, input_distribution(distribution, half_width)
+    )
     linear = center + inputs @ slopes
     return PairedDraws(inputs, net(inputs), linear, lin, KEY, sequences)
 
 
-def truth(net, law, half_width):
-    y = np.sort(net(grid_of_inputs(law, half_width)))
+def truth(net, distribution, half_width):
+    y = np.sort(net(grid_of_inputs(distribution, half_width)))
     upper = np.quantile(y, [0.95, 0.99])
     return {
         "mean": y.mean(),
@@ -101,7 +103,7 @@ def estimates(pairs, exact):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("net", "law", "count", "sequences"),
+    ("net", "distribution", "count", "sequences"),
     [
         (tanh_net, "box", 104, 0),
         (tanh_net, "box", 1000, 8),
@@ -109,14 +111,14 @@ def estimates(pairs, exact):
         (leaky_net, "normal", 1000, 0),
     ],
 )
-def test_intervals_hold(net, law, count, sequences):
+def test_intervals_hold(net, distribution, count, sequences):
     # 200 repetitions: a coverage of 95% is known to 1.5%, one of 92% to 1.9%; with fixed keys the
     # limits fail for one key in a thousand. Nothing is held against wide intervals of quantiles and
     # probabilities: rare events are counted in whole numbers. Skewness and kurtosis of 104 draws
     # lack the rare ones, as the plain estimates do.
     half_width, number = 0.8, 200
-    exact = truth(net, law, half_width)
-    pairs = repetitions(net, law, half_width, count, number, sequences)
+    exact = truth(net, distribution, half_width)
+    pairs = repetitions(net, distribution, half_width, count, number, sequences)
     for statistic, (value, error, worth) in estimates(pairs, exact).items():
         inside = np.mean(np.abs(value - exact[statistic]) <= 1.96 * error, axis=-1)
         least = 0.82 if statistic in {"skewness", "excess_kurtosis"} else 0.88
@@ -179,7 +181,7 @@ def test_intervals_of_the_correlation_hold(count, sequences):
     assert np.all((inside / number >= 0.88) & (inside / number <= 0.99)), inside / number
 
 
-def test_an_exactly_linear_network_has_the_moments_of_its_law(precision):
+def test_an_exactly_linear_network_has_the_moments_of_its_distribution(precision):
     # f uniform on (-1, 1) twice: y[0] = f0 + f1 is triangular, y[1] = 2 f0 uniform.
     matrix = np.array([[1.0, 1.0], [2.0, 0.0]], precision)
     lin = linearize(lambda f: matrix @ f + 1, Input.box(np.zeros(2, precision), 1.0))
@@ -249,12 +251,12 @@ def test_pairs_that_are_not_finite_are_left_out():
         network = np.hstack([np.log(inputs), inputs])
     linear = np.hstack([inputs, inputs])
     found = paired_statistics(PairedDraws(inputs, network, linear, lin, KEY))
-    law = stats.expon()
+    distribution = stats.expon()
     checks = [
         (found.mean, [-1, 0]),
         (found.sd, [1, np.sqrt(1 / 3)]),
-        (found.quantile(0.25), [-law.ppf(0.75), -0.5]),
-        (found.exceedance([-2.0, 0.5]), [law.cdf(2), 0.25]),
+        (found.quantile(0.25), [-distribution.ppf(0.75), -0.5]),
+        (found.exceedance([-2.0, 0.5]), [distribution.cdf(2), 0.25]),
     ]
     for estimate, right in checks:
         assert (np.abs(estimate.value - right) <= 4 * estimate.standard_error + 1e-6).all()

@@ -36,10 +36,10 @@ def test_shares_of_draws_and_their_errors():
     np.testing.assert_allclose(wins.worth, 1000, rtol=3e-3)
 
 
-def test_draws_of_a_law_agree_with_a_closed_form():
+def test_draws_of_a_distribution_agree_with_a_closed_form():
     # Two outputs a + b and a - b: the first wins where b is positive, 3/4 of the box.
-    law = nuq.Input.box(jnp.array([0.0, 0.1]), half_width=0.2)
-    linear = nuq.Linearization([0.1, -0.1], [[1.0, 1.0], [1.0, -1.0]], law)
+    distribution = nuq.Input.box(jnp.array([0.0, 0.1]), half_width=0.2)
+    linear = nuq.Linearization([0.1, -0.1], [[1.0, 1.0], [1.0, -1.0]], distribution)
     for draws in (linear.sample(KEY, (20_000,)), linear.joint().sample(KEY, (20_000,))):
         wins = nuq.win_probabilities(draws)
         assert wins.value.sum() == pytest.approx(1)
@@ -94,14 +94,14 @@ def test_linear_network_is_known_as_well_as_its_linear_draws_tell():
 
 
 @pytest.mark.slow
-def test_batch_is_the_stack_of_single_laws():
-    laws = nuq.Input.box(jnp.stack([LAW.mean, LAW.mean + 0.1]), half_width=0.4)
-    linear = nuq.linearize(bending, laws)
+def test_batch_is_the_stack_of_single_distributions():
+    distributions = nuq.Input.box(jnp.stack([LAW.mean, LAW.mean + 0.1]), half_width=0.4)
+    linear = nuq.linearize(bending, distributions)
     pairs = nuq.paired_draws(bending, linear, KEY, 1000, progress=False)
     wins = nuq.win_probabilities(pairs)
     assert wins.value.shape == wins.standard_error.shape == wins.worth.shape == (2, 3)
     for i in range(2):
-        single = nuq.linearize(bending, nuq.Input.box(laws.mean[i], half_width=0.4))
+        single = nuq.linearize(bending, nuq.Input.box(distributions.mean[i], half_width=0.4))
         alone = nuq.win_probabilities(nuq.paired_draws(bending, single, KEY, 1000, progress=False))
         error = np.hypot(wins.standard_error[i], alone.standard_error)
         assert (np.abs(wins.value[i] - alone.value) < 4 * error).all()

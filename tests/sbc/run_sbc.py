@@ -8,7 +8,7 @@ arXiv:1804.06788). Regimes, by what the data come from:
 - exact: the linear model, one output for each observation, so that nothing is approximated;
 - network: a network some of whose neurons change their sign within the box, one output;
 - 12-of-12, 6-of-3: the linear model, so many outputs of so many inputs for each observation. The
-  likelihood is the joint law, `Linearization.joint`, whose density is an
+  likelihood is the joint distribution, `Linearization.joint`, whose density is an
   approximation (expectation propagation); with ``-copula``, the Gaussian copula.
 
 Run with ``python -m tests.sbc.run_sbc`` or ``make sbc``.
@@ -62,7 +62,7 @@ REGIMES = {
 
 
 def prior() -> dict[str, dist.Distribution]:
-    """The laws of beta and sigma."""
+    """The distributions of beta and sigma."""
     return {
         "beta": dist.LogNormal(jnp.log(BETA), 0.7),
         "sigma": dist.LogNormal(jnp.log(SIGMA), 0.7),
@@ -81,16 +81,16 @@ def make_network(inputs: int, outputs: int) -> nuq.LeakyReLUNetwork:
 
 def model(linear: nuq.Linearization, y: Array, likelihood: str) -> None:
     """Errors-in-variables regression, the input error integrated out."""
-    beta, sigma = (numpyro.sample(name, law) for name, law in prior().items())
-    law = nuq.Linearization(
+    beta, sigma = (numpyro.sample(name, distribution) for name, distribution in prior().items())
+    distribution = nuq.Linearization(
         linear.loc, linear.jacobian, nuq.Input.box(linear.input.mean, half_width=beta)
     )
     if likelihood == "marginals":
-        outputs = law.marginals(noise_scale=sigma).to_event(1)
+        outputs = distribution.marginals(noise_scale=sigma).to_event(1)
     elif likelihood == "copula":
-        outputs = law.gaussian_copula(noise_scale=sigma, correlation="linear")
+        outputs = distribution.gaussian_copula(noise_scale=sigma, correlation="linear")
     else:
-        outputs = law.joint(noise_scale=sigma)
+        outputs = distribution.joint(noise_scale=sigma)
     with numpyro.plate("observations", len(y)):
         numpyro.sample("y", outputs, obs=y)
 
@@ -99,7 +99,10 @@ def simulate(key: Array, regime: Regime) -> tuple[dict[str, Array], nuq.Lineariz
     """Draw the truth, measured inputs and outputs of one data set."""
     net = make_network(regime.inputs, regime.outputs)
     keys = jax.random.split(key, 5)
-    truth = {name: law.sample(k) for (name, law), k in zip(prior().items(), keys[:2], strict=True)}
+    truth = {
+        name: distribution.sample(k)
+        for (name, distribution), k in zip(prior().items(), keys[:2], strict=True)
+    }
     x = jax.random.normal(keys[2], (regime.observations, regime.inputs))
     linear = nuq.linearize(net, nuq.Input.box(x, half_width=truth["beta"]))
     if regime.linear:
@@ -133,7 +136,8 @@ def rank(key: Array, regime: Regime) -> dict[str, Array]:
 def run(key: Array, regime: str, num_datasets: int, *, progress: bool) -> dict[str, np.ndarray]:
     """Ranks and numbers of divergences of all data sets.
 
-    One after the other: under ``vmap`` each would pay for the methods that any law might need.
+    One after the other: under ``vmap`` each would pay for the methods that any distribution might
+    need.
     """
     compiled = jax.jit(rank, static_argnums=1)
     keys = jax.random.split(key, num_datasets)
@@ -158,8 +162,8 @@ def smallest_tail(counts: np.ndarray, num_datasets: int) -> np.ndarray:
     num_datasets
         Number of data sets.
     """
-    law = scipy.stats.binom(num_datasets, np.arange(1, DRAWS + 1) / (DRAWS + 1))
-    tails = 2 * np.minimum(law.cdf(counts), law.sf(counts - 1))
+    distribution = scipy.stats.binom(num_datasets, np.arange(1, DRAWS + 1) / (DRAWS + 1))
+    tails = 2 * np.minimum(distribution.cdf(counts), distribution.sf(counts - 1))
     return np.minimum(tails.min(axis=-1), 1)
 
 
@@ -197,8 +201,8 @@ def draw(results: dict[str, dict[str, np.ndarray]]) -> Any:
     for axis, (regime, found) in zip(axes.flat, results.items(), strict=False):
         number = len(found["beta"])
         level = np.quantile(simulated_statistics(number), 0.05)
-        law = scipy.stats.binom(number, points)
-        low, high = law.ppf(level / 2) / number, law.isf(level / 2) / number
+        distribution = scipy.stats.binom(number, points)
+        low, high = distribution.ppf(level / 2) / number, distribution.isf(level / 2) / number
         axis.fill_between(points, low - points, high - points, step="mid", color=GRAY, lw=0,
                           label="95% of uniform ranks")  # fmt: skip
         for name, color in zip(PARAMETERS, (BLUE, VERMILION), strict=True):

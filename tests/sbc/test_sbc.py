@@ -34,7 +34,11 @@ def test_smallest_tail_is_a_binomial_probability():
     counts = np.full(run_sbc.DRAWS, 10)
     points = np.arange(1, run_sbc.DRAWS + 1) / (run_sbc.DRAWS + 1)
     tails = [
-        2 * min(sum(law.pmf(k) for k in range(11)), sum(law.pmf(k) for k in range(10, 21)))
-        for law in (scipy.stats.binom(20, point) for point in points)
+        2
+        * min(
+            sum(distribution.pmf(k) for k in range(11)),
+            sum(distribution.pmf(k) for k in range(10, 21)),
+        )
+        for distribution in (scipy.stats.binom(20, point) for point in points)
     ]
     np.testing.assert_allclose(run_sbc.smallest_tail(counts, 20), min(tails), rtol=1e-9)

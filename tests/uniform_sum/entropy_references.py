@@ -1,9 +1,9 @@
 """Entropies by quadrature of densities that share no algebra with the package.
 
-Up to five weights: alternating sums of iterated integrals of the normal law. More: the difference
-of two values of the distribution function of all weights but the largest, whose characteristic
-function is inverted by the midpoint rule. Densities are right to 1e-14 in absolute terms, which is
-what an entropy needs.
+Up to five weights: alternating sums of iterated integrals of the normal distribution. More: the
+difference of two values of the distribution function of all weights but the largest, whose
+characteristic function is inverted by the midpoint rule. Densities are right to 1e-14 in absolute
+terms, which is what an entropy needs.
 """
 
 import itertools
@@ -55,7 +55,8 @@ def _alternating_sum(weights, scale):
 
 
 def _distribution_function(weights, scale):
-    """The distribution function of a smooth law, and beyond which distance it is 0 and 1."""
+    """The distribution function of a smooth distribution, and beyond which distance it is 0 and
+    1."""
     deviation = math.sqrt(np.sum(weights**2) / 3 + scale**2)
     reach = min(weights.sum() + 13 * scale, 16 * deviation)
     step = math.pi / (2.2 * reach)

@@ -26,8 +26,8 @@ class Stack:
     def __str__(self) -> str:
         return self.name
 
-    def law_per_point(self) -> tuple[np.ndarray, ...]:
-        """Arguments with a copy of the law for each point."""
+    def distribution_per_point(self) -> tuple[np.ndarray, ...]:
+        """Arguments with a copy of the distribution for each point."""
         shape = self.x.shape
         weights = np.broadcast_to(self.weights[:, None], (*shape, self.weights.shape[-1]))
         if self.normal_scale is None:
@@ -67,7 +67,7 @@ def _stack(count: int, normal: bool, cases: list[Any]) -> Stack:
 
 
 def with_gradient(function: Callable[..., jax.Array], count: int) -> Callable[..., Any]:
-    """Gradient in ``(x, weights..., normal_scale)`` for points with a law each.
+    """Gradient in ``(x, weights..., normal_scale)`` for points with a distribution each.
 
     The arguments of each point are the last axis of one array; `count` is the number of weights.
     """

@@ -29,12 +29,12 @@ ERRORS = {
         r"weights must have shape .*got \(\).*weights=\[w\]",
     ),
     "no_weights": ((0.1, np.ones((2, 0))), ValueError, r"weights .* n >= 1, got \(2, 0\)"),
-    "points_and_laws": (
+    "points_and_distributions": (
         (np.ones(3), np.ones((2, 5))),
         ValueError,
         r"must broadcast, got shapes \(3,\), \(2,\) and \(\).*\(m, 1, n\)",
     ),
-    "laws_and_scales": (
+    "distributions_and_scales": (
         (0.1, np.ones((2, 5)), np.ones(3)),
         ValueError,
         r"must broadcast, got shapes \(\), \(2,\) and \(3,\)",
@@ -136,7 +136,7 @@ def test_infinity_with_a_normal_part(precision):
 
 
 @pytest.mark.parametrize(
-    ("x", "laws", "scales"),
+    ("x", "distributions", "scales"),
     [
         ((), (), None),
         ((0,), (), None),
@@ -149,28 +149,28 @@ def test_infinity_with_a_normal_part(precision):
         ((3, 0), (3, 1), None),
     ],
 )
-def test_shapes_broadcast(x, laws, scales, x64):
+def test_shapes_broadcast(x, distributions, scales, x64):
     generator = np.random.default_rng(7)
     points = generator.uniform(-1.5, 1.5, x)
     count = 2 if scales is None else 1
-    weights = generator.uniform(0.5, 1.5, (*laws, count))
+    weights = generator.uniform(0.5, 1.5, (*distributions, count))
     scale = None if scales is None else generator.uniform(0.5, 1.0, scales)
     values = LOG(points, weights, scale)
-    shape = np.broadcast_shapes(x, laws, scales or ())
+    shape = np.broadcast_shapes(x, distributions, scales or ())
     assert values.shape == shape
     each = np.broadcast_to(points, shape).ravel()
-    law = np.broadcast_to(weights, (*shape, count)).reshape(-1, count)
+    distribution = np.broadcast_to(weights, (*shape, count)).reshape(-1, count)
     if scale is None:
-        loop = [LOG(p, w) for p, w in zip(each, law, strict=True)]
+        loop = [LOG(p, w) for p, w in zip(each, distribution, strict=True)]
     else:
         all_scales = np.broadcast_to(scale, shape).ravel()
-        loop = [LOG(p, w, s) for p, w, s in zip(each, law, all_scales, strict=True)]
+        loop = [LOG(p, w, s) for p, w, s in zip(each, distribution, all_scales, strict=True)]
     np.testing.assert_allclose(values, np.reshape(loop, shape), rtol=1e-12)
 
 
 @pytest.mark.slow
-def test_many_points_of_laws_on_mixed_axes(x64):
-    # Enough points for tables: axes 0 and 2 are the points', axis 1 the laws'.
+def test_many_points_of_distributions_on_mixed_axes(x64):
+    # Enough points for tables: axes 0 and 2 are the points', axis 1 the distributions'.
     generator = np.random.default_rng(8)
     weights = generator.uniform(0.5, 1.5, (3, 1, 6))
     x = np.linspace(-2.0, 2.0, 600).reshape(2, 1, 300)
@@ -191,10 +191,10 @@ def test_transformations(x64):
     np.testing.assert_allclose(jax.vmap(LOG)(x, weights), plain, rtol=1e-12)
     over_points = jax.vmap(LOG, in_axes=(0, None))(x, weights)
     np.testing.assert_allclose(over_points, LOG(x[:, None], weights), rtol=1e-12)
-    over_laws = jax.vmap(LOG, in_axes=(None, 0))(x, weights)
-    np.testing.assert_allclose(over_laws, LOG(x, weights[:, None]), rtol=1e-12)
+    over_distributions = jax.vmap(LOG, in_axes=(None, 0))(x, weights)
+    np.testing.assert_allclose(over_distributions, LOG(x, weights[:, None]), rtol=1e-12)
     slopes = jit(jax.vmap(jax.grad(lc.logpdf, argnums=(0, 1))))(x, weights)
-    for i, (point, law) in enumerate(zip(x, weights, strict=True)):
-        one = jax.grad(lc.logpdf, argnums=(0, 1))(point, law)
+    for i, (point, distribution) in enumerate(zip(x, weights, strict=True)):
+        one = jax.grad(lc.logpdf, argnums=(0, 1))(point, distribution)
         np.testing.assert_allclose(slopes[0][i], one[0], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(slopes[1][i], one[1], rtol=1e-9, atol=1e-12)

@@ -9,8 +9,8 @@ import pytest
 
 from nn_uq_dist import uniform_sum as lc
 from nn_uq_dist.uniform_sum._common_lines import _by_lines
-from nn_uq_dist.uniform_sum._law import Law
 from nn_uq_dist.uniform_sum._points import values_of_points
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
 from tests.array_sizes import largest_array
 from tests.bank.reference import log_values
 from tests.compiling import jit
@@ -26,7 +26,7 @@ WEIGHTS = {
 DEVIATIONS = [0.0, 0.3, 2.0, 6.0]
 
 
-def law_of(name, dtype):
+def distribution_of(name, dtype):
     values, numbers = WEIGHTS[name]
     weights = np.repeat(np.asarray(values, dtype), numbers)
     order = np.random.default_rng(0).permutation(len(weights))
@@ -46,7 +46,7 @@ def references(weights, points, scale, digits=25):
 @pytest.mark.parametrize("normal_scale", [None, 0.5])
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_values_match_mpmath(name, normal_scale, precision):
-    weights = law_of(name, precision)
+    weights = distribution_of(name, precision)
     deviation = np.sqrt(np.sum(weights.astype(float) ** 2) / 3 + (normal_scale or 0) ** 2)
     edge = np.sum(np.abs(weights), dtype=float)
     points = np.asarray([*np.multiply(DEVIATIONS, deviation), 0.7 * edge], precision)
@@ -62,7 +62,9 @@ def test_values_match_mpmath(name, normal_scale, precision):
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_traced_and_known_numbers_agree():
-    weights = np.stack([law_of("few_large", float), law_of("few_large", float) * 3])
+    weights = np.stack(
+        [distribution_of("few_large", float), distribution_of("few_large", float) * 3]
+    )
     y = np.array([[0.1, 5.0], [2.0, 40.0], [-1.0, 200.0]])  # the last one beyond the support
     known, traced = lc.logpdf(y, weights), jit(lc.logpdf)(y, weights)
     mapped = jit(jax.vmap(lc.logpdf, in_axes=(1, 0), out_axes=1))(y, weights)
@@ -93,8 +95,10 @@ def test_both_functions_from_the_center_to_beyond_the_last_line(name, normal_sca
     points = np.unique(np.asarray(points, precision))
     crowd = np.concatenate([points, np.linspace(-0.9, 0.9, 500, dtype=precision) * edge])
     scale = None if normal_scale is None else np.asarray(normal_scale, precision)
-    law = Law(jnp.abs(weights)[:, None], None if scale is None else jnp.asarray(scale)[None])
-    values, holds = jit(lambda y: _by_lines((0, 1), y, law))(jnp.abs(crowd)[None])
+    distribution = UniformSum(
+        jnp.abs(weights)[:, None], None if scale is None else jnp.asarray(scale)[None]
+    )
+    values, holds = jit(lambda y: _by_lines((0, 1), y, distribution))(jnp.abs(crowd)[None])
     assert np.mean(holds) > 0.98
     if normal_scale != 2.0:  # whose lines go on beyond all of these points
         assert not np.all(holds[0, : len(points)])
@@ -137,7 +141,7 @@ def test_improper_points_and_distributions_leave_others_alone(precision):
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_derivatives_are_those_of_all_weights():
-    weights, y = law_of("a_thousand_equal", float)[None], np.array([[3.0, 40.0]])
+    weights, y = distribution_of("a_thousand_equal", float)[None], np.array([[3.0, 40.0]])
 
     def total(function):
         return lambda y, w, s: jnp.sum(jnp.sin(function(y, w, s)))

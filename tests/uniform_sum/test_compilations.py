@@ -13,21 +13,25 @@ import nn_uq_dist as nuq
 from nn_uq_dist import LinearizedMarginal, uniform_sum
 from tests.compiling import counted_compilations
 
-# name: a function of a law with its parameters, points and levels.
+# name: a function of a distribution with its parameters, points and levels.
 CALLS = {
-    "log_prob": lambda law, x, q: law.log_prob(x),
-    "cdf": lambda law, x, q: law.cdf(x),
-    "log_sf": lambda law, x, q: law.log_sf(x),
-    "normal_score": lambda law, x, q: law.normal_score(x),
-    "icdf": lambda law, x, q: law.icdf(q),
-    "logpdf": lambda law, x, q: uniform_sum.logpdf(x, law.weights, law.normal_scale),
-    "uniform_sum.cdf": lambda law, x, q: uniform_sum.cdf(x, law.weights, law.normal_scale),
+    "log_prob": lambda distribution, x, q: distribution.log_prob(x),
+    "cdf": lambda distribution, x, q: distribution.cdf(x),
+    "log_sf": lambda distribution, x, q: distribution.log_sf(x),
+    "normal_score": lambda distribution, x, q: distribution.normal_score(x),
+    "icdf": lambda distribution, x, q: distribution.icdf(q),
+    "logpdf": lambda distribution, x, q: uniform_sum.logpdf(
+        x, distribution.weights, distribution.normal_scale
+    ),
+    "uniform_sum.cdf": lambda distribution, x, q: uniform_sum.cdf(
+        x, distribution.weights, distribution.normal_scale
+    ),
 }
 
 # One program of the density and one of both functions, for up to 16 weights and up to 32.
 RANGES = {"5_to_16": (5, 7, 16), "17_to_32": (17, 20, 32)}
-# Number of points, whether each has a law of its own, and what makes the arrays. Points times
-# weights stay below what common lines are made for.
+# Number of points, whether each has a distribution of its own, and what makes the arrays. Points
+# times weights stay below what common lines are made for.
 POINTS = (
     (1, True, np.asarray),
     (2, False, jax.device_put),
@@ -41,10 +45,10 @@ from tests.compiling import counted_compilations
 with counted_compilations() as compiled:
     import numpy as np
     import nn_uq_dist.diagnostics, nn_uq_dist.plots
-    law = nn_uq_dist.LinearizedMarginal(np.zeros(3), np.ones((3, 5)), 0.5)
+    distribution = nn_uq_dist.LinearizedMarginal(np.zeros(3), np.ones((3, 5)), 0.5)
     print("import", *compiled)
     compiled.clear()
-    law.log_prob(np.zeros(3))
+    distribution.log_prob(np.zeros(3))
     print("log_prob", *compiled)
 """
 
@@ -55,7 +59,7 @@ def parameters(weights, scale):
 
 
 def easy(num_weights, num_points, dtype, *, own=True, scale=None):
-    """A law for each point or one for all; points inside the support, and levels."""
+    """A distribution for each point or one for all; points inside the support, and levels."""
     rng = np.random.default_rng(num_weights)
     weights = rng.uniform(0.3, 1.0, (*[num_points] * own, num_weights)).astype(dtype)
     x = np.linspace(-0.9, 0.9, num_points, dtype=dtype) * weights.sum(axis=-1)
@@ -71,8 +75,8 @@ def hard(num_weights, dtype, *, scale=None):
 
 
 def evaluate(call, case, convert=np.asarray):
-    law, x, q = case
-    return CALLS[call](LinearizedMarginal(*map(convert, law)), convert(x), convert(q))
+    distribution, x, q = case
+    return CALLS[call](LinearizedMarginal(*map(convert, distribution)), convert(x), convert(q))
 
 
 def compiled_by(calls, cases):
@@ -108,7 +112,7 @@ def test_other_numbers_of_points_and_weights_compile_nothing(weights, scale, pre
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [None, 0.4])
-def test_other_grids_of_one_law_compile_nothing(scale, precision):
+def test_other_grids_of_one_distribution_compile_nothing(scale, precision):
     dtype = np.dtype(precision).type
     functions = ["log_prob", "cdf", "log_sf", "normal_score"]
     for call in functions:
@@ -130,13 +134,13 @@ def test_other_grids_of_one_law_compile_nothing(scale, precision):
 @pytest.mark.parametrize("scale", [None, 0.4])
 @pytest.mark.parametrize("call", CALLS)
 def test_one_number_without_axes_is_known_too(call, scale):
-    law, x, q = easy(5, 1, np.float32, own=False, scale=scale)
-    case = law, x[0] + np.float32(0.2), q[0] + np.float32(0.2)
+    distribution, x, q = easy(5, 1, np.float32, own=False, scale=scale)
+    case = distribution, x[0] + np.float32(0.2), q[0] + np.float32(0.2)
     evaluate(call, case)
     other, x, q = easy(9, 1, np.float32, own=False, scale=scale)
     others = other, x[0] + np.float32(0.3), q[0] + np.float32(0.3)
     assert compiled_by([call], [(others, np.asarray)]) == {}
-    # Known numbers in a function that is traced: a law that a model closes over.
+    # Known numbers in a function that is traced: a distribution that a model closes over.
     traced = jax.jit(lambda: evaluate(call, case))()
     np.testing.assert_allclose(traced, evaluate(call, case), rtol=1e-6)
 

@@ -31,7 +31,7 @@ BOTH = [
     if (stack.name, order) in {("3_weights", 2), ("12_weights", 1), ("12_weights_normal_part", 2)}
 ]
 
-# Second derivatives of laws with a contour integral take five to ten seconds to compile.
+# Second derivatives of distributions with a contour integral take five to ten seconds to compile.
 WITH_HESSIAN = {
     ("2_weights", "log_density"),
     ("2_weights", "log_survival"),
@@ -44,7 +44,7 @@ WITH_HESSIAN = {
 
 
 def _arguments(stack):
-    x, weights, *scale = stack.law_per_point()
+    x, weights, *scale = stack.distribution_per_point()
     return np.concatenate([x[..., None], weights, *(s[..., None] for s in scale)], axis=-1)
 
 
@@ -114,7 +114,7 @@ def test_transformations_of_jax_agree(x64):
 
 
 def _vanishing(weights, x, scale=None):
-    """Arguments at each point, for a law with zero weights."""
+    """Arguments at each point, for a distribution with zero weights."""
     x = jnp.asarray(x)
     columns = [x[:, None], jnp.broadcast_to(jnp.asarray(weights), (x.size, len(weights)))]
     if scale is not None:
@@ -171,7 +171,7 @@ def test_gradient_of_many_weights_is_finite_where_something_vanishes():
 
 
 @pytest.mark.slow
-def test_gradient_at_many_points_of_one_law(x64):
+def test_gradient_at_many_points_of_one_distribution(x64):
     case = next(c for c in derivative_cases() if c.name == "draws_12")
     x = np.tile(case.x, 200)
 

@@ -39,10 +39,12 @@ def patterns(most):
     """Weights, padded with zeros, scales and entropies of the patterns of up to so many weights."""
     weights = [w for w in WEIGHTS.values() if (len(w) > 5) == (most > 5)]
     scales = SCALES if most == 5 else SCALES[::3]
-    laws = [(w, s * max(w)) for w in weights for s in scales]
-    padded = np.array([w + [0.0] * (most - len(w)) for w, _ in laws])
-    expected = np.array([entropy_references.entropy(*law) for law in laws])
-    return padded, np.array([scale for _, scale in laws]), expected
+    distributions = [(w, s * max(w)) for w in weights for s in scales]
+    padded = np.array([w + [0.0] * (most - len(w)) for w, _ in distributions])
+    expected = np.array(
+        [entropy_references.entropy(*distribution) for distribution in distributions]
+    )
+    return padded, np.array([scale for _, scale in distributions]), expected
 
 
 @pytest.mark.slow
@@ -56,7 +58,9 @@ def test_any_size_of_the_normal_part(most, precision):
 
 @pytest.mark.slow
 def test_gradients_against_those_of_the_references(x64):
-    laws = [(WEIGHTS[name], s) for name in ("three", "a small third") for s in (1e-4, 1e-2, 0.3)]
+    distributions = [
+        (WEIGHTS[name], s) for name in ("three", "a small third") for s in (1e-4, 1e-2, 0.3)
+    ]
 
     def difference(weights, scale, k):
         ends = []
@@ -66,8 +70,8 @@ def test_gradients_against_those_of_the_references(x64):
             ends.append(entropy_references.entropy(moved[:-1], moved[-1]))
         return (ends[0] - ends[1]) / 2e-4
 
-    expected = [[difference(w, s, k) for k in range(4)] for w, s in laws]
-    weights, scale = (np.array(part) for part in zip(*laws, strict=True))
+    expected = [[difference(w, s, k) for k in range(4)] for w, s in distributions]
+    weights, scale = (np.array(part) for part in zip(*distributions, strict=True))
     found = jit(jax.grad(lambda w, s: lc.entropy(w, s).sum(), (0, 1)))(weights, scale)
     # Relative moves of each parameter.
     found = np.concatenate([found[0] * weights, (found[1] * scale)[:, None]], axis=-1)
@@ -85,20 +89,20 @@ def test_units_far_from_one_in_single_precision(unit):
 
 
 @pytest.mark.parametrize("weight", [0.3, -4.0])
-def test_triangular_law(weight, precision):
+def test_triangular_distribution(weight, precision):
     # On [-2 w, 2 w]: 1/2 + log(2 w).
     expected = 0.5 + np.log(2 * abs(weight))
     tolerance = {"float32": 3e-6, "float64": 1e-12}[precision]
     assert abs(ENTROPY([weight, weight]) - expected) < tolerance
 
 
-def test_normal_law_alone(x64):
+def test_normal_distribution_alone(x64):
     # A zero weight stands for no uniform part.
     expected = 0.5 * np.log(2 * np.pi * np.e * 0.7**2)
     assert abs(ENTROPY([0.0], 0.7) - expected) < 1e-12
 
 
-def test_scale_law_and_batches(x64):
+def test_scale_distribution_and_batches(x64):
     weights = np.array([[0.9, -0.5, 0.3], [0.2, 0.0, 0.7]])
     scales = np.array([2.0**-20, 1.0, 3.0])
     together = ENTROPY(weights[:, None] * scales[:, None])
@@ -107,7 +111,7 @@ def test_scale_law_and_batches(x64):
 
 
 @pytest.mark.slow
-def test_invalid_laws_are_nan(precision):
+def test_invalid_distributions_are_nan(precision):
     weights = np.array([[0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])
     assert np.all(np.isnan(ENTROPY(weights)))
     assert np.isnan(ENTROPY([1.0], -1.0))

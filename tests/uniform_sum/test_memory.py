@@ -1,4 +1,4 @@
-"""Large problems: bounded memory for many laws, and many weights in one law."""
+"""Large problems: bounded memory for many distributions, and many weights in one distribution."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ print(memory("VmHWM") - before)
 
 
 @pytest.mark.slow
-def test_a_million_laws_of_31_weights_take_less_than_a_gigabyte():
+def test_a_million_distributions_of_31_weights_take_less_than_a_gigabyte():
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",

@@ -36,10 +36,11 @@ def _compiled(x, weights, scale):
 
 
 def evaluate(x, weights, scale):
-    """Log density and log survival of one law at 64 points, by the method for a law per point."""
+    """Log density and log survival of one distribution at 64 points, by the method for a
+    distribution per point."""
     weights = np.asarray(weights, float)
-    laws = np.broadcast_to(weights, (POINTS, weights.size))
-    values = _compiled(x, laws, np.full(POINTS, float(scale)))
+    distributions = np.broadcast_to(weights, (POINTS, weights.size))
+    values = _compiled(x, distributions, np.full(POINTS, float(scale)))
     return tuple(np.asarray(value) for value in values)
 
 
@@ -55,7 +56,7 @@ def near(value, other, tolerance=1e-9):
 @pytest.mark.slow
 @few_examples
 @given(weights_of_n, scales, st.floats(-40.0, 40.0))
-def test_scale_law(weights, scale, exponent):
+def test_scale_distribution(weights, scale, exponent):
     x, factor = FRACTIONS * edge(weights), math.exp(exponent)
     density, survival = evaluate(x, weights, scale)
     scaled = evaluate(factor * x, factor * np.array(weights), factor * scale)
@@ -95,7 +96,7 @@ def test_zero_weights_change_nothing(weights, scale, order):
 @pytest.mark.slow
 @few_examples
 @given(st.lists(magnitudes, min_size=N, max_size=N), st.floats(-0.9, 0.9))
-def test_law_of_a_sum_is_the_convolution(weights, fraction):
+def test_distribution_of_a_sum_is_the_convolution(weights, fraction):
     # Four weights against two: quadrature on both sides of the kinks of the latter's density.
     four, two = np.array([*weights[:4], 0.0, 0.0]), np.array(weights[4:])
     x = fraction * edge(weights)
@@ -114,14 +115,14 @@ def test_law_of_a_sum_is_the_convolution(weights, fraction):
 @pytest.mark.slow
 @settings(max_examples=5)
 @given(st.lists(magnitudes, min_size=N, max_size=N), st.floats(0.2, 1.0))
-def test_many_points_of_one_law_agree_with_a_law_per_point(weights, scale):
+def test_many_points_of_one_distribution_agree_with_a_distribution_per_point(weights, scale):
     x = FRACTIONS * edge(weights)
     shared = _compiled(np.tile(x, 20), np.array(weights), scale)
     for value, expected in zip(shared, evaluate(x, weights, scale), strict=True):
         near(np.reshape(value, (20, POINTS)), np.broadcast_to(expected, (20, POINTS)))
 
 
-def test_gradient_in_the_scale_of_a_law():
+def test_gradient_in_the_scale_of_a_distribution():
     # p(c x; c w) = p(x; w) / c, differentiated in c.
     weights = np.array([0.9, -0.5, 0.3])
     slope = jit(jax.grad(lambda c: lc.logpdf(0.4 * c, c * weights)))(2.0)

@@ -16,7 +16,7 @@ from nn_uq_dist.uniform_sum._evaluate import log_density_and_survival
 from nn_uq_dist.uniform_sum._normal_score import _solved
 from tests.bank.reference import log_values
 from tests.compiling import jit
-from tests.uniform_sum.random_laws import RandomLaws
+from tests.uniform_sum.random_distributions import RandomDistributions
 
 LAWS = {
     "3_weights": ((0.9, -0.5, 0.3), None),
@@ -52,9 +52,9 @@ def _quantile(log_survival, weights, scale, start):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
-def test_round_trips(law, precision):
-    weights, scale = law
+@pytest.mark.parametrize("distribution", LAWS.values(), ids=LAWS)
+def test_round_trips(distribution, precision):
+    weights, scale = distribution
     reach = _reach(weights, scale)
     bar = {"float32": 1e-4, "float64": 1e-9}[precision] * reach
     # A distribution function holds its lower tail only, a normal score both.
@@ -74,9 +74,9 @@ def test_round_trips(law, precision):
         np.testing.assert_allclose(returned, x, rtol=0, atol=bar)
 
 
-@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
-def test_tiny_probabilities(law, x64):
-    weights, scale = law
+@pytest.mark.parametrize("distribution", LAWS.values(), ids=LAWS)
+def test_tiny_probabilities(distribution, x64):
+    weights, scale = distribution
     probabilities = np.array([0.3, 1e-3, 1e-12, 1e-30, 1e-300])
     values = np.asarray(jit(lc.ppf)(probabilities, weights, scale))
     assert np.all(np.diff(values) <= 0)
@@ -118,7 +118,7 @@ def test_scores_at_and_beyond_the_edge(precision):
 
 @pytest.mark.slow
 def test_large_scores_in_single_precision():
-    # A normal law with a little uniform noise: its scores are near to its standard units.
+    # A normal distribution with a little uniform noise: its scores are near to its standard units.
     weights, scale = (0.25,), 1.0
     x = np.array([6.0, -12.0, 30.0], np.float32)
     scores = jit(lc.normal_score)(x, weights, scale)
@@ -199,23 +199,24 @@ def test_number_of_evaluations(num_weights, normal_scale, precision, evaluations
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_laws", [250, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_distributions", [250, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("fully_optimized")
-def test_round_trips_of_random_laws(num_laws, precision):
-    # Measured on 3,000 laws: at most 8e-6 (float32) and 7e-11 (float64) of the half-width, one to
-    # four steps, once six. Newton's method in x from the quantile of a normal law was off by up to
-    # 7 half-widths for a third of the laws in float32, after 100 steps.
-    laws = RandomLaws(num_laws, seed=20, dtype=precision)
+def test_round_trips_of_random_distributions(num_distributions, precision):
+    # Measured on 3,000 distributions: at most 8e-6 (float32) and 7e-11 (float64) of the half-width,
+    # one to four steps, once six. Newton's method in x from the quantile of a normal distribution
+    # was off by up to 7 half-widths for a third of the distributions in float32, after 100 steps.
+    distributions = RandomDistributions(num_distributions, seed=20, dtype=precision)
 
-    law = laws.weights[:, None], laws.normal_scale[:, None]
-    score = np.asarray(lc.normal_score(laws.points, *law))
-    returned = np.asarray(lc.from_normal_score(score, *law))
+    distribution = distributions.weights[:, None], distributions.normal_scale[:, None]
+    score = np.asarray(lc.normal_score(distributions.points, *distribution))
+    returned = np.asarray(lc.from_normal_score(score, *distribution))
     bar = {"float32": 1e-4, "float64": 1e-9}[precision]
-    error = np.abs(returned - laws.points) / laws.half_width[:, None]
+    error = np.abs(returned - distributions.points) / distributions.half_width[:, None]
     # What takes more than 20 steps is NaN, which is no small error.
     near = score < 11.5  # a probability of 1e-30
     assert np.max(error[near]) <= bar
-    # Farther out a few log survivals of laws with one or two dominating weights are wrong or NaN.
+    # Farther out a few log survivals of distributions with one or two dominating weights are wrong
+    # or NaN.
     assert np.mean(error[~near] <= bar) >= 0.995
 
 
@@ -265,7 +266,7 @@ def test_small_normal_parts(weights, scale, precision):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("normal_scale", [None, 1e-4], ids=["bounded", "normal_part"])
-def test_many_levels_of_one_law_are_those_of_each(normal_scale, precision):
+def test_many_levels_of_one_distribution_are_those_of_each(normal_scale, precision):
     weights = np.random.default_rng(6).normal(size=6).astype(precision)
     scale = None if normal_scale is None else np.asarray(normal_scale, precision)
     score = np.append(np.linspace(0, 9, 127), 400.0).astype(precision)
@@ -289,7 +290,7 @@ def test_quantiles_of_any_magnitude(unit):
 
 
 @pytest.mark.slow
-def test_improper_laws_are_nan_and_leave_others_alone(precision):
+def test_improper_distributions_are_nan_and_leave_others_alone(precision):
     weights = np.array([[1.0, 0.5], [np.nan, 1.0], [np.inf, 1.0], [0.0, 0.0], [1.0, 0.5]])
     scale = np.array([0.01, 0.01, 0.01, 0.0, -1.0])
     values = np.asarray(jit(lc.ppf)(np.full(5, 0.1), weights, scale))

@@ -1,9 +1,9 @@
-"""Approximate quantiles, against laws whose quantiles are known."""
+"""Approximate quantiles, against distributions whose quantiles are known."""
 
 import numpy as np
 from scipy.special import ndtr
 
-from nn_uq_dist.uniform_sum._saddlepoint_quantile import saddlepoint_quantile
+from nn_uq_dist.uniform_sum.saddlepoint_quantile import saddlepoint_quantile
 from tests.compiling import jit
 
 SCORES = np.array([0.0, 1e-4, 0.02, 0.3, 1.0, 2.0, 3.5, 5.0])

@@ -1,8 +1,8 @@
 """Nodes over the values, and the Hermite coefficients from the scores there.
 
-References: moments in closed form for all laws; the arcsine law of uniform outputs; Gauss-Legendre
-rules graded towards the corners, with distribution functions in closed form, for one weight with a
-small normal part and for two weights.
+References: moments in closed form for all distributions; the arcsine distribution of uniform
+outputs; Gauss-Legendre rules graded towards the corners, with distribution functions in closed
+form, for one weight with a small normal part and for two weights.
 """
 
 import math
@@ -48,15 +48,15 @@ def padded(dtype):
 
 @pytest.fixture(scope="module")
 def rules():
-    """Weights, scales, nodes and Hermite coefficients of all laws, in both types."""
+    """Weights, scales, nodes and Hermite coefficients of all distributions, in both types."""
     made = {}
     for name in ("float32", "float64"):
         with jax.enable_x64(name == "float64"):
             weights, scale = padded(name)
-            law = LinearizedMarginal(jnp.zeros(len(LAWS)), weights, scale)
+            distribution = LinearizedMarginal(jnp.zeros(len(LAWS)), weights, scale)
             nodes = value_nodes(weights, scale)
-            scores = law.normal_score(nodes.values)
-            coefficients = np.asarray(hermite_coefficients(law))
+            scores = distribution.normal_score(nodes.values)
+            coefficients = np.asarray(hermite_coefficients(distribution))
             made[name] = weights, scale, nodes, scores, coefficients
     return made
 
@@ -88,7 +88,7 @@ def test_the_series_holds_the_variance_and_no_even_term(made):
 
 
 @pytest.mark.slow
-def test_uniform_output_against_the_arcsine_law(made):
+def test_uniform_output_against_the_arcsine_distribution(made):
     # Cov = (2/pi) arcsin(rho/2): its Taylor coefficients are the squares.
     tolerance, *_, coefficients = made
     m = np.arange(49)
@@ -166,8 +166,8 @@ def test_derivatives_against_finite_differences():
 
     @jax.jit
     def coefficients(weights, scale):
-        law = LinearizedMarginal(jnp.zeros(len(kept)), weights, scale)
-        return hermite_coefficients(law)[:99:2]
+        distribution = LinearizedMarginal(jnp.zeros(len(kept)), weights, scale)
+        return hermite_coefficients(distribution)[:99:2]
 
     slope = jax.jvp(coefficients, (weights, scale), tuple(moves))[1]
     step = 1e-4
@@ -175,7 +175,7 @@ def test_derivatives_against_finite_differences():
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), atol=1e-6)
 
 
-def test_invalid_laws_are_nan_under_jit():
+def test_invalid_distributions_are_nan_under_jit():
     rule = jax.jit(value_nodes)(jnp.ones((2, 3)), jnp.array([-1.0, 1.0]))
     assert np.isnan(rule.lengths[:, 0]).all()
     assert np.isfinite(rule.lengths[:, 1]).all()

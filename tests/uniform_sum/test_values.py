@@ -52,7 +52,8 @@ def _single(case, answer):
 
 
 def _on_repeated_points(stack):
-    """Both functions at many points of each law, and the answers at the distinct points."""
+    """Both functions at many points of each distribution, and the answers at the distinct
+    points."""
     x = np.tile(stack.x, (1, REPEATS))
     scale = () if stack.normal_scale is None else (stack.normal_scale[:, None],)
     values = jit(_apart)(x, stack.weights[:, None], *scale)
@@ -62,8 +63,8 @@ def _on_repeated_points(stack):
 
 @BOTH_WAYS
 @pytest.mark.parametrize("stack", DOUBLE, ids=str)
-def test_double_precision_with_a_law_per_point(stack, both, x64):
-    values = fully_optimized_jit(both)(*stack.law_per_point())
+def test_double_precision_with_a_distribution_per_point(stack, both, x64):
+    values = fully_optimized_jit(both)(*stack.distribution_per_point())
     assert all(value.dtype == np.float64 for value in values)
     assert not _misses(stack, values, _double)
 
@@ -71,8 +72,8 @@ def test_double_precision_with_a_law_per_point(stack, both, x64):
 @pytest.mark.slow
 @BOTH_WAYS
 @pytest.mark.parametrize("stack", SINGLE, ids=str)
-def test_single_precision_with_a_law_per_point(stack, both):
-    values = jit(both)(*stack.law_per_point())
+def test_single_precision_with_a_distribution_per_point(stack, both):
+    values = jit(both)(*stack.distribution_per_point())
     assert all(value.dtype == np.float32 for value in values)
     assert not _misses(stack, values, _single)
 
@@ -83,12 +84,12 @@ def test_single_precision_with_a_law_per_point(stack, both):
     [
         *stacked(c for c in float64_cases("comparable", "normal_part") if len(c.weights) == 31),
         *stacked(c for c in float64_cases("comparable") if c.name.startswith("draws_12_times")),
-        # Dominated laws leave the lines for a copy of the law for each point.
+        # Dominated distributions leave the lines for a copy of the distribution for each point.
         *stacked(c for c in float64_cases("dominated") if c.name == "one_large_7_small"),
     ],
     ids=str,
 )
-def test_double_precision_with_many_points_of_each_law(stack, x64):
+def test_double_precision_with_many_points_of_each_distribution(stack, x64):
     values = _on_repeated_points(stack)
     for value in values:
         np.testing.assert_array_equal(value, np.broadcast_to(value[:, :1], value.shape))
@@ -104,17 +105,22 @@ def test_double_precision_with_many_points_of_each_law(stack, x64):
     ],
     ids=str,
 )
-def test_single_precision_with_many_points_of_each_law(stack):
+def test_single_precision_with_many_points_of_each_distribution(stack):
     values = _on_repeated_points(stack)
     assert not _misses(stack, [value[:, 0] for value in values], _single)
 
 
 @pytest.mark.parametrize("stack", SOME, ids=str)
 def test_probabilities_and_the_lower_tail(stack, x64):
-    x, *law = stack.law_per_point()
+    x, *distribution = stack.distribution_per_point()
     density, above, below, log_below = jit(
-        lambda x, *law: (lc.pdf(x, *law), lc.sf(x, *law), lc.cdf(-x, *law), lc.logcdf(-x, *law))
-    )(x, *law)
+        lambda x, *distribution: (
+            lc.pdf(x, *distribution),
+            lc.sf(x, *distribution),
+            lc.cdf(-x, *distribution),
+            lc.logcdf(-x, *distribution),
+        )
+    )(x, *distribution)
     for case, values in stack.rows(density):
         np.testing.assert_allclose(values, np.exp(case.log_density), rtol=1e-7)
     for values in (above, below):
@@ -125,16 +131,18 @@ def test_probabilities_and_the_lower_tail(stack, x64):
 
 
 @pytest.mark.slow
-def test_nearly_normal_laws(x64):
+def test_nearly_normal_distributions(x64):
     """The nodes are spaced most widely here, as the untilted variance allows."""
     rng = np.random.default_rng(1)
     weights = np.exp(rng.normal(size=(6, 5)))
     scale = np.sqrt((weights**2).sum(-1) / 3) * np.array([3.0, 5.0, 8.0, 10.0, 2.0, 1.0])
     x = rng.uniform([0.0, 0.3, 2.0, 6.0], [0.1, 1.0, 5.0, 12.0], (6, 4)) * scale[:, None]
     values = jit(lc.logpdf_and_logsf)(x, weights[:, None], scale[:, None])
-    for row, law, sd, *found in zip(x, weights, scale, *values, strict=True):
+    for row, distribution, sd, *found in zip(x, weights, scale, *values, strict=True):
         exact = [
-            reference.log_values(Fraction(point), [Fraction(w) for w in law], Fraction(sd), 20)
+            reference.log_values(
+                Fraction(point), [Fraction(w) for w in distribution], Fraction(sd), 20
+            )
             for point in row
         ]
         for value, answer in zip(found, np.array(exact, float).T, strict=True):

@@ -1,0 +1,161 @@
+"""Known numbers: NumPy computes with them, in float64 for what is only shown; nothing compiles."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial, wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics.checks import is_concrete
+from nn_uq_dist.basics.row_algebra import in_squared_units, namespace, products, times_square
+
+type FloatArray = NDArray[np.float64]
+
+# With more numbers a program is faster than NumPy by more than it takes to compile.
+_MOST_NUMBERS = 2**18
+
+
+def runs_in_numpy(*values: object) -> bool:
+    """Return whether every array holds numbers now, in the memory of a single device.
+
+    With such numbers NumPy computes without compiling anything. Not while ``jit`` traces: then the
+    results of programs are traced, even those of known numbers.
+    """
+    if not is_concrete(*values):
+        return False
+    arrays = [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.Array)]
+    if any(len(array.sharding.device_set) > 1 for array in arrays):
+        return False
+    return not _is_staging(*arrays[:1])
+
+
+def _is_staging(*arrays: Array) -> bool:
+    """Return whether operations are recorded for a program, as under ``jit``, and not run now."""
+    # A transfer compiles nothing; that of an array to where it is takes the least time.
+    return not is_concrete(jax.device_put(arrays[0] if arrays else np.float32(0.0)))
+
+
+def evaluated_now() -> AbstractContextManager[Any]:
+    """Context in which functions of known numbers run now, even while ``jit`` traces.
+
+    Only then does it change anything: `jax.ensure_compile_time_eval` is a part of the key of every
+    program, so each one that runs inside and outside of it would be compiled twice.
+    """
+    return jax.ensure_compile_time_eval() if _is_staging() else nullcontext()
+
+
+def as_jax(value: Any, device: Any = None) -> Array:
+    """Return a NumPy array as one of JAX; `jnp.asarray` compiles a copy for each shape.
+
+    It may share the array's memory, so do not pass arrays that are written to afterwards.
+    """
+    placed: Array = jax.device_put(np.asarray(value), device)
+    return placed
+
+
+def one_program[T](function: Callable[..., T], *, in_own_type: bool = False) -> Callable[..., T]:
+    """Return the function, compiled as a whole, or run by NumPy for few known numbers.
+
+    Parameters
+    ----------
+    function
+        A pure function of pytrees of real arrays, for arrays of either library: `namespace` tells
+        which. It stands at the level of a module: another function object, such as a lambda, is
+        compiled anew.
+    in_own_type
+        Whether NumPy computes in the types of the arrays, and not in float64: for functions that
+        ask what a type can represent.
+
+    Notes
+    -----
+    If all leaves are NumPy's, so are the results. Known JAX arrays become NumPy's in float64, and
+    the results JAX arrays of their common type.
+    """
+
+    @wraps(function)
+    def evaluate(*trees: Any) -> Any:
+        leaves = jax.tree.leaves(trees)
+        if namespace(*leaves) is np:
+            return function(*trees)
+        if not runs_in_numpy(*leaves) or sum(np.size(leaf) for leaf in leaves) > _MOST_NUMBERS:
+            return _compiled(function, *trees)
+        dtype = jnp.result_type(*leaves)
+
+        def of_type(part: Any) -> Any:
+            return part.astype(dtype) if np.issubdtype(part.dtype, np.floating) else part
+
+        known = jax.tree.map(np.asarray, trees) if in_own_type else in_float64(trees)
+        with np.errstate(all="ignore"):
+            return as_results(jax.tree.map(of_type, function(*known)), *leaves)
+
+    return evaluate
+
+
+# What a type can represent is asked of the type itself.
+as_variances = one_program(times_square, in_own_type=True)
+as_covariance = one_program(in_squared_units, in_own_type=True)
+squares = one_program(products, in_own_type=True)
+
+
+@partial(jax.jit, static_argnums=0)
+def _compiled(function: Callable[..., Any], *trees: Any) -> Any:
+    return function(*trees)
+
+
+def as_results(values: Any, *given: object) -> Any:
+    """NumPy arrays of a pytree as JAX arrays, on the device to which an argument is committed."""
+
+    def one(value: Any) -> Any:
+        if not isinstance(value, np.ndarray | np.generic):
+            return value
+        arrays = (part for part in given if isinstance(part, jax.Array))
+        return as_jax(value, next((part.device for part in arrays if part.committed), None))
+
+    return jax.tree.map(one, values)
+
+
+def nan_unless(valid: Any, values: Any) -> Any:
+    """The values, NaN where not valid, with the derivative NaN; that of a selected NaN is zero."""
+    xp = namespace(values)
+    return values * xp.where(valid, values.dtype.type(1), xp.nan)
+
+
+def with_nan_gradients[T](values: T) -> T:
+    """The same values, where NaN has the gradient NaN.
+
+    What is selected instead of a value that does not exist has the derivative zero, with which a
+    sampler or an optimizer would go on without a word.
+    """
+    marked: T = jax.tree.map(lambda part: part if is_concrete(part) else _marked(part), values)
+    return marked
+
+
+# A rule of differentiation adds nothing to programs that do not differentiate.
+@jax.custom_jvp
+def _marked(values: Array) -> Array:
+    return values
+
+
+@_marked.defjvp
+def _marked_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (values,), (tangent,) = primals, tangents
+    # Outside of `jit` each operation would be a program.
+    if is_concrete(values) and not np.isnan(np.asarray(values)).any():
+        return values, tangent
+    return values, tangent * jnp.where(jnp.isnan(values), jnp.nan, 1)
+
+
+def in_float64[T](tree: T) -> T:
+    """Return the same object with NumPy leaves in float64; its values must be known.
+
+    What is computed from the copy stays in NumPy: exact to float64 whatever the precision of JAX
+    is, and without a program to compile. `nn_uq_dist.inputs.LinearImage` and all that it is made
+    from work on either kind of array; transformations of JAX take the original.
+    """
+    copy: T = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
+    return copy

@@ -1,0 +1,75 @@
+"""Points at which functions are evaluated: nodes of quadratures, scrambled Sobol points."""
+
+import jax
+import numpy as np
+from jax import Array
+
+from nn_uq_dist.basics.concrete import FloatArray, evaluated_now
+
+# Of SciPy's direction numbers (S. Joe and F. Y. Kuo, SIAM J. Sci. Comput. 30 (2008)).
+MAXIMUM_DIMENSION = 21201
+_NODES_PER_PANEL = 12
+
+
+def gauss_legendre(ends: Array) -> tuple[Array, Array]:
+    """Nodes and weights of the rule with 12 nodes on each panel.
+
+    Parameters
+    ----------
+    ends : Array, shape (P + 1, ...)
+        Ends of the panels, increasing along the first axis; empty panels are allowed.
+
+    Returns
+    -------
+    tuple of Array, shape (12 P, ...)
+    """
+    column = (-1,) + (1,) * ends.ndim
+    points, weights = (
+        part.astype(ends.dtype).reshape(column)
+        for part in np.polynomial.legendre.leggauss(_NODES_PER_PANEL)
+    )
+    center, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * (ends[1:] - ends[:-1])
+    nodes = (center + half * points).reshape(-1, *ends.shape[1:])
+    return nodes, (half * weights).reshape(nodes.shape)
+
+
+def sobol_points(
+    key: Array, num_samples: int, num_randomizations: int, dimension: int
+) -> FloatArray:
+    """Points of independent scrambled Sobol sequences, one after the other.
+
+    Parameters
+    ----------
+    key
+        A JAX random key.
+    num_samples
+        Points in all, a multiple of the next.
+    num_randomizations
+        Sequences, each scrambled for itself (A. B. Owen, J. Complexity 14 (1998)).
+    dimension
+        Coordinates of a point.
+
+    Returns
+    -------
+    FloatArray
+        In the open unit cube, shape ``(num_samples, dimension)``.
+    """
+    from scipy.stats import qmc
+
+    if dimension > MAXIMUM_DIMENSION:
+        raise ValueError(
+            f"points='sobol' must have at most {MAXIMUM_DIMENSION} random variables in the input, "
+            f"got {dimension}; pass points='random'"
+        )
+    count = num_samples // num_randomizations
+    with evaluated_now():  # known points for traced distributions
+        words = np.asarray(jax.random.bits(key, (num_randomizations, 4), np.uint32))
+    power = (count - 1).bit_length()
+    parts = [
+        # Sequences keep their balance in powers of two; the first points of one are as good.
+        qmc.Sobol(dimension, rng=np.random.default_rng(list(seed))).random_base2(power)[:count]
+        for seed in words
+    ]
+    tiny = np.finfo(np.float64).eps
+    points: FloatArray = np.clip(np.concatenate(parts), tiny, 1 - tiny)
+    return points

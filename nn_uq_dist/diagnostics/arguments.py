@@ -1,0 +1,382 @@
+"""Arguments that tables and figures share: distributions, draws, and names of the outputs."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+from numpyro.distributions import Distribution
+
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.distributions import (
+    JointDistribution,
+    OutputDistribution,
+    as_output_distribution,
+    batch_entries,
+)
+from nn_uq_dist.linearization import LinearModel
+from nn_uq_dist.sampling import PairedDraws
+
+MINIMUM_DRAWS = 100
+# Draws beyond this count as infinite: their squares would be.
+LARGEST_DRAW = 1e150
+_PACKAGE = str(Path(__file__).parents[1])
+# What to do with a batch where only one point is taken.
+ONE_POINT = "take one point: model[i] with draws[:, i], or with pairs[i]"
+
+
+class HasMarginals(Protocol):
+    """An object that gives the distributions of its outputs, such as a `LinearModel`."""
+
+    def marginals(self) -> Distribution:
+        """The distributions of the outputs."""
+
+
+# What tables and figures of single outputs accept.
+type Marginals = Distribution | HasMarginals
+# Draws of a network, alone or paired with those of its linearization.
+type NetworkDraws = ArrayLike | PairedDraws
+
+
+def as_marginals(
+    marginals: Marginals, *, batched: bool = False
+) -> tuple[OutputDistribution, tuple[int, ...]]:
+    """Return the distributions of the outputs in a row, and the shape ``(..., N_y)`` that they had.
+
+    Parameters
+    ----------
+    marginals
+        An `OutputDistribution`, any univariate NumPyro distribution with ``cdf`` and ``icdf``, a
+        joint distribution, or an object with a method ``marginals()``, such as a `LinearModel`.
+    batched
+        Whether batch axes in front of the outputs are allowed.
+    """
+    distribution: Any = marginals
+    if isinstance(distribution, JointDistribution):
+        distribution = as_joint_distribution("marginals", distribution, batched=batched).marginals
+    elif not isinstance(distribution, Distribution) and callable(
+        getattr(distribution, "marginals", None)
+    ):
+        distribution = distribution.marginals()
+    if not isinstance(distribution, Distribution):
+        raise TypeError(
+            "marginals must be a LinearizedMarginal or a Linearization, got "
+            f"{type(marginals).__name__}; pass linearize(network, f), its marginals() or another "
+            "univariate NumPyro distribution"
+        )
+    if distribution.event_shape or (len(distribution.batch_shape) > 1 and not batched):
+        wanted = "(..., N_y)" if batched else "(N_y,)"
+        remedy = (
+            "pass the distributions of single outputs" if distribution.event_shape else ONE_POINT
+        )
+        raise ValueError(
+            f"marginals must have batch shape {wanted} and no event shape, got batch shape "
+            f"{distribution.batch_shape} and event shape {distribution.event_shape}; {remedy}"
+        )
+    found = as_output_distribution(distribution)
+    shape = tuple(distribution.batch_shape) or (1,)
+    if len(shape) > 1:
+        in_a_row = np.unravel_index(np.arange(math.prod(shape)), shape)
+        found = as_output_distribution(batch_entries(found, in_a_row))
+    return found, shape
+
+
+def as_joint_distribution(
+    name: str, distribution: object, num_outputs: int | None = None, *, batched: bool = False
+) -> JointDistribution:
+    """Return a joint distribution after a check of its type, its shapes and its marginals.
+
+    Parameters
+    ----------
+    name
+        Name of the argument, for error messages.
+    distribution
+        The argument, which must be a `JointDistribution`.
+    num_outputs
+        How many outputs it must have. Default: any number.
+    batched
+        Whether it may have a batch shape.
+    """
+    if not isinstance(distribution, JointDistribution):
+        raise TypeError(
+            f"{name} must be a JointDistribution, got {type(distribution).__name__}; pass "
+            "linearization.joint() or "
+            "linearization.gaussian_copula()"
+        )
+    if distribution.batch_shape and not batched:
+        raise ValueError(
+            f"{name} must have no batch shape, got {distribution.batch_shape}; {ONE_POINT}"
+        )
+    if num_outputs is not None and distribution.event_shape != (num_outputs,):
+        raise ValueError(
+            f"{name} must have event shape (N_y,) = ({num_outputs},), got "
+            f"{distribution.event_shape}; pass "
+            "a joint distribution of all outputs"
+        )
+    # A conditional distribution, whose scores have a mean other than 0, keeps the unconditional
+    # marginals.
+    scale = as_output_distribution(distribution.marginals).standard_deviation
+    mean, found, sd = (
+        np.asarray(part, np.float64)
+        for part in (distribution.mean, distribution.marginals.mean, scale)
+    )
+    if np.any(np.abs(mean - found) > 1e-3 * sd):
+        raise ValueError(
+            f"{name} must have the distributions of its single outputs as marginals, got "
+            f"{type(distribution).__name__}, whose marginals have other means; compare its draws "
+            "instead"
+        )
+    return distribution
+
+
+def as_model(linearization: object) -> LinearModel:
+    """Return the model after a check of its type."""
+    if not isinstance(linearization, LinearModel):
+        raise TypeError(
+            f"linearization must be a Linearization or another LinearModel, got "
+            f"{type(linearization).__name__}; pass linearize(network, f)"
+        )
+    return linearization
+
+
+def unbatched(linearization: object, remedy: str = ONE_POINT) -> LinearModel:
+    """Return the model after a check of its type and its batch shape."""
+    model = as_model(linearization)
+    if model.batch_shape:
+        raise ValueError(
+            f"linearization must have no batch shape, got {model.batch_shape}; {remedy}"
+        )
+    return model
+
+
+def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the draws as a NumPy array of real numbers, one column for each output and point.
+
+    Parameters
+    ----------
+    draws
+        As given; from pairs, the draws of the network are used. Those beyond 1e150 become infinite.
+    shape
+        Required shape of a draw, ``(..., N_y)``.
+    """
+    if isinstance(draws, PairedDraws):
+        draws = draws.network
+    values = np.asarray(draws)
+    if shape[-1] == 1 and values.shape[1:] == shape[:-1]:
+        values = values[..., None]
+    if values.shape[1:] != shape or values.ndim != 1 + len(shape):
+        hint = (
+            "pass its transpose"
+            if values.ndim == 2 and values.shape[:1] == shape
+            else "pass what monte_carlo returns, one row per draw"
+        )
+        if len(shape) == 1 and values.ndim > 2:
+            hint = ONE_POINT
+        kind = "(n, N_y)" if len(shape) == 1 else "(n, ..., N_y)"
+        wanted = ", ".join(["n", *map(str, shape)])
+        raise ValueError(f"draws must have shape {kind} = ({wanted}), got {values.shape}; {hint}")
+    if values.shape[0] < MINIMUM_DRAWS:
+        raise ValueError(
+            f"draws must hold at least {MINIMUM_DRAWS} rows, got {values.shape[0]}; "
+            "fewer say nothing about the shape of a distribution"
+        )
+    if values.dtype.kind not in "fiub" and values.dtype.name != "bfloat16":  # NumPy kind "V"
+        raise TypeError(f"draws must be real numbers, got dtype {values.dtype}; pass floats")
+    return bounded(values.reshape(len(values), -1))
+
+
+def require_same_input(model: object, draws: NetworkDraws) -> None:
+    """Raise if pairs were drawn from another input than that of the model."""
+    mine = getattr(model, "input", None)
+    if not isinstance(draws, PairedDraws) or mine is None:
+        return
+    both = mine, draws.linearization.input
+    means, scales = (
+        [np.asarray(part.mean, float) for part in both],
+        [np.asarray(part.standard_deviation, float) for part in both],
+    )
+    same = means[0].shape == means[1].shape and scales[0].shape == scales[1].shape
+    # A model of one's own may have the same input in another type.
+    least = 1e-3 * scales[0]
+    if not (same and all((abs(a - b) <= least).all() for a, b in (means, scales))):
+        raise ValueError(
+            "draws must be pairs of the model's input, got pairs whose inputs have another mean or "
+            "standard deviation; pass paired_draws(network, linearization, key, num_samples) with "
+            "the same input"
+        )
+
+
+def is_made_of(model: object, draws: NetworkDraws) -> bool:
+    """Whether a corrected model was estimated from these draws: those cannot judge it.
+
+    The first ones tell, as draws of one key are the same ones whatever their number.
+    """
+    pairs = getattr(model, "pairs", None)
+    if not isinstance(pairs, PairedDraws):
+        return False
+    compared: tuple[Any, Any] = draws, pairs.network
+    if isinstance(draws, PairedDraws):  # finite, whatever the network returns
+        compared = draws.base_inputs, pairs.base_inputs
+    arrays = (np.asarray(part, np.float64)[: pairs.num_samples] for part in compared)
+    found, own = (array.reshape(len(array), -1) for array in arrays)
+    if own.shape[1:] != found.shape[1:]:
+        return False
+    own = own[: len(found)]
+    middle = np.nanmedian(own, axis=0) if np.isfinite(own).any() else 0.0
+    with np.errstate(invalid="ignore"):
+        small = 1e-3 * np.nanstd(np.where(np.isfinite(own), own, np.nan), axis=0)
+        near = (abs(own - found) <= small) | (own == found) | (np.isnan(own) & np.isnan(found))
+        # Where most outputs are equal, those of fresh draws are, too.
+        telling = ~(abs(own - middle) <= small) | ~(abs(found - middle) <= small)
+    return bool(near[telling].mean() > 0.9 if telling.any() else near.mean() > 0.9)
+
+
+def bounded(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the values, infinite where their squares would overflow."""
+    if values.dtype != np.float64:
+        return values
+    too_large = np.abs(values) > LARGEST_DRAW
+    return np.where(too_large, np.copysign(np.inf, values), values) if too_large.any() else values
+
+
+def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[FloatArray]:
+    """Return the sorted finite draws of each output in float64, and warn if others are left out."""
+    numbers = (column.astype(np.float64) for column in draws.T)
+    columns = [np.sort(column[np.isfinite(column)]) for column in numbers]
+    counts = zip(names, (len(draws) - column.size for column in columns), strict=True)
+    if left_out := [f"{name}: {count}" for name, count in counts if count]:
+        warnings.warn(
+            f"some of {len(draws)} draws are NaN or infinite, or beyond 1e150, and are left out "
+            f"({', '.join(left_out)})",
+            RuntimeWarning,  # as monte_carlo
+            skip_file_prefixes=(_PACKAGE,),  # the line of the user
+        )
+    return columns
+
+
+def complete_rows(draws: NDArray[Any]) -> NDArray[Any]:
+    """Return the rows that are finite in all outputs.
+
+    Raises
+    ------
+    ValueError
+        If they are fewer than 100.
+    """
+    complete = draws[np.isfinite(draws).all(axis=1)]
+    if len(complete) < MINIMUM_DRAWS:
+        raise ValueError(
+            f"draws must hold at least {MINIMUM_DRAWS} rows that are finite in all outputs, "
+            f"got {len(complete)}; leave out the outputs that are not, or fix the network"
+        )
+    return complete
+
+
+def names_of_outputs(model: object, names: Sequence[str] | None, count: int) -> list[str]:
+    """Return one unique name for each output: as given, or those of the model."""
+    own = getattr(model, "output_names", None)
+    return as_names("output", names, count, own)
+
+
+def names_of_inputs(model: LinearModel, names: Sequence[str] | None) -> list[str]:
+    """Return one unique name for each random number of the input: as given, or its own."""
+    return as_names("input", names, model.input.num_inputs, model.input.names)
+
+
+def as_names(
+    kind: str, names: Sequence[str] | None, count: int, own: Sequence[str] | None = None
+) -> list[str]:
+    """Return one unique name for each output or input, from the argument `<kind>_names`.
+
+    Parameters
+    ----------
+    kind
+        ``"output"`` or ``"input"``.
+    names
+        As given. Default: its own, else ``y[0]``, ``y[1]``, ... for outputs, ``f[0]``, ... for
+        inputs.
+    count
+        Required number of names.
+    own
+        The names that outputs or inputs have from the structure that they come in.
+    """
+    if own is not None and len(set(own)) != len(own):
+        raise ValueError(
+            f"the names of {kind}s must differ, got {', '.join(own)} from the keys; rename a key"
+        )
+    if names is None and own is not None:
+        return list(own)
+    if names is None:
+        letter = "y" if kind == "output" else "f"
+        return [f"{letter}[{j}]" for j in range(count)]
+    if isinstance(names, str):
+        raise TypeError(
+            f"{kind}_names must be a sequence of names, got the string {names!r}; pass a list"
+        )
+    texts = [str(name) for name in names]
+    if len(texts) != count:
+        raise ValueError(
+            f"{kind}_names must hold one name per {kind}, {count}, got {len(texts)}; "
+            f"name every {kind}, even those that are not shown"
+        )
+    if len(set(texts)) != count:
+        repeated = ", ".join(sorted({text for text in texts if texts.count(text) > 1}))
+        raise ValueError(f"{kind}_names must differ, got {repeated} more than once; rename them")
+    if own is not None and texts != list(own) and set(texts) == set(own):
+        raise ValueError(
+            f"{kind}_names must be in the order of the {kind}s, {', '.join(own)}, got "
+            f"{', '.join(texts)}; leave {kind}_names out: these are their names anyway"
+        )
+    return texts
+
+
+def as_levels(name: str, levels: Sequence[float], most: float = 1.0) -> FloatArray:
+    """Return levels between 0 and `most` that have different names in a table."""
+    values = np.asarray(checks.as_numeric(name, np.asarray(levels)), np.float64)
+    if values.ndim != 1 or not np.all((values > 0) & (values < most)):
+        raise ValueError(
+            f"{name} must be a sequence of levels in (0, {most:g}), got {levels!r}; "
+            "pass fractions such as (0.01, 0.05)"
+        )
+    require_distinct(name, values)
+    return values
+
+
+def require_distinct(name: str, values: FloatArray) -> None:
+    """Raise if columns of a table that are called by these numbers would have the same name."""
+    if len({f"{value:g}" for value in values}) != values.size:
+        raise ValueError(
+            f"{name} must differ in their first six digits, got {values.tolist()}; "
+            "their names would be the same; make a table for each"
+        )
+
+
+def point_coordinates(batch_shape: Sequence[int]) -> dict[str, range]:
+    """The positions along each batch axis: none, ``point``, or ``point_0``, ``point_1``, ..."""
+    rank = len(batch_shape)
+    names = ["point"] if rank == 1 else [f"point_{axis}" for axis in range(rank)]
+    return dict(zip(names, map(range, batch_shape), strict=True))
+
+
+def flat_names(batch_shape: Sequence[int], names: Sequence[str]) -> list[str]:
+    """One text for each output of each point, for messages."""
+    if not batch_shape:
+        return list(names)
+    return [
+        f"{name} of point {', '.join(map(str, point))}"
+        for point in np.ndindex(*batch_shape)
+        for name in names
+    ]
+
+
+def row_index(batch_shape: Sequence[int], names: Sequence[str]) -> Any:
+    """The index of a table with a row for each output of each point."""
+    pandas = checks.require_extra("pandas", "a table")
+    if not batch_shape:
+        return pandas.Index(names, name="output")
+    levels = point_coordinates(batch_shape) | {"output": names}
+    return pandas.MultiIndex.from_product(levels.values(), names=levels)

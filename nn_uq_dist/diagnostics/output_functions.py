@@ -1,0 +1,177 @@
+"""Scores, quantiles and moments of the distributions of several outputs, and positions of draws.
+
+Only here do tables and figures evaluate a distribution. They use normal scores and log densities,
+which take one pass over the distribution and are accurate in both tails. They are not compiled as a
+whole: distributions have programs of their own, for few sizes, and quadrature for moments in one
+program took ten seconds to compile. Points come in portions of one shape.
+"""
+
+import math
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.basics.programs import in_portions
+from nn_uq_dist.distributions import JointDistribution, OutputDistribution
+
+# Points per output in one call: a call of another shape would be compiled anew.
+POINTS_PER_CALL = 2048
+QUANTILES_PER_CALL = 64
+# Clips the probabilities 0 and 1 of draws beyond the support, which have no finite logit or score.
+CLIP = float(np.finfo(np.float64).eps)
+# The normal score of the smallest positive float64.
+LARGEST_SCORE = 38.0
+# Seconds of work before a progress bar appears.
+PROGRESS_DELAY = 2.0
+
+
+class OutputFunctions:
+    """Functions and constants of the distributions, in float64, one column or entry per output.
+
+    Parameters
+    ----------
+    distribution
+        An `OutputDistribution` with batch shape ``(N_y,)``, or ``()`` for one output.
+
+    Attributes
+    ----------
+    mean, sd
+        Moments, shape ``(N_y,)``.
+    low, high
+        Ends of the supports, infinite where there are none, shape ``(N_y,)``.
+    """
+
+    def __init__(self, distribution: OutputDistribution) -> None:
+        self.distribution = distribution
+        self.num_outputs = math.prod(distribution.batch_shape)
+        constants = distribution.mean, distribution.standard_deviation, *distribution.bounds
+        self.mean, self.sd, self.low, self.high = (self._each(part) for part in constants)
+
+    def _each(self, value: jax.Array) -> FloatArray:
+        return np.broadcast_to(np.asarray(value, np.float64), (self.num_outputs,))
+
+    @cached_property
+    def shape(self) -> tuple[FloatArray, FloatArray]:
+        """Third standardized moments, and fourth ones minus 3."""
+        return self._each(self.distribution.skewness), self._each(self.distribution.excess_kurtosis)
+
+    def scores_and_log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Normal scores and log densities at points, all of shape ``(p, N_y)``.
+
+        Beyond the support the scores are infinite and the log densities ``-inf``.
+        """
+        # A float64 may be beyond the range of the distribution's type.
+        largest = float(jnp.finfo(self.distribution.mean.dtype).max)
+        points = np.clip(points, -largest, largest)
+        evaluate = self.distribution.normal_score_and_log_prob
+        found: tuple[FloatArray, FloatArray] = in_portions(evaluate, points, size=POINTS_PER_CALL)
+        return found
+
+    def scores(self, points: FloatArray) -> FloatArray:
+        """Normal scores at points of shape ``(p, N_y)``."""
+        return self.scores_and_log_densities(points)[0]
+
+    def values(self, scores: FloatArray) -> FloatArray:
+        """Values at normal scores of shape ``(q,)``, shape ``(q, N_y)``."""
+        of_all = np.repeat(scores[:, None], self.num_outputs, axis=1)
+        found: FloatArray = in_portions(
+            self.distribution.from_normal_score, of_all, size=QUANTILES_PER_CALL
+        )
+        return np.asarray(found, np.float64)
+
+
+class Tails:
+    """Positions of draws under the distributions of the outputs.
+
+    The position of a draw is its normal score. It resolves the upper tail as well as the lower one,
+    while a distribution function rounds to 1 there: in float32 from five standard deviations on.
+
+    Parameters
+    ----------
+    functions
+        Functions of the distributions of the outputs.
+    draws
+        Shape ``(n, N_y)``.
+    progress
+        Whether a progress bar may appear, which it does after two seconds of work.
+
+    Attributes
+    ----------
+    points
+        The draws in float64. Those that rounding has put at or beyond an end of the support are
+        moved just inside; those that are not finite are replaced by the mean.
+    scores
+        Normal scores, infinite beyond the support, NaN for draws that are not finite.
+    is_finite
+        Whether a draw is finite.
+    is_outside
+        Whether a draw lies beyond an end of the support by more than rounding.
+    """
+
+    def __init__(
+        self, functions: OutputFunctions, draws: NDArray[np.generic], *, progress: bool = True
+    ) -> None:
+        self.points, self.scores = np.empty((2, *draws.shape))
+        self.is_finite, self.is_outside = np.empty((2, *draws.shape), dtype=bool)
+        rounding = _rounding(functions, draws)
+        # A distribution narrower than the rounding error is evaluated at its mean.
+        innermost = (
+            np.minimum(functions.low + rounding, functions.mean),
+            np.maximum(functions.high - rounding, functions.mean),
+        )
+        starts = range(0, len(draws), POINTS_PER_CALL)
+        hidden = not progress or len(starts) < 2  # a single portion ends before a bar could move
+        for start in tqdm(
+            starts, "analytic distributions", delay=PROGRESS_DELAY, disable=hidden, leave=False
+        ):
+            rows = slice(start, start + POINTS_PER_CALL)
+            part = draws[rows].astype(np.float64)
+            finite = np.isfinite(part)
+            part = np.where(finite, part, functions.mean)
+            outside = (part < functions.low - rounding) | (part > functions.high + rounding)
+            points = np.where(outside, part, np.clip(part, *innermost))
+            self.points[rows] = points
+            self.scores[rows] = np.where(finite, functions.scores(points), np.nan)
+            self.is_finite[rows], self.is_outside[rows] = finite, outside
+
+    @property
+    def non_finite(self) -> NDArray[np.int64]:
+        """Number of draws of each output that are not finite."""
+        return np.sum(~self.is_finite, axis=0)
+
+    @property
+    def outside_support(self) -> FloatArray:
+        """Fraction of the finite draws of each output beyond its support, NaN if there are none."""
+        counts = self.is_finite.sum(axis=0)
+        return self.is_outside.sum(axis=0) / np.where(counts > 0, counts, np.nan)
+
+    def probabilities(self) -> FloatArray:
+        """The probability integral transform ``F(x)``, clipped to 2.2e-16 from 0 and 1."""
+        from scipy.special import ndtr
+
+        tail = np.maximum(ndtr(-np.abs(self.scores)), CLIP)
+        return np.where(self.scores > 0, 1 - tail, tail)
+
+    def normal_scores(self) -> FloatArray:
+        """``Phi^-1(F(x))``, clipped to [-38, 38], also for draws beyond the support."""
+        return np.clip(self.scores, -LARGEST_SCORE, LARGEST_SCORE)
+
+
+def joint_correlation(distribution: JointDistribution) -> FloatArray:
+    """Correlation of the outputs of a joint distribution, in float64."""
+    covariance = np.asarray(distribution.covariance_matrix, np.float64)
+    sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    return covariance / (sd[..., None] * sd[..., None, :])
+
+
+def _rounding(functions: OutputFunctions, draws: NDArray[np.generic]) -> FloatArray:
+    """How far rounding may have moved a draw near an end of its support, shape ``(N_y,)``."""
+    types = [functions.distribution.mean.dtype, draws.dtype]
+    eps = max(float(jnp.finfo(t).eps) for t in types if jnp.issubdtype(t, jnp.floating))
+    ends = np.abs([functions.low, functions.high])
+    return 8 * eps * np.max(ends, axis=0, where=np.isfinite(ends), initial=0)

@@ -1,0 +1,239 @@
+"""Parameters of distributions of outputs that are images of a box plus a normal vector."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.util import promote_shapes
+
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.basics.row_algebra import binary_unit
+from nn_uq_dist.distributions._batch_entries import take_matrix
+from nn_uq_dist.distributions._contract import Distribution
+from nn_uq_dist.inputs.parameter_checks import is_positive_definite, require_covariance
+
+
+class Standardized(NamedTuple):
+    """Parameters of ``loc + unit (W u + e)``, with rows of `weights` and of the normal part near 1.
+
+    Attributes
+    ----------
+    loc : Array, shape (..., d)
+    weights : Array, shape (..., d, n)
+    covariance : Array, shape (..., d, d), or None
+    unit : Array, shape (..., d)
+    log_unit : Array, shape (..., d)
+        Their logarithms.
+    """
+
+    loc: Array
+    weights: Array
+    covariance: Array | None
+    unit: Array
+    log_unit: Array
+
+
+# One program, so that an eager call does not compile each operation separately.
+@jax.jit
+def _in_own_units(
+    weights: Array, covariance: Array | None, unit: Array
+) -> tuple[Array, Array | None, Array, Array]:
+    size = jnp.max(jnp.abs(weights), axis=-1)
+    if covariance is not None:
+        diagonal = jnp.diagonal(lax.stop_gradient(covariance), axis1=-2, axis2=-1)
+        size = jnp.maximum(size, jnp.sqrt(diagonal))
+    own = binary_unit(size)
+    if covariance is not None:
+        # One unit at a time, because their product may over- or underflow.
+        covariance = covariance / own[..., None] / own[..., None, :]
+    log_unit = jnp.log(own) + jnp.log(unit)
+    return weights / own[..., None], covariance, own * unit, log_unit
+
+
+class BoxGaussianDistribution(Distribution):
+    """Abstract distribution of outputs ``loc + s (W u + e)``, `u` uniform on a box, `e` normal.
+
+    Its constructor calls `_keep`, which sets the parameters.
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "loc": constraints.real_vector,
+        "weights": constraints.real_matrix,
+        "normal_covariance": constraints.positive_definite,
+        "scale": constraints.independent(constraints.positive, 1),
+    }
+
+    def _keep(
+        self,
+        loc: ArrayLike,
+        weights: ArrayLike,
+        normal_covariance: ArrayLike | None,
+        scale: ArrayLike | None,
+        **others: tuple[int, ...],
+    ) -> tuple[int, ...]:
+        """Set the parameters, of equal rank; return batch shape and number of outputs as one tuple.
+
+        Parameters
+        ----------
+        loc, weights, normal_covariance, scale
+            As for `LinearizedJoint`.
+        **others
+            Batch shapes of further arguments.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If shapes do not fit, or there is no normal part and fewer uniforms than outputs.
+        """
+        loc, weights = checks.as_numeric("loc", loc), checks.as_numeric("weights", weights)
+        if jnp.ndim(weights) < 2 or 0 in jnp.shape(weights)[-2:]:
+            raise ValueError(
+                f"weights must have shape (..., d, n), a row for each output and a column for each "
+                f"uniform, got {jnp.shape(weights)}; for one output use LinearizedMarginal"
+            )
+        num_outputs, count = jnp.shape(weights)[-2:]
+        covariance_shape: tuple[int, ...] = ()
+        if normal_covariance is not None:
+            normal_covariance = checks.as_numeric("normal_covariance", normal_covariance)
+            covariance_shape = jnp.shape(normal_covariance)
+            if covariance_shape[-2:] != (num_outputs, num_outputs):
+                raise ValueError(
+                    f"normal_covariance must have shape (..., {num_outputs}, {num_outputs}), "
+                    f"got {covariance_shape}; for independent noise pass jnp.diag(scale**2)"
+                )
+        elif count < num_outputs:
+            raise ValueError(
+                f"weights without a normal part must have at least as many columns as rows, got "
+                f"{num_outputs} outputs of {count} uniforms, which have no joint density; "
+                "pass normal_covariance (noise_scale in Linearization.joint)"
+            )
+        named = "".join(f", the leading axes of {name}" for name in others)
+        shape = checks.broadcast_shapes(
+            f"loc, scale, weights without their last axis{named} and normal_covariance must "
+            "broadcast",
+            loc=jnp.shape(loc) or (1,),
+            scale=() if scale is None else jnp.shape(scale) or (1,),
+            weights=jnp.shape(weights)[:-1],
+            normal_covariance=covariance_shape[:-1],
+            **{name: (*lead, 1) for name, lead in others.items()},
+        )
+        if shape[-1] != num_outputs:
+            raise ValueError(
+                f"loc must have shape (..., {num_outputs}), an entry for each row of weights, got "
+                f"{jnp.shape(loc)}; pass one mean per output"
+            )
+        # Known numbers stay known under `jit`, where values are checked against the support.
+        xp = np if isinstance(loc, np.ndarray) else jnp
+        loc = xp.broadcast_to(xp.asarray(loc), (*jnp.shape(loc)[:-1], num_outputs))
+        (self.loc,) = promote_shapes(loc, shape=shape)
+        (self.weights,) = promote_shapes(weights, shape=(*shape, count))
+        self.normal_covariance = normal_covariance
+        self.scale = scale
+        if scale is not None:
+            scale = xp.broadcast_to(
+                checks.as_numeric("scale", scale), (*jnp.shape(scale)[:-1], num_outputs)
+            )
+            (self.scale,) = promote_shapes(scale, shape=shape)
+        if normal_covariance is not None:
+            (self.normal_covariance,) = promote_shapes(
+                normal_covariance, shape=(*shape, num_outputs)
+            )
+        return shape
+
+    def validate_args(self, strict: bool = True) -> None:
+        """Check as NumPyro does; known parameters, up to rounding, must also give a density.
+
+        They must be finite, the covariance symmetric and positive semidefinite up to rounding, and
+        no output a function of the others.
+        """
+        given = self.get_args()
+        if not checks.is_concrete(given):
+            if strict:
+                super().validate_args(strict)
+            return
+        for name, value in given.items():
+            checks.require_finite(name, value)
+        if self.scale is not None and not np.all(np.asarray(self.scale) > 0):
+            raise ValueError(f"scale must be positive, got {self.scale}; leave it out for ones")
+        columns = np.asarray(self.weights, np.float64)
+        total = columns @ columns.mT / 3.0
+        rounding = 4.0 * float(jnp.finfo(self._dtype).eps) * columns.shape[-2]
+        if self.normal_covariance is not None:
+            covariance = np.asarray(self.normal_covariance, np.float64)
+            require_covariance("normal_covariance", covariance, 1e-3, 1e2 * rounding)
+            total = total + covariance
+        # Allows for rounded parameters, and for rounded eigenvalues of exactly dependent outputs.
+        _require_independent(total, max(rounding**2, 1e-15 * columns.shape[-2]))
+
+    @property
+    def _dtype(self) -> jnp.dtype:
+        """Type of the results: at least single precision."""
+        return jnp.promote_types(checks.float_dtype(*self.get_args().values()), jnp.float32)
+
+    def arrays(self, dtype: jnp.dtype | None = None) -> tuple[Array, Array, Array | None]:
+        """The parameters as arrays of one type."""
+        dtype = self._dtype if dtype is None else dtype
+        covariance = self.normal_covariance
+        covariance = None if covariance is None else jnp.asarray(covariance, dtype)
+        return jnp.asarray(self.loc, dtype), jnp.asarray(self.weights, dtype), covariance
+
+    def unit(self, dtype: jnp.dtype | None = None) -> Array:
+        """The scales, ones by default, shape ``(..., d)``."""
+        dtype = self._dtype if dtype is None else dtype
+        if self.scale is None:
+            return jnp.ones(jnp.shape(self.weights)[-2:-1], dtype)
+        return jnp.asarray(self.scale, dtype)
+
+    def standardized(self, dtype: jnp.dtype | None = None) -> Standardized:
+        """The parameters with outputs in units of their own size, powers of two.
+
+        In single precision the square of 1e-19 is zero and that of 1e20 infinite, and outputs of
+        one distribution may have such different sizes.
+        """
+        loc, weights, covariance = self.arrays(dtype)
+        return Standardized(loc, *_in_own_units(weights, covariance, self.unit(dtype)))
+
+    def _rows(self, order: Sequence[int]) -> dict[str, Any]:
+        """The parameters of some outputs, in this order."""
+        rows, covariance = np.asarray(order), self.normal_covariance
+        if covariance is not None:
+            covariance = take_matrix(jnp.asarray(covariance), tuple(order), tuple(order))
+        return {
+            "loc": jnp.asarray(self.loc)[..., rows],
+            "weights": jnp.asarray(self.weights)[..., rows, :],
+            "normal_covariance": covariance,
+            "scale": None if self.scale is None else jnp.asarray(self.scale)[..., rows],
+        }
+
+
+def _require_independent(total: FloatArray, tolerance: float) -> None:
+    deviation = np.sqrt(np.diagonal(total, axis1=-2, axis2=-1))
+    unit = np.where(deviation > 0, deviation, 1.0)
+    scaled = total / unit[..., None] / unit[..., None, :]
+    if is_positive_definite(scaled, -2.0 * tolerance):
+        return
+    values, vectors = np.linalg.eigh(scaled)
+    flat = values[..., 0] <= tolerance
+    if flat.any():
+        where = tuple(int(i) for i in np.argwhere(flat)[0])
+        involved = [str(j) for j in np.flatnonzero(np.abs(vectors[where][:, 0]) > 1e-3)]
+        more = f" and {len(involved) - 8} more" if len(involved) > 8 else ""
+        if len(involved) == 1:
+            found = f"vary, got output {involved[0]}, which is constant"
+        else:
+            found = (
+                f"not be functions of each other, got outputs {', '.join(involved[:8])}{more}, "
+                "which are linearly dependent"
+            )
+        raise ValueError(
+            f"outputs must {found}: there is no density; pass normal_covariance (noise_scale in "
+            "Linearization.joint) or leave one out with marginalize"
+        )

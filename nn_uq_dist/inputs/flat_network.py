@@ -1,0 +1,202 @@
+"""A network as a map from the vector of a random input to the vector of its outputs.
+
+Outputs that are no vector, arrays of any shapes in a pytree, are joined to one.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from nn_uq_dist.inputs._input import Input
+from nn_uq_dist.inputs.structure import OutputStructure
+
+REMEDY = (
+    "pass a pure function in jax.numpy, of one input without a batch axis and of nothing else, in "
+    "inference mode; the pages 'My network is refused' and 'Networks by framework' of the "
+    "documentation show how"
+)
+_ARRAYS = (jax.ShapeDtypeStruct, dict, list, tuple, type(None))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FlatNetwork:
+    """A network between vectors, made by `flat_network`.
+
+    Attributes
+    ----------
+    network
+        The network of the structure that the distribution makes.
+    distribution
+        Distribution of its input.
+    structure
+        Shapes of its outputs.
+    dtype
+        Type of all of them together.
+    """
+
+    network: Callable[[Any], Any]
+    distribution: Input
+    structure: OutputStructure
+    dtype: jnp.dtype
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs ``N_y``."""
+        return self.structure.num_outputs
+
+    @property
+    def output_structure(self) -> OutputStructure | None:
+        """Structure of the outputs, None if they are a vector anyway."""
+        return None if self.structure.is_vector else self.structure
+
+    def __call__(self, x: Array) -> Array:
+        """Outputs ``(N_y,)`` at one vector ``(N_x,)`` of a distribution whose map has no batch."""
+        return self._outputs(self.distribution.network_input(x))
+
+    def at_draws(self, draws: Any) -> Array:
+        """Outputs ``(n, *batch_shape, N_y)`` at draws of the input, ``(n, *batch_shape, N_x)``."""
+        axes = 1 + len(self.distribution.batch_shape)
+        values = self.distribution.network_input(draws)
+        lead = jax.tree.leaves(values)[0].shape[:axes]
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[axes:]), values)
+        return jax.vmap(self._outputs)(rows).reshape(*lead, self.num_outputs)
+
+    def _outputs(self, value: Any) -> Array:
+        output = self.network(value)
+        if self.structure.is_vector:  # it keeps its type
+            vector: Array = output
+            return vector
+        return self.structure.ravel(output, self.dtype)
+
+
+def flat_network(network: Callable[[Any], Any], distribution: Input) -> FlatNetwork:
+    """Return the network between vectors, or say what is wrong with it.
+
+    The network is only traced, not run. One that maps a vector to a vector is called as it is.
+    Where the distribution makes a list of numbers the network may take their vector.
+    """
+    taken: Any = jax.ShapeDtypeStruct((distribution.num_inputs,), distribution.dtype)
+    if not distribution.is_vector:
+        axes = len(distribution.batch_shape)
+        one = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), distribution
+        )
+        taken = jax.eval_shape(lambda one, x: one.network_input(x), one, taken)
+    network, structure, dtype = checked_network(network, taken)
+    return FlatNetwork(network, distribution, structure, dtype)
+
+
+def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp.dtype]:
+    """The network, structure and type of its outputs, given shapes and types of what it takes."""
+    if not callable(network) or isinstance(network, type):
+        is_class = isinstance(network, type)
+        name = f"the class {network.__name__} itself" if is_class else type(network).__name__
+        raise TypeError(f"network must be a JAX function of one input, got {name}; {REMEDY}")
+    output, error = None, None
+    if type(taken) in {list, tuple} and all(map(_is_number, taken)):
+        # Not first as a list: of that, `2 * x` and `x + x` repeat the entries.
+        output, error = _traced(_taking_vector(network), taken)
+    if output is not None:
+        network = _taking_vector(network)
+    else:
+        output, error = _traced(network, taken)
+    if error is not None:
+        network, output = _of_vector(network, taken, error)
+    is_tuple = type(output) is tuple
+    for part in output if is_tuple else (output,):
+        # Their arrays would be taken for outputs.
+        is_state = is_tuple and not isinstance(part, _ARRAYS)
+        if is_state or isinstance(part, dist.Distribution):
+            raise TypeError(
+                f"network must return arrays, got an object {type(part).__name__}; return the "
+                f"first of (output, state), or the mean of a distribution"
+            )
+    structure = OutputStructure.of(output)
+    if not structure.shapes or structure.num_outputs == 0:
+        raise ValueError(
+            f"network must return at least one number, got output of {_words(output)}; return what "
+            f"is to have a distribution"
+        )
+    for path, leaf in jax.tree.leaves_with_path(output):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            at = f" at output{jax.tree_util.keystr(path)}" if path else ""
+            raise TypeError(
+                f"network must return real floats, got dtype {leaf.dtype}{at}, which has no "
+                f"derivative; return the continuous output, such as logits instead of labels, a "
+                f"margin, whose limit is 0, instead of True and False, real and imaginary parts, "
+                f"or the first of (output, state)"
+            )
+    dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
+    return network, structure, dtype
+
+
+def _traced(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Exception | None]:
+    """Shapes and types of the outputs, or the error of the network."""
+    try:
+        # JAX needs a hashable function, which a module may not be, and would remember the shape
+        # after the weights of a module were replaced. A new partial object is neither.
+        return jax.eval_shape(functools.partial(network), taken), None
+    except Exception as error:  # noqa: BLE001
+        return None, error
+
+
+def _is_number(part: Any) -> bool:
+    return isinstance(part, jax.ShapeDtypeStruct) and part.shape == ()
+
+
+def _taking_vector(network: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def of_vector(x: Any) -> Any:
+        return network(jnp.hstack(jax.tree.leaves(x)))
+
+    return of_vector
+
+
+def _of_vector(network: Callable[[Any], Any], taken: Any, cause: Exception) -> tuple[Any, Any]:
+    """A network that fails at a list of numbers, as one of their vector; or say what is wrong."""
+    of_vector = _taking_vector(network)
+    got, remedy = _first_line(cause), REMEDY
+    parts = jax.tree.leaves_with_path(taken)
+    if parts[0][0] and all(leaf.ndim < 2 for _, leaf in parts):
+        output, error = _traced(of_vector, taken)
+        vector = f"the vector of these {sum(math.prod(leaf.shape) for _, leaf in parts)} numbers"
+        # Entries of a list of arrays differ from those of the vector: an error there may be another
+        # one. Those of a dict have no order.
+        is_list = all(
+            isinstance(key, jax.tree_util.SequenceKey) for path, _ in parts for key in path
+        )
+        if error is not None:
+            got += f", and of {vector} {_first_line(error)}"
+        elif is_list and not any(leaf.ndim for _, leaf in parts):
+            return of_vector, output
+        else:
+            entries = ", ".join(f"x{jax.tree_util.keystr(path)}" for path, _ in parts)
+            got = f"one of {vector}"
+            order = "" if is_list else ", which are sorted by key here,"
+            remedy = (
+                f"pass lambda x: network(jnp.hstack([{entries}])), with the entries{order} in the "
+                f"order of the network's vector"
+            )
+    if "trace level" in got:
+        remedy += "; for transforms inside of an NNX module pass lambda x: nnx.clone(module)(x)"
+    raise ValueError(
+        f"network must be a JAX function of one input of {_words(taken)}, got {got}; {remedy}"
+    ) from cause
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or ["no message"]
+    return f"{type(error).__name__} from it: {lines[0]}"
+
+
+def _words(value: Any) -> str:
+    """Shapes and types in a message."""
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return f"shape {value.shape} and dtype {value.dtype}"
+    return f"structure {jax.tree.map(lambda leaf: f'{leaf.dtype}{list(leaf.shape)}', value)}"

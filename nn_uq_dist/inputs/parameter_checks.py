@@ -1,0 +1,237 @@
+"""Parameters of a random input: checked before anything is computed, then of one shape and type."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import FloatArray, nan_unless
+from nn_uq_dist.basics.programs import broadcast
+from nn_uq_dist.basics.row_algebra import covariance_root, namespace
+
+
+def as_mean(mean: ArrayLike) -> tuple[ArrayLike, int]:
+    """Return a finite mean, and the number of inputs."""
+    mean = checks.as_numeric("mean", mean)
+    shape = np.shape(mean)
+    if len(shape) == 0 or shape[-1] == 0:
+        raise ValueError(
+            f"mean must have shape (..., N_x) with N_x >= 1, got shape {shape}; "
+            f"pass one entry per network input"
+        )
+    checks.require_finite("mean", mean)
+    return mean, shape[-1]
+
+
+def as_scales(name: str, value: ArrayLike, num_inputs: int, remedy: str) -> ArrayLike:
+    """Return half-widths or scales that are not negative, one per input or one for all."""
+    value = checks.as_numeric(name, value)
+    shape = np.shape(value)
+    if len(shape) > 0 and shape[-1] not in {1, num_inputs}:
+        raise ValueError(
+            f"{name} must have last axis N_x = {num_inputs} (as mean) or 1, got shape {shape}; "
+            f"give a {name.replace('_', '-')} per batch entry the shape (..., 1)"
+        )
+    checks.require_finite(name, value)
+    checks.require_nonnegative(name, value, remedy)
+    return nan_where_negative(value)
+
+
+def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
+    """Return a factor of the covariance that an argument of `Input.normal` means.
+
+    Parameters
+    ----------
+    name
+        That of the argument: ``factor``, ``scale_tril``, ``covariance_matrix`` or
+        ``precision_matrix``.
+    value
+        The argument.
+    num_inputs
+        Number of rows of the factor.
+    """
+    value = checks.as_numeric(name, value)
+    shape = np.shape(value)
+    if name == "factor":
+        if len(shape) < 2 or shape[-2] != num_inputs or shape[-1] == 0:
+            raise ValueError(
+                f"factor must have shape (..., N_x, r) with N_x = {num_inputs} (as mean) and "
+                f"r >= 1, got shape {shape}; pass a column per cause of the errors"
+            )
+    elif shape[-2:] != (num_inputs, num_inputs):
+        raise ValueError(
+            f"{name} must have shape (..., N_x, N_x) with N_x = {num_inputs} (as mean), got "
+            f"shape {shape}; for independent entries pass scale, which needs no matrix"
+        )
+    checks.require_finite(name, value)
+    if name == "factor":
+        return value
+    if name == "scale_tril":
+        return _lower_triangular(value)
+    matrix: Any = value
+    dtype = checks.float_dtype(value)
+    if checks.is_concrete(value):
+        matrix = np.asarray(value, np.float64)
+        rounding = 64 * float(jnp.finfo(jnp.promote_types(dtype, jnp.float32)).eps)
+        require_covariance(name, matrix, rounding, rounding)
+    root = _root(matrix) if name == "covariance_matrix" else _root_of_inverse(matrix)
+    return root.astype(dtype)
+
+
+def _root(matrix: Any) -> Any:
+    if namespace(matrix) is jnp:
+        return jnp.linalg.cholesky(matrix)
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:  # it is singular
+        return covariance_root(matrix)
+
+
+def _root_of_inverse(matrix: Any) -> Any:
+    xp = namespace(matrix)
+    try:
+        return xp.linalg.inv(xp.linalg.cholesky(matrix)).mT
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "precision_matrix must be positive definite, got a singular one; pass a covariance"
+        ) from error
+
+
+def _lower_triangular(scale_tril: ArrayLike) -> ArrayLike:
+    """The matrix, or a message; a traced matrix that is none becomes NaN."""
+    if not checks.is_concrete(scale_tril):
+        factor = jnp.asarray(scale_tril)
+        above = jnp.triu(factor, 1) != 0
+        negative = jnp.eye(factor.shape[-1], dtype=bool) & (factor < 0)
+        return nan_unless(~(above | negative), factor)
+    known = np.asarray(scale_tril)
+    remedy = "pass it as covariance_matrix, or its factor, jnp.linalg.cholesky(covariance)"
+    diagonal = np.diagonal(known, axis1=-2, axis2=-1)
+    checks.require_nonnegative("the diagonal of scale_tril", diagonal, remedy)
+    if np.any(above := np.triu(known, 1) != 0):
+        raise ValueError(
+            f"scale_tril must be lower triangular, got a nonzero entry at index "
+            f"{checks.first_index(above)}; {remedy}"
+        )
+    return scale_tril
+
+
+def require_covariance(
+    name: str, covariance: FloatArray, asymmetry: float, rounding: float
+) -> None:
+    """Raise ``ValueError`` unless known matrices are symmetric and positive semidefinite.
+
+    Parameters
+    ----------
+    name
+        Of the argument.
+    covariance
+        Shape ``(..., N, N)``.
+    asymmetry, rounding
+        Differences from the transpose and negative eigenvalues that are accepted, in units of the
+        largest entry.
+    """
+    largest = np.abs(covariance).max(axis=(-2, -1), keepdims=True)
+    difference = np.abs(covariance - covariance.mT)
+    if (difference > asymmetry * largest).any():
+        raise ValueError(
+            f"{name} must be symmetric, got a difference of {difference.max():.2g} from its "
+            f"transpose; pass (C + C.mT) / 2"
+        )
+    if is_positive_definite(covariance, rounding * largest):
+        return
+    least = np.linalg.eigvalsh(covariance)[..., :1, None]
+    if (least < -rounding * largest).any():
+        raise ValueError(
+            f"{name} must be positive semidefinite, got the eigenvalue {least.min():.2g}; pass a "
+            f"covariance matrix"
+        )
+
+
+def is_positive_definite(matrix: FloatArray, added: FloatArray | float) -> bool:
+    """Whether all matrices are, with `added` on their diagonals; eigenvalues take far longer."""
+    try:
+        np.linalg.cholesky(matrix + added * np.eye(matrix.shape[-1]))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def nan_where_negative(scale: ArrayLike) -> ArrayLike:
+    """Half-widths or scales with NaN for negative ones that could not be seen before."""
+    # A negative one has the distribution of a positive one: without NaN a traced mistake would go
+    # on as a plausible number.
+    return nan_unless(scale >= 0, scale) if isinstance(scale, jax.core.Tracer) else scale
+
+
+def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, Array]:
+    """Return parameters, each with its shape without a batch, in one batch shape and dtype."""
+    batch_shape = checks.broadcast_shapes(
+        f"the leading axes of {', '.join(parameters)} must broadcast",
+        **{name: np.shape(value)[: -len(own)] for name, (value, own) in parameters.items()},
+    )
+    dtype = checks.float_dtype(*(value for value, _ in parameters.values()))
+    return {
+        name: broadcast(value, dtype, (*batch_shape, *own))
+        for name, (value, own) in parameters.items()
+    }
+
+
+# Ends that were rounded each by itself are still symmetric.
+_ROUNDINGS = 8
+
+
+def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
+    """Middle of a symmetric trapezium, and half-widths of the two boxes whose sum it is.
+
+    Parameters
+    ----------
+    kind
+        Name of the distribution.
+    **ends
+        Low end, ends of the flat top, which may be one mode, and high end. Known ones that
+        decrease, or are not symmetric, raise ``ValueError``; traced ones give NaN.
+    """
+    given = {name: checks.as_numeric(name, value) for name, value in ends.items()}
+    names = ", ".join(given)
+    shape = checks.broadcast_shapes(
+        f"{names} must broadcast to (..., N_x)",
+        **{name: np.shape(value) for name, value in given.items()},
+    )
+    if not shape:
+        raise ValueError(
+            f"{names} must have shape (..., N_x), got scalars; pass arrays with an entry per "
+            f"input, such as jnp.array([low])"
+        )
+    for name, value in given.items():
+        checks.require_finite(name, value)
+    dtype = checks.float_dtype(*given.values())
+    low, *top, high = (broadcast(value, dtype, shape) for value in given.values())
+    start, stop = (top[0], top[-1]) if top else ((low + high) / 2,) * 2
+    decreasing = (start < low) | (stop < start) | (high < stop)
+    rounding = _ROUNDINGS * jnp.finfo(dtype).eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
+    bent = jnp.abs((start - low) - (high - stop)) > rounding
+    inner = " and ".join(tuple(given)[1:-1]) or "mode"
+    symmetric = (
+        f"only then is it a sum of two uniform ones: put {inner} in the middle, or give a NumPyro "
+        f"distribution with icdf of your own, which is linearized by its normal score, or only "
+        f"sample for monte_carlo"
+    )
+    for wrong, expected, remedy in (
+        (decreasing, "have ends that do not decrease", f"pass low below high, {inner} between"),
+        (bent, "be symmetric", symmetric),
+    ):
+        if checks.is_concrete(wrong) and wrong.any():
+            at = checks.first_index(np.asarray(wrong))
+            values = [float(end[at]) for end in (low, start, stop, high)]
+            raise ValueError(
+                f"a {kind} input must {expected}, got {values} at index {at}; {remedy}"
+            )
+    # A top that rounding makes wider than the support is as wide.
+    width = high - low
+    flat = jnp.where(decreasing | bent, jnp.nan, jnp.minimum(stop - start, width))
+    return (low + high) / 2, (width + flat) / 4, (width - flat) / 4

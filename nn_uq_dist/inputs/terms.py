@@ -1,0 +1,297 @@
+r"""Independent terms of a random input, and what follows from them: moments, columns, draws.
+
+An input is a mean plus terms: uniform or normal variables times a vector or a matrix, in some of
+its rows. Whatever an input is made from, only the functions here compute with it.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import ndtri
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics.concrete import one_program
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.basics.row_algebra import (
+    binary_unit,
+    gram,
+    matmul,
+    matvec,
+    namespace,
+    norm,
+)
+from nn_uq_dist.basics.summary_line import summary_line
+
+UNIFORM_VARIANCE = 1 / 3  # of a uniform random variable on (-1, 1)
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class InputTerm:
+    r"""A matrix times independent standard variables: one term of a random input.
+
+    `nn_uq_dist.Input` adds them to a mean.
+
+    Parameters
+    ----------
+    factor
+        The matrix, shape ``(..., rows, n)``, or the diagonal of one, ``(..., n)``, not negative;
+        batch axes in front.
+    is_uniform
+        Whether the ``n`` variables are uniform on (-1, 1); standard normal otherwise.
+    is_diagonal
+        Whether `factor` is a diagonal.
+    start
+        The first input that the rows belong to.
+
+    Examples
+    --------
+    An error that three inputs share:
+
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> nuq.inputs.InputTerm(jnp.ones((3, 1)), is_uniform=True)
+    InputTerm(factor=float32[3, 1], is_uniform=True, is_diagonal=False, start=0)
+    """
+
+    factor: Array
+    is_uniform: bool = dataclasses.field(metadata={"static": True})
+    is_diagonal: bool = dataclasses.field(default=False, metadata={"static": True})
+    start: int = dataclasses.field(default=0, metadata={"static": True})
+
+    def __repr__(self) -> str:
+        return summary_line(self)
+
+    @property
+    def stop(self) -> int:
+        """The input after the last one that the rows belong to."""
+        return self.start + self.factor.shape[-1 if self.is_diagonal else -2]
+
+    @property
+    def kind(self) -> str:
+        """What the term is, in a few words."""
+        if self.is_uniform:
+            return "box" if self.is_diagonal else "shared uniform"
+        return "independent normal" if self.is_diagonal else "correlated normal"
+
+
+type Terms = tuple[InputTerm, ...]
+
+
+def num_variables(terms: Terms) -> tuple[int, int]:
+    """How many uniform and how many normal variables there are."""
+    sizes = [(term.is_uniform, term.factor.shape[-1]) for term in terms]
+    return sum(n for uniform, n in sizes if uniform), sum(n for uniform, n in sizes if not uniform)
+
+
+def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
+    """Columns of the uniform and of the normal variables under a linear map."""
+    found: dict[bool, list[Array]] = {True: [], False: []}
+    for term in terms:
+        rows = jacobian[..., term.start : term.stop]
+        moved = rows * term.factor[..., None, :] if term.is_diagonal else matmul(rows, term.factor)
+        found[term.is_uniform].append(moved)
+    return joined(found[True]), joined(found[False])
+
+
+def standard_deviation(mean: Array, terms: Terms) -> Array:
+    """Standard deviations of the inputs, in shape as their means."""
+    xp = namespace(mean)
+    sizes = [term.factor if term.is_diagonal else norm(term.factor) for term in terms]
+    found = [
+        (term.start, math.sqrt(_unit(term)) * size) for term, size in zip(terms, sizes, strict=True)
+    ]
+    each = [xp.broadcast_to(part, mean.shape) for part in layers(found, mean.shape[-1])]
+    if len(each) == 1:
+        return each[0]
+    return norm(xp.stack([xp.zeros_like(mean), *each], axis=-1))
+
+
+def variance(mean: Array, terms: Terms) -> tuple[Array, Array]:
+    """Variances of the inputs in squares of units, and these units."""
+    unit, terms = _in_units(mean, terms)
+    found = [(term.start, _unit(term) * _row_sums(term, term.factor**2)) for term in terms]
+    return _total(found, mean), unit
+
+
+def covariance(mean: Array, terms: Terms) -> tuple[Array, Array]:
+    """Covariance of the inputs, ``(..., N_x, N_x)``, in products of units, and these units."""
+    xp, size = namespace(mean), mean.shape[-1]
+    unit, terms = _in_units(mean, terms)
+    rows = []
+    for term in terms:
+        if term.is_diagonal:
+            square = xp.eye(term.factor.shape[-1], dtype=mean.dtype) * term.factor[..., None] ** 2
+        else:
+            square = gram(term.factor)
+        around = [(0, 0)] * (square.ndim - 1) + [(term.start, size - term.stop)]
+        rows.append((term.start, _unit(term) * xp.pad(square, around)))
+    total = sum(layers(rows, size, axis=-2), xp.zeros((*mean.shape, size), mean.dtype))
+    return total, unit
+
+
+def _in_units(mean: Array, terms: Terms) -> tuple[Array, Terms]:
+    """Powers of two next to the standard deviations, and the terms of inputs in these units."""
+    unit = binary_unit(standard_deviation(mean, terms))
+
+    def scaled(term: InputTerm) -> InputTerm:
+        own = unit[..., term.start : term.stop]
+        factor = term.factor / (own if term.is_diagonal else own[..., None])
+        return dataclasses.replace(term, factor=factor)
+
+    return unit, tuple(map(scaled, terms))
+
+
+def cross_covariance(rows: Array, terms: Terms) -> Array:
+    """Covariances of linear outputs ``(..., N_y, N_x)`` with the inputs, no matrix of inputs."""
+    found = []
+    for term in terms:
+        own = rows[..., term.start : term.stop]
+        if term.is_diagonal:
+            moved = own * term.factor[..., None, :] ** 2
+        else:
+            moved = matmul(matmul(own, term.factor), term.factor.mT)
+        found.append((term.start, _unit(term) * moved))
+    return _total(found, rows)
+
+
+def half_width(mean: Array, terms: Terms) -> Array | None:
+    """Half-widths of the supports of the uniform part, as `mean`; None without that part."""
+    return _of_part(_half_width, mean, tuple(term for term in terms if term.is_uniform))
+
+
+def normal_scale(mean: Array, terms: Terms) -> Array | None:
+    """Standard deviations of the normal part, as `mean`; None without that part."""
+    return _of_part(standard_deviation, mean, tuple(t for t in terms if not t.is_uniform))
+
+
+def _of_part(function: Callable[..., Array], mean: Array, terms: Terms) -> Array | None:
+    if len(terms) == 1 and terms[0].is_diagonal and terms[0].factor.shape == mean.shape:
+        return terms[0].factor  # and nothing to compile
+    return one_program(function)(mean, terms) if terms else None
+
+
+def _half_width(mean: Array, terms: Terms) -> Array:
+    found = [(term.start, _row_sums(term, abs(term.factor))) for term in terms]
+    return _total(found, mean)
+
+
+def are_independent(terms: Terms, among: NDArray[np.bool_]) -> bool:
+    """Whether no term makes one of these inputs depend on another input; of known values only."""
+    return all(
+        term.is_diagonal or _has_independent_rows(term, among[term.start : term.stop])
+        for term in terms
+    )
+
+
+def _has_independent_rows(term: InputTerm, among: NDArray[np.bool_]) -> bool:
+    rows = np.asarray(term.factor)
+    if term.is_uniform:
+        # Inputs that share a uniform variable depend on each other, uncorrelated ones as well.
+        is_shared = np.count_nonzero(rows, axis=-2, keepdims=True) > 1
+        return not np.any((rows != 0) & is_shared & among[:, None])
+    for matrix in rows.reshape(-1, *rows.shape[-2:]):
+        moving = np.flatnonzero(np.any(matrix != 0, axis=-1))
+        own = moving[among[moving]]
+        # More vectors than dimensions are never orthogonal: no matrix of inputs times inputs.
+        if len(own) > matrix.shape[-1]:
+            return False
+        if np.any((matrix[own] @ matrix[moving].T)[own[:, None] != moving]):
+            return False
+    return True
+
+
+@partial(jax.jit, static_argnames="sample_shape")
+def draw_deviation(key: Array, sample_shape: tuple[int, ...], mean: Array, terms: Terms) -> Array:
+    """Draws of the inputs about their means, shape ``sample_shape + mean.shape``."""
+    # Each part has its own key, so adding one part leaves the draws of the other unchanged.
+    key_uniform, key_normal = jax.random.split(key)
+    num_uniform, num_normal = num_variables(terms)
+    shape = (*sample_shape, *mean.shape[:-1])
+    uniform = normal = jnp.zeros((*shape, 0), mean.dtype)
+    if num_uniform:
+        uniform = jax.random.uniform(key_uniform, (*shape, num_uniform), mean.dtype, minval=-1)
+    if num_normal:
+        normal = jax.random.normal(key_normal, (*shape, num_normal), mean.dtype)
+    return deviation(uniform, normal, mean, terms)
+
+
+def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array:
+    """Inputs about their means, at given values of the standard variables."""
+    lead = np.broadcast_shapes(np.shape(uniform)[:-1], np.shape(normal)[:-1])
+    ends, found = {True: 0, False: 0}, []
+    for term in terms:
+        start = ends[term.is_uniform]
+        ends[term.is_uniform] = stop = start + term.factor.shape[-1]
+        values = jnp.asarray(uniform if term.is_uniform else normal)[..., start:stop]
+        values = jnp.broadcast_to(values, (*lead, stop - start))
+        moved = term.factor * values if term.is_diagonal else matvec(term.factor, values)
+        found.append((term.start, moved))
+    return _total(found, jnp.zeros((*lead, mean.shape[-1]), mean.dtype))
+
+
+def standard_values(points: Array, num_uniform: int) -> tuple[Array, Array]:
+    """Values of uniform variables on (-1, 1) and of normal ones at points of the unit cube."""
+    # In float32 a point next to one may have rounded to it, where the normal variable is infinite.
+    tiny = jnp.finfo(points.dtype).eps / 2
+    safe = jnp.clip(points, tiny, 1 - tiny)
+    return 2 * safe[..., :num_uniform] - 1, ndtri(safe[..., num_uniform:])
+
+
+def joined(parts: Iterable[Any]) -> Any:
+    """Join along the last axis what is there, the others broadcast; None if nothing is."""
+    given = [part for part in parts if part is not None]
+    if len(given) < 2:
+        return given[0] if given else None
+    xp, lead = namespace(*given), np.broadcast_shapes(*(part.shape[:-1] for part in given))
+    wide = [xp.broadcast_to(part, (*lead, part.shape[-1])) for part in given]
+    return xp.concatenate(wide, axis=-1)
+
+
+def layers(pieces: Iterable[tuple[int, Array]], size: int, axis: int = -1) -> list[Array]:
+    """Arrays with `size` rows whose sum has each piece from a row on, with zeros around it.
+
+    Pieces that do not overlap are in one array: a thousand blocks take as much as the inputs do.
+    """
+    rows: list[list[Array]] = []
+    ends: list[int] = []
+
+    def fill(at: int, stop: int, like: Array) -> None:
+        if stop > ends[at]:
+            shape = list(like.shape)
+            shape[axis] = stop - ends[at]
+            rows[at].append(namespace(like).zeros(shape, like.dtype))
+
+    for start, piece in pieces:
+        at = next((i for i, end in enumerate(ends) if end <= start), len(ends))
+        if at == len(ends):
+            rows.append([])
+            ends.append(0)
+        fill(at, start, piece)
+        rows[at].append(piece)
+        ends[at] = start + piece.shape[axis]
+    for at, row in enumerate(rows):
+        fill(at, size, row[-1])
+    return [namespace(*row).concatenate(row, axis=axis) if row[1:] else row[0] for row in rows]
+
+
+def _total(pieces: Iterable[tuple[int, Array]], like: Array) -> Array:
+    """Sum of pieces of the inputs, each from an input on."""
+    return sum(layers(pieces, like.shape[-1]), namespace(like).zeros_like(like))
+
+
+def _unit(term: InputTerm) -> float:
+    """Variance of a standard variable."""
+    return UNIFORM_VARIANCE if term.is_uniform else 1.0
+
+
+def _row_sums(term: InputTerm, entries: Array) -> Array:
+    """Sums over the variables, of which a row of a diagonal has one."""
+    return entries if term.is_diagonal else entries.sum(axis=-1)

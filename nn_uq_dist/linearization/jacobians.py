@@ -1,0 +1,142 @@
+"""Values and Jacobians of a network, in portions whose memory is bounded.
+
+Forward mode costs a pass for each input, reverse mode one for each output: the mode with fewer
+passes is used. As many passes run together as `_MOST_NUMBERS` allows; each basis vector is made
+from its index when it is needed, so no large identity matrix is held in memory.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import DTypeLike
+
+from nn_uq_dist.inputs import Input
+from nn_uq_dist.inputs.flat_network import FlatNetwork
+
+# Numbers in the inputs or the outputs of all passes that run together, and in the Jacobians of all
+# points that are handled together.
+_MOST_NUMBERS = 2**22
+
+
+def points_at_once(num_inputs: int, num_outputs: int) -> int:
+    """How many points are handled together by default."""
+    return max(1, _MOST_NUMBERS // (num_inputs * num_outputs))
+
+
+def value_and_jacobian(
+    network: Callable[[Array], Array], point: Array, num_outputs: int
+) -> tuple[Array, Array]:
+    """Value ``(N_y,)`` and Jacobian ``(N_y, N_x)`` at a point ``(N_x,)``.
+
+    Parameters
+    ----------
+    network
+        Maps ``(N_x,)`` to ``(N_y,)``.
+    point
+        Point, shape ``(N_x,)``.
+    num_outputs
+        ``N_y``.
+    """
+    num_inputs = point.shape[0]
+    if num_inputs <= num_outputs:
+        value, forward = jax.linearize(network, point)
+        return value, _images_of_basis(forward, num_inputs, num_outputs, point.dtype).T
+    value, pull_back = jax.vjp(network, point)
+
+    def backward(row: Array) -> Array:
+        slope: Array = pull_back(row)[0]
+        return slope
+
+    return value, _images_of_basis(backward, num_outputs, num_inputs, value.dtype)
+
+
+def values_and_jacobians(
+    network: Callable[[Array], Array],
+    points: Array,
+    num_outputs: int,
+    batch_size: int | None = None,
+) -> tuple[Array, Array]:
+    """Values ``(..., N_y)`` and Jacobians ``(..., N_y, N_x)`` at points ``(..., N_x)``.
+
+    Parameters
+    ----------
+    network
+        Maps ``(N_x,)`` to ``(N_y,)``.
+    points
+        Points, shape ``(..., N_x)``.
+    num_outputs
+        ``N_y``.
+    batch_size
+        Points that are handled together. Default: `points_at_once`.
+    """
+
+    def at(point: Array) -> tuple[Array, Array]:
+        return value_and_jacobian(network, point, num_outputs)
+
+    if points.ndim == 1:
+        return at(points)
+    num_inputs = points.shape[-1]
+    flat = points.reshape(-1, num_inputs)
+    size = points_at_once(num_inputs, num_outputs) if batch_size is None else batch_size
+    if len(flat) <= size:
+        values, jacobians = jax.vmap(at)(flat)
+    else:
+        values, jacobians = lax.map(at, flat, batch_size=size if size > 1 else None)
+    batch_shape = points.shape[:-1]
+    return values.reshape(*batch_shape, -1), jacobians.reshape(*batch_shape, *jacobians.shape[1:])
+
+
+def tangents(
+    network: FlatNetwork, distribution: Input, points: Array, batch_size: int | None = None
+) -> tuple[Array, Array]:
+    """Values and Jacobians of a network at a point of each distribution of a batch.
+
+    Parameters
+    ----------
+    network
+        A network of inputs with this distribution.
+    distribution
+        Its map to what the network takes may differ over the batch.
+    points
+        One for each distribution, shape ``(..., N_x)``.
+    batch_size
+        As for `values_and_jacobians`.
+    """
+    if not distribution.varies_over_batch:
+        return values_and_jacobians(network, points, network.num_outputs, batch_size)
+    shape, rank = distribution.batch_shape, len(distribution.batch_shape)
+    distributions = distribution, jnp.broadcast_to(points, (*shape, distribution.num_inputs))
+    each = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[rank:]), distributions)
+
+    def at_one(part: tuple[Input, Array]) -> tuple[Array, Array]:
+        own = dataclasses.replace(network, distribution=part[0])
+        return value_and_jacobian(own, part[1], network.num_outputs)
+
+    size = (
+        points_at_once(distribution.num_inputs, network.num_outputs)
+        if batch_size is None
+        else batch_size
+    )
+    values, jacobians = lax.map(at_one, each, batch_size=size)
+    return values.reshape(*shape, -1), jacobians.reshape(*shape, *jacobians.shape[1:])
+
+
+def _images_of_basis(
+    linear: Callable[[Array], Array], count: int, width: int, dtype: DTypeLike
+) -> Array:
+    """Images of ``count`` basis vectors as rows of this width, some at a time."""
+    if count * max(count, width) <= _MOST_NUMBERS:
+        # Outside `jit` this needs no compiled loop.
+        return jax.vmap(linear)(jnp.eye(count, dtype=dtype))
+
+    def image(index: Array) -> Array:
+        return linear((jnp.arange(count) == index).astype(dtype))
+
+    # Portions of nearly equal size: the last one, compiled separately, is not much smaller.
+    portions = -(-count * max(count, width) // _MOST_NUMBERS)
+    size = max(1, -(-count // portions))
+    rows: Array = lax.map(image, jnp.arange(count), batch_size=size if size > 1 else None)
+    return rows

@@ -1,0 +1,326 @@
+r"""Distribution functions of weighted samples: probabilities, quantiles, distances.
+
+For pairs the normal score `u` of the linear output is standard normal. At a point `y` that a
+question names, the regression gets one more column, ``P(Y <= y | u)`` by a line fitted near the
+point and its residuals `r`:
+
+.. math:: c(u) = \frac 1 m \sum_r \mathbf 1[u \le t_r], \qquad a + b\,t_r + r = y, \qquad
+    E\,c = \frac 1 m \sum_r \Phi(t_r).
+
+Its mean value is exact, however good the line is (model-assisted estimation: C.-E. Sarndal, B.
+Swensson and J. Wretman, Model Assisted Survey Sampling (1992)). In a trained network strata of `u`,
+the same for all points, had 80% of its gain at the median and nothing beyond the 99% point.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.sampling.weighted_sample import Mask, PairedEstimate, WeightedSample
+
+# Number of quantiles that represent the residuals of a line.
+_NUM_RESIDUALS = 16
+# Pairs that a line is fitted to: this many times n^0.6, 32 of 100 and 500 of 10,000.
+_WINDOW = 2.0
+# Least slope of the line, in standard deviations of the output near the point: if it hardly follows
+# its linear model, the residuals describe it.
+_LEAST_SLOPE = 0.02
+# Draws that say that the coefficient of this column is 1, as it is if the line is right: of a rare
+# event the draws themselves tell it badly.
+_PRIOR = 1.0
+# Draws added to those that make an error: that none was seen does not make it impossible. Two for
+# plain draws (A. Agresti and B. A. Coull, Amer. Statist. 52 (1998)), half a draw for pairs, whose
+# differences are few where the linear model is good (A. Agresti and Y. Min, Biometrics 57 (2001)).
+_ADDED_DRAWS, _ADDED_PAIRS = 2.0, 0.5
+# Points around a quantile, up to this many plain standard errors of its level away.
+_NUM_NEAR, _SPAN = 9, 3.0
+# The density at a quantile comes from the values this many standard errors to either side.
+_REACH = 2.0
+# Draws of pairs at which distribution functions are compared.
+_NUM_POINTS = 64
+# Sets of random signs over which a noise floor is averaged; it is then accurate to 8%.
+_NUM_SIGNS = 16
+
+
+class _Steps(NamedTuple):
+    """The functions `c` of some points: steps along the sorted scores.
+
+    Attributes
+    ----------
+    by_score : FloatArray, shape (n,)
+        Numbers of the draws in the order of their scores.
+    ends : FloatArray, shape (p, m)
+        How many of them are below each step.
+    mean : FloatArray, shape (p,)
+        Mean values.
+    """
+
+    by_score: NDArray[np.intp]
+    ends: NDArray[np.intp]
+    mean: FloatArray
+
+    @property
+    def values(self) -> tuple[FloatArray, FloatArray]:
+        """Values minus their means, and numbers of draws with each, both ``(p, m + 1)``."""
+        count, size = self.by_score.size, self.ends.shape[1]
+        lengths = np.diff(self.ends, axis=1, prepend=0, append=count)
+        return 1 - np.arange(size + 1) / size - self.mean[:, None], lengths
+
+
+def _steps(scores: FloatArray, y: FloatArray, used: Mask, points: FloatArray) -> _Steps:
+    from scipy.special import ndtr
+
+    by_score = np.argsort(scores)
+    order = by_score[used[by_score]]
+    size = min(order.size, int(np.ceil(_WINDOW * order.size**0.6)))
+    first = np.searchsorted(np.sort(y[used]), points) - size // 2
+    near = order[np.clip(first, 0, order.size - size)[:, None] + np.arange(size)]
+    u, value = scores[near], y[near]
+    from_mean = u - u.mean(axis=1, keepdims=True)
+    tiny = np.finfo(np.float64).tiny
+    slope = np.sum(from_mean * value, axis=1) / np.maximum(np.sum(from_mean**2, axis=1), tiny)
+    slope = np.maximum(slope, _LEAST_SLOPE * value.std(axis=1) + tiny)
+    # Where lines through the draws attain the point: the residuals need no intercept.
+    at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)
+    at = at[:, ((np.arange(_NUM_RESIDUALS) + 0.5) / _NUM_RESIDUALS * size).astype(int)]
+    ends = np.searchsorted(scores[by_score], at, side="right")
+    return _Steps(by_score, ends, ndtr(at).mean(axis=1))
+
+
+def conditional_columns(
+    scores: FloatArray, y: FloatArray, used: Mask, points: FloatArray
+) -> FloatArray:
+    """Columns ``P(Y <= point | u)`` minus their mean values, shape ``(p, n)``."""
+    steps = _steps(scores, y, used, points)
+    columns = np.empty((points.size, scores.size))
+    columns[:, steps.by_score] = [np.repeat(*row) for row in zip(*steps.values, strict=True)]
+    return columns
+
+
+def below(
+    sample: WeightedSample,
+    y: FloatArray,
+    points: FloatArray,
+    scores: FloatArray | None,
+    responses: FloatArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Probabilities ``P(Y < y) / 2 + P(Y <= y) / 2`` at many points, from cumulative sums.
+
+    These are the probabilities of `exceedances`, in the middles of steps, without its errors: so a
+    point takes little more than a comparison of all draws with it.
+
+    Parameters
+    ----------
+    sample, y, points, scores
+        As for `exceedances`.
+    responses
+        Shape ``(s, n)``.
+
+    Returns
+    -------
+    (FloatArray, FloatArray)
+        The probabilities, and products ``(p, s)`` of responses with what the regression leaves.
+    """
+    count, size = y.size, 2 + len(sample.basis)
+    others = np.empty((0, count)) if responses is None else responses
+    rows = [sample.weights, np.full(count, count**-0.5), *sample.basis, *others]
+    order = np.flatnonzero(sample.used)
+    order = order[np.argsort(y[order])]
+    ordered = y[order]
+    first, last = (np.searchsorted(ordered, points, side=side) for side in ("left", "right"))
+
+    def summed(row: Any, order: Any, *ends: Any) -> Any:
+        sums = np.concatenate([[0.0], np.cumsum(row[order])])
+        return np.mean([sums[end] for end in ends], axis=0)
+
+    # Sums of each row times the influence, shape (rows, p).
+    events = np.stack([summed(row, order, first, last) for row in rows])
+    total = np.array([row[order].sum() for row in rows])
+    share = events[0] / total[0]
+    left = (events - share * total[:, None]) / total[0]
+    if scores is not None:
+        steps = _steps(scores, y, sample.used, points)
+        by_score, whole = steps.by_score, np.array([row.sum() for row in rows])
+        column = [summed(row, by_score, steps.ends).mean(axis=1) for row in rows]
+        column = np.stack(column) - steps.mean * whole[:, None]
+        values, lengths = steps.values
+        squares = np.sum(values**2 * lengths, axis=1)
+        outputs = np.where(sample.used, y, np.inf)[by_score]
+        common = np.empty(points.size)
+        for k, (point, ends) in enumerate(zip(points, steps.ends, strict=True)):
+            number = np.add(outputs < point, outputs <= point, dtype=np.int8).cumsum() / 2
+            number = np.concatenate([[0.0], number])
+            common[k] = number[ends].mean() - steps.mean[k] * number[-1]
+        used = summed(sample.used * 1.0, by_score, steps.ends).mean(axis=1)
+        common = common - share * (used - steps.mean * order.size)
+        product = common / total[0] - np.sum(left[1:size] * column[1:size], axis=0)
+        slope = (product + _PRIOR) / (squares - np.sum(column[1:size] ** 2, axis=0) + _PRIOR)
+        share = share - slope * column[0]
+        left = left - slope * column
+    along = np.array(rows[size:]).reshape(-1, count) @ np.array(rows[1:size]).T
+    return np.clip(share, 0, 1), (left[size:] - along @ left[1:size]).T
+
+
+def _regressed(
+    sample: WeightedSample, events: FloatArray, columns: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Shares of events, and what the regression leaves of their influence functions."""
+    share = sample.mean(events)
+    left = sample.residuals(sample.of_all(events - share[..., None]))
+    if columns is not None:
+        column = sample.residuals(columns)
+        slope = (np.sum(left * column, axis=-1) + _PRIOR) / (np.sum(column**2, axis=-1) + _PRIOR)
+        share = share - slope * (columns @ sample.weights)
+        left -= slope[..., None] * column
+    return np.clip(share, 0, 1), left
+
+
+def proportion(
+    sample: WeightedSample, events: Mask | FloatArray, columns: FloatArray | None = None
+) -> PairedEstimate:
+    """Probabilities of events.
+
+    Parameters
+    ----------
+    sample
+        The weighted sample.
+    events
+        Shape ``(..., n)``.
+    columns
+        One more column for each event, of mean value 0, that predicts its indicator.
+    """
+    share, left = _regressed(sample, events.astype(np.float64), columns)
+    error = proportion_error(sample, sample.error(left) ** 2)
+    count = sample.used.sum()
+    plain = proportion_error(sample, share * (1 - share) / count)
+    return PairedEstimate(share, error, count * (plain / error) ** 2)
+
+
+def proportion_error(sample: WeightedSample, variance: FloatArray) -> FloatArray:
+    """Standard error of a proportion, never zero."""
+    added = _ADDED_PAIRS if len(sample.basis) else _ADDED_DRAWS
+    error: FloatArray = np.sqrt(variance + added / sample.used.sum() ** 2)
+    return error
+
+
+def exceedances(
+    sample: WeightedSample, y: FloatArray, points: FloatArray, scores: FloatArray | None = None
+) -> PairedEstimate:
+    """Probabilities ``P(Y > y)`` at points, shape ``(p,)``; scores as for `quantiles`."""
+    columns: FloatArray | None = None
+    if scores is not None:
+        columns = -conditional_columns(scores, y, sample.used, points)
+    return proportion(sample, y > points[:, None], columns)
+
+
+def quantiles(
+    sample: WeightedSample, y: FloatArray, levels: FloatArray, scores: FloatArray | None = None
+) -> PairedEstimate:
+    """Quantiles, shape ``(q,)``: values at which the distribution function attains levels.
+
+    It goes through the middles of its steps, linear between them (``method="hazen"`` of
+    ``numpy.quantile``, with weights); negative weights are made up for by the next ones. With
+    normal scores of the linear outputs, the function of `exceedances` is inverted within three
+    plain standard errors. Its difference to the function of the draws is taken for linear between
+    points of equal probability, not equally spaced ones, as the density may jump. The standard
+    error is that of the probability over the density, for which the values two standard errors of
+    the probability below and above serve (R. S. Woodruff, J. Amer. Statist. Assoc. 47 (1952)). NaN
+    where less than one draw is expected beyond.
+    """
+    draws = y[sample.used]
+    order = np.argsort(draws, kind="stable")
+    draws, weights = draws[order], sample.weights[sample.used][order]
+    known = np.maximum.accumulate((np.cumsum(weights) - weights / 2) / weights.sum())
+    error = proportion_error(sample, levels * (1 - levels) / draws.size)
+    worth = np.full(levels.shape, float(draws.size))
+    # A column for each level: levels of the draws, and what the distribution function is there.
+    at = found = np.broadcast_to(known[:, None], (draws.size, levels.size))
+
+    def level_of(asked: FloatArray) -> FloatArray:
+        return np.array([np.interp(*row) for row in zip(asked, found.T, at.T, strict=True)])
+
+    def attained(asked: FloatArray) -> FloatArray:
+        return np.interp(level_of(asked), known, draws)
+
+    def inverted(middle: FloatArray, reach: FloatArray) -> tuple[FloatArray, FloatArray]:
+        at = np.linspace(middle - reach, middle + reach, _NUM_NEAR)
+        at = np.clip(at, known[0], known[-1])
+        probabilities, _ = below(sample, y, np.interp(at.ravel(), known, draws), scores)
+        return at, np.maximum.accumulate(probabilities.reshape(at.shape), axis=0)
+
+    if scores is not None:
+        at, found = inverted(levels, _SPAN * error)
+        # Between two of these points the functions differ by a Brownian bridge, which may be more
+        # than the error: so the level is sought again, within three of its standard deviations.
+        bridge = np.sqrt(2 * _SPAN * error / (_NUM_NEAR - 1) / draws.size) / 2
+        _, error, worth = exceedances(sample, y, attained(levels), scores)
+        at, found = inverted(level_of(levels), _SPAN * np.fmax(error, bridge))
+    # Not beyond the support, where there is no density.
+    low = np.maximum(levels - _REACH * error, levels / 4)
+    high = np.minimum(levels + _REACH * error, 1 - (1 - levels) / 4)
+    value, left, right = (attained(asked) for asked in (levels, low, high))
+    is_enough = draws.size * np.minimum(levels, 1 - levels) >= 1
+    error = np.where(is_enough, error * (right - left) / (high - low), np.nan)
+    return PairedEstimate(value, error, worth)
+
+
+class Distance(NamedTuple):
+    """A distance of draws from a distribution, its error, and its expected value if they agree."""
+
+    value: float
+    standard_error: float
+    noise_floor: float
+
+
+def kolmogorov_smirnov(probabilities: FloatArray) -> Distance:
+    """Largest difference between the distribution functions of plain draws and of a distribution.
+
+    Parameters
+    ----------
+    probabilities
+        ``F(y)`` of the distribution at the draws, shape ``(n,)``.
+
+    Returns
+    -------
+    Distance
+        The standard error is that of the empirical function where the distance is attained, valid
+        when the distributions differ. The noise floor is the mean of the Kolmogorov distribution.
+        All three are NaN if a probability is NaN.
+    """
+    count, distribution = probabilities.size, np.sort(probabilities)
+    ranks = np.arange(count + 1) / count
+    gaps = np.maximum(ranks[1:] - distribution, distribution - ranks[:-1])
+    widest = int(np.argmax(gaps))  # stops at the first NaN
+    if np.isnan(gaps[widest]):
+        return Distance(np.nan, np.nan, np.nan)
+    level = ranks[widest + int(ranks[widest + 1] - distribution[widest] == gaps[widest])]
+    error = proportion_error(WeightedSample.equal(count), level * (1 - level) / count)
+    return Distance(float(gaps[widest]), float(error), kolmogorov_noise_floor(count))
+
+
+def kolmogorov_noise_floor(count: int) -> float:
+    """Mean Kolmogorov-Smirnov distance between this many draws and their own distribution."""
+    return float(np.sqrt(np.pi / 2) * np.log(2) / np.sqrt(count))
+
+
+def paired_kolmogorov_smirnov(
+    sample: WeightedSample, y: FloatArray, probabilities: FloatArray, scores: FloatArray | None
+) -> Distance:
+    """The same distance from pairs, by the function of `exceedances`, at the middles of its steps.
+
+    At most 64 of the draws are looked at. The noise floor is the mean largest value of the same
+    function with each draw's part of the error multiplied by a random sign, which for Sobol points
+    is an upper bound (A. W. van der Vaart and J. A. Wellner, Weak Convergence and Empirical
+    Processes (1996), section 2.9: multipliers).
+    """
+    order = np.flatnonzero(sample.used)
+    order = order[np.argsort(y[order])]
+    at = order[np.linspace(0, order.size - 1, min(order.size, _NUM_POINTS)).round().astype(int)]
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (_NUM_SIGNS, y.size))
+    share, noise = below(sample, y, y[at], scores, sample.enlarged * signs)
+    gaps = np.abs(share - probabilities[at])
+    widest = np.argmax(gaps)
+    error = exceedances(sample, y, y[at[[widest]]], scores).standard_error
+    return Distance(float(gaps[widest]), float(error[0]), float(np.abs(noise).max(axis=0).mean()))

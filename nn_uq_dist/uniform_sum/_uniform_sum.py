@@ -1,0 +1,104 @@
+"""The random variable ``sum_k w_k U_k + s N``, in the layout that all numerics share."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from nn_uq_dist.basics.row_algebra import binary_unit
+
+# Factors that are multiplied at a time; the number of rows in use is a multiple of this.
+ROWS_PER_GROUP = 4
+
+
+class UniformSum(NamedTuple):
+    """A batch of distributions, weights first: column ``b`` is the distribution of point ``b``.
+
+    Attributes
+    ----------
+    weights : Array, shape (n, B)
+        Weights of the uniforms on (-1, 1); non-negative in everything that `evaluate_each_point`
+        calls.
+    normal_scale : Array, shape (B,), or None
+        None means that there is no normal part, which is part of the pytree structure.
+    num_rows : Array of int, or None
+        How many rows of weights are in use, a multiple of `ROWS_PER_GROUP`; the others are zero and
+        cost nothing. None: all of them.
+    """
+
+    weights: Array
+    normal_scale: Array | None
+    num_rows: Array | None = None
+
+    @property
+    def normal_variance(self) -> Array:
+        """Variance of the normal part, zero without one, shape (B,)."""
+        if self.normal_scale is None:
+            return jnp.zeros(self.weights.shape[1:], self.weights.dtype)
+        return self.normal_scale * self.normal_scale
+
+    def moments(self) -> tuple[Array, Array]:
+        """Second and fourth moment, shape (B,)."""
+        squares = self.weights * self.weights
+        sums = jnp.sum(squares, axis=0), jnp.sum(squares * squares, axis=0)
+        return moments_of(*sums, self.normal_variance)
+
+
+def sums_of(*terms: Array) -> tuple[Array, ...]:
+    """Sums over the first axis, all in one pass."""
+    start = (np.zeros((), terms[0].dtype),) * len(terms)
+    sums: tuple[Array, ...] = lax.reduce(
+        terms, start, lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), (0,)
+    )
+    return sums
+
+
+def moments_of(square: Array, quartic: Array, normal_variance: Array) -> tuple[Array, Array]:
+    """Second and fourth moment from the sums of squares and fourth powers of the weights."""
+    second = square / 3.0 + normal_variance
+    return second, 3.0 * second * second - 2.0 / 15.0 * quartic
+
+
+def num_leading_rows(distribution: UniformSum) -> int:
+    """Rows of values and derivatives before those of the weights: value, point, normal scale."""
+    return 2 if distribution.normal_scale is None else 3
+
+
+@jax.custom_jvp
+def distance_from_edge(y: Array, weights: Array) -> Array:
+    """``sum(weights) - y`` without the rounding of the sum."""
+    zeros = jnp.zeros_like(weights)
+    start = (np.zeros((), weights.dtype),) * 2
+    total, error = lax.reduce((weights, zeros), start, _two_sum, (0,))
+    total, error = _two_sum((total, error), (-y, jnp.zeros_like(y)))
+    return total + error
+
+
+@distance_from_edge.defjvp
+def _distance_from_edge_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    return distance_from_edge(*primals), jnp.sum(tangents[1], axis=0) - tangents[0]
+
+
+def _two_sum(a: Any, b: Any) -> Any:
+    """Sum of sums, each with its rounding error (D. E. Knuth, TAOCP 2)."""
+    total = a[0] + b[0]
+    shadow = total - a[0]
+    return total, a[1] + b[1] + ((a[0] - (total - shadow)) + (b[0] - shadow))
+
+
+def in_units(distribution: UniformSum, scale: Array) -> UniformSum:
+    """The distribution of the variable divided by a scale."""
+    normal = None if distribution.normal_scale is None else distribution.normal_scale / scale
+    return distribution._replace(weights=distribution.weights / scale, normal_scale=normal)
+
+
+def binary_scale(distribution: UniformSum) -> Array:
+    """Power of two near the largest weight: scaling by it causes no rounding."""
+    largest = jnp.max(jnp.abs(distribution.weights), axis=0, initial=0.0)
+    if distribution.normal_scale is not None:
+        largest = jnp.maximum(largest, distribution.normal_scale)
+    return binary_unit(largest)
