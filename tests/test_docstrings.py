@@ -21,11 +21,11 @@ def modules():
 
 
 def public_objects():
-    """Functions and classes of this package by the names by which users reach them."""
+    """Functions and classes that packages export."""
     return {
         f"{module.__name__}.{name}": value
         for module in modules()
-        if not any(part.startswith("_") for part in module.__name__.split("."))
+        if hasattr(module, "__path__")
         for name, value in vars(module).items()
         if not name.startswith("_")
         and callable(value)

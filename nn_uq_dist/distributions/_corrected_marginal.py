@@ -64,13 +64,10 @@ class CorrectedMarginal(OutputDistribution):
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
     >>> linear = nuq.LinearizedMarginal(0.0, [1.0, 0.5])
-    >>> distribution = nuq.distributions.CorrectedMarginal(
+    >>> moved = nuq.distributions.CorrectedMarginal(
     ...     linear, jnp.array([-1.0, 0, 1]), jnp.array([-1.0, 0, 2])
     ... )
-    >>> print(
-    ...     f"{distribution.cdf(0.0):.3f} {distribution.support.upper_bound:.3f}
-    {distribution.skewness:.2f}"
-    ... )
+    >>> print(f"{moved.cdf(0.0):.3f} {moved.support.upper_bound:.3f} {moved.skewness:.2f}")
     0.500 3.000 0.63
     """
 

@@ -65,11 +65,8 @@ class NoisyMarginal(OutputDistribution):
     --------
     >>> import nn_uq_dist as nuq
     >>> base = nuq.LinearizedMarginal(0.0, [1.0])  # uniform on (-1, 1)
-    >>> distribution = nuq.distributions.NoisyMarginal(base, 0.1)
-    >>> print(
-    ...     f"{distribution.cdf(1.0):.3f} {distribution.log_prob(1.0):.3f}
-    {distribution.variance:.3f}"
-    ... )
+    >>> noisy = nuq.distributions.NoisyMarginal(base, 0.1)
+    >>> print(f"{noisy.cdf(1.0):.3f} {noisy.log_prob(1.0):.3f} {noisy.variance:.3f}")
     0.980 -1.386 0.343
     """
 

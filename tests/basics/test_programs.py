@@ -35,9 +35,9 @@ def scaled(weights, power=2):
 
 def test_functions_made_anew_share_a_program_and_keep_their_own_weights():
     weights = [jnp.full(5, w, jnp.float32) for w in (2.0, 3.0, 4.0)]
-    with counted_compilations() as programs:
+    with counted_compilations() as compiled:
         found = [call(scaled(w), X) for w in weights]
-    assert len(programs) == 1
+    assert len(compiled) == 1
     for w, value in zip(weights, found, strict=True):
         np.testing.assert_allclose(value, np.asarray(w) * X**2, rtol=1e-6)
 
@@ -51,9 +51,9 @@ def test_bound_methods_share_a_program():
             return {"y": self.weight * x, "none": None}
 
     two, three = Network(2.0), Network(3.0)
-    with counted_compilations() as programs:
+    with counted_compilations() as compiled:
         first, second = call(two.apply, X), call(three.apply, X)
-    assert len(programs) == 1
+    assert len(compiled) == 1
     assert second["none"] is None
     np.testing.assert_allclose(second["y"], 1.5 * np.asarray(first["y"]), rtol=1e-6)
 
@@ -92,9 +92,9 @@ def test_which_argument_is_used_belongs_to_the_program():
 
 
 def test_an_argument_that_is_not_used_is_no_reason_to_compile_again():
-    with counted_compilations() as programs:
+    with counted_compilations() as compiled:
         found = [call(lambda x, _: 2 * x, X, np.float32(n)) for n in range(3)]
-    assert len(programs) == 1
+    assert len(compiled) == 1
     np.testing.assert_array_equal(found, [2 * X] * 3)
 
 
@@ -123,9 +123,9 @@ def test_keys_structures_and_one_program_for_many_calls():
     tree = {"loc": X, "nothing": None}
     draw = compiled_once(lambda key, tree: tree["loc"] + jax.random.normal(key, (5,)), key, tree)
     keys = list(jax.random.split(key, 3))
-    with counted_compilations() as programs:
+    with counted_compilations() as compiled:
         draws = [draw(k, tree) for k in keys]
-    assert programs == []
+    assert compiled == []
     expected = [X + jax.random.normal(k, (5,)) for k in keys]
     np.testing.assert_allclose(draws, expected, rtol=1e-6, atol=1e-6)
     with pytest.raises(TypeError, match="arguments must have the structure"):
@@ -160,12 +160,12 @@ def test_what_was_not_used_for_longest_goes_first(monkeypatch):
     monkeypatch.setattr(programs, "_MOST_PROGRAMS", 2)
     for power in (2, 3, 2, 4):
         call(scaled(jnp.float32(1.0), power), X)
-    with counted_compilations() as programs:
+    with counted_compilations() as compiled:
         call(scaled(jnp.float32(2.0), 2), X)
-    assert programs == []
-    with counted_compilations() as programs:
+    assert compiled == []
+    with counted_compilations() as compiled:
         call(scaled(jnp.float32(1.0), 3), X)
-    assert len(programs) == 1
+    assert len(compiled) == 1
     assert len(programs._programs) == 2
 
 
@@ -221,7 +221,7 @@ def test_portions_have_one_shape_and_give_what_all_rows_give(count):
         return x + y[:, None], jnp.sum(x, axis=1)
 
     x, y = np.arange(3.0 * count).reshape(count, 3), np.arange(float(count))
-    both, total = compiled_once.in_portions(function, x, y, size=8)
+    both, total = programs.in_portions(function, x, y, size=8)
     np.testing.assert_array_equal(both, x + y[:, None])
     np.testing.assert_array_equal(total, x.sum(axis=1))
     assert both.dtype == total.dtype == np.float64
