@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,6 +41,8 @@ class HasMarginals(Protocol):
 type Marginals = Distribution | HasMarginals
 # Draws of a network, alone or paired with those of its linearization.
 type NetworkDraws = ArrayLike | PairedDraws
+# Limits of all outputs, or of some by name.
+type Limits = ArrayLike | Mapping[str, ArrayLike]
 
 
 def as_marginals(
@@ -344,6 +346,29 @@ def as_levels(name: str, levels: Sequence[float], most: float = 1.0) -> FloatArr
         )
     require_distinct(name, values)
     return values
+
+
+def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
+    """The limits of each output."""
+    if limits is None:
+        return [[] for _ in names]
+    if not isinstance(limits, Mapping):
+        return [_numbers("limits", limits)] * len(names)
+    unknown = [name for name in limits if name not in names]
+    if unknown:
+        raise ValueError(
+            f"limits must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; "
+            "pass a dict of these names, or numbers for all outputs"
+        )
+    return [_numbers(f"limits[{name!r}]", limits[name]) if name in limits else [] for name in names]
+
+
+def _numbers(name: str, value: ArrayLike) -> list[float]:
+    known = np.asarray(checks.as_numeric(name, value), np.float64)
+    if np.isnan(known).any():
+        raise ValueError(f"{name} must be numbers, got NaN; leave it out")
+    numbers: list[float] = known.ravel().tolist()
+    return numbers
 
 
 def require_distinct(name: str, values: FloatArray) -> None:
