@@ -106,8 +106,7 @@ def plot_band(
     bands = shown.bands() - origin
     of_draws = None
     if shown.draws is not None:
-        nothing = np.full(len(LEVELS), np.nan)
-        found = [np.quantile(x, LEVELS) if x.size else nothing for x in shown.columns]
+        found = [np.quantile(x if x.size else [np.nan], LEVELS) for x in shown.columns]
         of_draws = np.transpose(found) - origin
     (_draw_bars if x is None else _draw_bands)(axis, positions, bands, of_draws)
     if x is None:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nn_uq_dist.diagnostics.arguments import (
+    ONE_POINT,
     NetworkDraws,
+    as_model,
     complete_rows,
     names_of_outputs,
-    unbatched,
 )
 from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.linearization import Linearization, LinearModel
@@ -89,7 +90,7 @@ def plot_joint(
     """
     distribution: Any = model
     if not isinstance(model, JointDistribution):
-        output_names = names_of_outputs(unbatched(model), output_names, model.num_outputs)
+        output_names = names_of_outputs(as_model(model, ONE_POINT), output_names, model.num_outputs)
         # All outputs together of a tangent may have no joint density.
         distribution = model if isinstance(model, Linearization) else model.joint()
     shown = prepare(distribution, draws, outputs, output_names, units=units)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.diagnostics._sensitivity import first_order_indices
-from nn_uq_dist.diagnostics.arguments import names_of_inputs, names_of_outputs, unbatched
+from nn_uq_dist.basics.checks import require_extra
+from nn_uq_dist.diagnostics import sensitivity
+from nn_uq_dist.diagnostics.arguments import as_model
 from nn_uq_dist.linearization import Linearization, LinearModel
 from nn_uq_dist.plots._panels import LIGHT_GRAY, SMALL, panels, write_names
 from nn_uq_dist.plots._shown import Outputs, as_outputs
@@ -66,16 +67,15 @@ def plot_sensitivity(
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['20', '80']
     """
-    point = unbatched(model, "take one point: linearization[i]")
-    columns = names_of_inputs(point, input_names)
-    all_names = names_of_outputs(point, output_names, point.num_outputs)
-    shown = as_outputs(outputs, all_names)
-    names = [all_names[j] for j in shown]
+    point = as_model(model, "take one point: linearization[i]")
+    require_extra("matplotlib", "plots.plot_sensitivity")
+    found = sensitivity(point, input_names=input_names, output_names=output_names)
+    found = found[as_outputs(outputs, found["output"].values.tolist())]
+    names, columns = (found[axis].values.tolist() for axis in found.dims)
     inches = min(7.0, max(4.0, 2.3 + 0.42 * len(columns))), min(9.0, 1.5 + 0.3 * len(names))
     made = panels("plot_sensitivity", 1, ax, inches=inches)
     (axis,) = made.axes
-    found = first_order_indices(point)
-    shares = 100 * found.value[shown]
+    shares = 100 * found.values
     axis.set_facecolor(LIGHT_GRAY)  # of rows without a variance
     top = float(np.nanmax(shares, initial=0.0)) or 1.0
     image = axis.imshow(shares, cmap="Blues", aspect="auto", vmin=0.0, vmax=top)
@@ -92,7 +92,7 @@ def plot_sensitivity(
         axis.text(middle, row, "constant", fontsize=SMALL, ha="center", va="center")
     of = "the tangent's" if isinstance(point, Linearization) else "the model's"
     title = f"share of {of} variance (%)"
-    if not found.is_additive:
+    if not found.attrs["additive"]:
         title += "\nfirst-order indices: rows need not sum to 100"
     axis.set_title(title, fontsize="medium")
     write_names(axis, "x", np.arange(len(columns)), columns)

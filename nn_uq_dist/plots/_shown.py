@@ -22,6 +22,7 @@ from nn_uq_dist.diagnostics.arguments import (
     finite_draws,
     limits_of,
     names_of_outputs,
+    require_known,
 )
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions
 from nn_uq_dist.distributions import as_output_distribution, batch_entries
@@ -196,10 +197,6 @@ def labels_of(names: Sequence[str], units: Units | None) -> list[str]:
     """Return the names with their units."""
     if units is None:
         return list(names)
-    of = dict.fromkeys(names, units) if isinstance(units, str) else dict(units)
-    if unknown := [name for name in of if name not in names]:
-        raise ValueError(
-            f"units must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; pass "
-            "a dict of these names, or one unit for all"
-        )
+    of = dict.fromkeys(names, units) if isinstance(units, str) else units
+    require_known("units", of, names)
     return [f"{name} ({of[name]})" if name in of else name for name in names]

@@ -120,32 +120,6 @@ def test_draws_beyond_one_end_are_outside():
     assert (table["kolmogorov_smirnov", "monte_carlo"] > 0.01).all()
 
 
-@pytest.mark.parametrize("name", ["exponential", "gumbel"])
-def test_tree_of_an_asymmetric_distribution_agrees_with_scipy(name):
-    make, known = LAWS[name]
-    draws = draws_of(known)
-    tree = to_datatree(make(), draws)
-    for j, distribution in enumerate(known):
-        pit = tree["pit"]["y"].values.reshape(-1, 2)[:, j]
-        np.testing.assert_allclose(pit, distribution.cdf(draws[:, j]), atol=2e-6)
-        drawn = tree["analytic"]["y"].values.reshape(-1, 2)[:, j]
-        assert scipy.stats.kstest(drawn, distribution.cdf).pvalue > 1e-4
-    assert tree["analytic"].attrs["source"] == "marginals, drawn independently"
-
-
-def test_one_distribution_for_several_outputs_and_a_distribution_without_a_batch_axis():
-    draws = np.random.default_rng(0).gumbel(size=(2_000, 3))
-    table = summary(dist.Gumbel(0.0, 1.0).expand((3,)), draws)
-    single = summary(dist.Gumbel(0.0, 1.0), draws[:, 0])
-    assert (table["verdict", "dominates"] == "noise").all()
-    np.testing.assert_allclose(
-        single.drop(columns="verdict", level=0).astype(float).loc["y[0]"],
-        table.drop(columns="verdict", level=0).astype(float).loc["y[0]"],
-        rtol=1e-6,
-        atol=2e-6,
-    )
-
-
 def correlated(rows):
     jacobian = np.array(rows)
     return Linearization(np.zeros(len(rows)), jacobian, Input.box(np.zeros(jacobian.shape[1]), 1.0))

@@ -1,7 +1,6 @@
 """Tables of diagnostics: every number against SciPy or brute force, errors by repetition."""
 
 import pickle
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +9,13 @@ import pandas as pd
 import pytest
 import scipy.optimize
 import scipy.stats
+from arviz_stats.base import array_stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import JointSummary, summary
+from nn_uq_dist.diagnostics._statistics import uniformity_p_value
 from nn_uq_dist.distributions import LinearizedMarginal
-from nn_uq_dist.plots._curves import dkw_half_width
+from nn_uq_dist.plots._plot_calibration import dkw_half_width
 
 pytestmark = pytest.mark.viz
 
@@ -124,7 +125,7 @@ def test_p_values_are_calibrated_on_draws_of_the_distribution_itself():
     draws = distribution.sample(jax.random.key(5), (1_000,))
     table = summary(distribution, draws)
     assert 10 <= (table["pit", "p_value"] < 0.05).sum() <= 40
-    band = dkw_half_width(1_000, 0.95)
+    band = dkw_half_width(1_000)
     assert 10 <= (table["kolmogorov_smirnov", "monte_carlo"] > band).sum() <= 40
     # By the rule: 0.5% by the distance, 3 x 0.27% by the moments, and 0.3% by each tail of .01, of
     # which ten draws are expected: 10 of 500, and three standard deviations.
@@ -292,13 +293,6 @@ def test_wrong_arguments_are_named():
             summary(**arguments)
 
 
-def test_missing_pandas_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    distribution = LinearizedMarginal(jnp.zeros(2), jnp.ones((2, 3)))
-    with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
-        summary(distribution, np.zeros((200, 2)))
-
-
 def test_pairs_of_another_input_are_refused():
     wide, narrow = (nuq.linearize(jnp.tanh, nuq.Input.box(jnp.zeros(2), b)) for b in (0.8, 0.5))
     pairs = nuq.paired_draws(jnp.tanh, wide, jax.random.key(0), 200, progress=False)
@@ -311,3 +305,16 @@ def test_noise_from_few_draws_says_what_it_hides():
     draws = np.random.default_rng(0).uniform(-1, 1, (120, 1))
     (words,) = summary(lin, draws, progress=False)["verdict", "words"]
     assert words.endswith("with so few draws distances of up to 0.2 would not show")
+
+
+@pytest.mark.parametrize("count", [100, 1_000])
+def test_uniformity_test_is_calibrated(count):
+    # ArviZ's own p-value is below 0.05 for 6.5% of uniform samples. 2000 of them here: 5% +- 0.5%.
+    u = np.random.default_rng(7).random((2_000, count))
+    found = np.array([uniformity_p_value(row) for row in u])
+    for level in (0.05, 0.2):
+        error = np.sqrt(level * (1 - level) / len(u))
+        assert abs((found < level).mean() - level) < 3.5 * error + 0.005
+    assert uniformity_p_value(u[0] ** (1.2 if count > 100 else 2)) < 1e-3
+    raw, _, _ = array_stats.uniformity_test(u[:100], method="pot_c")
+    assert (np.argsort(raw) == np.argsort(found[:100], kind="stable")).mean() > 0.9
