@@ -81,13 +81,9 @@ class JointSummary:
                  "dominates": "dominates", "p_value": "p_value"}  # fmt: skip
         shown = self.calibration.loc[[*worst, "radius"], [*names]].rename(columns=names)
         size = self.correlation.sizes["output"]
+        headline = f"Joint distribution of {size} outputs: {self.verdict}"
         lines = (
-            textwrap.fill(
-                f"Joint distribution of {size} outputs: {self.verdict}",
-                WIDTH,
-                break_on_hyphens=False,
-            )
-            + "\n",
+            textwrap.fill(headline, WIDTH, break_on_hyphens=False) + "\n",
             f"{self.num_draws} draws, {self.num_non_finite} of them not finite",
             f"outside the analytic support: {100 * self.outside_support:.2g}%\n",
             "Largest difference of correlations:",

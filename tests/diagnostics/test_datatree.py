@@ -130,28 +130,3 @@ def test_draws_of_any_real_type(tmp_path):
         assert tree["monte_carlo"]["y"].dtype.name in {"float32", "float64"}
         np.testing.assert_array_equal(np.ravel(tree["monte_carlo"]["y"]), np.resize([0, 1], 100))
         tree.to_netcdf(tmp_path / "tree.nc")
-
-
-WRONG = [
-    ({"draws": np.zeros((200, 4))}, ValueError, r"draws must have shape .*\(n, 3\).*\(200, 4\)"),
-    ({"draws": np.zeros((99, 3))}, ValueError, "at least 100 rows, got 99"),
-    ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
-    ({"num_analytic_draws": 0}, ValueError, "num_analytic_draws must be a positive integer"),
-    ({"key": 3}, TypeError, "key must be a JAX random key, got int"),
-    ({"distribution": np.zeros(3)}, TypeError, "must be a LinearizedMarginal or a Linearization"),
-]
-
-
-def test_wrong_arguments_are_named(lin):
-    for wrong, error, message in WRONG:
-        with pytest.raises(error, match=message):
-            to_datatree(**({"distribution": lin, "draws": np.zeros((200, 3))} | wrong))
-
-
-def test_draws_without_the_batch_and_constant_distributions_are_refused(lin):
-    joint = lin.gaussian_copula().expand((2,))
-    with pytest.raises(ValueError, match=r"\(n, 2, 3\), got \(200, 3\)"):
-        to_datatree(joint, np.zeros((200, 3)))
-    constant = Linearization(LOC, 0 * JACOBIAN, Input.box(jnp.zeros(2), 1.0))
-    with pytest.raises(ValueError, match="every output must vary"):
-        to_datatree(constant, np.zeros((200, 3)))

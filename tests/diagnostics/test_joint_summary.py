@@ -8,7 +8,7 @@ import pytest
 import scipy.linalg
 import scipy.stats
 
-from nn_uq_dist import Input, Linearization, linearize, paired_draws
+from nn_uq_dist import GaussianCopulaJoint, Input, Linearization, linearize, paired_draws
 from nn_uq_dist.diagnostics import _joint_tables, joint_summary
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
@@ -155,35 +155,6 @@ def test_rows_that_are_not_finite_are_counted_and_left_out(lin, exact_draws):
         of_copula(lin, draws, jax.random.key(0))
 
 
-WRONG = [
-    ({"draws": np.zeros((200, 2))}, ValueError, r"draws must have shape .*\(n, 3\).*\(200, 2\)"),
-    ({"key": 3}, TypeError, "key must be a JAX random key, got int"),
-    ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
-    (
-        {"joint": None},
-        TypeError,
-        r"joint must be a JointDistribution, got NoneType; pass .*\.joint\(\)",
-    ),
-    (
-        {"linearization": 3},
-        TypeError,
-        "linearization must be a Linearization or another LinearModel, got int",
-    ),
-]
-
-
-def test_wrong_arguments_are_named(lin):
-    arguments = {
-        "linearization": lin,
-        "draws": np.zeros((200, 3)),
-        "key": jax.random.key(0),
-        "joint": lin.gaussian_copula(),
-    }
-    for wrong, error, message in WRONG:
-        with pytest.raises(error, match=message):
-            joint_summary(**(arguments | wrong))
-
-
 def test_pairs_sharpen_the_correlations():
     distribution = Input.box(np.array([0.3, 0.1, 0.2]), 0.4)
     net = lambda f: jnp.stack([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])  # noqa: E731
@@ -203,3 +174,14 @@ def test_pairs_sharpen_the_correlations():
     np.testing.assert_allclose(table["linearization_error"], table["linear"] - table["monte_carlo"])
     assert "worth" not in plain.correlation
     assert found.calibration.equals(plain.calibration)
+
+
+def test_draws_beyond_the_support_of_a_joint_distribution_have_bounded_scores():
+    lin = Linearization(np.zeros(2), np.eye(2), Input.box(np.zeros(2), 1.0))
+    draws = np.asarray(lin.sample(jax.random.key(3), (1_000,))).copy()
+    draws[:100, 0] = 1.5
+    distribution = GaussianCopulaJoint(lin.marginals(), jnp.eye(2))
+    found = joint_summary(lin, draws, jax.random.key(0), joint=distribution)
+    assert found.outside_support == pytest.approx(0.1)
+    assert found.calibration.loc["y[0]", "mean"] == pytest.approx(3.8, abs=0.2)
+    assert np.isfinite(found.calibration["ks"]).all()

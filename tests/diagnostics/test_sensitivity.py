@@ -80,25 +80,6 @@ def test_labels_and_edges():
     assert sensitivity(lin)["input"].values.tolist() == ["f[0]", "f[1]"]
 
 
-WRONG = [
-    ({"input_names": ["a"]}, ValueError, "input_names must hold one name per input, 3, got 1"),
-    ({"input_names": "abc"}, TypeError, "input_names must be a sequence of names"),
-    ({"output_names": ["a"]}, ValueError, "output_names must hold one name per output, 2, got 1"),
-    (
-        {"linearization": 3},
-        TypeError,
-        "linearization must be a Linearization or another LinearModel, got int",
-    ),
-]
-
-
-def test_wrong_arguments_are_named():
-    for wrong, error, message in WRONG:
-        arguments = {"linearization": Linearization(np.zeros(2), JACOBIAN, LAWS["box"])} | wrong
-        with pytest.raises(error, match=message):
-            sensitivity(**arguments)
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class Exact(nuq.linearization.LinearModel):

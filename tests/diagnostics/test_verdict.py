@@ -31,7 +31,7 @@ def verdict(columns, correlation=""):
     return joint_verdict(rows, correlation)
 
 
-@pytest.mark.parametrize("count", [200, 20_000])
+@pytest.mark.parametrize("count", [200, 2_000])
 def test_right_distributions_show_an_error_in_one_table_of_a_hundred(count):
     # 400 tables: 4 expected at most, by Bonferroni's bound; beyond 13 is four standard deviations.
     rng = np.random.default_rng(0)
@@ -216,8 +216,6 @@ def test_what_would_not_show_is_said():
         "noise: no difference beyond chance; shifts of up to 2 sd for 400 observations would not "
         "show"
     )
-    with pytest.raises(ValueError, match=r"observations must be .* got 0"):
-        words_of(distribution, draws, observations=0)
 
 
 def network(x):
