@@ -203,7 +203,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         return rebuilt(self, **self._rows(checks.as_indices(indices, self.event_shape[0])))
 
     def rosenblatt(self, value: ArrayLike) -> Array:
-        """Scores by quadrature over conditional densities: 32 densities for each output."""
+        """Scores by quadrature over conditional densities: 48 densities for each output."""
         deviation, own = self._deviation(value)
         weights, covariance = own.weights, own.covariance
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
