@@ -31,7 +31,7 @@ def verdict(columns, correlation=""):
     return joint_verdict(rows, correlation)
 
 
-@pytest.mark.parametrize("count", [200, 2_000])
+@pytest.mark.parametrize("count", [200, 20_000])
 def test_right_distributions_show_an_error_in_one_table_of_a_hundred(count):
     # 400 tables: 4 expected at most, by Bonferroni's bound; beyond 13 is four standard deviations.
     rng = np.random.default_rng(0)
