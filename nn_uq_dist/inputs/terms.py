@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import (
-    binary_unit,
-    gram,
-    matmul,
-    matvec,
-    namespace,
-    norm,
-)
+from nn_uq_dist.basics.row_algebra import binary_unit, gram, matmul, matvec, namespace, norm
 from nn_uq_dist.basics.summary_line import summary_line
 
 UNIFORM_VARIANCE = 1 / 3  # of a uniform random variable on (-1, 1)
@@ -104,10 +97,10 @@ def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
 def standard_deviation(mean: Array, terms: Terms) -> Array:
     """Standard deviations of the inputs, in shape as their means."""
     xp = namespace(mean)
-    sizes = [term.factor if term.is_diagonal else norm(term.factor) for term in terms]
-    found = [
-        (term.start, math.sqrt(_unit(term)) * size) for term, size in zip(terms, sizes, strict=True)
-    ]
+    found = []
+    for term in terms:
+        size = term.factor if term.is_diagonal else norm(term.factor)
+        found.append((term.start, math.sqrt(_unit(term)) * size))
     each = [xp.broadcast_to(part, mean.shape) for part in layers(found, mean.shape[-1])]
     if len(each) == 1:
         return each[0]
@@ -260,26 +253,23 @@ def layers(pieces: Iterable[tuple[int, Array]], size: int, axis: int = -1) -> li
 
     Pieces that do not overlap are in one array: a thousand blocks take as much as the inputs do.
     """
-    rows: list[list[Array]] = []
+    found: list[list[Array]] = []
     ends: list[int] = []
-
-    def fill(at: int, stop: int, like: Array) -> None:
-        if stop > ends[at]:
-            shape = list(like.shape)
-            shape[axis] = stop - ends[at]
-            rows[at].append(namespace(like).zeros(shape, like.dtype))
-
     for start, piece in pieces:
         at = next((i for i, end in enumerate(ends) if end <= start), len(ends))
         if at == len(ends):
-            rows.append([])
+            found.append([])
             ends.append(0)
-        fill(at, start, piece)
-        rows[at].append(piece)
+        found[at] += [*_zeros(piece, start - ends[at], axis), piece]
         ends[at] = start + piece.shape[axis]
-    for at, row in enumerate(rows):
-        fill(at, size, row[-1])
+    rows = [row + _zeros(row[-1], size - end, axis) for row, end in zip(found, ends, strict=True)]
     return [namespace(*row).concatenate(row, axis=axis) if row[1:] else row[0] for row in rows]
+
+
+def _zeros(like: Array, count: int, axis: int) -> list[Array]:
+    shape = list(like.shape)
+    shape[axis] = count
+    return [namespace(like).zeros(shape, like.dtype)] if count else []
 
 
 def _total(pieces: Iterable[tuple[int, Array]], like: Array) -> Array:

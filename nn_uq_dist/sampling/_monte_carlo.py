@@ -14,9 +14,8 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.programs import compiled_once
 from nn_uq_dist.inputs import Input, as_input
-from nn_uq_dist.inputs._as_input import parts_of
-from nn_uq_dist.inputs._from_distribution import UnsupportedFamilyError
 from nn_uq_dist.inputs.flat_network import checked_network
+from nn_uq_dist.inputs.from_numpyro import UnsupportedFamilyError, parts_of
 
 # Draws at a time: enough to keep a device busy, few enough for the processor's cache.
 _BATCH_SIZE = 4096

@@ -11,7 +11,7 @@ import scipy.stats
 
 from nn_uq_dist import Input, linearize
 from nn_uq_dist.inputs import as_input
-from nn_uq_dist.inputs._from_distribution import BY_SCORES
+from nn_uq_dist.inputs._families import BY_SCORES
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "input_mistakes.md"
 ZEROS = np.zeros(3, np.float32)

@@ -1,27 +1,153 @@
-"""A linear map of a random input, as the columns of independent random variables."""
+"""Linear outputs about their means: columns of independent random variables, and normal noise."""
 
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import as_covariance, as_variances, one_program
+from nn_uq_dist.basics.programs import broadcast
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import (
-    binary_unit,
-    gram,
-    namespace,
-    norm,
-)
+from nn_uq_dist.basics.row_algebra import binary_unit, covariance_root, gram, namespace, norm
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs import parameter_checks
 from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE, joined
+
+
+class OutputNoise(NamedTuple):
+    """Standard deviations of the noise, and correlations of the noise of different outputs.
+
+    Scales have numbers where their squares have none.
+
+    Attributes
+    ----------
+    scale : array, shape (..., N_y)
+        The root of the diagonal of `noise_covariance` included.
+    coupling : array, shape (..., N_y, N_y), or None
+        The correlation off its diagonal, where it is zero.
+    """
+
+    scale: Any
+    coupling: Any = None
+
+    @property
+    def correlation(self) -> Any:
+        """Shape ``(..., N_y, N_y)``."""
+        unit = namespace(self.scale).eye(self.scale.shape[-1], dtype=self.scale.dtype)
+        return unit if self.coupling is None else unit + self.coupling
+
+    @property
+    def covariance(self) -> Any:
+        """Shape ``(..., N_y, N_y)``."""
+        return one_program(_covariance_of_noise)(self)
+
+    @property
+    def root(self) -> Any:
+        """A matrix ``R`` with the covariance ``R R^T``, shape ``(..., N_y, N_y)``."""
+        matrix = self.correlation
+        root = matrix if self.coupling is None else covariance_root(matrix)
+        return self.scale[..., None] * root
+
+    def plus(self, other: "OutputNoise") -> "OutputNoise":
+        """Return the sum of two independent noises."""
+        return OutputNoise(*one_program(_sum)(self, other))
+
+
+def output_noise(
+    noise_scale: ArrayLike | None,
+    noise_covariance: ArrayLike | None,
+    shape: tuple[int, ...],
+    like: Any,
+) -> OutputNoise | None:
+    """Return the sum of both kinds of noise, or ``None`` if there is none.
+
+    Parameters
+    ----------
+    noise_scale
+        Standard deviation of independent normal noise; broadcasts against `shape`.
+    noise_covariance
+        Covariance of correlated normal noise, shape ``(..., N_y, N_y)``.
+    shape
+        Batch shape and number of outputs, ``(..., N_y)``.
+    like
+        An array of the outputs, for library and type.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers.
+    ValueError
+        If one does not broadcast, or is known and not finite; if a known scale is negative, or a
+        known covariance not symmetric and positive semidefinite. A negative scale that is traced
+        becomes NaN.
+    """
+    found = []
+    if noise_scale is not None:
+        scale = parameter_checks.as_scales(
+            "noise_scale", noise_scale, shape[-1], "pass a standard deviation", "N_y"
+        )
+        wide = checks.broadcast_shapes(
+            "noise_scale must broadcast against the outputs (..., N_y)",
+            noise_scale=np.shape(scale),
+            outputs=shape,
+        )
+        found.append(OutputNoise(_placed(scale, scale, like, wide)))
+    if noise_covariance is not None:
+        given = checks.as_numeric("noise_covariance", noise_covariance)
+        matrix = parameter_checks.as_covariance(
+            "noise_covariance", given, shape[-1], "for independent noise use noise_scale", "N_y"
+        )
+        checks.broadcast_shapes(
+            "the leading axes of noise_covariance must broadcast against the batch shape",
+            noise_covariance=np.shape(matrix)[:-2],
+            batch_shape=shape[:-1],
+        )
+        parts = scale_and_coupling(matrix)
+        found.append(OutputNoise(*(_placed(part, given, like, part.shape) for part in parts)))
+    return reduce(OutputNoise.plus, found[::-1]) if found else None
+
+
+def _placed(value: ArrayLike, given: ArrayLike, like: Any, shape: tuple[int, ...]) -> Any:
+    """What is made of an argument, in the library of `like` and in the common type."""
+    if namespace(like) is np:
+        return np.broadcast_to(np.asarray(value, like.dtype), shape)
+    return broadcast(value, checks.float_dtype(given, like), shape)
+
+
+@one_program
+def scale_and_coupling(covariance: Any) -> tuple[Any, Any]:
+    """Standard deviations, and correlations with a diagonal of zeros, of a covariance."""
+    xp = namespace(covariance)
+    variance = xp.diagonal(covariance, axis1=-2, axis2=-1)
+    # The square root has no finite slope at zero. A negative variance gives NaN.
+    is_zero = variance == 0
+    scale = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, variance)))
+    unit = xp.where(is_zero, 1, scale)[..., None]
+    coupling = covariance / unit / unit.mT
+    return scale, xp.where(xp.eye(covariance.shape[-1], dtype=bool), 0, coupling)
+
+
+def _covariance_of_noise(noise: OutputNoise) -> Any:
+    scale = noise.scale[..., None]
+    return noise.correlation * scale * scale.mT
+
+
+def _sum(first: OutputNoise, second: OutputNoise) -> tuple[Any, Any]:
+    xp = namespace(first.scale, second.scale)
+    total = norm(xp.stack(xp.broadcast_arrays(first.scale, second.scale), axis=-1))
+    safe, couplings = xp.where(total > 0, total, 1), []
+    for part in (first, second):
+        if part.coupling is not None:
+            share = (part.scale / safe)[..., None]
+            couplings.append(part.coupling * share * share.mT)
+    return total, reduce(operator.add, couplings) if couplings else None
 
 
 @register_frozen
@@ -65,8 +191,8 @@ class LinearImage:
     @property
     def shape(self) -> tuple[int, ...]:
         """Batch shape and number of outputs, ``(..., N_y)``."""
-        found: tuple[int, ...] = self._part.shape[:-1]
-        return found if self.noise is None else self.noise.scale.shape
+        noisy: tuple[int, ...] = () if self.noise is None else self.noise.scale.shape
+        return noisy or self._part.shape[:-1]
 
     def with_noise(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -97,37 +223,15 @@ class LinearImage:
         """
         if self.uniform is None:
             return self
-        uniform, normal = one_program(_with_normal_share)(self.uniform, self.normal, share)
-        return dataclasses.replace(self, uniform=uniform, normal=normal)
-
-    def take(self, outputs: Sequence[int]) -> "LinearImage":
-        """Return the image of some outputs, in the order of their indices."""
-        rows = np.asarray(outputs)
-        return self._each(
-            lambda columns: columns[..., rows, :],
-            lambda scale: scale[..., rows],
-            lambda coupling: coupling[..., rows[:, None], rows],
-        )
+        columns = one_program(_with_normal_share)(self.uniform, self.normal, share)
+        return LinearImage(*columns, self.noise)
 
     def in_units(self, unit: Array) -> "LinearImage":
         """Return the image with each output divided by its unit, shape ``(..., N_y)``."""
-        return self._each(
-            lambda columns: columns / unit[..., None], lambda scale: scale / unit, lambda same: same
-        )
-
-    def _each(self, *functions: Callable[[Any], Any]) -> "LinearImage":
-        """Functions of the columns, of the scale of the noise and of its coupling, if any."""
-        of_columns, of_scale, of_coupling = functions
-        parts = (
-            (of_columns, self.uniform),
-            (of_columns, self.normal),
-            (of_scale, self.noise and self.noise.scale),
-            (of_coupling, self.noise and self.noise.coupling),
-        )
-        uniform, normal, *noise = (
-            None if part is None else function(part) for function, part in parts
-        )
-        return LinearImage(uniform, normal, None if noise[0] is None else OutputNoise(*noise))
+        parts = self.uniform, self.normal
+        uniform, normal = jax.tree.map(lambda part: part / unit[..., None], parts)
+        noise = self.noise and self.noise._replace(scale=self.noise.scale / unit)
+        return LinearImage(uniform, normal, noise)
 
     @property
     def weights(self) -> Array:
@@ -199,17 +303,14 @@ def _with_normal_share(uniform: Array, normal: Array | None, share: Array) -> tu
     return xp.sqrt(1 - share) * uniform, joined([normal, moved])
 
 
-def _columns(image: LinearImage) -> Array:
+def _columns(image: LinearImage) -> Any:
     """Columns of variables of variance one: the root of the covariance without noise."""
     uniform = None if image.uniform is None else image.uniform * math.sqrt(UNIFORM_VARIANCE)
-    columns: Array = joined([uniform, image.normal])
-    return columns
+    return joined([uniform, image.normal])
 
 
-def _root(image: LinearImage) -> Array:
-    # The noise may have more batch axes.
-    columns: Array = joined([_columns(image), image.noise and image.noise.root])
-    return columns
+def _root(image: LinearImage) -> Any:
+    return joined([_columns(image), image.noise and image.noise.root])
 
 
 def _standard_deviation(image: LinearImage) -> Array:
@@ -234,15 +335,14 @@ def _total(image: LinearImage) -> Array:
     return total if image.noise is None else total + image.noise.covariance
 
 
-def _correlation(image: LinearImage) -> Array:
+def _correlation(image: LinearImage) -> Any:
     # Rows are scaled before they are multiplied: a variance may underflow where the correlation is
     # well defined.
     scale = _standard_deviation(image)
     xp = namespace(scale)
     product = xp.clip(_total(image.in_units(xp.where(scale > 0, scale, xp.nan))), -1, 1)
     unit = xp.eye(scale.shape[-1], dtype=bool) & (scale > 0)[..., None]
-    matrix: Array = xp.where(unit, 1, product)
-    return matrix
+    return xp.where(unit, 1, product)
 
 
 def _is_constant(image: LinearImage) -> Array:
