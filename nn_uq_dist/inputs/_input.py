@@ -306,14 +306,13 @@ class Input:
         >>> print(f.mean, f.variance.round(4))
         [2. 1.] [4. 1.]
         """
-        draws = checks.as_numeric("draws", draws)
+        draws = parameter_checks.as_finite("draws", draws)
         shape = np.shape(draws)
         if len(shape) < 2 or shape[0] < 2:
             raise ValueError(
                 f"draws must have shape (n, ..., N_x) with n >= 2, got shape {shape}; pass several "
                 f"draws along the first axis"
             )
-        checks.require_finite("draws", draws)
         placed = broadcast(draws, checks.float_dtype(draws), shape)
         mean, factor = one_program(_mean_and_factor)(placed)
         return cls(mean, [InputTerm(factor, is_uniform=False)])
@@ -501,17 +500,16 @@ class Input:
         >>> nuq.Input.box([0.0, 1.0], 1.0).expand((4, 3)).batch_shape
         (4, 3)
         """
-        batch_shape = tuple(batch_shape)
-        expected = "batch_shape must be one that the batch_shape of the input broadcasts to"
-        joined = checks.broadcast_shapes(expected, requested=batch_shape, present=self.batch_shape)
-        if joined != batch_shape:
+        batch_shape, present = tuple(batch_shape), self.batch_shape
+        ends = zip(reversed(present), reversed(batch_shape), strict=False)
+        if len(present) > len(batch_shape) or any(own not in {1, new} for own, new in ends):
             raise ValueError(
-                f"{expected}, got requested {batch_shape}, present {self.batch_shape}; "
-                f"pass a batch_shape that ends in the present one"
+                f"batch_shape must be one that the batch_shape of the input broadcasts to, got "
+                f"requested {batch_shape}, present {present}; pass a batch_shape that ends in the "
+                f"present one"
             )
-        present = len(self.batch_shape)
         expanded: Self = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, batch_shape + leaf.shape[present:]), self
+            lambda leaf: jnp.broadcast_to(leaf, batch_shape + leaf.shape[len(present) :]), self
         )
         return expanded
 

@@ -90,19 +90,20 @@ def output_noise(
     """
     found = []
     if noise_scale is not None:
-        scale = parameter_checks.as_scales(
-            "noise_scale", noise_scale, shape[-1], "pass a standard deviation", "N_y"
-        )
+        given = checks.as_numeric("noise_scale", noise_scale)
         wide = checks.broadcast_shapes(
             "noise_scale must broadcast against the outputs (..., N_y)",
-            noise_scale=np.shape(scale),
+            noise_scale=np.shape(given),
             outputs=shape,
         )
+        remedy = "pass a standard deviation"
+        scale = parameter_checks.as_scales("noise_scale", given, shape[-1], remedy, "the outputs")
         found.append(OutputNoise(_placed(scale, scale, like, wide)))
     if noise_covariance is not None:
-        given = checks.as_numeric("noise_covariance", noise_covariance)
+        given = parameter_checks.as_finite("noise_covariance", noise_covariance)
+        remedy = "for independent noise use noise_scale"
         matrix = parameter_checks.as_covariance(
-            "noise_covariance", given, shape[-1], "for independent noise use noise_scale", "N_y"
+            "noise_covariance", given, shape[-1], remedy, "the outputs"
         )
         checks.broadcast_shapes(
             "the leading axes of noise_covariance must broadcast against the batch shape",
@@ -257,9 +258,11 @@ class LinearImage:
         return dataclasses.replace(self, uniform=None, normal=normal).covariance
 
     @property
+    @one_program
     def root(self) -> Array:
         """A matrix ``A`` with covariance ``A A^T``, a column for each independent variable."""
-        return one_program(_root)(self)
+        columns: Array = joined([_columns(self), self.noise and self.noise.root])
+        return columns
 
     @property
     def standard_deviation(self) -> Array:
@@ -277,18 +280,30 @@ class LinearImage:
         return as_covariance(*one_program(_covariance)(self))
 
     @property
+    @one_program
     def correlation(self) -> Array:
         """Correlation matrix, shape ``(..., N_y, N_y)``.
 
         The row and the column of a constant output are NaN, its diagonal entry included; all other
         diagonal entries are exactly 1.
         """
-        return one_program(_correlation)(self)
+        # Rows are scaled before they are multiplied: a variance may underflow where the correlation
+        # is well defined.
+        scale = _standard_deviation(self)
+        xp: Any = namespace(scale)
+        product = xp.clip(_total(self.in_units(xp.where(scale > 0, scale, xp.nan))), -1, 1)
+        unit = xp.eye(scale.shape[-1], dtype=bool) & (scale > 0)[..., None]
+        matrix: Array = xp.where(unit, 1, product)
+        return matrix
 
     @property
+    @one_program
     def is_constant(self) -> Array:
         """Whether an output does not vary at all, shape ``(..., N_y)``: then it has no density."""
-        return one_program(_is_constant)(self)
+        # Each part by itself: products of the smallest numbers underflow.
+        parts = self.uniform, self.normal, self.noise and self.noise.scale[..., None]
+        are_zero = [(part == 0).all(axis=-1) for part in parts if part is not None]
+        return reduce(operator.and_, are_zero)
 
     @property
     def _part(self) -> Array:
@@ -307,10 +322,6 @@ def _columns(image: LinearImage) -> Any:
     """Columns of variables of variance one: the root of the covariance without noise."""
     uniform = None if image.uniform is None else image.uniform * math.sqrt(UNIFORM_VARIANCE)
     return joined([uniform, image.normal])
-
-
-def _root(image: LinearImage) -> Any:
-    return joined([_columns(image), image.noise and image.noise.root])
 
 
 def _standard_deviation(image: LinearImage) -> Array:
@@ -333,19 +344,3 @@ def _covariance(image: LinearImage) -> tuple[Array, Array]:
 def _total(image: LinearImage) -> Array:
     total = gram(_columns(image))
     return total if image.noise is None else total + image.noise.covariance
-
-
-def _correlation(image: LinearImage) -> Any:
-    # Rows are scaled before they are multiplied: a variance may underflow where the correlation is
-    # well defined.
-    scale = _standard_deviation(image)
-    xp = namespace(scale)
-    product = xp.clip(_total(image.in_units(xp.where(scale > 0, scale, xp.nan))), -1, 1)
-    unit = xp.eye(scale.shape[-1], dtype=bool) & (scale > 0)[..., None]
-    return xp.where(unit, 1, product)
-
-
-def _is_constant(image: LinearImage) -> Array:
-    # Each part by itself: products of the smallest numbers underflow.
-    parts = (image.uniform, image.normal, image.noise and image.noise.scale[..., None])
-    return reduce(operator.and_, [(part == 0).all(axis=-1) for part in parts if part is not None])

@@ -16,26 +16,30 @@ from nn_uq_dist.basics.row_algebra import covariance_root, namespace
 # Asymmetry and negative eigenvalues that rounding explains, in units of epsilon and of the largest
 # variance.
 _ROUNDINGS = 64
-# What has axes of these names, too.
-_LIKE = {"N_x": "mean", "N_y": "the outputs"}
 # Ends of a support that were rounded each by itself are still symmetric.
 _ROUNDINGS_OF_ENDS = 8
 
 
+def as_finite(name: str, value: ArrayLike) -> ArrayLike:
+    """Return an array or a scalar of real numbers, finite where they are known."""
+    value = checks.as_numeric(name, value)
+    checks.require_finite(name, value)
+    return value
+
+
 def as_mean(mean: ArrayLike) -> tuple[ArrayLike, int]:
     """Return a finite mean, and the number of inputs."""
-    mean = checks.as_numeric("mean", mean)
+    mean = as_finite("mean", mean)
     shape = np.shape(mean)
     if len(shape) == 0 or shape[-1] == 0:
         raise ValueError(
             f"mean must have shape (..., N_x) with N_x >= 1, got shape {shape}; "
             f"pass one entry per network input"
         )
-    checks.require_finite("mean", mean)
     return mean, shape[-1]
 
 
-def as_scales(name: str, value: ArrayLike, size: int, remedy: str, axis: str = "N_x") -> ArrayLike:
+def as_scales(name: str, value: ArrayLike, size: int, remedy: str, like: str = "mean") -> ArrayLike:
     """Return half-widths or standard deviations that are not negative; NaN for traced ones.
 
     Parameters
@@ -44,17 +48,16 @@ def as_scales(name: str, value: ArrayLike, size: int, remedy: str, axis: str = "
         The argument: one number, or `size` along the last axis.
     remedy
         For a negative number.
-    axis
-        Name of the last axis.
+    like
+        What has the same last axis.
     """
-    value = checks.as_numeric(name, value)
+    value = as_finite(name, value)
     shape = np.shape(value)
     if len(shape) > 0 and shape[-1] not in {1, size}:
         raise ValueError(
-            f"{name} must have last axis {axis} = {size} (as {_LIKE[axis]}) or 1, got shape "
-            f"{shape}; give a {name.replace('_', '-')} per batch entry the shape (..., 1)"
+            f"{name} must have last axis {size} (as {like}) or 1, got shape {shape}; "
+            f"give a {name.replace('_', '-')} per batch entry the shape (..., 1)"
         )
-    checks.require_finite(name, value)
     checks.require_nonnegative(name, value, remedy)
     # A negative one has the distribution of a positive one: without NaN a traced mistake would go
     # on as a plausible number.
@@ -70,7 +73,7 @@ def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
         The argument of `Input.normal`: ``factor``, ``scale_tril``, ``covariance_matrix`` or
         ``precision_matrix``.
     """
-    value = checks.as_numeric(name, value)
+    value = as_finite(name, value)
     if name == "factor":
         shape = np.shape(value)
         if len(shape) < 2 or shape[-2] != num_inputs or shape[-1] == 0:
@@ -78,7 +81,6 @@ def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
                 f"factor must have shape (..., N_x, r) with N_x = {num_inputs} (as mean) and "
                 f"r >= 1, got shape {shape}; pass a column per cause of the errors"
             )
-        checks.require_finite(name, value)
         return value
     remedy = "for independent entries pass scale, which needs no matrix"
     if name == "scale_tril":
@@ -98,7 +100,7 @@ def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
     return root.astype(checks.float_dtype(value))
 
 
-def as_covariance(name: str, value: ArrayLike, size: int, remedy: str, axis: str = "N_x") -> Any:
+def as_covariance(name: str, value: ArrayLike, size: int, remedy: str, like: str = "mean") -> Any:
     """Return a covariance, or the inverse of one: a known one in NumPy and float64, checked.
 
     Parameters
@@ -107,10 +109,10 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str, axis: str
         The argument, shape ``(..., size, size)``.
     remedy
         For another shape.
-    axis
-        Name of the last axes.
+    like
+        What has the same last axis.
     """
-    _require_square(name, value, size, remedy, axis)
+    _require_square(name, value, size, remedy, like)
     if not checks.is_concrete(value):
         return jnp.asarray(value)
     dtype = jnp.promote_types(checks.float_dtype(value), jnp.float32)
@@ -120,13 +122,14 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str, axis: str
     return known
 
 
-def _require_square(name: str, value: ArrayLike, size: int, remedy: str, axis: str = "N_x") -> None:
+def _require_square(
+    name: str, value: ArrayLike, size: int, remedy: str, like: str = "mean"
+) -> None:
     if np.shape(value)[-2:] != (size, size):
         raise ValueError(
-            f"{name} must have shape (..., {axis}, {axis}) with {axis} = {size} "
-            f"(as {_LIKE[axis]}), got shape {np.shape(value)}; {remedy}"
+            f"{name} must have shape (..., {size}, {size}) (as {like}), got shape "
+            f"{np.shape(value)}; {remedy}"
         )
-    checks.require_finite(name, value)
 
 
 def _lower_triangular(scale_tril: ArrayLike) -> ArrayLike:
@@ -213,7 +216,7 @@ def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
         Low end, ends of the flat top, which may be one mode, and high end. Known ones that
         decrease, or are not symmetric, raise ``ValueError``; traced ones give NaN.
     """
-    given = {name: checks.as_numeric(name, value) for name, value in ends.items()}
+    given = {name: as_finite(name, value) for name, value in ends.items()}
     names = ", ".join(given)
     shape = checks.broadcast_shapes(
         f"{names} must broadcast to (..., N_x)",
@@ -224,8 +227,6 @@ def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
             f"{names} must have shape (..., N_x), got scalars; pass arrays with an entry per "
             f"input, such as jnp.array([low])"
         )
-    for name, value in given.items():
-        checks.require_finite(name, value)
     dtype = checks.float_dtype(*given.values())
     low, *top, high = (broadcast(value, dtype, shape) for value in given.values())
     start, stop = (top[0], top[-1]) if top else ((low + high) / 2,) * 2

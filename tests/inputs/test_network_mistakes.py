@@ -104,98 +104,80 @@ def branching(x):
     return x if x[0] > 0 else -x
 
 
-# By the words of the table: the network, made when the test runs; the error; words of its message.
+# By the words of the table: the network, made when the test runs, and words of the message.
 MISTAKES = {
     "a PyTorch module, or a function that calls one": (
         lambda: torch_module,
-        ValueError,
         "got TypeError from it: linear(): argument 'input' must be Tensor, not",
     ),
-    "a scikit-learn estimator": (fitted_scikit_learn, TypeError, "got MLPRegressor"),
+    "a scikit-learn estimator": (fitted_scikit_learn, "got MLPRegressor"),
     "its method `predict`, or a function in NumPy": (
         lambda: lambda x: np.maximum(WEIGHTS @ x, 0),
-        ValueError,
         "got TracerArrayConversionError from it",
     ),
     "a function with `if x[0] > 0`": (
         lambda: branching,
-        ValueError,
         "got TracerBoolConversionError from it",
     ),
     "a function with `float(x[0])`": (
         lambda: lambda x: jnp.array([float(x[0])]),
-        ValueError,
         "got ConcretizationTypeError from it",
     ),
     "a network of batches": (
         lambda: of_batches,
-        ValueError,
         "got ValueError from it: expected shape (None, 4), got (4,)",
     ),
     "a network of other inputs than the distribution has": (
         lambda: lambda x: WEIGHTS[:, :2] @ x,
-        ValueError,
         "of one input of shape (4,) and dtype float32, got",
     ),
     "a function of parameters and input": (
         lambda: lambda params, x: params @ x,
-        ValueError,
         "missing 1 required positional argument",
     ),
     "a Flax Linen module without its variables": (
         lambda: flax.linen.Dense(3),
-        ValueError,
         "from it",
     ),
-    "dropout or batch statistics in training mode": (NormalizingNNX, ValueError, "from it"),
+    "dropout or batch statistics in training mode": (NormalizingNNX, "from it"),
     "an object that remembers its last input": (
         Running,
-        ValueError,
         "must be a pure function, got one in which a call affects the next",
     ),
     "a network that returns labels": (
         lambda: lambda x: jnp.argmax(x, keepdims=True),
-        TypeError,
         "return the continuous output, such as logits instead of labels",
     ),
     "a network that returns nothing": (
         lambda: lambda x: None,
-        ValueError,
         "return what is to have a distribution",
     ),
     "a class instead of a module of it": (
         lambda: flax.linen.Dense,
-        TypeError,
         "got the class Dense itself",
     ),
     "an NNX module with transforms inside, such as `nnx.jit`": (
         WithTransform,
-        ValueError,
         "for transforms inside of an NNX module pass lambda x: nnx.clone(module)(x)",
     ),
     "a network that returns (output, state)": (
         lambda: lambda x: (WEIGHTS @ x, nnx.State({"mean": x})),
-        TypeError,
         "got an object State; return the first of (output, state)",
     ),
     "a network that returns (output, count)": (
         lambda: lambda x: (WEIGHTS @ x, {"count": jnp.array(3)}),
-        TypeError,
         "got dtype int32 at output[1]['count'], which has no derivative; return the continuous",
     ),
     "a network that returns a distribution": (
         lambda: lambda x: dist.Normal(WEIGHTS @ x, 1.0),
-        TypeError,
         "got an object Normal; return the first of (output, state), or the mean of a distribution",
     ),
     "a network that returns complex numbers": (
         lambda: jnp.fft.fft,
-        TypeError,
         "got dtype complex64, which has no derivative; return the continuous output, such as",
     ),
     "weights that are NaN": (
         lambda: lambda x: jnp.nan * x,
-        ValueError,
         "must be finite, got nan at index (0,); check the weights of the network",
     ),
 }
@@ -203,8 +185,8 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_message_says_what_came_and_what_to_do(mistake):
-    make, kind, words = MISTAKES[mistake]
-    with pytest.raises(kind) as caught:
+    make, words = MISTAKES[mistake]
+    with pytest.raises((TypeError, ValueError)) as caught:
         linearize(make(), LAW)
     message = str(caught.value)
     assert words in message

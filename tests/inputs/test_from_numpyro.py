@@ -1,5 +1,4 @@
-"""Events of any shape, structures and transforms: shapes, batches, exact distributions and
-errors."""
+"""Events of any shape, structures and transforms: shapes, batches, distributions and errors."""
 
 import jax
 import jax.numpy as jnp
@@ -224,50 +223,33 @@ def batch_of_matrices():
     return found
 
 
+def test_error_analysis_takes_vectors_alone():
+    network = nuq.LeakyReLUNetwork([[[1.0]]], [[0.0]], [[1.0]])
+    f = dist.LogNormal(jnp.zeros(1), 1.0).to_event(1)
+    with pytest.raises(TypeError, match="f must be an input of the vector that network takes, got"):
+        nuq.error_analysis.flip_probabilities(network, f)
+
+
 ERRORS = {
     "batches": (
-        lambda: as_input([nuq.Input.box(np.zeros((k, 1)), 1.0) for k in (2, 3)]),
-        ValueError,
+        lambda: [nuq.Input.box(np.zeros((k, 1)), 1.0) for k in (2, 3)],
         r"f\[0\] \(2,\), f\[1\] \(3,\)",
     ),
     "no quantiles": (
-        lambda: as_input(dist.Dirichlet(jnp.ones(3))),
-        TypeError,
+        lambda: dist.Dirichlet(jnp.ones(3)),
         "got Dirichlet; pass a Uniform.* TransformedDistribution,.* or draw from it",
     ),
     "batch of matrices": (
-        lambda: as_input(
-            dist.TransformedDistribution(
-                dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1),
-                batch_of_matrices(),
-            )
+        lambda: dist.TransformedDistribution(
+            dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1), batch_of_matrices()
         ),
-        TypeError,
         "one LowerCholeskyAffine for the whole batch, got parameters with batch axes; use jax.vmap",
-    ),
-    "parameters with axes": (
-        lambda: as_input(
-            dist.MixtureGeneral(
-                dist.Categorical(jnp.ones(2) / 2), [dist.Normal(0.0, 1.0), dist.Normal(1.0, 1.0)]
-            )
-        ),
-        TypeError,
-        "must be of a supported family, got MixtureGeneral",
-    ),
-    "bounds": (
-        lambda: nuq.error_analysis.flip_probabilities(
-            nuq.LeakyReLUNetwork([[[1.0]]], [[0.0]], [[1.0]]),
-            dist.LogNormal(jnp.zeros(1), 1.0).to_event(1),
-        ),
-        TypeError,
-        "f must be an input of the vector that network takes, got Input",
     ),
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors(case):
-    call, kind, message = ERRORS[case]
-    with pytest.raises(kind, match=message):
-        call()
+    make, message = ERRORS[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        as_input(make())
