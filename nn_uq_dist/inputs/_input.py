@@ -126,10 +126,7 @@ class Input:
         >>> print(f.half_width, f.normal_scale)
         [0.5 0.5] [0.1 0.1]
         """
-        mean, size = parameter_checks.as_mean(mean)
-        remedy = "pass (high - low) / 2"
-        scales = parameter_checks.as_scales("half_width", half_width, size, remedy)
-        return cls._of(mean, "half_width", scales, is_uniform=True, is_diagonal=True)
+        return cls._of(mean, "half_width", half_width)
 
     @classmethod
     def normal(
@@ -189,24 +186,21 @@ class Input:
                 f"Input.normal must have one of {', '.join(given)}, got "
                 f"{' and '.join(matrices) or 'none'}; pass scale for independent inputs"
             )
-        mean, size = parameter_checks.as_mean(mean)
-        ((name, value),) = matrices.items()
-        if name == "scale":
-            remedy = "pass standard deviations"
-            root = parameter_checks.as_scales(name, value, size, remedy)
-        else:
-            root = parameter_checks.as_factor(name, value, size)
-        return cls._of(mean, name, root, is_uniform=False, is_diagonal=name == "scale")
+        return cls._of(mean, *matrices.popitem())
 
     @classmethod
-    def _of(
-        cls, mean: ArrayLike, name: str, factor: ArrayLike, *, is_uniform: bool, is_diagonal: bool
-    ) -> Self:
-        """Return an input of one term, its factor named in messages."""
-        size = np.shape(mean)[-1:]
-        placed = parameter_checks.in_one_batch(
-            **{name: (factor, size if is_diagonal else np.shape(factor)[-2:])}, mean=(mean, size)
-        )
+    def _of(cls, mean: ArrayLike, name: str, value: ArrayLike) -> Self:
+        """Return an input of one term: what an argument of `box` or `normal` means."""
+        mean, size = parameter_checks.as_mean(mean)
+        remedies = {"half_width": "pass (high - low) / 2", "scale": "pass standard deviations"}
+        is_diagonal = name in remedies
+        if is_diagonal:
+            factor = parameter_checks.as_scales(name, value, size, remedies[name])
+        else:
+            factor = parameter_checks.as_factor(name, value, size)
+        own = (size,) if is_diagonal else np.shape(factor)[-2:]
+        placed = parameter_checks.in_one_batch(**{name: (factor, own)}, mean=(mean, (size,)))
+        is_uniform = name == "half_width"
         term = InputTerm(placed[name], is_uniform=is_uniform, is_diagonal=is_diagonal)
         return cls(placed["mean"], [term])
 
@@ -625,7 +619,9 @@ class Input:
 
         Known parts are their values, and their spread is zero.
         """
-        return self._map.structured(numbers, self._taken_shapes, is_spread=is_spread)
+        if self.input_map is None:
+            return numbers
+        return self.input_map.structured(numbers, self._taken_shapes, is_spread=is_spread)
 
     @property
     def _map(self) -> InputMap:

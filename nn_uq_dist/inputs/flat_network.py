@@ -130,24 +130,25 @@ def _accepting(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Any]:
     paths, leaves = zip(*jax.tree.leaves_with_path(taken), strict=True)
     keys = [key for path in paths for key in path]
     is_list = bool(keys) and all(isinstance(key, jax.tree_util.SequenceKey) for key in keys)
-    tries = {"itself": network}
-    if is_list and not any(leaf.ndim for leaf in leaves):
-        # A plain list is a vector first: of a list, `2 * x` and `x + x` repeat the entries.
-        is_plain = len(keys) == len(leaves)
-        tries = {"stacked": of_vector} | tries if is_plain else tries | {"stacked": of_vector}
-    errors: dict[str, Exception | None] = {}
-    for name, function in tries.items():
-        output, errors[name] = _traced(function, taken)
-        if errors[name] is None:
-            return function, output
-    cause = errors["itself"]
+    are_numbers = is_list and not any(leaf.ndim for leaf in leaves)
+    if are_numbers and len(keys) == len(leaves):
+        # Not first as a plain list: of that, `2 * x` and `x + x` repeat the entries.
+        output, error = _traced(of_vector, taken)
+        if error is None:
+            return of_vector, output
+    output, cause = _traced(network, taken)
+    if cause is None:
+        return network, output
     got, remedy = _first_line(cause), REMEDY
     if keys and all(leaf.ndim < 2 for leaf in leaves):
-        # Arrays and dicts have no order that is surely the network's, so these are not joined.
         vector = f"the vector of these {sum(math.prod(leaf.shape) for leaf in leaves)} numbers"
-        error = errors["stacked"] if "stacked" in errors else _traced(of_vector, taken)[1]
+        # Entries of a list of arrays differ from those of the vector: an error there may be another
+        # one. Those of a dict have no order.
+        output, error = _traced(of_vector, taken)
         if error is not None:
             got += f", and of {vector} {_first_line(error)}"
+        elif are_numbers:
+            return of_vector, output
         else:
             entries = ", ".join(f"x{jax.tree_util.keystr(path)}" for path in paths)
             got = f"one of {vector}"
@@ -173,7 +174,7 @@ def _traced(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Exception |
         return None, error
 
 
-def _first_line(error: Exception | None) -> str:
+def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines() or ["no message"]
     return f"{type(error).__name__} from it: {lines[0]}"
 

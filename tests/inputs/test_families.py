@@ -147,9 +147,6 @@ def test_batches_have_the_moments_that_numpyro_gives(name):
         expected = np.broadcast_to(f.variance, shape)
     found = distribution.variance
     np.testing.assert_allclose(found.reshape(shape), expected, rtol=rtol, atol=1e-12)
-    if "multivariate" in name:
-        matrix = np.broadcast_to(f.covariance_matrix, distribution.covariance.shape)
-        np.testing.assert_allclose(distribution.covariance, matrix, rtol=rtol, atol=rtol)
     lin = nuq.linearize(lambda x: 2 * x.reshape(-1), f)
     assert lin.batch_shape == f.batch_shape
     np.testing.assert_allclose(lin.variance, 4 * found, rtol=rtol, atol=1e-12)
