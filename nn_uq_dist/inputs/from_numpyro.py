@@ -4,6 +4,7 @@ One distribution is a vector, that of a registered family or of the base of a tr
 from the vector to its values.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -24,8 +25,8 @@ _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 type Shape = tuple[int, ...]
 
 
-class UnsupportedFamilyError(TypeError):
-    """A distribution that can be sampled, but that `linearize` does not accept."""
+class _UnsupportedFamilyError(TypeError):
+    """A distribution that can be sampled, but that is no input."""
 
 
 def as_input(f: object) -> Input:
@@ -95,7 +96,39 @@ def as_input(f: object) -> Input:
     return _of_structure(f)
 
 
-def parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
+def as_source(f: object) -> tuple[Any, Shape, Callable[[Any, Array], Any]]:
+    """How to draw what a network takes, also of distributions that are no inputs.
+
+    Returns
+    -------
+    tuple
+        A pytree, the batch shape, and a function of the pytree and a key that makes one draw.
+    """
+    try:
+        source = as_input(f)
+    except _UnsupportedFamilyError:
+        parts, tree, batch_shape = _parts_of(f)
+
+        def draw(_: None, key: Array) -> Any:
+            keys = jax.random.split(key, len(parts))
+            drawn = map(partial(_draw_part, batch_shape), parts.values(), keys)
+            return jax.tree.unflatten(tree, drawn)
+
+        return None, batch_shape, draw
+    return source, source.batch_shape, _draw_input
+
+
+def _draw_input(f: Input, key: Array) -> Any:
+    return f.network_input(f.sample(key))
+
+
+def _draw_part(batch_shape: Shape, part: Any, key: Array) -> Any:
+    if isinstance(part, Input):
+        return _draw_input(part.expand(batch_shape), key)
+    return jnp.broadcast_to(part.sample(key), batch_shape + part.event_shape)
+
+
+def _parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
     """Inputs and distributions by name, their structure, and the batch shape of all.
 
     Known arrays become distributions, too.
@@ -163,7 +196,7 @@ def _require_one_for_all(name: str, shape: Shape, batch_shape: Shape) -> None:
 
 def _of_structure(f: object) -> Input:
     """Independent parts, and the map to the structure that they came in."""
-    parts, tree, batch_shape = parts_of(f)
+    parts, tree, batch_shape = _parts_of(f)
     vectors: list[Input] = []
     maps: list[InputMap] = []
     for name, part in parts.items():
@@ -208,7 +241,7 @@ def _of_distribution(name: str, f: dist.Distribution) -> Input:
     remedy = f"pass a {accepted_families()}"
     if isinstance(base, dist.MixtureSameFamily | dist.MixtureGeneral):
         remedy = "linearize each component, and mix their marginals by dist.MixtureGeneral"
-    raise UnsupportedFamilyError(
+    raise _UnsupportedFamilyError(
         f"{name} must be of a supported family, got {type(base).__name__}; {remedy}, or draw from "
         f"it: monte_carlo takes any distribution with sample"
     )
@@ -269,7 +302,7 @@ def _entrywise(parameters: Any, shape: Shape) -> Any:
 def _transformed(name: str, f: dist.Distribution, base: dist.TransformedDistribution) -> Input:
     """The input before the transforms, and the steps that apply them."""
     if any(isinstance(part, dist.transforms.AbsTransform) for part in base.transforms):
-        raise UnsupportedFamilyError(
+        raise _UnsupportedFamilyError(
             f"{name} must be a transform with an inverse, got {type(base).__name__} by "
             f"AbsTransform, which has a kink where it would be linearized; pass a family with "
             f"icdf, such as HalfNormal, or draw from it: monte_carlo takes any distribution"
@@ -300,7 +333,7 @@ def _placed(
     if own == made == 0:
         each = _entrywise(transform, batch_shape + value.shape)
         return each, jax.ShapeDtypeStruct(value.shape, after.dtype)
-    raise UnsupportedFamilyError(
+    raise _UnsupportedFamilyError(
         f"{name} must have one {type(transform).__name__} for the whole batch, got parameters "
         f"with batch axes; use jax.vmap over the distributions"
     )
