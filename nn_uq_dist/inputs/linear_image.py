@@ -102,9 +102,7 @@ def output_noise(
     if noise_covariance is not None:
         given = parameter_checks.as_finite("noise_covariance", noise_covariance)
         remedy = "for independent noise use noise_scale"
-        matrix = parameter_checks.as_covariance(
-            "noise_covariance", given, shape[-1], remedy, "the outputs"
-        )
+        matrix = parameter_checks.as_covariance("noise_covariance", given, shape[-1], remedy)
         checks.broadcast_shapes(
             "the leading axes of noise_covariance must broadcast against the batch shape",
             noise_covariance=np.shape(matrix)[:-2],

@@ -82,7 +82,7 @@ def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
                 f"r >= 1, got shape {shape}; pass a column per cause of the errors"
             )
         return value
-    remedy = "for independent entries pass scale, which needs no matrix"
+    remedy = "pass a row for each entry of mean, or, for independent ones, scale, which is a vector"
     if name == "scale_tril":
         _require_square(name, value, num_inputs, remedy)
         return _lower_triangular(value)
@@ -100,7 +100,7 @@ def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
     return root.astype(checks.float_dtype(value))
 
 
-def as_covariance(name: str, value: ArrayLike, size: int, remedy: str, like: str = "mean") -> Any:
+def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
     """Return a covariance, or the inverse of one: a known one in NumPy and float64, checked.
 
     Parameters
@@ -109,10 +109,8 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str, like: str
         The argument, shape ``(..., size, size)``.
     remedy
         For another shape.
-    like
-        What has the same last axis.
     """
-    _require_square(name, value, size, remedy, like)
+    _require_square(name, value, size, remedy)
     if not checks.is_concrete(value):
         return jnp.asarray(value)
     dtype = jnp.promote_types(checks.float_dtype(value), jnp.float32)
@@ -122,13 +120,10 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str, like: str
     return known
 
 
-def _require_square(
-    name: str, value: ArrayLike, size: int, remedy: str, like: str = "mean"
-) -> None:
+def _require_square(name: str, value: ArrayLike, size: int, remedy: str) -> None:
     if np.shape(value)[-2:] != (size, size):
         raise ValueError(
-            f"{name} must have shape (..., {size}, {size}) (as {like}), got shape "
-            f"{np.shape(value)}; {remedy}"
+            f"{name} must have shape (..., {size}, {size}), got {np.shape(value)}; {remedy}"
         )
 
 

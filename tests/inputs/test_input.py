@@ -295,7 +295,7 @@ ERRORS = {
     ),
     "vector as matrix": (
         lambda: Input.normal(ZEROS[0], scale_tril=np.ones(3)),
-        r"shape \(\.\.\., 3, 3\) .as mean., got shape \(3,\); for independent entries pass scale",
+        r"scale_tril must have shape \(\.\.\., 3, 3\), got \(3,\); pass a row for each entry",
     ),
     "rows of a factor": (
         lambda: Input.normal(ZEROS, factor=np.ones((2, 1))),

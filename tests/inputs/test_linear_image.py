@@ -208,7 +208,7 @@ ERRORS = {
     ),
     "covariance": (
         lambda: IMAGE.with_noise(None, np.eye(3)),
-        r"noise_covariance must have shape \(\.\.\., 4, 4\) .*, got shape \(3, 3\); for indep",
+        r"noise_covariance must have shape \(\.\.\., 4, 4\), got \(3, 3\); for independent noise",
     ),
     "batch of noise": (
         lambda: IMAGE.with_noise(None, np.zeros((3, 4, 4))),
