@@ -25,7 +25,7 @@ _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 type Shape = tuple[int, ...]
 
 
-class _UnsupportedFamilyError(TypeError):
+class UnsupportedFamilyError(TypeError):
     """A distribution that can be sampled, but that is no input."""
 
 
@@ -106,7 +106,7 @@ def as_source(f: object) -> tuple[Any, Shape, Callable[[Any, Array], Any]]:
     """
     try:
         source = as_input(f)
-    except _UnsupportedFamilyError:
+    except UnsupportedFamilyError:
         parts, tree, batch_shape = _parts_of(f)
 
         def draw(_: None, key: Array) -> Any:
@@ -241,7 +241,7 @@ def _of_distribution(name: str, f: dist.Distribution) -> Input:
     remedy = f"pass a {accepted_families()}"
     if isinstance(base, dist.MixtureSameFamily | dist.MixtureGeneral):
         remedy = "linearize each component, and mix their marginals by dist.MixtureGeneral"
-    raise _UnsupportedFamilyError(
+    raise UnsupportedFamilyError(
         f"{name} must be of a supported family, got {type(base).__name__}; {remedy}, or draw from "
         f"it: monte_carlo takes any distribution with sample"
     )
@@ -302,7 +302,7 @@ def _entrywise(parameters: Any, shape: Shape) -> Any:
 def _transformed(name: str, f: dist.Distribution, base: dist.TransformedDistribution) -> Input:
     """The input before the transforms, and the steps that apply them."""
     if any(isinstance(part, dist.transforms.AbsTransform) for part in base.transforms):
-        raise _UnsupportedFamilyError(
+        raise UnsupportedFamilyError(
             f"{name} must be a transform with an inverse, got {type(base).__name__} by "
             f"AbsTransform, which has a kink where it would be linearized; pass a family with "
             f"icdf, such as HalfNormal, or draw from it: monte_carlo takes any distribution"
@@ -333,7 +333,7 @@ def _placed(
     if own == made == 0:
         each = _entrywise(transform, batch_shape + value.shape)
         return each, jax.ShapeDtypeStruct(value.shape, after.dtype)
-    raise _UnsupportedFamilyError(
+    raise UnsupportedFamilyError(
         f"{name} must have one {type(transform).__name__} for the whole batch, got parameters "
         f"with batch axes; use jax.vmap over the distributions"
     )
