@@ -631,6 +631,8 @@ class Input:
     @property
     def example(self) -> Any:
         """Shapes and types of what the network takes, without the batch axes."""
+        if self.input_map is None:
+            return jax.ShapeDtypeStruct((self.num_inputs,), self.dtype)
         found, axes = jax.eval_shape(lambda f: f.network_input(f.mean), self), self.mean.ndim - 1
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), found)
 
