@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray as Array
-from nn_uq_dist.inference._archive import Archive
-from nn_uq_dist.inference._limits import Limits
-from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture, fit_mixture
-from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._subset_simulation import Population, subset_simulation
-from nn_uq_dist.inference._tangents import (
+from nn_uq_dist.inference._limit_state import (
     RUNS_PER_START,
     SLACK,
+    Limits,
     Tangent,
     are_beyond,
     climbed,
     distinct,
     tangents,
 )
+from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture, fit_mixture
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._subset_simulation import Population, subset_simulation
 from nn_uq_dist.inference._weighted_draws import (
+    Archive,
     effective,
     far_apart,
     flattened,
@@ -84,7 +84,7 @@ class FailureSearch:
         self.space, self.limits, self._rng = space, limits, rng
         self.archive: Archive[NormalMixture] = Archive(space.num_variables)
         self.outputs = np.zeros(0)
-        targets = limits.values[list(limits.targets)].tolist()
+        self._values = targets = limits.values[list(limits.targets)].tolist()
         self.tangents: list[list[Tangent]] = [[] for _ in targets]
         self._slopes: list[dict[int, Array]] = [{} for _ in targets]
         self._num_slopes = int(np.ceil(min(_SLOPES_SHARE * num_runs, _MOST_SLOPES)))
@@ -224,7 +224,7 @@ class FailureSearch:
             near = self.archive.points[best]
             rows = far_apart(near, np.ones(len(near)), most // 2, self._rng)
             starts = np.concatenate([np.zeros((1, near.shape[1])), near[rows]])
-            chosen.append(climbed(self.space, self.limits, self._limit(target), starts))
+            chosen.append(climbed(self.space, self._values[target], starts))
         return np.concatenate(chosen)
 
     def _learn(self, most: int) -> None:
@@ -246,8 +246,8 @@ class FailureSearch:
                 np.argsort(-logs[failing], kind="stable")[: self._num_slopes]
             ].tolist()
             if new := [row for row in heaviest if row not in self._slopes[target]]:
-                _, slopes = self.space.slopes(self.limits.output, self.archive.points[new])
-                self._slopes[target] |= dict(zip(new, self.limits.sign * slopes, strict=True))
+                _, slopes = self.space.slopes(self.archive.points[new])
+                self._slopes[target] |= dict(zip(new, slopes, strict=True))
 
     def _is_good(self) -> bool:
         """Whether the weights of the last round have no heavy tail."""
@@ -270,7 +270,7 @@ class FailureSearch:
         return found
 
     def _add_tangents(self, target: int, starts: Array) -> None:
-        new = tangents(self.space, self.limits, self._limit(target), starts)
+        new = tangents(self.space, self._values[target], starts)
         self.tangents[target] = distinct(self.tangents[target] + new, _MOST_TANGENTS)
 
     def _fitted(self, failing: NDArray[np.intp]) -> NormalMixture:
@@ -313,9 +313,6 @@ class FailureSearch:
         """Outputs, with -inf for NaN: that never fails."""
         outputs = self.space.run(points)
         return np.where(np.isnan(outputs), -np.inf, outputs)
-
-    def _limit(self, target: int) -> float:
-        return float(self.limits.values[self.limits.targets[target]])
 
     def _spreads(self, spreads: tuple[float, ...]) -> NormalMixture:
         d = self.space.num_variables
