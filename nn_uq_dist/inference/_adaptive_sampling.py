@@ -97,49 +97,16 @@ class Draws:
     num_runs: int
 
 
-class _Half:
-    """Half of the draws of one observation, and the mixture of the next ones."""
-
-    def __init__(self, mixture: StudentMixture) -> None:
-        self.mixture = mixture
-        self.archive: Archive[StudentMixture] = Archive(mixture.means.shape[1])
-        self.log_target = np.zeros(0)
-
-    @property
-    def log_weights(self) -> Array:
-        """Log weights of all draws over all mixtures."""
-        return self.log_target - self.archive.log_density
-
-    def add(self, points: Array, log_target: Array) -> Array:
-        """Add draws of the mixture; their log weights over it alone."""
-        log_density = self.archive.add(self.mixture, points)
-        self.log_target = np.concatenate([self.log_target, log_target])
-        return log_target - log_density
-
-    def fitted(self, rng: np.random.Generator) -> StudentMixture | None:
-        """The mixture that fits the draws, if any has a weight."""
-        if not np.isfinite(self.log_target).any():
-            return None
-        points = self.archive.points
-        d = points.shape[1]
-        least, for_variable, for_draw = _TEMPERED
-        wanted = max(least, for_variable * d, for_draw * len(points))
-        weights = tempered(self.log_weights, wanted)
-        rows = systematic(weights, _ENOUGH_EFFECTIVE, rng)
-        rows, counts = np.unique(rows, return_counts=True)
-        number = int(effective(weights) / (_DRAWS_OF_COMPONENT * d))
-        number = min(max(number, 1), _MOST_COMPONENTS)
-        return fit_mixture(points[rows], counts / _ENOUGH_EFFECTIVE, number, rng)
-
-
 class _Search:
-    """Starts near modes of one observation, and all draws of it."""
+    """Starts near modes of one observation, and all draws of it, in two halves."""
 
     def __init__(self, d: int, rng: np.random.Generator) -> None:
         self.rng, self.num_runs = rng, 0
         self._starts = np.zeros((0, d)), np.zeros((0, d, d)), np.zeros(0)
         # Modes that no start has reached: their share of the posterior.
         self.missing = 1.0
+        self.mixtures: list[StudentMixture] = []
+        self.archives: tuple[Archive[StudentMixture], ...] = (Archive(d), Archive(d))
 
     def add_starts(self, points: Array, precisions: Array, log_densities: Array) -> None:
         """Add starts, judge all, and begin with components at those that may be at a mode.
@@ -154,38 +121,39 @@ class _Search:
         kept = np.flatnonzero((logs >= lowest) & np.isfinite(logs))
         if kept.size:
             self.missing = missing_share(points[kept], precisions[kept], logs[kept])
-        self.halves = []
-        for number in (0, 1):
-            rows = kept[kept % 2 == number]
+        self.mixtures = []
+        for rows in (kept[kept % 2 == 0], kept[kept % 2 == 1]):
             mixture = StudentMixture.standard(d)
             if rows.size:
                 covariances = np.linalg.inv(precisions[rows])
                 mixture = StudentMixture.of(np.ones(rows.size), points[rows], covariances)
-            self.halves.append(_Half(mixture))
+            self.mixtures.append(mixture)
 
     def propose(self, count: int) -> Array:
         """Draws of both mixtures."""
-        return np.concatenate([half.mixture.draw(self.rng, count // 2) for half in self.halves])
+        return np.concatenate([mixture.draw(self.rng, count // 2) for mixture in self.mixtures])
 
     def add(self, points: Array, log_target: Array) -> Draws:
         """Add a round; what all draws say."""
-        before, error_before = _log_mean(self._log_weights)
-        parts = zip(self.halves, np.split(points, 2), np.split(log_target, 2), strict=True)
-        last, error_last = _log_mean(np.concatenate([half.add(z, log) for half, z, log in parts]))
+        before, error_before = _log_mean(*(archive.log_weights for archive in self.archives))
+        parts = zip(self.mixtures, np.split(points, 2), np.split(log_target, 2), strict=True)
+        added = [a.add(*part) for a, part in zip(self.archives, parts, strict=True)]
+        last, error_last = _log_mean(*added)
         self.num_runs += len(points)
-        points = np.concatenate([half.archive.points for half in self.halves])
-        log_weights = self._log_weights
-        log_evidence, error = _log_mean(log_weights)
+        points = np.concatenate([archive.points for archive in self.archives])
+        halves = [archive.log_weights for archive in self.archives]
+        log_evidence, error = _log_mean(*halves)
         if not math.isfinite(log_evidence):
             even = np.full(len(points), -math.log(len(points)))
             return Draws(points, even, -math.inf, 0.0, math.inf, False, self.num_runs)
         # ArviZ takes logs of importance ratios with the opposite sign.
+        log_weights = np.concatenate(halves)
         shifted = np.maximum(log_weights - log_weights.max(), -700.0)
         array_stats = checks.require_extra("arviz_stats.base", "input_posterior").array_stats
         with np.errstate(over="ignore"):
             smoothed, pareto_k = array_stats.psislw(-shifted)
         num_effective = 1 / (error**2 + 1 / len(points))
-        (one, error_one), (other, error_other) = (_log_mean(h.log_weights) for h in self.halves)
+        (one, error_one), (other, error_other) = map(_log_mean, halves)
         converged = (
             self.missing <= _MOST_MISSING
             and num_effective >= LEAST_EFFECTIVE
@@ -198,15 +166,11 @@ class _Search:
         judged = num_effective, k, bool(converged), self.num_runs
         return Draws(points, smoothed, log_evidence, *judged)
 
-    @property
-    def _log_weights(self) -> Array:
-        return np.concatenate([half.log_weights for half in self.halves])
-
     def refit(self) -> None:
-        """Fit the mixture of each half to the other."""
-        fits = [half.fitted(self.rng) for half in self.halves]
-        for half, fit in zip(self.halves, reversed(fits), strict=True):
-            half.mixture = half.mixture if fit is None else fit
+        """Fit the mixture of each half to the other, if any draw there has a weight."""
+        for number, archive in enumerate(self.archives):
+            if np.isfinite(archive.log_target).any():
+                self.mixtures[1 - number] = _fitted(archive, self.rng)
 
 
 def sample_posteriors(
@@ -310,11 +274,24 @@ def _started(
     return searches
 
 
-def _log_mean(log_weights: Array) -> tuple[float, float]:
+def _fitted(archive: Archive[StudentMixture], rng: np.random.Generator) -> StudentMixture:
+    """The mixture that fits the draws."""
+    count, d = archive.points.shape
+    least, for_variable, for_draw = _TEMPERED
+    weights = tempered(archive.log_weights, max(least, for_variable * d, for_draw * count))
+    rows = systematic(weights, _ENOUGH_EFFECTIVE, rng)
+    rows, counts = np.unique(rows, return_counts=True)
+    number = int(effective(weights) / (_DRAWS_OF_COMPONENT * d))
+    number = min(max(number, 1), _MOST_COMPONENTS)
+    return fit_mixture(archive.points[rows], counts / _ENOUGH_EFFECTIVE, number, rng)
+
+
+def _log_mean(*log_weights: Array) -> tuple[float, float]:
     """Log of the mean weight, and its standard error; infinite if no weight is positive."""
-    largest = float(log_weights.max(initial=-math.inf))
+    logs = np.concatenate(log_weights)
+    largest = float(logs.max(initial=-math.inf))
     if not math.isfinite(largest):
         return -math.inf, math.inf
-    weights = np.exp(log_weights - largest)
+    weights = np.exp(logs - largest)
     mean = float(weights.mean())
     return largest + math.log(mean), float(weights.std()) / mean / math.sqrt(len(weights))

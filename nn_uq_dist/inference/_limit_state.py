@@ -21,7 +21,8 @@ _HALVES, _FINE_HALVES = 6, 8
 _MOST_MORE = 4
 # Of the point of a plane that is nearest to zero: stretched, and parts of the way from it back.
 _STRETCHED, _BACK = (1.001, 1.05, 1.15), (0.5, 0.75)
-# Steps toward the limit, and lengths of a step of which the best is taken.
+# Steps toward the limit, and lengths of a step of which the best is taken. They matter below 1e-12,
+# where subset simulation ends; above, 51 of 52 results are the same without.
 _CLIMBS, _PARTS = 6, (1.1, 0.5, 0.2)
 RUNS_PER_START = _HALVES + 2 * RUNS_PER_SLOPE + len(_STRETCHED + _BACK)
 # Distances of planes: nearer ones hold a third of all inputs, farther ones have less than 1e-23.

@@ -202,16 +202,9 @@ def sobol_indices(
         _group_name([space.distribution.names[i] for i in np.flatnonzero(of_input == group)])
         for group in range(found.shape[2])
     ]
-    first_order, total, first_order_error, total_error = found
-    return SobolIndices(
-        first_order=first_order,
-        total=total,
-        first_order_error=first_order_error,
-        total_error=total_error,
-        input_names=names,
-        output_names=flat.structure.names,
-        num_runs=space.num_runs,
-    )
+    first, total, first_error, total_error = found
+    facts = names, flat.structure.names, space.num_runs
+    return SobolIndices(first, total, first_error, total_error, *facts)
 
 
 def _num_bad(outputs: Array) -> int:

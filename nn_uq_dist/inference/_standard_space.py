@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.basics.programs import compiled_once
-from nn_uq_dist.inputs import InputTerm, as_input
+from nn_uq_dist.inputs import as_input
 from nn_uq_dist.inputs.flat_network import FlatNetwork, flat_network
 from nn_uq_dist.linearization.jacobians import values_and_jacobians
 
@@ -60,8 +60,8 @@ class StandardSpace:
         self._terms = sorted(distribution.terms, key=lambda term: not term.is_uniform)
         self._factors = [np.asarray(term.factor, np.float64) for term in self._terms]
         self._mean = np.asarray(distribution.mean, np.float64)
-        pairs = zip(self._terms, self._factors, strict=True)
-        moving = [_moves(term, factor) for term, factor in pairs]
+        # Half-widths and scales may be zero: such a variable moves no input.
+        moving = [np.atleast_2d(factor != 0).any(axis=0) for factor in self._factors]
         self._moving = np.flatnonzero(np.concatenate([np.zeros(0, bool), *moving]))
         self._ends = np.cumsum([part.size for part in moving])
         self._num_uniform = sum(
@@ -205,8 +205,3 @@ def checked_network(
             f"each of them in a loop, with keys of their own"
         )
     return flat_network(network, distribution)
-
-
-def _moves(term: InputTerm, factor: Array) -> NDArray[np.bool_]:
-    """Which variables of a term move an input: half-widths and scales may be zero."""
-    return factor != 0 if term.is_diagonal else (factor != 0).any(axis=-2)

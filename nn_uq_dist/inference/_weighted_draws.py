@@ -37,17 +37,19 @@ class Archive[M: Mixture]:
     Attributes
     ----------
     points : array, shape (n, d)
+    log_target : array, shape (n,)
+        Log density that the draws stand for, up to a constant.
     mixtures : list
         With the number of draws of each.
     """
 
     def __init__(self, num_variables: int) -> None:
-        self.points = np.zeros((0, num_variables))
+        self.points, self.log_target = np.zeros((0, num_variables)), np.zeros(0)
         self.mixtures: list[tuple[M, int]] = []
         self._log_density = np.zeros(0)  # sums of numbers times densities
 
-    def add(self, mixture: M, points: Array) -> Array:
-        """Add draws of a mixture; its log density there."""
+    def add(self, mixture: M, points: Array, log_target: Array) -> Array:
+        """Add draws of a mixture; their log weights over it alone."""
         self.mixtures.append((mixture, len(points)))
         before = mixture.log_density(self.points) + math.log(len(points))
         new = [each.log_density(points) + math.log(count) for each, count in self.mixtures]
@@ -55,12 +57,13 @@ class Archive[M: Mixture]:
             [np.logaddexp(self._log_density, before), log_sum(np.stack(new))]
         )
         self.points = np.concatenate([self.points, points])
-        return new[-1] - math.log(len(points))
+        self.log_target = np.concatenate([self.log_target, log_target])
+        return log_target - (new[-1] - math.log(len(points)))
 
     @property
-    def log_density(self) -> Array:
-        """Log density of all mixtures together, at the draws."""
-        return self._log_density - math.log(max(len(self.points), 1))
+    def log_weights(self) -> Array:
+        """Log weights of all draws, over all mixtures together."""
+        return self.log_target - (self._log_density - math.log(max(len(self.points), 1)))
 
 
 def agree[T: (float, Array)](one: T, other: T, error: T, unit: T) -> NDArray[np.bool_]:

@@ -15,7 +15,7 @@ from nn_uq_dist.inputs.flat_network import flat_network
 
 LIMITS = np.array([3.0, -2.0])
 MIXTURE = NormalMixture(
-    (Normal.standard(1), Normal.standard(1, 4.0), HalfSpace(np.ones(1), 3.0)),
+    (Normal.around(np.zeros(1)), Normal.around(np.zeros(1), 4.0), HalfSpace(np.ones(1), 3.0)),
     np.array([0.4, 0.2, 0.4]),
 )
 
@@ -91,14 +91,6 @@ def test_bounds_over_limits():
         assert np.all(bound >= result.probability)
         assert np.all(bound >= norm.sf(limits) * (1 - 1e-9))
     assert not result.converged[5]
-
-
-def test_nothing_fails():
-    result = found(lambda x: 0 * x, 1.0)
-    assert result.probability == 0
-    assert not result.converged
-    # About 3 over the number of plain draws, which are fewer than all.
-    assert 3 / 10_000 < result.upper_bound == result.plain_bound < 0.02
 
 
 def test_few_plain_draws_do_not_say_more():

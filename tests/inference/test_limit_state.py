@@ -118,12 +118,6 @@ def test_design_points_of_several_limits(x64):
     assert found[:2, 0] == pytest.approx([4, 3], rel=0.005)
     assert np.all(found[:2, 0] > [4, 3])
     assert np.isnan(found[2]).all()
-
-
-def test_design_points_without_candidates(x64):
-    flat = flat_network(lambda x: x[:1], nuq.Input.normal(jnp.zeros(2), 1.0))
-    limits = Limits(flat, [4.0], 0, True)
-    space = StandardSpace(flat, limits.read)
     assert np.isnan(design_points(space, limits, np.zeros((0, 2)), 100.0)).all()
 
 
