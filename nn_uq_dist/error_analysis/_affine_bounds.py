@@ -1,9 +1,8 @@
 r"""Affine bounds of a leaky-ReLU network on boxes of the standard variables of its input.
 
 A distribution of the input is :math:`\mu + A U + B N`. The network is taken as a function of the
-variables
-:math:`v = (U, N)`, of which normal ones have a range of `NORMAL_RANGE` standard deviations. Arrays
-have a leading axis of boxes.
+variables :math:`v = (U, N)`, of which normal ones have a range of `NORMAL_RANGE` standard
+deviations. Arrays have a leading axis of boxes.
 """
 
 from typing import NamedTuple, Self
@@ -12,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray, in_float64
-from nn_uq_dist.error_analysis._float64_network import EPS, as_float64
-from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
+from nn_uq_dist.error_analysis._distribution_bounds import EPS
+from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork, as_float64
 from nn_uq_dist.inputs import Input
 
 # Beyond it a normal variable is with a probability of 2.3e-19.
@@ -85,7 +84,7 @@ class StandardNetwork(NamedTuple):
             exact.output_matrix[outputs],
             around @ columns,
             bias + around @ loc,
-            float(exact.alpha[0]),
+            float(exact.negative_slope),
             terms,
             np.abs(bias) + around @ reach,
             is_uniform,

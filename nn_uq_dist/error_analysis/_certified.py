@@ -9,12 +9,12 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.error_analysis._affine_bounds import StandardNetwork
 from nn_uq_dist.error_analysis._certified_distribution import CertifiedDistribution, whole_cover
-from nn_uq_dist.error_analysis._float64_network import (
-    input_distribution_of,
-    require_single,
-    vector_distribution,
+from nn_uq_dist.error_analysis._leaky_relu_network import (
+    LeakyReLUNetwork,
+    input_of,
+    require_network,
+    vector_input,
 )
-from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork
 from nn_uq_dist.inputs import Input
 
 # Larger numbers have squares that may overflow.
@@ -97,14 +97,13 @@ def certified(
     >>> low, high = bounds.probability_bounds(10.0, np.inf)
     """
     if not isinstance(network, LeakyReLUNetwork):
-        network = LeakyReLUNetwork.from_network(network, vector_distribution(f).num_inputs)
-    distribution = input_distribution_of(network, f)
-    require_single(network)
+        network = LeakyReLUNetwork.from_network(network, vector_input(f).num_inputs)
+    require_network(network)
+    distribution = input_of(network, f)
     if distribution.batch_shape:
         raise ValueError(
             f"f must be one input distribution, got batch shape {distribution.batch_shape}; call "
-            "certified for each "
-            f"of them in a loop"
+            f"certified for each of them in a loop"
         )
     if not checks.is_concrete(network, distribution):
         raise TypeError(

@@ -26,7 +26,7 @@ from nn_uq_dist.error_analysis._cover import (
     tails,
     tails_of,
 )
-from nn_uq_dist.error_analysis._float64_network import EPS
+from nn_uq_dist.error_analysis._distribution_bounds import EPS
 from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE
 
 # What a unit of the output is worth in probability, in units of the largest density of a normal
@@ -226,8 +226,7 @@ class CertifiedDistribution:
         if max_parts > self.num_parts and not self._network.is_uniform.any():
             raise ValueError(
                 "f must have uniform variables to be split, got a normal distribution; use the "
-                "bounds "
-                "without parts, or bound the error of each input by a box"
+                "bounds without parts, or bound the error of each input by a box"
             )
         from tqdm import tqdm
 

@@ -11,8 +11,9 @@ import math
 import numpy as np
 
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.error_analysis._float64_network import EPS
 
+# Twice the unit roundoff.
+EPS = float(np.finfo(np.float64).eps)
 # Standard deviations beyond which Chernoff's bound, exp(-REACH^2 / 2) = 2e-16, is all that is left.
 REACH = 8.5
 _MOST_KEPT = 6

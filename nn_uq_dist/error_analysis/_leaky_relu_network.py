@@ -2,21 +2,22 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import evaluated_now
+from nn_uq_dist.basics.concrete import evaluated_now, in_float64
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.error_analysis._read_layers import read_layers
-from nn_uq_dist.inputs import Input
+from nn_uq_dist.inputs import Input, as_input
 from nn_uq_dist.inputs.flat_network import flat_network
 
 
@@ -217,6 +218,59 @@ class LeakyReLUNetwork:
         if self.output_bias is not None:
             output += self.output_bias
         return output + x if self.skip_connection else output
+
+
+def require_network(network: LeakyReLUNetwork, *, stacked: bool = False) -> None:
+    """Raise for another callable, whose layers are not accessible, and for stacked networks."""
+    if not isinstance(network, LeakyReLUNetwork):
+        raise TypeError(
+            f"network must be a LeakyReLUNetwork, got {type(network).__name__}; convert it with "
+            f"LeakyReLUNetwork.from_network"
+        )
+    if np.ndim(network.output_matrix) != 2 and not stacked:
+        raise ValueError(
+            f"network must be one network, got stacked ones with output_matrix of shape "
+            f"{np.shape(network.output_matrix)}; use jax.vmap over them"
+        )
+
+
+def input_of(network: LeakyReLUNetwork, f: Distribution | Input) -> Input:
+    """Return `f` as an input of `network`, or raise an error that says why it is not one."""
+    distribution = vector_input(f)
+    if distribution.num_inputs != network.num_inputs:
+        raise ValueError(
+            f"f must have N_x = {network.num_inputs} inputs as network, got "
+            f"{distribution.num_inputs}; pass one coordinate per input of the network"
+        )
+    return distribution
+
+
+def vector_input(f: Distribution | Input) -> Input:
+    """Return `f` as an input, or raise a ``TypeError`` if it is not one of vectors."""
+    distribution = as_input(f)
+    if not distribution.is_vector:
+        raise TypeError(
+            f"f must be an input of the vector that network takes, got {distribution!r}; pass a "
+            f"uniform or Gaussian distribution over vectors, or an nn_uq_dist.Input"
+        )
+    return distribution
+
+
+def as_float64(network: LeakyReLUNetwork) -> Any:
+    """The network with NumPy leaves in float64, to compute bounds from.
+
+    In float32, rigorous rounding bounds would let many neurons of a deep network seem to flip that
+    do not, and JAX has no float64 unless it is enabled for the whole program.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is NaN or infinite: a transformation may have rebuilt the network.
+    """
+    checks.require_finite("negative_slope", network.negative_slope, "pass a number in [0, 1]")
+    for part in (*network.hidden_weights, *network.biases, network.output_matrix):
+        checks.require_finite("every weight and bias of network", part)
+    return in_float64(network)
 
 
 def _as_finite_sequence(name: str, parts: Sequence[ArrayLike]) -> list[ArrayLike]:

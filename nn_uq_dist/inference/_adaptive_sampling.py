@@ -17,33 +17,33 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray as Array
-from nn_uq_dist.inference._archive import Archive
 from nn_uq_dist.inference._randomized_modes import missing_share, randomized_modes
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
-from nn_uq_dist.inference._weighted_draws import effective, systematic
+from nn_uq_dist.inference._weighted_draws import (
+    LARGEST_SHAPE,
+    LEAST_EFFECTIVE,
+    Archive,
+    agree,
+    effective,
+    systematic,
+    tempered,
+)
 
-# Starts of an observation, how many of them are the best of the draws that all observations share,
-# how many these are, and draws of a round.
-_NUM_STARTS, _NUM_BEST, NUM_SHARED, NUM_DRAWS = 128, 64, 4000, 4000
+# Starts of an observation, of which half are the best of the draws that all observations share at
+# first; and draws of a round, which are as many as those that are shared.
+_NUM_STARTS, NUM_DRAWS = 128, 4000
 # The draws of a round are at least this share of all draws before.
 _GROWTH = 0.33
-# Limit of the Pareto k for so many draws (A. Vehtari et al., J. Mach. Learn. Res. 25, 2024).
-_LARGEST_PARETO_K = min(1 - 1 / math.log10(NUM_DRAWS), 0.7)
-# Effective draws: with fewer the result has not converged; up to the second number rounds go on.
-_LEAST_EFFECTIVE, _ENOUGH_EFFECTIVE = 100.0, 2500.0
-# What the evidence of the last round and of all before may differ by: errors, and a share, as the
-# mixtures are adapted to the draws.
-_MOST_ERRORS, _MOST_DIFFERENCE = 4.5, 0.5
-# Draws that a mixture is fitted to, its components, and effective draws of each for each variable.
-_FITTED, _MOST_COMPONENTS, _DRAWS_OF_COMPONENT = 2500, 40, 3
+# Effective draws up to which rounds go on, and draws that a mixture is fitted to.
+_ENOUGH_EFFECTIVE = 2500
+# Components of a mixture, and effective draws of each for each variable.
+_MOST_COMPONENTS, _DRAWS_OF_COMPONENT = 40, 3
 # Effective draws to which weights are tempered: at least, for each variable, and for each draw.
 _TEMPERED = 300.0, 12.0, 0.01
-_BISECTIONS = 20
 # Log densities below the largest, in standard deviations of that of a normal posterior, at which a
 # start is at no mode that matters.
-_START_ERRORS = 3.0
-_START_MARGIN = 6.0
+_START_ERRORS, _START_MARGIN = 3.0, 6.0
 # Largest share of the posterior in modes without a start, and the share of the runs that starts may
 # take while it is larger.
 _MOST_MISSING, _STARTS_SHARE = 0.02, 0.25
@@ -97,142 +97,80 @@ class Draws:
     num_runs: int
 
 
-class _Half:
-    """Half of the draws of one observation, and the mixture of the next ones."""
+class _Search:
+    """Starts near modes of one observation, and all draws of it, in two halves."""
 
-    def __init__(self, mixture: StudentMixture) -> None:
-        self.mixture = mixture
-        self.archive: Archive[StudentMixture] = Archive(mixture.means.shape[1])
-        self.log_target = np.zeros(0)
+    def __init__(self, d: int, rng: np.random.Generator) -> None:
+        self.rng, self.num_runs = rng, 0
+        self._starts = np.zeros((0, d)), np.zeros((0, d, d)), np.zeros(0)
+        # Modes that no start has reached: their share of the posterior.
+        self.missing = 1.0
+        self.mixtures: list[StudentMixture] = []
+        self.archives: tuple[Archive[StudentMixture], ...] = (Archive(d), Archive(d))
 
-    @property
-    def log_weights(self) -> Array:
-        """Log weights of all draws over all mixtures."""
-        return self.log_target - self.archive.log_density
+    def add_starts(self, points: Array, precisions: Array, log_densities: Array) -> None:
+        """Add starts, judge all, and begin with components at those that may be at a mode.
 
-    def add(self, points: Array, log_target: Array) -> Array:
-        """Add draws of the mixture; their log weights over it alone."""
-        log_density = self.archive.add(self.mixture, points)
-        self.log_target = np.concatenate([self.log_target, log_target])
-        return log_target - log_density
-
-    def fitted(self, rng: np.random.Generator) -> StudentMixture | None:
-        """The mixture that fits the draws, if any has a weight."""
-        if not np.isfinite(self.log_target).any():
-            return None
-        points = self.archive.points
+        The mixtures of the halves have every other start: they know nothing of each other.
+        """
+        added = zip(self._starts, (points, precisions, log_densities), strict=True)
+        points, precisions, logs = (np.concatenate(pair) for pair in added)
+        self._starts = points, precisions, logs
         d = points.shape[1]
-        least, for_variable, for_draw = _TEMPERED
-        wanted = max(least, for_variable * d, for_draw * len(points))
-        weights = _tempered(self.log_weights, wanted)
-        number = int(effective(weights) / (_DRAWS_OF_COMPONENT * d))
-        rows, counts = np.unique(systematic(weights, _FITTED, rng), return_counts=True)
-        number = min(max(number, 1), _MOST_COMPONENTS)
-        return fit_mixture(points[rows], counts / _FITTED, number, rng)
-
-
-class _Starts:
-    """Points near modes of one observation, in two groups that know nothing of each other."""
-
-    def __init__(self, d: int) -> None:
-        self.points = np.zeros((0, d))
-        self.precisions = np.zeros((0, d, d))
-        self.log_densities = np.zeros(0)
-        self.num_runs = 0
-        self.missing = 1.0
-
-    def add(self, points: Array, precisions: Array, log_densities: Array) -> None:
-        """Add starts, and judge all."""
-        self.points = np.concatenate([self.points, points])
-        self.precisions = np.concatenate([self.precisions, precisions])
-        self.log_densities = np.concatenate([self.log_densities, log_densities])
-        kept = self._kept()
-        self.missing = 1.0
-        if kept.any():
-            parts = self.points[kept], self.precisions[kept], self.log_densities[kept]
-            self.missing = missing_share(*parts)
-
-    def mixtures(self) -> list[StudentMixture]:
-        """A mixture for each half of the draws: components at every other start."""
-        d, kept, found = self.points.shape[1], self._kept(), []
-        for half in (0, 1):
-            rows = np.flatnonzero(kept)
-            rows = rows[rows % 2 == half]
+        lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
+        kept = np.flatnonzero((logs >= lowest) & np.isfinite(logs))
+        if kept.size:
+            self.missing = missing_share(points[kept], precisions[kept], logs[kept])
+        self.mixtures = []
+        for rows in (kept[kept % 2 == 0], kept[kept % 2 == 1]):
             mixture = StudentMixture.standard(d)
             if rows.size:
-                covariances = np.linalg.inv(self.precisions[rows])
-                mixture = StudentMixture.of(np.ones(rows.size), self.points[rows], covariances)
-            found.append(mixture)
-        return found
-
-    def _kept(self) -> NDArray[np.bool_]:
-        """Which starts may be at a mode that matters."""
-        d, logs = self.points.shape[1], self.log_densities
-        lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
-        return (logs >= lowest) & np.isfinite(logs)
-
-
-class _Search:
-    """All draws of one observation."""
-
-    def __init__(self, starts: _Starts, rng: np.random.Generator) -> None:
-        self.num_runs, self.rng = starts.num_runs, rng
-        self.halves = tuple(_Half(mixture) for mixture in starts.mixtures())
-        # Modes that no start has reached: their share of the posterior.
-        self.missing = starts.missing
+                covariances = np.linalg.inv(precisions[rows])
+                mixture = StudentMixture.of(np.ones(rows.size), points[rows], covariances)
+            self.mixtures.append(mixture)
 
     def propose(self, count: int) -> Array:
         """Draws of both mixtures."""
-        return np.concatenate([half.mixture.draw(self.rng, count // 2) for half in self.halves])
+        return np.concatenate([mixture.draw(self.rng, count // 2) for mixture in self.mixtures])
 
     def add(self, points: Array, log_target: Array) -> Draws:
         """Add a round; what all draws say."""
-        before, error_before = _log_mean(self._log_weights)
-        parts = zip(self.halves, np.split(points, 2), np.split(log_target, 2), strict=True)
-        last, error_last = _log_mean(np.concatenate([half.add(z, log) for half, z, log in parts]))
+        before, error_before = _log_mean(*(archive.log_weights for archive in self.archives))
+        parts = zip(self.mixtures, np.split(points, 2), np.split(log_target, 2), strict=True)
+        added = [a.add(*part) for a, part in zip(self.archives, parts, strict=True)]
+        last, error_last = _log_mean(*added)
         self.num_runs += len(points)
-        points = np.concatenate([half.archive.points for half in self.halves])
-        log_weights = self._log_weights
-        log_evidence, error = _log_mean(log_weights)
+        points = np.concatenate([archive.points for archive in self.archives])
+        halves = [archive.log_weights for archive in self.archives]
+        log_evidence, error = _log_mean(*halves)
         if not math.isfinite(log_evidence):
             even = np.full(len(points), -math.log(len(points)))
             return Draws(points, even, -math.inf, 0.0, math.inf, False, self.num_runs)
         # ArviZ takes logs of importance ratios with the opposite sign.
+        log_weights = np.concatenate(halves)
         shifted = np.maximum(log_weights - log_weights.max(), -700.0)
         array_stats = checks.require_extra("arviz_stats.base", "input_posterior").array_stats
         with np.errstate(over="ignore"):
             smoothed, pareto_k = array_stats.psislw(-shifted)
         num_effective = 1 / (error**2 + 1 / len(points))
-        most = _MOST_ERRORS * math.hypot(error_last, error_before) + _MOST_DIFFERENCE
-        (one, error_one), (other, error_other) = (_log_mean(h.log_weights) for h in self.halves)
-        apart = _MOST_ERRORS * math.hypot(error_one, error_other) + _MOST_DIFFERENCE
+        (one, error_one), (other, error_other) = map(_log_mean, halves)
         converged = (
             self.missing <= _MOST_MISSING
-            and abs(one - other) <= apart
-            and num_effective >= _LEAST_EFFECTIVE
-            and pareto_k < _LARGEST_PARETO_K
+            and num_effective >= LEAST_EFFECTIVE
+            and pareto_k < LARGEST_SHAPE
             and math.isfinite(before)
-            and abs(last - before) <= most
+            and agree(last, before, math.hypot(error_last, error_before), 1.0)
+            and agree(one, other, math.hypot(error_one, error_other), 1.0)
         )
-        return Draws(
-            points,
-            np.asarray(smoothed),
-            log_evidence,
-            num_effective,
-            float(pareto_k),
-            bool(converged),
-            self.num_runs,
-        )
-
-    @property
-    def _log_weights(self) -> Array:
-        return np.concatenate([half.log_weights for half in self.halves])
+        k, smoothed = float(pareto_k), np.asarray(smoothed)
+        judged = num_effective, k, bool(converged), self.num_runs
+        return Draws(points, smoothed, log_evidence, *judged)
 
     def refit(self) -> None:
-        """Fit the mixture of each half to the other."""
-        fits = [half.fitted(self.rng) for half in self.halves]
-        for half, fit in zip(self.halves, reversed(fits), strict=True):
-            half.mixture = half.mixture if fit is None else fit
+        """Fit the mixture of each half to the other, if any draw there has a weight."""
+        for number, archive in enumerate(self.archives):
+            if np.isfinite(archive.log_target).any():
+                self.mixtures[1 - number] = _fitted(archive, self.rng)
 
 
 def sample_posteriors(
@@ -278,16 +216,16 @@ def sample_posteriors(
         drawn += size
         size = max(NUM_DRAWS, 2 * int(_GROWTH * drawn / 2))
         num_active = len(active)
-        active = [b for b in active if _goes_on(found[b], num_runs - size)]
+        active = [
+            b
+            for b in active
+            if not (found[b].converged and found[b].effective >= _ENOUGH_EFFECTIVE)
+            and found[b].num_runs <= num_runs - size
+        ]
         for b in active:
             searches[b].refit()
         report(num_active - len(active))
     return [found[b] for b in range(len(searches))]
-
-
-def _goes_on(found: Draws, num_runs: int) -> bool:
-    is_good = found.converged and found.effective >= _ENOUGH_EFFECTIVE
-    return not is_good and found.num_runs <= num_runs
 
 
 def _started(
@@ -297,78 +235,63 @@ def _started(
     generators: list[np.random.Generator],
     most_runs: float,
 ) -> list[_Search]:
-    """Searches whose mixtures have a component at each start that may be at a mode.
-
-    While modes are missing there are more starts.
-    """
-    size, num_outputs = seen.outputs.shape
-    d = space.num_variables
-    found = [_Starts(d) for _ in range(size)]
-    active = np.arange(size)
-    runs_of_jacobian = 1 + min(d, num_outputs)
-    while active.size:
+    """Searches with starts; there are more of them while modes are missing."""
+    num_outputs, d = seen.outputs.shape[1], space.num_variables
+    searches = [_Search(d, rng) for rng in generators]
+    active = list(range(len(searches)))
+    is_first = True
+    while active:
+        shape = _NUM_STARTS, d + num_outputs
+        random = np.stack([generators[b].standard_normal(shape) for b in active])
+        if is_first:
+            for b in active:
+                misfit = seen.misfits(shared[1], np.full(len(shared[1]), b))
+                cost = np.sum(shared[0] ** 2, axis=1) + np.sum(misfit**2, axis=1)
+                best = np.argsort(cost)[: _NUM_STARTS // 2]
+                random[b, : len(best), :d] = shared[0][best]
+        is_first = False
+        flat = random.reshape(-1, d + num_outputs)
         observation = np.repeat(active, _NUM_STARTS)
-        runs = np.zeros(size, int)
 
         def misfits(
-            z: Array,
-            index: NDArray[np.intp],
-            observation: NDArray[np.intp] = observation,
-            runs: NDArray[np.int_] = runs,
+            z: Array, index: NDArray[np.intp], observation: NDArray[np.intp] = observation
         ) -> tuple[Array, Array]:
             chosen = observation[index]
-            np.add.at(runs, chosen, runs_of_jacobian)
+            for b, count in zip(*np.unique(chosen, return_counts=True), strict=True):
+                searches[b].num_runs += int(count) * (1 + min(d, num_outputs))
             outputs, jacobians = space.outputs_and_jacobians(z)
             return seen.misfits(outputs, chosen), seen.whitening[chosen] @ jacobians
 
-        shape = _NUM_STARTS, d + num_outputs
-        random = np.stack([generators[b].standard_normal(shape) for b in active])
-        for b, part in zip(active, random, strict=True):
-            if not len(found[b].points):
-                misfit = seen.misfits(shared[1], np.full(len(shared[1]), b))
-                cost = np.sum(shared[0] ** 2, axis=1) + np.sum(misfit**2, axis=1)
-                best = shared[0][np.argsort(cost)[:_NUM_BEST]]
-                part[: len(best), :d] = best
-        flat = random.reshape(-1, d + num_outputs)
         results = randomized_modes(misfits, flat[:, :d], flat[:, d:])
-        groups = zip(*(np.split(part, active.size) for part in results), strict=True)
+        groups = zip(*(np.split(part, len(active)) for part in results), strict=True)
         for b, group in zip(active, groups, strict=True):
-            found[b].add(*group)
-            found[b].num_runs += int(runs[b])
-        active = np.array(
-            [
-                b
-                for b in active
-                if found[b].missing > _MOST_MISSING and found[b].num_runs < most_runs
-            ],
-            int,
-        )
-    return [_Search(*pair) for pair in zip(found, generators, strict=True)]
+            searches[b].add_starts(*group)
+        active = [
+            b
+            for b in active
+            if searches[b].missing > _MOST_MISSING and searches[b].num_runs < most_runs
+        ]
+    return searches
 
 
-def _log_mean(log_weights: Array) -> tuple[float, float]:
+def _fitted(archive: Archive[StudentMixture], rng: np.random.Generator) -> StudentMixture:
+    """The mixture that fits the draws."""
+    count, d = archive.points.shape
+    least, for_variable, for_draw = _TEMPERED
+    weights = tempered(archive.log_weights, max(least, for_variable * d, for_draw * count))
+    rows = systematic(weights, _ENOUGH_EFFECTIVE, rng)
+    rows, counts = np.unique(rows, return_counts=True)
+    number = int(effective(weights) / (_DRAWS_OF_COMPONENT * d))
+    number = min(max(number, 1), _MOST_COMPONENTS)
+    return fit_mixture(archive.points[rows], counts / _ENOUGH_EFFECTIVE, number, rng)
+
+
+def _log_mean(*log_weights: Array) -> tuple[float, float]:
     """Log of the mean weight, and its standard error; infinite if no weight is positive."""
-    largest = float(log_weights.max(initial=-math.inf))
+    logs = np.concatenate(log_weights)
+    largest = float(logs.max(initial=-math.inf))
     if not math.isfinite(largest):
         return -math.inf, math.inf
-    weights = np.exp(log_weights - largest)
+    weights = np.exp(logs - largest)
     mean = float(weights.mean())
     return largest + math.log(mean), float(weights.std()) / mean / math.sqrt(len(weights))
-
-
-def _tempered(log_weights: Array, wanted: float) -> Array:
-    """Weights to the largest power up to one for which enough draws are effective; sum one."""
-    logs = log_weights - log_weights.max()
-
-    def to_power(power: float) -> Array:
-        weights = np.exp(power * logs)
-        return weights / weights.sum()
-
-    low, high = 0.0, 1.0
-    if np.sum(to_power(high) ** 2) * wanted <= 1:
-        return to_power(high)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        enough = np.sum(to_power(middle) ** 2) * wanted <= 1
-        low, high = (middle, high) if enough else (low, middle)
-    return to_power(low)

@@ -13,14 +13,11 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.basics.summary_line import described_line
-from nn_uq_dist.inference._convergence import claims, reach
 from nn_uq_dist.inference._failure_search import FailureSearch
-from nn_uq_dist.inference._final_sample import FinalSample
-from nn_uq_dist.inference._limits import Limits
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_distribution
-from nn_uq_dist.inference._tangents import design_points
+from nn_uq_dist.inference._final_sample import FinalSample, claims, reach
+from nn_uq_dist.inference._limit_state import Limits, design_points
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.flat_network import flat_network
 
 _LEAST_RUNS, _MOST_RUNS = 1000, 10**10
 # Share of the runs on rays to the most probable failing input, and the probability above which
@@ -209,8 +206,7 @@ def failure_probability(
     (True, True)
     """
     key = checks.as_key("key", key)
-    distribution = checked_distribution("failure_probability", f, key, limit)
-    flat = flat_network(network, distribution)
+    flat = checked_network("failure_probability", network, f, key, limit)
     num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     limits = Limits(flat, limit, output, upper, num_runs // _RUNS_OF_TARGET)
     from tqdm import tqdm
@@ -218,10 +214,7 @@ def failure_probability(
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
         space = StandardSpace(flat, limits.read, bar.update)
-        if space.num_variables == 0:
-            raise ValueError(
-                "f must be random, got only known values; give an input a half-width or a scale"
-            )
+        space.require_random()
         search = FailureSearch(space, limits, num_runs, rng)
         mixture = search.proposal()
         points = design_points(space, limits, search.candidates(), _RAYS_SHARE * num_runs)
@@ -239,29 +232,19 @@ def failure_probability(
             RuntimeWarning,
             stacklevel=3,
         )
-    judged = claims(search, final, mixture)
+    values = claims(search, final, mixture)
     draws, weights = final.failing_draws()
     with np.errstate(divide="ignore"):
-        log_probability = np.log(final.probability)
-    values = {
-        "probability": final.probability,
-        "log_probability": log_probability,
-        "standard_error": judged.standard_error,
-        "upper_bound": judged.upper_bound,
-        "plain_bound": judged.plain_bound,
-        "converged": judged.converged,
-        "effective_draws": final.effective_draws,
-    }
-    shape = limits.shape
+        values["log_probability"] = np.log(final.probability)
+    shape, at = limits.shape, space.inputs(points)
     given: dict[str, Any] = {name: part.reshape(shape)[()] for name, part in values.items()}
     if not shape:
         given["converged"] = bool(given["converged"])
-    at = space.inputs(points)
     return FailureProbability(
         **given,
         num_runs=space.num_runs,
         reach=reach(space.num_runs, final.count),
-        point=distribution.structured(at.reshape(*shape, at.shape[-1])),
-        draws=distribution.structured(space.inputs(draws)),
+        point=space.distribution.structured(at.reshape(*shape, at.shape[-1])),
+        draws=space.distribution.structured(space.inputs(draws)),
         weights=weights.reshape(*shape, len(draws)),
     )

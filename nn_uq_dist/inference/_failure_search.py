@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray as Array
-from nn_uq_dist.inference._archive import Archive
-from nn_uq_dist.inference._limits import Limits
-from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture, fit_mixture
-from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._subset_simulation import Population, subset_simulation
-from nn_uq_dist.inference._tangents import (
+from nn_uq_dist.inference._limit_state import (
     RUNS_PER_START,
     SLACK,
+    Limits,
     Tangent,
     are_beyond,
     climbed,
     distinct,
     tangents,
 )
+from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture, fit_mixture
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._subset_simulation import Population, subset_simulation
 from nn_uq_dist.inference._weighted_draws import (
+    Archive,
     effective,
     far_apart,
     flattened,
@@ -37,26 +37,31 @@ from nn_uq_dist.inference._weighted_draws import (
 SPREADS, SPREAD_SHARES = (1.0, 1.5, 2.0, 2.5), (0.4, 0.2, 0.2, 0.2)
 # Shares of all runs: first draws, starts of tangents at first and after a round, and rounds.
 WIDE_SHARE, _STARTS_SHARE, _NEW_SHARE, LEARNING_SHARE = 0.08, 0.05, 0.007, 0.27
-# Rounds that these are for, most rounds, least and most draws of one, and most starts.
-_ROUNDS, _MOST_ROUNDS, _LEAST_ROUND, _MOST_ROUND, _MOST_STARTS = 6, 20, 100, 20_000, 200
+# Rounds that these are for, least and most draws of one, and most starts.
+_ROUNDS, _LEAST_ROUND, _MOST_ROUND, _MOST_STARTS = 6, 100, 20_000, 200
 # Share of the runs that is left, and the shape of the tail of the weights of a round, or its
-# excess, with which the mixture is good.
+# excess, with which the mixture is good. Without further rounds the error among 40 half-spaces is
+# 11 times as large; of 50 other problems none that converges is worse.
 _LEAST_LEFT, _GOOD_TAIL, _GOOD_EXCESS = 0.25, 0.5, 0.02
 # Tangents of a target; normal distributions of a fit, and of a population; effective draws for each
 # of them and each variable; least failing draws, and how many a fit uses.
 _MOST_TANGENTS, _MOST_PARTS, _PARTS_OF_POPULATION, _DRAWS_OF_PART = 200, 10, 4, 4
 _LEAST_DRAWS, _MOST_FITTED = 10, 6000
 # Shares of the mixture: the input's own distribution, and wide ones. Weights of the others: a fit
-# to failing draws, its wider copies, a fit to slopes, a population, and half-spaces.
+# to failing draws, two wider copies, a fit to slopes, and a population. With the same weight for
+# all but the population two of 17 problems converge less often, and errors of one are twice as
+# large. Without wider copies a search among 40 half-spaces does not converge.
 PRIOR_SHARE, GUARD_SHARE = 0.03, 0.04
-_FIT, _WIDER, _BY_SLOPES, _POPULATION, _HALF_SPACES = 0.6, 0.4, 0.4, 0.05, 0.3
-# Half-spaces of these distances: the tangents', and nearer by the slack; and normal distributions
-# around their points, which hold what lies between two half-spaces.
-_HALF_SPACE_SHARES = [0.4, 0.3, 0.3]
+_FIT, _WIDER, _BY_SLOPES, _POPULATION = 0.6, 0.2, 0.4, 0.05
+# Weights of half-spaces beyond tangents, of nearer ones, and of normal distributions around their
+# points, which hold what lies between two half-spaces.
+_HALF_SPACES = 0.12, 0.09, 0.09
 # Half-spaces of which less than this share fails, as so many effective draws show, are of no use.
 _USEFUL_SHARE, _USEFUL_DRAWS = 0.05, 5.0
 # Slopes are needed while there are fewer effective draws for each variable; at how many draws they
-# are taken after a round, as a share of all runs and at most.
+# are taken after a round, as a share of all runs and at most. Without them one of two searches with
+# 20 exponential variables does not converge, and errors with 5 to 7 normal ones are 1.3 times as
+# large.
 _ENOUGH_FOR_MEAN, _SLOPES_SHARE, _MOST_SLOPES = 20.0, 0.006, 60
 # Points of chains are not independent. One fit is at least as wide as this, another has larger
 # variances by the factor: for regions that are not wide at all.
@@ -84,7 +89,7 @@ class FailureSearch:
         self.space, self.limits, self._rng = space, limits, rng
         self.archive: Archive[NormalMixture] = Archive(space.num_variables)
         self.outputs = np.zeros(0)
-        targets = limits.values[list(limits.targets)].tolist()
+        self._values = targets = limits.values[list(limits.targets)].tolist()
         self.tangents: list[list[Tangent]] = [[] for _ in targets]
         self._slopes: list[dict[int, Array]] = [{} for _ in targets]
         self._num_slopes = int(np.ceil(min(_SLOPES_SHARE * num_runs, _MOST_SLOPES)))
@@ -101,24 +106,19 @@ class FailureSearch:
             self._add_tangents(target, starts)
         self._learn(int(_NEW_SHARE * for_each))
         size = int(np.clip(LEARNING_SHARE * num_runs / _ROUNDS, _LEAST_ROUND, _MOST_ROUND))
-        least = int(LEARNING_SHARE * num_runs / size)
-        for number in range(_MOST_ROUNDS):
-            is_late = space.num_runs > (1 - _LEAST_LEFT) * num_runs
-            if is_late or (number >= least and self._is_good()):
-                break
+        left = int(LEARNING_SHARE * num_runs / size)
+        while space.num_runs <= (1 - _LEAST_LEFT) * num_runs and (left > 0 or not self._is_good()):
             self.draw(self.proposal(), size)
             self._learn(int(_NEW_SHARE * for_each))
+            left -= 1
 
     def draw(self, mixture: NormalMixture, count: int) -> None:
         """Add draws of a mixture."""
         points = mixture.draw(self._rng, count)
         self.outputs = np.concatenate([self.outputs, self._run(points)])
-        self._last_log_density = self.archive.add(mixture, points)
-
-    @property
-    def log_weights(self) -> Array:
-        """Log of the ratio of the standard normal density to that of all mixtures together."""
-        return -0.5 * np.sum(self.archive.points**2, axis=1) - self.archive.log_density
+        # What the draws stand for is the standard normal distribution.
+        log_target = -0.5 * np.sum(points**2, axis=1)
+        self._last_log_weights = self.archive.add(mixture, points, log_target)
 
     def fails(self) -> NDArray[np.bool_]:
         """Which draws fail, ``(n, L)``."""
@@ -127,7 +127,7 @@ class FailureSearch:
     @property
     def probability(self) -> tuple[Array, Array]:
         """Estimate for each limit, and its standard error."""
-        terms = np.exp(self.log_weights)[:, None] * self.fails()
+        terms = np.exp(self.archive.log_weights)[:, None] * self.fails()
         return terms.mean(axis=0), terms.std(axis=0) / np.sqrt(len(terms))
 
     @property
@@ -163,20 +163,19 @@ class FailureSearch:
 
     def proposal(self) -> NormalMixture:
         """The mixture for all that has been seen to fail; its first part is the input's own."""
-        fails, logs = self.fails()[:, list(self.limits.targets)], self.log_weights
+        fails, logs = self.fails()[:, list(self.limits.targets)], self.archive.log_weights
         parts, weights = [], np.zeros(len(logs))
         for target, column in enumerate(fails.T):
             failing = np.flatnonzero(column)
             relative = _relative(logs[failing])
             weights[failing] += relative / max(relative.sum(), 1)
-            if pairs := self._parts(target, failing, relative):
-                shares = np.array([share for _, share in pairs])
-                mixtures = [mixture for mixture, _ in pairs]
-                parts.append(NormalMixture.joined(mixtures, (shares / shares.sum()).tolist()))
+            if found := self._parts(target, failing, relative):
+                parts.append(NormalMixture.joined(*found))
         share = (1 - PRIOR_SHARE - GUARD_SHARE) / max(len(parts), 1)
         mixture = NormalMixture.joined(
-            [self._spreads(SPREADS[:1]), self._spreads(SPREADS[1:]), *parts],
-            [PRIOR_SHARE, GUARD_SHARE, *[share] * len(parts)],
+            (self._spreads(SPREADS[:1]), PRIOR_SHARE),
+            (self._spreads(SPREADS[1:]), GUARD_SHARE),
+            *((part, share) for part in parts),
         )
         chosen = weights > 0
         return mixture.balanced(self.archive.points[chosen], weights[chosen])
@@ -189,26 +188,28 @@ class FailureSearch:
         if len(failing) >= _LEAST_DRAWS:
             fit = self._fitted(failing)
             square = relative @ np.sum(self.archive.points[failing] ** 2, axis=1)
-            around_zero = Normal.standard(d, float(square / relative.sum()) / d)
+            around_zero = Normal.around(np.zeros(d), float(square / relative.sum()) / d)
             # As wide as the space itself, which matters in many variables.
             full = tuple(Normal.around(part.mean) for part in fit.normals)
-            found += [
-                (fit, _FIT),
-                (NormalMixture(full, fit.shares), _WIDER / 2),
-                (NormalMixture.even(around_zero), _WIDER / 2),
-            ]
+            found.append((fit, _FIT))
+            found.append((NormalMixture(full, fit.shares), _WIDER))
+            found.append((NormalMixture.even(around_zero), _WIDER))
             by_slopes = self._fit_by_slopes(target)
             if by_slopes is not None and effective(relative) <= _ENOUGH_FOR_MEAN * d:
                 found.append((by_slopes, _BY_SLOPES))
         population = self._fits[target]
         if population is not None:
             found.append((population, _POPULATION))
-        if useful := self._useful(target):
-            planes = [one.half_space for one in useful]
+        if around := self._useful(target):
+            planes = [one.half_space for one in around]
             nearer = [HalfSpace(p.direction, p.distance - SLACK / p.distance) for p in planes]
-            around = [Normal.around(one.point) for one in useful]
-            each = [NormalMixture.even(*some) for some in (planes, nearer, around)]
-            found.append((NormalMixture.joined(each, _HALF_SPACE_SHARES), _HALF_SPACES))
+            normals = [Normal.around(one.point) for one in around]
+            even = (
+                NormalMixture.even(*planes),
+                NormalMixture.even(*nearer),
+                NormalMixture.even(*normals),
+            )
+            found += zip(even, _HALF_SPACES, strict=True)
         return found
 
     def _starts(self, target: int, most: int) -> Array:
@@ -224,12 +225,12 @@ class FailureSearch:
             near = self.archive.points[best]
             rows = far_apart(near, np.ones(len(near)), most // 2, self._rng)
             starts = np.concatenate([np.zeros((1, near.shape[1])), near[rows]])
-            chosen.append(climbed(self.space, self.limits, self._limit(target), starts))
+            chosen.append(climbed(self.space, self._values[target], starts))
         return np.concatenate(chosen)
 
     def _learn(self, most: int) -> None:
         """Tangents from failing draws that no half-space holds, and slopes at the heaviest."""
-        logs, fails = self.log_weights, self.fails()
+        logs, fails = self.archive.log_weights, self.fails()
         for target, number in enumerate(self.limits.targets):
             failing = np.flatnonzero(fails[:, number])
             if not failing.size:
@@ -246,21 +247,20 @@ class FailureSearch:
                 np.argsort(-logs[failing], kind="stable")[: self._num_slopes]
             ].tolist()
             if new := [row for row in heaviest if row not in self._slopes[target]]:
-                _, slopes = self.space.slopes(self.limits.output, self.archive.points[new])
-                self._slopes[target] |= dict(zip(new, self.limits.sign * slopes, strict=True))
+                _, slopes = self.space.slopes(self.archive.points[new])
+                self._slopes[target] |= dict(zip(new, slopes, strict=True))
 
     def _is_good(self) -> bool:
         """Whether the weights of the last round have no heavy tail."""
-        count = self._last_log_density.size
-        points, fails = self.archive.points[-count:], self.fails()[-count:]
-        logs = -0.5 * np.sum(points**2, axis=1) - self._last_log_density
+        logs = self._last_log_weights
+        fails = self.fails()[-logs.size :]
         columns = [logs[fails[:, target]] for target in self.limits.targets]
         return all(tail_shape(c) < _GOOD_TAIL or tail_excess(c) < _GOOD_EXCESS for c in columns)
 
     def _useful(self, target: int) -> list[Tangent]:
         """Tangents, but for those where draws show that little beyond them fails."""
         fails = self.fails()[:, self.limits.targets[target]]
-        weights, found = np.exp(self.log_weights), []
+        weights, found = np.exp(self.archive.log_weights), []
         for one in self.tangents[target]:
             plane = one.half_space
             beyond = weights * (self.archive.points @ plane.direction > plane.distance)
@@ -270,7 +270,7 @@ class FailureSearch:
         return found
 
     def _add_tangents(self, target: int, starts: Array) -> None:
-        new = tangents(self.space, self.limits, self._limit(target), starts)
+        new = tangents(self.space, self._values[target], starts)
         self.tangents[target] = distinct(self.tangents[target] + new, _MOST_TANGENTS)
 
     def _fitted(self, failing: NDArray[np.intp]) -> NormalMixture:
@@ -279,7 +279,7 @@ class FailureSearch:
         if len(failing) > _MOST_FITTED:
             failing = self._rng.choice(failing, _MOST_FITTED, replace=False)
         # No weight is zero: a draw that weighs nothing still has a place.
-        weights = np.maximum(flattened(self.log_weights[failing], d), 1e-300)
+        weights = np.maximum(flattened(self.archive.log_weights[failing], d), 1e-300)
         most = int(np.clip(effective(weights) / (_DRAWS_OF_PART * d), 1, _MOST_PARTS))
         return fit_mixture(points[failing], weights, self._rng, most)
 
@@ -290,7 +290,7 @@ class FailureSearch:
         slopes = np.array([found[row] for row in rows])
         if not slopes.any():
             return None
-        weights = flattened(self.log_weights[rows], self._num_slopes)
+        weights = flattened(self.archive.log_weights[rows], self._num_slopes)
         if not (weights @ slopes).any():
             return None
         distribution = Normal.fit_slopes(self.archive.points[rows], weights, slopes)
@@ -314,12 +314,9 @@ class FailureSearch:
         outputs = self.space.run(points)
         return np.where(np.isnan(outputs), -np.inf, outputs)
 
-    def _limit(self, target: int) -> float:
-        return float(self.limits.values[self.limits.targets[target]])
-
     def _spreads(self, spreads: tuple[float, ...]) -> NormalMixture:
-        d = self.space.num_variables
-        return NormalMixture.even(*(Normal.standard(d, spread**2) for spread in spreads))
+        zero = np.zeros(self.space.num_variables)
+        return NormalMixture.even(*(Normal.around(zero, spread**2) for spread in spreads))
 
 
 def _relative(log_weights: Array) -> Array:

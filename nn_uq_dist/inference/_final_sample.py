@@ -1,18 +1,44 @@
-"""Draws of one mixture that no longer changes, in portions, and the estimate that they give."""
+"""Draws of one mixture that no longer changes, the estimate that they give, and what it claims.
+
+A claim rests on what was looked for: by these draws, and by the search before.
+"""
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtr, ndtri
 
 from nn_uq_dist.basics.concrete import FloatArray as Array
-from nn_uq_dist.inference._limits import Limits
+from nn_uq_dist.inference._failure_search import (
+    GUARD_SHARE,
+    LEARNING_SHARE,
+    SPREAD_SHARES,
+    SPREADS,
+    WIDE_SHARE,
+    FailureSearch,
+)
+from nn_uq_dist.inference._limit_state import Limits
 from nn_uq_dist.inference._mixture import NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._subset_simulation import Population
+from nn_uq_dist.inference._weighted_draws import LEAST_EFFECTIVE, agree, tail_excess, tail_settles
 
-# Draws of a portion, most numbers of it, and of the failing draws that are returned.
-_PORTION = 16_384
-_PORTION_NUMBERS = 2**22
-_KEPT_NUMBERS = 2**22
+# Draws of a portion, and most numbers of it and of the failing draws that are returned.
+_PORTION, _MOST_NUMBERS = 16_384, 2**22
+# Where one draw has more of all weight, the weights do not show how large they may become.
+_LARGEST_WEIGHT = 0.1
+# Weights are at most one over the share of plain draws: with so many of these that fail, their tail
+# is of no concern.
+_ENOUGH_PLAIN, _FEW_PLAIN = 20, 3
+# Nor is it where the largest weights exceed the others by so small a share of all weight.
+_LARGEST_EXCESS = 0.05
+# Of the population: the share that may weigh more than all draws, errors by which its estimate may
+# be larger, and errors that are taken off the second moment that it implies.
+_MOST_HEAVIER, _MOST_LARGER, _ERRORS_OF_SECOND = 0.05, 3.5, 2.0
+# Level of the bounds, and the chance that the reach is too large.
+_LEVEL, _MISSED = 0.95, 0.01
 
 
 class FinalSample:
@@ -41,6 +67,7 @@ class FinalSample:
         )
         self._kept: list[tuple[Array, Array]] = []
         self._numbers = 0
+        self._widest = max(space.num_variables, space.distribution.num_inputs)
 
     def draw(self, mixture: NormalMixture, count: int, rng: np.random.Generator) -> None:
         """Draw a portion."""
@@ -62,17 +89,14 @@ class FinalSample:
         self.nan_weight += float(weights[np.isnan(outputs)].sum())
         failing = fails.any(axis=1)
         # The draws are in the order of the components: all of a portion are kept, or none.
-        if self._numbers <= _KEPT_NUMBERS:
+        if self._numbers <= _MOST_NUMBERS:
             logs = np.where(fails, log_weights[:, None], -np.inf)
             self._kept.append((z[failing], logs[failing]))
-            self._numbers += int(failing.sum()) * max(
-                z.shape[1], self._space.distribution.num_inputs
-            )
+            self._numbers += int(failing.sum()) * self._widest
 
     def portion(self) -> int:
         """Draws of a portion."""
-        widest = max(self._space.num_variables, self._space.distribution.num_inputs)
-        return max(self._space.group_size, min(_PORTION, _PORTION_NUMBERS // widest))
+        return max(self._space.group_size, min(_PORTION, _MOST_NUMBERS // self._widest))
 
     @property
     def probability(self) -> Array:
@@ -103,3 +127,82 @@ class FinalSample:
         weights = np.exp(logs - np.where(np.isfinite(largest), largest, 0))
         total = weights.sum(axis=0)
         return points, (weights / np.where(total > 0, total, 1)).T
+
+
+def claims(
+    search: FailureSearch, final: FinalSample, mixture: NormalMixture
+) -> dict[str, NDArray[Any]]:
+    """What can be claimed, for all limits: the estimate, judged by all that the search has seen."""
+    limits, probability, error = search.limits, final.probability, final.standard_error
+    # Where nearly all fails, what does not may be in no draw.
+    is_sure = (probability > 0.5) & (final.num_plain - final.plain_hits < _FEW_PLAIN)
+    error = np.where(is_sure, np.maximum(error, 1 / max(final.num_plain, 1)), error)
+    expected, expected_error = search.probability
+    converged = agree(probability, expected, np.hypot(error, expected_error), probability)
+    converged &= final.effective_draws >= LEAST_EFFECTIVE
+    seldom = final.plain_hits < _ENOUGH_PLAIN
+    for column in np.flatnonzero(converged).tolist():
+        logs = final.log_weights(column)
+        largest = np.exp(logs.max() - np.logaddexp.reduce(logs))
+        if seldom[column] and not tail_settles(logs):
+            # What a heavy tail has shown is of the size of what it has not.
+            excess = tail_excess(logs)
+            error[column] = max(error[column], excess * probability[column])
+            converged[column] = excess < _LARGEST_EXCESS
+        converged[column] &= largest < _LARGEST_WEIGHT
+    for target, population in zip(limits.targets, search.populations, strict=True):
+        if seldom[target] and len(population.points) and probability[target]:
+            implied, agrees = _by_population(population, final, mixture, target, error[target])
+            error[target] = max(error[target], implied)
+            converged[target] &= agrees
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        asymptotic = np.minimum(probability * np.exp(ndtri(_LEVEL) * error / probability), 1)
+    num_plain, hits = search.plain_hits
+    num_plain, hits = num_plain + final.num_plain, hits + final.plain_hits
+    safe = num_plain - hits
+    plain = np.where(safe, betaincinv(hits + 1, np.maximum(safe, 1), _LEVEL), 1)
+    bound = np.where(converged, asymptotic, np.fmax(asymptotic, plain))
+    return {
+        "probability": probability,
+        "standard_error": error,
+        "converged": converged,
+        "upper_bound": np.maximum(limits.in_order(bound), probability),
+        "plain_bound": np.maximum(limits.in_order(plain), probability),
+        "effective_draws": final.effective_draws,
+    }
+
+
+def _by_population(
+    population: Population,
+    final: FinalSample,
+    mixture: NormalMixture,
+    target: int,
+    error: float,
+) -> tuple[float, bool]:
+    """Standard error that a population implies, and whether it agrees with the estimate.
+
+    Its points are distributed as what fails: their mean weight is the second moment of the weights
+    of draws, and few of them weigh more than all draws. It may miss regions itself: only what it
+    has more is a contradiction.
+    """
+    points, probability = population.points, final.probability[target]
+    log_weights = -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
+    terms = np.exp(log_weights - math.log(probability))
+    # Steps that were not taken repeat a point. Few points say it only to within their own errors.
+    second = terms.mean() - _ERRORS_OF_SECOND * terms.std() / math.sqrt(
+        np.unique(points[:, 0]).size
+    )
+    implied = probability * math.sqrt(max(second - 1, 0) / final.count)
+    heavier = np.mean(log_weights > final.log_weights(target).max(initial=-np.inf))
+    errors = math.hypot(population.relative_error, error / probability, 1 / len(points))
+    larger = (population.log_probability - math.log(probability)) / errors
+    return implied, bool(heavier <= _MOST_HEAVIER and larger <= _MOST_LARGER)
+
+
+def reach(num_runs: int, num_final: int) -> float:
+    """Distance of the farthest half-space that the wide draws have entered, but for 1%."""
+    guard = GUARD_SHARE * (num_final + LEARNING_SHARE * num_runs)
+    each = SPREAD_SHARES[1] * WIDE_SHARE * num_runs + guard / (len(SPREADS) - 1)
+    at = np.linspace(2.0, 12.0, 501)
+    hits = each * ndtr(-at[:, None] / np.array(SPREADS[1:])).sum(axis=1)
+    return float(at[np.argmax(hits < -math.log(_MISSED))])

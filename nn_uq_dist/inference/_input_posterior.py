@@ -17,15 +17,13 @@ from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inference._adaptive_sampling import (
     NUM_DRAWS,
-    NUM_SHARED,
     Draws,
     Observations,
     sample_posteriors,
 )
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_distribution
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inference._weighted_draws import systematic
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.flat_network import flat_network
 from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
 
 if TYPE_CHECKING:
@@ -265,8 +263,9 @@ def input_posterior(
     """
     checks.require_extra("arviz_stats.base", "input_posterior")
     key = checks.as_key("key", key)
-    distribution = checked_distribution("input_posterior", f, y, noise_scale, noise_covariance, key)
-    space = StandardSpace(flat_network(network, distribution), lambda outputs: outputs)
+    others = y, noise_scale, noise_covariance, key
+    flat = checked_network("input_posterior", network, f, *others)
+    space = StandardSpace(flat, lambda outputs: outputs)
     if not 0 < space.num_variables <= _MOST_VARIABLES:
         raise ValueError(
             f"f must have 1 to {_MOST_VARIABLES} random variables, got {space.num_variables}; "
@@ -285,7 +284,7 @@ def input_posterior(
     generators = [np.random.default_rng([*seed, row]) for row in range(len(outputs))]
     # Seeds are filled up with zeros: without a further number this would be the first row's.
     points = np.random.default_rng([*seed, _SHARED_STREAM]).standard_normal(
-        (NUM_SHARED, space.num_variables)
+        (NUM_DRAWS, space.num_variables)
     )
     shared = points, space.run(points)
     together = max(min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables)), 1)
@@ -303,8 +302,8 @@ def input_posterior(
         parts = np.stack([one[name] for one in found])
         fields[name] = parts.reshape((*batch_shape, *np.shape(first)))
     fields["_draws"] = np.moveaxis(fields["_draws"], len(batch_shape), 0)
-    fields["num_runs"] += math.ceil(NUM_SHARED / len(found))
-    return InputPosterior(**fields, _distribution=distribution)
+    fields["num_runs"] += math.ceil(NUM_DRAWS / len(found))
+    return InputPosterior(**fields, _distribution=space.distribution)
 
 
 def _observed(y: ArrayLike, num_outputs: int) -> Array:

@@ -27,7 +27,8 @@ _FEW_DRAWS = 20.0
 # What one variance more or less than chance means: the range of Marchenko and Pastur, widened.
 _MARGIN = 0.1
 # Steps for the shares of less variance. How much of the shares stays: most in few variables, where
-# wide components hold what the others leave, less for each of them.
+# wide components hold what the others leave, less for each of them. With one half throughout, the
+# errors of half-spaces in 12 and 31 variables are 1.3 times as large.
 _BALANCE_STEPS, _MOST_FIXED, _LEAST_FIXED, _LESS_FIXED = 30, 0.65, 0.35, 0.03
 
 
@@ -40,16 +41,10 @@ class Normal:
     variances: Array  # (r,)
 
     @classmethod
-    def standard(cls, d: int, variance: float = 1.0) -> Self:
-        """The standard normal distribution, or one with another variance in all directions."""
-        if variance == 1.0:
-            return cls(np.zeros(d), np.zeros((d, 0)), np.zeros(0))
-        return cls(np.zeros(d), np.eye(d), np.full(d, variance))
-
-    @classmethod
-    def around(cls, mean: Array) -> Self:
-        """Variance one around a point."""
-        return cls(mean, np.zeros((mean.size, 0)), np.zeros(0))
+    def around(cls, mean: Array, variance: float = 1.0) -> Self:
+        """The same variance in all directions around a point."""
+        size = 0 if variance == 1 else mean.size
+        return cls(mean, np.eye(mean.size, size), np.full(size, variance))
 
     @classmethod
     def fit(cls, z: Array, weights: Array) -> Self:
@@ -166,11 +161,11 @@ class NormalMixture:
         return cls(components, np.full(len(components), 1 / len(components)))
 
     @classmethod
-    def joined(cls, mixtures: "list[NormalMixture]", shares: list[float]) -> Self:
-        """A mixture of mixtures."""
-        pairs = list(zip(mixtures, shares, strict=True))
-        components = tuple(part for mixture, _ in pairs for part in mixture.components)
-        return cls(components, np.concatenate([mixture.shares * share for mixture, share in pairs]))
+    def joined(cls, *parts: "tuple[NormalMixture, float]") -> Self:
+        """A mixture of mixtures, with their weights."""
+        components = tuple(part for mixture, _ in parts for part in mixture.components)
+        total = sum(weight for _, weight in parts)
+        return cls(components, np.concatenate([m.shares * (weight / total) for m, weight in parts]))
 
     @property
     def normals(self) -> tuple[Normal, ...]:

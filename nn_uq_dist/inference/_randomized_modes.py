@@ -18,7 +18,7 @@ from nn_uq_dist.basics.concrete import FloatArray as Array
 _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.
 _TOLERANCE = 3e-3
-_DAMPING, _LESS, _MORE = 0.1, 0.2, 5.0
+_DAMPING, _CHANGE = 0.1, 5.0
 # Standard deviations of the squared distance of two draws within which they are neighbors.
 _NEIGHBORS = 4.0
 # Starts of a mode up to which it was found by chance.
@@ -70,7 +70,7 @@ def randomized_modes(
         rows = active[better]
         z[rows], cost[rows] = new[better], new_cost[better]
         misfit[rows], jacobian[rows] = new_misfit[better], new_jacobian[better]
-        damping[active] *= np.where(better, _LESS, _MORE)
+        damping[active] *= np.where(better, 1 / _CHANGE, _CHANGE)
         active = active[~arrived]
     log_density = -_cost(z, misfit)
     return z, _precision(jacobian), np.where(np.isfinite(cost), log_density, -np.inf)

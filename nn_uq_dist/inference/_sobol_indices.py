@@ -12,9 +12,8 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.basics.summary_line import described_line
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_distribution
+from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.flat_network import flat_network
 
 # Fewest draws of which the standard errors are good, and most runs.
 _LEAST_DRAWS, _MOST_RUNS = 100, 10**10
@@ -160,17 +159,13 @@ def sobol_indices(
     True
     """
     key = checks.as_key("key", key)
-    distribution = checked_distribution("sobol_indices", f, key)
-    flat = flat_network(network, distribution)
+    flat = checked_network("sobol_indices", network, f, key)
     num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS)
     from tqdm import tqdm
 
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
         space = StandardSpace(flat, lambda outputs: outputs, bar.update)
-        if space.num_variables == 0:
-            raise ValueError(
-                "f must be random, got only known values; give an input a half-width or a scale"
-            )
+        space.require_random()
         of_input, of_variable = space.groups
         random = np.unique(of_variable)
         least = _LEAST_DRAWS * (len(random) + 2)
@@ -204,19 +199,12 @@ def sobol_indices(
             stacklevel=3,
         )
     names = [
-        _group_name([distribution.names[i] for i in np.flatnonzero(of_input == group)])
+        _group_name([space.distribution.names[i] for i in np.flatnonzero(of_input == group)])
         for group in range(found.shape[2])
     ]
-    first_order, total, first_order_error, total_error = found
-    return SobolIndices(
-        first_order=first_order,
-        total=total,
-        first_order_error=first_order_error,
-        total_error=total_error,
-        input_names=names,
-        output_names=flat.structure.names,
-        num_runs=space.num_runs,
-    )
+    first, total, first_error, total_error = found
+    facts = names, flat.structure.names, space.num_runs
+    return SobolIndices(first, total, first_error, total_error, *facts)
 
 
 def _num_bad(outputs: Array) -> int:

@@ -20,8 +20,8 @@ from scipy.special import ndtr
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.basics.programs import compiled_once
-from nn_uq_dist.inputs import Input, InputTerm, as_input
-from nn_uq_dist.inputs.flat_network import FlatNetwork
+from nn_uq_dist.inputs import as_input
+from nn_uq_dist.inputs.flat_network import FlatNetwork, flat_network
 from nn_uq_dist.linearization.jacobians import values_and_jacobians
 
 # Runs that go through the network at once, and most numbers of an array.
@@ -60,8 +60,8 @@ class StandardSpace:
         self._terms = sorted(distribution.terms, key=lambda term: not term.is_uniform)
         self._factors = [np.asarray(term.factor, np.float64) for term in self._terms]
         self._mean = np.asarray(distribution.mean, np.float64)
-        pairs = zip(self._terms, self._factors, strict=True)
-        moving = [_moves(term, factor) for term, factor in pairs]
+        # Half-widths and scales may be zero: such a variable moves no input.
+        moving = [np.atleast_2d(factor != 0).any(axis=0) for factor in self._factors]
         self._moving = np.flatnonzero(np.concatenate([np.zeros(0, bool), *moving]))
         self._ends = np.cumsum([part.size for part in moving])
         self._num_uniform = sum(
@@ -71,6 +71,13 @@ class StandardSpace:
         widest = max(distribution.num_inputs, self.num_variables, flat.num_outputs)
         self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
         self._programs: dict[str, Callable[..., Any]] = {}
+
+    def require_random(self) -> None:
+        """Raise if nothing is random."""
+        if self.num_variables == 0:
+            raise ValueError(
+                "f must be random, got only known values; give an input a half-width or a scale"
+            )
 
     @property
     def groups(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -107,14 +114,14 @@ class StandardSpace:
         (inputs,) = self._in_groups("inputs", at, np.nan_to_num(z), self.group_size, 0)
         return np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, inputs)
 
-    def slopes(self, output: int, z: Array) -> tuple[Array, Array]:
-        """Output and its gradient at points, shapes ``(n,)`` and ``(n, num_variables)``."""
+    def slopes(self, z: Array) -> tuple[Array, Array]:
+        """The one number that is kept and its gradient, ``(n,)`` and ``(n, num_variables)``."""
 
         def value(x: jax.Array) -> jax.Array:
-            return self.flat(x)[output]
+            return self.read(self.flat(x)[None])[0]
 
         at = jax.vmap(jax.value_and_grad(value))
-        found = self._in_groups(f"slopes of {output}", at, z, _SLOPES_AT_ONCE, RUNS_PER_SLOPE)
+        found = self._in_groups("slopes", at, z, _SLOPES_AT_ONCE, RUNS_PER_SLOPE)
         return found[0].astype(np.float64), self._pulled_back(found[1], z)
 
     def outputs_and_jacobians(self, z: Array) -> tuple[Array, Array]:
@@ -182,8 +189,10 @@ class StandardSpace:
         return found
 
 
-def checked_distribution(function: str, f: Any, *others: object) -> Input:
-    """The distribution of the input, if it is one, and all arguments hold numbers."""
+def checked_network(
+    function: str, network: Callable[[Any], Any], f: Any, *others: object
+) -> FlatNetwork:
+    """The network of a distribution of one input, if all arguments of `function` hold numbers."""
     if not checks.is_concrete(f, *others):
         raise TypeError(
             f"f and all other arguments must hold numbers, got traced values; call {function} "
@@ -193,12 +202,6 @@ def checked_distribution(function: str, f: Any, *others: object) -> Input:
     if distribution.batch_shape:
         raise ValueError(
             f"f must be one input, got batch shape {distribution.batch_shape}; call {function} for "
-            "each "
-            f"of them in a loop, with keys of their own"
+            f"each of them in a loop, with keys of their own"
         )
-    return distribution
-
-
-def _moves(term: InputTerm, factor: Array) -> NDArray[np.bool_]:
-    """Which variables of a term move an input: half-widths and scales may be zero."""
-    return factor != 0 if term.is_diagonal else (factor != 0).any(axis=-2)
+    return flat_network(network, distribution)

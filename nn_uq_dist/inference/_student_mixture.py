@@ -65,18 +65,15 @@ class StudentMixture:
         kinds = [1 - _WIDE_SHARE - _PRIOR_SHARE, _WIDE_SHARE]
         shares = np.concatenate([kind * self.shares for kind in kinds] + [[_PRIOR_SHARE]])
         numbers = np.bincount(systematic(shares, count, rng), minlength=shares.size)
-        standard = rng.standard_normal((count, d))
+        # The last draws stay as they are: those of the input's own distribution.
+        draws = rng.standard_normal((count, d))
         t_scale = np.sqrt(_DEGREES_OF_FREEDOM / rng.chisquare(_DEGREES_OF_FREEDOM, count))
-        scale = np.repeat(np.repeat([1.0, math.sqrt(_WIDER)], self.shares.size), numbers[:-1])
-        kept = np.cumsum(numbers)[:-1]
-        parts = []
-        for k, part in enumerate(np.split(standard[: kept[-1]], kept[:-1])):
-            rows = slice(kept[k] - len(part), kept[k])
-            index = k % self.shares.size
-            stretched = part * (t_scale[rows] * scale[rows])[:, None]
-            parts.append(self.means[index] + stretched @ self.roots[index].T)
-        # The last ones are of the input's own distribution.
-        return np.concatenate([*parts, standard[kept[-1] :]])
+        ends = np.cumsum(numbers).tolist()
+        for k, end in enumerate(ends[:-1]):
+            rows, (wide, index) = slice(end - numbers[k], end), divmod(k, self.shares.size)
+            stretched = draws[rows] * (t_scale[rows] * math.sqrt(_WIDER**wide))[:, None]
+            draws[rows] = self.means[index] + stretched @ self.roots[index].T
+        return draws
 
     def log_density(self, z: Array) -> Array:
         """Log density at points ``(n, d)``."""

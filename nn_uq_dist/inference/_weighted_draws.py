@@ -1,15 +1,75 @@
-"""What both searches do with weighted draws: sum, resample, spread out, count, and judge them."""
+"""What both searches do with weighted draws: keep, sum, resample, spread out, count, judge them."""
 
 import math
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray as Array
 
-# Weights to which the distribution of a tail is fitted, at least.
+# Weights to which the distribution of a tail is fitted, at least: with fewer its shape is noise.
 _LEAST_TAIL = 5
+# Pareto shape from which on means of weights do not settle (A. Vehtari et al. 2024).
+LARGEST_SHAPE = 0.7
 _POWERS = np.linspace(1.0, 0.0, 21).tolist()
+# Fewer effective draws do not show how large their weights may become.
+LEAST_EFFECTIVE = 100.0
+# What two estimates of one number may differ by: standard errors, and a share of the number, as
+# mixtures are adapted to their own draws.
+_MOST_ERRORS, _MOST_DIFFERENCE = 4.5, 0.5
+
+
+class Mixture(Protocol):
+    """What an archive asks of a distribution."""
+
+    def log_density(self, z: Array) -> Array:
+        """Log density at points ``(n, d)``."""
+
+
+class Archive[M: Mixture]:
+    """All draws of a search in standard space, with weights over all mixtures of theirs.
+
+    No draw is wasted, and no weight is large where one of the mixtures has been (A. Owen and Y.
+    Zhou, J. Am. Stat. Assoc. 95, 2000; J.-M. Cornuet, J.-M. Marin, A. Mira and C. P. Robert, Scand.
+    J. Stat. 39, 2012).
+
+    Attributes
+    ----------
+    points : array, shape (n, d)
+    log_target : array, shape (n,)
+        Log density that the draws stand for, up to a constant.
+    mixtures : list
+        With the number of draws of each.
+    """
+
+    def __init__(self, num_variables: int) -> None:
+        self.points, self.log_target = np.zeros((0, num_variables)), np.zeros(0)
+        self.mixtures: list[tuple[M, int]] = []
+        self._log_density = np.zeros(0)  # sums of numbers times densities
+
+    def add(self, mixture: M, points: Array, log_target: Array) -> Array:
+        """Add draws of a mixture; their log weights over it alone."""
+        self.mixtures.append((mixture, len(points)))
+        before = mixture.log_density(self.points) + math.log(len(points))
+        new = [each.log_density(points) + math.log(count) for each, count in self.mixtures]
+        self._log_density = np.concatenate(
+            [np.logaddexp(self._log_density, before), log_sum(np.stack(new))]
+        )
+        self.points = np.concatenate([self.points, points])
+        self.log_target = np.concatenate([self.log_target, log_target])
+        return log_target - (new[-1] - math.log(len(points)))
+
+    @property
+    def log_weights(self) -> Array:
+        """Log weights of all draws, over all mixtures together."""
+        return self.log_target - (self._log_density - math.log(max(len(self.points), 1)))
+
+
+def agree[T: (float, Array)](one: T, other: T, error: T, unit: T) -> NDArray[np.bool_]:
+    """Whether two estimates differ by no more than errors and adaptation explain."""
+    difference = np.abs(np.subtract(one, other))
+    return np.asarray(difference <= _MOST_ERRORS * error + _MOST_DIFFERENCE * unit)
 
 
 def log_sum(logs: Array) -> Array:
@@ -31,6 +91,24 @@ def flattened(log_weights: Array, wanted: float) -> Array:
     logs = log_weights - log_weights.max()
     powers = (np.exp(power * logs) for power in _POWERS)
     return next(w for w in powers if effective(w) >= min(wanted, len(logs) / 2))
+
+
+def tempered(log_weights: Array, wanted: float) -> Array:
+    """Weights to the largest power up to one for which enough draws are effective; sum one."""
+    logs = log_weights - log_weights.max()
+
+    def to_power(power: float) -> Array:
+        weights = np.exp(power * logs)
+        return weights / weights.sum()
+
+    low, high = 0.0, 1.0
+    if np.sum(to_power(high) ** 2) * wanted <= 1:
+        return to_power(high)
+    for _ in range(20):
+        middle = (low + high) / 2
+        enough = np.sum(to_power(middle) ** 2) * wanted <= 1
+        low, high = (middle, high) if enough else (low, middle)
+    return to_power(low)
 
 
 def systematic(weights: Array, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -58,7 +136,9 @@ def far_apart(z: Array, weights: Array, most: int, rng: np.random.Generator) -> 
 
 def tail_settles(log_weights: Array) -> bool:
     """Whether a mean of so many weights with such a tail does (A. Vehtari et al. 2024)."""
-    return tail_shape(log_weights) < min(1 - 1 / math.log10(max(log_weights.size, 2)), 0.7)
+    return tail_shape(log_weights) < min(
+        1 - 1 / math.log10(max(log_weights.size, 2)), LARGEST_SHAPE
+    )
 
 
 def tail_excess(log_weights: Array) -> float:

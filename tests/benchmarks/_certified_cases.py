@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import nn_uq_dist as nuq
 from nn_uq_dist.error_analysis._affine_bounds import Boxes, StandardNetwork
-from nn_uq_dist.error_analysis._trimmed import enclosed
+from nn_uq_dist.error_analysis._cover import enclosed
 
 Array = NDArray[np.float64]
 

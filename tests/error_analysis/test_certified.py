@@ -1,15 +1,19 @@
 """Guaranteed bounds: never violated by draws, by search or by exact results; tight where easy."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
 
 import nn_uq_dist as nuq
 from tests.benchmarks._certified_cases import (
     Case,
     farthest_outside,
+    forward,
     random_case,
     random_network,
 )
@@ -149,33 +153,85 @@ def test_refining_keeps_what_is_known_and_repr_says_how_tight_it_is(bars):
     assert y.dtype == second.cdf_bounds(jnp.float32(0.0))[0].dtype == np.float64
 
 
-LAW = nuq.Input.box(np.zeros(3), half_width=0.1)
+# Of the sums here, in float64.
+ROUNDING = 1e-13
+
+
+def with_zeros(x, h):
+    """Sorted points x, and the zeros of functions with values h that are linear between them."""
+    first, second = h[:-1], h[1:]
+    at, which = np.nonzero(first * second < 0)
+    share = first[at, which] / (first[at, which] - second[at, which])
+    return np.unique(np.concatenate([x, x[at] + share * (x[at + 1] - x[at])]))
+
+
+def probability(net, distribution, y):
+    """The probability that the output is at most y."""
+    x = np.array(
+        distribution.support()
+        if distribution.dist.name == "uniform"
+        else distribution.ppf([1e-20, 1 - 1e-16])
+    )
+    for layer in range(net.num_layers):
+        signal = x[:, None]
+        for weights, bias in itertools.islice(
+            zip(net.hidden_weights, net.biases, strict=True), layer + 1
+        ):
+            h = signal @ np.asarray(weights, float).T + np.asarray(bias, float)
+            signal = np.maximum(h, float(net.negative_slope) * h)
+        x = with_zeros(x, h)
+    x = with_zeros(x, forward(net, x[:, None]) - y)
+    below = forward(net, (x[1:] + x[:-1])[:, None] / 2)[:, 0] <= y
+    return np.sum(np.diff(distribution.cdf(x)) * below)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exact_distribution_functions_lie_between_the_bounds(seed):
+    rng = np.random.default_rng(seed)
+    num_layers, slope = int(rng.integers(1, 4)), float(rng.choice([0, 0.01, 0.3]))
+    net = random_network(rng, 1, int(rng.integers(2, 17)), num_layers, slope)
+    center, size = (float(np.float32(part)) for part in (rng.normal(), np.exp(rng.uniform(-3, 1))))
+    if seed % 3 == 2:
+        distribution = scipy.stats.norm(center, size)
+        bounds = nuq.certified(net, nuq.Input.normal([center], size))
+    else:
+        distribution = scipy.stats.uniform(center - size, 2 * size)
+        box = nuq.Input.box([center], half_width=size)
+        bounds = nuq.certified(net, box, max_parts=300, progress=False)
+        assert bounds.gap < 1e-9
+    draws = forward(net, distribution.rvs((2000, 1), random_state=seed))[:, 0]
+    for y in np.quantile(draws, [0.01, 0.2, 0.37, 0.5, 0.8, 0.99]):
+        low, high = bounds.cdf_bounds(y)
+        assert low - ROUNDING <= probability(net, distribution, y) <= high + ROUNDING
+
+
+BOX = nuq.Input.box(np.zeros(3), half_width=0.1)
 NET = random_network(np.random.default_rng(0), 3, 4, 1, 0.01)
 TWO = nuq.LeakyReLUNetwork([np.ones((2, 3))], [np.zeros(2)], np.eye(2))
 
 
 def test_bad_input_is_refused():
-    bounds = nuq.certified(NET, LAW)
+    bounds = nuq.certified(NET, BOX)
     cases = (
-        (lambda: nuq.certified(jnp.tanh, LAW), ValueError, "got"),
-        (lambda: nuq.certified("net", LAW), TypeError, "network"),
-        (lambda: nuq.certified(TWO, LAW), ValueError, "which of 2 outputs"),
+        (lambda: nuq.certified(jnp.tanh, BOX), ValueError, "got"),
+        (lambda: nuq.certified("net", BOX), TypeError, "network"),
+        (lambda: nuq.certified(TWO, BOX), ValueError, "which of 2 outputs"),
         (lambda: nuq.certified(lambda x: x["a"], {"a": dist.Uniform()}), TypeError, "f must be"),
-        (lambda: nuq.certified(TWO, LAW, output=2), ValueError, "output"),
-        (lambda: nuq.certified(NET, LAW.expand((2,))), ValueError, "in a loop"),
+        (lambda: nuq.certified(TWO, BOX, output=2), ValueError, "output"),
+        (lambda: nuq.certified(NET, BOX.expand((2,))), ValueError, "in a loop"),
         (lambda: nuq.certified(NET, nuq.Input.box(np.zeros(2), half_width=1.0)), ValueError, "N_x"),
         (lambda: nuq.certified(NET, nuq.Input.box(np.zeros(3), 0.0)), ValueError, "rand"),
         (lambda: nuq.certified(NET, dist.Gamma(1.0).expand([3]).to_event(1)), TypeError, "f must"),
-        (lambda: nuq.certified(NET, LAW, seconds=1.0), ValueError, "max_parts"),
-        (lambda: nuq.certified(NET, LAW, max_parts=0), ValueError, "at least 1"),
-        (lambda: nuq.certified(NET, LAW, max_parts=9, gap=-1.0), ValueError, "positive"),
-        (lambda: nuq.certified(NET, LAW, max_parts=9, threshold=np.nan), ValueError, "finite"),
-        (lambda: nuq.certified(NET, LAW, max_parts=9, seconds="1"), TypeError, "seconds"),
+        (lambda: nuq.certified(NET, BOX, seconds=1.0), ValueError, "max_parts"),
+        (lambda: nuq.certified(NET, BOX, max_parts=0), ValueError, "at least 1"),
+        (lambda: nuq.certified(NET, BOX, max_parts=9, gap=-1.0), ValueError, "positive"),
+        (lambda: nuq.certified(NET, BOX, max_parts=9, threshold=np.nan), ValueError, "finite"),
+        (lambda: nuq.certified(NET, BOX, max_parts=9, seconds="1"), TypeError, "seconds"),
         (lambda: bounds.cdf_bounds([0.0, np.nan]), ValueError, "NaN"),
         (lambda: bounds.cdf_bounds("a"), TypeError, "y"),
         (lambda: bounds.quantile_bounds(1.5), ValueError, "0, 1"),
         (lambda: bounds.probability_bounds(1.0, 0.0), ValueError, "exchange"),
-        (lambda: nuq.certified(jax.tree.map(lambda a: a * np.nan, NET), LAW), ValueError, "finite"),
+        (lambda: nuq.certified(jax.tree.map(lambda a: a * np.nan, NET), BOX), ValueError, "finite"),
         (lambda: jax.jit(lambda m: nuq.certified(NET, nuq.Input.box(m, half_width=1.0)).gap)(
             jnp.zeros(3)), TypeError, "traced"),
         (lambda: jax.jit(bounds.cdf_bounds)(0.0), TypeError, "traced"),
@@ -207,4 +263,4 @@ def test_numbers_too_large_are_refused():
         [np.full((4, 3), 1e200), np.full((4, 4), 1e200)], [np.ones(4)] * 2, np.ones((1, 4))
     )
     with pytest.raises(ValueError, match="scale the"):
-        nuq.certified(net, LAW)
+        nuq.certified(net, BOX)

@@ -1,11 +1,13 @@
-"""The exact error of a linearized network: against subtraction, its layers, its arguments."""
+"""The exact error of a linearized network against subtraction; flips, and that there are none."""
 
 import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
+import scipy.stats
 
 from nn_uq_dist import Input, LeakyReLUNetwork
 from nn_uq_dist import error_analysis as ea
@@ -76,35 +78,6 @@ def test_small_errors_keep_their_digits():
     np.testing.assert_allclose(error[:, 0], [0.99e-3, 0.99e-6], rtol=1e-4)
 
 
-def test_arguments_that_do_not_fit_are_refused():
-    net, mu, function = network(1), np.zeros(SIZE), ea.layer_contributions
-    with pytest.raises(TypeError, match=r"network must be a LeakyReLUNetwork, got .*from_network"):
-        function(jnp.tanh, mu, mu)
-    with pytest.raises(ValueError, match=r"mu must have shape \(4,\), got \(2, 4\).*vmap"):
-        function(net, np.zeros((2, SIZE)), mu)
-    for z in (0.1, np.zeros((SIZE, 2))):
-        with pytest.raises(ValueError, match=r"z must have shape \(\.\.\., 4\), got"):
-            function(net, mu, z)
-    with pytest.raises(TypeError, match="z must be an array of real numbers"):
-        function(net, mu, mu * 1j)
-
-
-def test_distributions_that_do_not_fit_are_refused():
-    net, box = network(1), Input.box(np.zeros(SIZE), 1.0)
-    for function in (ea.is_exact_on_support, ea.flip_probabilities):
-        with pytest.raises(TypeError, match="network must be a LeakyReLUNetwork"):
-            function(jnp.tanh, box)
-        with pytest.raises(TypeError, match="f must be a distribution"):
-            function(net, np.zeros(SIZE))
-        with pytest.raises(ValueError, match="f must have N_x = 4 inputs as network, got 3"):
-            function(net, Input.box(np.zeros(3), 1.0))
-    with pytest.raises(TypeError, match=r"must get known numbers.*outside of jit"):
-        jax.jit(lambda net: ea.is_exact_on_support(net, box))(net)
-    broken = jax.tree.map(lambda leaf: leaf * jnp.nan, net)
-    with pytest.raises(ValueError, match="must be finite, got nan"):
-        ea.is_exact_on_support(broken, box)
-
-
 def test_values_that_are_no_numbers_give_nan():
     net = LeakyReLUNetwork([[[1.0], [2.0]]], [[-1.0, -1.0]], [[1.0, 1.0]])
     error = ea.total_error
@@ -116,12 +89,204 @@ def test_values_that_are_no_numbers_give_nan():
     assert np.isnan(traced(-0.5)).all()
 
 
-def test_stacked_networks_are_refused():
-    net = LeakyReLUNetwork([[[1.0], [2.0]]], [[-1.0, -1.0]], [[1.0, 1.0]])
-    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), net)
-    with pytest.raises(
-        ValueError, match=r"one network, got stacked ones.*\(2, 1, 2\); use jax.vmap"
-    ):
-        ea.total_error(stacked, [0.0], [1.0])
-    with pytest.raises(ValueError, match=r"use jax\.vmap"):
-        ea.flip_probabilities(stacked, Input.box([0.0], half_width=1.0))
+NUM_INPUTS = 3
+CORNERS = np.array(list(itertools.product([-1.0, 1.0], repeat=NUM_INPUTS)))
+SHAPES = {1: (3, 4, 2), 2: (3, 4, 4, 2), 3: (3, 5, 2, 4, 2), 5: (3, 3, 3, 3, 3, 3, 2)}
+
+
+def random_networks(num_layers, count, seed):
+    """Stacked networks with boxes from ones that flip nothing to ones that flip much."""
+    rng = np.random.default_rng(seed)
+    sizes = SHAPES[num_layers]
+    weights = [rng.normal(size=(count, n, m)) for m, n in itertools.pairwise(sizes)]
+    biases = [rng.normal(size=(count, n)) for n in sizes[1:-1]]
+    # Where bias and center are zero, so is the pre-activation.
+    biases = [np.where(rng.random(b.shape) < 0.1, 0, b) for b in biases]
+    slopes = rng.choice([0.0, 0.01, 0.3, 0.9], size=count)
+    one = jax.tree.map(lambda leaf: leaf[0], (weights, biases))
+    like = LeakyReLUNetwork(one[0][:-1], one[1], one[0][-1])
+    leaves = [*weights[:-1], *biases, weights[-1], slopes]
+    nets = jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(leaf) for leaf in leaves])
+    mu = rng.normal(size=(count, NUM_INPUTS)) * (rng.random((count, 1)) < 0.9)
+    half_width = 10 ** rng.uniform(-3, 1, (count, 1)) * rng.uniform(0, 1, (count, NUM_INPUTS))
+    inner = rng.uniform(-1, 1, (count, 24, NUM_INPUTS))
+    points = np.concatenate([np.broadcast_to(CORNERS, (count, *CORNERS.shape)), inner], axis=1)
+    return nets, mu, half_width, half_width[:, None, :] * points
+
+
+@jax.jit
+def errors_and_flips(nets, mu, z):
+    def of_one(net, mu, z):
+        before = jnp.concatenate(net.pre_activations(mu)) >= 0
+        after = jax.vmap(lambda one: jnp.concatenate(net.pre_activations(mu + one)))(z) >= 0
+        flips = (before != after).any()
+        return ea.total_error(net, mu, z), flips
+
+    return jax.vmap(of_one)(nets, mu, z)
+
+
+def network_of_three(seed=0):
+    rng = np.random.default_rng(seed)
+    weights = [rng.normal(size=shape) for shape in ((5, 3), (4, 5), (2, 4))]
+    return LeakyReLUNetwork(weights[:2], [rng.normal(size=5), rng.normal(size=4)], weights[2], 0.2)
+
+
+def test_one_uniform_has_a_closed_form(precision):
+    weights = np.array([1.0, -2.0, 0.5, 0.3, 0.0, 0.0, 4.0])
+    biases = np.array([-0.5, 0.0, 1.0, -0.1, 0.0, -1.0, 7.999])
+    net = LeakyReLUNetwork([weights[:, None]], [biases], np.ones((1, 7)))
+    (layer,) = ea.flip_probabilities(net, Input.box([0.0], half_width=2.0))
+    assert layer.dtype == precision
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = np.clip((1 - np.abs(biases) / np.abs(2 * weights)) / 2, 0, 1)
+    expected[4:6] = 0  # a neuron without weights never flips
+    np.testing.assert_allclose(layer, expected, rtol=1e-5 if precision == "float64" else 2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_gaussian_input_has_a_closed_form():
+    net = network_of_three()
+    rng = np.random.default_rng(1)
+    mu, factor = rng.normal(size=3), np.tril(rng.normal(size=(3, 3)))
+    np.fill_diagonal(factor, np.abs(np.diag(factor)))
+    distribution = dist.MultivariateNormal(mu, scale_tril=factor)
+    for layer, h, rows in linear_model(net, mu, ea.flip_probabilities(net, distribution)):
+        scale = np.linalg.norm(rows @ factor, axis=1)
+        np.testing.assert_allclose(layer, scipy.stats.norm.sf(np.abs(h) / scale), rtol=1e-9)
+
+
+def linear_model(net, mu, layers):
+    """Each layer with its pre-activations at `mu` and their Jacobian by autodiff."""
+    hidden = net.pre_activations(mu)
+    return zip(layers, hidden, jax.jacrev(net.pre_activations)(mu), strict=True)
+
+
+@pytest.mark.usefixtures("x64")
+def test_probabilities_match_monte_carlo_of_the_linear_model():
+    # Nine neurons: a difference of five standard errors has probability 5e-6.
+    net, count = network_of_three(), 100_000
+    rng = np.random.default_rng(2)
+    mu, half_width = rng.normal(size=3), np.array([0.5, 1.0, 1.5])
+    factor = np.array([[0.4, 0.0, 0.0], [0.2, 0.0, 0.0], [-0.3, 0.1, 0.5]])
+    z = rng.uniform(-1, 1, (count, 3)) * half_width + rng.normal(size=(count, 3)) @ factor.T
+    distribution = Input.box(mu, half_width) + Input.normal(0 * mu, scale_tril=factor)
+    probabilities = ea.flip_probabilities(net, distribution)
+    assert [layer.shape for layer in probabilities] == [(5,), (4,)]
+    for layer, h, rows in linear_model(net, mu, probabilities):
+        frequency = np.mean((h + z @ np.asarray(rows).T >= 0) != (h >= 0), axis=0)
+        error = np.sqrt(np.asarray(layer) * (1 - np.asarray(layer)) / count)
+        assert (np.abs(frequency - layer) <= 5 * error).all()
+    assert sum(int((layer > 0.05).sum()) for layer in probabilities) >= 4
+
+
+@pytest.mark.usefixtures("x64")
+def test_batch_under_jit_equals_single_distributions_and_agrees_with_the_certificate():
+    net, mu = network_of_three(), np.array([0.3, -0.2, 0.5])
+    half_width = 10 ** np.linspace(-3, 0, 12)[:, None]
+    distribution = Input.box(np.broadcast_to(mu, (12, 3)), half_width)
+    batch = jax.jit(ea.flip_probabilities)(net, distribution)
+    assert [layer.shape for layer in batch] == [(12, 5), (12, 4)]
+    for i in (0, 11):
+        single = ea.flip_probabilities(net, Input.box(mu, half_width[i]))
+        for layer, one in zip(batch, single, strict=True):
+            np.testing.assert_allclose(layer[i], one, rtol=1e-10)
+    # All are zero exactly where no neuron can flip.
+    exact = ea.is_exact_on_support(net, distribution)
+    assert 0 < exact.sum() < 12
+    np.testing.assert_array_equal(exact, ~np.concatenate(batch, axis=-1).any(axis=-1))
+
+
+@pytest.mark.parametrize("num_layers", SHAPES)
+@pytest.mark.usefixtures("x64")
+def test_certificates_hold_and_are_found(num_layers):
+    count = 5000  # 20,000 networks in all
+    nets, mu, half_width, z = random_networks(num_layers, count, seed=num_layers)
+    total, flips = errors_and_flips(nets, mu, z)
+    exact = ea.is_exact_on_support(nets, Input.box(mu, half_width))
+    assert exact.shape == (count,)
+    assert 0.1 < exact.mean() < 0.9
+    # The first layer that flips at all does so at a corner, which the search has visited.
+    np.testing.assert_array_equal(exact, ~np.asarray(flips))
+    assert not np.asarray(total)[exact].any()
+
+
+def chain(num_layers, slope=0.1):
+    """W = A = 1 and pre-activations just below zero."""
+    one = [[1.0]]
+    return LeakyReLUNetwork([one] * num_layers, [[0.0]] * num_layers, one, slope)
+
+
+@pytest.mark.usefixtures("x64")
+def test_certificate_changes_at_the_critical_half_width():
+    rng = np.random.default_rng(0)
+    weights, biases, mu = rng.normal(size=(6, 5)), rng.normal(size=6), rng.normal(size=5)
+    net = LeakyReLUNetwork([weights], [biases], np.ones((1, 6)))
+    critical = np.min(np.abs(weights @ mu + biases) / np.abs(weights).sum(axis=1))
+    assert ea.is_exact_on_support(net, Input.box(mu, critical * (1 - 1e-11))) is True
+    assert ea.is_exact_on_support(net, Input.box(mu, critical)) is False
+    assert ea.is_exact_on_support(net, Input.box(mu, critical * (1 + 1e-11))) is False
+
+
+def test_certificate_of_special_networks():
+    wide, nothing = Input.box(np.zeros(1), 9.0), Input.box(np.zeros(1), 0.0)
+    assert ea.is_exact_on_support(chain(2, slope=1.0), wide) is True  # affine all the same
+    assert ea.is_exact_on_support(chain(2), wide) is False
+    assert ea.is_exact_on_support(chain(2), nothing) is True
+    # A neuron without weights stays at zero; so does what a ReLU that is off hides.
+    dead = LeakyReLUNetwork([[[1.0], [0.0]]], [[10.0, 0.0]], [[1.0, 1.0]])
+    assert ea.is_exact_on_support(dead, wide) is True
+    hidden = LeakyReLUNetwork([[[1.0]], [[1.0]]], [[-10.0], [0.0]], [[1.0]], 0.0)
+    assert ea.is_exact_on_support(hidden, wide) is True
+
+
+@pytest.mark.usefixtures("x64")
+def test_sign_within_rounding_is_not_certified():
+    # The pre-activation is -2.2e-8, less than 1e8 rounds by, and the box moves it by 2e-12.
+    net = LeakyReLUNetwork([[[1e8, -1e8]]], [[0.0]], [[1.0]])
+    mu = np.array([1.0, np.nextafter(1.0, 2.0)])
+    assert ea.is_exact_on_support(net, Input.box(mu, 1e-20)) is False
+    assert ea.is_exact_on_support(net, Input.box(mu + np.array([0.0, 1e-3]), 1e-20)) is True
+
+
+def test_gaussian_part_is_never_certified_unless_zero():
+    net = LeakyReLUNetwork([[[1.0]]], [[100.0]], [[1.0]])
+    assert ea.is_exact_on_support(net, dist.Normal(np.zeros(1), 1e-3).to_event(1)) is False
+    distribution = Input.box(np.zeros(1), 1.0) + Input.normal(
+        np.zeros(1), scale_tril=np.zeros((1, 1))
+    )
+    assert ea.is_exact_on_support(net, distribution) is True
+
+
+NET, MU, BOX = network(1), np.zeros(SIZE), Input.box(np.zeros(SIZE), 1.0)
+STACKED = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), NET)
+OF_DISTRIBUTIONS = (ea.is_exact_on_support, ea.flip_probabilities)
+WRONG = [
+    *((f, (jnp.tanh, MU, MU), TypeError, r"must be a Leaky.*from_network") for f in FUNCTIONS),
+    (ea.total_error, (NET, np.zeros((2, SIZE)), MU), ValueError, r"\(4,\), got \(2, 4\).*vmap"),
+    (ea.total_error, (NET, MU, 0.1), ValueError, r"z must have shape \(\.\.\., 4\), got"),
+    (ea.total_error, (NET, MU, np.zeros((SIZE, 2))), ValueError, r"z must have shape"),
+    (ea.total_error, (NET, MU, MU * 1j), TypeError, "z must be an array of real numbers"),
+    (ea.total_error, (STACKED, MU, MU), ValueError, r"got stacked ones.*\(2, 4, 6\); use jax.vmap"),
+    (ea.flip_probabilities, (STACKED, BOX), ValueError, r"use jax\.vmap"),
+    *((f, (jnp.tanh, BOX), TypeError, "must be a LeakyReLUNetwork") for f in OF_DISTRIBUTIONS),
+    *((f, (NET, MU), TypeError, "f must be a distribution") for f in OF_DISTRIBUTIONS),
+    *(
+        (f, (NET, Input.box(np.zeros(3), 1.0)), ValueError, "N_x = 4 inputs as network, got 3")
+        for f in OF_DISTRIBUTIONS
+    ),
+    (
+        ea.is_exact_on_support,
+        (jax.tree.map(lambda leaf: leaf * jnp.nan, NET), BOX),
+        ValueError,
+        "must be finite, got nan",
+    ),
+]
+
+
+def test_wrong_arguments_are_named():
+    for function, arguments, kind, words in WRONG:
+        with pytest.raises(kind, match=words):
+            function(*arguments)
+    with pytest.raises(TypeError, match=r"must get known numbers.*outside of jit"):
+        jax.jit(lambda net: ea.is_exact_on_support(net, BOX))(NET)

@@ -118,13 +118,6 @@ def with_skip():
 # Each with its slope and number of hidden layers.
 NETWORKS = {
     "NNX module with scaling": (scaled, 0.2, 2),
-    "NNX sequence": (
-        lambda: nnx.Sequential(
-            nnx.Linear(3, 8, rngs=nnx.Rngs(0)), nnx.relu, nnx.Linear(8, 2, rngs=nnx.Rngs(0))
-        ),
-        0.0,
-        1,
-    ),
     "Linen": (linen_network, 0.01, 1),
     "MLP": (mlp, 0.01, 3),
     "MLP in a loop": (lambda: mlp(jax.nn.relu, scan=True, use_final_bias=False), 0.0, 3),
@@ -135,7 +128,6 @@ NETWORKS = {
     "activation at the end": (lambda: mlp(final=jax.nn.leaky_relu), 0.01, 4),
     "convolutional": (convolutional, 0.0, 1),
     "skip connection": (with_skip, 0.01, 3),
-    "LeakyReLUNetwork": (lambda: lambda x: 10 * network()(x), 0.01, 3),
 }
 
 

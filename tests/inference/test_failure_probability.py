@@ -37,6 +37,9 @@ def test_failing_region_around_everything():
     result = found(squares, PLANE, 30.0, num_runs=20_000)
     assert_right(result, math.exp(-15))
     assert np.sum(result.point**2) == pytest.approx(30, rel=0.02)
+    # Beyond a radius, the squared radius less its limit is exponential with mean 2.
+    mean = result.weights @ np.sum(result.draws**2, axis=1)
+    assert mean == pytest.approx(32, abs=0.2)
     assert result.num_runs == 20_000
     assert result.upper_bound > result.probability
 
@@ -53,14 +56,6 @@ def test_limits_of_an_array_share_the_runs():
     np.testing.assert_allclose(result.weights.sum(axis=-1), 1, rtol=1e-6)
     beyond = np.sum(result.draws**2, axis=1) > limits[..., None]
     assert np.all((result.weights > 0) <= beyond)
-
-
-@pytest.mark.slow
-def test_weighted_draws_are_those_of_failing_inputs():
-    # Beyond a radius, the squared radius less its limit is exponential with mean 2.
-    result = found(squares, PLANE, 20.0, num_runs=20_000)
-    mean = result.weights @ np.sum(result.draws**2, axis=1)
-    assert mean == pytest.approx(22, abs=0.2)
 
 
 @pytest.mark.parametrize("d", [2, 31])
@@ -101,9 +96,8 @@ def test_linear_network(log10):
     assert float((row @ result.point)[0]) == pytest.approx(float(limit), rel=1e-2)
 
 
-@pytest.mark.parametrize("limit", [3.0, 6.0])
-def test_draws_that_fail_of_a_linear_network(limit):
-    row = jnp.array([[0.6, 0.8]])
+def test_draws_that_fail_of_a_linear_network():
+    row, limit = jnp.array([[0.6, 0.8]]), 6.0
     result = found(lambda x: row @ x, PLANE, limit)
     assert result.weights.sum() == pytest.approx(1)
     # The mean of a normal variable beyond its limit, along the slope.
@@ -130,15 +124,6 @@ def test_flat_networks(network, limit, bound):
     assert bound <= result.upper_bound == result.plain_bound < 30 * bound
     # That nothing fails is not shown by a thousand runs.
     assert result.converged == (bound == 1.0)
-
-
-@pytest.mark.slow
-def test_kink_in_the_tail_is_seen():
-    # Linear at nearly all draws, and steeper beyond 3 standard deviations.
-    f = nuq.Input.normal(jnp.zeros(2), 1.0)
-    result = found(lambda x: x[:1] + 3 * jax.nn.relu(x[:1] - 3.0), f, 5.0)
-    assert result.standard_error > 0
-    assert_right(result, ndtr(-3.5))
 
 
 def network_of_dict(v):
@@ -219,16 +204,6 @@ def test_draws_are_what_a_simulator_takes():
 def test_output_of_a_structure(draws_of_dict):
     result = found(network_of_dict, DICT, 0.03, output=-1, upper=False)
     assert_as_draws(result, draws_of_dict[:, 2] < 0.03)
-
-
-@pytest.mark.slow
-def test_margin_of_several_outputs(draws_of_dict):
-    def margin(x):
-        y = network_of_dict(x)
-        return jnp.minimum(y["u"] - 4.0, y["v"][0] - 0.6)
-
-    result = found(margin, DICT, 0.0)
-    assert_as_draws(result, (draws_of_dict[:, 0] > 4) & (draws_of_dict[:, 1] > 0.6))
 
 
 def test_rare_margin():
@@ -313,51 +288,14 @@ def test_float64(x64):
     assert result.draws.dtype == np.float64
 
 
-def test_bad_arguments():
-    cases = (
-        ({"limit": math.nan}, ValueError, "limit must be finite, got nan"),
-        ({"limit": [1.0, math.inf]}, ValueError, "got inf at index"),
-        ({"limit": []}, ValueError, "limit must hold a number"),
-        ({"limit": "high"}, TypeError, "limit must be an array of real numbers"),
-        ({"limit": 1.0, "output": 1}, ValueError, "output must name outputs of 1"),
-        ({"limit": 1.0, "output": 0.5}, TypeError, "output must be known integers"),
-        ({"limit": 1.0, "upper": "lower"}, TypeError, "upper must be True or False, got 'lower'"),
-        ({"limit": 1.0, "num_runs": 10}, ValueError, "num_runs must be at least 1000, got 10"),
-        ({"limit": 1.0, "num_runs": 1e4}, TypeError, "num_runs must be a positive integer"),
-    )
-    for kwargs, kind, words in cases:
-        with pytest.raises(kind, match=words):
-            found(squares, PLANE, **kwargs)
-
-
-def test_boolean_outputs_are_refused():
-    with pytest.raises(TypeError, match=r"got dtype bool.*a margin, whose limit is 0, instead"):
-        found(lambda x: squares(x) > 12.0, PLANE, 0.0)
-
-
-def test_bad_distributions_keys_and_places():
-    batch = nuq.Input.normal(jnp.zeros((3, 2)), 1.0)
-    with pytest.raises(ValueError, match=r"one input, got batch shape \(3,\); call"):
-        found(squares, batch, 1.0)
-    with pytest.raises(ValueError, match="f must be random"):
-        found(squares, nuq.Input.normal(jnp.zeros(2), 0.0), 1.0)
-    with pytest.raises(TypeError, match="key must be a JAX random key, got int"):
-        nuq.failure_probability(squares, PLANE, 0, 1.0)
-    with pytest.raises(TypeError, match="outside of jit"):
-        jax.jit(lambda limit: found(squares, PLANE, limit).probability)(1.0)
-    with pytest.raises(TypeError, match="f must be a distribution over the inputs"):
-        found(squares, 1.0, 1.0)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "limit", "expected"),
     [
         (lambda u: -jnp.log(u), 16.0, math.exp(-16)),
-        (lambda u: 1 / u, 1e7, 1e-7),
         (lambda u: 1 / (1 + jnp.log(u) ** 2), 1 / (1 + 18.0**2), None),
     ],
-    ids=["log", "inverse", "near the edge alone"],
+    ids=["log", "near the edge alone"],
 )
 def test_next_to_an_edge_in_float32(network, limit, expected):
     f = nuq.Input.box(jnp.array([0.5]), half_width=0.5)
@@ -468,9 +406,44 @@ def test_more_half_spaces_than_a_search_begins_with():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [4, 10, 100])
+@pytest.mark.parametrize("number", [4, 100])
 def test_limits_of_an_array_with_fewest_runs(number):
     result = found(squares, PLANE, np.linspace(1.0, 30.0, number), num_runs=1000)
     assert result.num_runs <= 1050
     assert np.all(result.upper_bound >= result.probability)
     assert np.all(np.diff(result.upper_bound) <= 0)
+
+
+WRONG = [
+    ({"limit": math.nan}, ValueError, "limit must be finite, got nan"),
+    ({"limit": [1.0, math.inf]}, ValueError, "got inf at index"),
+    ({"limit": []}, ValueError, "limit must hold a number"),
+    ({"limit": "high"}, TypeError, "limit must be an array of real numbers"),
+    ({"output": 1}, ValueError, "output must name outputs of 1"),
+    ({"output": 0.5}, TypeError, "output must be known integers"),
+    ({"upper": "lower"}, TypeError, "upper must be True or False, got 'lower'"),
+    ({"num_runs": 10}, ValueError, "num_runs must be at least 1000, got 10"),
+    ({"num_runs": 1e4}, TypeError, "num_runs must be a positive integer"),
+    ({"key": 0}, TypeError, "key must be a JAX random key, got int"),
+    ({"f": 1.0}, TypeError, "f must be a distribution over the inputs"),
+    ({"f": nuq.Input.normal(jnp.zeros(2), 0.0)}, ValueError, "f must be random"),
+    (
+        {"f": nuq.Input.normal(jnp.zeros((3, 2)), 1.0)},
+        ValueError,
+        r"one input, got batch shape \(3,\); call failure_probability for each of them in a loop",
+    ),
+    (
+        {"network": lambda x: squares(x) > 12.0},
+        TypeError,
+        r"got dtype bool.*a margin, whose limit is 0, instead",
+    ),
+]
+
+
+def test_wrong_arguments_are_named():
+    for wrong, kind, words in WRONG:
+        arguments = {"network": squares, "f": PLANE, "key": KEY, "limit": 1.0} | wrong
+        with pytest.raises(kind, match=words):
+            nuq.failure_probability(**arguments, progress=False)
+    with pytest.raises(TypeError, match="outside of jit"):
+        jax.jit(lambda limit: found(squares, PLANE, limit).probability)(1.0)

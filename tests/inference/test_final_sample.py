@@ -1,20 +1,21 @@
-"""The estimate of a final sample, against the probabilities of half-lines."""
+"""The estimate of a final sample for half-lines, how far its search reaches, and its bounds."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import nn_uq_dist as nuq
-from nn_uq_dist.inference._final_sample import FinalSample
-from nn_uq_dist.inference._limits import Limits
+from nn_uq_dist.inference._final_sample import FinalSample, reach
+from nn_uq_dist.inference._limit_state import Limits
 from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inputs.flat_network import flat_network
 
 LIMITS = np.array([3.0, -2.0])
 MIXTURE = NormalMixture(
-    (Normal.standard(1), Normal.standard(1, 4.0), HalfSpace(np.ones(1), 3.0)),
+    (Normal.around(np.zeros(1)), Normal.around(np.zeros(1), 4.0), HalfSpace(np.ones(1), 3.0)),
     np.array([0.4, 0.2, 0.4]),
 )
 
@@ -55,3 +56,45 @@ def test_nan_is_counted_with_its_weight():
     final = sample([0.0, 0.0], nan_below=-1.0)
     assert final.nan_weight / final.count == pytest.approx(norm.cdf(-1.0), abs=0.02)
     assert 0 < final.num_nan < 6000
+
+
+LINE = nuq.Input.normal(jnp.zeros(1), 1.0)
+
+
+def found(network, limit, **kwargs):
+    return nuq.failure_probability(
+        network, LINE, jax.random.key(0), limit, progress=False, **kwargs
+    )
+
+
+def test_reach_is_missed_by_one_search_in_a_hundred():
+    # 8% of the runs are first draws, a fifth of them with each of the spreads; of six rounds of
+    # 4.5% and of the final draws 4% are wide.
+    each = 160 + 0.04 * (6 * 450 + 5000) / 3
+    at = reach(10_000, 5000)
+    none = [(1 - norm.sf(at / spread)) ** each for spread in (1.5, 2.0, 2.5)]
+    assert np.prod(none) == pytest.approx(0.01, rel=0.1)
+    assert 5.2 < at < 5.5
+    assert reach(1000, 500) < at < reach(100_000, 50_000)
+
+
+@pytest.mark.slow
+def test_bounds_over_limits():
+    # In no order; one is always exceeded, one never.
+    limits = np.array([2.0, 4.5, 3.0, 0.0, -9.0, 30.0])
+    result = found(lambda x: x, limits)
+    off = np.abs(result.probability - norm.sf(limits))
+    assert np.all(off[:5] < 4 * result.standard_error[:5])
+    order = np.argsort(limits)
+    for bound in (result.upper_bound, result.plain_bound):
+        assert np.all(np.diff(bound[order]) <= 0)
+        assert np.all(bound >= result.probability)
+        assert np.all(bound >= norm.sf(limits) * (1 - 1e-9))
+    assert not result.converged[5]
+
+
+def test_few_plain_draws_do_not_say_more():
+    result = found(lambda x: x, 4.0)
+    assert result.converged
+    assert result.upper_bound < 1.2 * norm.sf(4.0)
+    assert 1e-3 < result.plain_bound < 0.1

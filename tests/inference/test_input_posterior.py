@@ -100,15 +100,6 @@ def test_mixed_inputs_and_shared_noise_against_a_grid():
     assert_right(found(bent, f, y, noise_covariance=noise), *expected)
 
 
-def test_two_peaks():
-    f = nuq.Input.normal(jnp.zeros(1), 1.0)
-    result = found(lambda x: x**2, f, jnp.array([1.0]), noise_scale=0.02)
-    assert result.converged
-    upper = (result.draws > 0).mean()
-    assert abs(upper - 0.5) < 4.5 * 0.5 / math.sqrt(result.effective_draws)
-    assert abs(np.abs(result.draws).mean() - 1) < 0.01
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [4, 5])
 def test_many_modes_are_found_or_told_of(d):
@@ -188,8 +179,11 @@ def test_structures_transforms_and_known_values():
             assert result.variance[name][k] == result.covariance_matrix[k, j, j]
     tree = result.to_datatree()
     assert list(tree["posterior"]["input"].values) == result.names == ["rate", "time"]
+    assert tree["posterior"]["x"].dims == ("chain", "draw", "point", "input")
     rates = tree["posterior"]["x"].sel(input="rate", chain=0)
     np.testing.assert_array_equal(rates, result.draws["rate"])
+    np.testing.assert_array_equal(tree["convergence"]["converged"], result.converged)
+    assert f"num_converged={result.converged.sum()}" in repr(result)
 
 
 @pytest.mark.slow
@@ -242,36 +236,28 @@ def test_network_without_finite_outputs():
     assert result.log_evidence == -math.inf
 
 
-def test_tree_for_arviz():
-    f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
-    result = found(bent, f, bent(jnp.array([0.5, -0.2]))[None], noise_scale=0.1)
-    tree = result.to_datatree()
-    assert tree["posterior"]["x"].dims == ("chain", "draw", "point", "input")
-    assert bool(tree["convergence"]["converged"][0]) is bool(result.converged[0])
-    assert "num_converged=1" in repr(result)
+BOX = nuq.Input.box(jnp.zeros(2), half_width=1.0)
+WRONG = [
+    ({"y": jnp.zeros(2)}, r"y must have shape \(\.\.\., N_y\) with N_y = 3, got"),
+    ({"y": jnp.array([jnp.nan, 0.0, 0.0])}, "y must be finite"),
+    ({"y": jnp.zeros((0, 3))}, "y must hold an observation, got shape"),
+    ({"noise_scale": None}, "noise must be positive.*got none; pass"),
+    ({"noise_scale": 0.0}, "noise must be positive.*got a standard deviation of zero; pass"),
+    (
+        {"noise_scale": None, "noise_covariance": np.ones((3, 3))},
+        "noise must be positive.*got a singular covariance; pass",
+    ),
+    ({"f": BOX.expand((4,))}, r"f must be one input, got batch shape \(4,\)"),
+    ({"f": nuq.Input.box(jnp.zeros(2), half_width=0.0)}, "f must have 1 to 200 random.*got 0"),
+    ({"num_runs": 10}, "num_runs must be at least 20000, got 10"),
+]
 
 
-def test_what_is_refused():
-    f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
-    y = jnp.zeros(3)
-    with pytest.raises(ValueError, match=r"y must have shape \(\.\.\., N_y\) with N_y = 3, got"):
-        found(bent, f, jnp.zeros(2), noise_scale=0.1)
-    with pytest.raises(ValueError, match="y must be finite"):
-        found(bent, f, y.at[0].set(jnp.nan), noise_scale=0.1)
-    for noise, flaw in (
-        ({}, "none"),
-        ({"noise_scale": 0.0}, "a standard deviation of zero"),
-        ({"noise_covariance": np.ones((3, 3))}, "a singular covariance"),
-    ):
-        with pytest.raises(ValueError, match=f"noise must be positive.*got {flaw}; pass"):
-            found(bent, f, y, **noise)
-    with pytest.raises(ValueError, match=r"f must be one input, got batch shape \(4,\)"):
-        found(bent, f.expand((4,)), y, noise_scale=0.1)
-    with pytest.raises(ValueError, match="f must have 1 to 200 random variables, got 0"):
-        found(bent, nuq.Input.box(jnp.zeros(2), half_width=0.0), y, noise_scale=0.1)
-    with pytest.raises(ValueError, match="num_runs must be at least 20000, got 10"):
-        found(bent, f, y, noise_scale=0.1, num_runs=10)
-    with pytest.raises(TypeError, match="got traced values; call input_posterior outside of jit"):
-        jax.jit(lambda y: found(bent, f, y, noise_scale=0.1).mean)(y)
-    with pytest.raises(TypeError, match="got traced values; call input_posterior outside of jit"):
-        jax.jit(lambda key: found(bent, f, y, noise_scale=0.1, key=key).mean)(jax.random.key(0))
+def test_wrong_arguments_are_named():
+    given = {"network": bent, "f": BOX, "y": jnp.zeros(3), "noise_scale": 0.1}
+    for wrong, words in WRONG:
+        with pytest.raises(ValueError, match=words):
+            found(**(given | wrong))
+    for name, value in (("y", jnp.zeros(3)), ("key", KEY)):
+        with pytest.raises(TypeError, match="traced values; call input_posterior outside of jit"):
+            jax.jit(lambda traced, name=name: found(**(given | {name: traced})).mean)(value)

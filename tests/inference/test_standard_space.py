@@ -29,7 +29,7 @@ def test_slopes_are_by_the_standard_variables(x64):
     )
     space = space_of(lambda x: jnp.sin(row @ x)[None], distribution)
     z = np.array([[0.3, 0.2], [-1.0, 0.5]])
-    outputs, slopes = space.slopes(0, z)
+    outputs, slopes = space.slopes(z)
     np.testing.assert_allclose(outputs, space.run(z))
     step = 1e-6
     for variable in np.eye(2):

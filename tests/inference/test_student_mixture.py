@@ -11,7 +11,6 @@ from nn_uq_dist.inference._student_mixture import (
     fit_mixture,
     monomials,
 )
-from nn_uq_dist.inference._weighted_draws import log_sum, systematic
 
 
 def some_mixture(rng, d=3):
@@ -77,18 +76,6 @@ def test_more_components_than_draws_are_left_out():
     z = np.repeat(rng.standard_normal((3, 2)), 2, axis=0)
     mixture = fit_mixture(z, np.full(6, 1 / 6), 20, rng)
     assert np.isfinite(mixture.log_density(z)).all()
-
-
-def test_systematic_numbers_differ_by_less_than_one():
-    rng = np.random.default_rng(5)
-    weights = rng.uniform(size=50)
-    counts = np.bincount(systematic(weights, 1000, rng), minlength=50)
-    assert np.all(np.abs(counts - 1000 * weights / weights.sum()) < 1)
-
-
-def test_log_sum_of_nothing():
-    logs = np.array([[-np.inf, 0.0], [-np.inf, np.log(3)]])
-    np.testing.assert_allclose(log_sum(logs), [-np.inf, np.log(4)])
 
 
 @pytest.mark.parametrize("outputs", [2, 6])

@@ -1,14 +1,23 @@
-"""Weighted draws: the shape of the tail of weights against distributions that have one, and
-counts."""
+"""Weighted draws: densities and tails against SciPy and ArviZ, weights over several mixtures."""
 
 import math
 
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from scipy.stats import genpareto
+from scipy.stats import genpareto, multivariate_normal, norm
 
-from nn_uq_dist.inference._weighted_draws import flattened, tail_excess, tail_shape
+from nn_uq_dist.inference._mixture import Normal, NormalMixture
+from nn_uq_dist.inference._weighted_draws import (
+    Archive,
+    effective,
+    flattened,
+    log_sum,
+    systematic,
+    tail_excess,
+    tail_shape,
+    tempered,
+)
 
 
 @pytest.mark.parametrize("shape", [0.2, 0.7, 1.5])
@@ -37,8 +46,64 @@ def test_excess_is_the_share_beyond_the_least_of_the_largest():
     assert tail_excess(logs[:20]) == math.inf
 
 
+def test_tempered_weights_count_as_many_draws():
+    logs = -np.arange(100.0)
+    assert effective(tempered(logs, 10.0)) == pytest.approx(10, rel=1e-3)
+    plain = np.exp(logs) / np.exp(logs).sum()
+    np.testing.assert_array_equal(tempered(logs, 1.0), plain)
+
+
 def test_flattened_weights_count_as_many_draws():
     logs = -np.arange(100.0)
-    weights = flattened(logs, 10.0)
-    assert 10 <= weights.sum() ** 2 / np.sum(weights**2) < 20
+    assert 10 <= effective(flattened(logs, 10.0)) < 20
     np.testing.assert_array_equal(flattened(logs, 1.0), np.exp(logs))
+
+
+def test_systematic_numbers_differ_by_less_than_one():
+    rng = np.random.default_rng(5)
+    weights = rng.uniform(size=50)
+    counts = np.bincount(systematic(weights, 1000, rng), minlength=50)
+    assert np.all(np.abs(counts - 1000 * weights / weights.sum()) < 1)
+
+
+def test_log_sum_of_nothing():
+    logs = np.array([[-np.inf, 0.0], [-np.inf, np.log(3)]])
+    np.testing.assert_allclose(log_sum(logs), [-np.inf, np.log(4)])
+
+
+MIXTURES = [
+    (NormalMixture.even(Normal.around(np.zeros(2))), 2000),
+    (NormalMixture.even(Normal.around(np.zeros(2), 4.0), Normal.around(np.array([3.0, 0.0]))), 500),
+    (NormalMixture.even(Normal.around(np.array([3.5, 0.5]))), 1500),
+]
+
+
+def filled():
+    rng = np.random.default_rng(0)
+    archive = Archive(2)
+    for mixture, count in MIXTURES:
+        z = mixture.draw(rng, count)
+        archive.add(mixture, z, -np.sum(z**2, axis=1) / 2)
+    return archive
+
+
+def test_density_is_the_mean_over_all_mixtures():
+    archive = filled()
+    z = archive.points
+    densities = [
+        multivariate_normal(np.zeros(2)).pdf(z),
+        0.5 * multivariate_normal(np.zeros(2), 4 * np.eye(2)).pdf(z)
+        + 0.5 * multivariate_normal([3.0, 0.0]).pdf(z),
+        multivariate_normal([3.5, 0.5]).pdf(z),
+    ]
+    expected = np.array([2000, 500, 1500]) @ densities / 4000
+    plain = multivariate_normal(np.zeros(2)).logpdf(z)
+    np.testing.assert_allclose(archive.log_weights, plain - np.log(expected))
+
+
+def test_weights_give_a_probability():
+    archive = filled()
+    terms = np.exp(archive.log_weights) * (archive.points[:, 0] > 3)
+    error = terms.std() / math.sqrt(len(terms))
+    assert abs(terms.mean() - norm.sf(3)) < 4 * error
+    assert error < 0.06 * norm.sf(3)

@@ -1,14 +1,12 @@
-"""Tangents of networks whose limits are planes, spheres and steps."""
+"""Limits as the output holds its numbers, and tangents of planes, spheres and steps."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.inference._limits import Limits
-from nn_uq_dist.inference._mixture import HalfSpace
-from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._tangents import (
+from nn_uq_dist.inference._limit_state import (
+    Limits,
     Tangent,
     are_beyond,
     climbed,
@@ -17,6 +15,8 @@ from nn_uq_dist.inference._tangents import (
     on_rays,
     tangents,
 )
+from nn_uq_dist.inference._mixture import HalfSpace
+from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inputs.flat_network import flat_network
 
 ROW, LOC, SCALE = np.array([1.0, -2.0, 0.5]), np.array([1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])
@@ -47,7 +47,7 @@ def plane_and_starts(upper=True):
 @pytest.mark.parametrize("upper", [True, False])
 def test_a_plane_is_found_exactly(upper, x64):
     space, limits, direction, starts = plane_and_starts(upper)
-    found = tangents(space, limits, limits.values[0], starts)
+    found = tangents(space, limits.values[0], starts)
     assert len(found) == len(starts)
     for one in found:
         np.testing.assert_allclose(one.half_space.direction, direction, atol=1e-12)
@@ -59,15 +59,15 @@ def test_a_plane_is_found_exactly(upper, x64):
 
 def test_steps_from_zero_reach_a_plane(x64):
     space, limits, _, _ = plane_and_starts()
-    reached = climbed(space, limits, limits.values[0], np.zeros((2, 3)))
+    reached = climbed(space, limits.values[0], np.zeros((2, 3)))
     assert len(reached) == 2
     assert np.all(space.run(reached) > limits.values[0])
 
 
 def test_a_step_has_a_plane_across_the_ray(x64):
     distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
-    space, limits = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, distribution)
-    (found,) = tangents(space, limits, 0.5, np.array([[4.0, 1.0]]))
+    space, _ = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, distribution)
+    (found,) = tangents(space, 0.5, np.array([[4.0, 1.0]]))
     # The ray meets the step at x_0 = 3: no slope says more.
     point = np.array([3.0, 0.75])
     np.testing.assert_allclose(found.half_space.direction, point / np.linalg.norm(point), rtol=1e-6)
@@ -78,9 +78,9 @@ def test_a_step_has_a_plane_across_the_ray(x64):
 
 def test_no_tangent_if_zero_fails(x64):
     distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
-    space, limits = searched(lambda x: x[:1], -1.0, distribution)
-    assert tangents(space, limits, -1.0, np.ones((3, 2))) == []
-    assert tangents(space, limits, 2.0, np.ones((0, 2))) == []
+    space, _ = searched(lambda x: x[:1], -1.0, distribution)
+    assert tangents(space, -1.0, np.ones((3, 2))) == []
+    assert tangents(space, 2.0, np.ones((0, 2))) == []
 
 
 def test_points_on_rays_are_next_to_the_limit(x64):
@@ -118,10 +118,35 @@ def test_design_points_of_several_limits(x64):
     assert found[:2, 0] == pytest.approx([4, 3], rel=0.005)
     assert np.all(found[:2, 0] > [4, 3])
     assert np.isnan(found[2]).all()
-
-
-def test_design_points_without_candidates(x64):
-    flat = flat_network(lambda x: x[:1], nuq.Input.normal(jnp.zeros(2), 1.0))
-    limits = Limits(flat, [4.0], 0, True)
-    space = StandardSpace(flat, limits.read)
     assert np.isnan(design_points(space, limits, np.zeros((0, 2)), 100.0)).all()
+
+
+def limits_of(limit, upper=True):
+    distribution = nuq.Input.normal(np.zeros(2, np.float32), 1.0)
+    flat = flat_network(lambda x: jnp.clip(x[:1], -1.0, 0.1), distribution)
+    return Limits(flat, limit, 0, upper)
+
+
+# In single precision 0.1 is rounded up and 0.7 down.
+@pytest.mark.parametrize("limit", [0.1, 0.7])
+def test_an_output_at_the_limit_is_not_beyond_it(limit):
+    output = np.float32([[limit]])
+    for upper, beyond in ((True, 2), (False, -2)):
+        limits = limits_of(limit, upper=upper)
+        assert not limits.fails(limits.read(output).astype(float)).any()
+        next_one = np.nextafter(output, np.float32(beyond))
+        assert limits.fails(limits.read(next_one).astype(float)).all()
+
+
+def test_bounds_of_rarer_limits_are_not_larger():
+    found = limits_of([250.0, 200.0, 300.0]).in_order(np.array([2.5e-6, 8.5e-4, 4.8e-2]))
+    np.testing.assert_array_equal(found, [2.5e-6, 8.5e-4, 2.5e-6])
+    found = limits_of([-2.0, -3.0], upper=False).in_order(np.array([0.1, 0.2]))
+    np.testing.assert_array_equal(found, [0.1, 0.1])
+
+
+def test_targets_are_the_least_rare_first_and_span_all():
+    limits = limits_of(np.arange(11.0)[::-1])
+    assert limits.values[list(limits.targets)].tolist() == [0, 2, 5, 8, 10]
+    lower = limits_of([1.0, 3.0, 2.0], upper=False)
+    assert lower.targets == (1, 2, 0)
