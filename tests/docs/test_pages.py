@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, assert_same_output, blocks
 
-# Made by the first block of `docs/howto/torch.md` with PyTorch 2.14.1.
+# Made by the first block of `docs/howto/outside_jax.md` with PyTorch 2.14.1.
 SAVED_BY_TORCH = Path(__file__).parent / "torch_network.safetensors"
 HOWTO = [page for page in PAGES if page.parent.name == "howto"]
 MOST_LINES = 80
