@@ -377,7 +377,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"Mean log score of {arguments.num_new} new observations, minus the naive fit's")
     columns = ["noisy inputs", "se", "exact inputs", "se of it"]
     print(pd.DataFrame.from_dict(gains, orient="index", columns=columns).round(3).to_string())
-    print("\nLaw of y by linearization, at five measured inputs, against Monte Carlo")
+    print("\nDistribution of y by linearization, at five measured inputs, against Monte Carlo")
     check = check_linearization(check_key, module, calibration, draws)
     print(check.round(3).to_string())
     arguments.out.mkdir(parents=True, exist_ok=True)

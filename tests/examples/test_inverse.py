@@ -80,12 +80,3 @@ def test_inverse_runs(example, tmp_path, capsys):
     assert (table[:, 7] == 0).all()  # divergences
     words = next(line for line in lines if line.startswith("condition:")).split()
     assert float(words[words.index("most") + 1]) < 0.3  # sd between copula and network
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--num-runs", "0"], ["--noise", "0"], ["--half-width", "nan"]]
-)
-def test_inverse_refuses_bad_numbers(example, arguments, capsys):
-    with pytest.raises(SystemExit):
-        example.main(arguments)
-    assert f"{arguments[0]} must be" in capsys.readouterr().err

@@ -94,12 +94,3 @@ def test_predictions_mix_the_distributions_of_the_draws(example, fit):
 def test_noisy_inputs_refuses_errors_larger_than_the_spread_of_the_inputs(example):
     with pytest.raises(ValueError, match="less than the standard deviation of the measured inputs"):
         example.calibrate(jnp.array([[0.0], [1.0]]), "normal", 0.8)
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--num-draws", "5"], ["--num-chains", "0"], ["--error-sd", "-1"]]
-)
-def test_noisy_inputs_refuses_bad_numbers(example, arguments, capsys):
-    with pytest.raises(SystemExit):
-        example.main(arguments)
-    assert f"{arguments[0]} must be" in capsys.readouterr().err
