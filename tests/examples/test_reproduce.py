@@ -86,10 +86,3 @@ def test_corrected_bounds_hold_for_random_networks(operators):
         error = np.abs(error_of(net, mean, z)).max(axis=0)
         corrected, _ = operators.error_tables.norm_bounds(net, mean, amplitude)
         assert (error <= corrected * (1 + 1e-5)).all()
-
-
-def test_exact_half_width_is_where_the_first_neuron_flips(operators):
-    net = nuq.LeakyReLUNetwork([[[1.0, 2.0], [1.0, 0.0]]], [[0.6, -0.5]], [[1.0, 1.0]])
-    # |h| over the sum of the row: 0.6 / 3 and 0.5 / 1.
-    found = operators.error_tables._exact_half_width(net, jnp.zeros(2))
-    assert found == pytest.approx(0.2, rel=1.1e-3)
