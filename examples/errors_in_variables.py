@@ -1,9 +1,8 @@
 """Infer how uncertain a network's inputs are, from noisy observations of its outputs.
 
 Errors-in-variables regression through a fixed network: the true inputs of each observation are
-within +-beta of the measured ones (a box, or normal with standard deviation beta), the outputs
-carry normal noise of standard deviation sigma, and both are unknown. Models of the same data, all
-sampled by NUTS:
+within +-beta of the measured ones, the outputs carry normal noise of standard deviation sigma, and
+both are unknown. Models of the same data, all sampled by NUTS:
 
 - marginalized: the network is linearized once; the joint distribution of the outputs of an
   observation, `Linearization.joint`, has its input error integrated out. Two latent variables
@@ -82,13 +81,6 @@ class Posterior(NamedTuple):
     divergences: int
 
 
-def input_distribution(x: Array, beta: Array | float, error: str) -> nuq.Input:
-    """Return the true inputs: a box of half-width beta, or normal with sd beta."""
-    if error == "box":
-        return nuq.Input.box(x, half_width=beta)
-    return nuq.Input.normal(x, scale_tril=beta * jnp.eye(x.shape[-1], dtype=x.dtype))
-
-
 def sample_prior(medians: Array) -> tuple[Array, Array]:
     """Sample beta and sigma, with log-normal priors of scale 1 about their medians."""
     beta = numpyro.sample("beta", dist.LogNormal(jnp.log(medians[0]), 1.0))
@@ -96,7 +88,7 @@ def sample_prior(medians: Array) -> tuple[Array, Array]:
     return beta, sigma
 
 
-def marginalized_model(error: str, *, copula: bool = False) -> Model:
+def marginalized_model(*, copula: bool = False) -> Model:
     """Return the model with the input error integrated out.
 
     It takes the values and Jacobians of the network at the measured inputs: they depend on neither
@@ -105,7 +97,7 @@ def marginalized_model(error: str, *, copula: bool = False) -> Model:
 
     def model(medians: Array, x: Array, y: Array, value: Array, jacobian: Array) -> None:
         beta, sigma = sample_prior(medians)
-        linear = nuq.Linearization(value, jacobian, input_distribution(x, beta, error))
+        linear = nuq.Linearization(value, jacobian, nuq.Input.box(x, half_width=beta))
         if y.shape[1] == 1:
             outputs = linear.marginals(noise_scale=sigma).to_event(1)
         elif copula:
@@ -118,7 +110,7 @@ def marginalized_model(error: str, *, copula: bool = False) -> Model:
     return model
 
 
-def relinearized_model(net: Network, error: str) -> Model:
+def relinearized_model(net: Network) -> Model:
     """Return the model whose linearization fits where the inputs explain the outputs.
 
     Posterior linearization (A. Garcia-Fernandez et al., 2015): each pass takes the inputs behind an
@@ -127,13 +119,12 @@ def relinearized_model(net: Network, error: str) -> Model:
     draws are the same in each pass and for each beta and sigma, and the number of passes is fixed,
     so the density is smooth, and differentiated as it is computed. net: of all inputs.
     """
-    scale = 3**-0.5 if error == "box" else 1.0  # of an input, in units of beta
 
     def model(
         medians: Array, x: Array, y: Array, value: Array, jacobian: Array, normal: Array
     ) -> None:
         beta, sigma = sample_prior(medians)
-        f = nuq.Input.normal(x, scale * beta)
+        f = nuq.Input.normal(x, beta / 3**0.5)
 
         def improve(fit: tuple[Array, Array, Array], _: None) -> tuple[Any, None]:
             loc, jacobian, rest = fit
@@ -154,7 +145,7 @@ def relinearized_model(net: Network, error: str) -> Model:
 
         start = value, jacobian, jnp.zeros((*y.shape, y.shape[1]), y.dtype)
         (loc, slopes, rest), _ = jax.lax.scan(improve, start, length=PASSES)
-        linear = nuq.Linearization(loc, slopes, input_distribution(x, beta, error))
+        linear = nuq.Linearization(loc, slopes, nuq.Input.box(x, half_width=beta))
         with numpyro.plate("observations", len(y)):
             outputs = linear.joint(noise_scale=sigma, noise_covariance=rest)
             numpyro.sample("y", outputs, obs=y)
@@ -168,14 +159,14 @@ def standard_normal(count: int, size: int) -> Array:
     return jnp.asarray(np.concatenate([half, -half]), jnp.result_type(float))
 
 
-def latent_model(net: Network, error: str) -> Model:
+def latent_model(net: Network) -> Model:
     """Return the model that samples the true input of each observation; net: of all inputs."""
 
     def model(medians: Array, x: Array, y: Array) -> None:
         beta, sigma = sample_prior(medians)
-        unit = dist.Uniform(-1.0, 1.0) if error == "box" else dist.Normal(0.0, 1.0)
+        unit = dist.Uniform(-1.0, 1.0).expand([x.shape[1]]).to_event(1)
         with numpyro.plate("observations", len(y)):
-            deviation = numpyro.sample("deviation", unit.expand([x.shape[1]]).to_event(1))
+            deviation = numpyro.sample("deviation", unit)
             outputs = net(x + beta * deviation)
             numpyro.sample("y", dist.Normal(outputs, sigma).to_event(1), obs=y)
 
@@ -238,7 +229,7 @@ def synthetic(
     biases = 0.5 * jax.random.normal(bias_key, (LAYERS, arguments.num_hidden))
     net = nuq.LeakyReLUNetwork(weights[:-1], list(biases), weights[-1])
     x = jax.random.normal(x_key, (arguments.num_observations, INPUTS))
-    f = input_distribution(x, beta, arguments.error)
+    f = nuq.Input.box(x, half_width=beta)
     flips = np.concatenate(nuq.error_analysis.flip_probabilities(net, f), axis=-1)
     print(f"{name}: a neuron changes its sign with probability {flips.mean():.2g}")
     outputs = jax.vmap(net)(f.sample(f_key))
@@ -260,7 +251,6 @@ def infer(
 ) -> dict[str, Posterior]:
     """Return the posteriors of the chosen models, by name."""
     _, net, x, y, medians, _ = experiment
-    error = arguments.error
     linear = nuq.linearize(net, nuq.Input.box(x, half_width=1.0))
 
     def linearized(f: Array) -> Array:
@@ -271,11 +261,11 @@ def infer(
     with_draws = (*with_jacobian, standard_normal(DRAWS, x.shape[1]))
     batched = jnp.vectorize(net, signature="(n)->(m)")
     models = {
-        "marginalized": (marginalized_model(error), with_jacobian),
-        "relinearized": (relinearized_model(batched, error), with_draws),
-        "copula": (marginalized_model(error, copula=True), with_jacobian),
-        "latent": (latent_model(batched, error), data),
-        "latent-linear": (latent_model(linearized, error), data),
+        "marginalized": (marginalized_model(), with_jacobian),
+        "relinearized": (relinearized_model(batched), with_draws),
+        "copula": (marginalized_model(copula=True), with_jacobian),
+        "latent": (latent_model(batched), data),
+        "latent-linear": (latent_model(linearized), data),
     }
     return {
         name: run_nuts(key, *models[name], arguments, f"{experiment.name}, {name}")
@@ -350,7 +340,6 @@ def draw(results: dict[str, dict[str, Posterior]], experiments: list[Experiment]
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read and check the command line."""
     parser = argparse.ArgumentParser(description="Errors-in-variables regression.")
-    parser.add_argument("--error", choices=("box", "normal"), default="box", help="of the inputs")
     parser.add_argument("--num-observations", type=int, default=60, help="of synthetic data")
     parser.add_argument("--num-outputs", type=int, default=3, help="of the synthetic network")
     parser.add_argument("--num-hidden", type=int, default=128, help="neurons of each layer of it")

@@ -18,10 +18,6 @@ about r times the true ones (R. J. Carroll, D. Ruppert, L. A. Stefanski and C. M
 Measurement Error in Nonlinear Models, 2nd ed., 2006, chapter 4). m and v are estimated from the
 measured inputs, s is known; that m and v are estimates is not propagated.
 
-`--error box` is the other kind of error, Berkson's: f = x + e with e uniform and independent of x,
-an input that was set and not met exactly. It leaves the slopes nearly as they are: to first order
-E[y | x] is g(x). There is little attenuation to repair, but the scatter and sigma are.
-
 Run `python examples/noisy_inputs.py --help` for the arguments.
 """
 
@@ -84,18 +80,15 @@ class Data(NamedTuple):
 class Calibration(NamedTuple):
     """What the distribution of a true input given the measured one takes."""
 
-    error: str
     error_sd: float
     mean: float  # of the true inputs
     reliability: float  # their variance over that of the measured ones
 
     def distribution(self, x: Array) -> nuq.Input:
         """Return the distribution of the true inputs given the measured ones."""
-        if self.error == "box":
-            return nuq.Input.box(x, half_width=3**0.5 * self.error_sd)
         loc = self.mean + self.reliability * (x - self.mean)
         sd = self.reliability**0.5 * self.error_sd
-        return nuq.Input.normal(loc, scale_tril=sd * jnp.eye(x.shape[-1], dtype=x.dtype))
+        return nuq.Input.normal(loc, jnp.full(x.shape[-1], sd, x.dtype))
 
 
 class Fit(NamedTuple):
@@ -116,22 +109,16 @@ def truth(f: Array) -> Array:
     return 2 * jax.nn.softplus(f)
 
 
-def simulate(key: Array, count: int, error: str, error_sd: float) -> Data:
+def simulate(key: Array, count: int, error_sd: float) -> Data:
     """Draw true inputs, their measurements and noisy outputs."""
-    design_key, error_key, noise_key = jax.random.split(key, 3)
-    design = jax.random.normal(design_key, (count, 1))
-    if error == "box":
-        unit = jax.random.uniform(error_key, (count, 1), minval=-1, maxval=1)
-        f, x = design + 3**0.5 * error_sd * unit, design
-    else:
-        f, x = design, design + error_sd * jax.random.normal(error_key, (count, 1))
+    input_key, error_key, noise_key = jax.random.split(key, 3)
+    f = jax.random.normal(input_key, (count, 1))
+    x = f + error_sd * jax.random.normal(error_key, (count, 1))
     return Data(f, x, truth(f) + NOISE * jax.random.normal(noise_key, (count, 1)))
 
 
-def calibrate(x: Array, error: str, error_sd: float) -> Calibration:
+def calibrate(x: Array, error_sd: float) -> Calibration:
     """Estimate the true inputs from the measured ones and the size of the errors."""
-    if error == "box":
-        return Calibration(error, error_sd, 0.0, 1.0)
     variance = float(x.var(ddof=1))
     if variance <= error_sd**2:
         raise ValueError(
@@ -139,7 +126,7 @@ def calibrate(x: Array, error: str, error_sd: float) -> Calibration:
             f"{variance**0.5:.3g}, got {error_sd:g}; nothing is left for the true inputs to vary, "
             f"so state the errors smaller or measure more inputs"
         )
-    return Calibration(error, error_sd, float(x.mean()), 1 - error_sd**2 / variance)
+    return Calibration(error_sd, float(x.mean()), 1 - error_sd**2 / variance)
 
 
 def prior(name: str, shape: tuple[int, ...]) -> Any:
@@ -305,8 +292,6 @@ def draw(fits: dict[str, Fit], train: Data, new: Data) -> plt.Figure:
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read and check the command line."""
     parser = argparse.ArgumentParser(description="Train a small network on noisy inputs.")
-    parser.add_argument("--error", choices=("normal", "box"), default="normal",
-                        help="normal error of measurement, or Berkson's, a box")  # fmt: skip
     parser.add_argument("--error-sd", type=float, default=0.5,
                         help="of the errors; that of the inputs is 1 (default: 0.5)")  # fmt: skip
     counts = {
@@ -337,16 +322,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     train_key, new_key, chain_key, predict_key, check_key = jax.random.split(
         jax.random.key(arguments.seed), 5
     )
-    error = arguments.error, arguments.error_sd
-    train = simulate(train_key, arguments.num_observations, *error)
-    new = simulate(new_key, arguments.num_new, *error)
-    calibration = calibrate(train.x, *error)
+    train = simulate(train_key, arguments.num_observations, arguments.error_sd)
+    new = simulate(new_key, arguments.num_new, arguments.error_sd)
+    calibration = calibrate(train.x, arguments.error_sd)
     module = Perceptron(nnx.Rngs(0))
     grid = jnp.asarray(GRID)[:, None]
     fits, rows = {}, {}
     for name in COLORS:
-        if name == "calibrated" and arguments.error == "box":
-            continue  # E[f | x] = x: it is the naive fit
         chains, divergences = run_nuts(chain_key, module, name, calibration, train, arguments)
         rows[name] = describe(module, chains, divergences)
         draws = {site: values.reshape(-1, *values.shape[2:]) for site, values in chains.items()}
@@ -377,7 +359,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"Mean log score of {arguments.num_new} new observations, minus the naive fit's")
     columns = ["noisy inputs", "se", "exact inputs", "se of it"]
     print(pd.DataFrame.from_dict(gains, orient="index", columns=columns).round(3).to_string())
-    print("\nLaw of y by linearization, at five measured inputs, against Monte Carlo")
+    print("\nDistribution of y by linearization, at five measured inputs, against Monte Carlo")
     check = check_linearization(check_key, module, calibration, draws)
     print(check.round(3).to_string())
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Every figure of the gallery, as a function of a case; the page shows their code."""
+"""Every figure of the gallery, as a function of a case."""
 
 from collections.abc import Callable
 

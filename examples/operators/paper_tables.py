@@ -10,18 +10,23 @@ import networks
 import numpy as np
 import pandas as pd
 from integro_differential import OPERATORS, SIZE
-from study import AMPLITUDES, DEPTHS, NAMES, NONZERO, Study, comparison, study, title
-from table_text import as_markdown
+from study import (
+    AMPLITUDES,
+    DEPTHS,
+    NAMES,
+    NONZERO,
+    Study,
+    as_markdown,
+    comparison,
+    study,
+    title,
+)  # fmt: skip
 from tqdm import tqdm
 
 import nn_uq_dist as nuq
 
 CORRELATED = ("g1", "g6", "g11", "g16", "g21")
 ERROR_DRAWS = 20_000
-VARIANCE_RATIO = (
-    "Variance of the linear model over that of the draws, mean of 30 outputs (by chance off by "
-    "0.004, all rows alike, as they share their draws):"
-)
 DEPTH_NAMES = [f"{depth} layer{'s' if depth > 1 else ''}" for depth in DEPTHS]
 
 
@@ -77,23 +82,15 @@ def agreement(operator: str, key: jax.Array, num_draws: int, *, progress: bool) 
     # Two at a time: JAX and NumPy release the interpreter while they work.
     with ThreadPoolExecutor(2) as pool:
         found = list(tqdm(pool.map(table, work), operator, len(work), disable=not progress))
-    of_ratios, of_distances = [], []
+    rows = []
     for k, amplitude in enumerate(AMPLITUDES):
-        tables = found[k * len(columns) : (k + 1) * len(columns)]
-        ratios = [(t["sd", "analytic"] / t["sd", "monte_carlo"]) ** 2 for t in tables]
-        of_ratios.append([f"{amplitude:g}", *(f"{r.mean():.2f}" for r in ratios)])
-        distances = [t["kolmogorov_smirnov", "monte_carlo"].mean() for t in tables]
-        of_distances.append([f"{amplitude:g}", *(f"{d:.3f}" for d in distances)])
-    floor = found[0]["kolmogorov_smirnov", "noise_floor"].mean()
-    heading = ["amplitude", *DEPTH_NAMES, "operator itself"]
-    return "\n".join(
-        [
-            f"{VARIANCE_RATIO}\n",
-            as_markdown(heading, of_ratios),
-            f"Kolmogorov-Smirnov distance, mean of 30 outputs (by chance {floor:.3f}):\n",
-            as_markdown(heading, of_distances),
-        ]
-    )
+        cells = []
+        for t in found[k * len(columns) : (k + 1) * len(columns)]:
+            ratio = ((t["sd", "analytic"] / t["sd", "monte_carlo"]) ** 2).mean()
+            distance = t["kolmogorov_smirnov", "monte_carlo"].mean()
+            cells.append(f"{ratio:.2f}; {distance:.3f}")
+        rows.append([f"{amplitude:g}", *cells])
+    return as_markdown(["amplitude", *DEPTH_NAMES, "operator itself"], rows)
 
 
 def linearization_errors(key: jax.Array) -> str:

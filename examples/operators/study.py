@@ -1,6 +1,6 @@
 """One network or operator at one perturbation amplitude: its distribution beside its draws."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import integro_differential
@@ -71,3 +71,12 @@ def comparison(case: Study) -> pd.DataFrame:
     return nuq.diagnostics.summary(
         lin, case.draws[:, shown], output_names=NONZERO, quantiles=[0.5], tails=[], progress=False
     )
+
+
+def as_markdown(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table; short rows are filled with empty cells."""
+    lines = ["| " + " | ".join(heading) + " |", "|" + "---|" * len(heading)]
+    for row in rows:
+        cells = [str(cell) for cell in row] + [""] * (len(heading) - len(row))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"

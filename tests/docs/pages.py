@@ -2,8 +2,8 @@
 
 A block of a page opens with three backticks and `python`; what it prints, if anything, is in the
 block of `text` below it. Run as a program, this writes what the blocks print into the pages named,
-and the figures that they save into a folder of `docs/_static`: `python -m tests.docs.pages
-docs/tutorial.md`.
+and the figures that they save and show into a folder of `docs/_static`: `python -m
+tests.docs.pages docs/tutorial.md`.
 """
 
 import contextlib
@@ -86,8 +86,9 @@ if __name__ == "__main__":
         file = Path(name).resolve()
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             written = with_outputs(file)
+            pictures = ROOT / "docs" / "_static" / file.stem
             for figure in Path().glob("*.png"):
-                pictures = ROOT / "docs" / "_static" / file.stem
-                pictures.mkdir(exist_ok=True)
-                shutil.copy(figure, pictures)
+                if f"/{file.stem}/{figure.name}" in written:
+                    pictures.mkdir(exist_ok=True)
+                    shutil.copy(figure, pictures)
         file.write_text(written, encoding="utf-8")

@@ -34,19 +34,18 @@ def test_errors_in_variables_runs(example, tmp_path, capsys):
     assert max(map(len, lines[:-1])) <= 100
 
 
-@pytest.mark.parametrize("error", ["box", "normal"])
 @pytest.mark.parametrize("num_outputs", [1, 3])
-def test_marginalized_likelihood_is_that_of_the_latent_model(example, num_outputs, error):
+def test_marginalized_likelihood_is_that_of_the_latent_model(example, num_outputs):
     """A linear network of two inputs: integrate the latent model's likelihood by Monte Carlo."""
     x, y = jnp.array([[0.5, -0.2]]), jnp.array([[0.4, 0.1, 0.5]])[:, :num_outputs]
     rows = jnp.array([[1.0, 2.0], [1.0, -1.0], [0.5, 1.5]])[:num_outputs]
     medians, values = jnp.array([0.3, 0.2]), {"beta": jnp.array(0.4), "sigma": jnp.array(0.25)}
-    model = example.marginalized_model(error)
+    model = example.marginalized_model()
     data = (medians, x, y, x @ rows.T, rows[None])
     density, _ = log_density(model, data, {}, values)
 
-    latent = example.latent_model(lambda f: f @ rows.T, error)
-    unit = dist.Uniform(-1.0, 1.0) if error == "box" else dist.Normal(0.0, 1.0)
+    latent = example.latent_model(lambda f: f @ rows.T)
+    unit = dist.Uniform(-1.0, 1.0)
     deviations = unit.sample(jax.random.key(0), (20_000, 1, 2))
 
     def likelihood(deviation):
@@ -59,8 +58,7 @@ def test_marginalized_likelihood_is_that_of_the_latent_model(example, num_output
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("error", ["box", "normal"])
-def test_relinearized_likelihood_where_the_network_bends(example, error):
+def test_relinearized_likelihood_where_the_network_bends(example):
     """Two inputs, three outputs: quadrature of the latent model's likelihood is the reference."""
     rows = jnp.array([[1.0, 2.0], [1.0, -1.0], [0.5, 1.5]])
 
@@ -69,8 +67,8 @@ def test_relinearized_likelihood_where_the_network_bends(example, error):
 
     x, y = jnp.array([[0.2, -0.3]]), net(jnp.array([[0.8, 0.4]]))
     medians, values = jnp.array([0.7, 0.2]), {"beta": jnp.array(1.0), "sigma": jnp.array(0.1)}
-    latent = example.latent_model(net, error)
-    unit = dist.Uniform(-1.0, 1.0) if error == "box" else dist.Normal(0.0, 1.0)
+    latent = example.latent_model(net)
+    unit = dist.Uniform(-1.0, 1.0)
     nodes = unit.icdf((jnp.arange(400) + 0.5) / 400)
     deviations = jnp.stack(jnp.meshgrid(nodes, nodes), axis=-1).reshape(-1, 1, 2)
 
@@ -81,10 +79,10 @@ def test_relinearized_likelihood_where_the_network_bends(example, error):
     reference = float(jnp.log(jax.vmap(likelihood)(deviations).mean()))
     linear = linearize(net, Input.box(x, half_width=1.0))
     fixed = (medians, x, y, linear.loc, linear.jacobian)
-    tangent, _ = log_density(example.marginalized_model(error), fixed, {}, values)
+    tangent, _ = log_density(example.marginalized_model(), fixed, {}, values)
     assert tangent < reference - 0.5
 
-    model = example.relinearized_model(net, error)
+    model = example.relinearized_model(net)
     data = (*fixed, example.standard_normal(128, 2))
     with_gradient = jax.jit(jax.value_and_grad(lambda at: log_density(model, data, {}, at)[0]))
     density, gradient = with_gradient(values)
@@ -95,12 +93,3 @@ def test_relinearized_likelihood_where_the_network_bends(example, error):
             with_gradient({**values, name: values[name] + move})[0] for move in (0.01, -0.01)
         )
         assert gradient[name] == pytest.approx(float(above - below) / 0.02, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--num-draws", "30"], ["--num-warmup", "0"], ["--num-chains", "0"]]
-)
-def test_errors_in_variables_refuses_bad_numbers(example, arguments, capsys):
-    with pytest.raises(SystemExit):
-        example.main(arguments)
-    assert f"{arguments[0]} must be" in capsys.readouterr().err

@@ -1,9 +1,5 @@
 """The operators of the paper, their quadrature, and the networks trained to approximate them."""
 
-import importlib
-from pathlib import Path
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +10,6 @@ import scipy.special
 
 from nn_uq_dist import Input, LeakyReLUNetwork, linearize
 
-FOLDER = Path(__file__).parents[2] / "examples" / "operators"
-MODULES = ("lobatto", "integro_differential", "networks", "soap", "train")
 BARS = {  # relative L2 error, hidden layers
     "nonlinear_1": (0.05, 1),
     "nonlinear_5": (0.010, 5),
@@ -27,17 +21,9 @@ BARS = {  # relative L2 error, hidden layers
 }
 
 
-@pytest.fixture(scope="module")
-def example():
-    """The modules of the example, found as from a script in their folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        return SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
-
-
 @pytest.mark.parametrize("degree", [1, 2, 3, 8, 30, 61])
-def test_lobatto_is_exact_for_polynomials(example, degree):
-    x, w = example.lobatto.nodes(degree), example.lobatto.weights(degree)
+def test_lobatto_is_exact_for_polynomials(operators, degree):
+    x, w = operators.lobatto.nodes(degree), operators.lobatto.weights(degree)
     assert (x[0], x[-1]) == (-1, 1)
     np.testing.assert_array_equal(x, -x[::-1])
     if degree > 1:  # the inner nodes are zeros of the Jacobi polynomial with parameters (1, 1)
@@ -45,18 +31,18 @@ def test_lobatto_is_exact_for_polynomials(example, degree):
         np.testing.assert_allclose(x[1:-1], expected, atol=2e-15)
     for power in range(2 * degree):
         np.testing.assert_allclose(w @ x**power, 2 / (power + 1) * (power % 2 == 0), atol=1e-14)
-    derivative = example.lobatto.differentiation_matrix(degree)
+    derivative = operators.lobatto.differentiation_matrix(degree)
     points = np.linspace(-1, 1, 7)
     for power in range(degree + 1):
         slope = power * x ** max(power - 1, 0)
         np.testing.assert_allclose(derivative @ x**power, slope, atol=1e-13 * degree**3)
-        values = example.lobatto.interpolate(x**power, points)
+        values = operators.lobatto.interpolate(x**power, points)
         np.testing.assert_allclose(values, points**power, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["nonlinear", "linear"])
-def test_operators_match_adaptive_quadrature(example, precision, name):
-    y = example.lobatto.nodes(30)
+def test_operators_match_adaptive_quadrature(operators, precision, name):
+    y = operators.lobatto.nodes(30)
     rng = np.random.default_rng(0)
     polynomials = [np.polynomial.Polynomial(rng.normal(size=5)) for _ in range(3)]
     expected = []
@@ -68,7 +54,7 @@ def test_operators_match_adaptive_quadrature(example, precision, name):
         )[0]
         expected.append(first * y + second * np.sin(np.pi * y**2))
     nodal = jnp.asarray([f(y) for f in polynomials])
-    values = example.integro_differential.OPERATORS[name](nodal)
+    values = operators.integro_differential.OPERATORS[name](nodal)
     assert values.dtype == precision
     rtol = 1e-12 if precision == "float64" else 2e-4
     np.testing.assert_allclose(values, expected, rtol=rtol, atol=rtol)
@@ -84,9 +70,9 @@ def evaluate(net, inputs):
 
 
 @pytest.mark.parametrize("name", BARS)
-def test_trained_networks_meet_their_bars(example, name):
+def test_trained_networks_meet_their_bars(operators, name):
     bar, num_layers = BARS[name]
-    net = example.networks.load(name)
+    net = operators.networks.load(name)
     assert [part.shape for part in net.hidden_weights] == [(64, 31)] + [(64, 64)] * (num_layers - 1)
     assert net.output_matrix.shape == (31, 64)
     assert {leaf.dtype for leaf in jax.tree.leaves(net)} == {np.dtype(np.float32)}
@@ -95,7 +81,7 @@ def test_trained_networks_meet_their_bars(example, name):
     assert net.skip_connection is (name == "nonlinear_resnet")
     # A key that no training had.
     inputs = np.random.default_rng(123).normal(size=(5000, 31)).astype(np.float32)
-    expected = np.asarray(example.integro_differential.OPERATORS[name.split("_")[0]](inputs))
+    expected = np.asarray(operators.integro_differential.OPERATORS[name.split("_")[0]](inputs))
     errors = np.sum((evaluate(net, inputs) - expected) ** 2, axis=1)
     sizes = np.sum(expected**2, axis=1)
     error = np.sqrt(errors.sum() / sizes.sum())
@@ -104,57 +90,42 @@ def test_trained_networks_meet_their_bars(example, name):
     assert error <= np.sqrt(bar**2 + allowance)
 
 
-def test_correlations_of_the_deep_network_are_those_of_the_paper(example):
+def test_correlations_of_the_deep_network_are_those_of_the_paper(operators):
     # Of the 1-layer networks they depend on the seed by more than 0.02: a kink may be near.
-    net = example.networks.load("nonlinear_20")
-    distribution = Input.box(example.integro_differential.mean_input(), half_width=1.5)
+    net = operators.networks.load("nonlinear_20")
+    distribution = Input.box(operators.integro_differential.mean_input(), half_width=1.5)
     g1, g6, g11, g21 = 0, 5, 10, 20
     pairs = [(g1, g6), (g1, g11), (g1, g21), (g6, g11), (g6, g21), (g11, g21)]
     correlation = linearize(net, distribution).correlation[tuple(np.transpose(pairs))]
     np.testing.assert_allclose(correlation, [0.32, 0.21, -0.19, 0.99, 0.87, 0.92], atol=0.02)
 
 
-def test_saved_network_is_loaded_as_it_was(example, tmp_path):
+def test_saved_network_is_loaded_as_it_was(operators, tmp_path):
     rng = np.random.default_rng(0)
     # Twelve layers: sorted as text, the tenth would come second.
     weights, biases = [rng.normal(size=(4, 3)), *rng.normal(size=(11, 4, 4))], [*np.eye(12, 4)]
     ends = {"output_matrix": rng.normal(size=(3, 4)), "output_bias": rng.normal(size=3)}
     net = LeakyReLUNetwork(weights, biases, negative_slope=0.3, skip_connection=True, **ends)
-    example.networks.save(net, tmp_path / "net.safetensors")
-    again = example.networks.load(tmp_path / "net.safetensors")
+    operators.networks.save(net, tmp_path / "net.safetensors")
+    again = operators.networks.load(tmp_path / "net.safetensors")
     assert jax.tree.structure(again) == jax.tree.structure(net)
     jax.tree.map(np.testing.assert_array_equal, again, net)
 
 
 @pytest.mark.slow
-def test_training_reduces_the_error_and_writes_the_network(example, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(example.train, "_STEPS_PER_CALL", 50)
+def test_training_reduces_the_error_and_writes_a_network(operators, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(operators.train, "_STEPS_PER_CALL", 50)
     out = tmp_path / "net.safetensors"
     arguments = ["--operator", "linear", "--layers", "1", "--steps", "200", "--batch", "100"]
     arguments += ["--learning-rate", "0.05", "--out", str(out), "--no-progress"]
-    example.train.main(arguments)
+    operators.train.main(arguments)
     output, errors = capsys.readouterr()
     assert errors == ""  # no progress bar
     printed = float(output.split("fresh inputs: ")[1].split()[0])
     # That of the zero network is 1, of the initial one 2.
     assert printed < 0.1
     inputs = np.random.default_rng(0).normal(size=(2000, 31)).astype(np.float32)
-    expected = np.asarray(example.integro_differential.linear(inputs))
-    residual = evaluate(example.networks.load(out), inputs) - expected
+    expected = np.asarray(operators.integro_differential.linear(inputs))
+    residual = evaluate(operators.networks.load(out), inputs) - expected
     error = np.linalg.norm(residual) / np.linalg.norm(expected)
     assert error == pytest.approx(printed, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--steps", "0"], "--steps must be positive, got 0"),
-        (["--learning-rate", "-1"], "--learning-rate must be positive"),
-        (["--resnet", "--layers", "20"], "leave out --operator and --layers"),
-        (["--layers", "3"], "invalid choice: 3"),
-    ],
-)
-def test_training_refuses_wrong_arguments(example, arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        example.train.parse_arguments(arguments)
-    assert message in capsys.readouterr().err

@@ -2,8 +2,6 @@
 
 import itertools
 import re
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,35 +10,12 @@ import pytest
 
 import nn_uq_dist as nuq
 
-FOLDER = Path(__file__).parents[2] / "examples" / "operators"
-
 pytestmark = [pytest.mark.viz, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def modules():
-    """The modules of the example, which import each other by their plain names."""
-    known = set(sys.modules)
-    sys.path.insert(0, str(FOLDER))
-    import error_tables
-    import paper_bounds
-    import paper_tables
-    import reproduce
-    import study
-
-    yield {
-        "reproduce": reproduce, "study": study, "tables": paper_tables, "errors": error_tables,
-        "bounds": paper_bounds,
-    }  # fmt: skip
-    sys.path.remove(str(FOLDER))
-    for name in set(sys.modules) - known:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
-            del sys.modules[name]
-
-
-def test_some_figures_and_tables_are_written(modules, tmp_path, capsys):
+def test_some_figures_and_tables_are_written(operators, tmp_path, capsys):
     wanted = ["inputs", "errors", "correlation", "flips", "marginals_linear_2"]
-    modules["reproduce"].main(
+    operators.reproduce.main(
         ["--num-draws", "1000", "--out", str(tmp_path), "--no-progress", "--only", *wanted]
     )
     written = {path.name for path in tmp_path.iterdir()}
@@ -54,15 +29,15 @@ def test_some_figures_and_tables_are_written(modules, tmp_path, capsys):
     assert min(path.stat().st_size for path in tmp_path.glob("*.png")) > 5_000
 
 
-def test_unknown_names_are_refused(modules, tmp_path):
+def test_unknown_names_are_refused(operators, tmp_path):
     with pytest.raises(SystemExit, match=r"must name figures or tables, got tables: .*bounds"):
-        modules["reproduce"].main(["--only", "tables", "--out", str(tmp_path)])
+        operators.reproduce.main(["--only", "tables", "--out", str(tmp_path)])
     assert not list(tmp_path.iterdir())
 
 
-def test_correlation_table_holds_those_of_the_jacobian(modules):
-    case = modules["study"].study("nonlinear_1", 1.5, jax.random.key(0), 1_000)
-    table = modules["tables"].correlations([case])
+def test_correlation_table_holds_those_of_the_jacobian(operators):
+    case = operators.study.study("nonlinear_1", 1.5, jax.random.key(0), 1_000)
+    table = operators.paper_tables.correlations([case])
     cells = re.findall(r"(-?\d\.\d\d) \((-?\d\.\d\d)\)", table)
     jacobian = np.asarray(jax.jacfwd(case.net)(case.f.mean), np.float64)
     rows = jacobian / np.linalg.norm(jacobian, axis=1, keepdims=True)
@@ -72,11 +47,11 @@ def test_correlation_table_holds_those_of_the_jacobian(modules):
     np.testing.assert_allclose(np.array(cells, float), expected, atol=0.0051)
 
 
-def test_error_table_follows_from_subtraction(modules):
-    table = modules["tables"].linearization_errors(jax.random.key(0))
+def test_error_table_follows_from_subtraction(operators):
+    table = operators.paper_tables.linearization_errors(jax.random.key(0))
     first = next(line for line in table.splitlines() if line.startswith("| 1.5 |"))
     found = [float(cell) for cell in first.strip("| ").split(" | ")[1:]]
-    study = modules["study"]
+    study = operators.study
     shown = np.arange(31) != 15
     expected = []
     for name in ("nonlinear_1", "nonlinear_5", "nonlinear_20", "nonlinear"):
@@ -89,17 +64,17 @@ def test_error_table_follows_from_subtraction(modules):
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 5])
-def test_on_a_chain_the_corrected_bound_is_attained_and_the_printed_one_fails(modules, num_layers):
+def test_on_a_chain_the_corrected_bound_is_attained_the_printed_one_fails(operators, num_layers):
     one, mean, slope = [[1.0]], jnp.array([-1e-9]), 0.1
     net = nuq.LeakyReLUNetwork([one] * num_layers, [[0.0]] * num_layers, one, slope)
     error = nuq.error_analysis.total_error(net, mean, [1.0])
-    corrected, printed = modules["bounds"].norm_bounds(net, mean, 1.0)
+    corrected, printed = operators.error_tables.norm_bounds(net, mean, 1.0)
     np.testing.assert_allclose(error, 1 - slope**num_layers, rtol=1e-5)
     np.testing.assert_allclose(corrected, error, rtol=1e-5)
     np.testing.assert_allclose(printed, 1 - slope, rtol=1e-5)
 
 
-def test_corrected_bounds_hold_for_random_networks(modules):
+def test_corrected_bounds_hold_for_random_networks(operators):
     rng, error_of = np.random.default_rng(0), jax.jit(nuq.error_analysis.total_error)
     for k in range(400):
         sizes = ((3, 4, 2), (3, 5, 2, 4, 2))[k % 2]
@@ -109,12 +84,5 @@ def test_corrected_bounds_hold_for_random_networks(modules):
         mean, amplitude = rng.normal(size=3), 10 ** rng.uniform(-2, 1)
         z = amplitude * rng.choice([-1.0, 1.0], (32, 3))
         error = np.abs(error_of(net, mean, z)).max(axis=0)
-        corrected, _ = modules["bounds"].norm_bounds(net, mean, amplitude)
+        corrected, _ = operators.error_tables.norm_bounds(net, mean, amplitude)
         assert (error <= corrected * (1 + 1e-5)).all()
-
-
-def test_exact_half_width_is_where_the_first_neuron_flips(modules):
-    net = nuq.LeakyReLUNetwork([[[1.0, 2.0], [1.0, 0.0]]], [[0.6, -0.5]], [[1.0, 1.0]])
-    # |h| over the sum of the row: 0.6 / 3 and 0.5 / 1.
-    found = modules["errors"]._exact_half_width(net, jnp.zeros(2))
-    assert found == pytest.approx(0.2, rel=1.1e-3)

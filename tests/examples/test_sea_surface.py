@@ -1,7 +1,5 @@
 """The forecast of the sea surface runs, at a small size, and writes the file that it announces."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -54,16 +52,3 @@ def test_sea_surface_own_error_is_without_that_of_the_input(example, monkeypatch
     found = example.own_error(None, years, curves, 0.3)
     change = np.diff(curves[years < example.FIRST_TEST_YEAR], axis=0)
     np.testing.assert_allclose(found**2, (change**2).mean(axis=0) - 0.3**2 / 3, rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--beta", "-1"], "--beta must be positive"),
-        (["--num-draws", "10"], "at least 100"),
-    ],
-)
-def test_sea_surface_refuses_wrong_arguments(example, arguments, message, capsys):
-    with warnings.catch_warnings(), pytest.raises(SystemExit):
-        example.parse_arguments(arguments)
-    assert message in capsys.readouterr().err
