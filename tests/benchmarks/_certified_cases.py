@@ -65,11 +65,21 @@ def gradient(net, x, output=0):
     return row + np.eye(x.shape[1])[output] if net.skip_connection else row
 
 
+def ascent(net, center, half, v, sign, form, *, num_steps, output=0):
+    """Rows `v` of a box, moved to where ``sign * output + v @ form`` is large.
+
+    Projected ascent along signs of the gradient.
+    """
+    for step in np.geomspace(0.5, 1e-3, num_steps):
+        slope = sign * gradient(net, center + half * v, output) * half + form
+        v = np.clip(v + step * np.sign(slope), -1, 1)
+    return v
+
+
 def farthest_outside(case, num_starts, seed):
     """How far search finds values beyond range, affine bounds and error bound of a case of a box.
 
-    Projected ascent along signs of the gradient, in units of the largest size of the output; more
-    than rounding errors would be a violation.
+    In units of the largest size of the output; more than rounding errors would be a violation.
     """
     exact = StandardNetwork.of_distribution(case.net, case.distribution, slice(0, 1))
     forms = enclosed(exact, Boxes.whole(exact)).forms
@@ -87,9 +97,7 @@ def farthest_outside(case, num_starts, seed):
     goals = [(1, 0 * lower), (-1, 0 * lower), (-1, lower), (1, upper), (1, -tangent), (-1, tangent)]
     for sign, form in goals:
         v = rng.uniform(-1, 1, (num_starts, len(center)))
-        for step in np.geomspace(0.5, 1e-3, 30):
-            slope = sign * gradient(case.net, center + half * v) * half + form
-            v = np.clip(v + step * np.sign(slope), -1, 1)
+        v = ascent(case.net, center, half, v, sign, form, num_steps=30)
         y = forward(case.net, center + half * v)[:, 0]
         error = np.abs(y - forward(case.net, center[None])[0, 0] - v @ tangent)
         beyond = (

@@ -12,7 +12,8 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, stats
-from scipy.special import ndtr, ndtri
+
+from tests.box_gaussian.references import _most_restricted_first, _restricted, _spread_factor
 
 Array = NDArray[np.float64]
 
@@ -137,10 +138,10 @@ def _sobol(size, log2):
 
 def _sequential(reduced, extra, log2):
     size = len(reduced.slope)
-    covariance = np.linalg.inv(reduced.precision + extra * np.eye(size))
-    mean = covariance @ reduced.slope
-    order = list(_tightest_first(mean, covariance))
-    root = np.linalg.cholesky(covariance[np.ix_(order, order)])
+    columns = np.linalg.cholesky(reduced.precision + extra * np.eye(size)).T
+    mean = np.linalg.solve(columns.T @ columns, reduced.slope)
+    order = _most_restricted_first(mean, _spread_factor(columns))
+    root = _spread_factor(columns[:, order])
     uniforms = _sobol(size, log2)
     scores, points = np.empty_like(uniforms), np.empty_like(uniforms)
     volume = 0.5 * size * math.log(2 * math.pi) + np.log(np.diag(root)).sum()
@@ -148,32 +149,8 @@ def _sequential(reduced, extra, log2):
     logs = np.full(shape, 0.5 * reduced.slope @ mean + volume - math.log(math.prod(shape)))
     for k, name in enumerate(order):
         center = mean[name] + np.einsum("j,rjs->rs", root[k, :k], scores[:, :k])
-        low, high = (-1 - center) / root[k, k], (1 - center) / root[k, k]
-        # In the tail whose probabilities have more digits.
-        sign = np.where(low + high > 0, -1.0, 1.0)
-        low, high = np.minimum(sign * low, sign * high), np.maximum(sign * low, sign * high)
-        below, above = ndtr(low), ndtr(high)
-        mass = np.maximum(above - below, 1e-300)
-        scores[:, k] = sign * np.clip(ndtri(below + uniforms[:, k] * mass), low, high)
+        ends = (-1 - center) / root[k, k], (1 - center) / root[k, k]
+        log_mass, scores[:, k] = _restricted(*ends, uniforms[:, k])
         points[:, name] = np.clip(center + root[k, k] * scores[:, k], -1, 1)
-        logs += np.log(mass) + 0.5 * extra * points[:, name] ** 2
+        logs += log_mass + 0.5 * extra * points[:, name] ** 2
     return reduced.reference(points, logs + reduced.log_prior(points))
-
-
-def _tightest_first(mean, covariance):
-    """Order of the variables: first those whose interval has the smallest probability."""
-    mean, covariance = mean.copy(), covariance.copy()
-    left = list(range(len(mean)))
-    while left:
-        sd = np.sqrt(np.diag(covariance)[left])
-        ends = (-1 - mean[left]) / sd, (1 - mean[left]) / sd
-        mass = ndtr(-np.abs(ends).min(axis=0) * np.where(np.abs(mean[left]) > 1, 1, -1))
-        mass = mass - ndtr(-np.abs(ends).max(axis=0))
-        chosen = int(np.argmin(mass))
-        k, scale = left.pop(chosen), sd[chosen]
-        yield k
-        distribution = stats.truncnorm(ends[0][chosen], ends[1][chosen], mean[k], scale)
-        gain = covariance[:, k] / scale**2
-        mean = mean + gain * (np.clip(distribution.mean(), -1, 1) - mean[k])
-        covariance = covariance - np.outer(gain, covariance[k])
-        covariance[k, k] = 1.0

@@ -14,6 +14,7 @@ from nn_uq_dist.error_analysis._certified_distribution import _looked_at
 from nn_uq_dist.error_analysis._cover import largest_gap
 from tests.benchmarks._certified_cases import (
     Case,
+    ascent,
     farthest_outside,
     forward,
     gradient,
@@ -166,16 +167,14 @@ def errors(given):
 
 def largest_error(net, mu, half, output):
     """The largest error of the tangent found by projected ascent, zero if it is rounding."""
-    tangent, at_mu = gradient(net, mu[None], output)[0], forward(net, mu[None])[0, output]
+    tangent, at_mu = gradient(net, mu[None], output)[0] * half, forward(net, mu[None])[0, output]
     rng, largest = np.random.default_rng(0), 0.0
     for sign in (1, -1):
-        z = half * rng.uniform(-1, 1, (2000, len(mu)))
-        z[1000:] = half * np.sign(z[1000:])
-        for step in np.geomspace(0.5, 1e-3, 20):
-            slope = sign * (gradient(net, mu + z, output) - tangent)
-            z = np.clip(z + step * half * np.sign(slope), -half, half)
-            error = forward(net, mu + z)[:, output] - at_mu - z @ tangent
-            largest = max(largest, float(np.abs(error).max()))
+        v = rng.uniform(-1, 1, (2000, len(mu)))
+        v[1000:] = np.sign(v[1000:])
+        v = ascent(net, mu, half, v, sign, -sign * tangent, num_steps=20, output=output)
+        error = forward(net, mu + half * v)[:, output] - at_mu - v @ tangent
+        largest = max(largest, float(np.abs(error).max()))
     return largest if largest > 1e-12 else 0.0
 
 
