@@ -3,8 +3,6 @@
 The error of a value is ``|error| / max(1, |value| / 10)``; that of OpenTURNS stands next to ours.
 """
 
-from collections import defaultdict
-
 import jax
 import numpy as np
 from tqdm import tqdm
@@ -13,6 +11,7 @@ from nn_uq_dist import uniform_sum
 from tests.bank.loader import float32_cases, float64_cases
 from tests.benchmarks._command_line import head, row
 from tests.benchmarks._openturns_peers import combination
+from tests.uniform_sum.stacks import stacked
 
 
 def relative_error(value, reference):
@@ -22,22 +21,13 @@ def relative_error(value, reference):
 
 def ours(cases):
     """Log density and log survival of all cases by name, those of equal type compiled once."""
-    groups = defaultdict(list)
-    for case in cases:
-        groups[len(case.weights), case.normal_scale is not None].append(case)
     results = {}
-    for (_, has_normal_part), members in tqdm(groups.items(), desc="compiling and evaluating"):
-        x = np.concatenate([case.x for case in members])
-        weights = np.concatenate([np.tile(c.weights, (len(c.x), 1)) for c in members])
-        scale = None
-        if has_normal_part:
-            scale = np.concatenate([np.full(len(c.x), c.normal_scale, c.x.dtype) for c in members])
-        ends = np.cumsum([len(case.x) for case in members])[:-1]
-        values = [
-            np.split(np.asarray(function(x, weights, scale), float), ends)
-            for function in (uniform_sum.logpdf, uniform_sum.logsf)
-        ]
-        results |= zip((case.name for case in members), zip(*values, strict=True), strict=True)
+    for stack in tqdm(stacked(cases), desc="compiling and evaluating"):
+        arguments = stack.distribution_per_point()
+        functions = uniform_sum.logpdf, uniform_sum.logsf
+        rows = [stack.rows(np.asarray(function(*arguments), float)) for function in functions]
+        for (case, density), (_, survival) in zip(*rows, strict=True):
+            results[case.name] = density, survival
     return results
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -46,26 +47,25 @@ def trained_size_network():
     return nuq.linearize(lambda x: out @ jax.nn.leaky_relu(hidden @ x), box)
 
 
+def log_densities(weights, x, *scale):
+    """Of distributions of weighted sums of uniforms, and perhaps of noise."""
+    return nuq.LinearizedMarginal(jnp.zeros(weights.shape[:-1]), weights, *scale).log_prob(x)
+
+
 def log_prob():
     """A batch of distributions with one observation each, as in a likelihood."""
-    weights, x = normal(180, 12), normal(180)
-    return lambda: nuq.LinearizedMarginal(jnp.zeros(180), weights).log_prob(x)
+    return partial(log_densities, normal(180, 12), normal(180))
 
 
 def gradient():
     """The gradient of that likelihood in all weights."""
-    weights, x = normal(180, 12), normal(180)
-
-    def total(weights):
-        return nuq.LinearizedMarginal(jnp.zeros(180), weights).log_prob(x).sum()
-
-    return lambda: jax.grad(total)(weights)
+    total = jax.grad(lambda weights, x: log_densities(weights, x).sum())
+    return partial(total, normal(180, 12), normal(180))
 
 
 def grid():
     """Densities to be drawn: many points of few distributions."""
-    weights, x = normal(31, 1, 31), jnp.linspace(-5.0, 5.0, 1000)
-    return lambda: nuq.LinearizedMarginal(jnp.zeros((31, 1)), weights).log_prob(x)
+    return partial(log_densities, normal(31, 1, 31), jnp.linspace(-5.0, 5.0, 1000))
 
 
 def icdf():
@@ -129,7 +129,7 @@ def kernels():
     weights, x, scale = normal(180, 12), normal(180), jnp.float32(0.3)
 
     def value(weights, scale):
-        return nuq.LinearizedMarginal(jnp.zeros(180), weights, scale).log_prob(x)
+        return log_densities(weights, x, scale)
 
     def total(weights, scale):
         return value(weights, scale).sum()
