@@ -1,17 +1,13 @@
 """Random leaky-ReLU networks with random inputs, and the same networks in NumPy's float64."""
 
 import itertools
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nn_uq_dist as nuq
 from nn_uq_dist.error_analysis._affine_bounds import Boxes, StandardNetwork
 from nn_uq_dist.error_analysis._cover import enclosed
-
-Array = NDArray[np.float64]
 
 # Few enough draws for the cache of a processor.
 _AT_ONCE = 5_000
@@ -23,20 +19,19 @@ class Case(NamedTuple):
     net: nuq.LeakyReLUNetwork
     distribution: nuq.Input
 
-    def draws(self, count: int, seed: int) -> Array:
+    def draws(self, count, seed):
         """Draws of the output, independent of the library."""
         return np.concatenate(list(self.portions(count, seed)))
 
-    def portions(self, count: int, seed: int) -> Iterator[Array]:
+    def portions(self, count, seed):
         """The same, one after the other."""
         rng = np.random.default_rng(seed)
         for start in range(0, count, _AT_ONCE):
             size = (min(_AT_ONCE, count - start), self.net.num_inputs)
             x = np.broadcast_to(np.asarray(self.distribution.mean, np.float64), size)
             if self.distribution.half_width is not None:
-                x = x + np.asarray(self.distribution.half_width, np.float64) * rng.uniform(
-                    -1, 1, size
-                )
+                half_width = np.asarray(self.distribution.half_width, np.float64)
+                x = x + half_width * rng.uniform(-1, 1, size)
             for term in self.distribution.terms:
                 if not term.is_uniform:
                     factor = np.asarray(term.factor, np.float64)
@@ -45,7 +40,7 @@ class Case(NamedTuple):
             yield forward(self.net, x)[:, 0]
 
 
-def forward(net: nuq.LeakyReLUNetwork, x: Array) -> Array:
+def forward(net, x):
     """Outputs at rows of inputs, in NumPy's float64."""
     signal = x
     for weights, bias in zip(net.hidden_weights, net.biases, strict=True):
@@ -57,7 +52,7 @@ def forward(net: nuq.LeakyReLUNetwork, x: Array) -> Array:
     return y + x if net.skip_connection else y
 
 
-def gradient(net: nuq.LeakyReLUNetwork, x: Array, output: int = 0) -> Array:
+def gradient(net, x, output=0):
     """Gradients of an output at rows of inputs, shaped as `x`."""
     signal, slopes = x, []
     for weights, bias in zip(net.hidden_weights, net.biases, strict=True):
@@ -70,11 +65,21 @@ def gradient(net: nuq.LeakyReLUNetwork, x: Array, output: int = 0) -> Array:
     return row + np.eye(x.shape[1])[output] if net.skip_connection else row
 
 
-def farthest_outside(case: Case, num_starts: int, seed: int) -> float:
+def ascent(net, center, half, v, sign, form, *, num_steps, output=0):
+    """Rows `v` of a box, moved to where ``sign * output + v @ form`` is large.
+
+    Projected ascent along signs of the gradient.
+    """
+    for step in np.geomspace(0.5, 1e-3, num_steps):
+        slope = sign * gradient(net, center + half * v, output) * half + form
+        v = np.clip(v + step * np.sign(slope), -1, 1)
+    return v
+
+
+def farthest_outside(case, num_starts, seed):
     """How far search finds values beyond range, affine bounds and error bound of a case of a box.
 
-    Projected ascent along signs of the gradient, in units of the largest size of the output; more
-    than rounding errors would be a violation.
+    In units of the largest size of the output; more than rounding errors would be a violation.
     """
     exact = StandardNetwork.of_distribution(case.net, case.distribution, slice(0, 1))
     forms = enclosed(exact, Boxes.whole(exact)).forms
@@ -92,9 +97,7 @@ def farthest_outside(case: Case, num_starts: int, seed: int) -> float:
     goals = [(1, 0 * lower), (-1, 0 * lower), (-1, lower), (1, upper), (1, -tangent), (-1, tangent)]
     for sign, form in goals:
         v = rng.uniform(-1, 1, (num_starts, len(center)))
-        for step in np.geomspace(0.5, 1e-3, 30):
-            slope = sign * gradient(case.net, center + half * v) * half + form
-            v = np.clip(v + step * np.sign(slope), -1, 1)
+        v = ascent(case.net, center, half, v, sign, form, num_steps=30)
         y = forward(case.net, center + half * v)[:, 0]
         error = np.abs(y - forward(case.net, center[None])[0, 0] - v @ tangent)
         beyond = (
@@ -105,21 +108,16 @@ def farthest_outside(case: Case, num_starts: int, seed: int) -> float:
     return farthest / max(abs(start), abs(end))
 
 
-def random_network(
-    rng: np.random.Generator, num_inputs: int, width: int, depth: int, slope: float
-) -> nuq.LeakyReLUNetwork:
+def random_network(rng, num_inputs, width, depth, slope):
     """Weights that keep the size of the signals, and small biases."""
     sizes = [num_inputs, *[width] * depth]
-    weights = [
-        rng.normal(size=(after, before)) * np.sqrt(2 / before)
-        for before, after in itertools.pairwise(sizes)
-    ]
+    weights = [rng.normal(size=(b, a)) * np.sqrt(2 / a) for a, b in itertools.pairwise(sizes)]
     biases = [0.3 * rng.normal(size=width) for _ in range(depth)]
     output = rng.normal(size=(1, width)) / np.sqrt(width)
     return nuq.LeakyReLUNetwork(weights, biases, output, slope, False, rng.normal(size=1))
 
 
-def random_case(seed: int) -> Case:
+def random_case(seed):
     """1 to 6 layers, 2 to 31 inputs, slopes 0 to 0.5, half-widths .02 to 3; boxes, normal, both."""
     rng = np.random.default_rng(seed)
     num_inputs, depth = int(rng.integers(2, 32)), int(rng.integers(1, 7))
@@ -138,7 +136,6 @@ def random_case(seed: int) -> Case:
     if kind == 2:
         distribution = distribution + nuq.Input.normal(0 * mean, scale)
     if kind == 3:
-        distribution = distribution + nuq.Input.normal(
-            0 * mean, scale_tril=tril + np.diag(0.2 * own)
-        )
+        tril = tril + np.diag(0.2 * own)
+        distribution = distribution + nuq.Input.normal(0 * mean, scale_tril=tril)
     return Case(net, distribution)

@@ -1,147 +1,123 @@
 """Networks whose failure probabilities are compared, and references from draws and by subsets."""
 
-import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import lax
 from jax.scipy.special import ndtr
 
 import nn_uq_dist as nuq
+from tests.benchmarks._networks import apply, random_layers
 
 NUM_INPUTS = (2, 4, 12, 31)
 KINDS = ("box", "normal", "mixed")
 ACTIVATIONS = ("tanh", "leaky ReLU")
 NUM_CASES = len(NUM_INPUTS) * len(KINDS) * len(ACTIVATIONS)
 WIDTH = 24
-# Draws of one program.
-_GROUP = 2**16
+DRAWS_AT_ONCE = 2**16
 
 
 class Case(NamedTuple):
-    """A random network of one output and two hidden layers, and the distribution of its input."""
+    """A network of one output, and the distribution of its input."""
 
     name: str
-    network: Callable[[Array], Array]
+    network: Callable
     f: nuq.Input
 
-    def at_scores(self, z: Array) -> Array:
+    def at_scores(self, z):
         """Output at standard normal variables, one for each input."""
         uniform, scale = self.f.half_width, self.f.normal_scale
         x = self.f.mean
         x = x + (0 if uniform is None else uniform * (2 * ndtr(z) - 1))
         return self.network(x + (0 if scale is None else scale * z))[0]
 
+    def each_draws(self, key, count, start, step):
+        """The steps ``step(carry, y)`` over outputs of draws, and the number of these."""
 
-def make_case(number: int) -> Case:
-    """Case `number` of `NUM_CASES`, in the default type of JAX."""
+        def one(carry, key):
+            z = jax.random.normal(key, (DRAWS_AT_ONCE, self.f.num_inputs))
+            return step(carry, jax.vmap(self.at_scores)(z)), None
+
+        number = -(-count // DRAWS_AT_ONCE)
+        scan = jax.jit(lambda keys: lax.scan(one, start, keys)[0])
+        return np.asarray(scan(jax.random.split(key, number))), number * DRAWS_AT_ONCE
+
+
+def make_case(number):
+    """Case `number` of `NUM_CASES`, in the default type of JAX: two hidden layers."""
     rng = np.random.default_rng(7000 + number)
     d = NUM_INPUTS[number // 6]
     activation, kind = ACTIVATIONS[number // 3 % 2], KINDS[number % 3]
-    sizes = [d, WIDTH, WIDTH, 1]
-    layers = [
-        (
-            jnp.asarray(rng.normal(size=(b, a)) * np.sqrt(2 / a)),
-            jnp.asarray(rng.normal(size=b) * 0.3),
-        )
-        for a, b in itertools.pairwise(sizes)
-    ]
-    bend = jnp.tanh if activation == "tanh" else jax.nn.leaky_relu
-
-    def network(x: Array) -> Array:
-        for weights, shift in layers[:-1]:
-            x = bend(weights @ x + shift)
-        return layers[-1][0] @ x + layers[-1][1]
-
+    layers = random_layers(rng, [d, WIDTH, WIDTH, 1], gain=2**0.5, bias=0.3)
+    network = partial(apply, layers, jnp.tanh if activation == "tanh" else jax.nn.leaky_relu)
     reach = (0.3, 1.0)[(number + number // 6) % 2]
     mean = jnp.asarray(rng.normal(size=d) * 0.5)
     in_box = np.full(d, kind == "box") if kind != "mixed" else np.arange(d) % 2 == 0
     box = nuq.Input.box(mean, np.where(in_box, reach, 0.0))
     normal = nuq.Input.normal(mean, np.where(in_box, 0.0, reach / np.sqrt(3)))
-    if in_box.all():
-        distribution = box
-    elif in_box.any():
-        distribution = nuq.Input(mean, box.terms + normal.terms)
-    else:
-        distribution = normal
-    return Case(f"{d} inputs, {activation}, {kind}", network, distribution)
+    both = {"box": box, "normal": normal, "mixed": nuq.Input(mean, box.terms + normal.terms)}
+    return Case(f"{d} inputs, {activation}, {kind}", network, both[kind])
 
 
-def largest_of_draws(case: Case, key: Array, count: int, keep: int) -> np.ndarray:
+def largest_of_draws(case, key, count, keep):
     """The `keep` largest outputs and the `keep` largest negated ones of plain draws, sorted."""
-    d = case.f.num_inputs
 
-    @jax.jit
-    def group(carry: Array, key: Array) -> tuple[Array, None]:
-        y = jax.vmap(case.at_scores)(jax.random.normal(key, (_GROUP, d)))
-        both = jnp.concatenate([carry, jnp.stack([y, -y])], axis=1)
-        return lax.top_k(both, keep)[0], None
+    def step(carry, y):
+        return lax.top_k(jnp.concatenate([carry, jnp.stack([y, -y])], axis=1), keep)[0]
 
-    start = jnp.full((2, keep), -jnp.inf)
-    number = -(-count // _GROUP)
-    found, _ = jax.jit(lambda keys: lax.scan(group, start, keys))(jax.random.split(key, number))
-    return np.asarray(found)
+    return case.each_draws(key, count, jnp.full((2, keep), -jnp.inf), step)[0]
 
 
-def num_beyond(case: Case, key: Array, count: int, limits: np.ndarray) -> tuple[np.ndarray, int]:
+def num_beyond(case, key, count, limits):
     """How many of plain draws are above limits ``(2, n)``, the second row for the negated output.
 
     Returns the number of draws too.
     """
-    d = case.f.num_inputs
 
-    def group(carry: Array, key: Array) -> tuple[Array, None]:
-        y = jax.vmap(case.at_scores)(jax.random.normal(key, (_GROUP, d)))
+    def step(carry, y):
         both = jnp.stack([y, -y])[:, :, None] > jnp.asarray(limits)[:, None, :]
-        return carry + both.sum(axis=1), None
+        return carry + both.sum(axis=1)
 
-    start = jnp.zeros(limits.shape, int)
-    number = -(-count // _GROUP)
-    found, _ = jax.jit(lambda keys: lax.scan(group, start, keys))(jax.random.split(key, number))
-    return np.asarray(found), number * _GROUP
+    return case.each_draws(key, count, jnp.zeros(limits.shape, int), step)
 
 
-def subset_limits(case: Case, key: Array, sign: float, levels: int, count: int) -> np.ndarray:
+def subset_limits(case, key, sign, levels, count):
     """Limits of subset simulation with probabilities .1, .01, ... (S. K. Au and J. L. Beck 2001).
 
     Its chains move by correlated normal steps.
     """
-    d = case.f.num_inputs
     value = jax.jit(jax.vmap(lambda z: sign * case.at_scores(z)))
     key, draw = jax.random.split(key)
-    z = jax.random.normal(draw, (count, d))
+    z = jax.random.normal(draw, (count, case.f.num_inputs))
     y = value(z)
     chains = count // 10
 
     @jax.jit
-    def step(state: tuple[Array, Array], given: tuple[Array, Array, Array]):
-        z, y = state
-        key, limit, size = given
+    def step(z, y, key, limit, size):
         one, _ = jax.random.split(key)
         new = jnp.sqrt(1 - size**2) * z + size * jax.random.normal(one, z.shape)
         found = value(new)
         better = found > limit
         z, y = jnp.where(better[:, None], new, z), jnp.where(better, found, y)
-        return (z, y), better.mean()
+        return z, y, better.mean()
 
-    limits = []
-    size = 0.8
+    limits, size = [], 0.8
     for _ in range(levels):
         order = jnp.argsort(-y)
         limit = y[order[chains - 1]]
         limits.append(float(limit))
         z, y = z[order[:chains]], y[order[:chains]]
-        zs, ys = [], []
+        kept = []
         # Twice as many steps as are kept: chains forget where they began.
         for index in range(20):
             key, draw = jax.random.split(key)
-            (z, y), rate = step((z, y), (draw, limit, jnp.asarray(size)))
+            z, y, rate = step(z, y, draw, limit, jnp.asarray(size))
             size = float(np.clip(size * np.exp(0.5 * (float(rate) - 0.4)), 0.01, 1.0))
             if index % 2:
-                zs.append(z)
-                ys.append(y)
-        z, y = jnp.concatenate(zs), jnp.concatenate(ys)
+                kept.append((z, y))
+        z, y = (jnp.concatenate(part) for part in zip(*kept, strict=True))
     return np.asarray(limits)

@@ -6,14 +6,14 @@ The inputs are ``A u + B v`` with `u` in a box and normal `v`, and the outputs a
 
 import functools
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import mpmath
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, stats
-from scipy.special import ndtr, ndtri
+
+from tests.box_gaussian.references import _most_restricted_first, _restricted, _spread_factor
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class Reference(NamedTuple):
     effective: float
 
 
-def by_mpmath(seen: Observed) -> Reference:
+def by_mpmath(seen):
     """Normal inputs, by the normal equations in 40 digits."""
     with mpmath.workdps(40):
         root, jacobian = mpmath.matrix(seen.normal), mpmath.matrix(seen.jacobian)
@@ -62,47 +62,33 @@ def by_mpmath(seen: Observed) -> Reference:
         return Reference(np.array(mean, float).ravel(), np.array(sd, float), evidence, 0, 0, np.inf)
 
 
-class _Reduced(NamedTuple):
+class Reduced:
     """The outputs have the log density ``constant + slope u - u^T precision u / 2`` given `u`."""
 
-    precision: Array
-    slope: Array
-    constant: float
-    map: Array
-    shift: Array
-    variance: Array
-    triangular: bool
-
-    def log_prior(self, points: Array) -> Array:
-        """Of points (..., n, number)."""
-        if not self.triangular:
-            return np.full(np.delete(points.shape, -2), -len(self.slope) * math.log(2))
-        with np.errstate(divide="ignore"):
-            found: Array = np.log1p(-np.abs(points)).sum(axis=-2)
-        return found
-
-    @classmethod
-    def of(cls, seen: Observed) -> "_Reduced":
+    def __init__(self, seen):
         weights, normal = seen.jacobian @ seen.box, seen.jacobian @ seen.normal
-        covariance = normal @ normal.T + np.diag(seen.noise**2)
-        factor = linalg.cho_factor(covariance, lower=True)
+        factor = linalg.cho_factor(normal @ normal.T + np.diag(seen.noise**2), lower=True)
         solved = linalg.cho_solve(factor, weights)
         gain = linalg.cho_solve(factor, normal @ seen.normal.T).T
         whitened = linalg.solve_triangular(factor[0], seen.deviation, lower=True)
         volume = 2 * np.log(np.diag(factor[0])).sum() + len(whitened) * math.log(2 * math.pi)
         left = np.eye(seen.normal.shape[1]) - normal.T @ linalg.cho_solve(factor, normal)
-        return cls(
-            weights.T @ solved,
-            solved.T @ seen.deviation,
-            -0.5 * (whitened @ whitened + volume),
-            seen.box - gain @ weights,
-            gain @ seen.deviation,
-            np.einsum("ij,jk,ik->i", seen.normal, left, seen.normal),
-            seen.triangular,
-        )
+        self.precision, self.slope = weights.T @ solved, solved.T @ seen.deviation
+        self.constant = -0.5 * (whitened @ whitened + volume)
+        # Inputs given `u` have the mean ``map u + shift`` and the variance.
+        self.map, self.shift = seen.box - gain @ weights, gain @ seen.deviation
+        self.variance = np.einsum("ij,jk,ik->i", seen.normal, left, seen.normal)
+        self.triangular = seen.triangular
 
-    def moments(self, points: Array, logs: Array) -> Reference:
-        """Of points (replicates, n, number) with the logarithms of their weights."""
+    def log_prior(self, points):
+        """Of points (..., n, number)."""
+        if not self.triangular:
+            return np.full(np.delete(points.shape, -2), -len(self.slope) * math.log(2))
+        with np.errstate(divide="ignore"):
+            return np.log1p(-np.abs(points)).sum(axis=-2)
+
+    def reference(self, points, logs):
+        """From points (replicates, n, number) with the logarithms of their weights."""
         largest = logs.max()
         weight = np.exp(logs - largest)
         inputs = self.map @ points  # (replicates, N_x, number)
@@ -111,49 +97,29 @@ class _Reduced(NamedTuple):
         sums = np.stack([(weight[:, None] * gap**power).sum(axis=2) for power in (1, 2)])
         mass = weight.sum(axis=1)
 
-        def moments(sums: Array, mass: Array) -> tuple[Array, Array]:
-            first, second = sums / mass
+        def moments(kept):
+            first, second = sums[:, kept].sum(axis=1) / mass[kept].sum()
             return first, np.sqrt(np.maximum(second - first**2, 0) + self.variance)
 
-        mean, sd = moments(sums.sum(axis=1), mass.sum())
-        unit = np.where(sd > 0, sd, 1)
+        replicates = np.arange(len(mass))
+        mean, sd = moments(replicates)
         errors = [0.0, 0.0]
-        count = len(mass)
-        if count > 1:
-            left_out = [
-                moments(np.delete(sums, k, 1).sum(axis=1), np.delete(mass, k).sum())
-                for k in range(count)
-            ]
-            spread = np.std(np.array(left_out), axis=0) / unit * math.sqrt(count - 1)
-            errors = [float(row.max()) for row in spread]
+        if len(mass) > 1:  # by the jackknife
+            left_out = [moments(np.delete(replicates, k)) for k in replicates]
+            spread = np.std(left_out, axis=0) / np.where(sd > 0, sd, 1)
+            errors = (spread * math.sqrt(len(mass) - 1)).max(axis=1).tolist()
         evidence = math.log(mass.sum()) + largest + self.constant
         effective = weight.sum() ** 2 / (weight**2).sum()
         return Reference(center + mean + self.shift, sd, evidence, *errors, effective)
 
 
-def by_quadrature(seen: Observed, nodes: int = 1500) -> Reference:
-    """At most two variables in the box, by a product rule."""
-    reduced = _Reduced.of(seen)
-    points, rule = np.polynomial.legendre.leggauss(nodes)
-    size = len(reduced.slope)
-    grid = np.stack(np.meshgrid(*[points] * size, indexing="ij")).reshape(size, -1)
-    logs = np.log(functools.reduce(np.multiply.outer, [rule] * size)).ravel()
-    logs = (
-        logs
-        + reduced.log_prior(grid)
-        + reduced.slope @ grid
-        - 0.5 * (grid * (reduced.precision @ grid)).sum(axis=0)
-    )
-    return reduced.moments(grid[None], logs[None])
-
-
-def by_weighted_draws(seen: Observed) -> Reference:
+def by_weighted_draws(seen):
     """Sequential truncated normal draws and their weights, until errors are small (GHK).
 
     A. Genz, J. Comput. Graph. Stat. 1 (1992). The normal distribution is that of the data times a
     normal prior; its precision, which the weights take out again, is chosen by a few draws.
     """
-    reduced = _Reduced.of(seen)
+    reduced = Reduced(seen)
     few = {extra: _sequential(reduced, extra, 7) for extra in EXTRA_PRECISIONS}
     extra = max(few, key=lambda extra: few[extra].effective)
     for log2 in range(13, LARGEST_LOG2 + 1, 2):
@@ -164,54 +130,27 @@ def by_weighted_draws(seen: Observed) -> Reference:
 
 
 @functools.cache
-def _sobol(size: int, log2: int) -> Array:
+def _sobol(size, log2):
     rng = np.random.default_rng(size)
     sets = [stats.qmc.Sobol(size, rng=rng).random_base2(log2).T for _ in range(REPLICATES)]
     return np.clip(np.stack(sets), 1e-15, 1 - 1e-15)
 
 
-def _sequential(reduced: _Reduced, extra: float, log2: int) -> Reference:
+def _sequential(reduced, extra, log2):
     size = len(reduced.slope)
-    covariance = np.linalg.inv(reduced.precision + extra * np.eye(size))
-    mean = covariance @ reduced.slope
-    order = list(_tightest_first(mean, covariance))
-    root = np.linalg.cholesky(covariance[np.ix_(order, order)])
+    columns = np.linalg.cholesky(reduced.precision + extra * np.eye(size)).T
+    mean = np.linalg.solve(columns.T @ columns, reduced.slope)
+    order = _most_restricted_first(mean, _spread_factor(columns))
+    root = _spread_factor(columns[:, order])
     uniforms = _sobol(size, log2)
     scores, points = np.empty_like(uniforms), np.empty_like(uniforms)
-    logs = np.full(
-        (REPLICATES, uniforms.shape[-1]),
-        0.5 * (reduced.slope @ mean + size * math.log(2 * math.pi)) + np.log(np.diag(root)).sum(),
-    )
-    logs -= math.log(logs.size)
+    volume = 0.5 * size * math.log(2 * math.pi) + np.log(np.diag(root)).sum()
+    shape = REPLICATES, uniforms.shape[-1]
+    logs = np.full(shape, 0.5 * reduced.slope @ mean + volume - math.log(math.prod(shape)))
     for k, name in enumerate(order):
         center = mean[name] + np.einsum("j,rjs->rs", root[k, :k], scores[:, :k])
-        low, high = (-1 - center) / root[k, k], (1 - center) / root[k, k]
-        # In the tail whose probabilities have more digits.
-        sign = np.where(low + high > 0, -1.0, 1.0)
-        low, high = np.minimum(sign * low, sign * high), np.maximum(sign * low, sign * high)
-        below, above = ndtr(low), ndtr(high)
-        mass = np.maximum(above - below, 1e-300)
-        drawn = np.clip(ndtri(below + uniforms[:, k] * mass), low, high)
-        scores[:, k] = sign * drawn
+        ends = (-1 - center) / root[k, k], (1 - center) / root[k, k]
+        log_mass, scores[:, k] = _restricted(*ends, uniforms[:, k])
         points[:, name] = np.clip(center + root[k, k] * scores[:, k], -1, 1)
-        logs += np.log(mass) + 0.5 * extra * points[:, name] ** 2
-    return reduced.moments(points, logs + reduced.log_prior(points))
-
-
-def _tightest_first(mean: Array, covariance: Array) -> Iterator[int]:
-    """Order of the variables: first those whose interval has the smallest probability."""
-    mean, covariance = mean.copy(), covariance.copy()
-    left = list(range(len(mean)))
-    while left:
-        sd = np.sqrt(np.diag(covariance)[left])
-        ends = (-1 - mean[left]) / sd, (1 - mean[left]) / sd
-        mass = ndtr(-np.abs(ends).min(axis=0) * np.where(np.abs(mean[left]) > 1, 1, -1))
-        mass = mass - ndtr(-np.abs(ends).max(axis=0))
-        chosen = int(np.argmin(mass))
-        k, scale = left.pop(chosen), sd[chosen]
-        yield k
-        distribution = stats.truncnorm(ends[0][chosen], ends[1][chosen], mean[k], scale)
-        gain = covariance[:, k] / scale**2
-        mean = mean + gain * (np.clip(distribution.mean(), -1, 1) - mean[k])
-        covariance = covariance - np.outer(gain, covariance[k])
-        covariance[k, k] = 1.0
+        logs += log_mass + 0.5 * extra * points[:, name] ** 2
+    return reduced.reference(points, logs + reduced.log_prior(points))

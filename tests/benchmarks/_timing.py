@@ -10,12 +10,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
+
+from tests.benchmarks._command_line import head, row
 
 
 @dataclass(frozen=True)
@@ -26,58 +26,27 @@ class Timing:
     rounds: tuple[float, ...]
 
     @property
-    def median(self) -> float:
-        """Median over the rounds."""
+    def median(self):
         return statistics.median(self.rounds)
 
-    @property
-    def fastest(self) -> float:
-        """Fastest round: the least disturbed by other users of the machine."""
-        return min(self.rounds)
-
-    def ratio_to(self, peer: "Timing") -> float:
+    def ratio_to(self, peer):
         """Median over the rounds of this time divided by the peer's in the same round."""
         return statistics.median(a / b for a, b in zip(self.rounds, peer.rounds, strict=True))
 
 
-def time_interleaved(
-    callables: Mapping[str, Callable[[], Any]],
-    *,
-    num_rounds: int = 7,
-    min_seconds: float = 0.05,
-) -> dict[str, Timing]:
-    """Time each callable ``num_rounds`` times, in turns.
+def time_interleaved(callables, *, num_rounds=7, min_seconds=0.05):
+    """A `Timing` of each callable by name, in turns, each round starting with another one.
 
-    Parameters
-    ----------
-    callables
-        What to time, by name. Called without arguments; the result is waited for
-        (``jax.block_until_ready``), so arrays must be returned. Transfers of the arguments are
-        timed too if the callable makes them.
-    num_rounds
-        Rounds; each times every callable once, starting with another one each time.
-    min_seconds
-        A callable that is faster than this is called repeatedly within a round.
-
-    Returns
-    -------
-    dict
-        A `Timing` per name. The first call of each (trace and compile, for a jitted function)
-        and the warm-up are not among the rounds.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp
-    >>> x = jnp.ones(1000)
-    >>> timings = time_interleaved({"sum": lambda: jnp.sum(x), "sort": lambda: jnp.sort(x)})
-    >>> table = markdown_table(timings, relative_to="sum")
+    Results are waited for. A callable that is faster than `min_seconds` is called repeatedly within
+    a round. The first call of each (trace and compile, for a jitted function) and the warm-up are
+    not among the rounds.
     """
     first_calls = {name: _seconds(call, 1) for name, call in callables.items()}
     numbers = {
         name: max(1, math.ceil(min_seconds / max(_seconds(call, 1), 1e-9)))
         for name, call in callables.items()
     }
-    rounds: dict[str, list[float]] = {name: [] for name in callables}
+    rounds = {name: [] for name in callables}
     names = list(callables)
     for i in range(num_rounds):
         start = i % len(names)
@@ -86,50 +55,33 @@ def time_interleaved(
     return {name: Timing(first_calls[name], tuple(rounds[name])) for name in names}
 
 
-def markdown_table(
-    timings: Mapping[str, Timing], *, relative_to: str, units: Mapping[str, int] | None = None
-) -> str:
-    """Format timings as a Markdown table.
+def print_timings(timings, *, relative_to, per_unit=None):
+    """Print the table of timings; the last column divides by the peer `relative_to`.
 
-    Parameters
-    ----------
-    timings
-        What `time_interleaved` returned.
-    relative_to
-        Name of the peer that the last column divides by.
-    units
-        Number of units of work (points, say) in one call, by name: adds a column of time per unit.
-
-    Returns
-    -------
-    str
-        The table, without a newline at the end.
-
-    Raises
-    ------
-    ValueError
-        If ``relative_to`` is not among the timings.
+    With `per_unit`, the number of units of work (points, say) in a call, there is a column of the
+    time for each.
     """
-    if relative_to not in timings:
-        raise ValueError(
-            f"relative_to must be one of {sorted(timings)}, got {relative_to!r}; "
-            "pass the name of a timed callable"
-        )
-    peer = timings[relative_to]
-    header = ["", "first call", "median", "fastest", f"time / {relative_to}"]
-    rows = [
-        [name, _show(t.first_call), _show(t.median), _show(t.fastest), f"{t.ratio_to(peer):.3g}"]
-        for name, t in timings.items()
-    ]
-    if units is not None:
-        header.insert(3, "median per unit")
-        for row, (name, t) in zip(rows, timings.items(), strict=True):
-            row.insert(3, _show(t.median / units[name]) if name in units else "")
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
+    head("", "first call", "median", *["median per unit"] * (per_unit is not None), "fastest",
+         f"time / {relative_to}")  # fmt: skip
+    for name, t in timings.items():
+        unit = [] if per_unit is None else [_show(t.median / per_unit)]
+        ratio = f"{t.ratio_to(timings[relative_to]):.3g}"
+        row(name, _show(t.first_call), _show(t.median), *unit, _show(min(t.rounds)), ratio)
 
 
-def peak_megabytes() -> float:
+def timed(call):
+    """The result of a call, and its seconds."""
+    start = time.perf_counter()
+    return jax.block_until_ready(call()), time.perf_counter() - start
+
+
+def first_and_later(call, num_calls):
+    """The result of a call, and the seconds of the first and of the fastest of the later calls."""
+    found = [timed(call) for _ in range(num_calls)]
+    return found[-1][0], found[0][1], min(seconds for _, seconds in found[1:])
+
+
+def peak_megabytes():
     """Peak resident memory of this process so far (Linux), NaN where the system does not tell.
 
     Not ``ru_maxrss``: on Linux that starts from the peak of the parent process.
@@ -141,15 +93,15 @@ def peak_megabytes() -> float:
     return math.nan
 
 
-def run_alone(module: str, argument: str) -> str:
-    """Run a benchmark module in a process of its own, for its peak memory; what it printed."""
+def run_alone(module, argument):
+    """What a benchmark module prints in a process of its own, for its peak memory."""
     command = [sys.executable, "-m", module, argument]
     # The command is this interpreter and a module of the repository.
     child = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-    return child.stdout
+    return child.stdout.strip()
 
 
-def _seconds(call: Callable[[], Any], number: int) -> float:
+def _seconds(call, number):
     """Seconds per call over ``number`` calls, garbage collection off as in `timeit`."""
     enabled = gc.isenabled()
     gc.disable()
@@ -163,7 +115,7 @@ def _seconds(call: Callable[[], Any], number: int) -> float:
             gc.enable()
 
 
-def _show(seconds: float) -> str:
+def _show(seconds):
     """Three significant digits in a unit that fits."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= scale:

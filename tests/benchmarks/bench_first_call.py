@@ -5,74 +5,161 @@ Run with ``python -m tests.benchmarks.bench_first_call [BASELINE]`` or
 first calls are timed in the same run, in turns with those of the working tree. Programs are not
 kept from one process to the next. Importing and the arrays of the inputs are not timed. A second
 table has the number of fused kernels, with which the time to compile goes.
+
+The processes run this file, with the package of a checkout on ``PYTHONPATH``. They use nothing but
+public names, so that they run with earlier states of the package as well.
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+import time
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from tests.benchmarks import _first_call_jobs
+import jax
+import jax.monitoring
+import jax.numpy as jnp
+import numpy as np
+
+import nn_uq_dist as nuq
 
 ROOT = Path(__file__).parents[2]
 NUM_ROUNDS = 2
 # What would hide compilation or change it.
 SETTINGS = ("JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
+NUM_INPUTS, NUM_OUTPUTS = 12, 12
 
 
-@dataclass(frozen=True)
-class FirstCall:
-    """What one first call took."""
-
-    seconds: float
-    cpu_seconds: float
-    programs: int
+def normal(*shape):
+    """Numbers in the style of trained weights: normal, the same in each process."""
+    return jnp.asarray(np.random.default_rng(sum(shape)).normal(size=shape), jnp.float32)
 
 
-def first_call(job: str, checkout: Path) -> FirstCall:
-    """One job with the package of one checkout, in a fresh process."""
-    return FirstCall(**in_fresh_process(checkout, job))
+def trained_size_network():
+    """A linearized network of 12 inputs, 64 hidden units and 12 outputs."""
+    hidden = normal(64, NUM_INPUTS) / NUM_INPUTS**0.5
+    out = normal(NUM_OUTPUTS, 64) / 8.0
+    box = nuq.Input.box(jnp.ones(NUM_INPUTS), half_width=0.3)
+    return nuq.linearize(lambda x: out @ jax.nn.leaky_relu(hidden @ x), box)
 
 
-def kernels(checkout: Path) -> dict[str, int]:
-    """Fused kernels of the programs of a likelihood, with the package of one checkout."""
-    return in_fresh_process(checkout)
+def log_densities(weights, x, *scale):
+    """Of distributions of weighted sums of uniforms, and perhaps of noise."""
+    return nuq.LinearizedMarginal(jnp.zeros(weights.shape[:-1]), weights, *scale).log_prob(x)
 
 
-def in_fresh_process(checkout: Path, *job: str) -> Any:
-    """What the module of the jobs prints last."""
+def log_prob():
+    """A batch of distributions with one observation each, as in a likelihood."""
+    return partial(log_densities, normal(180, 12), normal(180))
+
+
+def gradient():
+    """The gradient of that likelihood in all weights."""
+    total = jax.grad(lambda weights, x: log_densities(weights, x).sum())
+    return partial(total, normal(180, 12), normal(180))
+
+
+def grid():
+    """Densities to be drawn: many points of few distributions."""
+    return partial(log_densities, normal(31, 1, 31), jnp.linspace(-5.0, 5.0, 1000))
+
+
+def icdf():
+    """Medians and intervals of the outputs of a network."""
+    linearized, levels = trained_size_network(), jnp.array([[0.05], [0.5], [0.95]])
+    return lambda: linearized.marginals().icdf(levels)
+
+
+def joint():
+    """The fit of the copula."""
+    linearized = trained_size_network()
+    return lambda: linearized.gaussian_copula().correlation_matrix
+
+
+def joint_log_prob():
+    """Its density; fit and draws come before."""
+    distribution = trained_size_network().gaussian_copula()
+    y = jax.block_until_ready(distribution.sample(jax.random.key(0), (100,)))
+    return lambda: distribution.log_prob(y)
+
+
+def readme():
+    """The first example of the README of that checkout, with what it prints."""
+    found = re.search(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)
+    code = compile(found[1], "README.md", "exec")
+    return lambda: exec(code, {"__name__": "readme"})  # noqa: S102 (the repository's own example)
+
+
+JOBS = {
+    "log_prob of 180 distributions of 12 weights": log_prob,
+    "its gradient in the weights": gradient,
+    "log_prob on a grid, 31 distributions x 1000 points": grid,
+    "icdf of 12 outputs at 3 levels": icdf,
+    "joint() of 12 outputs": joint,
+    "joint().log_prob of 100 draws": joint_log_prob,
+    "README example": readme,
+}
+
+
+def first_call(job):
+    """Seconds, CPU seconds of all threads and number of compiled programs of the job's call."""
+    call = JOBS[job]()
+    programs = 0
+
+    def count(event, _, **_details):
+        nonlocal programs
+        programs += event == "/jax/core/compile/backend_compile_duration"
+
+    jax.monitoring.register_event_duration_secs_listener(count)
+    start, cpu_start = time.perf_counter(), time.process_time()
+    jax.block_until_ready(call())
+    return time.perf_counter() - start, time.process_time() - cpu_start, programs
+
+
+def kernels():
+    """Fused kernels of a likelihood with a noise scale, and of its gradient in all parameters.
+
+    Nearly all of a first call is compilation, which takes about as long for each kernel, whatever
+    it computes.
+    """
+    weights, x, scale = normal(180, 12), normal(180), jnp.float32(0.3)
+
+    def value(weights, scale):
+        return log_densities(weights, x, scale)
+
+    def total(weights, scale):
+        return value(weights, scale).sum()
+
+    programs = {"value": value, "value and gradient": jax.value_and_grad(total, argnums=(0, 1))}
+    return {
+        name: jax.jit(program).lower(weights, scale).compile().as_text().count(" fusion(")
+        for name, program in programs.items()
+    }
+
+
+def in_fresh_process(checkout, *job):
+    """What a child prints last, with the package of one checkout: of a job, or of the kernels."""
     environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     environment["PYTHONPATH"] = str(checkout)
     # The command is this interpreter and a module of the repository.
     child = subprocess.run(  # noqa: S603
-        [sys.executable, str(Path(_first_call_jobs.__file__)), *job],
-        cwd=checkout,
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, __file__, "--child", *job],
+        cwd=checkout, env=environment, check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     return json.loads(child.stdout.splitlines()[-1])
 
 
-def fastest(job: str, checkouts: list[Path]) -> list[FirstCall]:
+def fastest(job, checkouts):
     """The least disturbed of a few rounds for each checkout, in turns."""
-    rounds = [[first_call(job, checkout) for checkout in checkouts] for _ in range(NUM_ROUNDS)]
-    return [min(calls, key=lambda call: call.seconds) for calls in zip(*rounds, strict=True)]
+    rounds = [[in_fresh_process(path, job) for path in checkouts] for _ in range(NUM_ROUNDS)]
+    return [min(calls) for calls in zip(*rounds, strict=True)]
 
 
-def clone(revision: str, folder: Path) -> None:
-    """Check out a revision of this repository into an empty folder."""
-    commit = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
-    git("clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(folder))
-    git("-C", str(folder), "checkout", "--quiet", "--detach", commit)
-
-
-def git(*arguments: str) -> str:
+def git(*arguments):
     """What git prints."""
     # Revisions come from the command line of whoever runs this.
     command = ["git", "-C", str(ROOT), *arguments]
@@ -80,50 +167,41 @@ def git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def table() -> None:
-    """The working tree alone."""
-    print("\n## First calls\n")
-    print("| job | seconds | CPU seconds | programs |\n|---|---:|---:|---:|")
-    for job in _first_call_jobs.JOBS:
-        (call,) = fastest(job, [ROOT])
-        print(
-            f"| {job} | {call.seconds:.2f} | {call.cpu_seconds:.2f} | {call.programs} |", flush=True
-        )
+def clone(revision, folder):
+    """Check out a revision of this repository into an empty folder."""
+    commit = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    git("clone", "--quiet", "--shared", "--no-checkout", str(ROOT), folder)
+    git("-C", folder, "checkout", "--quiet", "--detach", commit)
 
 
-def table_of_kernels(checkouts: list[Path]) -> None:
-    """How many kernels the compiler makes of a likelihood of 180 distributions of 12 weights."""
-    print("\n## Fused kernels of a likelihood with a noise scale\n")
-    print("| program | kernels |\n|---|---:|")
-    counts = [kernels(checkout) for checkout in checkouts]
+def tables(checkouts, title):
+    """Print first calls and kernels, of two checkouts with the ratio of the second to the first."""
+    from tests.benchmarks._command_line import head, row
+
+    print(f"\n## First calls{title}")
+    ratio = ["ratio"] * (len(checkouts) - 1)
+    head("job", "seconds", *ratio, "CPU seconds", *ratio, "programs")
+    for job in JOBS:
+        cells = []
+        *times, programs = zip(*fastest(job, checkouts), strict=True)
+        for seconds in times:
+            cells.append(" -> ".join(f"{value:.2f}" for value in seconds))
+            cells += [f"{after / seconds[0]:.2f}" for after in seconds[1:]]
+        row(job, *cells, " -> ".join(map(str, programs)))
+    print("\n## Fused kernels of a likelihood with a noise scale")
+    head("program", "kernels")
+    counts = [in_fresh_process(checkout) for checkout in checkouts]
     for program in counts[0]:
-        print(f"| {program} | " + " -> ".join(str(count[program]) for count in counts) + " |")
-
-
-def table_of_ratios(revision: str) -> None:
-    """The working tree and a revision, and the ratio of now to before."""
-    with tempfile.TemporaryDirectory() as folder:
-        baseline = Path(folder)
-        clone(revision, baseline)
-        print(f"\n## First calls, {revision} -> working tree\n")
-        print("| job | seconds | ratio | CPU seconds | ratio | programs |")
-        print("|---|---:|---:|---:|---:|---:|")
-        for job in _first_call_jobs.JOBS:
-            before, now = fastest(job, [baseline, ROOT])
-            cells = (
-                f"{before.seconds:.2f} -> {now.seconds:.2f}",
-                f"{now.seconds / before.seconds:.2f}",
-                f"{before.cpu_seconds:.2f} -> {now.cpu_seconds:.2f}",
-                f"{now.cpu_seconds / before.cpu_seconds:.2f}",
-                f"{before.programs} -> {now.programs}",
-            )
-            print(f"| {job} | " + " | ".join(cells) + " |", flush=True)
-        table_of_kernels([baseline, ROOT])
+        row(program, " -> ".join(str(count[program]) for count in counts))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        table_of_ratios(sys.argv[1])
+    if sys.argv[1:2] == ["--child"]:
+        # On a line of its own, the last: the example prints too.
+        print("\n" + json.dumps(first_call(sys.argv[2]) if sys.argv[2:] else kernels()))
+    elif sys.argv[1:]:
+        with tempfile.TemporaryDirectory() as folder:
+            clone(sys.argv[1], folder)
+            tables([Path(folder), ROOT], f", {sys.argv[1]} -> working tree")
     else:
-        table()
-        table_of_kernels([ROOT])
+        tables([ROOT], "")

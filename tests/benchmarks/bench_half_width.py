@@ -1,28 +1,25 @@
 """Posteriors of a half-width and a noise: marginalized likelihoods beside latent inputs.
 
-Run with ``python -m tests.benchmarks.bench_half_width`` or ``make bench BENCH=bench_half_width``;
 ``--sets 2`` for a short run. Observations of six outputs of a trained operator share one mean
 input. Marginalized likelihoods are integrated over a grid of both parameters; the model with latent
 inputs is sampled by NUTS. Means are compared in standard deviations of the latter.
 """
 
-import argparse
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections import defaultdict
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from numpy.typing import NDArray
 from numpyro.infer import MCMC, NUTS
 
 import nn_uq_dist as nuq
-from tests.benchmarks.bench_corrected_joint import Case, operator
+from tests.benchmarks._command_line import head, options, row
+from tests.benchmarks.bench_corrected_joint import NETWORKS, operator_case
 
-NETWORKS = ("linear_5", "nonlinear_1", "nonlinear_5", "nonlinear_20")
 HALF_WIDTH, NOISE = 1.5, 0.1  # the noise in standard deviations of the outputs
 PRIOR_SCALE = 0.5  # of the logarithms of both
 OBSERVATIONS, OUTPUTS, PAIRS = 20, 6, 1000
@@ -30,43 +27,38 @@ DRAWS, PASSES = 256, 12  # of the relinearized model
 PLACES = 17
 PARAMETERS = ("half_width", "noise")
 
-Array = NDArray[np.float64]
-Likelihood = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-
 
 class Posterior(NamedTuple):
     """Means and standard deviations of the logarithms of half-width and noise."""
 
-    mean: Array
-    sd: Array
+    mean: np.ndarray
+    sd: np.ndarray
     seconds: float  # of an evaluation, or of an effective draw
 
 
-def likelihoods(case: Case) -> dict[str, Likelihood]:
+def likelihoods(case):
     """Log likelihoods of half-width, noise and outputs ``(n, N_y)``."""
     scale, center = jnp.asarray(case.sd, jnp.float32), case.lin.input.mean
 
-    def linear_at(half_width: jax.Array) -> nuq.Linearization:
+    def linear_at(half_width):
         return nuq.linearize(case.network, nuq.Input.box(center, half_width=half_width))
 
-    def tangent(half_width: jax.Array, noise: jax.Array, y: jax.Array) -> jax.Array:
+    def tangent(half_width, noise, y):
         joint = linear_at(half_width).joint(noise_scale=noise * scale)
         return joint.log_prob(y).sum()
 
-    def corrected(half_width: jax.Array, noise: jax.Array, y: jax.Array) -> jax.Array:
+    def corrected(half_width, noise, y):
         lin = linear_at(half_width)
         pairs = nuq.paired_draws(case.network, lin, jax.random.key(5), PAIRS, progress=False)
         return lin.corrected(pairs).joint(noise_scale=noise * scale).log_prob(y).sum()
 
-    def relinearized(half_width: jax.Array, noise: jax.Array, y: jax.Array) -> jax.Array:
+    def relinearized(half_width, noise, y):
         return relinearized_log_prob(case, half_width, noise * scale, y)
 
     return {"tangent": tangent, "corrected.joint": corrected, "relinearized": relinearized}
 
 
-def relinearized_log_prob(
-    case: Case, half_width: jax.Array, noise: jax.Array, y: jax.Array
-) -> jax.Array:
+def relinearized_log_prob(case, half_width, noise, y):
     """Posterior linearization of each observation (A. Garcia-Fernandez et al., 2015).
 
     Regressions on draws of the inputs that an observation leaves possible, halfway in each pass.
@@ -78,7 +70,7 @@ def relinearized_log_prob(
     prior = 3 / half_width**2 * jnp.eye(center.size)
     noise_covariance = jnp.diag(noise**2)
 
-    def improve(fit: Any, _: None) -> tuple[Any, None]:
+    def improve(fit, _):
         loc, jacobian, rest = fit
         pull = jnp.linalg.solve(rest + noise_covariance, jacobian)
         precision = prior + jacobian.mT @ pull
@@ -93,30 +85,23 @@ def relinearized_log_prob(
         fit_now = (average - middle @ slopes)[:, 0], slopes.mT, rest_now
         return jax.tree.map(lambda old, new: (old + new) / 2, fit, fit_now), None
 
-    wide = (len(y), *case.lin.jacobian.shape)
-    start = (
-        jnp.broadcast_to(case.lin.loc, wide[:-1]),
-        jnp.broadcast_to(case.lin.jacobian, wide),
-        jnp.zeros((*wide[:-1], wide[-2])),
-    )
+    parts = case.lin.loc, case.lin.jacobian, jnp.zeros((y.shape[1], y.shape[1]))
+    start = jax.tree.map(lambda part: jnp.broadcast_to(part, (len(y), *part.shape)), parts)
     (loc, slopes, rest), _ = jax.lax.scan(improve, start, length=PASSES)
-    distribution = nuq.Input.box(
-        jnp.broadcast_to(center, (len(y), center.size)), half_width=half_width
-    )
-    linear = nuq.Linearization(loc, slopes, distribution)
+    centers = jnp.broadcast_to(center, (len(y), center.size))
+    linear = nuq.Linearization(loc, slopes, nuq.Input.box(centers, half_width=half_width))
     return linear.joint(noise_scale=noise, noise_covariance=rest).log_prob(y).sum()
 
 
-def on_grid(function: Likelihood, y: jax.Array) -> Posterior:
+def on_grid(function, y):
     """Posterior by quadrature over a grid of the logarithms."""
     truth = np.log([HALF_WIDTH, NOISE])
-    steps = np.linspace(-1, 1, PLACES)
-    grid = [truth[0] + np.log(1.8) * steps, truth[1] + np.log(2.5) * steps]
+    grid = truth[:, None] + np.log([[1.8], [2.5]]) * np.linspace(-1, 1, PLACES)
     evaluate = jax.jit(function)
     jax.block_until_ready(evaluate(jnp.exp(truth[0]), jnp.exp(truth[1]), y))
     start, logs = time.perf_counter(), np.empty((PLACES, PLACES))
     for i, j in np.ndindex(*logs.shape):
-        at = jnp.exp(jnp.float32(grid[0][i])), jnp.exp(jnp.float32(grid[1][j]))
+        at = jnp.exp(jnp.float32(grid[0, i])), jnp.exp(jnp.float32(grid[1, j]))
         logs[i, j] = evaluate(*at, y)
     seconds = (time.perf_counter() - start) / logs.size
     away = (np.stack(np.meshgrid(*grid, indexing="ij")) - truth[:, None, None]) / PRIOR_SCALE
@@ -126,18 +111,17 @@ def on_grid(function: Likelihood, y: jax.Array) -> Posterior:
     edge = weights.sum() - weights[1:-1, 1:-1].sum()
     if edge > 0.02:
         print(f"  (a share of {edge:.2f} lies on the edge of the grid)")
-    shares = [weights.sum(axis=1), weights.sum(axis=0)]
-    mean = np.array([share @ place for share, place in zip(shares, grid, strict=True)])
-    square = np.array([share @ place**2 for share, place in zip(shares, grid, strict=True)])
+    shares = np.stack([weights.sum(axis=1), weights.sum(axis=0)])
+    mean, square = (shares * grid).sum(axis=1), (shares * grid**2).sum(axis=1)
     return Posterior(mean, np.sqrt(square - mean**2), seconds)
 
 
-def latent(case: Case, y: jax.Array, draws: int) -> Posterior:
+def latent(case, y, draws):
     """Posterior of the model that samples the input of each observation."""
     center = jnp.asarray(case.lin.input.mean)
     scale = jnp.asarray(case.sd, jnp.float32)
 
-    def model(y: jax.Array) -> None:
+    def model(y):
         half_width = numpyro.sample("half_width", dist.LogNormal(np.log(HALF_WIDTH), PRIOR_SCALE))
         noise = numpyro.sample("noise", dist.LogNormal(np.log(NOISE), PRIOR_SCALE))
         with numpyro.plate("observations", len(y)):
@@ -157,35 +141,30 @@ def latent(case: Case, y: jax.Array, draws: int) -> Posterior:
     return Posterior(found.mean(axis=1), found.std(axis=1), seconds / float(effective))
 
 
-def main() -> None:
-    """Print a line for each data set and method, then the means."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sets", type=int, default=15)
-    parser.add_argument("--draws", type=int, default=1500, help="of latent inputs")
-    options = parser.parse_args()
-    cases = [operator(name, HALF_WIDTH, OUTPUTS, 2000) for name in NETWORKS[: min(options.sets, 4)]]
-    away: dict[str, list[Array]] = {}
-    for number in range(options.sets):
+def main():
+    """Print a line for each data set and method, then the means; `draws` are of latent inputs."""
+    given = options(sets=15, draws=1500)
+    networks = NETWORKS[: min(given.sets, 4)]
+    cases = [operator_case(name, HALF_WIDTH, OUTPUTS, 2000) for name in networks]
+    away = defaultdict(list)
+    for number in range(given.sets):
         case = cases[number % len(cases)]
         chosen = slice(number * OBSERVATIONS, (number + 1) * OBSERVATIONS)
-        noisy = case.outputs[chosen] + NOISE * case.sd * case.noise[chosen]
-        y = jnp.asarray(noisy, jnp.float32)
-        known = latent(case, y, options.draws)
-        print(f"{NETWORKS[number % len(cases)]}, set {number}", flush=True)
+        y = jnp.asarray(case.noisy(NOISE, chosen), jnp.float32)
+        known = latent(case, y, given.draws)
+        print(f"{networks[number % len(cases)]}, set {number}", flush=True)
         print(f"  latent: {known.mean} ± {known.sd}, {known.seconds:.3f} s", flush=True)
         for name, function in likelihoods(case).items():
             found = on_grid(function, y)
-            difference = (found.mean - known.mean) / known.sd
-            ratio = found.sd / known.sd
-            away.setdefault(name, []).append(np.concatenate([difference, ratio, [found.seconds]]))
+            difference, ratio = (found.mean - known.mean) / known.sd, found.sd / known.sd
+            away[name].append([*difference, *ratio, found.seconds])
             print(f"  {name}: {difference} sd, sds {ratio}, {found.seconds:.4f} s", flush=True)
-    print("| likelihood | half-width: mean distance, bias, ratio of sds | noise: same | seconds |")
-    print("|---|---:|---:|---:|")
+    head("likelihood", "half-width: mean distance, bias, ratio of sds", "noise: same", "seconds")
     for name, rows in away.items():
         table = np.array(rows)
         distance, (bias, ratio) = np.abs(table).mean(axis=0), table.mean(axis=0)[:4].reshape(2, 2)
         cells = [f"{distance[k]:.2f}, {bias[k]:+.2f}, {ratio[k]:.2f}" for k in range(2)]
-        print(f"| {name} |", " | ".join(cells), f"| {np.median(table[:, 4]):.4f} |")
+        row(name, *cells, f"{np.median(table[:, 4]):.4f}")
 
 
 if __name__ == "__main__":

@@ -1,40 +1,38 @@
 """Linearization with exact distributions, compared with other methods for the distribution of a
 network's outputs.
 
-Run with ``python -m tests.benchmarks.bench_peers`` or ``make bench BENCH=bench_peers``. Errors are
-those of one output, the worst or the median over the outputs, against draws through the network
-with another key; the last table compares distributions of the linearized network with 40-digit
-references.
+Errors are those of one output, the worst or the median over the outputs, against draws through the
+network with another key; the last table compares distributions of the linearized network with
+40-digit references.
 """
 
-import importlib
 import itertools
-import sys
-import time
-from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 import nn_uq_dist as nuq
-from nn_uq_dist import error_analysis
+from nn_uq_dist import error_analysis, uniform_sum
+from tests.bank.reference import log_values
 from tests.benchmarks import _peers as peers
-from tests.benchmarks._peer_distributions import distribution_errors
-from tests.benchmarks._timing import markdown_table, time_interleaved
+from tests.benchmarks._command_line import head, row
+from tests.benchmarks._networks import VARYING, operator
+from tests.benchmarks._openturns_peers import combination
+from tests.benchmarks._timing import print_timings, time_interleaved, timed
 
-type Cdf = Callable[[ArrayLike], ArrayLike]
 TAIL = 0.001
 REFERENCE_DRAWS, CORRELATION_DRAWS = 4_000_000, 1_000_000
 # Every so many of the sorted draws are compared with a distribution function.
 SPACING = 250
 NUM_DRAWS = (1_000, 10_000, 100_000)
+# Of the linearized network: tails and a share of the reach, some outputs, draws.
+TAILS, NEAR_EDGE = (1e-3, 1e-6, 1e-9, 1e-12), 0.98
+NUM_OUTPUTS, NUM_LINEAR_DRAWS = 3, 1_000_000
 
 
 class Job(NamedTuple):
@@ -42,22 +40,20 @@ class Job(NamedTuple):
 
     title: str
     net: nuq.LeakyReLUNetwork
-    mean: Array
+    mean: jax.Array
     half_widths: tuple[float, ...]
 
 
-def trained_job() -> Job:
+def trained_job():
     """Return the trained operator network of five layers, without the output that vanishes."""
-    sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "operators"))
-    operators = importlib.import_module("integro_differential")
-    net = importlib.import_module("networks").load("nonlinear_5")
-    outputs = np.delete(np.asarray(net.output_matrix), operators.SIZE // 2, axis=0)
+    net, mean = operator("nonlinear_5")
+    outputs = np.asarray(net.output_matrix)[VARYING]
     net = nuq.LeakyReLUNetwork(net.hidden_weights, net.biases, outputs, net.negative_slope)
-    mean = jnp.asarray(operators.mean_input(), jnp.float32)
+    mean = jnp.asarray(mean, jnp.float32)
     return Job("trained, 31 inputs, 5 layers of 64", net, mean, (0.1, 0.5, 1.5))
 
 
-def small_job() -> Job:
+def small_job():
     """Return a seeded network of four inputs and three outputs."""
     rng = np.random.default_rng(0)
     sizes = (4, 16, 16, 3)
@@ -67,109 +63,81 @@ def small_job() -> Job:
     return Job("seeded, 4 inputs, 2 layers of 16", net, jnp.ones(4), (0.02, 1.5))
 
 
-def normal_cdf(moments: peers.Moments) -> Cdf:
-    """Distribution functions of normal distributions with these moments."""
-    mean, deviation = np.asarray(moments.mean), np.sqrt(np.diag(moments.covariance))
-    return lambda y: norm.cdf(np.asarray(y), mean, deviation)
-
-
-def empirical_cdf(draws: NDArray[np.floating]) -> Cdf:
-    """Empirical distribution functions, for values ``(num_values, N_y)``."""
-    columns = np.sort(draws, axis=0).T
-
-    def cdf(y: ArrayLike) -> ArrayLike:
-        ranks = [
-            np.searchsorted(column, value, side="right")
-            for column, value in zip(columns, np.asarray(y).T, strict=True)
-        ]
-        return np.stack(ranks, axis=-1) / len(draws)
-
-    return cdf
-
-
-def estimates(job: Job, distribution: nuq.Input) -> dict[str, tuple[peers.Moments, Cdf]]:
+def estimates(net, f):
     """Moments and distribution functions by every method."""
-    linear = nuq.linearize(job.net, distribution)
-    moments = peers.Moments(linear.mean, linear.covariance)
-    results: dict[str, tuple[peers.Moments, Cdf]] = {
-        "nn_uq_dist": (moments, jax.jit(linear.marginals().cdf)),
-    }
+    moments = peers.linear_moments(net, f)
     normal = {
         "delta method, normal distribution": moments,
-        "moment matching, independent neurons": peers.moment_matching(
-            job.net, distribution, full=False
-        ),
-        "moment matching, full covariance": peers.moment_matching(job.net, distribution, full=True),
-        "unscented, spread 1.8": peers.unscented(job.net, distribution, 1.8),
-        "unscented, spread N_x": peers.unscented(
-            job.net, distribution, float(distribution.num_inputs)
-        ),
+        "moment matching, independent neurons": peers.moment_matching(net, f, full=False),
+        "moment matching, full covariance": peers.moment_matching(net, f, full=True),
+        "unscented, spread 1.8": peers.unscented(net, f, 1.8),
+        "unscented, spread N_x": peers.unscented(net, f, float(f.num_inputs)),
     }
-    results |= {name: (part, normal_cdf(part)) for name, part in normal.items()}
+    results = {"nn_uq_dist": (moments, jax.jit(nuq.linearize(net, f).marginals().cdf))}
+    results |= {name: (part, peers.normal_cdf(part)) for name, part in normal.items()}
     for number in NUM_DRAWS:
-        part, draws = peers.sampled(job.net, distribution, jax.random.key(number), number)
-        results[f"Monte Carlo, {number:,} draws"] = part, empirical_cdf(np.asarray(draws))
+        part, draws = peers.sampled(net, f, jax.random.key(number), number)
+        results[f"Monte Carlo, {number:,} draws"] = part, peers.empirical_cdf(draws)
     return results
 
 
-def correlation(covariance: ArrayLike) -> NDArray[np.float64]:
-    """Correlation matrix of a covariance matrix."""
+def sd_and_correlation(covariance):
+    """Standard deviations and correlation matrix of a covariance matrix."""
     matrix = np.asarray(covariance, float)
     deviation = np.sqrt(np.diag(matrix))
-    return matrix / np.outer(deviation, deviation)
+    return deviation, matrix / np.outer(deviation, deviation)
 
 
-def network_errors(job: Job, half_width: float) -> None:
+def network_errors(job, half_width):
     """Print the errors against the network itself."""
-    distribution = nuq.Input.box(job.mean, half_width=half_width)
+    f = nuq.Input.box(job.mean, half_width=half_width)
     key = jax.random.key(2**20)
-    draws = nuq.monte_carlo(job.net, distribution, key, REFERENCE_DRAWS, progress=False)
-    target = correlation(np.cov(draws[:CORRELATION_DRAWS], rowvar=False))
+    draws = nuq.monte_carlo(job.net, f, key, REFERENCE_DRAWS, progress=False)
+    _, target = sd_and_correlation(np.cov(draws[:CORRELATION_DRAWS], rowvar=False))
     mean, deviation = draws.mean(axis=0, dtype=float), draws.std(axis=0, dtype=float)
     draws.sort(axis=0)
     quantile = draws[None, round((1 - TAIL) * REFERENCE_DRAWS)]
     ranks = np.arange(SPACING // 2, REFERENCE_DRAWS, SPACING)
-    exact = bool(error_analysis.is_exact_on_support(job.net, distribution))
-    flips = [
-        float(np.max(layer)) for layer in error_analysis.flip_probabilities(job.net, distribution)
-    ]
+    levels = (ranks[:, None] + 0.5) / REFERENCE_DRAWS
+    exact = bool(error_analysis.is_exact_on_support(job.net, f))
+    flips = max(float(np.max(p)) for p in error_analysis.flip_probabilities(job.net, f))
     print(f"\n## {job.title}, half-width {half_width}, {job.net.num_outputs} outputs\n")
-    print(f"Exact on this box: {exact}; largest flip probability of a neuron: {max(flips):.2g}.\n")
-    print("| method | mean / sd | sd | correlation | KS, median | KS, worst | P(Y > q), mean |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for name, (moments, cdf) in estimates(job, distribution).items():
-        covariance = np.asarray(moments.covariance, float)
-        levels = (ranks[:, None] + 0.5) / REFERENCE_DRAWS
-        distance = np.abs(np.asarray(cdf(draws[ranks])) - levels).max(axis=0)
+    print(f"Exact on this box: {exact}; largest flip probability of a neuron: {flips:.2g}.")
+    columns = "mean / sd", "sd", "correlation", "KS, median", "KS, worst", "P(Y > q), mean"
+    head("method", *columns)
+    for name, (moments, cdf) in estimates(job.net, f).items():
         with np.errstate(invalid="ignore"):
+            sd, correlation = sd_and_correlation(moments.covariance)
+            distance = np.abs(np.asarray(cdf(draws[ranks])) - levels).max(axis=0)
             errors = [
                 np.max(np.abs(np.asarray(moments.mean) - mean) / deviation),
-                np.max(np.abs(np.sqrt(np.diag(covariance)) / deviation - 1)),
-                np.max(np.abs(correlation(covariance) - target)),
+                np.max(np.abs(sd / deviation - 1)),
+                np.max(np.abs(correlation - target)),
                 np.median(distance),
                 np.max(distance),
                 np.mean(np.abs((1 - np.asarray(cdf(quantile))[0]) / TAIL - 1)),
             ]
-        print(f"| {name} | " + " | ".join(f"{error:.2g}" for error in errors) + " |")
+        row(name, *(f"{error:.2g}" for error in errors))
 
 
-def times(job: Job) -> None:
+def times(job):
     """Print the time of one evaluation for all outputs."""
-    import openturns as ot
+    net, f = job.net, nuq.Input.box(job.mean, half_width=job.half_widths[0])
+    value = nuq.linearize(net, f).mean
 
-    net, distribution = job.net, nuq.Input.box(job.mean, half_width=job.half_widths[0])
-    value = nuq.linearize(net, distribution).mean
+    def density(f):
+        linear = nuq.linearize(net, f)
+        return linear.mean, linear.covariance, linear.marginals().log_prob(value)
 
-    def density(distribution: nuq.Input) -> tuple[peers.Moments, Array]:
-        linear = nuq.linearize(net, distribution)
-        return peers.Moments(linear.mean, linear.covariance), linear.marginals().log_prob(value)
-
-    def normal_density(distribution: nuq.Input) -> tuple[peers.Moments, Array]:
-        moments = peers.linear_moments(net, distribution)
+    def normal_density(f):
+        moments = peers.linear_moments(net, f)
         scale = jnp.sqrt(jnp.diagonal(moments.covariance))
         return moments, jax.scipy.stats.norm.logpdf(value, moments.mean, scale)
 
-    functions: dict[str, Callable[[nuq.Input], object]] = {
+    def drawn_moments(f, number):
+        return peers.sampled(net, f, jax.random.key(0), number)[0]
+
+    functions = {
         "nn_uq_dist: moments": partial(peers.linear_moments, net),
         "nn_uq_dist: moments, log density": density,
         "delta method: moments, log density": normal_density,
@@ -177,33 +145,20 @@ def times(job: Job) -> None:
         "moment matching, full": partial(peers.moment_matching, net, full=True),
         "unscented": partial(peers.unscented, net, spread=1.8),
     }
-    functions |= {
-        f"Monte Carlo, {number:,} draws: moments": partial(
-            lambda distribution, number: peers.sampled(
-                net, distribution, jax.random.key(0), number
-            )[0],
-            number=number,
-        )
-        for number in NUM_DRAWS
-    }
-    compiled = {name: jax.jit(function) for name, function in functions.items()}
-    calls: dict[str, Callable[[], object]] = {
-        name: partial(function, distribution) for name, function in compiled.items()
-    }
-    weights = np.asarray(nuq.linearize(net, distribution).marginals().weights, float)
-    uniforms = [ot.Uniform(-1.0, 1.0)] * weights.shape[1]
+    for number in NUM_DRAWS:
+        name = f"Monte Carlo, {number:,} draws: moments"
+        functions[name] = partial(drawn_moments, number=number)
+    calls = {name: partial(jax.jit(function), f) for name, function in functions.items()}
+    weights = np.asarray(nuq.linearize(net, f).marginals().weights, float)
     calls["OpenTURNS: log density of the weights"] = lambda: [
-        ot.LinearCombinationDistribution(uniforms, row.tolist()).computeLogPDF(0.0)
-        for row in weights
+        combination(one).computeLogPDF(0.0) for one in weights
     ]
-    print(f"\n## Time for all outputs: {job.title}, float32\n")
-    print(markdown_table(time_interleaved(calls), relative_to="nn_uq_dist: moments"))
+    print(f"\n## Time for all outputs: {job.title}, float32")
+    print_timings(time_interleaved(calls), relative_to="nn_uq_dist: moments")
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, float)), (net, distribution))
+        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, float)), (net, f))
         ours = jax.tree.map(np.asarray, peers.linear_moments(*wide))
-        start = time.perf_counter()
-        mean, covariance = peers.with_uncertainties(*wide)
-        seconds = time.perf_counter() - start
+        (mean, covariance), seconds = timed(partial(peers.with_uncertainties, *wide))
     scale = np.sqrt(np.diag(covariance))
     error = max(
         np.max(np.abs(ours.mean - mean) / scale),
@@ -215,12 +170,92 @@ def times(job: Job) -> None:
     )
 
 
+def ours(weights, x, dtype):
+    """Log density and log survival by `nn_uq_dist.uniform_sum`."""
+    with jax.enable_x64(dtype == "float64"):
+        arguments = x.astype(dtype), weights.astype(dtype)
+        values = uniform_sum.logpdf(*arguments), uniform_sum.logsf(*arguments)
+    return [np.asarray(value, float) for value in values]
+
+
+def normal(weights, x):
+    """The normal distribution of the same variance."""
+    scale = np.sqrt((weights**2).sum() / 3)
+    return norm.logpdf(x, scale=scale), norm.logsf(x, scale=scale)
+
+
+def openturns(weights, x):
+    """The distribution that OpenTURNS makes of the same weights."""
+    distribution, points = combination(weights), x[:, None]
+    survival = np.asarray(distribution.computeComplementaryCDF(points))[:, 0]
+    return np.asarray(distribution.computeLogPDF(points))[:, 0], np.log(survival)
+
+
+def real_axis(weights, x):
+    """The inverse Fourier integral on the real axis."""
+    return [np.log(np.maximum(part, 0)) for part in peers.on_the_real_axis(weights, x)]
+
+
+def drawn(weights, x):
+    """Draws of the linear distribution; no density."""
+    signs = np.random.default_rng(0).uniform(-1, 1, size=(NUM_LINEAR_DRAWS, len(weights)))
+    draws = signs @ weights
+    return np.full(len(x), np.nan), np.log([np.mean(draws > value) for value in x])
+
+
+METHODS = {
+    "nn_uq_dist, float64": partial(ours, dtype="float64"),
+    "nn_uq_dist, float32": partial(ours, dtype="float32"),
+    "normal distribution (delta method)": normal,
+    "inverse Fourier integral": real_axis,
+    "the same, 2048 fixed frequencies": lambda weights, x: (
+        np.log(peers.on_a_fixed_grid(weights, x)),
+        np.full(len(x), np.nan),
+    ),
+    "OpenTURNS": openturns,
+    f"Monte Carlo, {NUM_LINEAR_DRAWS:,} draws": drawn,
+}
+
+
+def distribution_errors(job, half_width):
+    """Print worst relative errors of tail probabilities and densities over some outputs.
+
+    The points have the upper tail probabilities `TAILS` under the linear distribution; the last one
+    lies at 0.98 of the edge of the support.
+    """
+    linear = nuq.linearize(job.net, nuq.Input.box(job.mean, half_width=half_width))
+    rows = np.asarray(linear.marginals().weights, float)
+    rows = rows[:: len(rows) // NUM_OUTPUTS][:NUM_OUTPUTS]
+    errors = {name: [] for name in METHODS}
+    edge = []
+    for weights in rows:
+        with jax.enable_x64(True):
+            x = -np.asarray(uniform_sum.ppf(np.array(TAILS), weights))
+        x = np.append(x, NEAR_EDGE * np.abs(weights).sum())
+        fractions = [Fraction(float(w)) for w in weights]
+        exact = [log_values(Fraction(float(point)), fractions) for point in x]
+        exact = np.array([[float(density), float(tail)] for density, tail, *_ in exact]).T
+        edge.append(exact[1, -1])
+        for name, method in METHODS.items():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                errors[name].append(np.abs(np.expm1(np.stack(method(weights, x)) - exact)))
+    columns = [f"{p:.0e}" for p in TAILS] + [f"{NEAR_EDGE} of edge"]
+    title = f"{job.title}, half-width {half_width}, {NUM_OUTPUTS} outputs"
+    print(f"\n## Distribution of the linearized network: {title}\n")
+    print(f"At {NEAR_EDGE} of the edge P(Y > q) is {np.exp(min(edge)):.0e} at the least.")
+    densities = "density at 1e-6", f"density, {NEAR_EDGE} of edge"
+    head("relative error of P(Y > q) at", *columns, *densities)
+    for name, parts in errors.items():
+        density, survival = np.max(parts, axis=0)
+        shown = [*survival, density[TAILS.index(1e-6)], density[-1]]
+        row(name, *("-" if np.isnan(value) else f"{value:.1g}" for value in shown))
+
+
 if __name__ == "__main__":
     print(f"JAX {jax.__version__}, {jax.devices()[0].platform}")
     for job in (small_job(), trained_job()):
         for half_width in job.half_widths:
             network_errors(job, half_width)
         for half_width in (job.half_widths[0], job.half_widths[-1]):
-            title = f"{job.title}, half-width {half_width}"
-            distribution_errors(title, job.net, nuq.Input.box(job.mean, half_width=half_width))
+            distribution_errors(job, half_width)
         times(job)

@@ -3,137 +3,108 @@
 The model: observations of a network's outputs, each at its own measured input that lies in a box
 of unknown half-width beta, with normal noise sigma. The peer has normal distributions of the same
 means and standard deviations (the delta method), or the multivariate normal of the same covariance.
-
-Run with ``python -m tests.benchmarks.bench_regression`` or ``make bench BENCH=bench_regression``.
 """
 
-from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
-from jax import Array
 
 import nn_uq_dist as nuq
-from tests.benchmarks._timing import Timing, markdown_table, time_interleaved
+from tests.benchmarks._networks import random_layers
+from tests.benchmarks._timing import print_timings, time_interleaved
 
 OBSERVATIONS, INPUTS, HIDDEN, OUTPUTS = 1000, 12, 64, 12
 BETA, SIGMA = 0.3, 0.1
 
-Layers = list[Array]
-LogLikelihood = Callable[[nuq.Linearization, Array, Array], Array]
 
-
-def network(layers: Layers, x: Array) -> Array:
+def network(weights, x):
     """Leaky-ReLU network with two hidden layers."""
-    for weights in layers[:-1]:
-        x = jax.nn.leaky_relu(weights @ x, 0.01)
-    return layers[-1] @ x
+    for matrix in weights[:-1]:
+        x = jax.nn.leaky_relu(matrix @ x)
+    return weights[-1] @ x
 
 
-def marginals(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
-    """Sum over observations and outputs, each with its exact distribution."""
-    return linear.marginals(noise_scale=sigma).log_prob(y).sum()
-
-
-def normal(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
-    """Sum over observations and outputs, each taken as normal."""
+def normal(linear, sigma):
+    """Each output taken as normal."""
     scale = jnp.sqrt(linear.variance + sigma**2)
-    return dist.Normal(linear.mean, scale, validate_args=False).log_prob(y).sum()
+    return dist.Normal(linear.mean, scale, validate_args=False)
 
 
-def copula(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
-    """Sum over observations, the outputs of each coupled by the copula."""
-    return linear.gaussian_copula(noise_scale=sigma, correlation="linear").log_prob(y).sum()
+def multivariate_normal(linear, sigma):
+    """The outputs of an observation taken as jointly normal."""
+    covariance = linear.covariance + sigma**2 * jnp.eye(OUTPUTS, dtype=linear.covariance.dtype)
+    return dist.MultivariateNormal(linear.mean, covariance, validate_args=False)
 
 
-def multivariate_normal(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
-    """Sum over observations, the outputs of each jointly normal."""
-    covariance = linear.covariance + sigma**2 * jnp.eye(OUTPUTS, dtype=y.dtype)
-    distribution = dist.MultivariateNormal(linear.mean, covariance, validate_args=False)
-    return distribution.log_prob(y).sum()
-
-
-def joint(linear: nuq.Linearization, sigma: Array, y: Array) -> Array:
-    """Sum over observations, the joint distribution, by expectation propagation."""
-    return linear.joint(noise_scale=sigma).log_prob(y).sum()
-
-
-LAWS: dict[str, LogLikelihood] = {
+DISTRIBUTIONS = {
     "Normal": normal,
-    "marginals": marginals,
+    "marginals": lambda linear, sigma: linear.marginals(noise_scale=sigma),
     "MultivariateNormal": multivariate_normal,
-    "copula": copula,
-    "joint": joint,
+    "copula": lambda linear, sigma: linear.gaussian_copula(noise_scale=sigma, correlation="linear"),
+    "joint": lambda linear, sigma: linear.joint(noise_scale=sigma),
 }
+PEERS = (
+    ("marginals", "Normal"),
+    ("copula", "MultivariateNormal"),
+    ("joint", "MultivariateNormal"),
+    ("joint", "copula"),
+)
 
 
-def fixed_network(
-    distribution: LogLikelihood, x: Array, y: Array, unit: nuq.Linearization
-) -> Callable[[], tuple[Array, ...]]:
+def fixed_network(distribution, parameters, x, y, weights):
     """Gradient in beta and sigma; the network was linearized beforehand."""
+    unit = nuq.linearize(partial(network, weights), nuq.Input.box(x, half_width=1.0))
 
-    def density(beta: Array, sigma: Array, x: Array, y: Array, loc: Array, rows: Array) -> Array:
-        return distribution(
-            nuq.Linearization(loc, rows, nuq.Input.box(x, half_width=beta)), sigma, y
-        )
+    def density(beta, sigma, x, y, loc, rows):
+        linear = nuq.Linearization(loc, rows, nuq.Input.box(x, half_width=beta))
+        return distribution(linear, sigma).log_prob(y).sum()
 
     slope = jax.jit(jax.value_and_grad(density, argnums=(0, 1)))
-    parameters = jnp.asarray(BETA, x.dtype), jnp.asarray(SIGMA, x.dtype)
     return lambda: slope(*parameters, x, y, unit.loc, unit.jacobian)
 
 
-def trained_network(
-    distribution: LogLikelihood, x: Array, y: Array, layers: Layers
-) -> Callable[[], tuple[Array, ...]]:
+def trained_network(distribution, parameters, x, y, weights):
     """Gradient in the weights of the network, beta and sigma: a linearization each time."""
 
-    def density(layers: Layers, beta: Array, sigma: Array, x: Array, y: Array) -> Array:
-        linear = nuq.linearize(lambda one: network(layers, one), nuq.Input.box(x, half_width=beta))
-        return distribution(linear, sigma, y)
+    def density(weights, beta, sigma, x, y):
+        linear = nuq.linearize(partial(network, weights), nuq.Input.box(x, half_width=beta))
+        return distribution(linear, sigma).log_prob(y).sum()
 
     slope = jax.jit(jax.value_and_grad(density, argnums=(0, 1, 2)))
-    parameters = jnp.asarray(BETA, x.dtype), jnp.asarray(SIGMA, x.dtype)
-    return lambda: slope(layers, *parameters, x, y)
+    return lambda: slope(weights, *parameters, x, y)
 
 
-def gradients(dtype: str) -> None:
+def gradients(dtype):
     """Both kinds of gradient, all distributions, in one run."""
-    keys = jax.random.split(jax.random.key(0), 6)
+    keys = jax.random.split(jax.random.key(0), 3)
     sizes = [INPUTS, HIDDEN, HIDDEN, OUTPUTS]
-    layers = [
-        jax.random.normal(key, (wide, narrow), dtype) * (2 / narrow) ** 0.5
-        for key, narrow, wide in zip(keys[:3], sizes[:-1], sizes[1:], strict=True)
-    ]
-    x = jax.random.normal(keys[3], (OBSERVATIONS, INPUTS), dtype)
-    f = nuq.Input.box(x, half_width=BETA)
-    noise = SIGMA * jax.random.normal(keys[5], (OBSERVATIONS, OUTPUTS), dtype)
-    y = jax.vmap(lambda one: network(layers, one))(f.sample(keys[4])) + noise
-    unit = nuq.linearize(lambda one: network(layers, one), nuq.Input.box(x, half_width=1.0))
-
+    layers = random_layers(np.random.default_rng(0), sizes, gain=2**0.5, dtype=dtype)
+    weights = [matrix for matrix, _ in layers]
+    x = jax.random.normal(keys[0], (OBSERVATIONS, INPUTS), dtype)
+    noise = SIGMA * jax.random.normal(keys[1], (OBSERVATIONS, OUTPUTS), dtype)
+    drawn = nuq.Input.box(x, half_width=BETA).sample(keys[2])
+    y = jax.vmap(partial(network, weights))(drawn) + noise
+    parameters = jnp.asarray(BETA, dtype), jnp.asarray(SIGMA, dtype)
     kinds = {
-        "beta and sigma": lambda distribution: fixed_network(distribution, x, y, unit),
-        "the network's weights, beta and sigma": lambda distribution: trained_network(
-            distribution, x, y, layers
-        ),
+        "beta and sigma": fixed_network,
+        "the network's weights, beta and sigma": trained_network,
     }
     for kind, prepare in kinds.items():
-        timings = time_interleaved(
-            {name: prepare(distribution) for name, distribution in LAWS.items()}
-        )
+        calls = {
+            name: prepare(distribution, parameters, x, y, weights)
+            for name, distribution in DISTRIBUTIONS.items()
+        }
+        timings = time_interleaved(calls)
         print(
             f"\n## Gradient in {kind}: {OBSERVATIONS} observations x {OUTPUTS} outputs x "
-            f"{INPUTS} inputs, {dtype}\n"
+            f"{INPUTS} inputs, {dtype}"
         )
-        print(markdown_table(timings, relative_to="Normal"))
-        _print_ratio(timings, "marginals", "Normal")
-        _print_ratio(timings, "copula", "MultivariateNormal")
-        _print_ratio(timings, "joint", "MultivariateNormal")
-        _print_ratio(timings, "joint", "copula")
-
-
-def _print_ratio(timings: dict[str, Timing], name: str, peer: str) -> None:
-    print(f"\n{name} / {peer}: {timings[name].ratio_to(timings[peer]):.3g}", flush=True)
+        print_timings(timings, relative_to="Normal")
+        for name, peer in PEERS:
+            print(f"\n{name} / {peer}: {timings[name].ratio_to(timings[peer]):.3g}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,32 @@
+"""What benchmarks read from the command line, and print."""
+
+import argparse
+from pathlib import Path
+
+
+def options(**defaults):
+    """Options of the names and types of their defaults: of a tuple several values, else one.
+
+    That of ``None`` is a path, that of ``False`` a switch.
+    """
+    parser = argparse.ArgumentParser()
+    for name, default in defaults.items():
+        flag, several = "--" + name.replace("_", "-"), isinstance(default, tuple)
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+            continue
+        kind = Path if default is None else type((default or (0,))[0] if several else default)
+        parser.add_argument(flag, type=kind, nargs="*" if several else None, default=default)
+    return parser.parse_args()
+
+
+def head(*columns, left=1):
+    """Print the head of a table, whose first columns are text."""
+    print()
+    row(*columns)
+    print("|" + "---|" * left + "---:|" * (len(columns) - left))
+
+
+def row(*cells):
+    """Print a row of a table."""
+    print("|", " | ".join(map(str, cells)), "|", flush=True)
