@@ -17,8 +17,7 @@ from nn_uq_dist.sampling.distribution_functions import (
     kolmogorov_smirnov,
     quantiles,
 )
-from nn_uq_dist.sampling.moments import MOMENTS
-from nn_uq_dist.sampling.weighted_sample import WeightedSample
+from nn_uq_dist.sampling.weighted_sample import MOMENTS, WeightedSample
 
 # Rows of joint draws that are processed at a time; this bounds the memory.
 BLOCK_ROWS = 2**15

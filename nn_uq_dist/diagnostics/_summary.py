@@ -14,7 +14,7 @@ from nn_uq_dist.diagnostics._summary_table import table_class
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
 from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
 from nn_uq_dist.sampling.distribution_functions import kolmogorov_smirnov
-from nn_uq_dist.sampling.moments import MOMENTS
+from nn_uq_dist.sampling.weighted_sample import MOMENTS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -125,6 +125,11 @@ def test_sobol_sequences_are_independent_and_the_draws_of_a_key():
         assert (np.sort(cells, axis=0) == np.arange(16)[:, None]).all()
 
 
+def test_the_number_of_sequences_follows_that_of_the_pairs():
+    found = [pair(count, points="sobol").num_randomizations for count in (64, 100, 42, 9 * 7)]
+    assert found == [8, 5, 7, 7]
+
+
 def test_sobol_means_are_more_accurate_than_random_ones():
     # 40 sequences of 256 points: the spread of their means is known to 11%.
     pairs = pair(40 * 256, Input.box(CENTER, 0.5), points="sobol", num_randomizations=40)
@@ -163,9 +168,14 @@ ERRORS = {
     ),
     "points": (lambda: pair(10, points="halton"), ValueError, "'random' or 'sobol', got 'halton'"),
     "sequences": (
-        lambda: pair(100, points="sobol"),
+        lambda: pair(100, points="sobol", num_randomizations=8),
         ValueError,
         "num_samples must be a multiple of num_randomizations = 8, got 100; pass 96",
+    ),
+    "a prime": (
+        lambda: pair(101, points="sobol"),
+        ValueError,
+        "num_samples must be a multiple of num_randomizations = 8, got 101; pass 96",
     ),
     "no sequences": (
         lambda: pair(8, points="sobol", num_randomizations=0),

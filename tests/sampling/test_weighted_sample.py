@@ -5,8 +5,7 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist.sampling.distribution_functions import quantiles
-from nn_uq_dist.sampling.moments import MOMENTS, correlation
-from nn_uq_dist.sampling.weighted_sample import WeightedSample
+from nn_uq_dist.sampling.weighted_sample import MOMENTS, WeightedSample, correlation
 
 QUANTILES = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 SAMPLERS = {
