@@ -20,7 +20,7 @@ from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.row_algebra import gram, namespace, norm
 from nn_uq_dist.inputs.output_noise import OutputNoise
 from nn_uq_dist.linearization._correction import at_once, require_enough
-from nn_uq_dist.paired_samples.ridge import Ridge
+from nn_uq_dist.paired_samples import Ridge
 from nn_uq_dist.sampling import PairedDraws
 
 # Variance that the prior expects the coefficients to explain, over that of what they leave.

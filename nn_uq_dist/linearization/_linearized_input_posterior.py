@@ -9,6 +9,7 @@ density, which is its density before times that of the outputs with this input h
 
 import dataclasses
 import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -45,6 +46,7 @@ from nn_uq_dist.box_gaussian import (
 )
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.linearization._correction import at_once
 
 
 class InputMoments(NamedTuple):
@@ -123,14 +125,11 @@ class LinearizedInputPosterior:
     def __repr__(self) -> str:
         return summary_line(self, "input", "batch_shape")
 
-    @property
+    @cached_property
     def _moments(self) -> InputMoments:
-        kept: InputMoments | None = self.__dict__.get("_kept_moments")
-        found = moments_of(self) if kept is None else kept
-        # Mean, variance and covariance take one computation. What is traced must not outlive it.
-        if checks.is_concrete(found):
-            self.__dict__["_kept_moments"] = found
-        return found
+        """Mean, variance and covariance take one computation."""
+        with at_once(self):  # what is traced would outlive the trace
+            return moments_of(self)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -146,7 +146,8 @@ def _shares(model: Any, key: jax.Array) -> FloatArray:
     size = max(1, min(_NUM_LINEAR, _PASS_NUMBERS // numbers))
     key, total = threefry(key), np.zeros((*model.batch_shape, model.num_outputs))
     for start in range(0, _NUM_LINEAR, size):
-        total += _linear_wins(model, key, start, min(size, _NUM_LINEAR - start), size)
+        wanted = min(size, _NUM_LINEAR - start)
+        total += np.asarray(_linear_wins(model, key, start, wanted, size))
     return total / _NUM_LINEAR
 
 
