@@ -118,9 +118,6 @@ def test_distance_agrees_with_scipy():
             assert found.standard_error == pytest.approx(right, rel=1e-3)
             floor = scipy.stats.kstwobign.mean() / np.sqrt(2_000)
             assert found.noise_floor == pytest.approx(floor, rel=1e-6)
-
-
-def test_distance_from_an_invalid_distribution_is_nan():
     assert np.isnan(kolmogorov_smirnov(np.full(200, np.nan))).all()
 
 
@@ -134,7 +131,9 @@ def test_the_distance_of_pairs_is_that_of_the_probabilities():
     distribution = NORM(0.2, 1.1)
     found = paired_kolmogorov_smirnov(sample, y, distribution.cdf(y), columns)
     points = np.sort(y[10:])
-    at, before = (1 - exceedances(sample, y, points + side, columns).value for side in (1e-9, -1e-9))
+    at, before = (
+        1 - exceedances(sample, y, points + side, columns).value for side in (1e-9, -1e-9)
+    )
     assert found.value == pytest.approx(
         np.abs((at + before) / 2 - distribution.cdf(points)).max(), abs=3e-3
     )
