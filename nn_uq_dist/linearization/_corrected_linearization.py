@@ -24,7 +24,7 @@ from nn_uq_dist.distributions import (
 from nn_uq_dist.inputs import Input, LinearImage
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 from nn_uq_dist.inputs.structure import OutputStructure
-from nn_uq_dist.linearization._correction import at_once, correction, require_pairs
+from nn_uq_dist.linearization._correction import at_once
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import (
@@ -281,15 +281,6 @@ class CorrectedLinearization(LinearModel):
         own = np.zeros(bend.shape[:-1]) if self.own_scale is None else np.asarray(self.own_scale)
         rows = zip(network.T, bend.reshape(-1, 2), own.ravel() > 0, strict=True)
         return tuple("; ".join(_remarks_on(*row)) for row in rows)
-
-
-def correct(linearization: "Linearization", pairs: Any) -> CorrectedLinearization:
-    """Estimate the maps: see `Linearization.corrected`."""
-    require_pairs(linearization, pairs)
-    if not checks.is_concrete(linearization, pairs):
-        return CorrectedLinearization(linearization, pairs)
-    with evaluated_now():
-        return CorrectedLinearization(linearization, pairs, *correction(linearization, pairs))
 
 
 def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:

@@ -1,12 +1,11 @@
 """What tables, figures and models ask of a network that was replaced by linear functions."""
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
@@ -359,18 +358,3 @@ class LinearModel(abc.ABC):
         ((3,), (5,))
         """
         return entries(self, self.batch_shape, index)
-
-
-def require_varying(constant: np.ndarray, names: Sequence[str]) -> None:
-    """Raise ``ValueError`` if an output, along the last axis, is constant."""
-    if not constant.any():
-        return
-    *batch, output = checks.first_index(constant)
-    where = f"output {names[output]}" + (f" of batch entry {tuple(batch)}" if batch else "")
-    count = int(constant.sum())
-    others = f" and {count - 1} more" if count > 1 else ""
-    raise ValueError(
-        f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
-        f"constant has no density; pass noise_scale > 0, leave the output out of the network, or "
-        f"ask the linearization as corrected by paired draws"
-    )

@@ -8,6 +8,7 @@ from its index when it is needed, so no large identity matrix is held in memory.
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -70,10 +71,7 @@ def values_and_jacobians(
         Points that are handled together. Default: as many as have `_MOST_NUMBERS` in their
         Jacobians.
     """
-
-    def at(point: Array) -> tuple[Array, Array]:
-        return value_and_jacobian(network, point, num_outputs)
-
+    at = partial(value_and_jacobian, network, num_outputs=num_outputs)
     if points.ndim == 1:
         return at(points)
     return _at_each(at, points, points.shape[:-1], batch_size or _at_once(points, num_outputs))

@@ -60,9 +60,9 @@ class PairedStatistics:
     whose outputs have heavy tails, in 73% and 46%, those of the sd in 92%. Those of the standard
     deviation of a log-normal output (scale 1.4) from 20 to 400 pairs held in 48% to 62%.
 
-    Pairs in which an output of the network is NaN or infinite are left out of the statistics of
-    that output, which are those of its finite values. With fewer than about ten left, all values
-    are NaN.
+    NaN and infinite outputs are left out, output by output: statistics are those of the finite
+    values of each output; correlations and covariances those of the pairs in which both are finite.
+    With fewer than about ten left, all values are NaN.
 
     References
     ----------

@@ -65,7 +65,8 @@ def win_probabilities(draws: Any, *, key: jax.Array | None = None) -> PairedEsti
     ``n + m``. Classes that win fewer than 20 linear draws of the pairs have no column. Half a draw
     more than was seen makes an error (of plain draws two), so no standard error is zero.
 
-    The first of several largest outputs wins. In a draw with NaN no output wins.
+    The first of several largest outputs wins. In a draw with NaN no output wins: NaN is not left
+    out here, as it would change the shares of the others.
 
     Examples
     --------

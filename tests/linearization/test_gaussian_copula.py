@@ -103,22 +103,6 @@ def test_normal_inputs_give_the_multivariate_normal(method):
     np.testing.assert_allclose(joint.correlation_matrix, covariance / np.outer(sd, sd), rtol=1e-8)
 
 
-@pytest.mark.parametrize(("method", "precision"), MIXED, indirect=["precision"])
-def test_noise_regularizes(method, precision):
-    lin = linear([[1.0, 2.0], [3.0, 6.0], [-1.0, -2.0]], precision)
-    noise = np.array([0.3, 0.5, 0.2], precision)
-    fit = lin.copula_correlation(noise, correlation=method, min_eigenvalue=None)
-    assert fit.moved == 0
-    sd = np.sqrt(np.asarray(lin.variance) + noise**2)
-    covariance = np.asarray(lin.covariance) + np.diag(noise**2)
-    np.testing.assert_allclose(fit.target, covariance / np.outer(sd, sd), rtol=1e-5)
-    joint = lin.gaussian_copula(noise, correlation=method, min_eigenvalue=None)
-    np.testing.assert_allclose(joint.variance, sd**2, rtol=1e-5)
-    if method == "nataf":
-        assert lin.copula_correlation(noise).moved == 0
-        assert off_target(joint.covariance_matrix, fit.target) < 1e-8
-
-
 def test_joint_of_a_batch_and_under_jit():
     jacobian = np.random.default_rng(1).normal(size=(4, 3, 3)).astype("float32")
     lin = linear(jacobian, "float32")
