@@ -87,8 +87,7 @@ def require_pairs(linearization: "Linearization", pairs: Any) -> None:
             f"paired_draws(network, linearization, key, num_samples)"
         )
     other = pairs.linearization
-    structures = {jax.tree.structure(each) for each in (other, linearization)}
-    same = len(structures) == 1
+    same = len({jax.tree.structure(each) for each in (other, linearization)}) == 1
     if same and checks.is_concrete(other, linearization):
         leaves = zip(jax.tree.leaves(other), jax.tree.leaves(linearization), strict=True)
         same = all(a is b or np.array_equal(a, b) for a, b in leaves)
@@ -194,18 +193,14 @@ def correction(
         slopes / scale[:, None],
     )
     dtype = jnp.result_type(distribution.mean)
-    ends = np.broadcast_to(np.stack(distribution.bounds), (2, *distribution.batch_shape)).reshape(
-        2, -1
-    )
+    shape = distribution.batch_shape
+    ends = np.broadcast_to(np.stack(distribution.bounds), (2, *shape)).reshape(2, -1)
     rows = [
-        settled_knots((x, y, slope), network[finite[:, j], j], ends[:, j], bins.knots, dtype)
-        for j, (x, y, slope) in enumerate(zip(*knots, strict=True))
+        settled_knots(each, network[finite[:, j], j], ends[:, j], bins.knots, dtype)
+        for j, each in enumerate(zip(*knots, strict=True))
     ]
-    splines = (
-        np.reshape(part, (*distribution.batch_shape, -1)) for part in zip(*rows, strict=True)
-    )
-    transform = MonotoneSpline(*(part.astype(dtype) for part in splines))
-    return transform, unexplained.astype(dtype).reshape(distribution.batch_shape), own_scale
+    splines = (np.reshape(part, (*shape, -1)).astype(dtype) for part in zip(*rows, strict=True))
+    return MonotoneSpline(*splines), unexplained.astype(dtype).reshape(shape), own_scale
 
 
 def _paired_maps(
@@ -340,10 +335,13 @@ def _standardized(distribution: Any, inputs: Any) -> FloatArray:
 
 def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
     """Squared correlations of each input with the linear outputs, summed over the outputs."""
-    x, y = standard - standard.mean(axis=0), linear - linear.mean(axis=0)
-    x_scale, y_scale = np.linalg.norm(x, axis=0), np.linalg.norm(y, axis=0)
-    x, y = x / np.where(x_scale > 0, x_scale, 1), y / np.where(y_scale > 0, y_scale, 1)
-    found: FloatArray = np.sum((x.T @ y) ** 2, axis=1)
+
+    def unit(columns: FloatArray) -> FloatArray:
+        centered = columns - columns.mean(axis=0)
+        scale = np.linalg.norm(centered, axis=0)
+        return centered / np.where(scale > 0, scale, 1)
+
+    found: FloatArray = np.sum((unit(standard).T @ unit(linear)) ** 2, axis=1)
     return found
 
 

@@ -45,6 +45,7 @@ _MOST_NUMBERS = 2**15
 # Sets of random signs over which a noise floor is averaged; it is then accurate to 8%.
 _NUM_SIGNS = 16
 
+# From points, to a column of mean value 0 for each.
 type Columns = Callable[[FloatArray], FloatArray]
 
 
@@ -150,7 +151,7 @@ def proportion_error(sample: WeightedSample, variance: FloatArray) -> FloatArray
 def exceedances(
     sample: WeightedSample, y: FloatArray, points: FloatArray, columns: Columns | None = None
 ) -> PairedEstimate:
-    """Probabilities ``P(Y > y)`` at points, shape ``(p,)``; columns as for `quantiles`."""
+    """Probabilities ``P(Y > y)`` at points, shape ``(p,)``; `conditional_columns` for pairs."""
     return proportion(sample, y > points[:, None], columns and -columns(points))
 
 

@@ -311,6 +311,7 @@ ERRORS = {
         ValueError,
         r"x \(5,\), batch_shape \(4,\)",
     ),
+    "nan noise": (lambda: LIN.marginals(np.nan), ValueError, "noise_scale must be finite"),
     "constant": (
         lambda: Linearization(np.zeros(2), [[1.0, 0, 0], [0, 0, 0]], BOX).marginals(),
         ValueError,
