@@ -84,9 +84,11 @@ def conditional_columns(scores: FloatArray, y: FloatArray, used: Mask) -> Column
         at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)[:, chosen]
         ends = np.searchsorted(in_order, at, side="right")
         lengths = np.diff(ends, axis=1, prepend=0, append=scores.size)
+        levels = shares - ndtr(at).mean(axis=1)[:, None]
         found = np.empty((points.size, scores.size))
-        found[:, by_score] = [np.repeat(shares, row) for row in lengths]
-        return found - ndtr(at).mean(axis=1)[:, None]
+        for row, steps in zip(found, zip(levels, lengths, strict=True), strict=True):
+            row[by_score] = np.repeat(*steps)
+        return found
 
     return columns
 
@@ -102,7 +104,8 @@ def below(
     size = max(1, _MOST_NUMBERS // y.size)
     for start in range(0, points.size, size):
         some = points[start : start + size]
-        events = (np.less(y, some[:, None]) + 1.0 * np.less_equal(y, some[:, None])) / 2
+        events = np.add(y < some[:, None], y <= some[:, None], dtype=np.float64)
+        events *= 0.5
         yield _regressed(sample, events, columns and columns(some))
 
 
@@ -114,7 +117,7 @@ def _regressed(
     left = sample.residuals(sample.of_all(events - share[..., None]))
     if columns is not None:
         column = sample.residuals(columns)
-        slope = (np.sum(left * column, axis=-1) + _PRIOR) / (np.sum(column**2, axis=-1) + _PRIOR)
+        slope = (np.vecdot(left, column) + _PRIOR) / (np.vecdot(column, column) + _PRIOR)
         share = share - slope * (columns @ sample.weights)
         left -= slope[..., None] * column
     return np.clip(share, 0, 1), left
