@@ -1,4 +1,12 @@
-"""Distributions of the outputs of a neural network with a random input, for NumPyro."""
+"""Distributions of the outputs of a neural network with a random input, for NumPyro.
+
+`linearize` takes a network and an input (`Input`, or a NumPyro distribution) and returns a
+`Linearization`: its `marginals`, `joint` and `gaussian_copula` are NumPyro distributions. Pairs of
+linear and true outputs, `paired_draws`, correct them and judge them: `Linearization.corrected`,
+`paired_statistics`, `win_probabilities`, `diagnostics.summary` and `plots`. Of the network itself
+are `monte_carlo`, `failure_probability`, `input_posterior`, `sobol_indices`, and for leaky-ReLU
+networks `certified`.
+"""
 
 from nn_uq_dist import diagnostics as diagnostics
 from nn_uq_dist import distributions as distributions

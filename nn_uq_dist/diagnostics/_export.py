@@ -153,17 +153,12 @@ def _sample(
     shape: tuple[int, ...],
 ) -> tuple[str, NDArray[Any]]:
     """Name of the source of the analytic draws, and these, in blocks that bound the memory."""
+    numbers = 0
     if isinstance(distribution, JointDistribution):
-        source, numbers = (
-            ("Gaussian copula" if distribution.kind == "copula" else distribution.kind),
-            0,
-        )
+        source = "Gaussian copula" if distribution.kind == "copula" else distribution.kind
     elif isinstance(distribution, LinearModel):
-        source = (
-            "linear model"
-            if isinstance(distribution, Linearization)
-            else type(distribution).__name__
-        )
+        is_tangent = isinstance(distribution, Linearization)
+        source = "linear model" if is_tangent else type(distribution).__name__
         numbers = math.prod(distribution.batch_shape) * distribution.input.num_inputs
     else:
         distribution, source = marginals, "marginals, drawn independently"

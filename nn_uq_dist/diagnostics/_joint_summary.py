@@ -75,14 +75,15 @@ class JointSummary:
         def largest(name: str) -> float:
             return float(np.nanmax(np.abs(self.correlation[name]), initial=0))
 
-        prefix = _prefix(self.kind)
+        prefix = _joint_tables.prefix(self.kind)
         worst = self.calibration["ks"].drop("radius").nlargest(5).index
         names = {"ks": "ks", "noise_floor": "chance", f"{prefix}_ks": f"{self.kind} alone",
                  "dominates": "dominates", "p_value": "p_value"}  # fmt: skip
         shown = self.calibration.loc[[*worst, "radius"], [*names]].rename(columns=names)
         size = self.correlation.sizes["output"]
+        headline = f"Joint distribution of {size} outputs: {self.verdict}"
         lines = (
-            textwrap.fill(f"Joint distribution of {size} outputs: {self.verdict}", WIDTH) + "\n",
+            textwrap.fill(headline, WIDTH, break_on_hyphens=False) + "\n",
             f"{self.num_draws} draws, {self.num_non_finite} of them not finite",
             f"outside the analytic support: {100 * self.outside_support:.2g}%\n",
             "Largest difference of correlations:",
@@ -206,7 +207,7 @@ def joint_summary(
     'large error by the linearization'
     """
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
-    size = arguments.unbatched(linearization, remedy).num_outputs
+    size = arguments.as_model(linearization, remedy).num_outputs
     values = arguments.as_draws(draws, (size,))
     names = arguments.names_of_outputs(linearization, output_names, size)
     key = checks.as_key("key", key)
@@ -220,31 +221,23 @@ def joint_summary(
     num_linear = min(CALIBRATION_DRAWS, len(complete))
     linear_draws = np.asarray(linearization.sample(key, (num_linear,)), np.float64)
     distribution = OutputFunctions(as_output_distribution(joint.marginals))
-    tails = Tails(distribution, complete, progress=progress)
-    of_linear = Tails(distribution, linear_draws, progress=progress)
-    calibration = _joint_tables.calibration_columns(
-        _joint_tables.rosenblatt_scores(joint, tails),
-        _joint_tables.rosenblatt_scores(joint, of_linear),
-        _prefix(kind),
-        kind,
+    tails, of_linear = (
+        Tails(distribution, part, progress=progress) for part in (complete, linear_draws)
     )
+    white, white_linear = (
+        _joint_tables.rosenblatt_scores(joint, part) for part in (tails, of_linear)
+    )
+    calibration = _joint_tables.calibration_columns(white, white_linear, kind)
+    linear = np.asarray(linearization.correlation, np.float64)
     matrices = _joint_tables.correlation_matrices(
-        draws,
-        complete,
-        np.asarray(linearization.correlation, np.float64),
-        joint_correlation(joint),
-        _prefix(kind),
+        draws, complete, linear, joint_correlation(joint), kind
     )
+    off, error = matrices["linearization_error"], matrices["standard_error"]
+    eps = float(np.finfo(linearization.mean.dtype).eps)
     places = [*names, "radius"]
     found = zip(calibration["ks"], calibration["dominates"], strict=True)
     verdict = _verdict.joint_verdict(
-        dict(zip(places, found, strict=True)),
-        _verdict.correlation_words(
-            matrices["linearization_error"],
-            matrices["standard_error"],
-            names,
-            float(np.finfo(linearization.mean.dtype).eps),
-        ),
+        dict(zip(places, found, strict=True)), _verdict.correlation_words(off, error, names, eps)
     )
     if arguments.is_made_of(linearization, draws):
         verdict = _verdict.FITTED.words
@@ -261,8 +254,3 @@ def joint_summary(
         num_non_finite=len(values) - len(complete),
         kind=kind,
     )
-
-
-def _prefix(kind: str) -> str:
-    """Return the name of a joint distribution in names of columns."""
-    return kind.replace(" ", "_")

@@ -1,5 +1,6 @@
 """The tables of a joint summary: calibration, correlations."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -9,13 +10,18 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.programs import in_portions
-from nn_uq_dist.diagnostics import _estimates, _verdict
-from nn_uq_dist.diagnostics._estimates import sample_correlation
+from nn_uq_dist.diagnostics import _verdict
 from nn_uq_dist.diagnostics.arguments import NetworkDraws
 from nn_uq_dist.diagnostics.output_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
 from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.sampling import PairedDraws, paired_statistics
-from nn_uq_dist.sampling.distribution_functions import kolmogorov_noise_floor
+from nn_uq_dist.sampling.distribution_functions import (
+    kolmogorov_noise_floor,
+    kolmogorov_smirnov,
+)
+
+# Rows of draws that are processed at a time; this bounds the memory.
+BLOCK_ROWS = 2**15
 
 
 def rosenblatt_scores(joint: JointDistribution, tails: Tails) -> FloatArray:
@@ -36,9 +42,12 @@ def _rosenblatt(joint: JointDistribution, value: jax.Array, scores: jax.Array) -
     return joint.rosenblatt_from_scores(value, scores)
 
 
-def calibration_columns(
-    white: FloatArray, white_linear: FloatArray, prefix: str, kind: str
-) -> dict[str, Any]:
+def prefix(kind: str) -> str:
+    """The name of a joint distribution in names of columns."""
+    return kind.replace(" ", "_")
+
+
+def calibration_columns(white: FloatArray, white_linear: FloatArray, kind: str) -> dict[str, Any]:
     """Columns of the table of calibration, from Rosenblatt transforms.
 
     Parameters
@@ -47,8 +56,8 @@ def calibration_columns(
         Normal scores of the network's draws and of exact linear draws, each output given those
         before it, shapes ``(n, N_y)``: independent and standard normal if the joint distribution is
         right.
-    prefix, kind
-        Name of the joint distribution in names of columns, and elsewhere.
+    kind
+        Name of the joint distribution.
     """
     size = white.shape[1]
     distance, p_value = _from_uniform(white)
@@ -57,8 +66,8 @@ def calibration_columns(
     return {
         "ks": distance,
         "noise_floor": kolmogorov_noise_floor(len(white)),
-        f"{prefix}_ks": of_linear,
-        f"{prefix}_noise_floor": kolmogorov_noise_floor(len(white_linear)),
+        f"{prefix(kind)}_ks": of_linear,
+        f"{prefix(kind)}_noise_floor": kolmogorov_noise_floor(len(white_linear)),
         "dominates": [
             _verdict.dominating_part(*numbers, kind, size + 1)
             for numbers in zip(distance, p_value, of_linear, linear_p_value, strict=True)
@@ -79,7 +88,7 @@ def _from_uniform(white: FloatArray) -> tuple[FloatArray, FloatArray]:
     from scipy.special import chdtr, chdtrc, ndtr
 
     count, size = white.shape
-    distance, p_value = _estimates.uniform_distance(_uniform(white))
+    distance, p_value = uniform_distance(_uniform(white))
     of_mean = 2 * ndtr(-np.abs(white.mean(axis=0)) * np.sqrt(count))
     squares, freedom = np.sum((white - white.mean(axis=0)) ** 2, axis=0), count - 1
     of_sd = 2 * np.minimum(chdtr(freedom, squares), chdtrc(freedom, squares))
@@ -98,7 +107,7 @@ def _uniform(white: FloatArray) -> FloatArray:
 
 
 def correlation_matrices(
-    draws: NetworkDraws, complete: NDArray[Any], linear: FloatArray, joint: FloatArray, prefix: str
+    draws: NetworkDraws, complete: NDArray[Any], linear: FloatArray, joint: FloatArray, kind: str
 ) -> dict[str, FloatArray]:
     """Correlation matrices of the three distributions, and their differences.
 
@@ -109,8 +118,8 @@ def correlation_matrices(
         all outputs.
     linear, joint
         Correlations of the linear distribution and of the joint distribution.
-    prefix
-        Name of the joint distribution in names of matrices.
+    kind
+        Name of the joint distribution.
     """
     worth: dict[str, FloatArray] = {}
     if isinstance(draws, PairedDraws):
@@ -122,7 +131,85 @@ def correlation_matrices(
         "standard_error": error,
         **worth,
         "linear": linear,
-        prefix: joint,
+        prefix(kind): joint,
         "linearization_error": linear - network,
-        f"{prefix}_error": joint - linear,
+        f"{prefix(kind)}_error": joint - linear,
     }
+
+
+def sample_correlation(draws: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    r"""Correlation matrix of the rows, and the standard errors of its entries.
+
+    To first order in ``1/n`` a correlation `r` is the average of its influence function
+    ``z_i z_j - r (z_i^2 + z_j^2) / 2`` of the standardized draw, whose variance needs only the
+    fourth moments. These are taken from the sample: no normality is assumed. For normal draws the
+    standard error is the textbook ``(1 - r^2) / sqrt(n)``.
+
+    Parameters
+    ----------
+    draws
+        Finite, shape ``(n, N_y)``.
+
+    Returns
+    -------
+    (FloatArray, FloatArray)
+        Both ``(N_y, N_y)``; NaN for constant columns.
+
+    References
+    ----------
+    H. Cramer, Mathematical Methods of Statistics (1946).
+    """
+    count, size = draws.shape
+    largest = np.abs(draws).max(axis=0).astype(np.float64)
+    unit = np.where(largest > 0, largest, 1)  # the squares of small numbers would be zero
+
+    def blocks() -> Iterator[FloatArray]:
+        for start in range(0, count, BLOCK_ROWS):
+            yield draws[start : start + BLOCK_ROWS].astype(np.float64) / unit
+
+    mean = sum(np.sum(x, axis=0) for x in blocks()) / count
+    scale = np.sqrt(sum(np.sum((x - mean) ** 2, axis=0) for x in blocks()) / count)
+    # The spread of a constant column is only rounding error.
+    scale = np.where(scale > 4 * np.finfo(np.float64).eps, scale, np.nan)
+    r, m22, m31 = np.zeros((3, size, size))
+    for x in blocks():
+        z = (x - mean) / scale
+        square = z * z
+        r += z.T @ z / count
+        m22 += square.T @ square / count
+        m31 += (square * z).T @ z / count
+    m40 = np.diag(m22)
+    variance = m22 - r * (m31 + m31.T) + r**2 / 4 * (m40[:, None] + 2 * m22 + m40)
+    error = np.sqrt(np.maximum(variance, 0) / count)
+    r = np.clip(r, -1, 1)
+    np.fill_diagonal(error, np.where(np.isnan(scale), np.nan, 0))
+    np.fill_diagonal(r, np.where(np.isnan(scale), np.nan, 1))
+    return r, error
+
+
+def uniform_distance(u: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Kolmogorov-Smirnov distance of each column from the uniform distribution, and its p-value.
+
+    Parameters
+    ----------
+    u
+        Shape ``(n, d)``.
+
+    Returns
+    -------
+    (FloatArray, FloatArray)
+        Both ``(d,)``. The p-value is Kolmogorov's limit with Vrbik's correction. It is accurate to
+        0.001 for 100 draws and more, and takes much less time than the exact one.
+
+    References
+    ----------
+    J. Vrbik, Small-sample corrections to Kolmogorov-Smirnov test statistic, Pioneer J. Theoret.
+    Appl. Statist. 15 (2018).
+    """
+    from scipy.special import kolmogorov
+
+    count = len(u)
+    distance = np.array([kolmogorov_smirnov(column).value for column in u.T])
+    root = np.sqrt(count)
+    scaled = root * distance
+    return distance, kolmogorov(scaled + 1 / (6 * root) + (scaled - 1) / (4 * count))

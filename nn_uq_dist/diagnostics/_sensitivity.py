@@ -1,7 +1,7 @@
 """First-order Sobol indices of a linear model: exact, or from draws of it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -22,23 +22,10 @@ from nn_uq_dist.linearization import Linearization, LinearModel
 if TYPE_CHECKING:
     import xarray as xr
 
-
-class Indices(NamedTuple):
-    """First-order indices, ``batch_shape + (N_y, N_x)``.
-
-    Attributes
-    ----------
-    value
-        NaN for an output that does not depend on the input.
-    standard_error
-        Zero where the index is known.
-    is_additive
-        Whether those of an output sum to 1.
-    """
-
-    value: FloatArray
-    standard_error: FloatArray
-    is_additive: bool
+NUM_DRAWS = 2**16
+NUM_BINS = 128
+# Numbers in the draws of inputs and outputs together; with thousands of inputs there are fewer.
+MOST_NUMBERS = 2**26
 
 
 def sensitivity(
@@ -112,36 +99,30 @@ def sensitivity(
     model = as_model(linearization)
     inputs = names_of_inputs(model, input_names)
     outputs = names_of_outputs(model, output_names, model.num_outputs)
-    key = None if key is None else checks.as_key("key", key)
+    key = jax.random.key(0) if key is None else checks.as_key("key", key)
     xarray = checks.require_extra("xarray", "diagnostics.sensitivity")
-    indices = first_order_indices(model, key)
-    batch_shape = model.batch_shape
+    axes = point_coordinates(model.batch_shape)
+    shape = (*model.batch_shape, len(outputs), len(inputs))
+    places = list(np.ndindex(*model.batch_shape))
+    error, is_additive = np.zeros(shape), False
+    if isinstance(model, Linearization):
+        exact = in_float64(model)
+        value = np.array([_closed_form(exact[at] if at else exact) for at in places])
+        is_additive = bool(model.input.has_independent_entries)
+    else:
+        found = [_explained_shares(model[at] if at else model, key) for at in places]
+        value, error = np.array(found).swapaxes(0, 1)
     array: xr.DataArray = xarray.DataArray(
-        indices.value,
-        coords={**point_coordinates(batch_shape), "output": outputs, "input": inputs},
-        dims=(*point_coordinates(batch_shape), "output", "input"),
+        value.reshape(shape),
+        coords={**axes, "output": outputs, "input": inputs},
+        dims=(*axes, "output", "input"),
         name="first_order_sobol_index",
         attrs={
-            "additive": int(indices.is_additive),
-            "standard_error": float(np.nanmax(indices.standard_error, initial=0.0)),
+            "additive": int(is_additive),
+            "standard_error": float(np.nanmax(error, initial=0.0)),
         },
     )
     return array
-
-
-def first_order_indices(model: LinearModel, key: jax.Array | None = None) -> Indices:
-    """Indices of each point of the batch: closed forms if there are, else estimates from draws."""
-    shape = (*model.batch_shape, model.num_outputs, model.input.num_inputs)
-    places = list(np.ndindex(*model.batch_shape))
-    if not isinstance(model, Linearization):
-        key = jax.random.key(0) if key is None else key
-        found = np.array([explained_shares(model[at] if at else model, key) for at in places])
-        value, error = found.swapaxes(0, 1).reshape(2, *shape)
-        return Indices(value, error, is_additive=False)
-    exact = in_float64(model)
-    value = np.array([_closed_form(exact[at] if at else exact) for at in places]).reshape(shape)
-    additive = bool(model.input.has_independent_entries)
-    return Indices(value, np.zeros(shape), additive)
 
 
 def _closed_form(exact: Linearization) -> FloatArray:
@@ -168,20 +149,13 @@ def _covariances(distribution: Input, rows: Any) -> FloatArray:
     ):
         raise ValueError(
             f"first-order indices need independent or Gaussian inputs, got {distribution!r}, some "
-            "of whose "
-            f"bounded inputs depend on others; use independent inputs"
+            "of whose bounded inputs depend on others; use independent inputs"
         )
     found: Any = cross_covariance(rows, distribution.terms)
     return found
 
 
-NUM_DRAWS = 2**16
-NUM_BINS = 128
-# Numbers in the draws of inputs and outputs together; with thousands of inputs there are fewer.
-MOST_NUMBERS = 2**26
-
-
-def explained_shares(model: LinearModel, key: jax.Array) -> tuple[FloatArray, FloatArray]:
+def _explained_shares(model: LinearModel, key: jax.Array) -> tuple[FloatArray, FloatArray]:
     """First-order indices of a model at one point, and their standard errors, ``(N_y, N_x)``."""
     width = model.input.num_inputs + model.num_outputs
     in_a_bin = max(8, min(NUM_DRAWS, MOST_NUMBERS // width) // NUM_BINS)

@@ -1,36 +1,34 @@
 """The table that compares the distribution of every output with Monte Carlo draws."""
 
+import textwrap
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.diagnostics import _estimates, _verdict, arguments
+from nn_uq_dist.diagnostics import _verdict, arguments
 from nn_uq_dist.diagnostics._joint_summary import JointSummary
-from nn_uq_dist.diagnostics._summary_table import table_class
+from nn_uq_dist.diagnostics._statistics import VALUES, Table, comparisons, statistics
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
-from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
-from nn_uq_dist.sampling.distribution_functions import kolmogorov_smirnov
-from nn_uq_dist.sampling.weighted_sample import MOMENTS
+from nn_uq_dist.sampling import PairedDraws, paired_statistics
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Columns by statistic and value.
-type Table = dict[tuple[str, str], NDArray[Any]]
-
-# Values of a statistic.
-VALUES = ("analytic", "monte_carlo", "error", "standard_error")
 # Levels of the quantiles and tails that the verdict looks at, whatever the table shows.
 JUDGED, JUDGED_TAILS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99), (0.001, 0.01)
 COMPARED = ("kolmogorov_smirnov", "pit", "draws")
-COMPARISONS = (
-    *(("kolmogorov_smirnov", value) for value in ("monte_carlo", "standard_error", "noise_floor")),
-    ("pit", "p_value"),
-)
+WIDTH = 80
+MOST_ROWS = 20
+LONGEST_NAME = 30  # that verdicts are indented for
+# Columns of the main numbers, by what they are called in print.
+SHOWN = {
+    "mean": ("mean", "analytic"), "error": ("mean", "error"), "+-": ("mean", "standard_error"),
+    "sd": ("sd", "analytic"), "error ": ("sd", "error"), "+- ": ("sd", "standard_error"),
+    "KS": ("kolmogorov_smirnov", "monte_carlo"), "chance": ("kolmogorov_smirnov", "noise_floor"),
+}  # fmt: skip
 
 
 def summary(
@@ -165,8 +163,8 @@ def summary(
     positions = Tails(functions, values, progress=progress)
     paired = paired_statistics(draws) if isinstance(draws, PairedDraws) else None
     levels, tail_levels = np.union1d(asked, JUDGED), np.union1d(asked_tails, JUDGED_TAILS)
-    found = _statistics(functions, columns, levels, tail_levels, paired)
-    found |= _comparisons(columns, positions, paired)
+    found = statistics(functions, columns, levels, tail_levels, paired)
+    found |= comparisons(columns, positions, paired)
     found["draws", "total"] = np.full(len(columns), len(values))
     found["draws", "non_finite"] = positions.non_finite
     found["draws", "outside_support"] = positions.outside_support
@@ -189,68 +187,9 @@ def summary(
     for name in (f"{side}_tail_{level:g}" for level in asked_tails for side in ("lower", "upper")):
         shown |= {(name, value): found[name, value] for value in VALUES[1::2]}
     shown |= {name: found[name] for name in found if name[0] in COMPARED}
-    table: pd.DataFrame = table_class()(shown, index=arguments.row_index(batch_shape, names))
+    table: pd.DataFrame = _table_class()(shown, index=arguments.row_index(batch_shape, names))
     table.columns = table.columns.set_names(["statistic", "value"])
     return table
-
-
-def _statistics(
-    functions: OutputFunctions,
-    columns: Sequence[FloatArray],
-    levels: FloatArray,
-    tails: FloatArray,
-    paired: PairedStatistics | None,
-) -> Table:
-    """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
-    from scipy.special import ndtr, ndtri
-
-    asked = np.concatenate([ndtri(levels), ndtri(tails), -ndtri(tails)])
-    points = functions.values(asked)
-    # The masses are those beyond the rounded points, not the requested ones.
-    ends = functions.scores(points)[levels.size :]
-    masses = ndtr(np.concatenate([ends[: tails.size], -ends[tails.size :]]))
-    moments = functions.mean, functions.sd, *functions.shape
-    analytic = np.vstack([*moments, points[: levels.size], masses])
-    names = [
-        *MOMENTS,
-        *(f"q{level:g}" for level in levels),
-        *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
-    ]
-    found = np.full((3, len(names), len(columns)), np.nan)
-    is_enough = np.array([column.size >= arguments.MINIMUM_DRAWS for column in columns])
-    at = points[levels.size :]
-    if paired is not None:
-        found[..., is_enough] = _estimates.of_pairs(paired, levels, at)[..., is_enough]
-    else:
-        for j in np.flatnonzero(is_enough).tolist():
-            found[..., [j]] = _estimates.of_draws(columns[j], levels, at[:, j])
-    lower = slice(len(names) - 2 * tails.size, len(names) - tails.size)
-    found[0, lower] = 1 - found[0, lower]
-    table: Table = {}
-    for name, exact, value, error in zip(names, analytic, *found[:2], strict=True):
-        table |= {
-            (name, kind): column
-            for kind, column in zip(VALUES, (exact, value, exact - value, error), strict=True)
-        }
-    return table
-
-
-def _comparisons(
-    columns: Sequence[FloatArray], positions: Tails, paired: PairedStatistics | None
-) -> Table:
-    """Columns of distances and of the PIT, NaN if they are not known."""
-    found = np.full((len(columns), len(COMPARISONS)), np.nan)
-    transforms = positions.probabilities()
-    for j, column in enumerate(columns):
-        in_order = transforms[positions.is_finite[:, j], j]
-        # Too few draws, or a distribution with an invalid parameter.
-        if column.size < arguments.MINIMUM_DRAWS or np.isnan(in_order).any():
-            continue
-        distance = kolmogorov_smirnov(in_order)
-        if paired is not None:
-            distance = paired.kolmogorov_smirnov(j, transforms[:, j])
-        found[j] = [*distance, _estimates.uniformity_p_value(in_order)]
-    return dict(zip(COMPARISONS, found.T, strict=True))
 
 
 def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...]) -> None:
@@ -272,3 +211,47 @@ def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...])
             f"joint must have the outputs of the table, {', '.join(names)}, got "
             f"{', '.join(known)}; pass the same output_names to both"
         )
+
+
+@cache
+def _table_class() -> Any:
+    """The class of tables, a data frame; made when it is needed, as pandas is an extra."""
+    import pandas as pd
+
+    class SummaryTable(pd.DataFrame):
+        """A data frame of `summary`. Parts and copies of it, and what is unpickled, are plain."""
+
+        @property
+        def _constructor(self) -> type[pd.DataFrame]:
+            return pd.DataFrame
+
+        def __reduce__(self) -> Any:
+            return pd.DataFrame(self).__reduce__()
+
+        def __repr__(self) -> str:
+            return _printed(self)
+
+        def _repr_html_(self) -> str:
+            with pd.option_context("display.max_columns", None, "display.max_colwidth", None):
+                return str(pd.DataFrame(self)._repr_html_())
+
+    return SummaryTable
+
+
+def _printed(table: Any) -> str:
+    """The verdicts and the main numbers of a table of `summary`."""
+    shown = table.iloc[:MOST_ROWS]
+    names = [", ".join(map(str, at)) if isinstance(at, tuple) else str(at) for at in shown.index]
+    width = min(max(map(len, [*names, "output"])), LONGEST_NAME)
+    lines = [f"{'output':{width}}  verdict"]
+    for name, words in zip(names, shown["verdict", "words"], strict=True):
+        indent = " " * (width + 2)
+        lines += textwrap.wrap(f"{name:{width}}  {words}", WIDTH, subsequent_indent=indent)
+    numbers = shown[list(SHOWN.values())].set_axis(names).set_axis(list(SHOWN), axis="columns")
+    for title, (_, value) in SHOWN.items():
+        digits = 3 if value == "analytic" else 2
+        numbers[title] = numbers[title].map(f"{{:.{digits}g}}".format)
+    lines += ["", numbers.to_string(line_width=WIDTH)]
+    if len(table) > MOST_ROWS:
+        lines.append(f"and {len(table) - MOST_ROWS} more rows, all with .to_string()")
+    return "\n".join(lines)

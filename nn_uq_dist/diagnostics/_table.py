@@ -1,6 +1,6 @@
 """The table of the distributions themselves: moments, quantiles, probabilities beyond limits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import jax.numpy as jnp
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 type Sides = Literal["above", "below", "both"]
-type Limits = ArrayLike | Mapping[str, ArrayLike]
 
 
 def table(
     marginals: arguments.Marginals,
     *,
-    limits: Limits | None = None,
+    limits: arguments.Limits | None = None,
     sides: Sides = "above",
     levels: Sequence[float] = (0.05, 0.5, 0.95),
     output_names: Sequence[str] | None = None,
@@ -71,7 +70,7 @@ def table(
     names = arguments.names_of_outputs(marginals, output_names, shape[-1])
     if sides not in {"above", "below", "both"}:
         raise ValueError(f"sides must be 'above', 'below' or 'both', got {sides!r}; leave it out")
-    of_outputs = limits_of(limits, names)
+    of_outputs = arguments.limits_of(limits, names)
     of_all = np.array(sorted({limit for limits in of_outputs for limit in limits}))
     arguments.require_distinct("limits", of_all)
     known = arguments.as_levels("levels", levels)
@@ -99,26 +98,3 @@ def table(
 
 def _row(values: ArrayLike, distribution: OutputDistribution) -> FloatArray:
     return np.broadcast_to(np.asarray(values, np.float64), distribution.batch_shape).ravel()
-
-
-def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
-    """The limits of each output."""
-    if limits is None:
-        return [[] for _ in names]
-    if not isinstance(limits, Mapping):
-        return [_numbers("limits", limits)] * len(names)
-    unknown = [name for name in limits if name not in names]
-    if unknown:
-        raise ValueError(
-            f"limits must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; "
-            f"pass a dict of these names, or numbers for all outputs"
-        )
-    return [_numbers(f"limits[{name!r}]", limits[name]) if name in limits else [] for name in names]
-
-
-def _numbers(name: str, value: ArrayLike) -> list[float]:
-    known = np.asarray(checks.as_numeric(name, value), np.float64)
-    if np.isnan(known).any():
-        raise ValueError(f"{name} must be numbers, got NaN; leave it out")
-    numbers: list[float] = known.ravel().tolist()
-    return numbers

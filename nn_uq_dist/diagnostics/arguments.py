@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,6 +41,8 @@ class HasMarginals(Protocol):
 type Marginals = Distribution | HasMarginals
 # Draws of a network, alone or paired with those of its linearization.
 type NetworkDraws = ArrayLike | PairedDraws
+# Limits of all outputs, or of some by name.
+type Limits = ArrayLike | Mapping[str, ArrayLike]
 
 
 def as_marginals(
@@ -57,12 +59,10 @@ def as_marginals(
         Whether batch axes in front of the outputs are allowed.
     """
     distribution: Any = marginals
-    if isinstance(distribution, JointDistribution):
-        distribution = as_joint_distribution("marginals", distribution, batched=batched).marginals
-    elif not isinstance(distribution, Distribution) and callable(
-        getattr(distribution, "marginals", None)
-    ):
-        distribution = distribution.marginals()
+    if isinstance(marginals, JointDistribution):
+        distribution = as_joint_distribution("marginals", marginals, batched=batched).marginals
+    elif not isinstance(marginals, Distribution) and hasattr(marginals, "marginals"):
+        distribution = marginals.marginals()
     if not isinstance(distribution, Distribution):
         raise TypeError(
             "marginals must be a LinearizedMarginal or a Linearization, got "
@@ -71,9 +71,8 @@ def as_marginals(
         )
     if distribution.event_shape or (len(distribution.batch_shape) > 1 and not batched):
         wanted = "(..., N_y)" if batched else "(N_y,)"
-        remedy = (
-            "pass the distributions of single outputs" if distribution.event_shape else ONE_POINT
-        )
+        single = "pass the distributions of single outputs"
+        remedy = single if distribution.event_shape else ONE_POINT
         raise ValueError(
             f"marginals must have batch shape {wanted} and no event shape, got batch shape "
             f"{distribution.batch_shape} and event shape {distribution.event_shape}; {remedy}"
@@ -105,8 +104,7 @@ def as_joint_distribution(
     if not isinstance(distribution, JointDistribution):
         raise TypeError(
             f"{name} must be a JointDistribution, got {type(distribution).__name__}; pass "
-            "linearization.joint() or "
-            "linearization.gaussian_copula()"
+            "linearization.joint() or linearization.gaussian_copula()"
         )
     if distribution.batch_shape and not batched:
         raise ValueError(
@@ -115,17 +113,13 @@ def as_joint_distribution(
     if num_outputs is not None and distribution.event_shape != (num_outputs,):
         raise ValueError(
             f"{name} must have event shape (N_y,) = ({num_outputs},), got "
-            f"{distribution.event_shape}; pass "
-            "a joint distribution of all outputs"
+            f"{distribution.event_shape}; pass a joint distribution of all outputs"
         )
     # A conditional distribution, whose scores have a mean other than 0, keeps the unconditional
     # marginals.
-    scale = as_output_distribution(distribution.marginals).standard_deviation
-    mean, found, sd = (
-        np.asarray(part, np.float64)
-        for part in (distribution.mean, distribution.marginals.mean, scale)
-    )
-    if np.any(np.abs(mean - found) > 1e-3 * sd):
+    own = as_output_distribution(distribution.marginals)
+    off = np.asarray(distribution.mean, np.float64) - np.asarray(own.mean, np.float64)
+    if np.any(np.abs(off) > 1e-3 * np.asarray(own.standard_deviation)):
         raise ValueError(
             f"{name} must have the distributions of its single outputs as marginals, got "
             f"{type(distribution).__name__}, whose marginals have other means; compare its draws "
@@ -134,24 +128,18 @@ def as_joint_distribution(
     return distribution
 
 
-def as_model(linearization: object) -> LinearModel:
-    """Return the model after a check of its type."""
+def as_model(linearization: object, remedy: str | None = None) -> LinearModel:
+    """Return the model after a check of its type; with the remedy for a batch, of its shape."""
     if not isinstance(linearization, LinearModel):
         raise TypeError(
             f"linearization must be a Linearization or another LinearModel, got "
             f"{type(linearization).__name__}; pass linearize(network, f)"
         )
-    return linearization
-
-
-def unbatched(linearization: object, remedy: str = ONE_POINT) -> LinearModel:
-    """Return the model after a check of its type and its batch shape."""
-    model = as_model(linearization)
-    if model.batch_shape:
+    if remedy and linearization.batch_shape:
         raise ValueError(
-            f"linearization must have no batch shape, got {model.batch_shape}; {remedy}"
+            f"linearization must have no batch shape, got {linearization.batch_shape}; {remedy}"
         )
-    return model
+    return linearization
 
 
 def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -170,11 +158,9 @@ def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
     if shape[-1] == 1 and values.shape[1:] == shape[:-1]:
         values = values[..., None]
     if values.shape[1:] != shape or values.ndim != 1 + len(shape):
-        hint = (
-            "pass its transpose"
-            if values.ndim == 2 and values.shape[:1] == shape
-            else "pass what monte_carlo returns, one row per draw"
-        )
+        hint = "pass what monte_carlo returns, one row per draw"
+        if values.ndim == 2 and values.shape[:1] == shape:
+            hint = "pass its transpose"
         if len(shape) == 1 and values.ndim > 2:
             hint = ONE_POINT
         kind = "(n, N_y)" if len(shape) == 1 else "(n, ..., N_y)"
@@ -187,7 +173,10 @@ def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
         )
     if values.dtype.kind not in "fiub" and values.dtype.name != "bfloat16":  # NumPy kind "V"
         raise TypeError(f"draws must be real numbers, got dtype {values.dtype}; pass floats")
-    return bounded(values.reshape(len(values), -1))
+    values = values.reshape(len(values), -1)
+    if values.dtype == np.float64 and (too_large := np.abs(values) > LARGEST_DRAW).any():
+        return np.where(too_large, np.copysign(np.inf, values), values)
+    return values
 
 
 def require_same_input(model: object, draws: NetworkDraws) -> None:
@@ -196,14 +185,11 @@ def require_same_input(model: object, draws: NetworkDraws) -> None:
     if not isinstance(draws, PairedDraws) or mine is None:
         return
     both = mine, draws.linearization.input
-    means, scales = (
-        [np.asarray(part.mean, float) for part in both],
-        [np.asarray(part.standard_deviation, float) for part in both],
+    first, second = (
+        np.array(np.broadcast_arrays(part.mean, part.standard_deviation), float) for part in both
     )
-    same = means[0].shape == means[1].shape and scales[0].shape == scales[1].shape
     # A model of one's own may have the same input in another type.
-    least = 1e-3 * scales[0]
-    if not (same and all((abs(a - b) <= least).all() for a, b in (means, scales))):
+    if first.shape != second.shape or (abs(first - second) > 1e-3 * first[1]).any():
         raise ValueError(
             "draws must be pairs of the model's input, got pairs whose inputs have another mean or "
             "standard deviation; pass paired_draws(network, linearization, key, num_samples) with "
@@ -234,14 +220,6 @@ def is_made_of(model: object, draws: NetworkDraws) -> bool:
         # Where most outputs are equal, those of fresh draws are, too.
         telling = ~(abs(own - middle) <= small) | ~(abs(found - middle) <= small)
     return bool(near[telling].mean() > 0.9 if telling.any() else near.mean() > 0.9)
-
-
-def bounded(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values, infinite where their squares would overflow."""
-    if values.dtype != np.float64:
-        return values
-    too_large = np.abs(values) > LARGEST_DRAW
-    return np.where(too_large, np.copysign(np.inf, values), values) if too_large.any() else values
 
 
 def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[FloatArray]:
@@ -344,6 +322,33 @@ def as_levels(name: str, levels: Sequence[float], most: float = 1.0) -> FloatArr
         )
     require_distinct(name, values)
     return values
+
+
+def require_known(argument: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise if a dict of numbers or words for some outputs has the name of none."""
+    if unknown := [name for name in given if name not in names]:
+        raise ValueError(
+            f"{argument} must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; "
+            f"pass a dict of these names, or {argument} for all outputs"
+        )
+
+
+def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
+    """The limits of each output."""
+    if limits is None:
+        return [[] for _ in names]
+    if not isinstance(limits, Mapping):
+        return [_numbers("limits", limits)] * len(names)
+    require_known("limits", limits, names)
+    return [_numbers(f"limits[{name!r}]", limits[name]) if name in limits else [] for name in names]
+
+
+def _numbers(name: str, value: ArrayLike) -> list[float]:
+    known = np.asarray(checks.as_numeric(name, value), np.float64)
+    if np.isnan(known).any():
+        raise ValueError(f"{name} must be numbers, got NaN; leave it out")
+    numbers: list[float] = known.ravel().tolist()
+    return numbers
 
 
 def require_distinct(name: str, values: FloatArray) -> None:

@@ -56,9 +56,10 @@ class OutputFunctions:
         return np.broadcast_to(np.asarray(value, np.float64), (self.num_outputs,))
 
     @cached_property
-    def shape(self) -> tuple[FloatArray, FloatArray]:
-        """Third standardized moments, and fourth ones minus 3."""
-        return self._each(self.distribution.skewness), self._each(self.distribution.excess_kurtosis)
+    def moments(self) -> FloatArray:
+        """Means, standard deviations, skewness and excess kurtosis, ``(4, N_y)``."""
+        others = self.distribution.skewness, self.distribution.excess_kurtosis
+        return np.stack([self.mean, self.sd, *map(self._each, others)])
 
     def scores_and_log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Normal scores and log densities at points, all of shape ``(p, N_y)``.

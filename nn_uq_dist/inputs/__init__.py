@@ -2,16 +2,15 @@
 
 An input is data: a mean, independent terms, which are uniform or normal variables times a matrix,
 and a map to what the network takes. `_input.py` is what everything downstream asks: read it first.
-All that is computed with terms is in `terms.py`, and the map in `_input_map.py`. `_as_input.py`
-makes an input of structures of distributions, and `_from_distribution.py` of one distribution: by
-a family registered with `register_input_family` (`_numpyro_families.py` has those of NumPyro) or by
-its transforms. `_linear_image.py` has the columns of independent random variables that linear
-outputs are made of. `flat_network.py` makes any network one between vectors.
+All that is computed with terms is in `terms.py`, and the map in `structure.py`. `from_numpyro.py`
+makes inputs of distributions and of structures of them: by a family registered with
+`register_input_family` (`_families.py` has those of NumPyro) or by transforms. `linear_image.py`
+has the columns of independent random variables that linear outputs are made of. `flat_network.py`
+makes any network one between vectors.
 """
 
-from nn_uq_dist.inputs import _numpyro_families as _numpyro_families
-from nn_uq_dist.inputs._as_input import as_input as as_input
-from nn_uq_dist.inputs._from_distribution import register_input_family as register_input_family
+from nn_uq_dist.inputs._families import register_input_family as register_input_family
 from nn_uq_dist.inputs._input import Input as Input
-from nn_uq_dist.inputs._linear_image import LinearImage as LinearImage
+from nn_uq_dist.inputs.from_numpyro import as_input as as_input
+from nn_uq_dist.inputs.linear_image import LinearImage as LinearImage
 from nn_uq_dist.inputs.terms import InputTerm as InputTerm

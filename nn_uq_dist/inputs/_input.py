@@ -20,9 +20,8 @@ from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inputs import parameter_checks, terms
-from nn_uq_dist.inputs._input_map import InputMap
-from nn_uq_dist.inputs._linear_image import LinearImage
-from nn_uq_dist.inputs.structure import names_of_entries
+from nn_uq_dist.inputs.linear_image import LinearImage
+from nn_uq_dist.inputs.structure import InputMap
 from nn_uq_dist.inputs.terms import InputTerm
 
 
@@ -41,6 +40,11 @@ class Input:
     object is an immutable pytree: it goes through ``jit``, ``grad`` and ``vmap``. To use one large
     matrix for many means without copies, map over the means with ``jax.vmap``.
 
+    All functions that make inputs raise a ``TypeError`` if an argument is not an array of real
+    numbers, and a ``ValueError`` if shapes do not fit, or known (not traced) values hold NaN or
+    infinity. Known values that are not what an argument is to be raise one, too; traced ones give
+    NaN.
+
     Parameters
     ----------
     mean
@@ -53,13 +57,6 @@ class Input:
         From vectors of these ``N_x`` numbers to what the network is called with; made by
         `nn_uq_dist.inputs.as_input`. By default the network is called with the vector. The mean and
         all that is computed from the terms are those of the vector.
-
-    Raises
-    ------
-    TypeError
-        If an argument is not an array of real numbers.
-    ValueError
-        If shapes do not fit, or `mean` is known (not traced) and holds NaN or infinity.
 
     Examples
     --------
@@ -101,9 +98,9 @@ class Input:
             parts[f"terms[{i}]"] = term.factor, shape[-1 if term.is_diagonal else -2 :]
         placed = parameter_checks.in_one_batch(**parts, mean=(mean, (size,)))
         object.__setattr__(self, "mean", placed.pop("mean"))
-        pairs = zip(terms, placed.values(), strict=True)
-        given = tuple(dataclasses.replace(term, factor=factor) for term, factor in pairs)
-        object.__setattr__(self, "terms", given)
+        factors = zip(terms, placed.values(), strict=True)
+        terms = tuple(dataclasses.replace(term, factor=factor) for term, factor in factors)
+        object.__setattr__(self, "terms", terms)
         object.__setattr__(self, "input_map", input_map)
 
     @classmethod
@@ -118,14 +115,6 @@ class Input:
             Half-widths :math:`\beta \ge 0`, broadcast against `mean`. An input with half-width 0 is
             known.
 
-        Raises
-        ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
-            If shapes do not fit, or known values hold NaN, infinity or a negative half-width. Under
-            ``jit`` a negative one becomes NaN.
-
         Examples
         --------
         A box, with independent normal errors on top:
@@ -137,7 +126,7 @@ class Input:
         >>> print(f.half_width, f.normal_scale)
         [0.5 0.5] [0.1 0.1]
         """
-        return cls._of_entries(mean, half_width, "half_width", "pass (high - low) / 2")
+        return cls._of(mean, "half_width", half_width)
 
     @classmethod
     def normal(
@@ -172,12 +161,8 @@ class Input:
 
         Raises
         ------
-        TypeError
-            If an argument is not an array of real numbers.
         ValueError
-            If there is not one of the arguments after `mean`, or shapes do not fit; if known values
-            hold NaN or infinity, or are not what the argument is to be. Under ``jit`` a negative
-            scale, a matrix that is not triangular and one without a Cholesky factor become NaN.
+            If there is not exactly one of the arguments after `mean`.
 
         Examples
         --------
@@ -201,22 +186,22 @@ class Input:
                 f"Input.normal must have one of {', '.join(given)}, got "
                 f"{' and '.join(matrices) or 'none'}; pass scale for independent inputs"
             )
-        if scale is not None:
-            return cls._of_entries(mean, scale, "scale", "pass standard deviations")
-        mean, size = parameter_checks.as_mean(mean)
-        ((name, value),) = matrices.items()
-        root = parameter_checks.as_factor(name, value, size)
-        placed = parameter_checks.in_one_batch(
-            **{name: (root, np.shape(root)[-2:])}, mean=(mean, (size,))
-        )
-        return cls(placed["mean"], [InputTerm(placed[name], is_uniform=False)])
+        return cls._of(mean, *matrices.popitem())
 
     @classmethod
-    def _of_entries(cls, mean: ArrayLike, value: ArrayLike, name: str, remedy: str) -> Self:
+    def _of(cls, mean: ArrayLike, name: str, value: ArrayLike) -> Self:
+        """Return an input of one term: what an argument of `box` or `normal` means."""
         mean, size = parameter_checks.as_mean(mean)
-        value = parameter_checks.as_scales(name, value, size, remedy)
-        placed = parameter_checks.in_one_batch(**{name: (value, (size,))}, mean=(mean, (size,)))
-        term = InputTerm(placed[name], is_uniform=name == "half_width", is_diagonal=True)
+        remedies = {"half_width": "pass (high - low) / 2", "scale": "pass standard deviations"}
+        is_diagonal = name in remedies
+        if is_diagonal:
+            factor = parameter_checks.as_scales(name, value, size, remedies[name])
+        else:
+            factor = parameter_checks.as_factor(name, value, size)
+        own = (size,) if is_diagonal else np.shape(factor)[-2:]
+        placed = parameter_checks.in_one_batch(**{name: (factor, own)}, mean=(mean, (size,)))
+        is_uniform = name == "half_width"
+        term = InputTerm(placed[name], is_uniform=is_uniform, is_diagonal=is_diagonal)
         return cls(placed["mean"], [term])
 
     @classmethod
@@ -251,14 +236,6 @@ class Input:
         mode
             Where the density is largest: the middle, which is also the default.
 
-        Raises
-        ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
-            If `low` is known to be above `high`, or `mode` not to be the middle. Under ``jit``
-            these give NaN.
-
         Examples
         --------
         >>> import jax.numpy as jnp
@@ -269,7 +246,7 @@ class Input:
         [0. 2.] [1.  0.5]
         """
         top = {} if mode is None else {"mode": mode}
-        return cls._of_halves(parameter_checks.halves("triangular", low=low, **top, high=high))
+        return cls._of_two_boxes("triangular", low=low, **top, high=high)
 
     @classmethod
     def trapezoidal(
@@ -287,34 +264,21 @@ class Input:
             Ends of the supports and of the flat tops, in this order, shape ``(..., N_x)``; scalars
             and other axes broadcast. ``start - low`` must be ``high - stop``.
 
-        Raises
-        ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
-            If known values are not in order, or not symmetric. Under ``jit`` these give NaN.
-
         Examples
         --------
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
         >>> f = nuq.Input.trapezoidal(jnp.array([0.0]), 1.0, 3.0, 4.0)
         >>> distribution = nuq.linearize(lambda x: x, f).marginals()
-        >>> print(
-        ...     [
-        ...         f"{p:.4f}"
-        ...         for p in jnp.exp(distribution.log_prob(jnp.array([[0.5], [2.0]])))[:, 0]
-        ...     ]
-        ... )
+        >>> density = jnp.exp(distribution.log_prob(jnp.array([[0.5], [2.0]])))
+        >>> print([f"{p:.4f}" for p in density[:, 0]])
         ['0.1667', '0.3333']
         """
-        return cls._of_halves(
-            parameter_checks.halves("trapezoidal", low=low, start=start, stop=stop, high=high)
-        )
+        return cls._of_two_boxes("trapezoidal", low=low, start=start, stop=stop, high=high)
 
     @classmethod
-    def _of_halves(cls, found: tuple[Array, Array, Array]) -> Self:
-        mean, *widths = found
+    def _of_two_boxes(cls, kind: str, **ends: ArrayLike) -> Self:
+        mean, *widths = parameter_checks.halves(kind, **ends)
         return cls(mean, [InputTerm(width, is_uniform=True, is_diagonal=True) for width in widths])
 
     @classmethod
@@ -329,13 +293,6 @@ class Input:
             singular, which is allowed; the centered draws are its factor then, and no matrix of
             inputs by inputs is made.
 
-        Raises
-        ------
-        TypeError
-            If `draws` is not an array of real numbers.
-        ValueError
-            If there are fewer than two draws, or known (not traced) values hold NaN or infinity.
-
         Examples
         --------
         >>> import nn_uq_dist as nuq
@@ -343,14 +300,13 @@ class Input:
         >>> print(f.mean, f.variance.round(4))
         [2. 1.] [4. 1.]
         """
-        draws = checks.as_numeric("draws", draws)
+        draws = parameter_checks.as_finite("draws", draws)
         shape = np.shape(draws)
         if len(shape) < 2 or shape[0] < 2:
             raise ValueError(
                 f"draws must have shape (n, ..., N_x) with n >= 2, got shape {shape}; pass several "
                 f"draws along the first axis"
             )
-        checks.require_finite("draws", draws)
         placed = broadcast(draws, checks.float_dtype(draws), shape)
         mean, factor = one_program(_mean_and_factor)(placed)
         return cls(mean, [InputTerm(factor, is_uniform=False)])
@@ -538,17 +494,16 @@ class Input:
         >>> nuq.Input.box([0.0, 1.0], 1.0).expand((4, 3)).batch_shape
         (4, 3)
         """
-        batch_shape = tuple(batch_shape)
-        expected = "batch_shape must be one that the batch_shape of the input broadcasts to"
-        joined = checks.broadcast_shapes(expected, requested=batch_shape, present=self.batch_shape)
-        if joined != batch_shape:
+        batch_shape, present = tuple(batch_shape), self.batch_shape
+        ends = zip(reversed(present), reversed(batch_shape), strict=False)
+        if len(present) > len(batch_shape) or any(own not in {1, new} for own, new in ends):
             raise ValueError(
-                f"{expected}, got requested {batch_shape}, present {self.batch_shape}; "
-                f"pass a batch_shape that ends in the present one"
+                f"batch_shape must be one that the batch_shape of the input broadcasts to, got "
+                f"requested {batch_shape}, present {present}; pass a batch_shape that ends in the "
+                f"present one"
             )
-        present = len(self.batch_shape)
         expanded: Self = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, batch_shape + leaf.shape[present:]), self
+            lambda leaf: jnp.broadcast_to(leaf, batch_shape + leaf.shape[len(present) :]), self
         )
         return expanded
 
@@ -646,16 +601,12 @@ class Input:
     @property
     def names(self) -> list[str]:
         """A name for each of the ``N_x`` numbers: keys of dicts and trees, else ``f[0]``, ..."""
-        if self.input_map is None:
-            return names_of_entries("f", (self.num_inputs,))
-        return self.input_map.names(self._taken_shapes, taken=False)
+        return self._map.names(self._taken_shapes, taken=False)
 
     @property
     def taken_names(self) -> list[str]:
         """Names of the numbers of `taken`."""
-        if self.input_map is None:
-            return self.names
-        return self.input_map.names(self._taken_shapes, taken=True)
+        return self._map.names(self._taken_shapes, taken=True)
 
     def taken(self, x: Array) -> Array:
         """Return the random numbers that the network takes, as vectors: all parts in order."""
@@ -673,10 +624,21 @@ class Input:
         return self.input_map.structured(numbers, self._taken_shapes, is_spread=is_spread)
 
     @property
+    def _map(self) -> InputMap:
+        """The map, also where the network takes the vector."""
+        return self.input_map or InputMap.of_array(self.num_inputs)
+
+    @property
+    def example(self) -> Any:
+        """Shapes and types of what the network takes, without the batch axes."""
+        if self.input_map is None:
+            return jax.ShapeDtypeStruct((self.num_inputs,), self.dtype)
+        found, axes = jax.eval_shape(lambda f: f.network_input(f.mean), self), self.mean.ndim - 1
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), found)
+
+    @property
     def _taken_shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of the arrays that the network takes."""
-        found = jax.eval_shape(lambda one: one.network_input(one.mean), self)
-        return [leaf.shape[len(self.batch_shape) :] for leaf in jax.tree.leaves(found)]
+        return [leaf.shape for leaf in jax.tree.leaves(self.example)]
 
     def __repr__(self) -> str:
         return described_line(self, self._facts)

@@ -82,14 +82,7 @@ def flat_network(network: Callable[[Any], Any], distribution: Input) -> FlatNetw
     The network is only traced, not run. One that maps a vector to a vector is called as it is.
     Where the distribution makes a list of numbers the network may take their vector.
     """
-    taken: Any = jax.ShapeDtypeStruct((distribution.num_inputs,), distribution.dtype)
-    if not distribution.is_vector:
-        axes = len(distribution.batch_shape)
-        one = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), distribution
-        )
-        taken = jax.eval_shape(lambda one, x: one.network_input(x), one, taken)
-    network, structure, dtype = checked_network(network, taken)
+    network, structure, dtype = checked_network(network, distribution.example)
     return FlatNetwork(network, distribution, structure, dtype)
 
 
@@ -99,16 +92,7 @@ def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp
         is_class = isinstance(network, type)
         name = f"the class {network.__name__} itself" if is_class else type(network).__name__
         raise TypeError(f"network must be a JAX function of one input, got {name}; {REMEDY}")
-    output, error = None, None
-    if type(taken) in {list, tuple} and all(map(_is_number, taken)):
-        # Not first as a list: of that, `2 * x` and `x + x` repeat the entries.
-        output, error = _traced(_taking_vector(network), taken)
-    if output is not None:
-        network = _taking_vector(network)
-    else:
-        output, error = _traced(network, taken)
-    if error is not None:
-        network, output = _of_vector(network, taken, error)
+    network, output = _accepting(network, taken)
     is_tuple = type(output) is tuple
     for part in output if is_tuple else (output,):
         # Their arrays would be taken for outputs.
@@ -137,46 +121,36 @@ def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp
     return network, structure, dtype
 
 
-def _traced(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Exception | None]:
-    """Shapes and types of the outputs, or the error of the network."""
-    try:
-        # JAX needs a hashable function, which a module may not be, and would remember the shape
-        # after the weights of a module were replaced. A new partial object is neither.
-        return jax.eval_shape(functools.partial(network), taken), None
-    except Exception as error:  # noqa: BLE001
-        return None, error
+def _accepting(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Any]:
+    """The network, or that of the vector of a list of numbers, with shapes of its outputs."""
 
-
-def _is_number(part: Any) -> bool:
-    return isinstance(part, jax.ShapeDtypeStruct) and part.shape == ()
-
-
-def _taking_vector(network: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def of_vector(x: Any) -> Any:
         return network(jnp.hstack(jax.tree.leaves(x)))
 
-    return of_vector
-
-
-def _of_vector(network: Callable[[Any], Any], taken: Any, cause: Exception) -> tuple[Any, Any]:
-    """A network that fails at a list of numbers, as one of their vector; or say what is wrong."""
-    of_vector = _taking_vector(network)
-    got, remedy = _first_line(cause), REMEDY
-    parts = jax.tree.leaves_with_path(taken)
-    if parts[0][0] and all(leaf.ndim < 2 for _, leaf in parts):
+    paths, leaves = zip(*jax.tree.leaves_with_path(taken), strict=True)
+    keys = [key for path in paths for key in path]
+    is_list = bool(keys) and all(isinstance(key, jax.tree_util.SequenceKey) for key in keys)
+    are_numbers = is_list and not any(leaf.ndim for leaf in leaves)
+    if are_numbers and len(keys) == len(leaves):
+        # Not first as a plain list: of that, `2 * x` and `x + x` repeat the entries.
         output, error = _traced(of_vector, taken)
-        vector = f"the vector of these {sum(math.prod(leaf.shape) for _, leaf in parts)} numbers"
+        if error is None:
+            return of_vector, output
+    output, cause = _traced(network, taken)
+    if cause is None:
+        return network, output
+    got, remedy = _first_line(cause), REMEDY
+    if keys and all(leaf.ndim < 2 for leaf in leaves):
+        vector = f"the vector of these {sum(math.prod(leaf.shape) for leaf in leaves)} numbers"
         # Entries of a list of arrays differ from those of the vector: an error there may be another
         # one. Those of a dict have no order.
-        is_list = all(
-            isinstance(key, jax.tree_util.SequenceKey) for path, _ in parts for key in path
-        )
+        output, error = _traced(of_vector, taken)
         if error is not None:
             got += f", and of {vector} {_first_line(error)}"
-        elif is_list and not any(leaf.ndim for _, leaf in parts):
+        elif are_numbers:
             return of_vector, output
         else:
-            entries = ", ".join(f"x{jax.tree_util.keystr(path)}" for path, _ in parts)
+            entries = ", ".join(f"x{jax.tree_util.keystr(path)}" for path in paths)
             got = f"one of {vector}"
             order = "" if is_list else ", which are sorted by key here,"
             remedy = (
@@ -188,6 +162,16 @@ def _of_vector(network: Callable[[Any], Any], taken: Any, cause: Exception) -> t
     raise ValueError(
         f"network must be a JAX function of one input of {_words(taken)}, got {got}; {remedy}"
     ) from cause
+
+
+def _traced(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Exception | None]:
+    """Shapes and types of the outputs, or the error of the network."""
+    try:
+        # JAX needs a hashable function, which a module may not be, and would remember the shape
+        # after the weights of a module were replaced. A new partial object is neither.
+        return jax.eval_shape(functools.partial(network), taken), None
+    except Exception as error:  # noqa: BLE001
+        return None, error
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Parameters of a random input: checked before anything is computed, then of one shape and type."""
+"""Parameters of random inputs and of noise: checked first, then of one shape and type."""
 
 from typing import Any
 
@@ -13,92 +13,118 @@ from nn_uq_dist.basics.concrete import FloatArray, nan_unless
 from nn_uq_dist.basics.programs import broadcast
 from nn_uq_dist.basics.row_algebra import covariance_root, namespace
 
+# Asymmetry and negative eigenvalues that rounding explains, in units of epsilon and of the largest
+# variance.
+_ROUNDINGS = 64
+# Ends of a support that were rounded each by itself are still symmetric.
+_ROUNDINGS_OF_ENDS = 8
+
+
+def as_finite(name: str, value: ArrayLike) -> ArrayLike:
+    """Return an array or a scalar of real numbers, finite where they are known."""
+    value = checks.as_numeric(name, value)
+    checks.require_finite(name, value)
+    return value
+
 
 def as_mean(mean: ArrayLike) -> tuple[ArrayLike, int]:
     """Return a finite mean, and the number of inputs."""
-    mean = checks.as_numeric("mean", mean)
+    mean = as_finite("mean", mean)
     shape = np.shape(mean)
     if len(shape) == 0 or shape[-1] == 0:
         raise ValueError(
             f"mean must have shape (..., N_x) with N_x >= 1, got shape {shape}; "
             f"pass one entry per network input"
         )
-    checks.require_finite("mean", mean)
     return mean, shape[-1]
 
 
-def as_scales(name: str, value: ArrayLike, num_inputs: int, remedy: str) -> ArrayLike:
-    """Return half-widths or scales that are not negative, one per input or one for all."""
-    value = checks.as_numeric(name, value)
-    shape = np.shape(value)
-    if len(shape) > 0 and shape[-1] not in {1, num_inputs}:
-        raise ValueError(
-            f"{name} must have last axis N_x = {num_inputs} (as mean) or 1, got shape {shape}; "
-            f"give a {name.replace('_', '-')} per batch entry the shape (..., 1)"
-        )
-    checks.require_finite(name, value)
-    checks.require_nonnegative(name, value, remedy)
-    return nan_where_negative(value)
-
-
-def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
-    """Return a factor of the covariance that an argument of `Input.normal` means.
+def as_scales(name: str, value: ArrayLike, size: int, remedy: str, like: str = "mean") -> ArrayLike:
+    """Return half-widths or standard deviations that are not negative; NaN for traced ones.
 
     Parameters
     ----------
-    name
-        That of the argument: ``factor``, ``scale_tril``, ``covariance_matrix`` or
-        ``precision_matrix``.
-    value
-        The argument.
-    num_inputs
-        Number of rows of the factor.
+    name, value
+        The argument: one number, or `size` along the last axis.
+    remedy
+        For a negative number.
+    like
+        What has the same last axis.
     """
-    value = checks.as_numeric(name, value)
+    value = as_finite(name, value)
     shape = np.shape(value)
+    if len(shape) > 0 and shape[-1] not in {1, size}:
+        raise ValueError(
+            f"{name} must have last axis {size} (as {like}) or 1, got shape {shape}; "
+            f"give a {name.replace('_', '-')} per batch entry the shape (..., 1)"
+        )
+    checks.require_nonnegative(name, value, remedy)
+    # A negative one has the distribution of a positive one: without NaN a traced mistake would go
+    # on as a plausible number.
+    return nan_unless(value >= 0, value) if isinstance(value, jax.core.Tracer) else value
+
+
+def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
+    """Return a factor, with `num_inputs` rows, of the covariance that an argument means.
+
+    Parameters
+    ----------
+    name, value
+        The argument of `Input.normal`: ``factor``, ``scale_tril``, ``covariance_matrix`` or
+        ``precision_matrix``.
+    """
+    value = as_finite(name, value)
     if name == "factor":
+        shape = np.shape(value)
         if len(shape) < 2 or shape[-2] != num_inputs or shape[-1] == 0:
             raise ValueError(
                 f"factor must have shape (..., N_x, r) with N_x = {num_inputs} (as mean) and "
                 f"r >= 1, got shape {shape}; pass a column per cause of the errors"
             )
-    elif shape[-2:] != (num_inputs, num_inputs):
-        raise ValueError(
-            f"{name} must have shape (..., N_x, N_x) with N_x = {num_inputs} (as mean), got "
-            f"shape {shape}; for independent entries pass scale, which needs no matrix"
-        )
-    checks.require_finite(name, value)
-    if name == "factor":
         return value
+    remedy = "pass a row for each entry of mean, or, for independent ones, scale, which is a vector"
     if name == "scale_tril":
+        _require_square(name, value, num_inputs, remedy)
         return _lower_triangular(value)
-    matrix: Any = value
-    dtype = checks.float_dtype(value)
-    if checks.is_concrete(value):
-        matrix = np.asarray(value, np.float64)
-        rounding = 64 * float(jnp.finfo(jnp.promote_types(dtype, jnp.float32)).eps)
-        require_covariance(name, matrix, rounding, rounding)
-    root = _root(matrix) if name == "covariance_matrix" else _root_of_inverse(matrix)
-    return root.astype(dtype)
-
-
-def _root(matrix: Any) -> Any:
-    if namespace(matrix) is jnp:
-        return jnp.linalg.cholesky(matrix)
+    matrix = as_covariance(name, value, num_inputs, remedy)
     try:
-        return np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:  # it is singular
-        return covariance_root(matrix)
-
-
-def _root_of_inverse(matrix: Any) -> Any:
-    xp = namespace(matrix)
-    try:
-        return xp.linalg.inv(xp.linalg.cholesky(matrix)).mT
+        root = namespace(matrix).linalg.cholesky(matrix)
     except np.linalg.LinAlgError as error:
+        if name == "precision_matrix":
+            raise ValueError(
+                "precision_matrix must be positive definite, got a singular one; pass a covariance"
+            ) from error
+        root = covariance_root(matrix)
+    if name == "precision_matrix":
+        root = namespace(root).linalg.inv(root).mT
+    return root.astype(checks.float_dtype(value))
+
+
+def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
+    """Return a covariance, or the inverse of one: a known one in NumPy and float64, checked.
+
+    Parameters
+    ----------
+    name, value
+        The argument, shape ``(..., size, size)``.
+    remedy
+        For another shape.
+    """
+    _require_square(name, value, size, remedy)
+    if not checks.is_concrete(value):
+        return jnp.asarray(value)
+    dtype = jnp.promote_types(checks.float_dtype(value), jnp.float32)
+    rounding = _ROUNDINGS * float(jnp.finfo(dtype).eps)
+    known = np.asarray(value, np.float64)
+    require_covariance(name, known, rounding, rounding)
+    return known
+
+
+def _require_square(name: str, value: ArrayLike, size: int, remedy: str) -> None:
+    if np.shape(value)[-2:] != (size, size):
         raise ValueError(
-            "precision_matrix must be positive definite, got a singular one; pass a covariance"
-        ) from error
+            f"{name} must have shape (..., {size}, {size}), got {np.shape(value)}; {remedy}"
+        )
 
 
 def _lower_triangular(scale_tril: ArrayLike) -> ArrayLike:
@@ -161,13 +187,6 @@ def is_positive_definite(matrix: FloatArray, added: FloatArray | float) -> bool:
     return True
 
 
-def nan_where_negative(scale: ArrayLike) -> ArrayLike:
-    """Half-widths or scales with NaN for negative ones that could not be seen before."""
-    # A negative one has the distribution of a positive one: without NaN a traced mistake would go
-    # on as a plausible number.
-    return nan_unless(scale >= 0, scale) if isinstance(scale, jax.core.Tracer) else scale
-
-
 def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, Array]:
     """Return parameters, each with its shape without a batch, in one batch shape and dtype."""
     batch_shape = checks.broadcast_shapes(
@@ -181,10 +200,6 @@ def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, A
     }
 
 
-# Ends that were rounded each by itself are still symmetric.
-_ROUNDINGS = 8
-
-
 def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
     """Middle of a symmetric trapezium, and half-widths of the two boxes whose sum it is.
 
@@ -196,7 +211,7 @@ def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
         Low end, ends of the flat top, which may be one mode, and high end. Known ones that
         decrease, or are not symmetric, raise ``ValueError``; traced ones give NaN.
     """
-    given = {name: checks.as_numeric(name, value) for name, value in ends.items()}
+    given = {name: as_finite(name, value) for name, value in ends.items()}
     names = ", ".join(given)
     shape = checks.broadcast_shapes(
         f"{names} must broadcast to (..., N_x)",
@@ -207,15 +222,13 @@ def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
             f"{names} must have shape (..., N_x), got scalars; pass arrays with an entry per "
             f"input, such as jnp.array([low])"
         )
-    for name, value in given.items():
-        checks.require_finite(name, value)
     dtype = checks.float_dtype(*given.values())
     low, *top, high = (broadcast(value, dtype, shape) for value in given.values())
     start, stop = (top[0], top[-1]) if top else ((low + high) / 2,) * 2
     decreasing = (start < low) | (stop < start) | (high < stop)
-    rounding = _ROUNDINGS * jnp.finfo(dtype).eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
-    bent = jnp.abs((start - low) - (high - stop)) > rounding
-    inner = " and ".join(tuple(given)[1:-1]) or "mode"
+    rounding = _ROUNDINGS_OF_ENDS * jnp.finfo(dtype).eps * jnp.maximum(abs(low), abs(high))
+    bent = abs((start - low) - (high - stop)) > rounding
+    inner = " and ".join([*given][1:-1]) or "mode"
     symmetric = (
         f"only then is it a sum of two uniform ones: put {inner} in the middle, or give a NumPyro "
         f"distribution with icdf of your own, which is linearized by its normal score, or only "

@@ -1,22 +1,34 @@
-"""Structures whose numbers are joined to one vector, and names of these numbers.
+"""Pytrees whose numbers are joined to one vector: what a network takes, and what it returns.
 
-Names come from the keys of dicts and of trees, and from positions in lists and arrays.
+Names of the numbers come from the keys of dicts and of trees, and from positions in lists and
+arrays.
 """
 
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array
+from numpyro.distributions import transforms
+
+from nn_uq_dist.basics.normal_scores import from_normal_score
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.basics.row_algebra import namespace
+
+type Step = Callable[[Array], Array]
+type Shape = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class OutputStructure:
-    """Structure of outputs, or of inputs, whose numbers are joined to a vector; hashable.
+    """Structure of outputs whose numbers are joined to a vector; hashable.
 
     Attributes
     ----------
@@ -27,7 +39,7 @@ class OutputStructure:
     """
 
     tree: Any
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: tuple[Shape, ...]
 
     @classmethod
     def of(cls, output: Any) -> Self:
@@ -43,7 +55,7 @@ class OutputStructure:
     @property
     def names(self) -> list[str]:
         """A name for each number: keys of dicts and trees, positions in arrays."""
-        entries = map(names_of_entries, names_of_leaves(self.tree, "y"), self.shapes)
+        entries = map(names_of_entries, _names_of_leaves(self.tree, "y"), self.shapes)
         return list(itertools.chain.from_iterable(entries))
 
     @property
@@ -58,11 +70,7 @@ class OutputStructure:
 
     def unravel(self, values: Any) -> Any:
         """Return values of shape ``(..., N_y)`` as the pytree, leading axes in front."""
-        lead, leaves, end = values.shape[:-1], [], 0
-        for shape in self.shapes:
-            start, end = end, end + math.prod(shape)
-            leaves.append(values[..., start:end].reshape(lead + shape))
-        return jax.tree.unflatten(self.tree, leaves)
+        return jax.tree.unflatten(self.tree, _cut(values, self.shapes))
 
 
 def unraveled(structure: OutputStructure | None, num_outputs: int, values: Any) -> Any:
@@ -77,28 +85,199 @@ def unraveled(structure: OutputStructure | None, num_outputs: int, values: Any) 
     return values if structure is None else structure.unravel(values)
 
 
-def names_of_leaves(tree: Any, letter: str) -> list[str]:
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class FromNormalScores:
+    """Values of a univariate family at the entries of an array of normal scores."""
+
+    family: dist.Distribution  # parameters of the shape of the array
+
+    def __call__(self, x: Array) -> Array:
+        """Quantiles of the family at the probabilities of the scores."""
+        return from_normal_score(self.family, x)
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class Known:
+    """A known value, whatever the vector is."""
+
+    value: Array
+
+    def __call__(self, x: Array) -> Array:
+        """Return the value."""
+        del x
+        return self.value
+
+
+# Linear in their argument: a linear network of what they make is linear in the vector.
+_LINEAR = (
+    Known,
+    transforms.IdentityTransform,
+    transforms.AffineTransform,
+    transforms.LowerCholeskyAffine,
+    transforms.PermuteTransform,
+    transforms.ReshapeTransform,
+    transforms.RecursiveLinearTransform,
+    transforms.ZeroSumTransform,
+)
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class InputMap:
+    """A pytree of what steps make of consecutive pieces of a vector: what a network takes.
+
+    A step is a callable pytree, such as a transform of NumPyro. Its arrays have the batch shape of
+    the input in front, and are mapped over it.
+
+    Attributes
+    ----------
+    steps
+        Those of each piece, one after the other.
+    sizes
+        Of the pieces; 0 for known parts.
+    tree
+        The structure; that of a leaf for one array.
+    """
+
+    steps: tuple[tuple[Step, ...], ...]
+    sizes: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    tree: Any = dataclasses.field(metadata={"static": True})
+
+    @classmethod
+    def of_array(cls, size: int, *steps: Step) -> Self:
+        """Return the map to the one array that steps make of a vector."""
+        return cls((steps,), (size,), jax.tree.structure(0))
+
+    @classmethod
+    def of_parts(cls, tree: Any, maps: "Sequence[InputMap]") -> Self:
+        """Return the map to a structure with what each map makes in place of a leaf."""
+        leaves = [jax.tree.unflatten(part.tree, part.sizes) for part in maps]
+        steps = itertools.chain.from_iterable(part.steps for part in maps)
+        sizes = itertools.chain.from_iterable(part.sizes for part in maps)
+        tree = jax.tree.structure(jax.tree.unflatten(tree, leaves))
+        return cls(tuple(steps), tuple(sizes), tree)
+
+    def __call__(self, x: Array) -> Any:
+        """Cut the vector and map the pieces."""
+        pieces = zip(self.steps, _cut(x, [(size,) for size in self.sizes]), strict=True)
+        leaves = [reduce(lambda value, step: step(value), steps, piece) for steps, piece in pieces]
+        return jax.tree.unflatten(self.tree, leaves)
+
+    def at(self, x: Array, batch_shape: Shape) -> Any:
+        """What the map makes of vectors, shape ``(..., *batch_shape, N_x)``.
+
+        A map without arrays is one for the whole batch, and takes vectors of shape ``(..., N_x)``.
+        """
+        size = sum(self.sizes)
+        own = batch_shape if jax.tree.leaves(self) else ()
+        if x.shape[-1:] != (size,) or x.shape[x.ndim - 1 - len(own) : -1] != own:
+            raise ValueError(
+                f"x must have shape (..., {', '.join(map(str, (*own, size)))}), got shape "
+                f"{x.shape}; pass draws of sample, or the mean"
+            )
+
+        def at_one(of_input: InputMap, one: Array) -> Any:
+            return of_input(one)
+
+        for _ in own:
+            at_one = jax.vmap(at_one)
+        for _ in range(x.ndim - 1 - len(own)):
+            at_one = jax.vmap(at_one, in_axes=(None, 0))
+        return at_one(self, x)
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether the map is nonlinear."""
+        return any(map(_bends, self.steps))
+
+    @property
+    def words(self) -> str:
+        """What the map makes, for a `repr`."""
+        if jax.tree_util.treedef_is_leaf(self.tree):
+            kinds = [type(getattr(step, "family", step)).__name__ for step in self.steps[0]]
+            return " then ".join(kinds)
+        known = self.sizes.count(0)
+        bent = sum(map(_bends, self.steps))
+        counts = {"random parts": len(self.sizes) - known, "transformed": bent, "known": known}
+        return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+
+    def names(self, shapes: Iterable[Shape], *, taken: bool) -> list[str]:
+        """Names of the random numbers of the vector, or of those that the network takes.
+
+        Parameters
+        ----------
+        shapes
+            Of the arrays that the network takes.
+        taken
+            Whether to name the numbers in these, and not those of the vector.
+        """
+        found = []
+        for name, shape, size in zip(
+            _names_of_leaves(self.tree, "f"), shapes, self.sizes, strict=True
+        ):
+            # Where a step makes more or fewer numbers, those of the vector have names by position.
+            is_same = taken or math.prod(shape) == size
+            found += names_of_entries(name, shape if is_same else (size,)) if size else []
+        return found
+
+    def taken(self, value: Any, lead: Shape) -> Array:
+        """The random numbers of what the network takes, as vectors with these leading axes."""
+        leaves = zip(jax.tree.leaves(value), self.sizes, strict=True)
+        return jnp.concatenate([leaf.reshape(*lead, -1) for leaf, size in leaves if size], axis=-1)
+
+    def structured(self, numbers: Any, shapes: Sequence[Shape], *, is_spread: bool) -> Any:
+        """The inverse of `taken`: known parts are their values, and their spread is zero.
+
+        Parameters
+        ----------
+        numbers
+            Shape ``(..., n)``.
+        shapes
+            Of the arrays that the network takes.
+        is_spread
+            Whether the numbers are standard deviations.
+        """
+        random = iter(_cut(numbers, itertools.compress(shapes, self.sizes)))
+
+        def known(steps: Any, shape: Shape) -> Any:
+            value = numbers.dtype.type(0) if is_spread else steps[0].value
+            return namespace(numbers).broadcast_to(value, numbers.shape[:-1] + shape)
+
+        parts = zip(self.steps, self.sizes, shapes, strict=True)
+        leaves = [next(random) if size else known(steps, shape) for steps, size, shape in parts]
+        return jax.tree.unflatten(self.tree, leaves)
+
+
+def _bends(steps: tuple[Step, ...]) -> bool:
+    return not all(isinstance(step, _LINEAR) for step in steps)
+
+
+def _cut(values: Any, shapes: Iterable[Shape]) -> list[Any]:
+    """Consecutive entries of vectors as arrays of these shapes, leading axes in front."""
+    parts, end = [], 0
+    for shape in shapes:
+        start, end = end, end + math.prod(shape)
+        parts.append(values[..., start:end].reshape(values.shape[:-1] + shape))
+    return parts
+
+
+def _names_of_leaves(tree: Any, letter: str) -> list[str]:
     """A name for each leaf: its keys joined by dots, indices in brackets; `letter` without keys."""
-    leaves = jax.tree.unflatten(tree, range(tree.num_leaves))
-    return [_name(path, letter) for path, _ in jax.tree_util.tree_flatten_with_path(leaves)[0]]
+    names = []
+    for path, _ in jax.tree.leaves_with_path(jax.tree.unflatten(tree, range(tree.num_leaves))):
+        name = ""
+        for key in path:
+            if isinstance(key, jax.tree_util.SequenceKey | jax.tree_util.FlattenedIndexKey):
+                name = f"{name or letter}[{getattr(key, 'idx', getattr(key, 'key', None))}]"
+            else:
+                own = str(getattr(key, "name", getattr(key, "key", key)))
+                name = f"{name}.{own}" if name else own
+        names.append(name or letter)
+    return names
 
 
-def names_of_entries(name: str, shape: tuple[int, ...], size: int | None = None) -> list[str]:
-    """A name for each number of an array, last axis fastest; by position if it has another size."""
-    if shape == () and size in {None, 1}:
-        return [name]
-    if size is not None and math.prod(shape) != size:
-        shape = (size,)
-    return [f"{name}[{','.join(map(str, at))}]" for at in np.ndindex(*shape)]
-
-
-def _name(path: tuple[Any, ...], letter: str) -> str:
-    text = ""
-    for key in path:
-        if isinstance(key, jax.tree_util.SequenceKey | jax.tree_util.FlattenedIndexKey):
-            number = getattr(key, "idx", getattr(key, "key", None))
-            text = f"{text or letter}[{number}]"
-        else:
-            own = str(getattr(key, "name", getattr(key, "key", key)))
-            text = f"{text}.{own}" if text else own
-    return text or letter
+def names_of_entries(name: str, shape: Shape) -> list[str]:
+    """A name for each number of an array, last axis fastest."""
+    return [f"{name}[{','.join(map(str, at))}]" if at else name for at in np.ndindex(*shape)]

@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import (
-    binary_unit,
-    gram,
-    matmul,
-    matvec,
-    namespace,
-    norm,
-)
+from nn_uq_dist.basics.row_algebra import binary_unit, gram, matmul, matvec, namespace, norm
 from nn_uq_dist.basics.summary_line import summary_line
 
 UNIFORM_VARIANCE = 1 / 3  # of a uniform random variable on (-1, 1)
@@ -104,10 +97,10 @@ def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
 def standard_deviation(mean: Array, terms: Terms) -> Array:
     """Standard deviations of the inputs, in shape as their means."""
     xp = namespace(mean)
-    sizes = [term.factor if term.is_diagonal else norm(term.factor) for term in terms]
-    found = [
-        (term.start, math.sqrt(_unit(term)) * size) for term, size in zip(terms, sizes, strict=True)
-    ]
+    found = []
+    for term in terms:
+        size = term.factor if term.is_diagonal else norm(term.factor)
+        found.append((term.start, math.sqrt(_unit(term)) * size))
     each = [xp.broadcast_to(part, mean.shape) for part in layers(found, mean.shape[-1])]
     if len(each) == 1:
         return each[0]
@@ -117,8 +110,7 @@ def standard_deviation(mean: Array, terms: Terms) -> Array:
 def variance(mean: Array, terms: Terms) -> tuple[Array, Array]:
     """Variances of the inputs in squares of units, and these units."""
     unit, terms = _in_units(mean, terms)
-    found = [(term.start, _unit(term) * _row_sums(term, term.factor**2)) for term in terms]
-    return _total(found, mean), unit
+    return _total(terms, lambda term: _unit(term) * _row_sums(term, term.factor**2), mean), unit
 
 
 def covariance(mean: Array, terms: Terms) -> tuple[Array, Array]:
@@ -151,15 +143,14 @@ def _in_units(mean: Array, terms: Terms) -> tuple[Array, Terms]:
 
 def cross_covariance(rows: Array, terms: Terms) -> Array:
     """Covariances of linear outputs ``(..., N_y, N_x)`` with the inputs, no matrix of inputs."""
-    found = []
-    for term in terms:
+
+    def part(term: InputTerm) -> Array:
         own = rows[..., term.start : term.stop]
         if term.is_diagonal:
-            moved = own * term.factor[..., None, :] ** 2
-        else:
-            moved = matmul(matmul(own, term.factor), term.factor.mT)
-        found.append((term.start, _unit(term) * moved))
-    return _total(found, rows)
+            return _unit(term) * (own * term.factor[..., None, :] ** 2)
+        return _unit(term) * matmul(matmul(own, term.factor), term.factor.mT)
+
+    return _total(terms, part, rows)
 
 
 def half_width(mean: Array, terms: Terms) -> Array | None:
@@ -179,8 +170,7 @@ def _of_part(function: Callable[..., Array], mean: Array, terms: Terms) -> Array
 
 
 def _half_width(mean: Array, terms: Terms) -> Array:
-    found = [(term.start, _row_sums(term, abs(term.factor))) for term in terms]
-    return _total(found, mean)
+    return _total(terms, lambda term: _row_sums(term, abs(term.factor)), mean)
 
 
 def are_independent(terms: Terms, among: NDArray[np.bool_]) -> bool:
@@ -226,15 +216,16 @@ def draw_deviation(key: Array, sample_shape: tuple[int, ...], mean: Array, terms
 def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array:
     """Inputs about their means, at given values of the standard variables."""
     lead = np.broadcast_shapes(np.shape(uniform)[:-1], np.shape(normal)[:-1])
-    ends, found = {True: 0, False: 0}, []
-    for term in terms:
+    ends = {True: 0, False: 0}
+
+    def part(term: InputTerm) -> Array:
         start = ends[term.is_uniform]
         ends[term.is_uniform] = stop = start + term.factor.shape[-1]
         values = jnp.asarray(uniform if term.is_uniform else normal)[..., start:stop]
         values = jnp.broadcast_to(values, (*lead, stop - start))
-        moved = term.factor * values if term.is_diagonal else matvec(term.factor, values)
-        found.append((term.start, moved))
-    return _total(found, jnp.zeros((*lead, mean.shape[-1]), mean.dtype))
+        return term.factor * values if term.is_diagonal else matvec(term.factor, values)
+
+    return _total(terms, part, jnp.zeros((*lead, mean.shape[-1]), mean.dtype))
 
 
 def standard_values(points: Array, num_uniform: int) -> tuple[Array, Array]:
@@ -260,30 +251,28 @@ def layers(pieces: Iterable[tuple[int, Array]], size: int, axis: int = -1) -> li
 
     Pieces that do not overlap are in one array: a thousand blocks take as much as the inputs do.
     """
-    rows: list[list[Array]] = []
+    found: list[list[Array]] = []
     ends: list[int] = []
-
-    def fill(at: int, stop: int, like: Array) -> None:
-        if stop > ends[at]:
-            shape = list(like.shape)
-            shape[axis] = stop - ends[at]
-            rows[at].append(namespace(like).zeros(shape, like.dtype))
-
     for start, piece in pieces:
         at = next((i for i, end in enumerate(ends) if end <= start), len(ends))
         if at == len(ends):
-            rows.append([])
+            found.append([])
             ends.append(0)
-        fill(at, start, piece)
-        rows[at].append(piece)
+        found[at] += [*_zeros(piece, start - ends[at], axis), piece]
         ends[at] = start + piece.shape[axis]
-    for at, row in enumerate(rows):
-        fill(at, size, row[-1])
+    rows = [row + _zeros(row[-1], size - end, axis) for row, end in zip(found, ends, strict=True)]
     return [namespace(*row).concatenate(row, axis=axis) if row[1:] else row[0] for row in rows]
 
 
-def _total(pieces: Iterable[tuple[int, Array]], like: Array) -> Array:
-    """Sum of pieces of the inputs, each from an input on."""
+def _zeros(like: Array, count: int, axis: int) -> list[Array]:
+    shape = list(like.shape)
+    shape[axis] = count
+    return [namespace(like).zeros(shape, like.dtype)] if count else []
+
+
+def _total(terms: Terms, part: Callable[[InputTerm], Array], like: Array) -> Array:
+    """Sum over the terms of what each adds to the inputs that it moves."""
+    pieces = ((term.start, part(term)) for term in terms)
     return sum(layers(pieces, like.shape[-1]), namespace(like).zeros_like(like))
 
 

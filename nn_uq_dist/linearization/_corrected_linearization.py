@@ -22,7 +22,7 @@ from nn_uq_dist.distributions import (
     NoisyMarginal,
 )
 from nn_uq_dist.inputs import Input, LinearImage
-from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
 from nn_uq_dist.inputs.structure import OutputStructure
 from nn_uq_dist.linearization._correction import at_once
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs

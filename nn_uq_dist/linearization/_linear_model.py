@@ -17,7 +17,7 @@ from nn_uq_dist.distributions import GaussianCopulaJoint, JointDistribution, nat
 from nn_uq_dist.distributions.clipped_correlation import checked_floor, clipped_correlation
 from nn_uq_dist.distributions.correlation_checks import require_positive_definite
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise, scale_and_coupling
+from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise, scale_and_coupling
 from nn_uq_dist.inputs.structure import OutputStructure, names_of_entries, unraveled
 
 Method = Literal["nataf", "linear"]

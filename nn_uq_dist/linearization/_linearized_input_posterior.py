@@ -45,7 +45,7 @@ from nn_uq_dist.box_gaussian import (
     uniform_moments,
 )
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
 from nn_uq_dist.linearization._correction import at_once
 
 

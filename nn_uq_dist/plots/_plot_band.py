@@ -8,10 +8,10 @@ from jax.typing import ArrayLike
 from scipy.special import ndtr
 
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws
+from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
 from nn_uq_dist.plots import _panels
 from nn_uq_dist.plots._panels import BLUE, GRAY, SKY, SMALL, VERMILION
-from nn_uq_dist.plots._shown import INNER, LEVELS, MEDIAN, OUTER, Limits, Shown, prepare
+from nn_uq_dist.plots._shown import INNER, LEVELS, MEDIAN, OUTER, Outputs, Shown, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ def plot_band(
     draws: NetworkDraws | None = None,
     *,
     x: ArrayLike | None = None,
-    outputs: Sequence[int | str] | None = None,
+    outputs: Outputs | None = None,
     limits: Limits | None = None,
     deviation: bool = False,
     xlabel: str | None = None,
@@ -46,16 +46,13 @@ def plot_band(
     Parameters
     ----------
     model
-        Model or distributions of the `N_y` outputs, as in `plot_marginals`; or of a batch of
-        points, batch shape ``(P, N_y)``.
+        As in `plot_marginals`, or of a batch of points, batch shape ``(P, N_y)``.
     draws
-        Monte Carlo draws, shape ``(n, N_y)`` or ``(n, P, N_y)``, ``n >= 100``, or pairs. Draws that
-        are NaN or infinite are warned about, counted in the figure, and left out.
+        As in `plot_marginals`; for a batch of shape ``(n, P, N_y)``.
     x
         Ascending positions of the shown outputs, or of the points. Default: no order.
     outputs
-        Outputs to show, by position or name. Default: all. Of a batch: the one output to show,
-        needed if there are several.
+        As in `plot_marginals`; of a batch the one output to show, needed if there are several.
     limits
         As in `plot_marginals`. Each is a line, with the largest of the probabilities beyond it, on
         the side that fewer medians lie.
@@ -66,12 +63,10 @@ def plot_band(
         Label of the positions. Default: ``"output"``, or ``"point"``.
     ylabel
         Label of the values, with their unit. Default: none, or the name of the one output.
-    output_names
-        Names of all `N_y` outputs. Default: those of the model, else ``y[0]``, ``y[1]``, ...
     point_names
         Names of the points of a batch. Default: their numbers.
-    ax
-        Matplotlib axes to draw on. Default: those of a new figure.
+    output_names, ax
+        As in `plot_marginals`.
 
     Returns
     -------
@@ -111,8 +106,7 @@ def plot_band(
     bands = shown.bands() - origin
     of_draws = None
     if shown.draws is not None:
-        nothing = np.full(len(LEVELS), np.nan)
-        found = [np.quantile(x, LEVELS) if x.size else nothing for x in shown.columns]
+        found = [np.quantile(x if x.size else [np.nan], LEVELS) for x in shown.columns]
         of_draws = np.transpose(found) - origin
     (_draw_bars if x is None else _draw_bands)(axis, positions, bands, of_draws)
     if x is None:

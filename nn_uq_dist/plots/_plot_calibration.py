@@ -1,26 +1,29 @@
 """Calibration of outputs: the distribution of the probability integral transforms of draws."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws, is_made_of
 from nn_uq_dist.diagnostics.output_functions import Tails
-from nn_uq_dist.plots._curves import difference_words, dkw_half_width, ecdf_difference
 from nn_uq_dist.plots._panels import BLUE, SKY, SMALL, VERMILION, add_note, panels
-from nn_uq_dist.plots._shown import as_coverage, prepare
+from nn_uq_dist.plots._shown import Outputs, prepare
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+COVERAGE = 0.95
+DRAWN_RANKS = 1000
 
 
 def plot_calibration(
     model: Marginals,
     draws: NetworkDraws,
     *,
-    coverage: float = 0.95,
-    outputs: Sequence[int | str] | None = None,
+    outputs: Outputs | None = None,
     output_names: Sequence[str] | None = None,
     progress: bool = True,
     ax: Any = None,
@@ -35,16 +38,8 @@ def plot_calibration(
 
     Parameters
     ----------
-    model
-        Model or distributions of the `N_y` outputs, as in `plot_marginals`.
-    draws
-        Independent Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``, or pairs. Draws that are
-        NaN or infinite are warned about, counted in the panel, and left out.
-    coverage
-        Probability that the whole curve of one output lies in the band if its distribution is
-        correct; the actual probability is at least this, for any `n`.
-    outputs, output_names, ax
-        As in `plot_marginals`.
+    model, draws, outputs, output_names, ax
+        As in `plot_marginals`; the draws must be independent.
     progress
         Whether a progress bar may appear.
 
@@ -70,11 +65,12 @@ def plot_calibration(
 
     Notes
     -----
-    The half-width of the band is :math:`\epsilon = \sqrt{\log(2 / (1 - c)) / (2 n)}` with the
-    coverage `c` (A. Dvoretzky, J. Kiefer, J. Wolfowitz, Ann. Math. Statist. 27 (1956); the constant
-    is due to P. Massart, Ann. Probab. 18 (1990)). Every panel has its own band: of 31 correct
-    distributions, one or two leave their bands at 0.95. With many draws every approximation leaves
-    it; then the size of the difference matters.
+    The half-width of the band is :math:`\epsilon = \sqrt{\log(40) / (2 n)}`: with at least 95%
+    probability, for any `n`, it holds the whole curve of an output whose distribution is correct
+    (A. Dvoretzky, J. Kiefer, J. Wolfowitz, Ann. Math. Statist. 27 (1956); the constant is due to P.
+    Massart, Ann. Probab. 18 (1990)). Every panel has its own band: of 31 correct distributions, one
+    or two leave their bands. With many draws every approximation leaves it; then the size of the
+    difference matters.
 
     Examples
     --------
@@ -87,7 +83,6 @@ def plot_calibration(
     no difference beyond chance
     """
     shown = prepare(model, draws, outputs, output_names)
-    level = as_coverage(coverage)
     assert shown.draws is not None  # noqa: S101 (`draws` is no optional argument)
     shown.require_enough()
     made = panels("plot_calibration", len(shown.names), ax)
@@ -97,9 +92,9 @@ def plot_calibration(
     heights = []
     for j, axis in enumerate(made.axes):
         count = shown.columns[j].size
-        band = dkw_half_width(count, level)
+        band = dkw_half_width(count)
         curve, peak = ecdf_difference(transforms[:count, j])
-        axis.axhspan(-band, band, color=SKY, alpha=0.35, lw=0, label=f"{100 * level:g}% band")
+        axis.axhspan(-band, band, color=SKY, alpha=0.35, lw=0, label=f"{100 * COVERAGE:g}% band")
         axis.axhline(0, color="black", ls=":", lw=0.8)
         axis.plot(*curve, color=BLUE, lw=1.3, label="share of draws below - predicted")
         axis.plot(*peak, "o", color=VERMILION, ms=4.5, label="largest")
@@ -119,3 +114,46 @@ def plot_calibration(
     made.axes[0].set_ylabel("difference")
     made.add_legend()
     return made.figure
+
+
+def dkw_half_width(count: int) -> float:
+    """Half-width of the band about a distribution function that contains the empirical one."""
+    return math.sqrt(math.log(2 / (1 - COVERAGE)) / (2 * count))
+
+
+def ecdf_difference(transforms: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Empirical minus uniform distribution function, and the point of the largest difference.
+
+    Parameters
+    ----------
+    transforms
+        Ascending, shape ``(n,)``.
+
+    Returns
+    -------
+    (ndarray, ndarray)
+        The curve, shape ``(2, points)``: at about a thousand of the draws, just below and at each,
+        including the largest difference. The point of the largest difference, shape ``(2,)``.
+    """
+    count = transforms.size
+    steps = np.arange(count + 1) / count
+    below, at = steps[:-1] - transforms, steps[1:] - transforms
+    widest = int(np.argmax(np.maximum(np.abs(below), np.abs(at))))
+    ranks = np.linspace(0, count - 1, min(count, DRAWN_RANKS)).astype(int)
+    ranks = np.unique(np.append(ranks, widest))
+    x = np.repeat(transforms[ranks], 2)
+    y = np.stack([below[ranks], at[ranks]], axis=-1).ravel()
+    curve = np.stack([np.concatenate([[0.0], x, [1.0]]), np.concatenate([[0.0], y, [0.0]])])
+    value = at[widest] if abs(at[widest]) >= abs(below[widest]) else below[widest]
+    return curve, np.array([transforms[widest], value])
+
+
+def difference_words(curve: FloatArray, band: float) -> str:
+    """What a curve of `ecdf_difference` says that leaves the band of chance, or does not."""
+    x, y = curve
+    low, high = -y.min(), y.max()
+    if max(low, high) <= band:
+        return "no difference beyond chance"
+    if min(low, high) > max(band, max(low, high) / 3):  # an S, not an arch
+        return f"predicted too {'wide' if x[y.argmin()] < x[y.argmax()] else 'narrow'}"
+    return f"draws {'larger' if low > high else 'smaller'} than predicted"

@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.basics.checks import positive_int
-from nn_uq_dist.diagnostics.arguments import NetworkDraws, complete_rows, unbatched
+from nn_uq_dist.diagnostics.arguments import (
+    ONE_POINT,
+    NetworkDraws,
+    as_model,
+    complete_rows,
+    names_of_outputs,
+)
 from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.linearization import Linearization, LinearModel
 from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range
 from nn_uq_dist.plots._regions import Region, as_masses, distribution_region, kernel_region
-from nn_uq_dist.plots._shown import Units, prepare
+from nn_uq_dist.plots._shown import Outputs, Units, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,18 +31,17 @@ def plot_joint(
     model: LinearModel | JointDistribution,
     draws: NetworkDraws | None = None,
     *,
-    outputs: Sequence[int | str] | None = None,
+    outputs: Outputs | None = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
     units: Units | None = None,
     output_names: Sequence[str] | None = None,
-    num_bins: int = 50,
     ax: Any = None,
 ) -> "Figure":
     r"""Plot the joint density of each pair of outputs as lines over filled Monte Carlo regions.
 
     On the diagonal: the density of each output over a histogram of the draws. Below: regions of
-    highest density that hold the given masses, predicted and of the draws. Where both agree, the
-    lines follow the edges of the filled regions.
+    highest density that hold the given masses, of the distribution that the legend names and of the
+    draws. Where both agree, the lines follow the edges of the filled regions.
 
     Parameters
     ----------
@@ -45,21 +49,18 @@ def plot_joint(
         The linearized network, or any other `LinearModel`, without batch axes, of which
         ``model.joint()`` is shown; or a joint distribution, such as ``model.gaussian_copula()``,
         which has a density also where the outputs depend on each other so that they have no joint
-        one.
+        one. The joint distribution of a corrected model is linear, with other marginals than the
+        model itself, which its copula has.
     draws
-        Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``, or pairs. Default: only the
-        distribution. Their density is smoothed with a normal kernel of Scott's width,
-        ``n**(-1/6)`` standard deviations in any direction; the level of a region is chosen so that
-        it holds that fraction of the draws. Rows that are not finite are warned about, counted in
-        the figure, and left out.
+        As in `plot_marginals`; rows that are not finite are left out. Their density is smoothed
+        with a normal kernel of Scott's width, ``n**(-1/6)`` standard deviations in any direction;
+        the level of a region is chosen so that it holds that fraction of the draws.
     outputs
-        Two to six outputs, by position or name. Default: all, if there are at most six.
+        As in `plot_marginals`, two to six.
     masses
         Probabilities of the regions, between 0 and 1.
     units, output_names
         As in `plot_marginals`.
-    num_bins
-        Bins of the histograms.
     ax
         Matplotlib axes to draw on: an array with `d` rows and columns for `d` outputs, or for two
         outputs also a single one, for the pair alone. Default: those of a new figure.
@@ -87,17 +88,19 @@ def plot_joint(
     >>> figure.axes[2].get_xlabel(), figure.axes[2].get_ylabel()
     ('a', 'b')
     """
+    distribution: Any = model
     if not isinstance(model, JointDistribution):
-        unbatched(model)
-    shown = prepare(model, draws, outputs, output_names, units=units)
+        output_names = names_of_outputs(as_model(model, ONE_POINT), output_names, model.num_outputs)
+        # All outputs together of a tangent may have no joint density.
+        distribution = model if isinstance(model, Linearization) else model.joint()
+    shown = prepare(distribution, draws, outputs, output_names, units=units)
     size, fractions = len(shown.names), as_masses(masses)
     if not 2 <= size <= MAXIMUM_OUTPUTS:
         remedy = "use plot_marginals" if size < 2 else "pass some of them, such as outputs=(0, 1)"
         raise ValueError(f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {size}; {remedy}")
-    bins = positive_int("num_bins", num_bins)
     pairs = [(j, k) for k in range(size) for j in range(k)]
     distributions = [
-        _distribution_of_pair(model, [shown.places[j] for j in pair], shown.names) for pair in pairs
+        _of_pair(distribution, [shown.places[j] for j in pair], shown.names) for pair in pairs
     ]
     complete = None if shown.draws is None else complete_rows(shown.draws).astype(np.float64)
     pair_alone = ax is not None and np.ndim(ax) == 0 and size == 2
@@ -111,21 +114,17 @@ def plot_joint(
     quantiles = shown.functions.values(SCORES)
     curve = shown.densities()
     for j in range(0 if pair_alone else size):
-        shown.draw_density(grid[j, j], j, curve, bins)
+        shown.draw_density(grid[j, j], j, curve)
         grid[j, j].set_ylim(0, grid[j, j].dataLim.ymax * 1.06)
         for k in range(j):
             grid[k, j].axis("off")
-    for (j, k), distribution in zip(pairs, distributions, strict=True):
+    for (j, k), of_pair in zip(pairs, distributions, strict=True):
         axis = grid[k, j]
         if complete is not None:
             names = shown.names[j], shown.names[k]
             _fill(axis, kernel_region(complete[:, [j, k]], fractions, names))
-        _outline(
-            axis,
-            distribution_region(
-                distribution, SCORES, [quantiles[:, j], quantiles[:, k]], fractions
-            ),
-        )
+        values = quantiles[:, j], quantiles[:, k]
+        _outline(axis, distribution_region(of_pair, SCORES, values, fractions))
     for k, j in [(1, 0)] if pair_alone else np.argwhere(np.tri(size)).tolist():
         axis = grid[k, j]
         set_range(axis, curve[0][[0, -1], j])
@@ -141,22 +140,20 @@ def plot_joint(
     return made.figure
 
 
-def _distribution_of_pair(
-    model: LinearModel | JointDistribution, pair: Sequence[int], names: Sequence[str]
+def _of_pair(
+    model: Linearization | JointDistribution, pair: Sequence[int], names: Sequence[str]
 ) -> JointDistribution:
-    if isinstance(model, Linearization):
-        # All outputs together may have no joint density.
-        rows = np.array(pair)
-        try:
-            return Linearization(model.loc[rows], model.jacobian[rows], model.input).joint()
-        except ValueError as error:
-            raise ValueError(
-                "outputs must vary and be linearly independent to have a joint density, got "
-                f"{' and '.join(names)}; pass model.gaussian_copula() in place of the model, or "
-                "other outputs"
-            ) from error
-    joint = model if isinstance(model, JointDistribution) else model.joint()
-    return joint.marginalize(pair)
+    if isinstance(model, JointDistribution):
+        return model.marginalize(pair)
+    rows = np.array(pair)
+    try:
+        return Linearization(model.loc[rows], model.jacobian[rows], model.input).joint()
+    except ValueError as error:
+        raise ValueError(
+            "outputs must vary and be linearly independent to have a joint density, got "
+            f"{' and '.join(names)}; pass model.gaussian_copula() in place of the model, or "
+            "other outputs"
+        ) from error
 
 
 def _levels(region: Region) -> list[float]:
@@ -165,9 +162,9 @@ def _levels(region: Region) -> list[float]:
     return sorted({float(level) for level in region.levels if 0 < level < highest})
 
 
-def _shades(count: int) -> list[tuple[float, float, float]]:
+def _shades(count: int) -> list[str]:
     """Grays of regions, from the palest, of the largest mass, to the darkest."""
-    return [(gray, gray, gray) for gray in np.linspace(0.85, 0.5, count).tolist()]
+    return [str(gray) for gray in np.linspace(0.85, 0.5, count).tolist()]
 
 
 def _fill(axis: "Axes", region: Region) -> None:

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.basics.checks import positive_int
-from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws
+from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
 from nn_uq_dist.plots import _panels
 from nn_uq_dist.plots._panels import BLUE, SKY, SMALL
-from nn_uq_dist.plots._shown import INNER, MEDIAN, OUTER, Limits, Units, prepare
+from nn_uq_dist.plots._shown import INNER, MEDIAN, OUTER, Outputs, Units, prepare
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,11 +18,10 @@ def plot_marginals(
     model: Marginals,
     draws: NetworkDraws | None = None,
     *,
-    outputs: Sequence[int | str] | None = None,
+    outputs: Outputs | None = None,
     limits: Limits | None = None,
     units: Units | None = None,
     output_names: Sequence[str] | None = None,
-    num_bins: int = 50,
     ax: Any = None,
 ) -> "Figure":
     """Plot the density of each output over a histogram of Monte Carlo draws.
@@ -42,9 +40,9 @@ def plot_marginals(
         (`nn_uq_dist.distributions.as_output_distribution`).
     draws
         Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``, or pairs. Default: no histogram. Draws
-        that are NaN or infinite are warned about, counted in the panel, and lie outside of it.
+        that are NaN or infinite are warned about, counted in the panel, and left out.
     outputs
-        Outputs to show, by position or name. Default: all.
+        Outputs to show, one or several, by position or name. Default: all.
     limits
         A number, or several, for all outputs; or a dict with the limits of some by name. Each is a
         line, with the smaller of the probabilities above and below it, and the share of the draws.
@@ -52,8 +50,6 @@ def plot_marginals(
         Unit of all outputs, or a dict with the units of some by name, for the labels of the axes.
     output_names
         Names of all `N_y` outputs. Default: those of the model, else ``y[0]``, ``y[1]``, ...
-    num_bins
-        Bins of the histogram over the range of the panel.
     ax
         Matplotlib axes to draw on, one for each output. Default: those of a new figure.
 
@@ -82,7 +78,6 @@ def plot_marginals(
     ['level (m)', 'slope (m)']
     """
     shown = prepare(model, draws, outputs, output_names, units=units, limits=limits)
-    bins = positive_int("num_bins", num_bins)
     made = _panels.panels("plot_marginals", len(shown.names), ax)
     curve = x, density = shown.densities()
     bands = shown.bands()
@@ -91,12 +86,11 @@ def plot_marginals(
             at = np.linspace(bands[a, j], bands[b, j], 101)
             heights = np.interp(at, x[:, j], density[:, j])
             axis.fill_between(at, heights, color=SKY, alpha=alpha, lw=0, label=name)
-        shown.draw_density(axis, j, curve, bins)
+        shown.draw_density(axis, j, curve)
         top = np.interp(bands[2, j], x[:, j], density[:, j])
         axis.vlines(bands[2, j], 0, top, BLUE, linestyles="dashed", lw=1, label=MEDIAN)
         _panels.set_range(axis, [*x[[0, -1], j], *shown.limits[j]])
-        # Room for what is written at the top.
-        axis.set_ylim(0, axis.dataLim.ymax * (1.3 if shown.limits[j] or shown.notes(j) else 1.06))
+        axis.set_ylim(0, axis.dataLim.ymax * (1.06 + shown.room(j)))
         axis.set_xlabel(shown.labels[j])
         axis.tick_params(labelsize=SMALL)
         _panels.add_limits(axis, shown.limit_words(j))

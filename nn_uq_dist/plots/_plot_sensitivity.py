@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.diagnostics._sensitivity import first_order_indices
-from nn_uq_dist.diagnostics.arguments import names_of_inputs, names_of_outputs, unbatched
-from nn_uq_dist.linearization import LinearModel
+from nn_uq_dist.basics.checks import require_extra
+from nn_uq_dist.diagnostics import sensitivity
+from nn_uq_dist.diagnostics.arguments import as_model
+from nn_uq_dist.linearization import Linearization, LinearModel
 from nn_uq_dist.plots._panels import LIGHT_GRAY, SMALL, panels, write_names
-from nn_uq_dist.plots._shown import as_outputs
+from nn_uq_dist.plots._shown import Outputs, as_outputs
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_TEXTS = 200
@@ -21,27 +21,25 @@ MOST_TEXTS = 200
 def plot_sensitivity(
     model: LinearModel,
     *,
-    outputs: Sequence[int | str] | None = None,
+    outputs: Outputs | None = None,
     output_names: Sequence[str] | None = None,
     input_names: Sequence[str] | None = None,
     ax: Any = None,
 ) -> "Figure":
     """Plot the share of the variance of each output that is due to each input.
 
-    One row per output and one column per input: the first-order Sobol indices of the linear
-    distribution. With up to 200 cells, the percentages are written in them; with more there is a
-    color bar.
+    One row per output and one column per input: the first-order Sobol indices of the tangent, or of
+    another model, not of the network (those are `nn_uq_dist.sobol_indices`). With up to 200 cells,
+    the percentages are written in them; with more there is a color bar.
 
     Parameters
     ----------
     model
         The linearized network, or any other `LinearModel`, without batch axes.
-    outputs
-        Outputs to show, by position or name. Default: all.
-    output_names, input_names
-        Names of all outputs and inputs. Default as in `nn_uq_dist.diagnostics.sensitivity`.
-    ax
-        Matplotlib axes to draw on. Default: those of a new figure.
+    outputs, output_names, ax
+        As in `plot_marginals`.
+    input_names
+        Names of all inputs. Default as in `nn_uq_dist.diagnostics.sensitivity`.
 
     Returns
     -------
@@ -69,16 +67,15 @@ def plot_sensitivity(
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['20', '80']
     """
-    point = unbatched(model, "take one point: linearization[i]")
-    columns = names_of_inputs(point, input_names)
-    all_names = names_of_outputs(point, output_names, point.num_outputs)
-    shown = as_outputs(outputs, all_names)
-    names = [all_names[j] for j in shown]
+    point = as_model(model, "take one point: linearization[i]")
+    require_extra("matplotlib", "plots.plot_sensitivity")
+    found = sensitivity(point, input_names=input_names, output_names=output_names)
+    found = found[as_outputs(outputs, found["output"].values.tolist())]
+    names, columns = (found[axis].values.tolist() for axis in found.dims)
     inches = min(7.0, max(4.0, 2.3 + 0.42 * len(columns))), min(9.0, 1.5 + 0.3 * len(names))
     made = panels("plot_sensitivity", 1, ax, inches=inches)
     (axis,) = made.axes
-    found = first_order_indices(point)
-    shares = 100 * found.value[shown]
+    shares = 100 * found.values
     axis.set_facecolor(LIGHT_GRAY)  # of rows without a variance
     top = float(np.nanmax(shares, initial=0.0)) or 1.0
     image = axis.imshow(shares, cmap="Blues", aspect="auto", vmin=0.0, vmax=top)
@@ -86,14 +83,17 @@ def plot_sensitivity(
         size = SMALL - (len(columns) > 16)
         for row, column in np.argwhere(~np.isnan(shares)).tolist():
             color = "white" if shares[row, column] > 0.6 * top else "black"
-            _write(axis, column, row, f"{shares[row, column]:.0f}", color=color, fontsize=size)
+            text = f"{shares[row, column]:.0f}"
+            axis.text(column, row, text, color=color, fontsize=size, ha="center", va="center")
     else:
         made.figure.colorbar(image, ax=axis, label="%")
     for row in np.flatnonzero(np.isnan(shares).all(axis=1)).tolist():
-        _write(axis, (len(columns) - 1) / 2, row, "constant", fontsize=SMALL)
-    title = "share of the variance of each output (%)"
-    if not found.is_additive:
-        title = "first-order index (%); rows need not sum to 100"
+        middle = (len(columns) - 1) / 2
+        axis.text(middle, row, "constant", fontsize=SMALL, ha="center", va="center")
+    of = "the tangent's" if isinstance(point, Linearization) else "the model's"
+    title = f"share of {of} variance (%)"
+    if not found.attrs["additive"]:
+        title += "\nfirst-order indices: rows need not sum to 100"
     axis.set_title(title, fontsize="medium")
     write_names(axis, "x", np.arange(len(columns)), columns)
     write_names(axis, "y", np.arange(len(names)), names)
@@ -102,7 +102,3 @@ def plot_sensitivity(
     axis.set_ylabel("output")
     axis.spines[:].set_visible(False)
     return made.figure
-
-
-def _write(axis: "Axes", x: float, y: float, text: str, **style: Any) -> None:
-    axis.text(x, y, text, ha="center", va="center", **style)

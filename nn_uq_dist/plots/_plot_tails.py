@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import betaincinv, ndtr, ndtri
 
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws
-from nn_uq_dist.plots._curves import clopper_pearson
+from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
 from nn_uq_dist.plots._panels import BLUE, GRAY, SMALL, add_limits, add_note, panels, set_range
-from nn_uq_dist.plots._shown import Limits, Units, as_coverage, prepare
+from nn_uq_dist.plots._shown import Outputs, Units, prepare
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,14 +19,14 @@ CURVE_POINTS = 201
 POINTS_PER_TAIL = 12
 # Smallest probability of a figure without draws.
 SMALLEST = 1e-6
+COVERAGE = 0.95
 
 
 def plot_tails(
     model: Marginals,
     draws: NetworkDraws | None = None,
     *,
-    coverage: float = 0.95,
-    outputs: Sequence[int | str] | None = None,
+    outputs: Outputs | None = None,
     limits: Limits | None = None,
     units: Units | None = None,
     output_names: Sequence[str] | None = None,
@@ -40,15 +39,8 @@ def plot_tails(
 
     Parameters
     ----------
-    model
-        Model or distributions of the `N_y` outputs, as in `plot_marginals`.
-    draws
-        Independent Monte Carlo draws, shape ``(n, N_y)``, ``n >= 100``, or pairs. Draws that are
-        NaN or infinite are warned about, counted in the panel, and left out.
-    coverage
-        Confidence level of the interval at each point.
-    outputs, limits, units, output_names, ax
-        As in `plot_marginals`.
+    model, draws, outputs, limits, units, output_names, ax
+        As in `plot_marginals`; the draws must be independent.
 
     Returns
     -------
@@ -66,8 +58,8 @@ def plot_tails(
 
     Notes
     -----
-    The intervals are those of C. J. Clopper and E. S. Pearson, Biometrika 26 (1934): exact for the
-    binomial count of draws beyond, for any `n`.
+    The 95% intervals are those of C. J. Clopper and E. S. Pearson, Biometrika 26 (1934): exact for
+    the binomial count of draws beyond, for any `n`.
 
     Examples
     --------
@@ -79,7 +71,6 @@ def plot_tails(
     ['P(> 0.5) = 0.075', 'draws 0.071']
     """
     shown = prepare(model, draws, outputs, output_names, units=units, limits=limits)
-    level = as_coverage(coverage)
     if shown.draws is not None:
         shown.require_enough()
     made = panels("plot_tails", len(shown.names), ax)
@@ -94,15 +85,13 @@ def plot_tails(
             low, high = min(low, column[0]), max(high, column[-1])
             for end in (low, high):
                 at = np.linspace(middle, end, POINTS_PER_TAIL + 1)[1:]
-                share, least, most = tail_shares(column, at, level, is_upper=end > middle)
+                share, least, most = tail_shares(column, at, is_upper=end > middle)
                 axis.vlines(at, np.maximum(least, floor), most, GRAY, lw=1)
-                label = f"draws, {100 * level:g}% interval" if end > middle else None
+                label = f"draws, {100 * COVERAGE:g}% interval" if end > middle else None
                 axis.plot(at, share, "o", color=GRAY, ms=3.5, label=label)
         set_range(axis, [low, high, *shown.limits[j]])
         axis.set_yscale("log")
-        # Room for what is written at the top, without probabilities above 1.
-        room = 0.3 if shown.limits[j] or shown.notes(j) else 0.0
-        axis.set_ylim(floor, floor**-room)
+        axis.set_ylim(floor, floor ** -shown.room(j))  # but no ticks above 1
         axis.set_yticks([10.0**k for k in range(math.ceil(math.log10(floor)), 1)])
         axis.minorticks_off()
         axis.set_xlabel(shown.labels[j])
@@ -115,10 +104,14 @@ def plot_tails(
 
 
 def tail_shares(
-    column: FloatArray, at: FloatArray, coverage: float, *, is_upper: bool
+    column: FloatArray, at: FloatArray, *, is_upper: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Shares of sorted draws beyond values, NaN where there are none, and their intervals."""
+    total, tail = column.size, (1 - COVERAGE) / 2
     count = np.searchsorted(column, at, side="right" if is_upper else "left")
-    count = column.size - count if is_upper else count
-    share = np.where(count > 0, count / column.size, np.nan)
-    return share, *clopper_pearson(count, column.size, coverage)
+    count = total - count if is_upper else count
+    share = np.where(count > 0, count / total, np.nan)
+    low = np.where(count > 0, betaincinv(np.maximum(count, 1), total - count + 1, tail), 0.0)
+    left = np.maximum(total - count, 1)
+    high = np.where(count < total, betaincinv(count + 1, left, 1 - tail), 1.0)
+    return share, low, high

@@ -52,7 +52,7 @@ def as_masses(given: Sequence[float]) -> list[float]:
     values = np.asarray(given)
     if values.ndim != 1 or values.dtype.kind not in "fi":
         raise TypeError(f"masses must be a sequence of numbers, got {given!r}; pass (0.5, 0.9)")
-    ascending: list[float] = np.unique(values.astype(np.float64)).tolist()
+    ascending: list[float] = np.unique(values).tolist()
     if not 0 < len(ascending) == values.size or not 0 < ascending[0] <= ascending[-1] < 1:
         raise ValueError(
             f"masses must lie between 0 and 1 and differ, got {given!r}; pass (0.5, 0.9)"
@@ -169,8 +169,7 @@ def kernel_region(points: FloatArray, masses: Sequence[float], names: Sequence[s
 
 def _close_border(density: FloatArray) -> None:
     """Set the border to zero."""
-    density[[0, -1], :] = 0
-    density[:, [0, -1]] = 0
+    density[[0, -1]] = density[:, [0, -1]] = 0
 
 
 def skewed(

@@ -6,35 +6,39 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from nn_uq_dist.basics.checks import as_indices
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.diagnostics._table import limits_of
 from nn_uq_dist.diagnostics.arguments import (
     MINIMUM_DRAWS,
+    Limits,
     Marginals,
     NetworkDraws,
     as_draws,
     as_marginals,
     as_names,
     finite_draws,
+    limits_of,
     names_of_outputs,
+    require_known,
 )
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions
 from nn_uq_dist.distributions import as_output_distribution, batch_entries
-from nn_uq_dist.plots._curves import density_range, histogram
 from nn_uq_dist.plots._panels import BLUE, GRAY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-type Limits = ArrayLike | Mapping[str, ArrayLike]
 type Units = str | Mapping[str, str]
+type Outputs = int | str | Sequence[int | str]
 
 GRID_POINTS = 401
+NUM_BINS = 50
+# Range of a density: this much on either side, or more to include all draws but this share.
+RANGE_IN_SD = 4.0
+TAIL = 1e-4
 # Levels of bands: 5 to 95% and 25 to 75%, and the median.
 LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 OUTER, INNER, MEDIAN = "5 to 95%", "25 to 75%", "median"
@@ -77,21 +81,23 @@ class Shown:
 
     def densities(self) -> tuple[FloatArray, FloatArray]:
         """Points over the range of a density panel, and densities there, ``(401, len(names))``."""
-        distribution = self.functions
-        ends = density_range(
-            distribution.mean, distribution.sd, (distribution.low, distribution.high), self.columns
-        )
-        x = np.linspace(*ends, GRID_POINTS)
-        return x, np.exp(distribution.scores_and_log_densities(x)[1])
+        of = self.functions
+        low = np.maximum(of.mean - RANGE_IN_SD * of.sd, of.low)
+        high = np.minimum(of.mean + RANGE_IN_SD * of.sd, of.high)
+        for j, column in enumerate(self.columns):
+            if column.size:
+                inner = np.quantile(column, [TAIL, 1 - TAIL])
+                low[j], high[j] = min(low[j], inner[0]), max(high[j], inner[1])
+        x = np.linspace(low, high, GRID_POINTS)
+        return x, np.exp(of.scores_and_log_densities(x)[1])
 
-    def draw_density(
-        self, axis: "Axes", j: int, curve: tuple[FloatArray, FloatArray], num_bins: int
-    ) -> None:
+    def draw_density(self, axis: "Axes", j: int, curve: tuple[FloatArray, FloatArray]) -> None:
         """Draw the density of an output over the histogram of all of its draws."""
         x, density = (values[:, j] for values in curve)
         if self.draws is not None:
-            bars = histogram(self.columns[j], len(self.draws), x[0], x[-1], num_bins)
-            axis.stairs(*bars, color=GRAY, lw=1, label="draws")
+            counts, edges = np.histogram(self.columns[j], NUM_BINS, (x[0], x[-1]))
+            heights = counts / (len(self.draws) * np.diff(edges))
+            axis.stairs(heights, edges, color=GRAY, lw=1, label="draws")
         axis.plot(x, density, color=BLUE, lw=1.6, label="predicted density")
         axis.set_yticks([])
 
@@ -99,6 +105,10 @@ class Shown:
         """What is left out of the draws of an output."""
         left_out = 0 if self.draws is None else len(self.draws) - self.columns[j].size
         return [f"{left_out} draws not finite"] if left_out else []
+
+    def room(self, j: int) -> float:
+        """Share of a panel's height to add for what is written at its top."""
+        return 0.25 * max(len(self.limits[j]), len(self.notes(j)))
 
     def limit_words(self, j: int) -> dict[float, str]:
         """Each limit of an output, with the smaller of the probabilities on its sides."""
@@ -135,7 +145,7 @@ class Shown:
 def prepare(
     model: Marginals,
     draws: NetworkDraws | None,
-    outputs: Sequence[int | str] | None,
+    outputs: Outputs | None,
     output_names: Sequence[str] | None,
     *,
     units: Units | None = None,
@@ -176,12 +186,10 @@ def prepare(
     )
 
 
-def as_outputs(outputs: Sequence[int | str] | None, names: Sequence[str]) -> list[int]:
+def as_outputs(outputs: Outputs | None, names: Sequence[str]) -> list[int]:
     """Return the positions of the outputs to show, which are given as positions or names."""
     if outputs is None:
         return list(range(len(names)))
-    if isinstance(outputs, str):
-        raise TypeError(f"outputs must be a sequence, got the string {outputs!r}; pass a list")
     return list(as_indices(outputs, len(names), "outputs", names))
 
 
@@ -189,18 +197,6 @@ def labels_of(names: Sequence[str], units: Units | None) -> list[str]:
     """Return the names with their units."""
     if units is None:
         return list(names)
-    of = dict.fromkeys(names, units) if isinstance(units, str) else dict(units)
-    if unknown := [name for name in of if name not in names]:
-        raise ValueError(
-            f"units must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; pass "
-            "a dict of these names, or one unit for all"
-        )
+    of = dict.fromkeys(names, units) if isinstance(units, str) else units
+    require_known("units", of, names)
     return [f"{name} ({of[name]})" if name in of else name for name in names]
-
-
-def as_coverage(coverage: float) -> float:
-    """Return a probability strictly between 0 and 1."""
-    level = float(coverage)
-    if not 0 < level < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; pass 0.95")
-    return level

@@ -13,10 +13,9 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.programs import compiled_once
-from nn_uq_dist.inputs import Input, as_input
-from nn_uq_dist.inputs._as_input import parts_of
-from nn_uq_dist.inputs._from_distribution import UnsupportedFamilyError
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.flat_network import checked_network
+from nn_uq_dist.inputs.from_numpyro import as_source
 
 # Draws at a time: enough to keep a device busy, few enough for the processor's cache.
 _BATCH_SIZE = 4096
@@ -101,12 +100,7 @@ def monte_carlo(
             "f and key must hold numbers, got traced values; call Monte Carlo functions "
             "outside of jit, vmap and grad"
         )
-    draw: Callable[[Any, Array], Any] = _draw_from_distribution
-    try:
-        source: Any = as_input(f)
-        batch_shape = source.batch_shape
-    except UnsupportedFamilyError:
-        source, (batch_shape, draw) = None, _own_draws(f)
+    source, batch_shape, draw = as_source(f)
     axes = len(batch_shape)
     drawn = jax.eval_shape(draw, source, key)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), drawn)
@@ -132,26 +126,6 @@ def monte_carlo(
     )
     warn_nonfinite(draws)
     return draws
-
-
-def _draw_from_distribution(distribution: Input, key: Array) -> Any:
-    return distribution.network_input(distribution.sample(key))
-
-
-def _own_draws(f: Any) -> tuple[tuple[int, ...], Callable[[None, Array], Any]]:
-    """Batch shape of independent distributions of any kind, and a draw of their structure."""
-    parts, tree, batch_shape = parts_of(f)
-
-    def draw_part(part: Any, key: Array) -> Any:
-        if isinstance(part, Input):
-            return _draw_from_distribution(part.expand(batch_shape), key)
-        return jnp.broadcast_to(part.sample(key), batch_shape + part.event_shape)
-
-    def draw(_: None, key: Array) -> Any:
-        keys = jax.random.split(key, len(parts))
-        return jax.tree.unflatten(tree, map(draw_part, parts.values(), keys))
-
-    return batch_shape, draw
 
 
 def as_counts(num_samples: int, batch_size: int | None) -> tuple[int, int | None]:

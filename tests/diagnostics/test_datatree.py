@@ -1,8 +1,6 @@
 """The tree of draws and distributions: against known distributions, through NetCDF, and in
 ArviZ."""
 
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist import GaussianCopulaJoint, Input, Linearization
-from nn_uq_dist.diagnostics._export import to_datatree
+from nn_uq_dist.diagnostics import to_datatree
 from nn_uq_dist.distributions import LinearizedMarginal
 
 pytestmark = pytest.mark.viz
@@ -57,17 +55,6 @@ def test_pit_is_the_distribution_function_at_the_draws(tree):
         np.testing.assert_allclose(pit, distribution.cdf(x), atol=3e-6)
         assert pit.min() > 0
         assert pit.max() < 1
-
-
-@pytest.mark.slow
-def test_pit_resolves_both_tails():
-    distribution = LinearizedMarginal(
-        jnp.zeros(1), jnp.zeros((1, 1)), jnp.ones(1)
-    )  # normal, in float32
-    x = np.resize([-7.0, -6.0, 6.0, 7.0], (100, 1))
-    pit = to_datatree(distribution, x)["pit"]["y"].values.ravel()[:4]
-    expected = [*scipy.stats.norm.cdf([-7, -6]), *scipy.stats.norm.sf([6, 7])]
-    np.testing.assert_allclose([*pit[:2], *(1 - pit[2:])], expected, rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -143,34 +130,3 @@ def test_draws_of_any_real_type(tmp_path):
         assert tree["monte_carlo"]["y"].dtype.name in {"float32", "float64"}
         np.testing.assert_array_equal(np.ravel(tree["monte_carlo"]["y"]), np.resize([0, 1], 100))
         tree.to_netcdf(tmp_path / "tree.nc")
-
-
-WRONG = [
-    ({"draws": np.zeros((200, 4))}, ValueError, r"draws must have shape .*\(n, 3\).*\(200, 4\)"),
-    ({"draws": np.zeros((99, 3))}, ValueError, "at least 100 rows, got 99"),
-    ({"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
-    ({"num_analytic_draws": 0}, ValueError, "num_analytic_draws must be a positive integer"),
-    ({"key": 3}, TypeError, "key must be a JAX random key, got int"),
-    ({"distribution": np.zeros(3)}, TypeError, "must be a LinearizedMarginal or a Linearization"),
-]
-
-
-def test_wrong_arguments_are_named(lin):
-    for wrong, error, message in WRONG:
-        with pytest.raises(error, match=message):
-            to_datatree(**({"distribution": lin, "draws": np.zeros((200, 3))} | wrong))
-
-
-def test_draws_without_the_batch_and_constant_distributions_are_refused(lin):
-    joint = lin.gaussian_copula().expand((2,))
-    with pytest.raises(ValueError, match=r"\(n, 2, 3\), got \(200, 3\)"):
-        to_datatree(joint, np.zeros((200, 3)))
-    constant = Linearization(LOC, 0 * JACOBIAN, Input.box(jnp.zeros(2), 1.0))
-    with pytest.raises(ValueError, match="every output must vary"):
-        to_datatree(constant, np.zeros((200, 3)))
-
-
-def test_missing_xarray_names_the_extra(lin, monkeypatch):
-    monkeypatch.setitem(sys.modules, "xarray", None)
-    with pytest.raises(ImportError, match=r"nn_uq_dist\[viz\]"):
-        to_datatree(lin, np.zeros((200, 3)))

@@ -1,17 +1,12 @@
 """Every table takes every linear model, at one point and for a batch of points."""
 
-import dataclasses
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.integrate
 
 import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import joint_summary, sensitivity, summary, to_datatree
-from nn_uq_dist.diagnostics._sensitivity import NUM_BINS, share_of_bins
 from tests.compiling import counted_compilations
 
 pytestmark = pytest.mark.viz
@@ -64,84 +59,6 @@ def test_joint_summary_takes_every_model(many, kind, distribution):
     table = joint_summary(found, draws, KEY, joint=joint, progress=False)
     assert np.isfinite(table.calibration["ks"]).all()
     np.testing.assert_allclose(table.correlation["linear"], found.correlation, rtol=1e-5)
-
-
-def test_sensitivity_takes_every_model(model):
-    found, _ = model
-    indices = sensitivity(found, output_names=NAMES)
-    assert indices.dims == ("output", "input")
-    is_exact = isinstance(found, nuq.Linearization)
-    assert (indices.attrs["standard_error"] == 0) == is_exact
-    assert indices.attrs["standard_error"] < 0.006
-    assert ((indices >= 0) & (indices <= 1)).all()
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Exact(nuq.linearization.LinearModel):
-    """A model that is known by its draws: the network itself."""
-
-    input: nuq.Input
-    network: Callable = dataclasses.field(metadata={"static": True})
-
-    def sample_pairs(self, key, sample_shape=()):
-        inputs = self.input.sample(key, sample_shape)
-        return inputs, self.network(inputs)
-
-    @property
-    def mean(self):
-        return self.network(self.input.mean)
-
-    @property
-    def covariance(self):
-        return jnp.cov(self.sample(KEY, (1000,)), rowvar=False)
-
-    marginals = joint = None
-
-
-def test_estimated_indices_agree_with_quadrature():
-    """Of a model with the outputs ``x y + y`` and a function of ``x`` alone."""
-
-    def curve(x):
-        return jnp.stack([x[..., 0] * x[..., 1] + x[..., 1], jnp.exp(x[..., 0])], axis=-1)
-
-    def moment(k):
-        return scipy.integrate.dblquad(lambda y, x: (x * y + y) ** k / 2, 0.5, 1.5, -1.5, 0.5)[0]
-
-    model = Exact(nuq.Input.box([1.0, -0.5], half_width=[0.5, 1.0]), curve)
-    indices = sensitivity(model)
-    # Given x the mean is -0.5 (x + 1); given y it is 2 y; the total is by quadrature over the box.
-    total = moment(2) - moment(1) ** 2
-    expected = [[0.25 / 12 / total, 4 / 3 / total], [1.0, 0.0]]
-    np.testing.assert_allclose(indices, expected, atol=4 * indices.attrs["standard_error"] + 2e-3)
-    other = sensitivity(model, key=jax.random.key(1))
-    assert not indices.equals(other)
-    np.testing.assert_allclose(indices, other, atol=6 * indices.attrs["standard_error"])
-
-
-def test_standard_errors_of_estimated_indices_hold():
-    # 300 repetitions: shares within 1.96 errors, 0.95 +- 0.05 is four standard deviations.
-    rng = np.random.default_rng(0)
-    scores = []
-    for _ in range(300):
-        x = rng.normal(size=64 * NUM_BINS)
-        noise, skewed = rng.normal(size=(2, x.size))
-        y = np.stack([x + 2 * noise, x**2 + noise, np.exp(skewed)], axis=1)
-        y = y - y.mean(axis=0)
-        value, error = share_of_bins(x, y)
-        scores.append((value - [1 / 5, 2 / 3, 0]) / error)
-    within = np.abs(scores) < 1.96
-    assert (within.mean(axis=0) > 0.9).all()
-    assert (np.std(scores, axis=0)[:2] > 0.85).all()  # the third is cut at zero
-    assert share_of_bins(np.ones(256), y[:256])[0].tolist() == [0, 0, 0]
-
-
-def test_outputs_that_are_constant_have_no_indices():
-    distribution = nuq.Input.box([0.0, 1.0], half_width=1.0)
-    model = Exact(distribution, lambda x: jnp.stack([x[..., 0], jnp.ones_like(x[..., 0])], axis=-1))
-    indices = sensitivity(model)
-    assert np.isnan(indices[1]).all()
-    assert indices[0, 0] > 0.99
 
 
 # -- batches ---------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
-from nn_uq_dist import Input, linearize, monte_carlo, paired_draws
-from nn_uq_dist.diagnostics import summary, to_datatree
+from nn_uq_dist import Input, linearize, paired_draws
+from nn_uq_dist.diagnostics import summary
 from nn_uq_dist.sampling import PairedDraws
 
 pytestmark = pytest.mark.viz
@@ -106,17 +106,3 @@ def test_outputs_with_few_finite_pairs_are_unknown():
     values = table.loc["y[1]"][["mean", "sd"]]
     assert values.loc[:, ["monte_carlo", "standard_error"]].isna().all()
     assert table.loc["y[1]", ("verdict", "dominates")] == "unknown"
-
-
-def test_other_tables_take_the_draws_of_the_network():
-    pairs = paired_draws(exponential, LIN, KEY, 200, progress=False)
-    tree = to_datatree(LIN, pairs)
-    drawn = monte_carlo(exponential, LIN.input, KEY, 200, progress=False)
-    np.testing.assert_array_equal(tree["monte_carlo"]["y"].values.reshape(200, 2), drawn)
-
-
-def test_pairs_with_a_batch_are_refused():
-    lin = linearize(exponential, Input.box(np.zeros((3, 1)), 0.1))
-    pairs = paired_draws(exponential, lin, KEY, 200, progress=False)
-    with pytest.raises(ValueError, match=r"draws must have shape \(n, N_y\) = \(n, 2\), got"):
-        summary(LIN, pairs)

@@ -97,31 +97,3 @@ def test_distributions_of_any_kind():
 def test_far_tails_are_those_of_the_logarithm():
     found = table(dist.Normal(jnp.zeros(1), 1.0), limits=12.0, levels=())
     np.testing.assert_allclose(found["P(> 12)"], scipy.stats.norm.sf(12), rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "message"),
-    [
-        ({"limits": {"flow": 1.0}}, ValueError, r"limits must be .* y\[0\], y\[1\], got .* 'flow'"),
-        ({"limits": "3"}, TypeError, "limits must be an array of real numbers, got str"),
-        ({"limits": {"y[1]": np.nan}}, ValueError, r"limits\['y\[1\]'\] must be numbers, got NaN"),
-        ({"limits": [1e7, 1e7 + 1]}, ValueError, "limits must differ in their first six digits"),
-        ({"levels": (5, 95)}, ValueError, r"levels must be .* in \(0, 1\), got \(5, 95\); pass fr"),
-        ({"levels": 0.95}, ValueError, "levels must be a sequence of levels"),
-        ({"levels": (0.5, 0.5)}, ValueError, "levels must differ"),
-        ({"sides": "upper"}, ValueError, "sides must be 'above', 'below' or 'both', got 'upper'"),
-        (
-            {"output_names": ["a"]},
-            ValueError,
-            "output_names must hold one name per out",
-        ),
-    ],
-)
-def test_wrong_arguments_are_named(options, kind, message):
-    with pytest.raises(kind, match=message):
-        table(LIN, **options)
-
-
-def test_draws_are_no_distribution():
-    with pytest.raises(TypeError, match=r"marginals must be .* got ndarray; pass linearize"):
-        table(np.ones((100, 2)))

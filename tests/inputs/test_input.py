@@ -1,97 +1,26 @@
-"""`Input`: construction, moments, sampling, conversion from NumPyro, JAX transformations."""
+"""`Input`: what makes one, checks, types, units and JAX transformations."""
 
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
 
-from nn_uq_dist import Input, linearize
+import nn_uq_dist as nuq
+from nn_uq_dist import Input
 from nn_uq_dist.inputs import InputTerm, as_input
 from tests.array_sizes import largest_array
 
+KEY = jax.random.key(0)
 TRIL = np.array([[1.0, 0.0, 0.0], [0.5, 0.0, 0.0], [-0.3, 0.2, 2.0]], np.float32)
+FACTOR = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
 
 
-def spread(seed, shape):
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
-LAWS = {
-    "box": Input.box(spread(0, 3), [0.3, 0.0, 2.0]),
-    "mixed": Input.box(spread(2, (4, 3)), spread(3, (2, 1, 3)) ** 2)
-    + Input.normal(0 * spread(2, (4, 3)), scale_tril=TRIL),
-    "mixed, independent": Input.box(spread(2, (4, 3)), 0.3)
-    + Input.normal(0 * spread(2, (4, 3)), spread(3, (2, 1, 3)) ** 2),
-}
-
-
-@pytest.mark.parametrize("name", ["mixed", "mixed, independent"])
-def test_moments_match_draws(name):
-    distribution = LAWS[name]
-    draws = np.asarray(distribution.sample(jax.random.key(1), (100_000,)), np.float64)
-    assert draws.shape == (100_000, *distribution.batch_shape, 3)
-    centered = draws - draws.mean(axis=0)
-    covariance = np.einsum("s...i,s...j->...ij", centered, centered) / len(draws)
-    variance = np.asarray(distribution.variance, np.float64)
-    # Five standard errors; the fourth moments of these distributions are at most normal.
-    sd = np.sqrt(variance)
-    bound = 5 * sd[..., :, None] * sd[..., None, :] * np.sqrt(2 / len(draws)) + 1e-6
-    assert (
-        np.abs(draws.mean(axis=0) - distribution.mean) <= 5 * sd / np.sqrt(len(draws)) + 1e-6
-    ).all()
-    assert (np.abs(covariance - distribution.covariance) <= bound).all()
-    np.testing.assert_allclose(
-        np.diagonal(distribution.covariance, axis1=-2, axis2=-1), variance, rtol=1e-5, atol=1e-7
-    )
-
-
-CONVERSIONS = {
-    "uniform": lambda: dist.Uniform(jnp.array([-1.0, 0.0, 2.0]), 3.0).to_event(1),
-    "uniform, expand inside and outside": lambda: (
-        dist.Uniform(np.zeros((4, 1)), 2.0).expand((4, 3)).to_event(1).expand((2, 4))
-    ),
-    "normal": lambda: dist.Normal(jnp.arange(3.0), jnp.array([1.0, 2.0, 3.0])).to_event(1),
-    "integers": lambda: dist.Normal(np.arange(3), 2).to_event(1),
-    "multivariate normal": lambda: dist.MultivariateNormal(
-        jnp.arange(3.0), covariance_matrix=jnp.eye(3) + 0.5
-    ),
-    "multivariate normal, expanded": lambda: dist.MultivariateNormal(
-        jnp.zeros((4, 3)), scale_tril=jnp.linalg.cholesky(jnp.eye(3) + 0.5)
-    ).expand([2, 4]),
-}
-
-
-@pytest.mark.parametrize("name", CONVERSIONS)
-@pytest.mark.usefixtures("x64")
-def test_from_distribution_keeps_shape_and_moments(name):
-    d = CONVERSIONS[name]()
-    distribution = as_input(d)
-    assert distribution.batch_shape == d.batch_shape
-    assert (distribution.num_inputs,) == d.event_shape
-    # Parameters that were written in float32 stay so.
-    rtol = 1e-12 if distribution.dtype == jnp.float64 else 1e-5
-    np.testing.assert_allclose(distribution.mean, d.mean, rtol=rtol)
-    np.testing.assert_allclose(distribution.variance, d.variance, rtol=rtol)
-    if hasattr(d, "covariance_matrix"):
-        expected = np.broadcast_to(d.covariance_matrix, distribution.covariance.shape)
-        np.testing.assert_allclose(distribution.covariance, expected, rtol=rtol, atol=rtol)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda s: dist.Uniform(-s * jnp.ones(2), s).to_event(1),
-        lambda s: dist.Normal(jnp.zeros(2), s / jnp.sqrt(3.0)).to_event(1),
-        lambda s: dist.MultivariateNormal(jnp.zeros(2), covariance_matrix=s**2 / 3 * jnp.eye(2)),
-    ],
-)
-def test_from_distribution_of_traced_parameters_has_gradients(make):
-    def total_variance(s):
-        return as_input(make(s)).variance.sum()
-
-    # 2 s^2 / 3, so the derivative is 4 s / 3.
-    assert jax.jit(jax.grad(total_variance))(1.5) == pytest.approx(2.0, rel=1e-5)
+def random_batch():
+    mean = np.random.default_rng(2).normal(size=(4, 3)).astype(np.float32)
+    return Input.box(mean, [0.3, 0.0, 2.0]) + Input.normal(0 * mean, scale_tril=TRIL)
 
 
 @pytest.mark.parametrize(
@@ -107,26 +36,27 @@ def test_from_distribution_of_traced_parameters_has_gradients(make):
 )
 def test_dtype_is_promoted_as_in_jax(loc, half_width, x64, expected):
     with jax.enable_x64(x64):
-        distribution = Input.box(loc, half_width)
-        for part in (
-            distribution.mean,
-            distribution.half_width,
-            distribution.covariance,
-            distribution.sample(jax.random.key(0)),
-        ):
+        f = Input.box(loc, half_width)
+        for part in (f.mean, f.half_width, f.covariance, f.sample(KEY)):
             assert part.dtype == expected
 
 
 def test_pytree_round_trip_does_not_validate():
-    distribution = LAWS["mixed"]
-    leaves, structure = jax.tree.flatten(distribution)
+    f = random_batch()
+    leaves, structure = jax.tree.flatten(f)
     again = jax.tree.unflatten(structure, leaves)
     assert all(a is b for a, b in zip(leaves, jax.tree.leaves(again), strict=True))
     jax.tree.unflatten(structure, [object()] * len(leaves))
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(distribution)]
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(f)]
     assert paths == [".mean", ".terms[0].factor", ".terms[1].factor"]
     # A negative half-width made by arithmetic on the tree goes through without a check.
-    assert jax.tree.map(lambda leaf: -leaf, LAWS["box"]).half_width[0] < 0
+    assert jax.tree.map(lambda leaf: -leaf, Input.box([0.0], 1.0)).half_width[0] < 0
+
+
+def test_vmap_over_a_batch():
+    f = random_batch()
+    mapped = jax.vmap(lambda one: one.covariance)(f)
+    np.testing.assert_allclose(mapped, f.covariance, rtol=3e-7)
 
 
 def test_scales_are_a_diagonal_factor_without_the_matrix(precision):
@@ -138,14 +68,13 @@ def test_scales_are_a_diagonal_factor_without_the_matrix(precision):
     assert vector.dtype == vector.terms[1].factor.dtype == precision
     np.testing.assert_array_equal(vector.normal_scale, scale.astype(precision))
     rtol = 1e-14 if precision == "float64" else 1e-6
-    np.testing.assert_allclose(matrix.normal_scale, scale, rtol=rtol)
-    np.testing.assert_allclose(vector.variance, matrix.variance, rtol=rtol)
-    np.testing.assert_allclose(vector.covariance, matrix.covariance, rtol=rtol)
-    draws = [
-        distribution.sample_deviation(jax.random.key(3), (7,)) for distribution in (vector, matrix)
-    ]
+    for name in ("normal_scale", "variance", "covariance"):
+        np.testing.assert_allclose(getattr(vector, name), getattr(matrix, name), rtol=rtol)
+    draws = [f.sample_deviation(KEY, (7,)) for f in (vector, matrix)]
     np.testing.assert_allclose(*draws, rtol=rtol, atol=rtol)
     assert vector.expand((2, 5)).terms[1].factor.shape == (2, 5, 3)
+    assert Input.box([0.0], 1.0).normal_scale is None
+    assert Input.normal([0.0], 1.0).half_width is None
 
 
 @pytest.mark.parametrize("batch", [(), (4,)])
@@ -154,12 +83,11 @@ def test_covariance_and_precision_are_factored(precision, batch):
     root = rng.normal(size=(*batch, 3, 3)) * 10.0 ** np.array([-8, 0, 6])[:, None]
     covariance = (root @ root.mT).astype(precision)
     sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    unit = sd[..., :, None] * sd[..., None, :]
     rtol = 1e-12 if precision == "float64" else 1e-5
     for make in (Input.normal, jax.jit(Input.normal)):
         found = make(np.zeros(3), covariance_matrix=covariance)
-        assert found.dtype == precision
-        assert found.batch_shape == batch
-        unit = sd[..., :, None] * sd[..., None, :]
+        assert (found.dtype, found.batch_shape) == (precision, batch)
         np.testing.assert_allclose(found.covariance / unit, covariance / unit, rtol=0, atol=rtol)
     matrix = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.3], [0.0, 0.3, 3.0]], precision)
     found = Input.normal(np.zeros(3), precision_matrix=matrix)
@@ -168,77 +96,150 @@ def test_covariance_and_precision_are_factored(precision, batch):
     assert np.isfinite(slope).all()
 
 
-def test_a_singular_covariance_is_one_and_what_is_none_is_refused_or_nan():
+def test_a_singular_covariance_is_one():
     ones = np.ones((2, 2))
     found = Input.normal(np.zeros(2), covariance_matrix=ones)
     np.testing.assert_allclose(found.covariance, ones, atol=1e-6)
-    bent = np.diag([1.0, -1.0])
-    with pytest.raises(ValueError, match=r"covariance_matrix must be positive semidefinite, got"):
-        Input.normal(np.zeros(2), covariance_matrix=bent)
-    assert np.isnan(
-        jax.jit(lambda c: Input.normal(np.zeros(2), covariance_matrix=c).variance)(bent)
-    ).any()
-    with pytest.raises(ValueError, match="covariance_matrix must be symmetric, got a difference"):
-        Input.normal(np.zeros(2), covariance_matrix=np.array([[1.0, 0.5], [0.0, 1.0]]))
-    with pytest.raises(ValueError, match=r"precision_matrix must be positive definite, got a sing"):
-        Input.normal(np.zeros(2), precision_matrix=np.zeros((2, 2)))
 
 
-def test_parts_that_there_are_not_are_none():
-    assert LAWS["box"].normal_scale is None
-    assert Input.normal([0.0], 1.0).half_width is None
+def test_a_factor_of_any_shape(precision):
+    f = Input.normal(np.arange(3.0), factor=FACTOR)
+    rtol = 1e-13 if precision == "float64" else 1e-6
+    np.testing.assert_allclose(f.covariance, FACTOR @ FACTOR.T, rtol=rtol)
+    np.testing.assert_allclose(f.normal_scale, np.sqrt([1, 2, 4]), rtol=rtol)
+    assert f.half_width is None
+    assert f.num_standard_variables == (0, 2)
+    values = np.array([[1.0, 2.0], [0.5, -1.0]])
+    found = f.deviation_at(np.zeros((2, 0)), values)
+    np.testing.assert_allclose(found, values @ FACTOR.T, rtol=rtol)
+
+
+@pytest.mark.parametrize(
+    ("factor", "independent"),
+    [
+        (FACTOR, False),
+        ([[1.0], [1.0], [0.0]], False),
+        ([[1.0, 1.0], [1.0, -1.0], [0.0, 0.0]], True),
+        (np.stack([np.eye(3), np.ones((3, 3))]), False),
+    ],
+)
+def test_independence_is_that_of_the_rows(factor, independent):
+    assert Input.normal(np.zeros(3), factor=factor).has_independent_entries == independent
+
+
+def test_very_many_inputs_take_vectors_and_the_factor_only():
+    size, rank, num_outputs = 150_528, 10, 2
+    loc, scale = jnp.zeros(size), jnp.ones(size)
+    factor = jnp.ones((size, rank))
+    rows = jnp.full((num_outputs, size), 1e-3)
+
+    def outputs(loc, factor, diagonal, key):
+        f = dist.LowRankMultivariateNormal(loc, factor, diagonal)
+        parts = {"image": f, "level": dist.Uniform(-1.0, 1.0)}
+        lin = nuq.linearize(lambda x: rows @ x["image"] + x["level"], parts)
+        of_inputs = lin.input.variance, lin.input.normal_scale, lin.input.half_width
+        of_outputs = lin.variance, lin.covariance, lin.marginals(noise_scale=0.1).normal_scale
+        return of_inputs, of_outputs, lin.sample(key, (2,)), lin.input.sample(key)
+
+    largest = largest_array(outputs, loc, factor, scale, KEY)
+    # A draw or a Jacobian has so many numbers for each column; a matrix would have 2e10.
+    assert largest <= 2 * size * (rank + 3)
+    f = as_input(dist.LowRankMultivariateNormal(loc, factor, scale))
+    variance = f.image(rows).variance[0]
+    assert variance == pytest.approx(rank * (size * 1e-3) ** 2 + size * 1e-6, rel=5e-3)
 
 
 def test_units_from_the_smallest_to_the_largest(precision):
     for unit in (1e-30, 1e30):
         mean = np.array([1.0, -2.0]) * unit
-        distribution = Input.box(mean, unit) + Input.normal(0 * mean, factor=unit * np.ones((2, 1)))
+        f = Input.box(mean, unit) + Input.normal(0 * mean, factor=unit * np.ones((2, 1)))
         sd = np.full(2, unit * np.sqrt(4 / 3))
-        np.testing.assert_allclose(distribution.standard_deviation, sd, rtol=1e-6)
-        image = distribution.image(np.array([[1.0, 1.0]]))
+        np.testing.assert_allclose(f.standard_deviation, sd, rtol=1e-6)
+        image = f.image(np.array([[1.0, 1.0]]))
         np.testing.assert_allclose(image.standard_deviation, unit * np.sqrt(14 / 3), rtol=1e-6)
-        has_number = precision == "float64"
-        assert np.isfinite(distribution.variance).all() == has_number
-
-
-def test_independent_normal_inputs_cost_vectors_only():
-    size, num_outputs = 20_000, 3
-    rows = jnp.ones((num_outputs, size))
-
-    def outputs(loc, scale, key):
-        f = dist.Normal(loc, scale).to_event(1)
-        lin = linearize(lambda x: jnp.tanh(rows @ x), f)
-        marginals = lin.marginals(noise_scale=0.1)
-        moments = lin.variance, lin.covariance, lin.correlation, lin.input.variance
-        return moments, marginals.normal_scale, lin.sample(key, (2,)), lin.input.sample(key)
-
-    largest = largest_array(outputs, jnp.zeros(size), jnp.ones(size), jax.random.key(0))
-    # Columns and the noise: a row more than the Jacobian has entries, never inputs squared.
-    assert largest <= num_outputs * (size + 1) + 2 * size
+        assert np.isfinite(f.variance).all() == (precision == "float64")
 
 
 def test_draws_give_mean_and_covariance(precision):
     draws = np.random.default_rng(7).normal(size=(50, 2, 3)) @ np.array(TRIL, float).T
-    distribution = Input.from_samples(draws)
+    f = Input.from_samples(draws)
     rtol = 1e-12 if precision == "float64" else 1e-5
-    np.testing.assert_allclose(distribution.mean, draws.mean(axis=0), rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(f.mean, draws.mean(axis=0), rtol=rtol, atol=rtol)
     for k in range(2):
         expected = np.cov(draws[:, k].T)
-        np.testing.assert_allclose(distribution.covariance[k], expected, rtol=rtol, atol=10 * rtol)
+        np.testing.assert_allclose(f.covariance[k], expected, rtol=rtol, atol=10 * rtol)
     few = draws[:3, 0]  # fewer than four: a singular covariance, exactly
-    distribution = Input.from_samples(few)
-    np.testing.assert_allclose(distribution.covariance, np.cov(few.T), rtol=rtol, atol=10 * rtol)
-    assert distribution.terms[0].factor.shape == (3, 3)
+    f = Input.from_samples(few)
+    np.testing.assert_allclose(f.covariance, np.cov(few.T), rtol=rtol, atol=10 * rtol)
+    assert f.terms[0].factor.shape == (3, 3)
     found = jax.jit(lambda x: Input.from_samples(x).variance)(few)
     np.testing.assert_allclose(found, few.var(axis=0, ddof=1), rtol=10 * rtol)
 
 
-def test_vmap_over_a_distribution_with_shared_parts():
-    distribution = Input.box(spread(0, (5, 3)), 0.3) + Input.normal(
-        0 * spread(0, (5, 3)), scale_tril=TRIL
-    )
-    mapped = jax.vmap(lambda one: one.covariance)(distribution)
-    np.testing.assert_allclose(mapped, distribution.covariance, rtol=3e-7)
+TRAPEZIA = {
+    "triangle": (Input.triangular, (-1.0, 3.0), (-1.0, 1.0, 1.0, 3.0)),
+    "triangle far out": (Input.triangular, (1e3, 1e3 + 2.0), (1e3, 1e3 + 1, 1e3 + 1, 1e3 + 2)),
+    "trapezium": (Input.trapezoidal, (0.0, 1.0, 4.0, 5.0), (0.0, 1.0, 4.0, 5.0)),
+    "nearly a box": (Input.trapezoidal, (-1.0, -0.999, 0.999, 1.0), (-1.0, -0.999, 0.999, 1.0)),
+}
+
+
+def exact_log_density(ends, x):
+    """Log density of the trapezium at `x`, in 40 digits."""
+    with mpmath.workdps(40):
+        low, start, stop, high = map(mpmath.mpf, ends)
+        x = mpmath.mpf(float(x))
+        top = 2 / (high + stop - start - low)
+        if x < start:
+            return float(mpmath.log(top * (x - low) / (start - low)))
+        if x > stop:
+            return float(mpmath.log(top * (high - x) / (high - stop)))
+        return float(mpmath.log(top))
+
+
+@pytest.mark.parametrize("case", TRAPEZIA)
+@pytest.mark.usefixtures("x64")
+def test_log_density_of_trapezia_up_to_the_edge(case):
+    make, arguments, ends = TRAPEZIA[case]
+    f = make(*(jnp.array([end]) for end in arguments))
+    distribution = nuq.linearize(lambda x: x, f).marginals()
+    low, start, stop, high = ends
+    slope = start - low
+    rising = low + slope * np.array([1e-6, 1e-4, 0.125, 0.5, 0.999])
+    falling = high - slope * np.array([1e-6, 1e-3, 0.3, 0.9])
+    inside = np.concatenate([rising, np.linspace(start, stop, 5), falling])
+    found = distribution.log_prob(jnp.asarray(inside)[:, None])[:, 0]
+    expected = [exact_log_density(ends, x) for x in inside]
+    # The distance of a value to an edge is rounded as the value is, and as an end that is no short
+    # binary fraction.
+    roundings = 4 if case in {"triangle far out", "nearly a box"} else 1
+    edge = np.minimum(inside - low, high - inside)
+    atol = 1e-10 + roundings * np.finfo(float).eps * max(map(abs, ends)) / edge
+    assert (np.abs(found - np.array(expected)) <= atol).all()
+    outside = jnp.array([low - 1e-6, high + 1e-6])[:, None]
+    with pytest.warns(UserWarning, match="Out-of-support"):
+        assert (distribution.log_prob(outside) == -np.inf).all()
+
+
+def test_draws_of_a_trapezium_have_the_distribution():
+    f = Input.trapezoidal(jnp.array([0.0]), 1.0, 4.0, 5.0)
+    draws = np.asarray(f.sample(KEY, (100_000,)))[:, 0]
+    known = scipy.stats.trapezoid(0.2, 0.8, 0, 5)
+    assert scipy.stats.kstest(draws, known.cdf).pvalue > 0.01
+    assert f.variance[0] == pytest.approx(known.var(), rel=1e-5)
+    assert f.half_width[0] == pytest.approx(2.5)
+
+
+def test_ends_of_triangles_broadcast_and_have_gradients():
+    mode = jnp.array([0.5, 1.0, 1.5])
+    f = Input.triangular(jnp.zeros((4, 1)), 2 * mode, mode=mode)
+    np.testing.assert_allclose(f.mean, np.tile(mode, (4, 1)))
+    np.testing.assert_allclose(f.variance[0], np.array([1, 4, 9]) / 24, rtol=1e-5)
+
+    def variance(high):
+        return Input.triangular(jnp.zeros(1), high * jnp.ones(1)).variance[0]
+
+    assert jax.jit(jax.grad(variance))(3.0) == pytest.approx(2 * 3 / 24, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -247,9 +248,10 @@ def test_vmap_over_a_distribution_with_shared_parts():
         lambda x: Input.box(jnp.zeros(2), x).variance,
         lambda x: Input.normal(jnp.zeros(2), scale_tril=x * jnp.eye(2)).variance,
         lambda x: Input.normal(jnp.zeros(2), x).variance,
-        lambda x: Input.normal(jnp.zeros(2), scale_tril=jnp.array([[1.0, x], [0.0, 1.0]])).variance[
-            :1
-        ],
+        lambda x: Input.normal(jnp.zeros(2), scale_tril=[[1.0, x], [0.0, 1.0]]).variance[:1],
+        lambda x: Input.normal(jnp.zeros(2), covariance_matrix=x * jnp.eye(2)).variance,
+        lambda x: Input.triangular(jnp.zeros(1), x).variance,
+        lambda x: Input.trapezoidal(jnp.zeros(1), 1.0, 3.0 + x, 4.0).variance,
     ],
 )
 def test_bad_traced_values_give_nan(variance):
@@ -257,90 +259,110 @@ def test_bad_traced_values_give_nan(variance):
     assert np.isnan(jax.vmap(variance)(jnp.array([-1.0]))).all()
 
 
+ZEROS = np.zeros((2, 3))
+BOX = Input.box(ZEROS, 1.0)
+MAPPED = as_input({"a": Input.box([0.0], 1.0)})
 ERRORS = {
     "two normal parts": (
         lambda: Input.normal([1.0], scale=1.0, scale_tril=[[1.0]]),
-        ValueError,
         "must have one of scale, .*got scale and scale_tril; pass scale for independent",
     ),
     "rows of a term": (
         lambda: Input([1.0], [InputTerm(np.ones((2, 1)), is_uniform=True)]),
-        ValueError,
         r"terms\[0\] must have rows of the 1 inputs, got a factor of shape \(2, 1\) from input 0",
     ),
     "batch of a term": (
         lambda: Input(np.ones((4, 1)), [InputTerm(np.ones((3, 1, 1)), is_uniform=True)]),
-        ValueError,
         r"terms\[0\] \(3,\), mean \(4,\)",
     ),
     "negative scales": (
         lambda: Input.normal([0.0, 0.0], [1.0, -2.0]),
-        ValueError,
         r"scale must not be negative, got -2.0 at index \(1,\); pass standard deviations",
     ),
-    "scalar loc": (lambda: Input.box(1.0, 1.0), ValueError, r"\(\.\.\., N_x\).*got shape \(\)"),
-    "empty loc": (lambda: Input.box(np.zeros(0), 1.0), ValueError, r"got shape \(0,\)"),
-    "text": (lambda: Input.box("abc", 1.0), TypeError, "mean must be an array of real numbers"),
+    "scalar mean": (lambda: Input.box(1.0, 1.0), r"\(\.\.\., N_x\).*got shape \(\)"),
+    "text": (lambda: Input.box("abc", 1.0), "mean must be an array of real numbers"),
     "width size": (
-        lambda: Input.box(np.zeros(3), np.ones(2)),
-        ValueError,
-        r"half_width must have last axis N_x = 3 .as mean. .* got shape \(2,\); give",
+        lambda: Input.box(ZEROS, np.ones(2)),
+        r"half_width must have last axis 3 .as mean. .* got shape \(2,\); give",
     ),
     "width batch": (
-        lambda: Input.box(np.zeros((2, 3)), np.ones((4, 3))),
-        ValueError,
+        lambda: Input.box(ZEROS, np.ones((4, 3))),
         r"half_width \(4,\), mean \(2,\); make the leading axes agree",
     ),
     "inf factor": (
         lambda: Input.normal([0.0], scale_tril=[[np.inf]]),
-        ValueError,
         "scale_tril must be finite",
     ),
-    "vector factor": (
-        lambda: Input.normal(np.zeros(2), scale_tril=np.ones(2)),
-        ValueError,
-        r"got shape \(2,\); for independent entries pass scale",
+    "vector as matrix": (
+        lambda: Input.normal(ZEROS[0], scale_tril=np.ones(3)),
+        r"scale_tril must have shape \(\.\.\., 3, 3\), got \(3,\); pass a row for each entry",
     ),
-    "factor batch": (
-        lambda: Input.normal(np.zeros((2, 2)), scale_tril=np.zeros((3, 2, 2))),
-        ValueError,
-        r"scale_tril \(3,\), mean \(2,\)",
+    "rows of a factor": (
+        lambda: Input.normal(ZEROS, factor=np.ones((2, 1))),
+        r"factor must have .* N_x = 3 \(as mean\).* got shape \(2, 1\); pass a column per cause",
     ),
-    "negative scale": (
+    "no column": (
+        lambda: Input.normal(ZEROS, factor=np.ones((3, 0))),
+        r"r >= 1, got shape \(3, 0",
+    ),
+    "negative diagonal": (
         lambda: Input.normal(np.zeros(2), scale_tril=-np.eye(2)),
-        ValueError,
         "the diagonal of scale_tril must not be negative, got -1.0",
     ),
-    "expand": (
-        lambda: Input.box(np.zeros((2, 3)), 1.0).expand((3,)),
-        ValueError,
-        r"requested \(3,\), present \(2,\)",
+    "asymmetric covariance": (
+        lambda: Input.normal(np.zeros(2), covariance_matrix=np.triu(np.ones((2, 2)))),
+        "covariance_matrix must be symmetric, got a difference",
     ),
+    "singular precision": (
+        lambda: Input.normal(np.zeros(2), precision_matrix=np.zeros((2, 2))),
+        "precision_matrix must be positive definite, got a sing",
+    ),
+    "expand": (lambda: BOX.expand((3,)), r"requested \(3,\), present \(2,\)"),
     "expand to less": (
-        lambda: Input.box(np.zeros((2, 3)), 1.0).expand(()),
-        ValueError,
+        lambda: BOX.expand(()),
         r"requested \(\), present \(2,\); pass a batch_shape that ends",
     ),
     "key": (
-        lambda: Input.box([0.0], 1.0).sample(0),
-        TypeError,
+        lambda: BOX.sample(0),
         r"key must be a JAX random key, got int 0; pass one key, such as jax.random.key\(0\)",
     ),
     "nan draws": (
         lambda: Input.from_samples([[0.0], [np.nan]]),
-        ValueError,
         r"draws must be finite, got nan at index \(1, 0\)",
     ),
-    "low above high": (
-        lambda: as_input(dist.Uniform(np.ones(2), 0.0).to_event(1)),
-        ValueError,
-        "half_width must not be negative, got -0.5",
+    "mode": (
+        lambda: Input.triangular(np.zeros(2), 1.0, mode=np.array([0.5, 0.4])),
+        r"must be symmetric, got \[0.0, 0.4.*\] at index \(1,\).* icdf of your own",
+    ),
+    "bent": (
+        lambda: Input.trapezoidal(np.zeros(1), 1.0, 2.0, 4.0),
+        r"trapezoidal input must be symmetric, got \[0.0, 1.0, 2.0, 4.0\].* put start and stop in",
+    ),
+    "top": (
+        lambda: Input.trapezoidal(np.zeros(1), 3.0, 1.0, 4.0),
+        "must have ends that do not decrease",
+    ),
+    "scalar ends": (lambda: Input.triangular(0.0, 1.0), "got scalars; pass arrays"),
+    "ends": (lambda: Input.triangular(np.zeros(2), np.ones(3)), r"low \(2,\), high \(3,\)"),
+    "nothing joined": (Input.join, "Input.join must have parts, got none"),
+    "array joined": (
+        lambda: Input.join(BOX, np.zeros(2)),
+        "part 1 must be an nn_uq_dist.Input, got ndarray; pass nn",
+    ),
+    "map joined": (
+        lambda: Input.join(MAPPED),
+        "part 0 must be an input of the vector .* pass a dict",
+    ),
+    "nan known": (lambda: Input.known([np.nan]), "mean must be finite, got nan"),
+    "map at another vector": (
+        lambda: MAPPED.network_input(np.zeros(2)),
+        r"x must have shape \(\.\.\., 1\), got shape",
     ),
 }
 
 
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors(case):
-    call, kind, message = ERRORS[case]
-    with pytest.raises(kind, match=message):
+    call, message = ERRORS[case]
+    with pytest.raises((TypeError, ValueError), match=message):
         call()

@@ -1,4 +1,4 @@
-"""`InputTerm`: distributions that say what they are made of, alone, in sums and in blocks."""
+"""Terms of inputs: moments, columns and draws, alone, in sums and in blocks."""
 
 import jax
 import jax.numpy as jnp
@@ -12,78 +12,135 @@ from nn_uq_dist import Input
 from nn_uq_dist.basics.concrete import in_float64
 from nn_uq_dist.inputs import InputTerm, as_input
 from nn_uq_dist.inputs.terms import layers
-from tests.array_sizes import largest_array
 
-
-def shared_error(mean, width, scale):
-    """Inputs that share a uniform error, and have a normal one each; no matrix of all inputs."""
-    factor = jnp.full((len(mean), 1), width)
-    return nuq.Input(mean, [InputTerm(factor, True), InputTerm(scale, False, is_diagonal=True)])
-
-
-LAW = shared_error(jnp.array([1.0, 2.0, 3.0]), 0.6, jnp.array([0.1, 0.2, 0.3]))
+# Three inputs that share a uniform error, and have a normal one each.
+SHARED = Input(
+    jnp.array([1.0, 2.0, 3.0]),
+    [
+        InputTerm(jnp.full((3, 1), 0.6), is_uniform=True),
+        InputTerm(jnp.array([0.1, 0.2, 0.3]), is_uniform=False, is_diagonal=True),
+    ],
+)
 OWN = 0.6**2 / 3 + np.diag([0.1, 0.2, 0.3]) ** 2
-BOX = nuq.Input.box([0.0, 1.0, 2.0], half_width=[1.0, 0.0, 2.0])
+BOX = Input.box([0.0, 1.0, 2.0], half_width=[1.0, 0.0, 2.0])
 BESIDE = np.diag([1.0, 0.0, 4.0]) / 3
-# With the covariances, and the half-widths of the uniform parts.
 TRIL = np.array([[1.0, 0.0], [0.4, 0.5]])
-AROUND = {
+NORMAL = Input.normal([2.0, 3.0], scale_tril=TRIL)
+KNOWN = Input.known([5.0])
+# With the covariances, and the half-widths of the uniform parts.
+CASES = {
     "sum of distributions": (
         as_input(dist.Uniform(-1.0, 1.0).expand([2]).to_event(1))
         + as_input(dist.MultivariateNormal(jnp.ones(2), scale_tril=jnp.asarray(TRIL)))
-        + nuq.Input.box(jnp.full(2, 3.0), 0.5)
-        + nuq.Input.normal(jnp.zeros(2), 0.25),
+        + Input.box(jnp.full(2, 3.0), 0.5)
+        + Input.normal(jnp.zeros(2), 0.25)
+        + Input.known([1.0, 1.0]),
         np.eye(2) * (1 / 3 + 0.25 / 3 + 0.0625) + TRIL @ TRIL.T,
         [1.5] * 2,
     ),
-    "alone": (LAW, OWN, [0.6] * 3),
-    "sum": (BOX + LAW, OWN + BESIDE, [1.6, 0.6, 2.6]),
+    "alone": (SHARED, OWN, [0.6] * 3),
     "sum of blocks": (
-        Input.join(LAW, BOX) + Input.join(BOX, LAW),
+        Input.join(SHARED, BOX) + Input.join(BOX, SHARED),
         block_diag(OWN + BESIDE, OWN + BESIDE),
         [1.6, 0.6, 2.6] * 2,
     ),
     "batch": (
-        Input.join(BOX.expand((2,)), LAW.expand((4, 2)), LAW),
+        Input.join(BOX.expand((2,)), SHARED.expand((4, 2)), SHARED),
         np.tile(block_diag(BESIDE, OWN, OWN), (4, 2, 1, 1)),
         np.tile([1.0, 0.0, 2.0, *[0.6] * 6], (4, 2, 1)),
+    ),
+    "known between": (
+        Input.join(BOX, KNOWN, NORMAL),
+        block_diag(BESIDE, 0.0, TRIL @ TRIL.T),
+        [1.0, 0.0, 2.0, 0.0, 0.0, 0.0],
     ),
 }
 
 
-@pytest.mark.parametrize("name", AROUND)
+@pytest.mark.parametrize("name", CASES)
 def test_moments_columns_and_draws_follow_from_the_terms(name):
-    distribution, covariance, half_width = AROUND[name]
-    np.testing.assert_allclose(distribution.covariance, covariance, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(
-        distribution.variance, np.diagonal(covariance, axis1=-2, axis2=-1), rtol=1e-5, atol=1e-7
-    )
-    np.testing.assert_allclose(distribution.half_width, half_width, rtol=1e-6)
-    image = distribution.image(np.eye(distribution.num_inputs, dtype=np.float32))
+    f, covariance, half_width = CASES[name]
+    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+    np.testing.assert_allclose(f.covariance, covariance, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(f.variance, variance, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(f.half_width, half_width, rtol=1e-6)
+    image = f.image(np.eye(f.num_inputs, dtype=np.float32))
     np.testing.assert_allclose(image.covariance, covariance, rtol=1e-5, atol=1e-7)
-    assert distribution.num_standard_variables[0] == image.uniform.shape[-1]
-    assert not distribution.has_independent_entries
-    exact = in_float64(distribution).image(np.eye(distribution.num_inputs)).covariance
-    assert isinstance(exact, np.ndarray)
-    assert exact.dtype == np.float64
-    draws = np.asarray(distribution.sample_deviation(jax.random.key(0), (20_000,)), np.float64)
+    num_uniform, num_normal = f.num_standard_variables
+    assert num_uniform == image.uniform.shape[-1]
+    assert not f.has_independent_entries
+    exact = in_float64(f)
+    for found in (exact.covariance, exact.image(np.eye(f.num_inputs)).covariance):
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_allclose(found, covariance, rtol=3e-7, atol=1e-12)
+    # Inputs at values of the variables are what the columns make of them.
+    rng = np.random.default_rng(0)
+    uniform = rng.normal(size=(7, *f.batch_shape, num_uniform))
+    normal = rng.normal(size=(*f.batch_shape, num_normal))
+    expected = np.einsum("...ij,s...j->s...i", image.uniform, uniform)
+    if num_normal:
+        expected = expected + np.einsum("...ij,...j->...i", image.normal, normal)
+    found = f.deviation_at(jnp.asarray(uniform), jnp.asarray(normal))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    draws = np.asarray(f.sample_deviation(jax.random.key(0), (20_000,)), np.float64)
     found = np.einsum("s...i,s...j->...ij", draws, draws) / len(draws)
-    sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    sd = np.sqrt(variance)
     bound = 6 * sd[..., :, None] * sd[..., None, :] * np.sqrt(2 / len(draws))
     assert (np.abs(found - covariance) <= bound + 1e-7).all()
+    assert (np.abs(draws.mean(axis=0)) <= 6 * sd / np.sqrt(len(draws)) + 1e-7).all()
 
 
-def test_a_distribution_that_says_its_terms_makes_no_matrix_of_all_inputs():
-    size = 20_000
+def test_known_inputs_have_no_columns():
+    f = Input.join(BOX, KNOWN, NORMAL)
+    jacobian = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
+    image = f.image(jacobian)
+    np.testing.assert_allclose(image.uniform, jacobian[:, :3] * [1.0, 0.0, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(image.normal, jacobian[:, 4:] @ TRIL, rtol=1e-5)
+    np.testing.assert_array_equal(f.mean, [0.0, 1.0, 2.0, 5.0, 2.0, 3.0])
+    expected = [0, 0, 0, 0, 1, np.hypot(0.4, 0.5)]
+    np.testing.assert_allclose(f.normal_scale, expected, rtol=1e-6)
+    assert Input.join(BOX, KNOWN).has_independent_entries
+    assert Input.join(BOX, KNOWN).normal_scale is None
 
-    def outputs(loc, scale, key):
-        distribution = shared_error(loc, 1.0, scale)
-        blocks = Input.join(distribution, nuq.Input.box(jnp.zeros(1), 1.0))
-        moments = blocks.variance, blocks.half_width, blocks.normal_scale
-        return moments, blocks.sample(key), blocks.image(jnp.ones((1, size + 1))).variance
 
-    largest = largest_array(outputs, jnp.zeros(size), jnp.ones(size), jax.random.key(0))
-    assert largest <= 4 * size
+@pytest.mark.parametrize(
+    "f", [KNOWN, Input.join(KNOWN, KNOWN), KNOWN + KNOWN], ids=["one", "blocks", "sum"]
+)
+def test_known_inputs_alone_are_constant(f):
+    size = f.num_inputs
+    draws = f.sample(jax.random.key(0), (3,))
+    np.testing.assert_array_equal(draws, np.tile(f.mean, (3, 1)))
+    assert f.image(np.ones((2, size), np.float32)).is_constant.all()
+    assert f.num_standard_variables == (0, 0)
+    found = f.deviation_at_points(jnp.full((4, 1), 0.3))
+    np.testing.assert_array_equal(found, np.zeros((4, size)))
+    np.testing.assert_array_equal(f.variance, np.zeros(size))
+    np.testing.assert_array_equal(f.covariance, np.zeros((size, size)))
+    assert f.has_independent_entries
+
+
+def test_shares_of_bounded_inputs_that_depend_on_others_are_refused():
+    rows = np.array([[1.0, 2.0]])
+    for other in (Input.normal([0.0, 0.0], scale_tril=TRIL), Input.normal([0.0, 0.0], 1.0)):
+        lin = nuq.Linearization([0.0], rows, Input.box([0.0, 0.0], [1.0, 0.0]) + other)
+        if lin.input.has_independent_entries:
+            found = nuq.diagnostics.sensitivity(lin).values[0]
+            np.testing.assert_allclose(found, np.array([4 / 3, 4.0]) / (16 / 3), rtol=1e-6)
+        else:
+            with pytest.raises(ValueError, match="first-order indices need independent or Gauss"):
+                nuq.diagnostics.sensitivity(lin)
+
+
+def test_shares_of_a_block_are_those_of_its_inputs_alone():
+    rows = np.array([[1.0, 2.0, 0.5, 1.0, -1.0]])
+    lin = nuq.Linearization([0.0], rows, Input.join(BOX, NORMAL))
+    found = nuq.diagnostics.sensitivity(lin).values[0]
+    covariance = TRIL @ TRIL.T
+    own = rows[0, :3] ** 2 * np.diag(BESIDE)
+    # What a normal input tells: (C r)_k^2 / C_kk.
+    told = (covariance @ rows[0, 3:]) ** 2 / np.diag(covariance)
+    total = own.sum() + rows[0, 3:] @ covariance @ rows[0, 3:]
+    np.testing.assert_allclose(found, np.concatenate([own, told]) / total, rtol=1e-5)
 
 
 def test_pieces_that_do_not_overlap_share_an_array():

@@ -173,14 +173,12 @@ def test_draws_that_are_left_out_are_told_once_and_counted(draws, name):
 # -- wrong arguments -------------------------------------------------------------------------------
 
 WRONG = [
-    ("calibration", {"coverage": 1.0}, ValueError, "coverage must lie between 0 and 1, got 1.0"),
     ("calibration", {"draws": np.zeros((200, 2))}, ValueError, r"\(n, 3\), got \(200, 2\)"),
     ("calibration", {"outputs": ["x"]}, TypeError, "outputs must be .* got 'x'"),
-    ("tails", {"outputs": "level"}, TypeError, "must be a sequence, got the string 'level'"),
+    ("tails", {"outputs": "level"}, TypeError, r"outputs must be .* names out of y\[0\].* 'level'"),
     ("tails", {"output_names": ["a"]}, ValueError, "one name per output, 3, got 1"),
     ("tails", {"limits": {"a": 1.0}}, ValueError, "limits must be those of outputs .* 'a'"),
     ("marginals", {"units": {"a": "m"}}, ValueError, "units must be those of outputs .* 'a'"),
-    ("marginals", {"num_bins": 0}, ValueError, "positive integer, got 0"),
     ("marginals", {"model": dist.Poisson(jnp.ones(3))}, TypeError, "discrete Poisson"),
     ("marginals", {"model": "distribution"}, TypeError, "got str"),
     ("band", {"x": [0, 1]}, ValueError, r"position per output, got shape \(2,\); pass 3"),

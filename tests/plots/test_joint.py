@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
-from nn_uq_dist import GaussianCopulaJoint, Input, Linearization
+from nn_uq_dist import GaussianCopulaJoint, Input, Linearization, linearize, paired_draws
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions
 from nn_uq_dist.distributions import as_output_distribution
 from nn_uq_dist.plots import plot_joint
@@ -117,8 +117,27 @@ def test_a_copula_of_dependent_outputs_on_a_single_axes():
     assert axis.get_legend().get_texts()[0].get_text() == "copula, 50, 90, 99%"
 
 
+def test_a_corrected_model_shows_its_joint_distribution_alone():
+    """That is linear: the range of the corrected marginals, which saturate, would cut its lines."""
+
+    def network(x):
+        return jnp.stack([jnp.tanh(3 * x[0]), jnp.tanh(2 * x[0] + 2 * x[1])])
+
+    lin = linearize(network, Input.normal(jnp.zeros(2), 0.5))
+    pairs = paired_draws(network, lin, jax.random.key(0), 400, progress=False)
+    model = lin.corrected(pairs)
+    figure = plot_joint(model)
+    joint = model.joint()
+    x, density = figure.axes[0].lines[0].get_data()
+    expected = np.exp(joint.marginals[0].log_prob(x))
+    np.testing.assert_allclose(density, expected, rtol=1e-3, atol=1e-6)
+    points = np.asarray(joint.sample(jax.random.key(1), (NUM_DRAWS,)))
+    assert_hold(outlines(figure.axes[2]), points, slack=4e-3)
+    assert figure.legends[0].get_texts()[0].get_text() == "linear joint, 50, 90, 99%"
+
+
 WRONG = [
-    ({"outputs": [0]}, ValueError, r"outputs must name 2 to 6 outputs, got 1; use plot_marginals"),
+    ({"outputs": 0}, ValueError, r"outputs must name 2 to 6 outputs, got 1; use plot_marginals"),
     ({}, ValueError, r"outputs must name 2 to 6 outputs, got 8; pass some"),
     ({"outputs": ["a", 0]}, TypeError, "outputs must be .* got 'a'"),
     ({"outputs": [0, 1], "masses": (0.5, 1.0)}, ValueError, "masses must lie between 0 and 1"),

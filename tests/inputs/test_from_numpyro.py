@@ -1,5 +1,6 @@
-"""Events of any shape, structures and transforms: shapes, batches, exact distributions and
-errors."""
+"""Events of any shape, structures and transforms: shapes, batches, distributions and messages."""
+
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +10,20 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
+from nn_uq_dist import Input
 from nn_uq_dist.inputs import as_input
+from nn_uq_dist.inputs._families import BY_SCORES
 
 KEY = jax.random.key(0)
 tf = dist.transforms
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "input_mistakes.md"
+ROWS = [line.strip("| ") for line in PAGE.read_text("utf-8").splitlines() if line[:2] == "| "]
+# By mistake, what the message says.
+WORDS = {mistake: words.strip("`") for mistake, words in (row.split(" | ", 1) for row in ROWS[1:])}
+ZEROS = np.zeros(3, np.float32)
+
+# Stands in for a package that is not installed for the tests.
+Foreign = type("Normal", (), {"__module__": "openturns.dist"})
 
 
 def test_images_are_vectors_last_axis_fastest():
@@ -36,7 +47,7 @@ PARTS = {
     "level": dist.Uniform(-1.0, 3.0),
     "field": [dist.Normal(jnp.zeros((2, 2)), 0.5).to_event(2), jnp.array([2, 3])],
     "known": dist.Delta(jnp.array([1.0, 2.0]), event_dim=1),
-    "own": nuq.Input.box([1.0, 2.0], half_width=0.5),
+    "own": Input.box([1.0, 2.0], half_width=0.5),
 }
 
 
@@ -224,50 +235,110 @@ def batch_of_matrices():
     return found
 
 
+def test_error_analysis_takes_vectors_alone():
+    network = nuq.LeakyReLUNetwork([[[1.0]]], [[0.0]], [[1.0]])
+    f = dist.LogNormal(jnp.zeros(1), 1.0).to_event(1)
+    with pytest.raises(TypeError, match="f must be an input of the vector that network takes, got"):
+        nuq.error_analysis.flip_probabilities(network, f)
+
+
 ERRORS = {
     "batches": (
-        lambda: as_input([nuq.Input.box(np.zeros((k, 1)), 1.0) for k in (2, 3)]),
-        ValueError,
+        lambda: [Input.box(np.zeros((k, 1)), 1.0) for k in (2, 3)],
         r"f\[0\] \(2,\), f\[1\] \(3,\)",
     ),
     "no quantiles": (
-        lambda: as_input(dist.Dirichlet(jnp.ones(3))),
-        TypeError,
+        lambda: dist.Dirichlet(jnp.ones(3)),
         "got Dirichlet; pass a Uniform.* TransformedDistribution,.* or draw from it",
     ),
     "batch of matrices": (
-        lambda: as_input(
-            dist.TransformedDistribution(
-                dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1),
-                batch_of_matrices(),
-            )
+        lambda: dist.TransformedDistribution(
+            dist.Normal(jnp.zeros((4, 3)), 1.0).to_event(1), batch_of_matrices()
         ),
-        TypeError,
         "one LowerCholeskyAffine for the whole batch, got parameters with batch axes; use jax.vmap",
-    ),
-    "parameters with axes": (
-        lambda: as_input(
-            dist.MixtureGeneral(
-                dist.Categorical(jnp.ones(2) / 2), [dist.Normal(0.0, 1.0), dist.Normal(1.0, 1.0)]
-            )
-        ),
-        TypeError,
-        "must be of a supported family, got MixtureGeneral",
-    ),
-    "bounds": (
-        lambda: nuq.error_analysis.flip_probabilities(
-            nuq.LeakyReLUNetwork([[[1.0]]], [[0.0]], [[1.0]]),
-            dist.LogNormal(jnp.zeros(1), 1.0).to_event(1),
-        ),
-        TypeError,
-        "f must be an input of the vector that network takes, got Input",
     ),
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors(case):
-    call, kind, message = ERRORS[case]
-    with pytest.raises(kind, match=message):
-        call()
+    make, message = ERRORS[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        as_input(make())
+
+
+MISTAKES = {
+    "a frozen distribution of SciPy": (lambda: scipy.stats.norm(0, 1)),
+    "a distribution of another package, such as OpenTURNS": Foreign,
+    "a class of distributions": (lambda: dist.Normal),
+    "a mixture": (
+        lambda: dist.MixtureSameFamily(
+            dist.Categorical(jnp.ones(2) / 2), dist.Normal(jnp.arange(2.0), 1.0)
+        )
+    ),
+    "an array of inputs": (lambda: ZEROS),
+    "several numbers without `.to_event(1)`": (lambda: dist.Uniform(ZEROS, 1.0)),
+    "a discrete distribution": (lambda: dist.Poisson(3.0)),
+    "a discrete distribution in a dict": (
+        lambda: {"a": dist.Normal(0.0, 1.0), "b": dist.Poisson(3.0)}
+    ),
+    "a transform with a kink": (
+        lambda: dist.TransformedDistribution(
+            dist.Normal(ZEROS, 1.0).to_event(1), [tf.AbsTransform()]
+        )
+    ),
+    "a dict of known values alone": (lambda: {"a": ZEROS}),
+    "a known array for each of a batch": (
+        lambda: {"a": dist.Normal(jnp.zeros((3, 2)), 1.0).to_event(1), "b": jnp.ones((3, 2))}
+    ),
+    "a word in a dict": (lambda: {"a": dist.Normal(0.0, 1.0), "b": "one"}),
+    "a negative half-width": (lambda: Input.box(ZEROS, half_width=-1.0)),
+    "a covariance as `scale_tril`": (
+        lambda: Input.normal(ZEROS[:2], scale_tril=[[1.0, 0.5], [0.5, 1.0]])
+    ),
+    "a negative variance": (
+        lambda: Input.normal(ZEROS[:2], covariance_matrix=[[1.0, 0.0], [0.0, -1.0]])
+    ),
+    "a mean alone": (lambda: Input.normal(ZEROS)),
+    "a mean that is NaN": (lambda: Input.box([np.nan, 0.0], half_width=1.0)),
+    "an asymmetric triangular distribution": (lambda: Input.triangular([0.0], [1.0], [0.2])),
+    "a sum of vectors of two lengths": (lambda: Input.box(ZEROS, 1.0) + Input.box(ZEROS[:2], 1.0)),
+    "one draw to estimate a distribution from": (lambda: Input.from_samples(ZEROS[None])),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_message_names_the_remedy(mistake):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        nuq.linearize(lambda x: jnp.ravel(jax.tree.leaves(x)[0]), MISTAKES[mistake]())
+    message = str(caught.value)
+    assert WORDS[mistake] in message
+    assert " must " in message
+    assert "; " in message
+    assert "\n" not in message
+
+
+def test_table_of_the_docs_has_these_mistakes():
+    assert WORDS.keys() == MISTAKES.keys()
+
+
+PARAMETERS = {
+    "Beta": (2.0, 3.0),
+    "BetaProportion": (0.3, 4.0),
+    "Dagum": (2.0, 1.0, 2.0),
+    "DoublyTruncatedPowerLaw": (-1.5, 1.0, 3.0),
+    "LogUniform": (1.0, 2.0),
+    "LowerTruncatedPowerLaw": (-2.5, 1.0),
+    "Pareto": (1.0, 3.0),
+    "RelaxedBernoulli": (0.5, 0.3),
+    "SoftLaplace": (0.0, 1.0),
+    "Weibull": (1.0, 2.0),
+    "Levy": (0.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("family", BY_SCORES.split(", "))
+def test_families_that_the_message_lists_are_accepted(family):
+    low = {"low": 0.5} if family in {"TruncatedNormal", "TruncatedCauchy", "TruncatedGamma"} else {}
+    distribution = getattr(dist, family)(*PARAMETERS.get(family, (2.0,)), **low)
+    assert as_input(distribution).is_transformed

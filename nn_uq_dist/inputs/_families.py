@@ -1,0 +1,215 @@
+"""Families of distributions that are exact inputs: uniform and Gaussian ones, and known values.
+
+A Gaussian family is its mean and arguments of `Input.normal`: scales, a precision or factors.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array, lax
+
+from nn_uq_dist.inputs._input import Input
+
+# Univariate families with quantiles, for messages.
+BY_SCORES = (
+    "LogNormal, Gamma, Beta, StudentT, TruncatedNormal, AsymmetricLaplace, BetaProportion, Cauchy, "
+    "Chi2, Dagum, DoublyTruncatedPowerLaw, Exponential, Gompertz, Gumbel, HalfCauchy, HalfNormal, "
+    "InverseGamma, Laplace, Levy, Logistic, LogUniform, LowerTruncatedPowerLaw, Pareto, "
+    "RelaxedBernoulli, SoftLaplace, TruncatedCauchy, TruncatedGamma, Weibull"
+)
+
+type Shape = tuple[int, ...]
+type AsInput = Callable[[Any, Shape], Input]
+
+# By exact type: subclasses may change the distribution.
+_FAMILIES: dict[type[dist.Distribution], AsInput] = {}
+
+
+def register_input_family[F: AsInput](family: object) -> Callable[[F], F]:
+    """Decorate the function that makes an input from a distribution of this type.
+
+    Parameters
+    ----------
+    family
+        A class of NumPyro distributions. Its subclasses are not registered with it.
+
+    Returns
+    -------
+    Callable
+        Decorator of a function ``(base, shape) -> Input``. It gets a distribution whose type is
+        `family`, without the ``.expand(...)`` and ``.to_event(1)`` around it, and the shape
+        ``batch_shape + (N_x,)`` to which the mean is to be broadcast. Expansion makes independent
+        copies, so it only broadcasts the parameters. Parameters may be traced. Where a
+        univariate family is over arrays, ``.to_event(2)``, its parameters come as vectors, last
+        axis fastest.
+
+    Raises
+    ------
+    TypeError
+        If `family` is not a class of distributions.
+
+    Examples
+    --------
+    A logistic distribution, approximated by a normal one of the same variance:
+
+    >>> import jax.numpy as jnp
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> class RoughlyNormal(dist.Logistic):
+    ...     pass
+    >>> @nuq.inputs.register_input_family(RoughlyNormal)
+    ... def _(base, shape):
+    ...     mean = jnp.broadcast_to(base.loc, shape)
+    ...     return nuq.Input.normal(mean, base.scale * jnp.pi / jnp.sqrt(3))
+    >>> f = nuq.inputs.as_input(RoughlyNormal(jnp.zeros(2), 1.0).to_event(1))
+    >>> print(f"{f.variance[0]:.2f}")
+    3.29
+    """
+    if not (isinstance(family, type) and issubclass(family, dist.Distribution)):
+        raise TypeError(
+            f"family must be a class of NumPyro distributions, got {family!r}; "
+            f"decorate with @register_input_family(MyDistribution)"
+        )
+
+    def register(function: F) -> F:
+        _FAMILIES[family] = function
+        return function
+
+    return register
+
+
+def accepted_families() -> str:
+    """List what is accepted, for messages."""
+    own = [family.__name__ for family in _FAMILIES if family.__module__.startswith("numpyro.")]
+    added = [family.__name__ for family in _FAMILIES if family.__name__ not in own]
+    return (
+        f"{', '.join(own)} of NumPyro, or, by normal scores, {BY_SCORES}, GaussianCopula or "
+        f"TransformedDistribution, with .expand(...) and .to_event(1), "
+        + (f"a registered family ({', '.join(added)}), " if added else "")
+        + "or an nn_uq_dist.Input"
+    )
+
+
+def of_registered_family(f: dist.Distribution, base: Any) -> Input | None:
+    """The vector of a distribution, last axis of its values fastest; None if its family has none.
+
+    Parameters
+    ----------
+    f
+        With expansions and event axes around `base`.
+    """
+    if type(base) not in _FAMILIES:
+        return None
+    axes, split = len(f.batch_shape), f.event_dim - base.event_dim
+    extra, own = f.event_shape[:split], f.event_shape[split:]
+    if base.event_dim == 0:
+        if f.event_dim > 1:
+            base = _as_vectors(base, f.batch_shape, f.event_shape)
+        extra, own = (), extra
+    shape = (*f.batch_shape, *extra, math.prod(own))
+    found = _FAMILIES[type(base)](base, shape)
+    if found.mean.shape != shape:
+        raise ValueError(
+            f"the input of {type(base).__name__} must have a mean of shape {shape}, got shape "
+            f"{found.mean.shape}; broadcast it to the shape that the registered function is given"
+        )
+    if not extra:
+        return found
+    # Several independent vectors, one after the other.
+    places = [(slice(None),) * axes + at for at in np.ndindex(*extra)]
+    return Input.join(*(jax.tree.map(operator.itemgetter(at), found) for at in places))
+
+
+def _as_vectors(base: Any, batch_shape: Shape, event_shape: Shape) -> Any:
+    """A univariate distribution over arrays with its parameters as vectors; scalars stay."""
+
+    def flat(leaf: Any) -> Any:
+        if jnp.ndim(leaf) == 0:
+            return leaf
+        return jnp.broadcast_to(leaf, batch_shape + event_shape).reshape(*batch_shape, -1)
+
+    return jax.tree.map(flat, base)
+
+
+def _mean(value: Any, shape: Shape, axes: int) -> Array:
+    """A mean with so many last axes joined to one, broadcast."""
+    array = jnp.asarray(value)
+    if axes > 1:
+        array = array.reshape(*array.shape[:-axes], -1)
+    return jnp.broadcast_to(array, shape)
+
+
+@register_input_family(dist.Uniform)
+def _uniform(base: dist.Uniform, shape: Shape) -> Input:
+    return Input.box(_mean((base.low + base.high) / 2, shape, 0), (base.high - base.low) / 2)
+
+
+@register_input_family(dist.Delta)
+def _delta(base: dist.Delta, shape: Shape) -> Input:
+    return Input.known(_mean(base.v, shape, base.event_dim))
+
+
+def _state_factor(base: dist.GaussianStateSpace, size: int) -> Array:
+    def carried(columns: Array, _: None) -> tuple[Array, Array]:
+        return base.transition_matrix @ columns, columns
+
+    # What the noise of a step makes of the state so many steps later.
+    count = base.num_steps
+    _, later = lax.scan(carried, base.scale_tril, length=count)
+    lag = jnp.arange(count)[:, None] - jnp.arange(count)
+    blocks = jnp.where((lag >= 0)[(..., *(None,) * (later.ndim - 1))], later[lag], 0)
+    blocks = jnp.moveaxis(blocks, (0, 1), (-4, -2))  # time, state, time of the noise, noise
+    return blocks.reshape(*blocks.shape[:-4], size, size)
+
+
+def _circulant_factor(base: dist.CirculantNormal, size: int) -> Array:
+    # The symmetric root of a circulant matrix is circulant, too, and has all its digits where the
+    # covariance is nearly singular.
+    row = jnp.fft.irfft(jnp.sqrt(base.covariance_rfft), n=size)
+    return row[..., (jnp.arange(size)[:, None] - jnp.arange(size)) % size]
+
+
+def _kronecker_factor(base: dist.MatrixNormal, size: int) -> Array:
+    rows, columns = base.scale_tril_row, base.scale_tril_column
+    product = rows[..., :, None, :, None] * columns[..., None, :, None, :]
+    return product.reshape(*product.shape[:-4], size, size)
+
+
+# Arguments of `Input.normal` for a distribution of so many numbers. Several are independent terms.
+_GAUSSIAN: dict[type[dist.Distribution], Callable[[Any, int], dict[str, Any]]] = {
+    dist.Normal: lambda base, _: {"scale": base.scale},
+    dist.MultivariateNormal: lambda base, _: {"scale_tril": base.scale_tril},
+    dist.LowRankMultivariateNormal: lambda base, _: {
+        "scale": jnp.sqrt(base.cov_diag),
+        "factor": base.cov_factor,
+    },
+    dist.CAR: lambda base, _: {"precision_matrix": base.precision_matrix},
+    dist.GaussianStateSpace: lambda base, size: {"factor": _state_factor(base, size)},
+    dist.CirculantNormal: lambda base, size: {"factor": _circulant_factor(base, size)},
+    dist.MatrixNormal: lambda base, size: {"factor": _kronecker_factor(base, size)},
+}
+
+
+def _gaussian(base: Any, shape: Shape) -> Input:
+    mean = _mean(base.loc if hasattr(base, "loc") else base.mean, shape, base.event_dim)
+    (name, value), *others = _GAUSSIAN[type(base)](base, shape[-1]).items()
+    found = Input.normal(mean, **{name: value})
+    for name, value in others:
+        found = found + Input.normal(jnp.zeros(shape, found.dtype), **{name: value})
+    return found
+
+
+_FAMILIES |= dict.fromkeys(_GAUSSIAN, _gaussian)
+
+
+@register_input_family(dist.GaussianRandomWalk)
+def _random_walk(base: dist.GaussianRandomWalk, shape: Shape) -> Input:
+    scale = jnp.asarray(base.scale, jnp.result_type(float, base.scale))[..., None, None]
+    steps = jnp.tri(shape[-1], dtype=scale.dtype)
+    return Input.normal(jnp.zeros(shape, scale.dtype), factor=scale * steps)

@@ -1,0 +1,344 @@
+"""Linear outputs about their means: columns of independent random variables, and normal noise."""
+
+import dataclasses
+import math
+import operator
+from functools import reduce
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import as_covariance, as_variances, one_program
+from nn_uq_dist.basics.programs import broadcast
+from nn_uq_dist.basics.pytree import register_frozen
+from nn_uq_dist.basics.row_algebra import binary_unit, covariance_root, gram, namespace, norm
+from nn_uq_dist.basics.summary_line import summary_line
+from nn_uq_dist.inputs import parameter_checks
+from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE, joined
+
+
+class OutputNoise(NamedTuple):
+    """Standard deviations of the noise, and correlations of the noise of different outputs.
+
+    Scales have numbers where their squares have none.
+
+    Attributes
+    ----------
+    scale : array, shape (..., N_y)
+        The root of the diagonal of `noise_covariance` included.
+    coupling : array, shape (..., N_y, N_y), or None
+        The correlation off its diagonal, where it is zero.
+    """
+
+    scale: Any
+    coupling: Any = None
+
+    @property
+    def correlation(self) -> Any:
+        """Shape ``(..., N_y, N_y)``."""
+        unit = namespace(self.scale).eye(self.scale.shape[-1], dtype=self.scale.dtype)
+        return unit if self.coupling is None else unit + self.coupling
+
+    @property
+    def covariance(self) -> Any:
+        """Shape ``(..., N_y, N_y)``."""
+        return one_program(_covariance_of_noise)(self)
+
+    @property
+    def root(self) -> Any:
+        """A matrix ``R`` with the covariance ``R R^T``, shape ``(..., N_y, N_y)``."""
+        matrix = self.correlation
+        root = matrix if self.coupling is None else covariance_root(matrix)
+        return self.scale[..., None] * root
+
+    def plus(self, other: "OutputNoise") -> "OutputNoise":
+        """Return the sum of two independent noises."""
+        return OutputNoise(*one_program(_sum)(self, other))
+
+
+def output_noise(
+    noise_scale: ArrayLike | None,
+    noise_covariance: ArrayLike | None,
+    shape: tuple[int, ...],
+    like: Any,
+) -> OutputNoise | None:
+    """Return the sum of both kinds of noise, or ``None`` if there is none.
+
+    Parameters
+    ----------
+    noise_scale
+        Standard deviation of independent normal noise; broadcasts against `shape`.
+    noise_covariance
+        Covariance of correlated normal noise, shape ``(..., N_y, N_y)``.
+    shape
+        Batch shape and number of outputs, ``(..., N_y)``.
+    like
+        An array of the outputs, for library and type.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers.
+    ValueError
+        If one does not broadcast, or is known and not finite; if a known scale is negative, or a
+        known covariance not symmetric and positive semidefinite. A negative scale that is traced
+        becomes NaN.
+    """
+    found = []
+    if noise_scale is not None:
+        given = checks.as_numeric("noise_scale", noise_scale)
+        wide = checks.broadcast_shapes(
+            "noise_scale must broadcast against the outputs (..., N_y)",
+            noise_scale=np.shape(given),
+            outputs=shape,
+        )
+        remedy = "pass a standard deviation"
+        scale = parameter_checks.as_scales("noise_scale", given, shape[-1], remedy, "the outputs")
+        found.append(OutputNoise(_placed(scale, scale, like, wide)))
+    if noise_covariance is not None:
+        given = parameter_checks.as_finite("noise_covariance", noise_covariance)
+        remedy = "for independent noise use noise_scale"
+        matrix = parameter_checks.as_covariance("noise_covariance", given, shape[-1], remedy)
+        checks.broadcast_shapes(
+            "the leading axes of noise_covariance must broadcast against the batch shape",
+            noise_covariance=np.shape(matrix)[:-2],
+            batch_shape=shape[:-1],
+        )
+        parts = scale_and_coupling(matrix)
+        found.append(OutputNoise(*(_placed(part, given, like, part.shape) for part in parts)))
+    return reduce(OutputNoise.plus, found[::-1]) if found else None
+
+
+def _placed(value: ArrayLike, given: ArrayLike, like: Any, shape: tuple[int, ...]) -> Any:
+    """What is made of an argument, in the library of `like` and in the common type."""
+    if namespace(like) is np:
+        return np.broadcast_to(np.asarray(value, like.dtype), shape)
+    return broadcast(value, checks.float_dtype(given, like), shape)
+
+
+@one_program
+def scale_and_coupling(covariance: Any) -> tuple[Any, Any]:
+    """Standard deviations, and correlations with a diagonal of zeros, of a covariance."""
+    xp = namespace(covariance)
+    variance = xp.diagonal(covariance, axis1=-2, axis2=-1)
+    # The square root has no finite slope at zero. A negative variance gives NaN.
+    is_zero = variance == 0
+    scale = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, variance)))
+    unit = xp.where(is_zero, 1, scale)[..., None]
+    coupling = covariance / unit / unit.mT
+    return scale, xp.where(xp.eye(covariance.shape[-1], dtype=bool), 0, coupling)
+
+
+def _covariance_of_noise(noise: OutputNoise) -> Any:
+    scale = noise.scale[..., None]
+    return noise.correlation * scale * scale.mT
+
+
+def _sum(first: OutputNoise, second: OutputNoise) -> tuple[Any, Any]:
+    xp = namespace(first.scale, second.scale)
+    total = norm(xp.stack(xp.broadcast_arrays(first.scale, second.scale), axis=-1))
+    safe, couplings = xp.where(total > 0, total, 1), []
+    for part in (first, second):
+        if part.coupling is not None:
+            share = (part.scale / safe)[..., None]
+            couplings.append(part.coupling * share * share.mT)
+    return total, reduce(operator.add, couplings) if couplings else None
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearImage:
+    r"""Distribution of outputs :math:`W U + B N + e` about their means.
+
+    :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
+    ones, and :math:`e` is normal noise. `nn_uq_dist.Input.image` and `Linearization.image` make it;
+    moments, marginals, copulas, grids and figures take their columns from it. The number of columns
+    is that of the random variables that the input is made of, not ``N_x``.
+
+    The object is an immutable pytree, linear in the columns. Its arguments are not checked: the
+    caller has to do that.
+
+    Parameters
+    ----------
+    uniform
+        Columns :math:`W` of the uniform variables, shape ``(..., N_y, n)``; ``None`` for none.
+    normal
+        Columns :math:`B` of the normal variables, shape ``(..., N_y, m)``; ``None`` for none. At
+        least one of the two is given.
+    noise
+        Normal noise of the outputs; ``None`` for none. It may have more batch axes than columns.
+
+    Examples
+    --------
+    >>> from nn_uq_dist import Input
+    >>> image = Input.box([0.0, 0.0], half_width=3.0).image([[1.0, 2.0], [1.0, 0.0]])
+    >>> print(image.variance, image.with_noise(2.0).variance)
+    [15.  3.] [19.  7.]
+    """
+
+    uniform: Array | None
+    normal: Array | None
+    noise: OutputNoise | None = None
+
+    def __repr__(self) -> str:
+        return summary_line(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Batch shape and number of outputs, ``(..., N_y)``."""
+        noisy: tuple[int, ...] = () if self.noise is None else self.noise.scale.shape
+        return noisy or self._part.shape[:-1]
+
+    def with_noise(
+        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+    ) -> "LinearImage":
+        r"""Return the image with normal noise added to the outputs; see `output_noise`.
+
+        Parameters
+        ----------
+        noise_scale
+            Standard deviation :math:`\sigma \ge 0` of independent normal noise; broadcasts against
+            ``(..., N_y)``. ``None`` for none.
+        noise_covariance
+            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
+        """
+        noise = output_noise(noise_scale, noise_covariance, self.shape, self._part)
+        if noise is None:
+            return self
+        total = noise if self.noise is None else noise.plus(self.noise)
+        return dataclasses.replace(self, noise=total)
+
+    def with_normal_share(self, share: Array) -> "LinearImage":
+        """Return the image with a share of its uniform part normal: the same covariance.
+
+        Parameters
+        ----------
+        share
+            Between 0 and 1, shape ``(...)``.
+        """
+        if self.uniform is None:
+            return self
+        columns = one_program(_with_normal_share)(self.uniform, self.normal, share)
+        return LinearImage(*columns, self.noise)
+
+    def in_units(self, unit: Array) -> "LinearImage":
+        """Return the image with each output divided by its unit, shape ``(..., N_y)``."""
+        parts = self.uniform, self.normal
+        uniform, normal = jax.tree.map(lambda part: part / unit[..., None], parts)
+        noise = self.noise and self.noise._replace(scale=self.noise.scale / unit)
+        return LinearImage(uniform, normal, noise)
+
+    @property
+    def weights(self) -> Array:
+        """Weights of the uniforms in each marginal, ``(..., N_y, n)``; one zero without any."""
+        if self.uniform is not None:
+            return self.uniform
+        none: Array = namespace(self._part).zeros((*self._part.shape[:-1], 1), self._part.dtype)
+        return none
+
+    @property
+    def normal_scale(self) -> Array | None:
+        """Standard deviation of the normal part of each marginal, ``(..., N_y)``, or ``None``."""
+        if self.normal is None:
+            return self.noise and self.noise.scale
+        return dataclasses.replace(self, uniform=None).standard_deviation
+
+    @property
+    def normal_covariance(self) -> Array | None:
+        """Covariance of the normal part, noise included, ``(..., N_y, N_y)``, or ``None``."""
+        if self.normal is None and self.noise is None:
+            return None
+        normal = self.weights[..., :0] if self.normal is None else self.normal
+        return dataclasses.replace(self, uniform=None, normal=normal).covariance
+
+    @property
+    @one_program
+    def root(self) -> Array:
+        """A matrix ``A`` with covariance ``A A^T``, a column for each independent variable."""
+        columns: Array = joined([_columns(self), self.noise and self.noise.root])
+        return columns
+
+    @property
+    def standard_deviation(self) -> Array:
+        """Standard deviations, ``(..., N_y)``, also where a variance would underflow."""
+        return one_program(_standard_deviation)(self)
+
+    @property
+    def variance(self) -> Array:
+        """Variances, shape ``(..., N_y)``; NaN where the type has no such number."""
+        return as_variances(*one_program(_variance)(self))
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance matrix, shape ``(..., N_y, N_y)``."""
+        return as_covariance(*one_program(_covariance)(self))
+
+    @property
+    @one_program
+    def correlation(self) -> Array:
+        """Correlation matrix, shape ``(..., N_y, N_y)``.
+
+        The row and the column of a constant output are NaN, its diagonal entry included; all other
+        diagonal entries are exactly 1.
+        """
+        # Rows are scaled before they are multiplied: a variance may underflow where the correlation
+        # is well defined.
+        scale = _standard_deviation(self)
+        xp: Any = namespace(scale)
+        product = xp.clip(_total(self.in_units(xp.where(scale > 0, scale, xp.nan))), -1, 1)
+        unit = xp.eye(scale.shape[-1], dtype=bool) & (scale > 0)[..., None]
+        matrix: Array = xp.where(unit, 1, product)
+        return matrix
+
+    @property
+    @one_program
+    def is_constant(self) -> Array:
+        """Whether an output does not vary at all, shape ``(..., N_y)``: then it has no density."""
+        # Each part by itself: products of the smallest numbers underflow.
+        parts = self.uniform, self.normal, self.noise and self.noise.scale[..., None]
+        are_zero = [(part == 0).all(axis=-1) for part in parts if part is not None]
+        return reduce(operator.and_, are_zero)
+
+    @property
+    def _part(self) -> Array:
+        """One of the arrays of columns, to ask for shape, dtype and library."""
+        return next(part for part in (self.uniform, self.normal) if part is not None)
+
+
+def _with_normal_share(uniform: Array, normal: Array | None, share: Array) -> tuple[Array, Array]:
+    xp: Any = namespace(uniform, share)
+    share = share[..., None, None]
+    moved = xp.sqrt(share * UNIFORM_VARIANCE) * uniform
+    return xp.sqrt(1 - share) * uniform, joined([normal, moved])
+
+
+def _columns(image: LinearImage) -> Any:
+    """Columns of variables of variance one: the root of the covariance without noise."""
+    uniform = None if image.uniform is None else image.uniform * math.sqrt(UNIFORM_VARIANCE)
+    return joined([uniform, image.normal])
+
+
+def _standard_deviation(image: LinearImage) -> Array:
+    # A row has one column of noise of its own beside the shared ones: the others are zero.
+    return norm(joined([_columns(image), image.noise and image.noise.scale[..., None]]))
+
+
+def _variance(image: LinearImage) -> tuple[Array, Array]:
+    unit = binary_unit(_standard_deviation(image))
+    image = image.in_units(unit)
+    total = (_columns(image) ** 2).sum(axis=-1)
+    return total if image.noise is None else total + image.noise.scale**2, unit
+
+
+def _covariance(image: LinearImage) -> tuple[Array, Array]:
+    unit = binary_unit(_standard_deviation(image))
+    return _total(image.in_units(unit)), unit
+
+
+def _total(image: LinearImage) -> Array:
+    total = gram(_columns(image))
+    return total if image.noise is None else total + image.noise.covariance

@@ -1,0 +1,86 @@
+"""Wrong arguments of tables: each message says what was expected, what came and the remedy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import nn_uq_dist as nuq
+from nn_uq_dist.diagnostics import joint_summary, sensitivity, summary, table, to_datatree
+
+pytestmark = pytest.mark.viz
+
+JACOBIAN = np.array([[1.0, 0.5, 0.2], [0.8, -0.7, 0.1]])
+LIN = nuq.Linearization(np.zeros(2), JACOBIAN, nuq.Input.box(np.zeros(3), 1.0))
+DRAWS = {"draws": np.zeros((200, 2))}
+RIGHT = {
+    summary: {"marginals": LIN, **DRAWS},
+    to_datatree: {"distribution": LIN, **DRAWS},
+    joint_summary: {"linearization": LIN, **DRAWS, "key": jax.random.key(0), "joint": LIN.joint()},
+    sensitivity: {"linearization": LIN},
+    table: {"marginals": LIN},
+}
+NORMAL = dist.Normal(jnp.zeros(3), 1)
+COPULA = nuq.GaussianCopulaJoint(NORMAL, 0.5 + 0.5 * jnp.eye(3))
+NO_MODEL = "linearization must be a Linearization or another LinearModel, got int"
+NO_DISTRIBUTION = r"must be a LinearizedMarginal or a Linearization, got ndarray; pass linearize"
+NO_JOINT = "joint must be a JointDistribution, got "
+WRONG = [
+    (summary, "draws", np.zeros((200, 3)), ValueError, r"shape .*\(n, 2\).*\(200, 3\)"),
+    (summary, "draws", np.zeros((2, 200)), ValueError, r"got \(2, 200\); pass its transpose"),
+    (summary, "draws", np.zeros(200), ValueError, r"got \(200,\)"),
+    (summary, "draws", np.zeros((99, 2)), ValueError, "at least 100 rows, got 99"),
+    (summary, "draws", np.zeros((200, 2), complex), TypeError, "real numbers, got dtype complex"),
+    (summary, "output_names", ["a"], ValueError, "one name per output, 2, got 1"),
+    (summary, "output_names", ["a", "a"], ValueError, "must differ, got a more than once"),
+    (summary, "output_names", "ab", TypeError, "got the string 'ab'"),
+    (summary, "quantiles", [0.5, 1.0], ValueError, r"levels in \(0, 1\)"),
+    (summary, "quantiles", 0.5, ValueError, r"levels in \(0, 1\)"),
+    (summary, "quantiles", [0.5, 0.5], ValueError, "must differ"),
+    (summary, "tails", [0.5], ValueError, r"tails must be a sequence of levels in \(0, 0.5\)"),
+    (summary, "observations", 0, ValueError, r"observations must be .* got 0"),
+    (summary, "marginals", np.zeros(2), TypeError, NO_DISTRIBUTION),
+    (summary, "marginals", LIN.marginals().expand((4, 2)), ValueError, r"\(n, 4, 2\), got \(200"),
+    (summary, "marginals", dist.Poisson(jnp.ones(2)), TypeError, "got the discrete Poisson"),
+    (summary, "marginals", NORMAL.to_event(1), ValueError, r"shape \(\) and event shape \(3,\)"),
+    (summary, "marginals", dist.VonMises(jnp.zeros(2), 1.0), TypeError, "VonMises without cdf"),
+    (summary, "marginals", COPULA.expand((4,)), ValueError, r"= \(n, 4, 3\), got \(200, 2\)"),
+    (to_datatree, "num_analytic_draws", 0, ValueError, "num_analytic_draws must be a positive in"),
+    (to_datatree, "key", 3, TypeError, "key must be a JAX random key, got int"),
+    (to_datatree, "distribution", np.zeros(3), TypeError, NO_DISTRIBUTION),
+    (to_datatree, "distribution", COPULA.condition(0, 1.0), ValueError, "have other means"),
+    (joint_summary, "draws", np.zeros((200, 3)), ValueError, r"shape .*\(n, 2\).*\(200, 3\)"),
+    (joint_summary, "key", 3, TypeError, "key must be a JAX random key, got int"),
+    (joint_summary, "joint", None, TypeError, rf"{NO_JOINT}NoneType; pass .*\.joint\(\)"),
+    (joint_summary, "joint", NORMAL, TypeError, f"{NO_JOINT}Normal"),
+    (joint_summary, "joint", COPULA, ValueError, r"event shape \(N_y,\) = \(2,\), got \(3,\)"),
+    (joint_summary, "linearization", 3, TypeError, NO_MODEL),
+    (sensitivity, "linearization", 3, TypeError, NO_MODEL),
+    (sensitivity, "input_names", ["a"], ValueError, "one name per input, 3, got 1"),
+    (sensitivity, "output_names", ["a"], ValueError, "one name per output, 2, got 1"),
+    (table, "marginals", np.ones((100, 2)), TypeError, NO_DISTRIBUTION),
+    (table, "limits", {"flow": 1.0}, ValueError, r"limits must be .* y\[0\], y\[1\], got .*'flow'"),
+    (table, "limits", "3", TypeError, "limits must be an array of real numbers, got str"),
+    (table, "limits", {"y[1]": np.nan}, ValueError, r"limits\['y\[1\]'\] must be numbers, got NaN"),
+    (table, "limits", [1e7, 1e7 + 1], ValueError, "limits must differ in their first six digits"),
+    (table, "levels", (5, 95), ValueError, r"levels must be .* got \(5, 95\); pass fractions"),
+    (table, "sides", "upper", ValueError, "sides must be 'above', 'below' or 'both', got 'upper'"),
+]
+
+
+@pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
+def test_wrong_arguments_are_named(function):
+    for name, value, error, message in (row[1:] for row in WRONG if row[0] is function):
+        with pytest.raises(error, match=message):
+            function(**(RIGHT[function] | {name: value}))
+
+
+def test_constant_outputs_and_pairs_of_another_input_are_refused():
+    constant = nuq.Linearization(np.zeros(2), 0 * JACOBIAN, LIN.input)
+    with pytest.raises(ValueError, match="every output must vary"):
+        to_datatree(constant, **DRAWS)
+    wide, narrow = (nuq.linearize(jnp.tanh, nuq.Input.box(jnp.zeros(2), b)) for b in (0.8, 0.5))
+    pairs = nuq.paired_draws(jnp.tanh, wide, jax.random.key(0), 200, progress=False)
+    with pytest.raises(ValueError, match="pairs whose inputs have another mean or standard"):
+        summary(narrow, pairs, progress=False)
