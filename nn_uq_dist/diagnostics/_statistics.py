@@ -20,8 +20,7 @@ from nn_uq_dist.sampling.distribution_functions import (
     kolmogorov_smirnov,
     quantiles,
 )
-from nn_uq_dist.sampling.moments import MOMENTS
-from nn_uq_dist.sampling.weighted_sample import WeightedSample
+from nn_uq_dist.sampling.weighted_sample import MOMENTS, WeightedSample
 
 # Columns by statistic and value.
 type Table = dict[tuple[str, str], NDArray[Any]]

@@ -129,9 +129,8 @@ def summary(
     An output with too few finite draws is ``"unknown"``.
 
     The standard errors assume independent draws and finite eighth moments, not normality; formulas
-    and sources are given in ``nn_uq_dist.sampling.moments``. With heavy
-    tails the one of the excess kurtosis is too small (by 15% for Student's t with 20 degrees of
-    freedom and 4000 draws).
+    and sources are in ``nn_uq_dist.sampling.weighted_sample``. With heavy tails the one of the
+    excess kurtosis is too small (by 15% for Student's t with 20 degrees of freedom and 4000 draws).
 
     Examples
     --------

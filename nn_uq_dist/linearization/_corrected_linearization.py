@@ -1,7 +1,7 @@
 """A linearization whose distributions have been corrected by paired draws."""
 
 import dataclasses
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -24,11 +24,7 @@ from nn_uq_dist.distributions import (
 from nn_uq_dist.inputs import Input, LinearImage
 from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
 from nn_uq_dist.inputs.structure import OutputStructure
-from nn_uq_dist.linearization._correction import (
-    at_once,
-    correction,
-    require_pairs,
-)
+from nn_uq_dist.linearization._correction import at_once
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import (
@@ -48,8 +44,6 @@ _PEAK, _NARROW = 0.1, 1e-3
 _BENT = 0.7
 # Excess kurtosis, 0 for a normal distribution; above this value moments rest on a few draws.
 _HEAVY = 10.0
-# Fields whose leaves lead with the batch axes.
-_BATCHED = ("transform", "unexplained", "own_scale")
 
 
 @register_frozen
@@ -118,7 +112,7 @@ class CorrectedLinearization(LinearModel):
         return self.linearization.num_outputs
 
     @property
-    def output_structure(self) -> OutputStructure | None:
+    def output_structure(self) -> OutputStructure | None:  # type: ignore[override]
         """Structure of what the network returns if that is not a vector."""
         return self.linearization.output_structure
 
@@ -152,10 +146,7 @@ class CorrectedLinearization(LinearModel):
     def _own_correlation(self) -> Array:
         """Correlation of the network's outputs, or of those of the linearization if traced."""
         if not checks.is_concrete(self):
-            linear = self.linearization.copula_correlation(
-                self.own_scale, correlation="linear", min_eigenvalue=None
-            )
-            return linear.target
+            return self.linearization.image(self.own_scale).correlation
         # Known numbers, also while a function that uses them is traced.
         with evaluated_now():
             matrix = paired_statistics(self.pairs).correlation.value
@@ -201,19 +192,13 @@ class CorrectedLinearization(LinearModel):
             )
         return self.transform
 
-    @property
+    @cached_property
     def _without_noise(self) -> CorrectedMarginal:
-        """The corrected distributions; known ones are made once, as they keep what noise needs."""
-        known: CorrectedMarginal | None = self.__dict__.get("_made")
-        if known is not None:
-            return known
+        """The corrected distributions, made once, as they keep what noise needs."""
         transform = self._map
         with at_once(self):
             linear = self.linearization.marginals(self.own_scale)
-            made = CorrectedMarginal(linear, *transform.parameters)
-        if checks.is_concrete(made):
-            object.__setattr__(self, "_made", made)
-        return made
+            return CorrectedMarginal(linear, *transform.parameters)
 
     def joint(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -282,7 +267,9 @@ class CorrectedLinearization(LinearModel):
             self,
             linearization=self.linearization[index],
             pairs=self.pairs[index],
-            **{name: where(getattr(self, name)) for name in _BATCHED},
+            transform=where(self.transform),
+            unexplained=where(self.unexplained),
+            own_scale=where(self.own_scale),
         )
 
     @property
@@ -294,15 +281,6 @@ class CorrectedLinearization(LinearModel):
         own = np.zeros(bend.shape[:-1]) if self.own_scale is None else np.asarray(self.own_scale)
         rows = zip(network.T, bend.reshape(-1, 2), own.ravel() > 0, strict=True)
         return tuple("; ".join(_remarks_on(*row)) for row in rows)
-
-
-def correct(linearization: "Linearization", pairs: Any) -> CorrectedLinearization:
-    """Estimate the maps: see `Linearization.corrected`."""
-    require_pairs(linearization, pairs)
-    if not checks.is_concrete(linearization, pairs):
-        return CorrectedLinearization(linearization, pairs)
-    with evaluated_now():
-        return CorrectedLinearization(linearization, pairs, *correction(linearization, pairs))
 
 
 def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
@@ -335,8 +313,7 @@ def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
     if has_own:
         found.append(
             "sensitivity at the mean zero or lost in rounding: a normal distribution stands in for "
-            "the "
-            "linear one, and its dependence on other outputs is not represented"
+            "the linear one, and its dependence on other outputs is not represented"
         )
     for end, name, sign in ((finite[0], "below", bend[0]), (finite[-1], "above", bend[1])):
         if abs(sign) > _BENT:

@@ -11,17 +11,19 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray, evaluated_now
+from nn_uq_dist.basics.nodes import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline, OutputDistribution
-from nn_uq_dist.linearization._cheap_draws import PARTS, cheap_draws, surface_of_pairs
 from nn_uq_dist.paired_samples import (
     Control,
     LinearQuantiles,
     ScoreBins,
+    Surface,
+    fit_surface,
     map_from_draws,
     map_from_pairs,
 )
-from nn_uq_dist.paired_samples.knots import settled_knots
-from nn_uq_dist.paired_samples.score_bins import influence, sample_averages
+from nn_uq_dist.paired_samples.corrected_map import settled_knots
+from nn_uq_dist.paired_samples.score_bins import differences_in_parts, influence
 from nn_uq_dist.sampling import PairedDraws
 
 if TYPE_CHECKING:  # its method `corrected` needs this module
@@ -35,6 +37,12 @@ _LEAST_RATIO = 0.01
 # Roundings of its mean that the standard deviation of a linear output must comprise: with fewer,
 # the knots of a map cannot be told apart.
 _FEWEST_STEPS = 50.0
+# Cheap draws for each draw of the network, and bounds on their number.
+_DRAWS_PER_PAIR = 32
+_FEWEST_DRAWS, _MOST_DRAWS = 2**15, 2**17
+# Equal parts, between which the noise of averages is estimated.
+_PARTS = 4
+_BLOCK = 2**13
 
 
 def require_enough(num_finite: int) -> None:
@@ -79,8 +87,7 @@ def require_pairs(linearization: "Linearization", pairs: Any) -> None:
             f"paired_draws(network, linearization, key, num_samples)"
         )
     other = pairs.linearization
-    structures = {jax.tree.structure(each) for each in (other, linearization)}
-    same = len(structures) == 1
+    same = len({jax.tree.structure(each) for each in (other, linearization)}) == 1
     if same and checks.is_concrete(other, linearization):
         leaves = zip(jax.tree.leaves(other), jax.tree.leaves(linearization), strict=True)
         same = all(a is b or np.array_equal(a, b) for a, b in leaves)
@@ -186,18 +193,14 @@ def correction(
         slopes / scale[:, None],
     )
     dtype = jnp.result_type(distribution.mean)
-    ends = np.broadcast_to(np.stack(distribution.bounds), (2, *distribution.batch_shape)).reshape(
-        2, -1
-    )
+    shape = distribution.batch_shape
+    ends = np.broadcast_to(np.stack(distribution.bounds), (2, *shape)).reshape(2, -1)
     rows = [
-        settled_knots((x, y, slope), network[finite[:, j], j], ends[:, j], bins.knots, dtype)
-        for j, (x, y, slope) in enumerate(zip(*knots, strict=True))
+        settled_knots(each, network[finite[:, j], j], ends[:, j], bins.knots, dtype)
+        for j, each in enumerate(zip(*knots, strict=True))
     ]
-    splines = (
-        np.reshape(part, (*distribution.batch_shape, -1)) for part in zip(*rows, strict=True)
-    )
-    transform = MonotoneSpline(*(part.astype(dtype) for part in splines))
-    return transform, unexplained.astype(dtype).reshape(distribution.batch_shape), own_scale
+    splines = (np.reshape(part, (*shape, -1)).astype(dtype) for part in zip(*rows, strict=True))
+    return MonotoneSpline(*splines), unexplained.astype(dtype).reshape(shape), own_scale
 
 
 def _paired_maps(
@@ -224,7 +227,7 @@ def _paired_maps(
     back = inverse(network)
     straight = offset + scale * linear
     differences = np.concatenate([network - straight, back - linear], axis=1)
-    surface = surface_of_pairs(pairs, raw, differences)
+    surface = _surface(pairs, raw, differences)
     predicted = np.concatenate([straight, linear], axis=1)
     if surface is not None:
         predicted = predicted + surface.left_out
@@ -237,7 +240,7 @@ def _paired_maps(
     averages = offset + scale * of_linear
     noise = None
     if surface is not None:
-        x, many = cheap_draws(pairs)
+        x, many = _cheap_draws(pairs)
         many = offset + scale * outputs.standardized(many[:, columns])
         both = many + surface.predict(x, column), many
         added, noise = _difference(*both, bins)
@@ -261,15 +264,85 @@ def _difference(
     Sobol points of few inputs are much more even than independent ones, which few parts tell for
     all bins, not for each. Noise that is taken for larger smooths away what the surface has found.
     """
-    ordered = (np.sort(np.split(part, PARTS), axis=1) for part in (one, other))
-    rows = zip(*ordered, strict=True)
-    found = np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in rows])
-    between = np.var(found, axis=0, ddof=1) / PARTS
-    some = one[:_NOISE_DRAWS], other[:_NOISE_DRAWS]
-    a, b = (influence(part, np.sort(part, axis=0), bins) for part in some)
+    found = differences_in_parts(one, other, bins, _PARTS)
+    between = np.var(found, axis=0, ddof=1) / _PARTS
+    a, b = (influence(part[:_NOISE_DRAWS], bins) for part in (one, other))
     independent = np.mean((a - b) ** 2, axis=1) / len(one)
     ratio = np.mean(between / np.where(independent > 0, independent, 1), axis=0)
     return found.mean(axis=0), np.sqrt(np.clip(ratio, _LEAST_RATIO, 1) * independent)
+
+
+def _surface(pairs: PairedDraws, linear: FloatArray, differences: FloatArray) -> Surface | None:
+    """Polynomials of the inputs that predict differences; None for a batch, or if none do.
+
+    Parameters
+    ----------
+    pairs
+        With known values.
+    linear
+        Linear outputs, shape ``(n, J)``.
+    differences
+        What is to be predicted.
+    """
+    if pairs.linearization.batch_shape:
+        return None
+    inputs = _standardized(pairs.linearization.input, pairs.base_inputs)
+    is_bounded = pairs.linearization.input.normal_scale is None
+    return fit_surface(inputs, differences, _importance(inputs, linear), is_bounded=is_bounded)
+
+
+def _cheap_draws(pairs: PairedDraws) -> tuple[FloatArray, FloatArray]:
+    """Inputs as the surfaces take them, ``(m, N_x)``, and linear outputs, ``(m, N_y)``.
+
+    In `_PARTS` parts of a Sobol sequence, each of which is even by itself: as independent sequences
+    they would be less even together, and the corrected distribution up to a tenth farther off.
+    """
+    linearization, distribution = pairs.linearization, pairs.linearization.input
+    wanted = np.clip(_DRAWS_PER_PAIR * pairs.num_samples, _FEWEST_DRAWS, _MOST_DRAWS)
+    blocks = _PARTS * int(np.ceil(wanted / (_PARTS * _BLOCK)))
+    # Not one of the keys of the network's draws, which `fold_in` numbers from 0 to 2**31.
+    key = jax.random.fold_in(pairs.key, 2**32 - 1)
+    dimension = linearization.num_coordinates
+    if dimension <= MAXIMUM_DIMENSION:
+        # Evenly, so that the noise of these draws is far below that of the network's.
+        points = sobol_points(key, blocks * _BLOCK, 1, dimension)
+    else:
+        points = np.asarray(jax.random.uniform(key, (blocks * _BLOCK, dimension)))
+    points = points.reshape(blocks, _BLOCK, -1).astype(distribution.dtype)
+    parts = [_pairs_at(linearization, part) for part in points]
+    inputs, linear = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return _standardized(distribution, inputs), np.asarray(linear, np.float64)
+
+
+@jax.jit
+def _pairs_at(linearization: "Linearization", points: Array) -> tuple[Array, Array]:
+    return linearization.pairs_at(points)
+
+
+def _standardized(distribution: Any, inputs: Any) -> FloatArray:
+    """Inputs minus their means, in units of their half-ranges or standard deviations."""
+    width = (
+        distribution.half_width
+        if distribution.normal_scale is None
+        else distribution.standard_deviation
+    )
+    width, loc, values = (
+        np.asarray(part, np.float64) for part in (width, distribution.mean, inputs)
+    )
+    found: FloatArray = (values - loc) / np.where(width > 0, width, 1)
+    return found
+
+
+def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
+    """Squared correlations of each input with the linear outputs, summed over the outputs."""
+
+    def unit(columns: FloatArray) -> FloatArray:
+        centered = columns - columns.mean(axis=0)
+        scale = np.linalg.norm(centered, axis=0)
+        return centered / np.where(scale > 0, scale, 1)
+
+    found: FloatArray = np.sum((unit(standard).T @ unit(linear)) ** 2, axis=1)
+    return found
 
 
 def _quantiles(

@@ -20,7 +20,7 @@ from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.row_algebra import gram, namespace, norm
 from nn_uq_dist.inputs.linear_image import OutputNoise
 from nn_uq_dist.linearization._correction import at_once, require_enough
-from nn_uq_dist.paired_samples.ridge import Ridge
+from nn_uq_dist.paired_samples import Ridge
 from nn_uq_dist.sampling import PairedDraws
 
 # Variance that the prior expects the coefficients to explain, over that of what they leave.
@@ -100,13 +100,9 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     distribution = pairs.linearization.input
     dtype, batch_shape = pairs.network.dtype, distribution.batch_shape
     differences = _batch_first(xp, network - linear, batch_shape)
-    scale: Any
-    loc: Any
     with at_once(pairs):  # both may be computed, by distributions of the user's own
-        scale, loc = distribution.standard_deviation, distribution.mean
-    if xp is np:
-        known: Any = (np.asarray(part, np.float64) for part in (inputs, scale, loc))
-        inputs, scale, loc = known
+        parts = distribution.standard_deviation, distribution.mean
+        scale, loc = (xp.asarray(part, differences.dtype) for part in parts)
     scale = xp.where(scale > 0, scale, 1)
     count = differences.shape[-2]
     if count <= distribution.num_inputs:
@@ -130,9 +126,10 @@ def usable_pairs(pairs: PairedDraws) -> tuple[Any, Any, Any]:
     count = network.shape[0]
     network, linear = network.reshape(count, -1), linear.reshape(count, -1)
     if checks.is_concrete(network, linear):
-        network, linear = np.asarray(network, np.float64), np.asarray(linear, np.float64)
         kept = np.isfinite(network).all(axis=1)
-        network, linear, inputs = network[kept], linear[kept], np.asarray(inputs)[kept]
+        network, linear, inputs = (
+            np.asarray(part, np.float64)[kept] for part in (network, linear, inputs)
+        )
     require_enough(len(network))
     return network, linear, inputs
 

@@ -1,12 +1,11 @@
 """What tables, figures and models ask of a network that was replaced by linear functions."""
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
@@ -19,7 +18,7 @@ from nn_uq_dist.distributions.clipped_correlation import checked_floor, clipped_
 from nn_uq_dist.distributions.correlation_checks import require_positive_definite
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise, scale_and_coupling
-from nn_uq_dist.inputs.structure import names_of_entries, unraveled
+from nn_uq_dist.inputs.structure import OutputStructure, names_of_entries, unraveled
 
 Method = Literal["nataf", "linear"]
 
@@ -69,35 +68,6 @@ def _largest_change(matrix: Array, before: Array) -> Array:
     return jnp.max(jnp.abs(matrix - before), axis=(-2, -1))
 
 
-def _copula_correlation(
-    marginals: dist.Distribution,
-    target: Array,
-    method: object,
-    min_eigenvalue: ArrayLike | None,
-) -> CopulaCorrelation:
-    """Match the correlation of the scores to ``target``, and put a floor under its eigenvalues."""
-    # Compare as text: a matrix passed by mistake must not be compared entry by entry.
-    if str(method) not in get_args(Method):
-        raise ValueError(
-            f"correlation must be 'nataf' or 'linear', got {method!r}; for a matrix of your own "
-            f"use GaussianCopulaJoint(lin.marginals(), matrix)"
-        )
-    floor = None if min_eigenvalue is None else checked_floor(min_eigenvalue, target.dtype)
-    matched, attainable = target, jnp.ones(target.shape, bool)
-    repair: Callable[[Array, Array], Array] = _shrunk
-    if method == "nataf":
-        matched, attainable = nataf_correlation(marginals, target)
-        repair = clipped_correlation
-    matrix = matched if floor is None else repair(matched, floor)
-    if floor is None or (checks.is_concrete(floor) and floor == 0):
-        require_positive_definite(
-            "the correlation of the outputs",
-            matrix,
-            "pass min_eigenvalue > 0 to allow repair, noise_scale > 0, or fewer outputs",
-        )
-    return CopulaCorrelation(matrix, target, attainable, _largest_change(matrix, matched))
-
-
 class LinearModel(abc.ABC):
     """Abstract model of a network with a random input, whose outputs have known distributions.
 
@@ -127,6 +97,7 @@ class LinearModel(abc.ABC):
     """
 
     input: Input
+    output_structure: OutputStructure | None = None
 
     @property
     @abc.abstractmethod
@@ -222,9 +193,39 @@ class LinearModel(abc.ABC):
         >>> print(f"{fit.matrix[0, 1]:.4f} {fit.moved:.1e} {fit.attainable.all()}")
         0.9999 1.0e-04 True
         """
+        return self._copula(noise_scale, noise_covariance, correlation, min_eigenvalue)[1]
+
+    def _copula(
+        self,
+        noise_scale: ArrayLike | None,
+        noise_covariance: ArrayLike | None,
+        method: object,
+        min_eigenvalue: ArrayLike | None,
+    ) -> tuple[dist.Distribution, CopulaCorrelation]:
+        """Marginals, and the correlation of their scores with a floor under its eigenvalues."""
+        # Compare as text: a matrix passed by mistake must not be compared entry by entry.
+        if str(method) not in get_args(Method):
+            raise ValueError(
+                f"correlation must be 'nataf' or 'linear', got {method!r}; for a matrix of your "
+                f"own use GaussianCopulaJoint(lin.marginals(), matrix)"
+            )
         marginals = self.marginals(noise_scale, noise_covariance)
         target = self._correlation(noise_scale, noise_covariance)
-        return _copula_correlation(marginals, target, correlation, min_eigenvalue)
+        floor = None if min_eigenvalue is None else checked_floor(min_eigenvalue, target.dtype)
+        matched, attainable = target, jnp.ones(target.shape, bool)
+        repair: Callable[[Array, Array], Array] = _shrunk
+        if method == "nataf":
+            matched, attainable = nataf_correlation(marginals, target)
+            repair = clipped_correlation
+        matrix = matched if floor is None else repair(matched, floor)
+        if floor is None or (checks.is_concrete(floor) and floor == 0):
+            require_positive_definite(
+                "the correlation of the outputs",
+                matrix,
+                "pass min_eigenvalue > 0 to allow repair, noise_scale > 0, or fewer outputs",
+            )
+        change = _largest_change(matrix, matched)
+        return marginals, CopulaCorrelation(matrix, target, attainable, change)
 
     def gaussian_copula(
         self,
@@ -283,9 +284,7 @@ class LinearModel(abc.ABC):
         >>> print(f"{copula.covariance_matrix[0, 1]:.3f} {lin.covariance[0, 1]:.3f}")
         1.000 1.000
         """
-        marginals = self.marginals(noise_scale, noise_covariance)
-        target = self._correlation(noise_scale, noise_covariance)
-        fit = _copula_correlation(marginals, target, correlation, min_eigenvalue)
+        marginals, fit = self._copula(noise_scale, noise_covariance, correlation, min_eigenvalue)
         return GaussianCopulaJoint(marginals, fit.matrix)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
@@ -306,11 +305,9 @@ class LinearModel(abc.ABC):
     @property
     def output_names(self) -> list[str]:
         """A name for each output: keys of what the network returns, else ``y[0]``, ``y[1]``, ..."""
-        structure = getattr(self, "output_structure", None)
-        if structure is None:
+        if self.output_structure is None:
             return names_of_entries("y", (self.num_outputs,))
-        names: list[str] = structure.names
-        return names
+        return self.output_structure.names
 
     def unravel(self, values: ArrayLike) -> Any:
         """Return values of the outputs in the structure in which the network returns them.
@@ -341,7 +338,7 @@ class LinearModel(abc.ABC):
         >>> print(found["level"], found["image"].tolist())
         3.0 [[1.0, 2.0], [2.0, 4.0]]
         """
-        return unraveled(getattr(self, "output_structure", None), self.num_outputs, values)
+        return unraveled(self.output_structure, self.num_outputs, values)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -361,18 +358,3 @@ class LinearModel(abc.ABC):
         ((3,), (5,))
         """
         return entries(self, self.batch_shape, index)
-
-
-def require_varying(constant: np.ndarray, names: Sequence[str]) -> None:
-    """Raise ``ValueError`` if an output, along the last axis, is constant."""
-    if not constant.any():
-        return
-    *batch, output = checks.first_index(constant)
-    where = f"output {names[output]}" + (f" of batch entry {tuple(batch)}" if batch else "")
-    count = int(constant.sum())
-    others = f" and {count - 1} more" if count > 1 else ""
-    raise ValueError(
-        f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
-        f"constant has no density; pass noise_scale > 0, leave the output out of the network, or "
-        f"ask the linearization as corrected by paired draws"
-    )

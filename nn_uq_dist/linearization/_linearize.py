@@ -26,8 +26,7 @@ def as_point(at: ArrayLike, distribution: Input) -> Array:
     if shape[-1:] != (distribution.num_inputs,):
         raise ValueError(
             f"at must have shape (..., N_x) with N_x = {distribution.num_inputs}, got shape "
-            f"{shape}; pass "
-            f"a point of the input space"
+            f"{shape}; pass a point of the input space"
         )
     checks.broadcast_shapes(
         "the leading axes of at must broadcast against the batch shape of f",

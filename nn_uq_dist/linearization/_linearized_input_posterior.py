@@ -9,6 +9,7 @@ density, which is its density before times that of the outputs with this input h
 
 import dataclasses
 import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -45,6 +46,7 @@ from nn_uq_dist.box_gaussian import (
 )
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
+from nn_uq_dist.linearization._correction import at_once
 
 
 class InputMoments(NamedTuple):
@@ -123,14 +125,11 @@ class LinearizedInputPosterior:
     def __repr__(self) -> str:
         return summary_line(self, "input", "batch_shape")
 
-    @property
+    @cached_property
     def _moments(self) -> InputMoments:
-        kept: InputMoments | None = self.__dict__.get("_kept_moments")
-        found = moments_of(self) if kept is None else kept
-        # Mean, variance and covariance take one computation. What is traced must not outlive it.
-        if checks.is_concrete(found):
-            self.__dict__["_kept_moments"] = found
-        return found
+        """Mean, variance and covariance take one computation."""
+        with at_once(self):  # what is traced would outlive the trace
+            return moments_of(self)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -279,11 +278,11 @@ def moments_of(seen: LinearizedInputPosterior) -> InputMoments:
     """Of the inputs given the outputs."""
     if seen.input.num_standard_variables[0] == 0:
         none = seen.deviation[..., :0]
-        return InputMoments(_mean(seen, none), _root(seen, none[..., None, :]))
+        return _given_uniforms(seen, none, none[..., None, :])
     separate = _separate(seen.input)
     # Of the uniform variables. Where inputs share them, each by its own density.
     uniforms = _by_passes(seen) if separate else posterior_moments(*_parts(seen)[:3])
-    found = InputMoments(_mean(seen, uniforms.mean), _root(seen, uniforms.covariance))
+    found = _given_uniforms(seen, uniforms.mean, uniforms.covariance)
     if not separate:
         return found
     own = _own(seen, found)
@@ -350,21 +349,17 @@ def _normals(seen: LinearizedInputPosterior) -> NormalsGivenOutputs:
     return normals_given_outputs(normal, seen.noise, uniform)
 
 
-@jax.jit
-def _mean(seen: LinearizedInputPosterior, uniforms: Array) -> Array:
-    return _inputs(seen, uniforms, _normal_mean(seen, uniforms))
-
-
-def _normal_mean(seen: LinearizedInputPosterior, uniforms: Array) -> Array:
-    return matvec(_normals(seen).gain, seen.deviation - matvec(_columns(seen)[0], uniforms))
-
-
-def _inputs(seen: LinearizedInputPosterior, uniforms: Array, normals: Array) -> Array:
+def _inputs(seen: LinearizedInputPosterior, uniforms: Array, around: Array | None = None) -> Array:
+    """Inputs at uniform variables, and at or around the means of the normal ones given these."""
+    rest = seen.deviation - matvec(_columns(seen)[0], uniforms)
+    normals = matvec(_normals(seen).gain, rest)
+    normals = normals if around is None else normals + around
     return seen.input.mean + seen.input.deviation_at(uniforms, normals)
 
 
 @jax.jit
-def _root(seen: LinearizedInputPosterior, covariance: Array) -> Array:
+def _given_uniforms(seen: LinearizedInputPosterior, mean: Array, covariance: Array) -> InputMoments:
+    """Moments of the inputs by those of the uniform variables."""
     normals, uniform = _normals(seen), _columns(seen)[0]
     own = jnp.moveaxis(normals.root, -1, 0)
     parts = [seen.input.deviation_at(jnp.zeros((*own.shape[:-1], uniform.shape[-1])), own)]
@@ -373,7 +368,7 @@ def _root(seen: LinearizedInputPosterior, covariance: Array) -> Array:
         pushed = -matmul(normals.gain, matmul(uniform, moved))
         columns = (jnp.moveaxis(part, -1, 0) for part in (moved, pushed))
         parts.append(seen.input.deviation_at(*columns))
-    return jnp.moveaxis(jnp.concatenate(parts), 0, -1)
+    return InputMoments(_inputs(seen, mean), jnp.moveaxis(jnp.concatenate(parts), 0, -1))
 
 
 @jax.jit
@@ -381,5 +376,4 @@ def _completed(seen: LinearizedInputPosterior, uniforms: Array, key: Array) -> A
     """Inputs with draws of the normal variables given the uniform ones."""
     root = _normals(seen).root
     shape = (*uniforms.shape[:-1], root.shape[-1])
-    around = matvec(root, jax.random.normal(key, shape, root.dtype))
-    return _inputs(seen, uniforms, _normal_mean(seen, uniforms) + around)
+    return _inputs(seen, uniforms, matvec(root, jax.random.normal(key, shape, root.dtype)))

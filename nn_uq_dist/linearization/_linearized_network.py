@@ -1,6 +1,7 @@
 """A network linearized at the mean of a random input, with the moments of its outputs."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import evaluated_now
 from nn_uq_dist.basics.programs import broadcast
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import matvec
@@ -16,8 +18,9 @@ from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import Input, LinearImage
 from nn_uq_dist.inputs.structure import OutputStructure
-from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization, correct
-from nn_uq_dist.linearization._linear_model import LinearModel, require_varying
+from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization
+from nn_uq_dist.linearization._correction import correction, require_pairs
+from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import (
     LinearizedInputPosterior,
     linearized_input_posterior,
@@ -199,7 +202,8 @@ class Linearization(LinearModel):
         if checks.is_concrete(image):
             # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
             constant = np.asarray(jax.tree.map(np.asarray, image).is_constant)
-            require_varying(constant, self.output_names)
+            if constant.any():
+                raise ValueError(_no_density(constant, self.output_names))
         return LinearizedMarginal(self.loc, image.weights, image.normal_scale)
 
     def joint(
@@ -312,6 +316,10 @@ class Linearization(LinearModel):
         inputs predicts the differences, if it can; not for a batch of points, each of which would
         need its own: one that matters is nearer as ``linearization[i].corrected(pairs[i])``.
 
+        NaN and infinite outputs are left out, output by output: marginals and moments are those of
+        the finite values of each output, without the control. `joint` and `input_posterior` leave
+        out the pairs in which any output is NaN or infinite.
+
         Examples
         --------
         >>> import jax
@@ -323,7 +331,11 @@ class Linearization(LinearModel):
         >>> print(f"{distribution.cdf(jnp.sinh(jnp.array([1.6])))[0]:.2f}")  # (1.6 - 0)/2
         0.80
         """
-        return correct(self, pairs)
+        require_pairs(self, pairs)
+        if not checks.is_concrete(self, pairs):
+            return CorrectedLinearization(self, pairs)
+        with evaluated_now():
+            return CorrectedLinearization(self, pairs, *correction(self, pairs))
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw vectors of the input, as `sample` does, with the outputs of the linear model."""
@@ -381,3 +393,16 @@ class Linearization(LinearModel):
             batch_shape=self.batch_shape,
         )
         return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.mean)
+
+
+def _no_density(constant: np.ndarray, names: Sequence[str]) -> str:
+    """What is wrong where some outputs, along the last axis, are constant."""
+    *batch, output = checks.first_index(constant)
+    where = f"output {names[output]}" + (f" of batch entry {tuple(batch)}" if batch else "")
+    count = int(constant.sum())
+    others = f" and {count - 1} more" if count > 1 else ""
+    return (
+        f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
+        f"constant has no density; pass noise_scale > 0, leave the output out of the network, or "
+        f"ask the linearization as corrected by paired draws"
+    )

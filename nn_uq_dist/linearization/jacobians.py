@@ -6,7 +6,10 @@ from its index when it is needed, so no large identity matrix is held in memory.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +22,6 @@ from nn_uq_dist.inputs.flat_network import FlatNetwork
 # Numbers in the inputs or the outputs of all passes that run together, and in the Jacobians of all
 # points that are handled together.
 _MOST_NUMBERS = 2**22
-
-
-def points_at_once(num_inputs: int, num_outputs: int) -> int:
-    """How many points are handled together by default."""
-    return max(1, _MOST_NUMBERS // (num_inputs * num_outputs))
 
 
 def value_and_jacobian(
@@ -70,23 +68,13 @@ def values_and_jacobians(
     num_outputs
         ``N_y``.
     batch_size
-        Points that are handled together. Default: `points_at_once`.
+        Points that are handled together. Default: as many as have `_MOST_NUMBERS` in their
+        Jacobians.
     """
-
-    def at(point: Array) -> tuple[Array, Array]:
-        return value_and_jacobian(network, point, num_outputs)
-
+    at = partial(value_and_jacobian, network, num_outputs=num_outputs)
     if points.ndim == 1:
         return at(points)
-    num_inputs = points.shape[-1]
-    flat = points.reshape(-1, num_inputs)
-    size = points_at_once(num_inputs, num_outputs) if batch_size is None else batch_size
-    if len(flat) <= size:
-        values, jacobians = jax.vmap(at)(flat)
-    else:
-        values, jacobians = lax.map(at, flat, batch_size=size if size > 1 else None)
-    batch_shape = points.shape[:-1]
-    return values.reshape(*batch_shape, -1), jacobians.reshape(*batch_shape, *jacobians.shape[1:])
+    return _at_each(at, points, points.shape[:-1], batch_size or _at_once(points, num_outputs))
 
 
 def tangents(
@@ -107,21 +95,35 @@ def tangents(
     """
     if not distribution.varies_over_batch:
         return values_and_jacobians(network, points, network.num_outputs, batch_size)
-    shape, rank = distribution.batch_shape, len(distribution.batch_shape)
-    distributions = distribution, jnp.broadcast_to(points, (*shape, distribution.num_inputs))
-    each = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[rank:]), distributions)
+    shape = distribution.batch_shape
+    points = jnp.broadcast_to(points, (*shape, distribution.num_inputs))
 
     def at_one(part: tuple[Input, Array]) -> tuple[Array, Array]:
         own = dataclasses.replace(network, distribution=part[0])
         return value_and_jacobian(own, part[1], network.num_outputs)
 
-    size = (
-        points_at_once(distribution.num_inputs, network.num_outputs)
-        if batch_size is None
-        else batch_size
+    size = batch_size or _at_once(points, network.num_outputs)
+    return _at_each(at_one, (distribution, points), shape, size)
+
+
+def _at_once(points: Array, num_outputs: int) -> int:
+    """How many points are handled together by default."""
+    return max(1, _MOST_NUMBERS // (points.shape[-1] * num_outputs))
+
+
+def _at_each(
+    function: Callable[[Any], tuple[Array, Array]], batch: Any, shape: tuple[int, ...], size: int
+) -> tuple[Array, Array]:
+    """Results of a function of each entry of a batch of this shape, some entries at a time."""
+    rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(shape) :]), batch)
+    if math.prod(shape) <= size:
+        found = jax.vmap(function)(rows)
+    else:
+        found = lax.map(function, rows, batch_size=size if size > 1 else None)
+    results: tuple[Array, Array] = jax.tree.map(
+        lambda part: part.reshape(*shape, *part.shape[1:]), found
     )
-    values, jacobians = lax.map(at_one, each, batch_size=size)
-    return values.reshape(*shape, -1), jacobians.reshape(*shape, *jacobians.shape[1:])
+    return results
 
 
 def _images_of_basis(

@@ -3,15 +3,16 @@
 Functions of NumPy arrays in float64.
 `score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
 influence functions; `_monotone_fit.py` finds the increasing map that such averages indicate;
-`_corrected_map.py` takes the averages from pairs, with a control. `_response_surface.py` fits
-polynomials to the differences, which predict most of them if there are enough draws. It uses
-`ridge.py`, which takes JAX's arrays as well.
+`corrected_map.py` takes the averages from pairs, with a control. `_response_surface.py` fits
+polynomials to the differences, which predict most of them if there are enough draws, by ridge
+regression, which takes JAX's arrays as well.
 """
 
-from nn_uq_dist.paired_samples._corrected_map import Control as Control
-from nn_uq_dist.paired_samples._corrected_map import LinearQuantiles as LinearQuantiles
-from nn_uq_dist.paired_samples._corrected_map import map_from_draws as map_from_draws
-from nn_uq_dist.paired_samples._corrected_map import map_from_pairs as map_from_pairs
+from nn_uq_dist.paired_samples._response_surface import Ridge as Ridge
 from nn_uq_dist.paired_samples._response_surface import Surface as Surface
 from nn_uq_dist.paired_samples._response_surface import fit_surface as fit_surface
+from nn_uq_dist.paired_samples.corrected_map import Control as Control
+from nn_uq_dist.paired_samples.corrected_map import LinearQuantiles as LinearQuantiles
+from nn_uq_dist.paired_samples.corrected_map import map_from_draws as map_from_draws
+from nn_uq_dist.paired_samples.corrected_map import map_from_pairs as map_from_pairs
 from nn_uq_dist.paired_samples.score_bins import ScoreBins as ScoreBins

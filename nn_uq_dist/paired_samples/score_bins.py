@@ -113,13 +113,13 @@ class ScoreBins:
         return rules
 
 
-def sample_averages(ordered: FloatArray, bins: ScoreBins) -> FloatArray:
+def sample_averages(sample: FloatArray, bins: ScoreBins) -> FloatArray:
     """Averages of the quantile function of a sample.
 
     Parameters
     ----------
-    ordered
-        Ascending along the first axis, shape ``(n, J)``.
+    sample
+        Draws, shape ``(n, J)``.
     bins
         The bins.
 
@@ -128,7 +128,7 @@ def sample_averages(ordered: FloatArray, bins: ScoreBins) -> FloatArray:
     Array
         Shape ``(m, J)``.
     """
-    count = ordered.shape[0]
+    count, ordered = len(sample), np.sort(sample, axis=0)
     # The integral of the quantile function, a step function, up to each probability. The median is
     # subtracted first: sums with a large mean would lose digits.
     center = ordered[count // 2]
@@ -146,13 +146,21 @@ def _between(rows: FloatArray, position: FloatArray) -> FloatArray:
     return rows[below] * (1 - share) + rows[below + 1] * share
 
 
-def influence(sample: FloatArray, ordered: FloatArray, bins: ScoreBins) -> FloatArray:
+def differences_in_parts(
+    one: FloatArray, other: FloatArray, bins: ScoreBins, parts: int
+) -> FloatArray:
+    """Differences of the averages of two samples in each of some equal parts, ``(parts, m, J)``."""
+    pairs = zip(np.split(one, parts), np.split(other, parts), strict=True)
+    return np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in pairs])
+
+
+def influence(sample: FloatArray, bins: ScoreBins) -> FloatArray:
     """Influence functions of `sample_averages` at the draws, minus their means.
 
     Parameters
     ----------
-    sample, ordered
-        The draws in their own order and ascending, both ``(n, J)``.
+    sample
+        Draws, shape ``(n, J)``.
     bins
         The bins.
 
@@ -161,6 +169,7 @@ def influence(sample: FloatArray, ordered: FloatArray, bins: ScoreBins) -> Float
     Array
         Shape ``(m, n, J)``.
     """
+    ordered = np.sort(sample, axis=0)
     at_edges = _between(ordered, bins.probabilities[1:-1] * (len(sample) - 1))
     low = np.concatenate([ordered[:1], at_edges])[:, None]
     high = np.concatenate([at_edges, ordered[-1:]])[:, None]

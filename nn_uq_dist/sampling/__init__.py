@@ -3,7 +3,7 @@
 Read `_monte_carlo.py` first: plain draws, some at a time. `_paired_draws.py` sends the inputs
 through the linearization as well.
 Statistics are those of a weighted sample (`weighted_sample.py`), whose weights are equal for plain
-draws and calibrated to what is known of the linear outputs for pairs: `moments.py`, and
+draws and calibrated to what is known of the linear outputs for pairs: moments there, and
 probabilities, quantiles and distances in `distribution_functions.py`. `_paired_statistics.py`
 collects them for pairs; `_win_probabilities.py` estimates which output is the largest.
 """

@@ -62,7 +62,8 @@ def monte_carlo(
     -------
     numpy.ndarray
         Draws in the memory of the host, shape ``(num_samples,) + batch_shape + (N_y,)``. If they
-        do not fit there, call it for some at a time, each time with another key.
+        do not fit there, call it for some at a time, each time with another key. NaN and infinite
+        outputs are kept; tables and figures leave them out, output by output.
 
     Raises
     ------
@@ -75,7 +76,7 @@ def monte_carlo(
     Warns
     -----
     RuntimeWarning
-        If some draws are NaN or infinite. They are kept in the result.
+        If some draws are NaN or infinite.
 
     Notes
     -----

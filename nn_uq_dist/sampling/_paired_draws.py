@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,31 +15,12 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.nodes import sobol_points
 from nn_uq_dist.basics.pytree import positions, register_frozen
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.flat_network import flat_network
 from nn_uq_dist.sampling._monte_carlo import as_counts, in_batches, threefry, warn_nonfinite
 
 Points = Literal["random", "sobol"]
-
-
-class PairedModel(Protocol):
-    """A model that can be paired with a network: a `Linearization`, which is defined later."""
-
-    input: Input
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs."""
-
-    def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Draws of the input, and the outputs of the model for them."""
-
-    @property
-    def num_coordinates(self) -> int:
-        """Coordinates of the points that `pairs_at` takes."""
-
-    def pairs_at(self, points: Array) -> tuple[Array, Array]:
-        """Inputs and outputs at points of the unit cube, shape ``(..., num_coordinates)``."""
+# Sobol sequences: more of them tell errors better, fewer have smaller ones.
+_MOST_SEQUENCES, _FEWEST_SEQUENCES = 8, 4
 
 
 @register_frozen
@@ -121,12 +102,12 @@ class PairedDraws:
 @checks.third_is_key
 def paired_draws(
     network: Callable[[Any], Any],
-    linearization: PairedModel,
+    linearization: Any,
     key: Array,
     num_samples: int,
     *,
     points: Points = "random",
-    num_randomizations: int = 8,
+    num_randomizations: int | None = None,
     batch_size: int | None = None,
     progress: bool = True,
 ) -> PairedDraws:
@@ -152,7 +133,8 @@ def paired_draws(
         for the same number if few inputs matter. For a batch of means all have the same points.
     num_randomizations
         With Sobol points: number of independent sequences that make up the draws, and from which
-        standard errors are estimated. It must divide `num_samples`.
+        standard errors are estimated. It must divide `num_samples`. Default: 8, or where 8 does
+        not divide it the next number down to 4 that does.
     batch_size, progress
         As in `monte_carlo`.
 
@@ -196,13 +178,7 @@ def paired_draws(
     num_samples, batch_size = as_counts(num_samples, batch_size)
     randomizations = 0
     if points == "sobol":
-        randomizations = checks.positive_int("num_randomizations", num_randomizations)
-        if num_samples % randomizations:
-            nearest = max(num_samples // randomizations, 1) * randomizations
-            raise ValueError(
-                f"num_samples must be a multiple of num_randomizations = {randomizations}, got "
-                f"{num_samples}; pass {nearest}"
-            )
+        randomizations = _sequences(num_samples, num_randomizations)
     key = checks.as_key("key", key)
     source: Any = linearization
     draw: Callable[..., tuple[Array, Array]] = _draw_pair
@@ -215,7 +191,11 @@ def paired_draws(
         draw = _pair_at_point
     distribution = linearization.input
     flat = flat_network(network, distribution)
-    require_outputs(linearization.num_outputs, flat.num_outputs)
+    if flat.num_outputs != linearization.num_outputs:
+        raise ValueError(
+            f"network must have the {linearization.num_outputs} outputs of linearization, got "
+            f"{flat.num_outputs}; pass the network that was linearized"
+        )
 
     def pairs(source: Any, key: Array, index: Array) -> tuple[Array, Array, Array]:
         inputs, linear = jax.vmap(partial(draw, source, key))(index)
@@ -242,23 +222,26 @@ def paired_draws(
     )
 
 
-def _draw_pair(model: PairedModel, key: Array, index: Array) -> tuple[Array, Array]:
+def _sequences(num_samples: int, wanted: int | None) -> int:
+    """Number of Sobol sequences, which must divide the number of samples."""
+    if wanted is None:
+        possible = range(_MOST_SEQUENCES, _FEWEST_SEQUENCES - 1, -1)
+        wanted = next((k for k in possible if num_samples % k == 0), _MOST_SEQUENCES)
+    number = checks.positive_int("num_randomizations", wanted)
+    if num_samples % number:
+        raise ValueError(
+            f"num_samples must be a multiple of num_randomizations = {number}, got {num_samples}; "
+            f"pass {max(num_samples // number, 1) * number}"
+        )
+    return number
+
+
+def _draw_pair(model: Any, key: Array, index: Array) -> Any:
     return model.sample_pairs(jax.random.fold_in(key, index))
 
 
-def _pair_at_point(
-    source: tuple[PairedModel, Array], key: Array, index: Array
-) -> tuple[Array, Array]:
+def _pair_at_point(source: tuple[Any, Array], key: Array, index: Array) -> Any:
     del key
     model, cube = source
     # Indices beyond the last draw are cut off afterwards.
     return model.pairs_at(jnp.take(cube, index, axis=0, mode="clip"))
-
-
-def require_outputs(of_model: int, of_network: int) -> None:
-    """Raise ``ValueError`` unless network and linear model have equally many outputs."""
-    if of_network != of_model:
-        raise ValueError(
-            f"network must have the {of_model} outputs of linearization, got {of_network}; pass "
-            f"the network that was linearized"
-        )

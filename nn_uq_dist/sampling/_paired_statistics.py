@@ -9,15 +9,19 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.sampling import distribution_functions as distributions
-from nn_uq_dist.sampling import moments as moments
-from nn_uq_dist.sampling._linear_distribution import LinearDistribution
+from nn_uq_dist.basics.concrete import FloatArray, in_float64
+from nn_uq_dist.basics.programs import in_portions
+from nn_uq_dist.distributions import OutputDistribution, as_output_distribution
+from nn_uq_dist.sampling import distribution_functions as functions
+from nn_uq_dist.sampling import weighted_sample as moments
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling.weighted_sample import Mask, PairedEstimate, WeightedSample
+from nn_uq_dist.uniform_sum.concrete import MOST_POINTS
 
 # Scores of the draws are cut off here: the probability beyond is 1e-17.
 _LARGEST_SCORE = 8.5
+# Width that a constant linear output gets, as a share of its value.
+_NARROW = 1e-6
 # Differences in standard deviations at which network and linear model are the same.
 _SAME = 1e-4
 
@@ -56,9 +60,9 @@ class PairedStatistics:
     whose outputs have heavy tails, in 73% and 46%, those of the sd in 92%. Those of the standard
     deviation of a log-normal output (scale 1.4) from 20 to 400 pairs held in 48% to 62%.
 
-    Pairs in which an output of the network is NaN or infinite are left out of the statistics of
-    that output, which are those of its finite values. With fewer than about ten left, all values
-    are NaN.
+    NaN and infinite outputs are left out, output by output: statistics are those of the finite
+    values of each output; correlations and covariances those of the pairs in which both are finite.
+    With fewer than about ten left, all values are NaN.
 
     References
     ----------
@@ -98,8 +102,8 @@ class PairedStatistics:
         self._dtype = pairs.network.dtype
         self._precision = float(jnp.finfo(self._dtype).eps)
         self._num_randomizations = pairs.num_randomizations
-        self._distribution = LinearDistribution(pairs)
-        self._z = self._distribution.standardized(self._linear)
+        self._of_linear = _LinearDistribution(pairs)
+        self._z = self._of_linear.standardized(self._linear)
 
     def __repr__(self) -> str:
         batch = f"batch_shape={self.batch_shape}, " if self.batch_shape else ""
@@ -176,9 +180,9 @@ class PairedStatistics:
         if not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"q must be in (0, 1), got {q}; pass probabilities, not percentages")
         found = self._of_distributions(
-            distributions.quantiles,
+            functions.quantiles,
             np.broadcast_to(levels.reshape(-1, 1), (levels.size, self._rows)),
-            lambda: self._distribution.quantiles(ndtri(levels.ravel())),
+            lambda: self._of_linear.quantiles(ndtri(levels.ravel())),
         )
         return _reshaped(found, (*levels.shape, *self._shape))
 
@@ -205,28 +209,24 @@ class PairedStatistics:
         from scipy.special import ndtr
 
         given = checks.rounded("points", points, self._dtype)
-        try:
-            shape = np.broadcast_shapes(given.shape, self._shape)
-        except ValueError:
-            shape = ()
-        if shape[len(shape) - len(self._shape) :] != self._shape:
-            wanted = f"(N_y,) = {self._shape}"
-            if self.batch_shape:
-                wanted = f"batch_shape + {wanted}"
+        sizes = zip(given.shape[::-1], self._shape[::-1], strict=False)
+        if any(size not in {1, outputs} for size, outputs in sizes):
+            wanted = "batch_shape + (N_y,)" if self.batch_shape else "(N_y,)"
             raise ValueError(
-                f"points must broadcast against {wanted}, got shape {given.shape}; pass one column "
-                "per output"
+                f"points must broadcast against {wanted} = {self._shape}, got shape {given.shape}; "
+                "pass one column per output"
             )
+        shape = np.broadcast_shapes(given.shape, self._shape)
         rows = np.broadcast_to(given, shape).reshape(-1, self._rows).astype(np.float64)
         found = self._of_distributions(
-            distributions.exceedances, rows, lambda: ndtr(-self._distribution.scores(rows))
+            functions.exceedances, rows, lambda: ndtr(-self._of_linear.scores(rows))
         )
         return _reshaped(np.where(np.isnan(rows), np.nan, found), shape)
 
-    def kolmogorov_smirnov(self, j: int, probabilities: FloatArray) -> distributions.Distance:
+    def kolmogorov_smirnov(self, j: int, probabilities: FloatArray) -> functions.Distance:
         """Distance of output `j` from a distribution with these probabilities at the draws."""
-        return distributions.paired_kolmogorov_smirnov(
-            self._samples[j], self._network[j], probabilities, self._scores[j]
+        return functions.paired_kolmogorov_smirnov(
+            self._samples[j], self._network[j], probabilities, self._columns[j]
         )
 
     @property
@@ -234,15 +234,12 @@ class PairedStatistics:
         return len(self._network)
 
     @cached_property
-    def _scores(self) -> list[FloatArray | None]:
-        """Normal scores of the linear outputs; None of a constant, whose scores are not normal."""
+    def _columns(self) -> list[functions.Columns | None]:
+        """Predictions of events; None with a constant linear output: its scores are not normal."""
         # Rounding may put a draw at the end of a support, where the score is infinite.
-        found = np.clip(
-            self._distribution.scores(self._linear.T).T, -_LARGEST_SCORE, _LARGEST_SCORE
-        )
-        return [
-            row if sd > 0 else None for row, sd in zip(found, self._distribution.sd, strict=True)
-        ]
+        scores = np.clip(self._of_linear.scores(self._linear.T).T, -_LARGEST_SCORE, _LARGEST_SCORE)
+        rows = zip(scores, self._network, self._used, self._of_linear.sd, strict=True)
+        return [functions.conditional_columns(*row) if sd > 0 else None for *row, sd in rows]
 
     @cached_property
     def _samples(self) -> list[WeightedSample]:
@@ -253,7 +250,7 @@ class PairedStatistics:
     @cached_property
     def _samples_of_shape(self) -> list[WeightedSample]:
         """The same weighted by four moments."""
-        rows = zip(self._z, self._used, *self._distribution.higher_moments, strict=True)
+        rows = zip(self._z, self._used, *self._of_linear.higher_moments, strict=True)
         return [self._weighted([z, z**2 - 1, z**3 - g, z**4 - k], u) for z, u, g, k in rows]
 
     def _weighted(self, columns: list[FloatArray], used: Mask) -> WeightedSample:
@@ -268,19 +265,16 @@ class PairedStatistics:
         # roundings may be all that they vary.
         outputs = np.where(self._used, self._network, np.nan)
         rounding = self._precision * np.nanmax(np.abs(outputs), axis=1, initial=0.0)
-        rounding = np.where(
-            self._distribution.sd > 0,
-            np.minimum(64 * rounding, _SAME * self._distribution.sd),
-            2 * rounding,
-        )
+        sd = self._of_linear.sd
+        rounding = np.where(sd > 0, np.minimum(64 * rounding, _SAME * sd), 2 * rounding)
         is_linear = (np.abs(outputs - self._linear) <= rounding[:, None]).all(axis=1)
         if is_linear.any():
             values = linear()[:, is_linear]
             found[..., is_linear] = values, 0 * values, np.full(values.shape, np.inf)
         for j in np.flatnonzero(~is_linear):
-            sample, y, scores = self._samples[j], self._network[j], self._scores[j]
+            sample = self._samples[j]
             if sample.is_enough:
-                found[..., j] = statistic(sample, y, asked[:, j], scores)
+                found[..., j] = statistic(sample, self._network[j], asked[:, j], self._columns[j])
         return found
 
     def _each(self, samples: list[WeightedSample], statistic: Statistic) -> PairedEstimate:
@@ -293,7 +287,7 @@ class PairedStatistics:
 
     def _each_two(self, statistic: Statistic, diagonal: PairedEstimate) -> PairedEstimate:
         """A statistic of every two outputs, with products of the linear outputs as columns."""
-        size, known = self.num_outputs, self._distribution.correlation.reshape(self._rows, -1)
+        size, known = self.num_outputs, self._of_linear.correlation.reshape(self._rows, -1)
         matrix = np.full((3, self._rows, size), np.nan)
         rows = np.arange(self._rows)
         matrix[:, rows, rows % size] = np.reshape(diagonal, (3, -1))
@@ -306,6 +300,72 @@ class PairedStatistics:
                 found = statistic(sample, self._network[a], self._network[b])
                 matrix[:, a, b % size] = matrix[:, b, a % size] = found
         return _reshaped(matrix, (*self._shape, size))
+
+
+class _LinearDistribution:
+    """The distribution of the linear outputs of pairs.
+
+    Its moments are exact to float64 whatever the precision of JAX is, so that a large common value
+    of the outputs costs no digits. Distribution functions and quantiles have the precision of the
+    linearization, as the pairs themselves.
+
+    Parameters
+    ----------
+    pairs
+        Pairs with known values.
+
+    Attributes
+    ----------
+    mean, sd
+        Shape ``(R,)``: the outputs of each point of a batch in turn.
+    correlation
+        Shape ``batch_shape + (N_y, N_y)``; 0 in the row and column of a constant output.
+    """
+
+    def __init__(self, pairs: PairedDraws) -> None:
+        self._linearization = pairs.linearization
+        exact = in_float64(pairs.linearization)
+        covariance = np.asarray(exact.covariance, np.float64)
+        sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+        unit = np.where(sd > 0, sd, 1.0)
+        self.correlation = covariance / (unit[..., None] * unit[..., None, :])
+        self.mean = np.asarray(exact.mean, np.float64).ravel()
+        self.sd = sd.ravel()
+
+    def standardized(self, linear: FloatArray) -> FloatArray:
+        """Linear outputs ``(R, n)`` with mean 0 and variance 1; 0 for constant ones."""
+        scale = np.where(self.sd > 0, self.sd, np.inf)
+        return (linear - self.mean[:, None]) / scale[:, None]
+
+    @cached_property
+    def higher_moments(self) -> tuple[FloatArray, FloatArray]:
+        """Third and fourth standardized moments."""
+        moments = self._distribution.skewness, self._distribution.excess_kurtosis
+        third, fourth = (np.asarray(part, np.float64).ravel() for part in moments)
+        return third, fourth + 3
+
+    def scores(self, points: FloatArray) -> FloatArray:
+        """Normal scores ``Phi^-1(F(l))`` at points of shape ``(p, R)``; NaN at NaN."""
+        rows = points.reshape(-1, *self._distribution.batch_shape)
+        size = max(1, min(len(rows), MOST_POINTS // points.shape[1]))
+        found: FloatArray = in_portions(self._distribution.normal_score, rows, size=size)
+        return found.reshape(points.shape)
+
+    def quantiles(self, scores: FloatArray) -> FloatArray:
+        """Quantiles at normal scores of shape ``(p,)``, shape ``(p, R)``."""
+        column = jnp.asarray(scores).reshape(-1, *(1,) * len(self._distribution.batch_shape))
+        found = np.asarray(self._distribution.from_normal_score(column), np.float64)
+        return found.reshape(len(scores), -1)
+
+    @cached_property
+    def _distribution(self) -> OutputDistribution:
+        noise = None
+        if (self.sd == 0).any():
+            # A point mass has no density: a narrow distribution is as useless a control, and needs
+            # no care.
+            narrow = np.where(self.sd > 0, 0.0, _NARROW * np.maximum(np.abs(self.mean), 1))
+            noise = jnp.asarray(narrow.reshape(self.correlation.shape[:-1]))
+        return as_output_distribution(self._linearization.marginals(noise))
 
 
 def _reshaped(found: FloatArray, shape: tuple[int, ...]) -> PairedEstimate:

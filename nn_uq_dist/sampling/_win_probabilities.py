@@ -2,18 +2,17 @@
 
 import math
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.sampling._monte_carlo import threefry
-from nn_uq_dist.sampling._paired_draws import PairedDraws, PairedModel
+from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling.distribution_functions import proportion, proportion_error
 from nn_uq_dist.sampling.weighted_sample import PairedEstimate, WeightedSample
 
@@ -21,16 +20,13 @@ from nn_uq_dist.sampling.weighted_sample import PairedEstimate, WeightedSample
 _FEWEST_WINS = 20
 # Numbers per array of linear draws.
 _PASS_NUMBERS = 2**22
-# `paired_draws` folds indices below 2**31 into its key.
-_LINEAR_DRAWS = 2**31
+# Draws of the linear model.
+_NUM_LINEAR = 100_000
+# `paired_draws` folds indices below this number into its key.
+_UNUSED = 2**31
 
 
-def win_probabilities(
-    draws: "PairedDraws | PairedModel | ArrayLike",
-    *,
-    key: jax.Array | None = None,
-    num_linear_draws: int = 100_000,
-) -> PairedEstimate:
+def win_probabilities(draws: Any, *, key: jax.Array | None = None) -> PairedEstimate:
     r"""Estimate the probability that each output is the largest, such as a class by its logit.
 
     Parameters
@@ -39,15 +35,12 @@ def win_probabilities(
         Joint draws of the outputs, shape ``(n, ..., N_y)``, from `monte_carlo` or from any joint
         distribution, such as ``linear.joint(noise_scale=0.1).sample(key, (n,))``.
         Or a model, such as a `Linearization` or a corrected one: then it is drawn from. The
-        estimate is that of the model, whose outputs depend on each other as those of the tangent
-        do, and the standard error says nothing about this.
+        estimate is that of the model from 100,000 draws, whose outputs depend on each other as
+        those of the tangent do, and the standard error says nothing about this.
         Or the result of `paired_draws`: then the estimate is for the network, with the linear model
         as control variate, and has a smaller standard error than from the network's draws alone.
     key
         With a model: a JAX random key.
-    num_linear_draws
-        With a model or pairs: number of draws of the linear model, which do not evaluate the
-        network.
 
     Returns
     -------
@@ -66,13 +59,14 @@ def win_probabilities(
     Notes
     -----
     With pairs the draws get weights under which each class wins in the linear model with its known
-    probability: the share in `n` pairs and `m` other draws together. This equals regression of the
-    indicators of the wins in the network on those in the linear model; the variance is that of the
-    residuals over `n` plus that of what is explained over ``n + m``. Classes that win fewer than
-    20 linear draws of the pairs have no column. Half a draw more than was seen makes an error (of
-    plain draws two), so no standard error is zero.
+    probability: the share in `n` pairs and ``m = 100,000`` other draws together, which do not run
+    the network. This equals regression of the indicators of the wins in the network on those in the
+    linear model; the variance is that of the residuals over `n` plus that of what is explained over
+    ``n + m``. Classes that win fewer than 20 linear draws of the pairs have no column. Half a draw
+    more than was seen makes an error (of plain draws two), so no standard error is zero.
 
-    The first of several largest outputs wins. In a draw with NaN no output wins.
+    The first of several largest outputs wins. In a draw with NaN no output wins: NaN is not left
+    out here, as it would change the shares of the others.
 
     Examples
     --------
@@ -94,36 +88,35 @@ def win_probabilities(
             "draws must hold numbers, got traced values; call win_probabilities outside of jit"
         )
     if isinstance(draws, PairedDraws):
-        return _from_pairs(draws, checks.positive_int("num_linear_draws", num_linear_draws))
+        return _from_pairs(draws)
     if callable(getattr(draws, "sample_pairs", None)):
-        count = checks.positive_int("num_linear_draws", num_linear_draws)
-        return _from_model(draws, checks.as_key("key", key), count)
-    values = checks.as_numeric("draws", cast("ArrayLike", draws))
-    wins = _wins(_with_draws(np.asarray(values)))
+        share = _shares(draws, checks.as_key("key", key))
+        error = proportion_error(
+            WeightedSample.equal(_NUM_LINEAR), share * (1 - share) / _NUM_LINEAR
+        )
+        return PairedEstimate(share, error, np.full(share.shape, float(_NUM_LINEAR)))
+    wins = _wins(checks.as_numeric("draws", draws))
     return _estimate(wins, np.zeros_like(wins), 0, np.inf)
 
 
-def _with_draws(values: NDArray[Any]) -> NDArray[Any]:
+def _wins(draws: ArrayLike) -> FloatArray:
+    """Indicators that an output is the largest, of the same shape."""
+    values = np.asarray(draws)
     if values.ndim < 2 or values.shape[0] < 2 or values.shape[-1] == 0:
         raise ValueError(
             f"draws must have shape (n, ..., N_y) with n >= 2, got shape {values.shape}; pass the "
             f"draws along the first axis and the outputs along the last"
         )
-    return values
-
-
-def _wins(values: NDArray[Any]) -> FloatArray:
-    """Indicators that an output is the largest, of the same shape."""
     winner = np.where(np.isnan(values).any(axis=-1), -1, values.argmax(axis=-1))
     return (winner[..., None] == np.arange(values.shape[-1])).astype(np.float64)
 
 
-def _from_pairs(pairs: PairedDraws, num_linear_draws: int) -> PairedEstimate:
-    network = _wins(_with_draws(np.asarray(pairs.network)))
-    linear = _wins(np.asarray(pairs.linear))
-    count, known = len(linear), _linear_shares(pairs, num_linear_draws)
+def _from_pairs(pairs: PairedDraws) -> PairedEstimate:
+    network, linear = _wins(pairs.network), _wins(pairs.linear)
+    key = jax.random.fold_in(threefry(checks.as_key("key", pairs.key)), _UNUSED)
+    count, known = len(linear), _shares(pairs.linearization, key)
     # The best estimate of the linear probabilities is from the pairs and from the other draws.
-    total = count + num_linear_draws
+    total = count + _NUM_LINEAR
     pooled = known + (linear.mean(axis=0) - known) * count / total
     return _estimate(network, linear - pooled, pairs.num_randomizations, total)
 
@@ -148,28 +141,15 @@ def _estimate(
     return PairedEstimate(*of_all)
 
 
-def _from_model(model: Any, key: jax.Array, count: int) -> PairedEstimate:
-    share = _shares(model, threefry(key), count)
-    error = proportion_error(WeightedSample.equal(count), share * (1 - share) / count)
-    return PairedEstimate(share, error, np.full(share.shape, float(count)))
-
-
-def _linear_shares(pairs: PairedDraws, count: int) -> FloatArray:
-    """Shares of draws of the linear model, other than those of the pairs, that each output wins."""
-    key = jax.random.fold_in(threefry(checks.as_key("key", pairs.key)), _LINEAR_DRAWS)
-    return _shares(pairs.linearization, key, count)
-
-
-def _shares(model: Any, key: jax.Array, count: int) -> FloatArray:
+def _shares(model: Any, key: jax.Array) -> FloatArray:
     """Shares of draws of a model that each output wins, shape ``batch_shape + (N_y,)``."""
-    shape = (*model.batch_shape, model.num_outputs)
     numbers = math.prod(model.batch_shape) * max(model.input.num_inputs, model.num_outputs)
-    size = max(1, min(count, _PASS_NUMBERS // numbers))
-    total = np.zeros(shape)
-    for start in range(0, count, size):
-        wanted = min(size, count - start)
+    size = max(1, min(_NUM_LINEAR, _PASS_NUMBERS // numbers))
+    key, total = threefry(key), np.zeros((*model.batch_shape, model.num_outputs))
+    for start in range(0, _NUM_LINEAR, size):
+        wanted = min(size, _NUM_LINEAR - start)
         total += np.asarray(_linear_wins(model, key, start, wanted, size))
-    return total / count
+    return total / _NUM_LINEAR
 
 
 @partial(jax.jit, static_argnames="size")

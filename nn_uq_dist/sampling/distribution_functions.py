@@ -12,10 +12,10 @@ Swensson and J. Wretman, Model Assisted Survey Sampling (1992)). In a trained ne
 the same for all points, had 80% of its gain at the median and nothing beyond the 99% point.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.sampling.weighted_sample import Mask, PairedEstimate, WeightedSample
@@ -40,127 +40,73 @@ _NUM_NEAR, _SPAN = 9, 3.0
 _REACH = 2.0
 # Draws of pairs at which distribution functions are compared.
 _NUM_POINTS = 64
+# Numbers of events and of columns at a time.
+_MOST_NUMBERS = 2**15
 # Sets of random signs over which a noise floor is averaged; it is then accurate to 8%.
 _NUM_SIGNS = 16
 
+# From points, to a column of mean value 0 for each.
+type Columns = Callable[[FloatArray], FloatArray]
 
-class _Steps(NamedTuple):
-    """The functions `c` of some points: steps along the sorted scores.
 
-    Attributes
+def conditional_columns(scores: FloatArray, y: FloatArray, used: Mask) -> Columns:
+    """A function of points ``(p,)``: columns ``P(Y <= point | u)`` minus their mean values.
+
+    Parameters
     ----------
-    by_score : FloatArray, shape (n,)
-        Numbers of the draws in the order of their scores.
-    ends : FloatArray, shape (p, m)
-        How many of them are below each step.
-    mean : FloatArray, shape (p,)
-        Mean values.
+    scores
+        Normal scores of the linear output, shape ``(n,)``.
+    y, used
+        The output, and the draws that the lines are fitted to.
+
+    Returns
+    -------
+    Callable
+        It returns an array of shape ``(p, n)``.
     """
-
-    by_score: NDArray[np.intp]
-    ends: NDArray[np.intp]
-    mean: FloatArray
-
-    @property
-    def values(self) -> tuple[FloatArray, FloatArray]:
-        """Values minus their means, and numbers of draws with each, both ``(p, m + 1)``."""
-        count, size = self.by_score.size, self.ends.shape[1]
-        lengths = np.diff(self.ends, axis=1, prepend=0, append=count)
-        return 1 - np.arange(size + 1) / size - self.mean[:, None], lengths
-
-
-def _steps(scores: FloatArray, y: FloatArray, used: Mask, points: FloatArray) -> _Steps:
     from scipy.special import ndtr
 
     by_score = np.argsort(scores)
-    order = by_score[used[by_score]]
+    order, in_order, ascending = by_score[used[by_score]], scores[by_score], np.sort(y[used])
     size = min(order.size, int(np.ceil(_WINDOW * order.size**0.6)))
-    first = np.searchsorted(np.sort(y[used]), points) - size // 2
-    near = order[np.clip(first, 0, order.size - size)[:, None] + np.arange(size)]
-    u, value = scores[near], y[near]
-    from_mean = u - u.mean(axis=1, keepdims=True)
+    chosen = ((np.arange(_NUM_RESIDUALS) + 0.5) / _NUM_RESIDUALS * size).astype(int)
+    shares = 1 - np.arange(_NUM_RESIDUALS + 1) / _NUM_RESIDUALS
     tiny = np.finfo(np.float64).tiny
-    slope = np.sum(from_mean * value, axis=1) / np.maximum(np.sum(from_mean**2, axis=1), tiny)
-    slope = np.maximum(slope, _LEAST_SLOPE * value.std(axis=1) + tiny)
-    # Where lines through the draws attain the point: the residuals need no intercept.
-    at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)
-    at = at[:, ((np.arange(_NUM_RESIDUALS) + 0.5) / _NUM_RESIDUALS * size).astype(int)]
-    ends = np.searchsorted(scores[by_score], at, side="right")
-    return _Steps(by_score, ends, ndtr(at).mean(axis=1))
 
+    def columns(points: FloatArray) -> FloatArray:
+        first = np.searchsorted(ascending, points) - size // 2
+        near = order[np.clip(first, 0, order.size - size)[:, None] + np.arange(size)]
+        u, value = scores[near], y[near]
+        from_mean = u - u.mean(axis=1, keepdims=True)
+        slope = np.sum(from_mean * value, axis=1) / np.maximum(np.sum(from_mean**2, axis=1), tiny)
+        slope = np.maximum(slope, _LEAST_SLOPE * value.std(axis=1) + tiny)
+        # Where lines through the draws attain the point: the residuals need no intercept.
+        at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)[:, chosen]
+        ends = np.searchsorted(in_order, at, side="right")
+        lengths = np.diff(ends, axis=1, prepend=0, append=scores.size)
+        levels = shares - ndtr(at).mean(axis=1)[:, None]
+        found = np.empty((points.size, scores.size))
+        for row, steps in zip(found, zip(levels, lengths, strict=True), strict=True):
+            row[by_score] = np.repeat(*steps)
+        return found
 
-def conditional_columns(
-    scores: FloatArray, y: FloatArray, used: Mask, points: FloatArray
-) -> FloatArray:
-    """Columns ``P(Y <= point | u)`` minus their mean values, shape ``(p, n)``."""
-    steps = _steps(scores, y, used, points)
-    columns = np.empty((points.size, scores.size))
-    columns[:, steps.by_score] = [np.repeat(*row) for row in zip(*steps.values, strict=True)]
     return columns
 
 
 def below(
-    sample: WeightedSample,
-    y: FloatArray,
-    points: FloatArray,
-    scores: FloatArray | None,
-    responses: FloatArray | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """Probabilities ``P(Y < y) / 2 + P(Y <= y) / 2`` at many points, from cumulative sums.
+    sample: WeightedSample, y: FloatArray, points: FloatArray, columns: Columns | None
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Probabilities ``P(Y < y) / 2 + P(Y <= y) / 2``, and what the regression leaves of each draw.
 
-    These are the probabilities of `exceedances`, in the middles of steps, without its errors: so a
-    point takes little more than a comparison of all draws with it.
-
-    Parameters
-    ----------
-    sample, y, points, scores
-        As for `exceedances`.
-    responses
-        Shape ``(s, n)``.
-
-    Returns
-    -------
-    (FloatArray, FloatArray)
-        The probabilities, and products ``(p, s)`` of responses with what the regression leaves.
+    These are the probabilities of `exceedances`, in the middles of steps: for some points at a
+    time, so that many points need little memory.
     """
-    count, size = y.size, 2 + len(sample.basis)
-    others = np.empty((0, count)) if responses is None else responses
-    rows = [sample.weights, np.full(count, count**-0.5), *sample.basis, *others]
-    order = np.flatnonzero(sample.used)
-    order = order[np.argsort(y[order])]
-    ordered = y[order]
-    first, last = (np.searchsorted(ordered, points, side=side) for side in ("left", "right"))
-
-    def summed(row: Any, order: Any, *ends: Any) -> Any:
-        sums = np.concatenate([[0.0], np.cumsum(row[order])])
-        return np.mean([sums[end] for end in ends], axis=0)
-
-    # Sums of each row times the influence, shape (rows, p).
-    events = np.stack([summed(row, order, first, last) for row in rows])
-    total = np.array([row[order].sum() for row in rows])
-    share = events[0] / total[0]
-    left = (events - share * total[:, None]) / total[0]
-    if scores is not None:
-        steps = _steps(scores, y, sample.used, points)
-        by_score, whole = steps.by_score, np.array([row.sum() for row in rows])
-        column = [summed(row, by_score, steps.ends).mean(axis=1) for row in rows]
-        column = np.stack(column) - steps.mean * whole[:, None]
-        values, lengths = steps.values
-        squares = np.sum(values**2 * lengths, axis=1)
-        outputs = np.where(sample.used, y, np.inf)[by_score]
-        common = np.empty(points.size)
-        for k, (point, ends) in enumerate(zip(points, steps.ends, strict=True)):
-            number = np.add(outputs < point, outputs <= point, dtype=np.int8).cumsum() / 2
-            number = np.concatenate([[0.0], number])
-            common[k] = number[ends].mean() - steps.mean[k] * number[-1]
-        used = summed(sample.used * 1.0, by_score, steps.ends).mean(axis=1)
-        common = common - share * (used - steps.mean * order.size)
-        product = common / total[0] - np.sum(left[1:size] * column[1:size], axis=0)
-        slope = (product + _PRIOR) / (squares - np.sum(column[1:size] ** 2, axis=0) + _PRIOR)
-        share = share - slope * column[0]
-        left = left - slope * column
-    along = np.array(rows[size:]).reshape(-1, count) @ np.array(rows[1:size]).T
-    return np.clip(share, 0, 1), (left[size:] - along @ left[1:size]).T
+    size = max(1, _MOST_NUMBERS // y.size)
+    for start in range(0, points.size, size):
+        some = points[start : start + size]
+        events = np.add(y < some[:, None], y <= some[:, None], dtype=np.float64)
+        events *= 0.5
+        yield _regressed(sample, events, columns and columns(some))
 
 
 def _regressed(
@@ -171,7 +117,7 @@ def _regressed(
     left = sample.residuals(sample.of_all(events - share[..., None]))
     if columns is not None:
         column = sample.residuals(columns)
-        slope = (np.sum(left * column, axis=-1) + _PRIOR) / (np.sum(column**2, axis=-1) + _PRIOR)
+        slope = (np.vecdot(left, column) + _PRIOR) / (np.vecdot(column, column) + _PRIOR)
         share = share - slope * (columns @ sample.weights)
         left -= slope[..., None] * column
     return np.clip(share, 0, 1), left
@@ -206,28 +152,25 @@ def proportion_error(sample: WeightedSample, variance: FloatArray) -> FloatArray
 
 
 def exceedances(
-    sample: WeightedSample, y: FloatArray, points: FloatArray, scores: FloatArray | None = None
+    sample: WeightedSample, y: FloatArray, points: FloatArray, columns: Columns | None = None
 ) -> PairedEstimate:
-    """Probabilities ``P(Y > y)`` at points, shape ``(p,)``; scores as for `quantiles`."""
-    columns: FloatArray | None = None
-    if scores is not None:
-        columns = -conditional_columns(scores, y, sample.used, points)
-    return proportion(sample, y > points[:, None], columns)
+    """Probabilities ``P(Y > y)`` at points, shape ``(p,)``; `conditional_columns` for pairs."""
+    return proportion(sample, y > points[:, None], columns and -columns(points))
 
 
 def quantiles(
-    sample: WeightedSample, y: FloatArray, levels: FloatArray, scores: FloatArray | None = None
+    sample: WeightedSample, y: FloatArray, levels: FloatArray, columns: Columns | None = None
 ) -> PairedEstimate:
     """Quantiles, shape ``(q,)``: values at which the distribution function attains levels.
 
     It goes through the middles of its steps, linear between them (``method="hazen"`` of
     ``numpy.quantile``, with weights); negative weights are made up for by the next ones. With
-    normal scores of the linear outputs, the function of `exceedances` is inverted within three
-    plain standard errors. Its difference to the function of the draws is taken for linear between
-    points of equal probability, not equally spaced ones, as the density may jump. The standard
-    error is that of the probability over the density, for which the values two standard errors of
-    the probability below and above serve (R. S. Woodruff, J. Amer. Statist. Assoc. 47 (1952)). NaN
-    where less than one draw is expected beyond.
+    `conditional_columns` the function of `exceedances` is inverted within three plain standard
+    errors. Its difference to the function of the draws is taken for linear between points of equal
+    probability, not equally spaced ones, as the density may jump. The standard error is that of the
+    probability over the density, for which the values two standard errors of the probability below
+    and above serve (R. S. Woodruff, J. Amer. Statist. Assoc. 47 (1952)). NaN where less than one
+    draw is expected beyond.
     """
     draws = y[sample.used]
     order = np.argsort(draws, kind="stable")
@@ -247,15 +190,16 @@ def quantiles(
     def inverted(middle: FloatArray, reach: FloatArray) -> tuple[FloatArray, FloatArray]:
         at = np.linspace(middle - reach, middle + reach, _NUM_NEAR)
         at = np.clip(at, known[0], known[-1])
-        probabilities, _ = below(sample, y, np.interp(at.ravel(), known, draws), scores)
+        parts = below(sample, y, np.interp(at.ravel(), known, draws), columns)
+        probabilities = np.concatenate([share for share, _ in parts])
         return at, np.maximum.accumulate(probabilities.reshape(at.shape), axis=0)
 
-    if scores is not None:
+    if columns is not None:
         at, found = inverted(levels, _SPAN * error)
         # Between two of these points the functions differ by a Brownian bridge, which may be more
         # than the error: so the level is sought again, within three of its standard deviations.
         bridge = np.sqrt(2 * _SPAN * error / (_NUM_NEAR - 1) / draws.size) / 2
-        _, error, worth = exceedances(sample, y, attained(levels), scores)
+        _, error, worth = exceedances(sample, y, attained(levels), columns)
         at, found = inverted(level_of(levels), _SPAN * np.fmax(error, bridge))
     # Not beyond the support, where there is no density.
     low = np.maximum(levels - _REACH * error, levels / 4)
@@ -306,7 +250,7 @@ def kolmogorov_noise_floor(count: int) -> float:
 
 
 def paired_kolmogorov_smirnov(
-    sample: WeightedSample, y: FloatArray, probabilities: FloatArray, scores: FloatArray | None
+    sample: WeightedSample, y: FloatArray, probabilities: FloatArray, columns: Columns | None
 ) -> Distance:
     """The same distance from pairs, by the function of `exceedances`, at the middles of its steps.
 
@@ -319,8 +263,12 @@ def paired_kolmogorov_smirnov(
     order = order[np.argsort(y[order])]
     at = order[np.linspace(0, order.size - 1, min(order.size, _NUM_POINTS)).round().astype(int)]
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (_NUM_SIGNS, y.size))
-    share, noise = below(sample, y, y[at], scores, sample.enlarged * signs)
+    parts = [
+        (share, left @ (sample.enlarged * signs).T)
+        for share, left in below(sample, y, y[at], columns)
+    ]
+    share, noise = (np.concatenate(part) for part in zip(*parts, strict=True))
     gaps = np.abs(share - probabilities[at])
     widest = np.argmax(gaps)
-    error = exceedances(sample, y, y[at[[widest]]], scores).standard_error
+    error = exceedances(sample, y, y[at[[widest]]], columns).standard_error
     return Distance(float(gaps[widest]), float(error[0]), float(np.abs(noise).max(axis=0).mean()))

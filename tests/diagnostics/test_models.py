@@ -146,7 +146,7 @@ def test_second_tables_compile_nothing(many):
         lambda: sensitivity(lin),
         lambda: sensitivity(corrected),
         lambda: to_datatree(lin, pairs, progress=False),
-        lambda: nuq.win_probabilities(lin, key=KEY, num_linear_draws=100),
+        lambda: nuq.win_probabilities(lin, key=KEY),
     )
     for call in calls:
         call()

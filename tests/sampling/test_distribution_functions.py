@@ -39,7 +39,7 @@ def test_columns_of_a_point_have_mean_zero_however_bad_the_line_is():
     scores = generator.normal(size=200_000)
     used = np.arange(scores.size) < 300  # the line is fitted to few
     y = np.where(used, np.abs(scores) + 0.1 * scores, np.nan)
-    columns = conditional_columns(scores, y, used, np.array([-9.0, 0.1, 1.0, 3.0, np.inf]))
+    columns = conditional_columns(scores, y, used)(np.array([-9.0, 0.1, 1.0, 3.0, np.inf]))
     assert (np.abs(columns.mean(axis=1)) < 4 * columns.std(axis=1) / 200_000**0.5 + 1e-12).all()
 
 
@@ -92,14 +92,14 @@ def test_probabilities_at_many_points_are_those_of_exceedances(has_scores):
     y = scores + 0.3 * generator.normal(size=400)
     y[:10] = np.nan
     sample = WeightedSample.calibrated(np.vstack([scores, scores**2 - 1]), np.isfinite(y), 0)
-    points, used = np.linspace(-3, 3, 9), scores if has_scores else None
-    responses = generator.normal(size=(2, 400))
-    found, products = below(sample, y, points, used, responses)
-    expected = exceedances(sample, y, points, used)
-    np.testing.assert_allclose(found, 1 - expected.value, atol=1e-12)
-    # Of a response on the regression's columns and on constants nothing is left.
-    moved = responses + 2 + sample.basis[0]
-    np.testing.assert_allclose(below(sample, y, points, used, moved)[1], products, atol=1e-12)
+    points = np.linspace(-3, 3, 200)  # more than at a time
+    columns = conditional_columns(scores, y, sample.used) if has_scores else None
+    parts = list(below(sample, y, points, columns))
+    share, left = (np.concatenate(part) for part in zip(*parts, strict=True))
+    expected = exceedances(sample, y, points, columns)
+    assert len(parts) > 1
+    np.testing.assert_allclose(share, 1 - expected.value, atol=1e-12)
+    np.testing.assert_allclose(left @ np.vstack([np.ones(400), sample.basis]).T, 0, atol=1e-9)
 
 
 def test_distance_agrees_with_scipy():
@@ -118,9 +118,6 @@ def test_distance_agrees_with_scipy():
             assert found.standard_error == pytest.approx(right, rel=1e-3)
             floor = scipy.stats.kstwobign.mean() / np.sqrt(2_000)
             assert found.noise_floor == pytest.approx(floor, rel=1e-6)
-
-
-def test_distance_from_an_invalid_distribution_is_nan():
     assert np.isnan(kolmogorov_smirnov(np.full(200, np.nan))).all()
 
 
@@ -130,10 +127,13 @@ def test_the_distance_of_pairs_is_that_of_the_probabilities():
     y = (scores + 0.4 * generator.normal(size=120)).round(1)  # ties
     y[:10] = np.nan
     sample = WeightedSample.calibrated(np.vstack([scores, scores**2 - 1]), np.isfinite(y), 0)
+    columns = conditional_columns(scores, y, sample.used)
     distribution = NORM(0.2, 1.1)
-    found = paired_kolmogorov_smirnov(sample, y, distribution.cdf(y), scores)
+    found = paired_kolmogorov_smirnov(sample, y, distribution.cdf(y), columns)
     points = np.sort(y[10:])
-    at, before = (1 - exceedances(sample, y, points + side, scores).value for side in (1e-9, -1e-9))
+    at, before = (
+        1 - exceedances(sample, y, points + side, columns).value for side in (1e-9, -1e-9)
+    )
     assert found.value == pytest.approx(
         np.abs((at + before) / 2 - distribution.cdf(points)).max(), abs=3e-3
     )
@@ -162,7 +162,8 @@ def test_noise_floor_of_pairs_is_calibrated(eps):
     for _ in range(300):
         scores = generator.normal(size=300)
         y = (scores + eps * generator.normal(size=300)) / np.sqrt(1 + eps**2)
-        found.append(paired_kolmogorov_smirnov(calibrated(scores), y, NORM.cdf(y), scores))
+        columns = conditional_columns(scores, y, np.full(300, True))
+        found.append(paired_kolmogorov_smirnov(calibrated(scores), y, NORM.cdf(y), columns))
     values, _, floors = np.array(found).T
     np.testing.assert_allclose(values.mean(), floors.mean(), rtol=0.08)
     assert np.mean(values > 2 * floors) < 0.03
@@ -183,7 +184,8 @@ def test_quantiles_where_the_density_changes_at_once(net, level, truth):
     rng, held, off, plain = np.random.default_rng(0), 0, [], []
     for _ in range(200):
         x = rng.standard_normal(300)
-        found = quantiles(calibrated(x), net(x), np.array([level]), x)
+        columns = conditional_columns(x, net(x), np.full(300, True))
+        found = quantiles(calibrated(x), net(x), np.array([level]), columns)
         off.append(found.value[0] - truth)
         plain.append(np.quantile(net(x), level) - truth)
         held += abs(off[-1]) < 1.96 * found.standard_error[0]

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from nn_uq_dist import Input, Linearization, linearize, monte_carlo, paired_draws
-from nn_uq_dist.sampling import PairedDraws
 
 KEY = jax.random.key(0)
 MATRIX = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
@@ -16,7 +15,6 @@ FACTOR = np.array([[1.0, 0, 0], [0.5, 0.6, 0], [-0.3, 0.2, 0.4]], np.float32)
 CENTER = np.array([0.3, -0.2, 0.1], np.float32)
 LAWS = {
     "box": Input.box(CENTER, [0.5, 1.0, 0.2]),
-    "normal": Input.normal(CENTER, [0.5, 1.0, 0.2]),
     "factor": Input.normal(CENTER, scale_tril=FACTOR),
     "box and factor": Input.box(CENTER, 0.7) + Input.normal(0 * CENTER, scale_tril=FACTOR),
     "sum": Input.box(CENTER, 0.7) + Input.box(np.zeros(3, np.float32), 0.3),
@@ -57,29 +55,19 @@ def test_both_outputs_are_of_the_same_inputs(precision):
     assert (pairs.num_samples, pairs.num_randomizations) == (500, 0)
 
 
-@pytest.mark.parametrize(
-    ("batch", "points"), [((), "sobol"), ((2, 3), "random"), ((2, 3), "sobol")]
-)
-def test_batch_shapes(batch, points):
-    distribution = Input.box(np.zeros((*batch, 3), np.float32), 0.1)
-    pairs = pair(16, distribution, points=points)
-    assert pairs.inputs.shape == (16, *batch, 3)
-    assert pairs.network.shape == pairs.linear.shape == (16, *batch, 4)
+@pytest.mark.parametrize("points", ["random", "sobol"])
+def test_batch_shapes(points):
+    pairs = pair(16, Input.box(np.zeros((2, 3, 3), np.float32), 0.1), points=points)
+    assert pairs.inputs.shape == (16, 2, 3, 3)
+    assert pairs.network.shape == pairs.linear.shape == (16, 2, 3, 4)
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "points"), [(1, "sobol"), (4096, "random"), (5000, "sobol")]
-)
-def test_pairs_do_not_depend_on_the_batch_size(batch_size, points):
-    count = 400 if batch_size == 1 else 10_000
-    some, one = pair(count, batch_size=batch_size, points=points), pair(count, points=points)
+@pytest.mark.parametrize("points", ["random", "sobol"])
+def test_pairs_do_not_depend_on_the_batch_size(points):
+    some, one = pair(10_000, batch_size=3000, points=points), pair(10_000, points=points)
     np.testing.assert_allclose(some.inputs, one.inputs, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(some.network, one.network, atol=1e-6)
     np.testing.assert_allclose(some.linear, one.linear, atol=1e-6)
-
-
-def test_a_longer_run_starts_with_the_shorter_one():
-    np.testing.assert_allclose(pair(9000).inputs[:100], pair(100).inputs, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["box", "factor", "sum"])
@@ -93,9 +81,7 @@ def test_sobol_inputs_follow_the_distribution(name):
     # would scatter (of the distance, half of its mean).
     variance = {
         "box": np.diag(np.array([0.5, 1.0, 0.2]) ** 2 / 3),
-        "normal": np.diag(np.array([0.5, 1.0, 0.2]) ** 2),
         "factor": FACTOR @ FACTOR.T,
-        "box and factor": FACTOR @ FACTOR.T + 0.49 / 3 * np.eye(3),
         "sum": (0.49 + 0.09) / 3 * np.eye(3),
     }[name]
     plain = np.sqrt(np.diag(variance) / count)
@@ -103,13 +89,11 @@ def test_sobol_inputs_follow_the_distribution(name):
     np.testing.assert_allclose(np.cov(inputs.T), variance, atol=8e-3 * variance.max())
     marginal = {
         "box": stats.uniform(CENTER[0] - 0.5, 1.0),
-        "normal": stats.norm(CENTER[0], 0.5),
         "factor": stats.norm(CENTER[0], 1.0),
         "sum": stats.trapezoid(0.3, 0.7, CENTER[0] - 1.0, 2.0),
-    }.get(name)
-    if marginal is not None:
-        distance = stats.kstest(inputs[:, 0], marginal.cdf).statistic
-        assert distance < 0.5 * stats.kstwobign.mean() / np.sqrt(count)
+    }[name]
+    distance = stats.kstest(inputs[:, 0], marginal.cdf).statistic
+    assert distance < 0.5 * stats.kstwobign.mean() / np.sqrt(count)
 
 
 def test_sobol_sequences_are_independent_and_the_draws_of_a_key():
@@ -125,11 +109,9 @@ def test_sobol_sequences_are_independent_and_the_draws_of_a_key():
         assert (np.sort(cells, axis=0) == np.arange(16)[:, None]).all()
 
 
-def test_sobol_means_are_more_accurate_than_random_ones():
-    # 40 sequences of 256 points: the spread of their means is known to 11%.
-    pairs = pair(40 * 256, Input.box(CENTER, 0.5), points="sobol", num_randomizations=40)
-    means = pairs.network.reshape(40, 256, -1).mean(axis=1)
-    assert (means.std(axis=0) < 0.3 * pairs.network.std(axis=0) / np.sqrt(256)).all()
+def test_the_number_of_sequences_follows_that_of_the_pairs():
+    found = [pair(count, points="sobol").num_randomizations for count in (64, 100, 42, 9 * 7)]
+    assert found == [8, 5, 7, 7]
 
 
 @pytest.mark.slow
@@ -163,9 +145,14 @@ ERRORS = {
     ),
     "points": (lambda: pair(10, points="halton"), ValueError, "'random' or 'sobol', got 'halton'"),
     "sequences": (
-        lambda: pair(100, points="sobol"),
+        lambda: pair(100, points="sobol", num_randomizations=8),
         ValueError,
         "num_samples must be a multiple of num_randomizations = 8, got 100; pass 96",
+    ),
+    "a prime": (
+        lambda: pair(101, points="sobol"),
+        ValueError,
+        "num_samples must be a multiple of num_randomizations = 8, got 101; pass 96",
     ),
     "no sequences": (
         lambda: pair(8, points="sobol", num_randomizations=0),
@@ -176,15 +163,6 @@ ERRORS = {
         lambda: paired_draws(lambda x: x, linearize(net, LAWS["box"]), KEY, 10),
         ValueError,
         "network must have the 4 outputs of linearization, got 3; pass the network that was",
-    ),
-    "traced outputs": (
-        lambda: jax.jit(
-            lambda b: (
-                paired_draws(lambda x: x, linearize(net, Input.box(CENTER, b)), KEY, 10).network
-            )
-        )(0.5),
-        ValueError,
-        "network must have the 4 outputs of linearization, got 3",
     ),
     "traced key": (
         lambda: jax.jit(lambda key: pair(16, key=key, points="sobol").network)(KEY),
@@ -210,15 +188,6 @@ def test_errors(case):
     call, kind, message = ERRORS[case]
     with pytest.raises(kind, match=message):
         call()
-
-
-def test_pairs_are_a_pytree():
-    pairs = pair(16, points="sobol")
-    leaves, tree = jax.tree.flatten(pairs)
-    again = jax.tree.unflatten(tree, leaves)
-    assert isinstance(again, PairedDraws)
-    assert again.num_randomizations == 8
-    np.testing.assert_array_equal(again.network, pairs.network)
 
 
 def test_inputs_are_what_the_network_takes():

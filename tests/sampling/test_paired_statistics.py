@@ -15,6 +15,7 @@ from scipy import stats
 import nn_uq_dist as nuq
 from nn_uq_dist import Input, Linearization, linearize, paired_draws, paired_statistics
 from nn_uq_dist.sampling import PairedDraws
+from nn_uq_dist.sampling._paired_statistics import _LinearDistribution
 
 KEY = jax.random.key(0)
 LEVELS = np.array([0.05, 0.5, 0.95])
@@ -406,6 +407,19 @@ def test_a_plateau_is_not_exceeded_where_single_precision_rounds_it_up():
     linear = nuq.linearize(network, nuq.Input.normal(np.zeros(2, np.float32), 1.0))
     pairs = nuq.paired_draws(network, linear, jax.random.key(0), 1000, progress=False)
     assert abs(float(nuq.paired_statistics(pairs).exceedance(0.1).value[0])) < 0.01
+
+
+def test_a_large_common_value_costs_no_digits():
+    """Moments of the linear outputs are known in float64, whatever the precision of JAX is."""
+
+    def net(x):
+        return 1e5 + jnp.array([jnp.tanh(2 * x[0]), 0.02 * jnp.sin(3 * x[0])])
+
+    lin = linearize(net, Input.box(jnp.zeros(1), half_width=1.0))
+    found = _LinearDistribution(paired_draws(net, lin, KEY, 8, progress=False))
+    np.testing.assert_array_equal(found.mean, np.asarray(lin.mean, np.float64))
+    slopes = np.abs(np.asarray(lin.jacobian[:, 0], np.float64))
+    np.testing.assert_allclose(found.sd, slopes / np.sqrt(3), rtol=1e-14)
 
 
 def test_outputs_far_from_zero_are_not_taken_for_linear():

@@ -70,7 +70,7 @@ def many_pairs(points):
 def test_pairs_have_errors_that_hold_and_are_smaller(points, truth):
     scores, plain_errors, errors = [], [], []
     for pairs in many_pairs(points):
-        wins = nuq.win_probabilities(pairs, num_linear_draws=20_000)
+        wins = nuq.win_probabilities(pairs)
         assert wins.value.sum() == pytest.approx(1)
         scores.append((wins.value - truth) / wins.standard_error)
         errors.append(wins.standard_error)
@@ -86,9 +86,9 @@ def test_pairs_have_errors_that_hold_and_are_smaller(points, truth):
 def test_linear_network_is_known_as_well_as_its_linear_draws_tell():
     linear = nuq.linearize(lambda x: x, LAW)
     pairs = nuq.paired_draws(lambda x: x, linear, KEY, 500, progress=False)
-    wins = nuq.win_probabilities(pairs, num_linear_draws=200_000)
+    wins = nuq.win_probabilities(pairs)
     floor = np.sqrt(0.5) / 500  # half of a pair that differs
-    share = np.sqrt(wins.value * (1 - wins.value) / 200_000)
+    share = np.sqrt(wins.value * (1 - wins.value) / 100_000)
     np.testing.assert_allclose(wins.standard_error, np.hypot(floor, share), rtol=0.02)
     assert wins.value.sum() == pytest.approx(1)
 
@@ -107,23 +107,22 @@ def test_batch_is_the_stack_of_single_distributions():
         assert (np.abs(wins.value[i] - alone.value) < 4 * error).all()
 
 
-def test_number_of_linear_draws_needs_no_multiple_of_a_pass(monkeypatch):
-    pairs = nuq.paired_draws(bending, LINEAR, KEY, 100, progress=False)
-    monkeypatch.setattr("nn_uq_dist.sampling._win_probabilities._PASS_NUMBERS", 3000)
-    shares = nuq.sampling._win_probabilities._linear_shares(pairs, 2500)
-    assert shares.sum() == pytest.approx(1)
-    np.testing.assert_allclose(shares * 2500, np.round(shares * 2500), atol=1e-9)
+def test_linear_draws_need_no_multiple_of_a_pass(monkeypatch):
+    monkeypatch.setattr("nn_uq_dist.sampling._win_probabilities._PASS_NUMBERS", 90_001)
+    wins = nuq.win_probabilities(LINEAR, key=KEY)
+    assert wins.value.sum() == pytest.approx(1)
+    np.testing.assert_allclose(wins.value * 1e5, np.round(wins.value * 1e5), atol=1e-6)
 
 
 def test_models_are_drawn_from():
     pairs = nuq.paired_draws(bending, LINEAR, KEY, 400, progress=False)
     model = LINEAR.corrected(pairs)
-    wins = nuq.win_probabilities(model, key=KEY, num_linear_draws=50_000)
-    draws = nuq.win_probabilities(model.sample(jax.random.key(1), (50_000,)))
+    wins = nuq.win_probabilities(model, key=KEY)
+    draws = nuq.win_probabilities(model.sample(jax.random.key(1), (100_000,)))
     error = np.hypot(wins.standard_error, draws.standard_error)
     assert (np.abs(wins.value - draws.value) < 4 * error).all()
     assert wins.value.sum() == pytest.approx(1)
-    np.testing.assert_allclose(wins.worth, 50_000)
+    np.testing.assert_allclose(wins.worth, 100_000)
 
 
 def test_draw_with_nan_is_won_by_none_and_infinity_wins():
@@ -138,19 +137,7 @@ def test_draw_with_nan_is_won_by_none_and_infinity_wins():
         (lambda: nuq.win_probabilities(np.zeros((1, 3))), ValueError, "with n >= 2"),
         (lambda: nuq.win_probabilities("abc"), TypeError, "draws must be an array of real"),
         (lambda: nuq.win_probabilities(LINEAR), TypeError, "key must be a JAX random key"),
-        (
-            lambda: nuq.win_probabilities(LINEAR, key=KEY, num_linear_draws=0.5),
-            TypeError,
-            "num_linear_draws must be a positive integer",
-        ),
         (lambda: jax.jit(nuq.win_probabilities)(np.zeros((9, 3))), TypeError, "outside of jit"),
-        (
-            lambda: nuq.win_probabilities(
-                nuq.paired_draws(bending, LINEAR, KEY, 9, progress=False), num_linear_draws=0
-            ),
-            ValueError,
-            "num_linear_draws must be a positive integer",
-        ),
     ],
 )
 def test_errors(call, kind, message):

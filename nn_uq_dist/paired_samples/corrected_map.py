@@ -1,18 +1,25 @@
 """The increasing map that takes the linear output to the network's, from paired samples.
 
 Averages of the network's quantile function over bins of normal scores are regressed on those of a
-control, whose distribution is known; `_monotone_fit.py` finds the map that they indicate.
+control, whose distribution is known; `_monotone_fit.py` finds the map that they indicate. Its knots
+are then settled: as the draws of the network allow and as the type of the outputs can hold them.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.paired_samples._monotone_fit import Curve, CurveAverages, fit_curve
-from nn_uq_dist.paired_samples.score_bins import ScoreBins, influence, sample_averages
+from nn_uq_dist.paired_samples.score_bins import (
+    ScoreBins,
+    differences_in_parts,
+    influence,
+    sample_averages,
+)
 
 # Shrinkage of the noise covariance towards its diagonal: correlations of many averages estimated
 # from few draws are unreliable.
@@ -29,6 +36,13 @@ _DOUBTFUL, _MOST_DOUBTFUL = 0.004, 4.0
 _PRIOR, _FEWEST_INSIDE = np.array([0.02, 0.96, 0.02]), 4.0
 # Least standard deviation of an average, in those of the output.
 _LEAST_NOISE = 2e-5
+# Half the length of the interval in standard deviations of a rank. With three, the draws would move
+# quantiles of an exactly linear network: the worst of many quantiles exceeds three.
+_REACH = 4.0
+# How far beyond the draws a tail may reach, in units of the span of the outermost draws.
+_BEYOND_DRAWS, _SPACINGS = 10.0, 5
+
+type Knots = tuple[FloatArray, FloatArray, FloatArray]
 
 
 class LinearQuantiles(NamedTuple):
@@ -99,9 +113,8 @@ def map_from_draws(draws: FloatArray, linear: LinearQuantiles, bins: ScoreBins) 
     >>> print(found(np.array([[0.0]])).round(1))
     [[-0.]]
     """
-    ordered = np.sort(draws, axis=0)
-    averages = sample_averages(ordered, bins).T
-    noise = _shrunk(_covariance(influence(draws, ordered, bins), len(draws) - 1))
+    averages = sample_averages(draws, bins).T
+    noise = _shrunk(_covariance(influence(draws, bins), len(draws) - 1))
     model = CurveAverages(bins, *linear)
     return _spline(model, fit_curve(model, averages, noise, np.zeros_like(averages)), linear)
 
@@ -207,11 +220,10 @@ def _controlled(
     draws: FloatArray, control: Control, bins: ScoreBins
 ) -> tuple[FloatArray, FloatArray]:
     """Averages for the network by regression on those of the control, and the residuals."""
-    ordered = np.sort(draws, axis=0), np.sort(control.at_pairs, axis=0)
-    of_network, of_control = (sample_averages(part, bins) for part in ordered)
-    a, b = influence(draws, ordered[0], bins), influence(control.at_pairs, ordered[1], bins)
+    a, b = influence(draws, bins), influence(control.at_pairs, bins)
     slope = _coefficients(a, b, len(draws) * bins.widths)
-    return of_network - slope * (of_control - control.averages), a - slope[:, None] * b
+    off = sample_averages(control.at_pairs, bins) - control.averages
+    return sample_averages(draws, bins) - slope * off, a - slope[:, None] * b
 
 
 def _coefficients(a: FloatArray, b: FloatArray, num_inside: FloatArray) -> FloatArray:
@@ -240,20 +252,131 @@ def _noise_ratio(network: FloatArray, control: FloatArray, num_randomizations: i
     """Ratio of the variances of quasi-random and independent averages, at most 1, ``(J,)``."""
     # Bins that each part alone can fill.
     coarse = ScoreBins.for_samples(network.shape[0] // num_randomizations)
-    parts = zip(
-        np.split(network, num_randomizations), np.split(control, num_randomizations), strict=True
-    )
-    found = np.stack(
-        [
-            sample_averages(np.sort(a, axis=0), coarse)
-            - sample_averages(np.sort(b, axis=0), coarse)
-            for a, b in parts
-        ]
-    )
+    found = differences_in_parts(network, control, coarse, num_randomizations)
     between = np.mean(np.var(found, axis=0, ddof=1), axis=0) / num_randomizations
-    ordered = np.sort(network, axis=0), np.sort(control, axis=0)
-    difference = influence(network, ordered[0], coarse) - influence(control, ordered[1], coarse)
+    difference = influence(network, coarse) - influence(control, coarse)
     independent = np.mean(np.mean(difference**2, axis=1), axis=0) / network.shape[0]
     ratio = between / np.where(independent > 0, independent, 1)
     clipped: FloatArray = np.clip(ratio, 0.02, 1.0)
     return clipped
+
+
+def settled_knots(
+    knots: Knots, draws: FloatArray, ends: FloatArray, scores: FloatArray, dtype: Any
+) -> Knots:
+    """Knots, values and slopes of one map, each of shape ``(k,)``.
+
+    Parameters
+    ----------
+    knots
+        Knots, values and slopes as they were estimated.
+    draws
+        Finite draws of the network, ``(n,)``.
+    ends
+        Ends of the support of the linear output.
+    scores
+        Normal scores of the knots.
+    dtype
+        Type of the outputs.
+    """
+    x, wanted, slopes = knots
+    y = held(wanted, draws, scores)
+    x, y, slopes = _resolved((x, y, np.where(y == wanted, slopes, np.nan)), dtype)
+    # A value that was moved has the slope of the chords around it.
+    moved = np.isnan(slopes)
+    near = moved | np.roll(moved, 1) | np.roll(moved, -1)
+    slopes = np.where(near, MonotoneSpline(x, y).slopes, slopes)
+    return x, y, _reaching((x, y, slopes), draws, ends)
+
+
+def held(wanted: FloatArray, draws: FloatArray, scores: FloatArray) -> FloatArray:
+    """Clip quantiles to order statistics some ranks above and below.
+
+    An error of regression that is small in units of the output can be a large error in probability
+    if many outputs are nearly equal, as for a unit that saturates.
+
+    Parameters
+    ----------
+    wanted
+        Quantiles of one output, shape ``(k,)``.
+    draws
+        Draws, ``(n,)``.
+    scores
+        Normal scores of the quantiles, ``(k,)``.
+    """
+    from scipy.special import ndtr
+
+    count, ordered = draws.size, np.sort(draws)
+    middle = count * ndtr(scores)
+    reach = 1 + _REACH * np.sqrt(middle * (1 - middle / count))
+    below, above = (np.floor(middle + sign * reach).astype(int) for sign in (-1, 1))
+    span = min(_SPACINGS, count - 1)
+    least = ordered[0] - _BEYOND_DRAWS * (ordered[span] - ordered[0])
+    most = ordered[-1] + _BEYOND_DRAWS * (ordered[-1] - ordered[-1 - span])
+    low = np.where(below < 0, least, ordered[np.clip(below, 0, count - 1)])
+    high = np.where(above >= count, most, ordered[np.clip(above, 0, count - 1)])
+    found: FloatArray = np.clip(wanted, low, high)
+    return found
+
+
+def _reaching(knots: Knots, draws: FloatArray, ends: FloatArray) -> FloatArray:
+    """Slopes with which the image of the linear output's support holds the draws.
+
+    If those of the fit do not, it gets some room beyond them: an outermost spacing of the draws.
+    """
+    (x, y, slopes), ordered = knots, np.sort(draws)
+    slopes = slopes.copy()
+    some = min(_SPACINGS, draws.size - 1)
+    for k, inner, sign in ((0, some, -1), (-1, -1 - some, 1)):
+        width, last = ends[k] - x[k], ordered[k]
+        if np.isfinite(width) and sign * (y[k] + slopes[k] * width - last) < 0:
+            slopes[k] = max(slopes[k], (2 * last - ordered[inner] - y[k]) / width)
+    return slopes
+
+
+def _resolved(knots: Knots, dtype: Any) -> Knots:
+    """Knots and values that a type tells apart; others move beyond the outermost ones.
+
+    There the map is a straight line, with or without them. To push them apart in place would move
+    an output that saturates far from zero by as many roundings as there are knots.
+    """
+    x, y, slopes = knots
+    eps = 2 * float(jnp.finfo(dtype).eps)
+    middle = x.size // 2
+    upper = _outward(x[middle:], y[middle:], slopes[middle:], eps)
+    lower = _outward(-x[middle::-1], -y[middle::-1], slopes[middle::-1], eps)
+    signs = (-1, -1, 1)
+    found = [np.concatenate([s * a[:0:-1], b]) for s, a, b in zip(signs, lower, upper, strict=True)]
+    return found[0], found[1], found[2]
+
+
+def _outward(x: FloatArray, y: FloatArray, slopes: FloatArray, eps: float) -> Knots:
+    """Knots from the middle to one end, those that are not apart beyond the last one."""
+    kept, y = [0], y.copy()
+
+    def gap(values: FloatArray, k: int, last: int) -> float:
+        # A skewed output has values near its one end that the type tells apart much better than
+        # those at the other; but at zero it would tell apart what means nothing.
+        return eps * float(max(abs(values[k]), abs(values[last]), eps * np.abs(values).max()))
+
+    for k in range(1, x.size):
+        last = kept[-1]
+        if x[k] - x[last] <= gap(x, k, last):
+            continue
+        least = gap(y, k, last)
+        if y[k] - y[last] <= least and k + 1 < x.size and y[k + 1] - y[last] > 2 * least:
+            y[k] = y[last] + 1.5 * least  # the last knot of a plateau, which rises on its way
+        if y[k] - y[last] > least:
+            kept.append(k)
+    number = np.arange(1, x.size - len(kept) + 1)
+    last, values = kept[-1], y[kept]
+    width = max(x[-1] - x[last], gap(x, -1, last))
+    # Half a gap is a step of the type at least. A plateau ends where it did, so it begins below.
+    rise = max(y[-1] - y[last], gap(y, -1, last) / 2)
+    if number.size and last > 0:
+        values[-1] = y[-1] - rise
+    return (
+        np.append(x[kept], x[last] + width * number),
+        np.append(values, values[-1] + rise * number),
+        np.append(slopes[kept], rise / width + 0.0 * number),
+    )
