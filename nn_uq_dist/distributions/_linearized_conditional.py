@@ -8,7 +8,6 @@ import numpy as np
 from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.row_algebra import covariance_root, in_squared_units, matvec
@@ -24,8 +23,8 @@ from nn_uq_dist.distributions._box_gaussian_distribution import (
     Standardized,
 )
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
+from nn_uq_dist.distributions._contract_joint import fitting_value
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._support import support_of_event
 
 
@@ -98,9 +97,8 @@ class LinearizedConditional(BoxGaussianDistribution):
                 f"values must have shape (..., k), fewer than the {shape[-1]} outputs, got "
                 f"{jnp.shape(values)}; for none or all of them use LinearizedJoint"
             )
-        known = jnp.shape(values)[-1]
-        (self.values,) = promote_shapes(values, shape=(*shape[:-1], known))
-        super().__init__(shape[:-1], (shape[-1] - known,), validate_args=validate_args)
+        self._set_parameters(shape[:-1], values=values)
+        super().__init__(shape[:-1], (shape[-1] - self._known,), validate_args=validate_args)
 
     @property
     def _known(self) -> int:
@@ -116,8 +114,8 @@ class LinearizedConditional(BoxGaussianDistribution):
     def support(self) -> constraints.Constraint:
         if self.normal_covariance is not None:
             return constraints.real_vector
-        loc, weights, _ = self.arrays()
-        weights = (weights * self.unit()[..., None])[..., self._known :, :]
+        loc, weights, _, unit = self.parameters()
+        weights = (weights * unit[..., None])[..., self._known :, :]
         entries = LinearizedMarginal(loc[..., self._known :], weights, validate_args=False)
         return support_of_event(entries.support, 1)
 

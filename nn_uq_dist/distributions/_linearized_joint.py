@@ -24,10 +24,13 @@ from nn_uq_dist.distributions._box_gaussian_distribution import (
     Standardized,
 )
 from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
-from nn_uq_dist.distributions._contract_joint import JointDistribution
+from nn_uq_dist.distributions._contract_joint import (
+    JointDistribution,
+    fitting_value,
+    observed_outputs,
+)
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs
 from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.inputs import LinearImage
 
@@ -112,8 +115,8 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     @property
     def marginals(self) -> LinearizedMarginal:
         """Distributions of the single outputs, exact: ``batch_shape + (d,)``."""
-        _, weights, covariance = self.arrays()
-        scale, unit = None, self.unit()
+        _, weights, covariance, unit = self.parameters()
+        scale = None
         if covariance is not None:
             variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
             # The square root has no finite slope at zero.
@@ -130,7 +133,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
-        loc, weights, covariance = self.arrays()
+        loc, weights, covariance, unit = self.parameters()
         key, sample_shape = checks.as_sampling(key, sample_shape)
         key_uniform, key_normal = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
@@ -141,7 +144,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         if covariance is not None:
             normal = random.normal(key_normal, (*shape, *self.event_shape), loc.dtype)
             draws = draws + matvec(covariance_root(covariance), normal)
-        return loc + self.unit() * draws
+        return loc + unit * draws
 
     def _deviation(self, value: ArrayLike) -> tuple[Array, Standardized]:
         """Standardized differences from the means, and parameters, in the result's type."""

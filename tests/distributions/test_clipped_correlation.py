@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist.distributions.clipped_correlation import clipped_correlation
+from nn_uq_dist.distributions.correlation_matrices import clipped_correlation
 
 pytestmark = pytest.mark.slow
 
