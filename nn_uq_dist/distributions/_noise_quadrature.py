@@ -126,10 +126,8 @@ def quantile_at(z: Array, sigma: Array, base: OutputDistribution) -> Array:
 
     # Y + sigma N is below q(a) + sigma a only if Y is below q(a) or N below a; one unit further,
     # since these quantiles are approximate.
-    low, center, middle, high = (
-        base.approximate_quantile(level) + sigma * level
-        for level in (target - 2, 0 * target, target, target + 2)
-    )
+    levels = jnp.stack([target - 2, jnp.zeros_like(target), target, target + 2])
+    low, center, middle, high = base.approximate_quantile(levels) + sigma * levels
     start = jnp.clip(center + (middle - center) / math.sqrt(2), low, high)
     found = quantile_at_score(target, start, low, high, evaluate)
     return jnp.where(jnp.isinf(z) & (sigma >= 0), z, found)
