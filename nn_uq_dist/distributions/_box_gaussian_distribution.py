@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -38,11 +37,12 @@ class Standardized(NamedTuple):
     log_unit: Array
 
 
-# One program, so that an eager call does not compile each operation separately.
-@jax.jit
-def _in_own_units(
-    weights: Array, covariance: Array | None, unit: Array
-) -> tuple[Array, Array | None, Array, Array]:
+def standardized(loc: Array, weights: Array, covariance: Array | None, unit: Array) -> Standardized:
+    """The parameters of `BoxGaussianDistribution.parameters` in units of the outputs' own size.
+
+    In single precision the square of 1e-19 is zero and that of 1e20 infinite, and outputs of one
+    distribution may have such different sizes.
+    """
     size = jnp.max(jnp.abs(weights), axis=-1)
     if covariance is not None:
         diagonal = jnp.diagonal(lax.stop_gradient(covariance), axis1=-2, axis2=-1)
@@ -52,7 +52,7 @@ def _in_own_units(
         # One unit at a time, because their product may over- or underflow.
         covariance = covariance / own[..., None] / own[..., None, :]
     log_unit = jnp.log(own) + jnp.log(unit)
-    return weights / own[..., None], covariance, own * unit, log_unit
+    return Standardized(loc, weights / own[..., None], covariance, own * unit, log_unit)
 
 
 class BoxGaussianDistribution(Distribution):
@@ -178,15 +178,6 @@ class BoxGaussianDistribution(Distribution):
         covariance = None if covariance is None else jnp.asarray(covariance, dtype)
         loc, weights, scale = (jnp.asarray(part, dtype) for part in (self.loc, self.weights, scale))
         return loc, weights, covariance, scale
-
-    def standardized(self, dtype: jnp.dtype | None = None) -> Standardized:
-        """The parameters with outputs in units of their own size, powers of two.
-
-        In single precision the square of 1e-19 is zero and that of 1e20 infinite, and outputs of
-        one distribution may have such different sizes.
-        """
-        loc, *others = self.parameters(dtype)
-        return Standardized(loc, *_in_own_units(*others))
 
     def _rows(self, order: Sequence[int]) -> dict[str, Any]:
         """The parameters of some outputs, in this order."""

@@ -1,8 +1,9 @@
 """The distribution of some outputs of a linearized network, given the others."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, random
@@ -21,6 +22,7 @@ from nn_uq_dist.box_gaussian import (
 from nn_uq_dist.distributions._box_gaussian_distribution import (
     BoxGaussianDistribution,
     Standardized,
+    standardized,
 )
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_joint import fitting_value
@@ -104,12 +106,6 @@ class LinearizedConditional(BoxGaussianDistribution):
     def _known(self) -> int:
         return jnp.shape(self.values)[-1]
 
-    def _deviation(self, dtype: jnp.dtype | None = None) -> tuple[Array, Standardized]:
-        """Standardized known outputs, and parameters of all outputs."""
-        own = self.standardized(dtype)
-        seen = jnp.asarray(self.values, own.loc.dtype) - own.loc[..., : self._known]
-        return seen / own.unit[..., : self._known], own
-
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> constraints.Constraint:
         if self.normal_covariance is not None:
@@ -124,29 +120,16 @@ class LinearizedConditional(BoxGaussianDistribution):
         """Log density: that of all outputs minus that of the known ones."""
         given = fitting_value(value, self.shape())
         dtype = jnp.result_type(given, self._dtype)
-        seen, own = self._deviation(dtype)
-        rest = slice(self._known, None)
-        others = (given.astype(dtype) - own.loc[..., rest]) / own.unit[..., rest]
-        shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
-        parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (seen, others)]
-        before = log_evidence(seen, *self._of_known(own))
-        both = log_evidence(jnp.concatenate(parts, axis=-1), own.weights, own.covariance)
-        return both - before - jnp.sum(own.log_unit[..., rest], axis=-1)
-
-    def _of_known(self, own: Standardized) -> tuple[Array, Array | None]:
-        """Weights and covariance of the known outputs."""
-        known, covariance = slice(self._known), own.covariance
-        return own.weights[..., known, :], (
-            None if covariance is None else covariance[..., known, known]
-        )
+        known = jnp.asarray(self.values, dtype)
+        return _log_density(given.astype(dtype), known, *self.parameters(dtype))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
-        seen, own = self._deviation()
+        seen, own = _deviation(jnp.asarray(self.values, self._dtype), *self.parameters())
         key, sample_shape = checks.as_sampling(key, sample_shape)
         key_inputs, key_normal = random.split(key)
         count = int(np.prod(sample_shape))
-        inputs = input_draws(key_inputs, seen, *self._of_known(own), count)
+        inputs = input_draws(key_inputs, seen, *_of_known(own, self._known), count)
         others = regression(own.weights, own.covariance, self._known)
         moved = others.of_inputs(inputs, seen)
         moved = jnp.broadcast_to(moved, (count, *self.shape()))
@@ -157,12 +140,9 @@ class LinearizedConditional(BoxGaussianDistribution):
         return draws.reshape(*sample_shape, *self.shape())
 
     def _moments(self) -> Moments:
-        seen, own = self._deviation()
-        loc, unit = own.loc[..., self._known :], own.unit[..., self._known :]
-        found = conditional_moments(seen, own.weights, own.covariance)
-        spread = in_squared_units(found.covariance, unit)
+        mean, spread = _moments(jnp.asarray(self.values, self._dtype), *self.parameters())
         spread = jnp.broadcast_to(spread, (*self.shape(), *self.event_shape))
-        return Moments(jnp.broadcast_to(loc + unit * found.mean, self.shape()), spread)
+        return Moments(jnp.broadcast_to(mean, self.shape()), spread)
 
     @property
     def mean(self) -> Array:
@@ -184,3 +164,37 @@ class LinearizedConditional(BoxGaussianDistribution):
         chosen = checks.as_indices(indices, self.event_shape[0])
         order = (*range(self._known), *(self._known + index for index in chosen))
         return rebuilt(self, **self._rows(order))
+
+
+@jax.jit
+def _deviation(values: Array, *parameters: Any) -> tuple[Array, Standardized]:
+    """Standardized known outputs, and parameters of all outputs."""
+    own, known = standardized(*parameters), values.shape[-1]
+    return (values - own.loc[..., :known]) / own.unit[..., :known], own
+
+
+def _of_known(own: Standardized, known: int) -> tuple[Array, Array | None]:
+    """Weights and covariance of the known outputs."""
+    covariance = own.covariance
+    covariance = None if covariance is None else covariance[..., :known, :known]
+    return own.weights[..., :known, :], covariance
+
+
+@jax.jit
+def _log_density(value: Array, values: Array, *parameters: Any) -> Array:
+    seen, own = _deviation(values, *parameters)
+    known = values.shape[-1]
+    others = (value - own.loc[..., known:]) / own.unit[..., known:]
+    shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
+    parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (seen, others)]
+    before = log_evidence(seen, *_of_known(own, known))
+    both = log_evidence(jnp.concatenate(parts, axis=-1), own.weights, own.covariance)
+    return both - before - jnp.sum(own.log_unit[..., known:], axis=-1)
+
+
+@jax.jit
+def _moments(values: Array, *parameters: Any) -> tuple[Array, Array]:
+    seen, own = _deviation(values, *parameters)
+    loc, unit = own.loc[..., values.shape[-1] :], own.unit[..., values.shape[-1] :]
+    found = conditional_moments(seen, own.weights, own.covariance)
+    return loc + unit * found.mean, in_squared_units(found.covariance, unit)

@@ -1,7 +1,7 @@
 """The joint distribution of several outputs of a linearized network."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from nn_uq_dist.box_gaussian import conditional_scores, log_evidence, second_ord
 from nn_uq_dist.distributions._box_gaussian_distribution import (
     BoxGaussianDistribution,
     Standardized,
+    standardized,
 )
 from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_joint import (
@@ -146,19 +147,16 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
             draws = draws + matvec(covariance_root(covariance), normal)
         return loc + unit * draws
 
-    def _deviation(self, value: ArrayLike) -> tuple[Array, Standardized]:
-        """Standardized differences from the means, and parameters, in the result's type."""
+    def _with_value(self, value: ArrayLike) -> tuple[Array, *tuple[Any, ...]]:
+        """A value and the parameters in the type of the result."""
         given = fitting_value(value, self.shape())
         dtype = jnp.result_type(given, self._dtype)
-        own = self.standardized(dtype)
-        return (given.astype(dtype) - own.loc) / own.unit, own
+        return given.astype(dtype), *self.parameters(dtype)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
-        deviation, own = self._deviation(value)
-        logs = log_evidence(deviation, own.weights, own.covariance)
-        return logs - jnp.sum(own.log_unit, axis=-1)
+        return _log_density(*self._with_value(value))
 
     def log_prob_correction(self, value: ArrayLike) -> Array:
         """What the next order of the expansion adds to `log_prob`: an estimate of its error.
@@ -186,7 +184,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         >>> print(f"{joint.log_prob([1.5]):.3f} {joint.log_prob_correction([1.5]):.3f}")
         -1.995 -0.097
         """
-        deviation, own = self._deviation(value)
+        deviation, own = _deviation(*self._with_value(value))
         return second_order(deviation, own.weights, own.covariance)
 
     @property
@@ -195,10 +193,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
         NaN where the type has no such number.
         """
-        own = self.standardized()
-        total = gram(own.weights) / 3.0
-        total = total if own.covariance is None else total + own.covariance
-        total = in_squared_units(total, own.unit)
+        total = _covariance(*self.parameters())
         return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedJoint":
@@ -207,7 +202,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
-        deviation, own = self._deviation(value)
+        deviation, own = _deviation(*self._with_value(value))
         weights, covariance = own.weights, own.covariance
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
         deviation = jnp.broadcast_to(deviation, shape)
@@ -265,3 +260,25 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         observed, remaining, _, values = observed_outputs(self, indices, values)
         parts = self._rows((*observed, *remaining))
         return pass_validation(self, LinearizedConditional(values, **parts, validate_args=False))
+
+
+@jax.jit
+def _deviation(value: Array, *parameters: Any) -> tuple[Array, Standardized]:
+    """Standardized differences from the means, and parameters."""
+    own = standardized(*parameters)
+    return (value - own.loc) / own.unit, own
+
+
+@jax.jit
+def _log_density(value: Array, *parameters: Any) -> Array:
+    deviation, own = _deviation(value, *parameters)
+    logs = log_evidence(deviation, own.weights, own.covariance)
+    return logs - jnp.sum(own.log_unit, axis=-1)
+
+
+@jax.jit
+def _covariance(*parameters: Any) -> Array:
+    own = standardized(*parameters)
+    total = gram(own.weights) / 3.0
+    total = total if own.covariance is None else total + own.covariance
+    return in_squared_units(total, own.unit)
