@@ -14,14 +14,14 @@ from nn_uq_dist.distributions._adapted_distribution import (
 from nn_uq_dist.distributions._adapted_distribution import (
     as_output_distribution as as_output_distribution,
 )
-from nn_uq_dist.distributions._batch_entries import batch_entries as batch_entries
+from nn_uq_dist.distributions._contract import batch_entries as batch_entries
 from nn_uq_dist.distributions._contract_joint import JointDistribution as JointDistribution
 from nn_uq_dist.distributions._contract_output import OutputDistribution as OutputDistribution
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal as CorrectedMarginal
-from nn_uq_dist.distributions._gaussian_copula_conditional import (
+from nn_uq_dist.distributions._gaussian_copula import (
     GaussianCopulaConditional as GaussianCopulaConditional,
 )
-from nn_uq_dist.distributions._gaussian_copula_joint import (
+from nn_uq_dist.distributions._gaussian_copula import (
     GaussianCopulaJoint as GaussianCopulaJoint,
 )
 from nn_uq_dist.distributions._linearized_conditional import (
@@ -36,6 +36,6 @@ from nn_uq_dist.distributions._noisy_marginal import NoisyMarginal as NoisyMargi
 from nn_uq_dist.distributions._normal_score_transform import (
     NormalScoreTransform as NormalScoreTransform,
 )
-from nn_uq_dist.distributions.clipped_correlation import (
+from nn_uq_dist.distributions.correlation_matrices import (
     clipped_correlation as clipped_correlation,
 )

@@ -57,8 +57,7 @@ class AdaptedDistribution(OutputDistribution):
         """Log density, ``-inf`` outside the support."""
         value = jnp.asarray(value)
         inside, safe = safe_values(self.support, value)
-        logs = jnp.where(inside, self.base.log_prob(safe), -jnp.inf)
-        return jnp.where(jnp.isnan(value), nan_unless(~jnp.isnan(value), value), logs)
+        return _nan_kept(value, jnp.where(inside, self.base.log_prob(safe), -jnp.inf))
 
     def log_cdf(self, value: ArrayLike) -> Array:
         """``log Phi`` of the normal score."""
@@ -74,7 +73,7 @@ class AdaptedDistribution(OutputDistribution):
         low, high = self.bounds
         score = normal_score(self.base, safe_values(self.support, value)[1])
         score = jnp.where(value <= low, -jnp.inf, jnp.where(value >= high, jnp.inf, score))
-        return jnp.where(jnp.isnan(value), nan_unless(~jnp.isnan(value), value), score)
+        return _nan_kept(value, score)
 
     def from_normal_score(self, z: ArrayLike) -> Array:
         """Value with this normal score, by the best way that the distribution offers."""
@@ -97,6 +96,11 @@ class AdaptedDistribution(OutputDistribution):
             base = base.base_dist
         count = 1 if isinstance(base, dist.Laplace) else 0
         return jnp.broadcast_to(self.mean, (count, *self.batch_shape))
+
+
+def _nan_kept(value: Array, result: Array) -> Array:
+    """The result, but for NaN, which stays NaN and has the derivative NaN."""
+    return jnp.where(jnp.isnan(value), nan_unless(~jnp.isnan(value), value), result)
 
 
 def as_output_distribution(distribution: dist.Distribution) -> OutputDistribution:

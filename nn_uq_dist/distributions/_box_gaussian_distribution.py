@@ -3,19 +3,17 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.row_algebra import binary_unit
-from nn_uq_dist.distributions._batch_entries import take_matrix
 from nn_uq_dist.distributions._contract import Distribution
+from nn_uq_dist.distributions._contract_joint import take_matrix
 from nn_uq_dist.inputs.parameter_checks import is_positive_definite, require_covariance
 
 
@@ -39,11 +37,12 @@ class Standardized(NamedTuple):
     log_unit: Array
 
 
-# One program, so that an eager call does not compile each operation separately.
-@jax.jit
-def _in_own_units(
-    weights: Array, covariance: Array | None, unit: Array
-) -> tuple[Array, Array | None, Array, Array]:
+def standardized(loc: Array, weights: Array, covariance: Array | None, unit: Array) -> Standardized:
+    """The parameters of `BoxGaussianDistribution.parameters` in units of the outputs' own size.
+
+    In single precision the square of 1e-19 is zero and that of 1e20 infinite, and outputs of one
+    distribution may have such different sizes.
+    """
     size = jnp.max(jnp.abs(weights), axis=-1)
     if covariance is not None:
         diagonal = jnp.diagonal(lax.stop_gradient(covariance), axis1=-2, axis2=-1)
@@ -53,7 +52,7 @@ def _in_own_units(
         # One unit at a time, because their product may over- or underflow.
         covariance = covariance / own[..., None] / own[..., None, :]
     log_unit = jnp.log(own) + jnp.log(unit)
-    return weights / own[..., None], covariance, own * unit, log_unit
+    return Standardized(loc, weights / own[..., None], covariance, own * unit, log_unit)
 
 
 class BoxGaussianDistribution(Distribution):
@@ -94,6 +93,7 @@ class BoxGaussianDistribution(Distribution):
             If shapes do not fit, or there is no normal part and fewer uniforms than outputs.
         """
         loc, weights = checks.as_numeric("loc", loc), checks.as_numeric("weights", weights)
+        scale = scale if scale is None else checks.as_numeric("scale", scale)
         if jnp.ndim(weights) < 2 or 0 in jnp.shape(weights)[-2:]:
             raise ValueError(
                 f"weights must have shape (..., d, n), a row for each output and a column for each "
@@ -132,20 +132,12 @@ class BoxGaussianDistribution(Distribution):
             )
         # Known numbers stay known under `jit`, where values are checked against the support.
         xp = np if isinstance(loc, np.ndarray) else jnp
-        loc = xp.broadcast_to(xp.asarray(loc), (*jnp.shape(loc)[:-1], num_outputs))
-        (self.loc,) = promote_shapes(loc, shape=shape)
-        (self.weights,) = promote_shapes(weights, shape=(*shape, count))
-        self.normal_covariance = normal_covariance
-        self.scale = scale
+        loc = xp.broadcast_to(loc, (*jnp.shape(loc)[:-1], num_outputs))
         if scale is not None:
-            scale = xp.broadcast_to(
-                checks.as_numeric("scale", scale), (*jnp.shape(scale)[:-1], num_outputs)
-            )
-            (self.scale,) = promote_shapes(scale, shape=shape)
-        if normal_covariance is not None:
-            (self.normal_covariance,) = promote_shapes(
-                normal_covariance, shape=(*shape, num_outputs)
-            )
+            scale = xp.broadcast_to(scale, (*jnp.shape(scale)[:-1], num_outputs))
+        self._set_parameters(
+            shape[:-1], loc=loc, weights=weights, normal_covariance=normal_covariance, scale=scale
+        )
         return shape
 
     def validate_args(self, strict: bool = True) -> None:
@@ -178,28 +170,14 @@ class BoxGaussianDistribution(Distribution):
         """Type of the results: at least single precision."""
         return jnp.promote_types(checks.float_dtype(*self.get_args().values()), jnp.float32)
 
-    def arrays(self, dtype: jnp.dtype | None = None) -> tuple[Array, Array, Array | None]:
-        """The parameters as arrays of one type."""
-        dtype = self._dtype if dtype is None else dtype
+    def parameters(self, dtype: jnp.dtype | None = None) -> tuple[Array, Array, Any, Array]:
+        """Means, weights, covariance or None, and scales, ones by default: arrays of one type."""
+        dtype, scale = self._dtype if dtype is None else dtype, self.scale
+        scale = np.ones(jnp.shape(self.weights)[-2:-1]) if scale is None else scale
         covariance = self.normal_covariance
         covariance = None if covariance is None else jnp.asarray(covariance, dtype)
-        return jnp.asarray(self.loc, dtype), jnp.asarray(self.weights, dtype), covariance
-
-    def unit(self, dtype: jnp.dtype | None = None) -> Array:
-        """The scales, ones by default, shape ``(..., d)``."""
-        dtype = self._dtype if dtype is None else dtype
-        if self.scale is None:
-            return jnp.ones(jnp.shape(self.weights)[-2:-1], dtype)
-        return jnp.asarray(self.scale, dtype)
-
-    def standardized(self, dtype: jnp.dtype | None = None) -> Standardized:
-        """The parameters with outputs in units of their own size, powers of two.
-
-        In single precision the square of 1e-19 is zero and that of 1e20 infinite, and outputs of
-        one distribution may have such different sizes.
-        """
-        loc, weights, covariance = self.arrays(dtype)
-        return Standardized(loc, *_in_own_units(weights, covariance, self.unit(dtype)))
+        loc, weights, scale = (jnp.asarray(part, dtype) for part in (self.loc, self.weights, scale))
+        return loc, weights, covariance, scale
 
     def _rows(self, order: Sequence[int]) -> dict[str, Any]:
         """The parameters of some outputs, in this order."""

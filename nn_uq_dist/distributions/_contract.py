@@ -1,7 +1,11 @@
-"""What distributions of outputs have in common; others made from the arguments of constructors."""
+"""What distributions of outputs have in common: order of fields, checks, batches, entries of these.
+
+All of it follows from the arguments of the constructor, which every distribution keeps.
+"""
 
 import abc
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from types import SimpleNamespace
@@ -15,12 +19,12 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics.checks import is_concrete
-from nn_uq_dist.basics.concrete import as_jax, evaluated_now, runs_in_numpy, with_nan_gradients
-from nn_uq_dist.basics.pytree import in_order
+from nn_uq_dist.basics.concrete import evaluated_now, with_nan_gradients
+from nn_uq_dist.basics.pytree import in_order, positions
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.distributions._batch_entries import constructor_arguments, made, rebuilt_entries
 from nn_uq_dist.distributions._support import IndependentOutputs
 
 
@@ -39,31 +43,13 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
         mask = self._validate_sample(kwargs["value"] if "value" in kwargs else args[0])
         if is_concrete(mask) and np.asarray(mask).all():
             return logs
-        if runs_in_numpy(mask, logs):
-            known = np.asarray(logs)
-            return as_jax(np.where(mask, known, known.dtype.type(-np.inf)))
         return jnp.where(mask, logs, -jnp.inf)
 
     return validated
 
 
-def _holds(constraint: constraints.Constraint, value: Any) -> Any:
-    """Where the constraint holds: a NumPy array, unless that is not known, as under ``jit``."""
-    if is_concrete(constraint, value):
-        parts = (constraint, value)
-        constraint, value = jax.tree.map(_as_numpy, parts)
-        return np.asarray(constraint(value))
-    with evaluated_now():
-        mask = _asked(constraint, value)
-    return np.asarray(mask) if is_concrete(mask) else mask
-
-
-def _as_numpy(leaf: Any) -> Any:
-    return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
-
-
 @jax.jit
-def _asked(constraint: constraints.Constraint, value: Array) -> Array:
+def _holds(constraint: constraints.Constraint, value: Array) -> Array:
     return constraint(value)
 
 
@@ -100,15 +86,24 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
     def __getitem__(self, index: Any) -> Self:
         """Return the distributions at some entries of the batch; see `batch_entries`."""
-        part: Self = pass_validation(self, rebuilt_entries(self, index))
+        part: Self = pass_validation(self, _rebuilt_entries(self, index))
         return part
 
     def __repr__(self) -> str:
         parameters = (name for name in self.arg_constraints if name in self.__dict__)
         return summary_line(self, "batch_shape", "event_shape", *parameters)
 
+    def _set_parameters(self, batch_shape: tuple[int, ...], **parameters: Any) -> None:
+        """Keep parameters with as many axes as the batch: those of `vmap` come in front of all."""
+        for name, value in parameters.items():
+            if value is not None:
+                rank = jnp.ndim(value) - self.arg_constraints[name].event_dim
+                event_shape = jnp.shape(value)[rank:]
+                (value,) = promote_shapes(value, shape=(*batch_shape, *event_shape))  # noqa: PLW2901
+            setattr(self, name, value)
+
     def validate_args(self, strict: bool = True) -> None:
-        """As NumPyro's, in NumPy where the parameters are known, else in a program for each.
+        """As NumPyro's, in NumPy where the parameters are known.
 
         NumPyro asks the constraints with JAX arrays, for which each operation of each constraint
         is compiled by itself: dozens of programs before the first number.
@@ -117,12 +112,11 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
             constraint = self.arg_constraints[name]
             if constraints.is_dependent(constraint):
                 continue
-            valid = _holds(constraint, value)
-            if not is_concrete(valid):
+            if not is_concrete(constraint, value):
                 if strict:
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
-            elif not np.asarray(valid).all():
+            elif not np.all(constraint(np.asarray(value))):
                 raise ValueError(
                     f"{type(self).__name__} distribution got invalid {name} parameter."
                 )
@@ -132,10 +126,13 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         # traced bounds. A jax value made outside the trace works for both.
         # NumPy would compare single precision with bounds in double precision.
         with evaluated_now():
-            mask: Any = _asked(self.support, jnp.asarray(value))
+            return self._warned(value, _holds(self.support, jnp.asarray(value)))
+
+    @staticmethod
+    def _warned(value: ArrayLike, mask: Any) -> Array:
+        """NumPyro's own check and warning, for values that are known to be inside or not."""
         mask = np.asarray(mask) if is_concrete(mask) else mask
         known: Any = SimpleNamespace(support=lambda _: mask)
-        # NumPyro's own check and warning.
         return dist.Distribution._validate_sample(known, value)  # noqa: SLF001
 
     def to_event(self, reinterpreted_batch_ndims: int | None = None) -> dist.Distribution:
@@ -143,11 +140,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
         As NumPyro's, but the bounds of a latent site may depend on other sites.
         """
-        axes = (
-            len(self.batch_shape)
-            if reinterpreted_batch_ndims is None
-            else (reinterpreted_batch_ndims)
-        )
+        axes = reinterpreted_batch_ndims
+        axes = len(self.batch_shape) if axes is None else axes
         return IndependentOutputs(self, axes) if axes else self
 
     def expand(self, batch_shape: Sequence[int]) -> dist.Distribution:
@@ -209,6 +203,18 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         return shape
 
 
+def constructor_arguments(kind: type[dist.Distribution]) -> list[str]:
+    """Names of the arguments of the constructor, which distributions keep as attributes."""
+    names = inspect.signature(kind.__init__).parameters
+    return [name for name in names if name not in {"self", "validate_args"}]
+
+
+def made[D: dist.Distribution](kind: type[D], arguments: dict[str, Any]) -> D:
+    """A distribution with valid arguments, which are not checked again."""
+    checks = "validate_args" in inspect.signature(kind.__init__).parameters
+    return kind(**arguments, validate_args=False) if checks else kind(**arguments)
+
+
 def rebuilt[D: Distribution](distribution: D, **changed: Any) -> D:
     """The same kind of distribution with some other, valid arguments of its constructor."""
     arguments = {
@@ -263,3 +269,116 @@ def pass_validation[D: dist.Distribution](distribution: Distribution, other: D) 
     if "_validate_args" in distribution.__dict__:
         other._validate_args = distribution._validate_args  # noqa: SLF001 (as NumPyro sets it)
     return other
+
+
+def batch_entries(distribution: dist.Distribution, index: Any) -> dist.Distribution:
+    """Return the distributions at an index of the batch; ``distribution[index]`` for our own.
+
+    Parameters
+    ----------
+    distribution : numpyro.distributions.Distribution
+        With batch axes.
+    index
+        Integers, slices, masks and arrays of integers, as for a NumPy array of shape
+        ``batch_shape``. Parameters that entries share stay shared.
+
+    Raises
+    ------
+    IndexError
+        If the index does not fit the batch shape.
+    TypeError
+        If there is no batch, the index is traced, or the distribution does not keep the arguments
+        of its constructor, from which it is made anew.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> distributions = dist.Normal(jnp.array([1.0, 2.0, 3.0]), 1.0)
+    >>> print(nuq.distributions.batch_entries(distributions, [2, 0]).mean)
+    [3. 1.]
+    """
+    own: Any = getattr(type(distribution), "__getitem__", None)
+    return _rebuilt_entries(distribution, index) if own is None else distribution[index]
+
+
+def _rebuilt_entries(distribution: dist.Distribution, index: Any) -> dist.Distribution:
+    """The same, made anew from the arguments of the constructor."""
+    places = positions(distribution.batch_shape, index)
+    part = _with_entries(distribution, distribution.batch_shape, places)
+    return part if part.batch_shape == places.shape else part.expand(places.shape)
+
+
+def _with_entries(
+    distribution: dist.Distribution,
+    batch_shape: tuple[int, ...],
+    places: np.ndarray,
+    extra: int = 0,
+) -> dist.Distribution:
+    """A distribution of the same kind with entries of its parameters, as for `_take_entries`.
+
+    Parameters
+    ----------
+    extra : int
+        Number of the batch axes of `distribution` behind `batch_shape`.
+
+    Raises
+    ------
+    TypeError
+        If the distribution does not keep an argument of its constructor as an attribute.
+    """
+    if isinstance(distribution, dist.ExpandedDistribution):
+        return _with_entries(distribution.base_dist, batch_shape, places, extra)
+    arguments: dict[str, Any] = {}
+    for name in constructor_arguments(type(distribution)):
+        if name not in distribution.__dict__:
+            raise TypeError(
+                f"entries of a batch can be taken of distributions that keep the arguments of "
+                f"their constructor, got {type(distribution).__name__} without {name}; make it for "
+                "the wanted entries, or define its method __getitem__"
+            )
+        argument = distribution.__dict__[name]
+        if isinstance(argument, dist.Distribution):
+            # Its batch axes beyond those of the distribution, such as the outputs', come last.
+            more = max(len(argument.batch_shape) - len(distribution.batch_shape), 0)
+            argument = _with_entries(argument, batch_shape, places, extra + more)
+        elif argument is not None and name in distribution.arg_constraints:
+            lead = jnp.ndim(argument) - distribution.arg_constraints[name].event_dim - extra
+            argument = _take_entries(argument, lead, batch_shape, places)
+        arguments[name] = argument
+    return made(type(distribution), arguments)
+
+
+def _take_entries(
+    argument: Any, lead: int, batch_shape: tuple[int, ...], places: np.ndarray
+) -> Any:
+    """Entries of a parameter whose first axes broadcast against the batch axes.
+
+    Parameters
+    ----------
+    argument : array_like
+        The parameter.
+    lead : int
+        Number of its axes in front of the event axes.
+    batch_shape : tuple of int
+        Shape of the batch.
+    places : numpy.ndarray of int
+        Where the entries are in the flattened batch, in the shape of the result.
+    """
+    if lead <= 0:
+        return argument  # one value for all entries
+    shape = jnp.shape(argument)
+    rows = np.arange(math.prod(shape[:lead])).reshape(shape[:lead])
+    chosen = np.broadcast_to(rows, batch_shape).reshape(-1)[places]
+    for axis in range(chosen.ndim):
+        start = np.arange(min(chosen.shape[axis], 1))
+        first = chosen.take(start, axis)
+        # What entries share stays shared; entries that an index repeats are entries of their own.
+        if np.all(chosen == first) and not np.all(places == places.take(start, axis)):
+            chosen = first
+    table = argument.reshape(-1, *shape[lead:])
+    # Python's indexing of JAX's arrays takes several times longer.
+    return (
+        table[chosen] if isinstance(table, np.ndarray) else jnp.take(table, chosen, 0, mode="clip")
+    )

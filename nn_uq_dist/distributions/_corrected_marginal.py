@@ -8,7 +8,6 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import vmap_over
-from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics.checks import broadcast_shapes, is_concrete
 from nn_uq_dist.basics.concrete import one_program, squares
@@ -97,11 +96,8 @@ class CorrectedMarginal(OutputDistribution):
         self.base = (
             base if base.batch_shape == shape else as_output_distribution(base.expand(shape))
         )
-        # Each gets as many axes as the outputs, so that axes that `vmap` adds come in front.
-        self.knots, self.images, self.slopes = (
-            promote_shapes(part, shape=(*shape, jnp.shape(part)[-1]))[0]
-            for part in spline.parameters
-        )
+        knots, images, slopes = spline.parameters
+        self._set_parameters(shape, knots=knots, images=images, slopes=slopes)
         super().__init__(shape, (), validate_args=validate_args)
 
     @property

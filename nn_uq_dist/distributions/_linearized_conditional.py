@@ -1,14 +1,14 @@
 """The distribution of some outputs of a linearized network, given the others."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.row_algebra import covariance_root, in_squared_units, matvec
@@ -22,10 +22,11 @@ from nn_uq_dist.box_gaussian import (
 from nn_uq_dist.distributions._box_gaussian_distribution import (
     BoxGaussianDistribution,
     Standardized,
+    standardized,
 )
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
+from nn_uq_dist.distributions._contract_joint import fitting_value
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._output_values import fitting_value
 from nn_uq_dist.distributions._support import support_of_event
 
 
@@ -98,26 +99,19 @@ class LinearizedConditional(BoxGaussianDistribution):
                 f"values must have shape (..., k), fewer than the {shape[-1]} outputs, got "
                 f"{jnp.shape(values)}; for none or all of them use LinearizedJoint"
             )
-        known = jnp.shape(values)[-1]
-        (self.values,) = promote_shapes(values, shape=(*shape[:-1], known))
-        super().__init__(shape[:-1], (shape[-1] - known,), validate_args=validate_args)
+        self._set_parameters(shape[:-1], values=values)
+        super().__init__(shape[:-1], (shape[-1] - self._known,), validate_args=validate_args)
 
     @property
     def _known(self) -> int:
         return jnp.shape(self.values)[-1]
 
-    def _deviation(self, dtype: jnp.dtype | None = None) -> tuple[Array, Standardized]:
-        """Standardized known outputs, and parameters of all outputs."""
-        own = self.standardized(dtype)
-        seen = jnp.asarray(self.values, own.loc.dtype) - own.loc[..., : self._known]
-        return seen / own.unit[..., : self._known], own
-
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> constraints.Constraint:
         if self.normal_covariance is not None:
             return constraints.real_vector
-        loc, weights, _ = self.arrays()
-        weights = (weights * self.unit()[..., None])[..., self._known :, :]
+        loc, weights, _, unit = self.parameters()
+        weights = (weights * unit[..., None])[..., self._known :, :]
         entries = LinearizedMarginal(loc[..., self._known :], weights, validate_args=False)
         return support_of_event(entries.support, 1)
 
@@ -126,29 +120,16 @@ class LinearizedConditional(BoxGaussianDistribution):
         """Log density: that of all outputs minus that of the known ones."""
         given = fitting_value(value, self.shape())
         dtype = jnp.result_type(given, self._dtype)
-        seen, own = self._deviation(dtype)
-        rest = slice(self._known, None)
-        others = (given.astype(dtype) - own.loc[..., rest]) / own.unit[..., rest]
-        shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
-        parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (seen, others)]
-        before = log_evidence(seen, *self._of_known(own))
-        both = log_evidence(jnp.concatenate(parts, axis=-1), own.weights, own.covariance)
-        return both - before - jnp.sum(own.log_unit[..., rest], axis=-1)
-
-    def _of_known(self, own: Standardized) -> tuple[Array, Array | None]:
-        """Weights and covariance of the known outputs."""
-        known, covariance = slice(self._known), own.covariance
-        return own.weights[..., known, :], (
-            None if covariance is None else covariance[..., known, known]
-        )
+        known = jnp.asarray(self.values, dtype)
+        return _log_density(given.astype(dtype), known, *self.parameters(dtype))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
-        seen, own = self._deviation()
+        seen, own = _deviation(jnp.asarray(self.values, self._dtype), *self.parameters())
         key, sample_shape = checks.as_sampling(key, sample_shape)
         key_inputs, key_normal = random.split(key)
         count = int(np.prod(sample_shape))
-        inputs = input_draws(key_inputs, seen, *self._of_known(own), count)
+        inputs = input_draws(key_inputs, seen, *_of_known(own, self._known), count)
         others = regression(own.weights, own.covariance, self._known)
         moved = others.of_inputs(inputs, seen)
         moved = jnp.broadcast_to(moved, (count, *self.shape()))
@@ -159,12 +140,9 @@ class LinearizedConditional(BoxGaussianDistribution):
         return draws.reshape(*sample_shape, *self.shape())
 
     def _moments(self) -> Moments:
-        seen, own = self._deviation()
-        loc, unit = own.loc[..., self._known :], own.unit[..., self._known :]
-        found = conditional_moments(seen, own.weights, own.covariance)
-        spread = in_squared_units(found.covariance, unit)
+        mean, spread = _moments(jnp.asarray(self.values, self._dtype), *self.parameters())
         spread = jnp.broadcast_to(spread, (*self.shape(), *self.event_shape))
-        return Moments(jnp.broadcast_to(loc + unit * found.mean, self.shape()), spread)
+        return Moments(jnp.broadcast_to(mean, self.shape()), spread)
 
     @property
     def mean(self) -> Array:
@@ -186,3 +164,37 @@ class LinearizedConditional(BoxGaussianDistribution):
         chosen = checks.as_indices(indices, self.event_shape[0])
         order = (*range(self._known), *(self._known + index for index in chosen))
         return rebuilt(self, **self._rows(order))
+
+
+@jax.jit
+def _deviation(values: Array, *parameters: Any) -> tuple[Array, Standardized]:
+    """Standardized known outputs, and parameters of all outputs."""
+    own, known = standardized(*parameters), values.shape[-1]
+    return (values - own.loc[..., :known]) / own.unit[..., :known], own
+
+
+def _of_known(own: Standardized, known: int) -> tuple[Array, Array | None]:
+    """Weights and covariance of the known outputs."""
+    covariance = own.covariance
+    covariance = None if covariance is None else covariance[..., :known, :known]
+    return own.weights[..., :known, :], covariance
+
+
+@jax.jit
+def _log_density(value: Array, values: Array, *parameters: Any) -> Array:
+    seen, own = _deviation(values, *parameters)
+    known = values.shape[-1]
+    others = (value - own.loc[..., known:]) / own.unit[..., known:]
+    shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
+    parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (seen, others)]
+    before = log_evidence(seen, *_of_known(own, known))
+    both = log_evidence(jnp.concatenate(parts, axis=-1), own.weights, own.covariance)
+    return both - before - jnp.sum(own.log_unit[..., known:], axis=-1)
+
+
+@jax.jit
+def _moments(values: Array, *parameters: Any) -> tuple[Array, Array]:
+    seen, own = _deviation(values, *parameters)
+    loc, unit = own.loc[..., values.shape[-1] :], own.unit[..., values.shape[-1] :]
+    found = conditional_moments(seen, own.weights, own.covariance)
+    return loc + unit * found.mean, in_squared_units(found.covariance, unit)

@@ -1,7 +1,7 @@
 """The joint distribution of several outputs of a linearized network."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,16 @@ from nn_uq_dist.box_gaussian import conditional_scores, log_evidence, second_ord
 from nn_uq_dist.distributions._box_gaussian_distribution import (
     BoxGaussianDistribution,
     Standardized,
+    standardized,
 )
 from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
-from nn_uq_dist.distributions._contract_joint import JointDistribution
+from nn_uq_dist.distributions._contract_joint import (
+    JointDistribution,
+    fitting_value,
+    observed_outputs,
+)
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs
 from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.inputs import LinearImage
 
@@ -112,8 +116,8 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     @property
     def marginals(self) -> LinearizedMarginal:
         """Distributions of the single outputs, exact: ``batch_shape + (d,)``."""
-        _, weights, covariance = self.arrays()
-        scale, unit = None, self.unit()
+        _, weights, covariance, unit = self.parameters()
+        scale = None
         if covariance is not None:
             variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
             # The square root has no finite slope at zero.
@@ -130,7 +134,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
-        loc, weights, covariance = self.arrays()
+        loc, weights, covariance, unit = self.parameters()
         key, sample_shape = checks.as_sampling(key, sample_shape)
         key_uniform, key_normal = random.split(key)
         shape = (*sample_shape, *self.batch_shape)
@@ -141,21 +145,18 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         if covariance is not None:
             normal = random.normal(key_normal, (*shape, *self.event_shape), loc.dtype)
             draws = draws + matvec(covariance_root(covariance), normal)
-        return loc + self.unit() * draws
+        return loc + unit * draws
 
-    def _deviation(self, value: ArrayLike) -> tuple[Array, Standardized]:
-        """Standardized differences from the means, and parameters, in the result's type."""
+    def _with_value(self, value: ArrayLike) -> tuple[Array, *tuple[Any, ...]]:
+        """A value and the parameters in the type of the result."""
         given = fitting_value(value, self.shape())
         dtype = jnp.result_type(given, self._dtype)
-        own = self.standardized(dtype)
-        return (given.astype(dtype) - own.loc) / own.unit, own
+        return given.astype(dtype), *self.parameters(dtype)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
-        deviation, own = self._deviation(value)
-        logs = log_evidence(deviation, own.weights, own.covariance)
-        return logs - jnp.sum(own.log_unit, axis=-1)
+        return _log_density(*self._with_value(value))
 
     def log_prob_correction(self, value: ArrayLike) -> Array:
         """What the next order of the expansion adds to `log_prob`: an estimate of its error.
@@ -183,7 +184,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         >>> print(f"{joint.log_prob([1.5]):.3f} {joint.log_prob_correction([1.5]):.3f}")
         -1.995 -0.097
         """
-        deviation, own = self._deviation(value)
+        deviation, own = _deviation(*self._with_value(value))
         return second_order(deviation, own.weights, own.covariance)
 
     @property
@@ -192,10 +193,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
         NaN where the type has no such number.
         """
-        own = self.standardized()
-        total = gram(own.weights) / 3.0
-        total = total if own.covariance is None else total + own.covariance
-        total = in_squared_units(total, own.unit)
+        total = _covariance(*self.parameters())
         return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedJoint":
@@ -204,7 +202,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
-        deviation, own = self._deviation(value)
+        deviation, own = _deviation(*self._with_value(value))
         weights, covariance = own.weights, own.covariance
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
         deviation = jnp.broadcast_to(deviation, shape)
@@ -262,3 +260,25 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         observed, remaining, _, values = observed_outputs(self, indices, values)
         parts = self._rows((*observed, *remaining))
         return pass_validation(self, LinearizedConditional(values, **parts, validate_args=False))
+
+
+@jax.jit
+def _deviation(value: Array, *parameters: Any) -> tuple[Array, Standardized]:
+    """Standardized differences from the means, and parameters."""
+    own = standardized(*parameters)
+    return (value - own.loc) / own.unit, own
+
+
+@jax.jit
+def _log_density(value: Array, *parameters: Any) -> Array:
+    deviation, own = _deviation(value, *parameters)
+    logs = log_evidence(deviation, own.weights, own.covariance)
+    return logs - jnp.sum(own.log_unit, axis=-1)
+
+
+@jax.jit
+def _covariance(*parameters: Any) -> Array:
+    own = standardized(*parameters)
+    total = gram(own.weights) / 3.0
+    total = total if own.covariance is None else total + own.covariance
+    return in_squared_units(total, own.unit)

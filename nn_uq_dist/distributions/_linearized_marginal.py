@@ -2,16 +2,13 @@
 
 import contextlib
 import itertools
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array, lax, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import checks
@@ -103,12 +100,8 @@ class LinearizedMarginal(OutputDistribution):
             weights=weights_shape[:-1],
             normal_scale=() if normal_scale is None else jnp.shape(normal_scale),
         )
-        (self.loc,) = promote_shapes(loc, shape=batch_shape)
         # None, not zero, without a normal part: a number would be a leaf that `jax.vmap` must map.
-        self.normal_scale = normal_scale
-        if normal_scale is not None:
-            (self.normal_scale,) = promote_shapes(normal_scale, shape=batch_shape)
-        (self.weights,) = promote_shapes(weights, shape=(*batch_shape, weights_shape[-1]))
+        self._set_parameters(batch_shape, loc=loc, weights=weights, normal_scale=normal_scale)
         super().__init__(batch_shape, (), validate_args=validate_args)
         if self._validate_args:
             if normal_scale is not None:
@@ -145,9 +138,8 @@ class LinearizedMarginal(OutputDistribution):
             entry = constraints.real
             if self.normal_scale is None:
                 entry = constraints.interval(*_known_ends(self.loc, self.weights))
-            known: Any = SimpleNamespace(support=entry)
-            # NumPyro's own check, with a different support.
-            return dist.Distribution._validate_sample(known, np.asarray(value))  # noqa: SLF001
+            value = np.asarray(value)
+            return self._warned(value, entry(value))
         return super()._validate_sample(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
@@ -231,14 +223,13 @@ class LinearizedMarginal(OutputDistribution):
     @property
     def variance(self) -> Array:
         """``sum w^2/3 + s^2`` (the paper's ``var``); NaN where the type has no such number."""
-        unit, in_units, _ = _moments(*self._of_one_type[1:])
+        unit, in_units, *_ = _moments(*self._of_one_type[1:])
         return jnp.broadcast_to(as_variances(in_units, unit), self.batch_shape)
 
     @property
     def standard_deviation(self) -> Array:
         """Square root of the variance, also where that would over- or underflow."""
-        unit, in_units, _ = _moments(*self._of_one_type[1:])
-        return jnp.broadcast_to(one_program(_times_root)(unit, in_units), self.batch_shape)
+        return jnp.broadcast_to(_moments(*self._of_one_type[1:])[2], self.batch_shape)
 
     @property
     def skewness(self) -> Array:
@@ -248,7 +239,7 @@ class LinearizedMarginal(OutputDistribution):
     @property
     def excess_kurtosis(self) -> Array:
         """``-(2/15) sum w^4 / variance^2``: between -1.2 (uniform) and 0 (normal)."""
-        return jnp.broadcast_to(_moments(*self._of_one_type[1:])[2], self.batch_shape)
+        return jnp.broadcast_to(_moments(*self._of_one_type[1:])[3], self.batch_shape)
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -299,18 +290,14 @@ def _valid(normal_scale: Array | None) -> Any:
 
 
 @one_program
-def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, Array]:
-    """Units, variance in squares of these, and excess kurtosis."""
+def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, Array, Array]:
+    """Units, variance in squares of these, standard deviation, and excess kurtosis."""
     xp, scale = namespace(weights), _valid(normal_scale)
     unit = binary_unit(xp.maximum(xp.max(xp.abs(weights), axis=-1), scale))
     squares = (weights / unit[..., None]) ** 2
     variance = xp.sum(squares, axis=-1) / 3 + (scale / unit) ** 2
     kurtosis = -2 / 15 * xp.sum(squares**2, axis=-1) / variance**2
-    return unit, variance, kurtosis
-
-
-def _times_root(unit: Array, variance: Array) -> Array:
-    return unit * namespace(unit).sqrt(variance)
+    return unit, variance, unit * xp.sqrt(variance), kurtosis
 
 
 @one_program

@@ -28,7 +28,7 @@ from nn_uq_dist.distributions._adapted_distribution import (
 )
 from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.distributions._value_rule import Moments, moments_of
-from nn_uq_dist.distributions.correlation_checks import as_correlation
+from nn_uq_dist.distributions.correlation_matrices import as_correlation
 
 _MAX_ITERATIONS = 60
 # Odd, because the last term takes the rest of the variance and a symmetric distribution has only
@@ -310,31 +310,31 @@ def _match(rule: HermiteRule, correlation: Array, batch_shape: tuple[int, ...]) 
 
 @jax.custom_jvp
 def _solve(coefficients: Array, target: Array) -> Array:
+    """Newton's method for all pairs at once, with a bisection where a step leaves the bracket."""
     tolerance = 4 * jnp.finfo(target.dtype).eps
 
     State = tuple[Array, Array, Array, Array, Array]
 
     def step(state: State) -> State:
-        count, rho, low, high, done = state
+        count, rho, low, high, _ = state
         value, slope = covariance_of_scores(coefficients, rho)
         excess = value - target
         low, high = jnp.where(excess <= 0, rho, low), jnp.where(excess >= 0, rho, high)
         newton = rho - excess / jnp.where(slope > 0, slope, 1)
         within = (newton >= low) & (newton <= high) & (slope > 0)
         proposal = jnp.where(within, newton, 0.5 * (low + high))
-        proposal = jnp.where(done, rho, proposal)
-        settled = (jnp.abs(proposal - rho) <= tolerance) | (high - low <= tolerance)
-        return count + 1, proposal, low, high, done | settled
+        # NaN stays NaN, and does not prolong the iteration for the others.
+        is_moving = (jnp.abs(proposal - rho) > tolerance) & (high - low > tolerance)
+        return count + 1, proposal, low, high, is_moving
 
     def unfinished(state: State) -> Array:
-        return (state[0] < _MAX_ITERATIONS) & ~jnp.all(state[-1])
+        return (state[0] < _MAX_ITERATIONS) & jnp.any(state[-1])
 
     ones = jnp.ones_like(target)
-    # NaN stays NaN, and must not prolong the iteration for the others.
-    invalid = ~jnp.isfinite(target)
-    start = (jnp.asarray(0), jnp.clip(target, -1, 1), -ones, ones, invalid)
+    moving = jnp.isfinite(target)
+    start = (jnp.asarray(0), jnp.clip(target, -1, 1), -ones, ones, moving)
     rho = lax.while_loop(unfinished, step, start)[1]
-    return jnp.where(invalid, jnp.nan, rho)
+    return jnp.where(moving, rho, jnp.nan)
 
 
 @_solve.defjvp

@@ -10,7 +10,6 @@ import numpyro.distributions as dist
 from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import squares
@@ -94,7 +93,7 @@ class NoisyMarginal(OutputDistribution):
             noise_scale=jnp.shape(noise_scale),
             base=base.batch_shape,
         )
-        (self.noise_scale,) = promote_shapes(noise_scale, shape=shape)
+        self._set_parameters(shape, noise_scale=noise_scale)
         # Axes that `vmap` adds come in front of those of both.
         self.base = as_output_distribution(with_rank(base, len(shape)))
         super().__init__(shape, (), validate_args=validate_args)
@@ -149,9 +148,8 @@ class NoisyMarginal(OutputDistribution):
         """A function of values and noise scales of each output; that of the base without noise."""
         given = self._fitting("z" if name == "from_normal_score" else "value", value)
         shape = jnp.broadcast_shapes(given.shape, self.batch_shape)
-        without = np.zeros((), bool)
-        if checks.is_concrete(self.noise_scale):
-            without = np.asarray(self.noise_scale) == 0
+        is_known = checks.is_concrete(self.noise_scale)
+        without = np.asarray(self.noise_scale) == 0 if is_known else np.zeros((), bool)
         if without.all():
             return jnp.broadcast_to(getattr(self.base, name)(given), shape)
         dtype = jnp.promote_types(jnp.result_type(given, self._dtype), jnp.float32)

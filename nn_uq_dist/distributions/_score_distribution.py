@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -12,7 +13,7 @@ from jax import Array
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import promote_shapes, validate_sample
+from numpyro.distributions.util import validate_sample
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.normal_scores import (
@@ -21,18 +22,18 @@ from nn_uq_dist.basics.normal_scores import (
     normal_score_and_log_prob,
 )
 from nn_uq_dist.basics.normal_tails import log_normal_density
+from nn_uq_dist.basics.row_algebra import matvec
+from nn_uq_dist.box_gaussian._gaussian_part import solve_lower
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution, with_rank
-from nn_uq_dist.distributions._batch_entries import batch_entries
-from nn_uq_dist.distributions._contract import pass_validation, safe_values
-from nn_uq_dist.distributions._contract_joint import JointDistribution
+from nn_uq_dist.distributions._contract import batch_entries, pass_validation, safe_values
+from nn_uq_dist.distributions._contract_joint import (
+    JointDistribution,
+    fitting_value,
+    observed_outputs,
+    refuse_values,
+)
 from nn_uq_dist.distributions._nataf import conditional_moments, covariance_of_outputs
 from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
-from nn_uq_dist.distributions._output_values import fitting_value, observed_outputs, refuse_values
-from nn_uq_dist.distributions._score_algebra import (
-    conditional_scores,
-    log_density_of_outputs,
-    whitened,
-)
 from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.distributions._value_rule import Moments
 
@@ -76,9 +77,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
             **{name: jnp.shape(part)[: -dims[name]] for name, part in arrays.items()},
         )
         self.marginals = with_rank(marginals, len(batch_shape) + 1)
-        for name, part in arrays.items():
-            shape = batch_shape + (num_outputs,) * dims[name]
-            setattr(self, name, promote_shapes(part, shape=shape)[0])
+        self._set_parameters(batch_shape, **arrays)
         # That of `TransformedDistribution` would store base and transform.
         dist.Distribution.__init__(self, batch_shape, (num_outputs,), validate_args=validate_args)
 
@@ -143,9 +142,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
             scores, logs = normal_score_and_log_prob(self.marginals, safe)
         else:
             scores, logs = intermediates[0][0], self.marginals.log_prob(safe)
-        return log_density_of_outputs(
-            value, inside, scores, logs, self._score_loc, self._score_tril
-        )
+        return _log_density(value, inside, scores, logs, self._score_loc, self._score_tril)
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """``L^-1`` times the residuals of the scores, with their Cholesky factor `L`."""
@@ -155,7 +152,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
     def rosenblatt_from_scores(self, value: ArrayLike, scores: ArrayLike) -> Array:
         """The same without an inversion of the marginals; the values are not used."""
         del value
-        return whitened(self._score_tril, jnp.asarray(scores) - self._score_loc)
+        return _whitened(self._score_tril, jnp.asarray(scores) - self._score_loc)
 
     def marginal_cdf(self, value: ArrayLike) -> Array:
         """Distribution functions of the single outputs, shape as ``value``."""
@@ -289,7 +286,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         residual = scores - self._score_loc[..., observed]
         # An infinite score, at or beyond the edge of the support, has no conditional distribution.
         valid = jnp.all(jnp.isfinite(residual), axis=-1, keepdims=True)
-        shift, factor = conditional_scores(
+        shift, factor = _conditional_scores(
             self._score_tril, observed, remaining, jnp.where(valid, residual, 0)
         )
         loc = self._score_loc[..., remaining] + jnp.where(valid, shift, jnp.nan)
@@ -302,3 +299,76 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         self, marginals: dist.Distribution, loc: Array, scale_tril: Array
     ) -> "ScoreDistribution":
         """The distribution of outputs with these marginals and this distribution of the scores."""
+
+
+@jax.jit
+def _log_density(
+    values: Array,
+    inside: Array,
+    scores: Array,
+    log_densities: Array,
+    score_loc: Array,
+    score_tril: Array,
+) -> Array:
+    """Log density ``log N(z; loc, L L^T) + sum_j [log p_j(y_j) - log phi(z_j)]``.
+
+    Parameters
+    ----------
+    values : Array, shape (..., N)
+        Outputs; NaN gives NaN.
+    inside : Array of bool, shape (..., N)
+        False for outputs beyond their support: the density is then zero.
+    scores, log_densities : Array, shape (..., N)
+        Normal scores of the outputs, and the log densities of their marginals there.
+    score_loc : Array, shape (..., N)
+    score_tril : Array, shape (..., N, N)
+    """
+    # At the very edge of the support the score is infinite.
+    inside = inside & (jnp.isfinite(scores) | jnp.isnan(scores))
+    scores = jnp.where(inside, scores, 0)
+    terms = log_densities - log_normal_density(scores)
+    base = dist.MultivariateNormal(score_loc, scale_tril=score_tril, validate_args=False)
+    joint = base.log_prob(scores) + jnp.sum(jnp.where(inside, terms, 0), axis=-1)
+    joint = jnp.where(jnp.all(inside, axis=-1), joint, -jnp.inf)
+    return jnp.where(jnp.any(jnp.isnan(values), axis=-1), jnp.nan, joint)
+
+
+def cholesky_of_rows(scale_tril: Array, rows: tuple[int, ...]) -> Array:
+    """Lower Cholesky factor of ``A A^T``, with ``A`` these rows of a factor ``(..., N, N)``."""
+    if rows == tuple(range(len(rows))):
+        return scale_tril[..., : len(rows), : len(rows)]
+    taken = scale_tril[..., np.asarray(rows), :]
+    # From a QR factorization of A^T, since A A^T would square the condition number.
+    upper = jnp.linalg.qr(jnp.swapaxes(taken, -1, -2), mode="r")
+    signs = jnp.where(jnp.diagonal(upper, axis1=-2, axis2=-1) < 0, -1, 1)
+    return jnp.swapaxes(upper * signs[..., None], -1, -2)
+
+
+def _conditional_scores(
+    scale_tril: Array, observed: tuple[int, ...], remaining: tuple[int, ...], residual: Array
+) -> tuple[Array, Array]:
+    """Shift of the mean and Cholesky factor of the covariance of scores, given others.
+
+    Parameters
+    ----------
+    scale_tril : Array, shape (..., N, N)
+        Factor of the covariance of all scores.
+    observed, remaining : tuple of int
+        Coordinates, which together are all coordinates.
+    residual : Array, shape (..., len(observed))
+        Observed scores minus their means.
+
+    Notes
+    -----
+    With the observed coordinates first, the blocks of the factor give the conditional distribution
+    directly. The textbook formula, a difference of two covariances, would lose a small eigenvalue.
+    """
+    factor = cholesky_of_rows(scale_tril, observed + remaining)
+    count = len(observed)
+    white = _whitened(factor[..., :count, :count], residual)
+    return matvec(factor[..., count:, :count], white), factor[..., count:, count:]
+
+
+def _whitened(scale_tril: Array, residual: Array) -> Array:
+    """``L^-1 r`` for each residual ``(..., N)``: entries are independent if `L` is correct."""
+    return solve_lower(scale_tril, residual[..., None])[..., 0]

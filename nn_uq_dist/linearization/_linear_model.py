@@ -14,8 +14,11 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.pytree import entries
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import GaussianCopulaJoint, JointDistribution, nataf_correlation
-from nn_uq_dist.distributions.clipped_correlation import checked_floor, clipped_correlation
-from nn_uq_dist.distributions.correlation_checks import require_positive_definite
+from nn_uq_dist.distributions.correlation_matrices import (
+    checked_floor,
+    clipped_correlation,
+    require_positive_definite,
+)
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise, scale_and_coupling
 from nn_uq_dist.inputs.structure import OutputStructure, names_of_entries, unraveled

@@ -6,10 +6,51 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from nn_uq_dist.distributions import as_output_distribution
+from nn_uq_dist import GaussianCopulaJoint
+from nn_uq_dist.distributions import (
+    GaussianCopulaConditional,
+    as_output_distribution,
+    nataf_correlation,
+)
 
 
 @pytest.mark.parametrize("name", ["log_prob", "normal_score"])
 def test_nan_has_nan_derivatives(name):
     distribution = as_output_distribution(dist.Gamma(3.0, 2.0))
     assert np.isnan(jax.jit(jax.value_and_grad(getattr(distribution, name)))(jnp.nan)).all()
+
+
+MARGINALS = {
+    "discrete": (lambda: dist.Poisson(jnp.ones(3)), "continuous, got the discrete Poisson; a"),
+    "multivariate": (
+        lambda: dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3)),
+        r"univariate, got MultivariateNormal with event_shape \(3,\); give one distribution",
+    ),
+    "event": (
+        lambda: dist.Normal(jnp.zeros(3), 1.0).to_event(1),
+        "univariate, got Independent.*without to_event",
+    ),
+    "no distribution": (lambda: 3, "a NumPyro distribution, got int; pass a LinearizedMarginal"),
+    "no functions": (
+        lambda: dist.VonMises(jnp.zeros(3), 1.0),
+        "cdf and icdf, got VonMises without cdf and icdf; pass a LinearizedMarginal",
+    ),
+    "no quantiles": (
+        lambda: dist.MixtureSameFamily(
+            dist.Categorical(jnp.ones((3, 2)) / 2), dist.Normal(jnp.zeros((3, 2)), 1.0)
+        ),
+        "got MixtureSameFamily without icdf; pass",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), MARGINALS.values(), ids=MARGINALS)
+def test_what_is_no_output_is_refused(make, message):
+    for use in (
+        as_output_distribution,
+        lambda marginals: nataf_correlation(marginals, np.eye(3)),
+        lambda marginals: GaussianCopulaJoint(marginals, np.eye(3)),
+        lambda marginals: GaussianCopulaConditional(marginals, np.zeros(3), np.eye(3)),
+    ):
+        with pytest.raises(TypeError, match=f"marginals must .*{message}"):
+            use(make())

@@ -107,14 +107,6 @@ def test_known_numbers_stay_known():
     assert isinstance(LAWS["known numbers"]()[1].weights, np.ndarray)
 
 
-def test_entries_of_the_output_axis():
-    """As copulas and figures take some outputs."""
-    distribution = LAWS["linearized"]()
-    np.testing.assert_allclose(
-        distribution[..., [2, 0]].mean, distribution.mean[:, jnp.array([2, 0])]
-    )
-
-
 MISTAKES = {
     "no batch": (lambda: nuq.LinearizedMarginal(0.0, [1.0])[0], TypeError, "needs batch axes"),
     "too far": (lambda: LAWS["linearized"]()[0, 3], IndexError, r"fit the batch shape \(2, 3\)"),

@@ -106,19 +106,6 @@ def test_gradients(x64):
     check_grads(value, (jnp.asarray(LOC), jnp.asarray(IMAGES)), order=1, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_batches():
-    distribution = corrected(noise=0.1)
-    assert distribution.expand((4, 3)).batch_shape == (4, 3)
-    assert distribution.expand((4, 3)).log_prob(jnp.zeros(3)).shape == (4, 3)
-    taken = distribution[..., [2, 0]]
-    np.testing.assert_allclose(
-        taken.log_prob(0.1), distribution.log_prob(0.1)[jnp.array([2, 0])], rtol=1e-5
-    )
-    adapted = nuq.distributions.CorrectedMarginal(dist.Normal(0.0, 1.0), [0.0, 1.0], [0.0, 2.0])
-    np.testing.assert_allclose(adapted.log_prob(1.0), scipy.stats.norm(0, 2).logpdf(1.0), rtol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["knots", "images"])
 def test_derived_slopes_have_the_axis_of_the_map(name):
     base = nuq.LinearizedMarginal(LOC, WEIGHTS, 0.3)

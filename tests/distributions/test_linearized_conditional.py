@@ -117,23 +117,6 @@ def test_as_an_observed_site():
     assert 0.01 < float(shift.std()) < 0.15
 
 
-@pytest.mark.slow
-def test_intervals_cover(x64):
-    """The truth lies between the least and the largest of 19 draws in 18 of 20 cases."""
-    generator = np.random.default_rng(7)
-    weights = generator.normal(size=(6, 3))
-    scale = 0.05 * np.sqrt((weights**2).sum(1) / 3)
-    truth = generator.uniform(-1, 1, (1500, 3)) @ weights.T
-    truth = truth + scale * generator.normal(size=truth.shape)
-    distribution = LinearizedJoint(np.zeros(6), weights, np.diag(scale**2)).condition(
-        (0, 1), truth[:, :2]
-    )
-    draws = np.asarray(distribution.sample(KEY, (19,)))
-    inside = (draws.min(0) < truth[:, 2:]) & (truth[:, 2:] < draws.max(0))
-    # Four standard errors, as if the four outputs told nothing new.
-    assert abs(inside.mean() - 0.9) < 4 * np.sqrt(0.09 / len(truth))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -3,8 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
@@ -103,24 +101,6 @@ def test_rosenblatt_scores_are_normal():
     for column in scores.T:
         assert scipy.stats.kstest(column, "norm").pvalue > 1e-3
     assert abs(np.corrcoef(scores.T)[0, 1]) < 0.15
-
-
-@pytest.mark.slow
-def test_a_model_recovers_its_noise():
-    linear = nuq.Linearization(
-        jnp.zeros(2), jnp.asarray(WEIGHTS), nuq.Input.box(jnp.zeros(3), half_width=1.0)
-    )
-    data = linear.joint(noise_scale=0.2).sample(KEY, (200,))
-
-    def model(y):
-        noise = numpyro.sample("noise", dist.HalfNormal(1.0))
-        with numpyro.plate("observations", len(y)):
-            numpyro.sample("y", linear.joint(noise_scale=noise), obs=y)
-
-    kernel = numpyro.infer.NUTS(model)
-    chain = numpyro.infer.MCMC(kernel, num_warmup=100, num_samples=100, progress_bar=False)
-    chain.run(KEY, data)
-    assert abs(chain.get_samples()["noise"].mean() - 0.2) < 0.1
 
 
 def test_noise_as_a_covariance():

@@ -224,10 +224,6 @@ def test_error_for_a_point_mass(weights, scale, where):
         LinearizedMarginal(0.0, weights, scale)
 
 
-def test_all_zero_weights_are_allowed_with_a_normal_part():
-    assert LinearizedMarginal(0.0, np.zeros((2, 3)), 0.5).batch_shape == (2,)
-
-
 @pytest.mark.parametrize(
     ("method", "argument"),
     [("log_prob", "value"), ("cdf", "value"), ("icdf", "q"), ("from_normal_score", "z")],
@@ -269,8 +265,3 @@ def test_a_point_mass_that_jit_hides_has_no_density_but_draws():
     assert np.isnan(functions).all()
     np.testing.assert_allclose(draw, LOC)
     assert variance == 0.0
-
-
-def test_validation_can_be_switched_off():
-    d = LinearizedMarginal(0.0, np.zeros(2), validate_args=False)
-    assert np.isnan(d.log_prob(0.0))

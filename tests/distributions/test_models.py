@@ -4,8 +4,6 @@ The references are SciPy's: two weights make a trapezoid, one weight and a norma
 of normal distribution functions, and posteriors of few dimensions are sums over grids.
 """
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,16 +37,6 @@ def trapezoid(loc=0.0, weights=WEIGHTS):
 def joint_distribution(width=1.0, noise_scale=None):
     linear = Linearization(np.zeros(2), JACOBIAN, Input.box(np.zeros(2), half_width=width))
     return linear.gaussian_copula(noise_scale, correlation="linear", min_eigenvalue=None)
-
-
-def joint_reference(rows):
-    """Log density of `joint_distribution` at rows, by SciPy."""
-    marginals = [trapezoid(weights=weights) for weights in JACOBIAN]
-    gram = JACOBIAN @ JACOBIAN.T
-    matrix = gram / np.sqrt(np.outer(gram.diagonal(), gram.diagonal()))
-    z = stats.norm.ppf([m.cdf(y) for m, y in zip(marginals, rows.T, strict=True)]).T
-    logs = sum(m.logpdf(y) for m, y in zip(marginals, rows.T, strict=True))
-    return stats.multivariate_normal(cov=matrix).logpdf(z) + logs - stats.norm.logpdf(z).sum(-1)
 
 
 def run_mcmc(kernel, num_warmup, num_samples, *args, **kwargs):
@@ -149,33 +137,6 @@ def test_other_samplers(name):
     # Each run holds at least 100 independent draws: five standard errors of those.
     assert abs(samples.mean() - mean) < 5 * deviation / np.sqrt(100)
     assert 0.7 < samples.std() / deviation < 1.3
-
-
-def rows_of_the_joint(size=4):
-    with numpyro.plate("data", 4, subsample_size=size):
-        numpyro.sample("y", joint_distribution(), obs=numpyro.subsample(ROWS, event_dim=1))
-
-
-@pytest.mark.parametrize(
-    ("model", "values", "expected"),
-    [
-        (
-            reading_in_a_plate,
-            {"x": jnp.array(0.2)},
-            stats.norm.logpdf(0.2) + Y_LAW.logpdf(ROWS[:, 0] - 0.2).sum(),
-        ),
-        pytest.param(rows_of_the_joint, {}, joint_reference(ROWS).sum(), marks=pytest.mark.slow),
-    ],
-)
-def test_subsampled_plate_is_unbiased(model, values, expected):
-    def density(indices):
-        chosen = handlers.substitute(lambda: model(2), data={"data": indices})
-        return log_density(chosen, (), {}, values)[0]
-
-    subsets = jnp.array(list(itertools.combinations(range(4), 2)))
-    densities = jax.vmap(density)(subsets)
-    assert np.ptp(densities) > 0.1
-    np.testing.assert_allclose(densities.mean(), expected, rtol=1e-5)
 
 
 @pytest.mark.slow

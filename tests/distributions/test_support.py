@@ -144,3 +144,25 @@ def test_nuts_agrees_with_importance_sampling_where_bounds_move(name):
     error = np.sqrt(found.var(axis=0) / effective + weights**2 @ (draws - mean) ** 2)
     # Three numbers of each of two cases beyond four errors: once in 2,600.
     np.testing.assert_array_less(abs(found.mean(axis=0) - mean), 4 * error)
+
+
+@pytest.mark.parametrize(
+    "distribution", [dist.Uniform(jnp.zeros(2), 2.0), dist.Pareto(np.full(2, 0.5), 3.0)]
+)
+def test_bijections_to_vector_supports(distribution):
+    support = nuq.GaussianCopulaJoint(distribution, jnp.eye(2)).support
+    assert repr(support).startswith("MovingSupport")
+    assert support.event_dim == 1
+    transform = biject_to(support)
+    z = jnp.array([[-2.0, 0.3], [1.0, 2.0]])
+    y = transform(z)
+    assert support(y).shape == (2,)
+    assert support(y).all()
+    np.testing.assert_array_equal(support(y.at[0, 1].set(-9.0)), [False, True])
+    np.testing.assert_allclose(transform.inv(y), z, rtol=1e-4)
+    slopes = jax.vmap(lambda z: jnp.linalg.slogdet(jax.jacobian(transform)(z))[1])(z)
+    np.testing.assert_allclose(transform.log_abs_det_jacobian(z, y), slopes, rtol=1e-5)
+    assert support(support.feasible_like(z)).all()
+    shifted = jax.jit(lambda s: jax.tree.map(lambda bound: bound + 1.0, s))(support)
+    assert type(shifted) is type(support)
+    np.testing.assert_allclose(shifted.lower_bound, np.add(support.lower_bound, 1.0))

@@ -11,6 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
+from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform, ExpTransform, biject_to
 from numpyro.infer.reparam import LocScaleReparam, TransformReparam
 
@@ -100,3 +101,32 @@ def test_censored():
 def test_what_numpyro_refuses(use, distribution, error, message):
     with pytest.raises(error, match=message):
         use(distribution)
+
+
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_mixture_general(scale):
+    # Without validation: each component sees values that only the others can take.
+    components = [
+        LinearizedMarginal(loc, WEIGHTS, scale, validate_args=False) for loc in (-1.0, 2.0)
+    ]
+    probs = jnp.array([0.3, 0.7])
+    # Components with bounds of their own need a support that covers all of them.
+    support = constraints.real if scale is None else None
+    mixture = dist.MixtureGeneral(dist.Categorical(probs), components, support=support)
+    x = jnp.array([-1.2, 0.4, 2.5])
+    density = sum(p * jnp.exp(c.log_prob(x)) for p, c in zip(probs, components, strict=True))
+    np.testing.assert_allclose(jnp.exp(mixture.log_prob(x)), density, rtol=1e-5)
+    below = sum(p * c.cdf(x) for p, c in zip(probs, components, strict=True))
+    np.testing.assert_allclose(mixture.cdf(x), below, rtol=1e-5)
+    assert mixture.sample(KEY, (5,)).shape == (5,)
+    np.testing.assert_allclose(mixture.mean, 1.1, rtol=1e-6)
+
+
+def test_mixture_same_family_needs_a_fixed_support():
+    probs = dist.Categorical(jnp.array([0.3, 0.7]))
+    with pytest.raises(AssertionError, match="support that does not depend on"):
+        dist.MixtureSameFamily(probs, LinearizedMarginal(np.array([-1.0, 2.0]), WEIGHTS))
+    locs = np.array([-1.0, 2.0])
+    mixture = dist.MixtureSameFamily(probs, LinearizedMarginal(locs, WEIGHTS, 0.3))
+    density = np.exp(LinearizedMarginal(locs, WEIGHTS, 0.3).log_prob(0.4)) @ [0.3, 0.7]
+    np.testing.assert_allclose(np.exp(mixture.log_prob(0.4)), density, rtol=1e-5)

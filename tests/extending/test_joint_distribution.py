@@ -93,14 +93,3 @@ def test_figure_of_joint_distributions_takes_it(joint, draws):
     figure = nuq.plots.plot_joint(joint, draws)
     legend = figure.legends[0].get_texts()
     assert legend[0].get_text() == "independent outputs, 50, 90, 99%"
-
-
-def test_lines_of_a_pair_hold_their_mass(joint):
-    figure = nuq.plots.plot_joint(joint, outputs=[0, 1], masses=(0.5, 0.9))
-    (contours,) = figure.axes[2].collections
-    rng = np.random.default_rng(2)
-    points = np.stack([known.rvs(20_000, random_state=rng) for known in KNOWN[:2]], axis=1)
-    for mass, path in zip((0.9, 0.5), contours.get_paths(), strict=True):
-        # Five standard deviations of a binomial count, and the grid.
-        allowed = 5 * np.sqrt(mass * (1 - mass) / 20_000) + 3e-3
-        assert abs(path.contains_points(points).mean() - mass) < allowed

@@ -1,4 +1,4 @@
-"""Correlation matrices with a floor under their eigenvalues: negative ones are clipped."""
+"""Correlation matrices: a floor under their eigenvalues, and checks that name row and column."""
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,9 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import nan_unless
 from nn_uq_dist.basics.row_algebra import matmul
-from nn_uq_dist.distributions.correlation_checks import as_correlation
 
 _SLACK = 8  # rounding of the smallest eigenvalue, in epsilons times the largest one
+_REPAIR = "clipped_correlation(matrix, min_eigenvalue) gives a valid one near to it"
 
 
 def clipped_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> Array:
@@ -66,20 +66,15 @@ def clipped_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
     dtype = jnp.promote_types(checks.float_dtype(matrix), jnp.float32)
     floor = checked_floor(min_eigenvalue, dtype)
     if checks.is_concrete(matrix, floor):
-        known = _symmetric(np.asarray(matrix, dtype))
+        known = np.asarray(matrix, dtype)
+        known = (known + known.mT) / 2
+        known[..., range(known.shape[-1]), range(known.shape[-1])] = 1
         values = np.linalg.eigvalsh(known.astype(np.float64))
         rounding = _SLACK * float(np.finfo(known.dtype).eps) * values[..., -1]
         # A matrix that clearly qualifies needs no program.
         if (values[..., 0] >= float(floor) + rounding).all():
             return jnp.asarray(known)
     return _clipped(jnp.asarray(matrix, dtype), floor)
-
-
-def _symmetric(matrix: np.ndarray) -> np.ndarray:
-    """Symmetric part with unit diagonal."""
-    return np.where(np.eye(matrix.shape[-1], dtype=bool), 1, (matrix + matrix.mT) / 2).astype(
-        matrix.dtype
-    )
 
 
 @jax.jit
@@ -147,3 +142,78 @@ def checked_floor(min_eigenvalue: ArrayLike, dtype: jnp.dtype) -> Array:
             f"correlation matrix have mean 1; pass a small number such as 1e-4"
         )
     return floor
+
+
+def as_square(name: str, matrix: ArrayLike, num_outputs: int | None = None) -> ArrayLike:
+    """Return a matrix of real numbers, checked for shape ``(..., N, N)``."""
+    matrix = checks.as_numeric(name, matrix)
+    shape = np.shape(matrix)
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] == 0:
+        raise ValueError(
+            f"{name} must be a square matrix of shape (..., N, N), got shape {shape}; pass one row "
+            f"and one column per output"
+        )
+    if num_outputs is not None and shape[-1] != num_outputs:
+        raise ValueError(
+            f"{name} must have one row per marginal, got shape {shape} for {num_outputs} "
+            f"marginals; expand the marginals to batch shape (..., {shape[-1]}) or take the rows "
+            f"and columns of their outputs"
+        )
+    return matrix
+
+
+def as_correlation(name: str, matrix: ArrayLike, num_outputs: int | None = None) -> ArrayLike:
+    """Return a correlation matrix ``(..., N, N)``, checked for shape, symmetry and diagonal.
+
+    Entries beyond one and negative eigenvalues are accepted: `clipped_correlation` repairs them.
+    """
+    matrix = as_square(name, matrix, num_outputs)
+    if not checks.is_concrete(matrix):
+        return matrix
+    known = np.asarray(matrix)
+    finite = np.isfinite(known)
+    if not finite.all():
+        *_, row, column = checks.first_index(~finite)
+        raise ValueError(
+            f"{name} must be finite, got {known[~finite].ravel()[0]} in row {row} and column "
+            f"{column}; a constant output has no correlation: leave it out or add noise_scale > 0"
+        )
+    tolerance = 100 * _rounding(matrix)
+    asymmetry = np.abs(known - np.swapaxes(known, -1, -2)) > tolerance
+    if asymmetry.any():
+        *_, row, column = where = checks.first_index(asymmetry)
+        other = known[(*where[:-2], column, row)]
+        raise ValueError(
+            f"{name} must be symmetric, got {known[where]} in row {row} and column {column} but "
+            f"{other} in row {column} and column {row}; pass (R + R.T) / 2"
+        )
+    diagonal = np.diagonal(known, axis1=-2, axis2=-1)
+    wrong = np.abs(diagonal - 1) > tolerance
+    if wrong.any():
+        *_, row = where = checks.first_index(wrong)
+        raise ValueError(
+            f"{name} must have ones on its diagonal, got {diagonal[where]} in row {row}; divide a "
+            f"covariance by the standard deviations of its row and column"
+        )
+    return matrix
+
+
+def require_positive_definite(name: str, matrix: ArrayLike, remedy: str = _REPAIR) -> None:
+    """Raise ``ValueError`` if a known correlation matrix has no Cholesky factor."""
+    if not checks.is_concrete(matrix):
+        return
+    # Check the smallest eigenvalue: rounding may let a Cholesky factorization of a singular matrix
+    # pass.
+    smallest = np.linalg.eigvalsh(np.asarray(matrix, np.float64))[..., 0]
+    too_small = smallest <= np.shape(matrix)[-1] * _rounding(matrix)
+    if too_small.any():
+        raise ValueError(
+            f"{name} must be positive definite, got smallest eigenvalue "
+            f"{smallest[too_small].ravel()[0]:.3g}; {remedy}"
+        )
+
+
+def _rounding(matrix: ArrayLike) -> float:
+    dtype = getattr(matrix, "dtype", None)
+    known = dtype is not None and jnp.issubdtype(dtype, jnp.floating)
+    return float(jnp.finfo(dtype if known else jnp.result_type(float)).eps)
