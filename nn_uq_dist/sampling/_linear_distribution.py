@@ -9,7 +9,7 @@ from nn_uq_dist.basics.concrete import FloatArray, in_float64
 from nn_uq_dist.basics.programs import in_portions
 from nn_uq_dist.distributions import OutputDistribution, as_output_distribution
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.uniform_sum.concrete import MOST_POINTS
+from nn_uq_dist.uniform_sum.points import MOST_POINTS
 
 # Width that a constant linear output gets, as a share of its value.
 _NARROW = 1e-6

@@ -30,19 +30,23 @@ from nn_uq_dist.uniform_sum._contour_sum import (
     nodes_of_chunk,
     product_of_factors,
 )
-from nn_uq_dist.uniform_sum._each_point import Orders, block_size, evaluate_each_point
-from nn_uq_dist.uniform_sum._points import values_of_points
+from nn_uq_dist.uniform_sum._each_point import Orders, chunk_size, evaluate_each_point
 from nn_uq_dist.uniform_sum._polynomials import first_alias_correction, relative_correction
-from nn_uq_dist.uniform_sum._precision import precision
-from nn_uq_dist.uniform_sum._trigonometry import sine_and_cosine
-from nn_uq_dist.uniform_sum._uniform_component import excess_coth
+from nn_uq_dist.uniform_sum._uniform_component import excess_coth, sine_and_cosine
 from nn_uq_dist.uniform_sum._uniform_sum import (
     UniformSum,
     binary_scale,
     distance_from_edge,
     in_units,
+    precision,
 )
-from nn_uq_dist.uniform_sum.concrete import HostArray, capacity, padded, rows_in_use
+from nn_uq_dist.uniform_sum.points import (
+    HostArray,
+    capacity,
+    padded,
+    padded_sum,
+    values_of_points,
+)
 
 # Lines end at about this fraction of the width from the edge; closer points go singly.
 _NEAREST = {"float32": 1e-4, "float64": 1e-7}
@@ -299,11 +303,7 @@ def _concrete_values(
     """At most `size` distributions, by a program for few sizes; points without a line singly."""
     (count, num_distributions), num_points = weights.shape, y.shape[1]
     rows, distributions = capacity(count, 16, 2), capacity(size, 4, 2)
-    distribution = UniformSum(
-        padded(weights, (rows, distributions)),
-        None if normal_scale is None else padded(normal_scale, (distributions,)),
-        rows_in_use(count),
-    )
+    distribution = padded_sum(UniformSum(weights, normal_scale), rows, distributions)
     # Copies of the last point need no line of their own.
     points = np.pad(y, [(0, 0), (0, capacity(num_points, 1024, 4) - num_points)], "edge")
     points = padded(points, (distributions, points.shape[1]))
@@ -342,16 +342,14 @@ def _values(orders: Orders, y: Array, distribution: UniformSum) -> Array:
     def rest(y: Array, of_distribution: Array, values: Array, holds: Array) -> Array:
         def singly() -> Array:
             found = evaluate_each_point(
-                orders, y, _taken(distribution, of_distribution), ~holds
+                orders, y, _taken(distribution, of_distribution), ~holds, derivatives=0
             ).logs
             return jnp.where(holds[:, None], values, found.T)
 
         return lax.cond(any_point(~holds), singly, lambda: values)
 
     parts = y.reshape(-1), _distribution_of(y), values.reshape(-1, len(orders)), holds.reshape(-1)
-    found: Array = in_chunks(
-        rest, *parts, size=min(block_size().traced, _most_copies(distribution))
-    )
+    found: Array = in_chunks(rest, *parts, size=min(chunk_size(), _most_copies(distribution)))
     return found.T.reshape(len(orders), *y.shape)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from nn_uq_dist import uniform_sum as lc
 from nn_uq_dist.uniform_sum._common_lines import _by_lines
-from nn_uq_dist.uniform_sum._points import values_of_points
 from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
+from nn_uq_dist.uniform_sum.points import values_of_points
 from tests.array_sizes import largest_array
 from tests.bank.reference import log_values
 from tests.compiling import jit

@@ -15,7 +15,7 @@ from scipy import special
 
 from nn_uq_dist import LinearizedMarginal
 from nn_uq_dist.distributions._nataf import hermite_coefficients
-from nn_uq_dist.uniform_sum._value_nodes import value_nodes
+from nn_uq_dist.uniform_sum._entropy import value_nodes
 
 # Weights and normal scale: all patterns that bend the score.
 LAWS = {
@@ -55,7 +55,7 @@ def rules():
             weights, scale = padded(name)
             distribution = LinearizedMarginal(jnp.zeros(len(LAWS)), weights, scale)
             nodes = value_nodes(weights, scale)
-            scores = distribution.normal_score(nodes.values)
+            scores = distribution.normal_score(nodes[0])
             coefficients = np.asarray(hermite_coefficients(distribution))
             made[name] = weights, scale, nodes, scores, coefficients
     return made
@@ -72,7 +72,7 @@ def test_moments_in_closed_form(made):
     # Integrals of survival: E[Y^2] = 4 int x S(x) dx, E[Y^4] = 8 int x^3 S(x) dx, upper half.
     tolerance, weights, scale, nodes, scores, _ = made
     unit = np.sqrt((weights**2).sum(axis=-1) / 3 + scale**2)
-    x, steps = nodes.values / unit, nodes.lengths / unit
+    x, steps = nodes[0] / unit, nodes[1] / unit
     survival = special.ndtr(-scores)
     np.testing.assert_allclose((4 * steps * x * survival).sum(axis=0), 1, rtol=tolerance)
     fourth = 3 - 2 / 15 * ((weights / unit[:, None]) ** 4).sum(axis=-1)
@@ -176,6 +176,6 @@ def test_derivatives_against_finite_differences():
 
 
 def test_invalid_distributions_are_nan_under_jit():
-    rule = jax.jit(value_nodes)(jnp.ones((2, 3)), jnp.array([-1.0, 1.0]))
-    assert np.isnan(rule.lengths[:, 0]).all()
-    assert np.isfinite(rule.lengths[:, 1]).all()
+    _, lengths = jax.jit(value_nodes)(jnp.ones((2, 3)), jnp.array([-1.0, 1.0]))
+    assert np.isnan(lengths[:, 0]).all()
+    assert np.isfinite(lengths[:, 1]).all()
