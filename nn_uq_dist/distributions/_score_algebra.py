@@ -7,8 +7,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.basics.normal_tails import log_normal_density
-from nn_uq_dist.basics.row_algebra import matvec
-from nn_uq_dist.box_gaussian._gaussian_part import solve_lower
+from nn_uq_dist.basics.row_algebra import matvec, solve_lower
 
 
 @jax.jit

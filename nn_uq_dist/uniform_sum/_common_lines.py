@@ -236,6 +236,7 @@ def _of_one_distribution(
     return jnp.where(outside[:, None], -jnp.inf, values), holds | outside
 
 
+@partial(jax.jit, static_argnums=0)
 def _by_lines(
     orders: Orders,
     y: Array,
@@ -280,12 +281,7 @@ def values_of_shared_distributions(orders: Orders, y: Any, weights: Any, normal_
     if not isinstance(y, np.ndarray):
         return _values(orders, y, UniformSum(weights, normal_scale))
     num_distributions, num_points = y.shape
-    most = _MOST_NUMBERS // max(capacity(num_points, 1024, 4), len(weights))
-    if not most:
-        distribution = UniformSum(
-            jnp.asarray(weights), None if normal_scale is None else jnp.asarray(normal_scale)
-        )
-        return np.asarray(_compiled(orders, jnp.asarray(y), distribution))
+    most = max(1, _MOST_NUMBERS // max(capacity(num_points, 1024, 4), len(weights)))
     # Portions of one size, for one program.
     size = -(-num_distributions // -(-num_distributions // most))
 
@@ -307,9 +303,8 @@ def _concrete_values(
     # Copies of the last point need no line of their own.
     points = np.pad(y, [(0, 0), (0, capacity(num_points, 1024, 4) - num_points)], "edge")
     points = padded(points, (distributions, points.shape[1]))
-    found = _program(
-        orders, points, distribution, np.int32(num_distributions), np.int32(num_points)
-    )
+    sizes: Any = np.int32(num_distributions), np.int32(num_points)
+    found = _by_lines(orders, points, distribution, *sizes)
     values, holds = (np.array(np.asarray(part)[:num_distributions, :num_points]) for part in found)
     distribution_of, point_of = np.nonzero(~holds)
     most = max(1, _MOST_NUMBERS // count)
@@ -318,21 +313,6 @@ def _concrete_values(
         scale = None if normal_scale is None else normal_scale[own]
         values[own, at] = values_of_points(orders, y[own, at], weights[:, own], scale).T
     return values.transpose(2, 0, 1)
-
-
-@partial(jax.jit, static_argnums=0)
-def _program(
-    orders: Orders, y: Array, distribution: UniformSum, num_distributions: Array, num_points: Array
-) -> tuple[Array, Array]:
-    return _by_lines(
-        orders, y, distribution, jnp.asarray(num_distributions), jnp.asarray(num_points)
-    )
-
-
-# Compiled here, so that eager calls with shapes seen before do not compile their loops anew.
-@partial(jax.jit, static_argnums=0)
-def _compiled(orders: Orders, y: Array, distribution: UniformSum) -> Array:
-    return _values(orders, y, distribution)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -84,20 +84,15 @@ def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     rest = jnp.maximum(width - jnp.sum(lengths, axis=0), 0.0)
     values = jnp.concatenate([values, (width - 0.5 * rest)[None]])
     lengths = jnp.concatenate([lengths, rest[None]])
-    logs = logpdf(values, weights_of_nodes(values, magnitudes), scale)
+    if values.size * magnitudes.shape[-1] <= _FEW_FACTORS:  # else the nodes share a distribution
+        magnitudes = jnp.broadcast_to(magnitudes, (*values.shape, magnitudes.shape[-1]))
+    logs = logpdf(values, magnitudes, scale)
     # An end in the far tail may underflow to a density of zero.
     safe = jnp.where(logs == -jnp.inf, 0.0, logs)
     share = lengths * jnp.exp(logs)
     mass = jnp.sum(share, axis=0)
     # In units of the mass found, which cancels the errors that all densities have in common.
     return jnp.log(2.0 * mass) - jnp.sum(share * safe, axis=0) / mass + jnp.log(unit)
-
-
-def weights_of_nodes(values: Array, weights: Array) -> Array:
-    """Weights for functions at the nodes: a copy for each node, or shared if there are many."""
-    if values.size * weights.shape[-1] > _FEW_FACTORS:
-        return weights
-    return jnp.broadcast_to(weights, (*values.shape, weights.shape[-1]))
 
 
 @jax.jit

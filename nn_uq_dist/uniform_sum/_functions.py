@@ -14,14 +14,13 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics.checks import as_numeric, float_dtype
 from nn_uq_dist.basics.concrete import as_results, nan_unless, runs_in_numpy, with_nan_gradients
-from nn_uq_dist.basics.normal_tails import score_from_log_survival
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.uniform_sum._each_point import BOTH, DENSITY, SURVIVAL, Orders
 from nn_uq_dist.uniform_sum._evaluate import evaluate, magnitude
 from nn_uq_dist.uniform_sum.quantiles import (
     at_most_half,
     score_at,
-    score_now,
+    score_of_tail,
     value_at_score,
 )
 
@@ -279,8 +278,7 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     safe = xp.where(inside, q_array, 0.25)
     log_tail = xp.where(lower, xp.log(xp.where(lower, safe, 0.25)), xp.log1p(-safe))
     log_tail = xp.where(inside, log_tail, xp.where(valid, -xp.inf, xp.nan)).astype(q_array.dtype)
-    score = (score_now if xp is np else score_from_log_survival)(log_tail)
-    x = value_at_score(score, a.weights, a.normal_scale)
+    x = value_at_score(score_of_tail(log_tail), a.weights, a.normal_scale)
     return a.results(xp.where(lower, -x, x))
 
 

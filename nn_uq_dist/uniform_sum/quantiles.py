@@ -59,19 +59,18 @@ def at_most_half(x: Any, log_tail: Any) -> Any:
 
 def score_at(x: Any, log_tail: Any) -> Any:
     """Normal score of points from the log tails beyond their magnitudes."""
-    log_tail = at_most_half(x, log_tail)
+    score = score_of_tail(at_most_half(x, log_tail))
     xp = namespace(x)
     if xp is np:
-        score = score_now(log_tail)
         # Otherwise the rounding of log(1/2) would be visible.
         score = np.where((x == 0) & np.isfinite(score), score.dtype.type(0.0), score)
-    else:
-        score = score_from_log_survival(log_tail)
     return xp.where(x < 0, -score, score)
 
 
-def score_now(log_tail: Any) -> Any:
-    """`score_from_log_survival` of NumPy arrays."""
+def score_of_tail(log_tail: Any) -> Any:
+    """Normal score whose upper tail has this log probability."""
+    if namespace(log_tail) is not np:
+        return score_from_log_survival(log_tail)
     from scipy.special import ndtri_exp
 
     return -ndtri_exp(log_tail.astype(np.float64)).astype(log_tail.dtype)
