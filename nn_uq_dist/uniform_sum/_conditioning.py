@@ -25,7 +25,7 @@ from jax import Array, lax
 
 from nn_uq_dist.uniform_sum._contour_sum import Slopes
 from nn_uq_dist.uniform_sum._polynomials import tail_polynomials
-from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, moments_of, sums_of
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
 
 # Largest number of weights that are conditioned on.
 MOST_CONDITIONED = 4
@@ -41,17 +41,14 @@ class Leaves(NamedTuple):
     number : Array of int, shape (B,)
         How many of these are conditioned on; the first ``2^number`` leaves count.
     numbers : Array, shape (C + 3 + M, L, B)
-        The numbers of each leaf, in one array and so in one kernel: see `Leaf`.
+        Of each leaf the point, on the tail side of the weights that are left; its distance from
+        their edge; its derivatives in ``y`` and in the C largest weights, all 1 or -1; and M
+        coefficients. One array is one kernel.
     """
 
     places: Array
     number: Array
     numbers: Array
-
-    def rest(self, distribution: UniformSum) -> UniformSum:
-        """The distribution without the weights that are conditioned on."""
-        gone = is_conditioned(self.places, self.number)
-        return distribution._replace(weights=jnp.where(gone, 0.0, distribution.weights))
 
 
 def is_conditioned(places: Array, level: Array) -> Array:
@@ -60,6 +57,12 @@ def is_conditioned(places: Array, level: Array) -> Array:
     for rank, place in enumerate(places[1:], 1):
         gone = gone | (place & (level > rank))
     return gone
+
+
+def without_largest(distribution: UniformSum, places: Array, level: Array) -> UniformSum:
+    """The distribution without the weights that are conditioned on at a level."""
+    gone = is_conditioned(places, level)
+    return distribution._replace(weights=jnp.where(gone, 0.0, distribution.weights))
 
 
 class Rows(NamedTuple):
@@ -129,45 +132,11 @@ class Rows(NamedTuple):
         return jnp.concatenate([value[None], moved[:1], *of_normal, of_weights])
 
 
-class Leaf(NamedTuple):
-    """One leaf, or L of them.
-
-    Attributes
-    ----------
-    point, distance : Array, shape (..., B)
-        Point on the tail side of the weights that are left, and its distance from their edge.
-    signs : Array, shape (C + 1, ..., B)
-        Derivatives of the point in ``y`` and in the C largest weights.
-    coefficient : Array, shape (M, ..., B)
-    """
-
-    point: Array
-    distance: Array
-    signs: Array
-    coefficient: Array
-
-    def packed(self) -> Array:
-        """One array of all numbers."""
-        return jnp.stack([self.point, self.distance, *self.signs, *self.coefficient])
-
-
-def unpacked(numbers: Array, order: Array) -> Leaf:
-    """The inverse of `Leaf.packed`."""
-    return Leaf(numbers[0], numbers[1], numbers[2 : -len(order)], numbers[-len(order) :])
-
-
-def powers(weights: Array) -> tuple[Array, Array, Array]:
-    """The weights, their squares and their fourth powers."""
-    square = weights * weights
-    return weights, square, square * square
-
-
 def whole(order: Array, y: Array, distance: Array, distribution: UniformSum) -> Leaves:
     """The distribution itself as every leaf, without conditioning."""
     count = min(MOST_CONDITIONED, len(distribution.weights))
     one, zero = jnp.ones_like(y), jnp.zeros_like(y)
-    signs, coefficient = jnp.stack([one] + [zero] * count), jnp.stack([one] * len(order))
-    numbers = Leaf(y, distance, signs, coefficient).packed()[:, None]
+    numbers = jnp.stack([y, distance, one, *[zero] * count, *[one] * len(order)])[:, None]
     return Leaves(
         places=jnp.zeros((count, *distribution.weights.shape), bool),
         number=jnp.zeros(y.shape, int),
@@ -209,24 +178,14 @@ def conditioned(
     by_point, index = lax.top_k(distribution.weights.T, count)
     largest, index = by_point.T, index.T
     places = jnp.arange(len(distribution.weights))[:, None] == index[:, None]
-    others = jnp.where(is_conditioned(places, jnp.asarray(count)), 0.0, distribution.weights)
-    total = sums_of(*powers(others))
-
-    def sums_left(level: Array) -> list[Array]:
-        """Sums of the weights that are left at a level, and of their powers, shape (B,)."""
-        sums = list(total)
-        for rank, weight in enumerate(largest):
-            left = powers(jnp.where(rank >= level, weight, 0.0))
-            sums = [a + b for a, b in zip(sums, left, strict=True)]
-        return sums
-
     number = jnp.full(active.shape, count)
     if not on_all:
+        variance = without_largest(distribution, places, jnp.asarray(count)).moments()[0]
         dominating = jnp.zeros_like(number)
-        for rank in range(count):
-            variance = sums_left(jnp.asarray(rank + 1))[1] / 3.0 + normal_variance
-            dominates = largest[rank] > 2.0 * jnp.sqrt(variance)
+        for rank in reversed(range(count)):
+            dominates = (largest[rank] > 2.0 * jnp.sqrt(variance)) & (dominating == 0)
             dominating = jnp.where(dominates, rank + 1, dominating)
+            variance = variance + largest[rank] * largest[rank] / 3.0
         number = jnp.where(dominating > 0, dominating, number)
     # A step to ``y - w`` is -1, one to ``y + w`` is 1; the last level only mirrors. A node's
     # polynomial is added once, with the first of the leaves below it.
@@ -237,18 +196,19 @@ def conditioned(
     State = tuple[Array, Array]
 
     def descend(level: Array, state: State) -> State:
-        point, distance, signs, coefficient = unpacked(state[0], order)
-        width, square, quartic = sums_left(level)
+        numbers, rows = state
+        point, distance = numbers[:2]
+        signs, coefficient = numbers[2 : -len(order)], numbers[-len(order) :]
+        rest = without_largest(distribution, places, level)
         here = (order + level)[:, None]
         # Mirror to the tail side of the sum at this level.
         is_left = (point < 0) & (level <= number)
         side = jnp.where(is_left, -1.0, 1.0).astype(dtype)
         point, signs = side * point, side * signs
-        distance = jnp.where(is_left, width - point, distance)
-        moments = moments_of(square, quartic, normal_variance)
-        values = tail_polynomials(here, point, moments, derivatives > 0)
+        distance = jnp.where(is_left, jnp.sum(rest.weights, axis=0) - point, distance)
+        values = tail_polynomials(here, point, rest.moments(), derivatives > 0)
         values = values * jnp.where(is_left & active & is_first[level][:, None], coefficient, 0.0)
-        rows = state[1] + all_rows.of_polynomials(values, signs[:, None], level)
+        rows = rows + all_rows.of_polynomials(values, signs[:, None], level)
         coefficient = jnp.where(is_left & (here % 2 == 1), -coefficient, coefficient)
         # Condition on its largest weight. Beyond the support, and at a weight of zero, which means
         # a point mass, nothing is left.
@@ -262,7 +222,7 @@ def conditioned(
         distance = jnp.where(step > 0, distance - 2.0 * moved, distance)
         is_weight = np.arange(count + 1)[:, None, None] == level + 1
         signs = jnp.where(conditions & is_weight, step, signs)
-        return Leaf(point, distance, signs, coefficient).packed(), rows
+        return jnp.stack([point, distance, *signs, *coefficient]), rows
 
     numbers, rows = lax.fori_loop(0, count + 1, descend, (leaves.numbers, rows))
     return Leaves(places, number, numbers), rows

@@ -68,11 +68,6 @@ class Contour(NamedTuple):
         return 2.0 * jnp.pi / self.spacing
 
     @property
-    def rate(self) -> Array:
-        """``1/t``."""
-        return 1.0 / self.tilt
-
-    @property
     def alias_decay(self) -> Array:
         """``exp(-t L)`` where the aliases are polynomials, else zero."""
         return jnp.where(self.polynomial_aliases, jnp.exp(-self.tilt * self.spacing), 0.0)
@@ -174,7 +169,7 @@ def envelope_at(
     ``excess`` is ``coth(w t) - 1``, shape (n, B).
     """
     frequency = node * contour.step
-    ratio = frequency * contour.rate
+    ratio = frequency * (1.0 / contour.tilt)
     shrink = 1.0 / (1.0 + ratio * ratio)
     squares = squared_envelope(distribution.weights, excess, shrink, frequency)
     decay = jnp.exp(-0.5 * (distribution.normal_variance * (frequency * frequency)))

@@ -67,7 +67,7 @@ def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int) -> Nodes:
     index = np.arange(size, dtype=contour.tilt.dtype) + 0.5
     index = index + jnp.asarray(chunk).astype(contour.tilt.dtype) * size
     frequency = jnp.asarray(index)[:, None] * contour.step
-    ratio = frequency * contour.rate
+    ratio = frequency * (1.0 / contour.tilt)
     shrink = 1.0 / (1.0 + ratio * ratio)
     tilt = jnp.broadcast_to(contour.tilt, frequency.shape)
     return Nodes(frequency, lax.complex(tilt, frequency), lax.complex(shrink, -ratio * shrink))

@@ -16,14 +16,13 @@ from jax import Array, lax
 from nn_uq_dist.basics.chunks import any_point, in_chunks
 from nn_uq_dist.uniform_sum._conditioning import (
     MOST_CONDITIONED,
-    Leaf,
     Leaves,
     Rows,
     conditioned,
-    unpacked,
     whole,
+    without_largest,
 )
-from nn_uq_dist.uniform_sum._contour_sum import TailIntegral, tail_integral
+from nn_uq_dist.uniform_sum._contour_sum import tail_integral
 from nn_uq_dist.uniform_sum._uniform_sum import (
     UniformSum,
     binary_scale,
@@ -142,13 +141,31 @@ def _integrals(
     def add_leaf(
         index: Array, used: Array, is_last: Array, leaves: Leaves, sums: _Sums
     ) -> tuple[_Sums, Array]:
-        leaf = unpacked(lax.dynamic_index_in_dim(leaves.numbers, index, 1, keepdims=False), order)
-        here, rest = order + leaves.number, leaves.rest(distribution)
-        tail = tail_integral(here, leaf.point, leaf.distance, rest, used, is_last, derivatives)
-        rows = Rows(distribution, leaves.places, derivatives)
+        """Add a leaf at some points, in units of the largest value, because tails may underflow."""
+        places, number, numbers = leaves
+        numbers = lax.dynamic_index_in_dim(numbers, index, 1, keepdims=False)
+        (point, distance), signs = numbers[:2], numbers[2 : -len(order)]
+        coefficient, rest = numbers[-len(order) :], without_largest(distribution, places, number)
+        tail = tail_integral(order + number, point, distance, rest, used, is_last, derivatives)
+        finite = jnp.isfinite(tail.log_sum) & (coefficient != 0)
+        logs = jnp.where(finite, tail.log_sum, 0.0)
+        size = jnp.log(jnp.abs(jnp.where(finite, coefficient, 1.0)))
+        unit = jnp.maximum(sums.unit, jnp.where(finite, logs + size, -jnp.inf))
         # Points that did not converge in the plain pass start again.
         kept = used & (tail.converged | is_last)
-        return _add(sums, leaf, tail, rows, leaves.number, kept), tail.converged
+        unit = lax.stop_gradient(jnp.where(kept, unit, sums.unit))
+        safe = jnp.where(jnp.isfinite(unit), unit, 0.0)
+        share = jnp.exp(jnp.where(finite, logs - safe, 0.0))
+        value = jnp.where(finite, coefficient * share, 0.0)
+        aliases = value * tail.aliases
+        if derivatives:  # else there is one row
+            # The barrier keeps the compiler from computing these anew for each row.
+            value, aliases = lax.optimization_barrier((value, aliases))
+        rows = Rows(distribution, places, derivatives)
+        added = rows.of_polynomials(aliases[:, :, None], -signs[:, None, None], number)
+        added = added + rows.of_tail(value, tail.slopes, signs, number)
+        total = sums.rows * jnp.exp(sums.unit - safe) + added
+        return _Sums(unit, jnp.where(kept, total, sums.rows)), tail.converged
 
     leaves = whole(*at)
     nothing = Rows(distribution, leaves.places, derivatives).zeros(order)
@@ -175,28 +192,6 @@ def _integrals(
     first = true, jnp.asarray(0), active, false, leaves, sums
     sums = lax.while_loop(lambda state: state[0], one_pass, first)[-1]
     return sums, jnp.ones(y.shape, bool)
-
-
-def _add(
-    sums: _Sums, leaf: Leaf, tail: TailIntegral, rows: Rows, number: Array, kept: Array
-) -> _Sums:
-    """Add a leaf at some points, in units of the largest value, because tails may underflow."""
-    finite = jnp.isfinite(tail.log_sum) & (leaf.coefficient != 0)
-    logs = jnp.where(finite, tail.log_sum, 0.0)
-    size = jnp.log(jnp.abs(jnp.where(finite, leaf.coefficient, 1.0)))
-    unit = jnp.maximum(sums.unit, jnp.where(finite, logs + size, -jnp.inf))
-    unit = lax.stop_gradient(jnp.where(kept, unit, sums.unit))
-    safe = jnp.where(jnp.isfinite(unit), unit, 0.0)
-    share = jnp.exp(jnp.where(finite, logs - safe, 0.0))
-    value = jnp.where(finite, leaf.coefficient * share, 0.0)
-    aliases = value * tail.aliases
-    if rows.derivatives:  # else there is one row
-        # The barrier keeps the compiler from computing these anew for each row.
-        value, aliases = lax.optimization_barrier((value, aliases))
-    added = rows.of_polynomials(aliases[:, :, None], -leaf.signs[:, None, None], number)
-    added = added + rows.of_tail(value, tail.slopes, leaf.signs, number)
-    total = sums.rows * jnp.exp(sums.unit - safe) + added
-    return _Sums(unit, jnp.where(kept, total, sums.rows))
 
 
 def chunk_size(*, is_padded: bool = False) -> int:
