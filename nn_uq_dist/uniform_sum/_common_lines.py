@@ -25,11 +25,7 @@ from nn_uq_dist.uniform_sum._contour import (
     log_scale,
     tilted_moments,
 )
-from nn_uq_dist.uniform_sum._contour_sum import (
-    edge_phase,
-    nodes_of_chunk,
-    product_of_factors,
-)
+from nn_uq_dist.uniform_sum._contour_sum import integrand, nodes_of_chunk
 from nn_uq_dist.uniform_sum._each_point import Orders, chunk_size, evaluate_each_point
 from nn_uq_dist.uniform_sum._polynomials import first_alias_correction, relative_correction
 from nn_uq_dist.uniform_sum._uniform_component import excess_coth, sine_and_cosine
@@ -153,21 +149,16 @@ def _tabulate(
     more = 1 if count >= _MANY_WEIGHTS else _MORE_NODES[dtype.name]
     size = precision(dtype).line_nodes * more
     nodes = nodes_of_chunk(contour, 0, size)
-    values = product_of_factors(distribution, excess, order[0], nodes)
-    if scale is not None:
-        values = values * edge_phase(at_edge, distribution, contour, nodes)
-    rows = [values]
-    for _ in orders[1:]:
-        rows.append(rows[-1] * nodes.pole)
+    values = integrand(at_edge, distribution, excess, contour, nodes)
     bound = envelope_at(distribution, excess, contour, size)
     exponents = log_scale(at_edge, distribution, contour)
     # As in a sum that goes on until all is small: the bound takes all sines for one.
-    tolerances, end = precision(dtype), jnp.max(jnp.abs(values[-2:]), axis=0)
+    tolerances, end = precision(dtype), jnp.max(jnp.abs(values[-2:, 0]), axis=0)
     seen = (end < tolerances.acceptable) & (bound < tolerances.unseen)
     exponents = jnp.where((bound < tolerances.acceptable) | seen, exponents, jnp.nan)
     # One array, and so one kernel, for all numbers.
     numbers = jnp.stack([contour.tilt, contour.step, contour.alias_decay, *exponents], axis=1)
-    return Lines(numbers, jnp.stack(rows).transpose(2, 1, 0))
+    return Lines(numbers, values.transpose(2, 0, 1))
 
 
 def _look_up(orders: Orders, distance: Array, index: Array, lines: Lines) -> tuple[Array, Array]:

@@ -167,3 +167,8 @@ def test_no_array_is_much_larger_than_the_weights(differentiate):
     # With derivatives: four numbers for each weight of the points of a block.
     largest = largest_array(jax.grad(total) if differentiate else total, weights)
     assert largest <= (2**23 if differentiate else 4 * weights.size)
+
+
+def test_no_array_of_many_distributions_is_larger_than_their_weights():
+    weights, points = jax.ShapeDtypeStruct((1_000_000, 31), np.float32), np.zeros(1_000_000)
+    assert largest_array(lambda w: lc.logpdf(points, w), weights) <= 31_000_000
