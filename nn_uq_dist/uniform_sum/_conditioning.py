@@ -42,8 +42,8 @@ class Leaves(NamedTuple):
         How many of these are conditioned on; the first ``2^number`` leaves count.
     numbers : Array, shape (C + 3 + M, L, B)
         Of each leaf the point, on the tail side of the weights that are left; its distance from
-        their edge; its derivatives in ``y`` and in the C largest weights, all 1 or -1; and M
-        coefficients. One array is one kernel.
+        their edge; if there are derivatives, those of the point in ``y`` and in the C largest
+        weights, all 1 or -1; and M coefficients. One array is one kernel.
     """
 
     places: Array
@@ -132,11 +132,14 @@ class Rows(NamedTuple):
         return jnp.concatenate([value[None], moved[:1], *of_normal, of_weights])
 
 
-def whole(order: Array, y: Array, distance: Array, distribution: UniformSum) -> Leaves:
+def whole(
+    order: Array, y: Array, distance: Array, distribution: UniformSum, derivatives: int
+) -> Leaves:
     """The distribution itself as every leaf, without conditioning."""
     count = min(MOST_CONDITIONED, len(distribution.weights))
     one, zero = jnp.ones_like(y), jnp.zeros_like(y)
-    numbers = jnp.stack([y, distance, one, *[zero] * count, *[one] * len(order)])[:, None]
+    signs = [one, *[zero] * count] if derivatives else []
+    numbers = jnp.stack([y, distance, *signs, *[one] * len(order)])[:, None]
     return Leaves(
         places=jnp.zeros((count, *distribution.weights.shape), bool),
         number=jnp.zeros(y.shape, int),
@@ -220,7 +223,7 @@ def conditioned(
         moved = jnp.where(conditions & inside, weight, 0.0)
         point = point + step * moved
         distance = jnp.where(step > 0, distance - 2.0 * moved, distance)
-        is_weight = np.arange(count + 1)[:, None, None] == level + 1
+        is_weight = np.arange(len(signs))[:, None, None] == level + 1
         signs = jnp.where(conditions & is_weight, step, signs)
         return jnp.stack([point, distance, *signs, *coefficient]), rows
 

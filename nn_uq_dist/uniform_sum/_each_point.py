@@ -88,7 +88,7 @@ def evaluate_each_point(
     distance = distance_from_edge(y / scale, scaled.weights)
     at = order, y / scale, distance, scaled
     if scaled.normal_scale is None and len(scaled.weights) <= MOST_CONDITIONED:
-        leaves, done = whole(*at), jnp.ones(y.shape, bool)
+        leaves, done = whole(*at, derivatives), jnp.ones(y.shape, bool)
         rows = Rows(scaled, leaves.places, derivatives).zeros(order)
         _, rows = conditioned(order, leaves, rows, scaled, done, derivatives, on_all=True)
         sums = _Sums(jnp.zeros(order.shape, y.dtype), rows)
@@ -167,7 +167,7 @@ def _integrals(
         total = sums.rows * jnp.exp(sums.unit - safe) + added
         return _Sums(unit, jnp.where(kept, total, sums.rows)), tail.converged
 
-    leaves = whole(*at)
+    leaves = whole(*at, derivatives)
     nothing = Rows(distribution, leaves.places, derivatives).zeros(order)
     sums = _Sums(jnp.full(order.shape, -jnp.inf, y.dtype), nothing)
     if not conditioning:
