@@ -290,7 +290,7 @@ def _concrete_values(
     """At most `size` distributions, by a program for few sizes; points without a line singly."""
     (count, num_distributions), num_points = weights.shape, y.shape[1]
     rows, distributions = capacity(count, 16, 2), capacity(size, 4, 2)
-    distribution = padded_sum(UniformSum(weights, normal_scale), rows, distributions)
+    distribution = padded_sum(weights, normal_scale, rows, distributions)
     # Copies of the last point need no line of their own.
     points = np.pad(y, [(0, 0), (0, capacity(num_points, 1024, 4) - num_points)], "edge")
     points = padded(points, (distributions, points.shape[1]))

@@ -40,15 +40,17 @@ class Leaves(NamedTuple):
         Which weight is the largest one, the second largest, ...
     number : Array of int, shape (B,)
         How many of these are conditioned on; the first ``2^number`` leaves count.
-    numbers : Array, shape (C + 3 + M, L, B)
-        Of each leaf the point, on the tail side of the weights that are left; its distance from
-        their edge; if there are derivatives, those of the point in ``y`` and in the C largest
-        weights, all 1 or -1; and M coefficients. One array is one kernel.
+    numbers : Array, shape (2 + M, L, B)
+        Of each leaf the point, on the tail side of the weights that are left, its distance from
+        their edge, and M coefficients. One array is one kernel.
+    signs : Array, shape (C + 1, L, B)
+        Derivatives of the points in ``y`` and in the C largest weights; none for values alone.
     """
 
     places: Array
     number: Array
     numbers: Array
+    signs: Array
 
 
 def is_conditioned(places: Array, level: Array) -> Array:
@@ -137,13 +139,15 @@ def whole(
 ) -> Leaves:
     """The distribution itself as every leaf, without conditioning."""
     count = min(MOST_CONDITIONED, len(distribution.weights))
-    one, zero = jnp.ones_like(y), jnp.zeros_like(y)
-    signs = [one, *[zero] * count] if derivatives else []
-    numbers = jnp.stack([y, distance, *signs, *[one] * len(order)])[:, None]
+    shape = (2**count, *y.shape)
+    numbers = jnp.stack([y, distance, *[jnp.ones_like(y)] * len(order)])[:, None]
+    signs = np.zeros((count + 1 if derivatives else 0, 1, 1), y.dtype)
+    signs[:1] = 1.0
     return Leaves(
         places=jnp.zeros((count, *distribution.weights.shape), bool),
         number=jnp.zeros(y.shape, int),
-        numbers=jnp.broadcast_to(numbers, (len(numbers), 2**count, *y.shape)),
+        numbers=jnp.broadcast_to(numbers, (len(numbers), *shape)),
+        signs=jnp.broadcast_to(signs, (len(signs), *shape)),
     )
 
 
@@ -194,14 +198,13 @@ def conditioned(
     # polynomial is added once, with the first of the leaves below it.
     steps = np.array(list(itertools.product((-1.0, 1.0), repeat=count)), dtype).T[::-1]
     is_first = jnp.asarray([(steps[level:] < 0).all(axis=0) for level in range(count + 1)])
-    steps = jnp.asarray(np.pad(steps, [(0, 1), (0, 0)]))
+    all_steps = jnp.asarray(np.pad(steps, [(0, 1), (0, 0)]))
     all_rows = Rows(distribution, places, derivatives)
-    State = tuple[Array, Array]
+    State = tuple[Array, Array, Array]
 
     def descend(level: Array, state: State) -> State:
-        numbers, rows = state
-        point, distance = numbers[:2]
-        signs, coefficient = numbers[2 : -len(order)], numbers[-len(order) :]
+        numbers, signs, rows = state
+        (point, distance), coefficient = numbers[:2], numbers[2:]
         rest = without_largest(distribution, places, level)
         here = (order + level)[:, None]
         # Mirror to the tail side of the sum at this level.
@@ -215,7 +218,7 @@ def conditioned(
         coefficient = jnp.where(is_left & (here % 2 == 1), -coefficient, coefficient)
         # Condition on its largest weight. Beyond the support, and at a weight of zero, which means
         # a point mass, nothing is left.
-        step, conditions = steps[level][:, None], level < number
+        step, conditions = all_steps[level][:, None], level < number
         weight = largest[jnp.minimum(level, count - 1)]
         inside = jnp.minimum(weight, jnp.maximum(distance, normal_variance)) > 0
         share = jnp.where(inside, -0.5 * step / jnp.where(inside, weight, 1.0), 0.0)
@@ -225,7 +228,8 @@ def conditioned(
         distance = jnp.where(step > 0, distance - 2.0 * moved, distance)
         is_weight = np.arange(len(signs))[:, None, None] == level + 1
         signs = jnp.where(conditions & is_weight, step, signs)
-        return jnp.stack([point, distance, *signs, *coefficient]), rows
+        return jnp.stack([point, distance, *coefficient]), signs, rows
 
-    numbers, rows = lax.fori_loop(0, count + 1, descend, (leaves.numbers, rows))
-    return Leaves(places, number, numbers), rows
+    start = leaves.numbers, leaves.signs, rows
+    numbers, signs, rows = lax.fori_loop(0, count + 1, descend, start)
+    return Leaves(places, number, numbers, signs), rows

@@ -142,10 +142,12 @@ def _integrals(
         index: Array, used: Array, is_last: Array, leaves: Leaves, sums: _Sums
     ) -> tuple[_Sums, Array]:
         """Add a leaf at some points, in units of the largest value, because tails may underflow."""
-        places, number, numbers = leaves
-        numbers = lax.dynamic_index_in_dim(numbers, index, 1, keepdims=False)
-        (point, distance), signs = numbers[:2], numbers[2 : -len(order)]
-        coefficient, rest = numbers[-len(order) :], without_largest(distribution, places, number)
+        places, number, *parts = leaves
+        numbers, signs = (
+            lax.dynamic_index_in_dim(part, index, 1, keepdims=False) for part in parts
+        )
+        (point, distance), coefficient = numbers[:2], numbers[2:]
+        rest = without_largest(distribution, places, number)
         tail = tail_integral(order + number, point, distance, rest, used, is_last, derivatives)
         finite = jnp.isfinite(tail.log_sum) & (coefficient != 0)
         logs = jnp.where(finite, tail.log_sum, 0.0)

@@ -104,6 +104,11 @@ def value_nodes(weights: Array, normal_scale: Array | None) -> tuple[Array, Arra
     weights : Array, shape (..., n)
     normal_scale : Array, shape (...), or None
 
+    Returns
+    -------
+    tuple of Array, shape (Q, ...)
+        Nodes, at or above the center, and their weights against ``dx``.
+
     Notes
     -----
     Panels end at the knots of the density at the sums of the three largest weights, where the score

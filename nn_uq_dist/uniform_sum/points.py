@@ -165,7 +165,7 @@ def _padded_call(
     found: Any = evaluate_in_chunks(
         orders,
         padded(y, (points,)),
-        padded_sum(distribution, rows, points),
+        padded_sum(*distribution[:2], rows, points),
         derivatives=derivatives,
         conditioning=conditioning,
         num_points=np.int32(num_points),
@@ -185,16 +185,15 @@ def capacity(count: int, fewest: int, factor: int) -> int:
     return size
 
 
-def padded(part: HostArray, shape: tuple[int, ...]) -> Any:
+def padded(part: Any, shape: tuple[int, ...]) -> Any:
     """The array, padded with zeros at the end of each axis."""
     whole = np.zeros(shape, part.dtype)
     whole[tuple(slice(size) for size in part.shape)] = part
     return whole
 
 
-def padded_sum(distribution: UniformSum, rows: int, columns: int) -> UniformSum:
+def padded_sum(weights: Any, scale: Any, rows: int, columns: int) -> UniformSum:
     """The distributions in larger arrays, with the number of rows of whole groups in use."""
-    weights, scale = distribution.weights, distribution.normal_scale
     in_use: Any = np.int32(-(-len(weights) // ROWS_PER_GROUP) * ROWS_PER_GROUP)
     return UniformSum(
         padded(weights, (rows, columns)),
