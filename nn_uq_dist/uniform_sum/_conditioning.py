@@ -25,7 +25,7 @@ from jax import Array, lax
 
 from nn_uq_dist.uniform_sum._contour_sum import Slopes
 from nn_uq_dist.uniform_sum._polynomials import tail_polynomials
-from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, moments_of, sums_of
 
 # Largest number of weights that are conditioned on.
 MOST_CONDITIONED = 4
@@ -36,8 +36,10 @@ class Leaves(NamedTuple):
 
     Attributes
     ----------
-    places : Array of bool, shape (C, n, B)
-        Which weight is the largest one, the second largest, ...
+    ranks : Array of int, shape (n, B)
+        0, 1, ... for the C largest weights, `MOST_CONDITIONED` for the others.
+    largest : Array, shape (C, B)
+        The largest weights.
     number : Array of int, shape (B,)
         How many of these are conditioned on; the first ``2^number`` leaves count.
     numbers : Array, shape (2 + M, L, B)
@@ -47,49 +49,53 @@ class Leaves(NamedTuple):
         Derivatives of the points in ``y`` and in the C largest weights; none for values alone.
     """
 
-    places: Array
+    ranks: Array
+    largest: Array
     number: Array
     numbers: Array
     signs: Array
 
 
-def is_conditioned(places: Array, level: Array) -> Array:
-    """Which weights are conditioned on at a level, shape (n, B)."""
-    gone = places[0] & (level > 0)
-    for rank, place in enumerate(places[1:], 1):
-        gone = gone | (place & (level > rank))
-    return gone
-
-
-def without_largest(distribution: UniformSum, places: Array, level: Array) -> UniformSum:
+def without_largest(distribution: UniformSum, ranks: Array, level: Array) -> UniformSum:
     """The distribution without the weights that are conditioned on at a level."""
-    gone = is_conditioned(places, level)
-    return distribution._replace(weights=jnp.where(gone, 0.0, distribution.weights))
+    left = jnp.where(ranks < level, 0.0, distribution.weights)
+    return distribution._replace(weights=left)
 
 
 class Rows(NamedTuple):
     """Values and gradients as R rows of one array, or the value alone without derivatives.
 
     One array is one kernel. Every contribution to an integral has derivatives of the same form: in
-    the point, in the normal scale if there is one, and in each weight.
+    the point, in the normal scale if there is one, in each weight that is left, and in each of the
+    largest weights as one that is conditioned on.
 
     Attributes
     ----------
     distribution : UniformSum
-    places : Array of bool, shape (C, n, B)
-        As of `Leaves`.
+    leaves : Leaves
     derivatives : int
     """
 
     distribution: UniformSum
-    places: Array
+    leaves: Leaves
     derivatives: int
 
     def zeros(self, order: Array) -> Array:
         """Nothing, shape (R, M, B)."""
         weights, scale = self.distribution.weights, self.distribution.normal_scale
-        count = 2 + (scale is not None) + len(weights) if self.derivatives else 1
-        return jnp.zeros((count, *order.shape), weights.dtype)
+        count = 2 + (scale is not None) + len(weights) + len(self.leaves.largest)
+        return jnp.zeros((count if self.derivatives else 1, *order.shape), weights.dtype)
+
+    def gradient(self, rows: Array) -> Array:
+        """Derivatives in the point, in the normal scale and in each weight."""
+        count = len(self.leaves.largest)
+        rows, of_largest = rows[1:-count], rows[-count:]
+        others = len(rows) - len(self.leaves.ranks)
+        of_weights = rows[others:]
+        for rank, part in enumerate(of_largest):
+            is_it = self.leaves.ranks[:, None] == rank
+            of_weights = of_weights + jnp.where(is_it, part, 0.0)
+        return jnp.concatenate([rows[:others], of_weights])
 
     def of_polynomials(self, values: Array, signs: Array, level: Array) -> Array:
         """Rows (R, M, B) of a sum of polynomials at nodes with ``level`` weights conditioned on.
@@ -124,14 +130,13 @@ class Rows(NamedTuple):
 
         A weight conditioned on moves the point, and divides the coefficient.
         """
-        weights, scale = self.distribution.weights[:, None], self.distribution.normal_scale
-        of_weights = jnp.where(value == 0, 0.0, -value / weights)
-        for place, along in zip(self.places, moved[1:], strict=True):
-            of_weights = of_weights + jnp.where(place[:, None], along, 0.0)
-        gone = is_conditioned(self.places, level)[:, None]
-        of_weights = jnp.where(gone, of_weights, own)
+        scale, largest = self.distribution.normal_scale, self.leaves.largest[:, None]
+        own = jnp.where((self.leaves.ranks < level)[:, None], 0.0, own)
+        is_conditioned = np.arange(len(largest))[:, None, None] < level
+        of_largest = moved[1:] - jnp.where(value == 0, 0.0, value / largest)
+        of_largest = jnp.where(is_conditioned, of_largest, 0.0)
         of_normal = [] if scale is None else [(scale * of_scale)[None]]
-        return jnp.concatenate([value[None], moved[:1], *of_normal, of_weights])
+        return jnp.concatenate([value[None], moved[:1], *of_normal, own, of_largest])
 
 
 def whole(
@@ -144,7 +149,8 @@ def whole(
     signs = np.zeros((count + 1 if derivatives else 0, 1, 1), y.dtype)
     signs[:1] = 1.0
     return Leaves(
-        places=jnp.zeros((count, *distribution.weights.shape), bool),
+        ranks=jnp.full(distribution.weights.shape, MOST_CONDITIONED),
+        largest=jnp.ones((count, *y.shape), y.dtype),
         number=jnp.zeros(y.shape, int),
         numbers=jnp.broadcast_to(numbers, (len(numbers), *shape)),
         signs=jnp.broadcast_to(signs, (len(signs), *shape)),
@@ -181,13 +187,16 @@ def conditioned(
         possible, because the quadrature is then slow due to few comparable weights.
     """
     dtype = distribution.weights.dtype
-    count, normal_variance = len(leaves.places), distribution.normal_variance
+    count, normal_variance = len(leaves.largest), distribution.normal_variance
     by_point, index = lax.top_k(distribution.weights.T, count)
-    largest, index = by_point.T, index.T
-    places = jnp.arange(len(distribution.weights))[:, None] == index[:, None]
+    # A transpose would have another layout than the leaves before it, and be copied twice.
+    largest, ranks = jnp.stack([by_point[:, rank] for rank in range(count)]), leaves.ranks
+    for rank in range(count):
+        is_it = jnp.arange(len(ranks))[:, None] == index[:, rank]
+        ranks = jnp.where(is_it, rank, ranks)
     number = jnp.full(active.shape, count)
     if not on_all:
-        variance = without_largest(distribution, places, jnp.asarray(count)).moments()[0]
+        variance = without_largest(distribution, ranks, jnp.asarray(count)).moments()[0]
         dominating = jnp.zeros_like(number)
         for rank in reversed(range(count)):
             dominates = (largest[rank] > 2.0 * jnp.sqrt(variance)) & (dominating == 0)
@@ -199,20 +208,24 @@ def conditioned(
     steps = np.array(list(itertools.product((-1.0, 1.0), repeat=count)), dtype).T[::-1]
     is_first = jnp.asarray([(steps[level:] < 0).all(axis=0) for level in range(count + 1)])
     all_steps = jnp.asarray(np.pad(steps, [(0, 1), (0, 0)]))
-    all_rows = Rows(distribution, places, derivatives)
+    leaves = leaves._replace(ranks=ranks, largest=largest, number=number)
+    all_rows = Rows(distribution, leaves, derivatives)
     State = tuple[Array, Array, Array]
 
     def descend(level: Array, state: State) -> State:
         numbers, signs, rows = state
         (point, distance), coefficient = numbers[:2], numbers[2:]
-        rest = without_largest(distribution, places, level)
+        rest = without_largest(distribution, ranks, level).weights
+        square = rest * rest
+        width, *powers = sums_of(rest, square, square * square)
         here = (order + level)[:, None]
         # Mirror to the tail side of the sum at this level.
         is_left = (point < 0) & (level <= number)
         side = jnp.where(is_left, -1.0, 1.0).astype(dtype)
         point, signs = side * point, side * signs
-        distance = jnp.where(is_left, jnp.sum(rest.weights, axis=0) - point, distance)
-        values = tail_polynomials(here, point, rest.moments(), derivatives > 0)
+        distance = jnp.where(is_left, width - point, distance)
+        moments = moments_of(*powers, normal_variance)
+        values = tail_polynomials(here, point, moments, derivatives > 0)
         values = values * jnp.where(is_left & active & is_first[level][:, None], coefficient, 0.0)
         rows = rows + all_rows.of_polynomials(values, signs[:, None], level)
         coefficient = jnp.where(is_left & (here % 2 == 1), -coefficient, coefficient)
@@ -232,4 +245,4 @@ def conditioned(
 
     start = leaves.numbers, leaves.signs, rows
     numbers, signs, rows = lax.fori_loop(0, count + 1, descend, start)
-    return Leaves(places, number, numbers, signs), rows
+    return leaves._replace(numbers=numbers, signs=signs), rows

@@ -89,11 +89,11 @@ def evaluate_each_point(
     at = order, y / scale, distance, scaled
     if scaled.normal_scale is None and len(scaled.weights) <= MOST_CONDITIONED:
         leaves, done = whole(*at, derivatives), jnp.ones(y.shape, bool)
-        rows = Rows(scaled, leaves.places, derivatives).zeros(order)
-        _, rows = conditioned(order, leaves, rows, scaled, done, derivatives, on_all=True)
+        rows = Rows(scaled, leaves, derivatives).zeros(order)
+        leaves, rows = conditioned(order, leaves, rows, scaled, done, derivatives, on_all=True)
         sums = _Sums(jnp.zeros(order.shape, y.dtype), rows)
     else:
-        sums, done = _integrals(*at, active, derivatives, conditioning)
+        sums, leaves, done = _integrals(*at, active, derivatives, conditioning)
     value = sums.rows[0]
     positive = value > 0
     safe = jnp.where(positive, value, 1.0)
@@ -103,7 +103,8 @@ def evaluate_each_point(
     valid = (second > 0) & jnp.isfinite(second) & ~jnp.isnan(y)
     gradient = None
     if derivatives:
-        slopes = jnp.where(positive, sums.rows[1:] / safe, 0.0) / scale
+        slopes = Rows(scaled, leaves, derivatives).gradient(sums.rows)
+        slopes = jnp.where(positive, slopes / safe, 0.0) / scale
         others = len(slopes) - len(sign)
         gradient = jnp.concatenate([slopes[:others], slopes[others:] * sign[:, None]])
     return Values(jnp.where(valid, logs, jnp.nan), done | ~valid, gradient)
@@ -130,8 +131,8 @@ def _integrals(
     active: Array,
     derivatives: int,
     conditioning: bool,
-) -> tuple[_Sums, Array]:
-    """Sums for weights that are not negative, and where they have converged.
+) -> tuple[_Sums, Leaves, Array]:
+    """Sums for weights that are not negative, the last leaves, and where the sums have converged.
 
     The plain integral is the first pass of a loop; the leaves of points for which it does not
     converge are the others. One program of the integral serves all.
@@ -142,12 +143,13 @@ def _integrals(
         index: Array, used: Array, is_last: Array, leaves: Leaves, sums: _Sums
     ) -> tuple[_Sums, Array]:
         """Add a leaf at some points, in units of the largest value, because tails may underflow."""
-        places, number, *parts = leaves
+        number = leaves.number
         numbers, signs = (
-            lax.dynamic_index_in_dim(part, index, 1, keepdims=False) for part in parts
+            lax.dynamic_index_in_dim(part, index, 1, keepdims=False)
+            for part in (leaves.numbers, leaves.signs)
         )
         (point, distance), coefficient = numbers[:2], numbers[2:]
-        rest = without_largest(distribution, places, number)
+        rest = without_largest(distribution, leaves.ranks, number)
         tail = tail_integral(order + number, point, distance, rest, used, is_last, derivatives)
         finite = jnp.isfinite(tail.log_sum) & (coefficient != 0)
         logs = jnp.where(finite, tail.log_sum, 0.0)
@@ -163,17 +165,18 @@ def _integrals(
         if derivatives:  # else there is one row
             # The barrier keeps the compiler from computing these anew for each row.
             value, aliases = lax.optimization_barrier((value, aliases))
-        rows = Rows(distribution, places, derivatives)
+        rows = Rows(distribution, leaves, derivatives)
         added = rows.of_polynomials(aliases[:, :, None], -signs[:, None, None], number)
         added = added + rows.of_tail(value, tail.slopes, signs, number)
         total = sums.rows * jnp.exp(sums.unit - safe) + added
         return _Sums(unit, jnp.where(kept, total, sums.rows)), tail.converged
 
     leaves = whole(*at, derivatives)
-    nothing = Rows(distribution, leaves.places, derivatives).zeros(order)
+    nothing = Rows(distribution, leaves, derivatives).zeros(order)
     sums = _Sums(jnp.full(order.shape, -jnp.inf, y.dtype), nothing)
     if not conditioning:
-        return add_leaf(jnp.asarray(0), active, jnp.asarray(False), leaves, sums)
+        sums, converged = add_leaf(jnp.asarray(0), active, jnp.asarray(False), leaves, sums)
+        return sums, leaves, converged
     State = tuple[Array, Array, Array, Array, Leaves, _Sums]
 
     def one_pass(state: State) -> State:
@@ -192,8 +195,8 @@ def _integrals(
 
     false, true = jnp.asarray(False), jnp.asarray(True)
     first = true, jnp.asarray(0), active, false, leaves, sums
-    sums = lax.while_loop(lambda state: state[0], one_pass, first)[-1]
-    return sums, jnp.ones(y.shape, bool)
+    *_, leaves, sums = lax.while_loop(lambda state: state[0], one_pass, first)
+    return sums, leaves, jnp.ones(y.shape, bool)
 
 
 def chunk_size(*, is_padded: bool = False) -> int:
