@@ -217,14 +217,14 @@ def conditioned(
         (point, distance), coefficient = numbers[:2], numbers[2:]
         rest = without_largest(distribution, ranks, level).weights
         square = rest * rest
-        width, *powers = sums_of(rest, square, square * square)
+        width, sum_square, sum_quartic = sums_of(rest, square, square * square)
         here = (order + level)[:, None]
         # Mirror to the tail side of the sum at this level.
         is_left = (point < 0) & (level <= number)
         side = jnp.where(is_left, -1.0, 1.0).astype(dtype)
         point, signs = side * point, side * signs
         distance = jnp.where(is_left, width - point, distance)
-        moments = moments_of(*powers, normal_variance)
+        moments = moments_of(sum_square, sum_quartic, normal_variance)
         values = tail_polynomials(here, point, moments, derivatives > 0)
         values = values * jnp.where(is_left & active & is_first[level][:, None], coefficient, 0.0)
         rows = rows + all_rows.of_polynomials(values, signs[:, None], level)
