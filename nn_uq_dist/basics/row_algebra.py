@@ -36,6 +36,16 @@ def gram(rows: Array) -> Array:
     return matmul(rows, rows.mT)
 
 
+def solve_lower(factor: Array, right: Array, *, transposed: bool = False) -> Array:
+    """Solve with a lower triangular matrix, shapes (..., d, d) and (..., d, m)."""
+    shape = jnp.broadcast_shapes(factor.shape[:-2], right.shape[:-2])
+    factor = jnp.broadcast_to(factor, (*shape, *factor.shape[-2:]))
+    right = jnp.broadcast_to(right, (*shape, *right.shape[-2:]))
+    return lax.linalg.triangular_solve(
+        factor, right, left_side=True, lower=True, transpose_a=transposed
+    )
+
+
 def norm(rows: Array) -> Array:
     """Euclidean norm over the last axis, without underflow, with gradient 0 at 0."""
     xp = namespace(rows)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from nn_uq_dist.basics.checks import refused
-from nn_uq_dist.basics.row_algebra import gram, matmul, matvec
+from nn_uq_dist.basics.row_algebra import gram, matmul, matvec, solve_lower
 
 # The passes are a loop of unknown length.
 undifferentiated = refused(
@@ -81,16 +81,6 @@ class Gaussian(NamedTuple):
     log_determinant: Array
     root: Array
     factor: Array
-
-
-def solve_lower(factor: Array, right: Array, *, transposed: bool = False) -> Array:
-    """Solve with a lower triangular matrix, shapes (..., d, d) and (..., d, m)."""
-    shape = jnp.broadcast_shapes(factor.shape[:-2], right.shape[:-2])
-    factor = jnp.broadcast_to(factor, (*shape, *factor.shape[-2:]))
-    right = jnp.broadcast_to(right, (*shape, *right.shape[-2:]))
-    return lax.linalg.triangular_solve(
-        factor, right, left_side=True, lower=True, transpose_a=transposed
-    )
 
 
 def log_diagonal(factor: Array) -> Array:

@@ -15,13 +15,12 @@ from jax import Array
 
 from nn_uq_dist.basics.checks import refused
 from nn_uq_dist.basics.chunks import in_chunks
-from nn_uq_dist.basics.row_algebra import matmul, matvec
+from nn_uq_dist.basics.row_algebra import matmul, matvec, solve_lower
 from nn_uq_dist.box_gaussian._expectation_propagation import FixedPoint, fixed_point
 from nn_uq_dist.box_gaussian._gaussian_part import (
     Problem,
     batch_shape,
     input_covariance,
-    solve_lower,
     undifferentiated,
     whitened,
 )

@@ -16,7 +16,7 @@ from nn_uq_dist.basics.concrete import as_jax, as_variances, nan_unless, one_pro
 from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.distributions._contract import validate_sample
 from nn_uq_dist.distributions._contract_output import OutputDistribution
-from nn_uq_dist.uniform_sum.saddlepoint_quantile import saddlepoint_quantile
+from nn_uq_dist.uniform_sum.quantiles import saddlepoint_quantile
 
 
 class LinearizedMarginal(OutputDistribution):

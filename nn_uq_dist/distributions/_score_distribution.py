@@ -22,8 +22,7 @@ from nn_uq_dist.basics.normal_scores import (
     normal_score_and_log_prob,
 )
 from nn_uq_dist.basics.normal_tails import log_normal_density
-from nn_uq_dist.basics.row_algebra import matvec
-from nn_uq_dist.box_gaussian._gaussian_part import solve_lower
+from nn_uq_dist.basics.row_algebra import matvec, solve_lower
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution, with_rank
 from nn_uq_dist.distributions._contract import batch_entries, pass_validation, safe_values
 from nn_uq_dist.distributions._contract_joint import (

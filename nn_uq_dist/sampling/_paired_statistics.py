@@ -16,7 +16,7 @@ from nn_uq_dist.sampling import distribution_functions as functions
 from nn_uq_dist.sampling import weighted_sample as moments
 from nn_uq_dist.sampling._paired_draws import PairedDraws
 from nn_uq_dist.sampling.weighted_sample import Mask, PairedEstimate, WeightedSample
-from nn_uq_dist.uniform_sum.concrete import MOST_POINTS
+from nn_uq_dist.uniform_sum.points import MOST_POINTS
 
 # Scores of the draws are cut off here: the probability beyond is 1e-17.
 _LARGEST_SCORE = 8.5

@@ -25,24 +25,24 @@ from nn_uq_dist.uniform_sum._contour import (
     log_scale,
     tilted_moments,
 )
-from nn_uq_dist.uniform_sum._contour_sum import (
-    edge_phase,
-    nodes_of_chunk,
-    product_of_factors,
-)
-from nn_uq_dist.uniform_sum._each_point import Orders, block_size, evaluate_each_point
-from nn_uq_dist.uniform_sum._points import values_of_points
+from nn_uq_dist.uniform_sum._contour_sum import integrand, nodes_of_chunk
+from nn_uq_dist.uniform_sum._each_point import Orders, chunk_size, evaluate_each_point
 from nn_uq_dist.uniform_sum._polynomials import first_alias_correction, relative_correction
-from nn_uq_dist.uniform_sum._precision import precision
-from nn_uq_dist.uniform_sum._trigonometry import sine_and_cosine
-from nn_uq_dist.uniform_sum._uniform_component import excess_coth
+from nn_uq_dist.uniform_sum._uniform_component import excess_coth, sine_and_cosine
 from nn_uq_dist.uniform_sum._uniform_sum import (
     UniformSum,
     binary_scale,
     distance_from_edge,
     in_units,
+    precision,
 )
-from nn_uq_dist.uniform_sum.concrete import HostArray, capacity, padded, rows_in_use
+from nn_uq_dist.uniform_sum.points import (
+    HostArray,
+    capacity,
+    padded,
+    padded_sum,
+    values_of_points,
+)
 
 # Lines end at about this fraction of the width from the edge; closer points go singly.
 _NEAREST = {"float32": 1e-4, "float64": 1e-7}
@@ -149,21 +149,16 @@ def _tabulate(
     more = 1 if count >= _MANY_WEIGHTS else _MORE_NODES[dtype.name]
     size = precision(dtype).line_nodes * more
     nodes = nodes_of_chunk(contour, 0, size)
-    values = product_of_factors(distribution, excess, order[0], nodes)
-    if scale is not None:
-        values = values * edge_phase(at_edge, distribution, contour, nodes)
-    rows = [values]
-    for _ in orders[1:]:
-        rows.append(rows[-1] * nodes.pole)
+    values = integrand(at_edge, distribution, excess, contour, nodes)
     bound = envelope_at(distribution, excess, contour, size)
     exponents = log_scale(at_edge, distribution, contour)
     # As in a sum that goes on until all is small: the bound takes all sines for one.
-    tolerances, end = precision(dtype), jnp.max(jnp.abs(values[-2:]), axis=0)
+    tolerances, end = precision(dtype), jnp.max(jnp.abs(values[-2:, 0]), axis=0)
     seen = (end < tolerances.acceptable) & (bound < tolerances.unseen)
     exponents = jnp.where((bound < tolerances.acceptable) | seen, exponents, jnp.nan)
     # One array, and so one kernel, for all numbers.
     numbers = jnp.stack([contour.tilt, contour.step, contour.alias_decay, *exponents], axis=1)
-    return Lines(numbers, jnp.stack(rows).transpose(2, 1, 0))
+    return Lines(numbers, values.transpose(2, 0, 1))
 
 
 def _look_up(orders: Orders, distance: Array, index: Array, lines: Lines) -> tuple[Array, Array]:
@@ -232,6 +227,7 @@ def _of_one_distribution(
     return jnp.where(outside[:, None], -jnp.inf, values), holds | outside
 
 
+@partial(jax.jit, static_argnums=0)
 def _by_lines(
     orders: Orders,
     y: Array,
@@ -276,12 +272,7 @@ def values_of_shared_distributions(orders: Orders, y: Any, weights: Any, normal_
     if not isinstance(y, np.ndarray):
         return _values(orders, y, UniformSum(weights, normal_scale))
     num_distributions, num_points = y.shape
-    most = _MOST_NUMBERS // max(capacity(num_points, 1024, 4), len(weights))
-    if not most:
-        distribution = UniformSum(
-            jnp.asarray(weights), None if normal_scale is None else jnp.asarray(normal_scale)
-        )
-        return np.asarray(_compiled(orders, jnp.asarray(y), distribution))
+    most = max(1, _MOST_NUMBERS // max(capacity(num_points, 1024, 4), len(weights)))
     # Portions of one size, for one program.
     size = -(-num_distributions // -(-num_distributions // most))
 
@@ -299,17 +290,12 @@ def _concrete_values(
     """At most `size` distributions, by a program for few sizes; points without a line singly."""
     (count, num_distributions), num_points = weights.shape, y.shape[1]
     rows, distributions = capacity(count, 16, 2), capacity(size, 4, 2)
-    distribution = UniformSum(
-        padded(weights, (rows, distributions)),
-        None if normal_scale is None else padded(normal_scale, (distributions,)),
-        rows_in_use(count),
-    )
+    distribution = padded_sum(weights, normal_scale, rows, distributions)
     # Copies of the last point need no line of their own.
     points = np.pad(y, [(0, 0), (0, capacity(num_points, 1024, 4) - num_points)], "edge")
     points = padded(points, (distributions, points.shape[1]))
-    found = _program(
-        orders, points, distribution, np.int32(num_distributions), np.int32(num_points)
-    )
+    sizes: Any = np.int32(num_distributions), np.int32(num_points)
+    found = _by_lines(orders, points, distribution, *sizes)
     values, holds = (np.array(np.asarray(part)[:num_distributions, :num_points]) for part in found)
     distribution_of, point_of = np.nonzero(~holds)
     most = max(1, _MOST_NUMBERS // count)
@@ -320,21 +306,6 @@ def _concrete_values(
     return values.transpose(2, 0, 1)
 
 
-@partial(jax.jit, static_argnums=0)
-def _program(
-    orders: Orders, y: Array, distribution: UniformSum, num_distributions: Array, num_points: Array
-) -> tuple[Array, Array]:
-    return _by_lines(
-        orders, y, distribution, jnp.asarray(num_distributions), jnp.asarray(num_points)
-    )
-
-
-# Compiled here, so that eager calls with shapes seen before do not compile their loops anew.
-@partial(jax.jit, static_argnums=0)
-def _compiled(orders: Orders, y: Array, distribution: UniformSum) -> Array:
-    return _values(orders, y, distribution)
-
-
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _values(orders: Orders, y: Array, distribution: UniformSum) -> Array:
     values, holds = _by_lines(orders, y, distribution)
@@ -342,16 +313,14 @@ def _values(orders: Orders, y: Array, distribution: UniformSum) -> Array:
     def rest(y: Array, of_distribution: Array, values: Array, holds: Array) -> Array:
         def singly() -> Array:
             found = evaluate_each_point(
-                orders, y, _taken(distribution, of_distribution), ~holds
+                orders, y, _taken(distribution, of_distribution), ~holds, derivatives=0
             ).logs
             return jnp.where(holds[:, None], values, found.T)
 
         return lax.cond(any_point(~holds), singly, lambda: values)
 
     parts = y.reshape(-1), _distribution_of(y), values.reshape(-1, len(orders)), holds.reshape(-1)
-    found: Array = in_chunks(
-        rest, *parts, size=min(block_size().traced, _most_copies(distribution))
-    )
+    found: Array = in_chunks(rest, *parts, size=min(chunk_size(), _most_copies(distribution)))
     return found.T.reshape(len(orders), *y.shape)
 
 

@@ -11,182 +11,238 @@ side, since the other side is a polynomial plus or minus the tail, and only insi
 ``R_i``: arguments stay at the scale of ``R_i``, so weights that differ by many orders of magnitude
 cost no digits.
 
-Unrolled, ``I_m(y)`` is a sum over the ``2^i`` leaves of a tree: a coefficient times a tail integral
-of ``R_i``, plus polynomials. Each leaf is a path from the root, and is computed here. If no weight
-and no normal part is left, the polynomials are the closed form of a piecewise polynomial density.
+From the root down this is a binary tree. ``I_m(y)`` is the sum over its leaves of a coefficient
+times a tail integral of ``R_i``, plus polynomials of all nodes. If no weight and no normal part is
+left, the polynomials are the closed form of a piecewise polynomial density.
 """
 
+import itertools
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
+from nn_uq_dist.uniform_sum._contour_sum import Slopes
 from nn_uq_dist.uniform_sum._polynomials import tail_polynomials
-from nn_uq_dist.uniform_sum._rows import Rows
 from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, moments_of, sums_of
 
 # Largest number of weights that are conditioned on.
 MOST_CONDITIONED = 4
 
 
-class Tree(NamedTuple):
-    """Which weights to condition on, and what is left at each level; level 0 is the whole sum.
+class Leaves(NamedTuple):
+    """What is left to integrate: ``I_m(y)`` is the sum of ``coefficient * I(point)``.
 
     Attributes
     ----------
     ranks : Array of int, shape (n, B)
-        0, 1, ... for the largest weights, `MOST_CONDITIONED` for the others.
-    number : Array of int, shape (B,)
-        How many weights are conditioned on.
-    largest : Array, shape (MOST_CONDITIONED, B)
+        0, 1, ... for the C largest weights, `MOST_CONDITIONED` for the others.
+    largest : Array, shape (C, B)
         The largest weights.
-    width, square, quartic : Array, shape (B,)
-        Sums of the other weights and of their powers.
+    number : Array of int, shape (B,)
+        How many of these are conditioned on; the first ``2^number`` leaves count.
+    numbers : Array, shape (2 + M, L, B)
+        Of each leaf the point, on the tail side of the weights that are left, its distance from
+        their edge, and M coefficients. One array is one kernel.
+    signs : Array, shape (C + 1, L, B)
+        Derivatives of the points in ``y`` and in the C largest weights; none for values alone.
     """
 
     ranks: Array
-    number: Array
     largest: Array
-    width: Array
-    square: Array
-    quartic: Array
-
-    def sums_at(self, level: Array) -> tuple[Array, Array, Array]:
-        """Sums of the weights that are left at a level and of their powers, shape (B,)."""
-        width, square, quartic = self.width, self.square, self.quartic
-        for rank, weight in enumerate(self.largest):
-            left = jnp.where(rank >= level, weight, 0.0)
-            power = left * left
-            width, square, quartic = width + left, square + power, quartic + power * power
-        return width, square, quartic
-
-    def rest(self, distribution: UniformSum) -> UniformSum:
-        """The distribution without the weights that are conditioned on."""
-        return distribution._replace(
-            weights=jnp.where(self.ranks < self.number, 0.0, distribution.weights)
-        )
+    number: Array
+    numbers: Array
+    signs: Array
 
 
-def no_tree(distribution: UniformSum) -> Tree:
-    """The distribution itself, without conditioning."""
-    zeros = jnp.zeros(distribution.weights.shape[1:], distribution.weights.dtype)
-    ranks = jnp.full(distribution.weights.shape, MOST_CONDITIONED)
-    largest = jnp.zeros((MOST_CONDITIONED, *zeros.shape), zeros.dtype)
-    return Tree(ranks, jnp.zeros(zeros.shape, int), largest, zeros, zeros, zeros)
+def without_largest(distribution: UniformSum, ranks: Array, level: Array) -> UniformSum:
+    """The distribution without the weights that are conditioned on at a level."""
+    left = jnp.where(ranks < level, 0.0, distribution.weights)
+    return distribution._replace(weights=left)
 
 
-def tree_of(distribution: UniformSum, number: int | None = None) -> Tree:
-    """The tree of the largest weights.
+class Rows(NamedTuple):
+    """Values and gradients as R rows of one array, or the value alone without derivatives.
 
-    ``number`` weights are conditioned on, by default as many as dominate: up to the last weight
-    that exceeds twice the standard deviation of the smaller parts; if there is none, all of them,
-    because the quadrature is then slow due to few comparable weights.
-    """
-    weights = distribution.weights
-    count = min(MOST_CONDITIONED, weights.shape[0])
-    largest, index = lax.top_k(weights.T, count)
-    # A transpose would have another layout than the tree before it, and be copied twice.
-    nothing = [jnp.zeros_like(largest[:, 0])] * (MOST_CONDITIONED - count)
-    largest = jnp.stack([*(largest[:, rank] for rank in range(count)), *nothing])
-    ranks = jnp.full(weights.shape, MOST_CONDITIONED)
-    for rank in range(count):
-        is_it = jnp.arange(weights.shape[0])[:, None] == index[:, rank]
-        ranks = jnp.where(is_it, rank, ranks)
-    left = jnp.where(ranks < MOST_CONDITIONED, 0.0, weights)
-    square = left * left
-    sums = sums_of(left, square, square * square)
-    tree = Tree(ranks, jnp.full(weights.shape[1:], number or 0), largest, *sums)
-    if number is not None:
-        return tree
-    dominating = jnp.zeros_like(tree.number)
-    for rank in range(count):
-        variance = tree.sums_at(jnp.asarray(rank + 1))[1] / 3.0 + distribution.normal_variance
-        dominates = largest[rank] > 2.0 * jnp.sqrt(variance)
-        dominating = jnp.where(dominates, rank + 1, dominating)
-    return tree._replace(number=jnp.where(dominating == 0, MOST_CONDITIONED, dominating))
-
-
-class Leaf(NamedTuple):
-    """One leaf of the tree: the point of its tail integral, and its contribution at the root.
+    One array is one kernel. Every contribution to an integral has derivatives of the same form: in
+    the point, in the normal scale if there is one, in each weight that is left, and in each of the
+    largest weights as one that is conditioned on.
 
     Attributes
     ----------
-    point, distance : Array, shape (B,)
-        Point on the tail side of the rest, and its distance from the edge.
-    coefficient : Array, shape (M, B)
-        The leaf adds ``coefficient * I(point)``.
-    direction : Array, shape (R, B)
-        Derivatives of the point.
-    polynomial : Array, shape (R, M, B)
-        The polynomials that the leaf adds, and their derivatives.
+    distribution : UniformSum
+    leaves : Leaves
+    derivatives : int
     """
 
-    point: Array
-    distance: Array
-    coefficient: Array
-    direction: Array
-    polynomial: Array
+    distribution: UniformSum
+    leaves: Leaves
+    derivatives: int
+
+    def zeros(self, order: Array) -> Array:
+        """Nothing, shape (R, M, B)."""
+        weights, scale = self.distribution.weights, self.distribution.normal_scale
+        count = 2 + (scale is not None) + len(weights) + len(self.leaves.largest)
+        return jnp.zeros((count if self.derivatives else 1, *order.shape), weights.dtype)
+
+    def gradient(self, rows: Array) -> Array:
+        """Derivatives in the point, in the normal scale and in each weight."""
+        count = len(self.leaves.largest)
+        rows, of_largest = rows[1:-count], rows[-count:]
+        others = len(rows) - len(self.leaves.ranks)
+        of_weights = rows[others:]
+        for rank, part in enumerate(of_largest):
+            is_it = self.leaves.ranks[:, None] == rank
+            of_weights = of_weights + jnp.where(is_it, part, 0.0)
+        return jnp.concatenate([rows[:others], of_weights])
+
+    def of_polynomials(self, values: Array, signs: Array, level: Array) -> Array:
+        """Rows (R, M, B) of a sum of polynomials at nodes with ``level`` weights conditioned on.
+
+        Parameters
+        ----------
+        values : Array, shape (K, M, L, B)
+            The polynomials and those of lower orders, as of `tail_polynomials`.
+        signs : Array, shape (C + 1, 1, L, B)
+            Derivatives of their arguments in ``y`` and in the largest weights.
+        level : Array of int, shape () or (B,)
+        """
+        if not self.derivatives:
+            return jnp.sum(values, axis=-2)
+        sums = jnp.sum(jnp.concatenate([values, signs * values[1]]), axis=-2)
+        (value, _, second, fourth), moved = sums[:4], sums[4:]
+        weights = self.distribution.weights[:, None]
+        own = weights * (second / 3.0 - weights * (weights * (fourth / 45.0)))
+        return self._stacked(value, moved, second, own, level)
+
+    def of_tail(self, value: Array, slopes: Slopes | None, signs: Array, level: Array) -> Array:
+        """Rows of a tail integral: its value (M, B) and the derivatives of its logarithm."""
+        if slopes is None:
+            return value[None]
+        moved, variance = signs[:, None] * (value * slopes.y), 2.0 * value * slopes.normal_variance
+        return self._stacked(value, moved, variance, value * slopes.weights, level)
+
+    def _stacked(
+        self, value: Array, moved: Array, of_scale: Array, own: Array, level: Array
+    ) -> Array:
+        """Rows from the derivatives in the point, over the scale, and in weights that are left.
+
+        A weight conditioned on moves the point, and divides the coefficient.
+        """
+        scale, largest = self.distribution.normal_scale, self.leaves.largest[:, None]
+        own = jnp.where((self.leaves.ranks < level)[:, None], 0.0, own)
+        is_conditioned = np.arange(len(largest))[:, None, None] < level
+        of_largest = moved[1:] - jnp.where(value == 0, 0.0, value / largest)
+        of_largest = jnp.where(is_conditioned, of_largest, 0.0)
+        of_normal = [] if scale is None else [(scale * of_scale)[None]]
+        return jnp.concatenate([value[None], moved[:1], *of_normal, own, of_largest])
 
 
-def leaf_of(
-    index: Array, levels: Array, order: Array, y: Array, distance: Array, tree: Tree, rows: Rows
-) -> Leaf:
-    """The leaf with the steps given by the bits of ``index``: 0 to ``y - w``, 1 to ``y + w``.
+def whole(
+    order: Array, y: Array, distance: Array, distribution: UniformSum, derivatives: int
+) -> Leaves:
+    """The distribution itself as every leaf, without conditioning."""
+    count = min(MOST_CONDITIONED, len(distribution.weights))
+    shape = (2**count, *y.shape)
+    numbers = jnp.stack([y, distance, *[jnp.ones_like(y)] * len(order)])[:, None]
+    signs = np.zeros((count + 1 if derivatives else 0, 1, 1), y.dtype)
+    signs[:1] = 1.0
+    return Leaves(
+        ranks=jnp.full(distribution.weights.shape, MOST_CONDITIONED),
+        largest=jnp.ones((count, *y.shape), y.dtype),
+        number=jnp.zeros(y.shape, int),
+        numbers=jnp.broadcast_to(numbers, (len(numbers), *shape)),
+        signs=jnp.broadcast_to(signs, (len(signs), *shape)),
+    )
+
+
+def conditioned(
+    order: Array,
+    leaves: Leaves,
+    rows: Array,
+    distribution: UniformSum,
+    active: Array,
+    derivatives: int,
+    *,
+    on_all: bool = False,
+) -> tuple[Leaves, Array]:
+    """Leaves of the tree, and the polynomials of all nodes.
 
     Parameters
     ----------
-    index : Array of int, shape ()
-        Below ``2^number``; polynomials at a node are added in the first leaf below it.
-    levels : Array of int, shape ()
-        ``MOST_CONDITIONED + 1``; or 0 for the distribution itself.
     order : Array of int, shape (M, B)
         0 for the density and 1 for the survival function.
-    y, distance : Array, shape (B,)
-    tree : Tree
-    rows : Rows
+    leaves : Leaves
+        The distribution without conditioning, as of `whole`.
+    rows : Array, shape (R, M, B)
+        To which polynomials of active points are added, with their derivatives: see `Rows`.
+    distribution : UniformSum
+        Weights not negative.
+    active : Array of bool, shape (B,)
+    derivatives : int
+    on_all : bool
+        Whether all weights are conditioned on. By default as many as dominate: up to the last one
+        that exceeds twice the standard deviation of the smaller parts; if there is none, as many as
+        possible, because the quadrature is then slow due to few comparable weights.
     """
+    dtype = distribution.weights.dtype
+    count, normal_variance = len(leaves.largest), distribution.normal_variance
+    by_point, index = lax.top_k(distribution.weights.T, count)
+    # A transpose would have another layout than the leaves before it, and be copied twice.
+    largest, ranks = jnp.stack([by_point[:, rank] for rank in range(count)]), leaves.ranks
+    for rank in range(count):
+        is_it = jnp.arange(len(ranks))[:, None] == index[:, rank]
+        ranks = jnp.where(is_it, rank, ranks)
+    number = jnp.full(active.shape, count)
+    if not on_all:
+        variance = without_largest(distribution, ranks, jnp.asarray(count)).moments()[0]
+        dominating = jnp.zeros_like(number)
+        for rank in reversed(range(count)):
+            dominates = (largest[rank] > 2.0 * jnp.sqrt(variance)) & (dominating == 0)
+            dominating = jnp.where(dominates, rank + 1, dominating)
+            variance = variance + largest[rank] * largest[rank] / 3.0
+        number = jnp.where(dominating > 0, dominating, number)
+    # A step to ``y - w`` is -1, one to ``y + w`` is 1; the last level only mirrors. A node's
+    # polynomial is added once, with the first of the leaves below it.
+    steps = np.array(list(itertools.product((-1.0, 1.0), repeat=count)), dtype).T[::-1]
+    is_first = jnp.asarray([(steps[level:] < 0).all(axis=0) for level in range(count + 1)])
+    all_steps = jnp.asarray(np.pad(steps, [(0, 1), (0, 0)]))
+    leaves = leaves._replace(ranks=ranks, largest=largest, number=number)
+    all_rows = Rows(distribution, leaves, derivatives)
     State = tuple[Array, Array, Array]
 
-    def step(level: Array, state: State) -> State:
-        numbers, *rest = state
-        leaf = Leaf(numbers[0], numbers[1], numbers[2:], *rest)
-        width, square, quartic = tree.sums_at(level)
-        weight = lax.dynamic_index_in_dim(
-            tree.largest, jnp.minimum(level, MOST_CONDITIONED - 1), keepdims=False
-        )
-        moments = moments_of(square, quartic, rows.normal_variance)
+    def descend(level: Array, state: State) -> State:
+        numbers, signs, rows = state
+        (point, distance), coefficient = numbers[:2], numbers[2:]
+        rest = without_largest(distribution, ranks, level).weights
+        square = rest * rest
+        width, sum_square, sum_quartic = sums_of(rest, square, square * square)
+        here = (order + level)[:, None]
         # Mirror to the tail side of the sum at this level.
-        here = order + level
-        mirrored = (leaf.point < 0) & (level <= tree.number)
-        point = jnp.where(mirrored, -leaf.point, leaf.point)
-        distance = jnp.where(mirrored, width - point, leaf.distance)
-        direction = jnp.where(mirrored, -leaf.direction, leaf.direction)
-        counts = mirrored & (index >> level == 0)
-        values = tail_polynomials(here, point, moments, rows.derivatives)
-        values = values * jnp.where(counts, leaf.coefficient, 0.0)
-        polynomial = leaf.polynomial + rows.of_polynomial(values, direction, level)
-        coefficient = jnp.where(mirrored & (here % 2 == 1), -leaf.coefficient, leaf.coefficient)
-        # Condition on its largest weight.
-        conditions = level < tree.number
-        is_far = (index >> level) & 1 == 1
-        sign = jnp.where(is_far, 1.0, -1.0).astype(y.dtype)
-        # Beyond the support, and at a weight of zero, which means a point mass, nothing is left.
-        inside = jnp.minimum(weight, jnp.maximum(distance, rows.normal_variance)) > 0
-        share = jnp.where(inside, -0.5 * sign / jnp.where(inside, weight, 1.0), 0.0)
+        is_left = (point < 0) & (level <= number)
+        side = jnp.where(is_left, -1.0, 1.0).astype(dtype)
+        point, signs = side * point, side * signs
+        distance = jnp.where(is_left, width - point, distance)
+        moments = moments_of(sum_square, sum_quartic, normal_variance)
+        values = tail_polynomials(here, point, moments, derivatives > 0)
+        values = values * jnp.where(is_left & active & is_first[level][:, None], coefficient, 0.0)
+        rows = rows + all_rows.of_polynomials(values, signs[:, None], level)
+        coefficient = jnp.where(is_left & (here % 2 == 1), -coefficient, coefficient)
+        # Condition on its largest weight. Beyond the support, and at a weight of zero, which means
+        # a point mass, nothing is left.
+        step, conditions = all_steps[level][:, None], level < number
+        weight = largest[jnp.minimum(level, count - 1)]
+        inside = jnp.minimum(weight, jnp.maximum(distance, normal_variance)) > 0
+        share = jnp.where(inside, -0.5 * step / jnp.where(inside, weight, 1.0), 0.0)
+        coefficient = jnp.where(conditions, share * coefficient, coefficient)
         moved = jnp.where(conditions & inside, weight, 0.0)
-        point = point + sign * moved
-        distance = jnp.where(is_far, distance - 2.0 * moved, distance)
-        coefficient = jnp.where(conditions, coefficient * share, coefficient)
-        direction = jnp.where(conditions & (rows.ranks == level), sign, direction)
-        # One array, and so one kernel, for the numbers of all points.
-        return jnp.stack([point, distance, *coefficient]), direction, polynomial
+        point = point + step * moved
+        distance = jnp.where(step > 0, distance - 2.0 * moved, distance)
+        is_weight = np.arange(len(signs))[:, None, None] == level + 1
+        signs = jnp.where(conditions & is_weight, step, signs)
+        return jnp.stack([point, distance, *coefficient]), signs, rows
 
-    root = root_leaf(order, y, distance, rows)
-    start = jnp.stack([y, distance, *root.coefficient]), root.direction, root.polynomial
-    numbers, *rest = lax.fori_loop(0, levels, step, start)
-    return Leaf(numbers[0], numbers[1], numbers[2:], *rest)
-
-
-def root_leaf(order: Array, y: Array, distance: Array, rows: Rows) -> Leaf:
-    """The whole distribution as a leaf."""
-    return Leaf(y, distance, jnp.ones(order.shape, y.dtype), rows.of_y, rows.zeros(order))
+    start = leaves.numbers, leaves.signs, rows
+    numbers, signs, rows = lax.fori_loop(0, count + 1, descend, start)
+    return leaves._replace(numbers=numbers, signs=signs), rows

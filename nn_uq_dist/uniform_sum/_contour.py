@@ -25,14 +25,13 @@ import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics.chunks import any_point
-from nn_uq_dist.uniform_sum._precision import precision
 from nn_uq_dist.uniform_sum._uniform_component import (
     excess_coth,
     log_mgf_below_edge,
     squared_envelope,
     sums_of_excess,
 )
-from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, precision
 
 _MOST_NEWTON_STEPS = 60
 
@@ -67,11 +66,6 @@ class Contour(NamedTuple):
     def step(self) -> Array:
         """Distance ``h`` of the nodes."""
         return 2.0 * jnp.pi / self.spacing
-
-    @property
-    def rate(self) -> Array:
-        """``1/t``."""
-        return 1.0 / self.tilt
 
     @property
     def alias_decay(self) -> Array:
@@ -175,7 +169,7 @@ def envelope_at(
     ``excess`` is ``coth(w t) - 1``, shape (n, B).
     """
     frequency = node * contour.step
-    ratio = frequency * contour.rate
+    ratio = frequency * (1.0 / contour.tilt)
     shrink = 1.0 / (1.0 + ratio * ratio)
     squares = squared_envelope(distribution.weights, excess, shrink, frequency)
     decay = jnp.exp(-0.5 * (distribution.normal_variance * (frequency * frequency)))

@@ -28,15 +28,15 @@ from nn_uq_dist.uniform_sum._contour import (
     power_of,
 )
 from nn_uq_dist.uniform_sum._polynomials import alias_corrections, relative_correction
-from nn_uq_dist.uniform_sum._precision import precision
-from nn_uq_dist.uniform_sum._trigonometry import sine_and_cosine, square_and_product
 from nn_uq_dist.uniform_sum._uniform_component import (
     TiltedComponent,
     excess_coth,
     langevin,
+    sine_and_cosine,
+    square_and_product,
     tilted_component,
 )
-from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum, num_leading_rows
+from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum, precision
 
 
 class Slopes(NamedTuple):
@@ -46,8 +46,7 @@ class Slopes(NamedTuple):
     ----------
     y : Array, shape (M, B)
     normal_variance : Array, shape (M, B)
-    weights : Array, shape (R, M, B)
-        After as many rows of zeros as other derivatives have: R is a number of rows of `Rows`.
+    weights : Array, shape (n, M, B)
     """
 
     y: Array
@@ -68,7 +67,7 @@ def nodes_of_chunk(contour: Contour, chunk: Array | int, size: int) -> Nodes:
     index = np.arange(size, dtype=contour.tilt.dtype) + 0.5
     index = index + jnp.asarray(chunk).astype(contour.tilt.dtype) * size
     frequency = jnp.asarray(index)[:, None] * contour.step
-    ratio = frequency * contour.rate
+    ratio = frequency * (1.0 / contour.tilt)
     shrink = 1.0 / (1.0 + ratio * ratio)
     tilt = jnp.broadcast_to(contour.tilt, frequency.shape)
     return Nodes(frequency, lax.complex(tilt, frequency), lax.complex(shrink, -ratio * shrink))
@@ -197,7 +196,6 @@ def _add_slopes(
     z = nodes.z[:, None]
     moved = lax.optimization_barrier(density * z)
     ratio = nodes.z.imag / nodes.z.real
-    lead = len(sums.weights) - len(distribution.weights)
 
     def put(start: Array | int, sums: Array, weights: Array, *constants: Array) -> Array:
         rows = TiltedComponent(*(part[:, None] for part in constants))
@@ -206,8 +204,8 @@ def _add_slopes(
         # The barrier keeps the compiler from evaluating the terms inside the sum, where they are
         # not vectorized.
         added = jnp.sum(lax.optimization_barrier(terms), axis=1)
-        old = lax.dynamic_slice_in_dim(sums, lead + start, len(added))
-        return lax.dynamic_update_slice_in_dim(sums, old + added, lead + start, axis=0)
+        old = lax.dynamic_slice_in_dim(sums, start, len(added))
+        return lax.dynamic_update_slice_in_dim(sums, old + added, start, axis=0)
 
     return Slopes(
         sums.y - jnp.sum(moved.real, axis=0),
@@ -244,8 +242,8 @@ def contour_sum(
     nothing = jnp.zeros(contour.order.shape, distance.dtype)
     slopes = None
     if derivatives:
-        rows = num_leading_rows(distribution) + len(distribution.weights)
-        slopes = Slopes(nothing, nothing, jnp.zeros((rows, *nothing.shape), nothing.dtype))
+        of_weights = jnp.zeros((len(distribution.weights), *nothing.shape), nothing.dtype)
+        slopes = Slopes(nothing, nothing, of_weights)
 
     State = tuple[Array, Array, Array, Slopes | None]
 

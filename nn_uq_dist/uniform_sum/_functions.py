@@ -7,7 +7,6 @@ broadcast against ``x`` and ``normal_scale``.
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -15,17 +14,13 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics.checks import as_numeric, float_dtype
 from nn_uq_dist.basics.concrete import as_results, nan_unless, runs_in_numpy, with_nan_gradients
-from nn_uq_dist.basics.normal_tails import score_from_log_survival
 from nn_uq_dist.basics.row_algebra import namespace
-from nn_uq_dist.uniform_sum._evaluate import (
-    log_density,
-    log_density_and_survival,
-    log_survival,
-)
-from nn_uq_dist.uniform_sum._normal_score import (
+from nn_uq_dist.uniform_sum._each_point import BOTH, DENSITY, SURVIVAL, Orders
+from nn_uq_dist.uniform_sum._evaluate import evaluate, magnitude
+from nn_uq_dist.uniform_sum.quantiles import (
     at_most_half,
     score_at,
-    score_now,
+    score_of_tail,
     value_at_score,
 )
 
@@ -39,11 +34,24 @@ class Arguments(NamedTuple):
     x: Any
     weights: Any
     normal_scale: Any
+    given: tuple[Any, ...]
 
     @property
     def numpy(self) -> Any:
         """The module whose arrays these are."""
         return np if isinstance(self.x, np.ndarray) else jnp
+
+    def evaluate(self, orders: Orders) -> Any:
+        """Log density, log tail probability beyond ``|x|``, or both."""
+        return evaluate(orders, self.x, self.weights, self.normal_scale)
+
+    def log_survival(self) -> Any:
+        """``log P(X > x)``."""
+        return _from_upper_half(self.x, self.evaluate(SURVIVAL)[0])
+
+    def results(self, values: Any) -> Any:
+        """JAX arrays for users, whose gradients are NaN where the values are."""
+        return as_results(with_nan_gradients(values), *self.given)
 
 
 def prepare(
@@ -77,21 +85,7 @@ def prepare(
     if scale_array is not None:
         with np.errstate(invalid="ignore"):
             scale_array = nan_unless(scale_array >= 0, scale_array)
-    return Arguments(x_array, weights_array, scale_array)
-
-
-def _magnitude(x: Any) -> Any:
-    return np.abs(x) if namespace(x) is np else _traced_magnitude(x)
-
-
-# One program, so that an eager derivative does not compile each operation separately.
-@jax.jit
-def _traced_magnitude(x: Array) -> Array:
-    return jnp.where(x < 0, -x, x)
-
-
-def _log_survival(a: Arguments) -> Any:
-    return _from_upper_half(a.x, log_survival(_magnitude(a.x), a.weights, a.normal_scale))
+    return Arguments(x_array, weights_array, scale_array, (x, weights, normal_scale))
 
 
 def _from_upper_half(x: Any, log_tail: Any) -> Any:
@@ -144,8 +138,7 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     0.5
     """
     a = prepare("x", x, weights, normal_scale)
-    logs = log_density(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(with_nan_gradients(logs), x, weights, normal_scale)
+    return a.results(a.evaluate(DENSITY)[0])
 
 
 def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -158,8 +151,7 @@ def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     1.0
     """
     a = prepare("x", x, weights, normal_scale)
-    logs = log_density(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(with_nan_gradients(a.numpy.exp(logs)), x, weights, normal_scale)
+    return a.results(a.numpy.exp(a.evaluate(DENSITY)[0]))
 
 
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -181,8 +173,8 @@ def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = Non
     >>> round(math.exp(float(value)), 6)
     0.125
     """
-    logs = _log_survival(prepare("x", x, weights, normal_scale))
-    return as_results(with_nan_gradients(logs), x, weights, normal_scale)
+    a = prepare("x", x, weights, normal_scale)
+    return a.results(a.log_survival())
 
 
 def logpdf_and_logsf(
@@ -206,10 +198,8 @@ def logpdf_and_logsf(
     [0.25, 0.125]
     """
     a = prepare("x", x, weights, normal_scale)
-    logs, tail = log_density_and_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(
-        with_nan_gradients((logs, _from_upper_half(a.x, tail))), x, weights, normal_scale
-    )
+    logs, tail = a.evaluate(BOTH)
+    return a.results((logs, _from_upper_half(a.x, tail)))
 
 
 def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -222,9 +212,7 @@ def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     -0.693147
     """
     a = prepare("x", x, weights, normal_scale)
-    return as_results(
-        with_nan_gradients(_log_survival(a._replace(x=-a.x))), x, weights, normal_scale
-    )
+    return a.results(a._replace(x=-a.x).log_survival())
 
 
 def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -237,7 +225,7 @@ def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) 
     0.5
     """
     a = prepare("x", x, weights, normal_scale)
-    return as_results(with_nan_gradients(a.numpy.exp(_log_survival(a))), x, weights, normal_scale)
+    return a.results(a.numpy.exp(a.log_survival()))
 
 
 def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -250,8 +238,7 @@ def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     0.25
     """
     a = prepare("x", x, weights, normal_scale)
-    tail = _log_survival(a._replace(x=-a.x))
-    return as_results(with_nan_gradients(a.numpy.exp(tail)), x, weights, normal_scale)
+    return a.results(a.numpy.exp(a._replace(x=-a.x).log_survival()))
 
 
 def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -291,9 +278,8 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     safe = xp.where(inside, q_array, 0.25)
     log_tail = xp.where(lower, xp.log(xp.where(lower, safe, 0.25)), xp.log1p(-safe))
     log_tail = xp.where(inside, log_tail, xp.where(valid, -xp.inf, xp.nan)).astype(q_array.dtype)
-    score = (score_now if xp is np else score_from_log_survival)(log_tail)
-    x = value_at_score(score, a.weights, a.normal_scale)
-    return as_results(with_nan_gradients(xp.where(lower, -x, x)), q, weights, normal_scale)
+    x = value_at_score(score_of_tail(log_tail), a.weights, a.normal_scale)
+    return a.results(xp.where(lower, -x, x))
 
 
 def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -313,8 +299,7 @@ def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | Non
     0.0
     """
     a = prepare("x", x, weights, normal_scale)
-    tail = log_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(with_nan_gradients(score_at(a.x, tail)), x, weights, normal_scale)
+    return a.results(score_at(a.x, a.evaluate(SURVIVAL)[0]))
 
 
 def normal_score_and_logpdf(
@@ -337,8 +322,8 @@ def normal_score_and_logpdf(
     (0.0, -0.6931)
     """
     a = prepare("x", x, weights, normal_scale)
-    logs, tail = log_density_and_survival(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(with_nan_gradients((score_at(a.x, tail), logs)), x, weights, normal_scale)
+    logs, tail = a.evaluate(BOTH)
+    return a.results((score_at(a.x, tail), logs))
 
 
 def from_normal_score(
@@ -356,5 +341,5 @@ def from_normal_score(
     0.9
     """
     a = prepare("z", z, weights, normal_scale)
-    x = value_at_score(_magnitude(a.x), a.weights, a.normal_scale)
-    return as_results(with_nan_gradients(a.numpy.where(a.x < 0, -x, x)), z, weights, normal_scale)
+    x = value_at_score(magnitude(a.x), a.weights, a.normal_scale)
+    return a.results(a.numpy.where(a.x < 0, -x, x))

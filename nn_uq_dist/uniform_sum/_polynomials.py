@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from nn_uq_dist.uniform_sum._trigonometry import polynomial
+from nn_uq_dist.uniform_sum._uniform_component import polynomial
 
 # Order for the survival function of a distribution conditioned on its four largest weights.
 _MAX_ORDER = 5
@@ -34,9 +34,9 @@ def tail_polynomials(
 
     Parameters
     ----------
-    order : Array of int, shape (M, B)
+    order : Array of int, shape (M, ..., B)
         From 0 (a density: the value is zero) to 5.
-    point : Array, shape (B,)
+    point : Array, shape (..., B)
         ``u``.
     moments : tuple of Array
         Second and fourth moment of ``R``; the odd ones vanish by symmetry.
@@ -45,7 +45,7 @@ def tail_polynomials(
 
     Returns
     -------
-    Array, shape (K, M, B)
+    Array, shape (K, M, ..., B)
         Orders ``m``, ``m - 1``, ``m - 2`` and ``m - 4``, or ``m`` alone.
     """
     return _select(order, _powers(point), moments, derivatives)
@@ -116,9 +116,9 @@ def _select(order: Array, a: list[Array], moments: tuple[Array, Array], derivati
         (a[3] + 3.0 * second * a[1]) / 6.0,
         (a[4] + 6.0 * second * a[2] + fourth * a[0]) / 24.0,
     )
-    lower = np.array(_LOWER if derivatives else _LOWER[:1])[:, None, None]
-    order = order - lower
-    result = jnp.zeros(order.shape, a[0].dtype)
+    lower = np.array(_LOWER if derivatives else _LOWER[:1])
+    order = order - lower.reshape(-1, *[1] * order.ndim)
+    result = jnp.zeros_like(a[0])
     for p, value in enumerate(values):
         result = jnp.where(order == p + 1, value, result)
     return result

@@ -1,5 +1,6 @@
 """Far from the bulk, beyond the support of the uniforms, and at its edge."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -45,24 +46,14 @@ def far_points(num_inputs, num_outputs, noise, count=8, chosen=slice(None)):
     return points, weights, covariance, [estimate.value for estimate in exact]
 
 
-@pytest.mark.parametrize("noise", [1e-3, 1e-2])
+@pytest.mark.parametrize("noise", [1e-4, 1e-3, 1e-2])
 @pytest.mark.parametrize(("num_inputs", "num_outputs"), [(3, 3), (3, 2), (6, 6), (12, 31)])
-def test_eight_deviations_out_with_little_noise(num_inputs, num_outputs, noise, x64):
-    *arguments, exact = far_points(num_inputs, num_outputs, noise)
-    np.testing.assert_allclose(evaluate(*arguments, np.float64), exact, rtol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("num_inputs", "num_outputs", "noise"),
-    [
-        *[(*shape, 1e-2) for shape in [(3, 3), (3, 2), (6, 6), (12, 31)]],
-        *[(*shape, 1e-3) for shape in [(3, 3), (3, 2), (6, 6), (12, 31)]],
-        *[(*shape, 1e-4) for shape in [(3, 3), (3, 2), (6, 6), (12, 31)]],
-    ],
-)
-def test_eight_deviations_out_with_little_noise_in_float32(num_inputs, num_outputs, noise):
+def test_eight_deviations_out_with_little_noise(num_inputs, num_outputs, noise):
     *arguments, exact = far_points(num_inputs, num_outputs, noise)
     np.testing.assert_allclose(evaluate(*arguments, np.float32), exact, rtol=1e-2)
+    if noise > 1e-4:
+        with jax.enable_x64(True):
+            np.testing.assert_allclose(evaluate(*arguments, np.float64), exact, rtol=1e-3)
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1e-4])

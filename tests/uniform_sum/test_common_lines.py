@@ -9,8 +9,8 @@ import pytest
 
 from nn_uq_dist import uniform_sum as lc
 from nn_uq_dist.uniform_sum._common_lines import _by_lines
-from nn_uq_dist.uniform_sum._points import values_of_points
 from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
+from nn_uq_dist.uniform_sum.points import values_of_points
 from tests.array_sizes import largest_array
 from tests.bank.reference import log_values
 from tests.compiling import jit
@@ -167,3 +167,8 @@ def test_no_array_is_much_larger_than_the_weights(differentiate):
     # With derivatives: four numbers for each weight of the points of a block.
     largest = largest_array(jax.grad(total) if differentiate else total, weights)
     assert largest <= (2**23 if differentiate else 4 * weights.size)
+
+
+def test_no_array_of_many_distributions_is_larger_than_their_weights():
+    weights, points = jax.ShapeDtypeStruct((1_000_000, 31), np.float32), np.zeros(1_000_000)
+    assert largest_array(lambda w: lc.logpdf(points, w), weights) <= 31_000_000

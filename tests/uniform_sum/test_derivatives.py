@@ -170,19 +170,6 @@ def test_gradient_of_many_weights_is_finite_where_something_vanishes():
     assert abs(gradient[3, 0]) < 1e-5
 
 
-@pytest.mark.slow
-def test_gradient_at_many_points_of_one_distribution(x64):
-    case = next(c for c in derivative_cases() if c.name == "draws_12")
-    x = np.tile(case.x, 200)
-
-    def mean(weights):
-        return jnp.mean(lc.logpdf(x, weights))
-
-    gradient = jit(jax.grad(mean))(case.weights)
-    expected = case.log_density_gradient[:, 1:].mean(axis=0)
-    np.testing.assert_allclose(gradient, expected, atol=1e-8 * np.abs(expected).max())
-
-
 def test_slopes_at_the_center(precision):
     weights = jnp.asarray([0.9, -0.5, 0.3])
     functions = (lc.logsf, lc.logcdf, lc.normal_score)

@@ -3,7 +3,6 @@
 import math
 from itertools import pairwise
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -48,20 +47,9 @@ def edge(weights):
     return np.abs(weights).sum()
 
 
-def near(value, other, tolerance=1e-9):
+def near(value, other):
     """Equal up to a tolerance that grows with the logarithm, as rounding of x does."""
-    np.testing.assert_allclose(value, other, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.slow
-@few_examples
-@given(weights_of_n, scales, st.floats(-40.0, 40.0))
-def test_scale_distribution(weights, scale, exponent):
-    x, factor = FRACTIONS * edge(weights), math.exp(exponent)
-    density, survival = evaluate(x, weights, scale)
-    scaled = evaluate(factor * x, factor * np.array(weights), factor * scale)
-    near(scaled[0] + exponent, density)
-    near(scaled[1], survival)
+    np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-9)
 
 
 @few_examples
@@ -71,16 +59,6 @@ def test_signs_and_order_of_weights_do_not_matter(weights, scale, random):
     other = [random.choice((-1, 1)) * w for w in random.sample(weights, N)]
     for value, moved in zip(evaluate(x, weights, scale), evaluate(x, other, scale), strict=True):
         near(moved, value)
-
-
-@few_examples
-@given(weights_of_n, scales)
-def test_symmetry_and_complement(weights, scale):
-    x = FRACTIONS * edge(weights)
-    density, survival = evaluate(x, weights, scale)
-    mirrored, lower = evaluate(-x, weights, scale)
-    near(mirrored, density, 1e-13)
-    np.testing.assert_allclose(np.exp(survival) + np.exp(lower), 1.0, rtol=1e-14)
 
 
 @pytest.mark.slow
@@ -110,20 +88,3 @@ def test_distribution_of_a_sum_is_the_convolution(weights, fraction):
         total += (high - low) / 2 * np.sum(rule * trapezoid * density)
     expected = np.exp(evaluate(np.full(POINTS, x), weights, 0.0)[0][0])
     assert abs(total - expected) <= 1e-5 / math.sqrt(np.square(weights).sum())
-
-
-@pytest.mark.slow
-@settings(max_examples=5)
-@given(st.lists(magnitudes, min_size=N, max_size=N), st.floats(0.2, 1.0))
-def test_many_points_of_one_distribution_agree_with_a_distribution_per_point(weights, scale):
-    x = FRACTIONS * edge(weights)
-    shared = _compiled(np.tile(x, 20), np.array(weights), scale)
-    for value, expected in zip(shared, evaluate(x, weights, scale), strict=True):
-        near(np.reshape(value, (20, POINTS)), np.broadcast_to(expected, (20, POINTS)))
-
-
-def test_gradient_in_the_scale_of_a_distribution():
-    # p(c x; c w) = p(x; w) / c, differentiated in c.
-    weights = np.array([0.9, -0.5, 0.3])
-    slope = jit(jax.grad(lambda c: lc.logpdf(0.4 * c, c * weights)))(2.0)
-    assert abs(slope + 0.5) < 1e-12

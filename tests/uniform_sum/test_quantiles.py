@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mpmath import mp
+from scipy.special import ndtr
 
 from nn_uq_dist import uniform_sum as lc
-from nn_uq_dist.uniform_sum._evaluate import log_density_and_survival
-from nn_uq_dist.uniform_sum._normal_score import _solved
+from nn_uq_dist.uniform_sum._evaluate import evaluate
+from nn_uq_dist.uniform_sum.quantiles import _solved, saddlepoint_quantile
 from tests.bank.reference import log_values
 from tests.compiling import jit
 from tests.uniform_sum.random_distributions import RandomDistributions
@@ -23,7 +24,7 @@ LAWS = {
     "1_weight_normal_part": ((1.0,), 0.3),
     "12_weights": (tuple(np.random.default_rng(12).standard_normal(12).tolist()), None),
 }
-MODULE = "nn_uq_dist.uniform_sum._normal_score"
+MODULE = "nn_uq_dist.uniform_sum.quantiles"
 FRACTIONS = np.array([1e-4, 0.05, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99])
 
 
@@ -180,9 +181,9 @@ def evaluations(monkeypatch):
 
     def counted(*arguments):
         jax.debug.callback(lambda: found.append(1))
-        return log_density_and_survival(*arguments)
+        return evaluate(*arguments)
 
-    monkeypatch.setattr(f"{MODULE}.log_density_and_survival", counted)
+    monkeypatch.setattr(f"{MODULE}.evaluate", counted)
     return found
 
 
@@ -300,12 +301,55 @@ def test_improper_distributions_are_nan_and_leave_others_alone(precision):
 
 @pytest.mark.parametrize("convert", [np.asarray, jnp.asarray])
 def test_a_tail_that_only_tells_the_side_costs_bisections(monkeypatch, convert):
-    def sides(x, weights, normal_scale):
-        del weights, normal_scale
+    def sides(orders, x, weights, normal_scale):
+        del orders, weights, normal_scale
         xp = np if isinstance(x, np.ndarray) else jnp
         return xp.full_like(x, -np.inf), xp.where(x < 0.7, -0.7, -300.0).astype(x.dtype)
 
-    monkeypatch.setattr(f"{MODULE}.log_density_and_survival", sides)
+    monkeypatch.setattr(f"{MODULE}.evaluate", sides)
     score, weights = np.array([1.0, np.inf, np.nan], np.float32), np.ones(2, np.float32)
     found = _solved(convert(score), convert(weights), None)
     np.testing.assert_allclose(found, [0.7, 2.0, np.nan], rtol=1e-6)
+
+
+# Of the approximation where the search for a quantile begins.
+SCORES = np.array([0.0, 1e-4, 0.02, 0.3, 1.0, 2.0, 3.5, 5.0])
+
+
+def test_approximate_quantiles_of_one_uniform(precision):
+    scores = SCORES.astype(precision)
+    tiny = np.asarray(0.1 * np.finfo(precision).eps, precision)
+    found = jit(saddlepoint_quantile)(scores, np.array([1.0], precision), tiny)
+    # P(X > x) = (1 - x)/2: the density does not decay.
+    exact_gap = 2.0 * ndtr(-scores.astype(np.float64))
+    resolved = exact_gap > 1e3 * np.finfo(precision).eps
+    error = (1.0 - np.asarray(found, np.float64) - exact_gap) / exact_gap
+    assert np.max(np.abs(error[resolved])) <= 0.13
+
+
+def test_approximate_quantiles_of_normal_distributions_are_exact(precision):
+    scores = np.array([*SCORES, 30.0, 1e4], precision)
+    found = jit(saddlepoint_quantile)(scores, np.zeros(5), np.full((), 0.2))
+    within = 3e-4 if precision == "float32" else 1e-9
+    np.testing.assert_allclose(found, 0.2 * np.maximum(scores, 1e-3), rtol=within)
+
+
+def test_approximate_quantiles_of_many_equal_weights_are_nearly_normal(precision):
+    weights, tiny = np.full(3000, 1 / 3000, precision), np.asarray(1e-9, precision)
+    found = jit(saddlepoint_quantile)(SCORES.astype(precision), weights, tiny)
+    np.testing.assert_allclose(3000 * found, np.sqrt(1000.0) * SCORES, rtol=0.002, atol=0.05)
+
+
+def test_numpy_and_jax_take_the_same_steps_for_all_shapes():
+    weights = np.random.default_rng(0).uniform(size=(3, 1, 4)).astype(np.float32) / 4
+    scale = np.full((3, 1), 0.1, np.float32)
+    scores = np.linspace(0, 4, 5, dtype=np.float32)
+    known, traced = (
+        f(scores, weights, scale) for f in (saddlepoint_quantile, jit(saddlepoint_quantile))
+    )
+    assert known.shape == traced.shape == (3, 5)
+    assert isinstance(known, np.ndarray)
+    np.testing.assert_allclose(known, traced, rtol=1e-5)
+    single = saddlepoint_quantile(scores[1], weights[0, 0], scale[0, 0])
+    # The search ends when the last of all points is near enough.
+    np.testing.assert_allclose(single, known[0, 1], rtol=0.02)

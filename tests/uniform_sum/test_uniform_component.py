@@ -5,7 +5,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from nn_uq_dist.uniform_sum import _trigonometry as trigonometry
+from nn_uq_dist.uniform_sum import _uniform_component as component
 
 pytestmark = pytest.mark.usefixtures("precision")
 
@@ -31,7 +31,7 @@ def exact(function, points):
 def test_sine_and_cosine(largest, units):
     points = jnp.concatenate([angles(largest), -angles(largest)])
     eps = float(jnp.finfo(points.dtype).eps)
-    sine, cosine = trigonometry.sine_and_cosine(points)
+    sine, cosine = component.sine_and_cosine(points)
     np.testing.assert_allclose(sine, exact(mpmath.sin, points), rtol=0, atol=units * eps)
     np.testing.assert_allclose(cosine, exact(mpmath.cos, points), rtol=0, atol=units * eps)
 
@@ -40,10 +40,8 @@ def test_sine_and_cosine(largest, units):
 def test_squares_products_and_what_is_missing_from_one(largest, units):
     points = angles(largest)
     eps = float(jnp.finfo(points.dtype).eps)
-    squared, product, *missing = trigonometry.square_product_and_deficits(points, 1 / points)
-    for found, again in zip(
-        (squared, product), trigonometry.square_and_product(points), strict=True
-    ):
+    squared, product, *missing = component.square_product_and_deficits(points, 1 / points)
+    for found, again in zip((squared, product), component.square_and_product(points), strict=True):
         np.testing.assert_array_equal(found, again)
     references = (lambda v: mpmath.sin(v) ** 2, lambda v: mpmath.sin(v) * mpmath.cos(v))
     for found, reference in zip((squared, product), references, strict=True):

@@ -1,6 +1,6 @@
-"""Nodes over the values, and the Hermite coefficients from the scores there.
+"""Hermite coefficients of the distributions of linear outputs.
 
-References: moments in closed form for all distributions; the arcsine distribution of uniform
+References: the variance of all distributions; the arcsine distribution of uniform
 outputs; Gauss-Legendre rules graded towards the corners, with distribution functions in closed
 form, for one weight with a small normal part and for two weights.
 """
@@ -15,7 +15,6 @@ from scipy import special
 
 from nn_uq_dist import LinearizedMarginal
 from nn_uq_dist.distributions._nataf import hermite_coefficients
-from nn_uq_dist.uniform_sum._value_nodes import value_nodes
 
 # Weights and normal scale: all patterns that bend the score.
 LAWS = {
@@ -48,16 +47,13 @@ def padded(dtype):
 
 @pytest.fixture(scope="module")
 def rules():
-    """Weights, scales, nodes and Hermite coefficients of all distributions, in both types."""
+    """Weights, scales and Hermite coefficients of all distributions, in both types."""
     made = {}
     for name in ("float32", "float64"):
         with jax.enable_x64(name == "float64"):
             weights, scale = padded(name)
             distribution = LinearizedMarginal(jnp.zeros(len(LAWS)), weights, scale)
-            nodes = value_nodes(weights, scale)
-            scores = distribution.normal_score(nodes.values)
-            coefficients = np.asarray(hermite_coefficients(distribution))
-            made[name] = weights, scale, nodes, scores, coefficients
+            made[name] = weights, scale, np.asarray(hermite_coefficients(distribution))
     return made
 
 
@@ -68,20 +64,8 @@ def made(request, rules):
 
 
 @pytest.mark.slow
-def test_moments_in_closed_form(made):
-    # Integrals of survival: E[Y^2] = 4 int x S(x) dx, E[Y^4] = 8 int x^3 S(x) dx, upper half.
-    tolerance, weights, scale, nodes, scores, _ = made
-    unit = np.sqrt((weights**2).sum(axis=-1) / 3 + scale**2)
-    x, steps = nodes.values / unit, nodes.lengths / unit
-    survival = special.ndtr(-scores)
-    np.testing.assert_allclose((4 * steps * x * survival).sum(axis=0), 1, rtol=tolerance)
-    fourth = 3 - 2 / 15 * ((weights / unit[:, None]) ** 4).sum(axis=-1)
-    np.testing.assert_allclose((8 * steps * x**3 * survival).sum(axis=0), fourth, rtol=tolerance)
-
-
-@pytest.mark.slow
 def test_the_series_holds_the_variance_and_no_even_term(made):
-    tolerance, weights, scale, *_, coefficients = made
+    tolerance, weights, scale, coefficients = made
     variance = (weights**2).sum(axis=-1) / 3 + scale**2
     np.testing.assert_allclose((coefficients**2).sum(axis=0), variance, rtol=tolerance)
     np.testing.assert_allclose(coefficients[1:-1:2] / np.sqrt(variance), 0, atol=tolerance)
@@ -173,9 +157,3 @@ def test_derivatives_against_finite_differences():
     step = 1e-4
     ends = [coefficients(weights + s * moves[0], scale + s * moves[1]) for s in (step, -step)]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), atol=1e-6)
-
-
-def test_invalid_distributions_are_nan_under_jit():
-    rule = jax.jit(value_nodes)(jnp.ones((2, 3)), jnp.array([-1.0, 1.0]))
-    assert np.isnan(rule.lengths[:, 0]).all()
-    assert np.isfinite(rule.lengths[:, 1]).all()

@@ -1,0 +1,202 @@
+"""Points that each have their own distribution: values, with first and second derivatives.
+
+First derivatives are sums over the nodes of the values: automatic differentiation is used only for
+second derivatives. Traced numbers are compiled for their shape. Outside of ``jit`` that would be a
+program for each number of points and weights, so points are padded to one of few capacities, and
+weights with zeros; the program gets their true numbers and skips the rest, so that the next table,
+figure or notebook cell compiles nothing. Whether some points need conditioning, for which a traced
+program needs a branch, is then decided in Python: the program of the harder method is compiled
+when a point first needs it, and run only for those points.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.concrete import as_jax, runs_in_numpy
+from nn_uq_dist.uniform_sum._conditioning import MOST_CONDITIONED
+from nn_uq_dist.uniform_sum._each_point import (
+    BOTH,
+    SURVIVAL,
+    Orders,
+    chunk_size,
+    evaluate_in_chunks,
+)
+from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum
+
+# With more points than this, the program is compiled for the given shape.
+MOST_POINTS = 2**14
+_FEWEST_POINTS = 2**10
+_FEWEST_WEIGHTS = 16
+# Most numbers in the weights of the fewest points.
+_MOST_NUMBERS = 2**20
+
+type HostArray = NDArray[Any]
+Primals = tuple[Array, Array, Array | None]
+
+_twice_differentiable = refused(
+    "third derivatives of uniform_sum functions are not implemented: "
+    "expected at most two nested differentiations; use finite differences of the second"
+)
+
+
+def values_of_points(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
+    """Values for each order, shape (M, N), at ``y`` (N,) with weights (n, N) and scales (N,)."""
+    if not isinstance(y, np.ndarray):
+        return _values(orders, y, weights, normal_scale)
+    distribution = UniformSum(weights, normal_scale)
+    if y.size > MOST_POINTS:
+        return np.asarray(evaluate_in_chunks(orders, y, distribution, derivatives=0).logs)
+    if orders == SURVIVAL:
+        # Distribution functions share the program of the quantiles.
+        return _concrete(BOTH, 0, y, distribution).logs[1:]
+    return _concrete(orders, 0, y, distribution).logs
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _values(orders: Orders, *primals: Any) -> Array:
+    found = evaluate_in_chunks(orders, primals[0], UniformSum(*primals[1:]), derivatives=0)
+    return found.logs
+
+
+@_values.defjvp
+def _values_jvp(orders: Orders, primals: Primals, tangents: Primals) -> tuple[Array, Array]:
+    values, gradient = _values_and_gradient(orders, *primals)
+    return values, _along(gradient, tangents)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _values_and_gradient(orders: Orders, *primals: Any) -> tuple[Array, Array]:
+    """Values (M, N) and gradients (R, M, N): in the point, the scale if any, and each weight."""
+    if runs_in_numpy(*primals) and 0 < primals[0].size <= MOST_POINTS:
+        # `jax.grad` outside of `jit`: the primal values are known.
+        y, *distribution = jax.tree.map(np.asarray, primals)
+        found = jax.tree.map(as_jax, _concrete(orders, 1, y, UniformSum(*distribution)))
+    else:
+        found = evaluate_in_chunks(orders, primals[0], UniformSum(*primals[1:]), derivatives=1)
+    return found.logs, found.gradient
+
+
+@_values_and_gradient.defjvp
+def _values_and_gradient_jvp(
+    orders: Orders, primals: Primals, tangents: Primals
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Hessian times direction, linear in the direction and self-adjoint.
+
+    A loop with a run-time number of iterations cannot be transposed. The Hessian is symmetric, so
+    it is its own transpose: ``custom_linear_solve`` is told so, and reverse-mode differentiation of
+    a gradient works.
+    """
+    primals = _twice_differentiable(primals)
+    found = evaluate_in_chunks(orders, primals[0], UniformSum(*primals[1:]), derivatives=2)
+
+    def multiply(_: object, packed: Array) -> Array:
+        # Each order has its own Hessian; together they are the blocks of a symmetric matrix.
+        def of_order(m: Array, direction: Array) -> Array:
+            return _moved_gradient(orders, primals, direction)[:, m]
+
+        return jax.vmap(of_order, (0, 1), 1)(jnp.arange(len(orders)), packed)
+
+    direction = jnp.broadcast_to(_pack(tangents)[:, None], found.gradient.shape)
+    product = lax.custom_linear_solve(
+        lambda x: x, direction, multiply, transpose_solve=multiply, symmetric=True
+    )
+    return (found.logs, found.gradient), (_along(found.gradient, tangents), product)
+
+
+# Compiled here, so that the product and its transpose are traced once.
+@partial(jax.jit, static_argnums=0)
+def _moved_gradient(orders: Orders, primals: Primals, direction: Array) -> Array:
+    """Derivative of the gradient along a direction, shape (R, N)."""
+
+    def gradient(y: Array, *distribution: Any) -> Array:
+        found = evaluate_in_chunks(orders, y, UniformSum(*distribution), derivatives=2)
+        return found.gradient
+
+    scale = primals[2]
+    along = (
+        direction[0],
+        direction[1 + (scale is not None) :],
+        None if scale is None else direction[1],
+    )
+    return jax.jvp(gradient, primals, along)[1]
+
+
+# One program, and one for its transpose.
+@jax.jit
+def _along(gradient: Array, tangents: Primals) -> Array:
+    return jnp.sum(gradient * _pack(tangents)[:, None], axis=0)
+
+
+def _pack(tangents: Primals) -> Array:
+    """In the order of gradients; transposition needs an operand that is linear as a whole."""
+    y, weights, scale = tangents
+    return jnp.concatenate([y[None], *([] if scale is None else [scale[None]]), weights])
+
+
+def _concrete(orders: Orders, derivatives: int, y: HostArray, distribution: UniformSum) -> Any:
+    """`Values` of NumPy arrays at no more than `MOST_POINTS`."""
+    found = _padded_call(orders, derivatives, False, y, distribution)
+    hard = ~found.done
+    if hard.any():
+        scale = distribution.normal_scale
+        part = UniformSum(distribution.weights[:, hard], None if scale is None else scale[hard])
+        better = _padded_call(orders, derivatives, True, y[hard], part)
+        for old, new in zip(jax.tree.leaves(found), jax.tree.leaves(better), strict=True):
+            old[..., hard] = new
+    return found
+
+
+def _padded_call(
+    orders: Orders, derivatives: int, conditioning: bool, y: HostArray, distribution: UniformSum
+) -> Any:
+    count, num_points = distribution.weights.shape
+    if distribution.normal_scale is None and count <= MOST_CONDITIONED:
+        rows = MOST_CONDITIONED
+    else:
+        rows = capacity(count, _FEWEST_WEIGHTS, 2)
+    points = capacity(num_points, max(1, min(_FEWEST_POINTS, _MOST_NUMBERS // rows)), 4)
+    found: Any = evaluate_in_chunks(
+        orders,
+        padded(y, (points,)),
+        padded_sum(*distribution[:2], rows, points),
+        derivatives=derivatives,
+        conditioning=conditioning,
+        num_points=np.int32(num_points),
+        size=chunk_size(is_padded=True),
+    )
+    found = jax.tree.map(lambda part: np.array(np.asarray(part)[..., :num_points]), found)
+    if derivatives:
+        found = found._replace(gradient=found.gradient[: len(found.gradient) - rows + count])
+    return found
+
+
+def capacity(count: int, fewest: int, factor: int) -> int:
+    """The least of ``fewest``, ``fewest * factor``, ... that holds ``count``."""
+    size = fewest
+    while size < count:
+        size *= factor
+    return size
+
+
+def padded(part: Any, shape: tuple[int, ...]) -> Any:
+    """The array, padded with zeros at the end of each axis."""
+    whole = np.zeros(shape, part.dtype)
+    whole[tuple(slice(size) for size in part.shape)] = part
+    return whole
+
+
+def padded_sum(weights: Any, scale: Any, rows: int, columns: int) -> UniformSum:
+    """The distributions in larger arrays, with the number of rows of whole groups in use."""
+    in_use: Any = np.int32(-(-len(weights) // ROWS_PER_GROUP) * ROWS_PER_GROUP)
+    return UniformSum(
+        padded(weights, (rows, columns)),
+        None if scale is None else padded(scale, (columns,)),
+        in_use,
+    )
