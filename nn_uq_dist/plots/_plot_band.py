@@ -113,7 +113,8 @@ def plot_band(
         _panels.write_names(axis, "x", positions, shown.names)
         axis.set_xlim(-0.6, len(positions) - 0.4)
     axis.margins(y=0.12)
-    _add_limits(axis, shown, positions, bands[2])
+    places = shown.names if x is None else [f"{at:g}" for at in positions]
+    _add_limits(axis, shown, positions, places, bands[2])
     counts = [(name, note) for j, name in enumerate(shown.names) for note in shown.notes(j)]
     _panels.add_note(axis, [f"{kind} {name}: {note}" for name, note in counts[:3]])
     if len(counts) > 3:
@@ -149,7 +150,9 @@ def _draw_bars(axis: "Axes", x: FloatArray, bands: FloatArray, of_draws: FloatAr
         axis.vlines(at, values[1], values[3], color, lw=3.5, label=name)
 
 
-def _add_limits(axis: "Axes", shown: Shown, positions: FloatArray, medians: FloatArray) -> None:
+def _add_limits(
+    axis: "Axes", shown: Shown, positions: FloatArray, names: Sequence[str], medians: FloatArray
+) -> None:
     """Draw a line for each limit at the places that have it, with the largest probability."""
     for limit in sorted({limit for own in shown.limits for limit in own}):
         places = np.array([limit in own for own in shown.limits])
@@ -159,7 +162,7 @@ def _add_limits(axis: "Axes", shown: Shown, positions: FloatArray, medians: Floa
         worst = int(np.argmax(beyond))
         text = f"P({'>' if is_upper else '<'} {limit:g}) = {beyond[worst]:.2g}"
         if places.sum() > 1:
-            text = f"{text} at most, at {shown.names[worst]}"
+            text = f"largest {text}, at {names[worst]}"
         if places.all():
             axis.axhline(limit, color=VERMILION, lw=1.2)
         else:

@@ -96,7 +96,7 @@ def plot_calibration(
         curve, peak = ecdf_difference(transforms[:count, j])
         axis.axhspan(-band, band, color=SKY, alpha=0.35, lw=0, label=f"{100 * COVERAGE:g}% band")
         axis.axhline(0, color="black", ls=":", lw=0.8)
-        axis.plot(*curve, color=BLUE, lw=1.3, label="share of draws below - predicted")
+        axis.plot(*curve, color=BLUE, lw=1.3, label="share of draws below minus predicted")
         axis.plot(*peak, "o", color=VERMILION, ms=4.5, label="largest")
         words = "no test: made of these draws" if is_own else difference_words(curve, band)
         lines = [f"largest {abs(peak[1]):.3f}, band ±{band:.3f}", words, *shown.notes(j)]
@@ -105,7 +105,7 @@ def plot_calibration(
         add_note(axis, lines)
         axis.set_xlim(-0.02, 1.02)
         axis.set_title(shown.names[j], fontsize="medium")
-        axis.set_xlabel("predicted probability below")
+        axis.set_xlabel("predicted probability of less")
         axis.tick_params(labelsize=SMALL)
         heights.append(max(abs(peak[1]), band))
     for axis, height in zip(made.axes, heights, strict=True):

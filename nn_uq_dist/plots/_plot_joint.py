@@ -13,7 +13,7 @@ from nn_uq_dist.diagnostics.arguments import (
     names_of_outputs,
 )
 from nn_uq_dist.distributions import JointDistribution
-from nn_uq_dist.linearization import Linearization, LinearModel
+from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
 from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range
 from nn_uq_dist.plots._regions import Region, as_masses, distribution_region, kernel_region
 from nn_uq_dist.plots._shown import Outputs, Units, prepare
@@ -136,7 +136,8 @@ def plot_joint(
         axis.set_ylabel(shown.labels[k] if j == 0 < k else "")
     if shown.draws is not None and complete is not None and len(complete) < len(shown.draws):
         add_note(grid[1, 0], [f"{len(shown.draws) - len(complete)} draws not finite"])
-    made.add_legend(_legend(distributions[0].kind, fractions, has_draws=complete is not None))
+    kind = _kind(model, distributions[0])
+    made.add_legend(_legend(kind, fractions, has_draws=complete is not None))
     return made.figure
 
 
@@ -180,6 +181,11 @@ def _outline(axis: "Axes", region: Region) -> None:
         axis.contour(region.x, region.y, region.density, levels, colors=BLUE, linewidths=1.2)
     if len(levels) < len(region.levels):
         add_note(axis, ["", f"{len(region.levels) - len(levels)} lines not resolved"])
+
+
+def _kind(model: object, distribution: JointDistribution) -> str:
+    is_corrected = isinstance(model, CorrectedLinearization)
+    return distribution.kind + (" (marginals not corrected)" if is_corrected else "")
 
 
 def _legend(kind: str, masses: Sequence[float], *, has_draws: bool) -> list[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from nn_uq_dist.basics.checks import require_extra
 from nn_uq_dist.diagnostics import sensitivity
 from nn_uq_dist.diagnostics.arguments import as_model
-from nn_uq_dist.linearization import Linearization, LinearModel
+from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
 from nn_uq_dist.plots._panels import LIGHT_GRAY, SMALL, panels, write_names
 from nn_uq_dist.plots._shown import Outputs, as_outputs
 
@@ -90,7 +90,8 @@ def plot_sensitivity(
     for row in np.flatnonzero(np.isnan(shares).all(axis=1)).tolist():
         middle = (len(columns) - 1) / 2
         axis.text(middle, row, "constant", fontsize=SMALL, ha="center", va="center")
-    of = "the tangent's" if isinstance(point, Linearization) else "the model's"
+    kinds = {Linearization: "tangent's", CorrectedLinearization: "corrected"}
+    of = f"the {kinds.get(type(point), "model's")}"
     title = f"share of {of} variance (%)"
     if not found.attrs["additive"]:
         title += "\nfirst-order indices: rows need not sum to 100"

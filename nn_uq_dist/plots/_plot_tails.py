@@ -98,7 +98,7 @@ def plot_tails(
         axis.tick_params(labelsize=SMALL)
         add_limits(axis, shown.limit_words(j))
         add_note(axis, shown.notes(j))
-    made.axes[0].set_ylabel("probability beyond")
+    made.axes[0].set_ylabel("probability of less | more")
     made.add_legend(place="lower center")
     return made.figure
 

@@ -124,7 +124,8 @@ class Shown:
                 if self.draws.dtype.kind == "f":  # a limit of .1 is not below a float32 of .1
                     rounded = float(self.draws.dtype.type(limit))
                 beyond = np.mean(column > rounded if score > 0 else column < rounded)
-                words += f"\ndraws {beyond:.2g}"
+                error = math.sqrt(beyond * (1 - beyond) / column.size)
+                words += f"\ndraws {beyond:.2g}" + (f" ± {error:.1g}" if error else "")
             found[limit] = words
         return found
 

@@ -120,7 +120,7 @@ def test_a_batch_is_shown_by_bands_alone(many):
     assert [text.get_text() for text in axis.get_xticklabels()] == ["a", "b", "c"]
     table = nuq.diagnostics.table(lin, limits=0.5)["P(> 0.5)"].unstack()["y[1]"]
     place = "abc"[table.argmax()]
-    assert axis.texts[0].get_text() == f"P(> 0.5) = {table.max():.2g} at most, at {place}"
+    assert axis.texts[0].get_text() == f"largest P(> 0.5) = {table.max():.2g}, at {place}"
 
 
 # -- odd draws -------------------------------------------------------------------------------------

@@ -133,7 +133,9 @@ def test_a_corrected_model_shows_its_joint_distribution_alone():
     np.testing.assert_allclose(density, expected, rtol=1e-3, atol=1e-6)
     points = np.asarray(joint.sample(jax.random.key(1), (NUM_DRAWS,)))
     assert_hold(outlines(figure.axes[2]), points, slack=4e-3)
-    assert figure.legends[0].get_texts()[0].get_text() == "linear joint, 50, 90, 99%"
+    assert figure.legends[0].get_texts()[0].get_text() == (
+        "linear joint (marginals not corrected), 50, 90, 99%"
+    )
 
 
 WRONG = [

@@ -82,7 +82,7 @@ def test_limits_have_their_probability_and_stay_in_view(known, plot):
     far, low, bend = (t.get_text() for k in (0, 2) for t in figure.axes[k].texts)
     assert far.startswith(f"P(> {limits['level'][0]:g}) = 0.01\ndraws 0.0")
     share = np.mean(draws[:, 0] > limits["level"][0])
-    assert far.endswith(f"draws {share:.2g}")
+    assert far.endswith(f"draws {share:.2g} ± {np.sqrt(share * (1 - share) / len(draws)):.1g}")
     assert low.startswith(f"P(< -3) = {references[0].cdf(-3):.2g}")
     assert bend.startswith(f"P(< {limits['bend']:g}) = 0.3\n")
     assert not figure.axes[1].texts
@@ -144,7 +144,7 @@ def test_calibration(known):
         found = note.get_text().splitlines()
         assert "\n".join([found[0], *found[2:]]) == expected
         assert (found[1] == "no difference beyond chance") == (test.statistic <= band)
-        x, y = lines(axis)["share of draws below - predicted"]
+        x, y = lines(axis)["share of draws below minus predicted"]
         u = np.sort(reference.cdf(draws[:, j]))
         # The curve passes both ends of a jump, and float32 may round a draw past its neighbor.
         off = y - np.searchsorted(u, x, side="right") / SIZE + x
@@ -188,7 +188,7 @@ def test_limits_of_bands():
     distribution, references = KNOWN["gumbel"]
     top = references[1].isf(0.002)
     (axis,) = plot_band(distribution, limits=top, output_names=NAMES).axes
-    assert axis.texts[0].get_text() == f"P(> {top:g}) = 0.002 at most, at slope"
+    assert axis.texts[0].get_text() == f"largest P(> {top:g}) = 0.002, at slope"
     assert axis.get_ylim()[1] > top
     (axis,) = plot_band(distribution, limits={"bend": -4.0}, output_names=NAMES).axes
     assert axis.texts[0].get_text() == f"P(> -4) = {references[2].sf(-4):.2g}"
