@@ -11,7 +11,7 @@ the distributions that are drawn from. `_final_sample.py` is the estimate, and w
 
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_randomized_modes.py`
 finds where to begin and tells how much it may have missed, `_student_mixture.py` has the
-distributions that are drawn from, and `_adaptive_sampling.py` draws, weighs and fits them anew.
+distributions that are drawn from, and `_posterior_sampling.py` draws, weighs and fits them anew.
 
 Which input matters for which output is in `_sobol_indices.py`.
 """

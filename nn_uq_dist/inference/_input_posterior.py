@@ -15,7 +15,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray as Array
 from nn_uq_dist.basics.summary_line import described_line
-from nn_uq_dist.inference._adaptive_sampling import (
+from nn_uq_dist.inference._posterior_sampling import (
     NUM_DRAWS,
     Draws,
     Observations,

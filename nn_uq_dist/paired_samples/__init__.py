@@ -2,7 +2,7 @@
 
 Functions of NumPy arrays in float64.
 `score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
-influence functions; `_monotone_fit.py` finds the increasing map that such averages indicate;
+influence functions; `_slope_prior.py` finds the increasing map that such averages indicate;
 `corrected_map.py` takes the averages from pairs, with a control. `_response_surface.py` fits
 polynomials to the differences, which predict most of them if there are enough draws, by ridge
 regression, which takes JAX's arrays as well.

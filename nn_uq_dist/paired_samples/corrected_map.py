@@ -1,7 +1,7 @@
 """The increasing map that takes the linear output to the network's, from paired samples.
 
 Averages of the network's quantile function over bins of normal scores are regressed on those of a
-control, whose distribution is known; `_monotone_fit.py` finds the map that they indicate. Its knots
+control, whose distribution is known; `_slope_prior.py` finds the map that they indicate. Its knots
 are then settled: as the draws of the network allow and as the type of the outputs can hold them.
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.distributions import MonotoneSpline
-from nn_uq_dist.paired_samples._monotone_fit import Curve, CurveAverages, fit_curve
+from nn_uq_dist.paired_samples._slope_prior import Curve, CurveAverages, fit_curve
 from nn_uq_dist.paired_samples.score_bins import (
     ScoreBins,
     differences_in_parts,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nn_uq_dist.paired_samples import ScoreBins
-from nn_uq_dist.paired_samples._monotone_fit import Curve, CurveAverages, fit_curve
+from nn_uq_dist.paired_samples._slope_prior import Curve, CurveAverages, fit_curve
 
 BINS = ScoreBins.for_samples(400)
 MODEL = CurveAverages(BINS, BINS.nodes[None], BINS.knots[None])
