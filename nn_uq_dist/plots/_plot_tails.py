@@ -68,7 +68,7 @@ def plot_tails(
     >>> draws = marginals.sample(jax.random.key(0), (2_000,))
     >>> figure = nuq.plots.plot_tails(marginals, draws, limits=0.5)
     >>> figure.axes[0].texts[0].get_text().splitlines()
-    ['P(> 0.5) = 0.075', 'draws 0.071']
+    ['P(> 0.5) = 0.075', 'draws 0.071 ± 0.006']
     """
     shown = prepare(model, draws, outputs, output_names, units=units, limits=limits)
     if shown.draws is not None:
