@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
+from numpy.typing import NDArray
 
 
 def in_chunks[Result](
@@ -56,6 +58,35 @@ def in_chunks[Result](
     empty = jax.tree.map(lambda s: jnp.zeros((count, *s.shape[1:]), s.dtype), shapes)
     found: Result = lax.fori_loop(0, -(-stop // size), fill, empty)
     return found
+
+
+def in_padded_chunks(function: Callable[..., Any], *arrays: NDArray[Any], size: int) -> Any:
+    """Apply a function to chunks of rows, all of one shape, so that it is compiled once.
+
+    Parameters
+    ----------
+    function
+        Takes and returns arrays with a row for each point; it may return a tuple of them.
+    *arrays
+        With the same number of rows, at least one.
+    size
+        Rows of a chunk; the last one is filled up by its last row.
+
+    Returns
+    -------
+    Any
+        What the function returns for all rows at once, as NumPy arrays in float64.
+    """
+    count = len(arrays[0])
+    parts = []
+    for start in range(0, count, size):
+        rows = np.minimum(np.arange(start, start + size), count - 1)
+        parts.append(function(*(jnp.asarray(array[rows]) for array in arrays)))
+
+    def joined(*same: Any) -> NDArray[np.float64]:
+        return np.concatenate([np.asarray(part, np.float64) for part in same])[:count]
+
+    return jax.tree.map(joined, *parts)
 
 
 @custom_vmap

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.checks import is_concrete
@@ -159,3 +160,11 @@ def in_float64[T](tree: T) -> T:
     """
     copy: T = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
     return copy
+
+
+def broadcast(value: ArrayLike, dtype: Any, shape: tuple[int, ...]) -> Array:
+    """Return a parameter as an array of this dtype and shape."""
+    if isinstance(value, jax.Array):
+        # It keeps its device, and its trace.
+        return jnp.broadcast_to(jnp.asarray(value, dtype), shape)
+    return jnp.asarray(np.broadcast_to(np.asarray(value, dtype), shape))

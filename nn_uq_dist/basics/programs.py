@@ -17,11 +17,8 @@ from typing import Any
 
 import jax
 import jax.extend.core as jax_core
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax.typing import ArrayLike
-from numpy.typing import NDArray
+from jax import lax
 
 # Programs that are kept; the ones not used for longest go first.
 _MOST_PROGRAMS = 128
@@ -124,40 +121,3 @@ def _kind(leaf: Any) -> Hashable:
 
 def _is_traced(leaves: list[Any]) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
-
-
-def in_portions(function: Callable[..., Any], *arrays: NDArray[Any], size: int) -> Any:
-    """Apply a function to portions of rows, all of one shape, so that it is compiled once.
-
-    Parameters
-    ----------
-    function
-        Takes and returns arrays with a row for each point; it may return a tuple of them.
-    *arrays
-        With the same number of rows, at least one.
-    size
-        Rows of a portion; the last one is filled up by its last row.
-
-    Returns
-    -------
-    Any
-        What the function returns for all rows at once, as NumPy arrays in float64.
-    """
-    count = len(arrays[0])
-    parts = []
-    for start in range(0, count, size):
-        rows = np.minimum(np.arange(start, start + size), count - 1)
-        parts.append(function(*(jnp.asarray(array[rows]) for array in arrays)))
-
-    def joined(*same: Any) -> NDArray[np.float64]:
-        return np.concatenate([np.asarray(part, np.float64) for part in same])[:count]
-
-    return jax.tree.map(joined, *parts)
-
-
-def broadcast(value: ArrayLike, dtype: Any, shape: tuple[int, ...]) -> Array:
-    """Return a parameter as an array of this dtype and shape."""
-    if isinstance(value, jax.Array):
-        # It keeps its device, and its trace.
-        return jnp.broadcast_to(jnp.asarray(value, dtype), shape)
-    return jnp.asarray(np.broadcast_to(np.asarray(value, dtype), shape))

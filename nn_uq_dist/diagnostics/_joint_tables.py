@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics.chunks import in_padded_chunks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.programs import in_portions
 from nn_uq_dist.diagnostics import _verdict
 from nn_uq_dist.diagnostics.arguments import NetworkDraws
 from nn_uq_dist.diagnostics.output_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
@@ -30,7 +30,7 @@ def rosenblatt_scores(joint: JointDistribution, tails: Tails) -> FloatArray:
     Draws beyond the support have infinite scores; they are clipped at 38 so that means stay finite.
     """
     arrays = (tails.points, tails.normal_scores())
-    white = in_portions(partial(_rosenblatt, joint), *arrays, size=POINTS_PER_CALL)
+    white = in_padded_chunks(partial(_rosenblatt, joint), *arrays, size=POINTS_PER_CALL)
     # Given an impossible value, the other outputs have no distribution.
     is_impossible = np.isnan(white) & tails.is_outside.any(axis=1, keepdims=True)
     white = np.where(is_impossible, np.inf, white)

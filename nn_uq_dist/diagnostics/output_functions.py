@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from nn_uq_dist.basics.chunks import in_padded_chunks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.programs import in_portions
 from nn_uq_dist.distributions import JointDistribution, OutputDistribution
 
 # Points per output in one call: a call of another shape would be compiled anew.
@@ -70,7 +70,9 @@ class OutputFunctions:
         largest = float(jnp.finfo(self.distribution.mean.dtype).max)
         points = np.clip(points, -largest, largest)
         evaluate = self.distribution.normal_score_and_log_prob
-        found: tuple[FloatArray, FloatArray] = in_portions(evaluate, points, size=POINTS_PER_CALL)
+        found: tuple[FloatArray, FloatArray] = in_padded_chunks(
+            evaluate, points, size=POINTS_PER_CALL
+        )
         return found
 
     def scores(self, points: FloatArray) -> FloatArray:
@@ -80,7 +82,7 @@ class OutputFunctions:
     def values(self, scores: FloatArray) -> FloatArray:
         """Values at normal scores of shape ``(q,)``, shape ``(q, N_y)``."""
         of_all = np.repeat(scores[:, None], self.num_outputs, axis=1)
-        found: FloatArray = in_portions(
+        found: FloatArray = in_padded_chunks(
             self.distribution.from_normal_score, of_all, size=QUANTILES_PER_CALL
         )
         return np.asarray(found, np.float64)

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inference._failure_search import FailureSearch
 from nn_uq_dist.inference._final_sample import FinalSample, claims, reach
@@ -89,7 +89,7 @@ class FailureProbability:
     effective_draws: Any
     point: Any
     draws: Any
-    weights: Array
+    weights: FloatArray
 
     def __repr__(self) -> str:
         return described_line(self, self._facts)

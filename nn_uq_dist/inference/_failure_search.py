@@ -10,7 +10,7 @@ in rounds. After each of them, failing draws that no half-space holds lead to fu
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._limit_state import (
     RUNS_PER_START,
     SLACK,
@@ -91,7 +91,7 @@ class FailureSearch:
         self.outputs = np.zeros(0)
         self._values = targets = limits.values[list(limits.targets)].tolist()
         self.tangents: list[list[Tangent]] = [[] for _ in targets]
-        self._slopes: list[dict[int, Array]] = [{} for _ in targets]
+        self._slopes: list[dict[int, FloatArray]] = [{} for _ in targets]
         self._num_slopes = int(np.ceil(min(_SLOPES_SHARE * num_runs, _MOST_SLOPES)))
         spreads = self._spreads(SPREADS)
         count = int(WIDE_SHARE * num_runs)
@@ -125,7 +125,7 @@ class FailureSearch:
         return self.limits.fails(self.outputs)
 
     @property
-    def probability(self) -> tuple[Array, Array]:
+    def probability(self) -> tuple[FloatArray, FloatArray]:
         """Estimate for each limit, and its standard error."""
         terms = np.exp(self.archive.log_weights)[:, None] * self.fails()
         return terms.mean(axis=0), terms.std(axis=0) / np.sqrt(len(terms))
@@ -141,7 +141,7 @@ class FailureSearch:
         rows = [np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)]
         return sum(counts), self.fails()[np.concatenate(rows)].sum(axis=0)
 
-    def candidates(self) -> Array:
+    def candidates(self) -> FloatArray:
         """Points on whose rays the most probable failing input may be."""
         # The best of each target first, and of those the target that is exceeded most seldom.
         ranked = [
@@ -181,7 +181,7 @@ class FailureSearch:
         return mixture.balanced(self.archive.points[chosen], weights[chosen])
 
     def _parts(
-        self, target: int, failing: NDArray[np.intp], relative: Array
+        self, target: int, failing: NDArray[np.intp], relative: FloatArray
     ) -> list[tuple[NormalMixture, float]]:
         """Mixtures for a target, and their weights."""
         d, found = self.space.num_variables, []
@@ -212,7 +212,7 @@ class FailureSearch:
             found += zip(even, _HALF_SPACES, strict=True)
         return found
 
-    def _starts(self, target: int, most: int) -> Array:
+    def _starts(self, target: int, most: int) -> FloatArray:
         """Failing points, half of the first draws and half of the population.
 
         If there are few, also those to which slopes lead from zero and from the best draws.
@@ -269,7 +269,7 @@ class FailureSearch:
                 found.append(one)
         return found
 
-    def _add_tangents(self, target: int, starts: Array) -> None:
+    def _add_tangents(self, target: int, starts: FloatArray) -> None:
         new = tangents(self.space, self._values[target], starts)
         self.tangents[target] = distinct(self.tangents[target] + new, _MOST_TANGENTS)
 
@@ -309,7 +309,7 @@ class FailureSearch:
                 parts.append(Normal(part.mean, part.directions, np.maximum(larger, least)))
         return NormalMixture(tuple(parts), np.tile(fit.shares, 2))
 
-    def _run(self, points: Array) -> Array:
+    def _run(self, points: FloatArray) -> FloatArray:
         """Outputs, with -inf for NaN: that never fails."""
         outputs = self.space.run(points)
         return np.where(np.isnan(outputs), -np.inf, outputs)
@@ -319,6 +319,6 @@ class FailureSearch:
         return NormalMixture.even(*(Normal.around(zero, spread**2) for spread in spreads))
 
 
-def _relative(log_weights: Array) -> Array:
+def _relative(log_weights: FloatArray) -> FloatArray:
     """Weights, the largest of them one."""
     return np.exp(log_weights - log_weights.max(initial=-np.inf))

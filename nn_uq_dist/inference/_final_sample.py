@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._failure_search import (
     GUARD_SHARE,
     LEARNING_SHARE,
@@ -57,7 +57,7 @@ class FinalSample:
         Draws with NaN, and the sum of their weights.
     """
 
-    def __init__(self, space: StandardSpace, limits: Limits, control: Array) -> None:
+    def __init__(self, space: StandardSpace, limits: Limits, control: FloatArray) -> None:
         self._space, self._limits, self._control = space, limits, control
         self.count = self.num_plain = self.num_nan = 0
         self.nan_weight = 0.0
@@ -65,7 +65,7 @@ class FinalSample:
         self._sum, self._square_sum, self._weight, self._square_weight = np.zeros(
             (4, limits.values.size)
         )
-        self._kept: list[tuple[Array, Array]] = []
+        self._kept: list[tuple[FloatArray, FloatArray]] = []
         self._numbers = 0
         self._widest = max(space.num_variables, space.distribution.num_inputs)
 
@@ -99,27 +99,27 @@ class FinalSample:
         return max(self._space.group_size, min(_PORTION, _MOST_NUMBERS // self._widest))
 
     @property
-    def probability(self) -> Array:
+    def probability(self) -> FloatArray:
         """The estimate for each limit."""
         return np.clip(self._sum / self.count + self._control, 0, 1)
 
     @property
-    def standard_error(self) -> Array:
+    def standard_error(self) -> FloatArray:
         """Its standard error."""
         mean, second = self._sum / self.count, self._square_sum / self.count
         return np.sqrt(np.maximum(second - mean**2, 0) / self.count)
 
     @property
-    def effective_draws(self) -> Array:
+    def effective_draws(self) -> FloatArray:
         """Failing draws of equal weights that would be worth as much."""
         return self._weight**2 / np.maximum(self._square_weight, 1e-300)
 
-    def log_weights(self, column: int) -> Array:
+    def log_weights(self, column: int) -> FloatArray:
         """Of draws that fail at a limit."""
-        logs: Array = np.concatenate([part[:, column] for _, part in self._kept])
+        logs: FloatArray = np.concatenate([part[:, column] for _, part in self._kept])
         return logs[np.isfinite(logs)]
 
-    def failing_draws(self) -> tuple[Array, Array]:
+    def failing_draws(self) -> tuple[FloatArray, FloatArray]:
         """Points ``(S, d)`` that fail, and their normalized weights ``(limits, S)``."""
         points = np.concatenate([part for part, _ in self._kept])
         logs = np.concatenate([part for _, part in self._kept])

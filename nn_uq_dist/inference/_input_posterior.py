@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inference._posterior_sampling import (
     NUM_DRAWS,
@@ -76,13 +76,13 @@ class InputPosterior:
     (100, 2, 2)
     """
 
-    covariance_matrix: Array
-    log_evidence: Array
+    covariance_matrix: FloatArray
+    log_evidence: FloatArray
     converged: NDArray[np.bool_]
-    pareto_k: Array
-    effective_draws: Array
+    pareto_k: FloatArray
+    effective_draws: FloatArray
     num_runs: NDArray[np.int_]
-    _mean: Array
+    _mean: FloatArray
     _draws: NDArray[Any]
     _distribution: Input
 
@@ -306,7 +306,7 @@ def input_posterior(
     return InputPosterior(**fields, _distribution=space.distribution)
 
 
-def _observed(y: ArrayLike, num_outputs: int) -> Array:
+def _observed(y: ArrayLike, num_outputs: int) -> FloatArray:
     """Observed outputs, shape ``(..., num_outputs)``."""
     outputs = np.asarray(checks.as_numeric("y", y), np.float64)
     if outputs.shape[-1:] != (num_outputs,):
@@ -320,14 +320,14 @@ def _observed(y: ArrayLike, num_outputs: int) -> Array:
     return outputs
 
 
-def _noise_root(noise: OutputNoise | None) -> Array:
+def _noise_root(noise: OutputNoise | None) -> FloatArray:
     """A root of the covariance of the noise, with which the outputs have a density."""
     if noise is None:
         flaw = "none"
     elif np.any(noise.scale <= 0):
         flaw = "a standard deviation of zero"
     else:
-        root: Array = noise.root
+        root: FloatArray = noise.root
         smallest = np.linalg.svd(root / noise.scale[..., None], compute_uv=False)[..., -1]
         if not np.any(smallest < _LEAST_NOISE):
             return root

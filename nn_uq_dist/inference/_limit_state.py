@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._mixture import HalfSpace
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
 from nn_uq_dist.inputs.flat_network import FlatNetwork
@@ -76,11 +76,11 @@ class Limits:
         """What is kept of outputs ``(n, N_y)``: the output; traced by JAX."""
         return self._sign * outputs[:, self._output]
 
-    def fails(self, outputs: Array) -> NDArray[np.bool_]:
+    def fails(self, outputs: FloatArray) -> NDArray[np.bool_]:
         """Which runs fail, ``(n, L)``; not those that are NaN."""
         return outputs[:, None] > self.values
 
-    def in_order(self, bounds: Array) -> Array:
+    def in_order(self, bounds: FloatArray) -> FloatArray:
         """Upper bounds that do not increase with the limit: what is rarer has all bounds."""
         rarer = np.minimum.accumulate(bounds[self._order])
         return rarer[np.argsort(self._order)]
@@ -90,11 +90,11 @@ class Limits:
 class Tangent:
     """A failing point near the limit, and the half-space beyond the tangent there."""
 
-    point: Array
+    point: FloatArray
     half_space: HalfSpace
 
 
-def tangents(space: StandardSpace, limit: float, starts: Array) -> list[Tangent]:
+def tangents(space: StandardSpace, limit: float, starts: FloatArray) -> list[Tangent]:
     r"""Tangents at the limit, one for each failing start.
 
     From the limit on the ray to the start to the failing one of some points that is nearest to
@@ -123,7 +123,7 @@ def tangents(space: StandardSpace, limit: float, starts: Array) -> list[Tangent]
     ]
 
 
-def climbed(space: StandardSpace, limit: float, starts: Array) -> Array:
+def climbed(space: StandardSpace, limit: float, starts: FloatArray) -> FloatArray:
     """Points that fail, from starts that need not: steps toward the limit of the tangent."""
     points = starts
     for _ in range(_CLIMBS):
@@ -136,7 +136,9 @@ def climbed(space: StandardSpace, limit: float, starts: Array) -> Array:
     return points[outputs.max(axis=0) > limit]
 
 
-def _planes(space: StandardSpace, limit: float, points: Array) -> tuple[Array, Array]:
+def _planes(
+    space: StandardSpace, limit: float, points: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Directions and distances of tangents; across the ray where there is no slope, as at steps."""
     outputs, slopes = space.slopes(points)
     with np.errstate(all="ignore"):
@@ -150,7 +152,9 @@ def _planes(space: StandardSpace, limit: float, points: Array) -> tuple[Array, A
     return directions, distances
 
 
-def on_rays(space: StandardSpace, limit: float, starts: Array, num_halves: int = _HALVES) -> Array:
+def on_rays(
+    space: StandardSpace, limit: float, starts: FloatArray, num_halves: int = _HALVES
+) -> FloatArray:
     """Failing points near the limit, on the rays from zero to failing starts."""
     inner, outer = np.zeros(len(starts)), np.ones(len(starts))
     for _ in range(num_halves):
@@ -161,8 +165,8 @@ def on_rays(space: StandardSpace, limit: float, starts: Array, num_halves: int =
 
 
 def design_points(
-    space: StandardSpace, limits: Limits, candidates: Array, most_runs: float
-) -> Array:
+    space: StandardSpace, limits: Limits, candidates: FloatArray, most_runs: float
+) -> FloatArray:
     """For each limit the failing point nearest to zero on rays to candidates, else NaN."""
     most = max(1, int(most_runs / (1 + _FINE_HALVES * limits.values.size)))
     num_halves = min(int(_MOST_MORE * most_runs / (most * limits.values.size)), _FINE_HALVES)
@@ -186,7 +190,7 @@ def distinct(tangents: list[Tangent], most: int) -> list[Tangent]:
     return found
 
 
-def are_beyond(tangents: list[Tangent], points: Array) -> NDArray[np.bool_]:
+def are_beyond(tangents: list[Tangent], points: FloatArray) -> NDArray[np.bool_]:
     """Which points are beyond any of the planes, or nearly."""
     if not tangents:
         return np.zeros(len(points), bool)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum, systematic
 
 # Variances of a component: narrower ones give weights without bound, wider ones hit nothing.
@@ -36,18 +36,18 @@ _BALANCE_STEPS, _MOST_FIXED, _LEAST_FIXED, _LESS_FIXED = 30, 0.65, 0.35, 0.03
 class Normal:
     """A normal distribution: mean, and variances in orthonormal directions; one elsewhere."""
 
-    mean: Array
-    directions: Array  # (d, r)
-    variances: Array  # (r,)
+    mean: FloatArray
+    directions: FloatArray  # (d, r)
+    variances: FloatArray  # (r,)
 
     @classmethod
-    def around(cls, mean: Array, variance: float = 1.0) -> Self:
+    def around(cls, mean: FloatArray, variance: float = 1.0) -> Self:
         """The same variance in all directions around a point."""
         size = 0 if variance == 1 else mean.size
         return cls(mean, np.eye(mean.size, size), np.full(size, variance))
 
     @classmethod
-    def fit(cls, z: Array, weights: Array) -> Self:
+    def fit(cls, z: FloatArray, weights: FloatArray) -> Self:
         """Fit draws with weights."""
         weights = weights / weights.sum()
         count, d = z.shape
@@ -81,7 +81,7 @@ class Normal:
         return cls(mean, directions, np.clip(variances, _LEAST_VARIANCE, _MOST_VARIANCE))
 
     @classmethod
-    def fit_slopes(cls, z: Array, weights: Array, slopes: Array) -> Self:
+    def fit_slopes(cls, z: FloatArray, weights: FloatArray, slopes: FloatArray) -> Self:
         r"""Fit failing draws with weights by the slopes of the output that is too large.
 
         By Stein's identity the mean of a standard normal distribution beyond a limit is along the
@@ -109,14 +109,14 @@ class Normal:
         variances, directions = np.linalg.eigh(covariance)
         return cls(length * along, directions, variances)
 
-    def draw(self, rng: np.random.Generator, count: int) -> Array:
+    def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Draws, shape ``(count, d)``."""
         standard = rng.standard_normal((count, self.mean.size))
         own = standard @ self.directions
         stretched = own * (np.sqrt(self.variances) - 1)
         return self.mean + standard + stretched @ self.directions.T
 
-    def log_density(self, z: Array, squares: Array) -> Array:
+    def log_density(self, z: FloatArray, squares: FloatArray) -> FloatArray:
         """Log density at points with known squared lengths, up to a constant.
 
         The constant is that of the standard normal distribution.
@@ -133,16 +133,16 @@ class Normal:
 class HalfSpace:
     """The standard normal distribution beyond a plane, at ``direction @ z > distance``."""
 
-    direction: Array
+    direction: FloatArray
     distance: float
 
-    def draw(self, rng: np.random.Generator, count: int) -> Array:
+    def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Draws, shape ``(count, d)``."""
         standard = rng.standard_normal((count, self.direction.size))
         beyond = -ndtri(rng.uniform(size=count) * ndtr(-self.distance))
         return standard + np.outer(beyond - standard @ self.direction, self.direction)
 
-    def log_density(self, z: Array, squares: Array) -> Array:
+    def log_density(self, z: FloatArray, squares: FloatArray) -> FloatArray:
         """Log density as that of `Normal`."""
         inside = z @ self.direction > self.distance
         return np.where(inside, -0.5 * squares - log_ndtr(-self.distance), -np.inf)
@@ -153,7 +153,7 @@ class NormalMixture:
     """Normal distributions, and such beyond planes, with their shares."""
 
     components: tuple[Normal | HalfSpace, ...]
-    shares: Array
+    shares: FloatArray
 
     @classmethod
     def even(cls, *components: Normal | HalfSpace) -> Self:
@@ -172,7 +172,7 @@ class NormalMixture:
         """The components that are normal distributions."""
         return tuple(part for part in self.components if isinstance(part, Normal))
 
-    def draw(self, rng: np.random.Generator, count: int) -> Array:
+    def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Draws, component by component: each has its share of them, up to one.
 
         Numbers by share instead of chance have less variance, and no weight changes.
@@ -184,7 +184,7 @@ class NormalMixture:
         ]
         return np.concatenate(parts)
 
-    def log_densities(self, z: Array) -> Array:
+    def log_densities(self, z: FloatArray) -> FloatArray:
         """Log of share times density of each component, shape ``(components, n)``."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.shares / self.shares.sum())
@@ -192,11 +192,11 @@ class NormalMixture:
         rows = zip(self.components, logs, strict=True)
         return np.stack([part.log_density(z, squares) + log for part, log in rows])
 
-    def log_density(self, z: Array) -> Array:
+    def log_density(self, z: FloatArray) -> FloatArray:
         """Log density at points, up to the constant of the standard normal distribution."""
         return log_sum(self.log_densities(z))
 
-    def balanced(self, points: Array, weights: Array) -> "NormalMixture":
+    def balanced(self, points: FloatArray, weights: FloatArray) -> "NormalMixture":
         """The mixture with shares for less variance of a mean, as far as weighted draws tell.
 
         The second moment of the weights is convex in the shares (H. Y. He and A. B. Owen 2014); a
@@ -217,7 +217,9 @@ class NormalMixture:
         return NormalMixture(self.components, stays * fixed + (1 - stays) * shares)
 
 
-def fit_mixture(z: Array, weights: Array, rng: np.random.Generator, most: int) -> NormalMixture:
+def fit_mixture(
+    z: FloatArray, weights: FloatArray, rng: np.random.Generator, most: int
+) -> NormalMixture:
     """Fit a mixture of as many components as pay, by the EM algorithm.
 
     The number of components is chosen by the Bayesian information criterion, with the effective
@@ -239,7 +241,7 @@ def fit_mixture(z: Array, weights: Array, rng: np.random.Generator, most: int) -
 
 
 def _expectation_maximization(
-    z: Array, weights: Array, rng: np.random.Generator, number: int
+    z: FloatArray, weights: FloatArray, rng: np.random.Generator, number: int
 ) -> NormalMixture | None:
     """Mixture from starts far from each other; None if no component has draws enough.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._randomized_modes import missing_share, randomized_modes
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
@@ -53,10 +53,10 @@ _MOST_MISSING, _STARTS_SHARE = 0.02, 0.25
 class Observations:
     """What was observed: outputs ``(B, N_y)``, and matrices that whiten the noise of each."""
 
-    outputs: Array
-    whitening: Array  # (B, N_y, N_y)
+    outputs: FloatArray
+    whitening: FloatArray  # (B, N_y, N_y)
 
-    def misfits(self, outputs: Array, index: NDArray[np.intp]) -> Array:
+    def misfits(self, outputs: FloatArray, index: NDArray[np.intp]) -> FloatArray:
         """Misfits in units of the noise, of outputs ``(n, N_y)`` to the observations `index`."""
         found = outputs - self.outputs[index]
         # One product for each observation: gathered matrices would be most of all numbers.
@@ -66,7 +66,7 @@ class Observations:
         return found
 
     @property
-    def log_scales(self) -> Array:
+    def log_scales(self) -> FloatArray:
         """Log densities of the noise at zero."""
         log_determinants = np.linalg.slogdet(self.whitening)[1]
         return log_determinants - 0.5 * self.outputs.shape[1] * math.log(2 * math.pi)
@@ -88,8 +88,8 @@ class Draws:
         Whether the draws can be trusted, and runs of the network.
     """
 
-    points: Array
-    log_weights: Array
+    points: FloatArray
+    log_weights: FloatArray
     log_evidence: float
     effective: float
     pareto_k: float
@@ -108,7 +108,9 @@ class _Search:
         self.mixtures: list[StudentMixture] = []
         self.archives: tuple[Archive[StudentMixture], ...] = (Archive(d), Archive(d))
 
-    def add_starts(self, points: Array, precisions: Array, log_densities: Array) -> None:
+    def add_starts(
+        self, points: FloatArray, precisions: FloatArray, log_densities: FloatArray
+    ) -> None:
         """Add starts, judge all, and begin with components at those that may be at a mode.
 
         The mixtures of the halves have every other start: they know nothing of each other.
@@ -129,11 +131,11 @@ class _Search:
                 mixture = StudentMixture.of(np.ones(rows.size), points[rows], covariances)
             self.mixtures.append(mixture)
 
-    def propose(self, count: int) -> Array:
+    def propose(self, count: int) -> FloatArray:
         """Draws of both mixtures."""
         return np.concatenate([mixture.draw(self.rng, count // 2) for mixture in self.mixtures])
 
-    def add(self, points: Array, log_target: Array) -> Draws:
+    def add(self, points: FloatArray, log_target: FloatArray) -> Draws:
         """Add a round; what all draws say."""
         before, error_before = _log_mean(*(archive.log_weights for archive in self.archives))
         parts = zip(self.mixtures, np.split(points, 2), np.split(log_target, 2), strict=True)
@@ -176,7 +178,7 @@ class _Search:
 def sample_posteriors(
     space: StandardSpace,
     seen: Observations,
-    shared: tuple[Array, Array],
+    shared: tuple[FloatArray, FloatArray],
     num_runs: int,
     generators: list[np.random.Generator],
     report: Callable[[int], object],
@@ -231,7 +233,7 @@ def sample_posteriors(
 def _started(
     space: StandardSpace,
     seen: Observations,
-    shared: tuple[Array, Array],
+    shared: tuple[FloatArray, FloatArray],
     generators: list[np.random.Generator],
     most_runs: float,
 ) -> list[_Search]:
@@ -254,8 +256,8 @@ def _started(
         observation = np.repeat(active, _NUM_STARTS)
 
         def misfits(
-            z: Array, index: NDArray[np.intp], observation: NDArray[np.intp] = observation
-        ) -> tuple[Array, Array]:
+            z: FloatArray, index: NDArray[np.intp], observation: NDArray[np.intp] = observation
+        ) -> tuple[FloatArray, FloatArray]:
             chosen = observation[index]
             for b, count in zip(*np.unique(chosen, return_counts=True), strict=True):
                 searches[b].num_runs += int(count) * (1 + min(d, num_outputs))
@@ -286,7 +288,7 @@ def _fitted(archive: Archive[StudentMixture], rng: np.random.Generator) -> Stude
     return fit_mixture(archive.points[rows], counts / _ENOUGH_EFFECTIVE, number, rng)
 
 
-def _log_mean(*log_weights: Array) -> tuple[float, float]:
+def _log_mean(*log_weights: FloatArray) -> tuple[float, float]:
     """Log of the mean weight, and its standard error; infinite if no weight is positive."""
     logs = np.concatenate(log_weights)
     largest = float(logs.max(initial=-math.inf))

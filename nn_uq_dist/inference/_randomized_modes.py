@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 
 _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.
@@ -26,10 +26,10 @@ _SELDOM = 2
 
 
 def randomized_modes(
-    misfits: Callable[[Array, NDArray[np.intp]], tuple[Array, Array]],
-    prior: Array,
-    noise: Array,
-) -> tuple[Array, Array, Array]:
+    misfits: Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]],
+    prior: FloatArray,
+    noise: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Minima, their Gauss-Newton precisions, and their log densities.
 
     Levenberg-Marquardt steps for all starts at once; those that have arrived run no more.
@@ -76,7 +76,7 @@ def randomized_modes(
     return z, _precision(jacobian), np.where(np.isfinite(cost), log_density, -np.inf)
 
 
-def missing_share(points: Array, precisions: Array, log_densities: Array) -> float:
+def missing_share(points: FloatArray, precisions: FloatArray, log_densities: FloatArray) -> float:
     """Share of the posterior in modes that no start has reached, as the starts tell.
 
     The modes that one start alone has reached weigh about as much as those that none has (I. J.
@@ -98,10 +98,10 @@ def missing_share(points: Array, precisions: Array, log_densities: Array) -> flo
     return float(weights[np.bincount(labels) <= _SELDOM].sum() / weights.sum())
 
 
-def _cost(deviation: Array, misfit: Array) -> Array:
+def _cost(deviation: FloatArray, misfit: FloatArray) -> FloatArray:
     found = 0.5 * (np.sum(deviation**2, axis=1) + np.sum(misfit**2, axis=1))
     return np.where(np.isnan(found), np.inf, found)
 
 
-def _precision(jacobian: Array) -> Array:
+def _precision(jacobian: FloatArray) -> FloatArray:
     return np.eye(jacobian.shape[2]) + jacobian.mT @ jacobian

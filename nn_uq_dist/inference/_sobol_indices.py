@@ -10,7 +10,7 @@ import numpy as np
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
@@ -52,10 +52,10 @@ class SobolIndices:
     ['pitch', 'wind'] ['power'] [[0. 1.]]
     """
 
-    first_order: Array
-    total: Array
-    first_order_error: Array
-    total_error: Array
+    first_order: FloatArray
+    total: FloatArray
+    first_order_error: FloatArray
+    total_error: FloatArray
     input_names: list[str]
     output_names: list[str]
     num_runs: int
@@ -207,11 +207,11 @@ def sobol_indices(
     return SobolIndices(first, total, first_error, total_error, *facts)
 
 
-def _num_bad(outputs: Array) -> int:
+def _num_bad(outputs: FloatArray) -> int:
     return outputs.size - int(np.isfinite(outputs).sum())
 
 
-def _indices(a: Array, b: Array, mixed: Array) -> Array:
+def _indices(a: FloatArray, b: FloatArray, mixed: FloatArray) -> FloatArray:
     """First-order and total index, and their errors, ``(4, N_y)``, from outputs ``(n, N_y)``."""
     control = (a - a.mean(axis=0)) * (b - b.mean(axis=0))
     middle = (b + mixed).mean(axis=0) / 2
@@ -223,7 +223,9 @@ def _indices(a: Array, b: Array, mixed: Array) -> Array:
     return np.stack([first, total, first_error, total_error])
 
 
-def _ratio(top: Array, bottom: Array, control: Array) -> tuple[Array, Array]:
+def _ratio(
+    top: FloatArray, bottom: FloatArray, control: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Ratio of two means less what a control of mean zero explains, and its standard error."""
     scale, mean = bottom.mean(axis=0), control.mean(axis=0)
     value = top.mean(axis=0) / scale

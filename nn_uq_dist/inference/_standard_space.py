@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.programs import compiled_once
 from nn_uq_dist.inputs import as_input
 from nn_uq_dist.inputs.flat_network import FlatNetwork, flat_network
@@ -96,7 +96,7 @@ class StandardSpace:
         _, labels = connected_components(graph, directed=False)
         return labels[:size], labels[size:][self._moving]
 
-    def run(self, z: Array) -> Array:
+    def run(self, z: FloatArray) -> FloatArray:
         """What is kept of the outputs at points ``(n, num_variables)``."""
 
         def at(x: jax.Array) -> tuple[jax.Array]:
@@ -105,7 +105,7 @@ class StandardSpace:
         (kept,) = self._in_groups("run", at, z, self.group_size, 1)
         return kept.astype(np.float64)
 
-    def inputs(self, z: Array) -> NDArray[Any]:
+    def inputs(self, z: FloatArray) -> NDArray[Any]:
         """What the network takes at points, `taken` of the input, no run; NaN where a point is."""
 
         def at(x: jax.Array) -> tuple[jax.Array]:
@@ -114,7 +114,7 @@ class StandardSpace:
         (inputs,) = self._in_groups("inputs", at, np.nan_to_num(z), self.group_size, 0)
         return np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, inputs)
 
-    def slopes(self, z: Array) -> tuple[Array, Array]:
+    def slopes(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The one number that is kept and its gradient, ``(n,)`` and ``(n, num_variables)``."""
 
         def value(x: jax.Array) -> jax.Array:
@@ -124,7 +124,7 @@ class StandardSpace:
         found = self._in_groups("slopes", at, z, _SLOPES_AT_ONCE, RUNS_PER_SLOPE)
         return found[0].astype(np.float64), self._pulled_back(found[1], z)
 
-    def outputs_and_jacobians(self, z: Array) -> tuple[Array, Array]:
+    def outputs_and_jacobians(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Outputs ``(n, N_y)`` and their Jacobians ``(n, N_y, num_variables)`` at points."""
         num_inputs, num_outputs = self.distribution.num_inputs, self.flat.num_outputs
 
@@ -140,7 +140,7 @@ class StandardSpace:
         self,
         name: str,
         at: Callable[[jax.Array], tuple[jax.Array, ...]],
-        z: Array,
+        z: FloatArray,
         size: int,
         runs: int,
     ) -> list[NDArray[Any]]:
@@ -160,7 +160,7 @@ class StandardSpace:
         # Read at the end: a program runs while the next is called.
         return [np.concatenate(arrays)[: len(z)] for arrays in zip(*parts, strict=True)]
 
-    def _inputs(self, z: Array) -> Array:
+    def _inputs(self, z: FloatArray) -> FloatArray:
         """Inputs ``(n, N_x)`` of the distribution, in float64."""
         variables = np.zeros((len(z), self._ends[-1]))
         variables[:, self._moving] = z
@@ -177,7 +177,7 @@ class StandardSpace:
                 inputs[:, term.start : term.stop] += moved
         return inputs
 
-    def _pulled_back(self, slopes: NDArray[Any], z: Array) -> Array:
+    def _pulled_back(self, slopes: NDArray[Any], z: FloatArray) -> FloatArray:
         """Derivatives by the standard variables, of those by the inputs ``(..., N_x)``."""
         parts = []
         for term, factor in zip(self._terms, self._factors, strict=True):

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._weighted_draws import far_apart, log_sum, systematic
 
 # Lower ones waste draws on the tails in many variables, higher ones reach less far.
@@ -42,12 +42,12 @@ class StudentMixture:
         Lower Cholesky factors of the scale matrices.
     """
 
-    shares: Array
-    means: Array
-    roots: Array
+    shares: FloatArray
+    means: FloatArray
+    roots: FloatArray
 
     @classmethod
-    def of(cls, shares: Array, means: Array, covariances: Array) -> "StudentMixture":
+    def of(cls, shares: FloatArray, means: FloatArray, covariances: FloatArray) -> "StudentMixture":
         """The mixture with these scale matrices."""
         d = means.shape[1]
         largest = np.einsum("kii->ki", covariances).max(axis=1)
@@ -59,7 +59,7 @@ class StudentMixture:
         """One component around zero."""
         return cls.of(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
 
-    def draw(self, rng: np.random.Generator, count: int) -> Array:
+    def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Draws, shape ``(count, d)``, component by component."""
         d = self.means.shape[1]
         kinds = [1 - _WIDE_SHARE - _PRIOR_SHARE, _WIDE_SHARE]
@@ -75,7 +75,7 @@ class StudentMixture:
             draws[rows] = self.means[index] + stretched @ self.roots[index].T
         return draws
 
-    def log_density(self, z: Array) -> Array:
+    def log_density(self, z: FloatArray) -> FloatArray:
         """Log density at points ``(n, d)``."""
         d = z.shape[1]
         half = (_DEGREES_OF_FREEDOM + d) / 2
@@ -96,7 +96,7 @@ class StudentMixture:
         shares = 1 - _WIDE_SHARE - _PRIOR_SHARE, _WIDE_SHARE, _PRIOR_SHARE
         return log_sum(logs + np.log(shares)[:, None])
 
-    def coefficients(self) -> Array:
+    def coefficients(self) -> FloatArray:
         r"""Coefficients of :math:`1 + q / \nu` of each component, shape ``(K, m)``.
 
         Squared distances :math:`q` to the means in units of the scale matrices are polynomials in a
@@ -112,7 +112,7 @@ class StudentMixture:
         constant = 1 + np.einsum("ki,ki->k", slopes, self.means)
         return np.column_stack([quadratic, -2 * slopes, constant])
 
-    def heights(self) -> tuple[Array, float]:
+    def heights(self) -> tuple[FloatArray, float]:
         """Share times density at the mean of each component, over the largest; log of that."""
         d, nu = self.means.shape[1], _DEGREES_OF_FREEDOM
         with np.errstate(divide="ignore"):
@@ -121,7 +121,7 @@ class StudentMixture:
         return np.exp(logs - logs.max()), float(logs.max()) + constant
 
 
-def monomials(z: Array) -> Array:
+def monomials(z: FloatArray) -> FloatArray:
     """Products of two variables, variables, and one, of points ``(n, d)``, shape ``(m, n)``."""
     columns = np.ascontiguousarray(z.T)
     d, count = columns.shape
@@ -135,13 +135,13 @@ def monomials(z: Array) -> Array:
     return found
 
 
-def _distances(coefficients: Array, at: Array) -> Array:
+def _distances(coefficients: FloatArray, at: FloatArray) -> FloatArray:
     """``1 + q / nu`` of each component at points whose monomials are given, shape ``(K, n)``."""
     found = coefficients @ at
     return np.maximum(found, 1.0, out=found)
 
 
-def _powers(distances: Array, exponent: float) -> tuple[Array, Array]:
+def _powers(distances: FloatArray, exponent: float) -> tuple[FloatArray, FloatArray]:
     """The least distance of each point, and powers of its ratios to all distances.
 
     The exponent is a multiple of one half. By products: no logarithm and exponential for each
@@ -160,7 +160,9 @@ def _powers(distances: Array, exponent: float) -> tuple[Array, Array]:
     return nearest, found
 
 
-def fit_mixture(z: Array, weights: Array, number: int, rng: np.random.Generator) -> StudentMixture:
+def fit_mixture(
+    z: FloatArray, weights: FloatArray, number: int, rng: np.random.Generator
+) -> StudentMixture:
     """Fit a mixture of at most `number` components by the EM algorithm for t distributions.
 
     From starts far from each other. The degrees of freedom are fixed (D. Peel and G. J. McLachlan,
@@ -192,7 +194,7 @@ def fit_mixture(z: Array, weights: Array, number: int, rng: np.random.Generator)
     return StudentMixture.of(mixture.shares, center + mixture.means @ back.T, roots @ roots.mT)
 
 
-def _step(at: Array, weights: Array, mixture: StudentMixture) -> StudentMixture:
+def _step(at: FloatArray, weights: FloatArray, mixture: StudentMixture) -> StudentMixture:
     """One step of the EM algorithm, for draws whose monomials are given."""
     d = mixture.means.shape[1]
     distances = _distances(mixture.coefficients(), at)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 
 # Share of a level that goes on to the next one, and levels.
 _SEEDS, _MOST_LEVELS = 0.1, 12
@@ -31,16 +31,16 @@ class Population:
         Of the limit, as the shares of the levels say.
     """
 
-    points: Array
+    points: FloatArray
     log_probability: float
     relative_error: float
 
 
 def subset_simulation(
-    run: Callable[[Array], Array],
+    run: Callable[[FloatArray], FloatArray],
     limits: Sequence[float],
-    points: Array,
-    values: Array,
+    points: FloatArray,
+    values: FloatArray,
     rng: np.random.Generator,
 ) -> list[Population]:
     """A population for each limit, with as many points as are given.

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics.concrete import FloatArray as Array
+from nn_uq_dist.basics.concrete import FloatArray
 
 # Weights to which the distribution of a tail is fitted, at least: with fewer its shape is noise.
 _LEAST_TAIL = 5
@@ -23,7 +23,7 @@ _MOST_ERRORS, _MOST_DIFFERENCE = 4.5, 0.5
 class Mixture(Protocol):
     """What an archive asks of a distribution."""
 
-    def log_density(self, z: Array) -> Array:
+    def log_density(self, z: FloatArray) -> FloatArray:
         """Log density at points ``(n, d)``."""
 
 
@@ -48,7 +48,7 @@ class Archive[M: Mixture]:
         self.mixtures: list[tuple[M, int]] = []
         self._log_density = np.zeros(0)  # sums of numbers times densities
 
-    def add(self, mixture: M, points: Array, log_target: Array) -> Array:
+    def add(self, mixture: M, points: FloatArray, log_target: FloatArray) -> FloatArray:
         """Add draws of a mixture; their log weights over it alone."""
         self.mixtures.append((mixture, len(points)))
         before = mixture.log_density(self.points) + math.log(len(points))
@@ -61,43 +61,43 @@ class Archive[M: Mixture]:
         return log_target - (new[-1] - math.log(len(points)))
 
     @property
-    def log_weights(self) -> Array:
+    def log_weights(self) -> FloatArray:
         """Log weights of all draws, over all mixtures together."""
         return self.log_target - (self._log_density - math.log(max(len(self.points), 1)))
 
 
-def agree[T: (float, Array)](one: T, other: T, error: T, unit: T) -> NDArray[np.bool_]:
+def agree[T: (float, FloatArray)](one: T, other: T, error: T, unit: T) -> NDArray[np.bool_]:
     """Whether two estimates differ by no more than errors and adaptation explain."""
     difference = np.abs(np.subtract(one, other))
     return np.asarray(difference <= _MOST_ERRORS * error + _MOST_DIFFERENCE * unit)
 
 
-def log_sum(logs: Array) -> Array:
+def log_sum(logs: FloatArray) -> FloatArray:
     """Log of the sum of exponentials over the first axis; SciPy's takes three times as long."""
     largest = np.max(logs, axis=0)
     shift = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore"):
-        found: Array = np.log(np.sum(np.exp(logs - shift), axis=0)) + shift
+        found: FloatArray = np.log(np.sum(np.exp(logs - shift), axis=0)) + shift
     return found
 
 
-def effective(weights: Array) -> float:
+def effective(weights: FloatArray) -> float:
     """How many equal weights are worth as much."""
     return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
-def flattened(log_weights: Array, wanted: float) -> Array:
+def flattened(log_weights: FloatArray, wanted: float) -> FloatArray:
     """Weights to the largest power up to one with which so many draws count, or half of them."""
     logs = log_weights - log_weights.max()
     powers = (np.exp(power * logs) for power in _POWERS)
     return next(w for w in powers if effective(w) >= min(wanted, len(logs) / 2))
 
 
-def tempered(log_weights: Array, wanted: float) -> Array:
+def tempered(log_weights: FloatArray, wanted: float) -> FloatArray:
     """Weights to the largest power up to one for which enough draws are effective; sum one."""
     logs = log_weights - log_weights.max()
 
-    def to_power(power: float) -> Array:
+    def to_power(power: float) -> FloatArray:
         weights = np.exp(power * logs)
         return weights / weights.sum()
 
@@ -111,7 +111,7 @@ def tempered(log_weights: Array, wanted: float) -> Array:
     return to_power(low)
 
 
-def systematic(weights: Array, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def systematic(weights: FloatArray, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Indices drawn with probabilities that are proportional to weights, in order.
 
     Systematic resampling: the number of each index differs from its expectation by less than one.
@@ -121,7 +121,7 @@ def systematic(weights: Array, count: int, rng: np.random.Generator) -> NDArray[
     return np.minimum(np.searchsorted(ends, marks, side="right"), len(weights) - 1)
 
 
-def far_apart(z: Array, weights: Array, most: int, rng: np.random.Generator) -> list[int]:
+def far_apart(z: FloatArray, weights: FloatArray, most: int, rng: np.random.Generator) -> list[int]:
     """Indices of draws far from each other, fewer than `most` if there are no more places.
 
     k-means++: D. Arthur and S. Vassilvitskii, SODA (2007).
@@ -134,14 +134,14 @@ def far_apart(z: Array, weights: Array, most: int, rng: np.random.Generator) -> 
     return chosen
 
 
-def tail_settles(log_weights: Array) -> bool:
+def tail_settles(log_weights: FloatArray) -> bool:
     """Whether a mean of so many weights with such a tail does (A. Vehtari et al. 2024)."""
     return tail_shape(log_weights) < min(
         1 - 1 / math.log10(max(log_weights.size, 2)), LARGEST_SHAPE
     )
 
 
-def tail_excess(log_weights: Array) -> float:
+def tail_excess(log_weights: FloatArray) -> float:
     """Share of all weight by which the largest weights exceed the least of them."""
     ordered = np.sort(np.exp(log_weights - log_weights.max(initial=-np.inf)))
     size = _tail_size(ordered.size)
@@ -154,7 +154,7 @@ def _tail_size(count: int) -> int:
     return int(min(count / 5, 3 * math.sqrt(count)))
 
 
-def tail_shape(log_weights: Array) -> float:
+def tail_shape(log_weights: FloatArray) -> float:
     """Shape `k` of the Pareto distribution of the largest weights, which have `1 / k` moments.
 
     Infinite where there are too few. The distribution is fitted as in A. Vehtari et al., J. Mach.

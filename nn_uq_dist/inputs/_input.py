@@ -14,8 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import as_covariance, as_variances, one_program
-from nn_uq_dist.basics.programs import broadcast
+from nn_uq_dist.basics.concrete import as_covariance, as_variances, broadcast, one_program
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.basics.summary_line import described_line

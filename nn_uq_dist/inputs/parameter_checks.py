@@ -9,8 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray, nan_unless
-from nn_uq_dist.basics.programs import broadcast
+from nn_uq_dist.basics.concrete import FloatArray, broadcast, nan_unless
 from nn_uq_dist.basics.row_algebra import covariance_root, namespace
 
 # Asymmetry and negative eigenvalues that rounding explains, in units of epsilon and of the largest

@@ -10,8 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import evaluated_now
-from nn_uq_dist.basics.programs import broadcast
+from nn_uq_dist.basics.concrete import broadcast, evaluated_now
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.basics.summary_line import summary_line

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nn_uq_dist.basics.chunks import in_padded_chunks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.programs import in_portions
 from nn_uq_dist.diagnostics.output_functions import joint_correlation
 from nn_uq_dist.distributions import GaussianCopulaJoint, JointDistribution
 
@@ -109,7 +109,7 @@ def distribution_region(
     grid = skewed((GRID, GRID), np.zeros(2), np.linalg.cholesky(correlation))
     x, y = (np.interp(z, scores, value) for z, value in zip(grid, values, strict=True))
     points = np.stack([x.ravel(), y.ravel()], axis=-1)
-    logs = in_portions(joint.log_prob, points, size=POINTS_PER_CALL)
+    logs = in_padded_chunks(joint.log_prob, points, size=POINTS_PER_CALL)
     # Next to an edge of the support expectation propagation may fail at single points.
     density = np.nan_to_num(np.exp(logs), nan=0.0).reshape(x.shape)
     # `x` is constant along a row, so that the area of a cell is a product.

@@ -9,8 +9,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.chunks import in_padded_chunks
 from nn_uq_dist.basics.concrete import FloatArray, in_float64
-from nn_uq_dist.basics.programs import in_portions
 from nn_uq_dist.distributions import OutputDistribution, as_output_distribution
 from nn_uq_dist.sampling import distribution_functions as functions
 from nn_uq_dist.sampling import weighted_sample as moments
@@ -348,7 +348,7 @@ class _LinearDistribution:
         """Normal scores ``Phi^-1(F(l))`` at points of shape ``(p, R)``; NaN at NaN."""
         rows = points.reshape(-1, *self._distribution.batch_shape)
         size = max(1, min(len(rows), MOST_POINTS // points.shape[1]))
-        found: FloatArray = in_portions(self._distribution.normal_score, rows, size=size)
+        found: FloatArray = in_padded_chunks(self._distribution.normal_score, rows, size=size)
         return found.reshape(points.shape)
 
     def quantiles(self, scores: FloatArray) -> FloatArray:

@@ -210,19 +210,3 @@ def test_devices_and_hidden_constants(simplified):
     }
     command = [sys.executable, "-W", "error", "-c", SCRIPT]
     subprocess.run(command, env=environment, check=True, timeout=300)  # noqa: S603
-
-
-@pytest.mark.parametrize("count", [1, 7, 8, 20])
-def test_portions_have_one_shape_and_give_what_all_rows_give(count):
-    shapes = []
-
-    def function(x, y):
-        shapes.append((x.shape, y.shape))
-        return x + y[:, None], jnp.sum(x, axis=1)
-
-    x, y = np.arange(3.0 * count).reshape(count, 3), np.arange(float(count))
-    both, total = programs.in_portions(function, x, y, size=8)
-    np.testing.assert_array_equal(both, x + y[:, None])
-    np.testing.assert_array_equal(total, x.sum(axis=1))
-    assert both.dtype == total.dtype == np.float64
-    assert shapes == [((8, 3), (8,))] * -(-count // 8)

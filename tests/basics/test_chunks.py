@@ -1,11 +1,11 @@
-"""Blocks give what the whole gives, whatever their size; decisions for all points stay single."""
+"""Chunks give what the whole gives, whatever their size; decisions for all points stay single."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist.basics.chunks import any_point, in_chunks
+from nn_uq_dist.basics.chunks import any_point, in_chunks, in_padded_chunks
 
 ROWS = np.arange(22.0, dtype=np.float32).reshape(11, 2)
 
@@ -15,7 +15,7 @@ def squares(rows, scale):
 
 
 @pytest.mark.parametrize("size", [1, 4, 10, 11, 50])
-def test_blocks_are_the_whole_and_have_its_gradient(size):
+def test_chunks_are_the_whole_and_have_its_gradient(size):
     scale = np.linspace(1.0, 2.0, 11, dtype=np.float32)
     found = in_chunks(squares, jnp.asarray(ROWS), jnp.asarray(scale), size=size)
     np.testing.assert_allclose(found["sum"], np.sum(ROWS**2, axis=-1) * scale, rtol=1e-6)
@@ -41,3 +41,19 @@ def test_a_mapped_decision_stays_one():
     # What `jnp.any` gives instead: a selection between the results of both branches.
     assert "cond[" in str(jax.make_jaxpr(mapped)(x))
     assert "select_n" not in str(jax.make_jaxpr(mapped)(x))
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 20])
+def test_padded_chunks_have_one_shape_and_give_what_all_rows_give(count):
+    shapes = []
+
+    def function(x, y):
+        shapes.append((x.shape, y.shape))
+        return x + y[:, None], jnp.sum(x, axis=1)
+
+    x, y = np.arange(3.0 * count).reshape(count, 3), np.arange(float(count))
+    both, total = in_padded_chunks(function, x, y, size=8)
+    np.testing.assert_array_equal(both, x + y[:, None])
+    np.testing.assert_array_equal(total, x.sum(axis=1))
+    assert both.dtype == total.dtype == np.float64
+    assert shapes == [((8, 3), (8,))] * -(-count // 8)
