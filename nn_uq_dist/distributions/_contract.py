@@ -96,11 +96,13 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     def _set_parameters(self, batch_shape: tuple[int, ...], **parameters: Any) -> None:
         """Keep parameters with as many axes as the batch: those of `vmap` come in front of all."""
         for name, value in parameters.items():
-            if value is not None:
-                rank = jnp.ndim(value) - self.arg_constraints[name].event_dim
-                event_shape = jnp.shape(value)[rank:]
-                (value,) = promote_shapes(value, shape=(*batch_shape, *event_shape))  # noqa: PLW2901
-            setattr(self, name, value)
+            if value is None:
+                setattr(self, name, None)
+                continue
+            rank = jnp.ndim(value) - self.arg_constraints[name].event_dim
+            event_shape = jnp.shape(value)[rank:]
+            (placed,) = promote_shapes(value, shape=(*batch_shape, *event_shape))
+            setattr(self, name, placed)
 
     def validate_args(self, strict: bool = True) -> None:
         """As NumPyro's, in NumPy where the parameters are known.
