@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._limit_state import (
+    RUNS_PER_CLIMB,
     RUNS_PER_START,
     SLACK,
     Limits,
@@ -19,16 +20,18 @@ from nn_uq_dist.inference._limit_state import (
     are_beyond,
     climbed,
     distinct,
+    on_rays,
     tangents,
 )
 from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._subset_simulation import Population, subset_simulation
+from nn_uq_dist.inference._subset_simulation import FIRST_STEP, Population, moved, subset_simulation
 from nn_uq_dist.inference._weighted_draws import (
     Archive,
     effective,
     far_apart,
     flattened,
+    systematic,
     tail_excess,
     tail_shape,
 )
@@ -68,6 +71,9 @@ _ENOUGH_FOR_MEAN, _SLOPES_SHARE, _MOST_SLOPES = 20.0, 0.006, 60
 _LEAST_VARIANCE, _LARGER, _LEAST_POINTS = 0.05, 4.0, 3
 
 
+_CLIMBED, _CLIMB_SHARE, _CHAIN_SHARE, _BURN, _MOVES, _SPREAD = 0.1, 0.10, 0.03, 10, 5, 3
+
+
 class FailureSearch:
     """Runs of a network, and what they show of its failures.
 
@@ -99,7 +105,11 @@ class FailureSearch:
         own = int(SPREAD_SHARES[0] * count)
         plain = self.archive.points[:own], self.outputs[:own]
         self.populations = subset_simulation(self._run, targets, *plain, rng)
-        self._fits = [self._fit_of(population) for population in self.populations]
+        self._fits = [self._fit_of(population.points) for population in self.populations]
+        self._chain_fits: list[NormalMixture | None] = [None for _ in targets]
+        self._recent = [[] for _ in targets]
+        self._chain_steps = [FIRST_STEP / 2 for _ in targets]
+        self.chains = [self._climbed(t, num_runs / len(targets)) for t in range(len(targets))]
         for_each = num_runs / RUNS_PER_START / len(targets)
         for target in range(len(targets)):
             starts = self._starts(target, int(np.clip(_STARTS_SHARE * for_each, 2, _MOST_STARTS)))
@@ -197,9 +207,9 @@ class FailureSearch:
             by_slopes = self._fit_by_slopes(target)
             if by_slopes is not None and effective(relative) <= _ENOUGH_FOR_MEAN * d:
                 found.append((by_slopes, _BY_SLOPES))
-        population = self._fits[target]
-        if population is not None:
-            found.append((population, _POPULATION))
+        for fitted, weight in ((self._fits, _POPULATION), (self._chain_fits, _CLIMBED)):
+            if (of_chains := fitted[target]) is not None:
+                found.append((of_chains, weight))
         if around := self._useful(target):
             planes = [one.half_space for one in around]
             nearer = [HalfSpace(p.direction, p.distance - SLACK / p.distance) for p in planes]
@@ -213,25 +223,18 @@ class FailureSearch:
         return found
 
     def _starts(self, target: int, most: int) -> FloatArray:
-        """Failing points, half of the first draws and half of the population.
-
-        If there are few, also those to which slopes lead from zero and from the best draws.
+        """Failing points, first draws, population and ends of climbs.
         """
         points = self.archive.points[self.fails()[:, self.limits.targets[target]]]
-        parts = [points, self.populations[target].points]
-        chosen = [part[self._rng.permutation(len(part))[: -(-most // 2)]] for part in parts]
-        if sum(map(len, parts)) < _LEAST_DRAWS:
-            best = np.argsort(-self.outputs, kind="stable")[: 10 * most]
-            near = self.archive.points[best]
-            rows = far_apart(near, np.ones(len(near)), most // 2, self._rng)
-            starts = np.concatenate([np.zeros((1, near.shape[1])), near[rows]])
-            chosen.append(climbed(self.space, self._values[target], starts))
+        parts = [points, self.populations[target].points, self.chains[target]]
+        chosen = [part[self._rng.permutation(len(part))[: -(-most // 3)]] for part in parts]
         return np.concatenate(chosen)
 
     def _learn(self, most: int) -> None:
         """Tangents from failing draws that no half-space holds, and slopes at the heaviest."""
         logs, fails = self.archive.log_weights, self.fails()
         for target, number in enumerate(self.limits.targets):
+            self._move_chains(target)
             failing = np.flatnonzero(fails[:, number])
             if not failing.size:
                 continue
@@ -296,9 +299,42 @@ class FailureSearch:
         distribution = Normal.fit_slopes(self.archive.points[rows], weights, slopes)
         return NormalMixture.even(distribution, Normal.around(distribution.mean))
 
-    def _fit_of(self, population: Population) -> NormalMixture | None:
-        """A mixture for a population; None if its points are few."""
-        points = np.unique(population.points, axis=0)  # steps that were not taken repeat a point
+    def _climbed(self, target: int, num_runs: float) -> FloatArray:
+        """Ends of climbs from draws of the input's own distribution."""
+        count = int(_CLIMB_SHARE * num_runs / RUNS_PER_CLIMB)
+        rows = self._rng.permutation(int(SPREAD_SHARES[0] * len(self.outputs)))[:count]
+        ends = climbed(self.space, self._values[target], self.archive.points[rows])
+        ends = on_rays(self.space, self._values[target], ends)
+        if not len(ends):
+            return ends
+        parts, _, self._chain_steps[target] = moved(
+            self._run, self._values[target], ends, np.full(len(ends), np.inf), _BURN,
+            self._chain_steps[target], self._rng,
+        )
+        self._chain_fits[target] = self._fit_of(np.concatenate(parts[_BURN // 2:]))
+        now = parts[-1]
+        most = max(int(_CHAIN_SHARE * num_runs / (_MOVES * _ROUNDS)), 1)
+        return now[far_apart(now, np.ones(len(now)), most, self._rng)]
+
+    def _move_chains(self, target: int) -> None:
+        """Chains go on, more of them where the mixtures so far have little."""
+        now = self.chains[target]
+        if not len(now):
+            return
+        logs = -0.5 * np.sum(now**2, axis=1) - self.archive.log_density(now)
+        rows = far_apart(now, flattened(logs, len(now) / _SPREAD), -(-len(now) // 2), self._rng)
+        now = now[np.resize(rows, len(now))]
+        parts, _, self._chain_steps[target] = moved(
+            self._run, self._values[target], now, np.full(len(now), np.inf), _MOVES,
+            self._chain_steps[target], self._rng,
+        )
+        self.chains[target] = parts[-1]
+        self._recent[target] = [*self._recent[target][-2:], np.concatenate(parts[1:])]
+        self._chain_fits[target] = self._fit_of(np.concatenate(self._recent[target]))
+
+    def _fit_of(self, points: FloatArray) -> NormalMixture | None:
+        """A mixture for points of chains; None if they are few."""
+        points = np.unique(points, axis=0)  # steps that were not taken repeat a point
         if len(points) < _LEAST_POINTS:
             return None
         fit = fit_mixture(points, np.ones(len(points)), self._rng, _PARTS_OF_POPULATION)

@@ -21,9 +21,9 @@ _HALVES, _FINE_HALVES = 6, 8
 _MOST_MORE = 4
 # Of the point of a plane that is nearest to zero: stretched, and parts of the way from it back.
 _STRETCHED, _BACK = (1.001, 1.05, 1.15), (0.5, 0.75)
-# Steps toward the limit, and lengths of a step of which the best is taken. They matter below 1e-12,
-# where subset simulation ends; above, 51 of 52 results are the same without.
-_CLIMBS, _PARTS = 6, (1.1, 0.5, 0.2)
+# Lengths of the steps of a climb.
+_CLIMBS = tuple(2.0 * 0.8**k for k in range(6))
+RUNS_PER_CLIMB = len(_CLIMBS) * RUNS_PER_SLOPE + 1
 RUNS_PER_START = _HALVES + 2 * RUNS_PER_SLOPE + len(_STRETCHED + _BACK)
 # Distances of planes: nearer ones hold a third of all inputs, farther ones have less than 1e-23.
 _NEAREST, _FARTHEST = 0.4, 10.0
@@ -124,16 +124,17 @@ def tangents(space: StandardSpace, limit: float, starts: FloatArray) -> list[Tan
 
 
 def climbed(space: StandardSpace, limit: float, starts: FloatArray) -> FloatArray:
-    """Points that fail, from starts that need not: steps toward the limit of the tangent."""
+    """Points that fail, from starts that need not: steps along the slope of the output.
+
+    Steps toward the tangent end where a slope vanishes, as at the edges of uniform variables.
+    """
     points = starts
-    for _ in range(_CLIMBS):
-        directions, distances = _planes(space, limit, points)
-        feet = np.clip(distances, -_FARTHEST, _FARTHEST)[:, None] * directions
-        trials = np.stack([points + part * (feet - points) for part in _PARTS])
-        outputs = space.run(trials.reshape(-1, points.shape[1])).reshape(trials.shape[:2])
-        outputs = np.where(np.isnan(outputs), -np.inf, outputs)
-        points = trials[outputs.argmax(axis=0), np.arange(len(points))]
-    return points[outputs.max(axis=0) > limit]
+    for length in _CLIMBS:
+        _, slopes = space.slopes(points)
+        sizes = np.linalg.norm(slopes, axis=1, keepdims=True)
+        with np.errstate(all="ignore"):
+            points = points + np.nan_to_num(length * slopes / sizes, posinf=0, neginf=0)
+    return points[space.run(points) > limit]
 
 
 def _planes(

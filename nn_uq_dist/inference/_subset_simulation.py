@@ -17,7 +17,7 @@ from nn_uq_dist.basics.concrete import FloatArray
 # Share of a level that goes on to the next one, and levels.
 _SEEDS, _MOST_LEVELS = 0.1, 12
 # First length of a step, its limits, and the share of steps that shall be taken.
-_FIRST_STEP, _LEAST_STEP, _ACCEPTED = 0.6, 1e-6, 0.4
+FIRST_STEP, _LEAST_STEP, _ACCEPTED = 0.6, 1e-6, 0.4
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ def subset_simulation(
     found: list[Population] = []
     size, d = points.shape
     chains = np.arange(size)
-    log_probability, variance, step = 0.0, 0.0, _FIRST_STEP
+    log_probability, variance, step = 0.0, 0.0, FIRST_STEP
     for number in range(_MOST_LEVELS + 1):
         level = np.sort(values)[-max(int(_SEEDS * size), 1)]
         is_last = number == _MOST_LEVELS or not (values > level).any()
@@ -73,20 +73,35 @@ def subset_simulation(
         log_share, error = _log_share(above, chains)
         log_probability, variance = log_probability + log_share, variance + error**2
         now, now_values = points[above], values[above]
-        parts, outputs = [now], [now_values]
-        for move in range(-(-size // len(now)) - 1):
-            trial = np.sqrt(1 - step**2) * now + step * rng.standard_normal((len(now), d))
-            trial_values = run(trial)
-            taken = trial_values > level
-            now = np.where(taken[:, None], trial, now)
-            now_values = np.where(taken, trial_values, now_values)
-            gain = (taken.mean() - _ACCEPTED) / np.sqrt(1 + move)
-            step = float(np.clip(step * np.exp(gain), _LEAST_STEP, 1.0))
-            parts.append(now)
-            outputs.append(now_values)
+        moves = -(-size // len(now)) - 1
+        parts, outputs, step = moved(run, level, now, now_values, moves, step, rng)
         points, values = np.concatenate(parts), np.concatenate(outputs)
         chains = np.tile(np.arange(len(now)), len(parts))
     return found
+
+
+def moved(
+    run: Callable[[FloatArray], FloatArray],
+    level: float,
+    now: FloatArray,
+    values: FloatArray,
+    moves: int,
+    step: float,
+    rng: np.random.Generator,
+) -> tuple[list[FloatArray], list[FloatArray], float]:
+    """Points of chains at their starts and after each move above a level, outputs, last step."""
+    parts, outputs = [now], [values]
+    for move in range(moves):
+        trial = np.sqrt(1 - step**2) * now + step * rng.standard_normal(now.shape)
+        trial_values = run(trial)
+        taken = trial_values > level
+        now = np.where(taken[:, None], trial, now)
+        values = np.where(taken, trial_values, values)
+        gain = (taken.mean() - _ACCEPTED) / np.sqrt(1 + move)
+        step = float(np.clip(step * np.exp(gain), _LEAST_STEP, 1.0))
+        parts.append(now)
+        outputs.append(values)
+    return parts, outputs, step
 
 
 def _log_share(above: NDArray[np.bool_], chains: NDArray[np.intp]) -> tuple[float, float]:

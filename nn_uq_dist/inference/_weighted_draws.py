@@ -60,6 +60,11 @@ class Archive[M: Mixture]:
         self.log_target = np.concatenate([self.log_target, log_target])
         return log_target - (new[-1] - math.log(len(points)))
 
+    def log_density(self, points: FloatArray) -> FloatArray:
+        """Log density of all mixtures together."""
+        logs = [each.log_density(points) + math.log(count) for each, count in self.mixtures]
+        return log_sum(np.stack(logs)) - math.log(len(self.points))
+
     @property
     def log_weights(self) -> FloatArray:
         """Log weights of all draws, over all mixtures together."""
