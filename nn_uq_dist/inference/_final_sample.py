@@ -155,12 +155,6 @@ def claims(
             implied, agrees = _by_population(population, final, mixture, target, error[target])
             error[target] = max(error[target], implied)
             converged[target] &= agrees
-        chains = search.chains[target]
-        if seldom[target] and len(chains) and probability[target]:
-            heavy = -0.5 * np.sum(chains**2, axis=1) - mixture.log_density(chains) > final.log_weights(target).max(initial=-np.inf)
-            import os
-            if 'SHOW' in os.environ: print('heavy', heavy.sum(), len(heavy), end=' ')
-            converged[target] &= heavy.mean() <= float(os.environ.get('HEAVY','.1'))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         asymptotic = np.minimum(probability * np.exp(ndtri(_LEVEL) * error / probability), 1)
     num_plain, hits = search.plain_hits

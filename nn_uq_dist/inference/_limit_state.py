@@ -21,7 +21,7 @@ _HALVES, _FINE_HALVES = 6, 8
 _MOST_MORE = 4
 # Of the point of a plane that is nearest to zero: stretched, and parts of the way from it back.
 _STRETCHED, _BACK = (1.001, 1.05, 1.15), (0.5, 0.75)
-# Lengths of the steps of a climb.
+# Lengths of the steps of a climb; once more where no climb ends beyond the limit, as below 1e-18.
 _CLIMBS = tuple(2.0 * 0.8**k for k in range(6))
 RUNS_PER_CLIMB = len(_CLIMBS) * RUNS_PER_SLOPE + 1
 RUNS_PER_START = _HALVES + 2 * RUNS_PER_SLOPE + len(_STRETCHED + _BACK)
@@ -128,13 +128,17 @@ def climbed(space: StandardSpace, limit: float, starts: FloatArray) -> FloatArra
 
     Steps toward the tangent end where a slope vanishes, as at the edges of uniform variables.
     """
-    points = starts
-    for length in _CLIMBS:
-        _, slopes = space.slopes(points)
-        sizes = np.linalg.norm(slopes, axis=1, keepdims=True)
-        with np.errstate(all="ignore"):
-            points = points + np.nan_to_num(length * slopes / sizes, posinf=0, neginf=0)
-    return points[space.run(points) > limit]
+    points, fails = starts, np.zeros(len(starts), bool)
+    for _ in range(2):
+        for length in _CLIMBS:
+            _, slopes = space.slopes(points)
+            sizes = np.linalg.norm(slopes, axis=1, keepdims=True)
+            with np.errstate(all="ignore"):
+                points = points + np.nan_to_num(length * slopes / sizes, posinf=0, neginf=0)
+        fails = space.run(points) > limit
+        if fails.any():
+            break
+    return points[fails]
 
 
 def _planes(

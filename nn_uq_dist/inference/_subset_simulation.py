@@ -17,7 +17,9 @@ from nn_uq_dist.basics.concrete import FloatArray
 # Share of a level that goes on to the next one, and levels.
 _SEEDS, _MOST_LEVELS = 0.1, 12
 # First length of a step, its limits, and the share of steps that shall be taken.
-FIRST_STEP, _LEAST_STEP, _ACCEPTED = 0.6, 1e-6, 0.4
+_FIRST_STEP, _LEAST_STEP, _ACCEPTED = 0.6, 1e-6, 0.4
+# Moves of `Chains` at once, and how many of the last ones are kept.
+MOVES, _RECENT = 5, 15
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,9 +57,9 @@ def subset_simulation(
         Standard normal points ``(n, d)``, and outputs there.
     """
     found: list[Population] = []
-    size, d = points.shape
+    size = len(points)
     chains = np.arange(size)
-    log_probability, variance, step = 0.0, 0.0, FIRST_STEP
+    log_probability, variance, step = 0.0, 0.0, _FIRST_STEP
     for number in range(_MOST_LEVELS + 1):
         level = np.sort(values)[-max(int(_SEEDS * size), 1)]
         is_last = number == _MOST_LEVELS or not (values > level).any()
@@ -74,13 +76,44 @@ def subset_simulation(
         log_probability, variance = log_probability + log_share, variance + error**2
         now, now_values = points[above], values[above]
         moves = -(-size // len(now)) - 1
-        parts, outputs, step = moved(run, level, now, now_values, moves, step, rng)
+        parts, outputs, step = _moved(run, level, now, now_values, moves, step, rng)
         points, values = np.concatenate(parts), np.concatenate(outputs)
         chains = np.tile(np.arange(len(now)), len(parts))
     return found
 
 
-def moved(
+class Chains:
+    """Chains above a level, which are sent on from where they are needed.
+
+    Attributes
+    ----------
+    points : array, shape (n, d)
+        Where they are.
+    recent : list of array
+        Points of the last moves.
+    """
+
+    def __init__(self, points: FloatArray) -> None:
+        self.points = points
+        self.recent: list[FloatArray] = []
+        self._step = _FIRST_STEP
+
+    def move(
+        self,
+        run: Callable[[FloatArray], FloatArray],
+        level: float,
+        rows: NDArray[np.intp],
+        rng: np.random.Generator,
+    ) -> None:
+        """Go on from these rows."""
+        now = self.points[rows]
+        values = np.full(len(now), np.inf)
+        parts, _, self._step = _moved(run, level, now, values, MOVES, self._step, rng)
+        self.points = parts[-1]
+        self.recent = [*self.recent, *parts[1:]][-_RECENT:]
+
+
+def _moved(
     run: Callable[[FloatArray], FloatArray],
     level: float,
     now: FloatArray,

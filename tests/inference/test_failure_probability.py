@@ -450,15 +450,15 @@ def test_wrong_arguments_are_named():
         jax.jit(lambda limit: found(squares, PLANE, limit).probability)(1.0)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="8,000 runs see one of two corners in 12 inputs, and nothing that the other would show "
-    "by: 3 of 12 keys converge with half of the probability, none of 8 with 50,000 runs",
-)
-def test_two_corners_of_a_box_in_twelve_inputs():
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_two_corners_of_a_box_in_twelve_inputs(seed):
+    # Without chains from the ends of climbs 3 of 12 keys converged on one of the corners.
     case = make_case(15)
+    limit = 1.3024065514641727
     result = nuq.failure_probability(
-        case.network, case.f, jax.random.key(1), 1.3024065514641727, num_runs=8000, progress=False
+        case.network, case.f, jax.random.key(seed), limit, num_runs=50_000, progress=False
     )
     # Four keys with 200,000 runs; 16 million draws: 1.16e-5 +- .08e-5.
-    assert not result.converged or result.probability == pytest.approx(1.12e-5, rel=0.4)
+    assert result.converged
+    assert result.probability == pytest.approx(1.12e-5, rel=0.2)

@@ -64,6 +64,14 @@ def test_steps_from_zero_reach_a_plane(x64):
     assert np.all(space.run(reached) > limits.values[0])
 
 
+def test_steps_stay_where_there_is_no_slope(x64):
+    space, _ = searched(
+        lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, nuq.Input.normal(jnp.zeros(2), 1.0)
+    )
+    starts = np.array([[4.0, 1.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(climbed(space, 0.5, starts), starts[:1])
+
+
 def test_a_step_has_a_plane_across_the_ray(x64):
     distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
     space, _ = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, distribution)

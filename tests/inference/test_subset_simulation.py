@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, truncnorm
 
-from nn_uq_dist.inference._subset_simulation import subset_simulation
+from nn_uq_dist.inference._subset_simulation import Chains, subset_simulation
 
 
 def along_first(z):
@@ -52,3 +52,23 @@ def test_a_plateau_ends_it():
 def test_outputs_that_never_fail():
     (found,) = populations(lambda z: np.full(len(z), -np.inf), [0.0])
     assert found.log_probability == -math.inf
+
+
+def test_chains_forget_where_they_began():
+    rng = np.random.default_rng(0)
+    chains = Chains(np.full((400, 3), 6.0))
+    for _ in range(30):
+        chains.move(along_first, 2.0, np.arange(400), rng)
+    recent = np.stack(chains.recent)
+    assert recent[..., 0].min() > 2.0
+    np.testing.assert_array_equal(recent[-1], chains.points)
+    # Errors of independent points are .02 and .05.
+    assert recent[..., 0].mean() == pytest.approx(truncnorm(2.0, np.inf).mean(), abs=0.06)
+    assert np.abs(recent[..., 1:].mean(axis=(0, 1))).max() < 0.15
+
+
+def test_chains_go_on_from_the_rows_asked_for():
+    rng = np.random.default_rng(0)
+    chains = Chains(np.array([[3.0, -50.0], [3.0, 50.0]]))
+    chains.move(along_first, 2.0, np.array([1, 1]), rng)
+    assert np.all(chains.points[:, 1] > 0)
