@@ -32,9 +32,9 @@ from nn_uq_dist.inference._weighted_draws import (
     Archive,
     effective,
     far_apart,
-    flattened,
     tail_excess,
     tail_shape,
+    tempered,
 )
 
 # Standard deviations of the first draws, and their shares; the first are the input's own.
@@ -281,7 +281,7 @@ class FailureSearch:
         if len(failing) > _MOST_FITTED:
             failing = self._rng.choice(failing, _MOST_FITTED, replace=False)
         # No weight is zero: a draw that weighs nothing still has a place.
-        weights = np.maximum(flattened(self.archive.log_weights[failing], d), 1e-300)
+        weights = np.maximum(tempered(self.archive.log_weights[failing], d), 1e-300)
         most = int(np.clip(effective(weights) / (_DRAWS_OF_PART * d), 1, _MOST_PARTS))
         return fit_mixture(points[failing], weights, self._rng, most)
 
@@ -292,7 +292,7 @@ class FailureSearch:
         slopes = np.array([found[row] for row in rows])
         if not slopes.any():
             return None
-        weights = flattened(self.archive.log_weights[rows], self._num_slopes)
+        weights = tempered(self.archive.log_weights[rows], self._num_slopes)
         if not (weights @ slopes).any():
             return None
         distribution = Normal.fit_slopes(self.archive.points[rows], weights, slopes)
@@ -314,7 +314,7 @@ class FailureSearch:
         chains = self._chains[target]
         if len(now := chains.points):
             logs = -0.5 * np.sum(now**2, axis=1) - self.archive.log_density(now)
-            half = far_apart(now, flattened(logs, len(now)), -(-len(now) // 2), self._rng)
+            half = far_apart(now, tempered(logs, len(now)), -(-len(now) // 2), self._rng)
             chains.move(self._run, self._values[target], np.resize(half, len(now)), self._rng)
             self._fits[target][1] = self._fit_of(np.concatenate(chains.recent))
 

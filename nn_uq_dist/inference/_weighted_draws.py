@@ -12,7 +12,6 @@ from nn_uq_dist.basics.concrete import FloatArray
 _LEAST_TAIL = 5
 # Pareto shape from which on means of weights do not settle (A. Vehtari et al. 2024).
 LARGEST_SHAPE = 0.7
-_POWERS = np.linspace(1.0, 0.0, 21).tolist()
 # Fewer effective draws do not show how large their weights may become.
 LEAST_EFFECTIVE = 100.0
 # What two estimates of one number may differ by: standard errors, and a share of the number, as
@@ -91,16 +90,10 @@ def effective(weights: FloatArray) -> float:
     return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
-def flattened(log_weights: FloatArray, wanted: float) -> FloatArray:
-    """Weights to the largest power up to one with which so many draws count, or half of them."""
-    logs = log_weights - log_weights.max()
-    powers = (np.exp(power * logs) for power in _POWERS)
-    return next(w for w in powers if effective(w) >= min(wanted, len(logs) / 2))
-
-
 def tempered(log_weights: FloatArray, wanted: float) -> FloatArray:
-    """Weights to the largest power up to one for which enough draws are effective; sum one."""
+    """Weights to the largest power up to one with which so many draws count, or half; sum one."""
     logs = log_weights - log_weights.max()
+    wanted = min(wanted, logs.size / 2)
 
     def to_power(power: float) -> FloatArray:
         weights = np.exp(power * logs)

@@ -11,7 +11,6 @@ from nn_uq_dist.inference._mixture import Normal, NormalMixture
 from nn_uq_dist.inference._weighted_draws import (
     Archive,
     effective,
-    flattened,
     log_sum,
     systematic,
     tail_excess,
@@ -51,12 +50,7 @@ def test_tempered_weights_count_as_many_draws():
     assert effective(tempered(logs, 10.0)) == pytest.approx(10, rel=1e-3)
     plain = np.exp(logs) / np.exp(logs).sum()
     np.testing.assert_array_equal(tempered(logs, 1.0), plain)
-
-
-def test_flattened_weights_count_as_many_draws():
-    logs = -np.arange(100.0)
-    assert 10 <= effective(flattened(logs, 10.0)) < 20
-    np.testing.assert_array_equal(flattened(logs, 1.0), np.exp(logs))
+    assert effective(tempered(logs, 100.0)) == pytest.approx(50, rel=1e-3)
 
 
 def test_systematic_numbers_differ_by_less_than_one():
