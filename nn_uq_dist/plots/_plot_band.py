@@ -106,9 +106,9 @@ def plot_band(
     bands = shown.bands() - origin
     of_draws = None
     if shown.draws is not None:
-        found = [np.quantile(x if x.size else [np.nan], LEVELS) for x in shown.columns]
+        found = [np.quantile(y if y.size else [np.nan], LEVELS) for y in shown.columns]
         of_draws = np.transpose(found) - origin
-    (_draw_bars if x is None else _draw_bands)(axis, positions, bands, of_draws)
+    (_draw_bars if x is None else _draw_bands)(axis, positions, shown.word, bands, of_draws)
     if x is None:
         _panels.write_names(axis, "x", positions, shown.names)
         axis.set_xlim(-0.6, len(positions) - 0.4)
@@ -128,9 +128,9 @@ def plot_band(
 
 
 def _draw_bands(
-    axis: "Axes", x: FloatArray, bands: FloatArray, of_draws: FloatArray | None
+    axis: "Axes", x: FloatArray, word: str, bands: FloatArray, of_draws: FloatArray | None
 ) -> None:
-    axis.plot(x, bands[2], color=BLUE, lw=1.6, label=MEDIAN)
+    axis.plot(x, bands[2], color=BLUE, lw=1.6, label=f"{word}: {MEDIAN}")
     axis.fill_between(x, bands[0], bands[4], color=SKY, alpha=0.3, lw=0, label=OUTER)
     axis.fill_between(x, bands[1], bands[3], color=SKY, alpha=0.45, lw=0, label=INNER)
     if of_draws is not None:
@@ -139,8 +139,10 @@ def _draw_bands(
             axis.plot(x, values, style, color=GRAY, lw=1, label=name)
 
 
-def _draw_bars(axis: "Axes", x: FloatArray, bands: FloatArray, of_draws: FloatArray | None) -> None:
-    sides = [(bands, BLUE, f"predicted: {MEDIAN} (dot), {INNER} (thick), {OUTER} (thin)")]
+def _draw_bars(
+    axis: "Axes", x: FloatArray, word: str, bands: FloatArray, of_draws: FloatArray | None
+) -> None:
+    sides = [(bands, BLUE, f"{word}: {MEDIAN} (dot), {INNER} (thick), {OUTER} (thin)")]
     if of_draws is not None:
         sides.append((of_draws, GRAY, "the same of the draws"))
     for k, (values, color, name) in enumerate(sides):
@@ -156,23 +158,23 @@ def _add_limits(
     """Draw a line for each limit at the places that have it, with the largest probability."""
     for limit in sorted({limit for own in shown.limits for limit in own}):
         places = np.array([limit in own for own in shown.limits])
-        scores = shown.functions.scores(np.full((1, len(places)), limit))[0]
+        scores = shown.scores_at(limit)
         is_upper = np.median(medians[places]) < limit
         beyond = np.where(places, ndtr(-scores if is_upper else scores), -1.0)
         worst = int(np.argmax(beyond))
         text = f"P({'>' if is_upper else '<'} {limit:g}) = {beyond[worst]:.2g}"
         if places.sum() > 1:
             text = f"largest {text}, at {names[worst]}"
+        right, ends_in = 1.0, axis.get_yaxis_transform()
         if places.all():
             axis.axhline(limit, color=VERMILION, lw=1.2)
         else:
             at = positions[places]
             axis.hlines([limit] * at.size, at - 0.4, at + 0.4, VERMILION, lw=1.2)
-        right = 1.0 if places.all() else (positions[worst] + 0.4)
+            right, ends_in = positions[worst] + 0.4, axis.transData
         axis.annotate(
-            text, (right, limit), xytext=(-3, 2), textcoords="offset points", ha="right",
-            xycoords=axis.get_yaxis_transform() if places.all() else "data",
-            color=VERMILION, fontsize=SMALL, bbox=_panels.BEHIND,
+            text, (right, limit), xycoords=ends_in, xytext=(-3, 2), textcoords="offset points",
+            ha="right", color=VERMILION, fontsize=SMALL, bbox=_panels.BEHIND,
         )  # fmt: skip
 
 

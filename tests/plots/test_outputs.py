@@ -15,7 +15,7 @@ from nn_uq_dist.plots import (
     plot_tails,
 )
 from nn_uq_dist.plots._plot_calibration import difference_words, dkw_half_width, ecdf_difference
-from nn_uq_dist.plots._plot_tails import tail_shares
+from nn_uq_dist.plots._plot_outputs import tail_shares
 
 pytestmark = pytest.mark.viz
 
@@ -144,7 +144,7 @@ def test_calibration(known):
         found = note.get_text().splitlines()
         assert "\n".join([found[0], *found[2:]]) == expected
         assert (found[1] == "no difference beyond chance") == (test.statistic <= band)
-        x, y = lines(axis)["share of draws below minus predicted"]
+        x, y = lines(axis)["share of draws below minus predicted probability"]
         u = np.sort(reference.cdf(draws[:, j]))
         # The curve passes both ends of a jump, and float32 may round a draw past its neighbor.
         off = y - np.searchsorted(u, x, side="right") / SIZE + x
