@@ -7,6 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from scipy.special import ndtr
 
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
 from nn_uq_dist.plots import _panels
@@ -182,14 +183,11 @@ def _as_positions(x: ArrayLike | None, count: int, kind: str) -> FloatArray:
     """Return positions along the horizontal axis, ascending: 0, 1, ... unless given."""
     if x is None:
         return np.arange(count, dtype=np.float64)
-    positions = np.asarray(x)
+    positions = np.asarray(checks.as_numeric("x", np.asarray(x)), np.float64)
     if positions.shape != (count,):
         raise ValueError(
             f"x must hold one position per {kind}, got shape {positions.shape}; pass {count}"
         )
-    if positions.dtype.kind not in "fiu":
-        raise TypeError(f"x must be real numbers, got dtype {positions.dtype}; pass floats")
-    positions = positions.astype(np.float64)
     if not np.all(np.isfinite(positions)) or np.any(np.diff(positions) <= 0):
         raise ValueError(f"x must be finite and ascending, got {x!r}; sort the {kind}s by position")
     return positions

@@ -96,7 +96,7 @@ def plot_calibration(
         curve, peak = ecdf_difference(transforms[:count, j])
         axis.axhspan(-band, band, color=SKY, alpha=0.35, lw=0, label=f"{100 * COVERAGE:g}% band")
         axis.axhline(0, color="black", ls=":", lw=0.8)
-        label = f"share of draws below minus {shown.word} probability"
+        label = f"share of draws below minus {shown.word}"
         axis.plot(*curve, color=BLUE, lw=1.3, label=label)
         axis.plot(*peak, "o", color=VERMILION, ms=4.5, label="largest")
         words = "no test: made of these draws" if is_own else difference_words(curve, band)

@@ -5,17 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.diagnostics.arguments import (
-    ONE_POINT,
-    NetworkDraws,
-    as_model,
-    complete_rows,
-    names_of_outputs,
-)
+from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
 from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range
-from nn_uq_dist.plots._regions import Region, as_masses, distribution_region, kernel_region
+from nn_uq_dist.plots._regions import Region, distribution_region, kernel_region
 from nn_uq_dist.plots._shown import UNKNOWN, Outputs, Units, prepare
 
 if TYPE_CHECKING:
@@ -29,7 +23,7 @@ SCORES = np.linspace(-5.0, 5.0, 64)
 
 def plot_joint(
     model: LinearModel | JointDistribution,
-    draws: NetworkDraws | None = None,
+    draws: arguments.NetworkDraws | None = None,
     *,
     outputs: Outputs | None = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
@@ -90,11 +84,13 @@ def plot_joint(
     """
     distribution: Any = model
     if not isinstance(model, JointDistribution):
-        output_names = names_of_outputs(as_model(model, ONE_POINT), output_names, model.num_outputs)
+        own = arguments.as_model(model, arguments.ONE_POINT)
+        output_names = arguments.names_of_outputs(own, output_names, own.num_outputs)
         # All outputs together of a tangent may have no joint density.
         distribution = model if isinstance(model, Linearization) else model.joint()
     shown = prepare(distribution, draws, outputs, output_names, units=units)
-    size, fractions = len(shown.names), as_masses(masses)
+    size = len(shown.names)
+    fractions = np.sort(arguments.as_levels("masses", masses)).tolist()
     if not 2 <= size <= MAXIMUM_OUTPUTS:
         remedy = "use plot_marginals" if size < 2 else "pass some of them, such as outputs=(0, 1)"
         raise ValueError(f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {size}; {remedy}")
@@ -104,7 +100,8 @@ def plot_joint(
         for k in range(size)
         for j in range(k)
     }
-    complete = None if shown.draws is None else complete_rows(shown.draws).astype(np.float64)
+    rows = shown.draws
+    complete = None if rows is None else arguments.complete_rows(rows).astype(np.float64)
     is_pair_alone = ax is not None and np.ndim(ax) == 0 and size == 2
     made = panels(
         "plot_joint", 1 if is_pair_alone else size**2, ax, shape=(size, size),
@@ -134,8 +131,8 @@ def plot_joint(
         axis.locator_params(axis="x", nbins=4)
         axis.set_xlabel(shown.labels[j] if k == size - 1 else "")
         axis.set_ylabel(shown.labels[k] if j == 0 < k else "")
-    if shown.draws is not None and complete is not None and len(complete) < len(shown.draws):
-        add_note(grid[1, 0], [f"{len(shown.draws) - len(complete)} draws not finite"])
+    if rows is not None and complete is not None and len(complete) < len(rows):
+        add_note(grid[1, 0], [f"{len(rows) - len(complete)} draws not finite"])
     kind = pairs[1, 0].kind
     if isinstance(model, CorrectedLinearization):
         kind += " (marginals not corrected)"

@@ -53,19 +53,6 @@ class Region(NamedTuple):
         return sorted({float(level) for level in self.levels if 0 < level < highest})
 
 
-def as_masses(given: Sequence[float]) -> list[float]:
-    """Return different probabilities between 0 and 1, sorted."""
-    values = np.asarray(given)
-    if values.ndim != 1 or values.dtype.kind not in "fi":
-        raise TypeError(f"masses must be a sequence of numbers, got {given!r}; pass (0.5, 0.9)")
-    ascending: list[float] = np.unique(values).tolist()
-    if not 0 < len(ascending) == values.size or not 0 < ascending[0] <= ascending[-1] < 1:
-        raise ValueError(
-            f"masses must lie between 0 and 1 and differ, got {given!r}; pass (0.5, 0.9)"
-        )
-    return ascending
-
-
 def mass_levels(density: FloatArray, weights: FloatArray, masses: Sequence[float]) -> FloatArray:
     """Return the levels above which the density holds the masses.
 

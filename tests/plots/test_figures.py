@@ -186,7 +186,7 @@ WRONG = [
     ("marginals", {"model": "distribution"}, TypeError, "got str"),
     ("band", {"x": [0, 1]}, ValueError, r"position per output, got shape \(2,\); pass 3"),
     ("band", {"x": [0, 2, 1]}, ValueError, "finite and ascending"),
-    ("band", {"x": ["a", "b", "c"]}, TypeError, "x must be real numbers"),
+    ("band", {"x": ["a", "b", "c"]}, TypeError, "x must be an array of real numbers"),
     ("band", {"point_names": ["a"]}, ValueError, "point_names must be None without a batch"),
 ]
 

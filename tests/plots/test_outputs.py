@@ -144,7 +144,7 @@ def test_calibration(known):
         found = note.get_text().splitlines()
         assert "\n".join([found[0], *found[2:]]) == expected
         assert (found[1] == "no difference beyond chance") == (test.statistic <= band)
-        x, y = lines(axis)["share of draws below minus predicted probability"]
+        x, y = lines(axis)["share of draws below minus predicted"]
         u = np.sort(reference.cdf(draws[:, j]))
         # The curve passes both ends of a jump, and float32 may round a draw past its neighbor.
         off = y - np.searchsorted(u, x, side="right") / SIZE + x
