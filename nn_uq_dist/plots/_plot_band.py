@@ -116,10 +116,10 @@ def plot_band(
     axis.margins(y=0.12)
     places = shown.names if x is None else [f"{at:g}" for at in positions]
     _add_limits(axis, shown, positions, places, bands[2])
-    counts = [(name, note) for j, name in enumerate(shown.names) for note in shown.notes(j)]
-    _panels.add_note(axis, [f"{kind} {name}: {note}" for name, note in counts[:3]])
-    if len(counts) > 3:
-        _panels.add_note(axis, [*[""] * 3, f"and of {len(counts) - 3} others"])
+    lines = [f"{kind} {name}: {n}" for j, name in enumerate(shown.names) for n in shown.notes(j)]
+    if len(lines) > 3:
+        lines[3:] = [f"and of {len(lines) - 3} others"]
+    _panels.add_note(axis, lines)
     subject = ylabel if ylabel is not None else shown.output or ""
     axis.set_ylabel(f"{subject}, deviation from the mean".lstrip(" ,") if deviation else subject)
     axis.set_xlabel(kind if xlabel is None else xlabel)

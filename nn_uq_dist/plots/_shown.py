@@ -44,8 +44,6 @@ class Shown:
         Functions of their distributions.
     places
         Positions among all outputs of the model, of all points in a row.
-    word
-        What the legend calls their distributions.
     names, labels
         Their names, and the same with units.
     limits
@@ -60,13 +58,22 @@ class Shown:
 
     functions: OutputFunctions
     places: list[int]
-    word: str
     names: list[str]
     labels: list[str]
     limits: list[list[float]]
     output: str | None
     draws: NDArray[Any] | None
     columns: list[FloatArray]
+
+    @property
+    def word(self) -> str:
+        """What the legend calls the distributions."""
+        of = self.functions.distribution
+        if isinstance(of, distributions.NoisyMarginal):
+            of = of.base
+        if isinstance(of, distributions.CorrectedMarginal):
+            return "corrected"
+        return "linearized" if isinstance(of, distributions.LinearizedMarginal) else UNKNOWN
 
     def bands(self) -> FloatArray:
         """Quantiles at the levels of the bands, shape ``(5, len(names))``."""
@@ -179,19 +186,8 @@ def prepare(
         )
     values = None if draws is None else arguments.as_draws(draws, shape)[:, columns]
     finite = [] if values is None else arguments.finite_draws(values, names)
-    return Shown(
-        OutputFunctions(distribution), columns, _word_of(distribution), names, labels, own_limits,
-        output, values, finite,
-    )  # fmt: skip
-
-
-def _word_of(distribution: distributions.OutputDistribution) -> str:
-    if isinstance(distribution, distributions.NoisyMarginal):
-        distribution = distribution.base
-    if isinstance(distribution, distributions.CorrectedMarginal):
-        return "corrected"
-    is_tangent = isinstance(distribution, distributions.LinearizedMarginal)
-    return "linearized" if is_tangent else UNKNOWN
+    functions = OutputFunctions(distribution)
+    return Shown(functions, columns, names, labels, own_limits, output, values, finite)
 
 
 def as_outputs(outputs: Outputs | None, names: Sequence[str]) -> list[int]:
