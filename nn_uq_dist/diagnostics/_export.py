@@ -1,6 +1,5 @@
 """Draws of the outputs and their probabilities as one labelled tree for ArviZ."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 NUM_CHAINS = 4
-# Random numbers that one call draws; this bounds the memory.
-BLOCK_NUMBERS = 2**23
+# Draws of one call; this bounds the memory.
+DRAWS_PER_CALL = 500
 
 
 def to_datatree(
@@ -104,8 +103,6 @@ def to_datatree(
     >>> print(tree["monte_carlo"]["y"].sel(output="b").std().item().__round__(2))
     0.31
     """
-    if isinstance(distribution, JointDistribution):
-        arguments.as_joint_distribution("distribution", distribution, batched=True)
     marginals, shape = arguments.as_marginals(distribution, batched=True)
     values = _as_storable(arguments.as_draws(draws, shape))
     names = arguments.names_of_outputs(distribution, output_names, shape[-1])
@@ -117,7 +114,7 @@ def to_datatree(
     arguments.finite_draws(values, arguments.flat_names(batch_shape, names))
     positions = Tails(OutputFunctions(marginals), values, progress=progress)
     per_chain = -(-num_analytic // NUM_CHAINS)
-    source, drawn = _sample(distribution, marginals, key, NUM_CHAINS * per_chain, shape)
+    source, drawn = _sample(distribution, marginals, key, NUM_CHAINS * per_chain)
     dims = ("chain", "draw", *arguments.point_coordinates(batch_shape), "output")
 
     def group(array: NDArray[Any], attributes: dict[str, Any]) -> Any:
@@ -146,25 +143,16 @@ def _as_storable(draws: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sample(
-    distribution: Any,
-    marginals: OutputDistribution,
-    key: jax.Array,
-    count: int,
-    shape: tuple[int, ...],
+    distribution: Any, marginals: OutputDistribution, key: jax.Array, count: int
 ) -> tuple[str, NDArray[Any]]:
-    """Name of the source of the analytic draws, and these, in blocks that bound the memory."""
-    numbers = 0
+    """Name of the source of the analytic draws, and these, in a row for each."""
     if isinstance(distribution, JointDistribution):
         source = "Gaussian copula" if distribution.kind == "copula" else distribution.kind
     elif isinstance(distribution, LinearModel):
         is_tangent = isinstance(distribution, Linearization)
         source = "linear model" if is_tangent else type(distribution).__name__
-        numbers = math.prod(distribution.batch_shape) * distribution.input.num_inputs
     else:
         distribution, source = marginals, "marginals, drawn independently"
-        # A linear combination draws one number for each of its weights.
-        numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(marginals))
-    block = min(count, max(1, BLOCK_NUMBERS // (math.prod(shape) + numbers)))
-    keys = jax.random.split(key, -(-count // block))
-    parts = [np.asarray(distribution.sample(k, (block,))) for k in keys]
+    keys = jax.random.split(key, -(-count // DRAWS_PER_CALL))
+    parts = [np.asarray(distribution.sample(k, (DRAWS_PER_CALL,))) for k in keys]
     return source, np.concatenate(parts)[:count].reshape(count, -1)

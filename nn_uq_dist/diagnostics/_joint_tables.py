@@ -1,6 +1,5 @@
 """The tables of a joint summary: calibration, correlations."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -19,9 +18,6 @@ from nn_uq_dist.sampling.distribution_functions import (
     kolmogorov_noise_floor,
     kolmogorov_smirnov,
 )
-
-# Rows of draws that are processed at a time; this bounds the memory.
-BLOCK_ROWS = 2**15
 
 
 def rosenblatt_scores(joint: JointDistribution, tails: Tails) -> FloatArray:
@@ -60,8 +56,8 @@ def calibration_columns(white: FloatArray, white_linear: FloatArray, kind: str) 
         Name of the joint distribution.
     """
     size = white.shape[1]
-    distance, p_value = _from_uniform(white)
-    of_linear, linear_p_value = _from_uniform(white_linear)
+    distance, p_value = from_uniform(white)
+    of_linear, linear_p_value = from_uniform(white_linear)
     described = np.hstack([white, np.sum(white**2, axis=1, keepdims=True) / size])
     return {
         "ks": distance,
@@ -78,32 +74,28 @@ def calibration_columns(white: FloatArray, white_linear: FloatArray, kind: str) 
     }
 
 
-def _from_uniform(white: FloatArray) -> tuple[FloatArray, FloatArray]:
+def from_uniform(white: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Distances of the outputs and of the radius from uniform, and their p-values.
 
     A p-value is that of the most significant of three tests, times three: Kolmogorov and Smirnov's,
     a mean of 0, a variance of 1. For the radius the second is that of a mean of `N_y`, and there is
     no third.
     """
-    from scipy.special import chdtr, chdtrc, ndtr
+    from scipy.special import chdtr, chdtrc, gammainc, ndtr
+    from scipy.stats import kstwo
 
     count, size = white.shape
-    distance, p_value = uniform_distance(_uniform(white))
+    radius = np.sum(white**2, axis=1, keepdims=True)
+    uniform = np.hstack([ndtr(white), gammainc(size / 2, radius / 2)])
+    distance = np.array([kolmogorov_smirnov(column).value for column in uniform.T])
+    p_value = kstwo.sf(distance, count)
     of_mean = 2 * ndtr(-np.abs(white.mean(axis=0)) * np.sqrt(count))
     squares, freedom = np.sum((white - white.mean(axis=0)) ** 2, axis=0), count - 1
     of_sd = 2 * np.minimum(chdtr(freedom, squares), chdtrc(freedom, squares))
-    total = np.sum(white**2)
+    total = radius.sum()
     of_radius = 2 * min(chdtr(count * size, total), chdtrc(count * size, total))
     least = np.minimum(p_value, np.append(np.minimum(of_mean, of_sd), of_radius))
     return distance, np.minimum(3 * least, 1.0)
-
-
-def _uniform(white: FloatArray) -> FloatArray:
-    """Probabilities of independent normal scores; the last column is that of the squared radius."""
-    from scipy.special import gammainc, ndtr
-
-    radius = np.sum(white**2, axis=1, keepdims=True)
-    return np.hstack([ndtr(white), gammainc(white.shape[1] / 2, radius / 2)])
 
 
 def correlation_matrices(
@@ -159,25 +151,18 @@ def sample_correlation(draws: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
     ----------
     H. Cramer, Mathematical Methods of Statistics (1946).
     """
-    count, size = draws.shape
-    largest = np.abs(draws).max(axis=0).astype(np.float64)
-    unit = np.where(largest > 0, largest, 1)  # the squares of small numbers would be zero
-
-    def blocks() -> Iterator[FloatArray]:
-        for start in range(0, count, BLOCK_ROWS):
-            yield draws[start : start + BLOCK_ROWS].astype(np.float64) / unit
-
-    mean = sum(np.sum(x, axis=0) for x in blocks()) / count
-    scale = np.sqrt(sum(np.sum((x - mean) ** 2, axis=0) for x in blocks()) / count)
+    count = len(draws)
+    x = draws.astype(np.float64)
+    largest = np.abs(x).max(axis=0)
+    x /= np.where(largest > 0, largest, 1)  # the squares of small numbers would be zero
+    z = x - x.mean(axis=0)
+    scale = z.std(axis=0)
     # The spread of a constant column is only rounding error.
     scale = np.where(scale > 4 * np.finfo(np.float64).eps, scale, np.nan)
-    r, m22, m31 = np.zeros((3, size, size))
-    for x in blocks():
-        z = (x - mean) / scale
-        square = z * z
-        r += z.T @ z / count
-        m22 += square.T @ square / count
-        m31 += (square * z).T @ z / count
+    z /= scale
+    square = z * z
+    r, m22, m31 = (part.T @ other / count for part, other in
+                   ((z, z), (square, square), (square * z, z)))  # fmt: skip
     m40 = np.diag(m22)
     variance = m22 - r * (m31 + m31.T) + r**2 / 4 * (m40[:, None] + 2 * m22 + m40)
     error = np.sqrt(np.maximum(variance, 0) / count)
@@ -185,31 +170,3 @@ def sample_correlation(draws: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
     np.fill_diagonal(error, np.where(np.isnan(scale), np.nan, 0))
     np.fill_diagonal(r, np.where(np.isnan(scale), np.nan, 1))
     return r, error
-
-
-def uniform_distance(u: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Kolmogorov-Smirnov distance of each column from the uniform distribution, and its p-value.
-
-    Parameters
-    ----------
-    u
-        Shape ``(n, d)``.
-
-    Returns
-    -------
-    (FloatArray, FloatArray)
-        Both ``(d,)``. The p-value is Kolmogorov's limit with Vrbik's correction. It is accurate to
-        0.001 for 100 draws and more, and takes much less time than the exact one.
-
-    References
-    ----------
-    J. Vrbik, Small-sample corrections to Kolmogorov-Smirnov test statistic, Pioneer J. Theoret.
-    Appl. Statist. 15 (2018).
-    """
-    from scipy.special import kolmogorov
-
-    count = len(u)
-    distance = np.array([kolmogorov_smirnov(column).value for column in u.T])
-    root = np.sqrt(count)
-    scaled = root * distance
-    return distance, kolmogorov(scaled + 1 / (6 * root) + (scaled - 1) / (4 * count))

@@ -9,12 +9,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray, in_float64
-from nn_uq_dist.diagnostics.arguments import (
-    as_model,
-    names_of_inputs,
-    names_of_outputs,
-    point_coordinates,
-)
+from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.terms import are_independent, cross_covariance
 from nn_uq_dist.linearization import Linearization, LinearModel
@@ -96,12 +91,12 @@ def sensitivity(
     >>> print(nuq.diagnostics.sensitivity(lin, input_names=["wind", "tide"]).values)
     [[0.2 0.8]]
     """
-    model = as_model(linearization)
-    inputs = names_of_inputs(model, input_names)
-    outputs = names_of_outputs(model, output_names, model.num_outputs)
+    model = arguments.as_model(linearization)
+    inputs = arguments.names_of_inputs(model, input_names)
+    outputs = arguments.names_of_outputs(model, output_names, model.num_outputs)
     key = jax.random.key(0) if key is None else checks.as_key("key", key)
     xarray = checks.require_extra("xarray", "diagnostics.sensitivity")
-    axes = point_coordinates(model.batch_shape)
+    axes = arguments.point_coordinates(model.batch_shape)
     shape = (*model.batch_shape, len(outputs), len(inputs))
     places = list(np.ndindex(*model.batch_shape))
     error, is_additive = np.zeros(shape), False

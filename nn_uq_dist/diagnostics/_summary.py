@@ -166,8 +166,11 @@ def summary(
     found = statistics(functions, columns, levels, tail_levels, paired)
     found |= comparisons(columns, positions, paired)
     found["draws", "total"] = np.full(len(columns), len(values))
-    found["draws", "non_finite"] = positions.non_finite
-    found["draws", "outside_support"] = positions.outside_support
+    counts = positions.is_finite.sum(axis=0)
+    found["draws", "non_finite"] = len(values) - counts
+    # NaN if there are none.
+    outside = positions.is_outside.sum(axis=0) / np.where(counts > 0, counts, np.nan)
+    found["draws", "outside_support"] = outside
     eps = float(np.finfo(distribution.mean.dtype).eps)
     rows = [{name: column[j] for name, column in found.items()} for j in range(len(columns))]
     verdicts = [_verdict.marginal_verdict(row, eps, observations) for row in rows]
@@ -195,21 +198,16 @@ def summary(
 def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...]) -> None:
     if joint is None:
         return
-    if batch_shape:
-        raise ValueError(
-            f"joint must be None for a batch, got a summary for batch shape {batch_shape}; "
-            f"{arguments.ONE_POINT}"
-        )
     if not isinstance(joint, JointSummary):
         raise TypeError(
             f"joint must be a JointSummary, got {type(joint).__name__}; pass what "
             "joint_summary(linearization, draws, key, joint) returns"
         )
-    known = [name for name in joint.calibration.index if name != "radius"]
-    if known != list(names):
+    rows, known = arguments.flat_names(batch_shape, names), list(joint.calibration.index[:-1])
+    if known != rows:
         raise ValueError(
-            f"joint must have the outputs of the table, {', '.join(names)}, got "
-            f"{', '.join(known)}; pass the same output_names to both"
+            f"joint must have the outputs of the table, {', '.join(rows)}, got "
+            f"{', '.join(known)}; pass the same output_names to both, and of a batch one point"
         )
 
 

@@ -216,10 +216,10 @@ def is_made_of(model: object, draws: NetworkDraws) -> bool:
     middle = np.nanmedian(own, axis=0) if np.isfinite(own).any() else 0.0
     with np.errstate(invalid="ignore"):
         small = 1e-3 * np.nanstd(np.where(np.isfinite(own), own, np.nan), axis=0)
-        near = (abs(own - found) <= small) | (own == found) | (np.isnan(own) & np.isnan(found))
+        near = np.isclose(own, found, 0, small, equal_nan=True)
         # Where most outputs are equal, those of fresh draws are, too.
         telling = ~(abs(own - middle) <= small) | ~(abs(found - middle) <= small)
-    return bool(near[telling].mean() > 0.9 if telling.any() else near.mean() > 0.9)
+    return bool(near[telling | ~telling.any()].mean() > 0.9)
 
 
 def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[FloatArray]:
@@ -369,13 +369,8 @@ def point_coordinates(batch_shape: Sequence[int]) -> dict[str, range]:
 
 def flat_names(batch_shape: Sequence[int], names: Sequence[str]) -> list[str]:
     """One text for each output of each point, for messages."""
-    if not batch_shape:
-        return list(names)
-    return [
-        f"{name} of point {', '.join(map(str, point))}"
-        for point in np.ndindex(*batch_shape)
-        for name in names
-    ]
+    points = [", ".join(map(str, point)) for point in np.ndindex(*batch_shape)]
+    return [f"{name} of point {point}" if point else name for point in points for name in names]
 
 
 def row_index(batch_shape: Sequence[int], names: Sequence[str]) -> Any:

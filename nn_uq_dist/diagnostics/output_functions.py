@@ -119,39 +119,25 @@ class Tails:
     def __init__(
         self, functions: OutputFunctions, draws: NDArray[np.generic], *, progress: bool = True
     ) -> None:
-        self.points, self.scores = np.empty((2, *draws.shape))
-        self.is_finite, self.is_outside = np.empty((2, *draws.shape), dtype=bool)
         rounding = _rounding(functions, draws)
         # A distribution narrower than the rounding error is evaluated at its mean.
         innermost = (
             np.minimum(functions.low + rounding, functions.mean),
             np.maximum(functions.high - rounding, functions.mean),
         )
+        values = draws.astype(np.float64)
+        self.is_finite = np.isfinite(values)
+        values = np.where(self.is_finite, values, functions.mean)
+        low, high = functions.low - rounding, functions.high + rounding
+        self.is_outside = (values < low) | (values > high)
+        self.points = np.where(self.is_outside, values, np.clip(values, *innermost))
         starts = range(0, len(draws), POINTS_PER_CALL)
         hidden = not progress or len(starts) < 2  # a single portion ends before a bar could move
-        for start in tqdm(
+        shown = tqdm(
             starts, "analytic distributions", delay=PROGRESS_DELAY, disable=hidden, leave=False
-        ):
-            rows = slice(start, start + POINTS_PER_CALL)
-            part = draws[rows].astype(np.float64)
-            finite = np.isfinite(part)
-            part = np.where(finite, part, functions.mean)
-            outside = (part < functions.low - rounding) | (part > functions.high + rounding)
-            points = np.where(outside, part, np.clip(part, *innermost))
-            self.points[rows] = points
-            self.scores[rows] = np.where(finite, functions.scores(points), np.nan)
-            self.is_finite[rows], self.is_outside[rows] = finite, outside
-
-    @property
-    def non_finite(self) -> NDArray[np.int64]:
-        """Number of draws of each output that are not finite."""
-        return np.sum(~self.is_finite, axis=0)
-
-    @property
-    def outside_support(self) -> FloatArray:
-        """Fraction of the finite draws of each output beyond its support, NaN if there are none."""
-        counts = self.is_finite.sum(axis=0)
-        return self.is_outside.sum(axis=0) / np.where(counts > 0, counts, np.nan)
+        )
+        parts = [functions.scores(self.points[k : k + POINTS_PER_CALL]) for k in shown]
+        self.scores = np.where(self.is_finite, np.concatenate(parts), np.nan)
 
     def probabilities(self) -> FloatArray:
         """The probability integral transform ``F(x)``, clipped to 2.2e-16 from 0 and 1."""

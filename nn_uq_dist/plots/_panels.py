@@ -1,6 +1,6 @@
 """Axes of the figures: new or given ones, their legend, notes, limits, and names along an axis."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -88,7 +88,9 @@ def panels(
         return Panels(axes[0].get_figure(root=True), axes, is_new=False)
     import matplotlib.pyplot as plt
 
-    rows, columns = shape or _layout(count)
+    rows = -(-count // (3 if count <= 9 else MOST_COLUMNS))
+    # Filled evenly: four panels are two rows of two.
+    rows, columns = shape or (rows, -(-count // rows))
     if inches is None:
         inches = max(PANEL_INCHES[0] * columns, 5.2), PANEL_INCHES[1] * rows + 0.8
     figure, grid = plt.subplots(rows, columns, figsize=inches, squeeze=False, layout="constrained")
@@ -97,16 +99,9 @@ def panels(
     return Panels(figure, list(grid.flat[:count]), is_new=True)
 
 
-def _layout(count: int) -> tuple[int, int]:
-    """Rows and columns that are filled evenly: four panels are two rows of two."""
-    rows = -(-count // (3 if count <= 9 else MOST_COLUMNS))
-    return rows, -(-count // rows)
-
-
-def set_range(axis: "Axes", values: Iterable[float], which: str = "x") -> None:
+def set_range(axis: "Axes", values: Sequence[float], which: str = "x") -> None:
     """Show all of these values along an axis."""
-    ends = list(values)
-    low, high = min(ends), max(ends)
+    low, high = min(values), max(values)
     margin = 0.04 * (high - low)
     getattr(axis, f"set_{which}lim")(low - margin, high + margin)
 

@@ -7,6 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from scipy.special import ndtr
 
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
 from nn_uq_dist.plots import _panels
@@ -106,19 +107,19 @@ def plot_band(
     bands = shown.bands() - origin
     of_draws = None
     if shown.draws is not None:
-        found = [np.quantile(x if x.size else [np.nan], LEVELS) for x in shown.columns]
+        found = [np.quantile(y if y.size else [np.nan], LEVELS) for y in shown.columns]
         of_draws = np.transpose(found) - origin
-    (_draw_bars if x is None else _draw_bands)(axis, positions, bands, of_draws)
+    (_draw_bars if x is None else _draw_bands)(axis, positions, shown.word, bands, of_draws)
     if x is None:
         _panels.write_names(axis, "x", positions, shown.names)
         axis.set_xlim(-0.6, len(positions) - 0.4)
     axis.margins(y=0.12)
     places = shown.names if x is None else [f"{at:g}" for at in positions]
     _add_limits(axis, shown, positions, places, bands[2])
-    counts = [(name, note) for j, name in enumerate(shown.names) for note in shown.notes(j)]
-    _panels.add_note(axis, [f"{kind} {name}: {note}" for name, note in counts[:3]])
-    if len(counts) > 3:
-        _panels.add_note(axis, [*[""] * 3, f"and of {len(counts) - 3} others"])
+    lines = [f"{kind} {name}: {n}" for j, name in enumerate(shown.names) for n in shown.notes(j)]
+    if len(lines) > 3:
+        lines[3:] = [f"and of {len(lines) - 3} others"]
+    _panels.add_note(axis, lines)
     subject = ylabel if ylabel is not None else shown.output or ""
     axis.set_ylabel(f"{subject}, deviation from the mean".lstrip(" ,") if deviation else subject)
     axis.set_xlabel(kind if xlabel is None else xlabel)
@@ -128,9 +129,9 @@ def plot_band(
 
 
 def _draw_bands(
-    axis: "Axes", x: FloatArray, bands: FloatArray, of_draws: FloatArray | None
+    axis: "Axes", x: FloatArray, word: str, bands: FloatArray, of_draws: FloatArray | None
 ) -> None:
-    axis.plot(x, bands[2], color=BLUE, lw=1.6, label=MEDIAN)
+    axis.plot(x, bands[2], color=BLUE, lw=1.6, label=f"{word}: {MEDIAN}")
     axis.fill_between(x, bands[0], bands[4], color=SKY, alpha=0.3, lw=0, label=OUTER)
     axis.fill_between(x, bands[1], bands[3], color=SKY, alpha=0.45, lw=0, label=INNER)
     if of_draws is not None:
@@ -139,8 +140,10 @@ def _draw_bands(
             axis.plot(x, values, style, color=GRAY, lw=1, label=name)
 
 
-def _draw_bars(axis: "Axes", x: FloatArray, bands: FloatArray, of_draws: FloatArray | None) -> None:
-    sides = [(bands, BLUE, f"predicted: {MEDIAN} (dot), {INNER} (thick), {OUTER} (thin)")]
+def _draw_bars(
+    axis: "Axes", x: FloatArray, word: str, bands: FloatArray, of_draws: FloatArray | None
+) -> None:
+    sides = [(bands, BLUE, f"{word}: {MEDIAN} (dot), {INNER} (thick), {OUTER} (thin)")]
     if of_draws is not None:
         sides.append((of_draws, GRAY, "the same of the draws"))
     for k, (values, color, name) in enumerate(sides):
@@ -156,23 +159,23 @@ def _add_limits(
     """Draw a line for each limit at the places that have it, with the largest probability."""
     for limit in sorted({limit for own in shown.limits for limit in own}):
         places = np.array([limit in own for own in shown.limits])
-        scores = shown.functions.scores(np.full((1, len(places)), limit))[0]
+        scores = shown.scores_at(limit)
         is_upper = np.median(medians[places]) < limit
         beyond = np.where(places, ndtr(-scores if is_upper else scores), -1.0)
         worst = int(np.argmax(beyond))
         text = f"P({'>' if is_upper else '<'} {limit:g}) = {beyond[worst]:.2g}"
         if places.sum() > 1:
             text = f"largest {text}, at {names[worst]}"
+        right, ends_in = 1.0, axis.get_yaxis_transform()
         if places.all():
             axis.axhline(limit, color=VERMILION, lw=1.2)
         else:
             at = positions[places]
             axis.hlines([limit] * at.size, at - 0.4, at + 0.4, VERMILION, lw=1.2)
-        right = 1.0 if places.all() else (positions[worst] + 0.4)
+            right, ends_in = positions[worst] + 0.4, axis.transData
         axis.annotate(
-            text, (right, limit), xytext=(-3, 2), textcoords="offset points", ha="right",
-            xycoords=axis.get_yaxis_transform() if places.all() else "data",
-            color=VERMILION, fontsize=SMALL, bbox=_panels.BEHIND,
+            text, (right, limit), xycoords=ends_in, xytext=(-3, 2), textcoords="offset points",
+            ha="right", color=VERMILION, fontsize=SMALL, bbox=_panels.BEHIND,
         )  # fmt: skip
 
 
@@ -180,14 +183,11 @@ def _as_positions(x: ArrayLike | None, count: int, kind: str) -> FloatArray:
     """Return positions along the horizontal axis, ascending: 0, 1, ... unless given."""
     if x is None:
         return np.arange(count, dtype=np.float64)
-    positions = np.asarray(x)
+    positions = np.asarray(checks.as_numeric("x", np.asarray(x)), np.float64)
     if positions.shape != (count,):
         raise ValueError(
             f"x must hold one position per {kind}, got shape {positions.shape}; pass {count}"
         )
-    if positions.dtype.kind not in "fiu":
-        raise TypeError(f"x must be real numbers, got dtype {positions.dtype}; pass floats")
-    positions = positions.astype(np.float64)
     if not np.all(np.isfinite(positions)) or np.any(np.diff(positions) <= 0):
         raise ValueError(f"x must be finite and ascending, got {x!r}; sort the {kind}s by position")
     return positions

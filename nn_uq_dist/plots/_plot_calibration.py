@@ -96,7 +96,8 @@ def plot_calibration(
         curve, peak = ecdf_difference(transforms[:count, j])
         axis.axhspan(-band, band, color=SKY, alpha=0.35, lw=0, label=f"{100 * COVERAGE:g}% band")
         axis.axhline(0, color="black", ls=":", lw=0.8)
-        axis.plot(*curve, color=BLUE, lw=1.3, label="share of draws below minus predicted")
+        label = f"share of draws below minus {shown.word}"
+        axis.plot(*curve, color=BLUE, lw=1.3, label=label)
         axis.plot(*peak, "o", color=VERMILION, ms=4.5, label="largest")
         words = "no test: made of these draws" if is_own else difference_words(curve, band)
         lines = [f"largest {abs(peak[1]):.3f}, band ±{band:.3f}", words, *shown.notes(j)]
@@ -105,7 +106,7 @@ def plot_calibration(
         add_note(axis, lines)
         axis.set_xlim(-0.02, 1.02)
         axis.set_title(shown.names[j], fontsize="medium")
-        axis.set_xlabel("predicted probability of less")
+        axis.set_xlabel(f"{shown.word} probability of less")
         axis.tick_params(labelsize=SMALL)
         heights.append(max(abs(peak[1]), band))
     for axis, height in zip(made.axes, heights, strict=True):
@@ -137,15 +138,13 @@ def ecdf_difference(transforms: FloatArray) -> tuple[FloatArray, FloatArray]:
     """
     count = transforms.size
     steps = np.arange(count + 1) / count
-    below, at = steps[:-1] - transforms, steps[1:] - transforms
-    widest = int(np.argmax(np.maximum(np.abs(below), np.abs(at))))
+    widest = np.argmax(np.maximum(steps[1:] - transforms, transforms - steps[:-1]))
     ranks = np.linspace(0, count - 1, min(count, DRAWN_RANKS)).astype(int)
     ranks = np.unique(np.append(ranks, widest))
     x = np.repeat(transforms[ranks], 2)
-    y = np.stack([below[ranks], at[ranks]], axis=-1).ravel()
-    curve = np.stack([np.concatenate([[0.0], x, [1.0]]), np.concatenate([[0.0], y, [0.0]])])
-    value = at[widest] if abs(at[widest]) >= abs(below[widest]) else below[widest]
-    return curve, np.array([transforms[widest], value])
+    y = np.stack([steps[ranks], steps[ranks + 1]], axis=-1).ravel() - x
+    curve = np.array([[0.0, *x, 1.0], [0.0, *y, 0.0]])
+    return curve, curve[:, np.abs(curve[1]).argmax()]
 
 
 def difference_words(curve: FloatArray, band: float) -> str:

@@ -5,18 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nn_uq_dist.diagnostics.arguments import (
-    ONE_POINT,
-    NetworkDraws,
-    as_model,
-    complete_rows,
-    names_of_outputs,
-)
+from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
 from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range
-from nn_uq_dist.plots._regions import Region, as_masses, distribution_region, kernel_region
-from nn_uq_dist.plots._shown import Outputs, Units, prepare
+from nn_uq_dist.plots._regions import Region, distribution_region, kernel_region
+from nn_uq_dist.plots._shown import UNKNOWN, Outputs, Units, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +23,7 @@ SCORES = np.linspace(-5.0, 5.0, 64)
 
 def plot_joint(
     model: LinearModel | JointDistribution,
-    draws: NetworkDraws | None = None,
+    draws: arguments.NetworkDraws | None = None,
     *,
     outputs: Outputs | None = None,
     masses: Sequence[float] = (0.5, 0.9, 0.99),
@@ -90,54 +84,61 @@ def plot_joint(
     """
     distribution: Any = model
     if not isinstance(model, JointDistribution):
-        output_names = names_of_outputs(as_model(model, ONE_POINT), output_names, model.num_outputs)
+        own = arguments.as_model(model, arguments.ONE_POINT)
+        output_names = arguments.names_of_outputs(own, output_names, own.num_outputs)
         # All outputs together of a tangent may have no joint density.
         distribution = model if isinstance(model, Linearization) else model.joint()
     shown = prepare(distribution, draws, outputs, output_names, units=units)
-    size, fractions = len(shown.names), as_masses(masses)
+    size = len(shown.names)
+    fractions = np.sort(arguments.as_levels("masses", masses)).tolist()
     if not 2 <= size <= MAXIMUM_OUTPUTS:
         remedy = "use plot_marginals" if size < 2 else "pass some of them, such as outputs=(0, 1)"
         raise ValueError(f"outputs must name 2 to {MAXIMUM_OUTPUTS} outputs, got {size}; {remedy}")
-    pairs = [(j, k) for k in range(size) for j in range(k)]
-    distributions = [
-        _of_pair(distribution, [shown.places[j] for j in pair], shown.names) for pair in pairs
-    ]
-    complete = None if shown.draws is None else complete_rows(shown.draws).astype(np.float64)
-    pair_alone = ax is not None and np.ndim(ax) == 0 and size == 2
+    # Below the diagonal.
+    pairs = {
+        (k, j): _of_pair(distribution, [shown.places[j], shown.places[k]], shown.names)
+        for k in range(size)
+        for j in range(k)
+    }
+    rows = shown.draws
+    complete = None if rows is None else arguments.complete_rows(rows).astype(np.float64)
+    is_pair_alone = ax is not None and np.ndim(ax) == 0 and size == 2
     made = panels(
-        "plot_joint", 1 if pair_alone else size**2, ax, shape=(size, size),
+        "plot_joint", 1 if is_pair_alone else size**2, ax, shape=(size, size),
         inches=(max(5.0, min(7.0, 2.4 * size)), max(4.7, min(7.3, 2.4 * size + 0.3))),
     )  # fmt: skip
-    axes: Any = made.axes * (size**2 if pair_alone else 1)
-    grid = np.array(axes, dtype=object).reshape(size, size)
+    grid = np.resize(np.array(made.axes, dtype=object), (size, size))
+    grays = [str(gray) for gray in np.linspace(0.85, 0.5, len(fractions)).tolist()]
 
-    quantiles = shown.functions.values(SCORES)
-    curve = shown.densities()
-    for j in range(0 if pair_alone else size):
-        shown.draw_density(grid[j, j], j, curve)
-        grid[j, j].set_ylim(0, grid[j, j].dataLim.ymax * 1.06)
-        for k in range(j):
-            grid[k, j].axis("off")
-    for (j, k), of_pair in zip(pairs, distributions, strict=True):
+    quantiles, curve = shown.functions.values(SCORES), shown.densities()
+    ranges = curve[0][[0, -1]].T.tolist()
+    for k, j in [*pairs] if is_pair_alone else np.argwhere(np.tri(size)).tolist():
         axis = grid[k, j]
-        if complete is not None:
-            names = shown.names[j], shown.names[k]
-            _fill(axis, kernel_region(complete[:, [j, k]], fractions, names))
-        values = quantiles[:, j], quantiles[:, k]
-        _outline(axis, distribution_region(of_pair, SCORES, values, fractions))
-    for k, j in [(1, 0)] if pair_alone else np.argwhere(np.tri(size)).tolist():
-        axis = grid[k, j]
-        set_range(axis, curve[0][[0, -1], j])
-        if k > j:
-            set_range(axis, curve[0][[0, -1], k], "y")
+        if j == k:
+            shown.draw_density(axis, j, curve)
+            axis.set_ylim(0, axis.dataLim.ymax * 1.06)
+            for other in grid[j, j + 1 :]:
+                other.axis("off")
+        else:
+            if complete is not None:
+                names = shown.names[j], shown.names[k]
+                _fill(axis, kernel_region(complete[:, [j, k]], fractions, names), grays)
+            values = quantiles[:, [j, k]].T
+            _outline(axis, distribution_region(pairs[k, j], SCORES, values, fractions))
+            set_range(axis, ranges[k], "y")
+        set_range(axis, ranges[j])
         axis.tick_params(labelsize=SMALL, labelbottom=k == size - 1, labelleft=j == 0)
         axis.locator_params(axis="x", nbins=4)
         axis.set_xlabel(shown.labels[j] if k == size - 1 else "")
         axis.set_ylabel(shown.labels[k] if j == 0 < k else "")
-    if shown.draws is not None and complete is not None and len(complete) < len(shown.draws):
-        add_note(grid[1, 0], [f"{len(shown.draws) - len(complete)} draws not finite"])
-    kind = _kind(model, distributions[0])
-    made.add_legend(_legend(kind, fractions, has_draws=complete is not None))
+    if rows is not None and complete is not None and len(complete) < len(rows):
+        add_note(grid[1, 0], [f"{len(rows) - len(complete)} draws not finite"])
+    kind = pairs[1, 0].kind
+    if isinstance(model, CorrectedLinearization):
+        kind += " (marginals not corrected)"
+    elif shown.word != UNKNOWN:
+        kind = f"{shown.word} {kind.removeprefix('linear ')}"
+    made.add_legend(_legend(kind, fractions, grays if complete is not None else []))
     return made.figure
 
 
@@ -157,47 +158,25 @@ def _of_pair(
         ) from error
 
 
-def _levels(region: Region) -> list[float]:
-    """The levels that can be drawn, ascending and distinct."""
-    highest = region.density.max()
-    return sorted({float(level) for level in region.levels if 0 < level < highest})
-
-
-def _shades(count: int) -> list[str]:
-    """Grays of regions, from the palest, of the largest mass, to the darkest."""
-    return [str(gray) for gray in np.linspace(0.85, 0.5, count).tolist()]
-
-
-def _fill(axis: "Axes", region: Region) -> None:
-    if levels := _levels(region):
-        colors = _shades(len(region.levels))[-len(levels) :]
-        axis.contourf(
-            region.x, region.y, region.density, [*levels, 2 * region.density.max()], colors=colors
-        )
+def _fill(axis: "Axes", region: Region, grays: Sequence[str]) -> None:
+    if levels := region.visible_levels:
+        levels.append(2 * region.density.max())
+        axis.contourf(*region[:3], levels, colors=grays[1 - len(levels) :])
 
 
 def _outline(axis: "Axes", region: Region) -> None:
-    if levels := _levels(region):
-        axis.contour(region.x, region.y, region.density, levels, colors=BLUE, linewidths=1.2)
+    if levels := region.visible_levels:
+        axis.contour(*region[:3], levels, colors=BLUE, linewidths=1.2)
     if len(levels) < len(region.levels):
         add_note(axis, ["", f"{len(region.levels) - len(levels)} lines not resolved"])
 
 
-def _kind(model: object, distribution: JointDistribution) -> str:
-    is_corrected = isinstance(model, CorrectedLinearization)
-    return distribution.kind + (" (marginals not corrected)" if is_corrected else "")
-
-
-def _legend(kind: str, masses: Sequence[float], *, has_draws: bool) -> list[Any]:
+def _legend(kind: str, masses: Sequence[float], grays: Sequence[str]) -> list[Any]:
+    """Entries of the lines and, from the smallest mass, of the regions that grays fill."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     percents = [f"{100 * mass:g}" for mass in masses]
-    entries: list[Any] = [Line2D([], [], color=BLUE, label=f"{kind}, {', '.join(percents)}%")]
-    if has_draws:
-        shades = _shades(len(masses))[::-1]
-        entries += [
-            Patch(color=shade, label=f"{percent}% of the draws")
-            for shade, percent in zip(shades, percents, strict=True)
-        ]
-    return entries
+    line: Any = Line2D([], [], color=BLUE, label=f"{kind}, {', '.join(percents)}%")
+    regions = zip(percents, reversed(grays), strict=False)
+    return [line, *(Patch(color=gray, label=f"{p}% of the draws") for p, gray in regions)]

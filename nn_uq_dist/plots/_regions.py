@@ -46,18 +46,11 @@ class Region(NamedTuple):
     density: FloatArray
     levels: FloatArray
 
-
-def as_masses(given: Sequence[float]) -> list[float]:
-    """Return different probabilities between 0 and 1, sorted."""
-    values = np.asarray(given)
-    if values.ndim != 1 or values.dtype.kind not in "fi":
-        raise TypeError(f"masses must be a sequence of numbers, got {given!r}; pass (0.5, 0.9)")
-    ascending: list[float] = np.unique(values).tolist()
-    if not 0 < len(ascending) == values.size or not 0 < ascending[0] <= ascending[-1] < 1:
-        raise ValueError(
-            f"masses must lie between 0 and 1 and differ, got {given!r}; pass (0.5, 0.9)"
-        )
-    return ascending
+    @property
+    def visible_levels(self) -> list[float]:
+        """The levels that can be drawn, ascending and distinct."""
+        highest = self.density.max()
+        return sorted({float(level) for level in self.levels if 0 < level < highest})
 
 
 def mass_levels(density: FloatArray, weights: FloatArray, masses: Sequence[float]) -> FloatArray:
@@ -66,9 +59,9 @@ def mass_levels(density: FloatArray, weights: FloatArray, masses: Sequence[float
     Parameters
     ----------
     density
-        Density at some points.
+        Density at the points of a grid.
     weights
-        Probabilities of the cells around the points, or ``1/n`` for points that were drawn.
+        Probabilities of the cells around them.
     masses
         Masses between 0 and 1.
 
@@ -77,7 +70,7 @@ def mass_levels(density: FloatArray, weights: FloatArray, masses: Sequence[float
     R. J. Hyndman, Computing and graphing highest density regions, Am. Stat. 50 (1996).
     """
     order = np.argsort(-density, axis=None)
-    mass = np.broadcast_to(weights, density.shape).ravel()[order]
+    mass = weights.ravel()[order]
     # Half of its own mass lies above the density of a point.
     held = np.cumsum(mass) - mass / 2
     levels = np.interp(masses, held, density.ravel()[order], right=0.0)
@@ -87,7 +80,7 @@ def mass_levels(density: FloatArray, weights: FloatArray, masses: Sequence[float
 def distribution_region(
     joint: JointDistribution,
     scores: FloatArray,
-    values: Sequence[FloatArray],
+    values: FloatArray,
     masses: Sequence[float],
 ) -> Region:
     """Density of a joint distribution of two outputs, on a grid that resolves any correlation.
@@ -128,17 +121,16 @@ def kernel_region(points: FloatArray, masses: Sequence[float], names: Sequence[s
 
     The kernel is normal with covariance :math:`n^{-1/3}` times that of the draws (Scott's rule,
     :math:`n^{-1/6}` standard deviations), applied to a histogram in whitened coordinates, where
-    strong correlation needs no finer grid. A level is a quantile of the densities at the draws,
-    so that its region holds that fraction of the draws for any width of the kernel.
+    strong correlation needs no finer grid. A level is a quantile of the densities at the draws, by
+    cells, so that its region holds that fraction of the draws for any width of the kernel.
 
     References
     ----------
     D. W. Scott, Multivariate Density Estimation (1992).
     """
-    from scipy.ndimage import gaussian_filter, map_coordinates
+    from scipy.ndimage import gaussian_filter
 
-    center = points.mean(axis=0)
-    covariance = (points - center).T @ (points - center) / len(points)
+    center, covariance = points.mean(axis=0), np.cov(points.T)
     sd = np.sqrt(np.diag(covariance))
     is_resolved = sd > 1e-12 * np.abs(points).max(axis=0)
     if not is_resolved.all() or 1 - abs(covariance[0, 1] / sd.prod()) < 1e-12:
@@ -147,22 +139,19 @@ def kernel_region(points: FloatArray, masses: Sequence[float], names: Sequence[s
             "line, or whose squares float64 cannot hold; pass other outputs, or scale these"
         )
     factor = np.linalg.cholesky(covariance)
-    white = np.linalg.solve(factor, (points - center).T).T
+    white = np.linalg.solve(factor, (points - center).T)
     bandwidth = len(points) ** (-1 / 6)
-    low, high = np.quantile(white, [TAIL, 1 - TAIL], axis=0)
+    low, high = np.quantile(white, [TAIL, 1 - TAIL], axis=1)
     low, high = low - 5 * bandwidth, high + 5 * bandwidth
-    cells = np.ceil((high - low) / bandwidth * CELLS_PER_BANDWIDTH).astype(int)
-    cells = np.minimum(cells, MAXIMUM_CELLS)
-    edges = [np.linspace(a, b, k + 1) for a, b, k in zip(low, high, cells, strict=True)]
-    counts, _ = np.histogramdd(white, bins=edges)
+    cells = np.ceil((high - low) / bandwidth * CELLS_PER_BANDWIDTH)
+    cells = np.minimum(cells, MAXIMUM_CELLS).astype(int)
+    ends = np.stack([low, high], axis=1)
+    counts, *edges = np.histogram2d(white[0], white[1], cells.tolist(), ends)
     width = (high - low) / cells
     smooth = gaussian_filter(counts, bandwidth / width, mode="constant")
     smooth /= len(points) * np.prod(width) * np.prod(np.diag(factor))
     _close_border(smooth)
-
-    position = ((white - low) / width - 0.5).T
-    at_draws = map_coordinates(smooth, position, order=1, mode="constant", cval=0.0)
-    levels = mass_levels(at_draws, np.array(1 / len(points)), masses)
+    levels = mass_levels(smooth, counts / len(points), masses)
     x, y = skewed([(e[1:] + e[:-1]) / 2 for e in edges], center, factor)
     return Region(x, y, smooth, levels)
 

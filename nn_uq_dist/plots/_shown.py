@@ -9,23 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from nn_uq_dist import distributions
 from nn_uq_dist.basics.checks import as_indices
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.diagnostics.arguments import (
-    MINIMUM_DRAWS,
-    Limits,
-    Marginals,
-    NetworkDraws,
-    as_draws,
-    as_marginals,
-    as_names,
-    finite_draws,
-    limits_of,
-    names_of_outputs,
-    require_known,
-)
+from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions
-from nn_uq_dist.distributions import as_output_distribution, batch_entries
 from nn_uq_dist.plots._panels import BLUE, GRAY
 
 if TYPE_CHECKING:
@@ -42,6 +30,8 @@ TAIL = 1e-4
 # Levels of bands: 5 to 95% and 25 to 75%, and the median.
 LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 OUTER, INNER, MEDIAN = "5 to 95%", "25 to 75%", "median"
+# What the legend calls distributions that are neither linearized nor corrected.
+UNKNOWN = "predicted"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,6 +65,16 @@ class Shown:
     draws: NDArray[Any] | None
     columns: list[FloatArray]
 
+    @property
+    def word(self) -> str:
+        """What the legend calls the distributions."""
+        of = self.functions.distribution
+        if isinstance(of, distributions.NoisyMarginal):
+            of = of.base
+        if isinstance(of, distributions.CorrectedMarginal):
+            return "corrected"
+        return "linearized" if isinstance(of, distributions.LinearizedMarginal) else UNKNOWN
+
     def bands(self) -> FloatArray:
         """Quantiles at the levels of the bands, shape ``(5, len(names))``."""
         return self.functions.values(ndtri(LEVELS))
@@ -98,7 +98,7 @@ class Shown:
             counts, edges = np.histogram(self.columns[j], NUM_BINS, (x[0], x[-1]))
             heights = counts / (len(self.draws) * np.diff(edges))
             axis.stairs(heights, edges, color=GRAY, lw=1, label="draws")
-        axis.plot(x, density, color=BLUE, lw=1.6, label="predicted density")
+        axis.plot(x, density, color=BLUE, lw=1.6, label=f"{self.word} density")
         axis.set_yticks([])
 
     def notes(self, j: int) -> list[str]:
@@ -110,13 +110,15 @@ class Shown:
         """Share of a panel's height to add for what is written at its top."""
         return 0.25 * max(len(self.limits[j]), len(self.notes(j)))
 
+    def scores_at(self, limit: float) -> FloatArray:
+        """Normal scores of all outputs at a limit."""
+        return self.functions.scores(np.full((1, len(self.names)), limit))[0]
+
     def limit_words(self, j: int) -> dict[float, str]:
         """Each limit of an output, with the smaller of the probabilities on its sides."""
         found = {}
         for limit in self.limits[j]:
-            at = self.functions.mean.copy()
-            at[j] = limit
-            score = self.functions.scores(at[None])[0, j]
+            score = self.scores_at(limit)[j]
             sign = ">" if score > 0 else "<"
             words = f"P({sign} {limit:g}) = {ndtr(-abs(score)):.2g}"
             if self.draws is not None and (column := self.columns[j]).size:
@@ -134,23 +136,23 @@ class Shown:
         few = [
             f"{name}: {column.size}"
             for name, column in zip(self.names, self.columns, strict=True)
-            if column.size < MINIMUM_DRAWS
+            if column.size < arguments.MINIMUM_DRAWS
         ]
         if few:
             raise ValueError(
-                f"every shown output must have at least {MINIMUM_DRAWS} finite draws, got "
-                f"{', '.join(few)}; leave such outputs out with outputs="
+                f"every shown output must have at least {arguments.MINIMUM_DRAWS} finite draws, "
+                f"got {', '.join(few)}; leave such outputs out with outputs="
             )
 
 
 def prepare(
-    model: Marginals,
-    draws: NetworkDraws | None,
+    model: arguments.Marginals,
+    draws: arguments.NetworkDraws | None,
     outputs: Outputs | None,
     output_names: Sequence[str] | None,
     *,
     units: Units | None = None,
-    limits: Limits | None = None,
+    limits: arguments.Limits | None = None,
     point_names: Sequence[str] | None = None,
     over_points: bool = False,
 ) -> Shown:
@@ -158,10 +160,10 @@ def prepare(
 
     With `over_points` the model may be of a batch of points, of which one output is shown.
     """
-    distribution, shape = as_marginals(model, batched=over_points)
-    names = names_of_outputs(model, output_names, shape[-1])
+    distribution, shape = arguments.as_marginals(model, batched=over_points)
+    names = arguments.names_of_outputs(model, output_names, shape[-1])
     columns = as_outputs(outputs, names)
-    of_limits, of_labels = limits_of(limits, names), labels_of(names, units)
+    of_limits, of_labels = arguments.limits_of(limits, names), labels_of(names, units)
     own_limits, labels = [of_limits[k] for k in columns], [of_labels[k] for k in columns]
     names, output = [names[k] for k in columns], None
     if len(shape) > 1:
@@ -175,16 +177,17 @@ def prepare(
         columns = [k * shape[1] + columns[0] for k in range(num_points)]
         names = labels = [str(k) for k in range(num_points)]
         if point_names is not None:
-            names = labels = as_names("point", point_names, num_points)
+            names = labels = arguments.as_names("point", point_names, num_points)
     elif point_names is not None:
         raise ValueError("point_names must be None without a batch; use output_names")
     if columns != list(range(math.prod(shape))):
-        distribution = as_output_distribution(batch_entries(distribution, np.array(columns)))
-    values = None if draws is None else as_draws(draws, shape)[:, columns]
-    finite = [] if values is None else finite_draws(values, names)
-    return Shown(
-        OutputFunctions(distribution), columns, names, labels, own_limits, output, values, finite
-    )
+        distribution = distributions.as_output_distribution(
+            distributions.batch_entries(distribution, np.array(columns))
+        )
+    values = None if draws is None else arguments.as_draws(draws, shape)[:, columns]
+    finite = [] if values is None else arguments.finite_draws(values, names)
+    functions = OutputFunctions(distribution)
+    return Shown(functions, columns, names, labels, own_limits, output, values, finite)
 
 
 def as_outputs(outputs: Outputs | None, names: Sequence[str]) -> list[int]:
@@ -199,5 +202,5 @@ def labels_of(names: Sequence[str], units: Units | None) -> list[str]:
     if units is None:
         return list(names)
     of = dict.fromkeys(names, units) if isinstance(units, str) else units
-    require_known("units", of, names)
+    arguments.require_known("units", of, names)
     return [f"{name} ({of[name]})" if name in of else name for name in names]

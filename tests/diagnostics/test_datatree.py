@@ -83,7 +83,7 @@ def test_analytic_draws_are_of_the_distribution(lin, draws):
 
 
 def test_analytic_draws_come_in_blocks(lin, draws, monkeypatch):
-    monkeypatch.setattr("nn_uq_dist.diagnostics._export.BLOCK_NUMBERS", 500)
+    monkeypatch.setattr("nn_uq_dist.diagnostics._export.DRAWS_PER_CALL", 150)
     drawn = to_datatree(lin, draws, num_analytic_draws=1_000)["analytic"]["y"].values
     assert len(np.unique(drawn[..., 0])) > 990  # each block has its own key
 

@@ -37,8 +37,7 @@ def summary_of_exact(lin, exact_draws):
 
 
 @pytest.mark.parametrize("distribution", ["normal", "skewed"])
-def test_correlation_and_its_standard_error_agree_with_the_jackknife(distribution, monkeypatch):
-    monkeypatch.setattr(_joint_tables, "BLOCK_ROWS", 300)  # several blocks, the last one shorter
+def test_correlation_and_its_standard_error_agree_with_the_jackknife(distribution):
     generator = np.random.default_rng(0)
     x = (
         generator.normal(size=(1_000, 3))
@@ -61,14 +60,6 @@ def test_constant_columns_have_no_correlation():
     undefined[1], undefined[:, 1] = True, True
     np.testing.assert_array_equal(np.isnan(found), undefined)
     np.testing.assert_array_equal(np.isnan(error), undefined)
-
-
-def test_uniform_distance_agrees_with_scipy():
-    u = np.random.default_rng(0).uniform(size=(100, 9)) ** np.linspace(1, 1.8, 9)
-    distance, p_value = _joint_tables.uniform_distance(u)
-    expected = [scipy.stats.kstest(column, "uniform") for column in u.T]
-    np.testing.assert_allclose(distance, [e.statistic for e in expected], rtol=1e-12)
-    np.testing.assert_allclose(p_value, [e.pvalue for e in expected], atol=1e-3)
 
 
 def test_correlations_agree_with_numpy_and_the_linear_distribution(summary_of_exact, exact_draws):

@@ -123,7 +123,7 @@ def test_tables_of_one_point_say_how_to_take_it(many):
         summary(lin[0], pairs.network)
     copula = lin[0].gaussian_copula()
     one = joint_summary(lin[0], pairs[0], KEY, joint=copula, progress=False)
-    with pytest.raises(ValueError, match="joint must be None for a batch"):
+    with pytest.raises(ValueError, match="and of a batch one point"):
         summary(lin, pairs, joint=one)
 
 

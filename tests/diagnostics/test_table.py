@@ -34,38 +34,6 @@ def test_a_box_and_a_trapezoid():
             np.testing.assert_allclose(shown.astype(float), both, rtol=2e-6)
 
 
-@pytest.mark.slow
-def test_thirty_designs_and_two_limits_against_draws_of_the_linear_model():
-    rng = np.random.default_rng(0)
-    loc = rng.normal(size=(30, 2)).astype(np.float32)
-    jacobian = rng.normal(size=(30, 2, 3)).astype(np.float32)
-    distribution = nuq.Input.box(np.zeros((30, 3), np.float32), 0.5) + nuq.Input.normal(
-        np.zeros((30, 3), np.float32), [0.0, 0.2, 0.4]
-    )
-    lin = nuq.Linearization(loc, jacobian, distribution)
-    found = table(lin, limits=[0.4, -1.1], sides="both", levels=(0.05, 0.5, 0.99))
-    assert found.shape == (60, 9)
-    assert found.index.names == ["point", "output"]
-
-    count = 200_000
-    inputs = 0.5 * rng.uniform(-1, 1, (count, 3)) + [0, 0.2, 0.4] * rng.normal(size=(count, 3))
-    for point in range(30):
-        rows = found.loc[point]
-        y = loc[point] + inputs @ jacobian[point].T
-        error = y.std(axis=0) / count**0.5
-        assert (abs(rows["mean"] - y.mean(axis=0)) < 5 * error).all()
-        assert (abs(rows["sd"] - y.std(axis=0)) < 5 * error).all()  # of less than normal kurtosis
-        below = [(rows[f"q{p:g}"].values, p) for p in (0.05, 0.5, 0.99)]
-        below += [(limit, rows[f"P(< {limit:g})"].values) for limit in (0.4, -1.1)]
-        for limit, p in below:
-            off = abs((y < limit).mean(axis=0) - p)
-            # Rare ones are Poisson counts.
-            assert (off < 5 * np.sqrt(p * (1 - p) / count) + 5 / count).all(), (point, p)
-        for limit in (0.4, -1.1):
-            both = rows[f"P(< {limit:g})"] + rows[f"P(> {limit:g})"]
-            np.testing.assert_allclose(both, 1, rtol=1e-5)
-
-
 def test_a_corrected_model_is_that_of_the_network():
     def network(x):
         return jnp.exp(x)

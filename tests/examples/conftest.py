@@ -17,6 +17,26 @@ def example(request):
         return importlib.import_module(request.module.__name__.rpartition("test_")[2])
 
 
+@pytest.fixture
+def run(example, tmp_path, monkeypatch, capsys):
+    """A function that runs the example, which writes these figures alone; returns its lines."""
+
+    def run(arguments, *figures):
+        monkeypatch.chdir(tmp_path)
+        example.main([*arguments.split(), "--no-progress", "--out", "figures"])
+        output, errors = capsys.readouterr()
+        assert errors == ""  # no progress bar
+        assert {path.name for path in tmp_path.iterdir()} == {"figures"}
+        assert {path.name for path in (tmp_path / "figures").iterdir()} == set(figures)
+        assert str(tmp_path / "figures") in output
+        lines = [line for line in output.splitlines() if str(tmp_path) not in line]
+        # Verdicts may be longer, indented further.
+        assert all(len(line) <= 100 or line.startswith(" " * 6) for line in lines)
+        return lines
+
+    return run
+
+
 @pytest.fixture(scope="module")
 def operators():
     """The modules of the folder `operators`."""

@@ -124,20 +124,11 @@ def rows(lines, start):
 
 
 @pytest.mark.slow
-def test_example_runs(example, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_example_runs(example, run, monkeypatch):
     short = {"DeepONet": 400, "Fourier neural operator": 200}
     monkeypatch.setattr(example, "STEPS", example.STEPS | short)
     num_draws = 4000
-    example.main(["--num-draws", str(num_draws), "--out", "figures", "--no-progress"])
-    output, errors = capsys.readouterr()
-    assert errors == ""  # no progress bar
-    assert {path.name for path in tmp_path.iterdir()} == {"figures"}
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["digit.png"]
-    assert str(tmp_path / "figures" / "digit.png") in output
-    lines = output.splitlines()
-    # The verdicts, indented further, and the path may be longer.
-    assert max(len(line) for line in lines[:-1] if not line.startswith("      ")) <= 100
+    lines = run(f"--num-draws {num_draws}", "digit.png")
     heads = [i for i, line in enumerate(lines) if line.startswith("  half-width")]
     assert len(heads) == 4
     *_, accuracy = (line for line in lines if line.startswith("test accuracy"))

@@ -22,17 +22,13 @@ def test_simulator_of_a_rectangular_section(example):
 
 
 @pytest.mark.slow
-def test_beam_runs(example, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_beam_runs(example, run, monkeypatch):
     monkeypatch.setattr(example, "NUM_HELD_OUT", 400)
-    example.main(["--num-beams", "20000", "--rare", "15", "--out", "figures", "--no-progress"])
-    output, errors = capsys.readouterr()
-    assert errors == ""  # no progress bar
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["deflection.png"]
-    assert max(map(len, output.splitlines()[:-1])) <= 100  # the last one is the path
+    lines = run("--num-beams 20000 --rare 15", "deflection.png")
+    output = "".join(f"{line}\n" for line in lines)
     shares = [float(share) for share in re.findall(r"([\d.]+)%\n", output)[:2]]
     assert min(shares) > 99  # of the variance
-    rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line[:2] == "  "}
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line[:2] == "  "}
     above = float(rows["simulated"][-1])
     # Chance of 20,000 beams: .0013 in the probability. The tangent is off by .008.
     assert abs(float(re.search(r"corrected +\S+ \S+ +(\S+)", output)[1]) - above) < 0.005

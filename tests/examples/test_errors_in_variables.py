@@ -13,16 +13,10 @@ pytestmark = pytest.mark.viz
 
 
 @pytest.mark.slow
-def test_errors_in_variables_runs(example, tmp_path, capsys):
-    arguments = ["--only", "narrow", "--num-observations", "10", "--num-warmup", "25"]
-    arguments += ["--num-draws", "25", "--num-chains", "2", "--no-progress", "--num-outputs", "2"]
-    arguments += ["--num-hidden", "8"]
-    example.main([*arguments, "--models", *example.MODELS, "--out", str(tmp_path / "figures")])
-    output, errors = capsys.readouterr()
-    assert errors == ""  # no progress bar
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["posteriors.png"]
-    assert str(tmp_path / "figures" / "posteriors.png") in output
-    lines = output.splitlines()
+def test_errors_in_variables_runs(example, run):
+    arguments = "--only narrow --num-observations 10 --num-warmup 25 --num-draws 25 --num-chains 2"
+    arguments += f" --num-outputs 2 --num-hidden 8 --models {' '.join(example.MODELS)}"
+    lines = run(arguments, "posteriors.png")
     start = next(i for i, line in enumerate(lines) if line.startswith("marginalized "))
     rows = [line.split() for line in lines[start : start + 10]]
     assert [row[-9] for row in rows] == ["beta", "sigma"] * 5
@@ -31,7 +25,6 @@ def test_errors_in_variables_runs(example, tmp_path, capsys):
     assert np.isfinite(numbers).all()
     assert (numbers[:, 0] > 0).all()
     assert sum(line.startswith("  marginalized less") for line in lines) == 8
-    assert max(map(len, lines[:-1])) <= 100
 
 
 @pytest.mark.parametrize("num_outputs", [1, 3])

@@ -38,15 +38,9 @@ def test_mean_jacobian_is_that_of_the_box(example):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fully_optimized")
-def test_inverse_runs(example, tmp_path, capsys):
-    arguments = ["--network", "nonlinear_1", "--num-runs", "3", "--num-warmup", "100"]
-    arguments += ["--num-draws", "50", "--num-chains", "2"]
-    example.main([*arguments, "--no-progress", "--out", str(tmp_path / "figures")])
-    output, errors = capsys.readouterr()
-    assert errors == ""  # no progress bar
-    names = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert names == {"posterior.png", "condition.png", "predictive.png"}
-    lines = output.splitlines()
+def test_inverse_runs(run):
+    arguments = "--network nonlinear_1 --num-runs 3 --num-warmup 100 --num-draws 50 --num-chains 2"
+    lines = run(arguments, "posterior.png", "condition.png", "predictive.png")
     table = np.array([line.split()[-9:] for line in lines[1:5]], dtype=float)
     truth, mean, sd = table[:, 0], table[:, 1], table[:, 2]
     assert (sd[:2] > sd[2:]).all()  # the model that ignores the input error is surer of itself

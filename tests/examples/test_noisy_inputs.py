@@ -12,16 +12,9 @@ pytestmark = pytest.mark.viz
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fully_optimized")
-def test_noisy_inputs_runs(example, tmp_path, capsys):
-    arguments = ["--num-new", "400", "--num-warmup", "100"]
-    arguments += ["--num-draws", "60", "--num-chains", "1", "--no-progress"]
-    example.main([*arguments, "--out", str(tmp_path / "figures")])
-    output, errors = capsys.readouterr()
-    assert errors == ""  # no progress bar
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["noisy_inputs.png"]
-    assert str(tmp_path / "figures" / "noisy_inputs.png") in output
-    lines = output.splitlines()
-    assert max(len(line) for line in lines if "figure" not in line) <= 100
+def test_noisy_inputs_runs(example, run):
+    arguments = "--num-new 400 --num-warmup 100 --num-draws 60 --num-chains 1"
+    lines = run(arguments, "noisy_inputs.png")
     # The rows of both tables that start with the name of a fit, the posterior first.
     rows = [row for row in map(str.split, lines) if row and row[0] in example.COLORS]
     assert [row[0] for row in rows] == [*example.COLORS, "calibrated", "linearized"]

@@ -7,17 +7,9 @@ pytestmark = pytest.mark.viz
 
 
 @pytest.mark.slow
-def test_sea_surface_runs(example, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_sea_surface_runs(example, run, monkeypatch):
     monkeypatch.setattr(example, "STEPS", 200)
-    example.main(["--num-draws", "2000", "--out", "figures", "--no-progress"])
-    output, errors = capsys.readouterr()
-    assert errors == ""  # no progress bar
-    assert {path.name for path in tmp_path.iterdir()} == {"figures"}
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["forecast.png"]
-    assert str(tmp_path / "figures" / "forecast.png") in output
-    lines = output.splitlines()
-    assert max(map(len, lines[:-1])) <= 100  # the last one is the path
+    lines = run("--num-draws 2000", "forecast.png")
     table = [line.split()[1:] for line in lines if line[:3] in example.MONTHS]
     both, alone = np.array(table[:12], dtype=float).T, np.array(table[12:], dtype=float).T
     observed, forecast, input_sd, own_sd, low, high, low_drawn, high_drawn = both

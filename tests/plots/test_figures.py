@@ -100,6 +100,9 @@ def test_every_figure_takes_a_corrected_model_and_pairs(many):
     for plot in OF_OUTPUTS.values():
         assert isinstance(plot(model, pairs[1]), Figure)
     plots.plot_joint(model, pairs[1], outputs=[0, 2])
+    tangent = lin[1].marginals(0.1)
+    for shown, word in ((tangent, "linearized"), (model.marginals(0.1), "corrected")):
+        assert plots.plot_tails(shown).axes[0].lines[0].get_label() == word
     assert "need not sum" in plots.plot_sensitivity(model).axes[0].get_title()
     notes = [text.get_text() for text in plots.plot_calibration(model, pairs[1]).axes[0].texts]
     assert notes[0].splitlines()[1] == "no test: made of these draws"
@@ -183,7 +186,7 @@ WRONG = [
     ("marginals", {"model": "distribution"}, TypeError, "got str"),
     ("band", {"x": [0, 1]}, ValueError, r"position per output, got shape \(2,\); pass 3"),
     ("band", {"x": [0, 2, 1]}, ValueError, "finite and ascending"),
-    ("band", {"x": ["a", "b", "c"]}, TypeError, "x must be real numbers"),
+    ("band", {"x": ["a", "b", "c"]}, TypeError, "x must be an array of real numbers"),
     ("band", {"point_names": ["a"]}, ValueError, "point_names must be None without a batch"),
 ]
 

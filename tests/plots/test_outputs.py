@@ -15,7 +15,7 @@ from nn_uq_dist.plots import (
     plot_tails,
 )
 from nn_uq_dist.plots._plot_calibration import difference_words, dkw_half_width, ecdf_difference
-from nn_uq_dist.plots._plot_tails import tail_shares
+from nn_uq_dist.plots._plot_outputs import tail_shares
 
 pytestmark = pytest.mark.viz
 

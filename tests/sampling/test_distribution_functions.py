@@ -14,10 +14,13 @@ from nn_uq_dist.sampling.distribution_functions import (
     quantiles,
 )
 from nn_uq_dist.sampling.weighted_sample import WeightedSample
-from tests.diagnostics.known_distributions import LAWS, sample
 
 LEVELS = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 NORM = scipy.stats.norm
+
+
+def sample(distribution, shape):
+    return distribution.rvs(size=shape, random_state=np.random.default_rng(0))
 
 
 def calibrated(scores):
@@ -103,9 +106,8 @@ def test_probabilities_at_many_points_are_those_of_exceedances(has_scores):
 
 
 def test_distance_agrees_with_scipy():
-    for name in LAWS:
+    for distribution in (NORM(3, 0.5), scipy.stats.uniform(-1, 2), scipy.stats.beta(2, 6)):
         for scale, shift in [(1, 0), (1.05, 0.02), (3, -1)]:
-            distribution = LAWS[name]
             x = shift + scale * sample(distribution, 2_000)
             x[500:600] = x[500]  # ties
             found = kolmogorov_smirnov(distribution.cdf(x))

@@ -74,16 +74,6 @@ def test_the_correlation_and_its_standard_error_agree_with_the_jackknife():
     assert found.standard_error == pytest.approx(jackknife, rel=0.03)
 
 
-def test_standard_errors_are_calibrated():
-    # 1000 repetitions: the standard deviation of the scaled errors is known to 2.2%, so 10% is
-    # beyond four of its standard errors; the mean to 0.03, besides a bias of the order n^-1/2.
-    distribution = SAMPLERS["skewed"]
-    found = np.array([values_and_errors(x) for x in sample(distribution, (1_000, 4_000), seed=1)])
-    errors = (found[..., 0] - exact(distribution)) / found[..., 1]
-    np.testing.assert_allclose(np.std(errors, axis=0), 1, atol=0.1)
-    np.testing.assert_array_less(np.abs(np.mean(errors, axis=0)), 0.25)
-
-
 def test_heavy_tails_shrink_the_standard_error_of_the_kurtosis_only():
     # As the docstring says: 0.85 for Student's t with 20 degrees of freedom at n = 4000. The median
     # and the standard deviation over 1000 repetitions are known to 3% each.
