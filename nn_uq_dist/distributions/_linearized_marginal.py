@@ -1,12 +1,11 @@
 """The distribution of one output of a linearized network as a NumPyro distribution."""
 
 import contextlib
-import itertools
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax, random
+from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
@@ -16,7 +15,7 @@ from nn_uq_dist.basics.concrete import as_jax, as_variances, nan_unless, one_pro
 from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.distributions._contract import validate_sample
 from nn_uq_dist.distributions._contract_output import OutputDistribution
-from nn_uq_dist.uniform_sum.quantiles import saddlepoint_quantile
+from nn_uq_dist.uniform_sum.quantiles import corners, saddlepoint_quantile
 
 
 class LinearizedMarginal(OutputDistribution):
@@ -132,16 +131,6 @@ class LinearizedMarginal(OutputDistribution):
             return constraints.real
         return constraints.interval(*self.bounds)
 
-    def _validate_sample(self, value: ArrayLike) -> Array:
-        if runs_in_numpy(value, self.loc, self.weights):
-            # In NumPy: JAX compiles each comparison for each shape.
-            entry = constraints.real
-            if self.normal_scale is None:
-                entry = constraints.interval(*_known_ends(self.loc, self.weights))
-            value = np.asarray(value)
-            return self._warned(value, entry(value))
-        return super()._validate_sample(value)
-
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape``."""
         weights, dtype = jnp.asarray(self.weights), self._dtype
@@ -248,12 +237,8 @@ class LinearizedMarginal(OutputDistribution):
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
     def kinks(self) -> Array:
-        """Sums of the three largest weights and their negatives, ``(8,) + batch_shape``.
-
-        The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. From four
-        weights on it is smooth enough at the others.
-        """
-        kinks = _corners(jnp.asarray(self.loc), jnp.asarray(self.weights))
+        """Sums of the three largest weights and their negatives, ``(8,) + batch_shape``."""
+        kinks = _kinks(jnp.asarray(self.loc), jnp.asarray(self.weights))
         return jnp.broadcast_to(kinks, (len(kinks), *self.batch_shape))
 
     def approximate_quantile(self, z: Array) -> Array:
@@ -312,17 +297,10 @@ def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array) ->
 
 
 @one_program
-def _corners(loc: Array, weights: Array) -> Array:
-    """Values at all sums of the three largest weights and their negatives, shape (8, ...)."""
-    xp: Any = namespace(weights)
-    weights = xp.abs(weights)
-    missing = max(3 - weights.shape[-1], 0)
-    weights = xp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
-    largest = lax.top_k(weights, 3)[0] if xp is jnp else -np.sort(-weights)[..., :3]
-    first, second, third = xp.moveaxis(largest, -1, 0)
-    signs = itertools.product((1, -1), repeat=3)
-    corners: Array = xp.stack([a * first + b * second + c * third for a, b, c in signs])
-    return loc + corners
+def _kinks(loc: Array, weights: Array) -> Array:
+    knots = corners(weights)
+    kinks: Array = namespace(weights).concatenate([loc + knots, loc - knots])
+    return kinks
 
 
 @one_program
@@ -331,15 +309,6 @@ def _bounds(loc: Array, weights: Array, normal_scale: Array | None) -> tuple[Arr
     xp, width = namespace(weights), namespace(weights).sum(abs(weights), axis=-1)
     width = xp.where(_valid(normal_scale) == 0, width, xp.inf)
     return loc - width, loc + width
-
-
-def _known_ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Any, Any]:
-    """The same for known numbers, widened by their rounding error, so that it raises no warning."""
-    center, sizes = np.asarray(loc, np.float64), np.abs(np.asarray(weights, np.float64))
-    width = sizes.sum(axis=-1)
-    eps = jnp.finfo(checks.float_dtype(loc, weights)).eps
-    width = width + 4 * eps * (np.abs(center) + width)
-    return center - width, center + width
 
 
 def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:
