@@ -13,7 +13,6 @@ from jax import Array
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import validate_sample
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.normal_scores import (
@@ -24,7 +23,12 @@ from nn_uq_dist.basics.normal_scores import (
 from nn_uq_dist.basics.normal_tails import log_normal_density
 from nn_uq_dist.basics.row_algebra import matvec, solve_lower
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution, with_rank
-from nn_uq_dist.distributions._contract import batch_entries, pass_validation, safe_values
+from nn_uq_dist.distributions._contract import (
+    batch_entries,
+    pass_validation,
+    safe_values,
+    validate_sample,
+)
 from nn_uq_dist.distributions._contract_joint import (
     JointDistribution,
     fitting_value,
