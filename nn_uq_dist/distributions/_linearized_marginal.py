@@ -3,6 +3,7 @@
 import contextlib
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, random
@@ -256,9 +257,8 @@ class LinearizedMarginal(OutputDistribution):
     @property
     def _dtype(self) -> jnp.dtype:
         # As in `uniform_sum`, which has no half precision.
-        given = (self.loc, self.weights, self.normal_scale)
-        dtype = checks.float_dtype(*(part for part in given if part is not None))
-        return jnp.promote_types(dtype, jnp.float32)
+        given = jax.tree.leaves((self.loc, self.weights, self.normal_scale))
+        return jnp.promote_types(checks.float_dtype(*given), jnp.float32)
 
     @property
     def _of_one_type(self) -> tuple[Array, Array, Array | None]:
