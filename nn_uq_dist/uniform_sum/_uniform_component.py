@@ -124,12 +124,6 @@ def squared_envelope(weights: Array, excess: Array, shrink: Array, frequency: Ar
     return jnp.minimum((1.0 + (scaled * excess + 2.0 * scaled)) * shrink, 1.0)
 
 
-def _langevin_series(u: Array) -> tuple[Array, Array]:
-    square = u * u
-    slope = polynomial([(2 * k + 1) * c for k, c in enumerate(LANGEVIN_SERIES)], square)
-    return u * polynomial(LANGEVIN_SERIES, square), slope
-
-
 class TiltedComponent(NamedTuple):
     """Constants of each component for `langevin`, at the tilt, with ``u = w t``; shape (n, B).
 
@@ -153,8 +147,10 @@ def tilted_component(weights: Array, tilt: Array, excess: Array) -> TiltedCompon
     u = weights * tilt
     inverse = 1.0 / u
     small = u < _SERIES_BELOW
-    value, slope = _langevin_series(jnp.where(small, u, 0.0))
-    langevin = jnp.where(small, value, 1.0 + excess - inverse)
+    at = jnp.where(small, u, 0.0)
+    square = at * at
+    slope = polynomial([(2 * k + 1) * c for k, c in enumerate(LANGEVIN_SERIES)], square)
+    langevin = jnp.where(small, at * polynomial(LANGEVIN_SERIES, square), 1.0 + excess - inverse)
     curvature = jnp.where(small, -slope, excess * (excess + 2.0) - inverse * inverse)
     return TiltedComponent(inverse, langevin, curvature)
 
