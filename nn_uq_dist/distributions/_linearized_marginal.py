@@ -244,10 +244,7 @@ class LinearizedMarginal(OutputDistribution):
 
     def approximate_quantile(self, z: Array) -> Array:
         """By the saddlepoint approximation."""
-        loc, weights, scale = self._of_one_type
-        scale = jnp.zeros((), weights.dtype) if scale is None else scale
-        scale = jnp.broadcast_to(scale, self.batch_shape)
-        return _approximate_quantile(z, loc, weights, scale)
+        return _approximate_quantile(z, *self._of_one_type)
 
     def entropy(self) -> Array:
         """Differential entropy by quadrature: see `nn_uq_dist.uniform_sum.entropy`."""
@@ -286,9 +283,9 @@ def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, 
 
 
 @one_program
-def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array) -> Array:
+def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array | None) -> Array:
     xp: Any = namespace(z, weights)
-    z, weights, scale = xp.asarray(z), abs(weights).astype(z.dtype), scale.astype(z.dtype)
+    weights, scale = abs(weights).astype(z.dtype), xp.asarray(_valid(scale), z.dtype)
     # A normal part bounds the tilts that lead to the edge of a bounded support.
     least = jnp.finfo(z.dtype).eps * (weights.sum(axis=-1) + scale)
     x = saddlepoint_quantile(xp.abs(z), weights, xp.maximum(scale, least))
