@@ -8,6 +8,7 @@ With sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`b = A u 
 - :math:`S = A T^{-1} A^T + C`, of the size of the outputs, which needs no normal part.
 """
 
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -106,7 +107,9 @@ def normal_factor(weights: Array, covariance: Array) -> Array:
 
 
 def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tuple[Problem, Array]:
-    """The problems of all points along one axis, and the logarithms of their units of volume.
+    r"""The problems of all points along one axis, and the constants of their log densities.
+
+    These are :math:`\log|L| + \frac d2 \log 2\pi` with the unit of volume :math:`|L|`.
 
     Parameters
     ----------
@@ -140,8 +143,8 @@ def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tupl
         target = solve_lower(factor, deviation[..., None])[..., 0]
         target, weights = _for_each(shape, target, 1), _for_each(shape, weights, 2)
         covariance = None if covariance is None else _for_each(shape, covariance, 2)
-    log_unit = jnp.broadcast_to(log_diagonal(factor), shape).ravel()
-    return Problem(target, weights, covariance), log_unit
+    constant = log_diagonal(factor) + 0.5 * deviation.shape[-1] * math.log(2.0 * math.pi)
+    return Problem(target, weights, covariance), jnp.broadcast_to(constant, shape).ravel()
 
 
 def batch_shape(deviation: Array, weights: Array, covariance: Array | None) -> tuple[int, ...]:

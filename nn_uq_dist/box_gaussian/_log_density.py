@@ -86,13 +86,8 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
     """
     if covariance is None and weights.shape[-1] <= weights.shape[-2]:
         return _of_parallelepiped(deviation, weights)
-    problem, log_unit = whitened(deviation, weights, covariance)
-    logs = _log_evidence(problem) - _constant(deviation, log_unit)
-    return logs.reshape(batch_shape(deviation, weights, covariance))
-
-
-def _constant(deviation: Array, log_unit: Array) -> Array:
-    return log_unit + 0.5 * deviation.shape[-1] * math.log(2.0 * math.pi)
+    problem, constant = whitened(deviation, weights, covariance)
+    return (_log_evidence(problem) - constant).reshape(batch_shape(deviation, weights, covariance))
 
 
 def _of_parallelepiped(deviation: Array, weights: Array) -> Array:
@@ -241,10 +236,10 @@ def _both_orders(deviation: Array, weights: Array, covariance: Array | None) -> 
     if covariance is None and weights.shape[-1] <= weights.shape[-2]:
         exact = _of_parallelepiped(deviation, weights)
         return exact, jnp.zeros_like(exact)
-    problem, log_unit = whitened(deviation, weights, covariance)
+    problem, constant = whitened(deviation, weights, covariance)
     logs, correction = _by_blocks(_with_correction, undifferentiated(problem))
     shape = batch_shape(deviation, weights, covariance)
-    return (logs - _constant(deviation, log_unit)).reshape(shape), correction.reshape(shape)
+    return (logs - constant).reshape(shape), correction.reshape(shape)
 
 
 def _with_correction(problem: Problem) -> tuple[Array, Array]:

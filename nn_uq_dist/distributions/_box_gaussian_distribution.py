@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -12,47 +13,64 @@ from numpyro.distributions import constraints
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.row_algebra import binary_unit
+from nn_uq_dist.box_gaussian import log_evidence
 from nn_uq_dist.distributions._contract import Distribution
-from nn_uq_dist.distributions._contract_joint import take_matrix
+from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
+from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.inputs.parameter_checks import is_positive_definite, require_covariance
 
 
-class Standardized(NamedTuple):
-    """Parameters of ``loc + unit (W u + e)``, with rows of `weights` and of the normal part near 1.
+class Parameters(NamedTuple):
+    """Parameters of ``loc + scale (W u + e)``, `u` uniform on a box and `e` normal.
 
     Attributes
     ----------
     loc : Array, shape (..., d)
     weights : Array, shape (..., d, n)
     covariance : Array, shape (..., d, d), or None
-    unit : Array, shape (..., d)
-    log_unit : Array, shape (..., d)
-        Their logarithms.
+    scale : Array, shape (..., d)
     """
 
     loc: Array
     weights: Array
-    covariance: Array | None
-    unit: Array
-    log_unit: Array
+    covariance: Any
+    scale: Any
 
+    def of_outputs(self, chosen: slice | np.ndarray) -> "Parameters":
+        """The parameters of some outputs."""
+        covariance, scale = self.covariance, self.scale
+        return Parameters(
+            self.loc[..., chosen],
+            self.weights[..., chosen, :],
+            None if covariance is None else covariance[..., chosen, :][..., chosen],
+            None if scale is None else scale[..., chosen],
+        )
 
-def standardized(loc: Array, weights: Array, covariance: Array | None, unit: Array) -> Standardized:
-    """The parameters of `BoxGaussianDistribution.parameters` in units of the outputs' own size.
+    def standardized(self) -> "Parameters":
+        """The same with rows of `weights` and of the normal part near one.
 
-    In single precision the square of 1e-19 is zero and that of 1e20 infinite, and outputs of one
-    distribution may have such different sizes.
-    """
-    size = jnp.max(jnp.abs(weights), axis=-1)
-    if covariance is not None:
-        diagonal = jnp.diagonal(lax.stop_gradient(covariance), axis1=-2, axis2=-1)
-        size = jnp.maximum(size, jnp.sqrt(diagonal))
-    own = binary_unit(size)
-    if covariance is not None:
-        # One unit at a time, because their product may over- or underflow.
-        covariance = covariance / own[..., None] / own[..., None, :]
-    log_unit = jnp.log(own) + jnp.log(unit)
-    return Standardized(loc, weights / own[..., None], covariance, own * unit, log_unit)
+        In single precision the square of 1e-19 is zero and that of 1e20 infinite, and outputs of
+        one distribution may have such different sizes.
+        """
+        loc, weights, covariance, scale = self
+        size = jnp.max(jnp.abs(weights), axis=-1)
+        if covariance is not None:
+            diagonal = jnp.diagonal(lax.stop_gradient(covariance), axis1=-2, axis2=-1)
+            size = jnp.maximum(size, jnp.sqrt(diagonal))
+        own = binary_unit(size)
+        if covariance is not None:
+            # One unit at a time, because their product may over- or underflow.
+            covariance = covariance / own[..., None] / own[..., None, :]
+        return Parameters(loc, weights / own[..., None], covariance, own * scale)
+
+    def deviation(self, value: Array) -> Array:
+        """Differences from the means, in the units of the weights."""
+        return (value - self.loc) / self.scale
+
+    def log_density(self, value: Array) -> Array:
+        """Log density at outputs, for standardized parameters."""
+        logs = log_evidence(self.deviation(value), self.weights, self.covariance)
+        return logs - jnp.sum(jnp.log(self.scale), axis=-1)
 
 
 class BoxGaussianDistribution(Distribution):
@@ -170,26 +188,38 @@ class BoxGaussianDistribution(Distribution):
         """Type of the results: at least single precision."""
         return jnp.promote_types(checks.float_dtype(*self.get_args().values()), jnp.float32)
 
-    def parameters(self, dtype: jnp.dtype | None = None) -> tuple[Array, Array, Any, Array]:
-        """Means, weights, covariance or None, and scales, ones by default: arrays of one type."""
-        dtype, scale = self._dtype if dtype is None else dtype, self.scale
+    def parameters(self, *values: Array) -> Parameters:
+        """Arrays of one type, that of the distribution or what `values` have with it."""
+        dtype, scale = jnp.result_type(self._dtype, *values), self.scale
         scale = np.ones(jnp.shape(self.weights)[-2:-1]) if scale is None else scale
-        covariance = self.normal_covariance
-        covariance = None if covariance is None else jnp.asarray(covariance, dtype)
-        loc, weights, scale = (jnp.asarray(part, dtype) for part in (self.loc, self.weights, scale))
-        return loc, weights, covariance, scale
+        given = Parameters(self.loc, self.weights, self.normal_covariance, scale)
+        return jax.tree.map(lambda part: jnp.asarray(part, dtype), given)
 
-    def _rows(self, order: Sequence[int]) -> dict[str, Any]:
-        """The parameters of some outputs, in this order."""
-        rows, covariance = np.asarray(order), self.normal_covariance
+    @property
+    def _prior(self) -> LinearizedMarginal:
+        """Distributions of the single outputs that are described, if none is known."""
+        described = self.parameters().of_outputs(slice(-self.event_shape[0], None))
+        loc, weights, covariance, unit = described
+        scale = None
         if covariance is not None:
-            covariance = take_matrix(jnp.asarray(covariance), tuple(order), tuple(order))
-        return {
-            "loc": jnp.asarray(self.loc)[..., rows],
-            "weights": jnp.asarray(self.weights)[..., rows, :],
-            "normal_covariance": covariance,
-            "scale": None if self.scale is None else jnp.asarray(self.scale)[..., rows],
-        }
+            variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+            # The square root has no finite slope at zero.
+            scale = jnp.where(variance == 0, 0.0, jnp.sqrt(jnp.where(variance == 0, 1.0, variance)))
+            scale = scale * unit
+        return LinearizedMarginal(loc, weights * unit[..., None], scale, validate_args=False)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=1)
+    def support(self) -> constraints.Constraint:
+        if self.normal_covariance is not None:
+            return constraints.real_vector
+        return support_of_event(self._prior.support, 1)
+
+    def _of_outputs(self, order: Sequence[int]) -> dict[str, Any]:
+        """The parameters of some outputs, in this order."""
+        given = Parameters(self.loc, self.weights, self.normal_covariance, self.scale)
+        chosen = jax.tree.map(jnp.asarray, given).of_outputs(np.asarray(order))
+        names = ("loc", "weights", "normal_covariance", "scale")
+        return dict(zip(names, chosen, strict=True))
 
 
 def _require_independent(total: FloatArray, tolerance: float) -> None:

@@ -8,7 +8,6 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from types import SimpleNamespace
 from typing import Any, Self
 
 import jax
@@ -16,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
@@ -29,7 +27,7 @@ from nn_uq_dist.distributions._support import IndependentOutputs
 
 
 def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
-    """Decorate a ``log_prob`` as NumPyro's decorator of this name does, in NumPy for known values.
+    """Decorate a ``log_prob`` as NumPyro's decorator of this name does.
 
     With validation on, values outside the support raise a warning and have the density zero. Log
     densities that are NaN have gradients that are NaN.
@@ -38,19 +36,19 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
     @wraps(log_prob)
     def validated(self: dist.Distribution, *args: Any, **kwargs: Any) -> Array:
         logs = with_nan_gradients(log_prob(self, *args, **kwargs))
-        if not self._validate_args:
+        # Outside of the support densities are zero: the support, for which each comparison would be
+        # a program, is asked only where one may be.
+        if not self._validate_args or (is_concrete(logs) and np.isfinite(np.asarray(logs)).all()):
             return logs
-        mask = self._validate_sample(kwargs["value"] if "value" in kwargs else args[0])
-        if is_concrete(mask) and np.asarray(mask).all():
-            return logs
+        # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
+        # traced bounds, and is in double precision. A jax value made outside the trace is right.
+        with evaluated_now():
+            mask = self._validate_sample(
+                jnp.asarray(kwargs["value"] if "value" in kwargs else args[0])
+            )
         return jnp.where(mask, logs, -jnp.inf)
 
     return validated
-
-
-@jax.jit
-def _holds(constraint: constraints.Constraint, value: Array) -> Array:
-    return constraint(value)
 
 
 class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignore[misc]
@@ -122,20 +120,6 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
                 raise ValueError(
                     f"{type(self).__name__} distribution got invalid {name} parameter."
                 )
-
-    def _validate_sample(self, value: ArrayLike) -> Array:
-        # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
-        # traced bounds. A jax value made outside the trace works for both.
-        # NumPy would compare single precision with bounds in double precision.
-        with evaluated_now():
-            return self._warned(value, _holds(self.support, jnp.asarray(value)))
-
-    @staticmethod
-    def _warned(value: ArrayLike, mask: Any) -> Array:
-        """NumPyro's own check and warning, for values that are known to be inside or not."""
-        mask = np.asarray(mask) if is_concrete(mask) else mask
-        known: Any = SimpleNamespace(support=lambda _: mask)
-        return dist.Distribution._validate_sample(known, value)  # noqa: SLF001
 
     def to_event(self, reinterpreted_batch_ndims: int | None = None) -> dist.Distribution:
         """The last batch axes as event axes; all of them by default.

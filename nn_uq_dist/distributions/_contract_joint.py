@@ -94,11 +94,6 @@ class JointDistribution(Distribution):
         return jnp.broadcast_to(self.marginals.variance, self.shape())
 
 
-def take_matrix(matrix: Array, rows: tuple[int, ...], columns: tuple[int, ...]) -> Array:
-    """The block of a matrix ``(..., N, N)`` with these rows and columns."""
-    return matrix[..., np.asarray(rows)[:, None], np.asarray(columns)]
-
-
 def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
     """A value that broadcasts against ``batch_shape + event_shape``, or an error."""
     array = jnp.asarray(checks.as_numeric("value", value))

@@ -136,14 +136,12 @@ class OutputDistribution(Distribution):
     @property
     def skewness(self) -> Array:
         """Third standardized moment, by quadrature over the values."""
-        moments = self.moments()
-        return standardized(moments, moments.standard_deviation, 3)
+        return standardized(self.moments(), 3)
 
     @property
     def excess_kurtosis(self) -> Array:
         """Fourth standardized moment less 3, by quadrature over the values."""
-        moments = self.moments()
-        return standardized(moments, moments.standard_deviation, 4) - 3
+        return standardized(self.moments(), 4) - 3
 
     @property
     def bounds(self) -> tuple[Array, Array]:

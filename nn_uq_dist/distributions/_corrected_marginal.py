@@ -7,9 +7,8 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import vmap_over
 
-from nn_uq_dist.basics.checks import broadcast_shapes, is_concrete
+from nn_uq_dist.basics.checks import broadcast_shapes
 from nn_uq_dist.basics.concrete import one_program, squares
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution
@@ -96,7 +95,9 @@ class CorrectedMarginal(OutputDistribution):
         self.base = (
             base if base.batch_shape == shape else as_output_distribution(base.expand(shape))
         )
-        knots, images, slopes = spline.parameters
+        # Slopes that are not given follow from knots and images, also along axes that `vmap` adds.
+        slopes = None if slopes is None else spline.slopes
+        knots, images, _ = spline.parameters
         self._set_parameters(shape, knots=knots, images=images, slopes=slopes)
         super().__init__(shape, (), validate_args=validate_args)
 
@@ -111,14 +112,9 @@ class CorrectedMarginal(OutputDistribution):
 
     @property
     def _ends(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Ends of the support of the base, and their images; known ones are found once."""
-        kept: Any = self.__dict__.get("_kept_ends")
-        if kept is None:
-            (low, high), transform = self.base.bounds, self.transform
-            kept = (low, high), (transform(low), transform(high))
-            if is_concrete(kept):
-                self.__dict__["_kept_ends"] = kept
-        return kept
+        """Ends of the support of the base, and their images."""
+        (low, high), transform = self.base.bounds, self.transform
+        return (low, high), (transform(low), transform(high))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws of the base, transformed by the map; reparametrized if those are."""
@@ -222,18 +218,3 @@ def _kept_inside(
     inside = (value >= images[0]) & (value <= images[1])
     kept: Array = xp.where(inside, xp.clip(before, *bounds), before)
     return kept
-
-
-@vmap_over.register
-def _vmap_over_corrected_marginal(
-    d: CorrectedMarginal,
-    base: Any = None,
-    knots: int | None = None,
-    images: int | None = None,
-    slopes: int | None = None,
-) -> CorrectedMarginal:
-    # Slopes that are not given follow from knots and images.
-    of_map = [axis for axis in (slopes, knots, images) if axis is not None]
-    default = vmap_over.dispatch(dist.Distribution)
-    slopes = of_map[0] if of_map else None
-    return default(d, base=base, knots=knots, images=images, slopes=slopes)

@@ -1,5 +1,6 @@
 """Outputs coupled by a Gaussian copula: their joint distribution, and that of some given others."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
@@ -16,7 +17,6 @@ from nn_uq_dist.distributions._adapted_distribution import (
     require_univariate,
 )
 from nn_uq_dist.distributions._contract import batch_entries, rebuilt
-from nn_uq_dist.distributions._contract_joint import take_matrix
 from nn_uq_dist.distributions._nataf import covariance_of_outputs
 from nn_uq_dist.distributions._score_distribution import ScoreDistribution, cholesky_of_rows
 from nn_uq_dist.distributions.correlation_matrices import (
@@ -111,9 +111,7 @@ class GaussianCopulaJoint(ScoreDistribution):
         matrix = self.correlation_matrix
         return jnp.zeros(self.event_shape, checks.float_dtype(matrix))
 
-    @property
-    def _score_tril(self) -> Array:
-        return self.correlation_cholesky
+    _score_tril = correlation_cholesky
 
     def _output_covariance(self, correlation: Array) -> Array:
         return covariance_of_outputs(as_output_distribution(self.marginals), correlation)
@@ -131,8 +129,10 @@ class GaussianCopulaJoint(ScoreDistribution):
         log_scales = jnp.log(jnp.diagonal(self.correlation_cholesky, axis1=-2, axis2=-1))
         return jnp.broadcast_to(jnp.sum(entropies + log_scales, axis=-1), self.batch_shape)
 
-    def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaJoint":
-        matrix = take_matrix(jnp.asarray(self.correlation_matrix), kept, kept)
+    def marginalize(self, indices: int | Sequence[int]) -> "GaussianCopulaJoint":
+        """The joint distribution of some outputs, in the order of ``indices``."""
+        kept = checks.as_indices(indices, self.event_shape[0])
+        matrix = jnp.asarray(self.correlation_matrix)[..., kept, :][..., kept]
         marginals = batch_entries(self.marginals, (..., kept))
         return rebuilt(self, marginals=marginals, correlation_matrix=matrix)
 
@@ -241,7 +241,9 @@ class GaussianCopulaConditional(ScoreDistribution):
         scale = self._conditional_moments()[1].standard_deviation
         return jnp.broadcast_to(products(scale), self.shape())
 
-    def _of_outputs(self, kept: tuple[int, ...]) -> "GaussianCopulaConditional":
+    def marginalize(self, indices: int | Sequence[int]) -> "GaussianCopulaConditional":
+        """The distribution of some outputs, in the order of ``indices``."""
+        kept = checks.as_indices(indices, self.event_shape[0])
         return rebuilt(
             self,
             marginals=batch_entries(self.marginals, (..., kept)),

@@ -1,7 +1,7 @@
 """The distribution of some outputs of a linearized network, given the others."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,18 +16,14 @@ from nn_uq_dist.box_gaussian import (
     Moments,
     conditional_moments,
     input_draws,
-    log_evidence,
     regression,
 )
 from nn_uq_dist.distributions._box_gaussian_distribution import (
     BoxGaussianDistribution,
-    Standardized,
-    standardized,
+    Parameters,
 )
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_joint import fitting_value
-from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._support import support_of_event
 
 
 class LinearizedConditional(BoxGaussianDistribution):
@@ -106,53 +102,37 @@ class LinearizedConditional(BoxGaussianDistribution):
     def _known(self) -> int:
         return jnp.shape(self.values)[-1]
 
-    @constraints.dependent_property(is_discrete=False, event_dim=1)
-    def support(self) -> constraints.Constraint:
-        if self.normal_covariance is not None:
-            return constraints.real_vector
-        loc, weights, _, unit = self.parameters()
-        weights = (weights * unit[..., None])[..., self._known :, :]
-        entries = LinearizedMarginal(loc[..., self._known :], weights, validate_args=False)
-        return support_of_event(entries.support, 1)
-
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density: that of all outputs minus that of the known ones."""
-        given = fitting_value(value, self.shape())
-        dtype = jnp.result_type(given, self._dtype)
-        known = jnp.asarray(self.values, dtype)
-        return _log_density(given.astype(dtype), known, *self.parameters(dtype))
+        return _log_density(self, fitting_value(value, self.shape()))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
-        seen, own = _deviation(jnp.asarray(self.values, self._dtype), *self.parameters())
+        seen, known, own = _seen(self)
         key, sample_shape = checks.as_sampling(key, sample_shape)
         key_inputs, key_normal = random.split(key)
         count = int(np.prod(sample_shape))
-        inputs = input_draws(key_inputs, seen, *_of_known(own, self._known), count)
+        inputs = input_draws(key_inputs, seen, known.weights, known.covariance, count)
         others = regression(own.weights, own.covariance, self._known)
         moved = others.of_inputs(inputs, seen)
         moved = jnp.broadcast_to(moved, (count, *self.shape()))
         if others.spread is not None:
             normal = random.normal(key_normal, moved.shape, moved.dtype)
             moved = moved + matvec(covariance_root(others.spread), normal)
-        draws = own.loc[..., self._known :] + own.unit[..., self._known :] * moved
-        return draws.reshape(*sample_shape, *self.shape())
-
-    def _moments(self) -> Moments:
-        mean, spread = _moments(jnp.asarray(self.values, self._dtype), *self.parameters())
-        spread = jnp.broadcast_to(spread, (*self.shape(), *self.event_shape))
-        return Moments(jnp.broadcast_to(mean, self.shape()), spread)
+        rest = own.of_outputs(slice(self._known, None))
+        return (rest.loc + rest.scale * moved).reshape(*sample_shape, *self.shape())
 
     @property
     def mean(self) -> Array:
         """Means of the outputs, shape ``batch_shape + (d,)``."""
-        return self._moments().mean
+        return jnp.broadcast_to(_moments(self).mean, self.shape())
 
     @property
     def covariance_matrix(self) -> Array:
         """Covariance of the outputs, shape ``batch_shape + (d, d)``."""
-        return self._moments().covariance
+        spread = _moments(self).covariance
+        return jnp.broadcast_to(spread, (*self.shape(), *self.event_shape))
 
     @property
     def variance(self) -> Array:
@@ -163,38 +143,33 @@ class LinearizedConditional(BoxGaussianDistribution):
         """The distribution of some of the unknown outputs, in the order of ``indices``."""
         chosen = checks.as_indices(indices, self.event_shape[0])
         order = (*range(self._known), *(self._known + index for index in chosen))
-        return rebuilt(self, **self._rows(order))
+        return rebuilt(self, **self._of_outputs(order))
+
+
+# Programs of the distribution as a whole: an eager call does not compile each operation separately.
+@jax.jit
+def _seen(conditional: LinearizedConditional) -> tuple[Array, Parameters, Parameters]:
+    """Standardized known outputs, their parameters, and those of all outputs."""
+    own = conditional.parameters().standardized()
+    values = jnp.asarray(conditional.values, own.loc.dtype)
+    known = own.of_outputs(slice(values.shape[-1]))
+    return known.deviation(values), known, own
 
 
 @jax.jit
-def _deviation(values: Array, *parameters: Any) -> tuple[Array, Standardized]:
-    """Standardized known outputs, and parameters of all outputs."""
-    own, known = standardized(*parameters), values.shape[-1]
-    return (values - own.loc[..., :known]) / own.unit[..., :known], own
-
-
-def _of_known(own: Standardized, known: int) -> tuple[Array, Array | None]:
-    """Weights and covariance of the known outputs."""
-    covariance = own.covariance
-    covariance = None if covariance is None else covariance[..., :known, :known]
-    return own.weights[..., :known, :], covariance
+def _log_density(conditional: LinearizedConditional, value: Array) -> Array:
+    own = conditional.parameters(value).standardized()
+    values = jnp.asarray(conditional.values, own.loc.dtype)
+    shape = jnp.broadcast_shapes(values.shape[:-1], value.shape[:-1])
+    parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (values, value)]
+    before = own.of_outputs(slice(values.shape[-1])).log_density(values)
+    return own.log_density(jnp.concatenate(parts, axis=-1)) - before
 
 
 @jax.jit
-def _log_density(value: Array, values: Array, *parameters: Any) -> Array:
-    seen, own = _deviation(values, *parameters)
-    known = values.shape[-1]
-    others = (value - own.loc[..., known:]) / own.unit[..., known:]
-    shape = jnp.broadcast_shapes(seen.shape[:-1], others.shape[:-1])
-    parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (seen, others)]
-    before = log_evidence(seen, *_of_known(own, known))
-    both = log_evidence(jnp.concatenate(parts, axis=-1), own.weights, own.covariance)
-    return both - before - jnp.sum(own.log_unit[..., known:], axis=-1)
-
-
-@jax.jit
-def _moments(values: Array, *parameters: Any) -> tuple[Array, Array]:
-    seen, own = _deviation(values, *parameters)
-    loc, unit = own.loc[..., values.shape[-1] :], own.unit[..., values.shape[-1] :]
+def _moments(conditional: LinearizedConditional) -> Moments:
+    seen, _, own = _seen(conditional)
+    others = own.of_outputs(slice(seen.shape[-1], None))
     found = conditional_moments(seen, own.weights, own.covariance)
-    return loc + unit * found.mean, in_squared_units(found.covariance, unit)
+    mean = others.loc + others.scale * found.mean
+    return Moments(mean, in_squared_units(found.covariance, others.scale))

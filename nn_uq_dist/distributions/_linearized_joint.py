@@ -1,14 +1,13 @@
 """The joint distribution of several outputs of a linearized network."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax, random
 from jax.typing import ArrayLike
-from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.row_algebra import (
@@ -18,11 +17,10 @@ from nn_uq_dist.basics.row_algebra import (
     in_squared_units,
     matvec,
 )
-from nn_uq_dist.box_gaussian import conditional_scores, log_evidence, second_order
+from nn_uq_dist.box_gaussian import conditional_scores, second_order
 from nn_uq_dist.distributions._box_gaussian_distribution import (
     BoxGaussianDistribution,
-    Standardized,
-    standardized,
+    Parameters,
 )
 from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_joint import (
@@ -32,7 +30,6 @@ from nn_uq_dist.distributions._contract_joint import (
 )
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.inputs import LinearImage
 
 
@@ -116,21 +113,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     @property
     def marginals(self) -> LinearizedMarginal:
         """Distributions of the single outputs, exact: ``batch_shape + (d,)``."""
-        _, weights, covariance, unit = self.parameters()
-        scale = None
-        if covariance is not None:
-            variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
-            # The square root has no finite slope at zero.
-            scale = jnp.where(variance == 0, 0.0, jnp.sqrt(jnp.where(variance == 0, 1.0, variance)))
-            scale = scale * unit
-        weights = weights * unit[..., None]
-        return LinearizedMarginal(self.loc, weights, scale, validate_args=False)
-
-    @constraints.dependent_property(is_discrete=False, event_dim=1)
-    def support(self) -> constraints.Constraint:
-        if self.normal_covariance is not None:
-            return constraints.real_vector
-        return support_of_event(self.marginals.support, 1)
+        return self._prior
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
@@ -147,16 +130,10 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
             draws = draws + matvec(covariance_root(covariance), normal)
         return loc + unit * draws
 
-    def _with_value(self, value: ArrayLike) -> tuple[Array, *tuple[Any, ...]]:
-        """A value and the parameters in the type of the result."""
-        given = fitting_value(value, self.shape())
-        dtype = jnp.result_type(given, self._dtype)
-        return given.astype(dtype), *self.parameters(dtype)
-
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
-        return _log_density(*self._with_value(value))
+        return _log_density(self, fitting_value(value, self.shape()))
 
     def log_prob_correction(self, value: ArrayLike) -> Array:
         """What the next order of the expansion adds to `log_prob`: an estimate of its error.
@@ -184,7 +161,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         >>> print(f"{joint.log_prob([1.5]):.3f} {joint.log_prob_correction([1.5]):.3f}")
         -1.995 -0.097
         """
-        deviation, own = _deviation(*self._with_value(value))
+        deviation, own = _deviation(self, fitting_value(value, self.shape()))
         return second_order(deviation, own.weights, own.covariance)
 
     @property
@@ -193,16 +170,16 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
         NaN where the type has no such number.
         """
-        total = _covariance(*self.parameters())
+        total = _covariance(self)
         return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedJoint":
         """The exact joint distribution of some outputs, in the order of ``indices``."""
-        return rebuilt(self, **self._rows(checks.as_indices(indices, self.event_shape[0])))
+        return rebuilt(self, **self._of_outputs(checks.as_indices(indices, self.event_shape[0])))
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
-        deviation, own = _deviation(*self._with_value(value))
+        deviation, own = _deviation(self, fitting_value(value, self.shape()))
         weights, covariance = own.weights, own.covariance
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
         deviation = jnp.broadcast_to(deviation, shape)
@@ -258,27 +235,26 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         (True, True)
         """
         observed, remaining, _, values = observed_outputs(self, indices, values)
-        parts = self._rows((*observed, *remaining))
+        parts = self._of_outputs((*observed, *remaining))
         return pass_validation(self, LinearizedConditional(values, **parts, validate_args=False))
 
 
+# Programs of the distribution as a whole: an eager call does not compile each operation separately.
 @jax.jit
-def _deviation(value: Array, *parameters: Any) -> tuple[Array, Standardized]:
+def _log_density(joint: LinearizedJoint, value: Array) -> Array:
+    return joint.parameters(value).standardized().log_density(value)
+
+
+@jax.jit
+def _deviation(joint: LinearizedJoint, value: Array) -> tuple[Array, Parameters]:
     """Standardized differences from the means, and parameters."""
-    own = standardized(*parameters)
-    return (value - own.loc) / own.unit, own
+    own = joint.parameters(value).standardized()
+    return own.deviation(value), own
 
 
 @jax.jit
-def _log_density(value: Array, *parameters: Any) -> Array:
-    deviation, own = _deviation(value, *parameters)
-    logs = log_evidence(deviation, own.weights, own.covariance)
-    return logs - jnp.sum(own.log_unit, axis=-1)
-
-
-@jax.jit
-def _covariance(*parameters: Any) -> Array:
-    own = standardized(*parameters)
+def _covariance(joint: LinearizedJoint) -> Array:
+    own = joint.parameters().standardized()
     total = gram(own.weights) / 3.0
     total = total if own.covariance is None else total + own.covariance
-    return in_squared_units(total, own.unit)
+    return in_squared_units(total, own.scale)

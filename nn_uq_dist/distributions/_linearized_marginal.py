@@ -1,12 +1,12 @@
 """The distribution of one output of a linearized network as a NumPyro distribution."""
 
 import contextlib
-import itertools
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax, random
+from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
@@ -16,7 +16,7 @@ from nn_uq_dist.basics.concrete import as_jax, as_variances, nan_unless, one_pro
 from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.distributions._contract import validate_sample
 from nn_uq_dist.distributions._contract_output import OutputDistribution
-from nn_uq_dist.uniform_sum.quantiles import saddlepoint_quantile
+from nn_uq_dist.uniform_sum.quantiles import corners, saddlepoint_quantile
 
 
 class LinearizedMarginal(OutputDistribution):
@@ -132,16 +132,6 @@ class LinearizedMarginal(OutputDistribution):
             return constraints.real
         return constraints.interval(*self.bounds)
 
-    def _validate_sample(self, value: ArrayLike) -> Array:
-        if runs_in_numpy(value, self.loc, self.weights):
-            # In NumPy: JAX compiles each comparison for each shape.
-            entry = constraints.real
-            if self.normal_scale is None:
-                entry = constraints.interval(*_known_ends(self.loc, self.weights))
-            value = np.asarray(value)
-            return self._warned(value, entry(value))
-        return super()._validate_sample(value)
-
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape``."""
         weights, dtype = jnp.asarray(self.weights), self._dtype
@@ -248,20 +238,13 @@ class LinearizedMarginal(OutputDistribution):
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
     def kinks(self) -> Array:
-        """Sums of the three largest weights and their negatives, ``(8,) + batch_shape``.
-
-        The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. From four
-        weights on it is smooth enough at the others.
-        """
-        kinks = _corners(jnp.asarray(self.loc), jnp.asarray(self.weights))
+        """Sums of the three largest weights and their negatives, ``(8,) + batch_shape``."""
+        kinks = _kinks(jnp.asarray(self.loc), jnp.asarray(self.weights))
         return jnp.broadcast_to(kinks, (len(kinks), *self.batch_shape))
 
     def approximate_quantile(self, z: Array) -> Array:
         """By the saddlepoint approximation."""
-        loc, weights, scale = self._of_one_type
-        scale = jnp.zeros((), weights.dtype) if scale is None else scale
-        scale = jnp.broadcast_to(scale, self.batch_shape)
-        return _approximate_quantile(z, loc, weights, scale)
+        return _approximate_quantile(z, *self._of_one_type)
 
     def entropy(self) -> Array:
         """Differential entropy by quadrature: see `nn_uq_dist.uniform_sum.entropy`."""
@@ -271,9 +254,8 @@ class LinearizedMarginal(OutputDistribution):
     @property
     def _dtype(self) -> jnp.dtype:
         # As in `uniform_sum`, which has no half precision.
-        given = (self.loc, self.weights, self.normal_scale)
-        dtype = checks.float_dtype(*(part for part in given if part is not None))
-        return jnp.promote_types(dtype, jnp.float32)
+        given = jax.tree.leaves((self.loc, self.weights, self.normal_scale))
+        return jnp.promote_types(checks.float_dtype(*given), jnp.float32)
 
     @property
     def _of_one_type(self) -> tuple[Array, Array, Array | None]:
@@ -301,9 +283,9 @@ def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, 
 
 
 @one_program
-def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array) -> Array:
+def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array | None) -> Array:
     xp: Any = namespace(z, weights)
-    z, weights, scale = xp.asarray(z), abs(weights).astype(z.dtype), scale.astype(z.dtype)
+    weights, scale = abs(weights).astype(z.dtype), xp.asarray(_valid(scale), z.dtype)
     # A normal part bounds the tilts that lead to the edge of a bounded support.
     least = jnp.finfo(z.dtype).eps * (weights.sum(axis=-1) + scale)
     x = saddlepoint_quantile(xp.abs(z), weights, xp.maximum(scale, least))
@@ -312,17 +294,10 @@ def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array) ->
 
 
 @one_program
-def _corners(loc: Array, weights: Array) -> Array:
-    """Values at all sums of the three largest weights and their negatives, shape (8, ...)."""
-    xp: Any = namespace(weights)
-    weights = xp.abs(weights)
-    missing = max(3 - weights.shape[-1], 0)
-    weights = xp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
-    largest = lax.top_k(weights, 3)[0] if xp is jnp else -np.sort(-weights)[..., :3]
-    first, second, third = xp.moveaxis(largest, -1, 0)
-    signs = itertools.product((1, -1), repeat=3)
-    corners: Array = xp.stack([a * first + b * second + c * third for a, b, c in signs])
-    return loc + corners
+def _kinks(loc: Array, weights: Array) -> Array:
+    knots = corners(weights)
+    kinks: Array = namespace(weights).concatenate([loc + knots, loc - knots])
+    return kinks
 
 
 @one_program
@@ -331,15 +306,6 @@ def _bounds(loc: Array, weights: Array, normal_scale: Array | None) -> tuple[Arr
     xp, width = namespace(weights), namespace(weights).sum(abs(weights), axis=-1)
     width = xp.where(_valid(normal_scale) == 0, width, xp.inf)
     return loc - width, loc + width
-
-
-def _known_ends(loc: ArrayLike, weights: ArrayLike) -> tuple[Any, Any]:
-    """The same for known numbers, widened by their rounding error, so that it raises no warning."""
-    center, sizes = np.asarray(loc, np.float64), np.abs(np.asarray(weights, np.float64))
-    width = sizes.sum(axis=-1)
-    eps = jnp.finfo(checks.float_dtype(loc, weights)).eps
-    width = width + 4 * eps * (np.abs(center) + width)
-    return center - width, center + width
 
 
 def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:

@@ -36,41 +36,6 @@ _MAX_ITERATIONS = 60
 _NUM_TERMS = 127
 
 
-def hermite_coefficients(
-    distribution: OutputDistribution, loc: Array | None = None, scale: Array | None = None
-) -> Array:
-    r"""Coefficients ``a_1, ..., a_K`` of each output, shape ``(K, ..., N_y)``.
-
-    From normal scores at values: since :math:`(he_{k-1} \phi)' = -\sqrt k\, he_k \phi`, integration
-    of :math:`a_k = E[y(Z)\,he_k(Z)]` by parts gives
-
-    .. math:: a_k = \frac{1}{\sqrt k} \int he_{k-1}(z(y))\, \phi(z(y))\, dy.
-
-    The last coefficient holds the rest of the variance, so that the covariance of outputs with
-    distributions of the same shape tends to their variance as ``rho`` tends to one, however slowly
-    the series converges.
-
-    Parameters
-    ----------
-    distribution : OutputDistribution
-        ``batch_shape (..., N_y)``.
-    loc, scale : Array, shape (..., N_y), optional
-        Mean and standard deviation of the normal scores; the polynomials are those of the
-        standardized scores. Default: standard normal scores.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp
-    >>> import nn_uq_dist as nuq
-    >>> from nn_uq_dist.distributions._nataf import hermite_coefficients
-    >>> uniform = nuq.LinearizedMarginal(jnp.zeros(1), [[1.0]])
-    >>> print(f"{hermite_coefficients(uniform)[0, 0]:.4f}")  # 1/sqrt(pi)
-    0.5642
-    """
-    coefficients, unit = _in_units(*hermite_rule(distribution, loc, scale))
-    return unit * coefficients
-
-
 class HermiteRule(NamedTuple):
     """Standardized scores at nodes over the values, lengths ``dy``, and standard deviations."""
 
@@ -82,12 +47,21 @@ class HermiteRule(NamedTuple):
 def hermite_rule(
     distribution: OutputDistribution, loc: Array | None = None, scale: Array | None = None
 ) -> HermiteRule:
-    """Return what the coefficients are made from; parameters as for `hermite_coefficients`."""
-    rule = distribution.value_rule(loc, scale)
+    """Return what Hermite coefficients are made from.
+
+    Parameters
+    ----------
+    distribution : OutputDistribution
+        ``batch_shape (..., N_y)``.
+    loc, scale : Array, shape (..., N_y), optional
+        Mean and standard deviation of the normal scores; the polynomials are those of the
+        standardized scores. Default: standard normal scores.
+    """
     if loc is None or scale is None:
-        return HermiteRule(
-            distribution.normal_score(rule.values), rule.lengths, distribution.standard_deviation
-        )
+        rule = distribution.value_rule()
+        scores = distribution.normal_score(rule.values)
+        return HermiteRule(scores, rule.lengths, distribution.standard_deviation)
+    rule = distribution.value_rule(loc, scale)
     scores, moments = conditional_moments(distribution, loc, scale)
     return HermiteRule((scores - loc) / scale, rule.lengths, moments.standard_deviation)
 
@@ -105,11 +79,30 @@ def conditional_moments(
     return scores, moments_of(rule, jnp.where(at_edge, -jnp.inf, weighted))
 
 
-def _in_units(scores: Array, lengths: Array, scale: Array) -> tuple[Array, Array]:
-    """`hermite_coefficients` in powers of two near the standard deviations, and these units.
+def hermite_coefficients(rule: HermiteRule) -> tuple[Array, Array]:
+    r"""Coefficients ``a_1, ..., a_K`` of each output, shape ``(K, ..., N_y)``, and their units.
 
-    Products of the coefficients, and variances, underflow long before these do.
+    From normal scores at values: since :math:`(he_{k-1} \phi)' = -\sqrt k\, he_k \phi`, integration
+    of :math:`a_k = E[y(Z)\,he_k(Z)]` by parts gives
+
+    .. math:: a_k = \frac{1}{\sqrt k} \int he_{k-1}(z(y))\, \phi(z(y))\, dy.
+
+    The last coefficient holds the rest of the variance, so that the covariance of outputs with
+    distributions of the same shape tends to their variance as ``rho`` tends to one, however slowly
+    the series converges. Units are powers of two near the standard deviations: products of the
+    coefficients, and variances, underflow long before these do.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import nn_uq_dist as nuq
+    >>> from nn_uq_dist.distributions._nataf import hermite_coefficients, hermite_rule
+    >>> uniform = nuq.LinearizedMarginal(jnp.zeros(1), [[1.0]])
+    >>> coefficients, unit = hermite_coefficients(hermite_rule(uniform))
+    >>> print(f"{unit[0] * coefficients[0, 0]:.4f}")  # 1/sqrt(pi)
+    0.5642
     """
+    scores, lengths, scale = rule
     unit = binary_unit(scale)
     variance = (scale / unit) ** 2
     # At the edge of the support the score is infinite and the integrand is zero.
@@ -179,7 +172,7 @@ def covariance_of_outputs(
     Parameters
     ----------
     distribution, loc, scale
-        As for `hermite_coefficients`.
+        As for `hermite_rule`.
     correlation : Array, shape (..., N_y, N_y)
 
     Examples
@@ -197,7 +190,7 @@ def covariance_of_outputs(
 
 @jax.jit
 def _covariance(rule: HermiteRule, correlation: Array) -> Array:
-    coefficients, unit = _in_units(*rule)
+    coefficients, unit = hermite_coefficients(rule)
     covariance, _ = covariance_of_scores(coefficients, correlation)
     diagonal = jnp.eye(correlation.shape[-1], dtype=bool)
     variance = products(rule.standard_deviation)[..., None]
@@ -292,7 +285,7 @@ def nataf_correlation(marginals: dist.Distribution, correlation: ArrayLike) -> N
 @partial(jax.jit, static_argnames="batch_shape")
 def _match(rule: HermiteRule, correlation: Array, batch_shape: tuple[int, ...]) -> NatafCorrelation:
     """Solve for all pairs of outputs."""
-    coefficients, _ = _in_units(*rule)
+    coefficients, _ = hermite_coefficients(rule)
     norms = jnp.sqrt(jnp.sum(coefficients**2, axis=0))
     dtype = jnp.promote_types(coefficients.dtype, correlation.dtype)
     coefficients = (coefficients / norms).astype(dtype)

@@ -24,6 +24,7 @@ from jax import Array, lax
 from jax.scipy.special import log_ndtr
 from numpyro.distributions.transforms import IdentityTransform
 
+from nn_uq_dist.basics.chunks import in_chunks
 from nn_uq_dist.basics.normal_tails import log_normal_density, score_from_log_tails
 from nn_uq_dist.basics.quantile_search import quantile_at_score
 from nn_uq_dist.basics.row_algebra import binary_unit
@@ -185,23 +186,13 @@ def _in_blocks[T](
 ) -> T:
     """Evaluate many points of some distributions a part at a time: memory stays bounded."""
     shared = next((k for k, size in enumerate(batch_shape) if size > 1), len(batch_shape))
-    rank = x.ndim - len(batch_shape) + shared
-    own = x.shape[rank:]
-    rows, count = math.prod(x.shape[:rank]), max(_BLOCK // max(math.prod(own), 1), 1)
-    if rows <= count:
-        return evaluate(x, sigma)
-
-    def blocks(part: Array) -> Array:
-        flat = part.reshape(rows, *own)
-        more = jnp.broadcast_to(flat[:1], (-rows % count, *own))
-        ones = (1,) * max(shared - 1, 0)
-        return jnp.concatenate([flat, more]).reshape(-1, count, *ones, *own)
-
-    def of_block(parts: tuple[Array, Array]) -> T:
-        return evaluate(*parts)
-
-    found = lax.map(jax.checkpoint(of_block), (blocks(x), blocks(sigma)))
-    whole: T = jax.tree.map(lambda part: part.reshape(-1, *own)[:rows].reshape(x.shape), found)
+    own = x.shape[x.ndim - len(batch_shape) + shared :]
+    # One axis for all points that share distributions, and then those of the distributions.
+    flat = [part.reshape(-1, *(1,) * max(shared - 1, 0), *own) for part in (x, sigma)]
+    size = max(_BLOCK // max(math.prod(own), 1), 1)
+    function = evaluate if len(flat[0]) <= size else jax.checkpoint(evaluate)
+    found = in_chunks(function, *flat, size=size)
+    whole: T = jax.tree.map(lambda part: part.reshape(x.shape), found)
     return whole
 
 

@@ -3,7 +3,7 @@
 import abc
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,6 @@ from jax import Array
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import validate_sample
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.normal_scores import (
@@ -24,7 +23,12 @@ from nn_uq_dist.basics.normal_scores import (
 from nn_uq_dist.basics.normal_tails import log_normal_density
 from nn_uq_dist.basics.row_algebra import matvec, solve_lower
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution, with_rank
-from nn_uq_dist.distributions._contract import batch_entries, pass_validation, safe_values
+from nn_uq_dist.distributions._contract import (
+    batch_entries,
+    pass_validation,
+    safe_values,
+    validate_sample,
+)
 from nn_uq_dist.distributions._contract_joint import (
     JointDistribution,
     fitting_value,
@@ -47,14 +51,14 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
     own parameters; ``pytree_data_fields`` names all of them. It defines
 
     - ``_score_loc``, ``_score_tril``: the normal distribution of the scores;
-    - ``_of_outputs(kept)``: the distribution of some outputs;
+    - ``marginalize(indices)``: the distribution of some outputs;
     - ``_with_scores(marginals, loc, scale_tril)``: the distribution with other scores, for
       `condition`.
 
     It may override ``_output_covariance`` if the scores are standard normal, ``entropy`` if that of
     the marginals tells it, and ``mean`` and ``variance`` if they are not those of the marginals. It
-    inherits density, draws, distribution functions, quantiles, covariance, `marginalize`,
-    `condition` and `rosenblatt`.
+    inherits density, draws, distribution functions, quantiles, covariance, `condition` and
+    `rosenblatt`.
     """
 
     pytree_data_fields: tuple[str, ...] = ()
@@ -217,26 +221,6 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         log_scales = jnp.log(jnp.diagonal(self._score_tril, axis1=-2, axis2=-1))
         terms = expected + log_scales + 0.5 * (1 + math.log(2 * math.pi))
         return jnp.broadcast_to(jnp.sum(terms, axis=-1), self.batch_shape)
-
-    def marginalize(self, indices: int | Sequence[int]) -> Self:
-        """The joint distribution of some outputs, in the order of ``indices``.
-
-        Parameters
-        ----------
-        indices : int or sequence of int
-            Which outputs; negative ones count from the end.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an index is traced, not an integer, out of range or repeated.
-        """
-        kept = checks.as_indices(indices, self.event_shape[0])
-        return self._of_outputs(kept)
-
-    @abc.abstractmethod
-    def _of_outputs(self, kept: tuple[int, ...]) -> Self:
-        """The joint distribution of these outputs."""
 
     def condition(self, indices: int | Sequence[int], values: ArrayLike) -> "ScoreDistribution":
         """The distribution of the other outputs, given these; exact if the copula is.

@@ -102,8 +102,8 @@ def _standard_deviation(rule: Array, deviations: Array) -> Array:
 
 
 @one_program
-def standardized(moments: Moments, scale: Array, order: int) -> Array:
-    """``E[(Y - mean)^order] / scale^order``."""
-    xp: Any = namespace(scale)
-    powers: Array = (moments.deviations / scale) ** order
+def standardized(moments: Moments, order: int) -> Array:
+    """``E[(Y - mean)^order] / standard_deviation^order``."""
+    xp: Any = namespace(moments.deviations)
+    powers: Array = (moments.deviations / moments.standard_deviation) ** order
     return xp.sum(moments.probabilities * powers, axis=0)

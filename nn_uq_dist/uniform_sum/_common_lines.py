@@ -27,7 +27,7 @@ from nn_uq_dist.uniform_sum._contour import (
 )
 from nn_uq_dist.uniform_sum._contour_sum import integrand, nodes_of_chunk
 from nn_uq_dist.uniform_sum._each_point import Orders, chunk_size, evaluate_each_point
-from nn_uq_dist.uniform_sum._polynomials import first_alias_correction, relative_correction
+from nn_uq_dist.uniform_sum._polynomials import relative_correction
 from nn_uq_dist.uniform_sum._uniform_component import excess_coth, sine_and_cosine
 from nn_uq_dist.uniform_sum._uniform_sum import (
     UniformSum,
@@ -180,8 +180,8 @@ def _look_up(orders: Orders, distance: Array, index: Array, lines: Lines) -> tup
         unit = exponent + tilt * distance
         sums = (total * half_turn).real * step / jnp.pi
         if order:
-            decayed = first_alias_correction(np.asarray(order), decay)
-            sums = sums + relative_correction(decayed, unit)
+            # The survival function is one at every alias, see `alias_corrections`.
+            sums = sums + relative_correction(decay / (1.0 + decay), unit)
         values.append(unit + jnp.log(jnp.where(sums > 0, sums, jnp.nan)))
     found = jnp.stack(values, axis=1)
     return found, jnp.all(jnp.isfinite(found), axis=1)

@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.uniform_sum._contour_sum import Slopes
-from nn_uq_dist.uniform_sum._polynomials import tail_polynomials
+from nn_uq_dist.uniform_sum._polynomials import powers, tail_polynomials
 from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, moments_of, sums_of
 
 # Largest number of weights that are conditioned on.
@@ -225,7 +225,7 @@ def conditioned(
         point, signs = side * point, side * signs
         distance = jnp.where(is_left, width - point, distance)
         moments = moments_of(sum_square, sum_quartic, normal_variance)
-        values = tail_polynomials(here, point, moments, derivatives > 0)
+        values = tail_polynomials(here, powers(point), moments, derivatives > 0)
         values = values * jnp.where(is_left & active & is_first[level][:, None], coefficient, 0.0)
         rows = rows + all_rows.of_polynomials(values, signs[:, None], level)
         coefficient = jnp.where(is_left & (here % 2 == 1), -coefficient, coefficient)

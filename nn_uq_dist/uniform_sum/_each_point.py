@@ -211,7 +211,7 @@ def chunk_size(*, is_padded: bool = False) -> int:
 
 
 # Compiled here, so that eager calls with shapes seen before do not compile their loops anew.
-@partial(jax.jit, static_argnames=("orders", "derivatives", "conditioning", "size"))
+@partial(jax.jit, static_argnames=("orders", "derivatives", "conditioning"))
 def evaluate_in_chunks(
     orders: Orders,
     y: Array,
@@ -220,7 +220,6 @@ def evaluate_in_chunks(
     derivatives: int,
     conditioning: bool = True,
     num_points: Array | None = None,
-    size: int | None = None,
 ) -> Values:
     """`evaluate_each_point` for N points, a chunk at a time.
 
@@ -233,8 +232,6 @@ def evaluate_in_chunks(
         Weights of shape (n, N).
     num_points : Array of int, shape (), optional
         Number of leading points that matter; later chunks cost nothing. Default: all.
-    size : int, optional
-        Points in a chunk. Default: `chunk_size`.
     """
 
     def chunk(y: Array, rows: Array, scale: Array | None, active: Array) -> Values:
@@ -249,6 +246,8 @@ def evaluate_in_chunks(
     active = jnp.ones(count, bool) if num_points is None else jnp.arange(count) < num_points
     # Weights come as a transpose. XLA takes back a transpose of it that is outside of the loop.
     parts = y, distribution.weights.T, distribution.normal_scale, active
-    found = in_chunks(chunk, *parts, size=size or chunk_size(), num_rows=num_points)
+    found = in_chunks(
+        chunk, *parts, size=chunk_size(is_padded=num_points is not None), num_rows=num_points
+    )
     joined: Values = jax.tree.map(lambda part: jnp.moveaxis(part, 0, -1), found)
     return joined

@@ -47,24 +47,19 @@ def evaluate(orders: Orders, x: Any, weights: Any, normal_scale: Any) -> Any:
     num_points = math.prod(shape[i] for i in shared)
     num_distributions = math.prod(shape[i] for i in own)
     y = xp.broadcast_to(magnitude(x), shape)
-
-    def flat_distribution(shape: tuple[int, ...]) -> tuple[Any, Any]:
-        columns = xp.broadcast_to(weights, (*shape, count)).reshape(-1, count).T
-        if normal_scale is None:
-            return columns, None
-        return columns, xp.broadcast_to(normal_scale, shape).reshape(-1)
-
-    if is_worth_lines(orders, num_points, num_distributions, count, x.dtype):
-        order_of_axes = own + shared
-        points = y.transpose(order_of_axes).reshape(num_distributions, num_points)
-        as_given = (0, *(1 + i for i in np.argsort(order_of_axes)))
-        values = values_of_shared_distributions(
-            orders, points, *flat_distribution(distribution_shape)
-        )
-        values = values.reshape(len(orders), *(shape[i] for i in order_of_axes))
-        return values.transpose(as_given)
-    values = values_of_points(orders, y.reshape(-1), *flat_distribution(shape))
-    return values.reshape(len(orders), *shape)
+    by_lines = is_worth_lines(orders, num_points, num_distributions, count, x.dtype)
+    own_shape = distribution_shape if by_lines else shape
+    columns = xp.broadcast_to(weights, (*own_shape, count)).reshape(-1, count).T
+    if normal_scale is not None:
+        normal_scale = xp.broadcast_to(normal_scale, own_shape).reshape(-1)
+    if not by_lines:
+        values = values_of_points(orders, y.reshape(-1), columns, normal_scale)
+        return values.reshape(len(orders), *shape)
+    order_of_axes = own + shared
+    points = y.transpose(order_of_axes).reshape(num_distributions, num_points)
+    values = values_of_shared_distributions(orders, points, columns, normal_scale)
+    values = values.reshape(len(orders), *(shape[i] for i in order_of_axes))
+    return values.transpose(0, *(1 + i for i in np.argsort(order_of_axes)))
 
 
 def magnitude(x: Any) -> Any:

@@ -27,30 +27,6 @@ _LOWER = (0, 1, 2, 4)
 _EULERIAN = ((1,), (1,), (1, -1), (1, -4, 1), (1, -11, 11, -1))
 
 
-def tail_polynomials(
-    order: Array, point: Array, moments: tuple[Array, Array], derivatives: bool
-) -> Array:
-    """``I_order(-u)`` left of the support, and those of the lower orders for derivatives.
-
-    Parameters
-    ----------
-    order : Array of int, shape (M, ..., B)
-        From 0 (a density: the value is zero) to 5.
-    point : Array, shape (..., B)
-        ``u``.
-    moments : tuple of Array
-        Second and fourth moment of ``R``; the odd ones vanish by symmetry.
-    derivatives : bool
-        Whether to add the lower orders.
-
-    Returns
-    -------
-    Array, shape (K, M, ..., B)
-        Orders ``m``, ``m - 1``, ``m - 2`` and ``m - 4``, or ``m`` alone.
-    """
-    return _select(order, _powers(point), moments, derivatives)
-
-
 def alias_corrections(
     order: Array,
     y: Array,
@@ -77,7 +53,7 @@ def alias_corrections(
         scaled = scaled * share
         sums.append(scaled * polynomial(numerator, decay))
         scaled = scaled * spacing
-    of_point = _powers(-y)
+    of_point = powers(-y)
     rows = [
         sum(  # the binomial sum over powers of k L - y
             (math.comb(r, p) * sums[p] * of_point[r - p] for p in range(r)),
@@ -85,12 +61,7 @@ def alias_corrections(
         )
         for r in range(_MAX_ORDER)
     ]
-    return _select(order, rows, moments, derivatives)
-
-
-def first_alias_correction(order: Array | np.ndarray, decay: Array) -> Array:
-    """The same for orders 0 and 1, whose polynomials are 0 and 1."""
-    return jnp.where(order == 1, decay / (1.0 + decay), 0.0)
+    return tail_polynomials(order, rows, moments, derivatives)
 
 
 def relative_correction(correction: Array, log_sum: Array) -> Array:
@@ -100,14 +71,33 @@ def relative_correction(correction: Array, log_sum: Array) -> Array:
     return jnp.where(some, jnp.exp(jnp.where(some, log_correction - log_sum, 0.0)), 0.0)
 
 
-def _powers(base: Array) -> list[Array]:
+def powers(base: Array) -> list[Array]:
     """``base^0, ..., base^4``."""
     square = base * base
     return [jnp.ones_like(base), base, square, square * base, square * square]
 
 
-def _select(order: Array, a: list[Array], moments: tuple[Array, Array], derivatives: bool) -> Array:
-    """Polynomials from the powers of the point, or from any linear functional of them."""
+def tail_polynomials(
+    order: Array, a: list[Array], moments: tuple[Array, Array], derivatives: bool
+) -> Array:
+    """``I_order(-u)`` left of the support, and those of the lower orders for derivatives.
+
+    Parameters
+    ----------
+    order : Array of int, shape (M, ..., B)
+        From 0 (a density: the value is zero) to 5.
+    a : list of Array, shape (..., B)
+        `powers` of ``u``, or any linear functional of them.
+    moments : tuple of Array
+        Second and fourth moment of ``R``; the odd ones vanish by symmetry.
+    derivatives : bool
+        Whether to add the lower orders.
+
+    Returns
+    -------
+    Array, shape (K, M, ..., B)
+        Orders ``m``, ``m - 1``, ``m - 2`` and ``m - 4``, or ``m`` alone.
+    """
     second, fourth = moments
     values = (
         a[0],

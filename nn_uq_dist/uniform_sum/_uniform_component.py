@@ -124,38 +124,6 @@ def squared_envelope(weights: Array, excess: Array, shrink: Array, frequency: Ar
     return jnp.minimum((1.0 + (scaled * excess + 2.0 * scaled)) * shrink, 1.0)
 
 
-def langevin_and_slope(u: Array) -> tuple[Array, Array]:
-    """``L(u) = coth u - 1/u`` and its derivative, for ``u >= 0``."""
-    small = u < _SERIES_BELOW
-    value, slope = _langevin_series(jnp.where(small, u, 0.0))
-    inverse, decay = _inverse_and_decay(u)
-    rest = 1.0 - decay
-    far_slope = inverse * inverse - 4.0 * decay / (rest * rest)
-    return (
-        jnp.where(small, value, (1.0 + decay) / rest - inverse),
-        jnp.where(small, slope, far_slope),
-    )
-
-
-def _langevin_series(u: Array) -> tuple[Array, Array]:
-    square = u * u
-    slope = polynomial([(2 * k + 1) * c for k, c in enumerate(LANGEVIN_SERIES)], square)
-    return u * polynomial(LANGEVIN_SERIES, square), slope
-
-
-def distance_from_one(u: Array) -> Array:
-    """``1 - L(u)``, without cancellation for large ``u``."""
-    inverse, decay = _inverse_and_decay(u)
-    far = inverse - 2.0 * decay / (1.0 - decay)
-    return jnp.where(u < _SERIES_BELOW, 1.0 - langevin_and_slope(u)[0], far)
-
-
-def _inverse_and_decay(u: Array) -> tuple[Array, Array]:
-    """``1/u`` and ``exp(-2 u)``, finite and with finite slopes also where series are used."""
-    safe = jnp.where(u < _SERIES_BELOW, 1.0, u)
-    return 1.0 / safe, jnp.exp(-2.0 * safe)
-
-
 class TiltedComponent(NamedTuple):
     """Constants of each component for `langevin`, at the tilt, with ``u = w t``; shape (n, B).
 
@@ -179,8 +147,10 @@ def tilted_component(weights: Array, tilt: Array, excess: Array) -> TiltedCompon
     u = weights * tilt
     inverse = 1.0 / u
     small = u < _SERIES_BELOW
-    value, slope = _langevin_series(jnp.where(small, u, 0.0))
-    langevin = jnp.where(small, value, 1.0 + excess - inverse)
+    at = jnp.where(small, u, 0.0)
+    square = at * at
+    slope = polynomial([(2 * k + 1) * c for k, c in enumerate(LANGEVIN_SERIES)], square)
+    langevin = jnp.where(small, at * polynomial(LANGEVIN_SERIES, square), 1.0 + excess - inverse)
     curvature = jnp.where(small, -slope, excess * (excess + 2.0) - inverse * inverse)
     return TiltedComponent(inverse, langevin, curvature)
 

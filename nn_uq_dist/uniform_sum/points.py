@@ -25,7 +25,6 @@ from nn_uq_dist.uniform_sum._each_point import (
     BOTH,
     SURVIVAL,
     Orders,
-    chunk_size,
     evaluate_in_chunks,
 )
 from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum
@@ -169,7 +168,6 @@ def _padded_call(
         derivatives=derivatives,
         conditioning=conditioning,
         num_points=np.int32(num_points),
-        size=chunk_size(is_padded=True),
     )
     found = jax.tree.map(lambda part: np.array(np.asarray(part)[..., :num_points]), found)
     if derivatives:
@@ -187,9 +185,7 @@ def capacity(count: int, fewest: int, factor: int) -> int:
 
 def padded(part: Any, shape: tuple[int, ...]) -> Any:
     """The array, padded with zeros at the end of each axis."""
-    whole = np.zeros(shape, part.dtype)
-    whole[tuple(slice(size) for size in part.shape)] = part
-    return whole
+    return np.pad(part, [(0, most - size) for most, size in zip(shape, part.shape, strict=True)])
 
 
 def padded_sum(weights: Any, scale: Any, rows: int, columns: int) -> UniformSum:

@@ -254,3 +254,20 @@ def _tilted(xp: Any, tilt: Any, weights: Any, normal_scale: Any) -> tuple[Any, A
     terms = exponent, spread, weights * gap
     exponent, spread, gap = [part.sum(axis=0) for part in terms] if xp is np else sums_of(*terms)
     return exponent + 0.5 * normal * normal, spread + normal * normal, gap
+
+
+def corners(weights: Any) -> Any:
+    """``|w_1 +- w_2 +- w_3|`` of the largest weights, where the density bends, shape (4, ...).
+
+    The density of a sum of uniforms is a spline with knots at the sums of ``+-w_k``. From four
+    weights on it is smooth enough at the others. NumPy arrays give NumPy arrays.
+    """
+    xp = namespace(weights)
+    missing = [(0, 0)] * (weights.ndim - 1) + [(0, max(3 - weights.shape[-1], 0))]
+    sizes = xp.pad(xp.abs(weights), missing)
+    largest = -np.sort(-sizes)[..., :3] if xp is np else lax.top_k(sizes, 3)[0]
+    first, second, third = xp.moveaxis(largest, -1, 0)
+    inner = first - second
+    return xp.stack(
+        [first + second + third, first + second - third, inner + third, abs(inner - third)]
+    )

@@ -12,6 +12,7 @@ from nn_uq_dist.distributions import nataf_correlation
 from nn_uq_dist.distributions._nataf import (
     covariance_of_scores,
     hermite_coefficients,
+    hermite_rule,
 )
 
 # name: weights of the two outputs, normal scales. Sums of one to four uniforms, a dominating weight
@@ -96,10 +97,10 @@ def distribution(pair):
 def test_covariance_and_nataf_correlation_against_double_integrals(pair):
     marginals = distribution(pair)
     deviation = np.asarray(jnp.sqrt(marginals.variance))
-    coefficients = hermite_coefficients(marginals)
+    coefficients, unit = hermite_coefficients(hermite_rule(marginals))
     for rho in CORRELATIONS:
         expected = covariance_by_double_integral(*pair, rho)
-        covariance, _ = covariance_of_scores(coefficients, matrix(rho))
+        covariance, _ = covariance_of_scores(unit * coefficients, matrix(rho))
         assert abs(covariance[0, 1] - expected) <= 1e-8 * deviation.prod()
         wanted = expected / deviation.prod()
         fit = nataf_correlation(marginals, matrix(wanted))
