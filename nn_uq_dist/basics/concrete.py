@@ -41,13 +41,15 @@ def _is_staging(*arrays: Array) -> bool:
     return not is_concrete(jax.device_put(arrays[0] if arrays else np.float32(0.0)))
 
 
-def evaluated_now() -> AbstractContextManager[Any]:
+def evaluated_now(*values: object) -> AbstractContextManager[Any]:
     """Context in which functions of known numbers run now, even while ``jit`` traces.
 
-    Only then does it change anything: `jax.ensure_compile_time_eval` is a part of the key of every
-    program, so each one that runs inside and outside of it would be compiled twice.
+    Only then does it change anything, and only if all of `values` are known:
+    `jax.ensure_compile_time_eval` is a part of the key of every program, so each one that runs
+    inside and outside of it would be compiled twice.
     """
-    return jax.ensure_compile_time_eval() if _is_staging() else nullcontext()
+    now = is_concrete(*values) and _is_staging()
+    return jax.ensure_compile_time_eval() if now else nullcontext()
 
 
 def as_jax(value: Any, device: Any = None) -> Array:
@@ -132,23 +134,13 @@ def with_nan_gradients[T](values: T) -> T:
     What is selected instead of a value that does not exist has the derivative zero, with which a
     sampler or an optimizer would go on without a word.
     """
-    marked: T = jax.tree.map(lambda part: part if is_concrete(part) else _marked(part), values)
-    return marked
 
+    def one(part: Array) -> Array:
+        marked: Array = part if is_concrete(part) else nan_unless(~jnp.isnan(part), part)
+        return marked
 
-# A rule of differentiation adds nothing to programs that do not differentiate.
-@jax.custom_jvp
-def _marked(values: Array) -> Array:
-    return values
-
-
-@_marked.defjvp
-def _marked_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (values,), (tangent,) = primals, tangents
-    # Outside of `jit` each operation would be a program.
-    if is_concrete(values) and not np.isnan(np.asarray(values)).any():
-        return values, tangent
-    return values, tangent * jnp.where(jnp.isnan(values), jnp.nan, 1)
+    found: T = jax.tree.map(one, values)
+    return found
 
 
 def in_float64[T](tree: T) -> T:

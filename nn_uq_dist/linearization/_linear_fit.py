@@ -16,10 +16,10 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import one_program
+from nn_uq_dist.basics.concrete import evaluated_now, one_program
 from nn_uq_dist.basics.row_algebra import gram, namespace, norm
 from nn_uq_dist.inputs.linear_image import OutputNoise
-from nn_uq_dist.linearization._correction import at_once, require_enough
+from nn_uq_dist.linearization._correction import require_enough
 from nn_uq_dist.paired_samples import Ridge
 from nn_uq_dist.sampling import PairedDraws
 
@@ -100,7 +100,7 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     distribution = pairs.linearization.input
     dtype, batch_shape = pairs.network.dtype, distribution.batch_shape
     differences = _batch_first(xp, network - linear, batch_shape)
-    with at_once(pairs):  # both may be computed, by distributions of the user's own
+    with evaluated_now(pairs):  # both may be computed, by distributions of the user's own
         parts = distribution.standard_deviation, distribution.mean
         scale, loc = (xp.asarray(part, differences.dtype) for part in parts)
     scale = xp.where(scale > 0, scale, 1)

@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import evaluated_now
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import (
     binary_unit,
@@ -46,7 +47,6 @@ from nn_uq_dist.box_gaussian import (
 )
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
-from nn_uq_dist.linearization._correction import at_once
 
 
 class InputMoments(NamedTuple):
@@ -128,7 +128,7 @@ class LinearizedInputPosterior:
     @cached_property
     def _moments(self) -> InputMoments:
         """Mean, variance and covariance take one computation."""
-        with at_once(self):  # what is traced would outlive the trace
+        with evaluated_now(self):  # what is traced would outlive the trace
             return moments_of(self)
 
     @property
