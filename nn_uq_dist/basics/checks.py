@@ -78,6 +78,48 @@ def require_finite(
     _refuse(name, value, lambda numbers: ~np.isfinite(numbers), "be finite", remedy)
 
 
+def as_finite(name: str, value: ArrayLike) -> ArrayLike:
+    """Return an array or a scalar of real numbers, finite where they are known."""
+    value = as_numeric(name, value)
+    require_finite(name, value)
+    return value
+
+
+def as_vectors(
+    name: str,
+    value: ArrayLike,
+    axis: str,
+    size: int,
+    remedy: str,
+    batch_shape: tuple[int, ...] = (),
+) -> ArrayLike:
+    """Return real numbers whose last axis has this size, and whose others fit the batch.
+
+    Parameters
+    ----------
+    name, value
+        The argument.
+    axis, size
+        Name of the last axis in messages, and its size.
+    remedy
+        For another size.
+    batch_shape
+        What the leading axes are to broadcast against.
+    """
+    value = as_numeric(name, value)
+    shape = np.shape(value)
+    if shape[-1:] != (size,):
+        raise ValueError(
+            f"{name} must have shape (..., {axis}) with {axis} = {size}, got shape {shape}; "
+            f"{remedy}"
+        )
+    broadcast_shapes(
+        f"the leading axes of {name} must broadcast against the batch shape",
+        **{name: shape[:-1], "batch_shape": batch_shape},
+    )
+    return value
+
+
 def require_nonnegative(name: str, value: object, remedy: str) -> None:
     """Raise ``ValueError`` if concrete `value` holds a negative entry."""
     _refuse(name, value, lambda numbers: numbers < 0, "not be negative", remedy)

@@ -95,7 +95,7 @@ class LeakyReLUNetwork:
             )
         weights = _as_finite_sequence("hidden_weights", hidden_weights)
         shifts = _as_finite_sequence("biases", biases)
-        matrix = _as_finite("output_matrix", output_matrix)
+        matrix = checks.as_finite("output_matrix", output_matrix)
         _check_chain([np.shape(part) for part in weights], [np.shape(part) for part in shifts])
         size = np.shape(weights[-1])[0]
         if len(np.shape(matrix)) != 2 or np.shape(matrix)[1] != size or np.shape(matrix)[0] == 0:
@@ -110,7 +110,7 @@ class LeakyReLUNetwork:
                 f"N_y = {ends[1]}; pass skip_connection=False"
             )
         if output_bias is not None:
-            output_bias = _as_finite("output_bias", output_bias)
+            output_bias = checks.as_finite("output_bias", output_bias)
             if np.shape(output_bias) != (ends[1],):
                 raise ValueError(
                     f"output_bias must have shape ({ends[1]},), an entry per output, got shape "
@@ -279,13 +279,7 @@ def _as_finite_sequence(name: str, parts: Sequence[ArrayLike]) -> list[ArrayLike
             f"{name} must be a list or tuple of arrays, one per hidden layer, got "
             f"{type(parts).__name__}; put a single array in a tuple"
         )
-    return [_as_finite(f"{name}[{n}]", part) for n, part in enumerate(parts)]
-
-
-def _as_finite(name: str, part: ArrayLike) -> ArrayLike:
-    part = checks.as_numeric(name, part)
-    checks.require_finite(name, part)
-    return part
+    return [checks.as_finite(f"{name}[{n}]", part) for n, part in enumerate(parts)]
 
 
 def _check_chain(weights: list[tuple[int, ...]], biases: list[tuple[int, ...]]) -> None:

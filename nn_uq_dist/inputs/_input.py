@@ -299,7 +299,7 @@ class Input:
         >>> print(f.mean, f.variance.round(4))
         [2. 1.] [4. 1.]
         """
-        draws = parameter_checks.as_finite("draws", draws)
+        draws = checks.as_finite("draws", draws)
         shape = np.shape(draws)
         if len(shape) < 2 or shape[0] < 2:
             raise ValueError(

@@ -99,7 +99,7 @@ def output_noise(
         scale = parameter_checks.as_scales("noise_scale", given, shape[-1], remedy, "the outputs")
         found.append(OutputNoise(_placed(scale, scale, like, wide)))
     if noise_covariance is not None:
-        given = parameter_checks.as_finite("noise_covariance", noise_covariance)
+        given = checks.as_finite("noise_covariance", noise_covariance)
         remedy = "for independent noise use noise_scale"
         matrix = parameter_checks.as_covariance("noise_covariance", given, shape[-1], remedy)
         checks.broadcast_shapes(

@@ -21,7 +21,7 @@ from nn_uq_dist.distributions.correlation_matrices import (
 )
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise, scale_and_coupling
-from nn_uq_dist.inputs.structure import OutputStructure, names_of_entries, unraveled
+from nn_uq_dist.inputs.structure import OutputStructure, names_of_entries
 
 Method = Literal["nataf", "linear"]
 
@@ -341,7 +341,9 @@ class LinearModel(abc.ABC):
         >>> print(found["level"], found["image"].tolist())
         3.0 [[1.0, 2.0], [2.0, 4.0]]
         """
-        return unraveled(self.output_structure, self.num_outputs, values)
+        remedy = "pass an array with an entry per output, such as the mean"
+        values = checks.as_vectors("values", values, "N_y", self.num_outputs, remedy)
+        return values if self.output_structure is None else self.output_structure.unravel(values)
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -220,19 +220,10 @@ def linearized_input_posterior(
     own_noise: OutputNoise | None = None,
 ) -> LinearizedInputPosterior:
     """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`; `own_noise` is added."""
-    y = checks.as_numeric("y", y)
-    if np.shape(y)[-1:] != (model.num_outputs,):
-        raise ValueError(
-            f"y must have shape (..., N_y) with N_y = {model.num_outputs}, got shape "
-            f"{np.shape(y)}; pass the observed value of each output"
-        )
-    batch_shape = checks.broadcast_shapes(
-        "the leading axes of y must broadcast against the batch shape",
-        y=np.shape(y)[:-1],
-        batch_shape=model.batch_shape,
-    )
+    size, remedy = model.num_outputs, "pass the observed value of each output"
+    y = checks.as_vectors("y", y, "N_y", size, remedy, model.batch_shape)
     checks.require_finite("y", y, "leave the output out of the network where it is missing")
-    size = model.num_outputs
+    batch_shape = np.broadcast_shapes(np.shape(y)[:-1], model.batch_shape)
     noise = output_noise(noise_scale, noise_covariance, (*batch_shape, size), model.mean)
     if own_noise is not None:
         noise = own_noise if noise is None else noise.plus(own_noise)

@@ -88,8 +88,8 @@ class Linearization(LinearModel):
                 f"input must be an nn_uq_dist.Input, got {type(input).__name__}; pass "
                 f"nn_uq_dist.inputs.as_input(f)"
             )
-        loc = checks.as_numeric("loc", loc)
-        jacobian = checks.as_numeric("jacobian", jacobian)
+        loc = checks.as_finite("loc", loc)
+        jacobian = checks.as_finite("jacobian", jacobian)
         loc_shape, jacobian_shape = np.shape(loc), np.shape(jacobian)
         if len(loc_shape) == 0:
             raise ValueError("loc must have shape (..., N_y), got shape (); pass a vector")
@@ -105,8 +105,6 @@ class Linearization(LinearModel):
             jacobian=jacobian_shape[:-2],
             input=input.batch_shape,
         )
-        checks.require_finite("loc", loc)
-        checks.require_finite("jacobian", jacobian)
         dtype = checks.float_dtype(loc, jacobian, input.mean)
         set_field = object.__setattr__
         set_field(self, "loc", broadcast(loc, dtype, (*batch_shape, loc_shape[-1])))
@@ -380,17 +378,8 @@ class Linearization(LinearModel):
         ValueError
             If the last axis is not ``N_x`` or the leading axes do not broadcast.
         """
-        x = checks.as_numeric("x", x)
-        if np.shape(x)[-1:] != (self.input.num_inputs,):
-            raise ValueError(
-                f"x must have shape (..., N_x) with N_x = {self.input.num_inputs}, got shape "
-                f"{np.shape(x)}; pass one entry per network input"
-            )
-        checks.broadcast_shapes(
-            "the leading axes of x must broadcast against the batch shape",
-            x=np.shape(x)[:-1],
-            batch_shape=self.batch_shape,
-        )
+        size, remedy = self.input.num_inputs, "pass one entry per network input"
+        x = checks.as_vectors("x", x, "N_x", size, remedy, self.batch_shape)
         return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.mean)
 
 
