@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -86,7 +86,7 @@ class Input:
         input_map: InputMap | None = None,
     ) -> None:
         mean, size = parameter_checks.as_mean(mean)
-        parts: dict[str, tuple[ArrayLike, tuple[int, ...]]] = {}
+        parts = {}
         for i, term in enumerate(terms):
             shape = np.shape(term.factor)
             if len(shape) < 2 - term.is_diagonal or term.stop > size:
@@ -94,12 +94,23 @@ class Input:
                     f"terms[{i}] must have rows of the {size} inputs, got a factor of shape "
                     f"{shape} from input {term.start} on; pass a row for each input that it moves"
                 )
-            parts[f"terms[{i}]"] = term.factor, shape[-1 if term.is_diagonal else -2 :]
-        placed = parameter_checks.in_one_batch(**parts, mean=(mean, (size,)))
-        object.__setattr__(self, "mean", placed.pop("mean"))
-        factors = zip(terms, placed.values(), strict=True)
-        terms = tuple(dataclasses.replace(term, factor=factor) for term, factor in factors)
-        object.__setattr__(self, "terms", terms)
+            parts[f"terms[{i}]"] = term, shape[-1 if term.is_diagonal else -2 :]
+        self._place(mean, parts, input_map)
+
+    def _place(
+        self,
+        mean: ArrayLike,
+        parts: Mapping[str, tuple[InputTerm, tuple[int, ...]]],
+        input_map: InputMap | None = None,
+    ) -> None:
+        """Set the fields, with terms of these names and shapes without a batch."""
+        arrays = {name: (term.factor, own) for name, (term, own) in parts.items()}
+        placed = parameter_checks.in_one_batch(**arrays, mean=(mean, np.shape(mean)[-1:]))
+        terms = [
+            dataclasses.replace(term, factor=placed[name]) for name, (term, _) in parts.items()
+        ]
+        object.__setattr__(self, "mean", placed["mean"])
+        object.__setattr__(self, "terms", tuple(terms))
         object.__setattr__(self, "input_map", input_map)
 
     @classmethod
@@ -194,14 +205,13 @@ class Input:
         remedies = {"half_width": "pass (high - low) / 2", "scale": "pass standard deviations"}
         is_diagonal = name in remedies
         if is_diagonal:
-            factor = parameter_checks.as_scales(name, value, size, remedies[name])
+            factor: Any = parameter_checks.as_scales(name, value, size, remedies[name])
         else:
             factor = parameter_checks.as_factor(name, value, size)
-        own = (size,) if is_diagonal else np.shape(factor)[-2:]
-        placed = parameter_checks.in_one_batch(**{name: (factor, own)}, mean=(mean, (size,)))
-        is_uniform = name == "half_width"
-        term = InputTerm(placed[name], is_uniform=is_uniform, is_diagonal=is_diagonal)
-        return cls(placed["mean"], [term])
+        term = InputTerm(factor, is_uniform=name == "half_width", is_diagonal=is_diagonal)
+        found = object.__new__(cls)
+        found._place(mean, {name: (term, (size,) if is_diagonal else np.shape(factor)[-2:])})
+        return found
 
     @classmethod
     def known(cls, values: ArrayLike) -> Self:
@@ -401,12 +411,17 @@ class Input:
     @property
     def half_width(self) -> Array | None:
         """Half-width of the uniform part at each input, shaped as `mean`; None without one."""
-        return terms.half_width(self.mean, self.terms)
+        return self._of_part(terms.half_width, is_uniform=True)
 
     @property
     def normal_scale(self) -> Array | None:
         """Standard deviation of the normal part at each input, as `mean`; None without one."""
-        return terms.normal_scale(self.mean, self.terms)
+        return self._of_part(terms.standard_deviation, is_uniform=False)
+
+    def _of_part(self, function: Callable[..., Array], *, is_uniform: bool) -> Array | None:
+        """What a function finds of the terms of one kind, None without any."""
+        own = tuple(term for term in self.terms if term.is_uniform == is_uniform)
+        return one_program(function)(self.mean, own) if own else None
 
     @property
     def has_independent_entries(self) -> bool:
@@ -494,6 +509,8 @@ class Input:
         (4, 3)
         """
         batch_shape, present = tuple(batch_shape), self.batch_shape
+        if batch_shape == present:
+            return self
         ends = zip(reversed(present), reversed(batch_shape), strict=False)
         if len(present) > len(batch_shape) or any(own not in {1, new} for own, new in ends):
             raise ValueError(

@@ -22,7 +22,7 @@ from nn_uq_dist.distributions import (
     NoisyMarginal,
 )
 from nn_uq_dist.inputs import Input, LinearImage
-from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 from nn_uq_dist.inputs.structure import OutputStructure
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -217,8 +217,8 @@ class CorrectedLinearization(LinearModel):
         """
         fit, moved = self._nearest
         shape = (*self.batch_shape, self.num_outputs)
-        noise = output_noise(noise_scale, noise_covariance, shape, fit.noise.scale)
-        noise = fit.noise if noise is None else noise.plus(fit.noise)
+        own = fit.noise
+        noise = output_noise(noise_scale, noise_covariance, shape, own.scale, own)
         image = moved.image()
         share = fit.normal_share(image.standard_deviation)
         image = LinearImage(image.uniform, image.normal, noise).with_normal_share(share)

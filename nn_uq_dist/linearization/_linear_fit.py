@@ -18,7 +18,7 @@ from jax import Array
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import evaluated_now, one_program
 from nn_uq_dist.basics.row_algebra import gram, namespace, norm
-from nn_uq_dist.inputs.linear_image import OutputNoise
+from nn_uq_dist.inputs.output_noise import OutputNoise
 from nn_uq_dist.linearization._correction import require_enough
 from nn_uq_dist.paired_samples import Ridge
 from nn_uq_dist.sampling import PairedDraws

@@ -46,7 +46,7 @@ from nn_uq_dist.box_gaussian import (
     uniform_moments,
 )
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 
 
 class InputMoments(NamedTuple):
@@ -224,9 +224,7 @@ def linearized_input_posterior(
     y = checks.as_vectors("y", y, "N_y", size, remedy, model.batch_shape)
     checks.require_finite("y", y, "leave the output out of the network where it is missing")
     batch_shape = np.broadcast_shapes(np.shape(y)[:-1], model.batch_shape)
-    noise = output_noise(noise_scale, noise_covariance, (*batch_shape, size), model.mean)
-    if own_noise is not None:
-        noise = own_noise if noise is None else noise.plus(own_noise)
+    noise = output_noise(noise_scale, noise_covariance, (*batch_shape, size), model.mean, own_noise)
     is_noisy = noise is not None and not (
         checks.is_concrete(noise.scale) and np.any(np.asarray(noise.scale) == 0)
     )
