@@ -105,6 +105,12 @@ def binary_unit(size: Array) -> Array:
     return jnp.where((unit > 0) & jnp.isfinite(unit), unit, 1)
 
 
+def squares_in_units(scale: Array) -> tuple[Array, Array]:
+    """Squares of scales in squares of units near them, and these units."""
+    unit = binary_unit(scale)
+    return (scale / unit) ** 2, unit
+
+
 def covariance_root(covariance: Array) -> Array:
     """A matrix ``R`` with ``R R^T = covariance``; without derivatives if that is singular."""
     if namespace(covariance) is np:

@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import as_covariance, as_variances, broadcast, one_program
+from nn_uq_dist.basics.concrete import as_variances, broadcast, one_program
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.basics.summary_line import described_line
@@ -406,7 +406,9 @@ class Input:
     @property
     def covariance(self) -> Array:
         """Covariance, ``batch_shape + (N_x, N_x)``; NaN where the type has no such number."""
-        return as_covariance(*one_program(terms.covariance)(self.mean, self.terms))
+        size = self.num_inputs
+        identity = np.broadcast_to(np.eye(size, dtype=self.dtype), (*self.mean.shape, size))
+        return self.image(identity).covariance
 
     @property
     def half_width(self) -> Array | None:

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics.concrete import as_covariance, as_variances, one_program
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import binary_unit, gram, namespace, norm
+from nn_uq_dist.basics.row_algebra import binary_unit, gram, namespace, norm, squares_in_units
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE, joined
@@ -196,10 +196,7 @@ def _standard_deviation(image: LinearImage) -> Array:
 
 
 def _variance(image: LinearImage) -> tuple[Array, Array]:
-    unit = binary_unit(_standard_deviation(image))
-    image = image.in_units(unit)
-    total = (_columns(image) ** 2).sum(axis=-1)
-    return total if image.noise is None else total + image.noise.scale**2, unit
+    return squares_in_units(_standard_deviation(image))
 
 
 def _covariance(image: LinearImage) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ from jax.scipy.special import ndtri
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import binary_unit, gram, matmul, matvec, namespace, norm
+from nn_uq_dist.basics.row_algebra import matmul, matvec, namespace, norm, squares_in_units
 from nn_uq_dist.basics.summary_line import summary_line
 
 UNIFORM_VARIANCE = 1 / 3  # of a uniform random variable on (-1, 1)
@@ -107,38 +107,7 @@ def standard_deviation(mean: Array, terms: Terms) -> Array:
 
 def variance(mean: Array, terms: Terms) -> tuple[Array, Array]:
     """Variances of the inputs in squares of units, and these units."""
-    unit, terms = _in_units(mean, terms)
-
-    def part(term: InputTerm) -> Array:
-        return _unit(term) * _row_sums(term, term.factor**2)
-
-    return _combined(terms, part, mean), unit
-
-
-def covariance(mean: Array, terms: Terms) -> tuple[Array, Array]:
-    """Covariance of the inputs, ``(..., N_x, N_x)``, in products of units, and these units."""
-    xp, size = namespace(mean), mean.shape[-1]
-    unit, terms = _in_units(mean, terms)
-
-    def part(term: InputTerm) -> Array:
-        if not term.is_diagonal:
-            return _unit(term) * gram(term.factor)
-        identity = xp.eye(term.factor.shape[-1], dtype=mean.dtype)
-        return _unit(term) * identity * term.factor[..., None] ** 2
-
-    return _combined(terms, part, xp.zeros((*mean.shape, size), mean.dtype), axes=2), unit
-
-
-def _in_units(mean: Array, terms: Terms) -> tuple[Array, Terms]:
-    """Powers of two next to the standard deviations, and the terms of inputs in these units."""
-    unit = binary_unit(standard_deviation(mean, terms))
-
-    def scaled(term: InputTerm) -> InputTerm:
-        own = unit[..., term.start : term.stop]
-        factor = term.factor / (own if term.is_diagonal else own[..., None])
-        return dataclasses.replace(term, factor=factor)
-
-    return unit, tuple(map(scaled, terms))
+    return squares_in_units(standard_deviation(mean, terms))
 
 
 def cross_covariance(rows: Array, terms: Terms) -> Array:
@@ -155,7 +124,12 @@ def cross_covariance(rows: Array, terms: Terms) -> Array:
 
 def half_width(mean: Array, terms: Terms) -> Array:
     """Half-widths of the supports of uniform terms, in shape as the means."""
-    return _combined(terms, lambda term: _row_sums(term, abs(term.factor)), mean)
+
+    def sums(term: InputTerm) -> Array:
+        size: Array = abs(term.factor)
+        return size if term.is_diagonal else size.sum(axis=-1)
+
+    return _combined(terms, sums, mean)
 
 
 def are_independent(terms: Terms, among: NDArray[np.bool_]) -> bool:
@@ -237,7 +211,6 @@ def _combined(
     part: Callable[[InputTerm], Array],
     like: Array,
     combine: Callable[[Array, Array], Array] = operator.add,
-    axes: int = 1,
 ) -> Array:
     """Combine what the terms give for the inputs that they move, zero for the others.
 
@@ -249,18 +222,15 @@ def _combined(
         An array like the result, whose last axes are the inputs.
     combine
         Makes one array of what was found and what another term gives.
-    axes
-        How many axes are inputs.
     """
     found: Any = namespace(like).zeros_like(like)
     for term in terms:
-        where: Any = (..., *(slice(term.start, term.stop),) * axes)
+        where = (..., slice(term.start, term.stop))
         new = combine(found[where], part(term))
         if isinstance(found, np.ndarray):
             found[where] = new
         else:
-            starts = (0,) * (found.ndim - axes) + (term.start,) * axes
-            found = lax.dynamic_update_slice(found, new, starts)
+            found = lax.dynamic_update_slice_in_dim(found, new, term.start, axis=-1)
     result: Array = found
     return result
 
@@ -268,8 +238,3 @@ def _combined(
 def _unit(term: InputTerm) -> float:
     """Variance of a standard variable."""
     return UNIFORM_VARIANCE if term.is_uniform else 1.0
-
-
-def _row_sums(term: InputTerm, entries: Array) -> Array:
-    """Sums over the variables, of which a row of a diagonal has one."""
-    return entries if term.is_diagonal else entries.sum(axis=-1)
