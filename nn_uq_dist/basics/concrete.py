@@ -88,13 +88,9 @@ def one_program[T](function: Callable[..., T], *, in_own_type: bool = False) -> 
         if not runs_in_numpy(*leaves) or sum(np.size(leaf) for leaf in leaves) > _MOST_NUMBERS:
             return _compiled(function, *trees)
         dtype = jnp.result_type(*leaves)
-
-        def of_type(part: Any) -> Any:
-            return part.astype(dtype) if np.issubdtype(part.dtype, np.floating) else part
-
         known = jax.tree.map(np.asarray, trees) if in_own_type else in_float64(trees)
         with np.errstate(all="ignore"):
-            return as_results(jax.tree.map(of_type, function(*known)), *leaves)
+            return as_results(function(*known), *leaves, dtype=dtype)
 
     return evaluate
 
@@ -110,14 +106,19 @@ def _compiled(function: Callable[..., Any], *trees: Any) -> Any:
     return function(*trees)
 
 
-def as_results(values: Any, *given: object) -> Any:
-    """NumPy arrays of a pytree as JAX arrays, on the device to which an argument is committed."""
+def as_results(values: Any, *given: object, dtype: Any = None) -> Any:
+    """NumPy arrays of a pytree as JAX arrays, on the device to which an argument is committed.
+
+    Floats are converted if a type is given.
+    """
+    arrays = [part for part in given if isinstance(part, jax.Array)]
+    device = next((part.device for part in arrays if part.committed), None)
 
     def one(value: Any) -> Any:
         if not isinstance(value, np.ndarray | np.generic):
             return value
-        arrays = (part for part in given if isinstance(part, jax.Array))
-        return as_jax(value, next((part.device for part in arrays if part.committed), None))
+        is_float = np.issubdtype(value.dtype, np.floating)
+        return as_jax(value.astype(dtype) if dtype is not None and is_float else value, device)
 
     return jax.tree.map(one, values)
 

@@ -81,8 +81,10 @@ def _program(jaxpr: jax_core.Jaxpr, leaves: list[Any]) -> Callable[..., Any]:
         return lowered.compile()
     key = (
         hashlib.sha256(text.encode()).digest(),
-        tuple([_kind(leaf) for leaf in leaves]),
-        # The text has no weak types.
+        # The text has neither weak types nor devices.
+        tuple([str(jax.typeof(leaf)) for leaf in leaves]),
+        tuple([getattr(leaf, "sharding", None) for leaf in leaves]),
+        tuple([getattr(leaf, "committed", False) for leaf in leaves]),
         tuple([str(variable.aval) for variable in jaxpr.outvars]),
         jax.config.jax_default_device,
     )
@@ -113,8 +115,3 @@ def _is_complete(text: str, num_arguments: int) -> bool:
     """
     signature = text.partition("@main(")[2].partition("\n")[0]
     return signature.count("%arg") == num_arguments and not any(word in text for word in _OUTSIDE)
-
-
-def _kind(leaf: Any) -> Hashable:
-    """What a program depends on besides its text: weak types, and devices."""
-    return str(jax.typeof(leaf)), *(getattr(leaf, name, None) for name in ("sharding", "committed"))

@@ -443,7 +443,7 @@ class Input:
         -------
         tuple of Array or None
             :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``; None
-            where there are no columns. Both are None if nothing is random.
+            where there are no columns. If nothing is random there is one normal column of zeros.
         """
         return one_program(terms.columns)(jacobian, self.terms)
 
@@ -490,11 +490,7 @@ class Input:
         )
         # A NumPy array stays one: an input in float64 (`in_float64`) gives an image in float64.
         rows: Any = given if isinstance(given, np.ndarray) else jnp.asarray(given)
-        uniform, normal = self.columns(rows)
-        if uniform is None and normal is None:
-            # Of known inputs. Where a Jacobian holds NaN the outputs are no constants.
-            uniform = rows[..., :1] * 0
-        return LinearImage(uniform, normal)
+        return LinearImage(*self.columns(rows))
 
     def expand(self, batch_shape: tuple[int, ...]) -> Self:
         """Return the same input with its arrays broadcast to `batch_shape`.

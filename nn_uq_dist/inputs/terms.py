@@ -85,7 +85,12 @@ def num_variables(terms: Terms) -> tuple[int, int]:
 
 
 def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
-    """Columns of the uniform and of the normal variables under a linear map."""
+    """Columns of the uniform and of the normal variables under a linear map, None without any.
+
+    Of known inputs there is one normal column of zeros: NaN where the map holds NaN.
+    """
+    if not terms:
+        return None, jacobian[..., :1] * 0
     found: dict[bool, list[Array]] = {True: [], False: []}
     for term in terms:
         rows = jacobian[..., term.start : term.stop]

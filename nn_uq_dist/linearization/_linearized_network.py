@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -160,7 +159,8 @@ class Linearization(LinearModel):
         >>> print(f"{lin.image(noise_scale=1.0).standard_deviation[0]:.3f}")
         4.000
         """
-        return self.input.image(self.jacobian).with_noise(noise_scale, noise_covariance)
+        image = LinearImage(*self.input.columns(self.jacobian))
+        return image.with_noise(noise_scale, noise_covariance)
 
     def marginals(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -196,12 +196,15 @@ class Linearization(LinearModel):
         Array([[3., 6.]], dtype=float32)
         """
         image = self.image(noise_scale, noise_covariance)
-        if checks.is_concrete(image):
-            # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
-            constant = np.asarray(jax.tree.map(np.asarray, image).is_constant)
+        weights, normal_scale = image.weights, image.normal_scale
+        if checks.is_concrete(weights, normal_scale):
+            # In NumPy, which compiles nothing.
+            constant = (np.asarray(weights) == 0).all(axis=-1)
+            if normal_scale is not None:
+                constant = constant & (np.asarray(normal_scale) == 0)
             if constant.any():
                 raise ValueError(_no_density(constant, self.output_names))
-        return LinearizedMarginal(self.loc, image.weights, image.normal_scale)
+        return LinearizedMarginal(self.loc, weights, normal_scale)
 
     def joint(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
