@@ -111,12 +111,12 @@ def as_results(values: Any, *given: object, dtype: Any = None) -> Any:
 
     Floats are converted if a type is given.
     """
-    arrays = [part for part in given if isinstance(part, jax.Array)]
-    device = next((part.device for part in arrays if part.committed), None)
 
     def one(value: Any) -> Any:
         if not isinstance(value, np.ndarray | np.generic):
             return value
+        arrays = (part for part in given if isinstance(part, jax.Array))
+        device = next((part.device for part in arrays if part.committed), None)
         is_float = np.issubdtype(value.dtype, np.floating)
         return as_jax(value.astype(dtype) if dtype is not None and is_float else value, device)
 

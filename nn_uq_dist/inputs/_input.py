@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
@@ -565,8 +566,10 @@ class Input:
         The first ``n`` coordinates are probabilities of the uniform variables, the others of the
         normal ones.
         """
-        count = self.num_standard_variables[0]
-        return self.deviation_at(*terms.standard_values(points, count))
+        # A point next to one may have rounded to it, where the normal variable is infinite.
+        tiny, count = jnp.finfo(points.dtype).eps / 2, self.num_standard_variables[0]
+        safe = jnp.clip(points, tiny, 1 - tiny)
+        return self.deviation_at(2 * safe[..., :count] - 1, ndtri(safe[..., count:]))
 
     @property
     def is_vector(self) -> bool:

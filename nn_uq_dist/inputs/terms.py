@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.scipy.special import ndtri
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.pytree import register_frozen
@@ -191,14 +190,6 @@ def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array
 
     dtype = jnp.result_type(mean, uniform, normal)
     return _combined(terms, part, jnp.zeros((*lead, mean.shape[-1]), dtype))
-
-
-def standard_values(points: Array, num_uniform: int) -> tuple[Array, Array]:
-    """Values of uniform variables on (-1, 1) and of normal ones at points of the unit cube."""
-    # In float32 a point next to one may have rounded to it, where the normal variable is infinite.
-    tiny = jnp.finfo(points.dtype).eps / 2
-    safe = jnp.clip(points, tiny, 1 - tiny)
-    return 2 * safe[..., :num_uniform] - 1, ndtri(safe[..., num_uniform:])
 
 
 def joined(parts: Iterable[Any]) -> Any:

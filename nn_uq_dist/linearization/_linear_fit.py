@@ -51,6 +51,7 @@ class LinearFit(NamedTuple):
         """Normal noise with the covariance of what remains, as JAX arrays."""
         return OutputNoise(*map(jnp.asarray, one_program(_scale_and_coupling)(self.rest)))
 
+    @one_program
     def normal_share(self, standard_deviation: Array) -> Array:
         """Share of the uniform part of the joint distribution that is made normal, ``(...)``.
 
@@ -63,7 +64,13 @@ class LinearFit(NamedTuple):
         standard_deviation
             Of the outputs of the linear model, shape ``(..., N_y)``.
         """
-        return _normal_share(self.rest, standard_deviation)
+        xp: Any = namespace(self.rest)
+        own = norm(self.rest.mT) / math.sqrt(self.rest.shape[-2])
+        total = norm(xp.stack([standard_deviation, own], axis=-1))
+        size = xp.mean((self.rest / xp.where(total > 0, total, 1)[..., None, :]) ** 2, axis=-1)
+        tiny = xp.finfo(size.dtype).tiny
+        largest: Array = xp.sum(size**2, axis=-1) / xp.maximum(xp.sum(size, axis=-1), tiny)
+        return largest**2 / (largest**2 + _LARGE**2)
 
 
 def _scale_and_coupling(rest: Array) -> tuple[Array, Array]:
@@ -72,17 +79,6 @@ def _scale_and_coupling(rest: Array) -> tuple[Array, Array]:
     unit = xp.where(scale > 0, scale, 1)[..., None]
     coupling = gram(columns / unit) / rest.shape[-2]
     return scale, xp.where(xp.eye(coupling.shape[-1], dtype=bool), 0, coupling)
-
-
-@one_program
-def _normal_share(rest: Array, standard_deviation: Array) -> Array:
-    xp: Any = namespace(rest)
-    own = norm(rest.mT) / math.sqrt(rest.shape[-2])
-    total = norm(xp.stack([standard_deviation, own], axis=-1))
-    size = xp.mean((rest / xp.where(total > 0, total, 1)[..., None, :]) ** 2, axis=-1)
-    tiny = xp.finfo(size.dtype).tiny
-    largest: Array = xp.sum(size**2, axis=-1) / xp.maximum(xp.sum(size, axis=-1), tiny)
-    return largest**2 / (largest**2 + _LARGE**2)
 
 
 def linear_fit(pairs: PairedDraws) -> LinearFit:

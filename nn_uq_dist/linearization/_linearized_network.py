@@ -9,12 +9,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import broadcast, evaluated_now
+from nn_uq_dist.basics.concrete import evaluated_now
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import Input, LinearImage
+from nn_uq_dist.inputs.parameter_checks import in_one_batch
 from nn_uq_dist.inputs.structure import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization
 from nn_uq_dist.linearization._correction import correction, require_pairs
@@ -98,18 +99,15 @@ class Linearization(LinearModel):
                 f"jacobian must have shape (..., N_y, N_x) with (N_y, N_x) = {event_shape} as "
                 f"loc and input, got shape {jacobian_shape}; pass one row per output"
             )
-        batch_shape = checks.broadcast_shapes(
-            "the leading axes of loc, jacobian and input must broadcast",
-            loc=loc_shape[:-1],
-            jacobian=jacobian_shape[:-2],
-            input=input.batch_shape,
+        placed = in_one_batch(
+            loc=(loc, event_shape[:1]),
+            jacobian=(jacobian, event_shape),
+            input=(input.mean, event_shape[1:]),
         )
-        dtype = checks.float_dtype(loc, jacobian, input.mean)
-        set_field = object.__setattr__
-        set_field(self, "loc", broadcast(loc, dtype, (*batch_shape, loc_shape[-1])))
-        set_field(self, "jacobian", broadcast(jacobian, dtype, batch_shape + event_shape))
-        set_field(self, "input", input.expand(batch_shape))
-        set_field(self, "output_structure", output_structure)
+        expanded = input.expand(placed.pop("input").shape[:-1])
+        fields = {**placed, "input": expanded, "output_structure": output_structure}
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @property
     def mean(self) -> Array:
