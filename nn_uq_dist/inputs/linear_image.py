@@ -80,6 +80,7 @@ class LinearImage:
         noise = output_noise(noise_scale, noise_covariance, self.shape, self._part, self.noise)
         return dataclasses.replace(self, noise=noise)
 
+    @one_program
     def with_normal_share(self, share: Array) -> "LinearImage":
         """Return the image with a share of its uniform part normal: the same covariance.
 
@@ -90,8 +91,11 @@ class LinearImage:
         """
         if self.uniform is None:
             return self
-        columns = one_program(_with_normal_share)(self.uniform, self.normal, share)
-        return LinearImage(*columns, self.noise)
+        xp: Any = namespace(self.uniform, share)
+        share = share[..., None, None]
+        moved = xp.sqrt(share * UNIFORM_VARIANCE) * self.uniform
+        uniform = xp.sqrt(1 - share) * self.uniform
+        return LinearImage(uniform, joined([self.normal, moved]), self.noise)
 
     def in_units(self, unit: Array) -> "LinearImage":
         """Return the image with each output divided by its unit, shape ``(..., N_y)``."""
@@ -127,23 +131,25 @@ class LinearImage:
     @one_program
     def root(self) -> Array:
         """A matrix ``A`` with covariance ``A A^T``, a column for each independent variable."""
-        columns: Array = joined([_columns(self), self.noise and self.noise.root])
+        columns: Array = joined([self.columns, self.noise and self.noise.root])
         return columns
 
     @property
+    @one_program
     def standard_deviation(self) -> Array:
         """Standard deviations, ``(..., N_y)``, also where a variance would underflow."""
-        return one_program(_standard_deviation)(self)
+        # A row has one column of noise of its own beside the shared ones: the others are zero.
+        return norm(joined([self.columns, self.noise and self.noise.scale[..., None]]))
 
     @property
     def variance(self) -> Array:
         """Variances, shape ``(..., N_y)``; NaN where the type has no such number."""
-        return as_variances(*one_program(_variance)(self))
+        return as_variances(*_variance(self))
 
     @property
     def covariance(self) -> Array:
         """Covariance matrix, shape ``(..., N_y, N_y)``."""
-        return as_covariance(*one_program(_covariance)(self))
+        return as_covariance(*_covariance(self))
 
     @property
     @one_program
@@ -155,7 +161,7 @@ class LinearImage:
         """
         # Rows are scaled before they are multiplied: a variance may underflow where the correlation
         # is well defined.
-        scale = _standard_deviation(self)
+        scale = self.standard_deviation
         xp: Any = namespace(scale)
         product = xp.clip(_total(self.in_units(xp.where(scale > 0, scale, xp.nan))), -1, 1)
         unit = xp.eye(scale.shape[-1], dtype=bool) & (scale > 0)[..., None]
@@ -176,34 +182,25 @@ class LinearImage:
         """One of the arrays of columns, to ask for shape, dtype and library."""
         return next(part for part in (self.uniform, self.normal) if part is not None)
 
-
-def _with_normal_share(uniform: Array, normal: Array | None, share: Array) -> tuple[Array, Array]:
-    xp: Any = namespace(uniform, share)
-    share = share[..., None, None]
-    moved = xp.sqrt(share * UNIFORM_VARIANCE) * uniform
-    return xp.sqrt(1 - share) * uniform, joined([normal, moved])
-
-
-def _columns(image: LinearImage) -> Any:
-    """Columns of variables of variance one: the root of the covariance without noise."""
-    uniform = None if image.uniform is None else image.uniform * math.sqrt(UNIFORM_VARIANCE)
-    return joined([uniform, image.normal])
+    @property
+    def columns(self) -> Any:
+        """Columns of variables of variance one: the root of the covariance without noise."""
+        uniform = None if self.uniform is None else self.uniform * math.sqrt(UNIFORM_VARIANCE)
+        return joined([uniform, self.normal])
 
 
-def _standard_deviation(image: LinearImage) -> Array:
-    # A row has one column of noise of its own beside the shared ones: the others are zero.
-    return norm(joined([_columns(image), image.noise and image.noise.scale[..., None]]))
-
-
+@one_program
 def _variance(image: LinearImage) -> tuple[Array, Array]:
-    return squares_in_units(_standard_deviation(image))
+    return squares_in_units(image.standard_deviation)
 
 
+@one_program
 def _covariance(image: LinearImage) -> tuple[Array, Array]:
-    unit = binary_unit(_standard_deviation(image))
+    unit = binary_unit(image.standard_deviation)
     return _total(image.in_units(unit)), unit
 
 
 def _total(image: LinearImage) -> Array:
-    total = gram(_columns(image))
+    """The covariance, as far as it has numbers."""
+    total = gram(image.columns)
     return total if image.noise is None else total + image.noise.covariance

@@ -48,9 +48,17 @@ class OutputNoise(NamedTuple):
         root = matrix if self.coupling is None else covariance_root(matrix)
         return self.scale[..., None] * root
 
+    @one_program
     def plus(self, other: "OutputNoise") -> "OutputNoise":
         """Return the sum of two independent noises."""
-        return OutputNoise(*one_program(_sum)(self, other))
+        xp = namespace(self.scale, other.scale)
+        total = norm(xp.stack(xp.broadcast_arrays(self.scale, other.scale), axis=-1))
+        safe, couplings = xp.where(total > 0, total, 1), []
+        for part in (self, other):
+            if part.coupling is not None:
+                share = (part.scale / safe)[..., None]
+                couplings.append(part.coupling * share * share.mT)
+        return OutputNoise(total, reduce(operator.add, couplings) if couplings else None)
 
 
 def output_noise(
@@ -127,14 +135,3 @@ def scale_and_coupling(covariance: Any) -> tuple[Any, Any]:
     unit = xp.where(is_zero, 1, scale)[..., None]
     coupling = covariance / unit / unit.mT
     return scale, xp.where(xp.eye(covariance.shape[-1], dtype=bool), 0, coupling)
-
-
-def _sum(first: OutputNoise, second: OutputNoise) -> tuple[Any, Any]:
-    xp = namespace(first.scale, second.scale)
-    total = norm(xp.stack(xp.broadcast_arrays(first.scale, second.scale), axis=-1))
-    safe, couplings = xp.where(total > 0, total, 1), []
-    for part in (first, second):
-        if part.coupling is not None:
-            share = (part.scale / safe)[..., None]
-            couplings.append(part.coupling * share * share.mT)
-    return total, reduce(operator.add, couplings) if couplings else None
