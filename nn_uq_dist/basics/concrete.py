@@ -135,13 +135,13 @@ def with_nan_gradients[T](values: T) -> T:
     What is selected instead of a value that does not exist has the derivative zero, with which a
     sampler or an optimizer would go on without a word.
     """
+    marked: T = jax.tree.map(lambda part: part if is_concrete(part) else _marked(part), values)
+    return marked
 
-    def one(part: Array) -> Array:
-        marked: Array = part if is_concrete(part) else nan_unless(~jnp.isnan(part), part)
-        return marked
 
-    found: T = jax.tree.map(one, values)
-    return found
+@jax.jit  # one program outside of `jit`
+def _marked(values: Array) -> Any:
+    return nan_unless(~jnp.isnan(values), values)
 
 
 def in_float64[T](tree: T) -> T:
